@@ -1,0 +1,163 @@
+package wire
+
+import "encoding/binary"
+
+// IPv6Prefix is the /96 of every address in an IPv6 fabric: the last four bytes of
+// a host's or group's address are its IPv4 address, so that one 32-bit number names
+// it in switches and in MRP records whatever the fabric's family.
+var ipv6Prefix = [12]byte{0xfd, 0x6d, 0x63, 0x61, 0x73, 0x74}
+
+// IPv6Of returns the IPv6 address of ip.
+func IPv6Of(ip uint32) (a [16]byte) {
+	copy(a[:], ipv6Prefix[:])
+	binary.BigEndian.PutUint32(a[12:], ip)
+	return a
+}
+
+// Flow is what the packets of one flow have in common below the BTH.
+type Flow struct {
+	SrcMAC, DstMAC MAC
+	VLAN           *VLAN // nil: untagged; its EtherType is filled in
+	IPv6           bool
+	Src, Dst       uint32
+	Traffic        uint8 // DSCP and ECN
+	TTL            uint8
+	SrcPort        uint16
+	DstPort        uint16
+}
+
+// Envelope is a Flow in wire order, ready to be copied in front of each packet.
+type Envelope struct {
+	h     [EthernetLen + VLANLen + IPv6Len + UDPLen]byte
+	n     uint8
+	flags uint8
+}
+
+// NewEnvelope lays the flow out. The kind follows the destination port.
+func NewEnvelope(w Flow) (e Envelope) {
+	ethertype := EtherTypeIPv4
+	if w.IPv6 {
+		ethertype = EtherTypeIPv6
+		e.flags |= flagIPv6
+	}
+	eth := Ethernet{Dst: w.DstMAC, Src: w.SrcMAC, EtherType: ethertype}
+	b := e.h[:0]
+	if w.VLAN != nil {
+		eth.EtherType = EtherTypeVLAN
+		tag := *w.VLAN
+		tag.EtherType = ethertype
+		b = tag.AppendTo(eth.AppendTo(b))
+		e.flags |= flagVLAN
+	} else {
+		b = eth.AppendTo(b)
+	}
+	if w.IPv6 {
+		b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(w.Traffic)<<20)
+		b = append(b, 0, 0, ProtocolUDP, w.TTL)
+		src, dst := IPv6Of(w.Src), IPv6Of(w.Dst)
+		b = append(append(b, src[:]...), dst[:]...)
+	} else {
+		b = append(b, 0x45, w.Traffic, 0, 0, 0, 0, 0x40, 0, w.TTL, ProtocolUDP, 0, 0)
+		b = binary.BigEndian.AppendUint32(b, w.Src)
+		b = binary.BigEndian.AppendUint32(b, w.Dst)
+	}
+	b = UDP{SrcPort: w.SrcPort, DstPort: w.DstPort}.AppendTo(b)
+	e.n = uint8(len(b))
+	switch w.DstPort {
+	case PortRoCEv2:
+		e.flags |= uint8(KindRoCE) << kindShift
+	case PortMRP:
+		e.flags |= uint8(KindMRP) << kindShift
+	}
+	return e
+}
+
+// Start begins a packet of the flow: envelope, BTH and no payload. Extension headers
+// and payload follow, then Seal. A payload the frame still holds must have been
+// stripped (Pool.Strip).
+func (f *Frame) Start(e *Envelope, h BTH) {
+	if e.n == EthernetLen+IPv4Len+UDPLen {
+		*(*[42]byte)(f.h[:]) = *(*[42]byte)(e.h[:])
+	} else {
+		copy(f.h[:], e.h[:e.n])
+	}
+	f.flags, f.pay = e.flags, 0
+	h.put(f.h[e.n : e.n+BTHLen])
+	f.n = e.n + BTHLen
+}
+
+// StartDatagram begins a UDP datagram of the flow that is not RoCE.
+func (f *Frame) StartDatagram(e *Envelope) {
+	copy(f.h[:], e.h[:e.n])
+	f.flags, f.pay, f.n = e.flags, 0, e.n
+}
+
+// AddRETH appends the header to a started packet.
+func (f *Frame) AddRETH(h RETH) {
+	b := f.h[f.n : f.n+RETHLen]
+	binary.BigEndian.PutUint64(b, h.VA)
+	binary.BigEndian.PutUint32(b[8:], h.RKey)
+	binary.BigEndian.PutUint32(b[12:], h.DMALen)
+	f.n += RETHLen
+}
+
+// AddAETH appends the header to a started packet.
+func (f *Frame) AddAETH(h AETH) {
+	binary.BigEndian.PutUint32(f.h[f.n:f.n+AETHLen], uint32(h.Syndrome)<<24|h.MSN&0xffffff)
+	f.n += AETHLen
+}
+
+// AddImm appends immediate data (or an IETH, which has the same shape).
+func (f *Frame) AddImm(v ImmDt) {
+	binary.BigEndian.PutUint32(f.h[f.n:f.n+ImmDtLen], uint32(v))
+	f.n += ImmDtLen
+}
+
+// SetPhantom gives the frame n payload bytes that read as zeros.
+func (f *Frame) SetPhantom(n int) { f.pay = uint16(n) }
+
+// SetPayload attaches a filled block, whose reference passes to the frame.
+func (f *Frame) SetPayload(b *Block) {
+	f.block, f.pay = b, b.n
+	f.flags |= flagBlock
+}
+
+// Seal completes a started packet: pad count, lengths and IPv4 checksum. id is the
+// IPv4 identification. A RoCE packet gets its ICRC, or, if trusted, a flag in its place.
+func (f *Frame) Seal(id uint16, trusted bool) {
+	o, u := f.ipOff(), f.udpOff()
+	end := int(f.n) + int(f.pay)
+	roce := f.Kind() == KindRoCE
+	if roce {
+		pad := -int(f.pay) & 3
+		f.h[u+UDPLen+1] |= byte(pad << 4)
+		end += pad + ICRCLen
+	}
+	binary.BigEndian.PutUint16(f.h[u+4:u+6], uint16(end-u))
+	if f.flags&flagIPv6 != 0 {
+		binary.BigEndian.PutUint16(f.h[o+4:o+6], uint16(end-u))
+	} else {
+		f.sealIPv4(o, uint16(end-o), id)
+	}
+	if roce {
+		if trusted {
+			f.flags |= flagTrusted
+		} else {
+			f.icrc = f.computeICRC()
+		}
+	}
+}
+
+func (f *Frame) sealIPv4(o int, total, id uint16) {
+	h := f.h[o : o+IPv4Len]
+	binary.BigEndian.PutUint16(h[2:4], total)
+	binary.BigEndian.PutUint16(h[4:6], id)
+	binary.BigEndian.PutUint16(h[10:12], 0)
+	binary.BigEndian.PutUint16(h[10:12], ^fold(sum16(h)))
+}
+
+// BuildPFC makes the frame a pause frame.
+func (f *Frame) BuildPFC(p PFC) {
+	p.AppendTo(f.h[:0])
+	f.n, f.pay, f.flags = PFCLen, 0, uint8(KindPFC)<<kindShift
+}

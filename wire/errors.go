@@ -1,0 +1,15 @@
+package wire
+
+import "errors"
+
+// What parsing can find wrong. Callers count these by kind; they carry no detail so
+// that a hostile sender cannot make a receiver allocate.
+var (
+	ErrShort    = errors.New("frame is shorter than its headers say")
+	ErrTooLong  = errors.New("frame carries more payload than a block holds")
+	ErrVersion  = errors.New("header version is not supported")
+	ErrLength   = errors.New("length fields contradict each other")
+	ErrChecksum = errors.New("IPv4 header checksum is wrong")
+	ErrOptions  = errors.New("IPv4 options are not supported")
+	ErrFormat   = errors.New("field has a value the format does not allow")
+)

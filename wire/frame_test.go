@@ -1,0 +1,323 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// drawFrame builds a random RoCE frame from p as a NIC would.
+func drawFrame(t *rapid.T, p *Pool) *Frame {
+	ops := []OpCode{OpSendFirst, OpSendMiddle, OpSendLastImm, OpSendOnly, OpWriteFirst, OpWriteMiddle, OpWriteOnlyImm, OpAcknowledge}
+	w := Flow{
+		SrcMAC: mac(t), DstMAC: mac(t), IPv6: flip(t), Src: u[uint32](t, 1<<32-1), Dst: u[uint32](t, 1<<32-1),
+		Traffic: u[uint8](t, 255), TTL: 2 + u[uint8](t, 250), SrcPort: u[uint16](t, 0xffff), DstPort: PortRoCEv2,
+	}
+	if flip(t) {
+		w.VLAN = &VLAN{PCP: u[uint8](t, 7), ID: u[uint16](t, 4095)}
+	}
+	op := rapid.SampledFrom(ops).Draw(t, "op")
+	e := NewEnvelope(w)
+	f := p.Get()
+	f.Start(&e, BTH{OpCode: op, PKey: PKeyDefault, DestQP: u(t, QPNMask), AckReq: flip(t), PSN: u(t, PSNMask), BECN: flip(t)})
+	if op.Info().RETH {
+		f.AddRETH(RETH{u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1), u[uint32](t, 1<<31)})
+	}
+	if op.Info().AETH {
+		f.AddAETH(AETH{SyndromeACK, u[uint32](t, 0xffffff)})
+	}
+	if op.Info().Imm {
+		f.AddImm(ImmDt(u[uint32](t, 1<<32-1)))
+	}
+	if op.Is(OpPayload) {
+		n := int(u[uint16](t, 300))
+		if rapid.IntRange(0, 9).Draw(t, "big") == 0 {
+			n = 4096
+		}
+		if flip(t) {
+			b := p.Block()
+			for i, x := 0, u[uint64](t, 1<<64-1); i < n; i++ {
+				x = x*6364136223846793005 + 1
+				b.Fill(n)[i] = byte(x >> 56)
+			}
+			b.Fill(n)
+			f.SetPayload(b)
+		} else {
+			f.SetPhantom(n)
+		}
+	}
+	f.Seal(u[uint16](t, 0xffff), rapid.IntRange(0, 3).Draw(t, "trusted") == 0)
+	return f
+}
+
+// checkBytes holds the frame's bytes against the plain parsers and the plain ICRC.
+func checkBytes(t *rapid.T, f *Frame, b []byte) {
+	if len(b) != f.Len() {
+		t.Fatalf("AppendTo gave %d bytes, Len says %d", len(b), f.Len())
+	}
+	var q Pool
+	g, err := q.Parse(b)
+	if err != nil {
+		t.Fatalf("own frame does not parse: %v\n%x", err, b)
+	}
+	if got := g.AppendTo(nil); !bytes.Equal(got, b) {
+		t.Fatalf("parse and append changed the frame\n got %x\nwant %x", got, b)
+	}
+	if g.String() != f.String() {
+		t.Fatalf("text differs: %s and %s", g, f)
+	}
+	if !g.CheckICRC() || !f.CheckICRC() {
+		t.Fatalf("ICRC: parsed %v, own %v", g.CheckICRC(), f.CheckICRC())
+	}
+	u := f.udpOff()
+	end := u + int(binary.BigEndian.Uint16(b[u+4:]))
+	if got, want := binary.LittleEndian.Uint32(b[end-4:end]), ICRC(b[f.ipOff():end-4]); got != want {
+		t.Fatalf("ICRC on the wire %08x, over the bytes %08x", got, want)
+	}
+}
+
+func TestFrameBuildParse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p Pool
+		f := drawFrame(t, &p)
+		checkBytes(t, f, f.AppendTo(nil))
+		p.Put(f)
+		if p.Live != 0 || p.LiveBlocks != 0 {
+			t.Fatalf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
+		}
+	})
+}
+
+// TestICRCIncremental proves the O(1) update equal to a full recompute over every
+// rewrite a switch makes, in sequence and with remembered deltas.
+func TestICRCIncremental(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p Pool
+		r := Bridge{Dst: u[uint32](t, 1<<32-1), Src: u[uint32](t, 1<<32-1), DestQP: u(t, QPNMask), DstMAC: mac(t), SrcMAC: mac(t)}
+		for range rapid.IntRange(1, 6).Draw(t, "frames") {
+			f := drawFrame(t, &p)
+			c := p.Clone(f)
+			if !c.DecTTL() {
+				t.Fatal("TTL above 1 refused")
+			}
+			r.Apply(c)
+			if c.OpCode().Info().RETH {
+				c.SetRETH(u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1))
+			}
+			c.SetECN(ECNCE)
+			if c.ECN() != ECNCE || c.DstIP() != r.Dst || c.SrcIP() != r.Src || c.DestQP() != r.DestQP || c.TTL() != f.TTL()-1 {
+				t.Fatalf("rewrite did not take: %v", c)
+			}
+			checkBytes(t, c, c.AppendTo(nil))
+			p.Put(f)
+			p.Put(c)
+		}
+	})
+}
+
+// TestDamageSurvivesRewrite: a payload damaged inside the fabric must not be signed
+// by a switch that rewrites the headers.
+func TestDamageSurvivesRewrite(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p Pool
+		f := drawFrame(t, &p)
+		c := p.Clone(f)
+		p.Damage(c, u[uint64](t, 1<<64-1))
+		r := Bridge{Dst: u[uint32](t, 1<<32-1), Src: 7, DestQP: u(t, QPNMask)}
+		r.Apply(c)
+		if c.CheckICRC() {
+			t.Fatalf("damaged frame passes after bridging: %v", c)
+		}
+		if !f.CheckICRC() {
+			t.Fatal("damage reached the original through the shared payload")
+		}
+		p.Put(c)
+		p.Put(f)
+		if p.Live != 0 || p.LiveBlocks != 0 {
+			t.Fatalf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
+		}
+	})
+}
+
+func TestHashParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "bytes")
+		cut := rapid.IntRange(0, len(whole)).Draw(t, "cut")
+		a, b := whole[:cut], whole[cut:]
+		sum := HashAdd(HashBytes(a), HashAt(HashBytes(b), uint64(cut)))
+		if sum != HashBytes(whole) {
+			t.Fatalf("parts %x, whole %x", sum, HashBytes(whole))
+		}
+		if HashSub(sum, HashAt(HashBytes(b), uint64(cut))) != HashBytes(a) {
+			t.Fatal("taking a part out again does not undo adding it")
+		}
+	})
+}
+
+func TestPoolGuards(t *testing.T) {
+	p := Pool{Poison: true}
+	f := p.Get()
+	f.BuildPFC(PFC{Enable: 1})
+	p.Put(f)
+	if f.h[0] != 0xdd {
+		t.Error("a frame put back is not poisoned")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("putting a frame back twice did not panic")
+		}
+	}()
+	p.Put(f)
+}
+
+// TestParseTruncated feeds every prefix of every vector; none may panic, and none
+// that cuts into what the lengths promise may parse as RoCE.
+func TestParseTruncated(t *testing.T) {
+	var p Pool
+	for _, v := range vectors {
+		whole := unhex(t, v.hex)
+		for n := range whole {
+			f, err := p.Parse(append(make([]byte, 0, n), whole[:n]...))
+			if err == nil {
+				if f.Kind() == KindRoCE {
+					t.Errorf("%s: %d of %d bytes parsed as RoCE", v.name, n, len(whole))
+				}
+				p.Put(f)
+			}
+		}
+	}
+	if p.Live != 0 || p.LiveBlocks != 0 {
+		t.Errorf("%d frames and %d blocks leaked by failed parses", p.Live, p.LiveBlocks)
+	}
+}
+
+func TestFramePathAllocatesNothing(t *testing.T) {
+	var p Pool
+	e := NewEnvelope(Flow{Src: 1, Dst: 2, TTL: 64, DstPort: PortRoCEv2})
+	r := Bridge{Dst: 3, Src: 4, DestQP: 5}
+	buf := make([]byte, 0, 8192)
+	step := func() {
+		f := p.Get()
+		f.Start(&e, BTH{OpCode: OpSendOnly, DestQP: 1, PSN: 9})
+		b := p.Block()
+		b.Fill(1024)
+		f.SetPayload(b)
+		f.Seal(1, false)
+		c := p.Clone(f)
+		r.Apply(c)
+		if !c.CheckICRC() {
+			t.Fatal("ICRC")
+		}
+		g, err := p.Parse(c.AppendTo(buf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Put(f)
+		p.Put(c)
+		p.Put(g)
+	}
+	step()
+	if n := testing.AllocsPerRun(200, step); n != 0 {
+		t.Errorf("%v allocations per packet", n)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, v := range vectors {
+		f.Add(unhex(f, v.hex))
+	}
+	f.Add(PFC{Enable: 8, Quanta: [8]uint16{3: 9}}.AppendTo(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := Pool{Poison: true}
+		fr, err := p.Parse(b)
+		if err == nil {
+			_ = fr.String()
+			out := fr.AppendTo(nil)
+			if len(out) != fr.Len() {
+				t.Fatalf("Len %d, bytes %d", fr.Len(), len(out))
+			}
+			if fr.Kind() != KindOther {
+				g, err := p.Parse(out)
+				if err != nil || !bytes.Equal(g.AppendTo(nil), out) {
+					t.Fatalf("second parse: %v\n%x", err, out)
+				}
+				p.Put(g)
+			}
+			p.Put(fr)
+		}
+		if p.Live != 0 || p.LiveBlocks != 0 {
+			t.Fatalf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
+		}
+	})
+}
+
+func BenchmarkICRC(b *testing.B) {
+	var p Pool
+	e := NewEnvelope(Flow{Src: 1, Dst: GroupNet | 1, TTL: 64, DstPort: PortRoCEv2})
+	f := p.Get()
+	f.Start(&e, BTH{OpCode: OpSendMiddle, DestQP: 1, PSN: 9})
+	blk := p.Block()
+	blk.Fill(4096)
+	f.SetPayload(blk)
+	f.Seal(1, false)
+	r := Bridge{Dst: 3, Src: GroupNet | 1, DestQP: 5}
+	bytes := f.AppendTo(nil)
+	b.Run("full", func(b *testing.B) {
+		for b.Loop() {
+			ICRC(bytes[14 : len(bytes)-4])
+		}
+	})
+	b.Run("parts", func(b *testing.B) { // payload CRC known: what receivers of a shared payload pay
+		for b.Loop() {
+			f.computeICRC()
+		}
+	})
+	b.Run("update", func(b *testing.B) { // fresh delta
+		for b.Loop() {
+			c := *f
+			r.known = false
+			r.Apply(&c)
+		}
+	})
+	b.Run("update-remembered", func(b *testing.B) {
+		for b.Loop() {
+			c := *f
+			r.Apply(&c)
+		}
+	})
+}
+
+func BenchmarkFrame(b *testing.B) {
+	var p Pool
+	e := NewEnvelope(Flow{Src: 1, Dst: 2, TTL: 64, DstPort: PortRoCEv2})
+	f := p.Get()
+	f.Start(&e, BTH{OpCode: OpSendMiddle, DestQP: 1, PSN: 9})
+	f.SetPhantom(4096)
+	f.Seal(1, true)
+	b.Run("build", func(b *testing.B) {
+		for b.Loop() {
+			f.Start(&e, BTH{OpCode: OpSendMiddle, DestQP: 1, PSN: 9, PKey: PKeyDefault})
+			f.SetPhantom(4096)
+			f.Seal(1, true)
+		}
+	})
+	b.Run("clone-put", func(b *testing.B) {
+		for b.Loop() {
+			p.Put(p.Clone(f))
+		}
+	})
+	b.Run("digest", func(b *testing.B) {
+		var d uint64
+		for b.Loop() {
+			d = f.Mix(d)
+		}
+	})
+	b.Run("hash-4096", func(b *testing.B) {
+		x := make([]byte, 4096)
+		for b.Loop() {
+			HashBytes(x)
+		}
+	})
+}

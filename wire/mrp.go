@@ -1,0 +1,137 @@
+package wire
+
+import "encoding/binary"
+
+// PortMRP is the UDP destination port of the MFT registration protocol. The papers
+// name none; this one is unassigned and spells MC.
+const PortMRP uint16 = 0x4d43
+
+// MRP sizes (CEP-9, CEP-10): 28 bytes of IPv4 and UDP, 8 of metadata and 183 records
+// of 8 fill an MTU of 1500 exactly, which is what fixes the layout.
+const (
+	MRPHeaderLen     = 8
+	MRPRecordLen     = 8
+	MRPRecordsMax    = (1500 - IPv4Len - UDPLen - MRPHeaderLen) / MRPRecordLen // 183
+	MRPRecordsMaxIP6 = (1500 - IPv6Len - UDPLen - MRPHeaderLen) / MRPRecordLen // 180
+)
+
+// MRPFlags says what an MRP packet is; none set means "register these nodes".
+type MRPFlags uint8
+
+// MRP flags (CEP-11; Confirm is ours, the papers give confirmations no layout).
+const (
+	MRPDelete   MRPFlags = 1 << 0 // take the group out of every table of its tree
+	MRPMRUpdate MRPFlags = 1 << 1 // records carry memory regions
+	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot
+	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
+	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
+)
+
+// MRPHeader is the 8 bytes of metadata in front of the records. Registration is
+// addressed to the McstID and keeps the leader's IP address as its source all the
+// way, so members know whom to answer (CEP-11).
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+-------------------------------+-------------------------------+
+//	|      sequence, from 0         |            total              |
+//	+---------------+---------------+-------------------------------+
+//	|     flags     |                leader QPN                     |
+//	+---------------+-----------------------------------------------+
+type MRPHeader struct {
+	Seq, Total uint16
+	Flags      MRPFlags
+	LeaderQPN  QPN
+}
+
+// AppendTo appends the 8 header bytes.
+func (h MRPHeader) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, h.Seq)
+	b = binary.BigEndian.AppendUint16(b, h.Total)
+	return binary.BigEndian.AppendUint32(b, uint32(h.Flags)<<24|uint32(h.LeaderQPN&QPNMask))
+}
+
+// MRPRecord is one node of a group. In a confirmation and in an error report IP is
+// the McstID the message is about, and in an error report Flags holds the reason.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------------------------------------------------------+
+//	|                         IPv4 address                          |
+//	+---------------+-----------------------------------------------+
+//	|     flags     |                     QPN                       |
+//	+---------------+-----------------------------------------------+
+type MRPRecord struct {
+	IP    uint32
+	Flags uint8
+	QPN   QPN
+}
+
+// AppendTo appends the 8 record bytes.
+func (r MRPRecord) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, r.IP)
+	return binary.BigEndian.AppendUint32(b, uint32(r.Flags)<<24|uint32(r.QPN&QPNMask))
+}
+
+// MRPErrorReason is why a switch could not install a group.
+type MRPErrorReason uint8
+
+// Reasons a switch gives in an MRPError record.
+const (
+	MRPErrNoMemory MRPErrorReason = 1 // the table holds no further group
+	MRPErrFanOut   MRPErrorReason = 2 // more outgoing paths than the switch can feed
+	MRPErrNoRoute  MRPErrorReason = 3 // a member's address is not reachable
+)
+
+// String names the reason.
+func (r MRPErrorReason) String() string {
+	switch r {
+	case MRPErrNoMemory:
+		return "no room in the multicast forwarding table"
+	case MRPErrFanOut:
+		return "fan-out limit exceeded"
+	case MRPErrNoRoute:
+		return "no route to a member"
+	}
+	return "unknown reason"
+}
+
+// MRPPacket is a view of an MRP payload whose lengths have been checked.
+type MRPPacket struct {
+	MRPHeader
+	records []byte
+}
+
+// ParseMRP reads the metadata and checks that whole records follow it: at least one
+// and at most MRPRecordsMax. seq must be below total.
+func ParseMRP(b []byte) (MRPPacket, error) {
+	if len(b) < MRPHeaderLen {
+		return MRPPacket{}, ErrShort
+	}
+	w := binary.BigEndian.Uint32(b[4:8])
+	p := MRPPacket{
+		MRPHeader: MRPHeader{
+			Seq: binary.BigEndian.Uint16(b[0:2]), Total: binary.BigEndian.Uint16(b[2:4]),
+			Flags: MRPFlags(w >> 24), LeaderQPN: QPN(w) & QPNMask,
+		},
+		records: b[MRPHeaderLen:],
+	}
+	n := len(p.records) / MRPRecordLen
+	if len(p.records)%MRPRecordLen != 0 || n == 0 || n > MRPRecordsMax {
+		return MRPPacket{}, ErrLength
+	}
+	if p.Seq >= p.Total {
+		return MRPPacket{}, ErrFormat
+	}
+	return p, nil
+}
+
+// Len returns the number of records.
+func (p MRPPacket) Len() int { return len(p.records) / MRPRecordLen }
+
+// Record returns record i, 0 <= i < Len.
+func (p MRPPacket) Record(i int) MRPRecord {
+	b := p.records[i*MRPRecordLen : (i+1)*MRPRecordLen]
+	w := binary.BigEndian.Uint32(b[4:8])
+	return MRPRecord{IP: binary.BigEndian.Uint32(b[0:4]), Flags: uint8(w >> 24), QPN: QPN(w) & QPNMask}
+}

@@ -1,0 +1,118 @@
+package wire
+
+// poolSlab is how many frames are allocated at once: 64 KiB.
+const poolSlab = 512
+
+// Pool hands out frames and payload blocks and takes them back. One pool belongs to
+// one driver and is not safe for concurrent use. In steady state it allocates nothing.
+type Pool struct {
+	// Poison overwrites what is put back, so that a use after free shows.
+	Poison bool
+
+	free   []*Frame
+	blocks []*Block
+
+	// Live and LiveBlocks count what is handed out and not yet back: at the end of a
+	// run, when no link or queue holds a frame, both are zero.
+	Live, LiveBlocks int
+}
+
+// Get returns a frame whose contents are undefined; Start, BuildPFC or Parse defines them.
+func (p *Pool) Get() *Frame {
+	n := len(p.free)
+	if n == 0 {
+		slab := make([]Frame, poolSlab)
+		for i := range slab {
+			slab[i].flags = flagFree
+			p.free = append(p.free, &slab[i])
+		}
+		n = poolSlab
+	}
+	f := p.free[n-1]
+	p.free = p.free[:n-1]
+	f.flags = 0
+	p.Live++
+	return f
+}
+
+// Put takes a frame back and drops its reference to the payload. Putting a frame
+// back twice panics.
+func (p *Pool) Put(f *Frame) {
+	if f.flags&(flagBlock|flagFree) != 0 {
+		if f.flags&flagFree != 0 {
+			panic("wire: frame put back twice")
+		}
+		p.unref(f.block)
+	}
+	if p.Poison {
+		for i := range f.h {
+			f.h[i] = 0xdd
+		}
+		f.block, f.icrc = nil, 0xdddddddd
+	}
+	f.flags = flagFree
+	p.free = append(p.free, f)
+	p.Live--
+}
+
+// Clone returns a second frame with the same bytes; the payload is shared.
+func (p *Pool) Clone(f *Frame) *Frame {
+	c := p.Get()
+	c.n, c.flags, c.pay = f.n, f.flags, f.pay
+	*(*[60]byte)(c.h[:]) = *(*[60]byte)(f.h[:])
+	if f.n > 60 {
+		*(*[HeaderCap - 60]byte)(c.h[60:]) = *(*[HeaderCap - 60]byte)(f.h[60:])
+	}
+	if f.flags&flagTrusted == 0 {
+		c.icrc = f.icrc
+	}
+	if f.flags&flagBlock != 0 {
+		c.block = f.block
+		f.block.refs++
+	}
+	return c
+}
+
+// Strip drops the payload so that the frame can be built anew in place.
+func (p *Pool) Strip(f *Frame) {
+	if f.flags&flagBlock != 0 {
+		p.unref(f.block)
+		f.flags &^= flagBlock
+	}
+	f.pay = 0
+}
+
+// Block returns a payload block with one reference, to be filled.
+func (p *Pool) Block() *Block {
+	n := len(p.blocks)
+	if n == 0 {
+		slab := make([]Block, 16)
+		for i := range slab {
+			p.blocks = append(p.blocks, &slab[i])
+		}
+		n = len(slab)
+	}
+	b := p.blocks[n-1]
+	p.blocks = p.blocks[:n-1]
+	b.refs, b.known = 1, 0
+	p.LiveBlocks++
+	return b
+}
+
+func (p *Pool) unref(b *Block) {
+	b.refs--
+	if b.refs > 0 {
+		return
+	}
+	if b.refs < 0 {
+		panic("wire: payload block released twice")
+	}
+	if p.Poison {
+		for i := range b.buf {
+			b.buf[i] = 0xdd
+		}
+		b.known = 0
+	}
+	p.blocks = append(p.blocks, b)
+	p.LiveBlocks--
+}

@@ -1,0 +1,145 @@
+package wire
+
+import "encoding/binary"
+
+// DecTTL takes one from the time to live and mends the IPv4 checksum. It returns
+// false, and changes nothing, if the packet may not travel on.
+func (f *Frame) DecTTL() bool {
+	o := f.ttlOff()
+	if f.h[o] <= 1 {
+		return false
+	}
+	f.h[o]--
+	if f.flags&flagIPv6 == 0 {
+		// TTL is the upper byte of its word: taking 1 from it adds 0x100 to the checksum.
+		c := f.h[o+2 : o+4]
+		s := uint32(binary.BigEndian.Uint16(c)) + 0x100
+		binary.BigEndian.PutUint16(c, uint16(s+s>>16))
+	}
+	return true
+}
+
+// putAddr replaces one IPv4 address (or the last four bytes of an IPv6 one) and
+// mends the IPv4 checksum as RFC 1624 (equation 3) says.
+func (f *Frame) putAddr(o int, v uint32) {
+	b := f.h[o : o+4]
+	if f.flags&flagIPv6 == 0 {
+		old := binary.BigEndian.Uint32(b)
+		co := f.ipOff() + 10
+		c := f.h[co : co+2]
+		s := uint32(^binary.BigEndian.Uint16(c)) + (^old>>16 + ^old&0xffff) + v>>16 + v&0xffff
+		binary.BigEndian.PutUint16(c, ^fold(s))
+	}
+	binary.BigEndian.PutUint32(b, v)
+}
+
+// Bridge is what a leaf changes in a packet that it hands from the connection to a
+// group to the connection of one member (CEP-23, CEP-24). The change of the ICRC
+// depends only on the addresses before and after and on the packet's length, so
+// Apply remembers it from packet to packet.
+type Bridge struct {
+	Dst, Src       uint32
+	DestQP         QPN
+	DstMAC, SrcMAC MAC
+
+	known          bool
+	oldDst, oldSrc uint32
+	oldQP          QPN
+	shape          uint32 // header length, payload length, family: what the delta depends on
+	delta          uint32
+}
+
+// Apply rewrites the packet: addresses, destination queue pair, IPv4 checksum and
+// ICRC, which is updated by one XOR and thus stays wrong if it was wrong before.
+// Neither the payload nor the IP identification is touched.
+func (r *Bridge) Apply(f *Frame) {
+	q := f.bthOff() + 5
+	oldDst, oldSrc, oldQP := f.DstIP(), f.SrcIP(), QPN(get24(f.h[q:q+3]))
+	if f.flags&flagTrusted == 0 {
+		shape := uint32(f.n)<<16 | uint32(f.pay) | uint32(f.flags&(flagVLAN|flagIPv6))<<24
+		if !r.known || shape != r.shape || oldDst != r.oldDst || oldSrc != r.oldSrc || oldQP != r.oldQP {
+			r.known, r.shape, r.oldDst, r.oldSrc, r.oldQP = true, shape, oldDst, oldSrc, oldQP
+			r.delta = r.computeDelta(f)
+		}
+		f.icrc ^= r.delta
+	}
+	*(*MAC)(f.h[0:6]) = r.DstMAC
+	*(*MAC)(f.h[6:12]) = r.SrcMAC
+	f.putAddr(f.srcOff(), r.Src)
+	f.putAddr(f.dstOff(), r.Dst)
+	put24(f.h[q:q+3], uint32(r.DestQP))
+}
+
+// computeDelta returns the ICRC change: one run of bytes from the source address to
+// the queue pair number, XOR of old and new.
+func (r *Bridge) computeDelta(f *Frame) uint32 {
+	from, dst, qp := f.srcOff(), f.dstOff(), f.bthOff()+5
+	var x [IPv6Len + UDPLen + 8]byte
+	binary.BigEndian.PutUint32(x[0:4], r.oldSrc^r.Src)
+	binary.BigEndian.PutUint32(x[dst-from:], r.oldDst^r.Dst)
+	put24(x[qp-from:], uint32(r.oldQP^r.DestQP))
+	return f.icrcDelta(from, x[:qp-from+3])
+}
+
+// SetRETH replaces the address and key of a WRITE's first packet, whose length field
+// stays, and updates the ICRC.
+func (f *Frame) SetRETH(va uint64, rkey uint32) {
+	o := f.bthOff() + BTHLen
+	b := f.h[o : o+12]
+	var x [12]byte
+	binary.BigEndian.PutUint64(x[0:8], binary.BigEndian.Uint64(b)^va)
+	binary.BigEndian.PutUint32(x[8:12], binary.BigEndian.Uint32(b[8:])^rkey)
+	if f.flags&flagTrusted == 0 {
+		f.icrc ^= f.icrcDelta(o, x[:])
+	}
+	binary.BigEndian.PutUint64(b, va)
+	binary.BigEndian.PutUint32(b[8:], rkey)
+}
+
+// SetECN replaces the ECN code point and mends the IPv4 checksum; the ICRC does not
+// cover it.
+func (f *Frame) SetECN(ecn uint8) {
+	o := f.ipOff()
+	if f.flags&flagIPv6 != 0 {
+		f.h[o+1] = f.h[o+1]&^0x30 | ecn&3<<4
+		return
+	}
+	old := f.h[o+1]
+	f.h[o+1] = old&^3 | ecn&3
+	c := f.h[o+10 : o+12]
+	s := uint32(^binary.BigEndian.Uint16(c)) + uint32(^(0x4500 | uint16(old))) + uint32(0x4500|uint16(f.h[o+1]))
+	binary.BigEndian.PutUint16(c, ^fold(s))
+}
+
+// Damage makes the frame's ICRC wrong, as a bit error on the wire would: bit counts
+// from the first bit of the BTH on and wraps at the end of the payload. The caller
+// owns the frame; a shared payload is copied first.
+func (p *Pool) Damage(f *Frame, bit uint64) {
+	if f.Kind() != KindRoCE {
+		return
+	}
+	if f.flags&flagTrusted != 0 {
+		f.flags |= flagDamaged
+		return
+	}
+	o := f.bthOff()
+	head := uint64(int(f.n)-o) * 8
+	size := head
+	if f.flags&flagBlock != 0 {
+		size += uint64(f.pay) * 8
+	}
+	bit %= size
+	if bit/8 == 4 { // the one byte the ICRC leaves out
+		bit += 8
+	}
+	if bit < head {
+		f.h[o+int(bit/8)] ^= 1 << (bit & 7)
+		return
+	}
+	old := f.block
+	nb := p.Block()
+	copy(nb.Fill(int(old.n)), old.Bytes())
+	nb.buf[(bit-head)/8] ^= 1 << (bit & 7)
+	f.block = nb
+	p.unref(old)
+}
