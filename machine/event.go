@@ -1,0 +1,56 @@
+package machine
+
+import (
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// EventKind says what happened. Names appear in events.jsonl and are not changed.
+type EventKind uint8
+
+// What machines report. Per-packet business is not among them: frames are for
+// captures, events for what is rare and worth a line.
+const (
+	EventDrop          EventKind = iota // Text: the reason
+	EventPauseSent                      // Value: quanta, 0 for XON
+	EventPauseReceived                  // Value: quanta, 0 for XON
+	EventNakSent                        // Text: the syndrome
+	EventNakReceived                    // Text: the syndrome
+	EventTimeout                        // a retransmission timer fired
+	EventRetransmit                     // PSN: where sending starts again
+	EventQPState                        // Text: the new state
+	EventQPError                        // Text: the completion status
+	EventGroupAdded                     // Group, Value: paths
+	EventGroupActive                    // Group, PSN: first PSN
+	EventGroupDeleted                   // Group
+	EventGroupFailed                    // Group, Text: the reason
+	EventSourceSwitch                   // Group, Port: where data comes from now
+	EventNakAggregated                  // Group, PSN: a switch sent a NAK to the source
+	EventAckRepeated                    // Group, PSN: all paths had a packet, the ACK was sent again
+)
+
+var eventNames = [...]string{
+	"drop", "pause-sent", "pause-received", "nak-sent", "nak-received", "timeout", "retransmit",
+	"qp-state", "qp-error", "group-added", "group-active", "group-deleted", "group-failed",
+	"source-switch", "nak-aggregated", "ack-repeated",
+}
+
+// String returns the event's name.
+func (k EventKind) String() string { return eventNames[k] }
+
+// Event is one report. Which fields count depends on the kind.
+type Event struct {
+	Kind     EventKind
+	Port     int
+	Priority uint8
+	QP       wire.QPN
+	PSN      wire.PSN
+	Group    uint32
+	Value    int64
+	Text     string
+}
+
+// Tracer receives the events of one machine. It must not call back into it.
+type Tracer interface {
+	Trace(now vtime.Time, e Event)
+}

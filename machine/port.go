@@ -1,0 +1,163 @@
+package machine
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// CutBytes is how much of a frame a cut-through switch waits for: preamble and
+// headers up to the extension headers of RoCEv2.
+const CutBytes = 82
+
+// Flight is a frame on a link.
+type Flight struct {
+	At    vtime.Time // when it is handed to the machine at the other end
+	Frame *wire.Frame
+}
+
+// Port is one transmitter and the link behind it. The driver owns it; the machine
+// at its near end reads Free, sets Next and calls Commit.
+//
+// Fields are laid out so that an uncongested hop touches the first cache line only.
+type Port struct {
+	Free vtime.Time // when the last committed frame has left
+	Next vtime.Time // when the next frame would start; vtime.Never if none may be sent
+
+	ring     []Flight // power of two
+	head, n  uint32
+	delay    vtime.Duration // propagation, and the far end's pipeline
+	bytePs16 int64          // picoseconds per byte, in 1/65536
+
+	list   *List
+	id     uint32
+	listed bool
+	keyed  bool // driver: the head of the ring has its event
+	waking bool // driver: a wake event is pending
+	cut    bool
+}
+
+// List collects the ports that need the driver's attention after a call into a
+// machine: something was committed to an idle link, or waits with nothing on it.
+type List struct{ ids []uint32 }
+
+// Take returns the listed ports and empties the list. The slice is valid until the
+// next call into a machine.
+func (l *List) Take() []uint32 {
+	ids := l.ids
+	l.ids = l.ids[:0]
+	return ids
+}
+
+// PortConfig describes a transmitter and its link.
+type PortConfig struct {
+	ID         uint32         // unique among the driver's ports
+	BitsPerSec int64          // line rate, 1 Mb/s to 100 Tb/s
+	Delay      vtime.Duration // propagation delay plus the pipeline latency of the far end
+	CutThrough bool           // hand RoCE frames over once the header is there
+	List       *List
+}
+
+// NewPort returns an idle port.
+func NewPort(c PortConfig) Port {
+	return Port{
+		Next: vtime.Never, delay: c.Delay, bytePs16: BytePs16(c.BitsPerSec),
+		list: c.List, id: c.ID, cut: c.CutThrough,
+	}
+}
+
+// BytePs16 returns the time of one byte at the given rate, in 1/65536 picoseconds.
+func BytePs16(bitsPerSec int64) int64 {
+	// 8e12 * 65536 / rate does not fit 64 bits before the division.
+	hi, lo := bits.Mul64(8_000_000_000_000, 1<<16)
+	q, _ := bits.Div64(hi, lo, uint64(bitsPerSec))
+	return int64(min(q, math.MaxInt64))
+}
+
+// ID returns the port's number in the driver.
+func (p *Port) ID() uint32 { return p.id }
+
+// Delay returns the propagation delay plus the pipeline latency of the far end.
+func (p *Port) Delay() vtime.Duration { return p.delay }
+
+// Serialize returns how long size bytes occupy the transmitter.
+func (p *Port) Serialize(size int) vtime.Duration {
+	return vtime.Duration((int64(size)*p.bytePs16 + 1<<15) >> 16)
+}
+
+// Commit starts the frame at start, which is not before Free. size is its WireLen.
+func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
+	p.Free = start.Add(p.Serialize(size))
+	at := p.Free.Add(p.delay)
+	if p.cut && f.Kind() == wire.KindRoCE {
+		at = start.Add(p.Serialize(min(size, CutBytes)) + p.delay)
+	}
+	if int(p.n) == len(p.ring) {
+		p.grow()
+	}
+	p.ring[(p.head+p.n)&uint32(len(p.ring)-1)] = Flight{at, f}
+	p.n++
+	if !p.keyed && !p.listed {
+		p.attend()
+	}
+}
+
+// SetNext records when the next frame would start, or vtime.Never.
+func (p *Port) SetNext(t vtime.Time) {
+	p.Next = t
+	if t != vtime.Never && p.n == 0 && !p.listed {
+		p.attend()
+	}
+}
+
+func (p *Port) attend() {
+	p.listed = true
+	p.list.ids = append(p.list.ids, p.id)
+}
+
+func (p *Port) grow() {
+	ring := make([]Flight, max(8, 2*len(p.ring)))
+	for i := range p.n {
+		ring[i] = p.ring[(p.head+i)&uint32(len(p.ring)-1)]
+	}
+	p.ring, p.head = ring, 0
+}
+
+// InFlight returns the number of frames on the link.
+func (p *Port) InFlight() int { return int(p.n) }
+
+// Flying returns frame i on the link, oldest first.
+func (p *Port) Flying(i int) Flight { return p.ring[(p.head+uint32(i))&uint32(len(p.ring)-1)] }
+
+// Land takes the oldest frame off the link.
+func (p *Port) Land() Flight {
+	e := p.ring[p.head&uint32(len(p.ring)-1)]
+	p.head = (p.head + 1) & uint32(len(p.ring)-1)
+	p.n--
+	p.keyed = false
+	return e
+}
+
+// Attend tells the driver which event the port needs now: the arrival of the frame
+// at the head of its link, or a wake. It clears the listing and remembers what was
+// asked for; Land and Woken forget it again.
+func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
+	p.listed = false
+	if p.n > 0 {
+		if p.keyed {
+			return 0, false, false
+		}
+		p.keyed = true
+		return p.ring[p.head&uint32(len(p.ring)-1)].At, false, true
+	}
+	if p.Next != vtime.Never && !p.waking {
+		p.waking = true
+		return p.Next, true, true
+	}
+	return 0, false, false
+}
+
+// Woken tells the port that its wake event has been taken from the queue.
+func (p *Port) Woken() { p.waking = false }
