@@ -21,22 +21,30 @@ type Flight struct {
 // Port is one transmitter and the link behind it. The driver owns it; the machine
 // at its near end reads Free, sets Next and calls Commit.
 //
-// Fields are laid out so that an uncongested hop touches the first cache line only.
+// The struct is two cache lines, the first with all that an arrival touches.
 type Port struct {
-	Free vtime.Time // when the last committed frame has left
 	Next vtime.Time // when the next frame would start; vtime.Never if none may be sent
+	Free vtime.Time // when the last committed frame has left
 
-	ring     []Flight // power of two
-	head, n  uint32
+	ring    []Flight // power of two
+	head, n uint32
+	id      uint32
+	listed  bool
+	keyed   bool // driver: the head of the ring has its event
+	waking  bool // driver: a wake event is pending
+	cut     bool
+
+	// Node and NodePort name the link's far end. They are the driver's.
+	Node, NodePort int32
+
 	delay    vtime.Duration // propagation, and the far end's pipeline
 	bytePs16 int64          // picoseconds per byte, in 1/65536
+	list     *List
 
-	list   *List
-	id     uint32
-	listed bool
-	keyed  bool // driver: the head of the ring has its event
-	waking bool // driver: a wake event is pending
-	cut    bool
+	// Digest, Frames and Bytes are the driver's account of the link.
+	Digest        uint64
+	Frames, Bytes uint64
+	_             [16]byte
 }
 
 // List collects the ports that need the driver's attention after a call into a
@@ -161,3 +169,15 @@ func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 
 // Woken tells the port that its wake event has been taken from the queue.
 func (p *Port) Woken() { p.waking = false }
+
+// Account adds an arriving frame to the link's account: its digest chains the time,
+// the bytes and the fate of every frame it carried.
+func (p *Port) Account(at vtime.Time, f *wire.Frame, lost bool) {
+	fate := uint64(at) << 1
+	if lost {
+		fate |= 1
+	}
+	p.Digest = f.Mix(wire.MixWord(p.Digest, fate))
+	p.Frames++
+	p.Bytes += uint64(f.Len())
+}

@@ -74,7 +74,7 @@ func HashBytes(b []byte) uint64 {
 
 // HashAt returns what bytes with hash h contribute to the hash of a region when
 // they stand at byte offset off of it.
-func HashAt(h, off uint64) uint64 { return hashMul(h, hashPow(off)) }
+func HashAt(h, off uint64) uint64 { return HashMul(h, hashPow(off)) }
 
 // HashAdd adds the contributions of two disjoint parts of a region.
 func HashAdd(a, b uint64) uint64 {
@@ -104,7 +104,9 @@ func hashReduce(hi, lo uint64) uint64 {
 	return lo
 }
 
-func hashMul(a, b uint64) uint64 {
+// HashMul multiplies two hashes. HashAt(1, n) is the factor that moves a hash by n
+// bytes; a caller that stores bytes in order keeps the product and saves the power.
+func HashMul(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	return hashReduce(hi, lo)
 }
@@ -114,9 +116,9 @@ func hashPow(off uint64) uint64 {
 	r, base := uint64(1), uint64(256)
 	for ; off != 0; off >>= 1 {
 		if off&1 != 0 {
-			r = hashMul(r, base)
+			r = HashMul(r, base)
 		}
-		base = hashMul(base, base)
+		base = HashMul(base, base)
 	}
 	return r
 }

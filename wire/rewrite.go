@@ -81,6 +81,9 @@ func (r *Bridge) computeDelta(f *Frame) uint32 {
 	return f.icrcDelta(from, x[:qp-from+3])
 }
 
+// SetDstMAC replaces the destination address.
+func (f *Frame) SetDstMAC(m MAC) { *(*MAC)(f.h[0:6]) = m }
+
 // SetRETH replaces the address and key of a WRITE's first packet, whose length field
 // stays, and updates the ICRC.
 func (f *Frame) SetRETH(va uint64, rkey uint32) {

@@ -1,0 +1,272 @@
+// Package machinetest runs machines against each other the plain way: a driver that
+// wakes every port at every instant it could start a frame, looks for the next event
+// by scanning, and so needs none of the settling rules. It is the reference the
+// event-driven simulator is compared with, and the bench for tests of single cores.
+package machinetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Link is one cable: port PA of machine A and port PB of machine B.
+type Link struct {
+	A, PA, B, PB int
+	BitsPerSec   int64
+	Delay        vtime.Duration
+}
+
+// Fate says what becomes of a frame that arrives.
+type Fate struct {
+	Drop  bool
+	Twice bool           // deliver a copy right after it
+	Late  vtime.Duration // deliver it so much later
+}
+
+// Net is a set of machines, their ports and the time.
+type Net struct {
+	Pool  *wire.Pool
+	Ports []machine.Port // all of them, by number
+	Now   vtime.Time
+
+	// Fate, if set, decides on every arriving frame; port is the sending port's number.
+	Fate func(now vtime.Time, port int, f *wire.Frame) Fate
+	// Order, if set, ranks events of one class at one instant; lower goes first.
+	Order func(now vtime.Time, id int) uint64
+	// Log, if set, receives a line per arriving frame.
+	Log *strings.Builder
+	// After, if set, is called after every event.
+	After func()
+
+	machines []machine.Machine
+	first    []int // first port of each machine
+	source   []int // by port: the machine that sends
+	list     machine.List
+	late     []lateFrame
+	calls    []call
+	names    []string
+}
+
+type lateFrame struct {
+	at   vtime.Time
+	port int
+	f    *wire.Frame
+}
+
+type call struct {
+	at vtime.Time
+	f  func(now vtime.Time)
+}
+
+// New makes the ports of a net whose machine i has ports[i] ports. Machines are
+// added with Set, since they need their ports to be made.
+func New(ports []int, links []Link) *Net {
+	n := &Net{Pool: &wire.Pool{Poison: true}, machines: make([]machine.Machine, len(ports))}
+	total := 0
+	for i, k := range ports {
+		n.first = append(n.first, total)
+		for range k {
+			n.source = append(n.source, i)
+		}
+		total += k
+		n.names = append(n.names, string(rune('A'+i)))
+	}
+	n.Ports = make([]machine.Port, total)
+	connect := func(m, p, peer, peerPort int, l Link) {
+		id := n.first[m] + p
+		n.Ports[id] = machine.NewPort(machine.PortConfig{ID: uint32(id), BitsPerSec: l.BitsPerSec, Delay: l.Delay, List: &n.list})
+		n.Ports[id].Node, n.Ports[id].NodePort = int32(peer), int32(peerPort)
+	}
+	for _, l := range links {
+		connect(l.A, l.PA, l.B, l.PB, l)
+		connect(l.B, l.PB, l.A, l.PA, l)
+	}
+	return n
+}
+
+// PortsOf returns the ports of machine i.
+func (n *Net) PortsOf(i int) []machine.Port {
+	end := len(n.Ports)
+	if i+1 < len(n.first) {
+		end = n.first[i+1]
+	}
+	return n.Ports[n.first[i]:end]
+}
+
+// Set installs machine i under a name for the log.
+func (n *Net) Set(i int, name string, m machine.Machine) {
+	n.machines[i], n.names[i] = m, name
+}
+
+// At arranges for f to be called at the given instant, after everything else then.
+func (n *Net) At(at vtime.Time, f func(now vtime.Time)) { n.calls = append(n.calls, call{at, f}) }
+
+// classes of events at one instant, in order.
+const (
+	classArrival = iota
+	classLate
+	classStart
+	classTimer
+	classCall
+	classNone
+)
+
+// Step runs the next event. It returns false when there is none.
+func (n *Net) Step() bool {
+	best := candidate{at: vtime.Never, class: classNone}
+	consider := func(at vtime.Time, class, id int) {
+		c := candidate{at, class, uint64(id), id}
+		if n.Order != nil && class != classCall {
+			c.rank = n.Order(max(at, n.Now), id)
+		}
+		if c.before(best) {
+			best = c
+		}
+	}
+	for id := range n.Ports {
+		p := &n.Ports[id]
+		if p.InFlight() > 0 {
+			consider(p.Flying(0).At, classArrival, id)
+		}
+		if p.Next != vtime.Never {
+			consider(p.Next, classStart, id)
+		}
+	}
+	for i, l := range n.late {
+		consider(l.at, classLate, i)
+	}
+	for i, m := range n.machines {
+		if at, armed := m.NextTimeout(); armed {
+			consider(max(at, n.Now), classTimer, i)
+		}
+	}
+	for i, c := range n.calls {
+		consider(c.at, classCall, i)
+	}
+	if best.class == classNone {
+		return false
+	}
+	if best.at < n.Now {
+		panic(fmt.Sprintf("machinetest: event at %v after %v", best.at, n.Now))
+	}
+	n.Now = best.at
+	n.run(best)
+	n.list.Take()
+	if n.After != nil {
+		n.After()
+	}
+	return true
+}
+
+type candidate struct {
+	at    vtime.Time
+	class int
+	rank  uint64
+	id    int
+}
+
+func (a candidate) before(b candidate) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.class != b.class {
+		return a.class < b.class
+	}
+	return a.rank < b.rank
+}
+
+func (n *Net) run(c candidate) {
+	switch c.class {
+	case classArrival:
+		n.arrive(c.id, n.Ports[c.id].Land().Frame)
+	case classLate:
+		l := n.late[c.id]
+		n.late = append(n.late[:c.id], n.late[c.id+1:]...)
+		n.deliver(l.port, l.f)
+	case classStart:
+		m := n.source[c.id]
+		n.machines[m].Settle(n.Now, c.id-n.first[m])
+		if p := &n.Ports[c.id]; p.Next <= n.Now {
+			panic(fmt.Sprintf("machinetest: port %d says it starts at %v but does not", c.id, p.Next))
+		}
+	case classTimer:
+		n.machines[c.id].HandleTimeout(n.Now)
+	case classCall:
+		f := n.calls[c.id].f
+		n.calls = append(n.calls[:c.id], n.calls[c.id+1:]...)
+		f(n.Now)
+	}
+}
+
+func (n *Net) arrive(id int, f *wire.Frame) {
+	var fate Fate
+	if n.Fate != nil {
+		fate = n.Fate(n.Now, id, f)
+	}
+	n.Ports[id].Account(n.Now, f, fate.Drop)
+	n.logf(id, f, fate)
+	if fate.Twice {
+		n.late = append(n.late, lateFrame{n.Now.Add(fate.Late), id, n.Pool.Clone(f)})
+	}
+	switch {
+	case fate.Drop:
+		n.Pool.Put(f)
+	case fate.Late > 0:
+		n.late = append(n.late, lateFrame{n.Now.Add(fate.Late), id, f})
+	default:
+		n.deliver(id, f)
+	}
+}
+
+func (n *Net) deliver(id int, f *wire.Frame) {
+	p := &n.Ports[id]
+	n.machines[p.Node].HandleFrame(n.Now, int(p.NodePort), f)
+}
+
+func (n *Net) logf(id int, f *wire.Frame, fate Fate) {
+	if n.Log == nil {
+		return
+	}
+	p := &n.Ports[id]
+	note := ""
+	switch {
+	case fate.Drop:
+		note = "  LOST"
+	case fate.Twice:
+		note = "  TWICE"
+	case fate.Late > 0:
+		note = "  LATE " + fate.Late.String()
+	}
+	fmt.Fprintf(n.Log, "%-12v %s>%s  %v%s\n", n.Now, n.names[n.source[id]], n.names[p.Node], f, note)
+}
+
+// Logf adds a line to the log.
+func (n *Net) Logf(format string, args ...any) {
+	if n.Log != nil {
+		fmt.Fprintf(n.Log, format+"\n", args...)
+	}
+}
+
+// Run steps until nothing is left to do, at most max times. It returns an error if
+// that is not enough.
+func (n *Net) Run(max int) error {
+	for range max {
+		if !n.Step() {
+			return nil
+		}
+	}
+	return fmt.Errorf("machinetest: not at rest after %d events, at %v", max, n.Now)
+}
+
+// Digest combines what every link carried.
+func (n *Net) Digest() uint64 {
+	var d uint64
+	for i := range n.Ports {
+		d = wire.MixWord(d, n.Ports[i].Digest)
+	}
+	return d
+}

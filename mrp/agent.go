@@ -1,0 +1,169 @@
+// Package mrp is the hosts' side of group registration (Cepheus §III-C): the agent
+// that answers for a member, and the registrar on the leader's host that installs a
+// group in the fabric and activates or deletes it (the paper calls it controller).
+//
+// It is a protocol core without I/O, called by the NIC it sits on (virtrnic.Stack).
+package mrp
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Sender takes complete frames; a NIC is one.
+type Sender interface {
+	SendFrame(now vtime.Time, f *wire.Frame)
+}
+
+// Config describes an agent.
+type Config struct {
+	IP     uint32
+	IPv6   bool
+	Pool   *wire.Pool
+	Sender Sender
+	// RetryAfter is how long the registrar waits for confirmations before it asks
+	// again, RetriesMax how often it does; 0 chooses 10 ms and 5 (CEP-18).
+	RetryAfter vtime.Duration
+	RetriesMax int
+}
+
+// Stats counts what an agent did.
+type Stats struct {
+	Sent, Received uint64
+	Confirmed      uint64 // confirmations sent as a member
+	Repeats        uint64 // rounds the registrar had to repeat
+	Ignored        uint64 // packets that concern no group of this host
+}
+
+// traffic is DSCP 48: registration does not wait behind paused data.
+const traffic = 48 << 2
+
+// Agent is the registration agent of one host.
+type Agent struct {
+	ip         uint32
+	v6         bool
+	pool       *wire.Pool
+	sender     Sender
+	retryAfter vtime.Duration
+	retriesMax int
+
+	member  map[uint32]wire.QPN // by McstID: the queue pair that joined
+	led     []*registration     // groups this host leads, by McstID
+	next    vtime.Time // first repeat due
+	changes uint64
+	stats   Stats
+}
+
+// New returns an agent.
+func New(c Config) *Agent {
+	a := &Agent{
+		ip: c.IP, v6: c.IPv6, pool: c.Pool, sender: c.Sender,
+		retryAfter: c.RetryAfter, retriesMax: c.RetriesMax, member: map[uint32]wire.QPN{}, next: vtime.Never,
+	}
+	if a.retryAfter == 0 {
+		a.retryAfter = 10 * vtime.Millisecond
+	}
+	if a.retriesMax == 0 {
+		a.retriesMax = 5
+	}
+	return a
+}
+
+// Join makes the agent answer for a queue pair of this host in a group. Packets of
+// groups that nobody joined are ignored.
+func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }
+
+// Leave undoes Join.
+func (a *Agent) Leave(mcstID uint32) { delete(a.member, mcstID) }
+
+// Changes returns how often the state of a led group has changed: a cheap way to see
+// that there is news.
+func (a *Agent) Changes() uint64 { return a.changes }
+
+// Stats returns what was counted so far.
+func (a *Agent) Stats() Stats { return a.stats }
+
+// HandleFrame implements virtrnic.Stack. What is not registration is dropped.
+func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
+	defer a.pool.Put(f)
+	a.stats.Received++
+	if f.Kind() != wire.KindMRP || f.Payload() == nil {
+		a.stats.Ignored++
+		return
+	}
+	p, err := wire.ParseMRP(f.Payload().Bytes())
+	if err != nil {
+		a.stats.Ignored++
+		return
+	}
+	dst, src := f.DstIP(), f.SrcIP()
+	switch {
+	case wire.IsGroup(dst) && p.Flags&(wire.MRPConfirm|wire.MRPError) == 0:
+		a.handleMember(now, dst, src, p)
+	case dst == a.ip && p.Flags&wire.MRPConfirm != 0:
+		a.handleConfirm(now, src, p)
+	case dst == a.ip && p.Flags == wire.MRPError:
+		a.handleError(now, p)
+	default:
+		a.stats.Ignored++
+	}
+}
+
+// handleMember answers the leader for this host's member of the group. Registration
+// is answered only if it lists this host (CEP-17).
+func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket) {
+	qpn, joined := a.member[id]
+	if !joined || p.Flags == 0 && !lists(p, a.ip, qpn) {
+		a.stats.Ignored++
+		return
+	}
+	a.stats.Confirmed++
+	h := p.MRPHeader
+	h.Flags |= wire.MRPConfirm
+	a.send(now, leader, h, []wire.MRPRecord{{IP: id, QPN: qpn}})
+}
+
+func lists(p wire.MRPPacket, ip uint32, qpn wire.QPN) bool {
+	for i := range p.Len() {
+		if r := p.Record(i); r.IP == ip && r.QPN == qpn {
+			return true
+		}
+	}
+	return false
+}
+
+// send makes and sends one MRP packet.
+func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []wire.MRPRecord) {
+	mac := wire.HostMAC(dst)
+	if wire.IsGroup(dst) {
+		mac = wire.GroupMAC(dst)
+	}
+	e := wire.NewEnvelope(wire.Flow{
+		SrcMAC: wire.HostMAC(a.ip), DstMAC: mac, IPv6: a.v6, Src: a.ip, Dst: dst,
+		Traffic: traffic, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP,
+	})
+	f := a.pool.Get()
+	f.StartDatagram(&e)
+	b := a.pool.Block()
+	buf := h.AppendTo(b.Fill(wire.BlockCap)[:0])
+	for _, r := range records {
+		buf = r.AppendTo(buf)
+	}
+	b.Fill(len(buf))
+	f.SetPayload(b)
+	f.Seal(0, false)
+	a.stats.Sent++
+	a.sender.SendFrame(now, f)
+}
+
+// find returns the led group, or nil.
+func (a *Agent) find(id uint32) *registration {
+	i, ok := slices.BinarySearchFunc(a.led, id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
+	if !ok {
+		return nil
+	}
+	return a.led[i]
+}

@@ -1,0 +1,242 @@
+package mrp
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Member is one receiver of a group.
+type Member struct {
+	IP  uint32
+	QPN wire.QPN
+}
+
+// Group is what a leader asks the fabric to install.
+type Group struct {
+	McstID    uint32
+	LeaderQPN wire.QPN
+	Members   []Member // all but the leader
+	StartPSN  wire.PSN
+	// Activate runs the second phase, which tells every switch the start PSN. Without
+	// it (the papers' literal rules) the group is ready once registered and starts at 0.
+	Activate bool
+}
+
+// Phase is how far a group has come.
+type Phase uint8
+
+// Phases, in the order they are passed.
+const (
+	Unknown Phase = iota
+	Registering
+	Activating
+	Active
+	Deleting
+	Deleted
+	Failed
+)
+
+// String names the phase.
+func (p Phase) String() string {
+	return [...]string{"unknown", "registering", "activating", "active", "deleting", "deleted", "failed"}[p]
+}
+
+// registration is the leader's state of one group.
+type registration struct {
+	Group
+	id      uint32
+	phase   Phase
+	waiting map[uint32]wire.QPN // members that have not confirmed the phase
+	tries   int
+	retryAt vtime.Time
+	err     error
+}
+
+// Register starts to install a group. Its progress is Status; a McstID can be
+// registered once.
+func (a *Agent) Register(now vtime.Time, g Group) error {
+	switch {
+	case !wire.IsGroup(g.McstID):
+		return fmt.Errorf("register group %v: address is not in the McstID range", wire.AddrOf(g.McstID))
+	case len(g.Members) == 0:
+		return fmt.Errorf("register group %v: no member but the leader", wire.AddrOf(g.McstID))
+	case a.find(g.McstID) != nil:
+		return fmt.Errorf("register group %v: registered before", wire.AddrOf(g.McstID))
+	}
+	r := &registration{Group: g, id: g.McstID}
+	i, _ := slices.BinarySearchFunc(a.led, r.id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
+	a.led = slices.Insert(a.led, i, r)
+	a.enter(now, r, Registering)
+	return nil
+}
+
+// Delete starts to take a group out of the fabric. It may be called in any phase.
+func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
+	r := a.find(mcstID)
+	if r == nil {
+		return fmt.Errorf("delete group %v: not led by this host", wire.AddrOf(mcstID))
+	}
+	if r.phase != Deleting && r.phase != Deleted {
+		a.enter(now, r, Deleting)
+	}
+	return nil
+}
+
+// Status returns how far a group has come, and in Failed why.
+func (a *Agent) Status(mcstID uint32) (Phase, error) {
+	r := a.find(mcstID)
+	if r == nil {
+		return Unknown, nil
+	}
+	return r.phase, r.err
+}
+
+// enter begins a phase: all members are asked, none has confirmed.
+func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
+	r.phase, r.tries, r.retryAt = p, 0, vtime.Never
+	a.changes++
+	if p != Registering && p != Activating && p != Deleting {
+		a.rearm()
+		return
+	}
+	r.waiting = make(map[uint32]wire.QPN, len(r.Members))
+	for _, m := range r.Members {
+		r.waiting[m.IP] = m.QPN
+	}
+	a.ask(now, r)
+}
+
+// ask sends what the phase needs to those that have not confirmed it.
+func (a *Agent) ask(now vtime.Time, r *registration) {
+	r.retryAt = now.Add(a.retryAfter)
+	a.rearm()
+	h := wire.MRPHeader{Total: 1, LeaderQPN: r.LeaderQPN}
+	switch r.phase {
+	case Activating:
+		h.Flags = wire.MRPActivate
+		a.send(now, r.id, h, []wire.MRPRecord{{IP: r.id, QPN: wire.QPN(r.StartPSN)}})
+		return
+	case Deleting:
+		h.Flags = wire.MRPDelete
+		a.send(now, r.id, h, []wire.MRPRecord{{IP: r.id}})
+		return
+	}
+	var records []wire.MRPRecord
+	for _, m := range r.Members {
+		if _, waits := r.waiting[m.IP]; waits {
+			records = append(records, wire.MRPRecord{IP: m.IP, QPN: m.QPN})
+		}
+	}
+	per := wire.MRPRecordsMax
+	if a.v6 {
+		per = wire.MRPRecordsMaxIP6
+	}
+	h.Total = uint16((len(records) + per - 1) / per)
+	for chunk := range slices.Chunk(records, per) {
+		a.send(now, r.id, h, chunk)
+		h.Seq++
+	}
+}
+
+// handleConfirm notes a member's confirmation of the phase the group is in.
+func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
+	r := a.find(p.Record(0).IP)
+	if r == nil || p.Flags != r.phase.confirmation() {
+		a.stats.Ignored++
+		return
+	}
+	if qpn, waits := r.waiting[member]; !waits || qpn != p.Record(0).QPN {
+		a.stats.Ignored++
+		return
+	}
+	delete(r.waiting, member)
+	if len(r.waiting) > 0 {
+		return
+	}
+	switch {
+	case r.phase == Registering && r.Activate:
+		a.enter(now, r, Activating)
+	case r.phase == Deleting:
+		a.enter(now, r, Deleted)
+	default:
+		a.enter(now, r, Active)
+	}
+}
+
+// confirmation returns the flags that confirm the phase, or 0.
+func (p Phase) confirmation() wire.MRPFlags {
+	switch p {
+	case Registering:
+		return wire.MRPConfirm
+	case Activating:
+		return wire.MRPConfirm | wire.MRPActivate
+	case Deleting:
+		return wire.MRPConfirm | wire.MRPDelete
+	}
+	return 0
+}
+
+// handleError ends a registration that a switch cannot take, and takes back what
+// other switches have installed.
+func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
+	rec := p.Record(0)
+	r := a.find(rec.IP)
+	if r == nil || r.phase != Registering {
+		a.stats.Ignored++
+		return
+	}
+	a.fail(now, r, fmt.Errorf("register group %v: %v", wire.AddrOf(r.id), wire.MRPErrorReason(rec.Flags)))
+}
+
+func (a *Agent) fail(now vtime.Time, r *registration, err error) {
+	r.err = err
+	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []wire.MRPRecord{{IP: r.id}})
+	a.enter(now, r, Failed)
+}
+
+// HandleTimeout implements virtrnic.Stack: it repeats what is not confirmed, and
+// gives up after enough repeats.
+func (a *Agent) HandleTimeout(now vtime.Time) {
+	for _, r := range a.led {
+		if r.retryAt > now {
+			continue
+		}
+		if r.tries++; r.tries > a.retriesMax {
+			a.giveUp(now, r)
+			continue
+		}
+		a.stats.Repeats++
+		a.ask(now, r)
+	}
+}
+
+// giveUp ends a phase whose confirmations do not come. A deletion counts as done: the
+// fabric forgets the group by itself.
+func (a *Agent) giveUp(now vtime.Time, r *registration) {
+	if r.phase == Deleting {
+		a.enter(now, r, Deleted)
+		return
+	}
+	silent := make([]uint32, 0, len(r.waiting))
+	for ip := range r.waiting { // sorted below
+		silent = append(silent, ip)
+	}
+	slices.Sort(silent)
+	a.fail(now, r, fmt.Errorf("group %v, %v: %d of %d members did not confirm, %v first",
+		wire.AddrOf(r.id), r.phase, len(silent), len(r.Members), wire.AddrOf(silent[0])))
+}
+
+// NextTimeout implements virtrnic.Stack.
+func (a *Agent) NextTimeout() (vtime.Time, bool) { return a.next, a.next != vtime.Never }
+
+// rearm finds the next repeat after a change.
+func (a *Agent) rearm() {
+	a.next = vtime.Never
+	for _, r := range a.led {
+		a.next = min(a.next, r.retryAt)
+	}
+}

@@ -1,0 +1,46 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Bounds of a NIC, each with its reason.
+const (
+	// MaxMessage is the largest message: the specification's 2^31 bytes.
+	MaxMessage = 1 << 31
+	// MaxQPs is rxe's limit; numbers start at firstQPN.
+	MaxQPs = 65536
+	// MaxQPWR is rxe's limit on work requests in one queue.
+	MaxQPWR = 16384
+	// firstQPN leaves out the special queue pairs and, as rxe does, the rest up to 16.
+	firstQPN wire.QPN = 17
+	// maxOutstanding is how many packets may be unacknowledged: beyond half the PSN
+	// space a duplicate could not be told from a new packet.
+	maxOutstanding = wire.PSNWindow - 1
+	// pauseGap is by how much a pause frame follows its cause (see virtswitch).
+	pauseGap = vtime.Picosecond
+)
+
+// timeoutUnit is the unit of the timeout attribute (InfiniBand specification, 9.7.6.1.3).
+const timeoutUnit = 4096 * vtime.Nanosecond
+
+// Timeout returns the duration of a timeout code: 4.096 us * 2^code; 0 is none.
+func Timeout(code uint8) vtime.Duration {
+	if code == 0 {
+		return 0
+	}
+	return timeoutUnit << (code & 31)
+}
+
+// rnrMicros is the wait of each RNR timer code in microseconds (InfiniBand
+// specification, table 45).
+var rnrMicros = [32]int64{
+	655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920,
+	2560, 3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680, 491520,
+}
+
+// RNRTimer returns the wait of an RNR timer code.
+func RNRTimer(code uint8) vtime.Duration {
+	return vtime.Duration(rnrMicros[code&31]) * vtime.Microsecond
+}

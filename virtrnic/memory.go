@@ -1,0 +1,156 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Memory is what a region of host memory is made of. Real memory is bytes. Hashed
+// memory remembers a hash of what was written; phantom memory only a length. The last
+// two let one process hold a broadcast to thousands of hosts.
+type Memory interface {
+	// Size returns the bytes of the memory.
+	Size() uint64
+	// load attaches n bytes from offset off to the frame as its payload, n > 0.
+	load(p *wire.Pool, f *wire.Frame, off uint64, n int)
+	// store writes the frame's payload, which is not empty, at offset off.
+	store(f *wire.Frame, off uint64)
+}
+
+// Bytes is real memory.
+type Bytes []byte
+
+// Size implements Memory.
+func (m Bytes) Size() uint64 { return uint64(len(m)) }
+
+func (m Bytes) load(p *wire.Pool, f *wire.Frame, off uint64, n int) {
+	b := p.Block()
+	copy(b.Fill(n), m[off:])
+	f.SetPayload(b)
+}
+
+func (m Bytes) store(f *wire.Frame, off uint64) {
+	if b := f.Payload(); b != nil {
+		copy(m[off:], b.Bytes())
+		return
+	}
+	clear(m[off : off+uint64(f.PayloadLen())])
+}
+
+// Phantom is memory without bytes: it reads as zeros and forgets what is written.
+type Phantom uint64
+
+// Size implements Memory.
+func (m Phantom) Size() uint64 { return uint64(m) }
+
+func (m Phantom) load(_ *wire.Pool, f *wire.Frame, _ uint64, n int) { f.SetPhantom(n) }
+
+func (m Phantom) store(*wire.Frame, uint64) {}
+
+// Hashed is memory that keeps, instead of bytes, the hash of what was written since
+// Reset and which parts it covers. It reads as the message it was told to expect
+// (prng.Fill of a seed), but only where it was written or is the origin: anywhere
+// else it reads as something else, so that a relay that sends too early is caught.
+type Hashed struct {
+	size    uint64
+	seed    uint64
+	origin  bool
+	sum     uint64 // hash of what is covered, everything else zero
+	torn    bool   // some byte was written twice
+	covered []span // ascending, disjoint, not adjacent
+
+	powOff, pow uint64 // 256^powOff, the place the last store ended
+	stepN, step uint64 // 256^stepN, the length of the last store
+}
+
+type span struct{ from, to uint64 }
+
+// NewHashed returns hashed memory of the given size.
+func NewHashed(size uint64) *Hashed { return &Hashed{size: size} }
+
+// Reset forgets what was written. The memory now stands for the message of the seed;
+// origin says that it already holds all of it.
+func (m *Hashed) Reset(seed uint64, origin bool) {
+	m.seed, m.origin, m.sum, m.torn, m.covered = seed, origin, 0, false, m.covered[:0]
+	m.powOff, m.pow = 0, 1
+}
+
+// Size implements Memory.
+func (m *Hashed) Size() uint64 { return m.size }
+
+// Sum returns the hash of the first n bytes (wire.HashBytes). complete says that
+// exactly these were written, each once.
+func (m *Hashed) Sum(n uint64) (sum uint64, complete bool) {
+	whole := n == 0 && len(m.covered) == 0 ||
+		len(m.covered) == 1 && m.covered[0] == span{0, n}
+	return m.sum, whole && !m.torn
+}
+
+func (m *Hashed) load(p *wire.Pool, f *wire.Frame, off uint64, n int) {
+	b := p.Block()
+	buf := b.Fill(n)
+	seed := m.seed
+	if !m.holds(off, off+uint64(n)) {
+		seed = ^seed
+	}
+	prng.Fill(buf, seed, off)
+	f.SetPayload(b)
+}
+
+func (m *Hashed) holds(from, to uint64) bool {
+	if m.origin {
+		return true
+	}
+	for _, s := range m.covered {
+		if s.from <= from && to <= s.to {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Hashed) store(f *wire.Frame, off uint64) {
+	n := uint64(f.PayloadLen())
+	m.cover(off, off+n)
+	b := f.Payload()
+	if b == nil {
+		return // zeros add nothing
+	}
+	if off != m.powOff {
+		m.powOff, m.pow = off, wire.HashAt(1, off)
+	}
+	m.sum = wire.HashAdd(m.sum, wire.HashMul(b.Hash(), m.pow))
+	if n != m.stepN {
+		m.stepN, m.step = n, wire.HashAt(1, n)
+	}
+	m.powOff, m.pow = off+n, wire.HashMul(m.pow, m.step)
+}
+
+// cover adds [from, to) to what is covered. Data mostly comes in order, so the last
+// span grows; anything else is put in its place.
+func (m *Hashed) cover(from, to uint64) {
+	n := len(m.covered)
+	if n > 0 && m.covered[n-1].to == from {
+		m.covered[n-1].to = to
+		return
+	}
+	i := n
+	for i > 0 && m.covered[i-1].from > from {
+		i--
+	}
+	if i > 0 && m.covered[i-1].to > from || i < n && to > m.covered[i].from {
+		m.torn = true
+		return
+	}
+	m.covered = append(m.covered, span{})
+	copy(m.covered[i+1:], m.covered[i:])
+	m.covered[i] = span{from, to}
+	if i+1 < len(m.covered) && m.covered[i].to == m.covered[i+1].from {
+		m.covered[i].to = m.covered[i+1].to
+		m.covered = append(m.covered[:i+1], m.covered[i+2:]...)
+	}
+	if i > 0 && m.covered[i-1].to == m.covered[i].from {
+		m.covered[i-1].to = m.covered[i].to
+		m.covered = append(m.covered[:i], m.covered[i+1:]...)
+	}
+}

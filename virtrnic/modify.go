@@ -1,0 +1,180 @@
+package virtrnic
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// transition is a row of the state table of ibv_modify_qp for RC.
+type transition struct {
+	from, to           QPState
+	required, optional AttrMask
+}
+
+var rcTransitions = []transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrAccessFlags},
+	{StateInit, StateRTR,
+		AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
+		AttrAccessFlags | AttrPKeyIndex},
+	{StateRTR, StateRTS,
+		AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic,
+		AttrCurState | AttrAccessFlags | AttrMinRNRTimer},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrAccessFlags | AttrMinRNRTimer},
+	{StateRTS, StateSQD, 0, AttrEnSQDAsyncNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrAccessFlags | AttrMinRNRTimer},
+	{StateSQD, StateSQD, 0,
+		AttrPort | AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic |
+			AttrMaxDestRdAtomic | AttrAccessFlags | AttrPKeyIndex | AttrMinRNRTimer},
+}
+
+// ModifyQP changes attributes and state as ibv_modify_qp does. Every state may go to
+// RESET, and every one but RESET to ERR, with AttrState alone. A missing or superfluous
+// attribute changes nothing and returns ErrInvalid.
+func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
+	if mask&AttrCurState != 0 && a.CurState != q.state {
+		return fmt.Errorf("modify queue pair %d: it is in %v, not %v: %w", q.num, q.state, a.CurState, ErrState)
+	}
+	to := q.state
+	if mask&AttrState != 0 {
+		to = a.State
+	}
+	given := mask &^ AttrState
+	if to == StateReset || to == StateErr && q.state != StateReset {
+		if given&^AttrCurState != 0 {
+			return fmt.Errorf("modify queue pair %d to %v: no attribute but the state is allowed: %w", q.num, to, ErrInvalid)
+		}
+		n.settleBefore(now)
+		if to == StateReset {
+			q.becomeReset(now)
+		} else {
+			q.becomeErr(now)
+		}
+		n.start(now)
+		return nil
+	}
+	t := findTransition(q.state, to)
+	if t == nil {
+		return fmt.Errorf("modify queue pair %d: no way from %v to %v: %w", q.num, q.state, to, ErrState)
+	}
+	if miss := t.required &^ given; miss != 0 {
+		return fmt.Errorf("modify queue pair %d to %v: attributes %#x missing: %w", q.num, to, uint32(miss), ErrInvalid)
+	}
+	if extra := given &^ (t.required | t.optional); extra != 0 {
+		return fmt.Errorf("modify queue pair %d to %v: attributes %#x not allowed: %w", q.num, to, uint32(extra), ErrInvalid)
+	}
+	if err := checkAttr(a, given); err != nil {
+		return fmt.Errorf("modify queue pair %d to %v: %w", q.num, to, err)
+	}
+	n.settleBefore(now)
+	q.apply(a, given)
+	switch {
+	case to == StateInit:
+		q.becomeInit(now)
+	case to == StateRTR:
+		q.becomeRTR(now)
+	case to == StateRTS:
+		q.becomeRTS(now)
+	case to == StateSQD && q.state != StateSQD:
+		q.becomeSQD(now)
+	case given&AttrAV != 0: // SQD to SQD with a new path
+		q.prio = q.attr.AV.TrafficClass >> 5
+		q.env = n.envelope(q)
+	}
+	n.start(now)
+	return nil
+}
+
+func findTransition(from, to QPState) *transition {
+	for i := range rcTransitions {
+		if t := &rcTransitions[i]; t.from == from && t.to == to {
+			return t
+		}
+	}
+	return nil
+}
+
+func checkAttr(a QPAttr, given AttrMask) error {
+	switch {
+	case given&AttrPathMTU != 0 && a.PathMTU != 256 && a.PathMTU != 512 && a.PathMTU != 1024 && a.PathMTU != 2048 && a.PathMTU != 4096:
+		return fmt.Errorf("path MTU %d is not 256, 512, 1024, 2048 or 4096: %w", a.PathMTU, ErrInvalid)
+	case given&AttrRetryCnt != 0 && a.RetryCnt > 7:
+		return fmt.Errorf("retry count %d is beyond 7: %w", a.RetryCnt, ErrInvalid)
+	case given&AttrRNRRetry != 0 && a.RNRRetry > 7:
+		return fmt.Errorf("RNR retry count %d is beyond 7: %w", a.RNRRetry, ErrInvalid)
+	case given&AttrMinRNRTimer != 0 && a.MinRNRTimer > 31:
+		return fmt.Errorf("RNR timer code %d is beyond 31: %w", a.MinRNRTimer, ErrInvalid)
+	case given&AttrTimeout != 0 && a.Timeout > 31:
+		return fmt.Errorf("timeout code %d is beyond 31: %w", a.Timeout, ErrInvalid)
+	case given&AttrDestQPN != 0 && (a.DestQPN == 0 || a.DestQPN > wire.QPNMask):
+		return fmt.Errorf("destination queue pair %d is not a queue pair number: %w", a.DestQPN, ErrInvalid)
+	}
+	return nil
+}
+
+// apply takes over the attributes named by mask; PSNs are cut to 24 bits.
+func (q *QP) apply(a QPAttr, mask AttrMask) {
+	d := &q.attr
+	for _, f := range []struct {
+		bit  AttrMask
+		take func()
+	}{
+		{AttrEnSQDAsyncNotify, func() { d.EnSQDAsync = a.EnSQDAsync }},
+		{AttrAccessFlags, func() { d.Access = a.Access }},
+		{AttrPKeyIndex, func() { d.PKeyIndex = a.PKeyIndex }},
+		{AttrPort, func() { d.Port = a.Port }},
+		{AttrAV, func() { d.AV = a.AV }},
+		{AttrPathMTU, func() { d.PathMTU = a.PathMTU }},
+		{AttrTimeout, func() { d.Timeout = a.Timeout }},
+		{AttrRetryCnt, func() { d.RetryCnt = a.RetryCnt }},
+		{AttrRNRRetry, func() { d.RNRRetry = a.RNRRetry }},
+		{AttrRQPSN, func() { d.RQPSN = a.RQPSN & wire.PSNMask }},
+		{AttrSQPSN, func() { d.SQPSN = a.SQPSN & wire.PSNMask }},
+		{AttrMinRNRTimer, func() { d.MinRNRTimer = a.MinRNRTimer }},
+		{AttrMaxQPRdAtomic, func() { d.MaxQPRdAtomic = a.MaxQPRdAtomic }},
+		{AttrMaxDestRdAtomic, func() { d.MaxDestRdAtomic = a.MaxDestRdAtomic }},
+		{AttrDestQPN, func() { d.DestQPN = a.DestQPN }},
+	} {
+		if mask&f.bit != 0 {
+			f.take()
+		}
+	}
+}
+
+// QueryQP returns the attributes and the state.
+func (n *NIC) QueryQP(q *QP) QPAttr {
+	a := q.attr
+	a.SQPSN, a.RQPSN = q.SQPSN(), q.RQPSN()
+	return a
+}
+
+// PSNSource says which of a queue pair's two counters SyncPSN copies.
+type PSNSource uint8
+
+// Directions of SyncPSN.
+const (
+	SendFromRecv PSNSource = iota // the new source: sqPSN = rqPSN
+	RecvFromSend                  // the old source: rqPSN = sqPSN
+)
+
+// SyncPSN makes one PSN counter follow the other when the source of a group changes
+// (Cepheus §III-E, CEP-40). It is an extension of this NIC, not a verb, and is legal
+// only in RTS with an empty send queue, so ModifyQP keeps the verbs' rules.
+func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
+	if q.state != StateRTS {
+		return fmt.Errorf("synchronise PSN of queue pair %d in %v: %w", q.num, q.state, ErrState)
+	}
+	if q.sq.n > 0 {
+		return fmt.Errorf("synchronise PSN of queue pair %d: %w", q.num, ErrQueue)
+	}
+	n.settleBefore(now)
+	if from == SendFromRecv {
+		q.sq.begin(q.rq.epsn)
+	} else {
+		q.rq.epsn = q.sq.psn(q.sq.end)
+		q.rq.nakSent = false
+	}
+	return nil
+}

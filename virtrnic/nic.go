@@ -1,0 +1,252 @@
+// Package virtrnic is a RoCEv2 network adapter: the reliable connected service with
+// its verbs, byte-exact on the wire. The names of its calls follow libibverbs.
+//
+// There is no multicast in it (GEN-3): a member of a group has an ordinary queue pair
+// whose remote address is the group's. The one extension is SyncPSN.
+//
+// A NIC is a machine.Machine with one port. Verbs calls, which take the time as
+// well, are its other input, and completions its other output.
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Stack is what takes the host's other traffic: registration, address resolution.
+// It sends through NIC.SendFrame.
+type Stack interface {
+	// HandleFrame takes a frame addressed to the host that is neither RoCE nor PFC.
+	HandleFrame(now vtime.Time, f *wire.Frame)
+	// HandleTimeout is called at or after NextTimeout.
+	HandleTimeout(now vtime.Time)
+	NextTimeout() (vtime.Time, bool)
+}
+
+// Config describes a NIC.
+type Config struct {
+	IP   uint32
+	Port *machine.Port
+	Pool *wire.Pool
+	// AckEvery makes the requester ask for an acknowledgement on every n-th packet of
+	// a message and on its last; 0 and 1 mean every packet.
+	AckEvery int
+	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
+	TrustICRC bool
+	IPv6      bool
+	Keys      prng.Stream // of the random part of memory keys
+	Trace     machine.Tracer
+}
+
+// NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
+// (CreateQP, PostSend, PollCQ, ...); SendFrame, SendPause and SetStack for the host
+// around it.
+type NIC struct {
+	ip       uint32
+	mac      wire.MAC
+	port     *machine.Port
+	pool     *wire.Pool
+	ackEvery int
+	trust    bool
+	ipv6     bool
+	trace    machine.Tracer
+	stack    Stack
+
+	qps    []*QP
+	mrs    []*MR
+	nextVA uint64
+	keys   prng.Stream
+	timers vtime.TimerTable
+	tx     transmit
+
+	completions uint64
+	stats       Stats
+}
+
+// Timer slots: the end of a received pause, then two per queue pair.
+const (
+	timerPause = 0
+	timerQPs   = 1
+)
+
+// New returns a NIC.
+func New(c Config) *NIC {
+	return &NIC{
+		ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
+		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
+		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
+	}
+}
+
+// SetStack says who takes the host's other traffic.
+func (n *NIC) SetStack(s Stack) { n.stack = s }
+
+// IP returns the NIC's address.
+func (n *NIC) IP() uint32 { return n.ip }
+
+// Stats returns what was counted so far.
+func (n *NIC) Stats() *Stats { return &n.stats }
+
+// Completions returns how many completions were ever produced: a cheap way to see
+// that there are new ones.
+func (n *NIC) Completions() uint64 { return n.completions }
+
+// HandleFrame implements machine.Machine.
+func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
+	n.settleBefore(now)
+	n.stats.RcvdPkts++
+	switch f.Kind() {
+	case wire.KindRoCE:
+		n.receive(now, f)
+	case wire.KindPFC:
+		n.handlePause(now, f)
+	default:
+		if n.stack == nil {
+			n.drop(now, f, DropForeign)
+		} else {
+			n.stack.HandleFrame(now, f)
+		}
+	}
+	n.start(now)
+}
+
+// HandleTimeout implements machine.Machine.
+func (n *NIC) HandleTimeout(now vtime.Time) {
+	n.settleBefore(now)
+	for {
+		slot, ok := n.timers.Due(now)
+		if !ok {
+			break
+		}
+		if slot == timerPause {
+			n.pauseExpired(now)
+			continue
+		}
+		q := n.qps[(slot-timerQPs)/2]
+		switch {
+		case q == nil:
+		case slot == q.timerRTO():
+			q.sq.timedOut(now, q)
+		default:
+			q.sq.rnrOver(now, q)
+		}
+	}
+	if n.stack != nil {
+		if at, armed := n.stack.NextTimeout(); armed && at <= now {
+			n.stack.HandleTimeout(now)
+		}
+	}
+	n.start(now)
+}
+
+// NextTimeout implements machine.Machine.
+func (n *NIC) NextTimeout() (vtime.Time, bool) {
+	at, armed := n.timers.Next()
+	if n.stack != nil {
+		if t, ok := n.stack.NextTimeout(); ok && t < at {
+			return t, true
+		}
+	}
+	return at, armed
+}
+
+// Settle implements machine.Machine.
+func (n *NIC) Settle(until vtime.Time, _ int) { n.settle(until) }
+
+// receive checks a RoCE packet as a NIC does before it touches a queue pair: address,
+// version, queue pair, service, state, peer, partition, ICRC.
+func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
+	q, why := n.demux(f)
+	if q == nil {
+		n.drop(now, f, why)
+		return
+	}
+	if f.OpCode().Is(wire.OpResponse) {
+		q.sq.handleResponse(now, q, f)
+		return
+	}
+	q.rq.handleRequest(now, q, f)
+}
+
+func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
+	if f.DstIP() != n.ip {
+		return nil, DropNotMine
+	}
+	if f.Version() != 0 {
+		return nil, DropVersion
+	}
+	q := n.qp(f.DestQP())
+	if q == nil {
+		return nil, DropNoQP
+	}
+	op := f.OpCode()
+	if op.Service() != wire.RC || !op.Is(wire.OpAssigned) {
+		return nil, DropService
+	}
+	switch q.state {
+	case StateRTS, StateSQD:
+	case StateRTR:
+		if op.Is(wire.OpResponse) {
+			return nil, DropState
+		}
+	default:
+		return nil, DropState
+	}
+	if f.SrcIP() != q.attr.AV.DGID {
+		return nil, DropPeer
+	}
+	if f.PKey()&0x7fff != 0x7fff {
+		return nil, DropPKey
+	}
+	if !f.CheckICRC() {
+		return nil, DropICRC
+	}
+	return q, 0
+}
+
+func (n *NIC) drop(now vtime.Time, f *wire.Frame, why DropReason) {
+	n.stats.Drops[why]++
+	if n.trace != nil && why != DropDuplicate && why != DropSequence {
+		e := machine.Event{Kind: machine.EventDrop, Text: why.String()}
+		if f.Kind() == wire.KindRoCE {
+			e.QP, e.PSN = f.DestQP(), f.PSN()
+		}
+		n.trace.Trace(now, e)
+	}
+	n.pool.Put(f)
+}
+
+// consume takes back a frame that has done its work.
+func (n *NIC) consume(f *wire.Frame) {
+	n.stats.Delivered++
+	n.pool.Put(f)
+}
+
+// envelope lays out what is below the BTH of a queue pair's packets. The UDP source
+// port is constant per queue pair and differs between them, so that a flow keeps
+// its path and flows spread (the kernel's rdma_get_udp_sport).
+func (n *NIC) envelope(q *QP) wire.Envelope {
+	v := uint64(q.num) * uint64(q.attr.DestQPN)
+	v ^= v >> 20
+	v ^= v >> 40
+	label := uint32(v & 0xfffff)
+	sport := uint16(label&0x3fff^(label&0xfc000)>>14) | 0xc000
+	hops := q.attr.AV.HopLimit
+	if hops == 0 {
+		hops = 64
+	}
+	return wire.NewEnvelope(wire.Flow{
+		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
+		Traffic: q.attr.AV.TrafficClass, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
+	})
+}
+
+// neighbour returns the MAC address of an address: the plan has no need to ask.
+func (n *NIC) neighbour(ip uint32) wire.MAC {
+	if wire.IsGroup(ip) {
+		return wire.GroupMAC(ip)
+	}
+	return wire.HostMAC(ip)
+}

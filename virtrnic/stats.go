@@ -1,0 +1,73 @@
+package virtrnic
+
+// DropReason says why a NIC dropped a frame.
+type DropReason uint8
+
+// Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
+const (
+	DropNotMine   DropReason = iota // destination address is another host's
+	DropForeign                     // neither RoCE nor for the host's stack
+	DropVersion                     // transport version other than 0
+	DropNoQP                        // no such queue pair
+	DropService                     // opcode of another transport service
+	DropState                       // queue pair not ready to receive or send
+	DropPeer                        // source address is not the connection's
+	DropPKey                        // other partition
+	DropICRC                        // invariant CRC is wrong
+	DropDuplicate                   // packet seen before; acknowledged again if it asks for it
+	DropSequence                    // beyond the expected PSN, NAK already sent
+	DropResponse                    // acknowledgement of nothing outstanding
+	DropFlushed                     // response discarded with its queue pair
+	dropReasons
+)
+
+var dropNames = [dropReasons]string{
+	"not-mine", "foreign", "version", "no-qp", "service", "state", "peer", "pkey", "icrc",
+	"duplicate", "sequence", "stale-response", "flushed",
+}
+
+// String returns the reason's name.
+func (r DropReason) String() string { return dropNames[r] }
+
+// DropReasons lists all reasons in order.
+func DropReasons() []DropReason {
+	all := make([]DropReason, dropReasons)
+	for i := range all {
+		all[i] = DropReason(i)
+	}
+	return all
+}
+
+// Stats counts what a NIC did; where rxe has a counter of the kind, it has its name.
+type Stats struct {
+	SentPkts, RcvdPkts uint64
+	Made               uint64 // frames the NIC made: requests, pauses
+	Delivered          uint64 // frames that ended here as intended
+	Drops              [dropReasons]uint64
+
+	DataPackets         uint64 // requests sent, repeats included
+	Retransmitted       uint64 // of those, repeats
+	DuplicateRequest    uint64
+	OutOfSeqRequest     uint64
+	SendRNR, RcvdRNR    uint64
+	SendNAK, RcvdNAK    uint64
+	AcksSent, AcksRcvd  uint64
+	CompleterRetry      uint64 // go-backs after a NAK
+	Timeouts            uint64
+	RetryExceeded       uint64
+	RNRRetryExceeded    uint64
+	PausesSent          uint64
+	PausesReceived      uint64
+	BytesReceived       uint64 // payload accepted in order
+	MessagesSent        uint64 // completed at the requester
+	MessagesReceived    uint64 // completed at the responder
+	CompletionsOverflow uint64
+}
+
+// Dropped returns the frames dropped for any reason.
+func (s *Stats) Dropped() (n uint64) {
+	for _, d := range s.Drops {
+		n += d
+	}
+	return n
+}

@@ -1,0 +1,254 @@
+package virtrnic
+
+import (
+	"math/bits"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// transmit is the NIC's egress: per priority the ready-made frames (acknowledgements,
+// the host stack's), then the queue pairs that have something to send, in a round,
+// a packet each. The higher priority goes first; pause frames go before everything.
+type transmit struct {
+	ready  uint8 // priorities with frames or queue pairs
+	paused uint8
+	elig   vtime.Time
+	until  [8]vtime.Time // when a received pause runs out
+	made   [8]ring[*wire.Frame]
+	round  [8]ring[*QP]
+	pauses []pauseFrame
+}
+
+type pauseFrame struct {
+	at vtime.Time
+	f  *wire.Frame
+}
+
+// ring is a growing FIFO.
+type ring[T any] struct {
+	buf     []T // power of two
+	head, n uint32
+}
+
+func (r *ring[T]) push(v T) {
+	if int(r.n) == len(r.buf) {
+		buf := make([]T, max(4, 2*len(r.buf)))
+		for i := range r.n {
+			buf[i] = r.buf[(r.head+i)&uint32(len(r.buf)-1)]
+		}
+		r.buf, r.head = buf, 0
+	}
+	r.buf[(r.head+r.n)&uint32(len(r.buf)-1)] = v
+	r.n++
+}
+
+func (r *ring[T]) pop() T {
+	i := r.head & uint32(len(r.buf)-1)
+	v := r.buf[i]
+	var zero T
+	r.buf[i] = zero
+	r.head++
+	r.n--
+	return v
+}
+
+// at returns element i, oldest first.
+func (r *ring[T]) at(i uint32) *T { return &r.buf[(r.head+i)&uint32(len(r.buf)-1)] }
+
+// ripe notes that a priority has something to send from now on.
+func (n *NIC) ripe(now vtime.Time, prio uint8) {
+	t := &n.tx
+	if t.ready&^t.paused == 0 {
+		t.elig = max(t.elig, now)
+	}
+	t.ready |= 1 << prio
+}
+
+// queue puts a ready-made frame into the egress.
+func (n *NIC) queue(now vtime.Time, f *wire.Frame, prio uint8) {
+	n.ripe(now, prio)
+	n.tx.made[prio].push(f)
+}
+
+// offer puts a queue pair into the round if it has something to send.
+func (n *NIC) offer(now vtime.Time, q *QP) {
+	if !q.queued && q.sq.sendable(q) {
+		q.queued = true
+		n.ripe(now, q.prio)
+		n.tx.round[q.prio].push(q)
+	}
+}
+
+// SendFrame queues a complete frame of the host's other traffic. Its class is that
+// of its DSCP.
+func (n *NIC) SendFrame(now vtime.Time, f *wire.Frame) {
+	n.settleBefore(now)
+	n.stats.Made++
+	n.queue(now, f, f.Traffic()>>5)
+	n.start(now)
+}
+
+// next returns when the next frame would start and whether it is a pause frame.
+func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
+	at = vtime.Never
+	if t.ready&^t.paused != 0 {
+		at = max(free, t.elig)
+	}
+	if len(t.pauses) > 0 {
+		if p := max(free, t.pauses[0].at); p <= at {
+			return p, true
+		}
+	}
+	return at, false
+}
+
+// settleBefore commits what started strictly before now (rule R1).
+func (n *NIC) settleBefore(now vtime.Time) {
+	if n.port.Next < now {
+		n.settle(now - 1)
+	}
+}
+
+// start commits what can start at now and tells the driver what comes next.
+func (n *NIC) start(now vtime.Time) {
+	if at, _ := n.tx.next(n.port.Free); at != n.port.Next {
+		n.port.SetNext(at)
+	}
+	n.settle(now)
+}
+
+func (n *NIC) settle(until vtime.Time) {
+	p := n.port
+	if p.Next > until {
+		return
+	}
+	for {
+		start, pause := n.tx.next(p.Free)
+		if start > until {
+			break
+		}
+		var f *wire.Frame
+		if pause {
+			f = n.tx.pauses[0].f
+			n.tx.pauses = append(n.tx.pauses[:0], n.tx.pauses[1:]...)
+		} else if f = n.pick(start); f == nil {
+			continue // what was ready no longer was; ready has shrunk
+		}
+		n.stats.SentPkts++
+		p.Commit(f, f.WireLen(), start)
+	}
+	at, _ := n.tx.next(p.Free)
+	p.SetNext(at)
+}
+
+// pick returns the frame that starts now, or nil if the queue pair whose turn it was
+// has nothing to send any more.
+func (n *NIC) pick(now vtime.Time) *wire.Frame {
+	t := &n.tx
+	prio := bits.Len8(t.ready&^t.paused) - 1
+	made, round := &t.made[prio], &t.round[prio]
+	var f *wire.Frame
+	if made.n > 0 {
+		f = made.pop()
+	} else {
+		q := round.pop()
+		q.queued = false
+		if q.sq.sendable(q) {
+			f = q.sq.nextPacket(now, q)
+		}
+		if !q.queued && q.sq.sendable(q) {
+			q.queued = true
+			round.push(q)
+		}
+	}
+	if made.n == 0 && round.n == 0 {
+		t.ready &^= 1 << prio
+	}
+	return f
+}
+
+// SendPause sends a PFC frame: each class of the mask stops for so many quanta, or
+// goes on if quanta is 0. It is what a NIC that runs out of room does, and faults.
+func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
+	n.settleBefore(now)
+	p := wire.PFC{Src: n.mac, Enable: classes}
+	for i := range p.Quanta {
+		if classes>>i&1 != 0 {
+			p.Quanta[i] = quanta
+		}
+	}
+	f := n.pool.Get()
+	f.BuildPFC(p)
+	n.stats.Made++
+	n.stats.PausesSent++
+	n.tx.pauses = append(n.tx.pauses, pauseFrame{now.Add(pauseGap), f})
+	if n.trace != nil {
+		n.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Priority: classes, Value: int64(quanta)})
+	}
+	n.start(now)
+}
+
+// handlePause obeys a pause frame.
+func (n *NIC) handlePause(now vtime.Time, f *wire.Frame) {
+	h := f.PFC()
+	n.consume(f)
+	n.stats.PausesReceived++
+	t := &n.tx
+	for i, q := range h.Quanta {
+		if h.Enable>>i&1 == 0 {
+			continue
+		}
+		if n.trace != nil {
+			n.trace.Trace(now, machine.Event{Kind: machine.EventPauseReceived, Priority: 1 << i, Value: int64(q)})
+		}
+		t.until[i] = now.Add(n.port.Serialize(int(q) * wire.PauseQuantumBits / 8))
+		if q == 0 {
+			n.resume(now, 1<<i)
+		} else {
+			t.paused |= 1 << i
+		}
+	}
+	n.armPause()
+}
+
+func (n *NIC) resume(now vtime.Time, classes uint8) {
+	t := &n.tx
+	if t.ready&^t.paused == 0 {
+		t.elig = max(t.elig, now)
+	}
+	t.paused &^= classes
+}
+
+func (n *NIC) pauseExpired(now vtime.Time) {
+	for i, at := range n.tx.until {
+		if n.tx.paused>>i&1 != 0 && at <= now {
+			n.resume(now, 1<<i)
+		}
+	}
+	n.armPause()
+}
+
+func (n *NIC) armPause() {
+	first := vtime.Never
+	for i, at := range n.tx.until {
+		if n.tx.paused>>i&1 != 0 {
+			first = min(first, at)
+		}
+	}
+	if first == vtime.Never {
+		n.timers.Stop(timerPause)
+	} else {
+		n.timers.Set(timerPause, first)
+	}
+}
+
+// Queued returns the frames waiting in the NIC.
+func (n *NIC) Queued() int {
+	k := len(n.tx.pauses)
+	for i := range n.tx.made {
+		k += int(n.tx.made[i].n)
+	}
+	return k
+}

@@ -1,0 +1,66 @@
+package virtswitch
+
+import "github.com/mcastlab/mcastlab/wire"
+
+// FIB is the unicast forwarding table. Hosts sit in 10/8 in blocks of 256 addresses,
+// a block behind one leaf, so routes are kept per block and not per host.
+type FIB struct {
+	// Sets holds the distinct sets of equal-cost ports, each in ascending order.
+	Sets [][]uint16
+	// Block maps (address >> 8) & 0xffff to 1 + an index into Sets. 0 is no route, and a
+	// block beyond the slice has none either. Local blocks have bit 15 set and hold an
+	// index into Local instead.
+	Block []uint16
+	// Local maps the last byte of an address in an attached block to 1 + its port.
+	Local [][256]uint16
+}
+
+const localBlock = 1 << 15
+
+// SetRoute makes the block reachable over the given set.
+func (t *FIB) SetRoute(block, set int) { t.grow(block); t.Block[block] = uint16(set + 1) }
+
+// SetHost attaches the host with the given address to a port.
+func (t *FIB) SetHost(ip uint32, port int) {
+	b := int(ip >> 8 & 0xffff)
+	t.grow(b)
+	if t.Block[b]&localBlock == 0 {
+		t.Local = append(t.Local, [256]uint16{})
+		t.Block[b] = localBlock | uint16(len(t.Local)-1)
+	}
+	t.Local[t.Block[b]&^localBlock][ip&0xff] = uint16(port + 1)
+}
+
+func (t *FIB) grow(block int) {
+	for len(t.Block) <= block {
+		t.Block = append(t.Block, 0)
+	}
+}
+
+// lookup returns the port of an attached host, or the set of ports toward another
+// block. Both are empty if there is no route.
+func (t *FIB) lookup(ip uint32) (port int, set []uint16) {
+	b := int(ip >> 8 & 0xffff)
+	if ip>>24 != 10 || b >= len(t.Block) {
+		return -1, nil
+	}
+	e := t.Block[b]
+	if e&localBlock != 0 {
+		return int(t.Local[e&^localBlock][ip&0xff]) - 1, nil
+	}
+	if e == 0 {
+		return -1, nil
+	}
+	return -1, t.Sets[e-1]
+}
+
+// ecmp picks one of n equal-cost ports for the frame's flow. All fields of the
+// 5-tuple that can differ are in: addresses and source port. The seed differs from
+// switch to switch so that one layer's choice does not decide the next's.
+func ecmp(f *wire.Frame, seed uint32, n int) int {
+	x := f.SrcIP()*0x9e3779b1 ^ f.DstIP()*0x85ebca6b ^ uint32(f.SrcPort())*0xc2b2ae35 ^ seed
+	x ^= x >> 15
+	x *= 0x2c1b3c6d
+	x ^= x >> 13
+	return int(uint64(x) * uint64(n) >> 32)
+}

@@ -1,0 +1,255 @@
+package virtswitch
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// group is the multicast forwarding table (MFT) of one group (Cepheus §III-B1,
+// CEP-19). The path index is port -> path; the path table is split into what every
+// packet reads (ack, contiguous) and the rest.
+type group struct {
+	id      uint32  // McstID
+	index   []uint8 // by port: 1 + path, 0 if the port is not in the tree
+	ack     []wire.PSN
+	path    []path
+	ackOut  int      // path that feedback leaves by: where data comes from
+	tri     int      // path that attains the minimum; its ACKs trigger aggregation
+	agg     wire.PSN // AggAckPSN: the last aggregated ACK
+	nak     wire.PSN // MePSN: the smallest expected PSN of pending NAKs
+	nakSyn  wire.Syndrome
+	hasNak  bool
+	active  bool // data may pass
+	buried  vtime.Time
+	env     wire.Envelope // of feedback this switch makes
+	envFor  envelopeKey
+	traffic uint8 // DSCP and ECN of the data seen last
+}
+
+// path is one entry of the path table: an attached host or a neighbouring switch.
+type path struct {
+	port   int
+	host   bool
+	ip     uint32 // host only
+	qpn    wire.QPN
+	msn    uint32      // of the last acknowledgement from here
+	bridge wire.Bridge // data to a host
+	nodes  int32       // nodes registered over this path, for Gleam's port load
+}
+
+type envelopeKey struct {
+	dst     uint32
+	traffic uint8
+}
+
+// groupTable finds a group by the low 16 bits of its McstID in two loads.
+type groupTable struct {
+	page [256]*[256]*group
+	n    int
+}
+
+func (t *groupTable) get(id uint32) *group {
+	if p := t.page[id>>8&0xff]; p != nil {
+		return p[id&0xff]
+	}
+	return nil
+}
+
+func (t *groupTable) put(g *group) {
+	p := t.page[g.id>>8&0xff]
+	if p == nil {
+		p = new([256]*group)
+		t.page[g.id>>8&0xff] = p
+	}
+	p[g.id&0xff] = g
+	t.n++
+}
+
+func (t *groupTable) remove(g *group) {
+	t.page[g.id>>8&0xff][g.id&0xff] = nil
+	t.n--
+}
+
+// each visits all groups in order of their McstID.
+func (t *groupTable) each(f func(*group)) {
+	for _, p := range t.page {
+		if p == nil {
+			continue
+		}
+		for _, g := range p {
+			if g != nil {
+				f(g)
+			}
+		}
+	}
+}
+
+// MFTBytes returns the packed size of one group's table in a switch of the given
+// number of ports (CEP-21): a path index of 1 byte and a path table entry of 10 (IP 4,
+// QPN 3, AckPSN 3) per port, AggAckPSN 3, AckOutPort 1 and MePSN 3. With memory regions
+// (VA 8, R_Key 4) an entry has 12 more. It does not depend on the group's size.
+func MFTBytes(ports int, memoryRegions bool) int {
+	entry := 10
+	if memoryRegions {
+		entry += 12
+	}
+	return ports*(1+entry) + 3 + 1 + 3
+}
+
+// handleGroup takes a RoCE packet addressed to a McstID.
+func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
+	g := s.groups.get(id)
+	if g == nil {
+		s.drop(now, in, f, DropUnknownGroup)
+		return
+	}
+	if g.index[in] == 0 {
+		s.drop(now, in, f, DropNotInTree)
+		return
+	}
+	if !g.active {
+		s.drop(now, in, f, DropNotActive)
+		return
+	}
+	op := f.OpCode()
+	switch {
+	case op == wire.OpAcknowledge:
+		s.handleFeedback(now, in, f, g)
+	case op == wire.OpCNP:
+		s.handleCNP(now, in, f, g)
+	case op.Service() == wire.RC && (op <= wire.OpWriteOnlyImm || op == wire.OpSendLastInv || op == wire.OpSendOnlyInv):
+		s.replicate(now, in, f, g)
+	default:
+		s.drop(now, in, f, DropGroupOp)
+	}
+}
+
+// replicate sends a data packet to every path but the one it came from (CEP-22),
+// leaving out those that have acknowledged it (CEP-33).
+func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
+	from := int(g.index[in]) - 1
+	psn := f.PSN()
+	if from != g.ackOut && !s.switchSource(now, in, f, g, from) {
+		return
+	}
+	if !f.DecTTL() {
+		s.drop(now, in, f, DropTTL)
+		return
+	}
+	g.traffic = f.Traffic()
+	a := s.arrived(f, in)
+	a.shared = len(g.ack) > 2
+	last := -1
+	for i, have := range g.ack {
+		if i == from {
+			continue
+		}
+		if s.rules.FilterRetransmits && !psn.After(have) {
+			s.stats.Filtered++
+			continue
+		}
+		if last >= 0 {
+			s.stats.Cloned++
+			s.emitData(now, s.pool.Clone(f), g, last, &a)
+		}
+		last = i
+	}
+	if last >= 0 {
+		s.emitData(now, f, g, last, &a) // the original leaves last: no copy too many
+		return
+	}
+	if !s.rules.RepeatAck {
+		s.absorb(f)
+		return
+	}
+	s.stats.AcksRepeated++
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventAckRepeated, Group: g.id, PSN: g.agg, Port: in})
+	}
+	s.emitFeedback(now, f, g, g.agg, wire.SyndromeACK, in)
+}
+
+// emitData sends one copy, bridged to the member's connection if the path ends at a
+// host, unchanged if at a switch.
+func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arrival) {
+	p := &g.path[i]
+	if p.host {
+		p.bridge.Apply(f)
+	}
+	s.out(now, p.port, f, a)
+}
+
+// switchSource makes the path data now comes from the one feedback leaves by
+// (Cepheus §III-E, CEP-41). It returns false if the packet is a late one of the old
+// source, which is dropped.
+func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, from int) bool {
+	if s.rules.ResyncOnSwitch {
+		if !f.PSN().After(g.agg) {
+			s.drop(now, in, f, DropStaleSource)
+			return false
+		}
+		// The old source has all it sent itself, which is all that was acknowledged.
+		g.ack[g.ackOut] = g.agg
+		g.hasNak = false
+	}
+	g.ackOut = from
+	g.tri = g.minPath()
+	s.stats.SourceSwitches++
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventSourceSwitch, Group: g.id, Port: in, PSN: f.PSN()})
+	}
+	return true
+}
+
+// minPath returns the path with the smallest AckPSN, the source's left out (CEP-30).
+func (g *group) minPath() int {
+	min := -1
+	for i, a := range g.ack {
+		if i != g.ackOut && (min < 0 || g.ack[min].After(a)) {
+			min = i
+		}
+	}
+	return min
+}
+
+// PathState is one path of a group as Groups shows it.
+type PathState struct {
+	Port   int
+	Host   bool
+	IP     uint32   // host only
+	QPN    wire.QPN // host only
+	AckPSN wire.PSN
+}
+
+// GroupState is one group as Groups shows it.
+type GroupState struct {
+	McstID    uint32
+	Active    bool
+	Paths     []PathState
+	SourceOut int // port feedback leaves by
+	AggAckPSN wire.PSN
+	NakPSN    wire.PSN
+	NakWaits  bool
+}
+
+// Groups returns the state of all groups in order of their McstID, deleted ones left out.
+func (s *Switch) Groups() (all []GroupState) {
+	s.groups.each(func(g *group) {
+		if g.buried != 0 {
+			return
+		}
+		v := GroupState{
+			McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
+			AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
+		}
+		for i, p := range g.path {
+			v.Paths = append(v.Paths, PathState{p.port, p.host, p.ip, p.qpn, g.ack[i]})
+		}
+		all = append(all, v)
+	})
+	return all
+}
+
+// PortLoad returns how many groups use the port.
+func (s *Switch) PortLoad(port int) int { return int(s.portLoad[port]) }

@@ -1,0 +1,27 @@
+package virtswitch
+
+import "github.com/mcastlab/mcastlab/vtime"
+
+// Bounds of a switch, each with its reason.
+const (
+	// PortsMax fits the path index into a byte, as the packed table of CEP-21 has it.
+	PortsMax = 254
+	// GroupsMax is what a McstID range of /16 can name at once.
+	GroupsMax = 1 << 16
+	// pausesQueuedMax bounds the pause frames waiting on one port: an XOFF and an XON
+	// of each priority, and one refresh.
+	pausesQueuedMax = 24
+	// pauseQuanta is what an XOFF asks for: the most the frame can say.
+	pauseQuanta = 0xffff
+	// maxFrameWire is the largest RoCE frame on the wire: 4 KiB of payload, the
+	// longest headers, ICRC, FCS, preamble and gap. Headroom is computed with it.
+	maxFrameWire = 4096 + 112 + 4 + 24
+	// pfcWire is a pause frame on the wire.
+	pfcWire = 60 + 24
+	// pauseGap is by how much a pause frame follows its cause. It makes the order in
+	// which ports start frames at one instant immaterial.
+	pauseGap = vtime.Picosecond
+	// tombstoneTime is how long a deleted group is remembered, so that a repeated
+	// deletion still finds its tree. It exceeds the registrar's five repeats.
+	tombstoneTime = 100 * vtime.Millisecond
+)

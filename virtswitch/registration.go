@@ -1,0 +1,394 @@
+package virtswitch
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// mrpTraffic is DSCP 48: registration travels in class 6, which is not paused with
+// the data.
+const mrpTraffic = 48 << 2
+
+// handleMRP runs one step of the registration protocol (Cepheus §III-C). Each packet
+// stands for itself and may come twice: the table is the union of all (CEP-16).
+func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
+	dst := f.DstIP()
+	if !wire.IsGroup(dst) {
+		s.forward(now, in, f, dst) // a confirmation or error report on its way to the leader
+		return
+	}
+	var p wire.MRPPacket
+	err := wire.ErrShort
+	if b := f.Payload(); b != nil {
+		p, err = wire.ParseMRP(b.Bytes())
+	}
+	switch {
+	case err != nil:
+		s.drop(now, in, f, DropMalformed)
+	case p.Flags == 0:
+		s.register(now, in, f, dst, p)
+	case p.Flags == wire.MRPDelete:
+		s.deleteGroup(now, in, f, dst)
+	case p.Flags == wire.MRPActivate:
+		s.activate(now, in, f, dst, p)
+	default:
+		s.drop(now, in, f, DropMalformed)
+	}
+}
+
+// register installs the nodes of one packet and passes each on by the port it was
+// given (CEP-12..CEP-16).
+func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
+	leader := f.SrcIP()
+	g := s.groups.get(id)
+	if g != nil && g.buried != 0 {
+		s.drop(now, in, f, DropNotActive) // the McstID is still in quarantine
+		return
+	}
+	fresh := g == nil
+	if fresh {
+		if s.groups.n >= s.groupsMax {
+			s.refuse(now, in, f, id, wire.MRPErrNoMemory)
+			return
+		}
+		g = &group{id: id, index: make([]uint8, len(s.ports)), traffic: mrpTraffic}
+	}
+	out, why := s.route(g, in, p)
+	if why != 0 {
+		s.refuse(now, in, f, id, why)
+		return
+	}
+	if g.active && s.rules.Activate {
+		// A repeat may travel on; a path that joins now would not know what it owes.
+		if g.index[in] == 0 || !g.covers(out) {
+			s.drop(now, in, f, DropNotInTree)
+			return
+		}
+		s.passOn(now, in, f, g, p, out)
+		return
+	}
+	if fresh {
+		s.groups.put(g)
+	}
+	s.addIngress(g, in, leader, p.LeaderQPN)
+	for i, port := range out {
+		s.addNode(g, port, p.Record(i))
+	}
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupAdded, Group: id, Port: in, Value: int64(len(g.path))})
+	}
+	s.passOn(now, in, f, g, p, out)
+	if !s.rules.Activate && !g.active {
+		s.open(now, g, 0)
+	}
+}
+
+// covers says whether all ports are paths of the group.
+func (g *group) covers(ports []int) bool {
+	for _, p := range ports {
+		if g.index[p] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// route chooses a port for every record, or says why one has none. A node's port is
+// the one it is attached to, else a port of its unicast routes that the group uses
+// already, else the one that the fewest groups use (CEP-12, CEP-13). The port the
+// packet came from is never chosen.
+func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.MRPErrorReason) {
+	out = make([]int, p.Len())
+	chosen := newBitset(len(s.ports))
+	fan := 0
+	for i := range g.path {
+		if g.path[i].port != in {
+			chosen.set(g.path[i].port)
+			fan++
+		}
+	}
+	load := s.portLoad
+	if s.rules.LoadPerNode {
+		load = append([]int32(nil), load...) // Gleam counts the nodes of this packet as it goes
+	}
+	for i := range out {
+		port, set := s.fib.lookup(p.Record(i).IP)
+		if port < 0 {
+			port = pick(set, in, chosen, load)
+		}
+		if port < 0 || port == in {
+			return nil, wire.MRPErrNoRoute
+		}
+		if !chosen.has(port) {
+			chosen.set(port)
+			fan++
+		}
+		if s.rules.LoadPerNode {
+			load[port]++
+		}
+		out[i] = port
+	}
+	if s.fanOut > 0 && fan > s.fanOut {
+		return nil, wire.MRPErrFanOut
+	}
+	return out, 0
+}
+
+// pick returns the port of set to use, or -1. Ties go to the lowest port.
+func pick(set []uint16, in int, chosen bitset, load []int32) int {
+	best := -1
+	for _, q := range set {
+		port := int(q)
+		switch {
+		case port == in:
+		case chosen.has(port):
+			return port
+		case best < 0 || load[port] < load[best]:
+			best = port
+		}
+	}
+	return best
+}
+
+// addIngress makes the port the packet came from a path: the leader's own connection
+// at its leaf, else the switch on the way to it (CEP-14).
+func (s *Switch) addIngress(g *group, in int, leader uint32, qpn wire.QPN) {
+	if port, _ := s.fib.lookup(leader); port == in {
+		s.addNode(g, in, wire.MRPRecord{IP: leader, QPN: qpn})
+		return
+	}
+	s.addPath(g, in)
+}
+
+// addNode makes the port a path of the group and, if the node is attached there,
+// keeps its address and queue pair.
+func (s *Switch) addNode(g *group, port int, r wire.MRPRecord) {
+	p := s.addPath(g, port)
+	if s.rules.LoadPerNode {
+		p.nodes++
+		s.portLoad[port]++
+	}
+	if at, _ := s.fib.lookup(r.IP); at != port {
+		return
+	}
+	p.host, p.ip, p.qpn = true, r.IP, r.QPN
+	p.bridge = wire.Bridge{
+		Dst: r.IP, Src: g.id, DestQP: r.QPN,
+		DstMAC: wire.HostMAC(r.IP), SrcMAC: wire.GroupMAC(g.id),
+	}
+}
+
+func (s *Switch) addPath(g *group, port int) *path {
+	if i := int(g.index[port]); i != 0 {
+		return &g.path[i-1]
+	}
+	g.path = append(g.path, path{port: port})
+	g.ack = append(g.ack, wire.PSNMask) // before PSN 0; ACTIVATE says otherwise
+	g.index[port] = uint8(len(g.path))
+	if !s.rules.LoadPerNode {
+		s.portLoad[port]++
+	}
+	return &g.path[len(g.path)-1]
+}
+
+// passOn sends each chosen port a packet with only its nodes (CEP-15). f carries the
+// last of them.
+func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.MRPPacket, out []int) {
+	if !f.DecTTL() {
+		s.drop(now, in, f, DropTTL)
+		return
+	}
+	for port := range s.ports {
+		var b *wire.Block
+		var buf []byte
+		for i, q := range out {
+			if q != port {
+				continue
+			}
+			if b == nil {
+				b = s.pool.Block()
+				buf = p.MRPHeader.AppendTo(b.Fill(wire.BlockCap)[:0])
+			}
+			buf = p.Record(i).AppendTo(buf)
+		}
+		if b != nil {
+			b.Fill(len(buf))
+			s.sendMRP(now, in, &g.path[g.index[port]-1], f, b)
+		}
+	}
+	s.absorb(f)
+}
+
+// sendMRP sends a datagram like f with another payload. It keeps f's source, the
+// leader, so that members know whom to answer.
+func (s *Switch) sendMRP(now vtime.Time, in int, to *path, f *wire.Frame, b *wire.Block) {
+	e := wire.NewEnvelope(wire.Flow{
+		SrcMAC: wire.HostMAC(s.ip), DstMAC: to.mac(f.DstIP()), IPv6: f.IPv6(), Src: f.SrcIP(), Dst: f.DstIP(),
+		Traffic: f.Traffic(), TTL: f.TTL(), SrcPort: f.SrcPort(), DstPort: wire.PortMRP,
+	})
+	c := s.pool.Get()
+	c.StartDatagram(&e)
+	c.SetPayload(b)
+	c.Seal(0, s.trust)
+	s.stats.Made++
+	a := s.arrived(c, in)
+	s.out(now, to.port, c, &a)
+}
+
+// mac returns the destination of control packets on this path.
+func (p *path) mac(mcstID uint32) wire.MAC {
+	if p.host {
+		return wire.HostMAC(p.ip)
+	}
+	return wire.GroupMAC(mcstID)
+}
+
+// refuse tells the leader that the group cannot be installed here (CEP-18).
+func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id uint32, why wire.MRPErrorReason) {
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupFailed, Group: id, Port: in, Text: why.String()})
+	}
+	leader := f.SrcIP()
+	e := wire.NewEnvelope(wire.Flow{
+		SrcMAC: wire.HostMAC(s.ip), DstMAC: wire.HostMAC(leader), IPv6: f.IPv6(), Src: s.ip, Dst: leader,
+		Traffic: mrpTraffic, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP,
+	})
+	s.absorb(f)
+	c := s.pool.Get()
+	c.StartDatagram(&e)
+	b := s.pool.Block()
+	buf := wire.MRPHeader{Total: 1, Flags: wire.MRPError}.AppendTo(b.Fill(wire.BlockCap)[:0])
+	b.Fill(len(wire.MRPRecord{IP: id, Flags: uint8(why)}.AppendTo(buf)))
+	c.SetPayload(b)
+	c.Seal(0, s.trust)
+	s.stats.Made++
+	s.forward(now, in, c, leader)
+}
+
+// activate opens the group for data from the given start PSN on, and passes the
+// packet to every other path. A repeat only travels on: it must not take back what
+// has been acknowledged since.
+func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
+	g := s.groups.get(id)
+	switch {
+	case g == nil:
+		s.drop(now, in, f, DropUnknownGroup)
+		return
+	case g.index[in] == 0:
+		s.drop(now, in, f, DropNotInTree)
+		return
+	case g.buried != 0 || len(g.path) < 2 || !s.rules.Activate:
+		s.drop(now, in, f, DropNotActive)
+		return
+	}
+	if !g.active {
+		s.open(now, g, wire.PSN(p.Record(0).QPN))
+	}
+	s.flood(now, in, f, g)
+}
+
+// open lets data pass, the first with the given PSN. Feedback leaves by the path the
+// registration came from until data comes from elsewhere.
+func (s *Switch) open(now vtime.Time, g *group, start wire.PSN) {
+	g.active = true
+	g.agg = start.Add(-1)
+	for i := range g.ack {
+		g.ack[i] = g.agg
+	}
+	g.ackOut = 0
+	g.tri = g.minPath()
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupActive, Group: g.id, PSN: start, Value: int64(len(g.path))})
+	}
+}
+
+// flood sends a control packet to every path but the one it came from.
+func (s *Switch) flood(now vtime.Time, in int, f *wire.Frame, g *group) {
+	if !f.DecTTL() {
+		s.drop(now, in, f, DropTTL)
+		return
+	}
+	a := s.arrived(f, in)
+	a.shared = len(g.path) > 2
+	for i := range g.path {
+		if p := &g.path[i]; p.port != in {
+			s.stats.Cloned++
+			c := s.pool.Clone(f)
+			c.SetDstMAC(p.mac(g.id))
+			s.out(now, p.port, c, &a)
+		}
+	}
+	s.absorb(f)
+}
+
+// deleteGroup closes the group and passes the packet on. The table stays for a while
+// so that a repeat finds its way, and so that the McstID is not used again while
+// frames of the old group may be under way.
+func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
+	g := s.groups.get(id)
+	switch {
+	case g == nil:
+		s.drop(now, in, f, DropUnknownGroup)
+		return
+	case g.index[in] == 0:
+		s.drop(now, in, f, DropNotInTree)
+		return
+	}
+	if g.buried == 0 {
+		g.active = false
+		g.buried = now.Add(tombstoneTime)
+		s.unload(g)
+		if s.timers.At(timerTombstone) > g.buried {
+			s.timers.Set(timerTombstone, g.buried)
+		}
+		if s.trace != nil {
+			s.trace.Trace(now, machine.Event{Kind: machine.EventGroupDeleted, Group: id})
+		}
+	}
+	s.flood(now, in, f, g)
+}
+
+// unload takes the group out of the port loads.
+func (s *Switch) unload(g *group) {
+	for i := range g.path {
+		p := &g.path[i]
+		if s.rules.LoadPerNode {
+			s.portLoad[p.port] -= p.nodes
+		} else {
+			s.portLoad[p.port]--
+		}
+	}
+}
+
+// buryGroups forgets the groups whose time has come.
+func (s *Switch) buryGroups(now vtime.Time) {
+	next := vtime.Never
+	var due []*group
+	s.groups.each(func(g *group) {
+		switch {
+		case g.buried == 0:
+		case g.buried <= now:
+			due = append(due, g)
+		default:
+			next = min(next, g.buried)
+		}
+	})
+	for _, g := range due {
+		s.groups.remove(g)
+	}
+	if next != vtime.Never {
+		s.timers.Set(timerTombstone, next)
+	}
+}
+
+// WipeGroups forgets every group at once, as a switch that restarts does.
+func (s *Switch) WipeGroups() {
+	s.groups.each(func(g *group) {
+		if g.buried == 0 {
+			s.unload(g)
+		}
+	})
+	s.groups = groupTable{}
+	s.timers.Stop(timerTombstone)
+}

@@ -1,0 +1,66 @@
+package virtswitch
+
+import "fmt"
+
+// Rules says where the published rules of in-network multicast differ from each
+// other and from what works. Names say what a set bit does.
+type Rules struct {
+	// FilterRetransmits keeps a data packet from a path that has acknowledged it
+	// (Cepheus §III-D, CEP-33; Gleam has no filter).
+	FilterRetransmits bool
+	// RepeatAck answers a data packet that every path already has with the last
+	// aggregated ACK. Without it a lost last ACK is never repaired, since the filter
+	// stops the retransmission that would (CEP-34).
+	RepeatAck bool
+	// NakGenerates lets a NAK run the aggregation by itself (Gleam algorithm 2; CEP-37).
+	NakGenerates bool
+	// TriggerOnEqual lets an ACK equal to the last aggregated one trigger (GLE-5).
+	TriggerOnEqual bool
+	// EmitTies sends the aggregated ACK even if the minimum has not moved (literal
+	// reading; CEP-31).
+	EmitTies bool
+	// ForgetNak drops the remembered expected PSN once its NAK is sent (CEP-36).
+	ForgetNak bool
+	// ForgetStaleNak drops it too when the minimum has passed it (CEP-38).
+	ForgetStaleNak bool
+	// ResyncOnSwitch brings the old source's path up to date when data starts to come
+	// from elsewhere (CEP-41).
+	ResyncOnSwitch bool
+	// LoadPerNode counts a port as used once for each node behind it (Gleam algorithm 4)
+	// and not once for each group (CEP-13).
+	LoadPerNode bool
+	// Activate makes a new group wait for MRP ACTIVATE, which carries the start PSN.
+	// Without it data may follow the last confirmation and PSNs start at 0 (CEP-31).
+	Activate bool
+}
+
+// RulesFixed is the paper with the findings of CEP-13..CEP-41 mended: the default.
+func RulesFixed() Rules {
+	return Rules{
+		FilterRetransmits: true, RepeatAck: true, NakGenerates: true, ForgetNak: true,
+		ForgetStaleNak: true, ResyncOnSwitch: true, Activate: true,
+	}
+}
+
+// RulesCepheus is the Cepheus paper literally, but for what cannot run at all.
+func RulesCepheus() Rules {
+	return Rules{FilterRetransmits: true, ForgetNak: true, EmitTies: true}
+}
+
+// RulesGleam is the Gleam paper literally, but for what cannot run at all.
+func RulesGleam() Rules {
+	return Rules{NakGenerates: true, TriggerOnEqual: true, EmitTies: true, LoadPerNode: true}
+}
+
+// RulesByName returns the profile cepheus, gleam or fixed.
+func RulesByName(name string) (Rules, error) {
+	switch name {
+	case "", "fixed":
+		return RulesFixed(), nil
+	case "cepheus":
+		return RulesCepheus(), nil
+	case "gleam":
+		return RulesGleam(), nil
+	}
+	return Rules{}, fmt.Errorf("no rule profile %q: use fixed, cepheus or gleam", name)
+}

@@ -1,0 +1,63 @@
+package virtswitch
+
+// DropReason says why a switch dropped a frame.
+type DropReason uint8
+
+// Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
+const (
+	DropNoRoute      DropReason = iota // destination not in the forwarding table
+	DropTTL                            // time to live used up
+	DropBufferFull                     // lossy class, shared buffer full
+	DropHeadroom                       // lossless class beyond its headroom: never, if headroom is right
+	DropUnknownGroup                   // McstID not registered here
+	DropNotInTree                      // port is not a path of the group
+	DropNotActive                      // before ACTIVATE or after deletion
+	DropStaleSource                    // old source's packet after a source switch
+	DropGroupOp                        // operation that makes no sense on a group (READ, atomics, UD)
+	DropOwnPath                        // feedback from the side the data comes from
+	DropMalformed                      // control packet that does not parse
+	DropForeign                        // neither RoCE, PFC nor MRP
+	dropReasons
+)
+
+var dropNames = [dropReasons]string{
+	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
+	"stale-source", "group-op", "own-path", "malformed", "foreign",
+}
+
+// String returns the reason's name.
+func (r DropReason) String() string { return dropNames[r] }
+
+// DropReasons lists all reasons in order.
+func DropReasons() []DropReason {
+	all := make([]DropReason, dropReasons)
+	for i := range all {
+		all[i] = DropReason(i)
+	}
+	return all
+}
+
+// Stats counts what a switch did since it was made.
+type Stats struct {
+	Received  uint64 // frames handed to the switch
+	Forwarded uint64 // frames committed to a port, copies and own ones included
+	Cloned    uint64 // copies made for groups
+	Made      uint64 // frames the switch itself made: pauses, MRP, repeated ACKs
+	Absorbed  uint64 // frames that ended here as intended: pauses, MRP, merged feedback
+	Drops     [dropReasons]uint64
+
+	PausesSent, PausesReceived uint64
+	AcksIn, AcksOut            uint64 // group feedback that acknowledges
+	NaksIn, NaksOut            uint64
+	AcksRepeated               uint64 // CEP-34
+	Filtered                   uint64 // copies not made because the path has the packet (CEP-33)
+	SourceSwitches             uint64
+}
+
+// Dropped returns the frames dropped for any reason.
+func (s *Stats) Dropped() (n uint64) {
+	for _, d := range s.Drops {
+		n += d
+	}
+	return n
+}

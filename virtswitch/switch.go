@@ -1,0 +1,203 @@
+// Package virtswitch is an output-queued Ethernet switch with priority-based flow
+// control and the in-network RoCE multicast of Cepheus and Gleam: group registration
+// hop by hop, replication with connection bridging, and aggregation of feedback so
+// that a group looks to its source like one receiver.
+//
+// It is a machine.Machine: no clock, socket, goroutine or global. Ports and routing
+// tables are given to it; it knows no topology.
+package virtswitch
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Config describes a switch.
+type Config struct {
+	IP     uint32         // loopback address, the source of what the switch itself sends
+	Ports  []machine.Port // the driver's transmitters, one per port; at most PortsMax
+	Pool   *wire.Pool
+	FIB    FIB
+	Seed   uint64 // of the ECMP hash
+	Buffer int    // shared packet buffer in bytes
+	PFC    PFCConfig
+	Rules  Rules
+	Groups int // most groups registered at once; 0: GroupsMax
+	FanOut int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
+	Trace  machine.Tracer
+	// TrustICRC makes frames the switch builds carry a flag in place of the ICRC.
+	TrustICRC bool
+}
+
+// Switch is the core. Its methods fall into four kinds: machine.Machine's inputs;
+// WipeGroups, the one command faults need; Stats, Groups and Occupancy, which only look.
+type Switch struct {
+	ports []machine.Port
+	eg    []egress
+	in    []ingress
+	pool  *wire.Pool
+	fib   FIB
+	seed  uint32
+	rules Rules
+	ip    uint32
+	trust bool
+	trace machine.Tracer
+
+	buffer    buffer
+	pfc       pfcState
+	waiting   bitset // ports with Next set
+	timers    vtime.TimerTable
+	groups    groupTable
+	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
+	groupsMax int
+	fanOut    int
+
+	stats Stats
+}
+
+// New returns a switch. It panics if there are no ports or more than PortsMax.
+func New(c Config) *Switch {
+	n := len(c.Ports)
+	if n == 0 || n > PortsMax {
+		panic("virtswitch: a switch has 1 to 254 ports")
+	}
+	s := &Switch{
+		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB,
+		seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
+		waiting: newBitset(n), portLoad: make([]int32, n),
+		groupsMax: c.Groups, fanOut: c.FanOut,
+	}
+	if s.groupsMax == 0 {
+		s.groupsMax = GroupsMax
+	}
+	s.pfc = newPFCState(c.PFC, n, c.Buffer)
+	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved()}
+	s.timers = vtime.NewTimerTable(timerTombstone + 1)
+	s.timers.Grow(int(timerPorts) + 2*n)
+	return s
+}
+
+// Timer slots: one for deleted groups, then two per port.
+const (
+	timerTombstone = 0
+	timerPorts     = 1
+)
+
+func (s *Switch) timerPause(port int) int   { return timerPorts + 2*port }
+func (s *Switch) timerRefresh(port int) int { return timerPorts + 2*port + 1 }
+
+// HandleFrame implements machine.Machine.
+func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
+	s.stats.Received++
+	switch f.Kind() {
+	case wire.KindRoCE:
+		dst := f.DstIP()
+		if !wire.IsGroup(dst) {
+			s.forward(now, port, f, dst)
+			return
+		}
+		s.handleGroup(now, port, f, dst)
+	case wire.KindPFC:
+		s.handlePause(now, port, f)
+	case wire.KindMRP:
+		s.handleMRP(now, port, f)
+	default:
+		s.drop(now, port, f, DropForeign)
+	}
+}
+
+// HandleTimeout implements machine.Machine.
+func (s *Switch) HandleTimeout(now vtime.Time) {
+	if s.pfc.xoffs > 0 {
+		s.settleAll(now)
+	}
+	for {
+		slot, ok := s.timers.Due(now)
+		if !ok {
+			return
+		}
+		switch {
+		case slot == timerTombstone:
+			s.buryGroups(now)
+		case slot&1 == timerPorts&1:
+			s.pauseExpired(now, (slot-timerPorts)/2)
+		default:
+			s.refreshPause(now, (slot-timerPorts)/2)
+		}
+	}
+}
+
+// NextTimeout implements machine.Machine. While a neighbour is paused by this switch
+// it is the next start of any port, since a start may make room for the neighbour (R5).
+func (s *Switch) NextTimeout() (vtime.Time, bool) {
+	at, armed := s.timers.Next()
+	if s.pfc.xoffs > 0 {
+		for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {
+			if t := s.ports[p].Next; t < at {
+				at, armed = t, true
+			}
+		}
+	}
+	return at, armed
+}
+
+// Settle implements machine.Machine.
+func (s *Switch) Settle(until vtime.Time, port int) { s.settle(until, port) }
+
+func (s *Switch) settleAll(until vtime.Time) {
+	for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {
+		s.settle(until, p)
+	}
+}
+
+// forward sends a unicast frame toward its destination.
+func (s *Switch) forward(now vtime.Time, in int, f *wire.Frame, dst uint32) {
+	p, set := s.fib.lookup(dst)
+	if p < 0 {
+		switch len(set) {
+		case 0:
+			s.drop(now, in, f, DropNoRoute)
+			return
+		case 1:
+			p = int(set[0])
+		default:
+			p = int(set[ecmp(f, s.seed, len(set))])
+		}
+	}
+	if !f.DecTTL() {
+		s.drop(now, in, f, DropTTL)
+		return
+	}
+	c := s.arrived(f, in)
+	s.out(now, p, f, &c)
+}
+
+func (s *Switch) drop(now vtime.Time, port int, f *wire.Frame, why DropReason) {
+	s.stats.Drops[why]++
+	if s.trace != nil {
+		e := machine.Event{Kind: machine.EventDrop, Port: port, Text: why.String()}
+		if f.Kind() == wire.KindRoCE {
+			e.QP, e.PSN = f.DestQP(), f.PSN()
+		}
+		s.trace.Trace(now, e)
+	}
+	s.pool.Put(f)
+}
+
+// absorb takes back a frame that has done its work here.
+func (s *Switch) absorb(f *wire.Frame) {
+	s.stats.Absorbed++
+	s.pool.Put(f)
+}
+
+// Stats returns what was counted so far.
+func (s *Switch) Stats() *Stats { return &s.stats }
+
+// Queued returns the frames waiting in the switch.
+func (s *Switch) Queued() (n int) {
+	for i := range s.eg {
+		n += s.eg[i].queued()
+	}
+	return n
+}
