@@ -1,0 +1,115 @@
+// Package topo builds the graphs labs run on: fat-trees, leaf-spine, star, or nodes
+// and links by hand; gives every host and switch its address; computes equal-cost
+// routes; checks and draws the result. It is pure: no I/O, no clock, no randomness.
+package topo
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Kind tells hosts from switches.
+type Kind uint8
+
+// Kinds of node.
+const (
+	Host Kind = iota
+	Switch
+)
+
+// Tier says how far up a switch stands. Hosts are tier 0.
+type Tier uint8
+
+// Tiers of the built-in shapes. A switch of a custom graph is a leaf if it has hosts,
+// and otherwise one above its lowest neighbour.
+const (
+	TierHost Tier = iota
+	TierLeaf
+	TierAgg
+	TierCore
+)
+
+// Node is a host or a switch.
+type Node struct {
+	Name  string
+	Kind  Kind
+	Tier  Tier
+	Pod   int // -1 if the shape has no pods or the switch stands above them
+	IP    uint32
+	Links []int // by port: index into Graph.Links
+}
+
+// End is one end of a link.
+type End struct{ Node, Port int }
+
+// Link is a cable. Delay is the propagation delay of one direction.
+type Link struct {
+	A, B  End
+	Rate  int64 // bit/s in each direction
+	Delay vtime.Duration
+}
+
+// Graph is a topology. Nodes are hosts first, in rank order, then switches from the
+// leaves up.
+type Graph struct {
+	Nodes []Node
+	Links []Link
+	Hosts int // the first Hosts nodes are hosts
+	names map[string]int
+}
+
+// LinkParams are what the built-in shapes give every link.
+type LinkParams struct {
+	Rate  int64
+	Delay vtime.Duration
+}
+
+func (g *Graph) addNode(name string, k Kind, tier Tier, pod int) int {
+	if g.names == nil {
+		g.names = map[string]int{}
+	}
+	id := len(g.Nodes)
+	g.Nodes = append(g.Nodes, Node{Name: name, Kind: k, Tier: tier, Pod: pod})
+	g.names[name] = id
+	if k == Host {
+		g.Hosts++
+	}
+	return id
+}
+
+// connect joins two nodes by their next free ports.
+func (g *Graph) connect(a, b int, p LinkParams) {
+	l := len(g.Links)
+	na, nb := &g.Nodes[a], &g.Nodes[b]
+	g.Links = append(g.Links, Link{End{a, len(na.Links)}, End{b, len(nb.Links)}, p.Rate, p.Delay})
+	na.Links = append(na.Links, l)
+	nb.Links = append(nb.Links, l)
+}
+
+// Find returns the node with the given name.
+func (g *Graph) Find(name string) (int, bool) {
+	i, ok := g.names[name]
+	return i, ok
+}
+
+// Peer returns the other end of the link at a node's port.
+func (g *Graph) Peer(node, port int) End {
+	l := &g.Links[g.Nodes[node].Links[port]]
+	if l.A.Node == node && l.A.Port == port {
+		return l.B
+	}
+	return l.A
+}
+
+// LinkName names a link by its ends: h0:0-leaf0:0.
+func (g *Graph) LinkName(i int) string {
+	l := &g.Links[i]
+	return fmt.Sprintf("%s:%d-%s:%d", g.Nodes[l.A.Node].Name, l.A.Port, g.Nodes[l.B.Node].Name, l.B.Port)
+}
+
+// PortName names a node's port: leaf0:3.
+func (g *Graph) PortName(e End) string { return fmt.Sprintf("%s:%d", g.Nodes[e.Node].Name, e.Port) }
+
+// Switches returns the number of switches.
+func (g *Graph) Switches() int { return len(g.Nodes) - g.Hosts }

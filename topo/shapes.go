@@ -1,0 +1,183 @@
+package topo
+
+import "fmt"
+
+// Star returns one switch with the given number of hosts, 2 to 254.
+func Star(hosts int, p LinkParams) (*Graph, error) {
+	if hosts < 2 || hosts > portsMax {
+		return nil, fmt.Errorf("star of %d hosts: a switch has 2 to %d ports", hosts, portsMax)
+	}
+	g := &Graph{}
+	for h := range hosts {
+		g.addNode(fmt.Sprintf("h%d", h), Host, TierHost, -1)
+	}
+	leaf := g.addNode("leaf0", Switch, TierLeaf, -1)
+	for h := range hosts {
+		g.connect(h, leaf, p)
+	}
+	return g, g.finish()
+}
+
+// LeafSpineSpec describes a two-layer fabric.
+type LeafSpineSpec struct {
+	Leaves, Spines int
+	Hosts          int // per leaf
+	Parallel       int // links between each leaf and each spine; 0 means 1
+}
+
+// LeafSpine returns a two-layer fabric.
+func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
+	s.Parallel = max(1, s.Parallel)
+	if s.Leaves < 1 || s.Spines < 1 || s.Hosts < 1 {
+		return nil, fmt.Errorf("leaf-spine of %d leaves, %d spines and %d hosts per leaf: each must be at least 1", s.Leaves, s.Spines, s.Hosts)
+	}
+	if err := checkPorts("leaf", s.Hosts+s.Spines*s.Parallel); err != nil {
+		return nil, err
+	}
+	if err := checkPorts("spine", s.Leaves*s.Parallel); err != nil {
+		return nil, err
+	}
+	g := &Graph{}
+	hosts := s.Leaves * s.Hosts
+	for h := range hosts {
+		g.addNode(fmt.Sprintf("h%d", h), Host, TierHost, -1)
+	}
+	for l := range s.Leaves {
+		g.addNode(fmt.Sprintf("leaf%d", l), Switch, TierLeaf, -1)
+	}
+	for x := range s.Spines {
+		g.addNode(fmt.Sprintf("spine%d", x), Switch, TierAgg, -1)
+	}
+	for h := range hosts {
+		g.connect(h, hosts+h/s.Hosts, p)
+	}
+	for l := range s.Leaves {
+		for x := range s.Spines {
+			for range s.Parallel {
+				g.connect(hosts+l, hosts+s.Leaves+x, p)
+			}
+		}
+	}
+	return g, g.finish()
+}
+
+// FatTree returns the k-ary fat-tree: k pods of k/2 leaves and k/2 aggregation
+// switches, k/2 hosts per leaf, (k/2)^2 cores. k is even, 2 to 128.
+func FatTree(k int, p LinkParams) (*Graph, error) {
+	if k < 2 || k%2 != 0 || k > 128 {
+		return nil, fmt.Errorf("fat-tree with k = %d: k must be even, 2 to 128", k)
+	}
+	h := k / 2
+	return ThreeLayer(ThreeLayerSpec{Radix: k, Pods: k, Leaves: h, Hosts: h, Aggs: h, Cores: h * h}, p)
+}
+
+// ThreeLayerSpec describes a three-layer fat-tree of switches with Radix ports. What
+// the hosts leave of a leaf's ports goes up in equal shares to its pod's aggregation
+// switches, and likewise above.
+type ThreeLayerSpec struct {
+	Radix  int
+	Pods   int
+	Leaves int // per pod
+	Hosts  int // per leaf
+	Aggs   int // per pod
+	Cores  int
+	// CoreGroups splits the cores: aggregation switch i of every pod reaches the cores
+	// of group i mod CoreGroups. 0 means one group per aggregation switch of a pod, the
+	// usual fat-tree; 1 means that all reach all.
+	CoreGroups int
+}
+
+// FT1024 is the 1024-host fabric of the Cepheus paper (GEN-8).
+func FT1024() ThreeLayerSpec {
+	return ThreeLayerSpec{Radix: 64, Pods: 4, Leaves: 8, Hosts: 32, Aggs: 8, Cores: 16, CoreGroups: 1}
+}
+
+// FT16384 is the 16,384-host fabric of the Gleam paper (GEN-8).
+func FT16384() ThreeLayerSpec {
+	return ThreeLayerSpec{Radix: 64, Pods: 16, Leaves: 32, Hosts: 32, Aggs: 32, Cores: 256}
+}
+
+// layout returns how many parallel links join leaf and aggregation switch, and
+// aggregation switch and core.
+func (s *ThreeLayerSpec) layout() (low, high int, err error) {
+	if s.Radix < 2 || s.Pods < 1 || s.Leaves < 1 || s.Hosts < 1 || s.Aggs < 1 || s.Cores < 1 || s.CoreGroups < 0 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: radix, pods, leaves, hosts, aggs and cores must all be positive")
+	}
+	if s.CoreGroups == 0 {
+		s.CoreGroups = s.Aggs
+	}
+	if err := checkPorts("switch", s.Radix); err != nil {
+		return 0, 0, err
+	}
+	if s.Aggs%s.CoreGroups != 0 || s.Cores%s.CoreGroups != 0 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: %d core groups do not divide %d aggregation switches and %d cores", s.CoreGroups, s.Aggs, s.Cores)
+	}
+	up := s.Radix - s.Hosts
+	if up < s.Aggs || up%s.Aggs != 0 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: a leaf's %d upward ports do not spread evenly over %d aggregation switches", up, s.Aggs)
+	}
+	low = up / s.Aggs
+	up = s.Radix - s.Leaves*low
+	reach := s.Cores / s.CoreGroups
+	if up < reach || up%reach != 0 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d upward ports do not spread evenly over %d cores", up, reach)
+	}
+	high = up / reach
+	if need := s.Pods * s.Aggs / s.CoreGroups * high; need > s.Radix {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: a core would need %d ports, the radix is %d", need, s.Radix)
+	}
+	return low, high, nil
+}
+
+// ThreeLayer returns a three-layer fat-tree.
+func ThreeLayer(s ThreeLayerSpec, p LinkParams) (*Graph, error) {
+	low, high, err := s.layout()
+	if err != nil {
+		return nil, err
+	}
+	g := &Graph{}
+	leaves, aggs := s.Pods*s.Leaves, s.Pods*s.Aggs
+	hosts := leaves * s.Hosts
+	for h := range hosts {
+		g.addNode(fmt.Sprintf("h%d", h), Host, TierHost, h/s.Hosts/s.Leaves)
+	}
+	for l := range leaves {
+		g.addNode(fmt.Sprintf("leaf%d", l), Switch, TierLeaf, l/s.Leaves)
+	}
+	for a := range aggs {
+		g.addNode(fmt.Sprintf("agg%d", a), Switch, TierAgg, a/s.Aggs)
+	}
+	for c := range s.Cores {
+		g.addNode(fmt.Sprintf("core%d", c), Switch, TierCore, -1)
+	}
+	leaf, agg, core := hosts, hosts+leaves, hosts+leaves+aggs
+	for h := range hosts {
+		g.connect(h, leaf+h/s.Hosts, p)
+	}
+	for l := range leaves {
+		for a := range s.Aggs {
+			for range low {
+				g.connect(leaf+l, agg+l/s.Leaves*s.Aggs+a, p)
+			}
+		}
+	}
+	reach := s.Cores / s.CoreGroups
+	for a := range aggs {
+		for c := range reach {
+			for range high {
+				g.connect(agg+a, core+a%s.Aggs%s.CoreGroups*reach+c, p)
+			}
+		}
+	}
+	return g, g.finish()
+}
+
+// portsMax is the most ports of a switch (virtswitch.PortsMax).
+const portsMax = 254
+
+func checkPorts(what string, n int) error {
+	if n > portsMax {
+		return fmt.Errorf("a %s would have %d ports, the most is %d", what, n, portsMax)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package virtrnic
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// pair is two NICs back to back, one connected queue pair each.
+type pair struct {
+	t   *testing.T
+	net *machinetest.Net
+	nic [2]*NIC
+	pd  [2]*PD
+	cq  [2]*CQ
+	qp  [2]*QP
+}
+
+type pairOptions struct {
+	mtu, ackEvery int
+	psn           wire.PSN
+	timeout       uint8
+	retry, rnr    uint8
+	trust         bool
+	log           bool
+	delay         vtime.Duration
+	recvWR        int
+	cqDepth       int
+}
+
+// eventLog writes a NIC's events into the transcript.
+type eventLog struct {
+	net  *machinetest.Net
+	name string
+}
+
+func (l eventLog) Trace(now vtime.Time, e machine.Event) {
+	l.net.Logf("%-12v   %s: %v qp=%d psn=%v %s", now, l.name, e.Kind, e.QP, e.PSN, e.Text)
+}
+
+func newPair(t *testing.T, o pairOptions) *pair {
+	t.Helper()
+	if o.mtu == 0 {
+		o.mtu = 1024
+	}
+	if o.delay == 0 {
+		o.delay = vtime.Microsecond
+	}
+	if o.recvWR == 0 {
+		o.recvWR = 64
+	}
+	if o.cqDepth == 0 {
+		o.cqDepth = 256
+	}
+	p := &pair{t: t, net: machinetest.New([]int{1, 1}, []machinetest.Link{{A: 0, B: 1, BitsPerSec: 100e9, Delay: o.delay}})}
+	if o.log {
+		p.net.Log = &strings.Builder{}
+	}
+	root := prng.New(1)
+	for i := range 2 {
+		c := Config{
+			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
+			TrustICRC: o.trust, Keys: root.Derive(string(rune('a' + i))),
+		}
+		if o.log {
+			c.Trace = eventLog{p.net, string(rune('A' + i))}
+		}
+		p.nic[i] = New(c)
+		p.net.Set(i, string(rune('A'+i)), p.nic[i])
+		p.pd[i] = p.nic[i].AllocPD()
+		var err error
+		if p.cq[i], err = p.nic[i].CreateCQ(o.cqDepth); err != nil {
+			t.Fatal(err)
+		}
+		p.qp[i], err = p.nic[i].CreateQP(QPInit{PD: p.pd[i], SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSendWR: 64, MaxRecvWR: o.recvWR, SQSigAll: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 2 {
+		p.connect(i, o)
+	}
+	return p
+}
+
+func (p *pair) connect(i int, o pairOptions) {
+	p.t.Helper()
+	a := QPAttr{
+		State: StateInit, Port: 1, Access: AccessRemoteWrite | AccessLocalWrite,
+		AV: AH{DGID: p.nic[1-i].IP(), TrafficClass: 26<<2 | wire.ECNECT0}, PathMTU: o.mtu, DestQPN: p.qp[1-i].Num(),
+		RQPSN: o.psn, SQPSN: o.psn, MinRNRTimer: 1, Timeout: o.timeout, RetryCnt: o.retry, RNRRetry: o.rnr,
+	}
+	steps := []struct {
+		to   QPState
+		mask AttrMask
+	}{
+		{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer},
+		{StateRTS, AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic},
+	}
+	for _, s := range steps {
+		a.State = s.to
+		if err := p.nic[i].ModifyQP(p.net.Now, p.qp[i], a, s.mask|AttrState); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// region registers n bytes of pattern seed (0: zeros) on side i.
+func (p *pair) region(i, n int, seed uint64) (Bytes, *MR) {
+	p.t.Helper()
+	b := make(Bytes, n)
+	if seed != 0 {
+		prng.Fill(b, seed, 0)
+	}
+	m, err := p.nic[i].RegMR(p.pd[i], b, AccessLocalWrite|AccessRemoteWrite)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return b, m
+}
+
+func whole(m *MR, n int) SGE { return SGE{Addr: m.Addr(), Length: uint32(n), LKey: m.LKey()} }
+
+func (p *pair) post(i int, wr SendWR) {
+	p.t.Helper()
+	if err := p.nic[i].PostSend(p.net.Now, p.qp[i], wr); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *pair) recv(i int, wr RecvWR) {
+	p.t.Helper()
+	if err := p.nic[i].PostRecv(p.net.Now, p.qp[i], wr); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run lets the pair come to rest and checks that no frame is left over.
+func (p *pair) run() {
+	p.t.Helper()
+	if err := p.net.Run(1 << 20); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
+		p.t.Errorf("at rest %d frames and %d payloads are live", p.net.Pool.Live, p.net.Pool.LiveBlocks)
+	}
+}
+
+// completions takes all completions of side i.
+func (p *pair) completions(i int) (all []WC) {
+	for {
+		w, ok := p.nic[i].PollCQ(p.cq[i])
+		if !ok {
+			return all
+		}
+		all = append(all, w)
+	}
+}
+
+// want checks the completions of side i by work request and status.
+func (p *pair) want(i int, want ...WC) {
+	p.t.Helper()
+	got := p.completions(i)
+	if len(got) != len(want) {
+		p.t.Fatalf("side %d: %d completions, want %d: %+v", i, len(got), len(want), got)
+	}
+	for k, w := range want {
+		w.QPN = p.qp[i].Num()
+		if got[k] != w {
+			p.t.Errorf("side %d completion %d\n got %+v\nwant %+v", i, k, got[k], w)
+		}
+	}
+}
+
+func TestSendSizes(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 4, 1023, 1024, 1025, 2048, 5000, 65536} {
+		p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+		src, sm := p.region(0, max(1, n), 7)
+		dst, dm := p.region(1, max(1, n), 0)
+		p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n)})
+		p.post(0, SendWR{WRID: 1, Opcode: WRSendWithImm, Imm: 0xabcd, SGE: whole(sm, n)})
+		p.run()
+		p.want(0, WC{WRID: 1, Opcode: WCSend, ByteLen: uint32(n)})
+		p.want(1, WC{WRID: 2, Opcode: WCRecv, ByteLen: uint32(n), WithImm: true, Imm: 0xabcd})
+		if !bytes.Equal(src[:n], dst[:n]) {
+			t.Errorf("%d bytes: receiver has others", n)
+		}
+	}
+}
