@@ -52,7 +52,7 @@ type Agent struct {
 
 	member  map[uint32]wire.QPN // by McstID: the queue pair that joined
 	led     []*registration     // groups this host leads, by McstID
-	next    vtime.Time // first repeat due
+	next    vtime.Time          // first repeat due
 	changes uint64
 	stats   Stats
 }

@@ -1,6 +1,11 @@
 package virtrnic
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // CQ is a completion queue.
 type CQ struct {
@@ -31,8 +36,11 @@ func (n *NIC) PollCQ(c *CQ) (WC, bool) {
 
 // push adds a completion. A full queue loses it, which ends every queue pair that
 // completes there (IBV_EVENT_CQ_ERR); the first loss is what it returns.
-func (c *CQ) push(w WC) (overrun bool) {
-	c.nic.completions++
+func (c *CQ) push(now vtime.Time, w WC) (overrun bool) {
+	n := c.nic
+	n.completions++
+	n.digest = wire.MixWord(n.digest, uint64(now))
+	n.digest = wire.MixWord(n.digest, w.WRID<<16^uint64(w.ByteLen)<<8^uint64(w.Status)^uint64(w.QPN)<<40)
 	if c.n == len(c.ring) {
 		c.nic.stats.CompletionsOverflow++
 		first := !c.overrun

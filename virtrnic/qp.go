@@ -82,6 +82,18 @@ func (n *NIC) qp(num wire.QPN) *QP {
 	return n.qps[i]
 }
 
+// QPs visits the NIC's queue pairs in the order of their numbers.
+func (n *NIC) QPs(visit func(*QP)) {
+	for _, q := range n.qps {
+		if q != nil {
+			visit(q)
+		}
+	}
+}
+
+// Remote returns the address the queue pair is connected to.
+func (q *QP) Remote() uint32 { return q.attr.AV.DGID }
+
 // State changes are made by the become methods only.
 
 func (q *QP) becomeReset(now vtime.Time) {
@@ -150,7 +162,7 @@ func (q *QP) complete(now vtime.Time, c *CQ, w WC) {
 	if w.Status != WCSuccess && w.Status != WCWRFlushErr && q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventQPError, QP: q.num, Text: w.Status.String()})
 	}
-	if c.push(w) {
+	if c.push(now, w) {
 		q.becomeErr(now)
 	}
 }

@@ -236,19 +236,31 @@ type GroupState struct {
 // Groups returns the state of all groups in order of their McstID, deleted ones left out.
 func (s *Switch) Groups() (all []GroupState) {
 	s.groups.each(func(g *group) {
-		if g.buried != 0 {
-			return
+		if g.buried == 0 {
+			all = append(all, g.state())
 		}
-		v := GroupState{
-			McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
-			AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
-		}
-		for i, p := range g.path {
-			v.Paths = append(v.Paths, PathState{p.port, p.host, p.ip, p.qpn, g.ack[i]})
-		}
-		all = append(all, v)
 	})
 	return all
+}
+
+// Group returns the state of one group.
+func (s *Switch) Group(mcstID uint32) (GroupState, bool) {
+	g := s.groups.get(mcstID)
+	if g == nil || g.buried != 0 {
+		return GroupState{}, false
+	}
+	return g.state(), true
+}
+
+func (g *group) state() GroupState {
+	v := GroupState{
+		McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
+		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
+	}
+	for i, p := range g.path {
+		v.Paths = append(v.Paths, PathState{p.port, p.host, p.ip, p.qpn, g.ack[i]})
+	}
+	return v
 }
 
 // PortLoad returns how many groups use the port.

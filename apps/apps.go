@@ -1,0 +1,69 @@
+// Package apps is what the workloads of a lab have in common: how a runtime starts
+// them and the rows they report.
+package apps
+
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// App is a workload. Run is one rank's part; it gets the workload's parameters and
+// returns what the rank measured, both as JSON, since ranks may be processes of their
+// own. Reduce makes the report of what all ranks returned, in rank order.
+type App interface {
+	Run(r *rank.Rank, params []byte) ([]byte, error)
+	Reduce(params []byte, outs [][]byte) ([]Row, error)
+}
+
+// Row is one line of a report: a scheme at a size. Field names are part of the
+// schema mcastlab/run/v1.
+type Row struct {
+	Workload   string  `json:"workload"`
+	Scheme     string  `json:"scheme"`
+	SizeBytes  int     `json:"size_bytes"`
+	Ranks      int     `json:"ranks"`
+	Iterations int     `json:"iterations"`
+	Payload    string  `json:"payload"` // bytes, hashed or phantom
+	JCT        Summary `json:"jct_us"`
+	Source     Summary `json:"source_us"`
+	Verified   *bool   `json:"verified"` // null: phantom, nothing to compare
+}
+
+// Summary is the distribution of a time over iterations, in microseconds.
+type Summary struct {
+	Avg float64  `json:"avg"`
+	Min float64  `json:"min"`
+	Max float64  `json:"max"`
+	P50 float64  `json:"p50"`
+	P99 *float64 `json:"p99"` // null under p99Samples samples
+}
+
+// p99Samples is how many samples a 99th percentile needs to mean something.
+const p99Samples = 100
+
+// Summarize returns the distribution of samples, of which there is at least one.
+func Summarize(samples []float64) Summary {
+	s := slices.Clone(samples)
+	slices.Sort(s)
+	sum := 0.0
+	for _, v := range s {
+		sum += v
+	}
+	out := Summary{Avg: sum / float64(len(s)), Min: s[0], Max: s[len(s)-1], P50: quantile(s, 50)}
+	if len(s) >= p99Samples {
+		v := quantile(s, 99)
+		out.P99 = &v
+	}
+	return out
+}
+
+// quantile returns the nearest-rank percentile of sorted samples; for an even number
+// of samples the median is the mean of the middle two.
+func quantile(s []float64, percent int) float64 {
+	if percent == 50 && len(s)%2 == 0 {
+		return (s[len(s)/2-1] + s[len(s)/2]) / 2
+	}
+	i := (len(s)*percent + 99) / 100
+	return s[max(1, i)-1]
+}

@@ -1,0 +1,236 @@
+// Package bcast is the MPI-Bcast benchmark: every scheme at every size, a number of
+// iterations each, and every byte checked at every receiver.
+package bcast
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Name is the workload's name in lab files and reports.
+const Name = "bcast"
+
+// Scheme is an algorithm with its parameters.
+type Scheme struct {
+	Label   string             `json:"label"` // in reports
+	Name    string             `json:"name"`
+	Options collective.Options `json:"options"`
+}
+
+// Params are the benchmark's parameters.
+type Params struct {
+	Workload   string          `json:"workload"` // label in reports
+	Schemes    []Scheme        `json:"schemes"`
+	Sizes      []int           `json:"sizes"` // bytes
+	Root       int             `json:"root"`
+	Iterations int             `json:"iterations"` // 0: auto
+	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Seed       uint64          `json:"seed"`
+}
+
+// Limits of automatic memory: up to so many bytes over all ranks are real.
+const realMax = 512 << 20
+
+// iterations returns how often a size is measured: 10 up to 64 KiB, 3 up to 1 MiB, 1
+// above.
+func (p *Params) iterations(size int) int {
+	switch {
+	case p.Iterations > 0:
+		return p.Iterations
+	case size <= 64<<10:
+		return 10
+	case size <= 1<<20:
+		return 3
+	}
+	return 1
+}
+
+// memory returns what buffers of a size are made of.
+func (p *Params) memory(size, ranks int) rank.MemoryKind {
+	switch {
+	case p.Memory != "":
+		return p.Memory
+	case size*ranks <= realMax:
+		return rank.MemoryBytes
+	}
+	return rank.MemoryHashed
+}
+
+// sample is one iteration on one rank. Times are picoseconds of lab time.
+type sample struct {
+	Scheme   int        `json:"scheme"`
+	Size     int        `json:"size"` // index into Params.Sizes
+	Start    vtime.Time `json:"start"`
+	Received vtime.Time `json:"received"`
+	Done     vtime.Time `json:"done"`
+	OK       bool       `json:"ok"`
+	Known    bool       `json:"known"` // OK means something
+}
+
+// App implements apps.App.
+type App struct {
+	// Delivered, if set, is called on each receiver before its bytes are checked. It
+	// is a hook for tests of the checking itself.
+	Delivered func(r *rank.Rank, b *rank.Buffer)
+}
+
+// Run implements apps.App.
+func (a App) Run(r *rank.Rank, raw []byte) ([]byte, error) {
+	var p Params
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("bcast: read parameters: %w", err)
+	}
+	if p.Root < 0 || p.Root >= r.Size() {
+		return nil, fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
+	}
+	var all []sample
+	for si, s := range p.Schemes {
+		samples, err := a.runScheme(r, &p, si, s)
+		if err != nil {
+			return nil, fmt.Errorf("bcast %s: %w", s.Label, err)
+		}
+		all = append(all, samples...)
+	}
+	return json.Marshal(all)
+}
+
+func (a App) runScheme(r *rank.Rank, p *Params, si int, s Scheme) (all []sample, err error) {
+	s.Options.Label = s.Label
+	b, err := collective.NewBcast(s.Name, r, s.Options)
+	if err != nil {
+		return nil, err
+	}
+	for zi, size := range p.Sizes {
+		samples, err := a.runSize(r, p, b, si, zi, size)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, samples...)
+	}
+	r.Sync()
+	return all, b.Close()
+}
+
+func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi, size int) (all []sample, err error) {
+	buf, err := r.Alloc(size, p.memory(size, r.Size()))
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.iterations(size) {
+		if r.ID() == p.Root {
+			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, p.Schemes[si].Label, size, i+1, p.iterations(size)))
+		}
+		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(i)))
+		if err != nil {
+			return nil, err
+		}
+		s.Scheme, s.Size = si, zi
+		all = append(all, s)
+	}
+	r.Sync() // nobody may still send from the buffer
+	return all, buf.Free()
+}
+
+// iterate broadcasts one message. All ranks start together; a rank's clock stops when
+// it has the message, the root's when all of it is acknowledged.
+func (a App) iterate(r *rank.Rank, p *Params, b collective.Bcast, buf *rank.Buffer, seed uint64) (s sample, err error) {
+	n := buf.Len()
+	if r.ID() == p.Root {
+		buf.Fill(seed, n)
+	} else {
+		buf.Expect(seed, n)
+	}
+	if err := b.Begin(buf, n, p.Root); err != nil {
+		return s, err
+	}
+	r.Sync()
+	s.Start = r.Now()
+	t, err := b.Run()
+	if err != nil {
+		return s, err
+	}
+	s.Received, s.Done = t.Received, t.Done
+	if r.ID() == p.Root {
+		expected(r, p, buf, seed)
+		s.OK, s.Known = true, buf.Kind() != rank.MemoryPhantom
+		return s, nil
+	}
+	if a.Delivered != nil {
+		a.Delivered(r, buf)
+	}
+	s.OK, s.Known = buf.Check(seed, n, expected(r, p, buf, seed))
+	return s, nil
+}
+
+// expected returns what the message must hash to: the root works it out once and
+// publishes it. Only hashed memory needs it.
+func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Digest {
+	if buf.Kind() != rank.MemoryHashed {
+		return rank.Digest{}
+	}
+	key := fmt.Sprintf("digest/%016x", seed)
+	if r.ID() == p.Root {
+		d := rank.HashMessage(seed, buf.Len())
+		r.Put(key, d.Bytes())
+		return d
+	}
+	return rank.DigestOf(r.Get(key))
+}
+
+// Reduce implements apps.App.
+func (a App) Reduce(raw []byte, outs [][]byte) ([]apps.Row, error) {
+	var p Params
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("bcast: read parameters: %w", err)
+	}
+	ranks := make([][]sample, len(outs))
+	for i, out := range outs {
+		if err := json.Unmarshal(out, &ranks[i]); err != nil {
+			return nil, fmt.Errorf("bcast: read results of rank %d: %w", i, err)
+		}
+		if len(ranks[i]) != len(ranks[0]) {
+			return nil, fmt.Errorf("bcast: rank %d reports %d iterations, rank 0 %d", i, len(ranks[i]), len(ranks[0]))
+		}
+	}
+	var rows []apps.Row
+	for si, s := range p.Schemes {
+		for zi, size := range p.Sizes {
+			rows = append(rows, reduceRow(&p, ranks, si, zi, s.Label, size))
+		}
+	}
+	return rows, nil
+}
+
+// reduceRow reports one scheme at one size. An iteration lasts until the last
+// receiver has the message; the source's time is apart.
+func reduceRow(p *Params, ranks [][]sample, si, zi int, label string, size int) apps.Row {
+	var jct, source []float64
+	ok, known := true, true
+	for k, root := range ranks[p.Root] {
+		if root.Scheme != si || root.Size != zi {
+			continue
+		}
+		var last vtime.Time
+		for i := range ranks {
+			s := ranks[i][k]
+			last = max(last, s.Received)
+			ok, known = ok && s.OK, known && s.Known
+		}
+		jct = append(jct, last.Sub(root.Start).Microseconds())
+		source = append(source, root.Done.Sub(root.Start).Microseconds())
+	}
+	row := apps.Row{
+		Workload: p.Workload, Scheme: label, SizeBytes: size, Ranks: len(ranks), Iterations: len(jct),
+		Payload: string(p.memory(size, len(ranks))), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
+	}
+	if known {
+		row.Verified = &ok
+	}
+	return row
+}

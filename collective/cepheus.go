@@ -1,0 +1,59 @@
+package collective
+
+import "github.com/mcastlab/mcastlab/rank"
+
+// cepheus is in-network multicast: the root sends the message once to the group, the
+// switches replicate it and merge the acknowledgements (Cepheus §III).
+//
+//	T = S(M, Lmax)
+//
+// whatever N. Done at the root: when the last acknowledgement has come back.
+type cepheus struct {
+	r    *rank.Rank
+	g    *rank.Group
+	b    *rank.Buffer
+	n    int
+	recv *rank.Request
+}
+
+func newCepheus(r *rank.Rank, o Options) (Bcast, error) {
+	g, err := r.NewGroup("bcast/"+o.Label, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &cepheus{r: r, g: g}, nil
+}
+
+// Begin implements Bcast. A new root takes the group over first: the PSN counters of
+// the old one and its own are synchronised (CEP-40).
+func (c *cepheus) Begin(b *rank.Buffer, n, root int) (err error) {
+	c.b, c.n = b, n
+	if err := c.g.SetSource(root); err != nil {
+		return err
+	}
+	if c.r.ID() != root {
+		c.recv, err = c.g.Recv(b, 0, n)
+	}
+	return err
+}
+
+// Run implements Bcast.
+func (c *cepheus) Run() (t Times, err error) {
+	if c.g.Source() != c.r.ID() {
+		err = c.r.Wait(c.recv)
+		t.Received = c.r.Now()
+		t.Done = t.Received
+		return t, err
+	}
+	t.Received = c.r.Now()
+	q, err := c.g.Send(c.b, 0, c.n)
+	if err != nil {
+		return t, err
+	}
+	err = c.r.Wait(q)
+	t.Done = c.r.Now()
+	return t, err
+}
+
+// Close implements Bcast.
+func (c *cepheus) Close() error { return c.g.Delete() }

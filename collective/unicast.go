@@ -1,0 +1,81 @@
+package collective
+
+import "github.com/mcastlab/mcastlab/rank"
+
+// unicast sends the message to every receiver over a connection of its own, all at
+// once; the root's link is shared fairly among them (BAS-4).
+//
+//	T = (r-1) wire(M)/B + S(M, Lmax)
+//
+// Done at the root: one round trip of control later.
+type unicast struct {
+	r    *rank.Rank
+	b    *rank.Buffer
+	n    int
+	root int
+	recv *rank.Request
+}
+
+func newUnicast(r *rank.Rank, _ Options) (Bcast, error) { return &unicast{r: r}, nil }
+
+// Begin implements Bcast.
+func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
+	u.b, u.n, u.root = b, n, root
+	if u.r.ID() == root {
+		for i := 1; i < u.r.Size(); i++ {
+			if _, err := u.r.Connect(absolute(u.r, root, i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c, err := u.r.Connect(root)
+	if err != nil {
+		return err
+	}
+	u.recv, err = c.Recv(b, 0, n)
+	return err
+}
+
+// Run implements Bcast.
+func (u *unicast) Run() (t Times, err error) {
+	if u.r.ID() != u.root {
+		err = u.r.Wait(u.recv)
+		t.Received = u.r.Now()
+		t.Done = t.Received
+		return t, err
+	}
+	t.Received = u.r.Now()
+	reqs := make([]*rank.Request, 0, u.r.Size()-1)
+	for i := 1; i < u.r.Size(); i++ {
+		q, err := sendTo(u.r, absolute(u.r, u.root, i), u.b, 0, u.n)
+		if err != nil {
+			return t, err
+		}
+		reqs = append(reqs, q)
+	}
+	err = u.r.Wait(reqs...)
+	t.Done = u.r.Now()
+	return t, err
+}
+
+// Close implements Bcast.
+func (u *unicast) Close() error { return nil }
+
+// sendTo starts to send to a rank that the caller is connected to.
+func sendTo(r *rank.Rank, to int, b *rank.Buffer, off, n int) (*rank.Request, error) {
+	c, err := r.Connect(to)
+	if err != nil {
+		return nil, err
+	}
+	return c.Send(b, off, n)
+}
+
+// recvFrom posts a receive from a rank that the caller is connected to.
+func recvFrom(r *rank.Rank, from int, b *rank.Buffer, off, n int) (*rank.Request, error) {
+	c, err := r.Connect(from)
+	if err != nil {
+		return nil, err
+	}
+	return c.Recv(b, off, n)
+}

@@ -1,0 +1,153 @@
+package rank
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// MemoryKind says what a buffer is made of.
+type MemoryKind string
+
+// Kinds of memory (virtrnic.Memory).
+const (
+	MemoryBytes   MemoryKind = "bytes"   // real
+	MemoryHashed  MemoryKind = "hashed"  // a hash of what was written
+	MemoryPhantom MemoryKind = "phantom" // a length only
+)
+
+// Buffer is registered memory of a rank.
+type Buffer struct {
+	r      *Rank
+	kind   MemoryKind
+	size   uint64
+	bytes  virtrnic.Bytes
+	hashed *virtrnic.Hashed
+	mr     *virtrnic.MR
+}
+
+// Alloc registers a buffer of n bytes that other ranks may write to.
+func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
+	b := &Buffer{r: r, kind: kind, size: uint64(n)}
+	var mem virtrnic.Memory
+	switch kind {
+	case MemoryBytes:
+		b.bytes = make(virtrnic.Bytes, n)
+		mem = b.bytes
+	case MemoryHashed:
+		b.hashed = virtrnic.NewHashed(uint64(n))
+		mem = b.hashed
+	case MemoryPhantom:
+		mem = virtrnic.Phantom(n)
+	default:
+		return nil, fmt.Errorf("allocate %d bytes: no kind of memory %q", n, kind)
+	}
+	var err error
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		b.mr, err = nic.RegMR(r.pd, mem, virtrnic.AccessLocalWrite|virtrnic.AccessRemoteWrite)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	return b, nil
+}
+
+// Free takes the buffer's registration back.
+func (b *Buffer) Free() error {
+	var err error
+	b.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DeregMR(b.mr) })
+	return err
+}
+
+// Kind returns what the buffer is made of.
+func (b *Buffer) Kind() MemoryKind { return b.kind }
+
+// Len returns the buffer's size.
+func (b *Buffer) Len() int { return int(b.size) }
+
+// Bytes returns the contents of real memory, else nil.
+func (b *Buffer) Bytes() []byte { return b.bytes }
+
+// Addr returns the buffer's virtual address, RKey the key for remote access to it.
+func (b *Buffer) Addr() uint64 { return b.mr.Addr() }
+
+// RKey returns the key for remote access.
+func (b *Buffer) RKey() uint32 { return b.mr.RKey() }
+
+// Fill writes the first n bytes of the message named by seed.
+func (b *Buffer) Fill(seed uint64, n int) {
+	switch b.kind {
+	case MemoryBytes:
+		prng.Fill(b.bytes[:n], seed, 0)
+	case MemoryHashed:
+		b.hashed.Reset(seed, true)
+	}
+}
+
+// Expect clears the buffer before the message named by seed is received into it.
+func (b *Buffer) Expect(seed uint64, n int) {
+	switch b.kind {
+	case MemoryBytes:
+		clear(b.bytes[:n])
+	case MemoryHashed:
+		b.hashed.Reset(seed, false)
+	}
+}
+
+// Digest is what a message of n bytes must hash to (HashMessage).
+type Digest struct{ sum uint64 }
+
+// Bytes returns the digest for publishing.
+func (d Digest) Bytes() []byte { return binary.BigEndian.AppendUint64(nil, d.sum) }
+
+// DigestOf undoes Bytes; malformed bytes give a digest that nothing has.
+func DigestOf(b []byte) Digest {
+	if len(b) != 8 {
+		return Digest{^uint64(0)}
+	}
+	return Digest{binary.BigEndian.Uint64(b)}
+}
+
+// HashMessage returns the digest of the first n bytes of the message named by seed.
+func HashMessage(seed uint64, n int) Digest {
+	var buf [1 << 15]byte
+	var sum uint64
+	for off := 0; off < n; off += len(buf) {
+		part := buf[:min(len(buf), n-off)]
+		prng.Fill(part, seed, uint64(off))
+		sum = wire.HashAdd(sum, wire.HashAt(wire.HashBytes(part), uint64(off)))
+	}
+	return Digest{sum}
+}
+
+// Check says whether the buffer holds the message named by seed, whose digest is
+// given. Phantom memory cannot tell: known is false.
+func (b *Buffer) Check(seed uint64, n int, want Digest) (ok, known bool) {
+	switch b.kind {
+	case MemoryBytes:
+		var part [1 << 12]byte
+		for off := 0; off < n; off += len(part) {
+			w := part[:min(len(part), n-off)]
+			prng.Fill(w, seed, uint64(off))
+			if !bytes.Equal(w, b.bytes[off:off+len(w)]) {
+				return false, true
+			}
+		}
+		return true, true
+	case MemoryHashed:
+		sum, complete := b.hashed.Sum(uint64(n))
+		return complete && sum == want.sum, true
+	}
+	return false, false
+}
+
+// sge names a part of the buffer.
+func (b *Buffer) sge(off, n int) virtrnic.SGE {
+	return virtrnic.SGE{Addr: b.mr.Addr() + uint64(off), Length: uint32(n), LKey: b.mr.LKey()}
+}

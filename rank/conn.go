@@ -1,0 +1,235 @@
+package rank
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Conn is a reliable connection to another rank.
+type Conn struct {
+	r    *Rank
+	peer int
+	qp   *virtrnic.QP
+}
+
+// Request is a send or receive under way.
+type Request struct {
+	conn  *Conn
+	group *Group
+	send  bool
+	done  bool
+	wc    virtrnic.WC
+	err   error
+}
+
+// queueDepth is how many work requests of a kind a connection takes.
+const queueDepth = virtrnic.MaxQPWR
+
+// Connect returns the connection to a peer, made at the first call. Both sides must
+// call it, in any order; it blocks until the other has.
+func (r *Rank) Connect(peer int) (*Conn, error) {
+	if c := r.conns[peer]; c != nil {
+		return c, nil
+	}
+	if peer < 0 || peer >= r.c.Size || peer == r.c.ID {
+		return nil, fmt.Errorf("rank %d: no connection to rank %d of %d", r.c.ID, peer, r.c.Size)
+	}
+	c := &Conn{r: r, peer: peer}
+	if err := c.create(); err != nil {
+		return nil, fmt.Errorf("connect rank %d to %d: %w", r.c.ID, peer, err)
+	}
+	psn := r.startPSN(fmt.Sprintf("psn/%d", peer))
+	hello := binary.BigEndian.AppendUint32(nil, uint32(c.qp.Num()))
+	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
+	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, peer), hello)
+	answer := r.c.Board.Get(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
+	if len(answer) != 8 {
+		return nil, fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, peer)
+	}
+	to := remote{
+		ip: r.c.IPs[peer], qpn: wire.QPN(binary.BigEndian.Uint32(answer)),
+		sqPSN: psn, rqPSN: wire.PSN(binary.BigEndian.Uint32(answer[4:])),
+	}
+	if err := r.bringUp(c.qp, to); err != nil {
+		return nil, fmt.Errorf("connect rank %d to %d: %w", r.c.ID, peer, err)
+	}
+	r.conns[peer] = c
+	return c, nil
+}
+
+func (r *Rank) startPSN(name string) wire.PSN {
+	if r.c.Params.ZeroPSN {
+		return 0
+	}
+	s := r.c.Random.Derive(name)
+	return wire.PSN(s.Uint64()) & wire.PSNMask
+}
+
+func (c *Conn) create() (err error) {
+	c.qp, err = c.r.createQP()
+	return err
+}
+
+func (r *Rank) createQP() (q *virtrnic.QP, err error) {
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		q, err = nic.CreateQP(virtrnic.QPInit{
+			PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: queueDepth, MaxRecvWR: queueDepth, SQSigAll: true,
+		})
+	})
+	return q, err
+}
+
+// remote is what a queue pair is connected to.
+type remote struct {
+	ip           uint32
+	qpn          wire.QPN
+	sqPSN, rqPSN wire.PSN
+}
+
+// bringUp takes a queue pair from RESET to RTS.
+func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
+	p := r.c.Params
+	a := virtrnic.QPAttr{
+		Port: 1, Access: virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite,
+		AV:      virtrnic.AH{DGID: to.ip, TrafficClass: p.TrafficClass, HopLimit: 64},
+		PathMTU: p.MTU, DestQPN: to.qpn, RQPSN: to.rqPSN, SQPSN: to.sqPSN,
+		Timeout: p.Timeout, RetryCnt: p.RetryCnt, RNRRetry: p.RNRRetry, MinRNRTimer: p.MinRNRTimer,
+	}
+	steps := []struct {
+		to   virtrnic.QPState
+		mask virtrnic.AttrMask
+	}{
+		{virtrnic.StateInit, virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags},
+		{virtrnic.StateRTR, virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN |
+			virtrnic.AttrRQPSN | virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer},
+		{virtrnic.StateRTS, virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry |
+			virtrnic.AttrSQPSN | virtrnic.AttrMaxQPRdAtomic},
+	}
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		for _, s := range steps {
+			a.State = s.to
+			if err = nic.ModifyQP(now, q, a, s.mask|virtrnic.AttrState); err != nil {
+				return
+			}
+		}
+	})
+	return err
+}
+
+// Send starts to send n bytes of the buffer from off as one message.
+func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
+	c.r.spend(c.r.c.Params.Cost.Post)
+	c.r.spend(c.r.c.Params.Cost.Stack)
+	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+}
+
+// Write starts to write n bytes of the buffer from off into the peer's memory.
+func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
+	c.r.spend(c.r.c.Params.Cost.Post)
+	c.r.spend(c.r.c.Params.Cost.Stack)
+	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{
+		Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey,
+	}, virtrnic.RecvWR{})
+}
+
+// Recv posts n bytes of the buffer from off for the next message.
+func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
+	c.r.spend(c.r.c.Params.Cost.Post)
+	return c.r.post(&Request{conn: c}, c.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+}
+
+// post hands a work request to the NIC.
+func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.RecvWR) (*Request, error) {
+	var err error
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		r.wrid++
+		r.reqs[r.wrid] = q
+		if q.send {
+			s.WRID = r.wrid
+			err = nic.PostSend(now, qp, s)
+		} else {
+			v.WRID = r.wrid
+			err = nic.PostRecv(now, qp, v)
+		}
+		if err != nil {
+			delete(r.reqs, r.wrid)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
+	}
+	return q, nil
+}
+
+// Wait blocks until all requests have ended and returns the first error among them.
+func (r *Rank) Wait(reqs ...*Request) error {
+	var first error
+	for _, q := range reqs {
+		for !q.done {
+			if !r.poll() && !q.done {
+				r.c.Host.Park(vtime.Never, q.what())
+			}
+		}
+		r.spend(r.c.Params.Cost.Poll)
+		if !q.send {
+			r.spend(r.c.Params.Cost.Stack)
+		}
+		if q.err != nil && first == nil {
+			first = fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.err)
+		}
+	}
+	return first
+}
+
+// poll takes what the completion queue holds; it returns false if it was empty.
+func (r *Rank) poll() (some bool) {
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		for {
+			w, ok := nic.PollCQ(r.cq)
+			if !ok {
+				return
+			}
+			some = true
+			q := r.reqs[w.WRID]
+			if q == nil {
+				continue
+			}
+			delete(r.reqs, w.WRID)
+			q.done, q.wc = true, w
+			if w.Status != virtrnic.WCSuccess {
+				q.err = StatusError(w.Status)
+			}
+		}
+	})
+	if some {
+		r.c.Host.Kick() // another worker's request may be among them
+	}
+	return some
+}
+
+// StatusError is a work request's failure.
+type StatusError virtrnic.WCStatus
+
+// Error returns the verbs' text of the status.
+func (e StatusError) Error() string { return virtrnic.WCStatus(e).String() }
+
+// what describes the request in the words of a log line.
+func (q *Request) what() string {
+	switch {
+	case q.group != nil && q.send:
+		return fmt.Sprintf("send to group %v", wire.AddrOf(q.group.id))
+	case q.group != nil:
+		return fmt.Sprintf("receive from group %v", wire.AddrOf(q.group.id))
+	case q.send:
+		return fmt.Sprintf("send to rank %d", q.conn.peer)
+	}
+	return fmt.Sprintf("receive from rank %d", q.conn.peer)
+}
+
+// Len returns the bytes of a completed receive.
+func (q *Request) Len() int { return int(q.wc.ByteLen) }

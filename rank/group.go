@@ -1,0 +1,197 @@
+package rank
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Group is a multicast group all ranks of the job are in: one queue pair on every
+// member, connected to the group's address (CEP-6).
+type Group struct {
+	r      *Rank
+	name   string
+	id     uint32
+	qp     *virtrnic.QP
+	source int
+}
+
+// NewGroup registers a group in the fabric. All ranks must call it with the same name
+// and leader; it returns when every member is confirmed and data may flow. The leader
+// is the first source.
+func (r *Rank) NewGroup(name string, leader int) (*Group, error) {
+	g := &Group{r: r, name: name, source: leader}
+	start, err := g.lease(leader)
+	if err != nil {
+		return nil, err
+	}
+	if g.qp, err = r.createQP(); err != nil {
+		return nil, fmt.Errorf("group %s: %w", name, err)
+	}
+	if err := r.bringUp(g.qp, remote{ip: g.id, qpn: wire.QPNGSI, sqPSN: start, rqPSN: start}); err != nil {
+		return nil, fmt.Errorf("group %s: %w", name, err)
+	}
+	if r.c.ID == leader {
+		err = g.register(start)
+		r.Put("group/"+name+"/up", []byte(errText(err)))
+		return g, err
+	}
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { a.Join(g.id, g.qp.Num()) })
+	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
+	if msg := r.c.Board.Get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrGroup, msg)
+	}
+	return g, nil
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// lease agrees on the McstID and the start PSN.
+func (g *Group) lease(leader int) (start wire.PSN, err error) {
+	r, key := g.r, "group/"+g.name+"/id"
+	if r.c.ID == leader {
+		if g.id, err = r.c.Board.LeaseGroup(); err != nil {
+			r.Put(key, nil)
+			return 0, fmt.Errorf("group %s: %w", g.name, err)
+		}
+		if r.c.Params.Activate {
+			start = r.startPSN("psn/group/" + g.name)
+		}
+		v := binary.BigEndian.AppendUint32(nil, g.id)
+		r.Put(key, binary.BigEndian.AppendUint32(v, uint32(start)))
+		return start, nil
+	}
+	v := r.c.Board.Get(key, "leader of group "+g.name)
+	if len(v) != 8 {
+		return 0, fmt.Errorf("%w: its leader has no McstID", ErrGroup)
+	}
+	g.id = binary.BigEndian.Uint32(v)
+	return wire.PSN(binary.BigEndian.Uint32(v[4:])), nil
+}
+
+// register collects the members' queue pairs and installs the group.
+func (g *Group) register(start wire.PSN) error {
+	r := g.r
+	m := mrp.Group{McstID: g.id, LeaderQPN: g.qp.Num(), StartPSN: start, Activate: r.c.Params.Activate}
+	for i := range r.c.Size {
+		if i == r.c.ID {
+			continue
+		}
+		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
+		m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: wire.QPN(binary.BigEndian.Uint32(v))})
+	}
+	var err error
+	r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
+		a.Join(g.id, g.qp.Num())
+		err = a.Register(now, m)
+	})
+	if err != nil {
+		return err
+	}
+	return g.await(mrp.Active, "registration of group "+g.name)
+}
+
+// await blocks until the leader's registration has come to a phase or failed.
+func (g *Group) await(want mrp.Phase, why string) error {
+	for {
+		var p mrp.Phase
+		var err error
+		g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { p, err = a.Status(g.id) })
+		switch p {
+		case want:
+			return nil
+		case mrp.Failed:
+			return fmt.Errorf("%w: %w", ErrGroup, err)
+		}
+		g.r.c.Host.Park(vtime.Never, why)
+	}
+}
+
+// McstID returns the group's address.
+func (g *Group) McstID() uint32 { return g.id }
+
+// QP returns the rank's queue pair in the group.
+func (g *Group) QP() *virtrnic.QP { return g.qp }
+
+// Source returns the rank that may send.
+func (g *Group) Source() int { return g.source }
+
+// SetSource makes another rank the source. All ranks call it, between messages: the
+// old source has everything acknowledged and the new one has received it. Only the
+// two change anything: their PSN counters (CEP-40). Before the new source sends, the
+// old one must have returned from here, for example by a Sync.
+func (g *Group) SetSource(rank int) error {
+	old := g.source
+	g.source = rank
+	if rank == old || g.r.c.ID != old && g.r.c.ID != rank {
+		return nil
+	}
+	from := virtrnic.SendFromRecv
+	if g.r.c.ID == old {
+		from = virtrnic.RecvFromSend
+	}
+	var err error
+	g.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.SyncPSN(now, g.qp, from) })
+	if err != nil {
+		return fmt.Errorf("group %s: change of source: %w", g.name, err)
+	}
+	return nil
+}
+
+// Send starts to send n bytes of the buffer from off to all other members.
+func (g *Group) Send(b *Buffer, off, n int) (*Request, error) {
+	if g.source != g.r.c.ID {
+		return nil, fmt.Errorf("%w: rank %d is not the source of %s, rank %d is", ErrGroup, g.r.c.ID, g.name, g.source)
+	}
+	g.r.spend(g.r.c.Params.Cost.Post)
+	g.r.spend(g.r.c.Params.Cost.Stack)
+	return g.r.post(&Request{group: g, send: true}, g.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+}
+
+// Recv posts n bytes of the buffer from off for the next message of the group.
+func (g *Group) Recv(b *Buffer, off, n int) (*Request, error) {
+	g.r.spend(g.r.c.Params.Cost.Post)
+	return g.r.post(&Request{group: g}, g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+}
+
+// Delete takes the group out of the fabric. All ranks call it.
+func (g *Group) Delete() error {
+	r := g.r
+	if g.leads() {
+		var err error
+		r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { err = a.Delete(now, g.id) })
+		if err != nil {
+			return err
+		}
+		if err := g.await(mrp.Deleted, "deletion of group "+g.name); err != nil {
+			return err
+		}
+		r.Put("group/"+g.name+"/down", nil)
+	} else {
+		r.c.Board.Get("group/"+g.name+"/down", "group "+g.name+" to be deleted")
+	}
+	var err error
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
+		a.Leave(g.id)
+		err = nic.DestroyQP(now, g.qp)
+	})
+	return err
+}
+
+// leads says whether this rank registered the group.
+func (g *Group) leads() (yes bool) {
+	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
+		p, _ := a.Status(g.id)
+		yes = p != mrp.Unknown
+	})
+	return yes
+}

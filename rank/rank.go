@@ -1,0 +1,149 @@
+package rank
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Config is what a runtime makes a Rank of.
+type Config struct {
+	ID       int
+	Size     int
+	HostName string
+	Names    []string // of all ranks' hosts
+	IPs      []uint32 // of all ranks
+	Host     Host
+	Board    Board
+	Params   Params
+	Random   prng.Stream
+}
+
+// Rank is one process of a distributed program.
+type Rank struct {
+	c     Config
+	cq    *virtrnic.CQ
+	pd    *virtrnic.PD
+	conns map[int]*Conn
+	reqs  map[uint64]*Request
+	wrid  uint64
+}
+
+// cqDepth holds every completion a rank can have outstanding in the workloads here.
+const cqDepth = 1 << 17
+
+// New returns a rank; runtimes call it from the rank's own task.
+func New(c Config) (*Rank, error) {
+	r := &Rank{c: c, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
+	var err error
+	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		r.pd = nic.AllocPD()
+		r.cq, err = nic.CreateCQ(cqDepth)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", c.ID, err)
+	}
+	return r, nil
+}
+
+// ID returns the rank's number, 0 to Size-1.
+func (r *Rank) ID() int { return r.c.ID }
+
+// Size returns the number of ranks.
+func (r *Rank) Size() int { return r.c.Size }
+
+// Name returns the host's name.
+func (r *Rank) Name() string { return r.c.HostName }
+
+// NameOf returns the host name of another rank.
+func (r *Rank) NameOf(rank int) string { return r.c.Names[rank] }
+
+// Params returns the settings of the rank's queue pairs.
+func (r *Rank) Params() Params { return r.c.Params }
+
+// Now returns the lab time.
+func (r *Rank) Now() vtime.Time { return r.c.Host.Now() }
+
+// Random returns the rank's own stream of random numbers with the given name.
+func (r *Rank) Random(name string) prng.Stream { return r.c.Random.Derive(name) }
+
+// Sleep lets lab time pass.
+func (r *Rank) Sleep(d vtime.Duration) {
+	if d <= 0 {
+		return
+	}
+	until := r.Now().Add(d)
+	for r.Now() < until {
+		r.c.Host.Park(until, "its clock")
+	}
+}
+
+// Compute lets as much lab time pass as so many floating-point operations take at
+// the given rate per second.
+func (r *Rank) Compute(flops, flopsPerSecond float64) {
+	r.Sleep(vtime.Duration(flops / flopsPerSecond * float64(vtime.Second)))
+}
+
+// Sync blocks until all ranks have called it. It is out of band: no packet is sent
+// and, on the event clock, no time passes.
+func (r *Rank) Sync() { r.c.Board.Barrier() }
+
+// Put publishes a value for other ranks, out of band. A key is written once.
+func (r *Rank) Put(key string, value []byte) { r.c.Board.Put(key, value) }
+
+// Get returns a published value; it waits for it.
+func (r *Rank) Get(key string) []byte { return r.c.Board.Get(key, "value "+key) }
+
+// Report says what the program is at, for the progress line.
+func (r *Rank) Report(what string) { r.c.Board.Report(what) }
+
+// Go runs f beside the rank, as a worker on the same host. Wait for it with Join.
+func (r *Rank) Go(name string, f func() error) *Worker {
+	w := &Worker{r: r, name: name}
+	r.c.Host.Spawn(name, func() {
+		w.err = f()
+		w.done = true
+		r.c.Host.Kick()
+	})
+	return w
+}
+
+// Worker is a function started with Go.
+type Worker struct {
+	r    *Rank
+	name string
+	done bool
+	err  error
+}
+
+// Join waits for the worker and returns what it returned.
+func (w *Worker) Join() error {
+	for !w.done {
+		w.r.c.Host.Park(vtime.Never, "worker "+w.name)
+	}
+	return w.err
+}
+
+// spend lets the cost of a piece of host software pass, with its jitter.
+func (r *Rank) spend(d vtime.Duration) {
+	if j := r.c.Params.Cost.Jitter; d > 0 && j > 0 {
+		d += vtime.Duration(r.c.Random.Float64() * float64(j))
+	}
+	r.Sleep(d)
+}
+
+// Close destroys the rank's connections. Runtimes call it when all ranks have ended.
+func (r *Rank) Close() {
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		for peer := range r.c.Size {
+			if c := r.conns[peer]; c != nil {
+				// The queue pair exists and is ours: destroying it cannot fail.
+				_ = nic.DestroyQP(now, c.qp)
+			}
+		}
+	})
+	r.conns = nil
+}

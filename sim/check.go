@@ -1,0 +1,198 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// checker verifies after every event what must always be true (docs/determinism.md
+// numbers the invariants). It knows the ground truth that no machine has: what every
+// member of a group has received.
+type checker struct {
+	net    *Net
+	behind map[behindKey][]*virtrnic.QP
+	node   int    // the machine that took a frame in this event, or -1
+	group  uint32 // the group of that frame, or 0
+}
+
+// behindKey names one side of a link of a group's tree.
+type behindKey struct {
+	group uint32
+	node  int // the machine on that side
+	port  int // its port on the link
+}
+
+// conserveEvery is how many events pass between counts of all frames, which look at
+// every port.
+const conserveEvery = 64
+
+func newChecker(n *Net) *checker {
+	return &checker{net: n, behind: map[behindKey][]*virtrnic.QP{}, node: -1}
+}
+
+func (c *checker) failf(format string, args ...any) {
+	if c.net.err == nil {
+		c.net.err = fmt.Errorf("invariant broken at %v: %s", c.net.now, fmt.Sprintf(format, args...))
+	}
+}
+
+// beforeFrame checks a frame on its way into a machine: what feedback says must be
+// true of every member it speaks for (invariants 1 and 2).
+func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
+	c.node, c.group = int(p.Node), 0
+	if f.Kind() != wire.KindRoCE {
+		return
+	}
+	switch {
+	case wire.IsGroup(f.DstIP()):
+		c.group = f.DstIP()
+	case wire.IsGroup(f.SrcIP()):
+		c.group = f.SrcIP()
+	default:
+		return
+	}
+	if f.OpCode() != wire.OpAcknowledge || !f.CheckICRC() {
+		return
+	}
+	src := c.net.from[p.ID()]
+	h := f.AETH()
+	for _, q := range c.members(c.group, int(src.node), int(src.port)) {
+		have := q.RQPSN().Sub(f.PSN()) // packets the member has from the one named on
+		if h.Syndrome.IsACK() && have <= 0 || !h.Syndrome.IsACK() && have < 0 {
+			c.failf("%v from %s claims more than queue pair %d has, which expects %v",
+				f, c.net.graph.Nodes[src.node].Name, q.Num(), q.RQPSN())
+		}
+	}
+}
+
+// members returns the receivers that feedback from a node over one of its ports
+// speaks for: those in the part of the tree that the port does not lead to.
+func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
+	k := behindKey{group, node, port}
+	if m, ok := c.behind[k]; ok {
+		return m
+	}
+	m, whole := c.walk(group, node, port, len(c.net.nodes))
+	if whole {
+		c.behind[k] = m
+	}
+	return m
+}
+
+// walk follows the tree away from a port. whole is false while some switch has not
+// activated the group.
+func (c *checker) walk(group uint32, node, port, depth int) (m []*virtrnic.QP, whole bool) {
+	n := c.net
+	if nic := n.nodes[node].nic; nic != nil {
+		nic.QPs(func(q *virtrnic.QP) {
+			if q.Remote() == group {
+				m = append(m, q)
+			}
+		})
+		return m, true
+	}
+	if depth == 0 {
+		c.failf("the tree of group %v has a loop at %s", wire.AddrOf(group), n.graph.Nodes[node].Name)
+		return nil, false
+	}
+	g, ok := n.nodes[node].sw.Group(group)
+	if !ok || !g.Active {
+		return nil, false
+	}
+	whole = true
+	for _, p := range g.Paths {
+		if p.Port == port {
+			continue
+		}
+		far := n.graph.Peer(node, p.Port)
+		part, w := c.walk(group, far.Node, far.Port, depth-1)
+		m = append(m, part...)
+		whole = whole && w
+	}
+	return m, whole
+}
+
+// afterEvent checks the machine that has just run.
+func (c *checker) afterEvent() {
+	n := c.net
+	if n.stats.Events%conserveEvery == 0 {
+		c.conserved()
+	}
+	node := c.node
+	c.node = -1
+	if node < 0 || n.graph.Nodes[node].Kind != topo.Switch {
+		return
+	}
+	sw := n.nodes[node].sw
+	if d := sw.Stats().Drops[virtswitch.DropHeadroom]; d != 0 && n.cfg.Switch.Headroom == 0 {
+		c.failf("lossless class of %s dropped %d frames although headroom is computed (5)", n.graph.Nodes[node].Name, d)
+	}
+	if c.group == 0 {
+		return
+	}
+	g, ok := sw.Group(c.group)
+	if !ok || !g.Active {
+		return
+	}
+	if ports := len(n.graph.Nodes[node].Links); len(g.Paths) > ports {
+		c.failf("%s has %d paths for a group and only %d ports (6)", n.graph.Nodes[node].Name, len(g.Paths), ports)
+	}
+	for _, p := range g.Paths {
+		if p.Port == g.SourceOut {
+			continue
+		}
+		far := n.graph.Peer(node, p.Port)
+		for _, q := range c.members(c.group, far.Node, far.Port) {
+			if !q.RQPSN().After(p.AckPSN) {
+				c.failf("%s believes that port %d has packet %v, a member behind it expects %v (1)",
+					n.graph.Nodes[node].Name, p.Port, p.AckPSN, q.RQPSN())
+			}
+		}
+	}
+}
+
+// conserved counts all frames: those handed out are in a queue, on a link or held
+// back (invariant 4).
+func (c *checker) conserved() {
+	n := c.net
+	held := len(n.late)
+	for i := range n.ports {
+		held += n.ports[i].InFlight()
+	}
+	for i := range n.nodes {
+		if sw := n.nodes[i].sw; sw != nil {
+			held += sw.Queued()
+		} else {
+			held += n.nodes[i].nic.Queued()
+		}
+	}
+	if held != n.pool.Live {
+		c.failf("%d frames are handed out, %d are in queues and on links (4)", n.pool.Live, held)
+	}
+}
+
+// atRest checks what must hold when nothing is left to do.
+func (c *checker) atRest() error {
+	n := c.net
+	c.conserved()
+	if err := n.Leftover(); err != nil {
+		c.failf("at rest %v (4)", err)
+	}
+	for i := range n.nodes {
+		nic := n.nodes[i].nic
+		if nic == nil {
+			continue
+		}
+		nic.QPs(func(q *virtrnic.QP) {
+			if q.Outstanding() > 0 {
+				c.failf("queue pair %d of %s still has %d work requests (7)", q.Num(), n.graph.Nodes[i].Name, q.Outstanding())
+			}
+		})
+	}
+	return n.err
+}

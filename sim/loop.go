@@ -1,0 +1,320 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Classes of events at one instant, in their order (rule R2).
+const (
+	classArrival = iota // id: port
+	classLate           // id: port; a frame that a fault held back
+	classStart          // id: port; a transmitter that has something to send
+	classTimer          // id: node
+	classCall           // id: timed call
+	classTask           // id: task that sleeps
+	classBits    = 3
+)
+
+// lateFrame is a frame held back by a fault.
+type lateFrame struct {
+	at   vtime.Time
+	port int
+	f    *wire.Frame
+}
+
+// timed is a call at an instant: the fault timeline.
+type timed struct {
+	at vtime.Time
+	f  func(now vtime.Time)
+}
+
+// observeEvery is how many events pass between calls of Observe.
+const observeEvery = 1 << 15
+
+// order returns what ids are XORed with at an instant: ties are broken by the seed and
+// differently from one instant to the next, so no fixed order favours one sender.
+func (n *Net) order(at vtime.Time) uint64 {
+	return prng.Mix(n.orderKey^uint64(at)) & (1<<n.idBits - 1)
+}
+
+// schedule puts an event into the queue and returns its instant: at, or, if that is
+// further away than a key can say, an earlier one.
+func (n *Net) schedule(at vtime.Time, class, id int) vtime.Time {
+	span := vtime.Time(1) << (63 - classBits - n.idBits)
+	d := at - n.base
+	if d >= span {
+		if n.now-n.base > span/2 {
+			n.rebase()
+			d = at - n.base
+		}
+		d = min(d, span-1)
+		at = n.base + d
+	}
+	n.queue.push(uint64(d)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at))
+	return at
+}
+
+// rebase makes keys count from now on. Rare: the span is seconds at the least.
+func (n *Net) rebase() {
+	q, ok := n.queue.(*radixHeap)
+	if !ok {
+		return
+	}
+	shift := uint64(n.now-n.base) << (n.idBits + classBits)
+	keys := q.drain()
+	q.last -= shift
+	for _, k := range keys {
+		q.push(k - shift)
+	}
+	n.base = n.now
+}
+
+// step runs the next event. It returns false when there is none.
+func (n *Net) step() bool {
+	k, ok := n.queue.pop()
+	if !ok {
+		return false
+	}
+	at := n.base + vtime.Time(k>>(n.idBits+classBits))
+	if at < n.now {
+		panic(fmt.Sprintf("sim: event at %v after %v", at, n.now))
+	}
+	n.now = at
+	id := int((k ^ n.order(at)) & (1<<n.idBits - 1))
+	n.stats.Events++
+	switch k >> n.idBits & (1<<classBits - 1) {
+	case classArrival:
+		n.arrive(id)
+	case classLate:
+		n.arriveLate(id)
+	case classStart:
+		n.startPort(id)
+	case classTimer:
+		n.fireTimer(id)
+	case classTask:
+		n.wakeSleeper(id)
+	case classCall:
+		n.callTimed(id)
+	}
+	if len(n.ready) > 0 {
+		n.runTasks()
+	}
+	n.attend()
+	if n.check != nil {
+		n.check.afterEvent()
+	}
+	return true
+}
+
+// arrive takes the frame at the head of a link to the machine at its end. The source
+// is asked first what it has started meanwhile (R3).
+func (n *Net) arrive(id int) {
+	p := &n.ports[id]
+	fl := p.Land()
+	f := fl.Frame
+	if p.Next < n.now {
+		src := &n.nodes[n.from[id].node]
+		src.m.Settle(n.now-1, int(n.from[id].port))
+		n.arm(int(n.from[id].node))
+	}
+	n.requeue(id, p)
+	n.stats.Hops++
+	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
+		n.stats.AckHops++
+	}
+	if n.out != nil {
+		n.showTaps(id, p, f)
+	}
+	if n.fault != nil && n.fault[id] != nil {
+		n.arriveFaulty(id, p, f)
+		return
+	}
+	if !n.cfg.NoDigest {
+		p.Account(n.now, f, false)
+	}
+	n.deliver(p, f)
+}
+
+func (n *Net) showTaps(id int, p *machine.Port, f *wire.Frame) {
+	landed := n.now.Add(-n.latency(int(p.Node)))
+	if t := n.in[id]; t != nil {
+		t(landed, f)
+	}
+	if t := n.out[id]; t != nil {
+		t(n.now.Add(-p.Delay()), f)
+	}
+}
+
+func (n *Net) arriveFaulty(id int, p *machine.Port, f *wire.Frame) {
+	v := n.fault[id].Arrive(n.now, f)
+	if v.Damage {
+		n.pool.Damage(f, v.Bit)
+	}
+	p.Account(n.now, f, v.Drop)
+	if v.Twice {
+		n.holdBack(id, n.pool.Clone(f), v.Delay2)
+	}
+	switch {
+	case v.Drop:
+		n.stats.Lost++
+		n.pool.Put(f)
+	case v.Delay > 0:
+		n.holdBack(id, f, v.Delay)
+	default:
+		n.deliver(p, f)
+	}
+}
+
+func (n *Net) holdBack(id int, f *wire.Frame, d vtime.Duration) {
+	at := n.now.Add(max(d, vtime.Picosecond))
+	n.late = append(n.late, lateFrame{at, id, f})
+	n.schedule(at, classLate, id)
+}
+
+func (n *Net) arriveLate(id int) {
+	i := slices.IndexFunc(n.late, func(l lateFrame) bool { return l.port == id && l.at <= n.now })
+	f := n.late[i].f
+	n.late = slices.Delete(n.late, i, i+1)
+	n.deliver(&n.ports[id], f)
+}
+
+// deliver hands a frame to the machine at the end of a link.
+func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
+	dst := &n.nodes[p.Node]
+	if n.check != nil {
+		n.check.beforeFrame(p, f)
+	}
+	dst.m.HandleFrame(n.now, int(p.NodePort), f)
+	n.arm(int(p.Node))
+	if dst.host != nil {
+		dst.host.look()
+	}
+}
+
+// requeue gives a link whose head has landed the event of its next frame.
+func (n *Net) requeue(id int, p *machine.Port) {
+	if at, wake, needed := p.Attend(); needed {
+		class := classArrival
+		if wake {
+			class = classStart
+		}
+		n.schedule(at, class, id)
+	}
+}
+
+// attend gives the ports a call into a machine has listed their events.
+func (n *Net) attend() {
+	for _, id := range n.list.Take() {
+		n.requeue(int(id), &n.ports[id])
+	}
+}
+
+// startPort wakes a transmitter with nothing on its link.
+func (n *Net) startPort(id int) {
+	p := &n.ports[id]
+	p.Woken()
+	n.stats.Wakes++
+	if p.Next <= n.now {
+		n.nodes[n.from[id].node].m.Settle(n.now, int(n.from[id].port))
+		n.arm(int(n.from[id].node))
+	}
+	n.requeue(id, p)
+}
+
+// arm makes sure that the node's next deadline has an event.
+func (n *Net) arm(id int) {
+	nd := &n.nodes[id]
+	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
+		nd.armed = n.schedule(max(at, n.now), classTimer, id)
+	}
+}
+
+func (n *Net) fireTimer(id int) {
+	nd := &n.nodes[id]
+	if nd.armed != n.now {
+		return // an earlier one has fired since
+	}
+	n.stats.Timers++
+	nd.armed = vtime.Never
+	if at, ok := nd.m.NextTimeout(); ok && at <= n.now {
+		nd.m.HandleTimeout(n.now)
+		if nd.host != nil {
+			nd.host.look()
+		}
+	}
+	n.arm(id)
+}
+
+// At arranges for f to be called at an instant of lab time.
+func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
+	n.timed = append(n.timed, timed{at, f})
+	n.schedule(max(at, n.now), classCall, len(n.timed)-1)
+}
+
+func (n *Net) callTimed(id int) {
+	t := &n.timed[id]
+	if t.at > n.now {
+		n.schedule(t.at, classCall, id)
+		return
+	}
+	t.f(n.now)
+	n.settled()
+}
+
+// settled re-arms every node after a call from outside.
+func (n *Net) settled() {
+	for i := range n.nodes {
+		n.arm(i)
+	}
+	n.attend()
+}
+
+// Pause makes a host send a PFC frame, as a NIC that runs out of room does.
+func (n *Net) Pause(node int, classes uint8, quanta uint16) {
+	nd := &n.nodes[node]
+	nd.nic.SendPause(n.now, classes, quanta)
+	n.arm(node)
+	n.attend()
+}
+
+// Drain runs until nothing is left to do.
+func (n *Net) Drain() error {
+	for n.err == nil && n.step() {
+		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
+			n.err = n.Observe()
+		}
+	}
+	return n.err
+}
+
+// Leftover says what is still held when the run is over: every frame must be back.
+func (n *Net) Leftover() error {
+	if n.pool.Live != 0 || n.pool.LiveBlocks != 0 {
+		return fmt.Errorf("%d frames and %d payloads were neither delivered nor dropped", n.pool.Live, n.pool.LiveBlocks)
+	}
+	return nil
+}
+
+// touch loads what the events of the given keys will need: the link, the head of its
+// ring, the frame, so that the loads overlap.
+func (n *Net) touch(keys []uint64) {
+	var sum uint64
+	mask := uint64(1)<<n.idBits - 1
+	for _, k := range keys {
+		if k>>n.idBits&(1<<classBits-1) != classArrival {
+			continue
+		}
+		at := n.base + vtime.Time(k>>(n.idBits+classBits))
+		p := &n.ports[(k^n.order(at))&mask]
+		if p.InFlight() > 0 {
+			sum += uint64(p.Flying(0).Frame.PayloadLen())
+		}
+	}
+	n.sink += sum // so that the loads are made
+}

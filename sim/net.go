@@ -1,0 +1,319 @@
+// Package sim runs a lab on a deterministic event clock: the same switch and NIC cores
+// as in containers, driven from one queue. One seed and one lab give one run, bit for
+// bit, whatever the machine.
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// SwitchConfig is what all switches of a simulation have in common.
+type SwitchConfig struct {
+	Buffer     int            // bytes
+	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
+	CutThrough bool
+	Lossless   uint8 // priorities under PFC
+	XOFF, XON  int   // bytes; 0 chooses
+	Headroom   int   // bytes per (port, priority); 0 computes it from the link
+	Rules      virtswitch.Rules
+	Groups     int
+	FanOut     int
+}
+
+// NICConfig is what all NICs have in common.
+type NICConfig struct {
+	AckEvery int
+}
+
+// Config describes a simulation.
+type Config struct {
+	Graph  *topo.Graph
+	Seed   uint64
+	Switch SwitchConfig
+	NIC    NICConfig
+	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
+	TrustICRC bool
+	// NoDigest leaves the digest out, for benchmarks of the loop alone.
+	NoDigest bool
+	// Check verifies the invariants after every event.
+	Check bool
+	// Trace, if set, returns the tracer of a node, or nil.
+	Trace func(node int) machine.Tracer
+	// Registrar's waiting time and repeats; 0 chooses.
+	RetryAfter vtime.Duration
+	RetriesMax int
+}
+
+// Tap sees frames where a capture would: at a port, in one direction.
+type Tap func(at vtime.Time, f *wire.Frame)
+
+// Net is a simulated lab.
+type Net struct {
+	graph *topo.Graph
+	cfg   Config
+	pool  wire.Pool
+	nodes []node
+	ports []machine.Port
+	from  []end // by port: who sends there
+	list  machine.List
+	fault []faults.Link // by port; nil if no link has one
+	late  []lateFrame
+	out   []Tap // by port: at the sending end; nil if nobody looks
+	in    []Tap // by port: at the receiving end
+
+	queue    eventQueue
+	base     vtime.Time // what keys count from
+	now      vtime.Time
+	idBits   uint
+	orderKey uint64
+
+	tasks   []*task
+	ready   []*task
+	running *task
+	timed   []timed
+	random  prng.Stream
+	lease   uint32
+	check   *checker
+	err     error
+	doing   string // what the job last said it is at
+	sink    uint64
+
+	// Observe, if set, is called every few ten thousand events; an error ends the run.
+	Observe func() error
+
+	stats Stats
+}
+
+// Stats counts what the loop did.
+type Stats struct {
+	Events  uint64
+	Hops    uint64 // frames that arrived at the end of a link
+	AckHops uint64 // of those, acknowledgements
+	Lost    uint64 // frames dropped by faults on links
+	Wakes   uint64 // events that only started a frame
+	Timers  uint64
+}
+
+type end struct{ node, port int32 }
+
+// node is a machine and what the loop keeps about it.
+type node struct {
+	m     machine.Machine
+	nic   *virtrnic.NIC      // nil for a switch
+	sw    *virtswitch.Switch // nil for a host
+	host  *host
+	armed vtime.Time // instant of the pending timer event, or Never
+	first int        // first port
+}
+
+// New builds a simulation.
+func New(cfg Config) (*Net, error) {
+	g := cfg.Graph
+	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed)}
+	n.pool.Poison = cfg.Check
+	order := n.random.Derive("order")
+	n.orderKey = order.Uint64()
+	n.buildPorts()
+	tables := g.Routes()
+	n.nodes = make([]node, len(g.Nodes))
+	first := 0
+	for i := range g.Nodes {
+		count := len(g.Nodes[i].Links)
+		ports := n.ports[first : first+count]
+		nd := &n.nodes[i]
+		*nd = node{armed: vtime.Never, first: first}
+		first += count
+		var trace machine.Tracer
+		if cfg.Trace != nil {
+			trace = cfg.Trace(i)
+		}
+		if g.Nodes[i].Kind == topo.Host {
+			n.buildHost(i, nd, &ports[0], trace)
+			continue
+		}
+		if err := n.buildSwitch(i, nd, ports, &tables[i-g.Hosts], trace); err != nil {
+			return nil, err
+		}
+	}
+	n.idBits = uint(bits.Len(uint(max(len(n.ports), 8*g.Hosts, minTasks))))
+	q := &radixHeap{}
+	q.touch = n.touch
+	n.queue = q
+	if cfg.Check {
+		n.check = newChecker(n)
+	}
+	return n, nil
+}
+
+// minTasks is how many ranks, workers and timed calls there can be at least; a large
+// lab has room for eight per host.
+const minTasks = 1 << 15
+
+// latency returns the pipeline latency of a node.
+func (n *Net) latency(node int) vtime.Duration {
+	if n.graph.Nodes[node].Kind == topo.Switch {
+		return n.cfg.Switch.Latency
+	}
+	return 0
+}
+
+// buildPorts makes one transmitter per node and port, in node order. The latency of
+// the node a link leads to is part of the link's delay: a frame is handed over when
+// the pipeline would decide on it.
+func (n *Net) buildPorts() {
+	g := n.graph
+	total := 0
+	firstPort := make([]int, len(g.Nodes))
+	fastest := make([]int64, len(g.Nodes))
+	for i := range g.Nodes {
+		firstPort[i] = total
+		total += len(g.Nodes[i].Links)
+		for _, l := range g.Nodes[i].Links {
+			fastest[i] = max(fastest[i], g.Links[l].Rate)
+		}
+	}
+	n.ports = make([]machine.Port, total)
+	n.from = make([]end, total)
+	for i := range g.Nodes {
+		for p, l := range g.Nodes[i].Links {
+			id := firstPort[i] + p
+			far := g.Peer(i, p)
+			// A switch cuts through only what comes no slower than it may leave.
+			cut := n.cfg.Switch.CutThrough && g.Nodes[far.Node].Kind == topo.Switch && g.Links[l].Rate >= fastest[far.Node]
+			n.ports[id] = machine.NewPort(machine.PortConfig{
+				ID: uint32(id), BitsPerSec: g.Links[l].Rate, Delay: g.Links[l].Delay + n.latency(far.Node),
+				CutThrough: cut, List: &n.list,
+			})
+			n.ports[id].Node, n.ports[id].NodePort = int32(far.Node), int32(far.Port)
+			n.from[id] = end{int32(i), int32(p)}
+		}
+	}
+}
+
+func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Tracer) {
+	keys := n.random.Derive("keys/" + n.graph.Nodes[i].Name)
+	nd.nic = virtrnic.New(virtrnic.Config{
+		IP: n.graph.Nodes[i].IP, Port: port, Pool: &n.pool, AckEvery: n.cfg.NIC.AckEvery,
+		TrustICRC: n.cfg.TrustICRC, Keys: keys, Trace: trace,
+	})
+	agent := mrp.New(mrp.Config{
+		IP: n.graph.Nodes[i].IP, Pool: &n.pool, Sender: nd.nic,
+		RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+	})
+	nd.nic.SetStack(agent)
+	nd.m = nd.nic
+	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent}
+}
+
+func (n *Net) buildSwitch(i int, nd *node, ports []machine.Port, t *topo.Table, trace machine.Tracer) error {
+	if len(ports) > virtswitch.PortsMax {
+		return fmt.Errorf("switch %s has %d ports, the most is %d", n.graph.Nodes[i].Name, len(ports), virtswitch.PortsMax)
+	}
+	c := n.cfg.Switch
+	fib := virtswitch.FIB{Sets: t.Sets}
+	for b, s := range t.Set {
+		if s >= 0 {
+			fib.SetRoute(b, int(s))
+		}
+	}
+	for _, a := range t.Attached {
+		fib.SetHost(a.IP, a.Port)
+	}
+	headroom := make([]int, len(ports))
+	for p := range ports {
+		far := n.graph.Peer(i, p)
+		l := n.graph.Links[n.graph.Nodes[i].Links[p]]
+		headroom[p] = c.Headroom
+		if c.Headroom == 0 {
+			headroom[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, c.Latency, n.latency(far.Node))
+		}
+	}
+	seed := n.random.Derive("ecmp/" + n.graph.Nodes[i].Name)
+	nd.sw = virtswitch.New(virtswitch.Config{
+		IP: n.graph.Nodes[i].IP, Ports: ports, Pool: &n.pool, FIB: fib, Seed: seed.Uint64(), Buffer: c.Buffer,
+		PFC:   virtswitch.PFCConfig{Lossless: c.Lossless, XOFF: c.XOFF, XON: c.XON, Headroom: headroom},
+		Rules: c.Rules, Groups: c.Groups, FanOut: c.FanOut, Trace: trace, TrustICRC: n.cfg.TrustICRC,
+	})
+	nd.m = nd.sw
+	return nil
+}
+
+// Graph returns the topology.
+func (n *Net) Graph() *topo.Graph { return n.graph }
+
+// Now returns the lab time.
+func (n *Net) Now() vtime.Time { return n.now }
+
+// Doing returns what the running job last said it is at.
+func (n *Net) Doing() string { return n.doing }
+
+// Stats returns what was counted so far.
+func (n *Net) Stats() Stats { return n.stats }
+
+// Switch returns the switch at a node, or nil.
+func (n *Net) Switch(node int) *virtswitch.Switch { return n.nodes[node].sw }
+
+// NIC returns the NIC at a node, or nil.
+func (n *Net) NIC(node int) *virtrnic.NIC { return n.nodes[node].nic }
+
+// Agent returns the registration agent of a host, or nil.
+func (n *Net) Agent(node int) *mrp.Agent {
+	if h := n.nodes[node].host; h != nil {
+		return h.agent
+	}
+	return nil
+}
+
+// PortID returns the number of the transmitter at a node's port.
+func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }
+
+// Port returns the transmitter with the given number.
+func (n *Net) Port(id int) *machine.Port { return &n.ports[id] }
+
+// Ports returns the number of transmitters.
+func (n *Net) Ports() int { return len(n.ports) }
+
+// SetFault puts a fault on the direction of a link that leaves the given port.
+func (n *Net) SetFault(port int, f faults.Link) {
+	if n.fault == nil {
+		n.fault = make([]faults.Link, len(n.ports))
+	}
+	n.fault[port] = f
+}
+
+// SetTap shows a port's frames to tap: those it sends when their last bit has left,
+// those it receives when it has come. Calls for one port are not in the order of time.
+func (n *Net) SetTap(node, port int, tap Tap) {
+	if n.out == nil {
+		n.out, n.in = make([]Tap, len(n.ports)), make([]Tap, len(n.ports))
+	}
+	n.out[n.PortID(node, port)] = tap
+	far := n.graph.Peer(node, port)
+	n.in[n.PortID(far.Node, far.Port)] = tap
+}
+
+// Digest combines what every link carried and every completion, in order of link and
+// host.
+func (n *Net) Digest() uint64 {
+	var d uint64
+	for i := range n.ports {
+		d = wire.MixWord(d, n.ports[i].Digest)
+	}
+	for i := range n.nodes {
+		if nic := n.nodes[i].nic; nic != nil {
+			d = wire.MixWord(d, nic.Digest())
+		}
+	}
+	return d
+}

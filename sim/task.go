@@ -1,0 +1,317 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// host is one host of the lab as the ranks on it see it (rank.Host).
+type host struct {
+	net   *Net
+	node  int
+	nic   *virtrnic.NIC
+	agent *mrp.Agent
+	tasks []*task
+	seen  uint64 // completions and agent's changes the tasks were told of
+}
+
+// task is one sequential function: a rank, or a worker of one. It is a coroutine that
+// runs between events.
+type task struct {
+	host   *host
+	job    *job
+	name   string
+	id     int
+	next   func() (struct{}, bool)
+	stop   func()
+	yield  func(struct{}) bool
+	queued bool // in net.ready
+	asleep bool
+	until  vtime.Time
+	why    string
+	done   bool
+}
+
+// unwound is what a parked task panics with when the run is over, so that its
+// deferred calls run.
+type unwound struct{}
+
+// spawn makes a task; it runs for the first time when the loop comes to it.
+func (n *Net) spawn(h *host, j *job, name string, f func()) *task {
+	if len(n.tasks) >= 1<<n.idBits {
+		panic(fmt.Sprintf("sim: more than %d ranks and workers", 1<<n.idBits))
+	}
+	t := &task{host: h, job: j, name: name, id: len(n.tasks)}
+	n.tasks = append(n.tasks, t)
+	h.tasks = append(h.tasks, t)
+	j.live++
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		defer func() {
+			t.done = true
+			j.live--
+			if p := recover(); p != nil {
+				if _, ok := p.(unwound); !ok {
+					panic(p)
+				}
+			}
+		}()
+		f()
+	})
+	n.makeReady(t)
+	return t
+}
+
+func (n *Net) makeReady(t *task) {
+	if !t.queued && !t.done {
+		t.queued = true
+		n.ready = append(n.ready, t)
+	}
+}
+
+// runTasks runs the tasks that may go on, in the order in which that came to be,
+// until all are parked again.
+func (n *Net) runTasks() {
+	for i := 0; i < len(n.ready); i++ {
+		t := n.ready[i]
+		t.queued, t.asleep = false, false
+		if t.done {
+			continue
+		}
+		n.running = t
+		t.next()
+		n.running = nil
+		n.arm(t.host.node)
+		t.host.look()
+	}
+	n.ready = n.ready[:0]
+}
+
+func (n *Net) wakeSleeper(id int) {
+	t := n.tasks[id]
+	switch {
+	case !t.asleep || t.done || t.until == vtime.Never:
+	case t.until > n.now:
+		n.schedule(t.until, classTask, id)
+	default:
+		n.makeReady(t)
+	}
+}
+
+// look wakes the tasks of a host that has news.
+func (h *host) look() {
+	if c := h.nic.Completions() + h.agent.Changes(); c != h.seen {
+		h.seen = c
+		h.Kick()
+	}
+}
+
+// Now implements rank.Host.
+func (h *host) Now() vtime.Time { return h.net.now }
+
+// Do implements rank.Host.
+func (h *host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
+	f(h.net.now, h.nic, h.agent)
+}
+
+// Park implements rank.Host.
+func (h *host) Park(until vtime.Time, why string) {
+	t := h.net.running
+	t.asleep, t.until, t.why = true, until, why
+	if until != vtime.Never {
+		h.net.schedule(max(until, h.net.now), classTask, t.id)
+	}
+	if !t.yield(struct{}{}) {
+		panic(unwound{})
+	}
+}
+
+// Kick implements rank.Host.
+func (h *host) Kick() {
+	for _, t := range h.tasks {
+		if t.asleep {
+			h.net.makeReady(t)
+		}
+	}
+}
+
+// Spawn implements rank.Host.
+func (h *host) Spawn(name string, f func()) {
+	t := h.net.running
+	h.net.spawn(h, t.job, t.name+"/"+name, f)
+}
+
+// job is a set of ranks that run one program.
+type job struct {
+	net     *Net
+	name    string
+	live    int
+	board   map[string][]byte
+	ranks   []*rank.Rank
+	waiting []*task // in the barrier
+	round   int     // barriers passed
+	readers map[string][]*task
+	errs    []error
+	size    int
+}
+
+// Job describes a program to run.
+type Job struct {
+	Name    string
+	Hosts   []int // node of each rank
+	Program func(*rank.Rank) error
+	Params  rank.Params
+}
+
+// Run runs a program to its end on all its ranks and returns the first error by rank
+// number. If ranks are left waiting when nothing can happen any more, it says on what.
+func (n *Net) Run(spec Job) error {
+	j := &job{
+		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
+		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
+	}
+	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
+	for i, node := range spec.Hosts {
+		names[i], ips[i] = n.graph.Nodes[node].Name, n.graph.Nodes[node].IP
+	}
+	for i, node := range spec.Hosts {
+		h := n.nodes[node].host
+		c := rank.Config{
+			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
+			Host: h, Board: board{j, h}, Params: spec.Params,
+			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
+		}
+		n.spawn(h, j, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
+	}
+	return j.finish()
+}
+
+func (j *job) runRank(i int, c rank.Config, program func(*rank.Rank) error) error {
+	r, err := rank.New(c)
+	if err != nil {
+		return err
+	}
+	j.ranks[i] = r
+	return program(r)
+}
+
+// finish runs the loop until the job's tasks have ended and the fabric is quiet.
+func (j *job) finish() error {
+	n := j.net
+	n.runTasks()
+	n.attend()
+	err := n.Drain()
+	var blocked []string
+	for _, t := range n.tasks {
+		if t.job == j && !t.done {
+			blocked = append(blocked, fmt.Sprintf("%s on %s", t.name, t.why))
+			t.stop()
+		}
+	}
+	n.forgetTasks()
+	if err != nil {
+		return err
+	}
+	for _, e := range j.errs {
+		if e != nil {
+			return e
+		}
+	}
+	if len(blocked) > 0 {
+		return deadlock(blocked)
+	}
+	for _, r := range j.ranks {
+		r.Close()
+	}
+	if n.check != nil {
+		return n.check.atRest()
+	}
+	return nil
+}
+
+// ErrDeadlock says that ranks wait for something that cannot come.
+var ErrDeadlock = errors.New("deadlock")
+
+func deadlock(blocked []string) error {
+	const show = 4
+	more := ""
+	if len(blocked) > show {
+		more = fmt.Sprintf(", and %d more", len(blocked)-show)
+		blocked = blocked[:show]
+	}
+	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
+}
+
+// forgetTasks drops the tasks that have ended.
+func (n *Net) forgetTasks() {
+	n.tasks = n.tasks[:0]
+	for i := range n.nodes {
+		if h := n.nodes[i].host; h != nil {
+			h.tasks = h.tasks[:0]
+		}
+	}
+}
+
+// board is the out-of-band channel as one rank sees it (rank.Board).
+type board struct {
+	j *job
+	h *host
+}
+
+// Put implements rank.Board.
+func (b board) Put(key string, value []byte) {
+	b.j.board[key] = value
+	for _, t := range b.j.readers[key] {
+		b.j.net.makeReady(t)
+	}
+	delete(b.j.readers, key)
+}
+
+// Get implements rank.Board.
+func (b board) Get(key, why string) []byte {
+	for {
+		if v, ok := b.j.board[key]; ok {
+			return v
+		}
+		b.j.readers[key] = append(b.j.readers[key], b.j.net.running)
+		b.h.Park(vtime.Never, why)
+	}
+}
+
+// Barrier implements rank.Board.
+func (b board) Barrier() {
+	j := b.j
+	if len(j.waiting) == j.size-1 {
+		for _, t := range j.waiting {
+			j.net.makeReady(t)
+		}
+		j.waiting = nil
+		j.round++
+		return
+	}
+	j.waiting = append(j.waiting, j.net.running)
+	for round := j.round; j.round == round; {
+		b.h.Park(vtime.Never, fmt.Sprintf("the other ranks to synchronise (%d of %d are there)", len(j.waiting), j.size))
+	}
+}
+
+// Report implements rank.Board.
+func (b board) Report(what string) { b.j.net.doing = what }
+
+// LeaseGroup implements rank.Board.
+func (b board) LeaseGroup() (uint32, error) {
+	n := b.j.net
+	if n.lease >= 1<<16-1 {
+		return 0, fmt.Errorf("all 65535 McstIDs of the run are used")
+	}
+	n.lease++
+	return wire.GroupNet | n.lease, nil
+}
