@@ -9,11 +9,13 @@ import (
 )
 
 // App is a workload. Run is one rank's part; it gets the workload's parameters and
-// returns what the rank measured, both as JSON, since ranks may be processes of their
-// own. Reduce makes the report of what all ranks returned, in rank order.
+// hands records of what the rank measured to Rank.Emit as it goes, all as JSON, since
+// ranks may be processes of their own. Reduce makes the report of the records of all
+// ranks, in rank order; what not every rank has recorded yet is left out, so a run
+// that is interrupted reports what it has.
 type App interface {
-	Run(r *rank.Rank, params []byte) ([]byte, error)
-	Reduce(params []byte, outs [][]byte) ([]Row, error)
+	Run(r *rank.Rank, params []byte) error
+	Reduce(params []byte, records [][][]byte) ([]Row, error)
 }
 
 // Row is one line of a report: a scheme at a size. Field names are part of the

@@ -42,6 +42,8 @@ type Board interface {
 	Barrier()
 	// Report says what the job is at.
 	Report(what string)
+	// Emit hands over a record of what the rank measured.
+	Emit(record []byte)
 	// LeaseGroup returns a McstID that no group of the lab has or had lately.
 	LeaseGroup() (uint32, error)
 }

@@ -100,6 +100,9 @@ func (r *Rank) Get(key string) []byte { return r.c.Board.Get(key, "value "+key) 
 // Report says what the program is at, for the progress line.
 func (r *Rank) Report(what string) { r.c.Board.Report(what) }
 
+// Emit hands over a record of what the rank measured.
+func (r *Rank) Emit(record []byte) { r.c.Board.Emit(record) }
+
 // Go runs f beside the rank, as a worker on the same host. Wait for it with Join.
 func (r *Rank) Go(name string, f func() error) *Worker {
 	w := &Worker{r: r, name: name}

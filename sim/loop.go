@@ -142,7 +142,7 @@ func (n *Net) arrive(id int) {
 }
 
 func (n *Net) showTaps(id int, p *machine.Port, f *wire.Frame) {
-	landed := n.now.Add(-n.latency(int(p.Node)))
+	landed := n.now.Add(-n.cfg.Latency(int(p.Node)))
 	if t := n.in[id]; t != nil {
 		t(landed, f)
 	}

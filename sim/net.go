@@ -4,9 +4,9 @@
 package sim
 
 import (
-	"fmt"
 	"math/bits"
 
+	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/mrp"
@@ -18,32 +18,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// SwitchConfig is what all switches of a simulation have in common.
-type SwitchConfig struct {
-	Buffer     int            // bytes
-	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
-	CutThrough bool
-	Lossless   uint8 // priorities under PFC
-	XOFF, XON  int   // bytes; 0 chooses
-	Headroom   int   // bytes per (port, priority); 0 computes it from the link
-	Rules      virtswitch.Rules
-	Groups     int
-	FanOut     int
-}
-
-// NICConfig is what all NICs have in common.
-type NICConfig struct {
-	AckEvery int
-}
-
 // Config describes a simulation.
 type Config struct {
-	Graph  *topo.Graph
-	Seed   uint64
-	Switch SwitchConfig
-	NIC    NICConfig
-	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
-	TrustICRC bool
+	fabric.Spec
 	// NoDigest leaves the digest out, for benchmarks of the loop alone.
 	NoDigest bool
 	// Check verifies the invariants after every event.
@@ -87,6 +64,7 @@ type Net struct {
 	check   *checker
 	err     error
 	doing   string // what the job last said it is at
+	steps   int    // how often it has
 	sink    uint64
 
 	// Observe, if set, is called every few ten thousand events; an error ends the run.
@@ -160,56 +138,28 @@ func New(cfg Config) (*Net, error) {
 // lab has room for eight per host.
 const minTasks = 1 << 15
 
-// latency returns the pipeline latency of a node.
-func (n *Net) latency(node int) vtime.Duration {
-	if n.graph.Nodes[node].Kind == topo.Switch {
-		return n.cfg.Switch.Latency
-	}
-	return 0
-}
-
-// buildPorts makes one transmitter per node and port, in node order. The latency of
-// the node a link leads to is part of the link's delay: a frame is handed over when
-// the pipeline would decide on it.
+// buildPorts makes one transmitter per node and port, in node order.
 func (n *Net) buildPorts() {
 	g := n.graph
-	total := 0
-	firstPort := make([]int, len(g.Nodes))
-	fastest := make([]int64, len(g.Nodes))
 	for i := range g.Nodes {
-		firstPort[i] = total
-		total += len(g.Nodes[i].Links)
-		for _, l := range g.Nodes[i].Links {
-			fastest[i] = max(fastest[i], g.Links[l].Rate)
-		}
-	}
-	n.ports = make([]machine.Port, total)
-	n.from = make([]end, total)
-	for i := range g.Nodes {
-		for p, l := range g.Nodes[i].Links {
-			id := firstPort[i] + p
+		for p := range g.Nodes[i].Links {
 			far := g.Peer(i, p)
-			// A switch cuts through only what comes no slower than it may leave.
-			cut := n.cfg.Switch.CutThrough && g.Nodes[far.Node].Kind == topo.Switch && g.Links[l].Rate >= fastest[far.Node]
-			n.ports[id] = machine.NewPort(machine.PortConfig{
-				ID: uint32(id), BitsPerSec: g.Links[l].Rate, Delay: g.Links[l].Delay + n.latency(far.Node),
-				CutThrough: cut, List: &n.list,
-			})
-			n.ports[id].Node, n.ports[id].NodePort = int32(far.Node), int32(far.Port)
-			n.from[id] = end{int32(i), int32(p)}
+			c := n.cfg.Port(i, p)
+			c.ID, c.List = uint32(len(n.ports)), &n.list
+			port := machine.NewPort(c)
+			port.Node, port.NodePort = int32(far.Node), int32(far.Port)
+			n.ports = append(n.ports, port)
+			n.from = append(n.from, end{int32(i), int32(p)})
 		}
 	}
 }
 
 func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Tracer) {
-	keys := n.random.Derive("keys/" + n.graph.Nodes[i].Name)
-	nd.nic = virtrnic.New(virtrnic.Config{
-		IP: n.graph.Nodes[i].IP, Port: port, Pool: &n.pool, AckEvery: n.cfg.NIC.AckEvery,
-		TrustICRC: n.cfg.TrustICRC, Keys: keys, Trace: trace,
-	})
+	c := n.cfg.NICConfig(i)
+	c.Port, c.Pool, c.Trace = port, &n.pool, trace
+	nd.nic = virtrnic.New(c)
 	agent := mrp.New(mrp.Config{
-		IP: n.graph.Nodes[i].IP, Pool: &n.pool, Sender: nd.nic,
-		RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+		IP: c.IP, Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
@@ -217,34 +167,12 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 }
 
 func (n *Net) buildSwitch(i int, nd *node, ports []machine.Port, t *topo.Table, trace machine.Tracer) error {
-	if len(ports) > virtswitch.PortsMax {
-		return fmt.Errorf("switch %s has %d ports, the most is %d", n.graph.Nodes[i].Name, len(ports), virtswitch.PortsMax)
+	c, err := n.cfg.SwitchConfig(i, t)
+	if err != nil {
+		return err
 	}
-	c := n.cfg.Switch
-	fib := virtswitch.FIB{Sets: t.Sets}
-	for b, s := range t.Set {
-		if s >= 0 {
-			fib.SetRoute(b, int(s))
-		}
-	}
-	for _, a := range t.Attached {
-		fib.SetHost(a.IP, a.Port)
-	}
-	headroom := make([]int, len(ports))
-	for p := range ports {
-		far := n.graph.Peer(i, p)
-		l := n.graph.Links[n.graph.Nodes[i].Links[p]]
-		headroom[p] = c.Headroom
-		if c.Headroom == 0 {
-			headroom[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, c.Latency, n.latency(far.Node))
-		}
-	}
-	seed := n.random.Derive("ecmp/" + n.graph.Nodes[i].Name)
-	nd.sw = virtswitch.New(virtswitch.Config{
-		IP: n.graph.Nodes[i].IP, Ports: ports, Pool: &n.pool, FIB: fib, Seed: seed.Uint64(), Buffer: c.Buffer,
-		PFC:   virtswitch.PFCConfig{Lossless: c.Lossless, XOFF: c.XOFF, XON: c.XON, Headroom: headroom},
-		Rules: c.Rules, Groups: c.Groups, FanOut: c.FanOut, Trace: trace, TrustICRC: n.cfg.TrustICRC,
-	})
+	c.Ports, c.Pool, c.Trace = ports, &n.pool, trace
+	nd.sw = virtswitch.New(c)
 	nd.m = nd.sw
 	return nil
 }
@@ -255,8 +183,8 @@ func (n *Net) Graph() *topo.Graph { return n.graph }
 // Now returns the lab time.
 func (n *Net) Now() vtime.Time { return n.now }
 
-// Doing returns what the running job last said it is at.
-func (n *Net) Doing() string { return n.doing }
+// Doing returns what the running job last said it is at, and how often it has said so.
+func (n *Net) Doing() (what string, steps int) { return n.doing, n.steps }
 
 // Stats returns what was counted so far.
 func (n *Net) Stats() Stats { return n.stats }

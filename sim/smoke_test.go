@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
@@ -18,9 +19,9 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := sim.New(sim.Config{Graph: g, Seed: 1, Check: true, Switch: sim.SwitchConfig{
+	n, err := sim.New(sim.Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
 		Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
-	}, NIC: sim.NICConfig{AckEvery: 16}})
+	}, NIC: fabric.NIC{AckEvery: 16}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,17 +29,15 @@ func TestSmoke(t *testing.T) {
 		{Label: "cepheus", Name: "cepheus"}, {Label: "chain", Name: "chain"}, {Label: "binomial", Name: "binomial"}, {Label: "unicast", Name: "unicast"},
 	}}
 	raw, _ := json.Marshal(p)
-	outs := make([][]byte, 16)
+	outs := make([][][]byte, 16)
 	hosts := make([]int, 16)
 	for i := range hosts {
 		hosts[i] = i
 	}
 	app := bcast.App{}
 	err = n.Run(sim.Job{Name: "bcast", Hosts: hosts, Params: rank.Params{MTU: 4096, TrafficClass: 26<<2 | 2, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 12, Activate: true},
-		Program: func(r *rank.Rank) (err error) {
-			outs[r.ID()], err = app.Run(r, raw)
-			return err
-		}})
+		Program: func(r *rank.Rank) error { return app.Run(r, raw) },
+		Emit:    func(rank int, rec []byte) { outs[rank] = append(outs[rank], rec) }})
 	if err != nil {
 		t.Fatal(err)
 	}

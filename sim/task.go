@@ -161,6 +161,7 @@ type job struct {
 	readers map[string][]*task
 	errs    []error
 	size    int
+	emit    func(rank int, record []byte)
 }
 
 // Job describes a program to run.
@@ -169,6 +170,7 @@ type Job struct {
 	Hosts   []int // node of each rank
 	Program func(*rank.Rank) error
 	Params  rank.Params
+	Emit    func(rank int, record []byte) // takes what ranks record; may be nil
 }
 
 // Run runs a program to its end on all its ranks and returns the first error by rank
@@ -176,7 +178,7 @@ type Job struct {
 func (n *Net) Run(spec Job) error {
 	j := &job{
 		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
-		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
+		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts), emit: spec.Emit,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -186,7 +188,7 @@ func (n *Net) Run(spec Job) error {
 		h := n.nodes[node].host
 		c := rank.Config{
 			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
-			Host: h, Board: board{j, h}, Params: spec.Params,
+			Host: h, Board: board{j, h, i}, Params: spec.Params,
 			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
 		}
 		n.spawn(h, j, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
@@ -206,6 +208,7 @@ func (j *job) runRank(i int, c rank.Config, program func(*rank.Rank) error) erro
 // finish runs the loop until the job's tasks have ended and the fabric is quiet.
 func (j *job) finish() error {
 	n := j.net
+	n.steps = 0
 	n.runTasks()
 	n.attend()
 	err := n.Drain()
@@ -237,6 +240,21 @@ func (j *job) finish() error {
 	return nil
 }
 
+// Waiting says what most ranks wait on, for a progress line.
+func (n *Net) Waiting() string {
+	count := map[string]int{}
+	best := ""
+	for _, t := range n.tasks {
+		if t.asleep && !t.done {
+			count[t.why]++
+			if count[t.why] > count[best] {
+				best = t.why
+			}
+		}
+	}
+	return best
+}
+
 // ErrDeadlock says that ranks wait for something that cannot come.
 var ErrDeadlock = errors.New("deadlock")
 
@@ -262,8 +280,9 @@ func (n *Net) forgetTasks() {
 
 // board is the out-of-band channel as one rank sees it (rank.Board).
 type board struct {
-	j *job
-	h *host
+	j    *job
+	h    *host
+	rank int
 }
 
 // Put implements rank.Board.
@@ -304,7 +323,17 @@ func (b board) Barrier() {
 }
 
 // Report implements rank.Board.
-func (b board) Report(what string) { b.j.net.doing = what }
+func (b board) Report(what string) {
+	b.j.net.doing = what
+	b.j.net.steps++
+}
+
+// Emit implements rank.Board.
+func (b board) Emit(record []byte) {
+	if b.j.emit != nil {
+		b.j.emit(b.rank, record)
+	}
+}
 
 // LeaseGroup implements rank.Board.
 func (b board) LeaseGroup() (uint32, error) {

@@ -33,6 +33,9 @@ type Config struct {
 	// AckEvery makes the requester ask for an acknowledgement on every n-th packet of
 	// a message and on its last; 0 and 1 mean every packet.
 	AckEvery int
+	// Window is how many packets of a queue pair may be unacknowledged; 0: as many as
+	// PSNs allow.
+	Window int
 	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
 	TrustICRC bool
 	IPv6      bool
@@ -49,6 +52,7 @@ type NIC struct {
 	port     *machine.Port
 	pool     *wire.Pool
 	ackEvery int
+	window   uint64
 	trust    bool
 	ipv6     bool
 	trace    machine.Tracer
@@ -74,8 +78,12 @@ const (
 
 // New returns a NIC.
 func New(c Config) *NIC {
+	window := uint64(maxOutstanding)
+	if c.Window > 0 {
+		window = min(window, uint64(c.Window))
+	}
 	return &NIC{
-		ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
+		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}

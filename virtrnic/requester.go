@@ -89,7 +89,7 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 
 // sendable says whether a packet may go out now.
 func (r *requester) sendable(q *QP) bool {
-	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= maxOutstanding || r.cursor >= r.n {
+	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= q.nic.window || r.cursor >= r.n {
 		return false
 	}
 	if q.state != StateRTS && !(q.state == StateSQD && r.nxt < r.drainTo) {

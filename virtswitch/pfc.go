@@ -66,6 +66,13 @@ func newPFCState(c PFCConfig, ports, limit int) pfcState {
 	return p
 }
 
+// Reserved returns the bytes that PFC sets aside of the given buffer in a switch of
+// so many ports: thresholds and headroom of every lossless queue.
+func Reserved(c PFCConfig, ports, buffer int) int {
+	p := newPFCState(c, ports, buffer)
+	return p.reserved()
+}
+
 // reserved returns the bytes set aside for lossless classes.
 func (p *pfcState) reserved() (n int) {
 	for i := range 8 {

@@ -37,12 +37,14 @@ type Params struct {
 // Limits of automatic memory: up to so many bytes over all ranks are real.
 const realMax = 512 << 20
 
-// iterations returns how often a size is measured: 10 up to 64 KiB, 3 up to 1 MiB, 1
-// above.
-func (p *Params) iterations(size int) int {
+func (p *Params) iterations(size int) int { return Iterations(p.Iterations, size) }
+
+// Iterations returns how often a size is measured if so many are asked for; 0 is auto:
+// 10 up to 64 KiB, 3 up to 1 MiB, 1 above.
+func Iterations(asked, size int) int {
 	switch {
-	case p.Iterations > 0:
-		return p.Iterations
+	case asked > 0:
+		return asked
 	case size <= 64<<10:
 		return 10
 	case size <= 1<<20:
@@ -62,10 +64,15 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	return rank.MemoryHashed
 }
 
+// record is what a rank measured of one scheme at one size.
+type record struct {
+	Scheme  int      `json:"scheme"` // index into Params.Schemes
+	Size    int      `json:"size"`   // index into Params.Sizes
+	Samples []sample `json:"samples"`
+}
+
 // sample is one iteration on one rank. Times are picoseconds of lab time.
 type sample struct {
-	Scheme   int        `json:"scheme"`
-	Size     int        `json:"size"` // index into Params.Sizes
 	Start    vtime.Time `json:"start"`
 	Received vtime.Time `json:"received"`
 	Done     vtime.Time `json:"done"`
@@ -81,46 +88,50 @@ type App struct {
 }
 
 // Run implements apps.App.
-func (a App) Run(r *rank.Rank, raw []byte) ([]byte, error) {
+func (a App) Run(r *rank.Rank, raw []byte) error {
 	var p Params
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, fmt.Errorf("bcast: read parameters: %w", err)
+		return fmt.Errorf("bcast: read parameters: %w", err)
 	}
 	if p.Root < 0 || p.Root >= r.Size() {
-		return nil, fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
+		return fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
 	}
-	var all []sample
-	for si, s := range p.Schemes {
-		samples, err := a.runScheme(r, &p, si, s)
-		if err != nil {
-			return nil, fmt.Errorf("bcast %s: %w", s.Label, err)
+	for si := range p.Schemes {
+		if err := a.runScheme(r, &p, si); err != nil {
+			return fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)
 		}
-		all = append(all, samples...)
 	}
-	return json.Marshal(all)
+	return nil
 }
 
-func (a App) runScheme(r *rank.Rank, p *Params, si int, s Scheme) (all []sample, err error) {
+func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
+	s := p.Schemes[si]
 	s.Options.Label = s.Label
 	b, err := collective.NewBcast(s.Name, r, s.Options)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for zi, size := range p.Sizes {
-		samples, err := a.runSize(r, p, b, si, zi, size)
+	for zi := range p.Sizes {
+		rec, err := a.runSize(r, p, b, si, zi)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, samples...)
+		out, err := json.Marshal(rec)
+		if err != nil {
+			return fmt.Errorf("write record: %w", err)
+		}
+		r.Emit(out)
 	}
 	r.Sync()
-	return all, b.Close()
+	return b.Close()
 }
 
-func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi, size int) (all []sample, err error) {
+func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi int) (record, error) {
+	size := p.Sizes[zi]
+	rec := record{Scheme: si, Size: zi}
 	buf, err := r.Alloc(size, p.memory(size, r.Size()))
 	if err != nil {
-		return nil, err
+		return rec, err
 	}
 	for i := range p.iterations(size) {
 		if r.ID() == p.Root {
@@ -128,13 +139,12 @@ func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi, size i
 		}
 		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(i)))
 		if err != nil {
-			return nil, err
+			return rec, err
 		}
-		s.Scheme, s.Size = si, zi
-		all = append(all, s)
+		rec.Samples = append(rec.Samples, s)
 	}
 	r.Sync() // nobody may still send from the buffer
-	return all, buf.Free()
+	return rec, buf.Free()
 }
 
 // iterate broadcasts one message. All ranks start together; a rank's clock stops when
@@ -184,24 +194,31 @@ func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Diges
 }
 
 // Reduce implements apps.App.
-func (a App) Reduce(raw []byte, outs [][]byte) ([]apps.Row, error) {
+func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("bcast: read parameters: %w", err)
 	}
-	ranks := make([][]sample, len(outs))
-	for i, out := range outs {
-		if err := json.Unmarshal(out, &ranks[i]); err != nil {
-			return nil, fmt.Errorf("bcast: read results of rank %d: %w", i, err)
-		}
-		if len(ranks[i]) != len(ranks[0]) {
-			return nil, fmt.Errorf("bcast: rank %d reports %d iterations, rank 0 %d", i, len(ranks[i]), len(ranks[0]))
+	type cell struct{ scheme, size int }
+	all := map[cell][]record{}
+	for i, rank := range records {
+		for _, out := range rank {
+			var rec record
+			if err := json.Unmarshal(out, &rec); err != nil {
+				return nil, fmt.Errorf("bcast: read record of rank %d: %w", i, err)
+			}
+			c := cell{rec.Scheme, rec.Size}
+			if len(all[c]) == i {
+				all[c] = append(all[c], rec)
+			}
 		}
 	}
 	var rows []apps.Row
-	for si, s := range p.Schemes {
-		for zi, size := range p.Sizes {
-			rows = append(rows, reduceRow(&p, ranks, si, zi, s.Label, size))
+	for si := range p.Schemes {
+		for zi := range p.Sizes {
+			if ranks := all[cell{si, zi}]; len(ranks) == len(records) {
+				rows = append(rows, reduceRow(&p, ranks))
+			}
 		}
 	}
 	return rows, nil
@@ -209,25 +226,24 @@ func (a App) Reduce(raw []byte, outs [][]byte) ([]apps.Row, error) {
 
 // reduceRow reports one scheme at one size. An iteration lasts until the last
 // receiver has the message; the source's time is apart.
-func reduceRow(p *Params, ranks [][]sample, si, zi int, label string, size int) apps.Row {
+func reduceRow(p *Params, ranks []record) apps.Row {
 	var jct, source []float64
 	ok, known := true, true
-	for k, root := range ranks[p.Root] {
-		if root.Scheme != si || root.Size != zi {
-			continue
-		}
+	for k, root := range ranks[p.Root].Samples {
 		var last vtime.Time
 		for i := range ranks {
-			s := ranks[i][k]
+			s := ranks[i].Samples[k]
 			last = max(last, s.Received)
 			ok, known = ok && s.OK, known && s.Known
 		}
 		jct = append(jct, last.Sub(root.Start).Microseconds())
 		source = append(source, root.Done.Sub(root.Start).Microseconds())
 	}
+	size := p.Sizes[ranks[0].Size]
 	row := apps.Row{
-		Workload: p.Workload, Scheme: label, SizeBytes: size, Ranks: len(ranks), Iterations: len(jct),
-		Payload: string(p.memory(size, len(ranks))), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
+		Workload: p.Workload, Scheme: p.Schemes[ranks[0].Scheme].Label, SizeBytes: size, Ranks: len(ranks),
+		Iterations: len(jct), Payload: string(p.memory(size, len(ranks))),
+		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
 	if known {
 		row.Verified = &ok

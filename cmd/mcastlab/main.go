@@ -1,0 +1,154 @@
+// Command mcastlab is a testbed emulator for in-network RoCE multicast.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/runs"
+)
+
+// Exit codes. They are documented in the help and do not change.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // an expectation does not hold, or data did not verify
+	exitUsage       = 2
+	exitLab         = 3 // the lab file is wrong
+	exitRuntime     = 4
+	exitInterrupted = 130
+)
+
+const exitHelp = `EXIT CODES:
+   0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
+   3 wrong lab file   4 error while running   130 interrupted
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr, hooks{})
+	stop()
+	os.Exit(code)
+}
+
+// hooks are what tests put into a run.
+type hooks struct{ bcast bcast.App }
+
+// program is what the commands share.
+type program struct {
+	in          io.Reader
+	out, errOut io.Writer
+	hooks       hooks
+}
+
+// run runs the program and returns its exit code. Results go to out, everything else
+// to errOut.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, h hooks) int {
+	p := &program{in: in, out: out, errOut: errOut, hooks: h}
+	app := p.app()
+	err := app.RunContext(ctx, args)
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(ctx, err)
+	if code == exitInterrupted {
+		fmt.Fprintln(errOut, "mcastlab: interrupted")
+	} else {
+		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
+	}
+	return code
+}
+
+func (p *program) app() *cli.App {
+	return &cli.App{
+		Name:  "mcastlab",
+		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
+		Commands: []*cli.Command{
+			p.runCommand(), p.validateCommand(), p.graphCommand(), p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+		},
+		Writer: p.out, ErrWriter: p.errOut,
+		HideVersion:           true,
+		EnableBashCompletion:  true,
+		Suggest:               true,
+		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitHelp,
+		ExitErrHandler:        func(*cli.Context, error) {},
+		OnUsageError:          onUsage,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("no command %q: see mcastlab help", c.Args().First())}
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func onUsage(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// failedError says that a run ended but did not show what it should.
+type failedError struct{ error }
+
+// exitCode maps an error to the program's exit code.
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var failed failedError
+	var labErr *lab.Error
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &labErr):
+		return exitLab
+	case errors.As(err, &failed):
+		return exitFailed
+	}
+	return exitRuntime
+}
+
+func (p *program) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version", OnUsageError: onUsage,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(p.out, "mcastlab", runs.Version())
+			return err
+		},
+	}
+}
+
+func (p *program) schemaCommand() *cli.Command {
+	return &cli.Command{
+		Name: "schema", Usage: "print the JSON schema of lab files, for editors", OnUsageError: onUsage,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			s, err := lab.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = p.out.Write(s)
+			return err
+		},
+	}
+}
+
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usageError{fmt.Errorf("%s takes no argument, not %q", c.Command.Name, c.Args().First())}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/runs"
+)
+
+func (p *program) runCommand() *cli.Command {
+	const name = "run"
+	return &cli.Command{
+		Name: name, Usage: "run a lab's workloads and report what they show", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: "LAB is a lab file, a folder that holds one, or - for standard input.\nThe run's files go to a folder of their own, runs/<lab>-<n>.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
+			&cli.Uint64Flag{Name: "seed", Usage: "use this seed and not the lab's", EnvVars: envOf(name, "seed")},
+			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
+			&cli.StringSliceFlag{Name: "capture", Usage: "write pcapng files of these ports: h0:0, leaf*:* (repeat, or separate by commas)", EnvVars: envOf(name, "capture")},
+			&cli.StringFlag{Name: "capture-limit", Value: "1GiB", Usage: "bytes that all captures may have together", EnvVars: envOf(name, "capture-limit")},
+			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow)", EnvVars: envOf(name, "check")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
+		},
+		Action: p.runAction,
+	}
+}
+
+func (p *program) runAction(c *cli.Context) error {
+	format := c.String("format")
+	switch format {
+	case "table", "json", "jsonl", "csv":
+	default:
+		return usageError{fmt.Errorf("no format %q: use table, json, jsonl or csv", format)}
+	}
+	limit, err := lab.ParseSize(c.String("capture-limit"))
+	if err != nil {
+		return usageError{fmt.Errorf("capture-limit: %w", err)}
+	}
+	l, err := p.labArg(c)
+	if err != nil {
+		return err
+	}
+	if len(l.Workloads) == 0 {
+		return &lab.Error{File: c.Args().First(), Text: "there is nothing to run: add workloads"}
+	}
+	if c.IsSet("seed") {
+		l.Seed = c.Uint64("seed")
+	}
+	o := runs.Options{
+		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: int64(limit), Check: c.Bool("check"),
+		Bcast: p.hooks.bcast,
+	}
+	if !c.Bool("quiet") {
+		o.Progress = newProgress(p.errOut)
+	}
+	report, err := runs.Simulate(c.Context, l, o)
+	if report != nil {
+		if werr := p.writeReport(report, format); werr != nil {
+			return errors.Join(err, werr)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if f := report.Failures(); len(f) > 0 {
+		return failedError{errors.New(strings.Join(f, "\nmcastlab: "))}
+	}
+	return nil
+}
+
+func (p *program) writeReport(r *runs.Report, format string) error {
+	switch format {
+	case "json":
+		e := json.NewEncoder(p.out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	case "jsonl":
+		e := json.NewEncoder(p.out)
+		for _, row := range r.Results {
+			if err := e.Encode(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "csv":
+		return r.WriteCSV(p.out)
+	}
+	if err := r.WriteTable(p.out); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
+	return nil
+}

@@ -1,0 +1,141 @@
+// Package fabric turns a topology and the settings its nodes have in common into the
+// configuration of each switch, NIC and port. The simulator and the node agents build
+// their machines from it, so a lab is the same lab on both clocks.
+package fabric
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Spec describes all machines of a lab.
+type Spec struct {
+	Graph  *topo.Graph
+	Seed   uint64
+	Switch Switch
+	NIC    NIC
+	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
+	TrustICRC bool
+}
+
+// Switch is what all switches have in common.
+type Switch struct {
+	Buffer     int            // bytes
+	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
+	CutThrough bool
+	Lossless   uint8 // priorities under PFC
+	XOFF, XON  int   // bytes; 0 chooses
+	Headroom   int   // bytes per (port, priority); 0 computes it from the link
+	Rules      virtswitch.Rules
+	Groups     int
+	FanOut     int
+}
+
+// NIC is what all NICs have in common.
+type NIC struct {
+	AckEvery int
+	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
+}
+
+// Latency returns the pipeline latency of a node: that of switches, none of hosts.
+func (s *Spec) Latency(node int) vtime.Duration {
+	if s.Graph.Nodes[node].Kind == topo.Switch {
+		return s.Switch.Latency
+	}
+	return 0
+}
+
+// Port returns the transmitter at a node's port. The pipeline latency of the node the
+// link leads to is part of its delay: a frame is handed over when that node's
+// pipeline has come to a decision. ID and List are left to the driver.
+func (s *Spec) Port(node, port int) machine.PortConfig {
+	far := s.Graph.Peer(node, port)
+	l := &s.Graph.Links[s.Graph.Nodes[node].Links[port]]
+	return machine.PortConfig{
+		BitsPerSec: l.Rate, Delay: l.Delay + s.Latency(far.Node), CutThrough: s.cutsThrough(far.Node, l.Rate),
+	}
+}
+
+// cutsThrough says whether a node forwards what comes at the given rate before its
+// end: a switch in cut-through mode does, unless one of its ports is faster.
+func (s *Spec) cutsThrough(node int, rate int64) bool {
+	if !s.Switch.CutThrough || s.Graph.Nodes[node].Kind != topo.Switch {
+		return false
+	}
+	for _, l := range s.Graph.Nodes[node].Links {
+		if s.Graph.Links[l].Rate > rate {
+			return false
+		}
+	}
+	return true
+}
+
+// headroom returns the headroom of every port of a switch.
+func (s *Spec) headroom(node int) []int {
+	n := &s.Graph.Nodes[node]
+	all := make([]int, len(n.Links))
+	for p := range all {
+		all[p] = s.Switch.Headroom
+		if all[p] == 0 {
+			l := &s.Graph.Links[n.Links[p]]
+			far := s.Graph.Peer(node, p).Node
+			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far))
+		}
+	}
+	return all
+}
+
+// Reserved returns the bytes of a switch's buffer that PFC sets aside.
+func (s *Spec) Reserved(node int) int {
+	return virtswitch.Reserved(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
+}
+
+func (s *Spec) pfc(node int) virtswitch.PFCConfig {
+	return virtswitch.PFCConfig{
+		Lossless: s.Switch.Lossless, XOFF: s.Switch.XOFF, XON: s.Switch.XON, Headroom: s.headroom(node),
+	}
+}
+
+// SwitchConfig returns the configuration of a switch but for what a driver adds:
+// ports, pool, tracer. table is its row of topo.Graph.Routes.
+func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, error) {
+	n := &s.Graph.Nodes[node]
+	if len(n.Links) > virtswitch.PortsMax {
+		return virtswitch.Config{}, fmt.Errorf("switch %s has %d ports, the most is %d", n.Name, len(n.Links), virtswitch.PortsMax)
+	}
+	fib := virtswitch.FIB{Sets: table.Sets}
+	for b, set := range table.Set {
+		if set >= 0 {
+			fib.SetRoute(b, int(set))
+		}
+	}
+	for _, a := range table.Attached {
+		fib.SetHost(a.IP, a.Port)
+	}
+	seed := s.stream("ecmp/" + n.Name)
+	return virtswitch.Config{
+		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, TrustICRC: s.TrustICRC,
+	}, nil
+}
+
+// NICConfig returns the configuration of a host's NIC but for what a driver adds.
+func (s *Spec) NICConfig(node int) virtrnic.Config {
+	n := &s.Graph.Nodes[node]
+	return virtrnic.Config{
+		IP: n.IP, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, TrustICRC: s.TrustICRC,
+		Keys: s.stream("keys/" + n.Name),
+	}
+}
+
+// stream returns a node's stream of random numbers.
+func (s *Spec) stream(name string) prng.Stream {
+	root := prng.New(s.Seed)
+	return root.Derive(name)
+}

@@ -1,0 +1,187 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Graph builds the topology.
+func (l *Lab) Graph() (*topo.Graph, error) {
+	p := topo.LinkParams{Rate: int64(l.Links.Rate), Delay: vtime.Duration(l.Links.Delay)}
+	t := &l.Topology
+	switch {
+	case t.FatTree != nil:
+		return topo.FatTree(t.FatTree.K, p)
+	case t.ThreeLayer != nil:
+		s := t.ThreeLayer
+		return topo.ThreeLayer(topo.ThreeLayerSpec{
+			Radix: s.Radix, Pods: s.Pods, Leaves: s.Leaves, Hosts: s.Hosts, Aggs: s.Aggs, Cores: s.Cores, CoreGroups: s.CoreGroups,
+		}, p)
+	case t.LeafSpine != nil:
+		s := t.LeafSpine
+		return topo.LeafSpine(topo.LeafSpineSpec{Leaves: s.Leaves, Spines: s.Spines, Hosts: s.Hosts, Parallel: s.Parallel}, p)
+	case t.Star != nil:
+		return topo.Star(t.Star.Hosts, p)
+	case t.Custom != nil:
+		return t.Custom.graph(p)
+	}
+	return nil, fmt.Errorf("no shape is given")
+}
+
+func (c *Custom) graph(p topo.LinkParams) (*topo.Graph, error) {
+	var nodes []topo.CustomNode
+	for _, h := range c.Hosts {
+		nodes = append(nodes, topo.CustomNode{Name: h, Kind: topo.Host})
+	}
+	for _, s := range c.Switches {
+		nodes = append(nodes, topo.CustomNode{Name: s, Kind: topo.Switch})
+	}
+	var links []topo.CustomLink
+	for _, l := range c.Links {
+		k, err := splitEnds(l.Ends, nodes)
+		if err != nil {
+			return nil, err
+		}
+		k.Params = p
+		if l.Rate != nil {
+			k.Params.Rate = int64(*l.Rate)
+		}
+		if l.Delay != nil {
+			k.Params.Delay = vtime.Duration(*l.Delay)
+		}
+		links = append(links, k)
+	}
+	return topo.Custom(nodes, links)
+}
+
+// splitEnds reads a-b or a:0-b:3. Names may contain hyphens, so the split is where
+// both sides are nodes.
+func splitEnds(ends string, nodes []topo.CustomNode) (topo.CustomLink, error) {
+	for i, r := range ends {
+		if r != '-' {
+			continue
+		}
+		a, pa, okA := splitPort(ends[:i], nodes)
+		b, pb, okB := splitPort(ends[i+1:], nodes)
+		if okA && okB {
+			return topo.CustomLink{A: a, B: b, PortA: pa, PortB: pb}, nil
+		}
+	}
+	return topo.CustomLink{}, fmt.Errorf("link %q does not join two nodes: write a-b, or a:0-b:3 with ports", ends)
+}
+
+func splitPort(s string, nodes []topo.CustomNode) (name string, port int, ok bool) {
+	name, num, has := strings.Cut(s, ":")
+	port = -1
+	if has {
+		if _, err := fmt.Sscanf(num, "%d", &port); err != nil || port < 0 || fmt.Sprint(port) != num {
+			return "", 0, false
+		}
+	}
+	for _, n := range nodes {
+		if n.Name == name {
+			return name, port, true
+		}
+	}
+	return "", 0, false
+}
+
+// fabricSwitch returns the settings of the switches.
+func (l *Lab) fabricSwitch() fabric.Switch {
+	s := &l.Switches
+	rules, _ := virtswitch.RulesByName(s.Rules) // the name has been checked
+	f := fabric.Switch{
+		Buffer: int(s.Buffer), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through",
+		Rules: rules, Groups: s.Groups, FanOut: s.FanOut,
+	}
+	if !s.PFC.Enabled {
+		return f
+	}
+	for _, p := range s.PFC.Priorities {
+		f.Lossless |= 1 << p
+	}
+	for _, v := range []struct {
+		from *Size
+		to   *int
+	}{{s.PFC.XOFF, &f.XOFF}, {s.PFC.XON, &f.XON}, {s.PFC.Headroom, &f.Headroom}} {
+		if v.from != nil {
+			*v.to = int(*v.from)
+		}
+	}
+	return f
+}
+
+// Fabric returns the description of all machines on a graph the lab has built.
+func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
+	return fabric.Spec{
+		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
+		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window},
+		TrustICRC: l.NICs.ICRC == "flag",
+	}
+}
+
+// RankParams returns the settings of queue pairs and hosts.
+func (l *Lab) RankParams() rank.Params {
+	n := &l.NICs
+	rules, _ := virtswitch.RulesByName(l.Switches.Rules)
+	p := rank.Params{
+		MTU: n.MTU, TrafficClass: uint8(n.TrafficClass)<<2 | wire.ECNECT0, Timeout: uint8(n.Timeout),
+		RetryCnt: uint8(n.Retries), RNRRetry: uint8(n.RNRRetries), MinRNRTimer: rnrCode(vtime.Duration(n.RNRTimer)),
+		Activate: rules.Activate,
+	}
+	if c := n.HostCost; c != nil {
+		p.Cost = rank.HostCost{
+			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack), Jitter: vtime.Duration(c.Jitter),
+		}
+	}
+	return p
+}
+
+// rnrCode returns the timer code with the shortest wait that is at least d.
+func rnrCode(d vtime.Duration) (code uint8) {
+	for c := uint8(1); c < 32; c++ {
+		if w := virtrnic.RNRTimer(c); w >= d && (code == 0 || w < virtrnic.RNRTimer(code)) {
+			code = c
+		}
+	}
+	return code // 0, the longest of all, if none is long enough
+}
+
+// Impairment returns the links a fault of links concerns and what it does to each
+// direction; the stream of random numbers is left to the caller.
+func (f *Fault) Impairment(g *topo.Graph) (links []int, m faults.Impairment) {
+	m.From = vtime.Time(f.At)
+	if f.For != nil {
+		m.Until = m.From.Add(vtime.Duration(*f.For))
+	}
+	m.Delay = LinkDelayDefault
+	for _, k := range f.linkKinds() {
+		if k.fault == nil {
+			continue
+		}
+		links, _ = MatchLinks(g, k.fault.Links) // checked with the file
+		if k.fault.Delay != nil {
+			m.Delay = vtime.Duration(*k.fault.Delay)
+		}
+		switch k.name {
+		case "loss":
+			m.Loss = k.fault.Rate
+		case "corrupt":
+			m.Corrupt = k.fault.Rate
+		case "duplicate":
+			m.Duplicate = k.fault.Rate
+		case "reorder":
+			m.Reorder = k.fault.Rate
+		}
+	}
+	return links, m
+}

@@ -1,0 +1,434 @@
+package lab
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// sizeMax is the largest message: what RoCE allows.
+const sizeMax = Size(1) << 31
+
+var (
+	labName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+	nodeName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,30}$`)
+)
+
+// NameOK says whether s may name a lab: what becomes a part of paths and names of
+// containers is checked once, here.
+func NameOK(s string) bool { return labName.MatchString(s) }
+
+// checking finds what no single value shows: choices that exclude each other, names
+// that do not exist.
+type checking struct {
+	l   *Lab
+	at  map[string]pos
+	g   *topo.Graph
+	err *Error
+}
+
+// failf notes a mistake at a path, the first one only.
+func (c *checking) failf(path, format string, args ...any) {
+	if c.err != nil {
+		return
+	}
+	c.err = &Error{Text: fmt.Sprintf(format, args...)}
+	for {
+		if p, ok := c.at[path]; ok {
+			c.err.Line, c.err.Column = p.line, p.column
+			return
+		}
+		i := strings.LastIndexAny(path, ".[")
+		if i < 0 {
+			return
+		}
+		path = path[:i]
+	}
+}
+
+// check verifies the whole file and fills in what depends on other values.
+func (l *Lab) check(at map[string]pos) error {
+	c := &checking{l: l, at: at}
+	for _, f := range []func(){
+		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkWorkloads, c.checkFaults, c.checkExpect,
+	} {
+		if f(); c.err != nil {
+			return c.err
+		}
+	}
+	return nil
+}
+
+func (c *checking) checkName() {
+	switch {
+	case c.l.Name == "":
+		c.failf("", "the lab has no name: add name: my-lab")
+	case !NameOK(c.l.Name):
+		c.failf("name", "%q cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens", c.l.Name)
+	}
+}
+
+// checkEnums verifies every value with an enum tag.
+func (c *checking) checkEnums() { c.enums("", reflect.ValueOf(c.l).Elem()) }
+
+func (c *checking) enums(path string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			c.enums(path, v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			c.enums(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			p := join(path, f.Tag.Get("yaml"))
+			if enum := f.Tag.Get("enum"); enum != "" {
+				c.enum(p, fmt.Sprint(v.Field(i).Interface()), strings.Split(enum, ","))
+			}
+			c.enums(p, v.Field(i))
+		}
+	}
+}
+
+func (c *checking) enum(path, got string, words []string) {
+	if got != "" && !slices.Contains(words, got) {
+		hint := suggest(got, words)
+		if !strings.Contains(hint, "use ") {
+			hint += " Use " + list(words)
+		}
+		c.failf(path, "%s cannot be %q%s", path, got, hint)
+	}
+}
+
+func (c *checking) checkTopology() {
+	t := &c.l.Topology
+	shapes := 0
+	for i, v := 0, reflect.ValueOf(*t); i < v.NumField(); i++ {
+		if !v.Field(i).IsNil() {
+			shapes++
+		}
+	}
+	if shapes != 1 {
+		c.failf("topology", "topology has %d shapes, it needs one: %s", shapes, list(keysOf(reflect.TypeFor[Topology]())))
+		return
+	}
+	if t.ThreeLayer != nil {
+		t.ThreeLayer.fill()
+	}
+	if t.Custom != nil {
+		c.checkNames("topology.custom.hosts", t.Custom.Hosts)
+		c.checkNames("topology.custom.switches", t.Custom.Switches)
+		if c.err != nil {
+			return
+		}
+	}
+	g, err := c.l.Graph()
+	if err != nil {
+		c.failf("topology", "topology: %v", err)
+		return
+	}
+	c.g = g
+	if vtime.Duration(c.l.Links.Delay) > vtime.Second {
+		c.failf("links.delay", "links.delay of %v is more than a second", c.l.Links.Delay)
+	}
+}
+
+func (c *checking) checkNames(path string, names []string) {
+	for i, n := range names {
+		if !nodeName.MatchString(n) {
+			c.failf(fmt.Sprintf("%s[%d]", path, i), "%q cannot name a node: use a lower-case letter, then up to 30 lower-case letters, digits, dots, underscores and hyphens", n)
+		}
+	}
+}
+
+// fill takes over the preset's values for what is not given.
+func (t *ThreeLayer) fill() {
+	var p topo.ThreeLayerSpec
+	switch t.Preset {
+	case "ft1024":
+		p = topo.FT1024()
+	case "ft16384":
+		p = topo.FT16384()
+	}
+	for _, f := range []struct {
+		have *int
+		want int
+	}{
+		{&t.Radix, p.Radix}, {&t.Pods, p.Pods}, {&t.Leaves, p.Leaves}, {&t.Hosts, p.Hosts},
+		{&t.Aggs, p.Aggs}, {&t.Cores, p.Cores}, {&t.CoreGroups, p.CoreGroups},
+	} {
+		if *f.have == 0 {
+			*f.have = f.want
+		}
+	}
+}
+
+func (c *checking) checkSwitches() {
+	s := &c.l.Switches
+	for i, p := range s.PFC.Priorities {
+		if p < 0 || p > 7 {
+			c.failf(fmt.Sprintf("switches.pfc.priorities[%d]", i), "priority %d is not 0 to 7", p)
+		}
+	}
+	switch {
+	case s.Groups < 1 || s.Groups > virtswitch.GroupsMax:
+		c.failf("switches.groups", "switches.groups of %d is not 1 to %d", s.Groups, virtswitch.GroupsMax)
+	case s.FanOut < 0:
+		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
+	case s.PFC.XON != nil && s.PFC.XOFF != nil && *s.PFC.XON > *s.PFC.XOFF:
+		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", s.PFC.XON, s.PFC.XOFF)
+	case vtime.Duration(s.Latency) > vtime.Second:
+		c.failf("switches.latency", "switches.latency of %v is more than a second", s.Latency)
+	case s.Buffer < bufferMin:
+		c.failf("switches.buffer", "switches.buffer of %v holds not even a few frames: use at least %v", s.Buffer, Size(bufferMin))
+	}
+	if c.err == nil {
+		c.checkBuffer()
+	}
+}
+
+// bufferMin holds a handful of the largest frames.
+const bufferMin = 64 << 10
+
+// checkBuffer makes sure that thresholds and headroom fit the buffer of every switch.
+func (c *checking) checkBuffer() {
+	spec := c.l.Fabric(c.g)
+	for i := c.g.Hosts; i < len(c.g.Nodes); i++ {
+		need := spec.Reserved(i)
+		if room := int(c.l.Switches.Buffer); need > room*15/16 {
+			c.failf("switches.buffer", "switches.buffer of %v is too small: PFC on the %d ports of %s sets %d bytes aside; use a larger buffer, a smaller xoff, or pfc: false",
+				c.l.Switches.Buffer, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name, need)
+			return
+		}
+	}
+}
+
+func (c *checking) checkNICs() {
+	n := &c.l.NICs
+	switch {
+	case n.AckEvery < 1:
+		c.failf("nics.ack-every", "nics.ack-every of %d is not 1 or more", n.AckEvery)
+	case n.Window < 0:
+		c.failf("nics.window", "nics.window of %d is negative; 0 is no limit", n.Window)
+	case n.Window > 0 && n.Window < n.AckEvery:
+		c.failf("nics.window", "nics.window of %d packets ends before the next acknowledgement is asked for (ack-every %d): use at least %d", n.Window, n.AckEvery, n.AckEvery)
+	case n.Retries < 0 || n.Retries > 7:
+		c.failf("nics.retries", "nics.retries of %d is not 0 to 7", n.Retries)
+	case n.ICRC == "flag" && !c.phantomOnly():
+		c.failf("nics.icrc", "nics.icrc can be flag only where all workloads use memory: phantom")
+	}
+}
+
+func (c *checking) phantomOnly() bool {
+	for _, w := range c.l.Workloads {
+		if w.Bcast != nil && w.Bcast.Memory != "phantom" {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *checking) checkWorkloads() {
+	labels := map[string]bool{}
+	for i, w := range c.l.Workloads {
+		p := fmt.Sprintf("workloads[%d]", i)
+		if w.Bcast == nil {
+			c.failf(p, "a workload needs a kind: bcast")
+			return
+		}
+		c.checkBcast(p+".bcast", w.Bcast)
+		if labels[w.Bcast.Label] {
+			c.failf(p+".bcast.label", "two workloads are called %q: give one of them a label of its own", w.Bcast.Label)
+		}
+		labels[w.Bcast.Label] = true
+	}
+}
+
+var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
+
+func (c *checking) checkBcast(p string, b *Bcast) {
+	if !labelName.MatchString(b.Label) {
+		c.failf(p+".label", "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens", b.Label)
+	}
+	ranks := c.checkRanks(p, b)
+	if c.err != nil {
+		return
+	}
+	if len(b.Sizes) == 0 || len(b.Schemes) == 0 {
+		c.failf(p, "%s needs at least one scheme and one size", p)
+	}
+	for i, s := range b.Sizes {
+		if s > sizeMax {
+			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v is more than the 2GiB a RoCE message can have", s)
+		}
+	}
+	labels := map[string]bool{}
+	for i := range b.Schemes {
+		s := &b.Schemes[i]
+		at := fmt.Sprintf("%s.schemes[%d]", p, i)
+		if !slices.Contains(collective.Names(), s.Name) {
+			c.failf(at, "no broadcast scheme %q%s", s.Name, suggest(s.Name, collective.Names()))
+		}
+		if s.Label == "" {
+			s.Label = s.Name
+		}
+		switch {
+		case !labelName.MatchString(s.Label):
+			c.failf(at, "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens", s.Label)
+		case labels[s.Label]:
+			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
+		}
+		labels[s.Label] = true
+	}
+	if b.Root == "" {
+		b.Root = c.g.Nodes[ranks[0]].Name
+	}
+	root, ok := c.g.Find(b.Root)
+	if !ok || root >= c.g.Hosts {
+		c.failf(p+".root", "there is no host %q%s", b.Root, suggest(b.Root, c.hostNames()))
+	} else if !slices.Contains(ranks, root) {
+		c.failf(p+".root", "root %s is not among the ranks", b.Root)
+	}
+}
+
+func (c *checking) hostNames() (names []string) {
+	for i := range c.g.Hosts {
+		names = append(names, c.g.Nodes[i].Name)
+	}
+	return names
+}
+
+// checkRanks resolves the ranks of a workload.
+func (c *checking) checkRanks(p string, b *Bcast) []int {
+	for i, want := range b.Ranks {
+		at := fmt.Sprintf("%s.ranks[%d]", p, i)
+		if _, err := path.Match(want, ""); err != nil {
+			c.failf(at, "%q is not a pattern: %v", want, err)
+		} else if len(match(c.g, want)) == 0 {
+			c.failf(at, "there is no host %q%s", want, suggest(want, c.hostNames()))
+		}
+	}
+	ranks := b.Ranks.Resolve(c.g)
+	if c.err == nil && len(ranks) < 2 {
+		c.failf(p+".ranks", "a group of %d: a broadcast needs at least two ranks", len(ranks))
+	}
+	return ranks
+}
+
+// match returns the hosts a name or pattern means.
+func match(g *topo.Graph, want string) (hosts []int) {
+	for h := range g.Hosts {
+		if ok, _ := path.Match(want, g.Nodes[h].Name); ok {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// Resolve returns the hosts meant, in rank order: all, or in the order of the names,
+// each once.
+func (h Hosts) Resolve(g *topo.Graph) (hosts []int) {
+	if len(h) == 0 {
+		h = Hosts{"*"}
+	}
+	seen := map[int]bool{}
+	for _, want := range h {
+		for _, i := range match(g, want) {
+			if !seen[i] {
+				seen[i] = true
+				hosts = append(hosts, i)
+			}
+		}
+	}
+	return hosts
+}
+
+func (c *checking) checkFaults() {
+	for i := range c.l.Faults {
+		f := &c.l.Faults[i]
+		p := fmt.Sprintf("faults[%d]", i)
+		kinds := 0
+		for _, k := range f.linkKinds() {
+			if k.fault == nil {
+				continue
+			}
+			kinds++
+			at := p + "." + k.name
+			if k.fault.Rate < 0 || k.fault.Rate > 1 {
+				c.failf(at+".rate", "%s.rate of %v is not a probability: use 0 to 1", k.name, k.fault.Rate)
+			}
+			if _, err := MatchLinks(c.g, k.fault.Links); err != nil {
+				c.failf(at+".links", "%s: %v", k.name, err)
+			}
+		}
+		if f.Pause != nil {
+			kinds++
+			c.checkPause(p+".pause", f.Pause)
+		}
+		if kinds != 1 {
+			c.failf(p, "a fault is one of loss, corrupt, duplicate, reorder and pause; this is %d of them", kinds)
+		}
+	}
+}
+
+func (c *checking) checkPause(p string, f *PauseFault) {
+	node, ok := c.g.Find(f.Node)
+	switch {
+	case !ok || node >= c.g.Hosts:
+		c.failf(p+".node", "there is no host %q%s", f.Node, suggest(f.Node, c.hostNames()))
+	case f.Priority < 0 || f.Priority > 7:
+		c.failf(p+".priority", "priority %d is not 0 to 7", f.Priority)
+	}
+}
+
+// linkKind is one of the faults of links.
+type linkKind struct {
+	name  string
+	fault *LinkFault
+}
+
+func (f *Fault) linkKinds() []linkKind {
+	return []linkKind{{"loss", f.Loss}, {"corrupt", f.Corrupt}, {"duplicate", f.Duplicate}, {"reorder", f.Reorder}}
+}
+
+// MatchLinks returns the links whose name fits the pattern, with or without ports and
+// in either direction: agg*-core*, h0:0-leaf0:0. It is an error if none does.
+func MatchLinks(g *topo.Graph, pattern string) (links []int, err error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("%q is not a pattern: %w", pattern, err)
+	}
+	for i := range g.Links {
+		l := &g.Links[i]
+		a, b := g.Nodes[l.A.Node].Name, g.Nodes[l.B.Node].Name
+		pa, pb := g.PortName(l.A), g.PortName(l.B)
+		for _, name := range []string{a + "-" + b, b + "-" + a, pa + "-" + pb, pb + "-" + pa} {
+			if ok, _ := path.Match(pattern, name); ok {
+				links = append(links, i)
+				break
+			}
+		}
+	}
+	if len(links) == 0 {
+		return nil, fmt.Errorf("no link is called %q (a link is, for example, %s)", pattern, g.LinkName(0))
+	}
+	return links, nil
+}
+
+func (c *checking) checkExpect() {
+	for i, e := range c.l.Expect {
+		if _, err := ParseExpect(e); err != nil {
+			c.failf(fmt.Sprintf("expect[%d]", i), "expect: %v", err)
+		}
+	}
+}

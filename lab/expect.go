@@ -1,0 +1,195 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Expect is one line of expect: two expressions and a comparison, such as
+//
+//	bcast.cepheus.64MiB.jct.p50 < bcast.binomial.64MiB.jct.p50 / 1.9
+//
+// An expression has numbers, + - * / and parentheses, and quantities
+// WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds.
+type Expect struct {
+	Text        string
+	op          string
+	left, right expr
+}
+
+// Lookup returns the value of a quantity, or an error that names what is missing.
+type Lookup func(name string) (float64, error)
+
+type expr func(Lookup) (float64, error)
+
+// Eval evaluates the line. got is the left side's value.
+func (e *Expect) Eval(look Lookup) (got float64, ok bool, err error) {
+	got, err = e.left(look)
+	if err != nil {
+		return 0, false, err
+	}
+	want, err := e.right(look)
+	if err != nil {
+		return 0, false, err
+	}
+	switch e.op {
+	case "<":
+		ok = got < want
+	case "<=":
+		ok = got <= want
+	case ">":
+		ok = got > want
+	case ">=":
+		ok = got >= want
+	case "==":
+		ok = got == want
+	}
+	return got, ok, nil
+}
+
+// ParseExpect reads a line of expect.
+func ParseExpect(text string) (*Expect, error) {
+	p := &expectParser{text: text, words: tokens(text)}
+	e := &Expect{Text: text}
+	var err error
+	if e.left, err = p.sum(0); err != nil {
+		return nil, err
+	}
+	switch e.op = p.next(); e.op {
+	case "<", "<=", ">", ">=", "==":
+	default:
+		return nil, p.errorf("needs a comparison: <, <=, >, >= or ==")
+	}
+	if e.right, err = p.sum(0); err != nil {
+		return nil, err
+	}
+	if w := p.next(); w != "" {
+		return nil, p.errorf("has %q after its end", w)
+	}
+	return e, nil
+}
+
+type expectParser struct {
+	text  string
+	words []string
+}
+
+func (p *expectParser) errorf(format string, args ...any) error {
+	return fmt.Errorf("%q %s", p.text, fmt.Sprintf(format, args...))
+}
+
+func (p *expectParser) peek() string {
+	if len(p.words) == 0 {
+		return ""
+	}
+	return p.words[0]
+}
+
+func (p *expectParser) next() string {
+	w := p.peek()
+	if w != "" {
+		p.words = p.words[1:]
+	}
+	return w
+}
+
+// tokens cuts a line into names, numbers and operators.
+func tokens(s string) (words []string) {
+	inWord := func(r rune) bool {
+		return r == '.' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r)
+	}
+	for i := 0; i < len(s); {
+		r := rune(s[i])
+		j := i + 1
+		switch {
+		case unicode.IsSpace(r):
+			i++
+			continue
+		case inWord(r):
+			// A hyphen belongs to a name if letters follow at once: two-level.
+			for j < len(s) && (inWord(rune(s[j])) || s[j] == '-' && j+1 < len(s) && unicode.IsLetter(rune(s[j+1]))) {
+				j++
+			}
+		case strings.ContainsRune("<>=", r) && j < len(s) && s[j] == '=':
+			j++
+		}
+		words = append(words, s[i:j])
+		i = j
+	}
+	return words
+}
+
+// depthExpr bounds the nesting of parentheses.
+const depthExpr = 20
+
+func (p *expectParser) sum(depth int) (expr, error) {
+	return p.chain(depth, (*expectParser).product, "+", "-")
+}
+
+func (p *expectParser) product(depth int) (expr, error) {
+	return p.chain(depth, (*expectParser).atom, "*", "/")
+}
+
+// chain reads operands joined by either of two operators, from left to right.
+func (p *expectParser) chain(depth int, operand func(*expectParser, int) (expr, error), plus, minus string) (expr, error) {
+	left, err := operand(p, depth)
+	if err != nil {
+		return nil, err
+	}
+	for p.peek() == plus || p.peek() == minus {
+		op := p.next()
+		right, err := operand(p, depth)
+		if err != nil {
+			return nil, err
+		}
+		left = binary(op, left, right)
+	}
+	return left, nil
+}
+
+func binary(op string, left, right expr) expr {
+	return func(look Lookup) (float64, error) {
+		a, err := left(look)
+		if err != nil {
+			return 0, err
+		}
+		b, err := right(look)
+		if err != nil {
+			return 0, err
+		}
+		switch op {
+		case "+":
+			return a + b, nil
+		case "-":
+			return a - b, nil
+		case "*":
+			return a * b, nil
+		}
+		return a / b, nil
+	}
+}
+
+func (p *expectParser) atom(depth int) (expr, error) {
+	w := p.next()
+	switch {
+	case depth > depthExpr:
+		return nil, p.errorf("nests deeper than %d", depthExpr)
+	case w == "(":
+		e, err := p.sum(depth + 1)
+		if err == nil && p.next() != ")" {
+			err = p.errorf("lacks a closing parenthesis")
+		}
+		return e, err
+	case w == "":
+		return nil, p.errorf("ends too early")
+	}
+	if v, err := strconv.ParseFloat(w, 64); err == nil {
+		return func(Lookup) (float64, error) { return v, nil }, nil
+	}
+	if parts := strings.Split(w, "."); len(parts) != 5 || !unicode.IsLetter(rune(w[0])) {
+		return nil, p.errorf("has %q, which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50", w)
+	}
+	return func(look Lookup) (float64, error) { return look(w) }, nil
+}

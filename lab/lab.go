@@ -1,0 +1,171 @@
+// Package lab is the lab file: its types, units, defaults and checks, and the JSON
+// schema made from the types. A file is strict: an unknown key, a number without a
+// unit or a host that does not exist is an error with line, column and remedy.
+package lab
+
+import "github.com/mcastlab/mcastlab/vtime"
+
+// Lab is a lab file, NAME.mcl.yml.
+type Lab struct {
+	Name      string     `yaml:"name" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
+	Seed      uint64     `yaml:"seed" doc:"one number that every random draw of a run comes from" default:"1"`
+	Topology  Topology   `yaml:"topology" doc:"hosts, switches and links"`
+	Links     Links      `yaml:"links" doc:"what all links have in common"`
+	Switches  Switches   `yaml:"switches" doc:"what all switches have in common"`
+	NICs      NICs       `yaml:"nics" doc:"what all network adapters have in common"`
+	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
+	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
+	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2"`
+}
+
+// Topology is one of the shapes.
+type Topology struct {
+	FatTree    *FatTree    `yaml:"fat-tree" doc:"k-ary fat-tree"`
+	ThreeLayer *ThreeLayer `yaml:"three-layer" doc:"fat-tree of three layers with given counts"`
+	LeafSpine  *LeafSpine  `yaml:"leaf-spine" doc:"two layers, every leaf joined to every spine"`
+	Star       *Star       `yaml:"star" doc:"one switch"`
+	Custom     *Custom     `yaml:"custom" doc:"nodes and links by hand"`
+}
+
+// FatTree is a k-ary fat-tree.
+type FatTree struct {
+	K int `yaml:"k" doc:"ports per switch, even, 2 to 128; k^3/4 hosts" required:"true"`
+}
+
+// ThreeLayer is a three-layer fat-tree. A preset fills in what is not given.
+type ThreeLayer struct {
+	Preset     string `yaml:"preset" doc:"ft1024 or ft16384" enum:"ft1024,ft16384"`
+	Radix      int    `yaml:"radix" doc:"ports per switch"`
+	Pods       int    `yaml:"pods" doc:"number of pods"`
+	Leaves     int    `yaml:"leaves" doc:"leaf switches per pod"`
+	Hosts      int    `yaml:"hosts" doc:"hosts per leaf"`
+	Aggs       int    `yaml:"aggs" doc:"aggregation switches per pod"`
+	Cores      int    `yaml:"cores" doc:"core switches"`
+	CoreGroups int    `yaml:"core-groups" doc:"groups of cores; aggregation switch i of a pod reaches group i mod core-groups; default: as many as aggs"`
+}
+
+// LeafSpine is a two-layer fabric.
+type LeafSpine struct {
+	Leaves   int `yaml:"leaves" doc:"leaf switches" required:"true"`
+	Spines   int `yaml:"spines" doc:"spine switches" required:"true"`
+	Hosts    int `yaml:"hosts" doc:"hosts per leaf" required:"true"`
+	Parallel int `yaml:"parallel" doc:"links between each leaf and each spine" default:"1"`
+}
+
+// Star is one switch.
+type Star struct {
+	Hosts int `yaml:"hosts" doc:"hosts, 2 to 254" required:"true"`
+}
+
+// Custom is a graph by hand.
+type Custom struct {
+	Hosts    []string     `yaml:"hosts" doc:"host names, in rank order" required:"true"`
+	Switches []string     `yaml:"switches" doc:"switch names" required:"true"`
+	Links    []CustomLink `yaml:"links" doc:"links: a-b, or a:0-b:3 with ports" required:"true"`
+}
+
+// CustomLink is a link of a custom graph: its ends as text, or with parameters.
+type CustomLink struct {
+	Ends  string    `yaml:"ends" doc:"a-b, or a:0-b:3 with ports" required:"true"`
+	Rate  *Rate     `yaml:"rate" doc:"default: that of links"`
+	Delay *Duration `yaml:"delay" doc:"default: that of links"`
+}
+
+// Links is what links have in common.
+type Links struct {
+	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
+	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
+}
+
+// Switches is what switches have in common.
+type Switches struct {
+	Buffer     Size     `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
+	Latency    Duration `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
+	Forwarding string   `yaml:"forwarding" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
+	PFC        PFC      `yaml:"pfc" doc:"priority-based flow control: true, false, or its settings"`
+	Groups     int      `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
+	FanOut     int      `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
+	Rules      string   `yaml:"rules" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
+}
+
+// PFC is flow control; the file may say just true or false.
+type PFC struct {
+	Enabled    bool  `yaml:"enabled" doc:"off: all classes are lossy" default:"true"`
+	Priorities []int `yaml:"priorities" doc:"lossless classes, 0 to 7" default:"3"`
+	XOFF       *Size `yaml:"xoff" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
+	XON        *Size `yaml:"xon" doc:"bytes at which it may go on; default: three quarters of xoff"`
+	Headroom   *Size `yaml:"headroom" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
+}
+
+// NICs is what network adapters have in common.
+type NICs struct {
+	MTU          int       `yaml:"mtu" doc:"RoCE path MTU: payload bytes per packet" default:"4096" enum:"256,512,1024,2048,4096"`
+	AckEvery     int       `yaml:"ack-every" doc:"ask for an acknowledgement on every n-th packet and on the last of a message" default:"16"`
+	Window       int       `yaml:"window" doc:"packets of a queue pair that may be unacknowledged; 0: no limit" default:"0"`
+	Timeout      Timeout   `yaml:"timeout" doc:"retransmission timeout, rounded up to 4.096us x 2^n; or infinite" default:"4.194304ms"`
+	Retries      int       `yaml:"retries" doc:"repeats without progress before a work request fails, 0 to 7" default:"7"`
+	RNRRetries   Retries   `yaml:"rnr-retries" doc:"repeats after a receiver was not ready, 0 to 6; or infinite" default:"6"`
+	RNRTimer     Duration  `yaml:"rnr-timer" doc:"how long a receiver that is not ready asks to wait, rounded up to the verbs' table" default:"640us"`
+	TrafficClass Class     `yaml:"traffic-class" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
+	ICRC         string    `yaml:"icrc" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
+	HostCost     *HostCost `yaml:"host-cost" doc:"time that host software takes; default: none"`
+}
+
+// HostCost is the time that host software takes.
+type HostCost struct {
+	Post   Duration `yaml:"post" doc:"posting a work request" default:"0"`
+	Poll   Duration `yaml:"poll" doc:"taking a completion" default:"0"`
+	Stack  Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
+	Jitter Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
+}
+
+// Workload is one of the kinds of work.
+type Workload struct {
+	Bcast *Bcast `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+}
+
+// Bcast is the broadcast benchmark.
+type Bcast struct {
+	Label      string     `yaml:"label" doc:"name in reports" default:"bcast"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms" required:"true"`
+	Root       string     `yaml:"root" doc:"host that sends; default: the first rank"`
+	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names and patterns" default:"all"`
+	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
+	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`
+}
+
+// Scheme is an algorithm: its name, or its name with parameters.
+type Scheme struct {
+	Name   string `yaml:"name" doc:"algorithm" required:"true"`
+	Label  string `yaml:"label" doc:"name in reports; default: the algorithm's"`
+	Slices Count  `yaml:"slices" doc:"pieces of a chain: a number, or ranks" default:"ranks"`
+}
+
+// Fault is something that goes wrong for a while.
+type Fault struct {
+	At  Duration  `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
+	For *Duration `yaml:"for" doc:"for how long; default: to the end"`
+
+	Loss      *LinkFault  `yaml:"loss" doc:"links lose frames"`
+	Corrupt   *LinkFault  `yaml:"corrupt" doc:"links flip a bit of frames"`
+	Duplicate *LinkFault  `yaml:"duplicate" doc:"links deliver frames twice"`
+	Reorder   *LinkFault  `yaml:"reorder" doc:"links hold frames back"`
+	Pause     *PauseFault `yaml:"pause" doc:"a host's adapter pauses its switch"`
+}
+
+// LinkFault is a random fault of links.
+type LinkFault struct {
+	Links string    `yaml:"links" doc:"pattern of link names, with or without ports: agg*-core*, h0:0-leaf0:0" default:"*"`
+	Rate  float64   `yaml:"rate" doc:"probability per frame, 0 to 1" required:"true"`
+	Delay *Duration `yaml:"delay" doc:"how much later at the most a frame comes that is held back or doubled; default: 5us"`
+}
+
+// PauseFault makes an adapter send PFC frames.
+type PauseFault struct {
+	Node     string `yaml:"node" doc:"host" required:"true"`
+	Priority int    `yaml:"priority" doc:"class, 0 to 7" default:"3"`
+}
+
+// LinkDelayDefault is how much later frames come at the most that a fault holds back.
+const LinkDelayDefault = 5 * vtime.Microsecond

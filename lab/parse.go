@@ -1,0 +1,151 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Bounds of a lab file: it is not trusted.
+const (
+	fileBytesMax = 1 << 20
+	depthMax     = 32
+)
+
+// Error is a mistake in a lab file.
+type Error struct {
+	File         string
+	Line, Column int // from 1; 0: the file as a whole
+	Text         string
+}
+
+// Error returns file:line:column: text.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.File + ": " + e.Text
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
+}
+
+// Read reads and checks a lab file. What is wrong with the file is an *Error; a file
+// that cannot be read is another error.
+func Read(file string) (*Lab, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("read lab file: %w", err)
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("read lab file %s: it is a directory", file)
+	}
+	if info.Size() > fileBytesMax {
+		return nil, &Error{File: file, Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", info.Size(), fileBytesMax)}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read lab file: %w", err)
+	}
+	return Parse(file, text)
+}
+
+// Parse reads and checks the text of a lab file; file names it in messages.
+func Parse(file string, text []byte) (*Lab, error) {
+	l, err := parse(text)
+	var e *Error
+	if errors.As(err, &e) {
+		e.File = file
+	}
+	return l, err
+}
+
+func parse(text []byte) (*Lab, error) {
+	if len(text) > fileBytesMax {
+		return nil, &Error{Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", len(text), fileBytesMax)}
+	}
+	if line, col := findTab(text); line > 0 {
+		return nil, &Error{Line: line, Column: col, Text: "a tab indents the line: YAML wants spaces"}
+	}
+	if line := tooDeep(text); line > 0 {
+		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d levels of nesting", depthMax)}
+	}
+	f, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return nil, syntaxError(err)
+	}
+	var body ast.Node
+	for _, d := range f.Docs {
+		if d.Body == nil || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		if body != nil {
+			return nil, &Error{Line: d.Body.GetToken().Position.Line, Column: 1, Text: "a second document: a lab file has one"}
+		}
+		body = d.Body
+	}
+	if body == nil {
+		return nil, &Error{Text: "the file is empty: it needs at least name, topology and workloads"}
+	}
+	var l Lab
+	setDefaults(reflect.ValueOf(&l).Elem())
+	b := &binder{at: map[string]pos{}}
+	b.bind("", body, reflect.ValueOf(&l).Elem())
+	if len(b.errs) > 0 {
+		return nil, b.errs[0]
+	}
+	if err := l.check(b.at); err != nil {
+		return nil, err
+	}
+	return &l, nil
+}
+
+// findTab returns the position of a tab in the indentation, or 0.
+func findTab(text []byte) (line, col int) {
+	for i, l := range strings.Split(string(text), "\n") {
+		if j := strings.IndexByte(l, '\t'); j >= 0 && strings.TrimLeft(l[:j], " -") == "" {
+			return i + 1, j + 1
+		}
+	}
+	return 0, 0
+}
+
+// tooDeep returns the first line that nests deeper than a lab file may, by flow
+// brackets or indentation, or 0. It runs before the parser, which recurses.
+func tooDeep(text []byte) (line int) {
+	depth := 0
+	for i, l := range strings.Split(string(text), "\n") {
+		for _, c := range l {
+			switch c {
+			case '{', '[':
+				depth++
+			case '}', ']':
+				depth = max(0, depth-1)
+			}
+			if depth > depthMax {
+				return i + 1
+			}
+		}
+		indent := len(l) - len(strings.TrimLeft(l, " -"))
+		if strings.TrimSpace(l) != "" && indent > 4*depthMax {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// syntaxError turns the parser's error into one line.
+func syntaxError(err error) error {
+	e := &Error{Text: "not valid YAML"}
+	var y yaml.Error
+	if errors.As(err, &y) {
+		if t := y.GetToken(); t != nil {
+			e.Line, e.Column = t.Position.Line, t.Position.Column
+		}
+		e.Text += ": " + strings.ReplaceAll(y.GetMessage(), "\n", " ")
+	}
+	return e
+}

@@ -1,0 +1,94 @@
+package lab
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Resolved returns the lab as a file in which every default is written out. Reading
+// it gives the same lab.
+func (l *Lab) Resolved() []byte {
+	var b strings.Builder
+	writeStruct(&b, reflect.ValueOf(*l), 0)
+	return []byte(b.String())
+}
+
+// writeStruct writes a struct as a block mapping. What is not set is left out.
+func writeStruct(b *strings.Builder, v reflect.Value, indent int) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		writeField(b, f.Tag.Get("yaml"), v.Field(i), indent)
+	}
+}
+
+func writeField(b *strings.Builder, name string, v reflect.Value, indent int) {
+	pad := strings.Repeat("  ", indent)
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if s, ok := text(v); ok {
+		if s != "" {
+			fmt.Fprintf(b, "%s%s: %s\n", pad, name, s)
+		}
+		return
+	}
+	switch {
+	case v.Kind() == reflect.Slice && v.Len() == 0:
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		fmt.Fprintf(b, "%s%s:\n", pad, name)
+		for i := range v.Len() {
+			var item strings.Builder
+			writeStruct(&item, v.Index(i), indent+2)
+			fmt.Fprintf(b, "%s  - %s", pad, strings.TrimPrefix(item.String(), pad+"    "))
+		}
+	case v.Kind() == reflect.Slice:
+		words := make([]string, v.Len())
+		for i := range words {
+			words[i], _ = text(v.Index(i))
+		}
+		fmt.Fprintf(b, "%s%s: [%s]\n", pad, name, strings.Join(words, ", "))
+	case v.Kind() == reflect.Struct:
+		fmt.Fprintf(b, "%s%s:\n", pad, name)
+		writeStruct(b, v, indent+1)
+	}
+}
+
+// text returns a scalar as it stands in a file.
+func text(v reflect.Value) (string, bool) {
+	if h, ok := v.Interface().(Hosts); ok && len(h) == 0 {
+		return "all", true
+	}
+	if v.CanAddr() {
+		if _, ok := v.Addr().Interface().(textual); ok {
+			return fmt.Sprint(v.Interface()), true
+		}
+	}
+	if s, ok := v.Interface().(fmt.Stringer); ok {
+		return s.String(), true
+	}
+	switch v.Kind() {
+	case reflect.String:
+		return quote(v.String()), true
+	case reflect.Bool, reflect.Int, reflect.Uint64, reflect.Float64:
+		return fmt.Sprint(v.Interface()), true
+	}
+	return "", false
+}
+
+// quote puts text in quotes where YAML would read it as something else.
+func quote(s string) string {
+	plain := s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") == "" &&
+		(s[0] >= 'a' && s[0] <= 'z' || s[0] >= 'A' && s[0] <= 'Z')
+	switch strings.ToLower(s) {
+	case "true", "false", "yes", "no", "on", "off", "null", "y", "n":
+		plain = false
+	}
+	if plain || s == "" {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}

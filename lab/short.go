@@ -1,0 +1,30 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Shorthands: what may be written as a scalar.
+
+// short reads pfc: true and pfc: false.
+func (p *PFC) short(s string) error {
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is not true, false or a mapping", s)
+	}
+	p.Enabled = v
+	return nil
+}
+
+// short reads a scheme by its name.
+func (s *Scheme) short(name string) error {
+	s.Name = name
+	return nil
+}
+
+// short reads a link by its ends.
+func (l *CustomLink) short(ends string) error {
+	l.Ends = ends
+	return nil
+}

@@ -1,0 +1,115 @@
+package traces
+
+import (
+	"container/heap"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Budget is how many bytes all captures of a run may write together.
+type Budget struct {
+	Left int64
+	Cut  uint64 // frames that no longer fitted
+}
+
+// Capture writes the frames seen at one port as pcapng: an interface with the port's
+// name, and lab time as time stamps (from the epoch on, in nanoseconds).
+//
+// Frames come in nearly, but not quite, in the order of time: a sent frame is learnt
+// of when it arrives. They are held back until no earlier one can come.
+type Capture struct {
+	w      *pcapgo.NgWriter
+	budget *Budget
+	slack  vtime.Duration
+	held   frameHeap
+	n      uint64
+	err    error
+}
+
+// blockOverhead is what pcapng adds to a frame.
+const blockOverhead = 32
+
+// NewCapture starts a capture of the named port. slack is by how much frames may come
+// out of order.
+func NewCapture(w io.Writer, port string, slack vtime.Duration, budget *Budget) (*Capture, error) {
+	ng, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{
+		Name: port, LinkType: layers.LinkTypeEthernet, SnapLength: 0, Description: "mcastlab port " + port,
+	}, pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "mcastlab"}})
+	if err != nil {
+		return nil, fmt.Errorf("start capture of %s: %w", port, err)
+	}
+	return &Capture{w: ng, budget: budget, slack: slack}, nil
+}
+
+// Frame adds a frame that passed the port at the given instant. now is the lab time:
+// nothing earlier than now less the slack comes any more.
+func (c *Capture) Frame(now, at vtime.Time, f *wire.Frame) {
+	size := int64(f.Len() + blockOverhead)
+	if c.budget.Left < size {
+		c.budget.Cut++
+		return
+	}
+	c.budget.Left -= size
+	c.n++
+	heap.Push(&c.held, heldFrame{at, c.n, f.AppendTo(nil)})
+	for len(c.held) > 0 && c.held[0].at < now.Add(-c.slack) {
+		c.write(heap.Pop(&c.held).(heldFrame))
+	}
+}
+
+func (c *Capture) write(h heldFrame) {
+	if c.err != nil {
+		return
+	}
+	ns := int64(h.at) / int64(vtime.Nanosecond)
+	err := c.w.WritePacket(gopacket.CaptureInfo{
+		Timestamp: time.Unix(0, ns), CaptureLength: len(h.bytes), Length: len(h.bytes),
+	}, h.bytes)
+	if err != nil {
+		c.err = fmt.Errorf("write capture: %w", err)
+	}
+}
+
+// Close writes what is held back and flushes.
+func (c *Capture) Close() error {
+	for len(c.held) > 0 {
+		c.write(heap.Pop(&c.held).(heldFrame))
+	}
+	if err := c.w.Flush(); err != nil && c.err == nil {
+		c.err = fmt.Errorf("write capture: %w", err)
+	}
+	return c.err
+}
+
+type heldFrame struct {
+	at    vtime.Time
+	n     uint64 // order of arrival here, for equal times
+	bytes []byte
+}
+
+// frameHeap is a heap of frames by time.
+type frameHeap []heldFrame
+
+func (h frameHeap) Len() int { return len(h) }
+func (h frameHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].n < h[j].n
+}
+func (h frameHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *frameHeap) Push(x any) { *h = append(*h, x.(heldFrame)) }
+
+// Pop implements heap.Interface.
+func (h *frameHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

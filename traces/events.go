@@ -1,0 +1,124 @@
+// Package traces writes what a run leaves behind: events as JSON lines, captures that
+// Wireshark opens.
+package traces
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// EventsSchema names the format of events.jsonl; it stands in its first line.
+const EventsSchema = "mcastlab/events/v1"
+
+// eventsBytesMax bounds events.jsonl.
+const eventsBytesMax = 256 << 20
+
+// record is one line of events.jsonl.
+type record struct {
+	TimeUS   float64 `json:"t_us"`
+	Node     string  `json:"node,omitempty"`
+	Event    string  `json:"event"`
+	Port     *int    `json:"port,omitempty"`
+	Priority *uint8  `json:"priorities,omitempty"` // bit mask
+	QP       uint32  `json:"qp,omitempty"`
+	PSN      *uint32 `json:"psn,omitempty"`
+	Group    string  `json:"group,omitempty"`
+	Value    *int64  `json:"value,omitempty"`
+	Text     string  `json:"text,omitempty"`
+	Data     any     `json:"data,omitempty"`
+}
+
+// Events writes events.jsonl. A line is complete or not there at all; what is beyond
+// the size limit is counted and said in the last line.
+type Events struct {
+	w       *bufio.Writer
+	written int
+	cut     uint64
+	err     error
+}
+
+// NewEvents starts the file with its schema.
+func NewEvents(w io.Writer) *Events {
+	e := &Events{w: bufio.NewWriterSize(w, 1<<16)}
+	e.line(map[string]string{"schema": EventsSchema})
+	return e
+}
+
+func (e *Events) line(v any) {
+	if e.err != nil {
+		return
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		e.err = fmt.Errorf("write event: %w", err)
+		return
+	}
+	if e.written += len(b) + 1; e.written > eventsBytesMax {
+		e.cut++
+		return
+	}
+	if _, err := e.w.Write(append(b, '\n')); err != nil {
+		e.err = fmt.Errorf("write event: %w", err)
+	}
+}
+
+// Note writes an event of the run itself.
+func (e *Events) Note(now vtime.Time, event string, data any) {
+	e.line(record{TimeUS: now.Microseconds(), Event: event, Data: data})
+}
+
+// Node returns the tracer of a node.
+func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
+
+// Close writes the number of events that were cut, and flushes.
+func (e *Events) Close() error {
+	if e.cut > 0 && e.err == nil {
+		b, _ := json.Marshal(map[string]any{"event": "cut", "value": e.cut, "text": "events beyond the size limit were left out"})
+		_, e.err = e.w.Write(append(b, '\n'))
+	}
+	if err := e.w.Flush(); err != nil && e.err == nil {
+		e.err = fmt.Errorf("write events: %w", err)
+	}
+	return e.err
+}
+
+// Cut returns how many events were left out for size.
+func (e *Events) Cut() uint64 { return e.cut }
+
+type nodeEvents struct {
+	e    *Events
+	name string
+}
+
+// Trace implements machine.Tracer: of an event the fields its kind has are written.
+func (n nodeEvents) Trace(now vtime.Time, ev machine.Event) {
+	r := record{TimeUS: now.Microseconds(), Node: n.name, Event: ev.Kind.String(), Text: ev.Text, QP: uint32(ev.QP)}
+	psn := uint32(ev.PSN)
+	if ev.Group != 0 {
+		r.Group = wire.AddrOf(ev.Group).String()
+	}
+	switch ev.Kind {
+	case machine.EventDrop:
+		r.Port = &ev.Port
+		if ev.QP != 0 {
+			r.PSN = &psn
+		}
+	case machine.EventPauseSent, machine.EventPauseReceived:
+		r.Port, r.Priority, r.Value = &ev.Port, &ev.Priority, &ev.Value
+	case machine.EventGroupAdded:
+		r.Port, r.Value = &ev.Port, &ev.Value
+	case machine.EventGroupActive:
+		r.PSN, r.Value = &psn, &ev.Value
+	case machine.EventSourceSwitch, machine.EventAckRepeated:
+		r.Port, r.PSN = &ev.Port, &psn
+	case machine.EventNakSent, machine.EventNakReceived, machine.EventTimeout, machine.EventRetransmit, machine.EventNakAggregated:
+		r.PSN = &psn
+	}
+	n.e.line(r)
+}
