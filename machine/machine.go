@@ -38,7 +38,8 @@ type Machine interface {
 	// arrived on the port at now. The frame is the machine's from here on.
 	HandleFrame(now vtime.Time, port int, f *wire.Frame)
 
-	// HandleTimeout is called at or after the instant NextTimeout gave.
+	// HandleTimeout is called at or after the instant NextTimeout gave. What starts at
+	// now goes before it (R2): the machine settles to now, not to strictly before.
 	HandleTimeout(now vtime.Time)
 
 	// Settle commits every frame whose transmission on the port starts by until.

@@ -63,8 +63,8 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 }
 
 func (r *Rank) startPSN(name string) wire.PSN {
-	if r.c.Params.ZeroPSN {
-		return 0
+	if p := r.c.Params.FirstPSN; p != nil {
+		return *p
 	}
 	s := r.c.Random.Derive(name)
 	return wire.PSN(s.Uint64()) & wire.PSNMask

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Host is what a runtime gives to a rank: the host it sits on. Its methods are called
@@ -68,8 +69,8 @@ type Params struct {
 	// Activate says that the fabric's rules have MRP ACTIVATE; without it groups start
 	// at PSN 0.
 	Activate bool
-	// ZeroPSN makes every connection start at PSN 0 and not at a random one.
-	ZeroPSN bool
+	// FirstPSN, if set, is where every connection starts, in place of a random PSN.
+	FirstPSN *wire.PSN
 }
 
 // Errors of this package; those of work requests carry the verbs' status as text.

@@ -74,12 +74,17 @@ func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 // speaks for: those in the part of the tree that the port does not lead to.
 func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
 	k := behindKey{group, node, port}
-	if m, ok := c.behind[k]; ok {
-		return m
+	m, ok := c.behind[k]
+	if !ok {
+		var whole bool
+		if m, whole = c.walk(group, node, port, len(c.net.nodes)); whole {
+			c.behind[k] = m
+		}
 	}
-	m, whole := c.walk(group, node, port, len(c.net.nodes))
-	if whole {
-		c.behind[k] = m
+	for _, q := range m {
+		if q.State() == virtrnic.StateReset {
+			return nil // the group is being deleted; late feedback speaks for nobody
+		}
 	}
 	return m
 }

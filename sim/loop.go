@@ -88,7 +88,9 @@ func (n *Net) step() bool {
 	n.now = at
 	id := int((k ^ n.order(at)) & (1<<n.idBits - 1))
 	n.stats.Events++
-	switch k >> n.idBits & (1<<classBits - 1) {
+	class := int(k >> n.idBits & (1<<classBits - 1))
+	n.pastStarts = class > classStart
+	switch class {
 	case classArrival:
 		n.arrive(id)
 	case classLate:
@@ -278,6 +280,7 @@ func (n *Net) settled() {
 // Pause makes a host send a PFC frame, as a NIC that runs out of room does.
 func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 	nd := &n.nodes[node]
+	nd.nic.Settle(n.now, 0)
 	nd.nic.SendPause(n.now, classes, quanta)
 	n.arm(node)
 	n.attend()
@@ -285,7 +288,11 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 
 // Drain runs until nothing is left to do.
 func (n *Net) Drain() error {
-	for n.err == nil && n.step() {
+	step := n.step
+	if n.reference != nil {
+		step = n.reference
+	}
+	for n.err == nil && step() {
 		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
 			n.err = n.Observe()
 		}

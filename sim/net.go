@@ -58,14 +58,18 @@ type Net struct {
 	tasks   []*task
 	ready   []*task
 	running *task
-	timed   []timed
-	random  prng.Stream
-	lease   uint32
-	check   *checker
-	err     error
-	doing   string // what the job last said it is at
-	steps   int    // how often it has
-	sink    uint64
+	// pastStarts says that the event being handled comes after the starts of its instant.
+	pastStarts bool
+	timed      []timed
+	random     prng.Stream
+	lease      uint32
+	check      *checker
+	err        error
+	doing      string // what the job last said it is at
+	steps      int    // how often it has
+	sink       uint64
+
+	reference func() bool // tests: steps in place of the loop's own
 
 	// Observe, if set, is called every few ten thousand events; an error ends the run.
 	Observe func() error

@@ -126,7 +126,7 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 
 // HandleTimeout implements machine.Machine.
 func (n *NIC) HandleTimeout(now vtime.Time) {
-	n.settleBefore(now)
+	n.settle(now) // R2: what starts at now goes before timers
 	for {
 		slot, ok := n.timers.Due(now)
 		if !ok {

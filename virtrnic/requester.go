@@ -304,10 +304,11 @@ func (r *requester) seek(seq uint64) {
 	}
 }
 
-// handleNak goes back to the oldest packet not acknowledged. A second NAK for it
-// without progress in between costs a retry.
+// handleNak goes back to the oldest packet not acknowledged, which costs a retry.
+// Another NAK for it without progress in between changes nothing: the repeat is on
+// its way, and if that is lost too the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
-	if r.nakAt == r.una+1 && !r.spend(now, q, &r.retries, WCRetryExcErr) {
+	if r.nakAt == r.una+1 || !r.spend(now, q, &r.retries, WCRetryExcErr) {
 		return
 	}
 	r.nakAt = r.una + 1

@@ -51,6 +51,9 @@ func (s *Switch) handleNak(now vtime.Time, f *wire.Frame, g *group, in, i int) {
 		g.ack[i], g.path[i].msn = before, h.MSN
 	}
 	lowest := !g.hasNak || !psn.After(g.nak)
+	if g.asks && psn == g.asked && s.rules.OneNakPerGap {
+		lowest = false // on its way already
+	}
 	if lowest {
 		if !g.hasNak || psn != g.nak || h.Syndrome.IsRNR() {
 			g.nakSyn = h.Syndrome
@@ -79,6 +82,7 @@ func (s *Switch) generate(now vtime.Time, f *wire.Frame, g *group, in int) {
 	case nak:
 		e, syn := g.nak, g.nakSyn
 		g.hasNak = !s.rules.ForgetNak
+		g.asked, g.asks = e, true
 		if ack {
 			s.stats.Cloned++
 			s.emitFeedback(now, s.pool.Clone(f), g, m, wire.SyndromeACK, in)

@@ -20,7 +20,9 @@ type group struct {
 	nak     wire.PSN // MePSN: the smallest expected PSN of pending NAKs
 	nakSyn  wire.Syndrome
 	hasNak  bool
-	active  bool // data may pass
+	asked   wire.PSN // PSN of the last NAK sent to the source,
+	asks    bool     // and it has not come again since
+	active  bool     // data may pass
 	buried  vtime.Time
 	env     wire.Envelope // of feedback this switch makes
 	envFor  envelopeKey
@@ -138,6 +140,9 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 		return
 	}
 	g.traffic = f.Traffic()
+	if g.asks && !psn.After(g.asked) {
+		g.asks = false
+	}
 	a := s.arrived(f, in)
 	a.shared = len(g.ack) > 2
 	last := -1
@@ -191,7 +196,7 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 		}
 		// The old source has all it sent itself, which is all that was acknowledged.
 		g.ack[g.ackOut] = g.agg
-		g.hasNak = false
+		g.hasNak, g.asks = false, false
 	}
 	g.ackOut = from
 	g.tri = g.minPath()

@@ -214,9 +214,7 @@ func (s *Switch) armPause(port int) {
 
 // pauseExpired resumes the classes whose quanta have passed.
 func (s *Switch) pauseExpired(now vtime.Time, port int) {
-	if s.ports[port].Next < now {
-		s.settle(now-1, port)
-	}
+	s.settle(now, port) // R2: what starts at now goes before timers
 	for i, t := range s.pfc.until[port] {
 		if s.eg[port].paused>>i&1 != 0 && t <= now {
 			s.resume(now, port, 1<<i)

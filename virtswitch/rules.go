@@ -23,6 +23,11 @@ type Rules struct {
 	ForgetNak bool
 	// ForgetStaleNak drops it too when the minimum has passed it (CEP-38).
 	ForgetStaleNak bool
+	// OneNakPerGap keeps a NAK back if one for the same PSN has been sent and the packet
+	// has not come again since. When a packet is lost near the source every member asks
+	// for it; passed on one by one, their NAKs make the source go back, and spend its
+	// retries, once per member.
+	OneNakPerGap bool
 	// ResyncOnSwitch brings the old source's path up to date when data starts to come
 	// from elsewhere (CEP-41).
 	ResyncOnSwitch bool
@@ -38,7 +43,7 @@ type Rules struct {
 func RulesFixed() Rules {
 	return Rules{
 		FilterRetransmits: true, RepeatAck: true, NakGenerates: true, ForgetNak: true,
-		ForgetStaleNak: true, ResyncOnSwitch: true, Activate: true,
+		ForgetStaleNak: true, OneNakPerGap: true, ResyncOnSwitch: true, Activate: true,
 	}
 }
 

@@ -200,7 +200,7 @@ func (f *Frame) Mix(d uint64) uint64 {
 	if f.flags&flagBlock != 0 {
 		d = mum(d^mixA, f.block.Hash()^mixB)
 	}
-	if f.flags&flagTrusted == 0 {
+	if f.flags&flagTrusted == 0 && f.Kind() == KindRoCE {
 		d = mum(d^mixA, uint64(f.icrc)^mixB)
 	}
 	return d

@@ -1,0 +1,220 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// poll is the plain driver: it looks at everything for the next event, wakes a port at
+// every instant at which it may start a frame, and so never finds a machine's state
+// stale. It shares with the loop only the machines and the ranks.
+func (n *Net) poll() bool {
+	best := polled{at: vtime.Never, class: classTask + 1}
+	for id := range n.ports {
+		p := &n.ports[id]
+		if p.InFlight() > 0 {
+			best.offer(n, p.Flying(0).At, classArrival, id)
+		}
+		if p.Next != vtime.Never {
+			best.offer(n, p.Next, classStart, id)
+		}
+	}
+	for i, l := range n.late {
+		best.offer(n, l.at, classLate, l.port)
+		_ = i
+	}
+	for i := range n.nodes {
+		if at, armed := n.nodes[i].m.NextTimeout(); armed {
+			best.offer(n, max(at, n.now), classTimer, i)
+		}
+	}
+	for i, t := range n.timed {
+		if t.f != nil {
+			best.offer(n, t.at, classCall, i)
+		}
+	}
+	for i, t := range n.tasks {
+		if t.asleep && !t.done && t.until != vtime.Never {
+			best.offer(n, t.until, classTask, i)
+		}
+	}
+	if best.at == vtime.Never {
+		return false
+	}
+	n.now = best.at
+	n.stats.Events++
+	n.pastStarts = best.class > classStart
+	switch best.class {
+	case classArrival:
+		n.pollArrival(best.id)
+	case classLate:
+		n.arriveLate(best.id)
+	case classStart:
+		n.nodes[n.from[best.id].node].m.Settle(n.now, int(n.from[best.id].port))
+	case classTimer:
+		n.nodes[best.id].m.HandleTimeout(n.now)
+		if h := n.nodes[best.id].host; h != nil {
+			h.look()
+		}
+	case classCall:
+		f := n.timed[best.id].f
+		n.timed[best.id].f = nil
+		f(n.now)
+	case classTask:
+		n.makeReady(n.tasks[best.id])
+	}
+	if len(n.ready) > 0 {
+		n.runTasks()
+	}
+	n.list.Take()
+	if n.check != nil {
+		n.check.afterEvent()
+	}
+	return true
+}
+
+type polled struct {
+	at    vtime.Time
+	class int
+	rank  uint64
+	id    int
+}
+
+func (b *polled) offer(n *Net, at vtime.Time, class, id int) {
+	c := polled{at, class, uint64(id) ^ n.order(at), id}
+	if c.at < b.at || c.at == b.at && (c.class < b.class || c.class == b.class && c.rank < b.rank) {
+		*b = c
+	}
+}
+
+func (n *Net) pollArrival(id int) {
+	p := &n.ports[id]
+	f := p.Land().Frame
+	n.stats.Hops++
+	if n.fault != nil && n.fault[id] != nil {
+		n.arriveFaulty(id, p, f)
+		return
+	}
+	p.Account(n.now, f, false)
+	n.deliver(p, f)
+}
+
+// variant is one random setting of the comparison.
+type variant struct {
+	seed  uint64
+	graph *topo.Graph
+	cfg   Config
+	loss  float64
+	pause bool
+	sizes []int
+	ack   int
+}
+
+func drawVariant(t *testing.T, seed uint64) variant {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 77))
+	link := topo.LinkParams{Rate: []int64{10e9, 100e9, 400e9}[r.IntN(3)], Delay: []vtime.Duration{0, 1, vtime.Nanosecond, 600 * vtime.Nanosecond, 3 * vtime.Microsecond}[r.IntN(5)]}
+	var g *topo.Graph
+	var err error
+	switch r.IntN(3) {
+	case 0:
+		g, err = topo.Star(3+r.IntN(5), link)
+	case 1:
+		g, err = topo.FatTree(4, link)
+	default:
+		g, err = topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2 + r.IntN(2), Spines: 2, Hosts: 2 + r.IntN(3), Parallel: 1 + r.IntN(2)}, link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range g.Links { // no two links alike
+		g.Links[i].Delay += vtime.Duration(r.IntN(3) * r.IntN(99991))
+		if r.IntN(4) == 0 {
+			g.Links[i].Rate /= 4
+		}
+	}
+	v := variant{seed: seed, graph: g, pause: r.IntN(3) == 0, sizes: []int{r.IntN(300), r.IntN(60000), 100_000 + r.IntN(200_000)}, ack: 1 + r.IntN(8)}
+	if r.IntN(2) == 0 {
+		v.loss = 0.01 * r.Float64()
+	}
+	sw := fabric.Switch{
+		Buffer: 8 << 20, Latency: []vtime.Duration{0, 400 * vtime.Nanosecond}[r.IntN(2)], CutThrough: r.IntN(3) == 0,
+		Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
+	}
+	switch r.IntN(3) {
+	case 0:
+		sw.XOFF = 5000 + r.IntN(20000) // tiny: pauses all the time
+	case 1:
+		sw.Lossless, sw.Buffer = 0, 64<<10
+	}
+	v.cfg = Config{Spec: fabric.Spec{Graph: g, Seed: seed, Switch: sw, NIC: fabric.NIC{AckEvery: v.ack}}}
+	return v
+}
+
+// runVariant runs a broadcast by all schemes at once crossing traffic and returns the
+// digest, the stats and the outcome.
+func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
+	t.Helper()
+	n, err := New(v.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if polling {
+		n.reference = n.poll
+	}
+	for id := range n.Ports() {
+		if v.loss > 0 {
+			s := n.random.Derive(fmt.Sprintf("loss/%d", id))
+			n.SetFault(id, &faults.Impairment{Loss: v.loss, Duplicate: v.loss / 2, Reorder: v.loss / 2, Delay: 3 * vtime.Microsecond, Random: s})
+		}
+	}
+	if v.pause {
+		for _, s := range faults.PauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
+			n.At(s.At, func(vtime.Time) { n.Pause(v.graph.Hosts-1, 1<<3, s.Quanta) })
+		}
+	}
+	p := bcast.Params{Workload: "b", Sizes: v.sizes, Iterations: 1, Schemes: []bcast.Scheme{
+		{Label: "cepheus", Name: "cepheus"}, {Label: "unicast", Name: "unicast"}, {Label: "chain", Name: "chain"},
+	}}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []int
+	for h := range v.graph.Hosts {
+		hosts = append(hosts, h)
+	}
+	err = n.Run(Job{Name: "b", Hosts: hosts, Params: testParams, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
+	return n.Digest(), n.Stats(), fmt.Sprint(err)
+}
+
+var testParams = rank.Params{
+	MTU: 1024, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true,
+}
+
+// TestAgainstPolling compares the event loop, which settles ports after the fact, with
+// the driver that polls: jittered delays, mixed rates, short links, tiny XOFF, loss,
+// pauses, cut-through.
+func TestAgainstPolling(t *testing.T) {
+	from, count := seeds(t, 100)
+	for seed := from; seed < from+count; seed++ {
+		v := drawVariant(t, seed)
+		fast, stats, out := runVariant(t, v, false)
+		slow, ref, want := runVariant(t, v, true)
+		if fast != slow || out != want {
+			t.Errorf("seed %d (replay: go test ./sim -run AgainstPolling -from %[1]d -seeds 1; %d hosts, loss %.4f, %+v):\n loop    %016x %s %+v\n polling %016x %s %+v",
+				seed, v.graph.Hosts, v.loss, v.cfg.Switch, fast, out, stats, slow, want, ref)
+		}
+	}
+}
