@@ -5,9 +5,10 @@ import "github.com/mcastlab/mcastlab/rank"
 // unicast sends the message to every receiver over a connection of its own, all at
 // once; the root's link is shared fairly among them (BAS-4).
 //
-//	T = (r-1) wire(M)/B + S(M, Lmax)
+//	T = r wire(M)/B + S(l, Lmax) - wire(l)/B
 //
-// Done at the root: one round trip of control later.
+// where l is the message's last packet, with which all connections end (unless it is
+// so short, and r so small, that it waits for the full one before it). Done at the root: one round trip of control later.
 type unicast struct {
 	r    *rank.Rank
 	b    *rank.Buffer
