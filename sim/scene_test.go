@@ -28,6 +28,7 @@ type scene struct {
 	hosts  []string // ranks; nil: all hosts in order
 	seed   uint64
 	groups int
+	xoff   int
 	retry  vtime.Duration
 	tries  int
 
@@ -80,7 +81,7 @@ func (s *scene) build() *Net {
 		Trace: func(i int) machine.Tracer { return nodeTracer{s, s.graph.Nodes[i].Name} },
 		Spec: fabric.Spec{
 			Graph: s.graph, Seed: s.seed, NIC: fabric.NIC{AckEvery: s.ack},
-			Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: s.rules, Groups: s.groups},
+			Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: s.rules, Groups: s.groups, XOFF: s.xoff},
 		},
 	})
 	if err != nil {
