@@ -1,0 +1,338 @@
+package virtswitch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// ack builds feedback of host i to the group.
+func (l *lone) ack(i int, psn wire.PSN, syn wire.Syndrome) *wire.Frame {
+	e := wire.NewEnvelope(wire.Flow{Src: hostIP(i), Dst: group1, TTL: 64, SrcPort: 1, DstPort: wire.PortRoCEv2})
+	f := l.net.Pool.Get()
+	f.Start(&e, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: 1, PSN: psn})
+	f.AddAETH(wire.AETH{Syndrome: syn, MSN: uint32(i)})
+	f.Seal(1, false)
+	return f
+}
+
+// feed sends feedback from host i and lets the switch come to rest.
+func (l *lone) feed(i int, psn wire.PSN, syn wire.Syndrome) {
+	l.t.Helper()
+	l.stub[i].send(l.ack(i, psn, syn))
+	l.run()
+}
+
+// took returns what host 0, the source, has received since the last call.
+func (l *lone) took(i int) string {
+	var lines []string
+	for _, g := range l.stub[i].got {
+		_, text, _ := strings.Cut(g, " ")
+		lines = append(lines, text)
+	}
+	l.stub[i].got = nil
+	return strings.Join(lines, "\n")
+}
+
+func groupLab(t *testing.T, change func(*Config)) *lone {
+	l := newLone(t, change)
+	l.register(group1, 3)
+	for i := range l.stub {
+		l.stub[i].got = nil
+	}
+	return l
+}
+
+func TestReplication(t *testing.T) {
+	l := groupLab(t, nil)
+	l.stub[0].send(l.data(hostIP(0), group1, 9, 5, 26<<2))
+	l.run()
+	for i := 1; i < 4; i++ {
+		want := fmt.Sprintf("10.254.0.1>10.0.0.%d RC_SEND_ONLY qp=%d psn=5 A len=1000", i+1, 100+i)
+		if got := l.took(i); got != want {
+			t.Errorf("host %d got %q, want %q", i, got, want)
+		}
+	}
+	if got := l.took(0); got != "" {
+		t.Errorf("the source got its own packet: %q", got)
+	}
+}
+
+// TestAggregation: the source gets ACK(x) when the last path has x, with the MSN of
+// the path that holds the minimum (CEP-29, CEP-32), and no tie twice.
+func TestAggregation(t *testing.T) {
+	l := groupLab(t, nil)
+	l.feed(1, 5, wire.SyndromeACK)
+	l.feed(2, 9, wire.SyndromeACK)
+	if got := l.took(0); got != "" {
+		t.Errorf("before the last member: %q", got)
+	}
+	l.feed(3, 7, wire.SyndromeACK)
+	if got := l.took(0); got != "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 ACK msn=1" {
+		t.Errorf("after the last member: %q", got)
+	}
+	l.feed(1, 8, wire.SyndromeACK)
+	if got := l.took(0); got != "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=7 ACK msn=3" {
+		t.Errorf("after member 1 went on: %q", got)
+	}
+	l.feed(1, 8, wire.SyndromeACK)
+	l.feed(1, 4, wire.SyndromeACK)
+	if got := l.took(0); got != "" {
+		t.Errorf("repeated and old acknowledgements: %q", got)
+	}
+}
+
+// TestNakAggregation: the smallest PSN wins, and is passed on only when all before it
+// is there; RNR wins at equal PSN; fatal NAKs pass at once, acknowledging nothing.
+func TestNakAggregation(t *testing.T) {
+	l := groupLab(t, nil)
+	l.feed(1, 9, wire.SyndromePSNSequence)
+	l.feed(2, 7, wire.SyndromePSNSequence)
+	if got := l.took(0); got != "" {
+		t.Errorf("while member 3 has nothing: %q", got)
+	}
+	l.feed(3, 20, wire.SyndromeACK)
+	want := "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=6 ACK msn=2\n10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=7 NAK(sequence) msn=2"
+	if got := l.took(0); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+
+	l = groupLab(t, nil)
+	l.feed(1, 5, wire.SyndromeRNR|12)
+	l.feed(2, 6, wire.SyndromeACK)
+	l.feed(3, 6, wire.SyndromeACK)
+	if got := l.took(0); got != "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 RNR msn=0 timer=12" {
+		t.Errorf("not ready: %q", got)
+	}
+
+	l = groupLab(t, nil)
+	l.feed(1, 9, wire.SyndromeRemoteAcc)
+	if got := l.took(0); got != "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 NAK(remote access) msn=0" {
+		t.Errorf("fatal: %q; it must not acknowledge what members 2 and 3 lack", got)
+	}
+}
+
+// TestGroupGuards: what must change no state, each dropped for its reason.
+func TestGroupGuards(t *testing.T) {
+	l := groupLab(t, nil)
+	before := fmt.Sprint(l.sw.Groups())
+	foreign := loneHosts // a port outside the tree
+	op := func(o wire.OpCode) *wire.Frame {
+		f := l.net.Pool.Get()
+		e := wire.NewEnvelope(wire.Flow{Src: hostIP(0), Dst: group1, TTL: 9, DstPort: wire.PortRoCEv2})
+		f.Start(&e, wire.BTH{OpCode: o, PKey: wire.PKeyDefault, DestQP: 1, PSN: 5})
+		if o.Info().RETH {
+			f.AddRETH(wire.RETH{})
+		}
+		f.Seal(1, false)
+		return f
+	}
+	activate := wire.MRPHeader{Total: 1, Flags: wire.MRPActivate}
+	for _, c := range []struct {
+		name string
+		port int
+		make func() *wire.Frame
+		why  DropReason
+	}{
+		{"data from outside", foreign, func() *wire.Frame { return l.data(hostIP(0), group1, 1, 5, 0) }, DropNotInTree},
+		{"feedback from outside", foreign, func() *wire.Frame { return l.ack(1, 5, wire.SyndromeACK) }, DropNotInTree},
+		{"feedback from the source", 0, func() *wire.Frame { return l.ack(0, 5, wire.SyndromeACK) }, DropOwnPath},
+		{"read", 0, func() *wire.Frame { return op(wire.OpReadRequest) }, DropGroupOp},
+		{"unreliable send", 0, func() *wire.Frame { return op(wire.OpSendOnly + wire.OpUC) }, DropGroupOp},
+		{"activation from outside", foreign, func() *wire.Frame { return l.mrp(hostIP(0), group1, activate, wire.MRPRecord{QPN: 900}) }, DropNotInTree},
+		{"activation of another group", 0, func() *wire.Frame { return l.mrp(hostIP(0), group1+1, activate, wire.MRPRecord{QPN: 900}) }, DropUnknownGroup},
+		{"deletion from outside", foreign, func() *wire.Frame {
+			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete}, wire.MRPRecord{})
+		}, DropNotInTree},
+		{"late member", 0, func() *wire.Frame {
+			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1}, wire.MRPRecord{IP: 10<<24 | 1<<8 | 1, QPN: 5})
+		}, DropNotInTree},
+		{"unknown flags", 0, func() *wire.Frame {
+			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: 0x40}, wire.MRPRecord{})
+		}, DropMalformed},
+		{"no record", 0, func() *wire.Frame { return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1}) }, DropMalformed},
+	} {
+		drops := l.sw.Stats().Drops[c.why]
+		l.stub[c.port].send(c.make())
+		l.run()
+		if l.sw.Stats().Drops[c.why] != drops+1 {
+			t.Errorf("%s: not dropped as %v", c.name, c.why)
+		}
+		if now := fmt.Sprint(l.sw.Groups()); now != before {
+			t.Errorf("%s changed the group\nfrom %s\nto   %s", c.name, before, now)
+		}
+	}
+}
+
+// TestRepeatedActivation: a late repeat travels on but takes nothing back.
+func TestRepeatedActivation(t *testing.T) {
+	l := groupLab(t, nil)
+	for i := 1; i < 4; i++ {
+		l.feed(i, 50, wire.SyndromeACK)
+	}
+	before := fmt.Sprint(l.sw.Groups())
+	l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: wire.MRPActivate}, wire.MRPRecord{QPN: 5}))
+	l.run()
+	if now := fmt.Sprint(l.sw.Groups()); now != before {
+		t.Errorf("activation again changed the group\nfrom %s\nto   %s", before, now)
+	}
+	if got := l.took(2); !strings.Contains(got, "MRP activate") {
+		t.Errorf("member 2 got %q, want the activation again", got)
+	}
+}
+
+// TestBeforeActivation: data does not pass a group that is only registered.
+func TestBeforeActivation(t *testing.T) {
+	l := newLone(t, nil)
+	l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(1), QPN: 101}))
+	l.run()
+	l.stub[0].send(l.data(hostIP(0), group1, 1, 5, 0))
+	l.run()
+	if l.sw.Stats().Drops[DropNotActive] != 1 {
+		t.Errorf("drops %v, want one as not active", l.sw.Stats().Drops)
+	}
+}
+
+// TestRegistrationRefused: no room, too many paths, no route: the leader is told why,
+// and nothing is installed.
+func TestRegistrationRefused(t *testing.T) {
+	for _, c := range []struct {
+		why    wire.MRPErrorReason
+		change func(*Config)
+		record wire.MRPRecord
+	}{
+		{wire.MRPErrNoMemory, func(c *Config) { c.Groups = 1 }, wire.MRPRecord{IP: hostIP(1)}},
+		{wire.MRPErrFanOut, func(c *Config) { c.FanOut = 1 }, wire.MRPRecord{IP: hostIP(2)}},
+		{wire.MRPErrNoRoute, nil, wire.MRPRecord{IP: 10<<24 | 77<<8}},
+		{wire.MRPErrNoRoute, nil, wire.MRPRecord{IP: hostIP(0)}}, // back where it came from
+	} {
+		l := newLone(t, c.change)
+		id := uint32(group1)
+		if c.why == wire.MRPErrNoMemory {
+			l.register(group1, 1)
+			id++
+		}
+		before := len(l.sw.Groups())
+		for i := range l.stub {
+			l.stub[i].got = nil
+		}
+		l.stub[0].send(l.mrp(hostIP(0), id, wire.MRPHeader{Total: 1, LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(1), QPN: 101}, c.record))
+		l.run()
+		want := fmt.Sprintf("10.253.0.0>10.0.0.1 MRP error 1/1 leaderqp=0 {%v flags=%d qp=0}", wire.AddrOf(id), c.why)
+		if got := l.took(0); got != want {
+			t.Errorf("%v: the leader got %q, want %q", c.why, got, want)
+		}
+		if got := l.took(1); got != "" || len(l.sw.Groups()) != before {
+			t.Errorf("%v: something was installed: %v, member 1 got %q", c.why, l.sw.Groups(), got)
+		}
+	}
+}
+
+// TestDeletion: a deleted group passes nothing, remembers its tree for repeats, keeps
+// its McstID for a while, and is then forgotten.
+func TestDeletion(t *testing.T) {
+	l := groupLab(t, nil)
+	drop := func() { // a deletion that does not run to the end of the quarantine
+		l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete}, wire.MRPRecord{}))
+		for l.net.Now < vtime.Time(50*vtime.Millisecond) && l.stub[1].got == nil && l.net.Step() {
+		}
+	}
+	drop()
+	if len(l.sw.Groups()) != 0 || l.sw.PortLoad(1) != 0 {
+		t.Errorf("after deletion: groups %v, load %d", l.sw.Groups(), l.sw.PortLoad(1))
+	}
+	l.stub[1].got = nil
+	drop()
+	if got := l.took(1); !strings.Contains(got, "MRP delete") {
+		t.Errorf("a repeat did not reach member 1: %q", got)
+	}
+	l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1}, wire.MRPRecord{IP: hostIP(1), QPN: 1}))
+	l.run()
+	if l.sw.Stats().Drops[DropNotActive] != 1 {
+		t.Errorf("registration of a McstID in quarantine: drops %v", l.sw.Stats().Drops)
+	}
+	if l.sw.groups.n != 0 {
+		t.Errorf("%d groups are remembered after the quarantine", l.sw.groups.n)
+	}
+	l.register(group1, 2)
+	if len(l.sw.Groups()) != 1 {
+		t.Error("the McstID cannot be used again")
+	}
+	l.sw.WipeGroups()
+	if len(l.sw.Groups()) != 0 || l.sw.PortLoad(1) != 0 {
+		t.Error("wiping leaves something")
+	}
+}
+
+// FuzzSwitch feeds a switch with a registered group any frames at any ports in any
+// order: raw bytes, and frames bent so that they reach the group. It must not panic,
+// hold no frame at rest, and keep its state within its ports.
+func FuzzSwitch(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7})
+	f.Add([]byte{3, 0x11, 5, 0x60, 1, 0x11, 6, 0x1f, 2, 0x11, 9, 0x20})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l := newLone(t, func(c *Config) {
+			c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 5000, Headroom: []int{9000, 9000, 9000, 9000, 9000, 9000}}
+		})
+		l.register(group1, 3)
+		if fr, err := l.net.Pool.Parse(data); err == nil {
+			l.stub[0].send(fr)
+		}
+		for ; len(data) >= 4; data = data[4:] {
+			b := data[:4]
+			port := int(b[0]) % len(l.stub)
+			l.stub[port].send(l.bent(port, b))
+			if b[0]&0x80 != 0 {
+				l.run()
+			}
+		}
+		l.run()
+		for _, g := range l.sw.Groups() {
+			if len(g.Paths) > len(l.sw.ports) {
+				t.Fatalf("%d paths, %d ports", len(g.Paths), len(l.sw.ports))
+			}
+		}
+		for p := range l.sw.in {
+			if l.sw.in[p].bytes != [8]int32{} {
+				t.Fatalf("port %d still holds %v bytes", p, l.sw.in[p].bytes)
+			}
+		}
+		if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {
+			t.Fatalf("%d of %d shared charges are free", free, len(l.sw.buffer.shared))
+		}
+	})
+}
+
+// bent builds a frame for the group out of four bytes.
+func (l *lone) bent(port int, b []byte) *wire.Frame {
+	src, dst := hostIP(port), uint32(group1)+uint32(b[0]>>6&1)
+	switch b[1] >> 5 {
+	case 5:
+		f := l.net.Pool.Get()
+		f.BuildPFC(wire.PFC{Enable: b[2], Quanta: [8]uint16{3: uint16(b[3])}})
+		return f
+	case 6:
+		return l.mrp(src, dst, wire.MRPHeader{Total: 1, Flags: wire.MRPFlags(b[1] & 0x1f), LeaderQPN: 7},
+			wire.MRPRecord{IP: hostIP(int(b[2] % 6)), QPN: wire.QPN(b[3])})
+	case 7:
+		return l.data(src, 10<<24|uint32(b[2]&3)<<8|uint32(b[3]), uint16(b[1]), 1, b[1]<<5)
+	}
+	f := l.net.Pool.Get()
+	e := wire.NewEnvelope(wire.Flow{Src: src, Dst: dst, TTL: 3, DstPort: wire.PortRoCEv2, Traffic: 3 << 5})
+	op := wire.OpCode(b[1] & 0x1f)
+	f.Start(&e, wire.BTH{OpCode: op, PKey: wire.PKeyDefault, DestQP: 1, PSN: wire.PSN(b[2] & 0x3f), AckReq: true})
+	if op.Info().RETH {
+		f.AddRETH(wire.RETH{})
+	}
+	if op.Info().AETH {
+		f.AddAETH(wire.AETH{Syndrome: wire.Syndrome(b[3])})
+	}
+	if op.Is(wire.OpPayload) {
+		f.SetPhantom(int(b[3]) * 16)
+	}
+	f.Seal(0, false)
+	return f
+}
