@@ -18,14 +18,19 @@ var benchParams = rank.Params{
 	MTU: 4096, TrafficClass: 26<<2 | 2, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 12, Activate: true,
 }
 
+const phantom = rank.MemoryPhantom
+
+func newBenchNet(g *topo.Graph, ackEvery int, noDigest bool) (*sim.Net, error) {
+	return sim.New(sim.Config{NoDigest: noDigest, Spec: fabric.Spec{
+		Graph: g, Seed: 1, TrustICRC: true,
+		Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		NIC:    fabric.NIC{AckEvery: ackEvery, Window: 64},
+	}})
+}
+
 func benchNet(b *testing.B, g *topo.Graph, ackEvery int, noDigest bool) *sim.Net {
 	b.Helper()
-	n, err := sim.New(sim.Config{
-		NoDigest: noDigest,
-		Spec: fabric.Spec{Graph: g, Seed: 1, TrustICRC: true,
-			Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
-			NIC:    fabric.NIC{AckEvery: ackEvery, Window: 64},
-		}})
+	n, err := newBenchNet(g, ackEvery, noDigest)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -40,7 +39,7 @@ const observeEvery = 1 << 15
 // order returns what ids are XORed with at an instant: ties are broken by the seed and
 // differently from one instant to the next, so no fixed order favours one sender.
 func (n *Net) order(at vtime.Time) uint64 {
-	return prng.Mix(n.orderKey^uint64(at)) & (1<<n.idBits - 1)
+	return (n.orderKey ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - n.idBits)
 }
 
 // schedule puts an event into the queue and returns its instant: at, or, if that is
