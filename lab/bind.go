@@ -26,14 +26,25 @@ type binder struct {
 
 type pos struct{ line, column int }
 
+// start returns where a value begins; a mapping begins with its first key.
+func start(n ast.Node) *token.Token {
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return m.Values[0].Key.GetToken()
+	}
+	if m, ok := n.(*ast.MappingValueNode); ok {
+		return m.Key.GetToken()
+	}
+	return n.GetToken()
+}
+
 func (b *binder) failf(n ast.Node, format string, args ...any) {
-	t := n.GetToken()
+	t := start(n)
 	b.errs = append(b.errs, &Error{Line: t.Position.Line, Column: t.Position.Column, Text: fmt.Sprintf(format, args...)})
 }
 
 // bind fills v from n. path names the value in messages of later checks.
 func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
-	if t := n.GetToken(); t != nil {
+	if t := start(n); t != nil {
 		b.at[path] = pos{t.Position.Line, t.Position.Column}
 	}
 	switch n.(type) {

@@ -19,7 +19,7 @@ const sizeMax = Size(1) << 31
 
 var (
 	labName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
-	nodeName = regexp.MustCompile(`^[a-z][a-z0-9_.-]{0,30}$`)
+	nodeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,30}$`)
 )
 
 // NameOK says whether s may name a lab: what becomes a part of paths and names of
@@ -147,7 +147,7 @@ func (c *checking) checkTopology() {
 func (c *checking) checkNames(path string, names []string) {
 	for i, n := range names {
 		if !nodeName.MatchString(n) {
-			c.failf(fmt.Sprintf("%s[%d]", path, i), "%q cannot name a node: use a lower-case letter, then up to 30 lower-case letters, digits, dots, underscores and hyphens", n)
+			c.failf(fmt.Sprintf("%s[%d]", path, i), "%q cannot name a node: use a letter, then up to 30 letters, digits, underscores and hyphens", n)
 		}
 	}
 }
@@ -326,8 +326,20 @@ func (c *checking) checkRanks(p string, b *Bcast) []int {
 	return ranks
 }
 
-// match returns the hosts a name or pattern means.
+// match returns the hosts that a name, a pattern or a range means: h3, h*, h0..h511.
 func match(g *topo.Graph, want string) (hosts []int) {
+	from, to, ranged := strings.Cut(want, "..")
+	if ranged {
+		a, okA := g.Find(from)
+		b, okB := g.Find(to)
+		if !okA || !okB || a > b || b >= g.Hosts {
+			return nil
+		}
+		for h := a; h <= b; h++ {
+			hosts = append(hosts, h)
+		}
+		return hosts
+	}
 	for h := range g.Hosts {
 		if ok, _ := path.Match(want, g.Nodes[h].Name); ok {
 			hosts = append(hosts, h)

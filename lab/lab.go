@@ -129,7 +129,7 @@ type Bcast struct {
 	Label      string     `yaml:"label" doc:"name in reports" default:"bcast"`
 	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms" required:"true"`
 	Root       string     `yaml:"root" doc:"host that sends; default: the first rank"`
-	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names and patterns" default:"all"`
+	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
 	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`

@@ -147,6 +147,17 @@ func (b *Buffer) Check(seed uint64, n int, want Digest) (ok, known bool) {
 	return false, false
 }
 
+// Flip alters the byte at an offset, as broken memory would: a hook for tests of the
+// checking.
+func (b *Buffer) Flip(off int) {
+	switch b.kind {
+	case MemoryBytes:
+		b.bytes[off] ^= 1
+	case MemoryHashed:
+		b.hashed.Flip(uint64(off))
+	}
+}
+
 // sge names a part of the buffer.
 func (b *Buffer) sge(off, n int) virtrnic.SGE {
 	return virtrnic.SGE{Addr: b.mr.Addr() + uint64(off), Length: uint32(n), LKey: b.mr.LKey()}

@@ -75,6 +75,9 @@ func (m *Hashed) Reset(seed uint64, origin bool) {
 	m.powOff, m.pow = 0, 1
 }
 
+// Flip alters the hash as if the lowest bit of the byte at an offset had been set.
+func (m *Hashed) Flip(off uint64) { m.sum = wire.HashAdd(m.sum, wire.HashAt(1, off)) }
+
 // Size implements Memory.
 func (m *Hashed) Size() uint64 { return m.size }
 

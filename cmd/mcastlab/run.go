@@ -59,7 +59,7 @@ func (p *program) runAction(c *cli.Context) error {
 		o.Progress = newProgress(p.errOut)
 	}
 	report, err := runs.Simulate(c.Context, l, o)
-	if report != nil {
+	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {
 			return errors.Join(err, werr)
 		}

@@ -1,0 +1,278 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// minimal is a lab with as little as a lab needs.
+const minimal = `name: mini
+topology: {star: {hosts: 4}}
+workloads:
+  - bcast: {schemes: [cepheus], sizes: [64B]}
+`
+
+// examples returns the paths of all example labs.
+func examples(t testing.TB) (files []string) {
+	t.Helper()
+	for _, pattern := range []string{"../examples/*.mcl.yml", "../examples/*/*.mcl.yml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) < 3 {
+		t.Fatalf("only %d examples found", len(files))
+	}
+	return files
+}
+
+// TestResolvedRoundTrip: writing every default out and reading that gives the same lab.
+func TestResolvedRoundTrip(t *testing.T) {
+	texts := map[string]string{"minimal": minimal}
+	for _, f := range examples(t) {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[f] = string(b)
+	}
+	texts["custom"] = `name: by-hand
+topology:
+  custom:
+    hosts: [a, b]
+    switches: [s1, s2]
+    links: ["a-s1", {ends: "s1:1-s2:0", rate: 400Gbps, delay: 2us}, b-s2]
+switches: {pfc: {xoff: 40kB, priorities: [3, 4]}, forwarding: cut-through}
+nics: {host-cost: {post: 200ns}, timeout: infinite, rnr-retries: infinite}
+workloads:
+  - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain], root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
+faults:
+  - {at: 1ms, for: 2ms, loss: {links: "a-s1", rate: 1e-3}}
+  - {pause: {node: a}}
+expect: ["bcast.chain.1kB.jct.p50 < 5"]
+`
+	for name, text := range texts { // each is its own check
+		l, err := Parse(name, []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		resolved := l.Resolved()
+		again, err := Parse(name, resolved)
+		if err != nil {
+			t.Errorf("%s: its resolved form does not read: %v\n%s", name, err, resolved)
+			continue
+		}
+		if !reflect.DeepEqual(l, again) {
+			t.Errorf("%s: reading the resolved form gives another lab\n%s\n%s", name, resolved, again.Resolved())
+		}
+	}
+}
+
+// TestErrors: each mistake is one line that says where, what and how to mend it.
+func TestErrors(t *testing.T) {
+	const head = "name: x\ntopology: {star: {hosts: 4}}\n"
+	for _, c := range []struct{ text, want string }{
+		{"", "lab: the file is empty: it needs at least name, topology and workloads"},
+		{"# nothing\n", "lab: the file is empty: it needs at least name, topology and workloads"},
+		{"name: x\n\ttopology: 1\n", "lab:2:1: a tab indents the line: YAML wants spaces"},
+		{"name: x\ntoplogy: {star: {hosts: 4}}\n", `lab:2:1: unknown key "toplogy", did you mean "topology"?`},
+		{"name: x\ntopology: {ring: {hosts: 4}}\n", `lab:2:12: unknown key "ring": use fat-tree, three-layer, leaf-spine, star or custom`},
+		{"name: x\ntopology: {fat-tree: {k: 5}}\n", "lab:2:11: topology: fat-tree with k = 5: k must be even, 2 to 128"},
+		{"name: x\ntopology: {fat-tree: {}}\n", `lab:2:22: topology.fat-tree needs "k": ports per switch, even, 2 to 128; k^3/4 hosts`},
+		{"name: x\n", "lab: topology has 0 shapes, it needs one: fat-tree, three-layer, leaf-spine, star or custom"},
+		{"name: x\ntopology: {star: {hosts: 4}, fat-tree: {k: 4}}\n", "lab:2:11: topology has 2 shapes, it needs one: fat-tree, three-layer, leaf-spine, star or custom"},
+		{"topology: {star: {hosts: 4}}\n", "lab:1:1: the lab has no name: add name: my-lab"},
+		{"name: My Lab\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "My Lab" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
+		{"name: ../etc\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "../etc" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
+		{head + "links: {rate: 100GB}\n", `lab:3:15: links.rate: "100GB" needs a number and a unit (Tbps, Gbps, Mbps, kbps, bps), for example 100Gbps`},
+		{head + "links: {delay: 5}\n", `lab:3:16: links.delay: duration "5" needs a number and one of the units s, ms, us, ns, ps (600ns)`},
+		{head + "links: {delay: -1us}\n", `lab:3:16: links.delay: duration "-1us" is negative`},
+		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
+		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 131172 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
+		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
+		{head + "switches: {rules: cephus}\n", `lab:3:19: switches.rules cannot be "cephus", did you mean "cepheus"? Use fixed, cepheus or gleam`},
+		{head + "nics: {mtu: 1500}\n", `lab:3:13: nics.mtu cannot be "1500": use 256, 512, 1024, 2048 or 4096`},
+		{head + "nics: {rnr-retries: 9}\n", `lab:3:21: nics.rnr-retries: "9" is not a number from 0 to 6, or infinite`},
+		{head + "nics: {window: 4}\n", "lab:3:16: nics.window of 4 packets ends before the next acknowledgement is asked for (ack-every 16): use at least 16"},
+		{head + "nics: {icrc: flag}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [1B]}}]\n", "lab:3:14: nics.icrc can be flag only where all workloads use memory: phantom"},
+		{head + "workloads:\n  - bcast: {schemes: [cepheos], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "cepheos", did you mean "cepheus"?`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [3GiB]}\n", "lab:4:41: 3GiB is more than the 2GiB a RoCE message can have"},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64]}\n", `lab:4:41: workloads[0].bcast.sizes[0]: "64" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], ranks: [h1]}\n", "lab:4:54: a group of 1: a broadcast needs at least two ranks"},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], ranks: [h1, h11]}\n", `lab:4:59: there is no host "h11", did you mean "h1"?`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], root: h3, ranks: [h1, h2]}\n", "lab:4:53: root h3 is not among the ranks"},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], root: x3}\n", `lab:4:53: there is no host "x3", did you mean "h3"?`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], iterations: 0}\n", `lab:4:59: workloads[0].bcast.iterations: "0" is not a number of iterations from 1 to 16777215, or auto`},
+		{head + "workloads:\n  - bcast: {schemes: [chain, chain], sizes: [64B]}\n", `lab:4:30: two schemes are called "chain": give one of them a label of its own`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n  - bcast: {schemes: [chain], sizes: [64B]}\n", `lab:5:12: two workloads are called "bcast": give one of them a label of its own`},
+		{head + "workloads:\n  - bcast: {sizes: [64B]}\n", `lab:4:12: workloads[0].bcast needs "schemes": algorithms`},
+		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs a kind: bcast"},
+		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1"},
+		{head + "faults:\n  - {loss: {rate: 0.1, links: x*}}\n", `lab:4:31: loss: no link is called "x*" (a link is, for example, h0:0-leaf0:0)`},
+		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, duplicate, reorder and pause; this is 0 of them"},
+		{head + "faults:\n  - {pause: {node: leaf0}}\n", `lab:4:20: there is no host "leaf0": use h0, h1, h2 or h3`},
+		{head + "expect: [\"1 <\"]\n", `lab:3:10: expect: "1 <" ends too early`},
+		{head + "expect: [\"bcast.cepheus < 1\"]\n", `lab:3:10: expect: "bcast.cepheus < 1" has "bcast.cepheus", which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50`},
+		{head + "seed: *a\n", "lab:3:7: anchors and aliases are not supported, write the value out"},
+		{head + "seed: 1\nseed: 2\n", `lab:4:1: not valid YAML: mapping key "seed" already defined at [3:1]`},
+		{head + "---\nname: y\n", "lab:4:1: a second document: a lab file has one"},
+		{"name: {a: [\n", "lab:1:11: not valid YAML: sequence end token ']' not found"},
+		{"x: " + strings.Repeat("[", 60), "lab:1:1: more than 32 levels of nesting"},
+	} {
+		_, err := Parse("lab", []byte(c.text))
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: error %v, want a lab.Error", c.text, err)
+			continue
+		}
+		if err.Error() != c.want {
+			t.Errorf("%q\n got %s\nwant %s", c.text, err, c.want)
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: the error is more than a line", c.text)
+		}
+	}
+}
+
+// TestSchema: the schema made from the types accepts every example and what it
+// resolves to, and refuses what the parser refuses for its shape.
+func TestSchema(t *testing.T) {
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("lab.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("lab.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := func(y []byte) error {
+		j, err := yaml.YAMLToJSON(y)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(string(j)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Validate(v)
+	}
+	for _, f := range examples(t) {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := Parse(f, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, y := range [][]byte{b, l.Resolved()} {
+			if err := valid(y); err != nil {
+				t.Errorf("%s: %v\n%s", f, err, y)
+			}
+		}
+	}
+	for _, bad := range []string{
+		"name: x\ntoplogy: {}\n",
+		strings.Replace(minimal, "64B", "64 apples", 1),
+		strings.Replace(minimal, "hosts: 4", "host: 4", 1),
+		minimal + "links: {rate: fast}\n",
+		minimal + "switches: {pfc: {priorities: 3}}\n",
+	} {
+		if valid([]byte(bad)) == nil {
+			t.Errorf("the schema accepts %q", bad)
+		}
+		if _, err := Parse("x", []byte(bad)); err == nil {
+			t.Errorf("the parser accepts %q", bad)
+		}
+	}
+	if !json.Valid(text) {
+		t.Error("the schema is not JSON")
+	}
+}
+
+func TestExpect(t *testing.T) {
+	look := func(name string) (float64, error) {
+		switch name {
+		case "b.x.1KiB.jct.p50":
+			return 10, nil
+		case "b.two-level.1KiB.jct.p50":
+			return 4, nil
+		}
+		return 0, errors.New("no such result")
+	}
+	for text, want := range map[string]bool{ // each is its own check
+		"1 < 2":  true,
+		"2 <= 1": false,
+		"b.x.1KiB.jct.p50 == 10":                                  true,
+		"b.x.1KiB.jct.p50 / b.two-level.1KiB.jct.p50 == 2.5":      true,
+		"b.x.1KiB.jct.p50 - b.two-level.1KiB.jct.p50 > 2 * 3 - 1": true,
+		"(1 + 2) * 3 >= 9":                                        true,
+		"8 / 2 / 2 == 2":                                          true,
+	} {
+		e, err := ParseExpect(text)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if _, ok, err := e.Eval(look); err != nil || ok != want {
+			t.Errorf("%q: %v, %v; want %v", text, ok, err, want)
+		}
+	}
+	for _, bad := range []string{"", "1", "< 2", "1 < 2 3", "1 ! 2", "(1 < 2", "1 = 2", "a < 1", "1 < " + strings.Repeat("(", 50)} {
+		if _, err := ParseExpect(bad); err == nil {
+			t.Errorf("%q accepted", bad)
+		}
+	}
+	e, err := ParseExpect("b.y.1KiB.jct.p50 < 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.Eval(look); err == nil {
+		t.Error("an unknown quantity evaluates")
+	}
+}
+
+// FuzzParse: no text makes the parser panic, and what it accepts resolves to a text
+// that it reads as the same lab.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(minimal))
+	for _, file := range examples(f) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := Parse("fuzz", b)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error of several lines: %q", err)
+			}
+			return
+		}
+		again, err := Parse("fuzz", l.Resolved())
+		if err != nil || !reflect.DeepEqual(l, again) {
+			t.Fatalf("resolved form: %v\n%s", err, l.Resolved())
+		}
+	})
+}
