@@ -93,6 +93,9 @@ func (p *program) writeReport(r *runs.Report, format string) error {
 	if err := r.WriteTable(p.out); err != nil {
 		return err
 	}
+	if r.CaptureCut > 0 {
+		fmt.Fprintf(p.errOut, "captures: %d frames beyond the limit were left out\n", r.CaptureCut)
+	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
 	return nil
 }
