@@ -207,7 +207,8 @@ func (c *checking) checkBuffer() {
 	for i := c.g.Hosts; i < len(c.g.Nodes); i++ {
 		need := spec.Reserved(i)
 		if room := int(c.l.Switches.Buffer); need > room*15/16 {
-			c.failf("switches.buffer", "switches.buffer of %v is too small: PFC on the %d ports of %s sets %d bytes aside; use a larger buffer, a smaller xoff, or pfc: false",
+			c.failf("switches.buffer",
+				"switches.buffer of %v is too small: PFC on the %d ports of %s sets %d bytes aside; use a larger buffer, a smaller xoff, or pfc: false",
 				c.l.Switches.Buffer, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name, need)
 			return
 		}
@@ -222,7 +223,8 @@ func (c *checking) checkNICs() {
 	case n.Window < 0:
 		c.failf("nics.window", "nics.window of %d is negative; 0 is no limit", n.Window)
 	case n.Window > 0 && n.Window < n.AckEvery:
-		c.failf("nics.window", "nics.window of %d packets ends before the next acknowledgement is asked for (ack-every %d): use at least %d", n.Window, n.AckEvery, n.AckEvery)
+		c.failf("nics.window", "nics.window of %d packets ends before the next acknowledgement is asked for (ack-every %d): use at least %d",
+			n.Window, n.AckEvery, n.AckEvery)
 	case n.Retries < 0 || n.Retries > 7:
 		c.failf("nics.retries", "nics.retries of %d is not 0 to 7", n.Retries)
 	case n.ICRC == "flag" && !c.phantomOnly():
@@ -255,11 +257,13 @@ func (c *checking) checkWorkloads() {
 	}
 }
 
+const badLabel = "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens"
+
 var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
 
 func (c *checking) checkBcast(p string, b *Bcast) {
 	if !labelName.MatchString(b.Label) {
-		c.failf(p+".label", "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens", b.Label)
+		c.failf(p+".label", badLabel, b.Label)
 	}
 	ranks := c.checkRanks(p, b)
 	if c.err != nil {
@@ -285,7 +289,7 @@ func (c *checking) checkBcast(p string, b *Bcast) {
 		}
 		switch {
 		case !labelName.MatchString(s.Label):
-			c.failf(at, "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens", s.Label)
+			c.failf(at, badLabel, s.Label)
 		case labels[s.Label]:
 			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
 		}

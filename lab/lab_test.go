@@ -220,13 +220,13 @@ func TestExpect(t *testing.T) {
 		return 0, errors.New("no such result")
 	}
 	for text, want := range map[string]bool{ // each is its own check
-		"1 < 2":  true,
-		"2 <= 1": false,
-		"b.x.1KiB.jct.p50 == 10":                                  true,
+		"1 < 2":                  true,
+		"2 <= 1":                 false,
+		"b.x.1KiB.jct.p50 == 10": true,
 		"b.x.1KiB.jct.p50 / b.two-level.1KiB.jct.p50 == 2.5":      true,
 		"b.x.1KiB.jct.p50 - b.two-level.1KiB.jct.p50 > 2 * 3 - 1": true,
-		"(1 + 2) * 3 >= 9":                                        true,
-		"8 / 2 / 2 == 2":                                          true,
+		"(1 + 2) * 3 >= 9": true,
+		"8 / 2 / 2 == 2":   true,
 	} {
 		e, err := ParseExpect(text)
 		if err != nil {

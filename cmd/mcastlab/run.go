@@ -21,7 +21,10 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.Uint64Flag{Name: "seed", Usage: "use this seed and not the lab's", EnvVars: envOf(name, "seed")},
 			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
-			&cli.StringSliceFlag{Name: "capture", Usage: "write pcapng files of these ports: h0:0, leaf*:* (repeat, or separate by commas)", EnvVars: envOf(name, "capture")},
+			&cli.StringSliceFlag{
+				Name: "capture", EnvVars: envOf(name, "capture"),
+				Usage: "write pcapng files of these ports: h0:0, leaf*:* (repeat, or separate by commas)",
+			},
 			&cli.StringFlag{Name: "capture-limit", Value: "1GiB", Usage: "bytes that all captures may have together", EnvVars: envOf(name, "capture-limit")},
 			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow)", EnvVars: envOf(name, "check")},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},

@@ -1,0 +1,373 @@
+package mcastlab
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// This is the root's only Go file. It enforces the house rules that can be enforced
+// (CONTRIBUTING.md gives the reasons); each finding says what to do instead.
+
+const module = "github.com/mcastlab/mcastlab/"
+
+// imports says which packages of the module a package may import: downward only.
+var imports = map[string][]string{
+	"wire":                {},
+	"vtime":               {},
+	"prng":                {},
+	"machine":             {"vtime", "wire"},
+	"machine/machinetest": {"machine", "vtime", "wire"},
+	"topo":                {"vtime"},
+	"virtswitch":          {"machine", "vtime", "wire"},
+	"virtrnic":            {"machine", "prng", "vtime", "wire"},
+	"mrp":                 {"vtime", "wire"},
+	"fabric":              {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime"},
+	"faults":              {"prng", "vtime", "wire"},
+	"traces":              {"machine", "vtime", "wire"},
+	"rank":                {"mrp", "prng", "virtrnic", "vtime", "wire"},
+	"collective":          {"rank", "vtime"},
+	"apps":                {"rank"},
+	"apps/bcast":          {"apps", "collective", "prng", "rank", "vtime"},
+	"lab":                 {"collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"sim":                 {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"runs":                {"apps", "apps/bcast", "collective", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"interop":             {},
+	"cmd/mcastlab":        {"apps/bcast", "lab", "runs", "topo"},
+}
+
+// pure are the packages that touch no clock, socket, file, goroutine, lock or global
+// random numbers: the cores, and what runs with them on the event clock.
+var pure = []string{
+	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "fabric", "faults", "rank",
+	"collective", "apps", "apps/bcast", "sim",
+}
+
+// banned are standard packages that pure packages must not import, and why.
+var banned = map[string]string{
+	"time": "lab time is vtime", "os": "cores do no I/O", "net": "net/netip is enough for addresses", "sync": "one goroutine owns a core",
+	"log": "report by events", "math/rand": "draw from prng", "math/rand/v2": "draw from prng", "context": "the driver decides when to stop",
+	"runtime": "cores do not know where they run",
+}
+
+// exempt are places that a rule does not fit, each with its reason.
+var exempt = map[string]string{
+	"prng imports math/rand/v2":       "it wraps the PCG generator in it",
+	"machine/machinetest var rewrite": "it is a flag of tests",
+}
+
+// Limits of size.
+const (
+	fileLinesMax     = 600
+	functionLinesMax = 70
+	lineColumnsMax   = 170
+)
+
+// source is one parsed Go file.
+type source struct {
+	path, dir string
+	text      []byte
+	file      *ast.File
+	test      bool
+}
+
+func sources(t *testing.T) (*token.FileSet, []source) {
+	t.Helper()
+	fset := token.NewFileSet()
+	var all []source
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" || d.Name() == "runs" && path == "runs" && !hasGo(path)) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		f, err := parser.ParseFile(fset, path, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := filepath.ToSlash(filepath.Dir(path))
+		all = append(all, source{path, dir, text, f, strings.HasSuffix(path, "_test.go")})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fset, all
+}
+
+func hasGo(dir string) bool {
+	found, _ := filepath.Glob(filepath.Join(dir, "*.go"))
+	return len(found) > 0
+}
+
+// TestImports: imports go downward, and pure packages stay pure.
+func TestImports(t *testing.T) {
+	_, all := sources(t)
+	for _, s := range all {
+		if s.test || s.dir == "." {
+			continue
+		}
+		allowed, known := imports[s.dir]
+		if !known {
+			t.Errorf("%s: package %s is not in the import table of style_test.go: add it, with what it may import", s.path, s.dir)
+			continue
+		}
+		for _, i := range s.file.Imports {
+			path := strings.Trim(i.Path.Value, `"`)
+			own, inside := strings.CutPrefix(path, module)
+			switch {
+			case inside && !slices.Contains(allowed, own):
+				t.Errorf("%s imports %s: %s may import only %v", s.path, own, s.dir, allowed)
+			case !inside && slices.Contains(pure, s.dir) && banned[path] != "" && exempt[s.dir+" imports "+path] == "":
+				t.Errorf("%s imports %s: %s", s.path, path, banned[path])
+			case !inside && s.dir == "wire" && strings.Contains(path, "."):
+				t.Errorf("%s imports %s: wire uses the standard library only", s.path, path)
+			}
+		}
+	}
+}
+
+// TestFormat: gofmt, lengths of files, functions and lines.
+func TestFormat(t *testing.T) {
+	fset, all := sources(t)
+	for _, s := range all {
+		if out, err := format.Source(s.text); err != nil || !bytes.Equal(out, s.text) {
+			t.Errorf("%s is not formatted: run gofmt -w", s.path)
+		}
+		lines := strings.Split(string(s.text), "\n")
+		if len(lines) > fileLinesMax && !s.test {
+			t.Errorf("%s has %d lines: split it by what it knows (at most %d)", s.path, len(lines), fileLinesMax)
+		}
+		for i, l := range lines {
+			if n := len(strings.ReplaceAll(l, "\t", "    ")); n > lineColumnsMax && !s.test && !strings.Contains(l, "`") {
+				t.Errorf("%s:%d has %d columns: break it (at most %d)", s.path, i+1, n, lineColumnsMax)
+			}
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil || s.test {
+				continue
+			}
+			if n := fset.Position(f.End()).Line - fset.Position(f.Pos()).Line + 1; n > functionLinesMax {
+				t.Errorf("%s: %s has %d lines: give a part of it a name of its own (at most %d)", s.path, f.Name.Name, n, functionLinesMax)
+			}
+		}
+	}
+}
+
+// TestDocs: every package has one package comment, every exported name a comment that
+// begins with it.
+func TestDocs(t *testing.T) {
+	fset, all := sources(t)
+	docs := map[string][]string{}
+	for _, s := range all {
+		if s.test {
+			continue
+		}
+		if s.file.Doc != nil {
+			docs[s.dir] = append(docs[s.dir], s.path)
+		} else if docs[s.dir] == nil {
+			docs[s.dir] = []string{}
+		}
+		for _, d := range s.file.Decls {
+			for _, miss := range undocumented(d) {
+				t.Errorf("%s: exported %s has no comment that begins with its name", fset.Position(d.Pos()), miss)
+			}
+		}
+	}
+	for dir, files := range docs { // each is its own check
+		if len(files) != 1 {
+			t.Errorf("package %s has %d package comments, it needs one: %v", dir, len(files), files)
+		}
+	}
+}
+
+// undocumented returns the exported names of a declaration that lack a comment.
+func undocumented(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && exportedReceiver(d) && !begins(d.Doc, d.Name.Name) {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				if s.Name.IsExported() && !begins(s.Doc, s.Name.Name) && !begins(d.Doc, s.Name.Name) {
+					names = append(names, s.Name.Name)
+				}
+			case *ast.ValueSpec:
+				if s.Names[0].IsExported() && s.Doc == nil && s.Comment == nil && d.Doc == nil {
+					names = append(names, s.Names[0].Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+func exportedReceiver(f *ast.FuncDecl) bool {
+	if f.Recv == nil {
+		return true
+	}
+	e := f.Recv.List[0].Type
+	if p, ok := e.(*ast.StarExpr); ok {
+		e = p.X
+	}
+	if g, ok := e.(*ast.IndexExpr); ok {
+		e = g.X
+	}
+	id, ok := e.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func begins(c *ast.CommentGroup, name string) bool {
+	if c == nil {
+		return false
+	}
+	words := strings.Fields(c.Text())
+	return len(words) > 0 && (words[0] == name || len(words) > 1 && words[1] == name)
+}
+
+// TestBannedCode: no init functions, no variables that change at package level, no
+// goroutine in a pure package, no walk over a map there unless a comment on the line
+// says why its order cannot show, no sleeping in tests.
+func TestBannedCode(t *testing.T) {
+	fset, all := sources(t)
+	for _, s := range all {
+		at := func(n ast.Node) string { return fset.Position(n.Pos()).String() }
+		commented := map[int]bool{}
+		for _, g := range s.file.Comments {
+			for _, c := range g.List {
+				commented[fset.Position(c.Pos()).Line] = true
+			}
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "init" && f.Recv == nil {
+				t.Errorf("%s: init function: construct what is needed where it is needed", at(d))
+			}
+			if v := mutable(d); v != "" && !s.test && exempt[s.dir+" var "+v] == "" {
+				t.Errorf("%s: package variable %s: pass it in, or make it a table that nothing changes", at(d), v)
+			}
+		}
+		maps := mapNames(s.file)
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				if slices.Contains(pure, s.dir) && !s.test {
+					t.Errorf("%s: goroutine in a core: return what is to be done", at(n))
+				}
+			case *ast.RangeStmt:
+				if slices.Contains(pure, s.dir) && !s.test && ranges(n, maps) && !commented[fset.Position(n.Pos()).Line] {
+					t.Errorf("%s: walk over a map: sort the keys, or say on the line why the order cannot show", at(n))
+				}
+			case *ast.SelectorExpr:
+				if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && n.Sel.Name == "Sleep" && s.test && s.dir != "." {
+					t.Errorf("%s: time.Sleep in a test: wait for what the test waits for", at(n))
+				}
+			}
+			return true
+		})
+	}
+}
+
+// mutable returns the name of a package variable that is not evidently constant: only
+// unexported tables, compiled expressions and errors are.
+func mutable(d ast.Decl) string {
+	g, ok := d.(*ast.GenDecl)
+	if !ok || g.Tok != token.VAR {
+		return ""
+	}
+	for _, spec := range g.Specs {
+		v := spec.(*ast.ValueSpec)
+		name := v.Names[0].Name
+		if name == "_" || strings.HasPrefix(name, "Err") {
+			continue
+		}
+		if ast.IsExported(name) || len(v.Values) == 0 {
+			return name
+		}
+		switch x := v.Values[0].(type) {
+		case *ast.CompositeLit:
+		case *ast.BasicLit:
+			if name != "version" { // set by the linker
+				return name
+			}
+		case *ast.CallExpr:
+			if f := fmt.Sprint(x.Fun); !strings.HasPrefix(f, "build") && !strings.Contains(f, "regexp") && !strings.Contains(f, "errors") {
+				return name
+			}
+		default:
+			return name
+		}
+	}
+	return ""
+}
+
+// mapNames returns the fields and variables of a file that are declared as maps.
+func mapNames(f *ast.File) map[string]bool {
+	names := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Field:
+			if _, ok := n.Type.(*ast.MapType); ok {
+				for _, id := range n.Names {
+					names[id.Name] = true
+				}
+			}
+		case *ast.AssignStmt:
+			for i, r := range n.Rhs {
+				if isMap(r) && i < len(n.Lhs) {
+					names[lastName(n.Lhs[i])] = true
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+func isMap(e ast.Expr) bool {
+	switch x := e.(type) {
+	case *ast.CompositeLit:
+		_, ok := x.Type.(*ast.MapType)
+		return ok
+	case *ast.CallExpr:
+		if id, ok := x.Fun.(*ast.Ident); ok && id.Name == "make" && len(x.Args) > 0 {
+			_, ok := x.Args[0].(*ast.MapType)
+			return ok
+		}
+	}
+	return false
+}
+
+func ranges(r *ast.RangeStmt, maps map[string]bool) bool {
+	return isMap(r.X) || maps[lastName(r.X)]
+}
+
+func lastName(e ast.Expr) string {
+	switch x := e.(type) {
+	case *ast.Ident:
+		return x.Name
+	case *ast.SelectorExpr:
+		return x.Sel.Name
+	}
+	return ""
+}
