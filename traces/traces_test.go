@@ -1,0 +1,120 @@
+package traces
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+func TestEvents(t *testing.T) {
+	var b bytes.Buffer
+	e := NewEvents(&b)
+	e.Note(0, "run-start", map[string]int{"seed": 1})
+	e.Node("leaf0").Trace(1_234_567, machine.Event{Kind: machine.EventPauseSent, Port: 0, Priority: 8, Value: 0})
+	e.Node("h1").Trace(2_000_000, machine.Event{Kind: machine.EventNakSent, QP: 17, PSN: 0, Text: "NAK(sequence)"})
+	e.Node("leaf1").Trace(3_000_000, machine.Event{Kind: machine.EventGroupActive, Group: wire.GroupNet | 1, PSN: 5, Value: 3})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"schema":"mcastlab/events/v1"}
+{"t_us":0,"event":"run-start","data":{"seed":1}}
+{"t_us":1.234567,"node":"leaf0","event":"pause-sent","port":0,"priorities":8,"value":0}
+{"t_us":2,"node":"h1","event":"nak-sent","qp":17,"psn":0,"text":"NAK(sequence)"}
+{"t_us":3,"node":"leaf1","event":"group-active","psn":5,"group":"10.254.0.1","value":3}
+`
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+// TestEventsCut: beyond the size limit events are counted, and the file says so.
+func TestEventsCut(t *testing.T) {
+	var b bytes.Buffer
+	e := NewEvents(&b)
+	e.written = eventsBytesMax - 200
+	for range 10 {
+		e.Note(0, "something-with-a-long-name", nil)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
+	var last struct {
+		Event string
+		Value uint64
+	}
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if last.Event != "cut" || last.Value != e.Cut() || int(e.Cut())+len(lines)-2 != 10 {
+		t.Errorf("%d lines, cut %d, last %+v", len(lines), e.Cut(), last)
+	}
+}
+
+// TestCapture: frames that come out of order within the slack are written in order,
+// byte-exact, under the port's name and lab time.
+func TestCapture(t *testing.T) {
+	var p wire.Pool
+	env := wire.NewEnvelope(wire.Flow{Src: 1, Dst: 2, TTL: 9, DstPort: wire.PortRoCEv2})
+	make1 := func(psn wire.PSN) *wire.Frame {
+		f := p.Get()
+		f.Start(&env, wire.BTH{OpCode: wire.OpSendOnly, PSN: psn})
+		f.SetPhantom(10)
+		f.Seal(0, true)
+		return f
+	}
+	var b bytes.Buffer
+	budget := Budget{Left: 10000}
+	c, err := NewCapture(&b, "h0:0", 5*vtime.Microsecond, &budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	us := func(n int) vtime.Time { return vtime.Time(n) * vtime.Time(vtime.Microsecond) }
+	for i, x := range []struct{ now, at int }{{5, 3}, {5, 1}, {6, 2}, {10, 9}, {11, 7}} {
+		c.Frame(us(x.now), us(x.at), make1(wire.PSN(i)))
+	}
+	budget.Left = 10
+	c.Frame(us(11), us(10), make1(9))
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := pcapgo.NewNgReader(&b, pcapgo.DefaultNgReaderOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var psns []byte
+	last := int64(-1)
+	for {
+		data, ci, err := r.ReadPacketData()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := p.Parse(data)
+		if err != nil || !f.CheckICRC() || f.PayloadLen() != 10 {
+			t.Fatalf("frame %x: %v", data, err)
+		}
+		psns = append(psns, '0'+byte(f.PSN()))
+		if at := ci.Timestamp.UnixNano(); at < last {
+			t.Errorf("time goes from %d to %d", last, at)
+		} else {
+			last = at
+		}
+	}
+	if string(psns) != "12043" || last != 9000 || budget.Cut != 1 {
+		t.Errorf("order %s, last at %d ns, %d cut; want 12043, 9000, 1", psns, last, budget.Cut)
+	}
+	if i, err := r.Interface(0); err != nil || i.Name != "h0:0" {
+		t.Errorf("interface %+v, %v", i, err)
+	}
+}
