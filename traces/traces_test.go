@@ -3,6 +3,7 @@ package traces
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -94,7 +95,7 @@ func TestCapture(t *testing.T) {
 	last := int64(-1)
 	for {
 		data, ci, err := r.ReadPacketData()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

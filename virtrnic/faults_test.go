@@ -59,20 +59,12 @@ func randomFaults(t *testing.T, seed uint64) error {
 			}
 		}
 	}
-	type transfer struct {
-		from     int
-		seed     uint64
-		src, dst Bytes
-	}
-	var all []transfer
 	var posted [2]int
 	for k := range 1 + r.IntN(10) {
 		from := r.IntN(2)
 		n := r.IntN(9000)
-		x := transfer{from: from, seed: uint64(k + 1)}
-		var sm, dm *MR
-		x.src, sm = p.region(from, n, x.seed)
-		x.dst, dm = p.region(1-from, n, 0)
+		_, sm := p.region(from, n, uint64(k+1))
+		_, dm := p.region(1-from, n, 0)
 		w := SendWR{WRID: uint64(k), Opcode: WROpcode(r.IntN(4)), SGE: whole(sm, n), RemoteAddr: dm.Addr(), RKey: dm.RKey(), Imm: uint32(k)}
 		v := RecvWR{WRID: uint64(k), SGE: whole(dm, n)}
 		if w.Opcode == WRRDMAWriteWithImm {
@@ -83,7 +75,6 @@ func randomFaults(t *testing.T, seed uint64) error {
 			// Receives must be posted in the order of the sends they are for: before all.
 			p.recv(1-from, v)
 		}
-		all = append(all, x)
 		posted[from]++
 	}
 	// The order of posting is random, so receives may meet other messages: only the

@@ -92,7 +92,7 @@ func (r *requester) sendable(q *QP) bool {
 	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= q.nic.window || r.cursor >= r.n {
 		return false
 	}
-	if q.state != StateRTS && !(q.state == StateSQD && r.nxt < r.drainTo) {
+	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
 		return false
 	}
 	return r.wqes.at(uint32(r.cursor)).failed == WCSuccess
@@ -218,7 +218,13 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	if h.Syndrome.IsACK() {
 		seq++ // acknowledges its own packet too
 	}
-	if d < 0 && !(h.Syndrome.IsACK() && d == -1) || seq > r.maxSeq || !h.Syndrome.IsACK() && seq == r.maxSeq {
+	// An ACK of the packet before una says nothing new; anything older, or of packets
+	// never sent, is not for what is outstanding.
+	oldest, newest := r.una, r.maxSeq
+	if !h.Syndrome.IsACK() {
+		newest--
+	}
+	if d < -1 || seq < oldest || seq > newest {
 		n.drop(now, f, DropResponse)
 		return
 	}

@@ -210,7 +210,7 @@ func TestRegistrationRefused(t *testing.T) {
 		{wire.MRPErrNoRoute, nil, wire.MRPRecord{IP: hostIP(0)}}, // back where it came from
 	} {
 		l := newLone(t, c.change)
-		id := uint32(group1)
+		id := group1
 		if c.why == wire.MRPErrNoMemory {
 			l.register(group1, 1)
 			id++
@@ -308,7 +308,7 @@ func FuzzSwitch(f *testing.F) {
 
 // bent builds a frame for the group out of four bytes.
 func (l *lone) bent(port int, b []byte) *wire.Frame {
-	src, dst := hostIP(port), uint32(group1)+uint32(b[0]>>6&1)
+	src, dst := hostIP(port), group1+uint32(b[0]>>6&1)
 	switch b[1] >> 5 {
 	case 5:
 		f := l.net.Pool.Get()

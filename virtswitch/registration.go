@@ -208,7 +208,7 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 			}
 			if b == nil {
 				b = s.pool.Block()
-				buf = p.MRPHeader.AppendTo(b.Fill(wire.BlockCap)[:0])
+				buf = p.AppendTo(b.Fill(wire.BlockCap)[:0])
 			}
 			buf = p.Record(i).AppendTo(buf)
 		}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"net/netip"
 	"testing"
 
@@ -208,11 +209,11 @@ func TestMRPLayout(t *testing.T) {
 	if err != nil || p.Len() != 183 || p.Record(182) != (MRPRecord{IP: 182, QPN: 182}) {
 		t.Fatalf("full packet: %v, %d records", err, p.Len())
 	}
-	if _, err := ParseMRP(MRPRecord{}.AppendTo(b)); err != ErrLength {
+	if _, err := ParseMRP(MRPRecord{}.AppendTo(b)); !errors.Is(err, ErrLength) {
 		t.Errorf("184 records: %v, want %v", err, ErrLength)
 	}
 	b[1], b[3] = 2, 2 // seq = total
-	if _, err := ParseMRP(b); err != ErrFormat {
+	if _, err := ParseMRP(b); !errors.Is(err, ErrFormat) {
 		t.Errorf("seq = total: %v, want %v", err, ErrFormat)
 	}
 }

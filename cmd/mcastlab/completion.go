@@ -42,22 +42,24 @@ func (p *program) completionCommand() *cli.Command {
 		Name: "completion", Usage: "print the completion script of a shell", ArgsUsage: "bash|zsh|fish", OnUsageError: onUsage,
 		Description: "For example: source <(mcastlab completion bash)",
 		Action: func(c *cli.Context) error {
-			script := ""
-			switch shell := c.Args().First(); shell {
-			case "bash":
-				script = bashCompletion
-			case "zsh":
-				script = zshCompletion
-			case "fish":
-				var err error
-				if script, err = c.App.ToFishCompletion(); err != nil {
-					return fmt.Errorf("make fish completion: %w", err)
-				}
-			default:
-				return usageError{fmt.Errorf("completion for bash, zsh or fish, not %q", shell)}
+			script, err := completionScript(c.App, c.Args().First())
+			if err != nil {
+				return err
 			}
-			_, err := fmt.Fprint(p.out, script)
+			_, err = fmt.Fprint(p.out, script)
 			return err
 		},
 	}
+}
+
+func completionScript(app *cli.App, shell string) (string, error) {
+	switch shell {
+	case "bash":
+		return bashCompletion, nil
+	case "zsh":
+		return zshCompletion, nil
+	case "fish":
+		return app.ToFishCompletion()
+	}
+	return "", usageError{fmt.Errorf("completion for bash, zsh or fish, not %q", shell)}
 }

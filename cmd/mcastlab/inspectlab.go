@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -90,9 +91,8 @@ func (p *program) draw(g *topo.Graph, format, title, file string) error {
 	if err != nil {
 		return fmt.Errorf("draw graph: %w", err)
 	}
-	if err := g.Draw(w, format, title); err != nil {
-		w.Close()
+	if err := errors.Join(g.Draw(w, format, title), w.Close()); err != nil {
 		return fmt.Errorf("draw graph: %w", err)
 	}
-	return w.Close()
+	return nil
 }

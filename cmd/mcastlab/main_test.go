@@ -182,7 +182,7 @@ func TestBadInput(t *testing.T) {
 		{"empty folder", []string{"run", dir}, 2, "there is no *.mcl.yml in"},
 		{"empty file", lab(""), 3, "the file is empty"},
 		{"tabs", lab("name: x\n\tseed: 1\n"), 3, ":2:1: a tab indents the line"},
-		{"unknown key", lab("nmae: x\n"), 3, `:1:1: unknown key "nmae", did you mean "name"?`},
+		{"unknown key", lab("nam: x\n"), 3, `:1:1: unknown key "nam", did you mean "name"?`},
 		{"wrong unit", lab(strings.Replace(star, "64B", "64Gbps", 1)), 3, `"64Gbps" needs a number and a unit`},
 		{"odd k", lab(strings.Replace(star, "star: {hosts: 4}", "fat-tree: {k: 3}", 1)), 3, "k must be even"},
 		{"group of one", lab(strings.Replace(star, "iterations: 2", "ranks: [h0]", 1)), 3, "a broadcast needs at least two ranks"},

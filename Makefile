@@ -1,0 +1,28 @@
+# Targets for development; CI runs .ci/run.
+.PHONY: help build test race fuzz lint bench soak
+help:                     ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+build:                    ## build bin/mcastlab
+	CGO_ENABLED=0 go build -o bin/mcastlab ./cmd/mcastlab
+
+test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
+	go test ./...
+
+race:                     ## all tests under the race detector, sweeps cut short
+	go test -race -short ./...
+
+FUZZTIME ?= 30s
+fuzz:                     ## every fuzz target for FUZZTIME
+	@set -e; for t in wire:FuzzParse virtswitch:FuzzSwitch virtrnic:FuzzNIC mrp:FuzzAgent lab:FuzzParse; do \
+	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
+
+lint:                     ## golangci-lint with the project's settings
+	golangci-lint run
+
+BENCH ?= Bcast|Perm
+bench:                    ## the simulator's benchmarks beside the bare loop, ten interleaved runs (then: benchstat bench.txt)
+	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
+
+soak:                     ## the long sweeps; appends to docs/soak.md
+	sh soak.sh

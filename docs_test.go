@@ -1,0 +1,186 @@
+package mcastlab
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/doc/comment"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// rewrite makes the tests write the generated pages instead of comparing them.
+var rewrite = flag.Bool("rewrite", false, "write the generated pages of docs/")
+
+// page compares a generated page with what is committed.
+func page(t *testing.T, name, want string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(name)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is not what the source says: go test . -run '^%s$' -rewrite (%v)", name, t.Name(), err)
+	}
+}
+
+// TestWirePage makes docs/wire.md of the bit rulers in wire's doc comments and of the
+// opcode table.
+func TestWirePage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Wire formats\n\nThis page is made from the doc comments of package `wire` (`go test . -run WirePage -rewrite`).\n" +
+		"All multi-byte fields are in network byte order; the ICRC's least significant byte comes first.\n\n" +
+		"A RoCEv2 packet is Ethernet, perhaps 802.1Q, IPv4 or IPv6, UDP to port 4791, BTH, the extension headers of its opcode, payload,\n" +
+		"pad and ICRC; the port pads a frame of less than 60 bytes after the ICRC.\n")
+	_, all := sources(t)
+	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord"}
+	docs := map[string]string{}
+	for _, s := range all {
+		if s.dir != "wire" || s.test {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Doc == nil {
+				continue
+			}
+			if ts, ok := g.Specs[0].(*ast.TypeSpec); ok {
+				docs[ts.Name.Name] = g.Doc.Text()
+			}
+		}
+	}
+	var p comment.Parser
+	for _, name := range order {
+		text := docs[name]
+		if !strings.Contains(text, "+-") {
+			t.Errorf("wire.%s has no bit ruler in its comment", name)
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s", name, markdown(p.Parse(text)))
+	}
+	b.WriteString("\n## Opcodes\n\nBegins and ends: of a message. Bytes: from the start of the BTH to the payload.\n\n| code | name | headers after the BTH | bytes | payload | begins | ends |\n|---|---|---|---|---|---|---|\n")
+	for o := range 256 {
+		op := wire.OpCode(o)
+		if i := op.Info(); op.Is(wire.OpAssigned) {
+			fmt.Fprintf(&b, "| 0x%02x | %s | %s | %d | %s | %s | %s |\n", o, op, headers(i), i.Header, mark(op.Is(wire.OpPayload)), mark(op.Is(wire.OpBegin)), mark(op.Is(wire.OpEnd)))
+		}
+	}
+	page(t, "docs/wire.md", b.String())
+}
+
+func mark(b bool) string {
+	if b {
+		return "x"
+	}
+	return ""
+}
+
+func headers(i *wire.OpInfo) string {
+	var h []string
+	for _, x := range []struct {
+		has  bool
+		name string
+	}{{i.DETH, "DETH"}, {i.RETH, "RETH"}, {i.Atomic, "AtomicETH"}, {i.AETH, "AETH"}, {i.Imm, "ImmDt"}, {i.IETH, "IETH"}} {
+		if x.has {
+			h = append(h, x.name)
+		}
+	}
+	if i.Name == "RC_ATOMIC_ACKNOWLEDGE" {
+		h = append(h, "AtomicAckETH")
+	}
+	if i.Name == "CNP" {
+		h = append(h, "16 zero bytes")
+	}
+	return strings.Join(h, ", ")
+}
+
+// markdown renders a doc comment: paragraphs, and preformatted text as code.
+func markdown(d *comment.Doc) string {
+	var b strings.Builder
+	var pr comment.Printer
+	for _, block := range d.Content {
+		if code, ok := block.(*comment.Code); ok {
+			fmt.Fprintf(&b, "```\n%s```\n\n", code.Text)
+			continue
+		}
+		b.Write(pr.Markdown(&comment.Doc{Content: []comment.Block{block}}))
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// TestLabFilePage makes docs/lab-file.md of the types of package lab.
+func TestLabFilePage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# The lab file\n\nThis page is made from the types of package `lab` (`go test . -run LabFilePage -rewrite`).\n\n" +
+		"A lab file is YAML and ends in `.mcl.yml`. It is strict: an unknown key is an error with line, column and the key that was probably meant.\n" +
+		"Values carry units: rates `100Gbps`, times `600ns`, sizes `64KiB` (`KiB` is 1024 bytes, `kB` 1000). `mcastlab validate --resolved` prints a lab\n" +
+		"with every default written out; `mcastlab schema` prints the JSON schema for editors.\n")
+	seen := map[reflect.Type]bool{}
+	describe(&b, "The file", reflect.TypeFor[lab.Lab](), seen)
+	b.WriteString("\n## Shorthands\n\n`pfc: true` and `pfc: false` set `enabled`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`.\n" +
+		"A custom link may be its ends alone: `a:0-b:3`. `ranks: all` means every host.\n")
+	page(t, "docs/lab-file.md", b.String())
+}
+
+// describe writes a table of a struct's keys and then of the structs in it.
+func describe(b *strings.Builder, title string, t reflect.Type, seen map[reflect.Type]bool) {
+	if seen[t] {
+		return
+	}
+	seen[t] = true
+	fmt.Fprintf(b, "\n## %s\n\n| key | meaning | default |\n|---|---|---|\n", title)
+	type inner struct {
+		title string
+		t     reflect.Type
+	}
+	var more []inner
+	for i := range t.NumField() {
+		f := t.Field(i)
+		def := f.Tag.Get("default")
+		if f.Tag.Get("required") != "" {
+			def = "required"
+		}
+		if def != "" && def != "required" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Tag.Get("yaml"), strings.ReplaceAll(f.Tag.Get("doc"), "|", "\\|"), def)
+		e := f.Type
+		for e.Kind() == reflect.Pointer || e.Kind() == reflect.Slice {
+			e = e.Elem()
+		}
+		if e.Kind() == reflect.Struct {
+			more = append(more, inner{"`" + f.Tag.Get("yaml") + "`", e})
+		}
+	}
+	for _, m := range more {
+		describe(b, m.title, m.t, seen)
+	}
+}
+
+// TestReadme: the commands' output in the README is what they print.
+func TestReadme(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(readme), "$ go run ./cmd/mcastlab run examples/quickstart.mcl.yml\n")
+	shown, _, closed := strings.Cut(after, "```")
+	if !ok || !closed {
+		t.Fatal("README.md does not show the quickstart")
+	}
+	l, err := lab.Read("examples/quickstart.mcl.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tableOf(t, l); got != shown {
+		t.Errorf("README.md shows\n%s\nthe command prints\n%s", shown, got)
+	}
+}
