@@ -5,13 +5,13 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runs"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 // tableOf runs a lab and returns the table it prints.
 func tableOf(t *testing.T, l *lab.Lab) string {
 	t.Helper()
-	r, err := runs.Simulate(t.Context(), l, runs.Options{Base: t.TempDir()})
+	r, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

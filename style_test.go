@@ -40,9 +40,9 @@ var imports = map[string][]string{
 	"apps/bcast":          {"apps", "collective", "prng", "rank", "vtime"},
 	"lab":                 {"collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"sim":                 {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"runs":                {"apps", "apps/bcast", "collective", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"runner":              {"apps", "apps/bcast", "collective", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"interop":             {},
-	"cmd/mcastlab":        {"apps/bcast", "lab", "runs", "topo"},
+	"cmd/mcastlab":        {"apps/bcast", "lab", "runner", "topo"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
@@ -88,7 +88,7 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" || d.Name() == "runs" && path == "runs" && !hasGo(path)) {
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "testdata" || path == "runs") {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") {
@@ -110,11 +110,6 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		t.Fatal(err)
 	}
 	return fset, all
-}
-
-func hasGo(dir string) bool {
-	found, _ := filepath.Glob(filepath.Join(dir, "*.go"))
-	return len(found) > 0
 }
 
 // TestImports: imports go downward, and pure packages stay pure.

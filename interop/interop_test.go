@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runs"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 // tool returns the path of a program, or skips the test for want of it.
@@ -59,7 +59,7 @@ func capture(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runs.Simulate(t.Context(), l, runs.Options{Base: t.TempDir(), Captures: []string{"*:*"}})
+	r, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir(), Captures: []string{"*:*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestCaptureLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := runs.Simulate(t.Context(), l, runs.Options{Base: t.TempDir(), Captures: []string{"leaf0:*"}, CaptureBytes: 100_000})
+	r, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir(), Captures: []string{"leaf0:*"}, CaptureBytes: 100_000})
 	if err != nil {
 		t.Fatal(err)
 	}

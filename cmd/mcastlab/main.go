@@ -14,7 +14,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runs"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 // Exit codes. They are documented in the help and do not change.
@@ -123,7 +123,7 @@ func (p *program) versionCommand() *cli.Command {
 			if err := noArgs(c); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(p.out, "mcastlab", runs.Version())
+			_, err := fmt.Fprintln(p.out, "mcastlab", runner.Version())
 			return err
 		},
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/mcastlab/mcastlab/runs"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 // Intervals of the display.
@@ -40,8 +40,8 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// Update implements runs.Progress.
-func (p *progress) Update(s runs.ProgressState) {
+// Update implements runner.Progress.
+func (p *progress) Update(s runner.ProgressState) {
 	now := time.Now()
 	if s.Step != p.step {
 		p.step, p.stepAt = s.Step, now
@@ -65,7 +65,7 @@ func (p *progress) Update(s runs.ProgressState) {
 
 // describe says where the run is: lab time, how it relates to real time, packet-hops
 // per second, and after a stall what the ranks wait on.
-func (p *progress) describe(s runs.ProgressState, now time.Time) string {
+func (p *progress) describe(s runner.ProgressState, now time.Time) string {
 	real := now.Sub(p.start).Seconds()
 	ratio := real * 1e6 / max(1e-9, s.LabTime.Microseconds())
 	text := fmt.Sprintf("%s | lab time %v, 1:%.0f | %.1f M packet-hops/s", s.Doing, s.LabTime, ratio, float64(s.PacketHops)/real/1e6)
@@ -75,7 +75,7 @@ func (p *progress) describe(s runs.ProgressState, now time.Time) string {
 	return text
 }
 
-func (p *progress) remaining(s runs.ProgressState, elapsed time.Duration) string {
+func (p *progress) remaining(s runner.ProgressState, elapsed time.Duration) string {
 	if s.Step < 2 || s.Step >= s.Steps {
 		return ""
 	}
@@ -83,7 +83,7 @@ func (p *progress) remaining(s runs.ProgressState, elapsed time.Duration) string
 	return fmt.Sprintf(", about %s left", left.Round(time.Second))
 }
 
-// Done implements runs.Progress.
+// Done implements runner.Progress.
 func (p *progress) Done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runs"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 func (p *program) runCommand() *cli.Command {
@@ -54,14 +54,14 @@ func (p *program) runAction(c *cli.Context) error {
 	if c.IsSet("seed") {
 		l.Seed = c.Uint64("seed")
 	}
-	o := runs.Options{
+	o := runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: int64(limit), Check: c.Bool("check"),
 		Bcast: p.hooks.bcast,
 	}
 	if !c.Bool("quiet") {
 		o.Progress = newProgress(p.errOut)
 	}
-	report, err := runs.Simulate(c.Context, l, o)
+	report, err := runner.Simulate(c.Context, l, o)
 	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {
 			return errors.Join(err, werr)
@@ -76,7 +76,7 @@ func (p *program) runAction(c *cli.Context) error {
 	return nil
 }
 
-func (p *program) writeReport(r *runs.Report, format string) error {
+func (p *program) writeReport(r *runner.Report, format string) error {
 	switch format {
 	case "json":
 		e := json.NewEncoder(p.out)

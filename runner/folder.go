@@ -1,0 +1,67 @@
+package runner
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// newFolder makes the folder of a run, base/<lab>-<n>, with the next free number. A run
+// never writes into the folder of another.
+func newFolder(base, lab string) (string, error) {
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return "", fmt.Errorf("make run folder: %w", err)
+	}
+	for n := lastNumber(base, lab) + 1; ; n++ {
+		dir := filepath.Join(base, fmt.Sprintf("%s-%d", lab, n))
+		err := os.Mkdir(dir, 0o755)
+		switch {
+		case err == nil:
+			return dir, nil
+		case !errors.Is(err, fs.ErrExist):
+			return "", fmt.Errorf("make run folder: %w", err)
+		}
+	}
+}
+
+// lastNumber returns the highest number of the lab's runs in base, 0 if there is none.
+func lastNumber(base, lab string) (last int) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return 0 // Mkdir will say what is wrong
+	}
+	for _, e := range entries {
+		if num, ok := strings.CutPrefix(e.Name(), lab+"-"); ok {
+			if n, err := strconv.Atoi(num); err == nil {
+				last = max(last, n)
+			}
+		}
+	}
+	return last
+}
+
+// writeJSON puts a value into a file as a whole: whoever reads it sees the old text or
+// the new one.
+func writeJSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return writeFile(name, append(b, '\n'))
+}
+
+func writeFile(name string, b []byte) error {
+	next := name + ".tmp"
+	if err := os.WriteFile(next, b, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := os.Rename(next, name); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

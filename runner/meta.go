@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// MetaSchema names the format of meta.json.
+const MetaSchema = "mcastlab/meta/v1"
+
+// Status says how far a run came.
+type Status string
+
+// The states of a run.
+const (
+	StatusRunning     Status = "running" // or killed before it could say more
+	StatusOK          Status = "ok"
+	StatusFailed      Status = "failed" // an expectation does not hold, or data did not verify
+	StatusInterrupted Status = "interrupted"
+	StatusError       Status = "error"
+)
+
+// Meta is meta.json: what a run was made of and what became of it.
+type Meta struct {
+	Schema  string `json:"schema"`
+	Lab     string `json:"lab"`
+	Runtime string `json:"runtime"`
+	Seed    uint64 `json:"seed"`
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	System  string `json:"system"`
+	Host    string `json:"host"`
+	CPUs    int    `json:"cpus"`
+	Status  Status `json:"status"`
+	Error   string `json:"error,omitempty"`
+
+	Started     time.Time `json:"started"`
+	WallSeconds float64   `json:"wall_seconds"`
+	LabUS       float64   `json:"lab_us"`
+
+	Events       uint64 `json:"events"`
+	PacketHops   uint64 `json:"packet_hops"`
+	AckHops      uint64 `json:"ack_hops"`
+	FramesLost   uint64 `json:"frames_lost_to_faults"`
+	CaptureCut   uint64 `json:"capture_frames_cut"`
+	EventsNotIn  uint64 `json:"event_lines_cut"`
+	CaptureFiles int    `json:"capture_files"`
+}
+
+// newMeta describes a run that starts now.
+func newMeta(lab, runtimeName string, seed uint64) Meta {
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	return Meta{
+		Schema: MetaSchema, Lab: lab, Runtime: runtimeName, Seed: seed, Version: Version(), Go: runtime.Version(),
+		System: runtime.GOOS + "/" + runtime.GOARCH, Host: host, CPUs: runtime.NumCPU(), Status: StatusRunning, Started: time.Now().UTC(),
+	}
+}
+
+// version is set by the linker for releases.
+var version = ""
+
+// Version returns the program's version: a release's, or the commit it was built from.
+func Version() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	revision, modified := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = "+changes"
+		}
+	}
+	if len(revision) >= 12 {
+		return "dev-" + revision[:12] + modified
+	}
+	return info.Main.Version
+}

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// ReportSchema names the format of summary.json and of run --format json.
+const ReportSchema = "mcastlab/run/v1"
+
+// Report is what a run shows. Its JSON is stable: fields are added, never changed.
+type Report struct {
+	Schema   string        `json:"schema"`
+	Lab      string        `json:"lab"`
+	Runtime  string        `json:"runtime"`
+	Seed     uint64        `json:"seed"`
+	Digest   string        `json:"digest"`
+	RunDir   string        `json:"run_dir"`
+	Fidelity Fidelity      `json:"fidelity"`
+	Results  []apps.Row    `json:"results"`
+	Expect   []Expectation `json:"expect"`
+
+	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
+}
+
+// Fidelity says whether the clock did justice to the lab.
+type Fidelity struct {
+	Verdict  string  `json:"verdict"` // ok, or violated
+	Reason   string  `json:"reason"`
+	Dilation float64 `json:"dilation"`
+	LagUS    float64 `json:"lag_us"`
+}
+
+// virtualClock is the fidelity of every simulated run: nothing can be late.
+func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual clock", Dilation: 1} }
+
+// Expectation is a line of the lab's expect and what came of it. Got is the value of
+// its left side, null if a quantity it names was not measured.
+type Expectation struct {
+	Text string   `json:"text"`
+	Got  *float64 `json:"got"`
+	OK   bool     `json:"ok"`
+
+	missing error
+}
+
+// evaluate holds the lab's expectations against the results.
+func evaluate(lines []string, rows []apps.Row) []Expectation {
+	out := []Expectation{}
+	for _, text := range lines {
+		e := Expectation{Text: text}
+		x, err := lab.ParseExpect(text)
+		if err == nil {
+			var got float64
+			if got, e.OK, err = x.Eval(func(name string) (float64, error) { return quantity(name, rows) }); err == nil {
+				e.Got = &got
+			}
+		}
+		e.missing = err
+		out = append(out, e)
+	}
+	return out
+}
+
+// quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
+// microseconds. Sizes that mean the same number of bytes are the same.
+func quantity(name string, rows []apps.Row) (float64, error) {
+	part := strings.Split(name, ".")
+	if len(part) != 5 {
+		return 0, fmt.Errorf("%s is not WORKLOAD.SCHEME.SIZE.jct.p50", name)
+	}
+	size, err := lab.ParseSize(part[2])
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, r := range rows {
+		if r.Workload != part[0] || r.Scheme != part[1] || r.SizeBytes != int(size) {
+			continue
+		}
+		s := map[string]apps.Summary{"jct": r.JCT, "source": r.Source}
+		times, ok := s[part[3]]
+		if !ok {
+			return 0, fmt.Errorf("%s: no quantity %q: use jct or source", name, part[3])
+		}
+		return statistic(name, times, part[4])
+	}
+	return 0, fmt.Errorf("%s was not measured", name)
+}
+
+func statistic(name string, s apps.Summary, which string) (float64, error) {
+	switch which {
+	case "avg":
+		return s.Avg, nil
+	case "min":
+		return s.Min, nil
+	case "max":
+		return s.Max, nil
+	case "p50":
+		return s.P50, nil
+	case "p99":
+		if s.P99 == nil {
+			return 0, fmt.Errorf("%s needs at least 100 iterations", name)
+		}
+		return *s.P99, nil
+	}
+	return 0, fmt.Errorf("%s: no statistic %q: use avg, min, max, p50 or p99", name, which)
+}
+
+// Failures returns one line for each row that did not verify and each expectation that
+// does not hold.
+func (r *Report) Failures() (lines []string) {
+	for _, row := range r.Results {
+		if row.Verified != nil && !*row.Verified {
+			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
+		}
+	}
+	for _, e := range r.Expect {
+		switch {
+		case e.missing != nil:
+			lines = append(lines, fmt.Sprintf("expect %q cannot be told: %v", e.Text, e.missing))
+		case !e.OK:
+			lines = append(lines, fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got))
+		}
+	}
+	return lines
+}

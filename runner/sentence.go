@@ -1,0 +1,83 @@
+package runner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// sentences says in plain words what the results show: for each workload which scheme
+// was the fastest at its largest and its smallest size and by how much, and whether
+// the bytes were right.
+func sentences(rows []apps.Row) string {
+	var out []string
+	for len(rows) > 0 {
+		n := slices.IndexFunc(rows, func(r apps.Row) bool { return r.Workload != rows[0].Workload })
+		if n < 0 {
+			n = len(rows)
+		}
+		out = append(out, comparison(rows[:n])+" "+verdict(rows[:n]))
+		rows = rows[n:]
+	}
+	return strings.Join(out, "\n")
+}
+
+func comparison(rows []apps.Row) string {
+	largest, smallest := rows[0].SizeBytes, rows[0].SizeBytes
+	for _, r := range rows {
+		largest, smallest = max(largest, r.SizeBytes), min(smallest, r.SizeBytes)
+	}
+	s := fmt.Sprintf("To %d ranks, %s", rows[0].Ranks, atSize(rows, largest))
+	if smallest != largest {
+		s += "; " + atSize(rows, smallest)
+	}
+	return s + "."
+}
+
+// atSize compares the schemes at one size with the fastest of them.
+func atSize(rows []apps.Row, size int) string {
+	var at []apps.Row
+	for _, r := range rows {
+		if r.SizeBytes == size {
+			at = append(at, r)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b apps.Row) int { return cmp.Compare(a.JCT.P50, b.JCT.P50) })
+	s := fmt.Sprintf("%v took %s %.2f us", lab.Size(size), at[0].Scheme, at[0].JCT.P50)
+	if len(at) == 1 {
+		return s
+	}
+	var others []string
+	for _, r := range at[1:] {
+		others = append(others, fmt.Sprintf("%s %.2f", r.Scheme, r.JCT.P50/at[0].JCT.P50))
+	}
+	if last := len(others) - 1; last > 0 {
+		others[last] = "and " + others[last]
+	}
+	return s + " and " + strings.Join(others, ", ") + " times as long"
+}
+
+func verdict(rows []apps.Row) string {
+	wrong, unknown := 0, 0
+	for _, r := range rows {
+		switch {
+		case r.Verified == nil:
+			unknown++
+		case !*r.Verified:
+			wrong++
+		}
+	}
+	switch {
+	case wrong > 0:
+		return fmt.Sprintf("Wrong bytes arrived in %d of %d rows.", wrong, len(rows))
+	case unknown == len(rows):
+		return "The payload was phantom: no byte was compared."
+	case unknown > 0:
+		return fmt.Sprintf("Every byte that was there to compare was right; the payload of %d rows was phantom.", unknown)
+	}
+	return "Every byte was right at every receiver."
+}

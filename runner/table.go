@@ -1,0 +1,134 @@
+package runner
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// WriteTable writes the results as a table with the columns of the OSU benchmarks, the
+// expectations, and a sentence that says what the table shows.
+func (r *Report) WriteTable(w io.Writer) error {
+	var b strings.Builder
+	if len(r.Results) > 0 {
+		writeRows(&b, r.Results)
+		b.WriteByte('\n')
+	}
+	for _, e := range r.Expect {
+		mark := "FAIL"
+		if e.OK {
+			mark = "PASS"
+		}
+		fmt.Fprintf(&b, "[%s] %s\n", mark, e.Text)
+	}
+	if len(r.Expect) > 0 {
+		b.WriteByte('\n')
+	}
+	if s := sentences(r.Results); s != "" {
+		b.WriteString(s + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeRows aligns all columns to the right, with an empty line between schemes. A
+// column for the workload is there if there is more than one.
+func writeRows(b *strings.Builder, rows []apps.Row) {
+	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified"}
+	workloads, p99 := false, false
+	for _, r := range rows {
+		workloads = workloads || r.Workload != rows[0].Workload
+		p99 = p99 || r.JCT.P99 != nil
+	}
+	cells := [][]string{}
+	for _, r := range rows {
+		cells = append(cells, rowCells(r))
+	}
+	if workloads {
+		head[0] = "# Workload.Scheme"
+		for i, r := range rows {
+			cells[i][0] = r.Workload + "." + r.Scheme
+		}
+	}
+	if !p99 {
+		head = slices.Delete(head, 6, 7)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], 6, 7)
+		}
+	}
+	width := make([]int, len(head))
+	for _, line := range append([][]string{head}, cells...) {
+		for i, c := range line {
+			width[i] = max(width[i], len(c)+2)
+		}
+	}
+	for i, line := range append([][]string{head}, cells...) {
+		if i > 1 && cells[i-1][0] != cells[i-2][0] {
+			b.WriteByte('\n')
+		}
+		for k, c := range line {
+			fmt.Fprintf(b, "%*s", width[k], c)
+		}
+		b.WriteByte('\n')
+	}
+}
+
+func rowCells(r apps.Row) []string {
+	us := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+	p99 := "-"
+	if r.JCT.P99 != nil {
+		p99 = us(*r.JCT.P99)
+	}
+	verified := "no: phantom"
+	if r.Verified != nil {
+		verified = "WRONG"
+		if *r.Verified {
+			verified = "yes (" + r.Payload + ")"
+		}
+	}
+	return []string{
+		r.Scheme, lab.Size(r.SizeBytes).String(), us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
+		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified,
+	}
+}
+
+// WriteCSV writes the results with a line of column names; what is null is empty.
+func (r *Report) WriteCSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	head := []string{"workload", "scheme", "size_bytes", "ranks", "iterations", "payload"}
+	for _, of := range []string{"jct", "source"} {
+		for _, s := range []string{"avg", "min", "max", "p50", "p99"} {
+			head = append(head, of+"_"+s+"_us")
+		}
+	}
+	// A csv.Writer keeps its first error for Error.
+	_ = c.Write(append(head, "verified"))
+	for _, x := range r.Results {
+		line := []string{x.Workload, x.Scheme, strconv.Itoa(x.SizeBytes), strconv.Itoa(x.Ranks), strconv.Itoa(x.Iterations), x.Payload}
+		for _, s := range []apps.Summary{x.JCT, x.Source} {
+			for _, v := range []*float64{&s.Avg, &s.Min, &s.Max, &s.P50, s.P99} {
+				line = append(line, optional(v))
+			}
+		}
+		verified := ""
+		if x.Verified != nil {
+			verified = strconv.FormatBool(*x.Verified)
+		}
+		_ = c.Write(append(line, verified))
+	}
+	c.Flush()
+	return c.Error()
+}
+
+func optional(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', 6, 64)
+}
