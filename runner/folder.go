@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,11 +49,14 @@ func lastNumber(base, lab string) (last int) {
 // writeJSON puts a value into a file as a whole: whoever reads it sees the old text or
 // the new one.
 func writeJSON(name string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return writeFile(name, append(b, '\n'))
+	return writeFile(name, b.Bytes())
 }
 
 func writeFile(name string, b []byte) error {

@@ -145,11 +145,12 @@ func (v trial) run() (digest, hops uint64, err error) {
 // with another number of processors.
 func TestSeedSweep(t *testing.T) {
 	from, count := seeds(t, 300)
-	var hops uint64
+	var hops, all uint64
 	for seed := from; seed < from+count; seed++ {
 		v := drawTrial(t, seed)
 		first, h, err := v.run()
 		hops += h
+		all = wire.MixWord(all, first)
 		if err != nil {
 			t.Errorf("%v\n%v\nreplay: go test ./sim -run SeedSweep -from %d -seeds 1", v, err, seed)
 			continue
@@ -161,5 +162,5 @@ func TestSeedSweep(t *testing.T) {
 			t.Errorf("%v\ntwo runs, two digests: %016x and %016x\nreplay: go test ./sim -run SeedSweep -from %d -seeds 1", v, first, second, seed)
 		}
 	}
-	t.Logf("%d seeds, %d packet-hops", count, hops)
+	t.Logf("seeds %d..%d: %d packet-hops, digest %016x", from, from+count-1, hops, all)
 }

@@ -81,6 +81,7 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 	case "json":
 		e := json.NewEncoder(p.out)
 		e.SetIndent("", "  ")
+		e.SetEscapeHTML(false)
 		return e.Encode(r)
 	case "jsonl":
 		e := json.NewEncoder(p.out)
