@@ -1,0 +1,37 @@
+//go:build linux
+
+package live
+
+import "github.com/HdrHistogram/hdrhistogram-go"
+
+// lagMaxNs is the largest lag told apart from larger ones: a minute.
+const lagMaxNs = 60e9
+
+// Lag says by how much inputs and departures were later than they should have been, in
+// nanoseconds of wall time, to two digits.
+type Lag struct {
+	Sent  *hdrhistogram.Histogram // frames handed to the kernel
+	Acted *hdrhistogram.Histogram // what ranks did too late for the instant they did it at
+}
+
+// NewLag returns an empty record.
+func NewLag() Lag {
+	return Lag{hdrhistogram.New(1, lagMaxNs, 2), hdrhistogram.New(1, lagMaxNs, 2)}
+}
+
+// record adds a value; earlier than due counts as in time.
+func record(h *hdrhistogram.Histogram, ns int64) {
+	// A value above the largest is counted as the largest.
+	_ = h.RecordValue(min(max(ns, 1), lagMaxNs))
+}
+
+// Add adds another record.
+func (g Lag) Add(o Lag) {
+	g.Sent.Merge(o.Sent)
+	g.Acted.Merge(o.Acted)
+}
+
+// P99 returns the 99th percentile of the worse of the two, in nanoseconds.
+func (g Lag) P99() int64 {
+	return max(g.Sent.ValueAtQuantile(99), g.Acted.ValueAtQuantile(99))
+}
