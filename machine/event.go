@@ -35,6 +35,9 @@ var eventNames = [...]string{
 	"source-switch", "nak-aggregated", "ack-repeated",
 }
 
+// EventKinds is how many kinds there are.
+const EventKinds = uint32(len(eventNames))
+
 // String returns the event's name.
 func (k EventKind) String() string { return eventNames[k] }
 

@@ -1,0 +1,184 @@
+// Package netdev makes the interfaces of a lab: veth pairs whose ends are born inside
+// their nodes' namespaces, so that nothing of a lab ever stands in the host's, and the
+// raw sockets on them.
+package netdev
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// End is one end of a link: an interface in a node's namespace.
+type End struct {
+	NS    *Namespace
+	Port  int    // the interface is called p<Port>
+	Alias string // full name, for people: LAB NODE:PORT
+	MAC   net.HardwareAddr
+}
+
+// Name returns the interface's name. It need not be unique but in its namespace.
+func (e End) Name() string { return fmt.Sprintf("p%d", e.Port) }
+
+// Namespace is the network namespace of a node's process, held open.
+type Namespace struct {
+	fd   netns.NsHandle
+	nl   *netlink.Handle
+	path string
+}
+
+// Open opens the network namespace of a process.
+func Open(pid int) (*Namespace, error) {
+	path := fmt.Sprintf("/proc/%d/ns/net", pid)
+	fd, err := netns.GetFromPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace of process %d: %w", pid, err)
+	}
+	nl, err := netlink.NewHandleAt(fd, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("reach network namespace of process %d: %w", pid, err), fd.Close())
+	}
+	return &Namespace{fd: fd, nl: nl, path: path}, nil
+}
+
+// Close lets the namespace go.
+func (n *Namespace) Close() error {
+	n.nl.Close()
+	return n.fd.Close()
+}
+
+// Same says whether the namespace is still that of the process: a process id may have
+// been used again.
+func (n *Namespace) Same(pid int) bool {
+	other, err := netns.GetFromPid(pid)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = other.Close() }() // only looked at
+	return n.fd.Equal(other)
+}
+
+// MTU is that of every interface: the largest RoCE packet with all its headers.
+const MTU = 4200
+
+// Join makes the veth pair between two ends, each in its own namespace from the start,
+// and brings both up.
+func Join(a, b End) error {
+	veth := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: a.Name(), MTU: MTU, HardwareAddr: a.MAC, TxQLen: 1000},
+		PeerName:  b.Name(), PeerHardwareAddr: b.MAC, PeerMTU: MTU, PeerNamespace: netlink.NsFd(b.NS.fd),
+	}
+	if err := a.NS.nl.LinkAdd(veth); err != nil {
+		return fmt.Errorf("make link %s to %s: %w", a.Alias, b.Alias, err)
+	}
+	for _, e := range []End{a, b} {
+		l, err := e.NS.nl.LinkByName(e.Name())
+		if err != nil {
+			return fmt.Errorf("find interface of %s: %w", e.Alias, err)
+		}
+		if err := e.NS.nl.LinkSetAlias(l, e.Alias); err != nil {
+			return fmt.Errorf("name interface of %s: %w", e.Alias, err)
+		}
+		if err := e.NS.nl.LinkSetUp(l); err != nil {
+			return fmt.Errorf("bring up interface of %s: %w", e.Alias, err)
+		}
+	}
+	return nil
+}
+
+// Counters are the kernel's counts of an interface.
+type Counters struct{ RxPackets, TxPackets, RxDropped, TxDropped, RxErrors, TxErrors uint64 }
+
+// Counters returns the kernel's counts of an end.
+func (e End) Counters() (Counters, error) {
+	l, err := e.NS.nl.LinkByName(e.Name())
+	if err != nil {
+		return Counters{}, fmt.Errorf("find interface of %s: %w", e.Alias, err)
+	}
+	s := l.Attrs().Statistics
+	if s == nil {
+		return Counters{}, fmt.Errorf("interface of %s has no counters", e.Alias)
+	}
+	return Counters{s.RxPackets, s.TxPackets, s.RxDropped, s.TxDropped, s.RxErrors, s.TxErrors}, nil
+}
+
+// Prepare makes a namespace quiet: without IPv6 the kernel sends nothing of its own on
+// the lab's links. It must come before the links.
+func (n *Namespace) Prepare() error {
+	return ns.WithNetNSPath(n.path, func(ns.NetNS) error {
+		// The thread's own namespace: /proc/sys/net follows the thread.
+		for _, which := range []string{"all", "default"} {
+			f := filepath.Join("/proc/sys/net/ipv6/conf", which, "disable_ipv6")
+			err := os.WriteFile(f, []byte("1"), 0)
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("switch IPv6 off: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// receiveBuffer is how many bytes of frames may wait in a socket.
+const receiveBuffer = 8 << 20
+
+// Sockets opens a raw socket on each end, in order, all in one namespace. They see
+// what comes in and not what goes out, stamp it, and send past the queueing discipline.
+func (n *Namespace) Sockets(ends []End) (files []*os.File, err error) {
+	err = ns.WithNetNSPath(n.path, func(ns.NetNS) error {
+		for _, e := range ends {
+			f, err := socket(e)
+			if err != nil {
+				return fmt.Errorf("open socket of %s: %w", e.Alias, err)
+			}
+			files = append(files, f)
+		}
+		return nil
+	})
+	if err != nil {
+		for _, f := range files {
+			_ = f.Close() // the first error is the one that counts
+		}
+		return nil, err
+	}
+	return files, nil
+}
+
+func socket(e End) (*os.File, error) {
+	i, err := net.InterfaceByName(e.Name())
+	if err != nil {
+		return nil, err
+	}
+	// Protocol 0 receives nothing until the socket is bound to its interface.
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), strings.ReplaceAll(e.Alias, " ", "_"))
+	for _, o := range []struct {
+		name              string
+		level, opt, value int
+	}{
+		{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
+		{"PACKET_QDISC_BYPASS", unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1},
+		{"SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
+		{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
+		{"SO_SNDBUFFORCE", unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, receiveBuffer},
+	} {
+		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
+			return nil, errors.Join(fmt.Errorf("set %s: %w", o.name, err), f.Close())
+		}
+	}
+	all := uint16(unix.ETH_P_ALL)
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: i.Index}); err != nil {
+		return nil, errors.Join(fmt.Errorf("bind: %w", err), f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,187 @@
+// Package nodeagent is the process of one node of a running lab: a switch, or a host
+// with its NIC and the rank that runs on it. It is PID 1 of its container, holds no
+// capability, and gets everything from the orchestrator: its sockets by handover, its
+// configuration and its work over gRPC on a unix socket.
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/control"
+)
+
+// messageMax bounds one message in either direction.
+const messageMax = 16 << 20
+
+// Serve runs the agent of a node whose directory is dir, until ctx ends. version is
+// told to the orchestrator.
+func Serve(ctx context.Context, dir, version string) error {
+	// What a node once gave up it cannot get back by executing something.
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up privileges: %w", err)
+	}
+	// What ps and top show: the file a node was started from has no name of its own.
+	name := append([]byte("mcastlab"), 0)
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
+		return fmt.Errorf("name the process: %w", err)
+	}
+	handover, err := listen(dir, control.HandoverSocket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = handover.Close() }() // the process ends
+	calls, err := listen(dir, control.AgentSocket)
+	if err != nil {
+		return err
+	}
+	a := &agent{version: version}
+	go a.takeSockets(handover)
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(64))
+	control.RegisterNodeServer(s, a)
+	go func() {
+		<-ctx.Done()
+		s.Stop()
+	}()
+	if err := s.Serve(calls); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.halt()
+}
+
+func listen(dir, name string) (*net.UnixListener, error) {
+	path := filepath.Join(dir, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// agent is the node's side of the control protocol.
+type agent struct {
+	control.UnimplementedNodeServer
+	version string
+
+	mu      sync.Mutex
+	sockets []int
+	node    *node // nil before the first Configure
+}
+
+// takeSockets waits for handovers; a later one replaces an earlier.
+func (a *agent) takeSockets(l *net.UnixListener) {
+	for {
+		fds, err := control.ReceiveFiles(l)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+			continue
+		}
+		a.mu.Lock()
+		if err := a.halt(); err != nil {
+			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+		}
+		for _, fd := range a.sockets {
+			_ = unix.Close(fd) // replaced
+		}
+		a.sockets = fds
+		a.mu.Unlock()
+	}
+}
+
+// halt ends the node's present configuration.
+func (a *agent) halt() error {
+	if a.node == nil {
+		return nil
+	}
+	n := a.node
+	a.node = nil
+	return n.stop()
+}
+
+// Configure implements control.NodeServer.
+func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*control.ConfigureReply, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.halt(); err != nil {
+		return nil, status.Errorf(codes.Internal, "end the old configuration: %v", err)
+	}
+	n, err := newNode(r, a.sockets)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
+	}
+	a.node = n
+	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
+}
+
+// configured returns the node, or an error before the first Configure.
+func (a *agent) configured() (*node, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.node == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the node is not configured yet")
+	}
+	return a.node, nil
+}
+
+// SetRate implements control.NodeServer.
+func (a *agent) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, error) {
+	n, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	lag := n.loop.SetRate(rateOf(r))
+	return &control.LagReply{Sent: control.HistogramOf(lag.Sent), Acted: control.HistogramOf(lag.Acted)}, nil
+}
+
+// Inspect implements control.NodeServer.
+func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.InspectReply, error) {
+	n, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	state, err := n.inspect()
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &control.InspectReply{State: state}, nil
+}
+
+// Watch implements control.NodeServer.
+func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error {
+	n, err := a.configured()
+	if err != nil {
+		return err
+	}
+	return n.events.stream(s, n.loop.Now, n.done)
+}
+
+// Job implements control.NodeServer.
+func (a *agent) Job(s control.Node_JobServer) error {
+	n, err := a.configured()
+	if err != nil {
+		return err
+	}
+	if n.host == nil {
+		return status.Error(codes.FailedPrecondition, "a switch runs no ranks")
+	}
+	return n.runJob(s)
+}

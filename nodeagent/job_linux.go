@@ -1,0 +1,199 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// appByName returns the program of a workload.
+func appByName(name string) (apps.App, error) {
+	if name == bcast.Name {
+		return bcast.App{}, nil
+	}
+	return nil, fmt.Errorf("this agent has no program %q", name)
+}
+
+// runJob runs one rank to its end. The stream's first message starts it; when the
+// orchestrator closes its side all ranks have ended and the rank's resources go.
+func (n *node) runJob(s control.Node_JobServer) error {
+	if !n.job.TryLock() {
+		return status.Error(codes.ResourceExhausted, "a rank is already running on this host")
+	}
+	defer n.job.Unlock()
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	start := first.GetStart()
+	if start == nil || int(start.Rank) >= len(start.Names) || len(start.Ips) != len(start.Names) {
+		return status.Error(codes.InvalidArgument, "a job begins with its start")
+	}
+	app, err := appByName(start.App)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	b := &board{host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), stopped: n.done}
+	done := make(chan error, 1)
+	n.host.Go(vtime.Time(start.Lab), func() {
+		root := prng.New(n.lab.Seed)
+		r, err := rank.New(rank.Config{
+			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
+			Host: n.host, Board: b, Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
+		})
+		if err == nil {
+			b.rank = r
+			err = app.Run(r, start.Params)
+		}
+		done <- err
+	})
+	go b.receive()
+	return n.endJob(b, done)
+}
+
+// endJob waits for the program's end or the orchestrator's, tells the former to the
+// latter, and cleans up.
+func (n *node) endJob(b *board, done <-chan error) error {
+	var err error
+	select {
+	case err = <-done:
+	case p := <-n.caught:
+		err = fmt.Errorf("the program panicked: %v", p)
+	case <-b.gone:
+		n.host.Stop()
+		return status.Error(codes.Canceled, "the orchestrator has gone")
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if err := b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: text}}}); err != nil {
+		return err
+	}
+	<-b.gone
+	if b.rank != nil {
+		n.host.Go(n.loop.Now(), b.rank.Close)
+	}
+	n.host.Stop()
+	return nil
+}
+
+// board is the out-of-band channel as the rank sees it: calls to the orchestrator.
+type board struct {
+	host *live.Host
+	s    control.Node_JobServer
+
+	sending sync.Mutex
+	mu      sync.Mutex
+	last    uint64
+	replies map[uint64]chan *control.ToRank
+	gone    chan struct{} // closed when the orchestrator says no more
+	stopped <-chan struct{}
+	rank    *rank.Rank // set by the rank's task before it ends
+}
+
+// receive hands replies to the calls that wait for them.
+func (b *board) receive() {
+	defer close(b.gone)
+	for {
+		m, err := b.s.Recv()
+		if err != nil {
+			return // io.EOF at the proper end
+		}
+		b.mu.Lock()
+		c := b.replies[m.Id]
+		delete(b.replies, m.Id)
+		b.mu.Unlock()
+		if c != nil {
+			c <- m
+		}
+	}
+}
+
+func (b *board) send(m *control.FromRank) error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	if err := b.s.Send(m); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("tell the orchestrator: %w", err)
+	}
+	return nil
+}
+
+// tell sends what needs no reply.
+func (b *board) tell(m *control.FromRank) {
+	// If the orchestrator has gone the rank is unwound at its next wait.
+	_ = b.send(m)
+}
+
+// ask sends a call and returns its reply; the host's other tasks go on meanwhile.
+func (b *board) ask(why string, m *control.FromRank) (reply *control.ToRank) {
+	c := make(chan *control.ToRank, 1)
+	b.mu.Lock()
+	b.last++
+	m.Id = b.last
+	b.replies[m.Id] = c
+	b.mu.Unlock()
+	b.tell(m)
+	b.host.Await(why, func() (vtime.Time, bool) {
+		select {
+		case reply = <-c:
+			return vtime.Never, true
+		case <-b.gone:
+			return 0, false
+		case <-b.stopped:
+			return 0, false
+		}
+	})
+	return reply
+}
+
+// Put implements rank.Board.
+func (b *board) Put(key string, value []byte) {
+	b.tell(&control.FromRank{What: &control.FromRank_Put{Put: &control.Put{Key: key, Value: value}}})
+}
+
+// Get implements rank.Board.
+func (b *board) Get(key, why string) []byte {
+	return b.ask(why, &control.FromRank{What: &control.FromRank_Get{Get: key}}).GetValue()
+}
+
+// Barrier implements rank.Board. All ranks go on at one instant of lab time, which the
+// orchestrator puts far enough ahead for its message to arrive.
+func (b *board) Barrier() {
+	m := b.ask("the other ranks to synchronise", &control.FromRank{What: &control.FromRank_Barrier{Barrier: true}})
+	for at := vtime.Time(m.GetRelease()); b.host.Now() < at; {
+		b.host.Park(at, "the common start")
+	}
+}
+
+// Report implements rank.Board. The orchestrator may change the clock's rate before it
+// answers.
+func (b *board) Report(what string) {
+	b.ask("the orchestrator", &control.FromRank{What: &control.FromRank_Report{Report: what}})
+}
+
+// Emit implements rank.Board.
+func (b *board) Emit(record []byte) {
+	b.tell(&control.FromRank{What: &control.FromRank_Record{Record: record}})
+}
+
+// LeaseGroup implements rank.Board.
+func (b *board) LeaseGroup() (uint32, error) {
+	l := b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}).GetLease()
+	if l.GetError() != "" {
+		return 0, errors.New(l.GetError())
+	}
+	return l.GetGroup(), nil
+}

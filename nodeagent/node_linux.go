@@ -1,0 +1,195 @@
+package nodeagent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// node is the node in one configuration: a machine and the loop that drives it.
+type node struct {
+	name  string
+	lab   *lab.Lab
+	graph *topo.Graph
+	loop  *live.Loop
+	nic   *virtrnic.NIC      // of a host
+	agent *mrp.Agent         // of a host
+	sw    *virtswitch.Switch // of a switch
+	host  *live.Host
+
+	events events
+	ended  chan error    // what the loop returned
+	done   chan struct{} // closed when the node is stopped
+	job    sync.Mutex    // held by the job that runs
+	caught chan any
+}
+
+func rateOf(r *control.Rate) live.Rate {
+	return live.Rate{Mono: r.Mono, Lab: vtime.Time(r.Lab), Dilation: r.Dilation}
+}
+
+// newNode builds the machine that the lab file says and starts its loop.
+func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
+	l, err := lab.Parse(r.Node, r.Lab)
+	if err != nil {
+		return nil, err
+	}
+	g, err := l.Graph()
+	if err != nil {
+		return nil, err
+	}
+	id, ok := g.Find(r.Node)
+	if !ok {
+		return nil, fmt.Errorf("the lab has no such node")
+	}
+	if len(sockets) != len(g.Nodes[id].Links) {
+		return nil, fmt.Errorf("%d sockets for %d ports", len(sockets), len(g.Nodes[id].Links))
+	}
+	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
+		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
+	}
+	n := &node{name: r.Node, lab: l, graph: g, ended: make(chan error, 1), done: make(chan struct{}), caught: make(chan any, 1)}
+	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
+		return nil, err
+	}
+	// The loop keeps one processor; another is for calls and ranks.
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	go func() {
+		err := n.loop.Run()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "mcastlab node %s: %v\n", n.name, err)
+		}
+		n.ended <- err
+	}()
+	return n, nil
+}
+
+func (n *node) build(id int, sockets []int, rate live.Rate) error {
+	mono, err := live.NewMonotonic()
+	if err != nil {
+		return err
+	}
+	spec := n.lab.Fabric(n.graph)
+	c := live.Config{Mono: mono, Rate: rate}
+	var ports []machine.PortConfig
+	for p, fd := range sockets {
+		c.IO = append(c.IO, live.NewPacket(fd))
+		far := n.graph.Peer(id, p)
+		// What the far end's transmitter is told about this link is also what arrivals
+		// here are due after: propagation and this node's pipeline.
+		c.Delays = append(c.Delays, spec.Port(far.Node, far.Port).Delay)
+		ports = append(ports, spec.Port(id, p))
+	}
+	if n.loop, err = live.New(c); err != nil {
+		return err
+	}
+	own := n.loop.Ports(ports)
+	if n.graph.Nodes[id].Kind == topo.Host {
+		nc := spec.NICConfig(id)
+		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
+		n.nic = virtrnic.New(nc)
+		n.agent = mrp.New(mrp.Config{IP: nc.IP, Pool: n.loop.Pool(), Sender: n.nic})
+		n.nic.SetStack(n.agent)
+		n.host = live.NewHost(n.loop, n.nic, n.agent, func(p any) { n.caught <- p })
+		n.loop.Start(n.nic, n.host.News)
+		return nil
+	}
+	sc, err := spec.SwitchConfig(id, &n.graph.Routes()[id-n.graph.Hosts])
+	if err != nil {
+		return errors.Join(err, n.loop.Close())
+	}
+	sc.Ports, sc.Pool, sc.Trace = own, n.loop.Pool(), &n.events
+	n.sw = virtswitch.New(sc)
+	n.loop.Start(n.sw, nil)
+	return nil
+}
+
+// stop ends ranks and loop.
+func (n *node) stop() error {
+	close(n.done)
+	if n.host != nil {
+		n.host.Stop()
+	}
+	n.loop.Stop()
+	return errors.Join(<-n.ended, n.loop.Close())
+}
+
+// inspect returns the node's state as JSON.
+func (n *node) inspect() ([]byte, error) {
+	s := control.NodeState{Node: n.name, Kind: "switch", Drops: map[string]uint64{}}
+	links, _ := n.loop.Stats()
+	for i, c := range links {
+		s.Ports = append(s.Ports, control.PortState{
+			Port: i, Sent: c.Sent, SentBytes: c.SentBytes, Received: c.Received, ReceivedBytes: c.ReceivedBytes,
+			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, KernelDrops: c.KernelDrops, Busy: c.Busy,
+		})
+	}
+	n.loop.Call(vtime.Never, func(now vtime.Time) {
+		s.LabUS, s.Frames.Live = now.Microseconds(), n.loop.Pool().Live
+		if n.sw != nil {
+			n.inspectSwitch(&s)
+		} else {
+			n.inspectNIC(&s)
+		}
+	})
+	if n.host != nil {
+		s.Wait = n.host.Waiting()
+	}
+	return json.Marshal(s)
+}
+
+func (n *node) inspectSwitch(s *control.NodeState) {
+	c := n.sw.Stats()
+	s.Counts = map[string]uint64{
+		"received": c.Received, "forwarded": c.Forwarded, "cloned": c.Cloned, "made": c.Made, "absorbed": c.Absorbed,
+		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "acks_in": c.AcksIn, "acks_out": c.AcksOut,
+		"naks_in": c.NaksIn, "naks_out": c.NaksOut, "acks_repeated": c.AcksRepeated, "filtered": c.Filtered, "source_switches": c.SourceSwitches,
+	}
+	for _, r := range virtswitch.DropReasons() {
+		if v := c.Drops[r]; v > 0 {
+			s.Drops[r.String()] = v
+		}
+	}
+	for _, g := range n.sw.Groups() {
+		out := control.GroupState{McstID: wire.AddrOf(g.McstID).String(), Active: g.Active, AggAckPSN: uint32(g.AggAckPSN), SourceOut: g.SourceOut}
+		for _, p := range g.Paths {
+			ps := control.PathState{Port: p.Port, AckPSN: uint32(p.AckPSN)}
+			if p.Host {
+				ps.Host, ps.QPN = wire.AddrOf(p.IP).String(), uint32(p.QPN)
+			}
+			out.Paths = append(out.Paths, ps)
+		}
+		s.Groups = append(s.Groups, out)
+	}
+}
+
+func (n *node) inspectNIC(s *control.NodeState) {
+	s.Kind = "host"
+	c := n.nic.Stats()
+	s.Counts = map[string]uint64{
+		"sent": c.SentPkts, "received": c.RcvdPkts, "made": c.Made, "delivered": c.Delivered, "data_packets": c.DataPackets,
+		"retransmitted": c.Retransmitted, "duplicate_requests": c.DuplicateRequest, "out_of_sequence": c.OutOfSeqRequest,
+		"rnr_sent": c.SendRNR, "rnr_received": c.RcvdRNR, "naks_sent": c.SendNAK, "naks_received": c.RcvdNAK,
+		"acks_sent": c.AcksSent, "acks_received": c.AcksRcvd, "go_backs": c.CompleterRetry, "timeouts": c.Timeouts,
+		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "messages_sent": c.MessagesSent, "messages_received": c.MessagesReceived,
+	}
+	for _, r := range virtrnic.DropReasons() {
+		if v := c.Drops[r]; v > 0 {
+			s.Drops[r.String()] = v
+		}
+	}
+}
