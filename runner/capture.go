@@ -16,8 +16,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// matchPorts returns the ports whose names fit any of the patterns, in node order.
-func matchPorts(g *topo.Graph, patterns []string) (ends []topo.End, err error) {
+// MatchPorts returns the ports whose names fit any of the patterns, in node order.
+func MatchPorts(g *topo.Graph, patterns []string) (ends []topo.End, err error) {
 	found := make([]bool, len(patterns))
 	for node := range g.Nodes {
 		for port := range g.Nodes[node].Links {

@@ -32,6 +32,21 @@ type Fidelity struct {
 	Reason   string  `json:"reason"`
 	Dilation float64 `json:"dilation"`
 	LagUS    float64 `json:"lag_us"`
+
+	Rows []RowFidelity `json:"rows,omitempty"` // on a wall clock
+}
+
+// RowFidelity is what one row is judged by: links that its last byte depends on, times
+// the 99th percentile of a departure's lag, over its JCT.
+type RowFidelity struct {
+	Workload  string  `json:"workload"`
+	Scheme    string  `json:"scheme"`
+	SizeBytes int     `json:"size_bytes"`
+	Dilation  float64 `json:"dilation"`
+	Links     int     `json:"links"`
+	LagUS     float64 `json:"lag_us"` // lab time
+	Share     float64 `json:"share"`
+	OK        bool    `json:"ok"`
 }
 
 // virtualClock is the fidelity of every simulated run: nothing can be late.

@@ -108,7 +108,7 @@ func TestMatchPorts(t *testing.T) {
 		{"h0:1", 0, `capture "h0:1": no port is called so: ports are NODE:NUMBER, such as h0:0`},
 		{"h0:0,[", 0, `capture "[": syntax error in pattern`},
 	} {
-		ends, err := matchPorts(g, strings.Split(c.patterns, ","))
+		ends, err := MatchPorts(g, strings.Split(c.patterns, ","))
 		if len(ends) != c.want || c.err == "" != (err == nil) || err != nil && err.Error() != c.err {
 			t.Errorf("%s: %d ports, %v", c.patterns, len(ends), err)
 		}

@@ -5,23 +5,14 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"time"
 
-	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
@@ -54,19 +45,16 @@ type ProgressState struct {
 	Waiting     string // what most ranks wait on
 }
 
-// run is one run under way.
-type run struct {
+// simulation is a run on the event clock.
+type simulation struct {
+	*Record
 	ctx    context.Context
 	lab    *lab.Lab
 	o      Options
 	net    *sim.Net
-	report *Report
-	meta   Meta
-	events *traces.Events
 	caps   captures
 	before int // iterations of the workloads that have ended
 	steps  int // iterations of all workloads
-	closes []func() error
 }
 
 // Simulate runs a lab's workloads on the event clock. The report holds what was
@@ -76,47 +64,31 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	ends, err := matchPorts(g, o.Captures)
+	ends, err := MatchPorts(g, o.Captures)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newFolder(o.Base, l.Name)
+	rec, err := Begin(o.Base, l, "sim")
 	if err != nil {
 		return nil, err
 	}
-	r := &run{ctx: ctx, lab: l, o: o, meta: newMeta(l.Name, "sim", l.Seed)}
-	r.report = &Report{
-		Schema: ReportSchema, Lab: l.Name, Runtime: "sim", Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
-		Results: []apps.Row{}, Expect: []Expectation{},
-	}
-	err = r.start(g, ends)
-	if err == nil {
+	r := &simulation{Record: rec, ctx: ctx, lab: l, o: o}
+	r.OnClose(r.caps.close)
+	if err = r.build(g, ends); err == nil {
 		err = r.workloads(g)
 	}
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
-	return r.report, r.finish(err)
+	r.account()
+	return r.Report, r.Finish(ctx, l, err)
 }
 
-// start builds the network and opens the folder's files.
-func (r *run) start(g *topo.Graph, ends []topo.End) error {
-	dir := r.report.RunDir
-	if err := writeFile(filepath.Join(dir, "lab.resolved.yml"), r.lab.Resolved()); err != nil {
-		return err
-	}
-	if err := writeJSON(filepath.Join(dir, "meta.json"), &r.meta); err != nil {
-		return err
-	}
-	f, err := os.Create(filepath.Join(dir, "events.jsonl"))
-	if err != nil {
-		return fmt.Errorf("write events: %w", err)
-	}
-	r.events = traces.NewEvents(f)
-	r.closes = append(r.closes, r.events.Close, f.Close, r.caps.close)
+// build builds the network.
+func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	r.net, err = sim.New(sim.Config{
 		Spec: r.lab.Fabric(g), Check: r.o.Check,
-		Trace: func(node int) machine.Tracer { return r.events.Node(g.Nodes[node].Name) },
+		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
 	})
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
@@ -124,7 +96,7 @@ func (r *run) start(g *topo.Graph, ends []topo.End) error {
 	if r.caps.budget.Left = r.o.CaptureBytes; r.o.CaptureBytes == 0 {
 		r.caps.budget.Left = CaptureBytesDefault
 	}
-	if err := r.caps.start(r.net, dir, ends); err != nil {
+	if err := r.caps.start(r.net, r.Report.RunDir, ends); err != nil {
 		return err
 	}
 	setFaults(r.net, r.lab)
@@ -132,8 +104,21 @@ func (r *run) start(g *topo.Graph, ends []topo.End) error {
 	return nil
 }
 
+// account writes what the simulation counted into the record.
+func (r *simulation) account() {
+	if r.net == nil {
+		return
+	}
+	r.Report.Digest = fmt.Sprintf("%016x", r.net.Digest())
+	s := r.net.Stats()
+	m := &r.Meta
+	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
+	r.Report.CaptureCut = r.caps.budget.Cut
+	m.CaptureCut, m.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
+}
+
 // observe is called while events are handled: it is where an interrupt is noticed.
-func (r *run) observe() error {
+func (r *simulation) observe() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
@@ -146,123 +131,33 @@ func (r *run) observe() error {
 	return nil
 }
 
-// workload is a workload made ready to run.
-type workload struct {
-	label  string
-	app    apps.App
-	params []byte
-	hosts  []int
-	steps  int
-}
-
-// prepare turns the lab file's workload into parameters of its app.
-func (r *run) prepare(w *lab.Bcast, g *topo.Graph, seed uint64) (workload, error) {
-	hosts := w.Ranks.Resolve(g)
-	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), Seed: seed}
-	if w.Memory != "auto" {
-		p.Memory = rank.MemoryKind(w.Memory)
-	}
-	for i, h := range hosts {
-		if g.Nodes[h].Name == w.Root {
-			p.Root = i
-		}
-	}
-	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: collective.Options{Slices: int(s.Slices)}})
-	}
-	steps := 0
-	for _, size := range w.Sizes {
-		p.Sizes = append(p.Sizes, int(size))
-		steps += len(p.Schemes) * bcast.Iterations(p.Iterations, int(size))
-	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
-	}
-	return workload{w.Label, r.o.Bcast, raw, hosts, steps}, nil
-}
-
 // workloads runs one workload after the other on the same fabric.
-func (r *run) workloads(g *topo.Graph) error {
-	seeds := prng.New(r.lab.Seed)
-	var all []workload
-	for i := range r.lab.Workloads {
-		b := r.lab.Workloads[i].Bcast
-		s := seeds.Derive("workload/" + b.Label)
-		w, err := r.prepare(b, g, s.Uint64())
-		if err != nil {
-			return err
-		}
-		all = append(all, w)
-		r.steps += w.steps
+func (r *simulation) workloads(g *topo.Graph) error {
+	all, err := Prepare(r.lab, g, r.o.Bcast)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		r.steps += w.Steps
 	}
 	for _, w := range all {
 		if err := r.workload(w); err != nil {
 			return err
 		}
-		r.before += w.steps
+		r.before += w.Steps
 	}
 	return nil
 }
 
-func (r *run) workload(w workload) error {
-	records := make([][][]byte, len(w.hosts))
-	r.events.Note(r.net.Now(), "workload", map[string]any{"workload": w.label, "ranks": len(w.hosts)})
-	err := r.net.Run(sim.Job{
-		Name: w.label, Hosts: w.hosts, Params: r.lab.RankParams(),
-		Program: func(k *rank.Rank) error { return w.app.Run(k, w.params) },
-		Emit:    func(i int, record []byte) { records[i] = append(records[i], record) },
+func (r *simulation) workload(w Workload) error {
+	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
+		return r.net.Run(sim.Job{
+			Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
+			Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+		})
 	})
-	rows, rerr := w.app.Reduce(w.params, records)
-	for _, row := range rows {
-		r.events.Note(r.net.Now(), "result", row)
-	}
-	r.report.Results = append(r.report.Results, rows...)
-	if err == nil {
-		err = rerr
-	}
 	if err == nil {
 		err = r.net.Leftover()
 	}
 	return err
-}
-
-// finish closes all files and says in them how the run ended. It returns the run's
-// error, or what went wrong here.
-func (r *run) finish(runErr error) error {
-	var errs []error
-	if r.net != nil {
-		r.report.Digest = fmt.Sprintf("%016x", r.net.Digest())
-		s := r.net.Stats()
-		r.meta.LabUS, r.meta.Events, r.meta.PacketHops, r.meta.AckHops, r.meta.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
-	}
-	for _, c := range r.closes {
-		errs = append(errs, c())
-	}
-	if r.events != nil {
-		r.meta.EventsNotIn = r.events.Cut()
-	}
-	r.report.CaptureCut = r.caps.budget.Cut
-	r.meta.CaptureCut, r.meta.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
-	r.meta.WallSeconds = time.Since(r.meta.Started).Seconds()
-	if runErr == nil {
-		r.report.Expect = evaluate(r.lab.Expect, r.report.Results)
-	}
-	switch {
-	case r.ctx.Err() != nil:
-		r.meta.Status = StatusInterrupted
-	case runErr != nil:
-		r.meta.Status, r.meta.Error = StatusError, runErr.Error()
-	case len(r.report.Failures()) > 0:
-		r.meta.Status = StatusFailed
-	default:
-		r.meta.Status = StatusOK
-	}
-	errs = append(errs,
-		writeJSON(filepath.Join(r.report.RunDir, "summary.json"), r.report),
-		writeJSON(filepath.Join(r.report.RunDir, "meta.json"), &r.meta))
-	if runErr != nil {
-		return runErr
-	}
-	return errors.Join(errs...)
 }

@@ -165,6 +165,7 @@ type job struct {
 	errs    []error
 	size    int
 	emit    func(rank int, record []byte)
+	report  func(what string)
 }
 
 // Job describes a program to run.
@@ -174,6 +175,7 @@ type Job struct {
 	Program func(*rank.Rank) error
 	Params  rank.Params
 	Emit    func(rank int, record []byte) // takes what ranks record; may be nil
+	Report  func(what string)             // told what the program says it is at; may be nil
 }
 
 // Run runs a program to its end on all its ranks and returns the first error by rank
@@ -181,7 +183,8 @@ type Job struct {
 func (n *Net) Run(spec Job) error {
 	j := &job{
 		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
-		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts), emit: spec.Emit,
+		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
+		emit: spec.Emit, report: spec.Report,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -329,6 +332,9 @@ func (b board) Barrier() {
 func (b board) Report(what string) {
 	b.j.net.doing = what
 	b.j.net.steps++
+	if b.j.report != nil {
+		b.j.report(what)
+	}
 }
 
 // Emit implements rank.Board.

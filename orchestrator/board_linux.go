@@ -1,0 +1,230 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// board is the out-of-band channel between the ranks of a job, as seen from the side
+// that keeps it.
+type board struct {
+	pace   *pace
+	step   func(ctx context.Context, what string) error // before each reported step
+	emit   func(rank int, record []byte)
+	leases *leases
+
+	mu      sync.Mutex
+	values  map[string][]byte
+	readers map[string][]call
+	waiting []call
+	size    int
+	ranks   []control.Node_JobClient
+	sending []sync.Mutex
+}
+
+// call is a rank's question that waits for its answer.
+type call struct {
+	rank int
+	id   uint64
+}
+
+// leases hands out group addresses, each once.
+type leases struct {
+	mu   sync.Mutex
+	last uint32
+}
+
+func (l *leases) next() (uint32, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last >= 1<<16-1 {
+		return 0, errors.New("all 65535 McstIDs of the run are used")
+	}
+	l.last++
+	return wire.GroupNet | l.last, nil
+}
+
+// runJob runs a workload's ranks to their end.
+func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b.values, b.readers, b.size = map[string][]byte{}, map[string][]call{}, len(w.Hosts)
+	b.ranks, b.sending = make([]control.Node_JobClient, b.size), make([]sync.Mutex, b.size)
+	start := control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(b.pace.now())}
+	for _, h := range w.Hosts {
+		start.Names = append(start.Names, d.Graph.Nodes[h].Name)
+		start.Ips = append(start.Ips, d.Graph.Nodes[h].IP)
+	}
+	for i, h := range w.Hosts {
+		s, err := d.nodes[h].Job(ctx)
+		if err != nil {
+			return fmt.Errorf("start rank %d on %s: %w", i, d.Graph.Nodes[h].Name, err)
+		}
+		b.ranks[i] = s
+	}
+	errs := make([]error, b.size)
+	var all sync.WaitGroup
+	for i, h := range w.Hosts {
+		all.Go(func() {
+			if errs[i] = b.serve(ctx, i, &start); errs[i] != nil {
+				errs[i] = fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, errs[i])
+				cancel() // the others would wait for it
+			}
+		})
+	}
+	all.Wait()
+	if err := firstCause(errs); err != nil {
+		return err
+	}
+	// All have ended: now each may let its connections go.
+	for _, s := range b.ranks {
+		if err := s.CloseSend(); err != nil {
+			return fmt.Errorf("end the job: %w", err)
+		}
+	}
+	for _, s := range b.ranks {
+		if _, err := s.Recv(); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("end the job: %w", err)
+		}
+	}
+	return nil
+}
+
+// firstCause returns the first error that is not the echo of another's.
+func firstCause(errs []error) error {
+	var echo error
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case isCancel(err):
+			echo = err
+		default:
+			return err
+		}
+	}
+	return echo
+}
+
+// serve answers one rank until its program ends.
+func (b *board) serve(ctx context.Context, rank int, start *control.Start) error {
+	s := b.ranks[rank]
+	mine := &control.Start{
+		App: start.App, Params: start.Params, Rank: uint32(rank), Names: start.Names, Ips: start.Ips, Job: start.Job, Lab: start.Lab,
+	}
+	if err := s.Send(&control.ToRank{What: &control.ToRank_Start{Start: mine}}); err != nil {
+		return err
+	}
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if done := m.GetDone(); done != nil {
+			if done.Error != "" {
+				return errors.New(done.Error)
+			}
+			return nil
+		}
+		if err := b.answer(ctx, call{rank, m.Id}, m); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *board) reply(c call, m *control.ToRank) error {
+	m.Id = c.id
+	b.sending[c.rank].Lock()
+	defer b.sending[c.rank].Unlock()
+	return b.ranks[c.rank].Send(m)
+}
+
+// answer does what a rank asks.
+func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
+	switch q := m.What.(type) {
+	case *control.FromRank_Put:
+		return b.put(q.Put.Key, q.Put.Value)
+	case *control.FromRank_Get:
+		return b.get(c, q.Get)
+	case *control.FromRank_Barrier:
+		return b.barrier(c)
+	case *control.FromRank_Record:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.emit(c.rank, q.Record)
+		return nil
+	case *control.FromRank_Report:
+		if err := b.step(ctx, q.Report); err != nil {
+			return err
+		}
+		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
+	case *control.FromRank_Lease:
+		id, err := b.leases.next()
+		l := &control.Lease{Group: id}
+		if err != nil {
+			l.Error = err.Error()
+		}
+		return b.reply(c, &control.ToRank{What: &control.ToRank_Lease{Lease: l}})
+	}
+	return fmt.Errorf("it says %T, which this version does not know", m.What)
+}
+
+func (b *board) put(key string, value []byte) error {
+	b.mu.Lock()
+	b.values[key] = value
+	readers := b.readers[key]
+	delete(b.readers, key)
+	b.mu.Unlock()
+	var errs []error
+	for _, c := range readers {
+		errs = append(errs, b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: value}}))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *board) get(c call, key string) error {
+	b.mu.Lock()
+	v, ok := b.values[key]
+	if !ok {
+		b.readers[key] = append(b.readers[key], c)
+	}
+	b.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: v}})
+}
+
+// barrier lets all ranks go on at one instant of lab time once all are there.
+func (b *board) barrier(c call) error {
+	b.mu.Lock()
+	b.waiting = append(b.waiting, c)
+	var all []call
+	if len(b.waiting) == b.size {
+		all, b.waiting = b.waiting, nil
+	}
+	b.mu.Unlock()
+	if all == nil {
+		return nil
+	}
+	at := b.pace.ahead(releaseLead)
+	var errs []error
+	for _, w := range all {
+		errs = append(errs, b.reply(w, &control.ToRank{What: &control.ToRank_Release{Release: int64(at)}}))
+	}
+	return errors.Join(errs...)
+}
+
+// waits says how many ranks wait in the barrier, for a progress line.
+func (b *board) waits() (n int, at vtime.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting), b.pace.now()
+}

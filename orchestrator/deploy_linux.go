@@ -1,0 +1,343 @@
+// Package orchestrator brings a lab up on this host, runs its workloads there and takes
+// it down again: one process or container for each node, wired with veth pairs,
+// configured over unix sockets.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+// Options are the choices of a deployment that are not the lab's.
+type Options struct {
+	Engine  engine.Engine
+	Version string
+	// Log, if set, is told what is being done.
+	Log func(format string, args ...any)
+}
+
+// Deployed is a lab that is up.
+type Deployed struct {
+	Lab   *lab.Lab
+	Graph *topo.Graph
+
+	o     Options
+	store *store
+	nodes []*client // by node of the graph
+}
+
+// Deploy brings a lab up, or finds that it is up already: then made is false. What a
+// deployment that did not come to its end has left is removed first. If it fails, or
+// ctx ends, what it made is removed.
+func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, made bool, err error) {
+	g, err := l.Graph()
+	if err != nil {
+		return nil, false, fmt.Errorf("build topology: %w", err)
+	}
+	s := storeOf(l.Name)
+	if err := s.open(); err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	d = &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes))}
+	up, err := d.isUp(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if up {
+		return d, false, d.connect(ctx)
+	}
+	if err := d.bringUp(ctx); err != nil {
+		// The caller's context may be what ended it.
+		return nil, false, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+	}
+	return d, true, nil
+}
+
+// Attach connects to a lab that is up.
+func Attach(ctx context.Context, name string, o Options) (*Deployed, error) {
+	s := storeOf(name)
+	st, ok, err := s.get()
+	if err != nil {
+		return nil, err
+	}
+	if !ok || st.Phase != phaseUp {
+		return nil, fmt.Errorf("lab %s is not up: mcastlab deploy it first", name)
+	}
+	l, err := lab.Read(filepath.Join(s.dir, "lab.yml"))
+	if err != nil {
+		return nil, fmt.Errorf("read deployed lab %s: %w", name, err)
+	}
+	g, err := l.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("build topology: %w", err)
+	}
+	d := &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes))}
+	return d, d.connect(ctx)
+}
+
+// isUp says whether just this lab is up and all its nodes are there.
+func (d *Deployed) isUp(ctx context.Context) (bool, error) {
+	st, ok, err := d.store.get()
+	if err != nil || !ok || st.Phase != phaseUp {
+		return false, err
+	}
+	if st.Engine != d.o.Engine.Name() {
+		return false, fmt.Errorf("lab %s is up under %s: destroy it first, or name another", d.Lab.Name, st.Engine)
+	}
+	old, err := os.ReadFile(filepath.Join(d.store.dir, "lab.yml"))
+	if err != nil {
+		return false, fmt.Errorf("read deployed lab %s: %w", d.Lab.Name, err)
+	}
+	if string(old) != string(d.Lab.Resolved()) {
+		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
+	}
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return false, err
+	}
+	alive := map[string]bool{}
+	for _, n := range found {
+		alive[n.Name] = n.PID > 0
+	}
+	for _, n := range d.Graph.Nodes {
+		if !alive[n.Name] {
+			d.log("node %s is gone: the lab is brought up anew", n.Name)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func (d *Deployed) log(format string, args ...any) {
+	if d.o.Log != nil {
+		d.o.Log(format, args...)
+	}
+}
+
+// bringUp makes everything, from whatever is there.
+func (d *Deployed) bringUp(ctx context.Context) error {
+	if err := d.o.Engine.Remove(ctx, d.Lab.Name); err != nil {
+		return err
+	}
+	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
+		return err
+	}
+	if err := d.store.write("lab.yml", d.Lab.Resolved()); err != nil {
+		return err
+	}
+	st := state{
+		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
+	}
+	if err := d.store.put(st); err != nil {
+		return err
+	}
+	begin := time.Now()
+	var nodes []engine.Node
+	for _, n := range d.Graph.Nodes {
+		dir, err := d.store.nodeDir(n.Name)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, engine.Node{Name: n.Name, Dir: dir})
+	}
+	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := d.wire(ctx); err != nil {
+		return err
+	}
+	wired := time.Now()
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	d.log("%d nodes started in %v, %d links made in %v, agents reached in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
+		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
+	st.Phase = phaseUp
+	return d.store.put(st)
+}
+
+// wire makes all links and hands each node the sockets on its ends.
+func (d *Deployed) wire(ctx context.Context) (err error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return err
+	}
+	pids := map[string]int{}
+	for _, n := range found {
+		pids[n.Name] = n.PID
+	}
+	spaces := make([]*netdev.Namespace, len(d.Graph.Nodes))
+	defer func() {
+		for _, n := range spaces {
+			if n != nil {
+				err = errors.Join(err, n.Close())
+			}
+		}
+	}()
+	for i, n := range d.Graph.Nodes {
+		if pids[n.Name] == 0 {
+			return d.died(ctx, n.Name)
+		}
+		if spaces[i], err = netdev.Open(pids[n.Name]); err != nil {
+			return err
+		}
+		if err := spaces[i].Prepare(); err != nil {
+			return fmt.Errorf("node %s: %w", n.Name, err)
+		}
+	}
+	if err := d.store.intend("wire", d.Lab.Name); err != nil {
+		return err
+	}
+	for i := range d.Graph.Links {
+		k := &d.Graph.Links[i]
+		if err := netdev.Join(d.end(spaces, k.A), d.end(spaces, k.B)); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return d.each(func(i int) error {
+		var ends []netdev.End
+		for p := range d.Graph.Nodes[i].Links {
+			ends = append(ends, d.end(spaces, topo.End{Node: i, Port: p}))
+		}
+		files, err := spaces[i].Sockets(ends)
+		if err != nil {
+			return err
+		}
+		socket := filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), control.HandoverSocket)
+		if err = d.appears(ctx, i, socket); err == nil {
+			err = control.SendFiles(socket, files)
+		}
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+		return err
+	})
+}
+
+// end names one end of a link. Its MAC is that of the plan for hosts; a switch's port
+// has one of its own.
+func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
+	n := &d.Graph.Nodes[e.Node]
+	mac := net.HardwareAddr{0x02, 0, byte(n.IP >> 24), byte(n.IP >> 16), byte(n.IP >> 8), byte(n.IP)}
+	if n.Kind == topo.Switch {
+		mac[1] = byte(e.Port + 1)
+	}
+	return netdev.End{NS: spaces[e.Node], Port: e.Port, Alias: d.Lab.Name + " " + d.Graph.PortName(e), MAC: mac}
+}
+
+// each calls f for every node, a few at a time, and returns what failed.
+func (d *Deployed) each(f func(node int) error) error {
+	errs := make([]error, len(d.Graph.Nodes))
+	gate := make(chan struct{}, 8)
+	var all sync.WaitGroup
+	for i := range d.Graph.Nodes {
+		all.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			errs[i] = f(i)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// startWait bounds how long a node may take to open its sockets.
+const startWait = 20 * time.Second
+
+// appears waits until a node has made a file.
+func (d *Deployed) appears(ctx context.Context, node int, file string) error {
+	until := time.Now().Add(startWait)
+	for {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+		if time.Now().After(until) {
+			return d.died(ctx, d.Graph.Nodes[node].Name)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// died says what a node that does not answer has left in its log.
+func (d *Deployed) died(ctx context.Context, node string) error {
+	log, err := d.o.Engine.Logs(ctx, d.Lab.Name, node)
+	if err != nil || len(log) == 0 {
+		return fmt.Errorf("node %s did not start and left no word", node)
+	}
+	return fmt.Errorf("node %s did not start: %s", node, lastLine(log))
+}
+
+// Close lets the connections go; the lab stays up.
+func (d *Deployed) Close() error {
+	var errs []error
+	for _, c := range d.nodes {
+		if c != nil {
+			errs = append(errs, c.conn.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// takeDown removes everything of the lab. The lock is held.
+func (d *Deployed) takeDown(ctx context.Context) error {
+	return errors.Join(d.Close(), remove(ctx, d.store, []engine.Engine{d.o.Engine}))
+}
+
+// Destroy removes everything of a lab, whatever state it is in and under whichever
+// engine. existed says whether there was anything.
+func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed bool, err error) {
+	s := storeOf(name)
+	_, statErr := os.Stat(s.dir)
+	existed = statErr == nil
+	for _, e := range engines {
+		found, err := e.Find(ctx, name)
+		if err != nil {
+			return existed, err
+		}
+		existed = existed || len(found) > 0
+	}
+	if !existed {
+		return false, nil
+	}
+	if err := s.open(); err != nil {
+		return true, err
+	}
+	return true, errors.Join(remove(ctx, s, engines), s.close())
+}
+
+// remove removes a lab's nodes, with which its links go, and then its folder.
+func remove(ctx context.Context, s *store, engines []engine.Engine) error {
+	if st, ok, err := s.get(); err == nil && ok {
+		st.Phase = phaseDestroying
+		if err := s.put(st); err != nil {
+			return err
+		}
+	}
+	for _, e := range engines {
+		if err := e.Remove(ctx, s.lab); err != nil {
+			return err
+		}
+	}
+	return s.remove()
+}

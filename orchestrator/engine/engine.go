@@ -1,0 +1,45 @@
+// Package engine is what an orchestrator needs of whatever holds a lab's nodes: start
+// them, find them, remove them. Everything an engine makes carries its owner's mark, so
+// what a lab left behind is found by looking and not by remembering.
+package engine
+
+import "context"
+
+// Node is a node to start.
+type Node struct {
+	Name string
+	Dir  string // of its own, for its sockets; the node's user owns it
+}
+
+// Running is a node that was found.
+type Running struct {
+	Name string
+	PID  int // in the caller's PID namespace; 0 if it has ended
+}
+
+// An Engine holds the nodes of labs.
+type Engine interface {
+	// Name is docker or netns.
+	Name() string
+	// Start starts nodes that do not run, in parallel. Before each effect it calls
+	// intend, which fails if the effect must not happen.
+	Start(ctx context.Context, lab string, nodes []Node, intend func(effect, object string) error) error
+	// Find returns the nodes of a lab that exist, by name.
+	Find(ctx context.Context, lab string) ([]Running, error)
+	// Labs returns the labs of which anything exists.
+	Labs(ctx context.Context) ([]string, error)
+	// Remove removes all nodes of a lab and returns when they are gone. Nothing to
+	// remove is no error.
+	Remove(ctx context.Context, lab string) error
+	// Logs returns what a node wrote to its standard error.
+	Logs(ctx context.Context, lab, node string) ([]byte, error)
+}
+
+// UID is the user and group that nodes run as: nobody else's.
+const UID = 64420
+
+// The marks of ownership: variables of a process's environment, labels of a container.
+const (
+	MarkLab  = "MCASTLAB_LAB"
+	MarkNode = "MCASTLAB_NODE"
+)

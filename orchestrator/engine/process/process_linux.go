@@ -1,0 +1,215 @@
+// Package process runs the nodes of a lab as plain processes, each in namespaces of its
+// own (net, mount, pid, uts, ipc), without a container engine.
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Name is the runtime's name.
+const Name = "netns"
+
+// Engine is an engine.Engine of processes. LogDir returns where a node's standard error
+// goes.
+type Engine struct {
+	LogDir func(lab, node string) string
+}
+
+// Name implements engine.Engine.
+func (Engine) Name() string { return Name }
+
+// Start implements engine.Engine.
+func (e Engine) Start(_ context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("start nodes: %w", err)
+	}
+	defer func() { _ = self.Close() }() // read only
+	errs := make([]error, len(nodes))
+	var all sync.WaitGroup
+	gate := make(chan struct{}, parallel)
+	for i, n := range nodes {
+		if err := intend("start", n.Name); err != nil {
+			return err
+		}
+		all.Go(func() {
+			gate <- struct{}{}
+			errs[i] = e.start(lab, n, self)
+			<-gate
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// parallel is how many processes are started at once.
+const parallel = 4
+
+// start starts one process. It survives the caller.
+func (e Engine) start(lab string, n engine.Node, self *os.File) error {
+	log, err := os.OpenFile(e.LogDir(lab, n.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("start node %s: %w", n.Name, err)
+	}
+	defer func() { _ = log.Close() }() // the child has its own
+	cmd := exec.Command("/proc/self/fd/3", "node", "--dir", n.Dir)
+	cmd.Args[0] = "mcastlab"
+	cmd.ExtraFiles = []*os.File{self}
+	cmd.Dir = "/"
+	cmd.Env = []string{engine.MarkLab + "=" + lab, engine.MarkNode + "=" + n.Name}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+		Credential: &syscall.Credential{Uid: engine.UID, Gid: engine.UID},
+		Setsid:     true,
+	}
+	if err := cmd.Start(); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("start node %s: %w: namespaces need root", n.Name, err)
+		}
+		return fmt.Errorf("start node %s: %w", n.Name, err)
+	}
+	go func() { _ = cmd.Wait() }() // takes its exit status, so that no zombie stays while we run
+	return nil
+}
+
+// Find implements engine.Engine.
+func (Engine) Find(_ context.Context, lab string) (found []engine.Running, err error) {
+	all, err := marked()
+	for _, p := range all {
+		if p.lab == lab {
+			found = append(found, engine.Running{Name: p.node, PID: p.pid})
+		}
+	}
+	return found, err
+}
+
+// Labs implements engine.Engine.
+func (Engine) Labs(context.Context) (labs []string, err error) {
+	all, err := marked()
+	for _, p := range all {
+		labs = append(labs, p.lab)
+	}
+	slices.Sort(labs)
+	return slices.Compact(labs), err
+}
+
+// node is a process with our marks.
+type node struct {
+	pid       int
+	lab, node string
+}
+
+// marked looks through all processes for those that carry our marks, hold the node's
+// user and are not zombies.
+func marked() (found []node, err error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("look for nodes: %w", err)
+	}
+	for _, d := range dirs {
+		info, err := os.Stat(d)
+		if err != nil {
+			continue // ended meanwhile
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != engine.UID && st.Uid != 0 {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join(d, "environ"))
+		if err != nil || !bytes.Contains(env, []byte(engine.MarkLab+"=")) {
+			continue
+		}
+		n := node{}
+		for _, v := range strings.Split(string(env), "\x00") {
+			if x, ok := strings.CutPrefix(v, engine.MarkLab+"="); ok {
+				n.lab = x
+			}
+			if x, ok := strings.CutPrefix(v, engine.MarkNode+"="); ok {
+				n.node = x
+			}
+		}
+		if n.pid, err = strconv.Atoi(filepath.Base(d)); err == nil && n.node != "" && uidOf(d) == engine.UID {
+			found = append(found, n)
+		}
+	}
+	slices.SortFunc(found, func(a, b node) int { return strings.Compare(a.node, b.node) })
+	return found, nil
+}
+
+// uidOf returns the effective user of a process, or -1. The owner of its folder is root
+// if the process may not be looked into.
+func uidOf(dir string) int {
+	b, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return -1
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "Uid:" {
+			if uid, err := strconv.Atoi(f[2]); err == nil {
+				return uid
+			}
+		}
+	}
+	return -1
+}
+
+// removeWait bounds how long the kernel may take to end processes.
+const removeWait = 10 * time.Second
+
+// Remove implements engine.Engine.
+func (e Engine) Remove(ctx context.Context, lab string) error {
+	for until := time.Now().Add(removeWait); ; {
+		all, err := marked()
+		if err != nil {
+			return err
+		}
+		left := 0
+		for _, p := range all {
+			if p.lab != lab {
+				continue
+			}
+			left++
+			// PID 1 of its namespace: with it goes all that is in there.
+			if err := unix.Kill(p.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("end node %s: %w", p.node, err)
+			}
+		}
+		switch {
+		case left == 0:
+			return nil
+		case time.Now().After(until):
+			return fmt.Errorf("end nodes of %s: %d processes are still there after %v", lab, left, removeWait)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// Logs implements engine.Engine.
+func (e Engine) Logs(_ context.Context, lab, name string) ([]byte, error) {
+	b, err := os.ReadFile(e.LogDir(lab, name))
+	if err != nil {
+		return nil, fmt.Errorf("read log of node %s: %w", name, err)
+	}
+	return b, nil
+}

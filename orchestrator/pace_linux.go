@@ -1,0 +1,105 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// pace is the clock of a lab that runs: one rate for all nodes, changed between
+// measurements only.
+type pace struct {
+	d    *Deployed
+	mono *live.Monotonic
+
+	mu    sync.Mutex
+	clock live.Clock
+	rate  live.Rate
+}
+
+// rateLead is how far ahead a change of rate is announced, and releaseLead a common
+// start: time for a message to reach every node. A node that learns of a change late
+// only has the old rate for longer while nothing is on the links.
+const (
+	rateLead    = 20 * time.Millisecond
+	releaseLead = 10 * time.Millisecond
+)
+
+func newPace(d *Deployed, dilation float64) (*pace, error) {
+	m, err := live.NewMonotonic()
+	if err != nil {
+		return nil, err
+	}
+	p := &pace{d: d, mono: m, rate: live.Rate{Mono: m.Now(), Dilation: dilation}}
+	p.clock.Set(p.rate)
+	return p, nil
+}
+
+func message(r live.Rate) *control.Rate {
+	return &control.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
+}
+
+// now returns the lab time.
+func (p *pace) now() vtime.Time { return p.ahead(0) }
+
+// ahead returns the lab time a span of wall time from now.
+func (p *pace) ahead(d time.Duration) vtime.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clock.Lab(p.mono.Now() + int64(d))
+}
+
+// lab returns the lab time of a monotonic instant.
+func (p *pace) lab(mono int64) vtime.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clock.Lab(mono)
+}
+
+// set changes the dilation on all nodes and returns the lag they recorded since the last
+// call. It returns when the change has come into force.
+func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
+	p.mu.Lock()
+	at := p.mono.Now() + int64(rateLead)
+	r := live.Rate{Mono: at, Lab: p.clock.Lab(p.mono.Now()).Add(vtime.Duration(float64(rateLead) * 1000 / p.clock.Dilation())), Dilation: dilation}
+	if r.Dilation == p.rate.Dilation {
+		r = p.rate // only the lag is asked for
+	} else {
+		p.clock.Set(r)
+		p.rate = r
+	}
+	p.mu.Unlock()
+	all := make([]*control.LagReply, len(p.d.nodes))
+	err := p.d.each(func(i int) (err error) {
+		if all[i], err = p.d.nodes[i].SetRate(ctx, message(r)); err != nil {
+			return fmt.Errorf("set the clock of node %s: %w", p.d.nodes[i].name, err)
+		}
+		return nil
+	})
+	total := live.NewLag()
+	if err != nil {
+		return total, err
+	}
+	for _, g := range all {
+		if err := errors.Join(g.Sent.AddTo(total.Sent), g.Acted.AddTo(total.Acted)); err != nil {
+			return total, fmt.Errorf("read lag: %w", err)
+		}
+	}
+	if wait := r.Mono - p.mono.Now(); wait > 0 {
+		time.Sleep(time.Duration(wait))
+	}
+	return total, nil
+}
+
+// round2 rounds a dilation up to two digits.
+func round2(d float64) float64 {
+	e := math.Pow(10, math.Floor(math.Log10(d))-1)
+	return math.Ceil(d/e) * e
+}

@@ -1,0 +1,183 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// StateDir is where deployed labs keep their state: one folder each, root's own.
+const StateDir = "/run/mcastlab"
+
+// store is the folder of one lab: the plan it was deployed by, the log of intents, and a
+// folder for each node.
+//
+//	lab.yml       the resolved lab file
+//	state.json    what is deployed
+//	intents.jsonl what was going to be done, written before it was
+//	lock          held by the verb that is at work
+//	n/NODE/       a node's sockets; the node's user owns it
+//	n/NODE.log    a node's standard error, of nodes that are processes
+type store struct {
+	lab, dir string
+	lock     *os.File
+}
+
+// state is state.json.
+type state struct {
+	Schema  string    `json:"schema"`
+	Lab     string    `json:"lab"`
+	Engine  string    `json:"engine"`
+	Phase   string    `json:"phase"` // deploying, up, destroying
+	Since   time.Time `json:"since"`
+	Version string    `json:"version"`
+}
+
+const stateSchema = "mcastlab/state/v1"
+
+// Phases of a deployed lab.
+const (
+	phaseDeploying  = "deploying"
+	phaseUp         = "up"
+	phaseDestroying = "destroying"
+)
+
+func storeOf(lab string) *store { return &store{lab: lab, dir: filepath.Join(StateDir, lab)} }
+
+// open makes the lab's folder if need be and takes its lock, waiting for whoever has it.
+func (s *store) open() error {
+	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		return fmt.Errorf("open state of lab %s: %w", s.lab, needRoot(err))
+	}
+	for {
+		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.dir, 0o711) == nil {
+				continue // a destroy took the folder away
+			}
+			return fmt.Errorf("lock lab %s: %w", s.lab, needRoot(err))
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			return errors.Join(fmt.Errorf("lock lab %s: %w", s.lab, err), f.Close())
+		}
+		// Whoever held it may have removed the folder: then the lock is nobody's.
+		var held, there unix.Stat_t
+		if unix.Fstat(int(f.Fd()), &held) == nil && unix.Stat(f.Name(), &there) == nil && held.Ino == there.Ino {
+			s.lock = f
+			return nil
+		}
+		if err := f.Close(); err != nil {
+			return fmt.Errorf("lock lab %s: %w", s.lab, err)
+		}
+		if err := os.MkdirAll(s.dir, 0o711); err != nil {
+			return fmt.Errorf("open state of lab %s: %w", s.lab, err)
+		}
+	}
+}
+
+func needRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return fmt.Errorf("%w: run as root", err)
+	}
+	return err
+}
+
+// close gives the lock back.
+func (s *store) close() error {
+	if s.lock == nil {
+		return nil
+	}
+	f := s.lock
+	s.lock = nil
+	return f.Close()
+}
+
+// intend writes down what is about to be done, durably.
+func (s *store) intend(effect, object string) error {
+	f, err := os.OpenFile(filepath.Join(s.dir, "intents.jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("write intent: %w", err)
+	}
+	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
+	if err == nil {
+		_, err = f.Write(append(b, '\n'))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write intent: %w", err)
+	}
+	return nil
+}
+
+// put writes state.json as a whole.
+func (s *store) put(st state) error {
+	b, err := json.MarshalIndent(st, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
+	}
+	return s.write("state.json", append(b, '\n'))
+}
+
+func (s *store) write(name string, b []byte) error {
+	path := filepath.Join(s.dir, name)
+	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
+		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
+	}
+	return nil
+}
+
+// get reads state.json; ok is false if the lab is not deployed.
+func (s *store) get() (st state, ok bool, err error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, "state.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	}
+	if err != nil {
+		return st, false, fmt.Errorf("read state of lab %s: %w", s.lab, needRoot(err))
+	}
+	return st, true, nil
+}
+
+// nodeDir makes a node's folder, open to its user alone.
+func (s *store) nodeDir(node string) (string, error) {
+	dir := s.nodePath(node)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(filepath.Dir(dir), 0o711)
+	}
+	if err == nil {
+		err = os.Chown(dir, engine.UID, engine.UID)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make folder of node %s: %w", node, err)
+	}
+	return dir, nil
+}
+
+func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
+
+// remove takes the folder away, the lock with it.
+func (s *store) remove() error {
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove state of lab %s: %w", s.lab, err)
+	}
+	// The parent goes with the last lab; if others are there it stays.
+	_ = os.Remove(StateDir)
+	return nil
+}
+
+// LogFile returns where a node that is a process writes its standard error.
+func LogFile(lab, node string) string { return storeOf(lab).nodePath(node) + ".log" }

@@ -1,0 +1,101 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/traces"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Record is the folder of a run that is under way, whatever clock it runs on.
+type Record struct {
+	Report *Report
+	Meta   Meta
+	Events *traces.Events
+
+	closes []func() error
+}
+
+// Begin makes the folder of a run and opens its files.
+func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
+	dir, err := newFolder(base, l.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Meta: newMeta(l.Name, runtimeName, l.Seed)}
+	r.Report = &Report{
+		Schema: ReportSchema, Lab: l.Name, Runtime: runtimeName, Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
+		Results: []apps.Row{}, Expect: []Expectation{},
+	}
+	if err := writeFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
+		return nil, err
+	}
+	if err := writeJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, "events.jsonl"))
+	if err != nil {
+		return nil, fmt.Errorf("write events: %w", err)
+	}
+	r.Events = traces.NewEvents(f)
+	r.closes = append(r.closes, r.Events.Close, f.Close)
+	return r, nil
+}
+
+// OnClose has f called when the run ends, before the summary is written.
+func (r *Record) OnClose(f func() error) { r.closes = append(r.closes, f) }
+
+// Measure runs one workload and takes its results into the report, those of an
+// interrupted run too. run is given where ranks' records go.
+func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) error {
+	records := make([][][]byte, len(w.Hosts))
+	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
+	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
+	rows, rerr := w.App.Reduce(w.Params, records)
+	for _, row := range rows {
+		r.Events.Note(now(), "result", row)
+	}
+	r.Report.Results = append(r.Report.Results, rows...)
+	if err == nil {
+		err = rerr
+	}
+	return err
+}
+
+// Finish closes all files and says in them how the run ended. It returns the run's
+// error, or what went wrong here.
+func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
+	var errs []error
+	for _, c := range r.closes {
+		errs = append(errs, c())
+	}
+	r.Meta.EventsNotIn = r.Events.Cut()
+	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
+	if runErr == nil {
+		r.Report.Expect = evaluate(l.Expect, r.Report.Results)
+	}
+	switch {
+	case ctx.Err() != nil:
+		r.Meta.Status = StatusInterrupted
+	case runErr != nil:
+		r.Meta.Status, r.Meta.Error = StatusError, runErr.Error()
+	case len(r.Report.Failures()) > 0:
+		r.Meta.Status = StatusFailed
+	default:
+		r.Meta.Status = StatusOK
+	}
+	errs = append(errs,
+		writeJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
+		writeJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
+	if runErr != nil {
+		return runErr
+	}
+	return errors.Join(errs...)
+}

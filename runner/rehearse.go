@@ -1,0 +1,82 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/sim"
+)
+
+// Step is one iteration as a rehearsal saw it.
+type Step struct {
+	Row  int    // index into the rehearsal's rows
+	Hops uint64 // frames that crossed a link
+}
+
+// Rehearsal is what a lab does on the event clock: how long each row takes and how many
+// frames move, which is what a wall clock has to keep up with.
+type Rehearsal struct {
+	Rows  []apps.Row
+	Steps []Step
+}
+
+// Rehearse runs a lab's workloads on the event clock and keeps nothing but the times.
+func Rehearse(ctx context.Context, l *lab.Lab) (*Rehearsal, error) {
+	g, err := l.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("build topology: %w", err)
+	}
+	n, err := sim.New(sim.Config{Spec: l.Fabric(g), NoDigest: true})
+	if err != nil {
+		return nil, fmt.Errorf("build lab: %w", err)
+	}
+	setFaults(n, l)
+	n.Observe = ctx.Err
+	all, err := Prepare(l, g, bcast.App{})
+	if err != nil {
+		return nil, err
+	}
+	r := &Rehearsal{}
+	for _, w := range all {
+		if err := r.workload(n, l, w); err != nil {
+			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
+		}
+	}
+	return r, nil
+}
+
+// workload runs one workload and takes down what moved in each step.
+func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
+	var marks []uint64 // packet-hops when each step began
+	records := make([][][]byte, len(w.Hosts))
+	err := n.Run(sim.Job{
+		Name: w.Label, Hosts: w.Hosts, Params: l.RankParams(),
+		Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
+		Emit:    func(i int, record []byte) { records[i] = append(records[i], record) },
+		Report:  func(string) { marks = append(marks, n.Stats().Hops) },
+	})
+	if err != nil {
+		return err
+	}
+	marks = append(marks, n.Stats().Hops)
+	rows, err := w.App.Reduce(w.Params, records)
+	if err != nil {
+		return err
+	}
+	i := 0
+	for k, row := range rows {
+		for range row.Iterations {
+			if i+1 >= len(marks) {
+				return fmt.Errorf("%d steps were reported, more have results", len(marks)-1)
+			}
+			r.Steps = append(r.Steps, Step{len(r.Rows) + k, marks[i+1] - marks[i]})
+			i++
+		}
+	}
+	r.Rows = append(r.Rows, rows...)
+	return nil
+}
