@@ -13,6 +13,7 @@ type Lab struct {
 	Links     Links      `yaml:"links" doc:"what all links have in common"`
 	Switches  Switches   `yaml:"switches" doc:"what all switches have in common"`
 	NICs      NICs       `yaml:"nics" doc:"what all network adapters have in common"`
+	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
 	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2"`
@@ -117,6 +118,11 @@ type HostCost struct {
 	Poll   Duration `yaml:"poll" doc:"taking a completion" default:"0"`
 	Stack  Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
 	Jitter Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
+}
+
+// Runtime is how a lab runs on a wall clock.
+type Runtime struct {
+	Dilation Dilation `yaml:"dilation" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
 }
 
 // Workload is one of the kinds of work.

@@ -110,6 +110,8 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 		return numberOr(infinite)
 	case reflect.TypeFor[Iterations]():
 		return numberOr("auto")
+	case reflect.TypeFor[Dilation]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "1"}, {Type: "string", Enum: []any{"auto"}}}}
 	case reflect.TypeFor[Count]():
 		return numberOr("ranks")
 	case reflect.TypeFor[Class]():

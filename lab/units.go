@@ -34,6 +34,33 @@ const RetriesInfinite Retries = 7
 // Class is a DSCP.
 type Class uint8
 
+// Dilation is wall time per lab time; 0 is auto.
+type Dilation float64
+
+// dilationMax is about four months of wall time for a second of lab time.
+const dilationMax = 1e7
+
+func (d *Dilation) parse(s string) error {
+	if s == "auto" {
+		*d = 0
+		return nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 1 && v <= dilationMax) {
+		return fmt.Errorf("%q is neither auto nor a number from 1 to %.0f", s, float64(dilationMax))
+	}
+	*d = Dilation(v)
+	return nil
+}
+
+// String prints the number.
+func (d Dilation) String() string {
+	if d == 0 {
+		return "auto"
+	}
+	return strconv.FormatFloat(float64(d), 'g', -1, 64)
+}
+
 // Iterations is a number of repeats; 0 is auto.
 type Iterations int
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -68,3 +69,13 @@ func findLab(name string) (string, error) {
 func envOf(command, flag string) []string {
 	return []string{"MCASTLAB_" + strings.ToUpper(strings.ReplaceAll(command+"_"+flag, "-", "_"))}
 }
+
+// exists says whether there is a file or folder of that name.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// withoutCancel returns a context that an interrupt does not end: what cleans up goes on
+// to its end.
+func withoutCancel(c *cli.Context) context.Context { return context.WithoutCancel(c.Context) }

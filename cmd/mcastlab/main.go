@@ -24,12 +24,14 @@ const (
 	exitUsage       = 2
 	exitLab         = 3 // the lab file is wrong
 	exitRuntime     = 4
+	exitFidelity    = 5
 	exitInterrupted = 130
 )
 
 const exitHelp = `EXIT CODES:
    0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
-   3 wrong lab file   4 error while running   130 interrupted
+   3 wrong lab file   4 error while running   5 the clock did no justice to the lab
+   130 interrupted
 `
 
 func main() {
@@ -71,9 +73,9 @@ func (p *program) app() *cli.App {
 	return &cli.App{
 		Name:  "mcastlab",
 		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
-		Commands: []*cli.Command{
+		Commands: append([]*cli.Command{
 			p.runCommand(), p.validateCommand(), p.graphCommand(), p.schemaCommand(), p.completionCommand(), p.versionCommand(),
-		},
+		}, p.liveCommands()...),
 		Writer: p.out, ErrWriter: p.errOut,
 		HideVersion:           true,
 		EnableBashCompletion:  true,
@@ -98,10 +100,14 @@ func onUsage(_ *cli.Context, err error, _ bool) error { return usageError{err} }
 // failedError says that a run ended but did not show what it should.
 type failedError struct{ error }
 
+// fidelityError says that a run's times are not those of the lab.
+type fidelityError struct{ error }
+
 // exitCode maps an error to the program's exit code.
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	var failed failedError
+	var fidelity fidelityError
 	var labErr *lab.Error
 	switch {
 	case ctx.Err() != nil:
@@ -112,6 +118,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitLab
 	case errors.As(err, &failed):
 		return exitFailed
+	case errors.As(err, &fidelity):
+		return exitFidelity
 	}
 	return exitRuntime
 }

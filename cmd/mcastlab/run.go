@@ -19,6 +19,12 @@ func (p *program) runCommand() *cli.Command {
 		Description: "LAB is a lab file, a folder that holds one, or - for standard input.\nThe run's files go to a folder of their own, runs/<lab>-<n>.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
+			&cli.StringFlag{
+				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
+				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own",
+			},
+			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time; 0: what the lab says", EnvVars: envOf(name, "dilation")},
+			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "times what dilation auto chooses", EnvVars: envOf(name, "slower")},
 			&cli.Uint64Flag{Name: "seed", Usage: "use this seed and not the lab's", EnvVars: envOf(name, "seed")},
 			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
 			&cli.StringSliceFlag{
@@ -54,14 +60,7 @@ func (p *program) runAction(c *cli.Context) error {
 	if c.IsSet("seed") {
 		l.Seed = c.Uint64("seed")
 	}
-	o := runner.Options{
-		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: int64(limit), Check: c.Bool("check"),
-		Bcast: p.hooks.bcast,
-	}
-	if !c.Bool("quiet") {
-		o.Progress = newProgress(p.errOut)
-	}
-	report, err := runner.Simulate(c.Context, l, o)
+	report, err := p.runIn(c, l, int64(limit))
 	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {
 			return errors.Join(err, werr)
@@ -73,7 +72,25 @@ func (p *program) runAction(c *cli.Context) error {
 	if f := report.Failures(); len(f) > 0 {
 		return failedError{errors.New(strings.Join(f, "\nmcastlab: "))}
 	}
+	if f := report.Fidelity; f.Verdict != "ok" {
+		return fidelityError{fmt.Errorf("fidelity %s: %s", f.Verdict, f.Reason)}
+	}
 	return nil
+}
+
+// runIn runs the lab in the runtime asked for.
+func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report, error) {
+	var progress runner.Progress
+	if !c.Bool("quiet") {
+		progress = newProgress(p.errOut)
+	}
+	if c.String("runtime") != "sim" {
+		return p.runLive(c, l, progress)
+	}
+	return runner.Simulate(c.Context, l, runner.Options{
+		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
+		Progress: progress, Bcast: p.hooks.bcast,
+	})
 }
 
 func (p *program) writeReport(r *runner.Report, format string) error {

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/nodeagent"
+	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+// engines returns every engine that labs can be under.
+func engines() []engine.Engine {
+	return []engine.Engine{process.Engine{LogDir: orchestrator.LogFile}}
+}
+
+func engineByName(name string) (engine.Engine, error) {
+	for _, e := range engines() {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
+	return nil, usageError{fmt.Errorf("no runtime %q: use sim, docker or netns", name)}
+}
+
+// liveCommands are the verbs of labs that are up.
+func (p *program) liveCommands() []*cli.Command {
+	return []*cli.Command{p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.nodeCommand()}
+}
+
+// runLive runs a lab under an engine: it brings the lab up and takes it down again,
+// or, if the lab is up, leaves it so.
+func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress) (report *runner.Report, err error) {
+	e, err := engineByName(c.String("runtime"))
+	if err != nil {
+		return nil, err
+	}
+	d, made, err := orchestrator.Deploy(c.Context, l, p.deployOptions(c, e))
+	if err != nil {
+		return nil, err
+	}
+	report, err = d.Run(c.Context, orchestrator.RunOptions{
+		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
+	})
+	err = errors.Join(err, d.Close())
+	if made {
+		_, derr := orchestrator.Destroy(withoutCancel(c), l.Name, engines())
+		err = errors.Join(err, derr)
+	}
+	return report, err
+}
+
+func (p *program) deployOptions(c *cli.Context, e engine.Engine) orchestrator.Options {
+	o := orchestrator.Options{Engine: e, Version: runner.Version()}
+	if !c.Bool("quiet") {
+		o.Log = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
+	}
+	return o
+}
+
+func runtimeFlag(command, value string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
+		Usage: "docker, or netns: plain processes in namespaces of their own",
+	}
+}
+
+func (p *program) deployCommand() *cli.Command {
+	const name = "deploy"
+	return &cli.Command{
+		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			runtimeFlag(name, "docker"),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+		},
+		Action: func(c *cli.Context) error {
+			l, err := p.labArg(c)
+			if err != nil {
+				return err
+			}
+			e, err := engineByName(c.String("runtime"))
+			if err != nil {
+				return err
+			}
+			d, made, err := orchestrator.Deploy(c.Context, l, p.deployOptions(c, e))
+			if err != nil {
+				return err
+			}
+			what := "was up already: nothing changed"
+			if made {
+				what = "is up"
+			}
+			fmt.Fprintf(p.out, "%s: %d nodes, %d links, %s: %s\n", l.Name, len(d.Graph.Nodes), len(d.Graph.Links), e.Name(), what)
+			return d.Close()
+		},
+	}
+}
+
+func (p *program) destroyCommand() *cli.Command {
+	const name = "destroy"
+	return &cli.Command{
+		Name: name, Aliases: []string{"des"}, Usage: "remove everything of a lab, in whatever state it is", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: "LAB is a lab file, a folder that holds one, or the name of a lab that is up.",
+		Action: func(c *cli.Context) error {
+			lab, err := p.labName(c)
+			if err != nil {
+				return err
+			}
+			existed, err := orchestrator.Destroy(withoutCancel(c), lab, engines())
+			if err != nil {
+				return err
+			}
+			what := "nothing was there"
+			if existed {
+				what = "destroyed"
+			}
+			fmt.Fprintf(p.out, "%s: %s\n", lab, what)
+			return nil
+		},
+	}
+}
+
+// labName returns the name of the lab an argument means: of a lab that is up, or of the
+// one in a lab file.
+func (p *program) labName(c *cli.Context) (string, error) {
+	if a := c.Args().First(); c.Args().Len() == 1 && lab.NameOK(a) && !exists(a) {
+		return a, nil
+	}
+	l, err := p.labArg(c)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}
+
+func (p *program) nodeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "node", Usage: "be the process of one node; started by deploy", Hidden: true, OnUsageError: onUsage,
+		Flags:  []cli.Flag{&cli.StringFlag{Name: "dir", Required: true, Usage: "folder of the node's sockets"}},
+		Action: func(c *cli.Context) error { return nodeagent.Serve(c.Context, c.String("dir"), runner.Version()) },
+	}
+}
