@@ -310,11 +310,16 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	s := storeOf(name)
 	_, statErr := os.Stat(s.dir)
 	existed = statErr == nil
+	var there []engine.Engine
 	for _, e := range engines {
 		found, err := e.Find(ctx, name)
+		if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {
+			continue // it holds nothing of this lab
+		}
 		if err != nil {
 			return existed, err
 		}
+		there = append(there, e)
 		existed = existed || len(found) > 0
 	}
 	if !existed {
@@ -323,6 +328,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	if err := s.open(); err != nil {
 		return true, err
 	}
+	engines = there
 	return true, errors.Join(remove(ctx, s, engines), s.close())
 }
 

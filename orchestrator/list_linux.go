@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -40,6 +41,9 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 	}
 	for _, e := range engines {
 		names, err := e.Labs(ctx)
+		if errors.Is(err, engine.ErrUnavailable) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

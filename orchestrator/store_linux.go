@@ -151,6 +151,12 @@ func (s *store) get() (st state, ok bool, err error) {
 	return st, true, nil
 }
 
+// under says whether the lab was deployed under an engine.
+func (s *store) under(e engine.Engine) bool {
+	st, ok, err := s.get()
+	return err != nil || ok && st.Engine == e.Name()
+}
+
 // nodeDir makes a node's folder, open to its user alone.
 func (s *store) nodeDir(node string) (string, error) {
 	dir := s.nodePath(node)

@@ -10,13 +10,14 @@ import (
 	"github.com/mcastlab/mcastlab/nodeagent"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
 // engines returns every engine that labs can be under.
 func engines() []engine.Engine {
-	return []engine.Engine{process.Engine{LogDir: orchestrator.LogFile}}
+	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}}
 }
 
 func engineByName(name string) (engine.Engine, error) {

@@ -3,7 +3,13 @@
 // what a lab left behind is found by looking and not by remembering.
 package engine
 
-import "context"
+import (
+	"context"
+	"errors"
+)
+
+// ErrUnavailable says that an engine is not there to be asked.
+var ErrUnavailable = errors.New("engine is not available")
 
 // Node is a node to start.
 type Node struct {

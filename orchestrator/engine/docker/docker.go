@@ -1,0 +1,231 @@
+// Package docker runs the nodes of a lab as Docker containers: from an image made of our
+// own static binary and nothing else, without any capability, without a network of
+// Docker's, read-only, as a user of their own.
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/client"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Name is the runtime's name.
+const Name = "docker"
+
+// Labels of what we own.
+const (
+	labelLab  = "mcastlab.lab"
+	labelNode = "mcastlab.node"
+)
+
+// Limits of a node's container.
+const (
+	memoryMax = 2 << 30 // a host's buffers may be large; a switch takes 25 MiB
+	pidsMax   = 64
+	parallel  = 8 // calls at once: what is fastest on two cores
+)
+
+// Engine is an engine.Engine of Docker containers.
+type Engine struct{}
+
+// Name implements engine.Engine.
+func (Engine) Name() string { return Name }
+
+// connect reaches the Docker engine that the environment names, or the usual one.
+func connect(ctx context.Context) (*client.Client, error) {
+	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	if _, err := c.Ping(ctx); err != nil {
+		err = fmt.Errorf("%w: docker does not answer at %s: %w", engine.ErrUnavailable, c.DaemonHost(), remedy(err))
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// remedy adds what to do about a failed connection.
+func remedy(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "permission denied"):
+		return errors.New("permission denied: run as root")
+	case client.IsErrConnectionFailed(err):
+		return errors.New("start it, or use --runtime netns, which does without")
+	}
+	return err
+}
+
+// Start implements engine.Engine.
+func (Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
+	c, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // nothing is under way
+	image, err := ensureImage(ctx, c, intend)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := intend("container", containerName(lab, n.Name)); err != nil {
+			return err
+		}
+	}
+	return each(nodes, func(n engine.Node) error { return start(ctx, c, lab, image, n) })
+}
+
+// each calls f for every item, a few at a time, and joins the errors.
+func each[T any](items []T, f func(T) error) error {
+	errs := make([]error, len(items))
+	gate := make(chan struct{}, parallel)
+	var all sync.WaitGroup
+	for i, x := range items {
+		all.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			errs[i] = f(x)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func containerName(lab, node string) string { return "mcastlab-" + lab + "-" + node }
+
+// start creates and starts one node's container.
+func start(ctx context.Context, c *client.Client, lab, image string, n engine.Node) error {
+	name := containerName(lab, n.Name)
+	config, host := createRequest(lab, image, n)
+	r, err := c.ContainerCreate(ctx, config, host, nil, nil, name)
+	if err != nil {
+		return fmt.Errorf("create container %s: %w", name, err)
+	}
+	if err := c.ContainerStart(ctx, r.ID, container.StartOptions{}); err != nil {
+		return fmt.Errorf("start container %s: %w", name, err)
+	}
+	return nil
+}
+
+// createRequest is all a container of ours may be: nothing in it comes from a lab file
+// but names that have been checked.
+func createRequest(lab, image string, n engine.Node) (*container.Config, *container.HostConfig) {
+	pids := int64(pidsMax)
+	return &container.Config{
+			Image: image, Cmd: []string{"node", "--dir", mountPoint}, User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),
+			Labels: map[string]string{labelLab: lab, labelNode: n.Name}, NetworkDisabled: true, Hostname: n.Name,
+		}, &container.HostConfig{
+			NetworkMode: "none", CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, ReadonlyRootfs: true,
+			Mounts:    []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}},
+			Resources: container.Resources{Memory: memoryMax, MemorySwap: memoryMax, PidsLimit: &pids},
+			LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "1m", "max-file": "2"}},
+		}
+}
+
+// owned returns the containers with our labels, of one lab or of all.
+func owned(ctx context.Context, c *client.Client, lab string) ([]container.Summary, error) {
+	label := labelLab
+	if lab != "" {
+		label += "=" + lab
+	}
+	all, err := c.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	if err != nil {
+		return nil, fmt.Errorf("list containers: %w", err)
+	}
+	return all, nil
+}
+
+// Find implements engine.Engine.
+func (Engine) Find(ctx context.Context, lab string) ([]engine.Running, error) {
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // nothing is under way
+	all, err := owned(ctx, c, lab)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	var found []engine.Running
+	err = each(all, func(s container.Summary) error {
+		r, err := c.ContainerInspect(ctx, s.ID)
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("inspect container of %s: %w", s.Labels[labelNode], err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		found = append(found, engine.Running{Name: s.Labels[labelNode], PID: r.State.Pid})
+		return nil
+	})
+	slices.SortFunc(found, func(a, b engine.Running) int { return strings.Compare(a.Name, b.Name) })
+	return found, err
+}
+
+// Labs implements engine.Engine.
+func (Engine) Labs(ctx context.Context) ([]string, error) {
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // nothing is under way
+	all, err := owned(ctx, c, "")
+	var labs []string
+	for _, s := range all {
+		labs = append(labs, s.Labels[labelLab])
+	}
+	slices.Sort(labs)
+	return slices.Compact(labs), err
+}
+
+// Remove implements engine.Engine.
+func (Engine) Remove(ctx context.Context, lab string) error {
+	c, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // nothing is under way
+	all, err := owned(ctx, c, lab)
+	if err != nil {
+		return err
+	}
+	return each(all, func(s container.Summary) error {
+		err := c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // gone, or being removed by another
+			return fmt.Errorf("remove container of %s: %w", s.Labels[labelNode], err)
+		}
+		return nil
+	})
+}
+
+// Logs implements engine.Engine.
+func (Engine) Logs(ctx context.Context, lab, node string) ([]byte, error) {
+	c, err := connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }() // nothing is under way
+	r, err := c.ContainerLogs(ctx, containerName(lab, node), container.LogsOptions{ShowStdout: true, ShowStderr: true})
+	if err != nil {
+		return nil, fmt.Errorf("read log of node %s: %w", node, err)
+	}
+	var b bytes.Buffer
+	_, err = stdcopy.StdCopy(&b, &b, r)
+	return b.Bytes(), errors.Join(err, r.Close())
+}
