@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
 	"control":                     {"machine", "vtime", "wire"},
-	"nodeagent":                   {"apps", "apps/bcast", "control", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"nodeagent":                   {"apps", "apps/bcast", "control", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "lab", "live", "netdev", "orchestrator/engine", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},

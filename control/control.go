@@ -41,12 +41,21 @@ type NodeState struct {
 	Node   string            `json:"node"`
 	Kind   string            `json:"kind"` // switch or host
 	LabUS  float64           `json:"lab_us"`
+	Rate   RateState         `json:"rate"`
 	Ports  []PortState       `json:"ports"`
 	Counts map[string]uint64 `json:"counts"` // of the machine
 	Drops  map[string]uint64 `json:"drops"`  // by reason, without zeros
 	Groups []GroupState      `json:"groups,omitempty"`
 	Frames FrameState        `json:"frames"`
 	Wait   []string          `json:"waiting,omitempty"`
+}
+
+// RateState says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was
+// Lab picoseconds of lab time.
+type RateState struct {
+	Mono     int64   `json:"mono_ns"`
+	Lab      int64   `json:"lab_ps"`
+	Dilation float64 `json:"dilation"`
 }
 
 // PortState is what passed a port.

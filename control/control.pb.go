@@ -1139,6 +1139,227 @@ func (x *InspectReply) GetState() []byte {
 	return nil
 }
 
+// Fault is one thing that goes wrong, from a lab time until another.
+type Fault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`          // loss, corrupt, duplicate, reorder or pause
+	Links         string                 `protobuf:"bytes,3,opt,name=links,proto3" json:"links,omitempty"`        // pattern, of all but pause
+	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`        // probability per frame
+	Delay         int64                  `protobuf:"varint,5,opt,name=delay,proto3" json:"delay,omitempty"`       // picoseconds, of reorder and duplicate
+	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`         // lab
+	Until         int64                  `protobuf:"varint,7,opt,name=until,proto3" json:"until,omitempty"`       // lab; 0: without end
+	Node          string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`          // of pause
+	Priority      uint32                 `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // of pause
+	Seen          uint64                 `protobuf:"varint,10,opt,name=seen,proto3" json:"seen,omitempty"`        // frames it was asked about, PFC frames sent
+	Hit           uint64                 `protobuf:"varint,11,opt,name=hit,proto3" json:"hit,omitempty"`
+	Applied       []string               `protobuf:"bytes,12,rep,name=applied,proto3" json:"applied,omitempty"` // ports whose arrivals it concerns
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fault) Reset() {
+	*x = Fault{}
+	mi := &file_control_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fault) ProtoMessage() {}
+
+func (x *Fault) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
+func (*Fault) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Fault) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Fault) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Fault) GetLinks() string {
+	if x != nil {
+		return x.Links
+	}
+	return ""
+}
+
+func (x *Fault) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Fault) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+func (x *Fault) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Fault) GetUntil() int64 {
+	if x != nil {
+		return x.Until
+	}
+	return 0
+}
+
+func (x *Fault) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Fault) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Fault) GetSeen() uint64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
+func (x *Fault) GetHit() uint64 {
+	if x != nil {
+		return x.Hit
+	}
+	return 0
+}
+
+func (x *Fault) GetApplied() []string {
+	if x != nil {
+		return x.Applied
+	}
+	return nil
+}
+
+type FaultList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Faults        []*Fault               `protobuf:"bytes,1,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FaultList) Reset() {
+	*x = FaultList{}
+	mi := &file_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FaultList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FaultList) ProtoMessage() {}
+
+func (x *FaultList) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
+func (*FaultList) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *FaultList) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type ResetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of the ids of those to go; empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetRequest) Reset() {
+	*x = ResetRequest{}
+	mi := &file_control_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetRequest) ProtoMessage() {}
+
+func (x *ResetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
+func (*ResetRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ResetRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
@@ -1213,12 +1434,34 @@ const file_control_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\tR\x05error\"\x10\n" +
 	"\x0eInspectRequest\"$\n" +
 	"\fInspectReply\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\fR\x05state2\x8d\x03\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\"\x85\x02\n" +
+	"\x05Fault\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05links\x18\x03 \x01(\tR\x05links\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05delay\x18\x05 \x01(\x03R\x05delay\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\x03R\x04from\x12\x14\n" +
+	"\x05until\x18\a \x01(\x03R\x05until\x12\x12\n" +
+	"\x04node\x18\b \x01(\tR\x04node\x12\x1a\n" +
+	"\bpriority\x18\t \x01(\rR\bpriority\x12\x12\n" +
+	"\x04seen\x18\n" +
+	" \x01(\x04R\x04seen\x12\x10\n" +
+	"\x03hit\x18\v \x01(\x04R\x03hit\x12\x18\n" +
+	"\aapplied\x18\f \x03(\tR\aapplied\"?\n" +
+	"\tFaultList\x122\n" +
+	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"&\n" +
+	"\fResetRequest\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xff\x04\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
 	"\x05Watch\x12!.mcastlab.control.v1.WatchRequest\x1a\x1f.mcastlab.control.v1.EventBatch0\x01\x12E\n" +
-	"\x03Job\x12\x1b.mcastlab.control.v1.ToRank\x1a\x1d.mcastlab.control.v1.FromRank(\x010\x01\x12Q\n" +
+	"\x03Job\x12\x1b.mcastlab.control.v1.ToRank\x1a\x1d.mcastlab.control.v1.FromRank(\x010\x01\x12K\n" +
+	"\tAddFaults\x12\x1e.mcastlab.control.v1.FaultList\x1a\x1e.mcastlab.control.v1.FaultList\x12Q\n" +
+	"\n" +
+	"ListFaults\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12P\n" +
+	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12Q\n" +
 	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReplyB&Z$github.com/mcastlab/mcastlab/controlb\x06proto3"
 
 var (
@@ -1233,7 +1476,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_control_proto_goTypes = []any{
 	(*Rate)(nil),             // 0: mcastlab.control.v1.Rate
 	(*ConfigureRequest)(nil), // 1: mcastlab.control.v1.ConfigureRequest
@@ -1251,6 +1494,9 @@ var file_control_proto_goTypes = []any{
 	(*Done)(nil),             // 13: mcastlab.control.v1.Done
 	(*InspectRequest)(nil),   // 14: mcastlab.control.v1.InspectRequest
 	(*InspectReply)(nil),     // 15: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 16: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 17: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 18: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
@@ -1261,21 +1507,28 @@ var file_control_proto_depIdxs = []int32{
 	10, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
 	12, // 6: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
 	13, // 7: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	1,  // 8: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	0,  // 9: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	5,  // 10: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	8,  // 11: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	14, // 12: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	2,  // 13: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	3,  // 14: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	6,  // 15: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	11, // 16: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	15, // 17: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	16, // 8: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	1,  // 9: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	0,  // 10: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	5,  // 11: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	8,  // 12: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	17, // 13: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	14, // 14: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	18, // 15: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	14, // 16: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	2,  // 17: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	3,  // 18: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	6,  // 19: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	11, // 20: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	17, // 21: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	17, // 22: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	17, // 23: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	15, // 24: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1305,7 +1558,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,11 +22,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Node_Configure_FullMethodName = "/mcastlab.control.v1.Node/Configure"
-	Node_SetRate_FullMethodName   = "/mcastlab.control.v1.Node/SetRate"
-	Node_Watch_FullMethodName     = "/mcastlab.control.v1.Node/Watch"
-	Node_Job_FullMethodName       = "/mcastlab.control.v1.Node/Job"
-	Node_Inspect_FullMethodName   = "/mcastlab.control.v1.Node/Inspect"
+	Node_Configure_FullMethodName   = "/mcastlab.control.v1.Node/Configure"
+	Node_SetRate_FullMethodName     = "/mcastlab.control.v1.Node/SetRate"
+	Node_Watch_FullMethodName       = "/mcastlab.control.v1.Node/Watch"
+	Node_Job_FullMethodName         = "/mcastlab.control.v1.Node/Job"
+	Node_AddFaults_FullMethodName   = "/mcastlab.control.v1.Node/AddFaults"
+	Node_ListFaults_FullMethodName  = "/mcastlab.control.v1.Node/ListFaults"
+	Node_ResetFaults_FullMethodName = "/mcastlab.control.v1.Node/ResetFaults"
+	Node_Inspect_FullMethodName     = "/mcastlab.control.v1.Node/Inspect"
 )
 
 // NodeClient is the client API for Node service.
@@ -45,6 +48,12 @@ type NodeClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EventBatch], error)
 	// Job runs one rank of a program on a host.
 	Job(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ToRank, FromRank], error)
+	// AddFaults applies faults, those that concern this node, beside what is applied.
+	AddFaults(ctx context.Context, in *FaultList, opts ...grpc.CallOption) (*FaultList, error)
+	// ListFaults returns what is applied here and what it hit.
+	ListFaults(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*FaultList, error)
+	// ResetFaults takes faults away.
+	ResetFaults(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*FaultList, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 }
@@ -109,6 +118,36 @@ func (c *nodeClient) Job(ctx context.Context, opts ...grpc.CallOption) (grpc.Bid
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_JobClient = grpc.BidiStreamingClient[ToRank, FromRank]
 
+func (c *nodeClient) AddFaults(ctx context.Context, in *FaultList, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Node_AddFaults_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeClient) ListFaults(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Node_ListFaults_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeClient) ResetFaults(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*FaultList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FaultList)
+	err := c.cc.Invoke(ctx, Node_ResetFaults_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InspectReply)
@@ -135,6 +174,12 @@ type NodeServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[EventBatch]) error
 	// Job runs one rank of a program on a host.
 	Job(grpc.BidiStreamingServer[ToRank, FromRank]) error
+	// AddFaults applies faults, those that concern this node, beside what is applied.
+	AddFaults(context.Context, *FaultList) (*FaultList, error)
+	// ListFaults returns what is applied here and what it hit.
+	ListFaults(context.Context, *InspectRequest) (*FaultList, error)
+	// ResetFaults takes faults away.
+	ResetFaults(context.Context, *ResetRequest) (*FaultList, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	mustEmbedUnimplementedNodeServer()
@@ -158,6 +203,15 @@ func (UnimplementedNodeServer) Watch(*WatchRequest, grpc.ServerStreamingServer[E
 }
 func (UnimplementedNodeServer) Job(grpc.BidiStreamingServer[ToRank, FromRank]) error {
 	return status.Error(codes.Unimplemented, "method Job not implemented")
+}
+func (UnimplementedNodeServer) AddFaults(context.Context, *FaultList) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddFaults not implemented")
+}
+func (UnimplementedNodeServer) ListFaults(context.Context, *InspectRequest) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListFaults not implemented")
+}
+func (UnimplementedNodeServer) ResetFaults(context.Context, *ResetRequest) (*FaultList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResetFaults not implemented")
 }
 func (UnimplementedNodeServer) Inspect(context.Context, *InspectRequest) (*InspectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
@@ -237,6 +291,60 @@ func _Node_Job_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_JobServer = grpc.BidiStreamingServer[ToRank, FromRank]
 
+func _Node_AddFaults_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FaultList)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).AddFaults(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_AddFaults_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).AddFaults(ctx, req.(*FaultList))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Node_ListFaults_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InspectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).ListFaults(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_ListFaults_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).ListFaults(ctx, req.(*InspectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Node_ResetFaults_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).ResetFaults(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_ResetFaults_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).ResetFaults(ctx, req.(*ResetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InspectRequest)
 	if err := dec(in); err != nil {
@@ -269,6 +377,18 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetRate",
 			Handler:    _Node_SetRate_Handler,
+		},
+		{
+			MethodName: "AddFaults",
+			Handler:    _Node_AddFaults_Handler,
+		},
+		{
+			MethodName: "ListFaults",
+			Handler:    _Node_ListFaults_Handler,
+		},
+		{
+			MethodName: "ResetFaults",
+			Handler:    _Node_ResetFaults_Handler,
 		},
 		{
 			MethodName: "Inspect",

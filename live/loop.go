@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/mcastlab/mcastlab/faults"
@@ -44,6 +45,7 @@ type Loop struct {
 	ports  []machine.Port
 	links  []link
 	coming arrivals
+	calls  []call // in the order of time
 	seq    uint64
 	last   vtime.Time // of the machine: inputs are never earlier
 	lag    Lag
@@ -85,6 +87,12 @@ type arrival struct {
 	port int
 	f    *wire.Frame
 	late bool // already asked about by faults
+}
+
+// call is something to be done at a lab time.
+type call struct {
+	at vtime.Time
+	f  func(now vtime.Time)
 }
 
 type arrivals []arrival
@@ -284,13 +292,17 @@ func (l *Loop) handle(now vtime.Time) {
 			l.told(due)
 			continue
 		}
-		timer, ok := l.m.NextTimeout()
-		if ok && timer < at {
-			if timer > now {
-				return
-			}
+		if timer, ok := l.m.NextTimeout(); ok && timer < at && timer <= now {
 			l.last = max(l.last, timer)
 			l.m.HandleTimeout(l.last)
+			l.told(l.last)
+			continue
+		}
+		if len(l.calls) > 0 && l.calls[0].at <= min(at, now) {
+			c := l.calls[0]
+			l.calls = l.calls[1:]
+			l.last = max(l.last, c.at)
+			c.f(l.last)
 			l.told(l.last)
 			continue
 		}
@@ -386,6 +398,9 @@ func (l *Loop) flush(i int, k *link) {
 // deadline returns when the loop has to act next if nothing comes.
 func (l *Loop) deadline() vtime.Time {
 	at := l.alarm
+	if len(l.calls) > 0 {
+		at = min(at, l.calls[0].at)
+	}
 	if len(l.coming) > 0 {
 		at = min(at, l.coming[0].at)
 	}
@@ -423,6 +438,26 @@ func (l *Loop) SetFault(port int, f faults.Link) {
 	l.mu.Lock()
 	l.links[port].fault = f
 	l.mu.Unlock()
+}
+
+// At arranges for f to be called under the loop's lock at a lab time.
+func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
+	l.mu.Lock()
+	i := len(l.calls)
+	for i > 0 && l.calls[i-1].at > at {
+		i--
+	}
+	l.calls = slices.Insert(l.calls, i, call{at, f})
+	l.mu.Unlock()
+	l.wait.wake()
+}
+
+// Rate returns the clock's present rate.
+func (l *Loop) Rate() Rate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clock.Lab(l.c.Mono.Now())
+	return l.clock.now
 }
 
 // SetAlarm arranges for news to be told at a lab time even if nothing comes.

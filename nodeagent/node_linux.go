@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/machine"
@@ -23,6 +24,7 @@ import (
 // node is the node in one configuration: a machine and the loop that drives it.
 type node struct {
 	name  string
+	id    int // in the graph
 	lab   *lab.Lab
 	graph *topo.Graph
 	loop  *live.Loop
@@ -36,6 +38,10 @@ type node struct {
 	done   chan struct{} // closed when the node is stopped
 	job    sync.Mutex    // held by the job that runs
 	caught chan any
+
+	faulty sync.Mutex // of what follows
+	faults []applied
+	chains map[int]faults.Chain // by port
 }
 
 func rateOf(r *control.Rate) live.Rate {
@@ -62,7 +68,7 @@ func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
 	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
 		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
 	}
-	n := &node{name: r.Node, lab: l, graph: g, ended: make(chan error, 1), done: make(chan struct{}), caught: make(chan any, 1)}
+	n := &node{name: r.Node, id: id, lab: l, graph: g, ended: make(chan error, 1), done: make(chan struct{}), caught: make(chan any, 1)}
 	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
 		return nil, err
 	}
@@ -131,6 +137,8 @@ func (n *node) stop() error {
 // inspect returns the node's state as JSON.
 func (n *node) inspect() ([]byte, error) {
 	s := control.NodeState{Node: n.name, Kind: "switch", Drops: map[string]uint64{}}
+	r := n.loop.Rate()
+	s.Rate = control.RateState{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
 	links, _ := n.loop.Stats()
 	for i, c := range links {
 		s.Ports = append(s.Ports, control.PortState{

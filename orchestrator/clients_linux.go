@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/live"
 )
 
 // client is the connection to a node's agent.
@@ -41,12 +42,23 @@ func (d *Deployed) connect(ctx context.Context) error {
 	})
 }
 
-// configure makes every node what the lab file says it is, with a new clock.
-func (d *Deployed) configure(ctx context.Context, r *control.Rate) error {
+// restDilation is how slow the clock of a lab runs that nothing else is said of.
+const restDilation = 1000
+
+// configure makes every node what the lab file says it is, with a clock that starts now.
+func (d *Deployed) configure(ctx context.Context) error {
+	m, err := live.NewMonotonic()
+	if err != nil {
+		return err
+	}
+	r := live.Rate{Mono: m.Now(), Dilation: float64(d.Lab.Runtime.Dilation)}
+	if r.Dilation == 0 {
+		r.Dilation = restDilation
+	}
 	text := d.Lab.Resolved()
 	return d.each(func(i int) error {
 		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: r}); err != nil {
+		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r)}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
 		}
 		return nil

@@ -164,7 +164,10 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	d.log("%d nodes started in %v, %d links made in %v, agents reached in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
+	if err := d.configure(ctx); err != nil {
+		return err
+	}
+	d.log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
 		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
 	st.Phase = phaseUp
 	return d.store.put(st)
@@ -193,6 +196,9 @@ func (d *Deployed) wire(ctx context.Context) (err error) {
 			return d.died(ctx, n.Name)
 		}
 		if spaces[i], err = netdev.Open(pids[n.Name]); err != nil {
+			return err
+		}
+		if err := prefer(pids[n.Name]); err != nil {
 			return err
 		}
 		if err := spaces[i].Prepare(); err != nil {

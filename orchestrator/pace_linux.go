@@ -32,12 +32,13 @@ const (
 	releaseLead = 10 * time.Millisecond
 )
 
-func newPace(d *Deployed, dilation float64) (*pace, error) {
+// newPace takes the clock over as the nodes have it.
+func newPace(d *Deployed, have control.RateState) (*pace, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return nil, err
 	}
-	p := &pace{d: d, mono: m, rate: live.Rate{Mono: m.Now(), Dilation: dilation}}
+	p := &pace{d: d, mono: m, rate: live.Rate{Mono: have.Mono, Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
 	p.clock.Set(p.rate)
 	return p, nil
 }

@@ -72,14 +72,18 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if fixed == 0 {
 		fixed = float64(r.d.Lab.Runtime.Dilation)
 	}
+	states, err := r.d.States(ctx)
+	if err != nil {
+		return err
+	}
+	if r.pace, err = newPace(r.d, states[0].Rate); err != nil {
+		return err
+	}
 	first := fixed
 	if first == 0 {
 		first = calibrationDilation
 	}
-	if r.pace, err = newPace(r.d, first); err != nil {
-		return err
-	}
-	if err := r.d.configure(ctx, message(r.pace.rate)); err != nil {
+	if _, err := r.pace.set(ctx, first); err != nil {
 		return err
 	}
 	if r.watch, err = r.d.startWatch(ctx, r.Events); err != nil {
@@ -92,8 +96,10 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 			return fmt.Errorf("calibrate: %w", err)
 		}
 	}
-	r.base, err = r.d.States(ctx)
-	return err
+	if r.base, err = r.d.States(ctx); err != nil {
+		return err
+	}
+	return r.d.AddFaults(ctx, r.timeline(), r.pace.now())
 }
 
 // job runs one workload with records going to emit, and step called before each step.
@@ -259,6 +265,11 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		time.Sleep(settleWait)
 	}
 	r.watch.end()
+	if len(r.d.Lab.Faults) > 0 && ctx.Err() == nil {
+		if err := r.d.ResetFaults(ctx, timelinePrefix); err != nil {
+			return err
+		}
+	}
 	r.Meta.LabUS = r.pace.now().Microseconds()
 	if ctx.Err() != nil {
 		return nil

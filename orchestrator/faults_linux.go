@@ -1,0 +1,114 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// timelinePrefix begins the ids of the faults of a lab file; those that are added by
+// hand begin otherwise.
+const timelinePrefix = "lab-"
+
+// timeline returns the lab file's faults. Their times count from the start of the
+// workloads.
+func (r *liveRun) timeline() (all []*control.Fault) {
+	for i := range r.d.Lab.Faults {
+		all = append(all, FaultOf(&r.d.Lab.Faults[i], timelinePrefix+strconv.Itoa(i)))
+	}
+	return all
+}
+
+// FaultOf returns the message of a fault.
+func FaultOf(f *lab.Fault, id string) *control.Fault {
+	m := &control.Fault{Id: id, From: int64(f.At)}
+	if f.For != nil {
+		m.Until = m.From + int64(*f.For)
+	}
+	if f.Pause != nil {
+		m.Kind, m.Node, m.Priority = "pause", f.Pause.Node, uint32(f.Pause.Priority)
+		return m
+	}
+	for _, k := range []struct {
+		kind string
+		f    *lab.LinkFault
+	}{{"loss", f.Loss}, {"corrupt", f.Corrupt}, {"duplicate", f.Duplicate}, {"reorder", f.Reorder}} {
+		if k.f == nil {
+			continue
+		}
+		m.Kind, m.Links, m.Rate, m.Delay = k.kind, k.f.Links, k.f.Rate, int64(lab.LinkDelayDefault)
+		if k.f.Delay != nil {
+			m.Delay = int64(*k.f.Delay)
+		}
+	}
+	return m
+}
+
+// AddFaults applies faults whose times count from origin.
+func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin vtime.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	for _, f := range all {
+		f.From += int64(origin)
+		if f.Until != 0 {
+			f.Until += int64(origin)
+		}
+	}
+	return d.each(func(i int) error {
+		if _, err := d.nodes[i].AddFaults(ctx, &control.FaultList{Faults: all}); err != nil {
+			return fmt.Errorf("apply faults at node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+}
+
+// Faults returns what is applied, each fault once with the counts of all nodes, in the
+// order in which they were added.
+func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error) {
+	lists := make([]*control.FaultList, len(d.nodes))
+	err = d.each(func(i int) (err error) {
+		if lists[i], err = d.nodes[i].ListFaults(ctx, &control.InspectRequest{}); err != nil {
+			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+	at := map[string]int{}
+	for _, l := range lists {
+		for _, f := range l.GetFaults() {
+			i, ok := at[f.Id]
+			if !ok {
+				at[f.Id] = len(all)
+				all = append(all, f)
+				continue
+			}
+			all[i].Seen, all[i].Hit = all[i].Seen+f.Seen, all[i].Hit+f.Hit
+			all[i].Applied = append(all[i].Applied, f.Applied...)
+		}
+	}
+	return all, err
+}
+
+// ResetFaults takes away the faults whose id begins so; all, if prefix is empty.
+func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
+	return d.each(func(i int) error {
+		if _, err := d.nodes[i].ResetFaults(ctx, &control.ResetRequest{Prefix: prefix}); err != nil {
+			return fmt.Errorf("reset faults of node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+}
+
+// Now returns the lab time of a lab that is up.
+func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
+	r, err := d.nodes[0].Inspect(ctx, &control.InspectRequest{})
+	if err != nil {
+		return 0, fmt.Errorf("inspect node %s: %w", d.nodes[0].name, err)
+	}
+	s, err := r.Decode()
+	return vtime.Time(s.LabUS * float64(vtime.Microsecond)), err
+}
