@@ -50,7 +50,7 @@ var imports = map[string][]string{
 	"orchestrator/engine/docker":  {"orchestrator/engine"},
 	"runner":                      {"apps", "apps/bcast", "collective", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"interop":                     {},
-	"cmd/mcastlab":                {"apps/bcast", "control", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo"},
+	"cmd/mcastlab":                {"apps/bcast", "control", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo", "vtime"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -12,6 +13,22 @@ func (l *Lab) Resolved() []byte {
 	var b strings.Builder
 	writeStruct(&b, reflect.ValueOf(*l), 0)
 	return []byte(b.String())
+}
+
+// ParseFault reads one entry of faults, in the YAML of a lab file, and checks it against
+// the lab.
+func (l *Lab) ParseFault(entry string) (*Fault, error) {
+	bare := *l
+	bare.Workloads, bare.Faults, bare.Expect = nil, nil, nil
+	with, err := Parse("fault", append(bare.Resolved(), "faults: ["+entry+"]\n"...))
+	if err != nil {
+		var e *Error
+		if errors.As(err, &e) {
+			return nil, errors.New(e.Text) // the place is in no file
+		}
+		return nil, err
+	}
+	return &with.Faults[0], nil
 }
 
 // writeStruct writes a struct as a block mapping. What is not set is left out.

@@ -130,11 +130,26 @@ func (n *Namespace) Prepare() error {
 const receiveBuffer = 8 << 20
 
 // Sockets opens a raw socket on each end, in order, all in one namespace. They see
-// what comes in and not what goes out, stamp it, and send past the queueing discipline.
+// what comes in and not what goes out, and stamp it. They send the ordinary way, on an
+// interface without a queue: what bypasses it, tcpdump would not see.
 func (n *Namespace) Sockets(ends []End) (files []*os.File, err error) {
+	return n.open(ends, option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1})
+}
+
+// Taps opens a raw socket on each end, in order, that sees what comes in and what goes
+// out, and stamps it.
+func (n *Namespace) Taps(ends []End) (files []*os.File, err error) { return n.open(ends) }
+
+// option is a socket option.
+type option struct {
+	name              string
+	level, opt, value int
+}
+
+func (n *Namespace) open(ends []End, more ...option) (files []*os.File, err error) {
 	err = ns.WithNetNSPath(n.path, func(ns.NetNS) error {
 		for _, e := range ends {
-			f, err := socket(e)
+			f, err := socket(e, more)
 			if err != nil {
 				return fmt.Errorf("open socket of %s: %w", e.Alias, err)
 			}
@@ -151,7 +166,7 @@ func (n *Namespace) Sockets(ends []End) (files []*os.File, err error) {
 	return files, nil
 }
 
-func socket(e End) (*os.File, error) {
+func socket(e End, more []option) (*os.File, error) {
 	i, err := net.InterfaceByName(e.Name())
 	if err != nil {
 		return nil, err
@@ -162,16 +177,11 @@ func socket(e End) (*os.File, error) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), strings.ReplaceAll(e.Alias, " ", "_"))
-	for _, o := range []struct {
-		name              string
-		level, opt, value int
-	}{
-		{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1},
-		{"PACKET_QDISC_BYPASS", unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1},
+	for _, o := range append([]option{
 		{"SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
 		{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
 		{"SO_SNDBUFFORCE", unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, receiveBuffer},
-	} {
+	}, more...) {
 		if err := unix.SetsockoptInt(fd, o.level, o.opt, o.value); err != nil {
 			return nil, errors.Join(fmt.Errorf("set %s: %w", o.name, err), f.Close())
 		}

@@ -79,6 +79,14 @@ func (d *Deployed) States(ctx context.Context) ([]control.NodeState, error) {
 	return all, err
 }
 
+// Logs returns what a node has written.
+func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
+	if _, ok := d.Graph.Find(node); !ok {
+		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
+	}
+	return d.o.Engine.Logs(ctx, d.Lab.Name, node)
+}
+
 // lastLine returns the last line of a log.
 func lastLine(log []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))

@@ -17,6 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
 )
 
@@ -42,28 +43,59 @@ type Deployed struct {
 // deployment that did not come to its end has left is removed first. If it fails, or
 // ctx ends, what it made is removed.
 func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, made bool, err error) {
+	if d, err = plan(l, o); err != nil {
+		return nil, false, err
+	}
+	if err := d.store.open(o.Log); err != nil {
+		return nil, false, err
+	}
+	made, err = d.ensure(ctx)
+	return d, made, errors.Join(err, d.store.close())
+}
+
+// Run runs a lab's workloads under an engine. It brings the lab up and takes it down
+// again; a lab that is up already it leaves so. No other verb comes in between.
+func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
+	d, err := plan(l, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.store.open(o.Log); err != nil {
+		return nil, err
+	}
+	made, err := d.ensure(ctx)
+	if err == nil {
+		report, err = d.run(ctx, ro)
+		err = errors.Join(err, d.Close())
+		if made {
+			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+		}
+	}
+	return report, errors.Join(err, d.store.close())
+}
+
+func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	g, err := l.Graph()
 	if err != nil {
-		return nil, false, fmt.Errorf("build topology: %w", err)
+		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	s := storeOf(l.Name)
-	if err := s.open(); err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	d = &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes))}
+	return &Deployed{Lab: l, Graph: g, o: o, store: storeOf(l.Name), nodes: make([]*client, len(g.Nodes))}, nil
+}
+
+// ensure brings the lab up if it is not. The lock is held.
+func (d *Deployed) ensure(ctx context.Context) (made bool, err error) {
 	up, err := d.isUp(ctx)
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if up {
-		return d, false, d.connect(ctx)
+		return false, d.connect(ctx)
 	}
 	if err := d.bringUp(ctx); err != nil {
 		// The caller's context may be what ended it.
-		return nil, false, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+		return false, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
 	}
-	return d, true, nil
+	return true, nil
 }
 
 // Attach connects to a lab that is up.
@@ -80,11 +112,10 @@ func Attach(ctx context.Context, name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read deployed lab %s: %w", name, err)
 	}
-	g, err := l.Graph()
+	d, err := plan(l, o)
 	if err != nil {
-		return nil, fmt.Errorf("build topology: %w", err)
+		return nil, err
 	}
-	d := &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes))}
 	return d, d.connect(ctx)
 }
 
@@ -297,9 +328,10 @@ func (d *Deployed) died(ctx context.Context, node string) error {
 // Close lets the connections go; the lab stays up.
 func (d *Deployed) Close() error {
 	var errs []error
-	for _, c := range d.nodes {
+	for i, c := range d.nodes {
 		if c != nil {
 			errs = append(errs, c.conn.Close())
+			d.nodes[i] = nil
 		}
 	}
 	return errors.Join(errs...)
@@ -331,7 +363,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	if !existed {
 		return false, nil
 	}
-	if err := s.open(); err != nil {
+	if err := s.open(nil); err != nil {
 		return true, err
 	}
 	engines = there

@@ -110,8 +110,9 @@ func (f *fidelity) dilation(row int) float64 {
 // took notes the lag that the open row had.
 func (f *fidelity) took(lag live.Lag) { f.lag[f.open].Add(lag) }
 
-// judge says whether the clock did justice to every row that is claimed.
-func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState) runner.Fidelity {
+// judge says whether the clock did justice to every row that is claimed. lossFree says
+// that nothing was made to go wrong.
+func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState, lossFree bool) runner.Fidelity {
 	v := runner.Fidelity{Verdict: "ok", Rows: []runner.RowFidelity{}}
 	blame := func(format string, args ...any) {
 		v.Verdict = "violated"
@@ -122,7 +123,7 @@ func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState) runne
 	if drops := kernelDrops(now) - kernelDrops(before); drops > 0 {
 		blame("the kernel dropped %d frames of the lab", drops)
 	}
-	if n := count(now, "timeouts") - count(before, "timeouts"); n > 0 && len(f.d.Lab.Faults) == 0 {
+	if n := count(now, "timeouts") - count(before, "timeouts"); n > 0 && lossFree {
 		blame("%d retransmission timers fired although nothing was lost", n)
 	}
 	for i, row := range rows {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/topo"
 )
 
 // RunOptions are the choices of a run.
@@ -22,6 +23,9 @@ type RunOptions struct {
 	Dilation float64 // 0: the lab's
 	Slower   float64 // multiplies what auto chooses; 0 means 1
 	Progress runner.Progress
+
+	Captures     []string // patterns of port names
+	CaptureBytes int64    // all of them together
 }
 
 // liveRun is a run on a lab that is up.
@@ -38,15 +42,21 @@ type liveRun struct {
 	doing string
 	next  int // step
 	base  []control.NodeState
+	caps  *captures
+	ends  []topo.End
 }
 
 // settleWait is how long a lab is left alone before its counters are read: the last
 // acknowledgements and the last batch of events.
 const settleWait = 300 * time.Millisecond
 
-// Run runs the lab's workloads. Results, events and counters go to a folder of the run's
+// run runs the lab's workloads. Results, events and counters go to a folder of the run's
 // own, as those of a simulation do. The report is nil if nothing was begun.
-func (d *Deployed) Run(ctx context.Context, o RunOptions) (*runner.Report, error) {
+func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error) {
+	ends, err := runner.MatchPorts(d.Graph, o.Captures)
+	if err != nil {
+		return nil, err
+	}
 	reh, err := runner.Rehearse(ctx, d.Lab)
 	if err != nil {
 		return nil, err
@@ -55,7 +65,7 @@ func (d *Deployed) Run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh)}
+	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends}
 	if err = r.start(ctx); err == nil {
 		err = r.workloads(ctx)
 	}
@@ -97,6 +107,9 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		}
 	}
 	if r.base, err = r.d.States(ctx); err != nil {
+		return err
+	}
+	if r.caps, err = r.d.startCaptures(ctx, r.Report.RunDir, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
 		return err
 	}
 	return r.d.AddFaults(ctx, r.timeline(), r.pace.now())
@@ -265,6 +278,12 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		time.Sleep(settleWait)
 	}
 	r.watch.end()
+	if r.caps != nil {
+		if err := r.caps.close(); err != nil {
+			return err
+		}
+		r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.budget.Cut, r.caps.budget.Cut, len(r.caps.taps)
+	}
 	if len(r.d.Lab.Faults) > 0 && ctx.Err() == nil {
 		if err := r.d.ResetFaults(ctx, timelinePrefix); err != nil {
 			return err
@@ -285,7 +304,11 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		}
 	}
 	if runErr == nil {
-		r.Report.Fidelity = r.fid.judge(r.Report.Results, states, r.base)
+		faulty, err := r.d.Faults(ctx)
+		if err != nil {
+			return err
+		}
+		r.Report.Fidelity = r.fid.judge(r.Report.Results, states, r.base, len(r.d.Lab.Faults)+len(faulty) == 0)
 	}
 	b, err := json.MarshalIndent(map[string]any{"schema": "mcastlab/counters/v1", "nodes": states}, "", "  ")
 	if err != nil {

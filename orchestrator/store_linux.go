@@ -52,8 +52,9 @@ const (
 
 func storeOf(lab string) *store { return &store{lab: lab, dir: filepath.Join(StateDir, lab)} }
 
-// open makes the lab's folder if need be and takes its lock, waiting for whoever has it.
-func (s *store) open() error {
+// open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
+// log, if not nil, is told of the wait.
+func (s *store) open(log func(format string, args ...any)) error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return fmt.Errorf("open state of lab %s: %w", s.lab, needRoot(err))
 	}
@@ -65,7 +66,14 @@ func (s *store) open() error {
 			}
 			return fmt.Errorf("lock lab %s: %w", s.lab, needRoot(err))
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			if log != nil {
+				log("waiting for another command that is at work on lab %s", s.lab)
+			}
+			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		}
+		if err != nil {
 			return errors.Join(fmt.Errorf("lock lab %s: %w", s.lab, err), f.Close())
 		}
 		// Whoever held it may have removed the folder: then the lock is nobody's.

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"bytes"
 	"container/heap"
 	"fmt"
 	"io"
@@ -52,14 +53,32 @@ func NewCapture(w io.Writer, port string, slack vtime.Duration, budget *Budget) 
 // Frame adds a frame that passed the port at the given instant. now is the lab time:
 // nothing earlier than now less the slack comes any more.
 func (c *Capture) Frame(now, at vtime.Time, f *wire.Frame) {
-	size := int64(f.Len() + blockOverhead)
+	if c.fits(f.Len()) {
+		c.add(now, at, f.AppendTo(nil))
+	}
+}
+
+// Bytes adds a frame as it was seen on an interface, likewise.
+func (c *Capture) Bytes(now, at vtime.Time, b []byte) {
+	if c.fits(len(b)) {
+		c.add(now, at, bytes.Clone(b))
+	}
+}
+
+// fits takes the bytes of a frame from the budget.
+func (c *Capture) fits(n int) bool {
+	size := int64(n + blockOverhead)
 	if c.budget.Left < size {
 		c.budget.Cut++
-		return
+		return false
 	}
 	c.budget.Left -= size
+	return true
+}
+
+func (c *Capture) add(now, at vtime.Time, b []byte) {
 	c.n++
-	heap.Push(&c.held, heldFrame{at, c.n, f.AppendTo(nil)})
+	heap.Push(&c.held, heldFrame{at, c.n, b})
 	for len(c.held) > 0 && c.held[0].at < now.Add(-c.slack) {
 		c.write(heap.Pop(&c.held).(heldFrame))
 	}
@@ -76,6 +95,14 @@ func (c *Capture) write(h heldFrame) {
 	if err != nil {
 		c.err = fmt.Errorf("write capture: %w", err)
 	}
+}
+
+// Flush makes what was written so far readable.
+func (c *Capture) Flush() error {
+	if err := c.w.Flush(); err != nil && c.err == nil {
+		c.err = fmt.Errorf("write capture: %w", err)
+	}
+	return c.err
 }
 
 // Close writes what is held back and flushes.

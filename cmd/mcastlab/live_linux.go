@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
@@ -31,29 +30,21 @@ func engineByName(name string) (engine.Engine, error) {
 
 // liveCommands are the verbs of labs that are up.
 func (p *program) liveCommands() []*cli.Command {
-	return []*cli.Command{p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.nodeCommand()}
+	return []*cli.Command{
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.faultCommand(), p.captureCommand(), p.logsCommand(), p.wipeCommand(), p.nodeCommand(),
+	}
 }
 
-// runLive runs a lab under an engine: it brings the lab up and takes it down again,
-// or, if the lab is up, leaves it so.
-func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress) (report *runner.Report, err error) {
+// runLive runs a lab under an engine.
+func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, limit int64) (report *runner.Report, err error) {
 	e, err := engineByName(c.String("runtime"))
 	if err != nil {
 		return nil, err
 	}
-	d, made, err := orchestrator.Deploy(c.Context, l, p.deployOptions(c, e))
-	if err != nil {
-		return nil, err
-	}
-	report, err = d.Run(c.Context, orchestrator.RunOptions{
+	return orchestrator.Run(c.Context, l, p.deployOptions(c, e), orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
+		Captures: c.StringSlice("capture"), CaptureBytes: limit,
 	})
-	err = errors.Join(err, d.Close())
-	if made {
-		_, derr := orchestrator.Destroy(withoutCancel(c), l.Name, engines())
-		err = errors.Join(err, derr)
-	}
-	return report, err
 }
 
 func (p *program) deployOptions(c *cli.Context, e engine.Engine) orchestrator.Options {

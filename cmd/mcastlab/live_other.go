@@ -14,6 +14,6 @@ import (
 func (p *program) liveCommands() []*cli.Command { return nil }
 
 // runLive needs network namespaces and raw sockets.
-func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress) (*runner.Report, error) {
+func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress, int64) (*runner.Report, error) {
 	return nil, errors.New("running labs need Linux; this system has the runtime sim")
 }

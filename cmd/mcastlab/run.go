@@ -85,7 +85,7 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report
 		progress = newProgress(p.errOut)
 	}
 	if c.String("runtime") != "sim" {
-		return p.runLive(c, l, progress)
+		return p.runLive(c, l, progress, limit)
 	}
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),

@@ -1,0 +1,172 @@
+package orchestrator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/traces"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// tap captures the frames of one interface of a lab that is up, in both directions,
+// through a socket of its own: the nodes do not know.
+type tap struct {
+	p    *live.Packet
+	f    *os.File
+	out  *traces.Capture
+	mono *live.Monotonic
+	lab  func(mono int64) vtime.Time
+	mu   *sync.Mutex // of the budget that taps share
+}
+
+// tapInterval is how long a tap sleeps at the most.
+const tapIntervalMs = 100
+
+// newTap opens a capture of a port; it is written to w.
+func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
+	port := d.Graph.PortName(e)
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return nil, err
+	}
+	pid := 0
+	for _, n := range found {
+		if n.Name == d.Graph.Nodes[e.Node].Name {
+			pid = n.PID
+		}
+	}
+	if pid == 0 {
+		return nil, fmt.Errorf("capture %s: the node does not run", port)
+	}
+	space, err := netdev.Open(pid)
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", port, err)
+	}
+	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: port}})
+	if err = errors.Join(err, space.Close()); err != nil {
+		return nil, fmt.Errorf("capture %s: %w", port, err)
+	}
+	mono, err := live.NewMonotonic()
+	if err != nil {
+		return nil, err
+	}
+	c, err := traces.NewCapture(w, port, 0, budget)
+	if err != nil {
+		return nil, err
+	}
+	return &tap{p: live.NewPacket(int(files[0].Fd())), f: files[0], out: c, mono: mono, lab: lab, mu: mu}, nil
+}
+
+// run captures until ctx ends or more frames than max have been taken, if max is not 0.
+func (t *tap) run(ctx context.Context, max int) error {
+	fds := []unix.PollFd{{Fd: int32(t.p.FD()), Events: unix.POLLIN}}
+	seen := 0
+	for last := false; ; {
+		t.mu.Lock()
+		offset := t.mono.Wall()
+		n, err := t.p.Receive(func(wall int64, b []byte) {
+			if seen++; max == 0 || seen <= max {
+				at := t.lab(wall - offset)
+				t.out.Bytes(at, at, b)
+			}
+		})
+		if n == 0 {
+			err = errors.Join(err, t.out.Flush())
+		}
+		t.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case max > 0 && seen >= max, last && n == 0:
+			return nil
+		}
+		if n == 0 {
+			// An interrupted or timed-out wait only looks again.
+			_, _ = unix.Poll(fds, tapIntervalMs)
+		}
+		last = ctx.Err() != nil
+	}
+}
+
+// close writes what is left.
+func (t *tap) close() error { return errors.Join(t.out.Close(), t.f.Close()) }
+
+// captures are the taps of a run.
+type captures struct {
+	mu     sync.Mutex
+	budget traces.Budget
+	taps   []*tap
+	bufs   []*bufio.Writer
+	files  []*os.File
+	all    sync.WaitGroup
+	errs   []error
+	stop   context.CancelFunc
+}
+
+// startCaptures captures ports into files of the run's folder.
+func (d *Deployed) startCaptures(ctx context.Context, dir string, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
+	k := &captures{budget: traces.Budget{Left: bytes}, errs: make([]error, len(ends))}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stop = stop
+	for i, e := range ends {
+		name := filepath.Join(dir, strings.ReplaceAll(d.Graph.PortName(e), ":", "_")+".pcapng")
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return k, fmt.Errorf("capture: %w", err)
+		}
+		buf := bufio.NewWriter(f)
+		t, err := d.newTap(ctx, e, buf, lab, &k.budget, &k.mu)
+		if err != nil {
+			return k, errors.Join(err, f.Close())
+		}
+		k.taps, k.bufs, k.files = append(k.taps, t), append(k.bufs, buf), append(k.files, f)
+		k.all.Go(func() { k.errs[i] = t.run(run, 0) })
+	}
+	return k, nil
+}
+
+// close ends all captures. What was captured is complete.
+func (k *captures) close() error {
+	k.stop()
+	k.all.Wait()
+	errs := k.errs
+	for i, t := range k.taps {
+		errs = append(errs, t.close(), k.bufs[i].Flush(), k.files[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Capture writes the frames of a port as pcapng until ctx ends or count frames have
+// passed; 0 is no limit.
+func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
+	states, err := d.nodes[e.Node].Inspect(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("inspect node %s: %w", d.nodes[e.Node].name, err)
+	}
+	s, err := states.Decode()
+	if err != nil {
+		return err
+	}
+	p, err := newPace(d, s.Rate)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	t, err := d.newTap(ctx, e, w, p.lab, &traces.Budget{Left: 1 << 62}, &mu)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.run(ctx, count), t.close())
+}
