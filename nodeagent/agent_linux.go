@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -28,9 +29,8 @@ const messageMax = 16 << 20
 // Serve runs the agent of a node whose directory is dir, until ctx ends. version is
 // told to the orchestrator.
 func Serve(ctx context.Context, dir, version string) error {
-	// What a node once gave up it cannot get back by executing something.
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("give up privileges: %w", err)
+	if err := giveUpPrivileges(); err != nil {
+		return err
 	}
 	// What ps and top show: the file a node was started from has no name of its own.
 	name := append([]byte("mcastlab"), 0)
@@ -60,6 +60,21 @@ func Serve(ctx context.Context, dir, version string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.halt()
+}
+
+// giveUpPrivileges makes sure that no thread can gain any by executing something.
+func giveUpPrivileges() error {
+	_, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
+	if e == syscall.ENOTSUP { // a build with cgo: this thread, and those it starts
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("give up privileges: %w", err)
+		}
+		return nil
+	}
+	if e != 0 {
+		return fmt.Errorf("give up privileges: %w", e)
+	}
+	return nil
 }
 
 func listen(dir, name string) (*net.UnixListener, error) {

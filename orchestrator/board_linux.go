@@ -36,20 +36,26 @@ type call struct {
 	id   uint64
 }
 
-// leases hands out group addresses, each once.
+// leases hands out group addresses, each once in the life of a lab.
 type leases struct {
-	mu   sync.Mutex
-	last uint32
+	mu    sync.Mutex
+	store *store
 }
 
 func (l *leases) next() (uint32, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last >= 1<<16-1 {
-		return 0, errors.New("all 65535 McstIDs of the run are used")
+	st, ok, err := l.store.get()
+	switch {
+	case err != nil:
+		return 0, err
+	case !ok:
+		return 0, fmt.Errorf("lab %s is not up any more", l.store.lab)
+	case st.Leased >= 1<<16-1:
+		return 0, errors.New("all 65535 McstIDs of the lab have been used: destroy and deploy it")
 	}
-	l.last++
-	return wire.GroupNet | l.last, nil
+	st.Leased++
+	return wire.GroupNet | st.Leased, l.store.put(st)
 }
 
 // runJob runs a workload's ranks to their end.

@@ -28,7 +28,8 @@ type tap struct {
 	out  *traces.Capture
 	mono *live.Monotonic
 	lab  func(mono int64) vtime.Time
-	mu   *sync.Mutex // of the budget that taps share
+	mu   *sync.Mutex // of the budget that taps share, and of from
+	from *vtime.Time // frames before it are not wanted
 }
 
 // tapInterval is how long a tap sleeps at the most.
@@ -66,7 +67,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	if err != nil {
 		return nil, err
 	}
-	return &tap{p: live.NewPacket(int(files[0].Fd())), f: files[0], out: c, mono: mono, lab: lab, mu: mu}, nil
+	return &tap{p: live.NewPacket(int(files[0].Fd())), f: files[0], out: c, mono: mono, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
 // run captures until ctx ends or more frames than max have been taken, if max is not 0.
@@ -78,8 +79,9 @@ func (t *tap) run(ctx context.Context, max int) error {
 		offset := t.mono.Wall()
 		n, err := t.p.Receive(func(wall int64, b []byte) {
 			if seen++; max == 0 || seen <= max {
-				at := t.lab(wall - offset)
-				t.out.Bytes(at, at, b)
+				if at := t.lab(wall - offset); at >= *t.from {
+					t.out.Bytes(at, at, b)
+				}
 			}
 		})
 		if n == 0 {
@@ -107,6 +109,7 @@ func (t *tap) close() error { return errors.Join(t.out.Close(), t.f.Close()) }
 type captures struct {
 	mu     sync.Mutex
 	budget traces.Budget
+	from   vtime.Time
 	taps   []*tap
 	bufs   []*bufio.Writer
 	files  []*os.File
@@ -115,9 +118,10 @@ type captures struct {
 	stop   context.CancelFunc
 }
 
-// startCaptures captures ports into files of the run's folder.
+// startCaptures opens captures of ports in files of the run's folder. Nothing is written
+// before begin: what a capture costs is part of what the calibration sees.
 func (d *Deployed) startCaptures(ctx context.Context, dir string, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
-	k := &captures{budget: traces.Budget{Left: bytes}, errs: make([]error, len(ends))}
+	k := &captures{budget: traces.Budget{Left: bytes}, from: vtime.Never, errs: make([]error, len(ends))}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	k.stop = stop
 	for i, e := range ends {
@@ -131,10 +135,18 @@ func (d *Deployed) startCaptures(ctx context.Context, dir string, ends []topo.En
 		if err != nil {
 			return k, errors.Join(err, f.Close())
 		}
+		t.from = &k.from
 		k.taps, k.bufs, k.files = append(k.taps, t), append(k.bufs, buf), append(k.files, f)
 		k.all.Go(func() { k.errs[i] = t.run(run, 0) })
 	}
 	return k, nil
+}
+
+// begin takes down what passes from a lab time on.
+func (k *captures) begin(at vtime.Time) {
+	k.mu.Lock()
+	k.from = at
+	k.mu.Unlock()
 }
 
 // close ends all captures. What was captured is complete.

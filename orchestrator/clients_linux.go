@@ -28,7 +28,7 @@ func (d *Deployed) connect(ctx context.Context) error {
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
-		if err := d.appears(ctx, i, socket); err != nil {
+		if err := d.listens(ctx, i); err != nil {
 			return err
 		}
 		// The socket's folder is what protects it: only root and the node's user get in.

@@ -84,6 +84,12 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 
 // ensure brings the lab up if it is not. The lock is held.
 func (d *Deployed) ensure(ctx context.Context) (made bool, err error) {
+	if _, err := d.o.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
+		if _, ok, serr := d.store.get(); !ok && serr == nil {
+			err = errors.Join(err, d.store.remove())
+		}
+		return false, err
+	}
 	up, err := d.isUp(ctx)
 	if err != nil {
 		return false, err
@@ -257,9 +263,8 @@ func (d *Deployed) wire(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		socket := filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), control.HandoverSocket)
-		if err = d.appears(ctx, i, socket); err == nil {
-			err = control.SendFiles(socket, files)
+		if err = d.listens(ctx, i); err == nil {
+			err = control.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), control.HandoverSocket), files)
 		}
 		for _, f := range files {
 			err = errors.Join(err, f.Close())
@@ -298,12 +303,12 @@ func (d *Deployed) each(f func(node int) error) error {
 // startWait bounds how long a node may take to open its sockets.
 const startWait = 20 * time.Second
 
-// appears waits until a node has made a file.
-func (d *Deployed) appears(ctx context.Context, node int, file string) error {
-	until := time.Now().Add(startWait)
-	for {
-		if _, err := os.Stat(file); err == nil {
-			return nil
+// listens waits until a node's agent takes calls: then it has all its sockets open.
+func (d *Deployed) listens(ctx context.Context, node int) error {
+	path := filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), control.AgentSocket)
+	for until := time.Now().Add(startWait); ; {
+		if c, err := net.Dial("unix", path); err == nil {
+			return c.Close()
 		}
 		if time.Now().After(until) {
 			return d.died(ctx, d.Graph.Nodes[node].Name)

@@ -37,7 +37,7 @@ type liveRun struct {
 	pace  *pace
 	watch *watch
 	fid   *fidelity
-	ids   leases
+	ids   *leases
 	board *board
 	doing string
 	next  int // step
@@ -65,7 +65,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends}
+	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store}}
 	if err = r.start(ctx); err == nil {
 		err = r.workloads(ctx)
 	}
@@ -99,6 +99,9 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if r.watch, err = r.d.startWatch(ctx, r.Events); err != nil {
 		return err
 	}
+	if r.caps, err = r.d.startCaptures(ctx, r.Report.RunDir, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
+		return err
+	}
 	r.fid.fix(fixed)
 	if fixed == 0 {
 		r.doing = "calibrating"
@@ -109,9 +112,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if r.base, err = r.d.States(ctx); err != nil {
 		return err
 	}
-	if r.caps, err = r.d.startCaptures(ctx, r.Report.RunDir, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
-		return err
-	}
+	r.caps.begin(r.pace.now())
 	return r.d.AddFaults(ctx, r.timeline(), r.pace.now())
 }
 
@@ -119,7 +120,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []byte), step func(context.Context, string) error) error {
 	stop := r.showProgress(ctx)
 	defer stop()
-	r.board = &board{pace: r.pace, step: step, emit: emit, leases: &r.ids}
+	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids}
 	return r.d.runJob(ctx, w, r.board)
 }
 

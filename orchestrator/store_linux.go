@@ -39,6 +39,7 @@ type state struct {
 	Phase   string    `json:"phase"` // deploying, up, destroying
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
+	Leased  uint32    `json:"leased"` // McstIDs that runs have had: none is used twice
 }
 
 const stateSchema = "mcastlab/state/v1"
@@ -168,7 +169,10 @@ func (s *store) under(e engine.Engine) bool {
 // nodeDir makes a node's folder, open to its user alone.
 func (s *store) nodeDir(node string) (string, error) {
 	dir := s.nodePath(node)
-	err := os.MkdirAll(dir, 0o700)
+	err := os.RemoveAll(dir) // sockets of a node that is no more
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
 	if err == nil {
 		err = os.Chmod(filepath.Dir(dir), 0o711)
 	}

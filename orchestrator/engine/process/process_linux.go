@@ -175,34 +175,50 @@ const removeWait = 10 * time.Second
 
 // Remove implements engine.Engine.
 func (e Engine) Remove(ctx context.Context, lab string) error {
+	killed := map[int]string{}
 	for until := time.Now().Add(removeWait); ; {
 		all, err := marked()
 		if err != nil {
 			return err
 		}
-		left := 0
 		for _, p := range all {
 			if p.lab != lab {
 				continue
 			}
-			left++
+			killed[p.pid] = p.node
 			// PID 1 of its namespace: with it goes all that is in there.
 			if err := unix.Kill(p.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("end node %s: %w", p.node, err)
 			}
 		}
+		for pid := range killed { // each by itself
+			if ended(pid) {
+				delete(killed, pid)
+			}
+		}
 		switch {
-		case left == 0:
+		case len(killed) == 0:
 			return nil
 		case time.Now().After(until):
-			return fmt.Errorf("end nodes of %s: %d processes are still there after %v", lab, left, removeWait)
+			return fmt.Errorf("end nodes of %s: %d processes are still there after %v", lab, len(killed), removeWait)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(2 * time.Millisecond):
 		}
 	}
+}
+
+// ended says whether a process is gone with all it had. A zombie is: what is left of it
+// is its exit status, and who takes that is not our business.
+func ended(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, after, ok := bytes.Cut(b, []byte(") "))
+	return ok && len(after) > 0 && (after[0] == 'Z' || after[0] == 'X')
 }
 
 // Logs implements engine.Engine.
