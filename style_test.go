@@ -42,15 +42,16 @@ var imports = map[string][]string{
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
-	"control":                     {"machine", "vtime", "wire"},
-	"nodeagent":                   {"apps", "apps/bcast", "control", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "lab", "live", "netdev", "orchestrator/engine", "runner", "topo", "traces", "vtime", "wire"},
+	"counters":                    {"virtrnic", "virtswitch", "wire"},
+	"control":                     {"counters", "machine", "vtime", "wire"},
+	"nodeagent":                   {"apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
 	"orchestrator/engine/docker":  {"orchestrator/engine"},
-	"runner":                      {"apps", "apps/bcast", "collective", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"runner":                      {"apps", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"interop":                     {},
-	"cmd/mcastlab":                {"apps/bcast", "control", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo", "vtime"},
+	"cmd/mcastlab":                {"apps/bcast", "control", "counters", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo", "vtime"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global

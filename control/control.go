@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -36,66 +37,8 @@ func (e *Event) Machine() (at vtime.Time, ev machine.Event, ok bool) {
 	return vtime.Time(e.Lab), ev, e.Kind < machine.EventKinds
 }
 
-// NodeState is what Inspect tells of a node.
-type NodeState struct {
-	Node   string            `json:"node"`
-	Kind   string            `json:"kind"` // switch or host
-	LabUS  float64           `json:"lab_us"`
-	Rate   RateState         `json:"rate"`
-	Ports  []PortState       `json:"ports"`
-	Counts map[string]uint64 `json:"counts"` // of the machine
-	Drops  map[string]uint64 `json:"drops"`  // by reason, without zeros
-	Groups []GroupState      `json:"groups,omitempty"`
-	Frames FrameState        `json:"frames"`
-	Wait   []string          `json:"waiting,omitempty"`
-}
-
-// RateState says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was
-// Lab picoseconds of lab time.
-type RateState struct {
-	Mono     int64   `json:"mono_ns"`
-	Lab      int64   `json:"lab_ps"`
-	Dilation float64 `json:"dilation"`
-}
-
-// PortState is what passed a port.
-type PortState struct {
-	Port          int    `json:"port"`
-	Sent          uint64 `json:"sent"`
-	SentBytes     uint64 `json:"sent_bytes"`
-	Received      uint64 `json:"received"`
-	ReceivedBytes uint64 `json:"received_bytes"`
-	Malformed     uint64 `json:"malformed"`
-	LostToFault   uint64 `json:"lost_to_fault"`
-	CopiedByFault uint64 `json:"copied_by_fault"`
-	KernelDrops   uint64 `json:"kernel_drops"`
-	Busy          uint64 `json:"busy"`
-}
-
-// FrameState accounts for the frames a node has had in hand.
-type FrameState struct {
-	Live int `json:"live"` // not yet sent, delivered or dropped
-}
-
-// GroupState is a multicast group at a switch.
-type GroupState struct {
-	McstID    string      `json:"mcst_id"`
-	Active    bool        `json:"active"`
-	AggAckPSN uint32      `json:"agg_ack_psn"`
-	SourceOut int         `json:"source_out"`
-	Paths     []PathState `json:"paths"`
-}
-
-// PathState is one path of a group.
-type PathState struct {
-	Port   int    `json:"port"`
-	Host   string `json:"host,omitempty"` // address of the member, at the leaf only
-	QPN    uint32 `json:"qpn,omitempty"`
-	AckPSN uint32 `json:"ack_psn"`
-}
-
 // Decode returns the state the reply carries.
-func (r *InspectReply) Decode() (s NodeState, err error) {
+func (r *InspectReply) Decode() (s counters.Node, err error) {
 	if err := json.Unmarshal(r.State, &s); err != nil {
 		return s, fmt.Errorf("read state of node: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
@@ -18,7 +19,6 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // node is the node in one configuration: a machine and the loop that drives it.
@@ -134,70 +134,27 @@ func (n *node) stop() error {
 	return errors.Join(<-n.ended, n.loop.Close())
 }
 
-// inspect returns the node's state as JSON.
+// inspect returns the node's counters as JSON.
 func (n *node) inspect() ([]byte, error) {
-	s := control.NodeState{Node: n.name, Kind: "switch", Drops: map[string]uint64{}}
 	r := n.loop.Rate()
-	s.Rate = control.RateState{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
+	s := counters.Node{Node: n.name, Rate: &counters.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}}
 	links, _ := n.loop.Stats()
 	for i, c := range links {
-		s.Ports = append(s.Ports, control.PortState{
+		s.Ports = append(s.Ports, counters.Port{
 			Port: i, Sent: c.Sent, SentBytes: c.SentBytes, Received: c.Received, ReceivedBytes: c.ReceivedBytes,
 			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, KernelDrops: c.KernelDrops, Busy: c.Busy,
 		})
 	}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
-		s.LabUS, s.Frames.Live = now.Microseconds(), n.loop.Pool().Live
+		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
 		if n.sw != nil {
-			n.inspectSwitch(&s)
+			s.Switch(n.sw)
 		} else {
-			n.inspectNIC(&s)
+			s.NIC(n.nic)
 		}
 	})
 	if n.host != nil {
 		s.Wait = n.host.Waiting()
 	}
 	return json.Marshal(s)
-}
-
-func (n *node) inspectSwitch(s *control.NodeState) {
-	c := n.sw.Stats()
-	s.Counts = map[string]uint64{
-		"received": c.Received, "forwarded": c.Forwarded, "cloned": c.Cloned, "made": c.Made, "absorbed": c.Absorbed,
-		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "acks_in": c.AcksIn, "acks_out": c.AcksOut,
-		"naks_in": c.NaksIn, "naks_out": c.NaksOut, "acks_repeated": c.AcksRepeated, "filtered": c.Filtered, "source_switches": c.SourceSwitches,
-	}
-	for _, r := range virtswitch.DropReasons() {
-		if v := c.Drops[r]; v > 0 {
-			s.Drops[r.String()] = v
-		}
-	}
-	for _, g := range n.sw.Groups() {
-		out := control.GroupState{McstID: wire.AddrOf(g.McstID).String(), Active: g.Active, AggAckPSN: uint32(g.AggAckPSN), SourceOut: g.SourceOut}
-		for _, p := range g.Paths {
-			ps := control.PathState{Port: p.Port, AckPSN: uint32(p.AckPSN)}
-			if p.Host {
-				ps.Host, ps.QPN = wire.AddrOf(p.IP).String(), uint32(p.QPN)
-			}
-			out.Paths = append(out.Paths, ps)
-		}
-		s.Groups = append(s.Groups, out)
-	}
-}
-
-func (n *node) inspectNIC(s *control.NodeState) {
-	s.Kind = "host"
-	c := n.nic.Stats()
-	s.Counts = map[string]uint64{
-		"sent": c.SentPkts, "received": c.RcvdPkts, "made": c.Made, "delivered": c.Delivered, "data_packets": c.DataPackets,
-		"retransmitted": c.Retransmitted, "duplicate_requests": c.DuplicateRequest, "out_of_sequence": c.OutOfSeqRequest,
-		"rnr_sent": c.SendRNR, "rnr_received": c.RcvdRNR, "naks_sent": c.SendNAK, "naks_received": c.RcvdNAK,
-		"acks_sent": c.AcksSent, "acks_received": c.AcksRcvd, "go_backs": c.CompleterRetry, "timeouts": c.Timeouts,
-		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "messages_sent": c.MessagesSent, "messages_received": c.MessagesReceived,
-	}
-	for _, r := range virtrnic.DropReasons() {
-		if v := c.Drops[r]; v > 0 {
-			s.Drops[r.String()] = v
-		}
-	}
 }

@@ -171,7 +171,7 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	if err != nil {
 		return err
 	}
-	p, err := newPace(d, s.Rate)
+	p, err := newPace(d, *s.Rate)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/mcastlab/mcastlab/counters"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -66,8 +68,8 @@ func (d *Deployed) configure(ctx context.Context) error {
 }
 
 // States returns what all nodes tell of themselves, in node order.
-func (d *Deployed) States(ctx context.Context) ([]control.NodeState, error) {
-	all := make([]control.NodeState, len(d.nodes))
+func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
+	all := make([]counters.Node, len(d.nodes))
 	err := d.each(func(i int) error {
 		r, err := d.nodes[i].Inspect(ctx, &control.InspectRequest{})
 		if err != nil {

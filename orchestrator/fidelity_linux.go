@@ -7,9 +7,10 @@ import (
 	"runtime"
 	"strconv"
 
+	"github.com/mcastlab/mcastlab/counters"
+
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/runner"
@@ -112,7 +113,7 @@ func (f *fidelity) took(lag live.Lag) { f.lag[f.open].Add(lag) }
 
 // judge says whether the clock did justice to every row that is claimed. lossFree says
 // that nothing was made to go wrong.
-func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState, lossFree bool) runner.Fidelity {
+func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree bool) runner.Fidelity {
 	v := runner.Fidelity{Verdict: "ok", Rows: []runner.RowFidelity{}}
 	blame := func(format string, args ...any) {
 		v.Verdict = "violated"
@@ -120,10 +121,10 @@ func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState, lossF
 			v.Reason = fmt.Sprintf(format, args...)
 		}
 	}
-	if drops := kernelDrops(now) - kernelDrops(before); drops > 0 {
+	if drops := counters.KernelDrops(now) - counters.KernelDrops(before); drops > 0 {
 		blame("the kernel dropped %d frames of the lab", drops)
 	}
-	if n := count(now, "timeouts") - count(before, "timeouts"); n > 0 && lossFree {
+	if n := counters.Total(now, "timeouts") - counters.Total(before, "timeouts"); n > 0 && lossFree {
 		blame("%d retransmission timers fired although nothing was lost", n)
 	}
 	for i, row := range rows {
@@ -143,22 +144,6 @@ func (f *fidelity) judge(rows []apps.Row, now, before []control.NodeState, lossF
 		})
 	}
 	return v
-}
-
-func kernelDrops(all []control.NodeState) (n uint64) {
-	for _, s := range all {
-		for _, p := range s.Ports {
-			n += p.KernelDrops
-		}
-	}
-	return n
-}
-
-func count(all []control.NodeState, name string) (n uint64) {
-	for _, s := range all {
-		n += s.Counts[name]
-	}
-	return n
 }
 
 // busySeconds returns how many seconds of CPU time this host has spent on anything but

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcastlab/mcastlab/counters"
+
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -33,7 +35,7 @@ const (
 )
 
 // newPace takes the clock over as the nodes have it.
-func newPace(d *Deployed, have control.RateState) (*pace, error) {
+func newPace(d *Deployed, have counters.Rate) (*pace, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return nil, err

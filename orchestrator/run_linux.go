@@ -2,15 +2,13 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
+	"github.com/mcastlab/mcastlab/counters"
+
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/runner"
@@ -41,7 +39,7 @@ type liveRun struct {
 	board *board
 	doing string
 	next  int // step
-	base  []control.NodeState
+	base  []counters.Node
 	caps  *captures
 	ends  []topo.End
 }
@@ -86,7 +84,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.pace, err = newPace(r.d, states[0].Rate); err != nil {
+	if r.pace, err = newPace(r.d, *states[0].Rate); err != nil {
 		return err
 	}
 	first := fixed
@@ -178,7 +176,7 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 				return nil
 			}
 			states, err := r.d.States(ctx)
-			from, sent = busySeconds(), sentBy(states)
+			from, sent = busySeconds(), counters.Sent(states)
 			return err
 		})
 		if err != nil {
@@ -189,18 +187,9 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 		if err != nil {
 			return 0, 0, err
 		}
-		frames += sentBy(states) - sent
+		frames += counters.Sent(states) - sent
 	}
 	return busy, frames, nil
-}
-
-func sentBy(all []control.NodeState) (n uint64) {
-	for _, s := range all {
-		for _, p := range s.Ports {
-			n += p.Sent
-		}
-	}
-	return n
 }
 
 // workloads runs all workloads, each step at the dilation its row needs.
@@ -298,7 +287,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if err != nil {
 		return err
 	}
-	r.Meta.PacketHops = sentBy(states)
+	r.Meta.PacketHops = counters.Sent(states) - counters.Sent(r.base)
 	for _, s := range states {
 		for _, p := range s.Ports {
 			r.Meta.FramesLost += p.LostToFault
@@ -311,14 +300,12 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		}
 		r.Report.Fidelity = r.fid.judge(r.Report.Results, states, r.base, len(r.d.Lab.Faults)+len(faulty) == 0)
 	}
-	b, err := json.MarshalIndent(map[string]any{"schema": "mcastlab/counters/v1", "nodes": states}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write counters: %w", err)
+	for i := range states {
+		if i < len(r.base) {
+			states[i].Since(&r.base[i])
+		}
 	}
-	if err := os.WriteFile(filepath.Join(r.Report.RunDir, "counters.json"), append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write counters: %w", err)
-	}
-	return nil
+	return r.Counters(states)
 }
 
 // lagUS returns a wall time in nanoseconds as lab time in microseconds.

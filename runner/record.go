@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -67,6 +68,11 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 		err = rerr
 	}
 	return err
+}
+
+// Counters writes what the nodes counted during the run.
+func (r *Record) Counters(all []counters.Node) error {
+	return writeJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
 }
 
 // Finish closes all files and says in them how the run ended. It returns the run's

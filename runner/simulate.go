@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
@@ -80,7 +81,9 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
-	r.account()
+	if aerr := r.account(); err == nil {
+		err = aerr
+	}
 	return r.Report, r.Finish(ctx, l, err)
 }
 
@@ -105,9 +108,9 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 }
 
 // account writes what the simulation counted into the record.
-func (r *simulation) account() {
+func (r *simulation) account() error {
 	if r.net == nil {
-		return
+		return nil
 	}
 	r.Report.Digest = fmt.Sprintf("%016x", r.net.Digest())
 	s := r.net.Stats()
@@ -115,6 +118,27 @@ func (r *simulation) account() {
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
 	r.Report.CaptureCut = r.caps.budget.Cut
 	m.CaptureCut, m.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
+	return r.Counters(r.count())
+}
+
+// count takes down the counters of all nodes.
+func (r *simulation) count() (all []counters.Node) {
+	g := r.net.Graph()
+	for i := range g.Nodes {
+		c := counters.Node{Node: g.Nodes[i].Name, LabUS: r.net.Now().Microseconds()}
+		for p := range g.Nodes[i].Links {
+			far := g.Peer(i, p)
+			out, in := r.net.Port(r.net.PortID(i, p)), r.net.Port(r.net.PortID(far.Node, far.Port))
+			c.Ports = append(c.Ports, counters.Port{Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes})
+		}
+		if sw := r.net.Switch(i); sw != nil {
+			c.Switch(sw)
+		} else {
+			c.NIC(r.net.NIC(i))
+		}
+		all = append(all, c)
+	}
+	return all
 }
 
 // observe is called while events are handled: it is where an interrupt is noticed.

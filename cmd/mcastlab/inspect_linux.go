@@ -1,14 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"text/tabwriter"
 
+	"github.com/mcastlab/mcastlab/counters"
+
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
@@ -50,13 +50,6 @@ func (p *program) inspectLabs(c *cli.Context) error {
 	return w.Flush()
 }
 
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
 func (p *program) inspectLab(c *cli.Context, name string) error {
 	e, err := orchestrator.EngineOf(name, engines())
 	if err != nil {
@@ -82,7 +75,7 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 }
 
 // writeNodes writes one line a node, and under it the groups a switch holds.
-func writeNodes(out io.Writer, states []control.NodeState) error {
+func writeNodes(out io.Writer, states []counters.Node) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tKIND\tPORTS\tSENT\tRECEIVED\tDROPPED\tKERNEL-DROPS\tGROUPS")
 	for _, s := range states {

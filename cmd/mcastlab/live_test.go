@@ -195,9 +195,9 @@ func conserved(t *testing.T, dir string) {
 	}
 	var c struct {
 		Nodes []struct {
-			Node   string
-			Ports  []map[string]uint64
-			Frames struct{ Live int }
+			Node  string
+			Ports []map[string]uint64
+			Held  int `json:"frames_held"`
 		}
 	}
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -208,8 +208,8 @@ func conserved(t *testing.T, dir string) {
 		for _, p := range n.Ports {
 			sent, received = sent+p["sent"], received+p["received"]+p["kernel_drops"]
 		}
-		if n.Frames.Live != 0 {
-			t.Errorf("%s still holds %d frames at rest", n.Node, n.Frames.Live)
+		if n.Held != 0 {
+			t.Errorf("%s still holds %d frames at rest", n.Node, n.Held)
 		}
 	}
 	if sent != received || sent == 0 {

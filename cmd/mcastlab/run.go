@@ -96,10 +96,7 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report
 func (p *program) writeReport(r *runner.Report, format string) error {
 	switch format {
 	case "json":
-		e := json.NewEncoder(p.out)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(r)
+		return writeJSON(p.out, r)
 	case "jsonl":
 		e := json.NewEncoder(p.out)
 		for _, row := range r.Results {
