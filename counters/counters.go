@@ -51,6 +51,7 @@ type Port struct {
 	LostToFault   uint64 `json:"lost_to_fault,omitempty"`
 	CopiedByFault uint64 `json:"copied_by_fault,omitempty"`
 	KernelDrops   uint64 `json:"kernel_drops,omitempty"`
+	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that is no more
 	Busy          uint64 `json:"busy,omitempty"` // sends the kernel had no room for at first
 }
 
@@ -127,7 +128,7 @@ func (n *Node) Since(before *Node) {
 		p, q := &n.Ports[i], &before.Ports[i]
 		p.Sent, p.SentBytes, p.Received, p.ReceivedBytes = p.Sent-q.Sent, p.SentBytes-q.SentBytes, p.Received-q.Received, p.ReceivedBytes-q.ReceivedBytes
 		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed-q.Malformed, p.LostToFault-q.LostToFault, p.CopiedByFault-q.CopiedByFault
-		p.KernelDrops, p.Busy = p.KernelDrops-q.KernelDrops, p.Busy-q.Busy
+		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops-q.KernelDrops, p.Cut-q.Cut, p.Busy-q.Busy
 	}
 	for k := range n.Counts { // each by itself
 		n.Counts[k] -= before.Counts[k]

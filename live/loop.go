@@ -21,6 +21,7 @@ type IO interface {
 	Receive(take func(wall int64, b []byte)) (n int, err error)
 	Send(frames [][]byte) (sent int, err error)
 	Drops() uint64 // frames the kernel lost for want of room
+	Cut() uint64   // frames sent on a link that is no more
 }
 
 // Config describes a node's loop.
@@ -78,6 +79,7 @@ type LinkStats struct {
 	Held                    uint64 // handed over later by a fault
 	Busy                    uint64 // sends the kernel had no room for at first
 	KernelDrops             uint64
+	Cut                     uint64 // sent on a link that is no more
 }
 
 // arrival is a frame that has been received and is due at a lab time.
@@ -478,7 +480,7 @@ func (l *Loop) Stats() (links []LinkStats, held int) {
 	held = len(l.coming)
 	for i := range l.links {
 		s := l.links[i].counts
-		s.KernelDrops = l.links[i].io.Drops()
+		s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
 		links = append(links, s)
 		held += l.ports[i].InFlight()
 	}

@@ -64,6 +64,9 @@ func (e *wireEnd) Send(frames [][]byte) (sent int, err error) {
 // Drops implements IO.
 func (e *wireEnd) Drops() uint64 { return 0 }
 
+// Cut implements IO.
+func (e *wireEnd) Cut() uint64 { return 0 }
+
 func wirePair(t *testing.T) [2]*wireEnd {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)

@@ -32,6 +32,7 @@ type Packet struct {
 	txIO [batch]unix.Iovec
 
 	drops uint64
+	cut   uint64
 }
 
 // NewPacket takes over a socket.
@@ -61,7 +62,7 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.rx[0])), batch, unix.MSG_DONTWAIT, 0, 0)
 	switch e {
 	case 0:
-	case unix.EAGAIN, unix.EINTR:
+	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // the last: the link went, which is said once
 		return 0, nil
 	default:
 		return 0, fmt.Errorf("receive frames: %w", e)
@@ -105,12 +106,18 @@ func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 		case unix.EINTR:
 		case unix.EAGAIN, unix.ENOBUFS:
 			return sent, nil
+		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+			p.cut += uint64(len(frames) - sent) // the link is gone, and the frames with it
+			return len(frames), nil
 		default:
 			return sent, fmt.Errorf("send frames: %w", e)
 		}
 	}
 	return sent, nil
 }
+
+// Cut returns how many frames were sent on a link that is no more.
+func (p *Packet) Cut() uint64 { return p.cut }
 
 // Drops returns how many frames the kernel dropped for want of room in the socket,
 // since it was opened.

@@ -71,6 +71,8 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case err = <-done:
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
+	case <-n.over:
+		return status.Error(codes.Aborted, "the node's loop has ended: see its log")
 	case <-b.gone:
 		n.host.Stop()
 		return status.Error(codes.Canceled, "the orchestrator has gone")

@@ -35,6 +35,7 @@ type node struct {
 
 	events events
 	ended  chan error    // what the loop returned
+	over   chan struct{} // closed when it has
 	done   chan struct{} // closed when the node is stopped
 	job    sync.Mutex    // held by the job that runs
 	caught chan any
@@ -68,7 +69,7 @@ func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
 	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
 		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
 	}
-	n := &node{name: r.Node, id: id, lab: l, graph: g, ended: make(chan error, 1), done: make(chan struct{}), caught: make(chan any, 1)}
+	n := &node{name: r.Node, id: id, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}), caught: make(chan any, 1)}
 	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
 		return nil, err
 	}
@@ -80,6 +81,7 @@ func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
 			fmt.Fprintf(os.Stderr, "mcastlab node %s: %v\n", n.name, err)
 		}
 		n.ended <- err
+		close(n.over)
 	}()
 	return n, nil
 }
@@ -142,7 +144,7 @@ func (n *node) inspect() ([]byte, error) {
 	for i, c := range links {
 		s.Ports = append(s.Ports, counters.Port{
 			Port: i, Sent: c.Sent, SentBytes: c.SentBytes, Received: c.Received, ReceivedBytes: c.ReceivedBytes,
-			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, KernelDrops: c.KernelDrops, Busy: c.Busy,
+			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, KernelDrops: c.KernelDrops, Cut: c.Cut, Busy: c.Busy,
 		})
 	}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {

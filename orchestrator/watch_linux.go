@@ -84,6 +84,7 @@ func (w *watch) flush() {
 			}
 		}
 		if first < 0 {
+			w.out.Flush() // readable while the run goes on
 			return
 		}
 		if at, ev, ok := w.held[first][0].Machine(); ok {

@@ -88,6 +88,13 @@ func (e *Events) Close() error {
 	return e.err
 }
 
+// Flush makes what was written so far readable.
+func (e *Events) Flush() {
+	if err := e.w.Flush(); err != nil && e.err == nil {
+		e.err = fmt.Errorf("write events: %w", err)
+	}
+}
+
 // Cut returns how many events were left out for size.
 func (e *Events) Cut() uint64 { return e.cut }
 

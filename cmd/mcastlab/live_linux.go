@@ -31,7 +31,8 @@ func engineByName(name string) (engine.Engine, error) {
 // liveCommands are the verbs of labs that are up.
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
-		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.faultCommand(), p.captureCommand(), p.logsCommand(), p.wipeCommand(), p.nodeCommand(),
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.faultCommand(), p.captureCommand(), p.execCommand(), p.logsCommand(),
+		p.checkCommand(), p.wipeCommand(), p.nodeCommand(),
 	}
 }
 

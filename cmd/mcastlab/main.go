@@ -108,10 +108,13 @@ func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	var failed failedError
 	var fidelity fidelityError
+	var inner interface{ ExitCode() int }
 	var labErr *lab.Error
 	switch {
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case errors.As(err, &inner):
+		return inner.ExitCode() // of a program that exec ran
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &labErr):

@@ -1,0 +1,106 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Finding is one thing a host has to have, or does not.
+type Finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed"` // by every runtime but sim
+	Got    string `json:"got"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// What a host must have.
+const (
+	kernelMajor, kernelMinor = 4, 20 // PACKET_IGNORE_OUTGOING
+	memoryPerLab             = 1 << 30
+	filesPerLab              = 1024
+)
+
+// Check looks whether this host can hold running labs.
+func Check(ctx context.Context, engines []engine.Engine) (all []Finding) {
+	var u unix.Utsname
+	release := ""
+	if unix.Uname(&u) == nil {
+		release = unix.ByteSliceToString(u.Release[:])
+	}
+	var major, minor int
+	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // unreadable counts as too old
+	all = append(all, Finding{
+		What: fmt.Sprintf("kernel from %d.%d", kernelMajor, kernelMinor), Needed: true, Got: release,
+		OK: major > kernelMajor || major == kernelMajor && minor >= kernelMinor, Remedy: "boot a newer kernel",
+	}, Finding{
+		What: "root", Needed: true, Got: fmt.Sprintf("user %d", os.Geteuid()), OK: os.Geteuid() == 0, Remedy: "sudo mcastlab ...",
+	}, packetSockets(), memory(), files())
+	for _, e := range engines {
+		f := Finding{What: "runtime " + e.Name(), Got: "answers", OK: true}
+		if _, err := e.Labs(ctx); err != nil {
+			f.OK, f.Got = false, strings.TrimPrefix(err.Error(), engine.ErrUnavailable.Error()+": ")
+			f.Remedy = "apt-get install docker.io && systemctl start docker"
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// packetSockets tries to open what nodes send and receive through.
+func packetSockets() Finding {
+	f := Finding{What: "packet sockets", Needed: true, Got: "can be opened", OK: true, Remedy: "modprobe af_packet, as root"}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Close(fd)
+	}
+	if err != nil {
+		f.OK, f.Got = false, err.Error()
+	}
+	return f
+}
+
+func memory() Finding {
+	f := Finding{What: "1 GiB of free memory", Needed: true, Got: "unknown", Remedy: "end something, or use the runtime sim"}
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return f
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		w := strings.Fields(line)
+		if len(w) > 1 && w[0] == "MemAvailable:" {
+			if kb, err := strconv.ParseUint(w[1], 10, 64); err == nil {
+				f.Got, f.OK = fmt.Sprintf("%d MiB", kb/1024), kb*1024 >= memoryPerLab
+			}
+		}
+	}
+	return f
+}
+
+func files() Finding {
+	f := Finding{What: fmt.Sprintf("%d open files", filesPerLab), Needed: true, Got: "unknown", Remedy: "ulimit -n 4096"}
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err == nil {
+		f.Got, f.OK = strconv.FormatUint(r.Cur, 10), r.Cur >= filesPerLab
+	}
+	return f
+}
+
+// Failed returns an error that names what is needed and missing, or nil.
+func Failed(all []Finding) error {
+	var errs []error
+	for _, f := range all {
+		if f.Needed && !f.OK {
+			errs = append(errs, fmt.Errorf("%s: %s (%s)", f.What, f.Got, f.Remedy))
+		}
+	}
+	return errors.Join(errs...)
+}
