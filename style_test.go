@@ -31,6 +31,7 @@ var imports = map[string][]string{
 	"virtswitch":                  {"machine", "vtime", "wire"},
 	"virtrnic":                    {"machine", "prng", "vtime", "wire"},
 	"mrp":                         {"vtime", "wire"},
+	"adapter":                     {"machine", "mrp", "virtrnic", "vtime", "wire"},
 	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime"},
 	"faults":                      {"prng", "vtime", "wire"},
 	"traces":                      {"machine", "vtime", "wire"},
@@ -42,9 +43,9 @@ var imports = map[string][]string{
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
-	"counters":                    {"virtrnic", "virtswitch", "wire"},
+	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
@@ -57,7 +58,7 @@ var imports = map[string][]string{
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
-	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "fabric", "faults", "rank",
+	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank",
 	"collective", "apps", "apps/bcast", "sim",
 }
 

@@ -51,6 +51,8 @@ type Agent struct {
 	retriesMax int
 
 	member  map[uint32]wire.QPN // by McstID: the queue pair that joined
+	proxy   wire.QPN            // joins whatever lists it,
+	answers bool                // if there is one
 	led     []*registration     // groups this host leads, by McstID
 	next    vtime.Time          // first repeat due
 	changes uint64
@@ -75,6 +77,10 @@ func New(c Config) *Agent {
 // Join makes the agent answer for a queue pair of this host in a group. Packets of
 // groups that nobody joined are ignored.
 func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }
+
+// Answer makes the agent answer for a queue pair of a device that knows nothing of
+// registration: in every group that lists it.
+func (a *Agent) Answer(qpn wire.QPN) { a.proxy, a.answers = qpn, true }
 
 // Leave undoes Join.
 func (a *Agent) Leave(mcstID uint32) { delete(a.member, mcstID) }
@@ -115,6 +121,9 @@ func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 // handleMember answers the leader for this host's member of the group. Registration
 // is answered only if it lists this host (CEP-17).
 func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket) {
+	if a.answers && p.Flags == 0 && lists(p, a.ip, a.proxy) {
+		a.Join(id, a.proxy)
+	}
 	qpn, joined := a.member[id]
 	if !joined || p.Flags == 0 && !lists(p, a.ip, qpn) {
 		a.stats.Ignored++

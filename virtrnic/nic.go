@@ -39,8 +39,11 @@ type Config struct {
 	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
 	TrustICRC bool
 	IPv6      bool
-	Keys      prng.Stream // of the random part of memory keys
-	Trace     machine.Tracer
+	// Raw hands RoCE packets to the stack as well: the port of a device that has its own
+	// queue pairs elsewhere.
+	Raw   bool
+	Keys  prng.Stream // of the random part of memory keys
+	Trace machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -55,6 +58,7 @@ type NIC struct {
 	window   uint64
 	trust    bool
 	ipv6     bool
+	raw      bool
 	trace    machine.Tracer
 	stack    Stack
 
@@ -84,7 +88,7 @@ func New(c Config) *NIC {
 	}
 	return &NIC{
 		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
-		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
+		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
 }
@@ -109,11 +113,11 @@ func (n *NIC) Digest() uint64 { return n.digest }
 func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.RcvdPkts++
-	switch f.Kind() {
-	case wire.KindRoCE:
-		n.receive(now, f)
-	case wire.KindPFC:
+	switch kind := f.Kind(); {
+	case kind == wire.KindPFC:
 		n.handlePause(now, f)
+	case kind == wire.KindRoCE && !n.raw:
+		n.receive(now, f)
 	default:
 		if n.stack == nil {
 			n.drop(now, f, DropForeign)

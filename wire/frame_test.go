@@ -234,6 +234,11 @@ func FuzzParse(f *testing.F) {
 		fr, err := p.Parse(b)
 		if err == nil {
 			_ = fr.String()
+			if q, ok := fr.Asks(); ok {
+				a := p.Get()
+				q.Answer(a, HostMAC(q.IP))
+				p.Put(a)
+			}
 			out := fr.AppendTo(nil)
 			if len(out) != fr.Len() {
 				t.Fatalf("Len %d, bytes %d", fr.Len(), len(out))

@@ -129,6 +129,18 @@ var codecs = []codec{
 			}
 			return mrpOne{p.MRPHeader, p.Record(0)}, nil, nil
 		}),
+	of("ARP", ARP{ARPReply, MAC{2, 0, 10, 0, 0, 1}, 0x0a000001, MAC{2, 0, 10, 0, 0, 2}, 0x0a000002},
+		"0001 0800 06 04 0002 02000a000001 0a000001 02000a000002 0a000002",
+		func(t *rapid.T) ARP {
+			return ARP{u[uint16](t, 0xffff), mac(t), u[uint32](t, 1<<32-1), mac(t), u[uint32](t, 1<<32-1)}
+		}, ARP.AppendTo, ParseARP),
+	of("ND", ND{NDAdvertisement, IPv6Of(0x0a000001), MAC{2, 0, 10, 0, 0, 1}},
+		"8800 6ed3 60000000 fd6d6361737400000000 0000 0a000001 0201 02000a000001",
+		func(t *rapid.T) ND {
+			return ND{NDSolicitation + u[uint8](t, 1), addr6(t).As16(), mac(t)}
+		},
+		func(h ND, b []byte) []byte { return h.AppendTo(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) },
+		func(b []byte) (ND, []byte, error) { return ParseND(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) }),
 }
 
 // mrpOne is an MRP payload with one record.
@@ -183,12 +195,15 @@ func TestHeadersAllocateNothing(t *testing.T) {
 	bth, reth, eth := codecs[5].golden.(BTH), codecs[6].golden.(RETH), codecs[0].golden.(Ethernet)
 	ip := codecs[2].golden.(IPv4)
 	pfc := codecs[13].golden.(PFC)
+	pre := IPv6Of(1)
 	for name, f := range map[string]func(){ // order does not matter: each is its own check
 		"BTH":      func() { ParseBTH(bth.AppendTo(buf)) },
 		"RETH":     func() { ParseRETH(reth.AppendTo(buf)) },
 		"Ethernet": func() { ParseEthernet(eth.AppendTo(buf)) },
 		"IPv4":     func() { ParseIPv4(ip.AppendTo(buf)) },
 		"PFC":      func() { ParsePFC(pfc.AppendTo(buf)) },
+		"ARP":      func() { ParseARP(ARP{}.AppendTo(buf)) },
+		"ND":       func() { ParseND(ND{Type: NDSolicitation}.AppendTo(buf, pre, pre), pre, pre) },
 		"MRP":      func() { ParseMRP(MRPRecord{}.AppendTo(MRPHeader{Total: 1}.AppendTo(buf))) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {

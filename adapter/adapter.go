@@ -1,0 +1,227 @@
+// Package adapter is the port by which a device that is not ours joins a lab: an
+// unmodified RoCE peer on a real interface. It stands between the device and the leaf,
+// does for the device what the fabric expects of a host and the device cannot (confirm
+// registrations, obey pauses), and for the fabric what the device expects of a network
+// (answer ARP and neighbor discovery, address frames to its MAC).
+//
+// It is a machine.Machine with two ports, Lab toward the leaf and Outside toward the
+// device. Frames are passed on as they are but for MAC addresses.
+package adapter
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// The ports.
+const (
+	Lab     = 0
+	Outside = 1
+)
+
+// Config describes an adapter.
+type Config struct {
+	IP    uint32         // the device's address in the lab
+	Ports []machine.Port // Lab, Outside
+	Pool  *wire.Pool
+	IPv6  bool
+	// Window is how many frames from outside may wait for the lab's link. A device sends
+	// at the speed of its wire; with a dilation above 1 the lab takes less.
+	Window int
+	// Known says whether an address is one of the fabric: for those the adapter answers.
+	Known func(ip uint32) bool
+	Trace machine.Tracer
+}
+
+// DropReason says why an adapter dropped a frame.
+type DropReason uint8
+
+// Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
+const (
+	DropOverrun DropReason = iota // the window was full
+	DropSource                    // from outside, but not from the device's address
+	DropForeign                   // from outside, and nothing the lab knows
+
+	dropReasons
+)
+
+var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign"}
+
+// String returns the reason's name.
+func (r DropReason) String() string { return dropNames[r] }
+
+// DropReasons lists all reasons in order.
+func DropReasons() []DropReason { return []DropReason{DropOverrun, DropSource, DropForeign} }
+
+// Stats counts what an adapter did.
+type Stats struct {
+	In       uint64 // RoCE packets from the device
+	Out      uint64 // RoCE packets to it
+	Answered uint64 // ARP requests and neighbor solicitations
+	Ignored  uint64 // questions that do not concern the fabric
+	Drops    [dropReasons]uint64
+}
+
+// Adapter is the core.
+type Adapter struct {
+	c     Config
+	nic   *virtrnic.NIC // the lab's side: queues, priorities, pauses
+	agent *mrp.Agent
+	out   outside
+	mac   wire.MAC // of the device: that of the last frame from it
+	stats Stats
+}
+
+// New returns an adapter.
+func New(c Config) *Adapter {
+	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), out: outside{port: &c.Ports[Outside]}}
+	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Raw: true, Trace: c.Trace})
+	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Pool: c.Pool, Sender: a.nic})
+	a.nic.SetStack((*stack)(a))
+	return a
+}
+
+// Answer says which queue pair of the device takes part in groups: registrations that
+// list it are confirmed.
+func (a *Adapter) Answer(qpn wire.QPN) { a.agent.Answer(qpn) }
+
+// NIC returns the adapter's side toward the lab.
+func (a *Adapter) NIC() *virtrnic.NIC { return a.nic }
+
+// Stats returns what was counted so far.
+func (a *Adapter) Stats() *Stats { return &a.stats }
+
+// MAC returns the device's MAC address, as far as it is known.
+func (a *Adapter) MAC() wire.MAC { return a.mac }
+
+// Queued returns the frames waiting in the adapter.
+func (a *Adapter) Queued() int { return a.nic.Queued() + len(a.out.wait) }
+
+// HandleFrame implements machine.Machine.
+func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
+	if port == Lab {
+		a.nic.HandleFrame(now, 0, f)
+		return
+	}
+	if q, ok := f.Asks(); ok {
+		a.answer(now, q, f)
+		return
+	}
+	switch {
+	case f.Kind() != wire.KindRoCE:
+		a.drop(now, f, DropForeign)
+	case f.SrcIP() != a.c.IP:
+		a.drop(now, f, DropSource)
+	case a.nic.Queued() >= a.c.Window:
+		a.drop(now, f, DropOverrun)
+	default:
+		a.mac = f.SrcMAC()
+		a.stats.In++
+		a.nic.SendFrame(now, f)
+	}
+}
+
+func (a *Adapter) drop(now vtime.Time, f *wire.Frame, why DropReason) {
+	a.stats.Drops[why]++
+	if a.c.Trace != nil {
+		a.c.Trace.Trace(now, machine.Event{Kind: machine.EventDrop, Port: Outside, Text: why.String()})
+	}
+	a.c.Pool.Put(f)
+}
+
+// answer tells the device whom it can reach: the fabric's hosts and groups.
+func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
+	mac := wire.HostMAC(q.IP)
+	switch {
+	case wire.IsGroup(q.IP):
+		mac = wire.GroupMAC(q.IP)
+	case q.IP == a.c.IP || !a.c.Known(q.IP):
+		a.stats.Ignored++
+		a.c.Pool.Put(f)
+		return
+	}
+	a.mac = f.SrcMAC()
+	a.stats.Answered++
+	a.c.Pool.Strip(f)
+	q.Answer(f, mac)
+	a.out.send(now, f)
+}
+
+// HandleTimeout implements machine.Machine.
+func (a *Adapter) HandleTimeout(now vtime.Time) { a.nic.HandleTimeout(now) }
+
+// NextTimeout implements machine.Machine.
+func (a *Adapter) NextTimeout() (vtime.Time, bool) { return a.nic.NextTimeout() }
+
+// Settle implements machine.Machine.
+func (a *Adapter) Settle(until vtime.Time, port int) {
+	if port == Lab {
+		a.nic.Settle(until, 0)
+		return
+	}
+	a.out.settle(until)
+}
+
+// stack is what the lab's side hands its frames to.
+type stack Adapter
+
+// HandleFrame implements virtrnic.Stack: registrations are answered here, and what is
+// for the device goes to it.
+func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
+	a := (*Adapter)(s)
+	if f.Kind() != wire.KindRoCE {
+		a.agent.HandleFrame(now, f)
+		return
+	}
+	f.SetDstMAC(a.mac)
+	a.stats.Out++
+	a.out.send(now, f)
+}
+
+// HandleTimeout implements virtrnic.Stack.
+func (s *stack) HandleTimeout(now vtime.Time) { s.agent.HandleTimeout(now) }
+
+// NextTimeout implements virtrnic.Stack.
+func (s *stack) NextTimeout() (vtime.Time, bool) { return s.agent.NextTimeout() }
+
+// outside is the transmitter toward the device: one FIFO, never paused.
+type outside struct {
+	port *machine.Port
+	elig vtime.Time // when the head of the queue could start at the earliest
+	wait []*wire.Frame
+}
+
+func (o *outside) send(now vtime.Time, f *wire.Frame) {
+	if o.port.Next < now {
+		o.settle(now - 1)
+	}
+	if len(o.wait) == 0 {
+		o.elig = now
+	}
+	o.wait = append(o.wait, f)
+	o.port.SetNext(max(o.port.Free, o.elig))
+	o.settle(now)
+}
+
+func (o *outside) settle(until vtime.Time) {
+	done := 0
+	for ; done < len(o.wait); done++ {
+		start := max(o.port.Free, o.elig)
+		if start > until {
+			break
+		}
+		o.port.Commit(o.wait[done], o.wait[done].WireLen(), start)
+	}
+	if done == 0 {
+		return
+	}
+	o.wait = append(o.wait[:0], o.wait[done:]...)
+	next := vtime.Never
+	if len(o.wait) > 0 {
+		next = max(o.port.Free, o.elig)
+	}
+	o.port.SetNext(next)
+}

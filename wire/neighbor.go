@@ -1,0 +1,222 @@
+package wire
+
+import "encoding/binary"
+
+// Sizes of address resolution, after the Ethernet header.
+const (
+	ARPLen = 28
+	NDLen  = 32 // ICMPv6 header, target and one link-layer address option
+)
+
+// ARP operations.
+const (
+	ARPRequest uint16 = 1
+	ARPReply   uint16 = 2
+)
+
+// ARP is address resolution for IPv4 over Ethernet (RFC 826).
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+-------------------------------+-------------------------------+
+//	|      hardware type 1          |     protocol type 0x0800      |
+//	+---------------+---------------+-------------------------------+
+//	|       6       |       4       |           operation           |
+//	+---------------+---------------+-------------------------------+
+//	|                     sender MAC (6)                            |
+//	+                               +-------------------------------+
+//	|                               |      sender IP (4)            |
+//	+-------------------------------+-------------------------------+
+//	|                               |      target MAC (6)           |
+//	+-------------------------------+                               +
+//	|                                                               |
+//	+---------------------------------------------------------------+
+//	|                      target IP (4)                            |
+//	+---------------------------------------------------------------+
+type ARP struct {
+	Op        uint16
+	SenderMAC MAC
+	SenderIP  uint32
+	TargetMAC MAC // zero in a request
+	TargetIP  uint32
+}
+
+// AppendTo appends the 28 bytes.
+func (h ARP) AppendTo(b []byte) []byte {
+	b = append(b, 0, 1, 8, 0, 6, 4)
+	b = binary.BigEndian.AppendUint16(b, h.Op)
+	b = append(b, h.SenderMAC[:]...)
+	b = binary.BigEndian.AppendUint32(b, h.SenderIP)
+	b = append(b, h.TargetMAC[:]...)
+	return binary.BigEndian.AppendUint32(b, h.TargetIP)
+}
+
+// ParseARP reads the 28 bytes and returns what follows them (padding). It refuses other
+// hardware and protocols.
+func ParseARP(b []byte) (h ARP, rest []byte, err error) {
+	if len(b) < ARPLen {
+		return ARP{}, nil, ErrShort
+	}
+	if binary.BigEndian.Uint32(b[0:4]) != 0x0001_0800 || b[4] != 6 || b[5] != 4 {
+		return ARP{}, nil, ErrFormat
+	}
+	h = ARP{Op: binary.BigEndian.Uint16(b[6:8]), SenderIP: binary.BigEndian.Uint32(b[14:18]), TargetIP: binary.BigEndian.Uint32(b[24:28])}
+	copy(h.SenderMAC[:], b[8:14])
+	copy(h.TargetMAC[:], b[18:24])
+	return h, b[ARPLen:], nil
+}
+
+// Neighbor discovery messages and their options (RFC 4861 §4.3, §4.4, §4.6.1).
+const (
+	NDSolicitation  uint8 = 135
+	NDAdvertisement uint8 = 136
+
+	protocolICMPv6 = 58
+	ndSourceOption = 1
+	ndTargetOption = 2
+)
+
+// ND is a neighbor solicitation or advertisement with its link-layer address option.
+// Advertisements are solicited ones that override what the receiver knew.
+//
+//	 0                   1                   2                   3
+//	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//	+---------------+---------------+-------------------------------+
+//	|   135 or 136  |       0       |           checksum            |
+//	+-+-+-+---------+---------------+-------------------------------+
+//	|R|S|O|                      reserved                           |
+//	+-+-+-+---------------------------------------------------------+
+//	|                      target address (16)                      |
+//	+---------------+---------------+-------------------------------+
+//	|    1 or 2     |       1       |                               |
+//	+---------------+---------------+                               +
+//	|                  link-layer address (6)                       |
+//	+---------------------------------------------------------------+
+type ND struct {
+	Type   uint8
+	Target [16]byte
+	MAC    MAC // of the sender of a solicitation, of the target of an advertisement
+}
+
+// ndFlags of an advertisement: solicited and override.
+const ndFlags = 0x6000_0000
+
+// AppendTo appends the 32 bytes. The checksum covers the IPv6 addresses of the packet.
+func (h ND) AppendTo(b []byte, src, dst [16]byte) []byte {
+	at := len(b)
+	flags, option := uint32(0), byte(ndSourceOption)
+	if h.Type == NDAdvertisement {
+		flags, option = ndFlags, ndTargetOption
+	}
+	b = append(b, h.Type, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, flags)
+	b = append(b, h.Target[:]...)
+	b = append(b, option, 1)
+	b = append(b, h.MAC[:]...)
+	binary.BigEndian.PutUint16(b[at+2:], ^icmp6Sum(b[at:], src, dst))
+	return b
+}
+
+// ParseND reads a message, checks its checksum and returns what follows the option. A
+// solicitation without the option (of a host that looks whether an address is free) is
+// refused, and so is anything but the two messages.
+func ParseND(b []byte, src, dst [16]byte) (h ND, rest []byte, err error) {
+	if len(b) < NDLen {
+		return ND{}, nil, ErrShort
+	}
+	option := byte(ndSourceOption)
+	switch b[0] {
+	case NDSolicitation:
+	case NDAdvertisement:
+		option = ndTargetOption
+	default:
+		return ND{}, nil, ErrFormat
+	}
+	if b[1] != 0 || b[24] != option || b[25] != 1 {
+		return ND{}, nil, ErrFormat
+	}
+	if icmp6Sum(b, src, dst) != 0xffff {
+		return ND{}, nil, ErrChecksum
+	}
+	h.Type = b[0]
+	copy(h.Target[:], b[8:24])
+	copy(h.MAC[:], b[26:32])
+	return h, b[NDLen:], nil
+}
+
+// icmp6Sum returns the ones' complement sum of a message and its pseudo header.
+func icmp6Sum(b []byte, src, dst [16]byte) uint16 {
+	return fold(sum16(src[:]) + sum16(dst[:]) + uint32(len(b)) + protocolICMPv6 + sum16(b))
+}
+
+// buildARP makes the frame an answer to a request: the target's address belongs to mac.
+func (f *Frame) buildARP(request ARP, mac MAC) {
+	b := Ethernet{Dst: request.SenderMAC, Src: mac, EtherType: EtherTypeARP}.AppendTo(f.h[:0])
+	b = ARP{Op: ARPReply, SenderMAC: mac, SenderIP: request.TargetIP, TargetMAC: request.SenderMAC, TargetIP: request.SenderIP}.AppendTo(b)
+	f.n, f.pay, f.flags = uint8(len(b)), 0, uint8(KindOther)<<kindShift
+}
+
+// buildND makes the frame an answer to a solicitation from src: the target belongs to mac.
+func (f *Frame) buildND(request ND, src [16]byte, mac MAC) {
+	b := Ethernet{Dst: request.MAC, Src: mac, EtherType: EtherTypeIPv6}.AppendTo(f.h[:0])
+	b = append(b, 0x60, 0, 0, 0, 0, NDLen, protocolICMPv6, 255)
+	b = append(append(b, request.Target[:]...), src[:]...)
+	b = ND{Type: NDAdvertisement, Target: request.Target, MAC: mac}.AppendTo(b, request.Target, src)
+	f.n, f.pay, f.flags = uint8(len(b)), 0, uint8(KindOther)<<kindShift
+}
+
+// Ask is a frame that asks for the MAC address of an address of the fabric.
+type Ask struct {
+	IP  uint32 // whose address is asked for
+	arp ARP
+	nd  ND
+	src [16]byte
+	v6  bool
+}
+
+// Asks says whether the frame is an ARP request or neighbor solicitation, and for what.
+// Answer builds the reply.
+func (f *Frame) Asks() (q Ask, ok bool) {
+	if f.Kind() != KindOther || f.flags&flagVLAN != 0 {
+		return Ask{}, false
+	}
+	var raw [EthernetLen + IPv6Len + NDLen]byte
+	b := raw[:copy(raw[:], f.h[:f.n])]
+	if p := f.Payload(); p != nil {
+		b = raw[:len(b)+copy(raw[len(b):], p.Bytes())]
+	}
+	eth, rest, err := ParseEthernet(b)
+	if err != nil {
+		return Ask{}, false
+	}
+	switch eth.EtherType {
+	case EtherTypeARP:
+		q.arp, _, err = ParseARP(rest)
+		q.IP = q.arp.TargetIP
+		return q, err == nil && q.arp.Op == ARPRequest && q.arp.SenderIP != 0 && q.arp.SenderIP != q.IP
+	case EtherTypeIPv6:
+		h, body, err := ParseIPv6(rest)
+		if err != nil || h.NextHeader != protocolICMPv6 || h.HopLimit != 255 {
+			return Ask{}, false
+		}
+		q.v6, q.src = true, h.Src.As16()
+		if q.nd, _, err = ParseND(body, q.src, h.Dst.As16()); err != nil || q.nd.Type != NDSolicitation {
+			return Ask{}, false
+		}
+		q.IP = binary.BigEndian.Uint32(q.nd.Target[12:])
+		return q, [12]byte(q.nd.Target[:12]) == ipv6Prefix
+	}
+	return Ask{}, false
+}
+
+// Answer makes f the reply that says mac.
+func (q Ask) Answer(f *Frame, mac MAC) {
+	if q.v6 {
+		f.buildND(q.nd, q.src, mac)
+	} else {
+		f.buildARP(q.arp, mac)
+	}
+}
+
+// SrcMAC returns the source address.
+func (f *Frame) SrcMAC() MAC { return *(*MAC)(f.h[6:12]) }
