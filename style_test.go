@@ -46,13 +46,14 @@ var imports = map[string][]string{
 	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "runner", "topo", "traces", "vtime", "wire"},
+	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
 	"orchestrator/engine/docker":  {"orchestrator/engine"},
 	"runner":                      {"apps", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
-	"cmd/mcastlab":                {"apps/bcast", "control", "counters", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo", "vtime"},
+	"cmd/mcastlab":                {"apps/bcast", "control", "counters", "endpoint", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "prng", "runner", "topo", "vtime", "wire"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global

@@ -21,15 +21,18 @@ type App interface {
 // Row is one line of a report: a scheme at a size. Field names are part of the
 // schema mcastlab/run/v1.
 type Row struct {
-	Workload   string  `json:"workload"`
-	Scheme     string  `json:"scheme"`
-	SizeBytes  int     `json:"size_bytes"`
-	Ranks      int     `json:"ranks"`
-	Iterations int     `json:"iterations"`
-	Payload    string  `json:"payload"` // bytes, hashed or phantom
-	JCT        Summary `json:"jct_us"`
-	Source     Summary `json:"source_us"`
-	Verified   *bool   `json:"verified"` // null: phantom, nothing to compare
+	Workload   string `json:"workload"`
+	Scheme     string `json:"scheme"`
+	SizeBytes  int    `json:"size_bytes"`
+	Ranks      int    `json:"ranks"`
+	Iterations int    `json:"iterations"`
+	Payload    string `json:"payload"` // bytes, hashed or phantom
+	// External names the ranks that are real devices: of their times nothing is claimed.
+	External []string `json:"external,omitempty"`
+	Sum      string   `json:"sha256,omitempty"` // of the last message of an external source
+	JCT      Summary  `json:"jct_us"`
+	Source   Summary  `json:"source_us"`
+	Verified *bool    `json:"verified"` // null: phantom, nothing to compare
 }
 
 // Summary is the distribution of a time over iterations, in microseconds.

@@ -17,7 +17,7 @@ type cepheus struct {
 }
 
 func newCepheus(r *rank.Rank, o Options) (Bcast, error) {
-	g, err := r.NewGroup("bcast/"+o.Label, 0)
+	g, err := r.NewGroup("bcast/"+o.Label, r.First())
 	if err != nil {
 		return nil, err
 	}

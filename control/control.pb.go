@@ -657,6 +657,7 @@ type Start struct {
 	Ips           []uint32               `protobuf:"varint,5,rep,packed,name=ips,proto3" json:"ips,omitempty"`
 	Job           string                 `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
 	Lab           int64                  `protobuf:"varint,7,opt,name=lab,proto3" json:"lab,omitempty"`
+	Peers         []*Peer                `protobuf:"bytes,8,rep,name=peers,proto3" json:"peers,omitempty"` // ranks that are external hosts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,6 +741,178 @@ func (x *Start) GetLab() int64 {
 	return 0
 }
 
+func (x *Start) GetPeers() []*Peer {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+// Peer is the queue pair of an external host.
+type Peer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Qpn           uint32                 `protobuf:"varint,2,opt,name=qpn,proto3" json:"qpn,omitempty"`
+	SendPsn       uint32                 `protobuf:"varint,3,opt,name=send_psn,json=sendPsn,proto3" json:"send_psn,omitempty"`          // of the first packet it sends
+	ReceivePsn    uint32                 `protobuf:"varint,4,opt,name=receive_psn,json=receivePsn,proto3" json:"receive_psn,omitempty"` // of the first packet it expects
+	Va            uint64                 `protobuf:"varint,5,opt,name=va,proto3" json:"va,omitempty"`
+	Rkey          uint32                 `protobuf:"varint,6,opt,name=rkey,proto3" json:"rkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peer) Reset() {
+	*x = Peer{}
+	mi := &file_control_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peer) ProtoMessage() {}
+
+func (x *Peer) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peer.ProtoReflect.Descriptor instead.
+func (*Peer) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Peer) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Peer) GetQpn() uint32 {
+	if x != nil {
+		return x.Qpn
+	}
+	return 0
+}
+
+func (x *Peer) GetSendPsn() uint32 {
+	if x != nil {
+		return x.SendPsn
+	}
+	return 0
+}
+
+func (x *Peer) GetReceivePsn() uint32 {
+	if x != nil {
+		return x.ReceivePsn
+	}
+	return 0
+}
+
+func (x *Peer) GetVa() uint64 {
+	if x != nil {
+		return x.Va
+	}
+	return 0
+}
+
+func (x *Peer) GetRkey() uint32 {
+	if x != nil {
+		return x.Rkey
+	}
+	return 0
+}
+
+type AnswerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Qpn           uint32                 `protobuf:"varint,1,opt,name=qpn,proto3" json:"qpn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerRequest) Reset() {
+	*x = AnswerRequest{}
+	mi := &file_control_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerRequest) ProtoMessage() {}
+
+func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
+func (*AnswerRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AnswerRequest) GetQpn() uint32 {
+	if x != nil {
+		return x.Qpn
+	}
+	return 0
+}
+
+type AnswerReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnswerReply) Reset() {
+	*x = AnswerReply{}
+	mi := &file_control_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnswerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnswerReply) ProtoMessage() {}
+
+func (x *AnswerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnswerReply.ProtoReflect.Descriptor instead.
+func (*AnswerReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{12}
+}
+
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         uint32                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -750,7 +923,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +935,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +948,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -812,7 +985,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +997,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1010,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -973,7 +1146,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1158,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1171,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Put) GetKey() string {
@@ -1024,7 +1197,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1209,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1222,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Done) GetError() string {
@@ -1067,7 +1240,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1252,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1265,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 type InspectReply struct {
@@ -1104,7 +1277,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1289,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1302,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -1160,7 +1333,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1345,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1358,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Fault) GetId() string {
@@ -1281,7 +1454,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1466,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1479,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -1325,7 +1498,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1510,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1523,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -1405,7 +1578,7 @@ const file_control_proto_rawDesc = "" +
 	"\arelease\x18\x04 \x01(\x03H\x00R\arelease\x12\x10\n" +
 	"\x02ok\x18\x05 \x01(\bH\x00R\x02ok\x122\n" +
 	"\x05lease\x18\x06 \x01(\v2\x1a.mcastlab.control.v1.LeaseH\x00R\x05leaseB\x06\n" +
-	"\x04what\"\x91\x01\n" +
+	"\x04what\"\xc2\x01\n" +
 	"\x05Start\x12\x10\n" +
 	"\x03app\x18\x01 \x01(\tR\x03app\x12\x16\n" +
 	"\x06params\x18\x02 \x01(\fR\x06params\x12\x12\n" +
@@ -1413,7 +1586,19 @@ const file_control_proto_rawDesc = "" +
 	"\x05names\x18\x04 \x03(\tR\x05names\x12\x10\n" +
 	"\x03ips\x18\x05 \x03(\rR\x03ips\x12\x10\n" +
 	"\x03job\x18\x06 \x01(\tR\x03job\x12\x10\n" +
-	"\x03lab\x18\a \x01(\x03R\x03lab\"3\n" +
+	"\x03lab\x18\a \x01(\x03R\x03lab\x12/\n" +
+	"\x05peers\x18\b \x03(\v2\x19.mcastlab.control.v1.PeerR\x05peers\"\x8c\x01\n" +
+	"\x04Peer\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x10\n" +
+	"\x03qpn\x18\x02 \x01(\rR\x03qpn\x12\x19\n" +
+	"\bsend_psn\x18\x03 \x01(\rR\asendPsn\x12\x1f\n" +
+	"\vreceive_psn\x18\x04 \x01(\rR\n" +
+	"receivePsn\x12\x0e\n" +
+	"\x02va\x18\x05 \x01(\x04R\x02va\x12\x12\n" +
+	"\x04rkey\x18\x06 \x01(\rR\x04rkey\"!\n" +
+	"\rAnswerRequest\x12\x10\n" +
+	"\x03qpn\x18\x01 \x01(\rR\x03qpn\"\r\n" +
+	"\vAnswerReply\"3\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\"\xfd\x01\n" +
@@ -1452,7 +1637,7 @@ const file_control_proto_rawDesc = "" +
 	"\tFaultList\x122\n" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"&\n" +
 	"\fResetRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xff\x04\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xcf\x05\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -1461,7 +1646,8 @@ const file_control_proto_rawDesc = "" +
 	"\tAddFaults\x12\x1e.mcastlab.control.v1.FaultList\x1a\x1e.mcastlab.control.v1.FaultList\x12Q\n" +
 	"\n" +
 	"ListFaults\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12P\n" +
-	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12Q\n" +
+	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12N\n" +
+	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12Q\n" +
 	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReplyB&Z$github.com/mcastlab/mcastlab/controlb\x06proto3"
 
 var (
@@ -1476,7 +1662,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_control_proto_goTypes = []any{
 	(*Rate)(nil),             // 0: mcastlab.control.v1.Rate
 	(*ConfigureRequest)(nil), // 1: mcastlab.control.v1.ConfigureRequest
@@ -1488,15 +1674,18 @@ var file_control_proto_goTypes = []any{
 	(*Event)(nil),            // 7: mcastlab.control.v1.Event
 	(*ToRank)(nil),           // 8: mcastlab.control.v1.ToRank
 	(*Start)(nil),            // 9: mcastlab.control.v1.Start
-	(*Lease)(nil),            // 10: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 11: mcastlab.control.v1.FromRank
-	(*Put)(nil),              // 12: mcastlab.control.v1.Put
-	(*Done)(nil),             // 13: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 14: mcastlab.control.v1.InspectRequest
-	(*InspectReply)(nil),     // 15: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 16: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 17: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 18: mcastlab.control.v1.ResetRequest
+	(*Peer)(nil),             // 10: mcastlab.control.v1.Peer
+	(*AnswerRequest)(nil),    // 11: mcastlab.control.v1.AnswerRequest
+	(*AnswerReply)(nil),      // 12: mcastlab.control.v1.AnswerReply
+	(*Lease)(nil),            // 13: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 14: mcastlab.control.v1.FromRank
+	(*Put)(nil),              // 15: mcastlab.control.v1.Put
+	(*Done)(nil),             // 16: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 17: mcastlab.control.v1.InspectRequest
+	(*InspectReply)(nil),     // 18: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 19: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 20: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 21: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
@@ -1504,31 +1693,34 @@ var file_control_proto_depIdxs = []int32{
 	4,  // 2: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
 	7,  // 3: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
 	9,  // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	10, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
-	12, // 6: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	13, // 7: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	16, // 8: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	1,  // 9: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	0,  // 10: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	5,  // 11: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	8,  // 12: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	17, // 13: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	14, // 14: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	18, // 15: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	14, // 16: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	2,  // 17: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	3,  // 18: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	6,  // 19: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	11, // 20: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	17, // 21: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	17, // 22: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	17, // 23: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	15, // 24: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	17, // [17:25] is the sub-list for method output_type
-	9,  // [9:17] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	10, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
+	15, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	16, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	19, // 9: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	1,  // 10: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	0,  // 11: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	5,  // 12: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	8,  // 13: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	20, // 14: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	17, // 15: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	21, // 16: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	11, // 17: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	17, // 18: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	2,  // 19: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	3,  // 20: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	6,  // 21: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	14, // 22: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	20, // 23: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	20, // 24: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	20, // 25: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	12, // 26: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	18, // 27: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	19, // [19:28] is the sub-list for method output_type
+	10, // [10:19] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1543,7 +1735,7 @@ func file_control_proto_init() {
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_control_proto_msgTypes[11].OneofWrappers = []any{
+	file_control_proto_msgTypes[14].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -1558,7 +1750,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,7 @@ const (
 	Node_AddFaults_FullMethodName   = "/mcastlab.control.v1.Node/AddFaults"
 	Node_ListFaults_FullMethodName  = "/mcastlab.control.v1.Node/ListFaults"
 	Node_ResetFaults_FullMethodName = "/mcastlab.control.v1.Node/ResetFaults"
+	Node_Answer_FullMethodName      = "/mcastlab.control.v1.Node/Answer"
 	Node_Inspect_FullMethodName     = "/mcastlab.control.v1.Node/Inspect"
 )
 
@@ -54,6 +55,8 @@ type NodeClient interface {
 	ListFaults(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*FaultList, error)
 	// ResetFaults takes faults away.
 	ResetFaults(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*FaultList, error)
+	// Answer tells the adapter of an external host which queue pair takes part in groups.
+	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerReply, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 }
@@ -148,6 +151,16 @@ func (c *nodeClient) ResetFaults(ctx context.Context, in *ResetRequest, opts ...
 	return out, nil
 }
 
+func (c *nodeClient) Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AnswerReply)
+	err := c.cc.Invoke(ctx, Node_Answer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InspectReply)
@@ -180,6 +193,8 @@ type NodeServer interface {
 	ListFaults(context.Context, *InspectRequest) (*FaultList, error)
 	// ResetFaults takes faults away.
 	ResetFaults(context.Context, *ResetRequest) (*FaultList, error)
+	// Answer tells the adapter of an external host which queue pair takes part in groups.
+	Answer(context.Context, *AnswerRequest) (*AnswerReply, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	mustEmbedUnimplementedNodeServer()
@@ -212,6 +227,9 @@ func (UnimplementedNodeServer) ListFaults(context.Context, *InspectRequest) (*Fa
 }
 func (UnimplementedNodeServer) ResetFaults(context.Context, *ResetRequest) (*FaultList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResetFaults not implemented")
+}
+func (UnimplementedNodeServer) Answer(context.Context, *AnswerRequest) (*AnswerReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Answer not implemented")
 }
 func (UnimplementedNodeServer) Inspect(context.Context, *InspectRequest) (*InspectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
@@ -345,6 +363,24 @@ func _Node_ResetFaults_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Answer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnswerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Answer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Answer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Answer(ctx, req.(*AnswerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InspectRequest)
 	if err := dec(in); err != nil {
@@ -389,6 +425,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResetFaults",
 			Handler:    _Node_ResetFaults_Handler,
+		},
+		{
+			MethodName: "Answer",
+			Handler:    _Node_Answer_Handler,
 		},
 		{
 			MethodName: "Inspect",

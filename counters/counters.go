@@ -4,6 +4,7 @@
 package counters
 
 import (
+	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/wire"
@@ -21,7 +22,7 @@ type File struct {
 // Node is one node.
 type Node struct {
 	Node   string            `json:"node"`
-	Kind   string            `json:"kind"` // switch or host
+	Kind   string            `json:"kind"` // switch, host or external
 	LabUS  float64           `json:"lab_us"`
 	Rate   *Rate             `json:"rate,omitempty"` // on a wall clock
 	Ports  []Port            `json:"ports"`
@@ -113,6 +114,19 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 	}
 	n.Drops = map[string]uint64{}
 	for _, r := range virtrnic.DropReasons() {
+		if v := c.Drops[r]; v > 0 {
+			n.Drops[r.String()] = v
+		}
+	}
+}
+
+// Adapter takes down what the port of an external host counts.
+func (n *Node) Adapter(a *adapter.Adapter) {
+	n.NIC(a.NIC())
+	n.Kind = "external"
+	c := a.Stats()
+	n.Counts["from_device"], n.Counts["to_device"], n.Counts["answered"], n.Counts["ignored"] = c.In, c.Out, c.Answered, c.Ignored
+	for _, r := range adapter.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
 			n.Drops[r.String()] = v
 		}

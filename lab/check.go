@@ -58,7 +58,7 @@ func (c *checking) failf(path, format string, args ...any) {
 func (l *Lab) check(at map[string]pos) error {
 	c := &checking{l: l, at: at}
 	for _, f := range []func(){
-		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkWorkloads, c.checkFaults, c.checkExpect,
+		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkFaults, c.checkExpect,
 	} {
 		if f(); c.err != nil {
 			return c.err
@@ -303,6 +303,9 @@ func (c *checking) checkBcast(p string, b *Bcast) {
 		c.failf(p+".root", "there is no host %q%s", b.Root, suggest(b.Root, c.hostNames()))
 	} else if !slices.Contains(ranks, root) {
 		c.failf(p+".root", "root %s is not among the ranks", b.Root)
+	}
+	if c.err == nil {
+		c.checkExternalRanks(p, b, ranks)
 	}
 }
 

@@ -13,6 +13,7 @@ type Lab struct {
 	Links     Links      `yaml:"links" doc:"what all links have in common"`
 	Switches  Switches   `yaml:"switches" doc:"what all switches have in common"`
 	NICs      NICs       `yaml:"nics" doc:"what all network adapters have in common"`
+	Hosts     []Host     `yaml:"hosts" doc:"hosts that differ from the others"`
 	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`

@@ -114,6 +114,8 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "1"}, {Type: "string", Enum: []any{"auto"}}}}
 	case reflect.TypeFor[Count]():
 		return numberOr("ranks")
+	case reflect.TypeFor[Number]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, pattern(`^0x[0-9a-fA-F]+$`)}}
 	case reflect.TypeFor[Class]():
 		return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "63"}
 	case reflect.TypeFor[Hosts]():

@@ -261,3 +261,17 @@ func ParseSize(s string) (Size, error) {
 	err := b.parse(s)
 	return b, err
 }
+
+// ParseRate reads a rate with its unit.
+func ParseRate(s string) (Rate, error) {
+	var r Rate
+	err := r.parse(s)
+	return r, err
+}
+
+// ParseTimeout reads a retransmission timeout as a verbs code.
+func ParseTimeout(s string) (uint8, error) {
+	var t Timeout
+	err := t.parse(s)
+	return uint8(t), err
+}

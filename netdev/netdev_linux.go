@@ -133,8 +133,10 @@ const receiveBuffer = 8 << 20
 // what comes in and not what goes out, and stamp it. They send the ordinary way, on an
 // interface without a queue: what bypasses it, tcpdump would not see.
 func (n *Namespace) Sockets(ends []End) (files []*os.File, err error) {
-	return n.open(ends, option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1})
+	return n.open(ends, ignoreOutgoing)
 }
+
+var ignoreOutgoing = option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1}
 
 // Taps opens a raw socket on each end, in order, that sees what comes in and what goes
 // out, and stamps it.
@@ -149,7 +151,11 @@ type option struct {
 func (n *Namespace) open(ends []End, more ...option) (files []*os.File, err error) {
 	err = ns.WithNetNSPath(n.path, func(ns.NetNS) error {
 		for _, e := range ends {
-			f, err := socket(e, more)
+			i, err := net.InterfaceByName(e.Name())
+			if err != nil {
+				return fmt.Errorf("open socket of %s: %w", e.Alias, err)
+			}
+			f, err := socket(i.Index, strings.ReplaceAll(e.Alias, " ", "_"), more)
 			if err != nil {
 				return fmt.Errorf("open socket of %s: %w", e.Alias, err)
 			}
@@ -166,17 +172,14 @@ func (n *Namespace) open(ends []End, more ...option) (files []*os.File, err erro
 	return files, nil
 }
 
-func socket(e End, more []option) (*os.File, error) {
-	i, err := net.InterfaceByName(e.Name())
-	if err != nil {
-		return nil, err
-	}
+// socket opens a raw socket on an interface of the thread's namespace.
+func socket(index int, name string, more []option) (*os.File, error) {
 	// Protocol 0 receives nothing until the socket is bound to its interface.
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), strings.ReplaceAll(e.Alias, " ", "_"))
+	f := os.NewFile(uintptr(fd), name)
 	for _, o := range append([]option{
 		{"SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
 		{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
@@ -187,7 +190,7 @@ func socket(e End, more []option) (*os.File, error) {
 		}
 	}
 	all := uint16(unix.ETH_P_ALL)
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: i.Index}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all<<8 | all>>8, Ifindex: index}); err != nil {
 		return nil, errors.Join(fmt.Errorf("bind: %w", err), f.Close())
 	}
 	return f, nil

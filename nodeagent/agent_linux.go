@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // messageMax bounds one message in either direction.
@@ -180,6 +182,19 @@ func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.Insp
 	return &control.InspectReply{State: state}, nil
 }
 
+// Answer implements control.NodeServer.
+func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.AnswerReply, error) {
+	n, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	if n.out == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the node is no external host")
+	}
+	n.loop.Call(vtime.Never, func(vtime.Time) { n.out.Answer(wire.QPN(r.Qpn)) })
+	return &control.AnswerReply{}, nil
+}
+
 // Watch implements control.NodeServer.
 func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error {
 	n, err := a.configured()
@@ -196,7 +211,7 @@ func (a *agent) Job(s control.Node_JobServer) error {
 		return err
 	}
 	if n.host == nil {
-		return status.Error(codes.FailedPrecondition, "a switch runs no ranks")
+		return status.Error(codes.FailedPrecondition, "the node is no host that runs ranks")
 	}
 	return n.runJob(s)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // appByName returns the program of a workload.
@@ -51,7 +52,7 @@ func (n *node) runJob(s control.Node_JobServer) error {
 		root := prng.New(n.lab.Seed)
 		r, err := rank.New(rank.Config{
 			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
-			Host: n.host, Board: b, Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
+			Host: n.host, Board: b, Peers: peersOf(start), Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
 			b.rank = r
@@ -61,6 +62,20 @@ func (n *node) runJob(s control.Node_JobServer) error {
 	})
 	go b.receive()
 	return n.endJob(b, done)
+}
+
+// peersOf returns, by rank, the external hosts of a job, or nil.
+func peersOf(start *control.Start) []*rank.Peer {
+	if len(start.Peers) == 0 {
+		return nil
+	}
+	all := make([]*rank.Peer, len(start.Names))
+	for _, p := range start.Peers {
+		if int(p.Rank) < len(all) {
+			all[p.Rank] = &rank.Peer{QPN: wire.QPN(p.Qpn), SendPSN: wire.PSN(p.SendPsn), ReceivePSN: wire.PSN(p.ReceivePsn), VA: p.Va, RKey: p.Rkey}
+		}
+	}
+	return all
 }
 
 // endJob waits for the program's end or the orchestrator's, tells the former to the

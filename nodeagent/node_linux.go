@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
@@ -32,6 +33,7 @@ type node struct {
 	agent *mrp.Agent         // of a host
 	sw    *virtswitch.Switch // of a switch
 	host  *live.Host
+	out   *adapter.Adapter // of an external host
 
 	events events
 	ended  chan error    // what the loop returned
@@ -63,8 +65,12 @@ func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
 	if !ok {
 		return nil, fmt.Errorf("the lab has no such node")
 	}
-	if len(sockets) != len(g.Nodes[id].Links) {
-		return nil, fmt.Errorf("%d sockets for %d ports", len(sockets), len(g.Nodes[id].Links))
+	want := len(g.Nodes[id].Links)
+	if l.ExternalHost(r.Node) != nil {
+		want++ // the device's
+	}
+	if len(sockets) != want {
+		return nil, fmt.Errorf("%d sockets for %d ports", len(sockets), want)
 	}
 	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
 		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
@@ -96,6 +102,11 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	var ports []machine.PortConfig
 	for p, fd := range sockets {
 		c.IO = append(c.IO, live.NewPacket(fd))
+		if p == len(n.graph.Nodes[id].Links) {
+			c.Delays = append(c.Delays, 0)
+			ports = append(ports, machine.PortConfig{BitsPerSec: int64(n.lab.Links.Rate)})
+			break
+		}
 		far := n.graph.Peer(id, p)
 		// What the far end's transmitter is told about this link is also what arrivals
 		// here are due after: propagation and this node's pipeline.
@@ -106,6 +117,14 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		return err
 	}
 	own := n.loop.Ports(ports)
+	if x := n.lab.ExternalHost(n.name); x != nil {
+		n.out = adapter.New(adapter.Config{
+			IP: n.graph.Nodes[id].IP, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU), Known: n.known(), Trace: &n.events,
+		})
+		n.nic = n.out.NIC() // which faults pause
+		n.loop.Start(n.out, nil)
+		return nil
+	}
 	if n.graph.Nodes[id].Kind == topo.Host {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
@@ -124,6 +143,15 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	n.sw = virtswitch.New(sc)
 	n.loop.Start(n.sw, nil)
 	return nil
+}
+
+// known returns what tells the addresses of the lab's hosts.
+func (n *node) known() func(ip uint32) bool {
+	ips := make(map[uint32]bool, n.graph.Hosts)
+	for i := range n.graph.Hosts {
+		ips[n.graph.Nodes[i].IP] = true
+	}
+	return func(ip uint32) bool { return ips[ip] }
 }
 
 // stop ends ranks and loop.
@@ -149,9 +177,12 @@ func (n *node) inspect() ([]byte, error) {
 	}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
 		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
-		if n.sw != nil {
+		switch {
+		case n.sw != nil:
 			s.Switch(n.sw)
-		} else {
+		case n.out != nil:
+			s.Adapter(n.out)
+		default:
 			s.NIC(n.nic)
 		}
 	})

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -19,6 +22,7 @@ type board struct {
 	pace   *pace
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
+	say    func(format string, args ...any) // to the operators of external hosts
 	leases *leases
 
 	mu      sync.Mutex
@@ -62,23 +66,39 @@ func (l *leases) next() (uint32, error) {
 func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b.values, b.readers, b.size = map[string][]byte{}, map[string][]call{}, len(w.Hosts)
-	b.ranks, b.sending = make([]control.Node_JobClient, b.size), make([]sync.Mutex, b.size)
+	n := len(w.Hosts)
+	b.values, b.readers = map[string][]byte{}, map[string][]call{}
+	b.ranks, b.sending = make([]control.Node_JobClient, n), make([]sync.Mutex, n)
 	start := control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(b.pace.now())}
+	for i, p := range w.Peers {
+		if p != nil {
+			start.Peers = append(start.Peers, &control.Peer{
+				Rank: uint32(i), Qpn: uint32(p.QPN), SendPsn: uint32(p.SendPSN), ReceivePsn: uint32(p.ReceivePSN), Va: p.VA, Rkey: p.RKey,
+			})
+		}
+	}
+	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
+	b.size = n - len(start.Peers)
 	for _, h := range w.Hosts {
 		start.Names = append(start.Names, d.Graph.Nodes[h].Name)
 		start.Ips = append(start.Ips, d.Graph.Nodes[h].IP)
 	}
 	for i, h := range w.Hosts {
+		if external(i) {
+			continue
+		}
 		s, err := d.nodes[h].Job(ctx)
 		if err != nil {
 			return fmt.Errorf("start rank %d on %s: %w", i, d.Graph.Nodes[h].Name, err)
 		}
 		b.ranks[i] = s
 	}
-	errs := make([]error, b.size)
+	errs := make([]error, n)
 	var all sync.WaitGroup
 	for i, h := range w.Hosts {
+		if external(i) {
+			continue
+		}
 		all.Go(func() {
 			if errs[i] = b.serve(ctx, i, &start); errs[i] != nil {
 				errs[i] = fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, errs[i])
@@ -91,12 +111,13 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		return err
 	}
 	// All have ended: now each may let its connections go.
-	for _, s := range b.ranks {
+	running := slices.DeleteFunc(slices.Clone(b.ranks), func(s control.Node_JobClient) bool { return s == nil })
+	for _, s := range running {
 		if err := s.CloseSend(); err != nil {
 			return fmt.Errorf("end the job: %w", err)
 		}
 	}
-	for _, s := range b.ranks {
+	for _, s := range running {
 		if _, err := s.Recv(); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("end the job: %w", err)
 		}
@@ -123,7 +144,7 @@ func firstCause(errs []error) error {
 func (b *board) serve(ctx context.Context, rank int, start *control.Start) error {
 	s := b.ranks[rank]
 	mine := &control.Start{
-		App: start.App, Params: start.Params, Rank: uint32(rank), Names: start.Names, Ips: start.Ips, Job: start.Job, Lab: start.Lab,
+		App: start.App, Params: start.Params, Rank: uint32(rank), Names: start.Names, Ips: start.Ips, Job: start.Job, Lab: start.Lab, Peers: start.Peers,
 	}
 	if err := s.Send(&control.ToRank{What: &control.ToRank_Start{Start: mine}}); err != nil {
 		return err
@@ -183,6 +204,9 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 }
 
 func (b *board) put(key string, value []byte) error {
+	if strings.HasPrefix(key, rank.ExternalKey) {
+		b.say("%s", value)
+	}
 	b.mu.Lock()
 	b.values[key] = value
 	readers := b.readers[key]

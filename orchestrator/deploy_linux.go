@@ -25,6 +25,8 @@ import (
 type Options struct {
 	Engine  engine.Engine
 	Version string
+	// Attach names the interfaces of this host behind which external hosts are.
+	Attach map[string]string
 	// Log, if set, is told what is being done.
 	Log func(format string, args ...any)
 }
@@ -131,6 +133,9 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	if err != nil || !ok || st.Phase != phaseUp {
 		return false, err
 	}
+	if err := d.sameAttachments(st.Attach); err != nil {
+		return false, err
+	}
 	if st.Engine != d.o.Engine.Name() {
 		return false, fmt.Errorf("lab %s is up under %s: destroy it first, or name another", d.Lab.Name, st.Engine)
 	}
@@ -166,6 +171,10 @@ func (d *Deployed) log(format string, args ...any) {
 
 // bringUp makes everything, from whatever is there.
 func (d *Deployed) bringUp(ctx context.Context) error {
+	outside, err := d.openOutside()
+	if err != nil {
+		return err
+	}
 	if err := d.o.Engine.Remove(ctx, d.Lab.Name); err != nil {
 		return err
 	}
@@ -177,6 +186,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
+		Attach: d.o.Attach,
 	}
 	if err := d.store.put(st); err != nil {
 		return err
@@ -194,7 +204,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
-	if err := d.wire(ctx); err != nil {
+	if err := d.wire(ctx, outside); err != nil {
 		return err
 	}
 	wired := time.Now()
@@ -211,7 +221,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 }
 
 // wire makes all links and hands each node the sockets on its ends.
-func (d *Deployed) wire(ctx context.Context) (err error) {
+func (d *Deployed) wire(ctx context.Context, outside map[string]*netdev.Outside) (err error) {
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return err
@@ -263,7 +273,11 @@ func (d *Deployed) wire(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if err = d.listens(ctx, i); err == nil {
+		files, err = withOutside(files, outside[d.Graph.Nodes[i].Name])
+		if err == nil {
+			err = d.listens(ctx, i)
+		}
+		if err == nil {
 			err = control.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), control.HandoverSocket), files)
 		}
 		for _, f := range files {

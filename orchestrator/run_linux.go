@@ -80,6 +80,14 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if fixed == 0 {
 		fixed = float64(r.d.Lab.Runtime.Dilation)
 	}
+	if len(r.d.Lab.Externals()) > 0 {
+		if fixed == 0 {
+			fixed = 1 // external devices live in wall time
+		}
+		if err := r.d.tellExternals(ctx); err != nil {
+			return err
+		}
+	}
 	states, err := r.d.States(ctx)
 	if err != nil {
 		return err
@@ -118,7 +126,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []byte), step func(context.Context, string) error) error {
 	stop := r.showProgress(ctx)
 	defer stop()
-	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids}
+	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids, say: r.d.log}
 	return r.d.runJob(ctx, w, r.board)
 }
 
@@ -194,7 +202,7 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 
 // workloads runs all workloads, each step at the dilation its row needs.
 func (r *liveRun) workloads(ctx context.Context) error {
-	all, err := runner.Prepare(r.d.Lab, r.d.Graph, bcast.App{})
+	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -40,6 +41,9 @@ type state struct {
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
 	Leased  uint32    `json:"leased"` // McstIDs that runs have had: none is used twice
+
+	Attach  map[string]string       `json:"attach,omitempty"`  // interfaces of external hosts
+	Members map[string]lab.External `json:"members,omitempty"` // what was said of their queue pairs since
 }
 
 const stateSchema = "mcastlab/state/v1"

@@ -43,6 +43,9 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	if err := c.create(); err != nil {
 		return nil, fmt.Errorf("connect rank %d to %d: %w", r.c.ID, peer, err)
 	}
+	if p := r.peer(peer); p != nil {
+		return c, c.external(p)
+	}
 	psn := r.startPSN(fmt.Sprintf("psn/%d", peer))
 	hello := binary.BigEndian.AppendUint32(nil, uint32(c.qp.Num()))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
@@ -60,6 +63,20 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	}
 	r.conns[peer] = c
 	return c, nil
+}
+
+// external connects to an external host's queue pair, and says what that has to connect
+// to.
+func (c *Conn) external(p *Peer) error {
+	r := c.r
+	to := remote{ip: r.c.IPs[c.peer], qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
+	if err := r.bringUp(c.qp, to); err != nil {
+		return fmt.Errorf("connect rank %d to external %s: %w", r.c.ID, r.c.Names[c.peer], err)
+	}
+	r.conns[c.peer] = c
+	r.Put(fmt.Sprintf("%s%d/%d", ExternalKey, r.c.ID, c.peer), fmt.Appendf(nil, "%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
+		r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), wire.AddrOf(r.c.IPs[r.c.ID])))
+	return nil
 }
 
 func (r *Rank) startPSN(name string) wire.PSN {

@@ -66,6 +66,11 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 		if r.c.Params.Activate {
 			start = r.startPSN("psn/group/" + g.name)
 		}
+		for i := range r.c.Size {
+			if p := r.peer(i); p != nil {
+				start = p.SendPSN // all external members begin there, both ways
+			}
+		}
 		v := binary.BigEndian.AppendUint32(nil, g.id)
 		r.Put(key, binary.BigEndian.AppendUint32(v, uint32(start)))
 		return start, nil
@@ -84,6 +89,12 @@ func (g *Group) register(start wire.PSN) error {
 	m := mrp.Group{McstID: g.id, LeaderQPN: g.qp.Num(), StartPSN: start, Activate: r.c.Params.Activate}
 	for i := range r.c.Size {
 		if i == r.c.ID {
+			continue
+		}
+		if p := r.peer(i); p != nil {
+			m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: p.QPN})
+			r.Put(fmt.Sprintf("%s%s/%d", ExternalKey, g.name, i), fmt.Appendf(nil, "%s: group %v starts at PSN %v: connect QP %d to any QP at %v",
+				r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, wire.AddrOf(g.id)))
 			continue
 		}
 		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))

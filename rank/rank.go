@@ -20,6 +20,7 @@ type Config struct {
 	Board    Board
 	Params   Params
 	Random   prng.Stream
+	Peers    []*Peer // by rank: external hosts; nil if there are none
 }
 
 // Rank is one process of a distributed program.
@@ -85,6 +86,26 @@ func (r *Rank) Sleep(d vtime.Duration) {
 // the given rate per second.
 func (r *Rank) Compute(flops, flopsPerSecond float64) {
 	r.Sleep(vtime.Duration(flops / flopsPerSecond * float64(vtime.Second)))
+}
+
+// External says whether a rank is an external host, on which no program runs.
+func (r *Rank) External(rank int) bool { return r.peer(rank) != nil }
+
+// First returns the lowest rank on which a program runs.
+func (r *Rank) First() int {
+	for i := range r.c.Size {
+		if !r.External(i) {
+			return i
+		}
+	}
+	return 0
+}
+
+func (r *Rank) peer(rank int) *Peer {
+	if rank < len(r.c.Peers) {
+		return r.c.Peers[rank]
+	}
+	return nil
 }
 
 // Sync blocks until all ranks have called it. It is out of band: no packet is sent

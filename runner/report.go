@@ -47,6 +47,7 @@ type RowFidelity struct {
 	LagUS     float64 `json:"lag_us"` // lab time
 	Share     float64 `json:"share"`
 	OK        bool    `json:"ok"`
+	External  bool    `json:"external,omitempty"` // nothing is claimed of its times
 }
 
 // virtualClock is the fidelity of every simulated run: nothing can be late.

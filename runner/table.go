@@ -30,11 +30,27 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if len(r.Expect) > 0 {
 		b.WriteByte('\n')
 	}
+	if n := unclaimed(r.Results); n != "" {
+		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
+	}
 	if s := sentences(r.Results); s != "" {
 		b.WriteString(s + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// unclaimed names the external hosts among the ranks.
+func unclaimed(rows []apps.Row) string {
+	var names []string
+	for _, r := range rows {
+		for _, n := range r.External {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // writeRows aligns all columns to the right, with an empty line between schemes. A

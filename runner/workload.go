@@ -21,15 +21,28 @@ type Workload struct {
 	Params []byte
 	Hosts  []int // node of each rank
 	Steps  int   // iterations
+	// Peers are, by rank, the external hosts, on which no program runs; nil if there are
+	// none.
+	Peers []*rank.Peer
 }
 
-// Prepare turns a lab's workloads into programs and their parameters.
-func Prepare(l *lab.Lab, g *topo.Graph, app bcast.App) (all []Workload, err error) {
+// Prepare turns a lab's workloads into programs and their parameters. External hosts are
+// simulated as if they were the lab's.
+func Prepare(l *lab.Lab, g *topo.Graph, app bcast.App) ([]Workload, error) {
+	return prepare(l, g, app, func([]int) []*rank.Peer { return nil })
+}
+
+// PrepareLive is Prepare for a lab whose external hosts are there.
+func PrepareLive(l *lab.Lab, g *topo.Graph) ([]Workload, error) {
+	return prepare(l, g, bcast.App{}, func(hosts []int) []*rank.Peer { return l.Peers(g, hosts) })
+}
+
+func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
 		b := l.Workloads[i].Bcast
 		s := seeds.Derive("workload/" + b.Label)
-		w, err := prepareBcast(b, g, s.Uint64())
+		w, err := prepareBcast(b, g, s.Uint64(), peers)
 		if err != nil {
 			return nil, err
 		}
@@ -39,8 +52,9 @@ func Prepare(l *lab.Lab, g *topo.Graph, app bcast.App) (all []Workload, err erro
 	return all, nil
 }
 
-func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64) (Workload, error) {
+func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) []*rank.Peer) (Workload, error) {
 	hosts := w.Ranks.Resolve(g)
+	peers := peersOf(hosts)
 	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), Seed: seed}
 	if w.Memory != "auto" {
 		p.Memory = rank.MemoryKind(w.Memory)
@@ -48,6 +62,9 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64) (Workload, error) {
 	for i, h := range hosts {
 		if g.Nodes[h].Name == w.Root {
 			p.Root = i
+		}
+		if peers != nil && peers[i] != nil {
+			p.External = append(p.External, g.Nodes[h].Name)
 		}
 	}
 	for _, s := range w.Schemes {
@@ -62,5 +79,5 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64) (Workload, error) {
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
-	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps}, nil
+	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers}, nil
 }

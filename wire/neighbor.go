@@ -220,3 +220,24 @@ func (q Ask) Answer(f *Frame, mac MAC) {
 
 // SrcMAC returns the source address.
 func (f *Frame) SrcMAC() MAC { return *(*MAC)(f.h[6:12]) }
+
+// BuildARPRequest makes the frame a request for the MAC address of target.
+func (f *Frame) BuildARPRequest(mac MAC, sender, target uint32) {
+	all := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	b := Ethernet{Dst: all, Src: mac, EtherType: EtherTypeARP}.AppendTo(f.h[:0])
+	b = ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: sender, TargetIP: target}.AppendTo(b)
+	f.n, f.pay, f.flags = uint8(len(b)), 0, uint8(KindOther)<<kindShift
+}
+
+// ARPAnswer returns the MAC address that an ARP reply gives for ip.
+func (f *Frame) ARPAnswer(ip uint32) (mac MAC, ok bool) {
+	if f.Kind() != KindOther || f.flags&flagVLAN != 0 {
+		return MAC{}, false
+	}
+	eth, rest, err := ParseEthernet(f.h[:f.n])
+	if err != nil || eth.EtherType != EtherTypeARP {
+		return MAC{}, false
+	}
+	h, _, err := ParseARP(rest)
+	return h.SenderMAC, err == nil && h.Op == ARPReply && h.SenderIP == ip
+}

@@ -3,6 +3,7 @@
 package bcast
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -32,6 +33,7 @@ type Params struct {
 	Iterations int             `json:"iterations"` // 0: auto
 	Memory     rank.MemoryKind `json:"memory"`     // "": auto
 	Seed       uint64          `json:"seed"`
+	External   []string        `json:"external,omitempty"` // hosts among the ranks on which no program runs
 }
 
 // Limits of automatic memory: up to so many bytes over all ranks are real.
@@ -58,6 +60,8 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
 		return p.Memory
+	case len(p.External) > 0:
+		return rank.MemoryBytes
 	case size*ranks <= realMax:
 		return rank.MemoryBytes
 	}
@@ -76,6 +80,7 @@ type sample struct {
 	Start    vtime.Time `json:"start"`
 	Received vtime.Time `json:"received"`
 	Done     vtime.Time `json:"done"`
+	Sum      string     `json:"sum,omitempty"` // SHA-256 of what an external source sent
 	OK       bool       `json:"ok"`
 	Known    bool       `json:"known"` // OK means something
 }
@@ -133,8 +138,8 @@ func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi int) (r
 	if err != nil {
 		return rec, err
 	}
-	for i := range p.iterations(size) {
-		if r.ID() == p.Root {
+	for i := range p.iterations(size) { // a number
+		if r.ID() == p.speaker(r) {
 			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, p.Schemes[si].Label, size, i+1, p.iterations(size)))
 		}
 		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(i)))
@@ -145,6 +150,14 @@ func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi int) (r
 	}
 	r.Sync() // nobody may still send from the buffer
 	return rec, buf.Free()
+}
+
+// speaker returns the rank that reports: the root, if a program runs there.
+func (p *Params) speaker(r *rank.Rank) int {
+	if r.External(p.Root) {
+		return r.First()
+	}
+	return p.Root
 }
 
 // iterate broadcasts one message. All ranks start together; a rank's clock stops when
@@ -160,12 +173,19 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Bcast, buf *rank.Buff
 		return s, err
 	}
 	r.Sync()
+	if r.External(p.Root) && r.ID() == r.First() {
+		r.Put(fmt.Sprintf("%sgo/%016x", rank.ExternalKey, seed), fmt.Appendf(nil, "%s: send %d bytes now", r.NameOf(p.Root), n))
+	}
 	s.Start = r.Now()
 	t, err := b.Run()
 	if err != nil {
 		return s, err
 	}
 	s.Received, s.Done = t.Received, t.Done
+	if r.External(p.Root) {
+		s.Sum, s.OK, s.Known = fmt.Sprintf("%x", sha256.Sum256(buf.Bytes()[:n])), true, true
+		return s, nil
+	}
 	if r.ID() == p.Root {
 		expected(r, p, buf, seed)
 		s.OK, s.Known = true, buf.Kind() != rank.MemoryPhantom
@@ -193,14 +213,15 @@ func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Diges
 	return rank.DigestOf(r.Get(key))
 }
 
-// Reduce implements apps.App.
+// Reduce implements apps.App. Ranks without any record are external hosts, on which no
+// program runs.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return nil, fmt.Errorf("bcast: read parameters: %w", err)
 	}
 	type cell struct{ scheme, size int }
-	all := map[cell][]record{}
+	all := map[cell]map[int]record{}
 	for i, rank := range records {
 		for _, out := range rank {
 			var rec record
@@ -208,16 +229,17 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 				return nil, fmt.Errorf("bcast: read record of rank %d: %w", i, err)
 			}
 			c := cell{rec.Scheme, rec.Size}
-			if len(all[c]) == i {
-				all[c] = append(all[c], rec)
+			if all[c] == nil {
+				all[c] = map[int]record{}
 			}
+			all[c][i] = rec
 		}
 	}
 	var rows []apps.Row
 	for si := range p.Schemes {
 		for zi := range p.Sizes {
-			if ranks := all[cell{si, zi}]; len(ranks) == len(records) {
-				rows = append(rows, reduceRow(&p, ranks))
+			if ranks := all[cell{si, zi}]; len(ranks) > 0 && len(ranks) == len(records)-len(p.External) {
+				rows = append(rows, reduceRow(&p, si, zi, ranks, len(records)))
 			}
 		}
 	}
@@ -225,24 +247,35 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 }
 
 // reduceRow reports one scheme at one size. An iteration lasts until the last
-// receiver has the message; the source's time is apart.
-func reduceRow(p *Params, ranks []record) apps.Row {
+// receiver has the message; the source's time is apart. Of a source that is external
+// nothing is known but what came: the same everywhere, if all is well.
+func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	var jct, source []float64
-	ok, known := true, true
-	for k, root := range ranks[p.Root].Samples {
-		var last vtime.Time
-		for i := range ranks {
-			s := ranks[i].Samples[k]
-			last = max(last, s.Received)
-			ok, known = ok && s.OK, known && s.Known
-		}
-		jct = append(jct, last.Sub(root.Start).Microseconds())
-		source = append(source, root.Done.Sub(root.Start).Microseconds())
+	ok, known, sum := true, true, ""
+	first := 0
+	for ranks[first].Samples == nil {
+		first++
 	}
-	size := p.Sizes[ranks[0].Size]
+	root, inside := ranks[p.Root]
+	if !inside {
+		root = ranks[first]
+		sum = root.Samples[len(root.Samples)-1].Sum
+	}
+	for k := range root.Samples {
+		last := root.Samples[k].Start
+		for i := range n {
+			if rec, there := ranks[i]; there {
+				s := rec.Samples[k]
+				last = max(last, s.Received)
+				ok, known = ok && s.OK && s.Sum == root.Samples[k].Sum, known && s.Known
+			}
+		}
+		jct = append(jct, last.Sub(root.Samples[k].Start).Microseconds())
+		source = append(source, root.Samples[k].Done.Sub(root.Samples[k].Start).Microseconds())
+	}
 	row := apps.Row{
-		Workload: p.Workload, Scheme: p.Schemes[ranks[0].Scheme].Label, SizeBytes: size, Ranks: len(ranks),
-		Iterations: len(jct), Payload: string(p.memory(size, len(ranks))),
+		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: n,
+		Iterations: len(jct), Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: sum,
 		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
 	if known {

@@ -17,6 +17,7 @@ func (p *program) inspectCommand() *cli.Command {
 	return &cli.Command{
 		Name: name, Aliases: []string{"ins"}, Usage: "show the nodes and groups of a lab that is up", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "Without LAB it lists the labs that are up.",
+		Subcommands: []*cli.Command{p.groupShow("group")},
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {
 			if f := c.String("format"); f != "table" && f != "json" {

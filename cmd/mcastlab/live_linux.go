@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,8 +32,8 @@ func engineByName(name string) (engine.Engine, error) {
 // liveCommands are the verbs of labs that are up.
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
-		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.faultCommand(), p.captureCommand(), p.execCommand(), p.logsCommand(),
-		p.checkCommand(), p.wipeCommand(), p.nodeCommand(),
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.groupCommand(), p.faultCommand(), p.captureCommand(), p.execCommand(), p.logsCommand(),
+		p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
 	}
 }
 
@@ -42,18 +43,29 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	if err != nil {
 		return nil, err
 	}
-	return orchestrator.Run(c.Context, l, p.deployOptions(c, e), orchestrator.RunOptions{
+	o, err := p.deployOptions(c, e)
+	if err != nil {
+		return nil, err
+	}
+	return orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit,
 	})
 }
 
-func (p *program) deployOptions(c *cli.Context, e engine.Engine) orchestrator.Options {
-	o := orchestrator.Options{Engine: e, Version: runner.Version()}
+func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.Options, error) {
+	o := orchestrator.Options{Engine: e, Version: runner.Version(), Attach: map[string]string{}}
+	for _, a := range c.StringSlice("attach") {
+		host, name, ok := strings.Cut(a, "=")
+		if !ok || host == "" || name == "" {
+			return o, usageError{fmt.Errorf("attach %q: write --attach HOST=INTERFACE", a)}
+		}
+		o.Attach[host] = name
+	}
 	if !c.Bool("quiet") {
 		o.Log = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
 	}
-	return o
+	return o, nil
 }
 
 func runtimeFlag(command, value string) cli.Flag {
@@ -68,7 +80,7 @@ func (p *program) deployCommand() *cli.Command {
 	return &cli.Command{
 		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Flags: []cli.Flag{
-			runtimeFlag(name, "docker"),
+			runtimeFlag(name, "docker"), attachFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
 		},
 		Action: func(c *cli.Context) error {
@@ -80,7 +92,11 @@ func (p *program) deployCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			d, made, err := orchestrator.Deploy(c.Context, l, p.deployOptions(c, e))
+			o, err := p.deployOptions(c, e)
+			if err != nil {
+				return err
+			}
+			d, made, err := orchestrator.Deploy(c.Context, l, o)
 			if err != nil {
 				return err
 			}

@@ -23,6 +23,7 @@ func (p *program) runCommand() *cli.Command {
 				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
 				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own",
 			},
+			attachFlag(name),
 			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time; 0: what the lab says", EnvVars: envOf(name, "dilation")},
 			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "times what dilation auto chooses", EnvVars: envOf(name, "slower")},
 			&cli.Uint64Flag{Name: "seed", Usage: "use this seed and not the lab's", EnvVars: envOf(name, "seed")},
@@ -116,4 +117,11 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
 	return nil
+}
+
+func attachFlag(command string) cli.Flag {
+	return &cli.StringSliceFlag{
+		Name: "attach", EnvVars: envOf(command, "attach"),
+		Usage: "HOST=INTERFACE: behind that interface of this machine is the external host (repeat, or separate by commas)",
+	}
 }

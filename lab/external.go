@@ -1,0 +1,215 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Host sets one host apart from the others.
+type Host struct {
+	Name     string   `yaml:"name" doc:"host of the topology" required:"true"`
+	Kind     string   `yaml:"kind" doc:"emulated; or external: a real RoCE device behind an interface of this machine, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
+	External External `yaml:"external" doc:"what the lab must know of an external host's queue pair; group add-member says it later"`
+}
+
+// External is the queue pair with which an external host takes part.
+type External struct {
+	QPN        Number  `yaml:"qpn" doc:"its number" default:"0"`
+	SendPSN    Number  `yaml:"send-psn" doc:"PSN of the first packet it sends" default:"0"`
+	ReceivePSN Number  `yaml:"receive-psn" doc:"PSN of the first packet it expects" default:"0"`
+	VA         Number  `yaml:"va" doc:"address of the memory that others write to" default:"0"`
+	RKey       Number  `yaml:"rkey" doc:"and its key" default:"0"`
+	Timeout    Timeout `yaml:"timeout" doc:"its retransmission timeout" default:"67.108864ms"`
+	Window     Size    `yaml:"window" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
+}
+
+// Number is a whole number, decimal or 0x and hexadecimal.
+type Number uint64
+
+func (n *Number) parse(s string) error {
+	v, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number, decimal or 0x and hexadecimal", s)
+	}
+	*n = Number(v)
+	return nil
+}
+
+// String prints the number.
+func (n Number) String() string { return strconv.FormatUint(uint64(n), 10) }
+
+// ParseNumber reads a number, decimal or 0x and hexadecimal.
+func ParseNumber(s string) (Number, error) {
+	var n Number
+	err := n.parse(s)
+	return n, err
+}
+
+// ExternalHost returns the settings of a host if it is external, else nil.
+func (l *Lab) ExternalHost(name string) *External {
+	for i := range l.Hosts {
+		if h := &l.Hosts[i]; h.Name == name && h.Kind == "external" {
+			return &h.External
+		}
+	}
+	return nil
+}
+
+// Externals returns the names of all external hosts.
+func (l *Lab) Externals() (names []string) {
+	for _, h := range l.Hosts {
+		if h.Kind == "external" {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// Peers returns, by rank, what ranks must know of the external hosts among them, or nil
+// if there are none.
+func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rank.Peer {
+	peers, any := make([]*rank.Peer, len(hosts)), false
+	for i, h := range hosts {
+		if x := l.ExternalHost(g.Nodes[h].Name); x != nil {
+			peers[i], any = x.Peer(), true
+		}
+	}
+	if !any {
+		return nil
+	}
+	return peers
+}
+
+// Peer returns what ranks must know.
+func (x *External) Peer() *rank.Peer {
+	return &rank.Peer{
+		QPN: wire.QPN(x.QPN), SendPSN: wire.PSN(x.SendPSN), ReceivePSN: wire.PSN(x.ReceivePSN), VA: uint64(x.VA), RKey: uint32(x.RKey),
+	}
+}
+
+// Check verifies the ranges of the numbers.
+func (x *External) Check() error {
+	for _, v := range []struct {
+		name  string
+		value Number
+		max   Number
+	}{
+		{"qpn", x.QPN, Number(wire.QPNMask)}, {"send-psn", x.SendPSN, Number(wire.PSNMask)},
+		{"receive-psn", x.ReceivePSN, Number(wire.PSNMask)}, {"rkey", x.RKey, 1<<32 - 1},
+	} {
+		if v.value > v.max {
+			return fmt.Errorf("%s of %d is more than %d", v.name, v.value, v.max)
+		}
+	}
+	if x.Window < windowMin || x.Window > windowMax {
+		return fmt.Errorf("window of %v is not %v to %v", x.Window, Size(windowMin), Size(windowMax))
+	}
+	return nil
+}
+
+// Bounds of an external host's window: a few frames, and what a socket holds.
+const (
+	windowMin = 16 << 10
+	windowMax = 64 << 20
+)
+
+// WindowFrames returns how many frames of the path MTU a window holds.
+func (x *External) WindowFrames(mtu int) int { return int(x.Window) / (mtu + wire.HeaderCap) }
+
+// Patience returns how long, on the wall clock at a dilation, a packet of an external host
+// may have to wait for its acknowledgement when its window is full, and the shortest
+// timeout code that allows it.
+func (l *Lab) Patience(x *External, dilation float64) (wait vtime.Duration, code uint8) {
+	drain := float64(x.Window) * 8 / float64(l.Links.Rate) * float64(vtime.Second)
+	// There and back over the longest path of any shape here, with a full switch on it.
+	path := 2 * 7 * float64(vtime.Duration(l.Links.Delay)+vtime.Duration(l.Switches.Latency))
+	wait = vtime.Duration((drain + path) * dilation)
+	for code = 1; code < 31 && virtrnic.Timeout(code) < wait; code++ {
+	}
+	return wait, code
+}
+
+func (c *checking) checkHosts() {
+	seen := map[string]bool{}
+	for i := range c.l.Hosts {
+		h := &c.l.Hosts[i]
+		p := fmt.Sprintf("hosts[%d]", i)
+		node, ok := c.g.Find(h.Name)
+		switch {
+		case !ok || node >= c.g.Hosts:
+			c.failf(p+".name", "there is no host %q%s", h.Name, suggest(h.Name, c.hostNames()))
+		case seen[h.Name]:
+			c.failf(p+".name", "host %s is there twice", h.Name)
+		}
+		seen[h.Name] = true
+		if err := h.External.Check(); err != nil {
+			c.failf(p+".external", "external host %s: %v", h.Name, err)
+		}
+		if h.Kind == "external" && c.l.Runtime.Dilation > 1 {
+			c.checkPatience(p, h)
+		}
+	}
+}
+
+// checkPatience makes sure that an external host does not send again what only waits.
+func (c *checking) checkPatience(p string, h *Host) {
+	x := &h.External
+	if err := c.l.CheckPatience(h.Name, x, float64(c.l.Runtime.Dilation)); err != nil {
+		c.failf(p, "%v", err)
+	}
+}
+
+// CheckPatience returns an error if, at a dilation, an external host's timer could fire
+// although nothing is lost.
+func (l *Lab) CheckPatience(name string, x *External, dilation float64) error {
+	wait, code := l.Patience(x, dilation)
+	if x.Timeout == 0 || wait < virtrnic.Timeout(uint8(x.Timeout)) {
+		return nil
+	}
+	return fmt.Errorf("at dilation %v what external host %s sends may wait %v, longer than its timeout of %v: "+
+		"use ibv timeout code %d there and timeout: %v here, or a smaller window or dilation",
+		dilation, name, wait, x.Timeout, code, virtrnic.Timeout(code))
+}
+
+// checkExternalRanks verifies a workload in which external hosts take part. They run no
+// program: they can be the source or a receiver, and pass nothing on.
+func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
+	var out []string
+	for _, r := range ranks {
+		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
+			out = append(out, n)
+		}
+	}
+	if len(out) == 0 {
+		return
+	}
+	root := c.l.ExternalHost(b.Root)
+	switch {
+	case len(out) == len(ranks):
+		c.failf(p+".ranks", "all ranks are external: one at least must be the lab's")
+	case len(b.Schemes) != 1:
+		c.failf(p+".schemes", "%s is external and has one connection: use one scheme per workload", out[0])
+	case b.Schemes[0].Name != "cepheus" && b.Schemes[0].Name != "unicast":
+		c.failf(p+".schemes[0]", "%s needs every rank to run a program, and %s is external: use cepheus or unicast", b.Schemes[0].Name, out[0])
+	case b.Memory == "hashed" || b.Memory == "phantom":
+		c.failf(p+".memory", "memory %s is for ranks of the lab alone, and %s is external: use bytes", b.Memory, out[0])
+	case b.Schemes[0].Name == "unicast" && root != nil && len(ranks) > 2:
+		c.failf(p+".ranks", "%s is external and has one connection: as unicast source it can serve one rank", b.Root)
+	}
+	if b.Schemes[0].Name != "cepheus" {
+		return
+	}
+	first := c.l.ExternalHost(out[0]).SendPSN
+	for _, name := range out {
+		if x := c.l.ExternalHost(name); x.SendPSN != first || x.ReceivePSN != first {
+			c.failf(p+".ranks", "a group has one start PSN: give send-psn and receive-psn of external hosts in it one value, not %d and %d as %s has",
+				x.SendPSN, x.ReceivePSN, name)
+		}
+	}
+}

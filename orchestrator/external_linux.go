@@ -1,0 +1,126 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// outsideHeaders is what a RoCE packet has beside its payload at the most, as rxe counts
+// it.
+const outsideHeaders = 80
+
+// openOutside looks at the interfaces of all external hosts before anything is made.
+func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
+	all := map[string]*netdev.Outside{}
+	used := map[string]string{}
+	for _, host := range slices.Sorted(maps.Keys(d.o.Attach)) {
+		name := d.o.Attach[host]
+		if d.Lab.ExternalHost(host) == nil {
+			return nil, fmt.Errorf("attach %s=%s: %s is no external host of lab %s (%s)", host, name, host, d.Lab.Name, externalsOf(d.Lab))
+		}
+		if other := used[name]; other != "" {
+			return nil, fmt.Errorf("attach %s=%s: the interface is that of %s already", host, name, other)
+		}
+		used[name] = host
+		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+outsideHeaders)
+		if err != nil {
+			return nil, err
+		}
+		all[host] = o
+	}
+	for _, host := range d.Lab.Externals() {
+		if all[host] == nil {
+			return nil, fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=INTERFACE", host, d.Lab.Name, host)
+		}
+	}
+	return all, nil
+}
+
+func externalsOf(l *lab.Lab) string {
+	if x := l.Externals(); len(x) > 0 {
+		return "external: " + strings.Join(x, ", ")
+	}
+	return "it has none"
+}
+
+// sameAttachments says whether a deployed lab has the interfaces that are asked for.
+func (d *Deployed) sameAttachments(have map[string]string) error {
+	if len(d.o.Attach) == 0 || maps.Equal(d.o.Attach, have) {
+		return nil
+	}
+	return fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
+}
+
+// withOutside adds the socket of an external host's interface.
+func withOutside(files []*os.File, o *netdev.Outside) ([]*os.File, error) {
+	if o == nil {
+		return files, nil
+	}
+	f, err := o.Socket()
+	return append(files, f), err
+}
+
+// Member says what is known of an external host's queue pair, for the runs to come. It
+// returns the address its group will have in the next run.
+func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.External, group uint32, err error) {
+	if err := d.store.open(d.o.Log); err != nil {
+		return x, 0, err
+	}
+	st, ok, err := d.store.get()
+	switch p := d.Lab.ExternalHost(host); {
+	case err != nil:
+	case !ok:
+		err = fmt.Errorf("lab %s is not up any more", d.Lab.Name)
+	case p == nil:
+		err = fmt.Errorf("%s is no external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+	default:
+		x = *p
+		if m, known := st.Members[host]; known {
+			x = m
+		}
+		change(&x)
+		if err = x.Check(); err != nil {
+			err = fmt.Errorf("external host %s: %w", host, err)
+			break
+		}
+		if st.Members == nil {
+			st.Members = map[string]lab.External{}
+		}
+		st.Members[host] = x
+		err = d.store.put(st)
+	}
+	return x, wire.GroupNet | (st.Leased + 1), errors.Join(err, d.store.close())
+}
+
+// tellExternals takes over what has been said of external hosts, and tells their
+// adapters.
+func (d *Deployed) tellExternals(ctx context.Context) error {
+	st, _, err := d.store.get()
+	if err != nil {
+		return err
+	}
+	for i := range d.Lab.Hosts {
+		h := &d.Lab.Hosts[i]
+		if h.Kind != "external" {
+			continue
+		}
+		if m, known := st.Members[h.Name]; known {
+			h.External = m
+		}
+		n, _ := d.Graph.Find(h.Name)
+		if _, err := d.nodes[n].Answer(ctx, &control.AnswerRequest{Qpn: uint32(h.External.QPN)}); err != nil {
+			return fmt.Errorf("tell the adapter of %s: %w", h.Name, err)
+		}
+	}
+	return nil
+}
