@@ -51,6 +51,7 @@ var imports = map[string][]string{
 	"orchestrator/engine/docker":  {"orchestrator/engine"},
 	"runner":                      {"apps", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"interop":                     {},
+	"interop/rcpeer":              {},
 	"cmd/mcastlab":                {"apps/bcast", "control", "counters", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "runner", "topo", "vtime"},
 }
 
