@@ -315,6 +315,22 @@ func TestRequester(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+	play(t, nil, func(t *testing.T, s *script) { // what the other half sends does not hold up the timer
+		sent := s.p.Post(Request{})
+		s.want(opSendOnly, base)
+		s.p.PostRecv(2)
+		for psn := range uint32(2) {
+			<-time.After(30 * time.Millisecond)
+			s.request(packet{opcode: opSendOnly, psn: 7 + psn, ackReq: true})
+			s.want(opAck, 7+psn, synACK, 1+psn)
+		}
+		<-time.After(8 * time.Millisecond)
+		s.want(opSendOnly, base)
+		s.respond(synACK, base)
+		if err := sent.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, syn := range []byte{0x61, 0x62, 0x63} {
 		play(t, nil, func(t *testing.T, s *script) {
 			one, two := s.p.Post(Request{}), s.p.Post(Request{})
