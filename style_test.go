@@ -53,6 +53,7 @@ var imports = map[string][]string{
 	"runner":                      {"apps", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
+	"interop/rcpeer":              {},
 	"cmd/mcastlab":                {"apps/bcast", "control", "counters", "endpoint", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "prng", "runner", "topo", "vtime", "wire"},
 }
 

@@ -29,7 +29,7 @@ type Row struct {
 	Payload    string `json:"payload"` // bytes, hashed or phantom
 	// External names the ranks that are real devices: of their times nothing is claimed.
 	External []string `json:"external,omitempty"`
-	Sum      string   `json:"sha256,omitempty"` // of the last message of an external source
+	Sum      string   `json:"sha256,omitempty"` // of the last message, if external hosts take part
 	JCT      Summary  `json:"jct_us"`
 	Source   Summary  `json:"source_us"`
 	Verified *bool    `json:"verified"` // null: phantom, nothing to compare

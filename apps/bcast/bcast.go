@@ -80,7 +80,7 @@ type sample struct {
 	Start    vtime.Time `json:"start"`
 	Received vtime.Time `json:"received"`
 	Done     vtime.Time `json:"done"`
-	Sum      string     `json:"sum,omitempty"` // SHA-256 of what an external source sent
+	Sum      string     `json:"sum,omitempty"` // SHA-256, if external hosts take part
 	OK       bool       `json:"ok"`
 	Known    bool       `json:"known"` // OK means something
 }
@@ -182,8 +182,11 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Bcast, buf *rank.Buff
 		return s, err
 	}
 	s.Received, s.Done = t.Received, t.Done
+	if len(p.External) > 0 {
+		s.Sum = fmt.Sprintf("%x", sha256.Sum256(buf.Bytes()[:n]))
+	}
 	if r.External(p.Root) {
-		s.Sum, s.OK, s.Known = fmt.Sprintf("%x", sha256.Sum256(buf.Bytes()[:n])), true, true
+		s.OK, s.Known = true, true
 		return s, nil
 	}
 	if r.ID() == p.Root {
@@ -251,7 +254,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 // nothing is known but what came: the same everywhere, if all is well.
 func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	var jct, source []float64
-	ok, known, sum := true, true, ""
+	ok, known := true, true
 	first := 0
 	for ranks[first].Samples == nil {
 		first++
@@ -259,7 +262,6 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	root, inside := ranks[p.Root]
 	if !inside {
 		root = ranks[first]
-		sum = root.Samples[len(root.Samples)-1].Sum
 	}
 	for k := range root.Samples {
 		last := root.Samples[k].Start
@@ -275,7 +277,7 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	}
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: n,
-		Iterations: len(jct), Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: sum,
+		Iterations: len(jct), Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
 		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
 	if known {

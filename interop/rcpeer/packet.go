@@ -1,0 +1,300 @@
+package rcpeer
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"net/netip"
+)
+
+// Sizes of the headers that every packet has, in bytes, and where they begin.
+const (
+	ethernetLen = 14
+	ipLen       = 20 // options are never used
+	udpLen      = 8
+	bthLen      = 12
+	icrcLen     = 4
+	udpAt       = ethernetLen + ipLen
+	bthAt       = udpAt + udpLen
+
+	etherIPv4 = 0x0800
+	etherARP  = 0x0806
+	roceport  = 4791
+	pkey      = 0xffff
+	psnMask   = 1<<24 - 1
+)
+
+// Opcodes of the reliable connection service that an endpoint sends.
+const (
+	opSendFirst  = 0x00
+	opSendMiddle = 0x01
+	opSendLast   = 0x02
+	opSendOnly   = 0x04
+	opWriteFirst = 0x06 // the others of WRITE follow in the order of SEND
+	withImm      = 1    // added to last and only
+	opAck        = 0x11
+)
+
+// op says what an opcode means: bits.
+type op uint16
+
+const (
+	isSend op = 1 << iota
+	isWrite
+	isResponse
+	isOther // a request that this endpoint knows the length of and does not serve
+	begins
+	ends
+	hasRETH
+	hasAETH
+	hasImm
+	has4  // 4 more bytes of headers: IETH
+	has8  // AtomicAckETH
+	has28 // AtomicETH
+)
+
+// operations are the opcodes of the RC service; those that are 0 are reserved.
+var operations = [32]op{
+	0x00: isSend | begins,
+	0x01: isSend,
+	0x02: isSend | ends,
+	0x03: isSend | ends | hasImm,
+	0x04: isSend | begins | ends,
+	0x05: isSend | begins | ends | hasImm,
+	0x06: isWrite | begins | hasRETH,
+	0x07: isWrite,
+	0x08: isWrite | ends,
+	0x09: isWrite | ends | hasImm,
+	0x0a: isWrite | begins | ends | hasRETH,
+	0x0b: isWrite | begins | ends | hasRETH | hasImm,
+	0x0c: isOther | hasRETH,
+	0x0d: isResponse | hasAETH,
+	0x0e: isResponse,
+	0x0f: isResponse | hasAETH,
+	0x10: isResponse | hasAETH,
+	0x11: isResponse | hasAETH,
+	0x12: isResponse | hasAETH | has8,
+	0x13: isOther | has28,
+	0x14: isOther | has28,
+	0x16: isOther | has4,
+	0x17: isOther | has4,
+}
+
+// headers returns the bytes between the BTH and the payload.
+func (o op) headers() (n int) {
+	for _, h := range [...]struct {
+		bit op
+		n   int
+	}{{hasRETH, 16}, {hasAETH, 4}, {hasImm, 4}, {has4, 4}, {has8, 8}, {has28, 28}} {
+		if o&h.bit != 0 {
+			n += h.n
+		}
+	}
+	return n
+}
+
+// flow is what all packets to one destination have in common.
+type flow struct {
+	srcMAC, dstMAC [6]byte
+	src, dst       netip.Addr
+	port           uint16 // UDP source port
+	tos            byte
+}
+
+// packet is one RoCEv2 packet of the RC service over IPv4.
+type packet struct {
+	id      uint16 // of the IPv4 header
+	opcode  byte
+	ackReq  bool
+	qpn     uint32 // destination
+	psn     uint32
+	va      uint64 // RETH
+	rkey    uint32
+	length  uint32
+	syn     byte // AETH syndrome
+	msn     uint32
+	imm     uint32
+	payload []byte
+	tail    []byte // the pad of a received packet
+}
+
+// encode returns the frame of a packet, without the padding that an Ethernet port adds to
+// frames of less than 60 bytes.
+func encode(f flow, p packet) []byte {
+	o := operations[p.opcode]
+	pad := -len(p.payload) & 3
+	udp := udpLen + bthLen + o.headers() + len(p.payload) + pad + icrcLen
+	b := make([]byte, 0, ethernetLen+ipLen+udp)
+	be := binary.BigEndian
+
+	b = append(append(b, f.dstMAC[:]...), f.srcMAC[:]...)
+	b = be.AppendUint16(b, etherIPv4)
+
+	b = append(b, 0x45, f.tos)
+	b = be.AppendUint16(b, uint16(ipLen+udp))
+	b = be.AppendUint16(b, p.id)
+	b = append(b, 0x40, 0, 64, 17, 0, 0) // DF, TTL, UDP, checksum
+	b = append(append(b, f.src.AsSlice()...), f.dst.AsSlice()...)
+	be.PutUint16(b[ethernetLen+10:], ^sum(b[ethernetLen:udpAt], 0))
+
+	b = be.AppendUint16(b, f.port)
+	b = be.AppendUint16(b, roceport)
+	b = be.AppendUint16(b, uint16(udp))
+	b = append(b, 0, 0) // RoCEv2 sends no UDP checksum
+
+	b = append(b, p.opcode, byte(pad)<<4)
+	b = be.AppendUint16(b, pkey)
+	b = be.AppendUint32(b, p.qpn&psnMask)
+	psn := p.psn & psnMask
+	if p.ackReq {
+		psn |= 1 << 31
+	}
+	b = be.AppendUint32(b, psn)
+	if o&hasRETH != 0 {
+		b = be.AppendUint64(b, p.va)
+		b = be.AppendUint32(b, p.rkey)
+		b = be.AppendUint32(b, p.length)
+	}
+	if o&hasAETH != 0 {
+		b = be.AppendUint32(b, uint32(p.syn)<<24|p.msn&psnMask)
+	}
+	if o&hasImm != 0 {
+		b = be.AppendUint32(b, p.imm)
+	}
+	b = append(b, p.payload...)
+	b = append(b, make([]byte, pad)...)
+	return binary.LittleEndian.AppendUint32(b, icrc(b[ethernetLen:]))
+}
+
+// icrc returns the invariant CRC of a packet that begins at its IPv4 header and ends before
+// the ICRC: CRC-32 over 8 bytes of ones in place of a local route header, then the packet,
+// with the fields that may change on the way set to ones.
+func icrc(ip []byte) uint32 {
+	var head [8 + ipLen + udpLen + bthLen]byte
+	for i := range 8 {
+		head[i] = 0xff
+	}
+	copy(head[8:], ip)
+	for _, i := range [...]int{1, 8, 10, 11, ipLen + 6, ipLen + 7, ipLen + udpLen + 4} { // TOS, TTL, checksums, FECN to resv6
+		head[8+i] = 0xff
+	}
+	return crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, ip[len(head)-8:])
+}
+
+// sum is the Internet checksum of b before its complement, added to start.
+func sum(b []byte, start uint32) uint16 {
+	s := start
+	for i := 0; i+1 < len(b); i += 2 {
+		s += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	if len(b)%2 == 1 {
+		s += uint32(b[len(b)-1]) << 8
+	}
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
+
+// Reasons for which a packet to UDP port 4791 at this endpoint's address is rejected.
+const (
+	badIP        = "IPv4 header: length, checksum or fragment"
+	badUDP       = "UDP length or checksum"
+	badSource    = "source address is not the peer's"
+	badTVer      = "transport version is not 0"
+	badPKey      = "P_Key is not 0xffff"
+	badQPN       = "destination QPN is not this endpoint's"
+	badService   = "opcode of another service, or a reserved one"
+	badLength    = "shorter than its headers"
+	badPad       = "pad count, or pad bytes that are not 0"
+	badICRC      = "ICRC"
+	badState     = "the queue pair is in the error state"
+	badResponse  = "response to a request that was not made"
+	badSequence  = "opcode out of sequence in its message"
+	badOpcode    = "request that this endpoint does not serve"
+	badSize      = "payload does not fit MTU, message or buffer"
+	badAccess    = "R_Key or memory range"
+	badDuplicate = "duplicate of a request that this endpoint does not serve"
+)
+
+// addressed reports whether a frame is a UDP datagram to port 4791 at this MAC and IPv4
+// address. Everything else on the wire is not this endpoint's business.
+func addressed(f []byte, mac [6]byte, ip netip.Addr) bool {
+	return len(f) >= bthAt && [6]byte(f) == mac && binary.BigEndian.Uint16(f[12:]) == etherIPv4 &&
+		f[ethernetLen]>>4 == 4 && f[ethernetLen+9] == 17 &&
+		netip.AddrFrom4([4]byte(f[ethernetLen+16:])) == ip && binary.BigEndian.Uint16(f[udpAt+2:]) == roceport
+}
+
+// decode takes an addressed frame apart in the order in which Linux and its Soft-RoCE check
+// it, and returns the first reason to reject it, or "".
+func decode(f []byte, peer netip.Addr, qpn uint32) (p packet, reason string) {
+	be := binary.BigEndian
+	ip, udp := f[ethernetLen:udpAt], f[udpAt:bthAt]
+	total, n := int(be.Uint16(ip[2:])), int(be.Uint16(udp[4:]))
+	switch {
+	case ip[0] != 0x45 || total > len(f)-ethernetLen || be.Uint16(ip[6:])&^uint16(0x4000) != 0 || sum(ip, 0) != 0xffff:
+		return p, badIP
+	case n != total-ipLen || n < udpLen || be.Uint16(udp[6:]) != 0 && sum(f[udpAt:udpAt+n], pseudo(ip, n)) != 0xffff:
+		return p, badUDP
+	}
+	b := f[bthAt : udpAt+n] // an Ethernet trailer may follow
+	if len(b) < bthLen+icrcLen {
+		return p, badLength
+	}
+	p.opcode, p.ackReq = b[0], b[8]&0x80 != 0
+	p.qpn, p.psn, p.id = be.Uint32(b[4:])&psnMask, be.Uint32(b[8:])&psnMask, be.Uint16(ip[4:])
+	var o op
+	if int(p.opcode) < len(operations) {
+		o = operations[p.opcode]
+	}
+	body, pad := b[bthLen:len(b)-icrcLen], int(b[1]>>4&3)
+	switch {
+	case o == 0:
+		return p, badService
+	case len(body) < o.headers()+pad:
+		return p, badLength
+	case b[1]&0xf != 0:
+		return p, badTVer
+	case p.qpn != qpn:
+		return p, badQPN
+	case netip.AddrFrom4([4]byte(ip[12:])) != peer:
+		return p, badSource
+	case be.Uint16(b[2:]) != pkey:
+		return p, badPKey
+	case binary.LittleEndian.Uint32(b[len(b)-icrcLen:]) != icrc(f[ethernetLen:udpAt+n-icrcLen]):
+		return p, badICRC
+	}
+	p.extend(o, body, pad)
+	return p, ""
+}
+
+// padded reports whether the pad is what the payload needs, and of zero bytes.
+func (p *packet) padded() bool {
+	for _, x := range p.tail {
+		if x != 0 {
+			return false
+		}
+	}
+	return len(p.tail) == -len(p.payload)&3
+}
+
+// extend reads the extension headers, the payload and the pad.
+func (p *packet) extend(o op, body []byte, pad int) {
+	be, rest := binary.BigEndian, body
+	if o&hasRETH != 0 {
+		p.va, p.rkey, p.length = be.Uint64(rest), be.Uint32(rest[8:]), be.Uint32(rest[12:])
+		rest = rest[16:]
+	}
+	if o&hasAETH != 0 {
+		p.syn, p.msn = rest[0], be.Uint32(rest)&psnMask
+		rest = rest[4:]
+	}
+	if o&hasImm != 0 {
+		p.imm = be.Uint32(rest)
+	}
+	p.payload, p.tail = body[o.headers():len(body)-pad], body[len(body)-pad:]
+}
+
+// pseudo starts the sum over a UDP datagram with the pseudo-header of IPv4.
+func pseudo(ip []byte, n int) uint32 {
+	return uint32(sum(ip[12:20], 17+uint32(n)))
+}
