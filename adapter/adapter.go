@@ -41,20 +41,23 @@ type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
 const (
-	DropOverrun DropReason = iota // the window was full
-	DropSource                    // from outside, but not from the device's address
-	DropForeign                   // from outside, and nothing the lab knows
+	DropOverrun    DropReason = iota // the window was full
+	DropSource                       // from outside, but not from the device's address
+	DropForeign                      // from outside, and nothing the lab knows
+	DropUnresolved                   // for a device that does not answer ARP
 
 	dropReasons
 )
 
-var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign"}
+var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign", "unresolved"}
 
 // String returns the reason's name.
 func (r DropReason) String() string { return dropNames[r] }
 
 // DropReasons lists all reasons in order.
-func DropReasons() []DropReason { return []DropReason{DropOverrun, DropSource, DropForeign} }
+func DropReasons() []DropReason {
+	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved}
+}
 
 // Stats counts what an adapter did.
 type Stats struct {
@@ -62,6 +65,8 @@ type Stats struct {
 	Out      uint64 // RoCE packets to it
 	Answered uint64 // ARP requests and neighbor solicitations
 	Ignored  uint64 // questions that do not concern the fabric
+	Asked    uint64 // for the device's MAC
+	Told     uint64 // answers from it
 	Drops    [dropReasons]uint64
 }
 
@@ -71,13 +76,19 @@ type Adapter struct {
 	nic   *virtrnic.NIC // the lab's side: queues, priorities, pauses
 	agent *mrp.Agent
 	out   outside
-	mac   wire.MAC // of the device: that of the last frame from it
+	mac   wire.MAC // of the device, once it is known
+	known bool
+	held  []*wire.Frame // for the device, until its MAC is known
+	askAt vtime.Time    // when it is asked again
 	stats Stats
 }
 
+// askAgain is how long an answer is waited for.
+const askAgain = 250 * vtime.Millisecond
+
 // New returns an adapter.
 func New(c Config) *Adapter {
-	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), out: outside{port: &c.Ports[Outside]}}
+	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), askAt: vtime.Never, out: outside{port: &c.Ports[Outside]}}
 	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Raw: true, Trace: c.Trace})
 	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Pool: c.Pool, Sender: a.nic})
 	a.nic.SetStack((*stack)(a))
@@ -98,7 +109,7 @@ func (a *Adapter) Stats() *Stats { return &a.stats }
 func (a *Adapter) MAC() wire.MAC { return a.mac }
 
 // Queued returns the frames waiting in the adapter.
-func (a *Adapter) Queued() int { return a.nic.Queued() + len(a.out.wait) }
+func (a *Adapter) Queued() int { return a.nic.Queued() + len(a.out.wait) + len(a.held) }
 
 // HandleFrame implements machine.Machine.
 func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
@@ -106,11 +117,17 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		a.nic.HandleFrame(now, 0, f)
 		return
 	}
+	if m, ok := f.Tells(a.c.IP); ok {
+		a.learn(now, m)
+	}
 	if q, ok := f.Asks(); ok {
 		a.answer(now, q, f)
 		return
 	}
-	switch {
+	switch _, told := f.Tells(a.c.IP); {
+	case told:
+		a.stats.Told++
+		a.c.Pool.Put(f)
 	case f.Kind() != wire.KindRoCE:
 		a.drop(now, f, DropForeign)
 	case f.SrcIP() != a.c.IP:
@@ -118,7 +135,7 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	case a.nic.Queued() >= a.c.Window:
 		a.drop(now, f, DropOverrun)
 	default:
-		a.mac = f.SrcMAC()
+		a.learn(now, f.SrcMAC())
 		a.stats.In++
 		a.nic.SendFrame(now, f)
 	}
@@ -132,6 +149,34 @@ func (a *Adapter) drop(now vtime.Time, f *wire.Frame, why DropReason) {
 	a.c.Pool.Put(f)
 }
 
+// learn takes down the device's MAC address, and sends it what has waited for that.
+func (a *Adapter) learn(now vtime.Time, m wire.MAC) {
+	a.mac, a.known, a.askAt = m, true, vtime.Never
+	for _, f := range a.held {
+		a.deliver(now, f)
+	}
+	a.held = nil
+}
+
+// ask asks the device for its MAC address, in the name of the one who wants to reach it.
+func (a *Adapter) ask(now vtime.Time, sender uint32) {
+	mac := wire.HostMAC(sender)
+	if wire.IsGroup(sender) {
+		mac = wire.GroupMAC(sender)
+	}
+	f := a.c.Pool.Get()
+	f.BuildAsk(a.c.IPv6, mac, sender, a.c.IP)
+	a.stats.Asked++
+	a.askAt = now.Add(askAgain)
+	a.out.send(now, f)
+}
+
+func (a *Adapter) deliver(now vtime.Time, f *wire.Frame) {
+	f.SetDstMAC(a.mac)
+	a.stats.Out++
+	a.out.send(now, f)
+}
+
 // answer tells the device whom it can reach: the fabric's hosts and groups.
 func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 	mac := wire.HostMAC(q.IP)
@@ -143,7 +188,6 @@ func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 		a.c.Pool.Put(f)
 		return
 	}
-	a.mac = f.SrcMAC()
 	a.stats.Answered++
 	a.c.Pool.Strip(f)
 	q.Answer(f, mac)
@@ -151,10 +195,21 @@ func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 }
 
 // HandleTimeout implements machine.Machine.
-func (a *Adapter) HandleTimeout(now vtime.Time) { a.nic.HandleTimeout(now) }
+func (a *Adapter) HandleTimeout(now vtime.Time) {
+	a.nic.HandleTimeout(now)
+	if a.askAt <= now {
+		a.ask(now, a.held[0].SrcIP())
+	}
+}
 
 // NextTimeout implements machine.Machine.
-func (a *Adapter) NextTimeout() (vtime.Time, bool) { return a.nic.NextTimeout() }
+func (a *Adapter) NextTimeout() (vtime.Time, bool) {
+	at, armed := a.nic.NextTimeout()
+	if a.askAt < at || !armed {
+		return a.askAt, a.askAt != vtime.Never
+	}
+	return at, armed
+}
 
 // Settle implements machine.Machine.
 func (a *Adapter) Settle(until vtime.Time, port int) {
@@ -176,9 +231,17 @@ func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 		a.agent.HandleFrame(now, f)
 		return
 	}
-	f.SetDstMAC(a.mac)
-	a.stats.Out++
-	a.out.send(now, f)
+	switch {
+	case a.known:
+		a.deliver(now, f)
+	case len(a.held) >= a.c.Window:
+		a.drop(now, f, DropUnresolved)
+	default:
+		a.held = append(a.held, f)
+		if len(a.held) == 1 {
+			a.ask(now, f.SrcIP())
+		}
+	}
 }
 
 // HandleTimeout implements virtrnic.Stack.

@@ -35,13 +35,26 @@ func SendFiles(socket string, files []*os.File) error {
 	return nil
 }
 
-// ReceiveFiles waits for one handover.
-func ReceiveFiles(l *net.UnixListener) (fds []int, err error) {
+// ReceiveFiles waits for one handover. The other side is told that it is done when take
+// has returned.
+func ReceiveFiles(l *net.UnixListener, take func(fds []int)) error {
 	c, err := l.AcceptUnix()
 	if err != nil {
-		return nil, fmt.Errorf("wait for sockets: %w", err)
+		return fmt.Errorf("wait for sockets: %w", err)
 	}
 	defer func() { _ = c.Close() }() // nothing is buffered
+	fds, err := receiveFiles(c)
+	if err != nil {
+		return err
+	}
+	take(fds)
+	if _, err := c.Write([]byte{1}); err != nil {
+		return fmt.Errorf("confirm sockets: %w", err)
+	}
+	return nil
+}
+
+func receiveFiles(c *net.UnixConn) (fds []int, err error) {
 	var b [1]byte
 	oob := make([]byte, unix.CmsgSpace(4*portsMax))
 	n, m, flags, _, err := c.ReadMsgUnix(b[:], oob)
@@ -64,9 +77,6 @@ func ReceiveFiles(l *net.UnixListener) (fds []int, err error) {
 			_ = unix.Close(fd)
 		}
 		return nil, errors.New("take sockets: not all of them came")
-	}
-	if _, err := c.Write([]byte{1}); err != nil {
-		return nil, fmt.Errorf("confirm sockets: %w", err)
 	}
 	return fds, nil
 }

@@ -125,7 +125,11 @@ func (n *Node) Adapter(a *adapter.Adapter) {
 	n.NIC(a.NIC())
 	n.Kind = "external"
 	c := a.Stats()
-	n.Counts["from_device"], n.Counts["to_device"], n.Counts["answered"], n.Counts["ignored"] = c.In, c.Out, c.Answered, c.Ignored
+	for name, v := range map[string]uint64{ // each by itself
+		"from_device": c.In, "to_device": c.Out, "answered": c.Answered, "ignored": c.Ignored, "asked": c.Asked, "told": c.Told,
+	} {
+		n.Counts[name] = v
+	}
 	for _, r := range adapter.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
 			n.Drops[r.String()] = v

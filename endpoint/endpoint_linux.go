@@ -129,7 +129,7 @@ func (e *Endpoint) resolve(ctx context.Context) error {
 	for range askTimes {
 		e.loop.Call(vtime.Never, func(now vtime.Time) {
 			f := e.loop.Pool().Get()
-			f.BuildARPRequest(wire.HostMAC(e.c.IP), e.c.IP, e.c.Remote)
+			f.BuildAsk(false, wire.HostMAC(e.c.IP), e.c.IP, e.c.Remote)
 			e.nic.SendFrame(now, f)
 		})
 		ask, stop := context.WithTimeout(ctx, askEvery)
@@ -249,7 +249,7 @@ type stack Endpoint
 // HandleFrame implements virtrnic.Stack.
 func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 	pool := s.loop.Pool()
-	if mac, ok := f.ARPAnswer(s.c.Remote); ok {
+	if mac, ok := f.Tells(s.c.Remote); ok {
 		s.io.remote, s.io.known = mac, true
 	}
 	q, ok := f.Asks()

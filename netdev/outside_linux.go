@@ -77,6 +77,18 @@ func OpenOutside(name string, mtu int) (*Outside, error) {
 	return o, nil
 }
 
+// Index returns the kernel's number of the interface.
+func (o *Outside) Index() int { return o.index }
+
+// Index returns the kernel's number of an interface of this host, or 0 if there is none.
+func Index(name string) int {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return 0
+	}
+	return l.Attrs().Index
+}
+
 // Socket opens a raw socket on the interface, which sees all that comes in, for whomever
 // it is.
 func (o *Outside) Socket() (*os.File, error) {

@@ -104,24 +104,26 @@ type agent struct {
 // takeSockets waits for handovers; a later one replaces an earlier.
 func (a *agent) takeSockets(l *net.UnixListener) {
 	for {
-		fds, err := control.ReceiveFiles(l)
+		err := control.ReceiveFiles(l, a.replaceSockets)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
-			continue
 		}
-		a.mu.Lock()
-		if err := a.halt(); err != nil {
-			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
-		}
-		for _, fd := range a.sockets {
-			_ = unix.Close(fd) // replaced
-		}
-		a.sockets = fds
-		a.mu.Unlock()
 	}
+}
+
+func (a *agent) replaceSockets(fds []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.halt(); err != nil {
+		fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+	}
+	for _, fd := range a.sockets {
+		_ = unix.Close(fd) // replaced
+	}
+	a.sockets = fds
 }
 
 // halt ends the node's present configuration.

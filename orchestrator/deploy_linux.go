@@ -133,7 +133,7 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	if err != nil || !ok || st.Phase != phaseUp {
 		return false, err
 	}
-	if err := d.sameAttachments(st.Attach); err != nil {
+	if same, err := d.sameAttachments(&st); err != nil || !same {
 		return false, err
 	}
 	if st.Engine != d.o.Engine.Name() {
@@ -186,7 +186,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
-		Attach: d.o.Attach,
+		Attach: d.o.Attach, Indexes: indexesOf(outside),
 	}
 	if err := d.store.put(st); err != nil {
 		return err

@@ -53,12 +53,28 @@ func externalsOf(l *lab.Lab) string {
 	return "it has none"
 }
 
-// sameAttachments says whether a deployed lab has the interfaces that are asked for.
-func (d *Deployed) sameAttachments(have map[string]string) error {
-	if len(d.o.Attach) == 0 || maps.Equal(d.o.Attach, have) {
-		return nil
+// sameAttachments says whether a deployed lab has the interfaces that are asked for, and
+// whether they are still the ones it was deployed with.
+func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
+	if len(d.o.Attach) > 0 && !maps.Equal(d.o.Attach, st.Attach) {
+		return false, fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
 	}
-	return fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
+	d.o.Attach = st.Attach
+	for _, host := range slices.Sorted(maps.Keys(st.Attach)) {
+		if netdev.Index(st.Attach[host]) != st.Indexes[host] {
+			d.log("interface %s of %s is not the one it was: the lab is brought up anew", st.Attach[host], host)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func indexesOf(all map[string]*netdev.Outside) map[string]int {
+	idx := map[string]int{}
+	for host, o := range all { // each by itself
+		idx[host] = o.Index()
+	}
+	return idx
 }
 
 // withOutside adds the socket of an external host's interface.

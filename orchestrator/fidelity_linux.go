@@ -134,7 +134,7 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 			break
 		}
 		lag := lagUS(f.lag[i], f.dil[i])
-		share := float64(f.links[i]) * lag / row.JCT.P50
+		share := float64(f.links[i]) * lag / max(row.JCT.P50, 1e-6)
 		ok := share <= lagShare
 		out := len(row.External) > 0
 		if !ok && !out {

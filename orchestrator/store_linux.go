@@ -43,6 +43,7 @@ type state struct {
 	Leased  uint32    `json:"leased"` // McstIDs that runs have had: none is used twice
 
 	Attach  map[string]string       `json:"attach,omitempty"`  // interfaces of external hosts
+	Indexes map[string]int          `json:"indexes,omitempty"` // and the kernel's numbers of them
 	Members map[string]lab.External `json:"members,omitempty"` // what was said of their queue pairs since
 }
 

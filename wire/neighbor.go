@@ -177,34 +177,15 @@ type Ask struct {
 // Asks says whether the frame is an ARP request or neighbor solicitation, and for what.
 // Answer builds the reply.
 func (f *Frame) Asks() (q Ask, ok bool) {
-	if f.Kind() != KindOther || f.flags&flagVLAN != 0 {
-		return Ask{}, false
-	}
-	var raw [EthernetLen + IPv6Len + NDLen]byte
-	b := raw[:copy(raw[:], f.h[:f.n])]
-	if p := f.Payload(); p != nil {
-		b = raw[:len(b)+copy(raw[len(b):], p.Bytes())]
-	}
-	eth, rest, err := ParseEthernet(b)
-	if err != nil {
-		return Ask{}, false
-	}
-	switch eth.EtherType {
+	var raw [neighborMax]byte
+	var kind uint16
+	switch q.arp, q.nd, q.src, kind = f.neighbor(&raw); kind {
 	case EtherTypeARP:
-		q.arp, _, err = ParseARP(rest)
 		q.IP = q.arp.TargetIP
-		return q, err == nil && q.arp.Op == ARPRequest && q.arp.SenderIP != 0 && q.arp.SenderIP != q.IP
+		return q, q.arp.Op == ARPRequest && q.arp.SenderIP != 0 && q.arp.SenderIP != q.IP
 	case EtherTypeIPv6:
-		h, body, err := ParseIPv6(rest)
-		if err != nil || h.NextHeader != protocolICMPv6 || h.HopLimit != 255 {
-			return Ask{}, false
-		}
-		q.v6, q.src = true, h.Src.As16()
-		if q.nd, _, err = ParseND(body, q.src, h.Dst.As16()); err != nil || q.nd.Type != NDSolicitation {
-			return Ask{}, false
-		}
-		q.IP = binary.BigEndian.Uint32(q.nd.Target[12:])
-		return q, [12]byte(q.nd.Target[:12]) == ipv6Prefix
+		q.v6, q.IP = true, binary.BigEndian.Uint32(q.nd.Target[12:])
+		return q, q.nd.Type == NDSolicitation && [12]byte(q.nd.Target[:12]) == ipv6Prefix
 	}
 	return Ask{}, false
 }
@@ -221,23 +202,73 @@ func (q Ask) Answer(f *Frame, mac MAC) {
 // SrcMAC returns the source address.
 func (f *Frame) SrcMAC() MAC { return *(*MAC)(f.h[6:12]) }
 
-// BuildARPRequest makes the frame a request for the MAC address of target.
-func (f *Frame) BuildARPRequest(mac MAC, sender, target uint32) {
-	all := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	b := Ethernet{Dst: all, Src: mac, EtherType: EtherTypeARP}.AppendTo(f.h[:0])
-	b = ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: sender, TargetIP: target}.AppendTo(b)
+// BuildAsk makes the frame a question of sender's for the MAC address of target: an ARP
+// request, or a neighbor solicitation to the target's solicited-node group.
+func (f *Frame) BuildAsk(ipv6 bool, mac MAC, sender, target uint32) {
+	var b []byte
+	if ipv6 {
+		src, dst, node := IPv6Of(sender), IPv6Of(target), [16]byte{0xff, 0x02, 11: 1, 12: 0xff}
+		copy(node[13:], dst[13:])
+		b = Ethernet{Dst: MAC{0x33, 0x33, 0xff, dst[13], dst[14], dst[15]}, Src: mac, EtherType: EtherTypeIPv6}.AppendTo(f.h[:0])
+		b = append(b, 0x60, 0, 0, 0, 0, NDLen, protocolICMPv6, 255)
+		b = append(append(b, src[:]...), node[:]...)
+		b = ND{Type: NDSolicitation, Target: dst, MAC: mac}.AppendTo(b, src, node)
+	} else {
+		all := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+		b = Ethernet{Dst: all, Src: mac, EtherType: EtherTypeARP}.AppendTo(f.h[:0])
+		b = ARP{Op: ARPRequest, SenderMAC: mac, SenderIP: sender, TargetIP: target}.AppendTo(b)
+	}
 	f.n, f.pay, f.flags = uint8(len(b)), 0, uint8(KindOther)<<kindShift
 }
 
-// ARPAnswer returns the MAC address that an ARP reply gives for ip.
-func (f *Frame) ARPAnswer(ip uint32) (mac MAC, ok bool) {
+// Tells returns the MAC address that a question or an answer gives for ip.
+func (f *Frame) Tells(ip uint32) (mac MAC, ok bool) {
+	var raw [neighborMax]byte
+	arp, nd, src, kind := f.neighbor(&raw)
+	switch kind {
+	case EtherTypeARP:
+		return arp.SenderMAC, arp.SenderIP == ip
+	case EtherTypeIPv6:
+		who := nd.Target
+		if nd.Type == NDSolicitation {
+			who = src
+		}
+		return nd.MAC, who == IPv6Of(ip)
+	}
+	return MAC{}, false
+}
+
+// neighborMax is the longest frame of address resolution.
+const neighborMax = EthernetLen + IPv6Len + NDLen
+
+// neighbor reads a frame of address resolution; kind is the EtherType, 0 if it is none.
+func (f *Frame) neighbor(raw *[neighborMax]byte) (arp ARP, nd ND, src [16]byte, kind uint16) {
 	if f.Kind() != KindOther || f.flags&flagVLAN != 0 {
-		return MAC{}, false
+		return arp, nd, src, 0
 	}
-	eth, rest, err := ParseEthernet(f.h[:f.n])
-	if err != nil || eth.EtherType != EtherTypeARP {
-		return MAC{}, false
+	b := raw[:copy(raw[:], f.h[:f.n])]
+	if p := f.Payload(); p != nil {
+		b = raw[:len(b)+copy(raw[len(b):], p.Bytes())]
 	}
-	h, _, err := ParseARP(rest)
-	return h.SenderMAC, err == nil && h.Op == ARPReply && h.SenderIP == ip
+	eth, rest, err := ParseEthernet(b)
+	if err != nil {
+		return arp, nd, src, 0
+	}
+	switch eth.EtherType {
+	case EtherTypeARP:
+		arp, _, err = ParseARP(rest)
+	case EtherTypeIPv6:
+		h, body, e := ParseIPv6(rest)
+		if e != nil || h.NextHeader != protocolICMPv6 || h.HopLimit != 255 {
+			return arp, nd, src, 0
+		}
+		src = h.Src.As16()
+		nd, _, err = ParseND(body, src, h.Dst.As16())
+	default:
+		return arp, nd, src, 0
+	}
+	if err != nil {
+		return arp, nd, src, 0
+	}
+	return arp, nd, src, eth.EtherType
 }

@@ -9,8 +9,8 @@ import (
 const (
 	askARP = "ffffffffffff 02000a000002 0806 0001 0800 06 04 0001 02000a000002 0a000002 000000000000 0afe0001" +
 		"000000000000000000000000000000000000"
-	askND = "3333ff000001 02000a000002 86dd 60000000 0020 3a ff fd6d6361737400000000 0000 0a000002 fd6d6361737400000000 0000 0a000001" +
-		"8700d0d2 00000000 fd6d6361737400000000 0000 0a000001 0101 02000a000002"
+	askND = "3333ff000001 02000a000002 86dd 60000000 0020 3a ff fd6d6361737400000000 0000 0a000002 ff020000000000000000 0001 ff000001" +
+		"8700b111 00000000 fd6d6361737400000000 0000 0a000001 0101 02000a000002"
 )
 
 func TestAsks(t *testing.T) {
@@ -29,6 +29,18 @@ func TestAsks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+		const asker = 0x0a000002
+		if m, ok := f.Tells(asker); !ok || m != HostMAC(asker) {
+			t.Errorf("%s: the question tells %v, %v", name, m, ok)
+		}
+		if _, ok := f.Tells(c.ip); ok {
+			t.Errorf("%s: the question tells its answer", name)
+		}
+		mine := p.Get()
+		mine.BuildAsk(name == "ND", HostMAC(asker), asker, c.ip)
+		if got, want := mine.AppendTo(nil), unhex(t, c.ask); !bytes.Equal(got, want) {
+			t.Errorf("%s: asked\n%x, want\n%x", name, got, want)
+		}
 		q, ok := f.Asks()
 		if !ok || q.IP != c.ip {
 			t.Errorf("%s: asks %v for %v, want %v", name, ok, AddrOf(q.IP), AddrOf(c.ip))
@@ -42,6 +54,9 @@ func TestAsks(t *testing.T) {
 		q.Answer(a, mac)
 		if got, want := a.AppendTo(nil), unhex(t, c.want); !bytes.Equal(got, want) {
 			t.Errorf("%s: answered\n%x, want\n%x", name, got, want)
+		}
+		if m, ok := a.Tells(c.ip); !ok || m != mac {
+			t.Errorf("%s: the answer tells %v, %v", name, m, ok)
 		}
 		if _, again := a.Asks(); again {
 			t.Errorf("%s: the answer asks", name)

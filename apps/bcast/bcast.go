@@ -265,6 +265,9 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	}
 	for k := range root.Samples {
 		last := root.Samples[k].Start
+		if len(ranks) == 1 {
+			last = root.Samples[k].Done // the receivers are external: it is acknowledged, and so it is there
+		}
 		for i := range n {
 			if rec, there := ranks[i]; there {
 				s := rec.Samples[k]
