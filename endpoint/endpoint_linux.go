@@ -49,8 +49,8 @@ type Endpoint struct {
 	ended chan error
 }
 
-// Open opens the interface, finds out the remote's MAC and connects the queue pair.
-func Open(ctx context.Context, c Config) (*Endpoint, error) {
+// Open opens the interface and connects the queue pair.
+func Open(c Config) (*Endpoint, error) {
 	o, err := netdev.OpenInterface(c.Interface, c.MTU+80)
 	if err != nil {
 		return nil, err
@@ -77,9 +77,6 @@ func Open(ctx context.Context, c Config) (*Endpoint, error) {
 	e.loop.Start(e.nic, e.news)
 	go func() { e.ended <- e.loop.Run() }()
 	if err := e.connect(); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	if err := e.resolve(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
@@ -124,8 +121,13 @@ const (
 	askTimes = 6
 )
 
-// resolve asks for the remote's MAC address by ARP.
+// resolve asks for the remote's MAC address by ARP, if it is not known.
 func (e *Endpoint) resolve(ctx context.Context) error {
+	known := false
+	e.loop.Call(vtime.Never, func(vtime.Time) { known = e.io.known })
+	if known {
+		return nil
+	}
 	for range askTimes {
 		e.loop.Call(vtime.Never, func(now vtime.Time) {
 			f := e.loop.Pool().Get()
@@ -156,6 +158,9 @@ func (e *Endpoint) Stats() (s virtrnic.Stats) {
 
 // Send sends a message and returns when it is acknowledged.
 func (e *Endpoint) Send(ctx context.Context, message []byte) error {
+	if err := e.resolve(ctx); err != nil {
+		return err
+	}
 	_, err := e.work(ctx, message, func(now vtime.Time, s virtrnic.SGE) error {
 		return e.nic.PostSend(now, e.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: s})
 	})
@@ -164,6 +169,9 @@ func (e *Endpoint) Send(ctx context.Context, message []byte) error {
 
 // Write writes into the remote's memory and returns when that is acknowledged.
 func (e *Endpoint) Write(ctx context.Context, message []byte, va uint64, rkey uint32) error {
+	if err := e.resolve(ctx); err != nil {
+		return err
+	}
 	_, err := e.work(ctx, message, func(now vtime.Time, s virtrnic.SGE) error {
 		return e.nic.PostSend(now, e.qp, virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: s, RemoteAddr: va, RKey: rkey})
 	})
@@ -186,6 +194,10 @@ func (e *Endpoint) work(ctx context.Context, b []byte, post func(vtime.Time, vir
 		}
 	})
 	if err != nil {
+		return 0, err
+	}
+	// A receiver is found only once it has a buffer.
+	if err := e.resolve(ctx); err != nil {
 		return 0, err
 	}
 	var wc virtrnic.WC

@@ -25,6 +25,8 @@ const (
 	lagMargin = 3.5
 	// cpuShare is the part of the machine the lab may keep busy.
 	cpuShare = 0.5
+	// carryShare is what it may take at the most where dilation 1 is a must.
+	carryShare = 0.8
 )
 
 // fidelity says how slow the clock must be for each row, and afterwards whether it was.
@@ -109,6 +111,15 @@ func (f *fidelity) dilation(row int) float64 {
 	return f.dil[row]
 }
 
+// need returns the part of the machine that the busiest row takes at dilation 1 if a hop
+// costs so many seconds of CPU time.
+func (f *fidelity) need(hopS float64) (share float64) {
+	for _, rate := range f.rate {
+		share = max(share, rate*hopS/float64(runtime.NumCPU()))
+	}
+	return share
+}
+
 // took notes the lag that the open row had.
 func (f *fidelity) took(lag live.Lag) { f.lag[f.open].Add(lag) }
 
@@ -149,21 +160,24 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 	return v
 }
 
-// busySeconds returns how many seconds of CPU time this host has spent on anything but
-// idling.
-func busySeconds() float64 {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0
-	}
-	line, _, _ := bytes.Cut(b, []byte("\n"))
+// busySeconds returns the CPU time that the lab's processes have had, and this one, to
+// 10 ms. What else the host does is not in it.
+func busySeconds(pids []int) float64 {
 	total := 0.0
-	for i, f := range bytes.Fields(line)[1:] {
-		v, err := strconv.ParseFloat(string(f), 64)
-		if err != nil || i == 3 || i == 4 || i > 7 { // idle, iowait; guest time is in user time
-			continue
+	for _, pid := range append([]int{os.Getpid()}, pids...) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // a node that has died is noticed elsewhere
 		}
-		total += v
+		_, after, _ := bytes.Cut(b, []byte(") ")) // the name may have blanks
+		if f := bytes.Fields(after); len(f) > 12 {
+			for _, ticks := range f[11:13] { // utime, stime
+				v, err := strconv.ParseFloat(string(ticks), 64)
+				if err == nil {
+					total += v
+				}
+			}
+		}
 	}
 	return total / 100 // USER_HZ
 }

@@ -101,6 +101,12 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 	return total, nil
 }
 
+// round2Down rounds down to two digits.
+func round2Down(d float64) float64 {
+	e := math.Pow(10, math.Floor(math.Log10(d))-1)
+	return math.Floor(d/e) * e
+}
+
 // round2 rounds a dilation up to two digits.
 func round2(d float64) float64 {
 	e := math.Pow(10, math.Floor(math.Log10(d))-1)

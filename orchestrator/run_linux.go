@@ -115,6 +115,12 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 			return fmt.Errorf("calibrate: %w", err)
 		}
 	}
+	if len(r.d.Lab.Externals()) > 0 && fixed == 1 {
+		r.doing = "calibrating"
+		if err := r.carries(ctx); err != nil {
+			return err
+		}
+	}
 	if r.base, err = r.d.States(ctx); err != nil {
 		return err
 	}
@@ -160,7 +166,7 @@ func (r *liveRun) calibrate(ctx context.Context) error {
 }
 
 // trial runs the lab's workloads in a smaller form, twice each, and returns the seconds
-// of CPU time the host spent from the first step on, and the frames that were sent.
+// of CPU time it took from the first step on, and the frames that were sent.
 func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast)) (busy float64, frames uint64, err error) {
 	small, err := lab.Parse(name, r.d.Lab.Resolved())
 	if err != nil {
@@ -176,6 +182,14 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 	if err != nil {
 		return 0, 0, err
 	}
+	found, err := r.d.o.Engine.Find(ctx, r.d.Lab.Name)
+	if err != nil {
+		return 0, 0, err
+	}
+	var pids []int
+	for _, n := range found {
+		pids = append(pids, n.PID)
+	}
 	for _, w := range all {
 		w.Label += "-" + name // groups and connections are named after it
 		from, sent := 0.0, uint64(0)
@@ -184,13 +198,13 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 				return nil
 			}
 			states, err := r.d.States(ctx)
-			from, sent = busySeconds(), counters.Sent(states)
+			from, sent = busySeconds(pids), counters.Sent(states)
 			return err
 		})
 		if err != nil {
 			return 0, 0, err
 		}
-		busy += busySeconds() - from
+		busy += busySeconds(pids) - from
 		states, err := r.d.States(ctx)
 		if err != nil {
 			return 0, 0, err
@@ -198,6 +212,31 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 		frames += counters.Sent(states) - sent
 	}
 	return busy, frames, nil
+}
+
+// carries makes sure that the host keeps up with the lab at dilation 1, by what a frame
+// costs between the lab's own hosts. A lab with fewer than two of those is not tried.
+func (r *liveRun) carries(ctx context.Context) error {
+	var own lab.Hosts
+	for i := range r.d.Graph.Hosts {
+		if n := r.d.Graph.Nodes[i].Name; r.d.Lab.ExternalHost(n) == nil {
+			own = append(own, n)
+		}
+	}
+	if len(own) < 2 {
+		return nil
+	}
+	busy, frames, err := r.trial(ctx, "cost", func(b *lab.Bcast) {
+		b.Ranks, b.Root, b.Schemes, b.Sizes = own, own[0], []lab.Scheme{{Name: "unicast"}}, []lab.Size{512 << 10}
+	})
+	if err != nil {
+		return fmt.Errorf("calibrate: %w", err)
+	}
+	if need := r.fid.need(busy / float64(max(frames, 1))); need > carryShare {
+		rate := lab.Rate(round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
+		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf("external hosts need dilation 1, at which this machine does not carry links.rate of %v: use %v or less", r.d.Lab.Links.Rate, rate)}
+	}
+	return nil
 }
 
 // workloads runs all workloads, each step at the dilation its row needs.

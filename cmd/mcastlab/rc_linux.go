@@ -129,7 +129,7 @@ func (p *program) rcAction(c *cli.Context, verb string) error {
 	case verb != "recv":
 		prng.Fill(a.bytes, 1, 0)
 	}
-	e, err := endpoint.Open(c.Context, a.Config)
+	e, err := endpoint.Open(a.Config)
 	if err != nil {
 		return err
 	}
