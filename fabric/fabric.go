@@ -121,7 +121,7 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	seed := s.stream("ecmp/" + n.Name)
 	return virtswitch.Config{
 		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, TrustICRC: s.TrustICRC,
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
 	}, nil
 }
 

@@ -25,7 +25,10 @@ type Config struct {
 	Rules  Rules
 	Groups int // most groups registered at once; 0: GroupsMax
 	FanOut int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
-	Trace  machine.Tracer
+	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
+	// them. nil: the fabric has no tiers.
+	Up    []bool
+	Trace machine.Tracer
 	// TrustICRC makes frames the switch builds carry a flag in place of the ICRC.
 	TrustICRC bool
 }
@@ -52,6 +55,7 @@ type Switch struct {
 	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
 	groupsMax int
 	fanOut    int
+	up        bitset // ports to a higher tier; nil: no tiers
 
 	stats Stats
 }
@@ -70,6 +74,14 @@ func New(c Config) *Switch {
 	}
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
+	}
+	for p, up := range c.Up {
+		if s.up == nil {
+			s.up = newBitset(n)
+		}
+		if up {
+			s.up.set(p)
+		}
 	}
 	s.pfc = newPFCState(c.PFC, n, c.Buffer)
 	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved()}
