@@ -45,6 +45,7 @@ type path struct {
 type envelopeKey struct {
 	dst     uint32
 	traffic uint8
+	tag     uint32
 }
 
 // groupTable finds a group by the low 16 bits of its McstID in two loads.
