@@ -376,7 +376,7 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 	}
 	if g.buried == 0 {
 		g.active = false
-		g.buried = now.Add(tombstoneTime)
+		g.buried = now.Add(s.quarantine)
 		s.unload(g)
 		if s.timers.At(timerTombstone) > g.buried {
 			s.timers.Set(timerTombstone, g.buried)
@@ -386,6 +386,18 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		}
 	}
 	s.flood(now, in, f, g)
+}
+
+// setQuarantine chooses how long a McstID is not used again: longer than its packets can
+// stand in a queue that is paused twice in a row, or until a watchdog acts.
+func (s *Switch) setQuarantine() {
+	s.quarantine = quarantineMin
+	for p := range s.ports {
+		s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))
+	}
+	if s.dog != nil {
+		s.quarantine = max(s.quarantine, s.dog.Detect+s.dog.Restore)
+	}
 }
 
 // unload takes the group out of the port loads.
