@@ -54,6 +54,7 @@ type Config struct {
 type Switch struct {
 	ports []machine.Port
 	eg    []egress
+	ret   *lateItem // what is served late: an accelerator's output goes over its return links
 	in    []ingress
 	pool  *wire.Pool
 	fib   FIB
@@ -85,7 +86,6 @@ type Switch struct {
 
 	late      *lateWork  // nil: nothing is served later
 	lookAside *lookAside // nil: groups are served here
-	ret       *lateItem  // what the accelerator works at: its output goes over the return links
 
 	stats Stats
 }
