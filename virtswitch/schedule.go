@@ -1,8 +1,6 @@
 package virtswitch
 
 import (
-	"math/bits"
-
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -26,6 +24,14 @@ func DefaultClasses() *Classes {
 	return c
 }
 
+// priorityOf maps a frame as DefaultClasses does.
+func priorityOf(f *wire.Frame) uint8 {
+	if p, tagged := f.PCP(); tagged {
+		return p
+	}
+	return f.Traffic() >> 5
+}
+
 func (c *Classes) of(f *wire.Frame) uint8 {
 	if p, tagged := f.PCP(); tagged {
 		return c.PCP[p&7] & 7
@@ -41,13 +47,8 @@ type turn struct {
 	credit  [8]int32
 }
 
-// choose returns the priority whose frame starts next: the highest strict one that may,
-// and only then the weighted ones, in shares of their weights.
-func (s *Switch) choose(e *egress) uint8 {
-	may := e.ready &^ e.paused
-	if strict := may &^ s.weighted; strict != 0 {
-		return uint8(bits.Len8(strict) - 1)
-	}
+// round returns the weighted priority whose frame starts next, among those that may.
+func (s *Switch) round(e *egress, may uint8) uint8 {
 	t := &e.turn
 	for {
 		p := t.at
