@@ -17,7 +17,6 @@ type egress struct {
 	elig    vtime.Time
 	pauses  []pauseFrame
 	fifo    [8]fifo
-	turn    turn
 }
 
 // waiter is a queued frame.
@@ -184,7 +183,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		may := e.ready &^ e.paused
 		prio := uint8(bits.Len8(may&^s.weighted) - 1)
 		if may&^s.weighted == 0 {
-			prio = s.round(e, may)
+			prio = s.round(port, may)
 		}
 		q := &e.fifo[prio]
 		w := q.pop()

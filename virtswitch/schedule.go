@@ -48,8 +48,8 @@ type turn struct {
 }
 
 // round returns the weighted priority whose frame starts next, among those that may.
-func (s *Switch) round(e *egress, may uint8) uint8 {
-	t := &e.turn
+func (s *Switch) round(port int, may uint8) uint8 {
+	e, t := &s.eg[port], &s.turn[port]
 	for {
 		p := t.at
 		if may>>p&1 != 0 {
@@ -77,5 +77,8 @@ func (s *Switch) setWeights(weights [8]uint8) {
 			s.weighted |= 1 << p
 			s.quantum[p] = int32(w) * maxFrameWire
 		}
+	}
+	if s.weighted != 0 {
+		s.turn = make([]turn, len(s.ports))
 	}
 }

@@ -72,6 +72,7 @@ type Switch struct {
 	ecnFrom   int       // queue length above which some port may mark
 	weighted  uint8     // priorities in the weighted round
 	quantum   [8]int32
+	turn      []turn // by port; nil: no weights
 	waiting   bitset // ports with Next set
 	timers    vtime.TimerTable
 	groups    groupTable
