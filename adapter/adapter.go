@@ -30,7 +30,8 @@ type Config struct {
 	IPv6  bool
 	// Window is how many frames from outside may wait for the lab's link. A device sends
 	// at the speed of its wire; with a dilation above 1 the lab takes less.
-	Window int
+	Window  int
+	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
 	// Known says whether an address is one of the fabric: for those the adapter answers.
 	Known func(ip uint32) bool
 	Trace machine.Tracer
@@ -89,7 +90,7 @@ const askAgain = 250 * vtime.Millisecond
 // New returns an adapter.
 func New(c Config) *Adapter {
 	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), askAt: vtime.Never, out: outside{port: &c.Ports[Outside]}}
-	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Raw: true, Trace: c.Trace})
+	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Classes: c.Classes, Raw: true, Trace: c.Trace})
 	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Pool: c.Pool, Sender: a.nic})
 	a.nic.SetStack((*stack)(a))
 	return a

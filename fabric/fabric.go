@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Spec describes all machines of a lab.
@@ -20,6 +21,8 @@ type Spec struct {
 	Seed   uint64
 	Switch Switch
 	NIC    NIC
+	// VLAN is the 802.1Q VLAN of all packets, with the priority as code point; 0: untagged.
+	VLAN uint16
 	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
 	TrustICRC bool
 }
@@ -29,18 +32,45 @@ type Switch struct {
 	Buffer     int            // bytes
 	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
 	CutThrough bool
-	Lossless   uint8 // priorities under PFC
-	XOFF, XON  int   // bytes; 0 chooses
-	Headroom   int   // bytes per (port, priority); 0 computes it from the link
+	Lossless   uint8   // priorities under PFC
+	XOFF, XON  int     // bytes; 0 chooses
+	Alpha      float64 // above 0: dynamic thresholds
+	Quanta     int     // of a pause; 0: the most
+	Headroom   int     // bytes per (port, priority); 0 computes it from the link
+	MTU        int     // RoCE path MTU of the lab, which headroom depends on; 0: 4096
 	Rules      virtswitch.Rules
 	Groups     int
 	FanOut     int
+
+	ECN      ECN
+	Watchdog virtswitch.WatchdogConfig
+	Classes  *virtswitch.Classes // nil: the usual mapping
+	Weights  [8]uint8            // shares of priorities; 0: strict
+
+	CNPWindow     vtime.Duration // of the CNP filter; 0: none
+	FeedbackDelay vtime.Duration
+	LookAside     virtswitch.LookAsideConfig
+}
+
+// ECN is the marking of packets.
+type ECN struct {
+	Classes    uint8 // priorities whose packets are marked; 0: none
+	Kmin, Kmax int   // bytes at a port of the given rate, others in proportion; 0 chooses by the rate
+	Rate       int64 // bit/s
+	Pmax       float64
 }
 
 // NIC is what all NICs have in common.
 type NIC struct {
 	AckEvery int
 	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
+}
+
+func (s *Switch) mtu() int {
+	if s.MTU == 0 {
+		return 4096
+	}
+	return s.MTU
 }
 
 // Latency returns the pipeline latency of a node: that of switches, none of hosts.
@@ -85,7 +115,7 @@ func (s *Spec) headroom(node int) []int {
 		if all[p] == 0 {
 			l := &s.Graph.Links[n.Links[p]]
 			far := s.Graph.Peer(node, p).Node
-			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far))
+			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far), s.Switch.mtu())
 		}
 	}
 	return all
@@ -99,7 +129,27 @@ func (s *Spec) Reserved(node int) int {
 func (s *Spec) pfc(node int) virtswitch.PFCConfig {
 	return virtswitch.PFCConfig{
 		Lossless: s.Switch.Lossless, XOFF: s.Switch.XOFF, XON: s.Switch.XON, Headroom: s.headroom(node),
+		Alpha: s.Switch.Alpha, Quanta: s.Switch.Quanta,
 	}
+}
+
+// ecn returns the marking of a switch's ports.
+func (s *Spec) ecn(node int) virtswitch.ECNConfig {
+	e, n := &s.Switch.ECN, &s.Graph.Nodes[node]
+	c := virtswitch.ECNConfig{Classes: e.Classes, Pmax: e.Pmax, Random: s.stream("ecn/" + n.Name)}
+	for _, l := range n.Links {
+		rate := s.Graph.Links[l].Rate
+		kmin, kmax := virtswitch.ECNThresholds(rate)
+		scale := float64(rate) / float64(max(1, e.Rate))
+		if e.Kmin > 0 {
+			kmin = int(float64(e.Kmin) * scale)
+		}
+		if e.Kmax > 0 {
+			kmax = int(float64(e.Kmax) * scale)
+		}
+		c.Kmin, c.Kmax = append(c.Kmin, kmin), append(c.Kmax, kmax)
+	}
+	return c
 }
 
 // SwitchConfig returns the configuration of a switch but for what a driver adds:
@@ -121,17 +171,36 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	seed := s.stream("ecmp/" + n.Name)
 	return virtswitch.Config{
 		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, TrustICRC: s.TrustICRC,
+		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
+		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
 	}, nil
 }
 
 // NICConfig returns the configuration of a host's NIC but for what a driver adds.
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
-	return virtrnic.Config{
-		IP: n.IP, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, TrustICRC: s.TrustICRC,
+	c := virtrnic.Config{
+		IP: n.IP, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, TrustICRC: s.TrustICRC,
 		Keys: s.stream("keys/" + n.Name),
 	}
+	if s.Switch.Classes != nil {
+		c.Classes = &s.Switch.Classes.DSCP
+	}
+	return c
+}
+
+// RegistrationTag returns the 802.1Q tag of registration packets, which have DSCP 48, or
+// nil in a fabric without VLAN.
+func (s *Spec) RegistrationTag() *wire.VLAN {
+	if s.VLAN == 0 {
+		return nil
+	}
+	classes := s.Switch.Classes
+	if classes == nil {
+		classes = virtswitch.DefaultClasses()
+	}
+	return &wire.VLAN{PCP: classes.DSCP[48], ID: s.VLAN}
 }
 
 // stream returns a node's stream of random numbers.

@@ -120,6 +120,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	if x := n.lab.ExternalHost(n.name); x != nil {
 		n.out = adapter.New(adapter.Config{
 			IP: n.graph.Nodes[id].IP, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU), Known: n.known(), Trace: &n.events,
+			Classes: spec.NICConfig(id).Classes,
 		})
 		n.nic = n.out.NIC() // which faults pause
 		n.loop.Start(n.out, nil)
@@ -129,7 +130,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
 		n.nic = virtrnic.New(nc)
-		n.agent = mrp.New(mrp.Config{IP: nc.IP, Pool: n.loop.Pool(), Sender: n.nic})
+		n.agent = mrp.New(mrp.Config{IP: nc.IP, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, func(p any) { n.caught <- p })
 		n.loop.Start(n.nic, n.host.News)

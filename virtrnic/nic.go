@@ -41,9 +41,11 @@ type Config struct {
 	IPv6      bool
 	// Raw hands RoCE packets to the stack as well: the port of a device that has its own
 	// queue pairs elsewhere.
-	Raw   bool
-	Keys  prng.Stream // of the random part of memory keys
-	Trace machine.Tracer
+	Raw     bool
+	VLAN    uint16      // of all packets; 0: untagged
+	Classes *[64]uint8  // priorities by DSCP; nil: the upper three bits
+	Keys    prng.Stream // of the random part of memory keys
+	Trace   machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -59,6 +61,8 @@ type NIC struct {
 	trust    bool
 	ipv6     bool
 	raw      bool
+	vlan     uint16
+	classes  *[64]uint8
 	trace    machine.Tracer
 	stack    Stack
 
@@ -88,7 +92,7 @@ func New(c Config) *NIC {
 	}
 	return &NIC{
 		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
-		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, trace: c.Trace, keys: c.Keys,
+		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
 }
@@ -254,7 +258,7 @@ func (n *NIC) envelope(q *QP) wire.Envelope {
 		hops = 64
 	}
 	return wire.NewEnvelope(wire.Flow{
-		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
+		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(q.prio), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
 		Traffic: q.attr.AV.TrafficClass, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})
 }

@@ -107,7 +107,7 @@ func (q *QP) becomeInit(now vtime.Time) { q.enter(now, StateInit) }
 
 func (q *QP) becomeRTR(now vtime.Time) {
 	q.mtu = q.attr.PathMTU
-	q.prio = q.attr.AV.TrafficClass >> 5
+	q.prio = q.nic.priority(q.attr.AV.TrafficClass)
 	q.env = q.nic.envelope(q)
 	q.rq.epsn = q.attr.RQPSN
 	q.enter(now, StateRTR)

@@ -27,6 +27,7 @@ type group struct {
 	env     wire.Envelope // of feedback this switch makes
 	envFor  envelopeKey
 	traffic uint8 // DSCP and ECN of the data seen last
+	cnp     cnpFilter
 }
 
 // path is one entry of the path table: an attached host or a neighbouring switch.
@@ -38,11 +39,13 @@ type path struct {
 	msn    uint32      // of the last acknowledgement from here
 	bridge wire.Bridge // data to a host
 	nodes  int32       // nodes registered over this path, for Gleam's port load
+	cnps   uint32      // congestion notifications from here, aged
 }
 
 type envelopeKey struct {
 	dst     uint32
 	traffic uint8
+	tag     uint32
 }
 
 // groupTable finds a group by the low 16 bits of its McstID in two loads.
@@ -99,6 +102,10 @@ func MFTBytes(ports int, memoryRegions bool) int {
 	return ports*(1+entry) + 3 + 1 + 3
 }
 
+// GleamTableBytes returns the size of one group's table as Gleam lays it out (GLE-2): an
+// entry of 14 bytes (port 1, type 1, IP 4, QPN 4, PSN 4) per port and no index.
+func GleamTableBytes(ports int) int { return 14 * ports }
+
 // handleGroup takes a RoCE packet addressed to a McstID.
 func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 	g := s.groups.get(id)
@@ -115,6 +122,9 @@ func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		return
 	}
 	op := f.OpCode()
+	if s.late != nil && s.serve(now, in, f, op) {
+		return
+	}
 	switch {
 	case op == wire.OpAcknowledge:
 		s.handleFeedback(now, in, f, g)
@@ -199,6 +209,7 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 		g.hasNak, g.asks = false, false
 	}
 	g.ackOut = from
+	g.forgetCNPs()
 	g.tri = g.minPath()
 	s.stats.SourceSwitches++
 	if s.trace != nil {

@@ -22,36 +22,72 @@ type Config struct {
 	Seed   uint64 // of the ECMP hash
 	Buffer int    // shared packet buffer in bytes
 	PFC    PFCConfig
-	Rules  Rules
-	Groups int // most groups registered at once; 0: GroupsMax
-	FanOut int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
-	Trace  machine.Tracer
+	ECN    ECNConfig
+	// Watchdog looks after priorities that neighbours pause without end.
+	Watchdog WatchdogConfig
+	// Classes maps frames to priorities; nil: DefaultClasses.
+	Classes *Classes
+	// Weights are the shares of priorities that are scheduled in a weighted round, below
+	// the strict ones; 0: strict. At equal rules the higher number goes first.
+	Weights [8]uint8
+	Rules   Rules
+	Groups  int // most groups registered at once; 0: GroupsMax
+	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
+	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
+	// CNP is passed on.
+	CNPWindow vtime.Duration
+	// FeedbackDelay is the time that feedback of groups takes in a processor of its own,
+	// one packet after the other (CEP-48); 0: none.
+	FeedbackDelay vtime.Duration
+	// LookAside makes groups the business of an accelerator beside the switch (CEP-45).
+	LookAside LookAsideConfig
+	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
+	// them. nil: the fabric has no tiers.
+	Up    []bool
+	Trace machine.Tracer
 	// TrustICRC makes frames the switch builds carry a flag in place of the ICRC.
 	TrustICRC bool
 }
 
-// Switch is the core. Its methods fall into four kinds: machine.Machine's inputs;
-// WipeGroups, the one command faults need; Stats, Groups and Occupancy, which only look.
+// Switch is the core. Its methods fall into three kinds: machine.Machine's inputs; the
+// commands WipeGroups, which faults need, and SetMulticast; Stats, Groups, PortLoad,
+// Occupancy and Queued, which only look.
 type Switch struct {
-	ports []machine.Port
-	eg    []egress
-	in    []ingress
-	pool  *wire.Pool
-	fib   FIB
-	seed  uint32
-	rules Rules
-	ip    uint32
-	trust bool
-	trace machine.Tracer
+	ports   []machine.Port
+	eg      []egress
+	ret     *lateItem // what is served late: an accelerator's output goes over its return links
+	classes *Classes  // nil: the usual ones
+	in      []ingress
+	pool    *wire.Pool
+	fib     FIB
+	seed    uint32
+	rules   Rules
+	ip      uint32
+	trust   bool
+	trace   machine.Tracer
 
 	buffer    buffer
 	pfc       pfcState
+	dog       *watchdog // nil: none
+	ecn       *ecnState // nil: nothing is marked
+	ecnFrom   int       // queue length above which some port may mark
+	weighted  uint8     // priorities in the weighted round
+	quantum   [8]int32
+	turn      []turn // by port; nil: no weights
 	waiting   bitset // ports with Next set
 	timers    vtime.TimerTable
 	groups    groupTable
 	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
 	groupsMax int
 	fanOut    int
+	up        bitset // ports to a higher tier; nil: no tiers
+	cnpWindow vtime.Duration
+	// quarantine is how long a deleted group is remembered.
+	quarantine vtime.Duration
+	multicast  []Multicast // in order of address
+
+	late      *lateWork  // nil: nothing is served later
+	lookAside *lookAside // nil: groups are served here
 
 	stats Stats
 }
@@ -66,26 +102,45 @@ func New(c Config) *Switch {
 		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB,
 		seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
-		groupsMax: c.Groups, fanOut: c.FanOut,
+		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow,
 	}
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
 	}
+	for p, up := range c.Up {
+		if s.up == nil {
+			s.up = newBitset(n)
+		}
+		if up {
+			s.up.set(p)
+		}
+	}
 	s.pfc = newPFCState(c.PFC, n, c.Buffer)
-	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved()}
-	s.timers = vtime.NewTimerTable(timerTombstone + 1)
-	s.timers.Grow(int(timerPorts) + 2*n)
+	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved(), pool: c.Buffer - s.pfc.reserved()}
+	s.setWatchdog(c.Watchdog)
+	s.setQuarantine()
+	s.setECN(c.ECN)
+	s.setWeights(c.Weights)
+	s.classes = c.Classes
+	s.timers = vtime.NewTimerTable(timerPorts + 2*n)
+	if s.dog != nil {
+		s.timers.Grow(timerPorts + 3*n)
+	}
+	s.setLate(c.FeedbackDelay, c.LookAside)
 	return s
 }
 
-// Timer slots: one for deleted groups, then two per port.
+// Timer slots: one for deleted groups, two per port, one per port for the watchdog, and
+// one for what is served later.
 const (
 	timerTombstone = 0
 	timerPorts     = 1
 )
 
-func (s *Switch) timerPause(port int) int   { return timerPorts + 2*port }
-func (s *Switch) timerRefresh(port int) int { return timerPorts + 2*port + 1 }
+func (s *Switch) timerPause(port int) int    { return timerPorts + 2*port }
+func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
+func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
+func (s *Switch) timerLate() int             { return timerPorts + 3*len(s.ports) }
 
 // HandleFrame implements machine.Machine.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
@@ -97,10 +152,18 @@ func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 			s.forward(now, port, f, dst)
 			return
 		}
+		if s.lookAside != nil {
+			s.steer(now, port, f)
+			return
+		}
 		s.handleGroup(now, port, f, dst)
 	case wire.KindPFC:
 		s.handlePause(now, port, f)
 	case wire.KindMRP:
+		if s.lookAside != nil && wire.IsGroup(f.DstIP()) {
+			s.steer(now, port, f)
+			return
+		}
 		s.handleMRP(now, port, f)
 	default:
 		s.drop(now, port, f, DropForeign)
@@ -120,6 +183,10 @@ func (s *Switch) HandleTimeout(now vtime.Time) {
 		switch {
 		case slot == timerTombstone:
 			s.buryGroups(now)
+		case slot == s.timerLate():
+			s.lateDue(now)
+		case slot >= s.timerWatchdog(0):
+			s.watchdogDue(now, slot-s.timerWatchdog(0))
 		case slot&1 == timerPorts&1:
 			s.pauseExpired(now, (slot-timerPorts)/2)
 		default:
@@ -157,6 +224,10 @@ func (s *Switch) forward(now vtime.Time, in int, f *wire.Frame, dst uint32) {
 	if p < 0 {
 		switch len(set) {
 		case 0:
+			if isMulticast(dst) {
+				s.forwardMulticast(now, in, f, dst)
+				return
+			}
 			s.drop(now, in, f, DropNoRoute)
 			return
 		case 1:
@@ -198,6 +269,9 @@ func (s *Switch) Stats() *Stats { return &s.stats }
 func (s *Switch) Queued() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].queued()
+	}
+	if s.late != nil {
+		n += len(s.late.heap)
 	}
 	return n
 }

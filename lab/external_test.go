@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+const externalText = `name: x
+topology: {star: {hosts: 4}}
+links: {rate: 1Gbps}
+hosts:
+  - {name: h3, kind: external, external: {qpn: 0x42, send-psn: 100, receive-psn: 100, va: 0x7f0000000000, rkey: 0xffffffff}}
+  - {name: h1}
+workloads:
+  - bcast: {schemes: [cepheus], sizes: [1MiB]}
+`
+
+func TestExternal(t *testing.T) {
+	l, err := Parse("x", []byte(externalText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := l.ExternalHost("h3")
+	if x == nil || x.QPN != 0x42 || x.VA != 0x7f0000000000 || x.RKey != 0xffffffff || x.Window != 2<<20 || x.Timeout.String() != "67.108864ms" {
+		t.Errorf("external host %+v", x)
+	}
+	if l.ExternalHost("h1") != nil || l.ExternalHost("h0") != nil {
+		t.Error("h0 or h1 is external")
+	}
+	again, err := Parse("x", l.Resolved())
+	if err != nil || string(again.Resolved()) != string(l.Resolved()) {
+		t.Errorf("read again: %v\n%s", err, l.Resolved())
+	}
+	g, err := l.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := l.Peers(g, []int{0, 3})
+	if len(peers) != 2 || peers[0] != nil || peers[1] == nil || peers[1].QPN != 0x42 || peers[1].SendPSN != 100 {
+		t.Errorf("peers %+v", peers)
+	}
+	if l.Peers(g, []int{0, 1}) != nil {
+		t.Error("peers without an external host")
+	}
+}
+
+func TestExternalMistakes(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"name: h3", "name: h9", `there is no host "h9"`},
+		{"name: h1", "name: h3", "host h3 is there twice"},
+		{"qpn: 0x42", "qpn: 0x1000000", "qpn of 16777216 is more than 16777215"},
+		{"qpn: 0x42", "qpn: -1", "is not a whole number"},
+		{"kind: external", "kind: extern", `cannot be "extern", did you mean "external"?`},
+		{"va: 0x7f0000000000", "window: 1B", "window of 1B is not 16KiB to 64MiB"},
+		{"schemes: [cepheus]", "schemes: [binomial]", "binomial needs every rank to run a program, and h3 is external"},
+		{"schemes: [cepheus]", "schemes: [cepheus, unicast]", "one scheme per workload"},
+		{"schemes: [cepheus]", "schemes: [cepheus], memory: hashed", "memory hashed is for ranks of the lab alone"},
+		{"schemes: [cepheus]", "schemes: [unicast], root: h3", "as unicast source it can serve one rank"},
+		{"receive-psn: 100", "receive-psn: 101", "a group has one start PSN"},
+		{"rate: 1Gbps", "rate: 1Gbps, vlan: 7", "cannot be in a lab with links.vlan"},
+		{"workloads:", "runtime: {dilation: 100}\nworkloads:", "longer than its timeout of 67.108864ms: use ibv timeout code 19 there"},
+	} {
+		_, err := Parse("x", []byte(strings.Replace(externalText, c.from, c.to, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.to, err, c.want)
+		}
+	}
+}
+
+// TestPatience: 2 MiB at 1 Gb/s drain in 16.8 ms of lab time; at dilation 2 that is 33.6 ms
+// and a little for the path, which code 14 (67 ms) allows and code 13 does not.
+func TestPatience(t *testing.T) {
+	l, err := Parse("x", []byte(externalText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, code := l.Patience(l.ExternalHost("h3"), 2)
+	if code != 14 || wait < 33*vtime.Millisecond || wait > 34*vtime.Millisecond {
+		t.Errorf("wait %v, code %d", wait, code)
+	}
+}
