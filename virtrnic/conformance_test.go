@@ -49,7 +49,7 @@ var promises = []struct {
 		{"SEND with invalidate", "", "TestSendWithInvalidate", "mr.go", "n.mrs[i].closed = true", ""},
 		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "AckReq:    last || int(i+1)%n.ackEvery == 0,", "AckReq:    last,"},
 		{"nothing allocates in steady state", "", "TestNoAllocations", "sgl.go", "s, n.sgls = n.sgls[k-1], n.sgls[:k-1]", "n.sgls = n.sgls[:k-1]"},
-		{"packet by packet round robin of queue pairs", "", "TestRoundRobin", "transmit.go", "q.queued = true\n\t\t\tround.push(q)", "n.offer(now, q)\n\t\t\tfor round.n > 1 && round.at(0) != q {\n\t\t\t\tround.push(round.pop())\n\t\t\t}"},
+		{"packet by packet round robin of queue pairs", "", "TestRoundRobin", "transmit.go", "q := round.pop()", "for k := round.n; k > 1; k-- {\n\t\t\tround.push(round.pop())\n\t\t}\n\t\tq := round.pop()"},
 	}},
 	{"READ and atomics", []promise{
 		{"READ of all sizes through the wrap of the PSN", "test_qpex.py: test_qp_ex_rc_rdma_read", "TestRead", "resources.go", "r.epsn = r.epsn.Add(int(e.packets))", "r.epsn += wire.PSN(e.packets)"},
@@ -114,6 +114,9 @@ var promises = []struct {
 		{"retry limits", "", "TestRetryLimits", "requester.go", "if q.attr.RNRRetry != 7 &&", "if q.attr.RNRRetry < 6 &&"},
 		{"timeout 0 never fires", "", "TestNoTimeout", "requester.go", "if d == 0 || r.rnrWait", "if r.rnrWait"},
 		{"packets that break a message's rules", "", "TestBadRequests", "responder.go", "info.Flags&wire.OpBegin == 0 && size == 0,", ""},
+		{"FLT-12: pauses, long ones, in each direction", "", "TestFLT12", "transmit.go", "t.until[i] = now.Add(n.port.Serialize(int(q) * wire.PauseQuantumBits / 8))", "t.until[i] = now.Add(n.port.Serialize(int(q)))"},
+		{"FLT-18: a wrong key at the receiver reaches the sender; nothing lands", "", "TestFLT18", "responder.go", "r.endReceive(now, q, status)\n\tif nak ==", "r.final = true\n\tif nak =="},
+		{"FLT-22: two WRITEs, the first one's first packet lost", "", "TestFLT22", "requester.go", "off := uint64(i) * uint64(q.mtu)", "off := uint64(i) * uint64(q.mtu)\n\tif r.nxt < r.maxSeq {\n\t\tw.wr.RemoteAddr = r.wqes.at(uint32(r.n - 1)).wr.RemoteAddr\n\t}"},
 		{"random faults of SEND and WRITE", "", "TestRandomWrites", "responder.go", "case d < 0:\n\t\tn.stats.DuplicateRequest++\n\t\tr.duplicate(now, q, f)\n\t\treturn", "case d < -9:\n\t\tr.duplicate(now, q, f)\n\t\treturn"},
 	}},
 }
