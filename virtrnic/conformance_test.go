@@ -74,7 +74,7 @@ var promises = []struct {
 	{"UC", []promise{
 		{"SEND and WRITE of all sizes, nothing comes back", "test_qp.py: UC queue pairs", "TestUC", "requester.go", "bth.OpCode, bth.AckReq = op+wire.OpUC, false", "bth.OpCode = op"},
 		{"a lost packet costs its message", "", "TestUCLoss", "datagram.go", "} else if gap || !r.active {", "} else if !r.active {"},
-		{"a WRITE lands in part", "", "TestUCPartialWrite", "datagram.go", "r.epsn = f.PSN().Add(1)\n\tnak", "r.epsn = r.epsn.Add(1)\n\tnak"},
+		{"a WRITE lands in part", "", "TestUCPartialWrite", "datagram.go", "gap := f.PSN() != r.epsn", "gap := f.PSN().Before(r.epsn)"},
 		{"what is dropped, and why", "", "TestUCDrops", "datagram.go", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropAccess", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropInvalid"},
 		{"SQE: only the send queue stops", "", "TestSQE", "qp.go", "r.una, r.maxSeq, r.end, r.cursor = r.nxt, r.nxt, r.nxt, 0", "_ = r"},
 		{"random faults", "", "TestRandomUnreliable", "datagram.go", "r.active = false // whatever came before has lost its end; its receive is used again", "r.hasWR = false"},
@@ -85,7 +85,7 @@ var promises = []struct {
 		{"IPv6 header", "", "TestUDIPv6", "datagram.go", "grh, ip := n.scratch[:GRHLen], f.IPHeader()", "grh, ip := n.scratch[:GRHLen], f.IPHeader()[:20]"},
 		{"Q_Key, no receive, receive too small", "test_qpex.py (UD_QKEY)", "TestUDDrops", "datagram.go", "case f.DETH().QKey != q.attr.QKey:", "case f.DETH().QKey>>31 != 0:"},
 		{"datagram beyond the MTU, opcodes the service lacks", "", "TestUDLimits", "datagram.go", "case int(w.length) > q.mtu:", "case int(w.length) > 2*q.mtu:"},
-		{"attach and detach; each member one copy", "test_rdmacm.py: multicast", "TestMulticast", "events.go", "if m == q {\n\t\t\treturn nil\n\t\t}", ""},
+		{"attach and detach; each member one copy", "test_rdmacm.py: multicast", "TestMulticast", "events.go", "if m == q {\n\t\t\treturn nil\n\t\t}", "if m == q {\n\t\t\tbreak\n\t\t}"},
 		{"limits of groups", "man ibv_attach_mcast", "TestMulticastLimits", "events.go", "if len(members) == MaxMcastQPs {", "if len(members) == MaxMcastQPs+1 {"},
 		{"what is no datagram of the group", "", "TestMulticastDemux", "nic.go", "case f.DestQP() != wire.QPNMulticast:", "case false:"},
 		{"a datagram's class is its address handle's", "", "TestUDClasses", "datagram.go", "q.prio = r.wqes.at(uint32(r.cursor)).wr.UD.AH.prio", "q.prio = 1"},

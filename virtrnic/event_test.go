@@ -329,6 +329,9 @@ func TestCommEst(t *testing.T) {
 	if e, ok := p.nic[1].GetAsyncEvent(); !ok || e.Type != EventCommEst || e.QP != p.qp[1] {
 		t.Errorf("event %+v %v", e, ok)
 	}
+	p.recv(1, RecvWR{})
+	p.post(0, SendWR{Opcode: WRSend})
+	p.run()
 	if e, ok := p.nic[1].GetAsyncEvent(); ok {
 		t.Errorf("one event too many: %v", e.Type)
 	}
