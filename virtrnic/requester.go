@@ -134,7 +134,7 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 // sendable says whether a packet may go out now: a response to the peer's READ, or a
 // request.
 func (r *requester) sendable(q *QP) bool {
-	return q.rq.out.n > 0 || r.requestable(q)
+	return r.requestable(q) || q.rq.out.n > 0
 }
 
 func (r *requester) requestable(q *QP) bool {
@@ -203,16 +203,14 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	}
 	last := i == w.packets-1
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
-	bth := wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt),
-		AckReq:    last || int(i+1)%n.ackEvery == 0,
-		Solicited: last && w.wr.Flags&SendSolicited != 0,
-	}
-	if q.service == wire.UC {
-		bth.OpCode, bth.AckReq = op+wire.OpUC, false
-	}
+	psn := r.psn(r.nxt)
+	ask := last || int(i+1)%n.ackEvery == 0
 	f := n.pool.Get()
-	f.Start(&q.env, bth)
+	f.Start(&q.env, wire.BTH{
+		OpCode: op + wire.OpCode(q.service)<<5, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
+		AckReq:    ask && q.service == wire.RC,
+		Solicited: last && w.wr.Flags&SendSolicited != 0,
+	})
 	info := op.Info()
 	if info.RETH {
 		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.length})
@@ -232,7 +230,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	default:
 		n.gather(q.pd, w.wr.SGL, f, off, int(size))
 	}
-	f.Seal(uint16(bth.PSN), n.trust)
+	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++
 	n.stats.DataPackets++
 	if r.nxt < r.maxSeq {
@@ -336,7 +334,10 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	default:
 		n.stats.RcvdNAK++
 	}
-	to := r.reach(seq)
+	to := seq
+	if r.reads > 0 {
+		to = r.reach(seq)
+	}
 	r.acknowledge(now, q, to)
 	switch {
 	case q.state == StateErr: // the completion queue overran
