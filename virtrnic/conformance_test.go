@@ -93,7 +93,7 @@ var promises = []struct {
 	{"Shared receive queues, completion queues, events", []promise{
 		{"traffic over an SRQ", "test_srq.py: test_rc_srq_traffic", "TestSRQ", "qp.go", "q.recv = &init.SRQ.queue", "q.recv = &q.own"},
 		{"limit event, once", "test_srq.py: test_modify_srq_limit", "TestSRQLimit", "srq.go", "if s.queue.n < s.limit {\n\t\ts.limit = 0", "if s.queue.n < s.limit {"},
-		{"ERR leaves shared buffers alone", "", "TestSRQError", "qp.go", "q.nic.event(EventQPLastWQEReachd, q) // what is in the SRQ is for others", ""},
+		{"ERR leaves shared buffers alone", "", "TestSRQError", "qp.go", "q.nic.event(EventLastWQEReached, q) // what is in the SRQ is for others", ""},
 		{"what CreateSRQ refuses", "", "TestSRQLimits", "qp.go", "init.SRQ.nic != n || init.Type == TypeUC", "init.SRQ.nic != n"},
 		{"event or polling, solicited or any", "test_cq_events.py: test_cq_events_rc; test_cq.py: test_create_cq_with_comp_channel", "TestCompChannel", "events.go", "c.armed = armedNot\n\t\tc.channel", "c.channel"},
 		{"solicited WRITE with immediate and datagrams", "test_cq_events.py: test_cq_events_ud", "TestSolicitedDatagram", "datagram.go", "PSN: psn, Solicited: w.wr.Flags&SendSolicited != 0,", "PSN: psn,"},
