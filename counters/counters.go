@@ -112,6 +112,7 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 		"rnr_sent": c.SendRNR, "rnr_received": c.RcvdRNR, "naks_sent": c.SendNAK, "naks_received": c.RcvdNAK,
 		"acks_sent": c.AcksSent, "acks_received": c.AcksRcvd, "go_backs": c.CompleterRetry, "timeouts": c.Timeouts,
 		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "messages_sent": c.MessagesSent, "messages_received": c.MessagesReceived,
+		"implied_naks": c.ImpliedNAK, "responses_sent": c.ResponsesSent, "responses_received": c.ResponsesRcvd, "replayed": c.Replayed, "atomics": c.AtomicsExecuted,
 	}
 	n.Drops = map[string]uint64{}
 	for _, r := range virtrnic.DropReasons() {

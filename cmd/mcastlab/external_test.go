@@ -125,9 +125,9 @@ type started struct {
 	all bytes.Buffer
 }
 
-func start(t *testing.T, args ...string) *started {
+func start(ctx context.Context, t *testing.T, args ...string) *started {
 	t.Helper()
-	s := &started{cmd: exec.CommandContext(t.Context(), program1(t), args...)}
+	s := &started{cmd: exec.CommandContext(ctx, program1(t), args...)}
 	s.cmd.Stdout = &s.out
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {
@@ -206,12 +206,12 @@ func TestExternal(t *testing.T) {
 				if !c.source {
 					p.PostRecv(1)
 				}
-				run := start(t, "run", "-r", runtime, "--runs", t.TempDir(), "--format", "json", file)
+				run := start(ctx, t, "run", "-r", runtime, "--runs", t.TempDir(), "--format", "json", file)
 				want := sha256.Sum256(message)
 				if c.source {
 					run.line(t, `^h3: send 4194304 bytes now`)
 					if err := p.Send(ctx, message); err != nil {
-						t.Error(err)
+						t.Fatalf("%v; the peer counted %+v", err, p.Stats())
 					}
 				} else if err := p.WaitMessages(ctx, 1); err != nil {
 					t.Fatalf("%v; the peer counted %+v", err, p.Stats())
