@@ -81,7 +81,7 @@ const (
 func externalLab(name, more string) string {
 	return "name: " + name + `
 topology: {star: {hosts: 4}}
-links: {rate: 100Mbps, delay: 20us}
+links: {rate: 20Mbps, delay: 20us}
 nics: {mtu: 1024, timeout: 1s}
 hosts:
   - {name: h3, kind: external, external: {qpn: 0x42, send-psn: 0xfff800, receive-psn: 0xfff800, timeout: 4s}}
@@ -202,11 +202,20 @@ func TestExternal(t *testing.T) {
 				file := write(t, externalLab("t-ext", c.workload))
 				t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
 				must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
-				p := peer(t, dev, c.remote, 17) // the first queue pair of a NIC
-				if !c.source {
+				var p *rcpeer.Peer
+				if c.remote == group {
+					p = peer(t, dev, c.remote, 17) // any queue pair would do
 					p.PostRecv(1)
 				}
 				run := start(ctx, t, "run", "-r", runtime, "--runs", t.TempDir(), "--format", "json", file)
+				if p == nil {
+					qp, err := strconv.ParseUint(run.line(t, `^h3: .* connect QP 66 to QP (\d+) at 10.0.0.2`)[1], 10, 24)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p = peer(t, dev, c.remote, uint32(qp))
+					p.PostRecv(1)
+				}
 				want := sha256.Sum256(message)
 				if c.source {
 					run.line(t, `^h3: send 4194304 bytes now`)
