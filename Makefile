@@ -14,7 +14,7 @@ race:                     ## all tests under the race detector, sweeps cut short
 
 FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME
-	@set -e; for t in wire:FuzzParse virtswitch:FuzzSwitch virtrnic:FuzzNIC mrp:FuzzAgent lab:FuzzParse; do \
+	@set -e; for t in wire:FuzzParse virtswitch:FuzzSwitch virtrnic:FuzzNIC mrp:FuzzAgent live:FuzzSplit lab:FuzzParse; do \
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
 
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
