@@ -82,6 +82,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	case given&AttrAV != 0: // SQD to SQD with a new path
 		q.prio = q.attr.AV.TrafficClass >> 5
 		q.env = n.envelope(q)
+		n.control(q)
 	}
 	n.start(now)
 	return nil

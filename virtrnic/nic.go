@@ -39,8 +39,10 @@ type Config struct {
 	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
 	TrustICRC bool
 	IPv6      bool
-	Keys      prng.Stream // of the random part of memory keys
-	Trace     machine.Tracer
+	// Congestion is the DCQCN of both directions; nil: none, CNPs are dropped.
+	Congestion *DCQCN
+	Keys       prng.Stream // of the random part of memory keys
+	Trace      machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -54,6 +56,8 @@ type NIC struct {
 	ackEvery int
 	window   uint64
 	trust    bool
+	dcqcn    *DCQCN // nil: no congestion control
+	line     uint64 // rate of the port in bits per second, for it
 	ipv6     bool
 	trace    machine.Tracer
 	stack    Stack
@@ -82,11 +86,17 @@ func New(c Config) *NIC {
 	if c.Window > 0 {
 		window = min(window, uint64(c.Window))
 	}
-	return &NIC{
+	n := &NIC{
 		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
+	if c.Congestion != nil {
+		// The time of a megabyte gives the rate back exactly for all usual ones.
+		n.line = 8 << 20 * psPerSecond / uint64(c.Port.Serialize(1<<20))
+		n.dcqcn = c.Congestion.forLine(n.line)
+	}
+	return n
 }
 
 // SetStack says who takes the host's other traffic.
@@ -179,6 +189,9 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 		q.sq.handleResponse(now, q, f)
 		return
 	}
+	if q.cc != nil && n.congested(now, q, f) {
+		return
+	}
 	q.rq.handleRequest(now, q, f)
 }
 
@@ -194,7 +207,7 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 		return nil, DropNoQP
 	}
 	op := f.OpCode()
-	if op.Service() != wire.RC || !op.Is(wire.OpAssigned) {
+	if (op.Service() != wire.RC || !op.Is(wire.OpAssigned)) && (op != wire.OpCNP || q.cc == nil) {
 		return nil, DropService
 	}
 	switch q.state {
@@ -239,7 +252,9 @@ func (n *NIC) consume(f *wire.Frame) {
 // envelope lays out what is below the BTH of a queue pair's packets. The UDP source
 // port is constant per queue pair and differs between them, so that a flow keeps
 // its path and flows spread (the kernel's rdma_get_udp_sport).
-func (n *NIC) envelope(q *QP) wire.Envelope {
+func (n *NIC) envelope(q *QP) wire.Envelope { return n.envelopeOf(q, q.attr.AV.TrafficClass) }
+
+func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 	v := uint64(q.num) * uint64(q.attr.DestQPN)
 	v ^= v >> 20
 	v ^= v >> 40
@@ -251,7 +266,7 @@ func (n *NIC) envelope(q *QP) wire.Envelope {
 	}
 	return wire.NewEnvelope(wire.Flow{
 		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
-		Traffic: q.attr.AV.TrafficClass, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
+		Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})
 }
 

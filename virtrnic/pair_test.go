@@ -32,6 +32,7 @@ type pairOptions struct {
 	delay         vtime.Duration
 	recvWR        int
 	cqDepth       int
+	congestion    *DCQCN
 }
 
 // eventLog writes a NIC's events into the transcript.
@@ -66,7 +67,7 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	for i := range 2 {
 		c := Config{
 			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
-			TrustICRC: o.trust, Keys: root.Derive(string(rune('a' + i))),
+			TrustICRC: o.trust, Congestion: o.congestion, Keys: root.Derive(string(rune('a' + i))),
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}

@@ -25,6 +25,7 @@ type QP struct {
 	queued bool // in the NIC's round
 	sq     requester
 	rq     responder
+	cc     *congestion // nil without congestion control
 }
 
 // Num returns the queue pair number.
@@ -99,6 +100,7 @@ func (q *QP) Remote() uint32 { return q.attr.AV.DGID }
 func (q *QP) becomeReset(now vtime.Time) {
 	q.sq = requester{max: q.sq.max}
 	q.rq = responder{max: q.rq.max}
+	q.cc = nil
 	q.stopTimers()
 	q.enter(now, StateReset)
 }
@@ -109,6 +111,7 @@ func (q *QP) becomeRTR(now vtime.Time) {
 	q.mtu = q.attr.PathMTU
 	q.prio = q.attr.AV.TrafficClass >> 5
 	q.env = q.nic.envelope(q)
+	q.nic.control(q)
 	q.rq.epsn = q.attr.RQPSN
 	q.enter(now, StateRTR)
 }

@@ -56,6 +56,9 @@ type Stats struct {
 	Timeouts            uint64
 	RetryExceeded       uint64
 	RNRRetryExceeded    uint64
+	ECNMarked           uint64 // requests that came with a switch's mark
+	CNPSent             uint64
+	CNPHandled          uint64
 	PausesSent          uint64
 	PausesReceived      uint64
 	BytesReceived       uint64 // payload accepted in order
