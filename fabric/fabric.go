@@ -41,6 +41,8 @@ type Switch struct {
 type NIC struct {
 	AckEvery int
 	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
+	// Congestion is the parameter set of congestion control; nil: none.
+	Congestion *virtrnic.DCQCN
 }
 
 // Latency returns the pipeline latency of a node: that of switches, none of hosts.
@@ -129,7 +131,7 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	return virtrnic.Config{
-		IP: n.IP, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, TrustICRC: s.TrustICRC,
+		IP: n.IP, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, TrustICRC: s.TrustICRC,
 		Keys: s.stream("keys/" + n.Name),
 	}
 }

@@ -122,9 +122,10 @@ func (l *Lab) fabricSwitch() fabric.Switch {
 
 // Fabric returns the description of all machines on a graph the lab has built.
 func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
+	set, _ := virtrnic.DCQCNByName(l.NICs.Congestion) // the name has been checked
 	return fabric.Spec{
 		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
-		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window},
+		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set},
 		TrustICRC: l.NICs.ICRC == "flag",
 	}
 }
