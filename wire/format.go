@@ -35,6 +35,12 @@ func (f *Frame) formatRoCE() string {
 			s += fmt.Sprintf(" timer=%d", a.Syndrome.RNRCode())
 		}
 	}
+	if k, ok := f.SACK(); ok {
+		s += fmt.Sprintf(" sack=%v:%x", k.PSN, k.Lo)
+		if k.Hi != 0 {
+			s += fmt.Sprintf("+%x", k.Hi)
+		}
+	}
 	if i.DETH {
 		h, _, _ := ParseDETH(f.ext())
 		s += fmt.Sprintf(" qkey=%#x srcqp=%d", h.QKey, h.SrcQP)
