@@ -171,6 +171,9 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 		return fmt.Errorf("synchronise PSN of queue pair %d: %w", q.num, ErrQueue)
 	}
 	n.settleBefore(now)
+	if q.order != nil {
+		q.order.forget(now, n)
+	}
 	if from == SendFromRecv {
 		q.sq.begin(q.rq.epsn)
 	} else {

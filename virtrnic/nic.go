@@ -41,8 +41,10 @@ type Config struct {
 	IPv6      bool
 	// Congestion is the DCQCN of both directions; nil: none, CNPs are dropped.
 	Congestion *DCQCN
-	Keys       prng.Stream // of the random part of memory keys
-	Trace      machine.Tracer
+	// IRN is selective repeat; nil: go-back-N.
+	IRN   *IRN
+	Keys  prng.Stream // of the random part of memory keys
+	Trace machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -57,6 +59,8 @@ type NIC struct {
 	window   uint64
 	trust    bool
 	dcqcn    *DCQCN // nil: no congestion control
+	irn      *IRN   // nil: go-back-N
+	kept     int    // request packets that wait for their turn
 	line     uint64 // rate of the port in bits per second, for it
 	ipv6     bool
 	trace    machine.Tracer
@@ -90,6 +94,10 @@ func New(c Config) *NIC {
 		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
+	}
+	if c.IRN != nil {
+		irn := *c.IRN
+		n.irn = &irn
 	}
 	if c.Congestion != nil {
 		// The time of a megabyte gives the rate back exactly for all usual ones.
@@ -190,6 +198,10 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 		return
 	}
 	if q.cc != nil && n.congested(now, q, f) {
+		return
+	}
+	if q.order != nil && f.Selective() {
+		n.takeRequest(now, q, f)
 		return
 	}
 	q.rq.handleRequest(now, q, f)

@@ -33,6 +33,7 @@ type pairOptions struct {
 	recvWR        int
 	cqDepth       int
 	congestion    *DCQCN
+	irn           [2]*IRN
 }
 
 // eventLog writes a NIC's events into the transcript.
@@ -67,7 +68,7 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	for i := range 2 {
 		c := Config{
 			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
-			TrustICRC: o.trust, Congestion: o.congestion, Keys: root.Derive(string(rune('a' + i))),
+			TrustICRC: o.trust, Congestion: o.congestion, IRN: o.irn[i], Keys: root.Derive(string(rune('a' + i))),
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}

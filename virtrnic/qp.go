@@ -26,6 +26,7 @@ type QP struct {
 	sq     requester
 	rq     responder
 	cc     *congestion // nil without congestion control
+	order  *reorder    // nil with go-back-N
 }
 
 // Num returns the queue pair number.
@@ -101,6 +102,10 @@ func (q *QP) becomeReset(now vtime.Time) {
 	q.sq = requester{max: q.sq.max}
 	q.rq = responder{max: q.rq.max}
 	q.cc = nil
+	if q.order != nil {
+		q.order.forget(now, q.nic)
+		q.order = nil
+	}
 	q.stopTimers()
 	q.enter(now, StateReset)
 }
@@ -112,6 +117,7 @@ func (q *QP) becomeRTR(now vtime.Time) {
 	q.prio = q.attr.AV.TrafficClass >> 5
 	q.env = q.nic.envelope(q)
 	q.nic.control(q)
+	q.nic.selectively(q)
 	q.rq.epsn = q.attr.RQPSN
 	q.enter(now, StateRTR)
 }
@@ -145,6 +151,9 @@ func (q *QP) flush(now vtime.Time) {
 	for q.sq.n > 0 {
 		w := q.sq.pop()
 		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: WCWRFlushErr, QPN: q.num})
+	}
+	if q.order != nil {
+		q.order.forget(now, q.nic)
 	}
 	q.rq.abandon()
 	for q.rq.n > 0 {

@@ -29,6 +29,7 @@ type requester struct {
 	nakAt      uint64 // 1 + packet of the last NAK without progress since
 	drainTo    uint64 // SQD: send up to here
 	drained    bool
+	sel        *selective // nil: go-back-N
 }
 
 // sendWQE is a work request in the send queue.
@@ -48,6 +49,9 @@ func (r *requester) begin(psn wire.PSN) {
 	s := 1<<24 | uint64(psn)
 	r.una, r.nxt, r.maxSeq, r.end = s, s, s, s
 	r.nakAt, r.rnrWait = 0, false
+	if r.sel != nil {
+		r.sel.begin(s)
+	}
 }
 
 func (r *requester) push(w sendWQE) {
@@ -89,7 +93,14 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 
 // sendable says whether a packet may go out now.
 func (r *requester) sendable(q *QP) bool {
-	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= q.nic.window || r.cursor >= r.n {
+	window := q.nic.window
+	if r.sel != nil {
+		if _, ok := r.sel.next(r); ok {
+			return !r.rnrWait && (q.state == StateRTS || q.state == StateSQD)
+		}
+		window = r.sel.cap
+	}
+	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= window || r.cursor >= r.n {
 		return false
 	}
 	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
@@ -134,8 +145,8 @@ func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 	f := n.pool.Get()
 	f.Start(&q.env, wire.BTH{
 		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
-		AckReq:    last || int(i+1)%n.ackEvery == 0,
-		Solicited: last && w.wr.Flags&SendSolicited != 0,
+		AckReq:    last || int(i+1)%n.ackEvery == 0 || r.sel != nil && r.nxt < r.maxSeq,
+		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
 	})
 	info := op.Info()
 	if info.RETH {
@@ -192,7 +203,7 @@ func sendOpcode(o WROpcode, first, last bool) wire.OpCode {
 // armRTO starts the retransmission timer if packets are outstanding; restart moves
 // a running one.
 func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
-	d := Timeout(q.attr.Timeout)
+	d := r.rto(q)
 	if d == 0 || r.rnrWait || q.state != StateRTS && q.state != StateSQD {
 		return
 	}
@@ -201,6 +212,9 @@ func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
 		return
 	}
 	if restart || q.nic.timers.At(q.timerRTO()) == vtime.Never {
+		if r.sel != nil {
+			r.sel.arm(now, restart)
+		}
 		q.nic.timers.Set(q.timerRTO(), now.Add(d))
 	}
 }
@@ -227,6 +241,9 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	if d < -1 || seq < oldest || seq > newest {
 		n.drop(now, f, DropResponse)
 		return
+	}
+	if r.sel != nil {
+		r.sel.note(f)
 	}
 	n.consume(f)
 	switch {
@@ -264,7 +281,11 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 	if seq == r.una {
 		return
 	}
+	old := r.una
 	r.una = seq
+	if r.sel != nil {
+		r.sel.advance(now, old, r)
+	}
 	r.retries, r.rnrRetries, r.nakAt = q.attr.RetryCnt, q.attr.RNRRetry, 0
 	if r.rnrWait {
 		r.rnrWait = false
@@ -314,6 +335,10 @@ func (r *requester) seek(seq uint64) {
 // Another NAK for it without progress in between changes nothing: the repeat is on
 // its way, and if that is lost too the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
+	if r.sel != nil && r.sel.reported {
+		r.handleReport(now, q)
+		return
+	}
 	if r.nakAt == r.una+1 || !r.spend(now, q, &r.retries, WCRetryExcErr) {
 		return
 	}
@@ -333,7 +358,7 @@ func (r *requester) handleRNR(now vtime.Time, q *QP, s wire.Syndrome) {
 	r.rnrWait = true
 	q.nic.timers.Set(q.timerRNR(), now.Add(RNRTimer(s.RNRCode())))
 	q.nic.timers.Stop(q.timerRTO())
-	r.seek(r.una)
+	r.rewind()
 }
 
 func (r *requester) rnrOver(now vtime.Time, q *QP) {
@@ -342,14 +367,14 @@ func (r *requester) rnrOver(now vtime.Time, q *QP) {
 }
 
 func (r *requester) timedOut(now vtime.Time, q *QP) {
-	if r.una == r.maxSeq || r.rnrWait {
+	if r.una == r.maxSeq || r.rnrWait || r.early(now, q) {
 		return
 	}
 	q.nic.stats.Timeouts++
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventTimeout, QP: q.num, PSN: r.psn(r.una)})
 	}
-	if r.spend(now, q, &r.retries, WCRetryExcErr) {
+	if r.patient(now, q) || r.spend(now, q, &r.retries, WCRetryExcErr) {
 		r.nakAt = 0
 		r.goBack(now, q, machine.EventRetransmit)
 	}
@@ -371,7 +396,7 @@ func (r *requester) spend(now vtime.Time, q *QP, left *uint8, status WCStatus) b
 }
 
 func (r *requester) goBack(now vtime.Time, q *QP, why machine.EventKind) {
-	r.seek(r.una)
+	r.rewind()
 	r.armRTO(now, q, true)
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: why, QP: q.num, PSN: r.psn(r.una)})

@@ -21,6 +21,7 @@ type responder struct {
 
 	// The message being received.
 	active bool
+	placed bool // the packet's payload is in its place already (see reorder)
 	write  bool
 	wr     RecvWR // SEND: where it goes
 	hasWR  bool
@@ -102,7 +103,9 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	if f.PayloadLen() > 0 {
-		r.mr.mem.store(f, r.off)
+		if !r.placed {
+			r.mr.mem.store(f, r.off)
+		}
 		r.off += uint64(f.PayloadLen())
 		r.left -= uint64(f.PayloadLen())
 		r.got += uint64(f.PayloadLen())

@@ -168,7 +168,7 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		q := round.pop()
 		q.queued = false
 		if q.sq.sendable(q) {
-			f = q.sq.nextPacket(now, q)
+			f = q.sq.emit(now, q)
 		}
 		if q.cc != nil && f != nil {
 			q.cc.sent(now, f.WireLen())
@@ -261,9 +261,9 @@ func (n *NIC) armPause() {
 	}
 }
 
-// Queued returns the frames waiting in the NIC.
+// Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
-	k := len(n.tx.pauses)
+	k := len(n.tx.pauses) + n.kept
 	for i := range n.tx.made {
 		k += int(n.tx.made[i].n)
 	}
