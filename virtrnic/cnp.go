@@ -19,8 +19,8 @@ type congestion struct {
 
 // control sets a queue pair's congestion control up for its path, new or changed.
 func (n *NIC) control(q *QP) {
-	if n.dcqcn == nil {
-		return
+	if n.dcqcn == nil || q.service == wire.UD {
+		return // a datagram's sender is not told
 	}
 	if q.cc == nil {
 		q.cc = &congestion{reactionPoint: newReactionPoint(n.dcqcn, n.line)}
@@ -28,8 +28,8 @@ func (n *NIC) control(q *QP) {
 	q.cc.env = n.envelopeOf(q, cnpTraffic)
 }
 
-// congested takes what congestion control reads of an arriving packet that is no
-// response: CNPs, which end here, and the mark of switches.
+// congested takes what congestion control reads of an arriving packet: CNPs, which end
+// here, and the mark of switches on whatever may carry payload, requests and answers to READs.
 func (n *NIC) congested(now vtime.Time, q *QP, f *wire.Frame) (ends bool) {
 	if f.OpCode() == wire.OpCNP {
 		n.stats.CNPHandled++
@@ -37,7 +37,7 @@ func (n *NIC) congested(now vtime.Time, q *QP, f *wire.Frame) (ends bool) {
 		n.consume(f)
 		return true
 	}
-	if f.ECN() == wire.ECNCE {
+	if f.ECN() == wire.ECNCE && f.OpCode().Is(wire.OpPayload) {
 		n.notify(now, q)
 	}
 	return false

@@ -13,6 +13,8 @@ type CQ struct {
 	ring    ring[WC]
 	depth   int
 	overrun bool
+	channel *CompChannel // may be nil
+	armed   armed
 }
 
 // CreateCQ returns a completion queue for depth completions, 1 to MaxQPWR*16.
@@ -31,19 +33,24 @@ func (n *NIC) PollCQ(c *CQ) (WC, bool) {
 	return c.ring.pop(), true
 }
 
-// push adds a completion. A full queue loses it, which ends every queue pair that
-// completes there (IBV_EVENT_CQ_ERR); the first loss is what it returns.
-func (c *CQ) push(now vtime.Time, w WC) (overrun bool) {
+// push adds a completion. A full queue loses it (EventCQErr), and whoever completes
+// there has to end.
+func (c *CQ) push(now vtime.Time, w WC, solicited bool) (overrun bool) {
 	n := c.nic
 	n.completions++
 	n.digest = wire.MixWord(n.digest, uint64(now))
 	n.digest = wire.MixWord(n.digest, w.WRID<<16^uint64(w.ByteLen)<<8^uint64(w.Status)^uint64(w.QPN)<<40)
 	if int(c.ring.n) == c.depth {
 		c.nic.stats.CompletionsOverflow++
-		first := !c.overrun
-		c.overrun = true
-		return first
+		if !c.overrun {
+			c.overrun = true
+			n.events.push(AsyncEvent{Type: EventCQErr, CQ: c})
+		}
+		return true
 	}
 	c.ring.push(w)
+	if c.armed != armedNot {
+		c.notify(solicited || w.Status != WCSuccess)
+	}
 	return false
 }

@@ -41,7 +41,7 @@ const (
 
 // selectively sets a queue pair up, once its path MTU is known.
 func (n *NIC) selectively(q *QP) {
-	if n.irn == nil {
+	if n.irn == nil || q.service != wire.RC {
 		return
 	}
 	q.order = &reorder{}

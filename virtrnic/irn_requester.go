@@ -19,7 +19,8 @@ type selective struct {
 	recover    uint64     // recovery is over when una gets here
 	spent      vtime.Time // since when there was no progress, or the last retry was spent
 	armed      vtime.Time // when the timer was
-	report     wire.SACK  // of the response being handled
+	report     wire.SACK  // of the response being handled,
+	base       wire.PSN   // what it says is expected
 	reported   bool
 }
 
@@ -37,7 +38,18 @@ func (s *selective) arm(now vtime.Time, anew bool) {
 }
 
 // note keeps the SACK of a response, which is consumed before it is looked at.
-func (s *selective) note(f *wire.Frame) { s.report, s.reported = f.SACK() }
+func (s *selective) note(f *wire.Frame) {
+	s.report, s.reported = f.SACK()
+	s.base = f.PSN()
+}
+
+// takes says, once, whether the response being handled reports what is missing from una
+// on. It does not if a READ before that is not complete.
+func (s *selective) takes(r *requester) bool {
+	yes := s.reported && s.base == r.psn(r.una)
+	s.reported = false
+	return yes
+}
 
 // next returns the next packet to repeat. It is before maxSeq.
 func (s *selective) next(r *requester) (seq uint64, ok bool) {
@@ -119,19 +131,12 @@ func (r *requester) rewind() {
 	s.came.clear(r.una) // it may have come early and been refused when its turn came
 }
 
-// emit builds the packet to send next: one to repeat before new ones.
-func (r *requester) emit(now vtime.Time, q *QP) *wire.Frame {
-	if r.sel == nil {
-		return r.nextPacket(now, q)
-	}
-	seq, ok := r.sel.next(r)
-	if !ok {
-		return r.nextPacket(now, q)
-	}
-	r.sel.repeat = seq + 1
+// repeat builds packet seq again, or, of a READ, the request for all of it from there on.
+func (r *requester) repeat(now vtime.Time, q *QP, seq uint64) *wire.Frame {
 	r.seek(seq)
-	f := r.nextPacket(now, q)
+	f := r.nextRequest(now, q)
 	if q.state != StateErr {
+		r.sel.repeat = max(seq+1, r.nxt)
 		r.seek(r.maxSeq)
 	}
 	return f

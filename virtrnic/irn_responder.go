@@ -22,14 +22,21 @@ func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	d := f.PSN().Sub(r.epsn)
 	switch {
 	case d <= 0:
+		psn := f.PSN()
 		r.handleRequest(now, q, f)
 		if d == 0 && o.n > 0 {
-			n.drain(now, q)
+			n.drain(now, q, psn)
 		}
 		return
 	case d >= irnSlots:
 		n.stats.OutOfSeqRequest++
 		n.drop(now, f, DropSequence)
+		return
+	case isReadOrAtomic(f.OpCode()):
+		// It stands for as many packets as it has answers, which a report cannot say.
+		n.stats.OutOfSeqRequest++
+		n.drop(now, f, DropSequence)
+		n.report(now, q, r.epsn)
 		return
 	case o.came.has(uint64(f.PSN())):
 		n.stats.DuplicateRequest++
@@ -55,7 +62,7 @@ func (o *reorder) keep(q *QP, f *wire.Frame, d int) {
 	o.n++
 	q.nic.kept++
 	r := &q.rq
-	if !r.active || !r.write || f.PayloadLen() == 0 {
+	if !r.active || !r.write || f.PayloadLen() == 0 || r.mr.gone || r.mr.closed {
 		return
 	}
 	off := uint64(d) * uint64(q.mtu)
@@ -83,13 +90,23 @@ func (o *reorder) pop(n *NIC, psn wire.PSN) (f *wire.Frame, placed bool) {
 	return f, placed
 }
 
+// skip drops what came for packets that a READ has taken the numbers of.
+func (o *reorder) skip(now vtime.Time, n *NIC, taken, expected wire.PSN) {
+	for psn, k := taken.Add(1), 0; psn.Before(expected) && k < irnSlots; psn, k = psn.Add(1), k+1 {
+		if f, _ := o.pop(n, psn); f != nil {
+			n.drop(now, f, DropSequence)
+		}
+	}
+}
+
 // drain hands on what waited for the packet just taken. What the sender learns from it
 // is the last acknowledgement asked for; if that was not by the very last packet one
 // more is sent, since the sender, which has repeated the hole alone, waits for it; and
 // if there is another hole, a report of that.
-func (n *NIC) drain(now vtime.Time, q *QP) {
+func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 	r, o := &q.rq, q.order
 	asked := true
+	o.skip(now, n, taken, r.epsn)
 	for q.receives() {
 		expected := r.epsn
 		f, placed := o.pop(n, expected)
@@ -110,18 +127,18 @@ func (n *NIC) drain(now vtime.Time, q *QP) {
 		r.nakSent = false
 		n.report(now, q, r.epsn)
 	case !asked:
-		n.answer(now, q, r.epsn.Add(-1), wire.SyndromeACK)
+		r.respond(now, q, n.pool.Get(), r.epsn.Add(-1), wire.SyndromeACK)
 	}
 }
 
-// receives says whether the queue pair takes requests.
-func (q *QP) receives() bool {
-	return q.state == StateRTR || q.state == StateRTS || q.state == StateSQD
-}
-
-// report says which packet is missing and which have come.
+// report says which packet is missing and which have come. It waits for no answer to a
+// READ, so while there is one to send it is left out: it would tell the requester that
+// the answer is lost.
 func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	r := &q.rq
+	if r.out.n > 0 {
+		return
+	}
 	f := n.pool.Get()
 	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.epsn})
 	f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence, MSN: r.msn})
@@ -134,11 +151,6 @@ func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	}
 	r.nakSent = true
 	n.queue(now, f, q.prio)
-}
-
-// answer sends an acknowledgement that no packet at hand becomes.
-func (n *NIC) answer(now vtime.Time, q *QP, psn wire.PSN, s wire.Syndrome) {
-	q.rq.respond(now, q, n.pool.Get(), psn, s)
 }
 
 // forget drops what waits.

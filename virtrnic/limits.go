@@ -13,6 +13,18 @@ const (
 	MaxQPs = 65536
 	// MaxQPWR is rxe's limit on work requests in one queue.
 	MaxQPWR = 16384
+	// MaxSGE is rxe's limit on the pieces of a work request.
+	MaxSGE = 32
+	// MaxInlineData is rxe's limit on the bytes of an inline request.
+	MaxInlineData = 400
+	// MaxRdAtomic is rxe's limit on READs and atomics under way in each direction.
+	MaxRdAtomic = 128
+	// MaxMcastQPs is rxe's limit on queue pairs attached to one group.
+	MaxMcastQPs = 56
+	// GRHLen is what a UD receive buffer holds in front of the data.
+	GRHLen = 40
+	// MaxMTU is the largest path MTU there is.
+	MaxMTU = 4096
 	// firstQPN leaves out the special queue pairs and, as rxe does, the rest up to 16.
 	firstQPN wire.QPN = 17
 	// maxOutstanding is how many packets may be unacknowledged: beyond half the PSN

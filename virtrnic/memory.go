@@ -15,6 +15,10 @@ type Memory interface {
 	load(p *wire.Pool, f *wire.Frame, off uint64, n int)
 	// store writes the frame's payload, which is not empty, at offset off.
 	store(f *wire.Frame, off uint64)
+	// read copies len(b) bytes from offset off.
+	read(b []byte, off uint64)
+	// write writes n > 0 bytes at offset off: b, or zeros if it is nil.
+	write(b []byte, off uint64, n int)
 }
 
 // Bytes is real memory.
@@ -29,12 +33,16 @@ func (m Bytes) load(p *wire.Pool, f *wire.Frame, off uint64, n int) {
 	f.SetPayload(b)
 }
 
-func (m Bytes) store(f *wire.Frame, off uint64) {
-	if b := f.Payload(); b != nil {
-		copy(m[off:], b.Bytes())
+func (m Bytes) store(f *wire.Frame, off uint64) { m.write(f.PayloadBytes(), off, f.PayloadLen()) }
+
+func (m Bytes) read(b []byte, off uint64) { copy(b, m[off:]) }
+
+func (m Bytes) write(b []byte, off uint64, n int) {
+	if b != nil {
+		copy(m[off:], b)
 		return
 	}
-	clear(m[off : off+uint64(f.PayloadLen())])
+	clear(m[off : off+uint64(n)])
 }
 
 // Phantom is memory without bytes: it reads as zeros and forgets what is written.
@@ -46,6 +54,10 @@ func (m Phantom) Size() uint64 { return uint64(m) }
 func (m Phantom) load(_ *wire.Pool, f *wire.Frame, _ uint64, n int) { f.SetPhantom(n) }
 
 func (m Phantom) store(*wire.Frame, uint64) {}
+
+func (m Phantom) read(b []byte, _ uint64) { clear(b) }
+
+func (m Phantom) write([]byte, uint64, int) {}
 
 // Hashed is memory that keeps, instead of bytes, the hash of what was written since
 // Reset and which parts it covers. It reads as the message it was told to expect
@@ -91,13 +103,16 @@ func (m *Hashed) Sum(n uint64) (sum uint64, complete bool) {
 
 func (m *Hashed) load(p *wire.Pool, f *wire.Frame, off uint64, n int) {
 	b := p.Block()
-	buf := b.Fill(n)
+	m.read(b.Fill(n), off)
+	f.SetPayload(b)
+}
+
+func (m *Hashed) read(b []byte, off uint64) {
 	seed := m.seed
-	if !m.holds(off, off+uint64(n)) {
+	if !m.holds(off, off+uint64(len(b))) {
 		seed = ^seed
 	}
-	prng.Fill(buf, seed, off)
-	f.SetPayload(b)
+	prng.Fill(b, seed, off)
 }
 
 func (m *Hashed) holds(from, to uint64) bool {
@@ -115,14 +130,24 @@ func (m *Hashed) holds(from, to uint64) bool {
 func (m *Hashed) store(f *wire.Frame, off uint64) {
 	n := uint64(f.PayloadLen())
 	m.cover(off, off+n)
-	b := f.Payload()
-	if b == nil {
-		return // zeros add nothing
+	if b := f.Payload(); b != nil {
+		m.add(b.Hash(), off, n)
 	}
+}
+
+func (m *Hashed) write(b []byte, off uint64, n int) {
+	m.cover(off, off+uint64(n))
+	if b != nil {
+		m.add(wire.HashBytes(b), off, uint64(n))
+	}
+}
+
+// add takes up the hash of n bytes at an offset; zeros would add nothing.
+func (m *Hashed) add(hash, off, n uint64) {
 	if off != m.powOff {
 		m.powOff, m.pow = off, wire.HashAt(1, off)
 	}
-	m.sum = wire.HashAdd(m.sum, wire.HashMul(b.Hash(), m.pow))
+	m.sum = wire.HashAdd(m.sum, wire.HashMul(hash, m.pow))
 	if n != m.stepN {
 		m.stepN, m.step = n, wire.HashAt(1, n)
 	}

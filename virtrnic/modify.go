@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// transition is a row of the state table of ibv_modify_qp for RC.
+// transition is a row of the state table of ibv_modify_qp.
 type transition struct {
 	from, to           QPState
 	required, optional AttrMask
@@ -28,6 +28,41 @@ var rcTransitions = []transition{
 	{StateSQD, StateSQD, 0,
 		AttrPort | AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxQPRdAtomic |
 			AttrMaxDestRdAtomic | AttrAccessFlags | AttrPKeyIndex | AttrMinRNRTimer},
+}
+
+var ucTransitions = []transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrAccessFlags},
+	{StateInit, StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN, AttrAccessFlags | AttrPKeyIndex},
+	{StateRTR, StateRTS, AttrSQPSN, AttrCurState | AttrAccessFlags},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrAccessFlags},
+	{StateRTS, StateSQD, 0, AttrEnSQDAsyncNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrAccessFlags},
+	{StateSQD, StateSQD, 0, AttrPort | AttrAV | AttrAccessFlags | AttrPKeyIndex},
+	{StateSQE, StateRTS, 0, AttrCurState | AttrAccessFlags},
+}
+
+var udTransitions = []transition{
+	{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrQKey, 0},
+	{StateInit, StateInit, 0, AttrPKeyIndex | AttrPort | AttrQKey},
+	{StateInit, StateRTR, 0, AttrPKeyIndex | AttrQKey},
+	{StateRTR, StateRTS, AttrSQPSN, AttrCurState | AttrQKey},
+	{StateRTS, StateRTS, 0, AttrCurState | AttrQKey},
+	{StateRTS, StateSQD, 0, AttrEnSQDAsyncNotify},
+	{StateSQD, StateRTS, 0, AttrCurState | AttrQKey},
+	{StateSQD, StateSQD, 0, AttrPKeyIndex | AttrQKey},
+	{StateSQE, StateRTS, 0, AttrCurState | AttrQKey},
+}
+
+// transitionsOf returns the state table of a service.
+func transitionsOf(s wire.Service) []transition {
+	switch s {
+	case wire.UC:
+		return ucTransitions
+	case wire.UD:
+		return udTransitions
+	}
+	return rcTransitions
 }
 
 // ModifyQP changes attributes and state as ibv_modify_qp does. Every state may go to
@@ -55,7 +90,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 		n.start(now)
 		return nil
 	}
-	t := findTransition(q.state, to)
+	t := findTransition(q.service, q.state, to)
 	if t == nil {
 		return fmt.Errorf("modify queue pair %d: no way from %v to %v: %w", q.num, q.state, to, ErrState)
 	}
@@ -84,13 +119,17 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 		q.env = n.envelope(q)
 		n.control(q)
 	}
+	if given&AttrMaxDestRdAtomic != 0 {
+		q.rq.resize(int(q.attr.MaxDestRdAtomic))
+	}
 	n.start(now)
 	return nil
 }
 
-func findTransition(from, to QPState) *transition {
-	for i := range rcTransitions {
-		if t := &rcTransitions[i]; t.from == from && t.to == to {
+func findTransition(s wire.Service, from, to QPState) *transition {
+	table := transitionsOf(s)
+	for i := range table {
+		if t := &table[i]; t.from == from && t.to == to {
 			return t
 		}
 	}
@@ -109,6 +148,8 @@ func checkAttr(a QPAttr, given AttrMask) error {
 		return fmt.Errorf("RNR timer code %d is beyond 31: %w", a.MinRNRTimer, ErrInvalid)
 	case given&AttrTimeout != 0 && a.Timeout > 31:
 		return fmt.Errorf("timeout code %d is beyond 31: %w", a.Timeout, ErrInvalid)
+	case given&AttrMaxQPRdAtomic != 0 && a.MaxQPRdAtomic > MaxRdAtomic, given&AttrMaxDestRdAtomic != 0 && a.MaxDestRdAtomic > MaxRdAtomic:
+		return fmt.Errorf("more than %d READs and atomics under way: %w", MaxRdAtomic, ErrInvalid)
 	case given&AttrDestQPN != 0 && (a.DestQPN == 0 || a.DestQPN > wire.QPNMask):
 		return fmt.Errorf("destination queue pair %d is not a queue pair number: %w", a.DestQPN, ErrInvalid)
 	}
@@ -137,6 +178,7 @@ func (q *QP) apply(a QPAttr, mask AttrMask) {
 		{AttrMaxQPRdAtomic, func() { d.MaxQPRdAtomic = a.MaxQPRdAtomic }},
 		{AttrMaxDestRdAtomic, func() { d.MaxDestRdAtomic = a.MaxDestRdAtomic }},
 		{AttrDestQPN, func() { d.DestQPN = a.DestQPN }},
+		{AttrQKey, func() { d.QKey = a.QKey }},
 	} {
 		if mask&f.bit != 0 {
 			f.take()
@@ -164,7 +206,7 @@ const (
 // (Cepheus §III-E, CEP-40). It is an extension of this NIC, not a verb, and is legal
 // only in RTS with an empty send queue, so ModifyQP keeps the verbs' rules.
 func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
-	if q.state != StateRTS {
+	if q.state != StateRTS || q.service != wire.RC {
 		return fmt.Errorf("synchronise PSN of queue pair %d in %v: %w", q.num, q.state, ErrState)
 	}
 	if q.sq.n > 0 {
@@ -179,6 +221,7 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 	} else {
 		q.rq.epsn = q.sq.psn(q.sq.end)
 		q.rq.nakSent = false
+		q.rq.res, q.rq.next = nil, 0
 	}
 	return nil
 }

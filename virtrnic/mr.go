@@ -16,6 +16,8 @@ type MR struct {
 	length uint64
 	access AccessFlags
 	key    uint32
+	gone   bool // deregistered
+	closed bool // a peer took the key back: no remote access any more
 }
 
 // Addr returns the region's virtual address.
@@ -36,6 +38,9 @@ func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
 	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
 		return nil, fmt.Errorf("register memory: remote write or atomic access without local write: %w", ErrInvalid)
 	}
+	if _, real := mem.(Bytes); access&AccessRemoteAtomic != 0 && !real {
+		return nil, fmt.Errorf("register memory: atomics need real memory: %w", ErrInvalid)
+	}
 	const page = 4096
 	m := &MR{pd: pd, mem: mem, addr: n.nextVA, length: mem.Size(), access: access}
 	n.nextVA += (m.length + page) &^ (page - 1)
@@ -52,8 +57,22 @@ func (n *NIC) DeregMR(m *MR) error {
 		return fmt.Errorf("deregister memory: %w", ErrKey)
 	}
 	n.mrs[i] = nil
+	m.gone = true
 	return nil
 }
+
+// invalidate takes a key back for the peer, who sent it with invalidate. The region
+// stays open for local use.
+func (n *NIC) invalidate(pd *PD, key uint32) bool {
+	i := int(key>>8) - 1
+	if i < 0 || i >= len(n.mrs) || n.mrs[i] == nil || n.mrs[i].key != key || n.mrs[i].pd != pd {
+		return false
+	}
+	n.mrs[i].closed = true
+	return true
+}
+
+const accessRemote = AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 
 // lookup returns the region a key names and the offset of [va, va+length) in it, or
 // nil if the key, the domain, the access or the range does not fit.
@@ -64,6 +83,9 @@ func (n *NIC) lookup(pd *PD, key uint32, va, length uint64, need AccessFlags) (m
 	}
 	m = n.mrs[i]
 	if m == nil || m.key != key || m.pd != pd || m.access&need != need {
+		return nil, 0
+	}
+	if need&accessRemote != 0 && m.closed {
 		return nil, 0
 	}
 	// Written so that no sum can overflow.

@@ -1,8 +1,10 @@
-// Package virtrnic is a RoCEv2 network adapter: the reliable connected service with
-// its verbs, byte-exact on the wire. The names of its calls follow libibverbs.
+// Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD with their
+// verbs, byte-exact on the wire. The names of its calls follow libibverbs; docs/verbs.md
+// lists what they promise.
 //
-// There is no multicast in it (GEN-3): a member of a group has an ordinary queue pair
-// whose remote address is the group's. The one extension is SyncPSN.
+// Nothing in it knows of in-network multicast (GEN-3): a member of a group has an
+// ordinary queue pair whose remote address is the group's. The one extension is SyncPSN.
+// AttachMcast is the verbs' own multicast of UD.
 //
 // A NIC is a machine.Machine with one port. Verbs calls, which take the time as
 // well, are its other input, and completions its other output.
@@ -36,6 +38,8 @@ type Config struct {
 	// Window is how many packets of a queue pair may be unacknowledged; 0: as many as
 	// PSNs allow.
 	Window int
+	// MTU is the port's MTU, the most a datagram of UD carries; 0: 4096.
+	MTU int
 	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
 	TrustICRC bool
 	IPv6      bool
@@ -57,6 +61,7 @@ type NIC struct {
 	pool     *wire.Pool
 	ackEvery int
 	window   uint64
+	mtu      int
 	trust    bool
 	dcqcn    *DCQCN // nil: no congestion control
 	irn      *IRN   // nil: go-back-N
@@ -72,6 +77,13 @@ type NIC struct {
 	keys   prng.Stream
 	timers vtime.TimerTable
 	tx     transmit
+
+	mcast   map[uint32][]*QP // by group; never walked
+	events  ring[AsyncEvent]
+	sgls    [][]SGE // lists and inline data of work requests, for the next ones
+	inlines [][]byte
+	scratch [GRHLen]byte // what is written to memory and was no payload
+	unacked int          // work requests of UC and UD in send queues
 
 	completions uint64
 	digest      uint64 // of all completions, with their times
@@ -90,8 +102,12 @@ func New(c Config) *NIC {
 	if c.Window > 0 {
 		window = min(window, uint64(c.Window))
 	}
+	mtu := MaxMTU
+	if c.MTU > 0 {
+		mtu = min(mtu, c.MTU)
+	}
 	n := &NIC{
-		window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
+		mtu: mtu, window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
@@ -116,8 +132,8 @@ func (n *NIC) IP() uint32 { return n.ip }
 // Stats returns what was counted so far.
 func (n *NIC) Stats() *Stats { return &n.stats }
 
-// Completions returns how many completions were ever produced: a cheap way to see
-// that there are new ones.
+// Completions returns how many completions and asynchronous events were ever produced: a
+// cheap way to see that there are new ones.
 func (n *NIC) Completions() uint64 { return n.completions }
 
 // Digest chains the time and contents of every completion.
@@ -174,6 +190,10 @@ func (n *NIC) HandleTimeout(now vtime.Time) {
 // NextTimeout implements machine.Machine.
 func (n *NIC) NextTimeout() (vtime.Time, bool) {
 	at, armed := n.timers.Next()
+	if n.unacked > 0 && n.port.Next < at {
+		// R5: a request of UC or UD completes when it starts on the wire.
+		at, armed = n.port.Next, true
+	}
 	if n.stack != nil {
 		if t, ok := n.stack.NextTimeout(); ok && t < at {
 			return t, true
@@ -190,21 +210,76 @@ func (n *NIC) Settle(until vtime.Time, _ int) { n.settle(until) }
 func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 	q, why := n.demux(f)
 	if q == nil {
+		if why == DropNotMine && wire.IsMulticast(f.DstIP()) {
+			n.multicast(now, f)
+			return
+		}
 		n.drop(now, f, why)
+		return
+	}
+	if q.cc != nil && n.congested(now, q, f) {
 		return
 	}
 	if f.OpCode().Is(wire.OpResponse) {
 		q.sq.handleResponse(now, q, f)
 		return
 	}
-	if q.cc != nil && n.congested(now, q, f) {
+	switch q.service {
+	case wire.RC:
+		if q.order != nil && (f.Selective() || q.order.n > 0) {
+			n.takeRequest(now, q, f)
+			return
+		}
+		q.rq.handleRequest(now, q, f)
+	case wire.UC:
+		q.rq.handleUC(now, q, f)
+	default:
+		q.rq.handleDatagram(now, q, f)
+	}
+}
+
+// multicast hands a datagram to the queue pairs attached to its group: each of those
+// that may receive it gets one copy (rxe does the same).
+func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
+	members := n.mcast[f.DstIP()]
+	why := DropNoGroup
+	switch op := f.OpCode(); {
+	case f.Version() != 0:
+		why = DropVersion
+	case f.DestQP() != wire.QPNMulticast:
+		why = DropNoQP
+	case op.Service() != wire.UD || !op.Is(wire.OpAssigned):
+		why = DropService
+	case f.PKey()&0x7fff != 0x7fff:
+		why = DropPKey
+	case !f.CheckICRC():
+		why = DropICRC
+	}
+	if why != DropNoGroup {
+		members = nil
+	}
+	var last *QP
+	for _, q := range members {
+		if !q.receives() || f.DETH().QKey != q.attr.QKey {
+			why = DropQKey
+			continue
+		}
+		if last != nil {
+			n.stats.Made++
+			last.rq.handleDatagram(now, last, n.pool.Clone(f))
+		}
+		last = q
+	}
+	if last == nil {
+		n.drop(now, f, why)
 		return
 	}
-	if q.order != nil && f.Selective() {
-		n.takeRequest(now, q, f)
-		return
-	}
-	q.rq.handleRequest(now, q, f)
+	last.rq.handleDatagram(now, last, f)
+}
+
+// receives says whether the queue pair takes requests.
+func (q *QP) receives() bool {
+	return q.state == StateRTR || q.state == StateRTS || q.state == StateSQD || q.state == StateSQE
 }
 
 func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
@@ -219,11 +294,11 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 		return nil, DropNoQP
 	}
 	op := f.OpCode()
-	if (op.Service() != wire.RC || !op.Is(wire.OpAssigned)) && (op != wire.OpCNP || q.cc == nil) {
+	if (op.Service() != q.service || !op.Is(wire.OpAssigned)) && (op != wire.OpCNP || q.cc == nil) {
 		return nil, DropService
 	}
 	switch q.state {
-	case StateRTS, StateSQD:
+	case StateRTS, StateSQD, StateSQE:
 	case StateRTR:
 		if op.Is(wire.OpResponse) {
 			return nil, DropState
@@ -231,7 +306,7 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 	default:
 		return nil, DropState
 	}
-	if f.SrcIP() != q.attr.AV.DGID {
+	if f.SrcIP() != q.attr.AV.DGID && q.service != wire.UD {
 		return nil, DropPeer
 	}
 	if f.PKey()&0x7fff != 0x7fff {
@@ -239,6 +314,10 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 	}
 	if !f.CheckICRC() {
 		return nil, DropICRC
+	}
+	if q.state == StateRTR && !q.talked {
+		q.talked = true
+		n.event(EventCommEst, q)
 	}
 	return q, 0
 }
@@ -284,8 +363,11 @@ func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 
 // neighbour returns the MAC address of an address: the plan has no need to ask.
 func (n *NIC) neighbour(ip uint32) wire.MAC {
-	if wire.IsGroup(ip) {
+	switch {
+	case wire.IsGroup(ip):
 		return wire.GroupMAC(ip)
+	case wire.IsMulticast(ip):
+		return wire.MulticastMAC(ip)
 	}
 	return wire.HostMAC(ip)
 }

@@ -34,6 +34,10 @@ type pairOptions struct {
 	cqDepth       int
 	congestion    *DCQCN
 	irn           [2]*IRN
+	typ           QPType
+	rdAtomic      uint8 // initiator depth and responder resources; > 0 opens READ and atomics
+	init          func(*QPInit)
+	unsignalled   bool
 }
 
 // eventLog writes a NIC's events into the transcript.
@@ -80,7 +84,14 @@ func newPair(t *testing.T, o pairOptions) *pair {
 		if p.cq[i], err = p.nic[i].CreateCQ(o.cqDepth); err != nil {
 			t.Fatal(err)
 		}
-		p.qp[i], err = p.nic[i].CreateQP(QPInit{PD: p.pd[i], SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSendWR: 64, MaxRecvWR: o.recvWR, SQSigAll: true})
+		init := QPInit{
+			Type: o.typ, PD: p.pd[i], SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSendWR: 64, MaxRecvWR: o.recvWR, SQSigAll: !o.unsignalled,
+			MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 400,
+		}
+		if o.init != nil {
+			o.init(&init)
+		}
+		p.qp[i], err = p.nic[i].CreateQP(init)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,25 +104,55 @@ func newPair(t *testing.T, o pairOptions) *pair {
 
 func (p *pair) connect(i int, o pairOptions) {
 	p.t.Helper()
+	if o.typ == TypeUD {
+		p.ready(i, o)
+		return
+	}
 	a := QPAttr{
 		State: StateInit, Port: 1, Access: AccessRemoteWrite | AccessLocalWrite,
 		AV: AH{DGID: p.nic[1-i].IP(), TrafficClass: 26<<2 | wire.ECNECT0}, PathMTU: o.mtu, DestQPN: p.qp[1-i].Num(),
 		RQPSN: o.psn, SQPSN: o.psn, MinRNRTimer: 1, Timeout: o.timeout, RetryCnt: o.retry, RNRRetry: o.rnr,
 	}
-	steps := []struct {
-		to   QPState
-		mask AttrMask
-	}{
-		{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags},
-		{StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer},
-		{StateRTS, AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic},
+	if o.rdAtomic > 0 {
+		a.Access |= AccessRemoteRead | AccessRemoteAtomic
+		a.MaxQPRdAtomic, a.MaxDestRdAtomic = o.rdAtomic, o.rdAtomic
 	}
-	for _, s := range steps {
-		a.State = s.to
-		if err := p.nic[i].ModifyQP(p.net.Now, p.qp[i], a, s.mask|AttrState); err != nil {
-			p.t.Fatal(err)
-		}
+	for _, to := range []QPState{StateInit, StateRTR, StateRTS} {
+		p.modify(i, to, a)
 	}
+}
+
+// modify changes the state of side i with just the attributes that needs.
+func (p *pair) modify(i int, to QPState, a QPAttr) {
+	p.t.Helper()
+	t := findTransition(p.qp[i].service, p.qp[i].state, to)
+	if t == nil {
+		p.t.Fatalf("no way from %v to %v", p.qp[i].state, to)
+	}
+	a.State = to
+	if err := p.nic[i].ModifyQP(p.net.Now, p.qp[i], a, t.required|AttrState); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+const testQKey = 0x11111111
+
+// ready brings a UD queue pair up.
+func (p *pair) ready(i int, o pairOptions) {
+	p.t.Helper()
+	for _, to := range []QPState{StateInit, StateRTR, StateRTS} {
+		p.modify(i, to, QPAttr{Port: 1, QKey: testQKey, SQPSN: o.psn})
+	}
+}
+
+// dest addresses the other side's UD queue pair.
+func (p *pair) dest(i int) UDDest {
+	p.t.Helper()
+	ah, err := p.nic[i].CreateAH(p.pd[i], AH{DGID: p.nic[1-i].IP(), TrafficClass: 26<<2 | wire.ECNECT0})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return UDDest{AH: ah, QPN: p.qp[1-i].Num(), QKey: testQKey}
 }
 
 // region registers n bytes of pattern seed (0: zeros) on side i.
@@ -121,7 +162,7 @@ func (p *pair) region(i, n int, seed uint64) (Bytes, *MR) {
 	if seed != 0 {
 		prng.Fill(b, seed, 0)
 	}
-	m, err := p.nic[i].RegMR(p.pd[i], b, AccessLocalWrite|AccessRemoteWrite)
+	m, err := p.nic[i].RegMR(p.pd[i], b, AccessLocalWrite|AccessRemoteWrite|AccessRemoteRead|AccessRemoteAtomic)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -8,25 +8,35 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// QP is a queue pair of the RC service.
+// QP is a queue pair.
 type QP struct {
-	nic    *NIC
-	num    wire.QPN
-	index  int
-	state  QPState
-	attr   QPAttr
-	pd     *PD
-	sendCQ *CQ
-	recvCQ *CQ
-	sigAll bool
-	prio   uint8
-	mtu    int
-	env    wire.Envelope
-	queued bool // in the NIC's round
-	sq     requester
-	rq     responder
-	cc     *congestion // nil without congestion control
-	order  *reorder    // nil with go-back-N
+	nic     *NIC
+	num     wire.QPN
+	index   int
+	state   QPState
+	service wire.Service // RC, UC or UD
+	attr    QPAttr
+	pd      *PD
+	sendCQ  *CQ
+	recvCQ  *CQ
+	sigAll  bool
+	prio    uint8
+	mtu     int
+	env     wire.Envelope
+	queued  bool // in the NIC's round
+	sq      requester
+	rq      responder
+	recv    *recvQueue // own, or the SRQ's
+	own     recvQueue
+	srq     *SRQ
+	told    uint32 // asynchronous events that wait, by type
+	talked  bool   // a packet came while in RTR
+	groups  int    // multicast groups attached to
+
+	maxSendSGE, maxRecvSGE, maxInline int
+
+	cc    *congestion // nil without congestion control
+	order *reorder    // nil with go-back-N
 }
 
 // Num returns the queue pair number.
@@ -49,14 +59,30 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 	if init.MaxSendWR < 0 || init.MaxSendWR > MaxQPWR || init.MaxRecvWR < 0 || init.MaxRecvWR > MaxQPWR {
 		return nil, fmt.Errorf("create queue pair: work request limit beyond %d: %w", MaxQPWR, ErrInvalid)
 	}
+	switch {
+	case init.Type != 0 && init.Type != TypeRC && init.Type != TypeUC && init.Type != TypeUD:
+		return nil, fmt.Errorf("create queue pair: type %d: %w", init.Type, ErrInvalid)
+	case init.MaxSendSGE < 0 || init.MaxSendSGE > MaxSGE || init.MaxRecvSGE < 0 || init.MaxRecvSGE > MaxSGE:
+		return nil, fmt.Errorf("create queue pair: pieces beyond %d: %w", MaxSGE, ErrInvalid)
+	case init.MaxInline < 0 || init.MaxInline > MaxInlineData:
+		return nil, fmt.Errorf("create queue pair: inline data beyond %d: %w", MaxInlineData, ErrInvalid)
+	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC):
+		return nil, fmt.Errorf("create queue pair: shared receive queue of another device, or for UC: %w", ErrInvalid)
+	}
 	if len(n.qps) >= MaxQPs {
 		return nil, fmt.Errorf("create queue pair: %d exist: %w", len(n.qps), ErrNoMem)
 	}
 	q := &QP{
 		nic: n, index: len(n.qps), num: firstQPN + wire.QPN(len(n.qps)), pd: init.PD,
-		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll,
+		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll, service: init.Type.service(), srq: init.SRQ,
+		maxSendSGE: init.MaxSendSGE, maxRecvSGE: init.MaxRecvSGE, maxInline: init.MaxInline,
 	}
-	q.sq.max, q.rq.max = init.MaxSendWR, init.MaxRecvWR
+	q.sq.max, q.own.max = init.MaxSendWR, init.MaxRecvWR
+	q.recv = &q.own
+	if init.SRQ != nil {
+		q.recv = &init.SRQ.queue
+		init.SRQ.users++
+	}
 	n.qps = append(n.qps, q)
 	n.timers.Grow(timerQPs + 2*len(n.qps))
 	return q, nil
@@ -68,8 +94,14 @@ func (n *NIC) DestroyQP(now vtime.Time, q *QP) error {
 	if q.index >= len(n.qps) || n.qps[q.index] != q {
 		return fmt.Errorf("destroy queue pair: %w", ErrInvalid)
 	}
+	if q.groups > 0 {
+		return fmt.Errorf("destroy queue pair %d: it is attached to %d multicast groups: %w", q.num, q.groups, ErrBusy)
+	}
 	n.settleBefore(now)
 	q.becomeReset(now)
+	if q.srq != nil {
+		q.srq.users--
+	}
 	n.qps[q.index] = nil
 	n.start(now)
 	return nil
@@ -99,8 +131,16 @@ func (q *QP) Remote() uint32 { return q.attr.AV.DGID }
 // State changes are made by the become methods only.
 
 func (q *QP) becomeReset(now vtime.Time) {
+	for q.sq.n > 0 {
+		q.sq.pop(q)
+	}
+	for q.own.n > 0 {
+		w := q.own.pop()
+		q.nic.release(w.SGL, nil)
+	}
 	q.sq = requester{max: q.sq.max}
-	q.rq = responder{max: q.rq.max}
+	q.rq = responder{}
+	q.talked = false
 	q.cc = nil
 	if q.order != nil {
 		q.order.forget(now, q.nic)
@@ -114,6 +154,9 @@ func (q *QP) becomeInit(now vtime.Time) { q.enter(now, StateInit) }
 
 func (q *QP) becomeRTR(now vtime.Time) {
 	q.mtu = q.attr.PathMTU
+	if q.service == wire.UD {
+		q.mtu = q.nic.mtu
+	}
 	q.prio = q.attr.AV.TrafficClass >> 5
 	q.env = q.nic.envelope(q)
 	q.nic.control(q)
@@ -144,21 +187,35 @@ func (q *QP) becomeErr(now vtime.Time) {
 	}
 	q.enter(now, StateErr)
 	q.stopTimers()
-	q.flush(now)
-}
-
-func (q *QP) flush(now vtime.Time) {
-	for q.sq.n > 0 {
-		w := q.sq.pop()
-		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: WCWRFlushErr, QPN: q.num})
+	if !q.rq.final {
+		q.rq.out = ring[response]{}
 	}
+	q.flushSend(now)
 	if q.order != nil {
 		q.order.forget(now, q.nic)
 	}
-	q.rq.abandon()
-	for q.rq.n > 0 {
-		w := q.rq.pop()
+	q.rq.active = false
+	q.rq.endReceive(now, q, WCWRFlushErr)
+	for q.own.n > 0 {
+		w := q.own.pop()
+		q.nic.release(w.SGL, nil)
 		q.complete(now, q.recvCQ, WC{WRID: w.WRID, Status: WCWRFlushErr, QPN: q.num})
+	}
+	if q.srq != nil {
+		q.nic.event(EventQPLastWQEReachd, q) // what is in the SRQ is for others
+	}
+}
+
+// becomeSQE stops sending after a request of UC or UD failed; receiving goes on.
+func (q *QP) becomeSQE(now vtime.Time) {
+	q.enter(now, StateSQE)
+	q.flushSend(now)
+}
+
+func (q *QP) flushSend(now vtime.Time) {
+	for q.sq.n > 0 {
+		w := q.sq.pop(q)
+		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 	}
 }
 
@@ -169,12 +226,21 @@ func (q *QP) enter(now vtime.Time, s QPState) {
 	}
 }
 
-// complete adds a completion; an overrun ends the queue pair.
-func (q *QP) complete(now vtime.Time, c *CQ, w WC) {
+// complete adds a completion that no sender asked to be told of.
+func (q *QP) complete(now vtime.Time, c *CQ, w WC) { q.push(now, c, w, false) }
+
+// completeRecv adds the completion of a receive.
+func (q *QP) completeRecv(now vtime.Time, w WC, solicited bool) { q.push(now, q.recvCQ, w, solicited) }
+
+// push adds a completion; an overrun ends the queue pair.
+func (q *QP) push(now vtime.Time, c *CQ, w WC, solicited bool) {
 	if w.Status != WCSuccess && w.Status != WCWRFlushErr && q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventQPError, QP: q.num, Text: w.Status.String()})
 	}
-	if c.push(now, w) {
+	if c.push(now, w, solicited) {
+		if q.state != StateErr {
+			q.nic.event(EventQPFatal, q)
+		}
 		q.becomeErr(now)
 	}
 }

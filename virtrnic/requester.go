@@ -8,7 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// requester is the sending half of a queue pair: go-back-N (GEN-4).
+// requester is the sending half of a queue pair: go-back-N (GEN-4). What READs and
+// atomics add is in reader.go, what UC and UD do without in datagram.go.
 //
 // Packets are numbered by plain 64-bit counters whose low 24 bits are the PSN, so
 // nothing here wraps: una <= nxt <= max <= end.
@@ -17,6 +18,8 @@ type requester struct {
 	n      int // work requests in wqes
 	max    int // most of them
 	cursor int // which of them nxt belongs to
+	reads  int // READs and atomics in wqes
+	asked  int // of those, before cursor: waiting for their responses
 
 	una    uint64 // oldest packet not acknowledged
 	nxt    uint64 // next packet to send
@@ -35,10 +38,25 @@ type requester struct {
 // sendWQE is a work request in the send queue.
 type sendWQE struct {
 	wr      SendWR
-	first   uint64 // its first packet
+	first   uint64 // its first packet; a READ has as many as its responses
 	packets uint32
+	length  uint32   // bytes
 	failed  WCStatus // found to be unsendable; completes when it is the oldest
+	traits  traits
 }
+
+// traits tell in one byte whether a request needs more than the plain way: one piece of
+// memory, nothing to wait for.
+type traits uint8
+
+const (
+	isRead   traits = 1 << iota // READ or atomic: answered by more than an acknowledgement
+	isFenced                    // waits for the READs and atomics before it
+	isPieces                    // several pieces of memory, or inline data
+	isDatagram
+)
+
+func (w *sendWQE) end() uint64 { return w.first + uint64(w.packets) }
 
 // psn returns the PSN of a packet.
 func (r *requester) psn(seq uint64) wire.PSN { return wire.PSN(seq) & wire.PSNMask }
@@ -55,44 +73,75 @@ func (r *requester) begin(psn wire.PSN) {
 }
 
 func (r *requester) push(w sendWQE) {
+	if w.traits&isRead != 0 {
+		r.reads++
+	}
 	r.wqes.push(w)
 	r.n++
 }
 
-func (r *requester) pop() sendWQE {
+// pop takes the oldest request off; its lists go back to the NIC.
+func (r *requester) pop(q *QP) sendWQE {
+	w := r.wqes.pop()
 	r.n--
+	if w.traits&isRead != 0 {
+		r.reads--
+		if r.cursor > 0 {
+			r.asked--
+		}
+	}
 	if r.cursor > 0 {
 		r.cursor--
 	}
-	return r.wqes.pop()
+	if w.traits&isPieces != 0 {
+		q.nic.release(w.wr.SGL, w.wr.Inline)
+	}
+	if q.service != wire.RC {
+		q.nic.unacked--
+	}
+	return w
 }
 
-// PostSend adds a request to the send queue. In ERR it completes as flushed at once.
+// PostSend adds a request to the send queue. In ERR (UC and UD: in SQE as well) it
+// completes as flushed at once.
 func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
-	switch {
-	case q.state == StateReset || q.state == StateInit || q.state == StateRTR:
-		return fmt.Errorf("post send to queue pair %d in %v: %w", q.num, q.state, ErrState)
-	case wr.Opcode > WRSendWithImm:
-		return fmt.Errorf("post send to queue pair %d: opcode %d: %w", q.num, wr.Opcode, ErrInvalid)
-	case wr.SGE.Length > MaxMessage:
-		return fmt.Errorf("post send to queue pair %d: %d bytes are more than 2 GiB: %w", q.num, wr.SGE.Length, ErrInvalid)
-	case q.state == StateErr:
+	length := total(wr.SGE, wr.SGL)
+	if wr.Flags&SendInline != 0 {
+		length = uint64(len(wr.Inline))
+	}
+	if err := q.checkSend(&wr, length); err != nil {
+		return fmt.Errorf("post send to queue pair %d: %w", q.num, err)
+	}
+	if q.state == StateErr || q.state == StateSQE {
 		q.complete(now, q.sendCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 		return nil
-	case q.sq.n >= q.sq.max:
+	}
+	if q.sq.n >= q.sq.max {
 		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.n, ErrNoMem)
 	}
 	n.settleBefore(now)
-	packets := max(1, (uint64(wr.SGE.Length)+uint64(q.mtu)-1)/uint64(q.mtu))
-	q.sq.push(sendWQE{wr: wr, first: q.sq.end, packets: uint32(packets)})
-	q.sq.end += packets
+	w := sendWQE{wr: wr, first: q.sq.end, length: uint32(length)}
+	w.packets = uint32(max(1, (length+uint64(q.mtu)-1)/uint64(q.mtu)))
+	if wr.SGL != nil || wr.Flags&(SendInline|SendFence) != 0 || wr.Opcode >= WRRDMARead || q.service != wire.RC {
+		q.prepare(&w)
+	}
+	q.sq.push(w)
+	q.sq.end += uint64(w.packets)
+	if w.traits&isDatagram != 0 && !q.queued {
+		q.sq.classify(q)
+	}
 	n.offer(now, q)
 	n.start(now)
 	return nil
 }
 
-// sendable says whether a packet may go out now.
+// sendable says whether a packet may go out now: a response to the peer's READ, or a
+// request.
 func (r *requester) sendable(q *QP) bool {
+	return q.rq.out.n > 0 || r.requestable(q)
+}
+
+func (r *requester) requestable(q *QP) bool {
 	window := q.nic.window
 	if r.sel != nil {
 		if _, ok := r.sel.next(r); ok {
@@ -106,59 +155,105 @@ func (r *requester) sendable(q *QP) bool {
 	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
 		return false
 	}
-	return r.wqes.at(uint32(r.cursor)).failed == WCSuccess
+	w := r.wqes.at(uint32(r.cursor))
+	return w.failed == WCSuccess && (w.traits&(isRead|isFenced) == 0 || r.unblocked(q, w))
 }
 
 // startedEnd returns the end of the last work request of which a packet was sent.
 func (r *requester) startedEnd() uint64 {
 	for i := range r.n {
 		w := r.wqes.at(uint32(i))
-		if w.first+uint64(w.packets) >= r.maxSeq {
+		if w.end() >= r.maxSeq {
 			if w.first >= r.maxSeq {
 				return w.first
 			}
-			return w.first + uint64(w.packets)
+			return w.end()
 		}
 	}
 	return r.end
 }
 
-// nextPacket builds the packet nxt, or nil if its work request turns out to be
-// unsendable.
+// nextPacket builds the packet that goes out now, or returns nil if its work request
+// turns out to be unsendable. Requests and responses to READs take turns.
 func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
-	n := q.nic
+	if q.rq.out.n > 0 && (q.rq.turn || !r.requestable(q)) {
+		q.rq.turn = false
+		return q.rq.nextResponse(now, q)
+	}
+	q.rq.turn = true
+	if r.sel != nil {
+		if seq, ok := r.sel.next(r); ok {
+			return r.repeat(now, q, seq)
+		}
+	}
+	return r.nextRequest(now, q)
+}
+
+// nextRequest builds the packet nxt.
+func (r *requester) nextRequest(now vtime.Time, q *QP) *wire.Frame {
 	w := r.wqes.at(uint32(r.cursor))
+	switch {
+	case w.traits&isRead != 0:
+		return r.nextRead(now, q, w)
+	case w.traits&isDatagram != 0:
+		return r.nextDatagram(now, q, w)
+	}
+	return r.nextData(now, q, w)
+}
+
+// nextData builds packet nxt of a SEND or WRITE.
+func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
+	n := q.nic
 	i := uint32(r.nxt - w.first)
 	off := uint64(i) * uint64(q.mtu)
-	size := min(uint64(q.mtu), uint64(w.wr.SGE.Length)-off)
+	size := min(uint64(q.mtu), uint64(w.length)-off)
 	var m *MR
 	var at uint64
-	if w.wr.SGE.Length > 0 {
-		if m, at = n.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.wr.SGE.Length), 0); m == nil {
+	if w.length > 0 {
+		ok := true
+		if w.traits&isPieces != 0 {
+			ok = w.wr.Inline != nil || n.reachable(q.pd, w.wr.SGE, w.wr.SGL, 0)
+		} else {
+			m, at = n.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.length), 0)
+			ok = m != nil
+		}
+		if !ok {
 			r.fail(now, q, w, WCLocProtErr)
 			return nil
 		}
 	}
 	last := i == w.packets-1
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
-	psn := r.psn(r.nxt)
-	f := n.pool.Get()
-	f.Start(&q.env, wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
+	bth := wire.BTH{
+		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt),
 		AckReq:    last || int(i+1)%n.ackEvery == 0 || r.sel != nil && r.nxt < r.maxSeq,
 		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
-	})
+	}
+	if q.service == wire.UC {
+		bth.OpCode, bth.AckReq = op+wire.OpUC, false
+	}
+	f := n.pool.Get()
+	f.Start(&q.env, bth)
 	info := op.Info()
 	if info.RETH {
-		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.wr.SGE.Length})
+		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.length})
 	}
-	if info.Imm {
+	switch {
+	case info.Imm:
 		f.AddImm(wire.ImmDt(w.wr.Imm))
+	case info.IETH:
+		f.AddImm(wire.ImmDt(w.wr.RKey))
 	}
-	if size > 0 {
+	switch {
+	case size == 0:
+	case m != nil:
 		m.mem.load(n.pool, f, at+off, int(size))
+	case w.wr.Inline != nil:
+		copy(attach(n.pool, f, int(size)), w.wr.Inline[off:])
+	default:
+		n.gather(q.pd, w.wr.SGL, f, off, int(size))
 	}
-	f.Seal(uint16(psn), n.trust)
+	f.Seal(uint16(bth.PSN), n.trust)
 	n.stats.Made++
 	n.stats.DataPackets++
 	if r.nxt < r.maxSeq {
@@ -169,12 +264,22 @@ func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 	if last {
 		r.cursor++
 	}
+	if q.service != wire.RC {
+		r.sent(now, q, last)
+		return f
+	}
 	r.armRTO(now, q, false)
 	return f
 }
 
 // sendOpcode returns the opcode of a packet of a message.
 func sendOpcode(o WROpcode, first, last bool) wire.OpCode {
+	if o == WRSendWithInv && last {
+		if first {
+			return wire.OpSendOnlyInv
+		}
+		return wire.OpSendLastInv
+	}
 	write := o == WRRDMAWrite || o == WRRDMAWriteWithImm
 	imm := o == WRRDMAWriteWithImm || o == WRSendWithImm
 	var op wire.OpCode
@@ -219,16 +324,20 @@ func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
 	}
 }
 
-// handleResponse takes an acknowledgement.
+// handleResponse takes an acknowledgement or other response.
 func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
+	d := f.PSN().Sub(r.psn(r.una))
+	seq := r.una + uint64(int64(d))
 	if f.OpCode() != wire.OpAcknowledge {
-		n.drop(now, f, DropResponse)
+		if d < 0 || seq >= r.maxSeq {
+			n.drop(now, f, DropResponse)
+			return
+		}
+		r.handleAnswer(now, q, f, seq)
 		return
 	}
 	h := f.AETH()
-	d := f.PSN().Sub(r.psn(r.una))
-	seq := r.una + uint64(int64(d))
 	if h.Syndrome.IsACK() {
 		seq++ // acknowledges its own packet too
 	}
@@ -249,18 +358,23 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	switch {
 	case h.Syndrome.IsACK():
 		n.stats.AcksRcvd++
-		r.acknowledge(now, q, seq)
 	case h.Syndrome.IsRNR():
 		n.stats.RcvdRNR++
-		r.acknowledge(now, q, seq)
-		r.handleRNR(now, q, h.Syndrome)
-	case h.Syndrome == wire.SyndromePSNSequence:
-		n.stats.RcvdNAK++
-		r.acknowledge(now, q, seq)
-		r.handleNak(now, q)
 	default:
 		n.stats.RcvdNAK++
-		r.acknowledge(now, q, seq)
+	}
+	to := r.reach(seq)
+	r.acknowledge(now, q, to)
+	switch {
+	case q.state == StateErr: // the completion queue overran
+	case to < seq:
+		r.impliedNak(now, q)
+	case h.Syndrome.IsACK():
+	case h.Syndrome.IsRNR():
+		r.handleRNR(now, q, h.Syndrome)
+	case h.Syndrome == wire.SyndromePSNSequence:
+		r.handleNak(now, q)
+	default:
 		r.failOldest(now, q, nakStatus(h.Syndrome))
 	}
 	r.armRTO(now, q, false)
@@ -291,14 +405,8 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 		r.rnrWait = false
 		q.nic.timers.Stop(q.timerRNR())
 	}
-	for r.n > 0 && r.wqes.at(0).first+uint64(r.wqes.at(0).packets) <= r.una {
-		w := r.pop()
-		q.nic.stats.MessagesSent++
-		if q.sigAll || w.wr.Flags&SendSignaled != 0 {
-			q.complete(now, q.sendCQ, WC{
-				WRID: w.wr.WRID, Opcode: wcOpcode(w.wr.Opcode), ByteLen: w.wr.SGE.Length, QPN: q.num,
-			})
-		}
+	for r.n > 0 && r.wqes.at(0).end() <= r.una {
+		r.finish(now, q)
 	}
 	if r.nxt < r.una {
 		r.seek(r.una)
@@ -312,20 +420,27 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 	q.nic.offer(now, q)
 }
 
-func wcOpcode(o WROpcode) WCOpcode {
-	if o == WRRDMAWrite || o == WRRDMAWriteWithImm {
-		return WCRDMAWrite
+// finish completes the oldest request, which has succeeded.
+func (r *requester) finish(now vtime.Time, q *QP) {
+	w := r.pop(q)
+	q.nic.stats.MessagesSent++
+	if q.sigAll || w.wr.Flags&SendSignaled != 0 {
+		q.complete(now, q.sendCQ, WC{
+			WRID: w.wr.WRID, Opcode: wcOpcode(w.wr.Opcode), ByteLen: w.length, QPN: q.num,
+		})
 	}
-	return WCSend
 }
 
 // seek makes seq the next packet to send.
 func (r *requester) seek(seq uint64) {
-	r.nxt, r.cursor = seq, 0
+	r.nxt, r.cursor, r.asked = seq, 0, 0
 	for r.cursor < r.n {
 		w := r.wqes.at(uint32(r.cursor))
-		if seq < w.first+uint64(w.packets) {
+		if seq < w.end() {
 			break
+		}
+		if w.traits&isRead != 0 {
+			r.asked++
 		}
 		r.cursor++
 	}
@@ -335,7 +450,7 @@ func (r *requester) seek(seq uint64) {
 // Another NAK for it without progress in between changes nothing: the repeat is on
 // its way, and if that is lost too the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
-	if r.sel != nil && r.sel.reported {
+	if r.sel != nil && r.sel.takes(r) {
 		r.handleReport(now, q)
 		return
 	}
@@ -408,17 +523,21 @@ func (r *requester) goBack(now vtime.Time, q *QP, why machine.EventKind) {
 // everything before it is acknowledged, which keeps completions in order.
 func (r *requester) fail(now vtime.Time, q *QP, w *sendWQE, status WCStatus) {
 	w.failed = status
-	if w.first == r.una {
+	if r.cursor == 0 {
 		r.failOldest(now, q, status)
 	}
 }
 
 // failOldest completes the oldest work request with an error, which ends the queue
-// pair.
+// pair; of UC and UD only the send queue.
 func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
 	if r.n > 0 {
-		w := r.pop()
+		w := r.pop(q)
 		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: status, QPN: q.num})
+	}
+	if q.service != wire.RC && q.state != StateErr {
+		q.becomeSQE(now)
+		return
 	}
 	q.becomeErr(now)
 }
@@ -429,6 +548,9 @@ func (q *QP) checkDrained(now vtime.Time) {
 		return
 	}
 	q.sq.drained = true
+	if q.attr.EnSQDAsync {
+		q.nic.event(EventSQDrained, q)
+	}
 	if t := q.nic.trace; t != nil && q.attr.EnSQDAsync {
 		t.Trace(now, machine.Event{Kind: machine.EventQPState, QP: q.num, Text: "SQ_DRAINED"})
 	}

@@ -9,12 +9,8 @@ import (
 )
 
 // responder is the receiving half of a queue pair: it takes packets in order, places
-// their payload, and acknowledges.
+// their payload, and acknowledges. What it does with READs and atomics is in resources.go.
 type responder struct {
-	wqes ring[RecvWR]
-	n    int
-	max  int
-
 	epsn    wire.PSN // expected next
 	msn     uint32   // messages completed, 24 bits
 	nakSent bool     // the gap at epsn has been reported (or its sender told to wait)
@@ -23,53 +19,98 @@ type responder struct {
 	active bool
 	placed bool // the packet's payload is in its place already (see reorder)
 	write  bool
-	wr     RecvWR // SEND: where it goes
+	pieces bool   // SEND into several pieces of memory: mr and off do not count
+	wr     RecvWR // where it goes, if it takes a receive
 	hasWR  bool
 	mr     *MR
 	off    uint64 // next byte in mr
 	left   uint64 // SEND: room; WRITE: bytes to come
 	got    uint64
+
+	out   ring[response] // answers that wait for READ responses, which take their turn
+	res   []resource     // READs and atomics remembered for a repeat
+	next  int            // the oldest of res once it is full
+	turn  bool           // an answer goes before the next request
+	final bool           // in ERR: out ends with the NAK that says why
 }
 
-func (r *responder) pop() RecvWR {
+// recvQueue is a receive queue, of one queue pair or shared.
+type recvQueue struct {
+	wqes ring[RecvWR]
+	n    int
+	max  int
+}
+
+func (r *recvQueue) pop() RecvWR {
 	r.n--
 	return r.wqes.pop()
 }
 
-// abandon puts the buffer of a message that will not end back in front of the queue,
-// so that a flush completes it first.
-func (r *responder) abandon() {
+// take puts the next receive to use, unless one is left from a message that was lost.
+func (r *responder) take(q *QP) bool {
 	if r.hasWR {
-		r.hasWR = false
-		rest := make([]RecvWR, 0, r.n)
-		for r.n > 0 {
-			rest = append(rest, r.pop())
-		}
-		r.wqes.push(r.wr)
-		for _, w := range rest {
-			r.wqes.push(w)
-		}
-		r.n = len(rest) + 1
+		return true
 	}
-	r.active = false
+	if q.recv.n == 0 {
+		return false
+	}
+	r.wr, r.hasWR = q.recv.pop(), true
+	if q.srq != nil {
+		q.srq.taken()
+	}
+	return true
+}
+
+// endReceive completes the receive in use without success.
+func (r *responder) endReceive(now vtime.Time, q *QP, status WCStatus) {
+	if !r.hasWR {
+		return
+	}
+	r.hasWR = false
+	q.nic.release(r.wr.SGL, nil)
+	q.complete(now, q.recvCQ, WC{WRID: r.wr.WRID, Status: status, QPN: q.num})
 }
 
 // PostRecv adds a buffer to the receive queue. In ERR it completes as flushed at once.
 func (n *NIC) PostRecv(now vtime.Time, q *QP, wr RecvWR) error {
 	switch {
+	case q.srq != nil:
+		return fmt.Errorf("post receive to queue pair %d: it receives from a shared queue: %w", q.num, ErrInvalid)
 	case q.state == StateReset:
 		return fmt.Errorf("post receive to queue pair %d in %v: %w", q.num, q.state, ErrState)
-	case wr.SGE.Length > MaxMessage:
-		return fmt.Errorf("post receive to queue pair %d: %d bytes are more than 2 GiB: %w", q.num, wr.SGE.Length, ErrInvalid)
+	}
+	if err := checkRecv(&wr, q.maxRecvSGE); err != nil {
+		return fmt.Errorf("post receive to queue pair %d: %w", q.num, err)
+	}
+	switch {
 	case q.state == StateErr:
 		q.complete(now, q.recvCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 		return nil
-	case q.rq.n >= q.rq.max:
-		return fmt.Errorf("post receive to queue pair %d: %d buffers are posted: %w", q.num, q.rq.n, ErrNoMem)
+	case q.recv.n >= q.recv.max:
+		return fmt.Errorf("post receive to queue pair %d: %d buffers are posted: %w", q.num, q.recv.n, ErrNoMem)
 	}
-	q.rq.wqes.push(wr)
-	q.rq.n++
+	n.enqueue(q.recv, wr)
 	return nil
+}
+
+// checkRecv says what is wrong with a buffer of a queue that takes so many pieces.
+func checkRecv(wr *RecvWR, pieces int) error {
+	if k := len(wr.SGL); k > max(1, pieces) {
+		return fmt.Errorf("%d pieces of memory, the queue takes %d: %w", k, pieces, ErrInvalid)
+	}
+	if k := total(wr.SGE, wr.SGL); k > MaxMessage {
+		return fmt.Errorf("%d bytes are more than 2 GiB: %w", k, ErrInvalid)
+	}
+	return nil
+}
+
+// enqueue puts a buffer into a queue.
+func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
+	if wr.SGL != nil {
+		n.one(&wr.SGE, &wr.SGL)
+	}
+	r.wqes.push(wr)
+	r.n++
 }
 
 // handleRequest takes a request packet of the connection.
@@ -77,14 +118,8 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	switch d := f.PSN().Sub(r.epsn); {
 	case d < 0:
-		// C9-105: a duplicate is not executed; it is acknowledged again.
 		n.stats.DuplicateRequest++
-		if f.AckReq() {
-			n.stats.Drops[DropDuplicate]++
-			r.respond(now, q, f, r.epsn.Add(-1), wire.SyndromeACK)
-		} else {
-			n.drop(now, f, DropDuplicate)
-		}
+		r.duplicate(now, q, f)
 		return
 	case d > 0:
 		n.stats.OutOfSeqRequest++
@@ -98,18 +133,17 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	r.nakSent = false
-	if nak, status := r.accept(q, f); nak != 0 {
-		r.refuse(now, q, f, nak, status)
+	if isReadOrAtomic(f.OpCode()) {
+		r.answer(now, q, f)
 		return
 	}
-	if f.PayloadLen() > 0 {
-		if !r.placed {
-			r.mr.mem.store(f, r.off)
-		}
-		r.off += uint64(f.PayloadLen())
-		r.left -= uint64(f.PayloadLen())
-		r.got += uint64(f.PayloadLen())
-		n.stats.BytesReceived += uint64(f.PayloadLen())
+	nak, status := r.accept(q, f)
+	if nak == 0 && !r.place(q, f) {
+		nak, status = r.unplaced()
+	}
+	if nak != 0 {
+		r.refuse(now, q, f, nak, status)
+		return
 	}
 	psn := r.epsn
 	r.epsn = psn.Add(1)
@@ -128,15 +162,48 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	}
 }
 
+// place stores the payload of an accepted packet. It returns false if the memory has
+// been taken away since the message began.
+func (r *responder) place(q *QP, f *wire.Frame) bool {
+	size := uint64(f.PayloadLen())
+	if size == 0 {
+		return true
+	}
+	switch {
+	case r.pieces:
+		if !q.nic.scatter(q.pd, r.wr.SGL, r.got, f.PayloadBytes(), int(size)) {
+			return false
+		}
+	case r.mr.gone || r.write && r.mr.closed:
+		return false
+	case !r.placed:
+		r.mr.mem.store(f, r.off)
+	}
+	r.off += size
+	r.left -= size
+	r.got += size
+	q.nic.stats.BytesReceived += size
+	return true
+}
+
+// unplaced returns how a packet ends whose memory is gone: the peer's WRITE or the
+// buffer of this side.
+func (r *responder) unplaced() (wire.Syndrome, WCStatus) {
+	if r.write {
+		return wire.SyndromeRemoteAcc, WCLocAccessErr
+	}
+	return wire.SyndromeRemoteOp, WCLocProtErr
+}
+
 // accept checks an in-order packet and sets the message up if it begins one. It
 // returns the NAK to send, or 0, and how the receive work request in use (if any)
 // ends.
 func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCStatus) {
-	op := f.OpCode()
+	op := f.OpCode().Operation()
 	info := op.Info()
 	size := uint64(f.PayloadLen())
 	switch {
-	case op > wire.OpWriteOnlyImm:
+	case op > wire.OpWriteOnlyImm && !info.IETH:
 		return wire.SyndromeInvalidReq, WCRemInvReqErr // not offered by this NIC
 	case info.Flags&wire.OpBegin != 0 == r.active:
 		return wire.SyndromeInvalidReq, WCRemInvReqErr // first within a message, or middle without one
@@ -160,13 +227,15 @@ func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCSt
 	}
 	if info.Flags&wire.OpRecvWQE != 0 && r.write {
 		// WRITE with immediate consumes a receive at its end.
-		if r.n == 0 {
+		if !r.take(q) {
 			if info.Flags&wire.OpBegin != 0 {
 				r.active = false // the retry begins the message again
 			}
 			return wire.SyndromeRNR, 0
 		}
-		r.wr, r.hasWR = r.pop(), true
+	}
+	if info.IETH && !q.nic.invalidate(q.pd, uint32(f.Imm())) {
+		return wire.SyndromeRemoteAcc, WCLocAccessErr
 	}
 	return 0, 0
 }
@@ -176,15 +245,18 @@ func isWrite(op wire.OpCode) bool { return op >= wire.OpWriteFirst && op <= wire
 // begin takes the first packet of a message: a SEND needs a receive work request, a
 // WRITE the right to its target.
 func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syndrome, status WCStatus) {
-	if !isWrite(f.OpCode()) {
-		if r.n == 0 {
+	if !isWrite(f.OpCode().Operation()) {
+		if !r.take(q) {
 			return wire.SyndromeRNR, 0
 		}
-		r.wr, r.hasWR = r.pop(), true
 		r.active, r.write, r.got = true, false, 0
-		r.left = uint64(r.wr.SGE.Length)
+		r.left = total(r.wr.SGE, r.wr.SGL)
 		r.mr = nil
-		if r.left > 0 {
+		if r.pieces = r.wr.SGL != nil; r.pieces {
+			if !q.nic.reachable(q.pd, r.wr.SGE, r.wr.SGL, AccessLocalWrite) {
+				return wire.SyndromeRemoteOp, WCLocProtErr
+			}
+		} else if r.left > 0 {
 			r.mr, r.off = q.nic.lookup(q.pd, r.wr.SGE.LKey, r.wr.SGE.Addr, r.left, AccessLocalWrite)
 			if r.mr == nil {
 				return wire.SyndromeRemoteOp, WCLocProtErr
@@ -205,10 +277,13 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 	if h.DMALen > 0 { // a zero-length WRITE does not check its key
 		r.mr, r.off = q.nic.lookup(q.pd, h.RKey, h.VA, uint64(h.DMALen), AccessRemoteWrite)
 		if r.mr == nil {
-			return wire.SyndromeRemoteAcc, WCRemAccessErr
+			if info.Imm {
+				r.take(q) // the immediate's receive tells of the violation
+			}
+			return wire.SyndromeRemoteAcc, WCLocAccessErr
 		}
 	}
-	r.active, r.write, r.got = true, true, 0
+	r.active, r.write, r.pieces, r.got = true, true, false, 0
 	r.left = uint64(h.DMALen)
 	return 0, 0
 }
@@ -226,10 +301,13 @@ func (r *responder) refuse(now vtime.Time, q *QP, f *wire.Frame, nak wire.Syndro
 		return
 	}
 	r.respond(now, q, f, r.epsn, nak)
-	if r.hasWR {
-		r.hasWR = false
-		q.complete(now, q.recvCQ, WC{WRID: r.wr.WRID, Status: status, QPN: q.num})
+	r.endReceive(now, q, status)
+	if nak == wire.SyndromeRemoteAcc {
+		n.event(EventQPAccessErr, q)
+	} else {
+		n.event(EventQPReqErr, q)
 	}
+	r.final = true
 	q.becomeErr(now)
 }
 
@@ -238,38 +316,58 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	r.active = false
 	r.msn = (r.msn + 1) & 0xffffff
 	q.nic.stats.MessagesReceived++
-	if !r.hasWR {
+	info := f.OpCode().Info()
+	if info.Flags&wire.OpRecvCQE == 0 {
 		return
 	}
 	r.hasWR = false
+	q.nic.release(r.wr.SGL, nil)
 	w := WC{WRID: r.wr.WRID, Opcode: WCRecv, ByteLen: uint32(r.got), QPN: q.num}
 	if r.write {
 		w.Opcode = WCRecvRDMAWithImm
 	}
-	if f.OpCode().Info().Imm {
+	switch {
+	case info.Imm:
 		w.WithImm, w.Imm = true, uint32(f.Imm())
+	case info.IETH:
+		w.WithInv, w.Imm = true, uint32(f.Imm())
 	}
-	q.complete(now, q.recvCQ, w)
+	if info.DETH {
+		w.GRH, w.SrcQP = true, f.DETH().SrcQP
+	}
+	q.completeRecv(now, w, f.Solicited())
 }
 
-// respond turns the request just handled into its acknowledgement and queues it.
+// respond turns the request just handled into its acknowledgement and queues it, behind
+// READ responses if there are some to come.
 func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, s wire.Syndrome) {
 	n := q.nic
+	if n.trace != nil && !s.IsACK() {
+		n.trace.Trace(now, machine.Event{Kind: machine.EventNakSent, QP: q.num, PSN: psn, Text: s.String()})
+	}
+	if r.out.n > 0 {
+		n.pool.Put(f)
+		r.postpone(response{kind: respondAck, psn: psn, syndrome: s, msn: r.msn})
+		return
+	}
 	n.pool.Strip(f)
+	r.acknowledgement(q, f, psn, wire.AETH{Syndrome: s, MSN: r.msn})
+	n.queue(now, f, q.prio)
+}
+
+// acknowledgement builds an acknowledgement in an empty frame.
+func (r *responder) acknowledgement(q *QP, f *wire.Frame, psn wire.PSN, h wire.AETH) {
+	n := q.nic
 	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
-	f.AddAETH(wire.AETH{Syndrome: s, MSN: r.msn})
+	f.AddAETH(h)
 	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++
 	switch {
-	case s.IsACK():
+	case h.Syndrome.IsACK():
 		n.stats.AcksSent++
-	case s.IsRNR():
+	case h.Syndrome.IsRNR():
 		n.stats.SendRNR++
 	default:
 		n.stats.SendNAK++
 	}
-	if n.trace != nil && !s.IsACK() {
-		n.trace.Trace(now, machine.Event{Kind: machine.EventNakSent, QP: q.num, PSN: psn, Text: s.String()})
-	}
-	n.queue(now, f, q.prio)
 }

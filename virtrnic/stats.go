@@ -18,12 +18,18 @@ const (
 	DropSequence                    // beyond the expected PSN, NAK already sent
 	DropResponse                    // acknowledgement of nothing outstanding
 	DropFlushed                     // response discarded with its queue pair
+	DropNoReceive                   // UC, UD: no receive posted
+	DropInvalid                     // UC, UD: breaks the rules of a message, or does not fit the receive
+	DropAccess                      // UC: the WRITE's key, range or rights
+	DropQKey                        // UD: not the queue pair's Q_Key
+	DropNoGroup                     // multicast to a group that no queue pair is attached to
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"not-mine", "foreign", "version", "no-qp", "service", "state", "peer", "pkey", "icrc",
 	"duplicate", "sequence", "stale-response", "flushed",
+	"no-receive", "invalid-request", "remote-access", "qkey", "no-group",
 }
 
 // String returns the reason's name.
@@ -56,6 +62,11 @@ type Stats struct {
 	Timeouts            uint64
 	RetryExceeded       uint64
 	RNRRetryExceeded    uint64
+	ImpliedNAK          uint64 // go-backs because the answer to a READ or atomic was lost
+	ResponsesSent       uint64 // answers to READs and atomics, repeats included
+	ResponsesRcvd       uint64
+	Replayed            uint64 // READs and atomics answered again
+	AtomicsExecuted     uint64
 	ECNMarked           uint64 // requests that came with a switch's mark
 	CNPSent             uint64
 	CNPHandled          uint64

@@ -168,7 +168,7 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		q := round.pop()
 		q.queued = false
 		if q.sq.sendable(q) {
-			f = q.sq.emit(now, q)
+			f = q.sq.nextPacket(now, q)
 		}
 		if q.cc != nil && f != nil {
 			q.cc.sent(now, f.WireLen())

@@ -17,6 +17,10 @@ const (
 	WRRDMAWriteWithImm WROpcode = 1
 	WRSend             WROpcode = 2
 	WRSendWithImm      WROpcode = 3
+	WRRDMARead         WROpcode = 4
+	WRAtomicCmpAndSwp  WROpcode = 5
+	WRAtomicFetchAdd   WROpcode = 6
+	WRSendWithInv      WROpcode = 9
 )
 
 // SendFlags qualify a send work request (ibv_send_flags).
@@ -24,8 +28,10 @@ type SendFlags uint8
 
 // Send flags.
 const (
+	SendFence     SendFlags = 1 // waits until the READs and atomics before it are complete
 	SendSignaled  SendFlags = 2 // completes with a CQE even if the QP does not signal all
 	SendSolicited SendFlags = 4 // raises an event at the receiver
+	SendInline    SendFlags = 8 // takes its data from SendWR.Inline at posting
 )
 
 // AccessFlags say what may be done with a memory region or through a queue pair
@@ -47,97 +53,56 @@ type SGE struct {
 	LKey   uint32
 }
 
-// SendWR is a request posted to the send queue.
+// SendWR is a request posted to the send queue. What it refers to is copied by PostSend.
 type SendWR struct {
 	WRID       uint64
 	Opcode     WROpcode
 	Flags      SendFlags
-	SGE        SGE
-	RemoteAddr uint64 // RDMA only
-	RKey       uint32 // RDMA only
+	SGE        SGE    // the local memory, if it is one piece
+	RemoteAddr uint64 // READ, WRITE and atomics
+	RKey       uint32 // READ, WRITE and atomics; SEND with invalidate: the key to take back
 	Imm        uint32 // with immediate only
+	SGL        []SGE  // the local memory in pieces; not nil: in place of SGE
+	Inline     []byte // the data of a request with SendInline
+	SwapAdd    uint64 // atomics: the new value, or what is added
+	Compare    uint64 // compare-and-swap: swaps if the memory holds this
+	UD         UDDest // UD only
 }
 
-// RecvWR is a buffer posted to the receive queue.
+// UDDest is where a datagram goes.
+type UDDest struct {
+	AH   *AddressHandle
+	QPN  wire.QPN // wire.QPNMulticast for a group
+	QKey uint32   // with the highest bit set: the sending queue pair's own
+}
+
+// RecvWR is a buffer posted to a receive queue. A UD queue pair puts 40 bytes of global
+// route header in front of the data.
 type RecvWR struct {
 	WRID uint64
 	SGE  SGE
+	SGL  []SGE // in pieces; not nil: in place of SGE
 }
 
-// WCStatus is how a work request ended (ibv_wc_status).
-type WCStatus uint8
+// QPType is the transport service of a queue pair (ibv_qp_type).
+type QPType uint8
 
-// Completion statuses in use; the numbers are libibverbs'.
+// Queue pair types. QPInit takes 0 for RC.
 const (
-	WCSuccess        WCStatus = 0
-	WCLocLenErr      WCStatus = 1
-	WCLocQPOpErr     WCStatus = 2
-	WCLocProtErr     WCStatus = 4
-	WCWRFlushErr     WCStatus = 5
-	WCBadRespErr     WCStatus = 7
-	WCLocAccessErr   WCStatus = 8
-	WCRemInvReqErr   WCStatus = 9
-	WCRemAccessErr   WCStatus = 10
-	WCRemOpErr       WCStatus = 11
-	WCRetryExcErr    WCStatus = 12
-	WCRNRRetryExcErr WCStatus = 13
-	WCFatalErr       WCStatus = 19
-	WCGeneralErr     WCStatus = 21
+	TypeRC QPType = 2
+	TypeUC QPType = 3
+	TypeUD QPType = 4
 )
 
-// String returns what ibv_wc_status_str does.
-func (s WCStatus) String() string {
-	switch s {
-	case WCSuccess:
-		return "success"
-	case WCLocLenErr:
-		return "local length error"
-	case WCLocQPOpErr:
-		return "local QP operation error"
-	case WCLocProtErr:
-		return "local protection error"
-	case WCWRFlushErr:
-		return "Work Request Flushed Error"
-	case WCBadRespErr:
-		return "bad response error"
-	case WCLocAccessErr:
-		return "local access error"
-	case WCRemInvReqErr:
-		return "remote invalid request error"
-	case WCRemAccessErr:
-		return "remote access error"
-	case WCRemOpErr:
-		return "remote operation error"
-	case WCRetryExcErr:
-		return "transport retry counter exceeded"
-	case WCRNRRetryExcErr:
-		return "RNR retry counter exceeded"
-	case WCFatalErr:
-		return "fatal error"
+// service returns the type's opcode class.
+func (t QPType) service() wire.Service {
+	switch t {
+	case TypeUC:
+		return wire.UC
+	case TypeUD:
+		return wire.UD
 	}
-	return "general error"
-}
-
-// WCOpcode says what completed (ibv_wc_opcode).
-type WCOpcode uint8
-
-// Completion opcodes.
-const (
-	WCSend            WCOpcode = 0
-	WCRDMAWrite       WCOpcode = 1
-	WCRecv            WCOpcode = 128
-	WCRecvRDMAWithImm WCOpcode = 129
-)
-
-// WC is a work completion. After an error only WRID, Status and QPN count.
-type WC struct {
-	WRID    uint64
-	Status  WCStatus
-	Opcode  WCOpcode
-	WithImm bool
-	ByteLen uint32
-	Imm     uint32
-	QPN     wire.QPN
+	return wire.RC
 }
 
 // QPState is the state of a queue pair (ibv_qp_state).
@@ -207,17 +172,23 @@ type QPAttr struct {
 	RQPSN           wire.PSN
 	SQPSN           wire.PSN
 	MinRNRTimer     uint8 // timer code 0..31
-	MaxQPRdAtomic   uint8
-	MaxDestRdAtomic uint8
+	MaxQPRdAtomic   uint8 // READs and atomics under way as requester, at most MaxRdAtomic
+	MaxDestRdAtomic uint8 // remembered as responder, at most MaxRdAtomic; 0: none accepted
 	DestQPN         wire.QPN
+	QKey            uint32 // UD
 }
 
 // QPInit is what CreateQP needs (ibv_qp_init_attr).
 type QPInit struct {
+	Type           QPType
 	PD             *PD
 	SendCQ, RecvCQ *CQ
+	SRQ            *SRQ // takes the place of the receive queue; RC and UD
 	MaxSendWR      int
 	MaxRecvWR      int
+	MaxSendSGE     int  // pieces of a request, at most MaxSGE; 0: 1
+	MaxRecvSGE     int  // pieces of a buffer, at most MaxSGE; 0: 1
+	MaxInline      int  // bytes of an inline request, at most MaxInlineData
 	SQSigAll       bool // every send work request completes with a CQE
 }
 

@@ -12,7 +12,7 @@ import (
 
 // maskOf gives a transition all it needs.
 func maskOf(from, to QPState) AttrMask {
-	if t := findTransition(from, to); t != nil {
+	if t := findTransition(wire.RC, from, to); t != nil {
 		return t.required | AttrState
 	}
 	return AttrState
@@ -131,8 +131,8 @@ func TestPostInWrongState(t *testing.T) {
 	if err := p.nic[0].PostRecv(0, q, RecvWR{}); !errors.Is(err, ErrNoMem) {
 		t.Errorf("fifth receive of four: %v, want %v", err, ErrNoMem)
 	}
-	if err := p.nic[0].PostSend(0, p.qp[0], SendWR{Opcode: 9}); !errors.Is(err, ErrInvalid) {
-		t.Errorf("opcode 9: %v, want %v", err, ErrInvalid)
+	if err := p.nic[0].PostSend(0, p.qp[0], SendWR{Opcode: 8}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("opcode 8: %v, want %v", err, ErrInvalid)
 	}
 	if err := p.nic[0].PostSend(0, p.qp[0], SendWR{SGE: SGE{Length: 1<<31 + 1}}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("more than 2 GiB: %v, want %v", err, ErrInvalid)

@@ -119,6 +119,26 @@ func (f *Frame) AddCNP() {
 	f.n += CNPReservedLen
 }
 
+// AddDETH appends the header to a started packet.
+func (f *Frame) AddDETH(h DETH) {
+	b := f.h[f.n : f.n+DETHLen]
+	binary.BigEndian.PutUint32(b, h.QKey)
+	binary.BigEndian.PutUint32(b[4:], uint32(h.SrcQP&QPNMask))
+	f.n += DETHLen
+}
+
+// AddAtomicETH appends the header to a started packet.
+func (f *Frame) AddAtomicETH(h AtomicETH) {
+	h.AppendTo(f.h[:f.n])
+	f.n += AtomicETHLen
+}
+
+// AddAtomicAckETH appends the header to a started packet, after its AETH.
+func (f *Frame) AddAtomicAckETH(h AtomicAckETH) {
+	binary.BigEndian.PutUint64(f.h[f.n:f.n+AtomicAckETHLen], h.Original)
+	f.n += AtomicAckETHLen
+}
+
 // SetPhantom gives the frame n payload bytes that read as zeros.
 func (f *Frame) SetPhantom(n int) { f.pay = uint16(n) }
 

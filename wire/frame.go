@@ -68,6 +68,15 @@ func (f *Frame) Payload() *Block {
 	return f.block
 }
 
+// PayloadBytes returns the payload, which must not be written to, or nil if it has none
+// or reads as zeros.
+func (f *Frame) PayloadBytes() []byte {
+	if f.flags&flagBlock == 0 {
+		return nil
+	}
+	return f.block.Bytes()
+}
+
 // Phantom says whether the payload has a length but no bytes; it reads as zeros.
 func (f *Frame) Phantom() bool { return f.pay != 0 && f.flags&flagBlock == 0 }
 
@@ -172,7 +181,27 @@ func (f *Frame) RETH() RETH {
 	return h
 }
 
-// Imm returns the immediate data, which always ends the headers.
+// DETH returns the datagram header of a UD packet.
+func (f *Frame) DETH() DETH {
+	h, _, _ := ParseDETH(f.ext())
+	return h
+}
+
+// AtomicETH returns the header of COMPARE_SWAP and FETCH_ADD.
+func (f *Frame) AtomicETH() AtomicETH {
+	h, _, _ := ParseAtomicETH(f.ext())
+	return h
+}
+
+// AtomicAckETH returns the header of ATOMIC_ACKNOWLEDGE, which ends its headers.
+func (f *Frame) AtomicAckETH() AtomicAckETH {
+	return AtomicAckETH{binary.BigEndian.Uint64(f.h[f.n-AtomicAckETHLen : f.n])}
+}
+
+// IPHeader returns the bytes of the IP header: 20 or 40.
+func (f *Frame) IPHeader() []byte { return f.h[f.ipOff():f.udpOff()] }
+
+// Imm returns the immediate data (or the R_Key of an IETH), which always ends the headers.
 func (f *Frame) Imm() ImmDt { return ImmDt(binary.BigEndian.Uint32(f.h[f.n-4 : f.n])) }
 
 // PFC returns the contents of a pause frame.

@@ -10,7 +10,8 @@ import (
 
 // drawFrame builds a random RoCE frame from p as a NIC would.
 func drawFrame(t *rapid.T, p *Pool) *Frame {
-	ops := []OpCode{OpSendFirst, OpSendMiddle, OpSendLastImm, OpSendOnly, OpWriteFirst, OpWriteMiddle, OpWriteOnlyImm, OpAcknowledge}
+	ops := []OpCode{OpSendFirst, OpSendMiddle, OpSendLastImm, OpSendOnly, OpWriteFirst, OpWriteMiddle, OpWriteOnlyImm, OpAcknowledge, OpReadRequest,
+		OpReadRespMiddle, OpReadRespLast, OpAtomicAck, OpCompareSwap, OpFetchAdd, OpSendOnlyInv, OpUDSendOnly, OpUDSendOnlyImm, OpUC + OpWriteLastImm}
 	w := Flow{
 		SrcMAC: mac(t), DstMAC: mac(t), IPv6: flip(t), Src: u[uint32](t, 1<<32-1), Dst: u[uint32](t, 1<<32-1),
 		Traffic: u[uint8](t, 255), TTL: 2 + u[uint8](t, 250), SrcPort: u[uint16](t, 0xffff), DstPort: PortRoCEv2,
@@ -22,13 +23,25 @@ func drawFrame(t *rapid.T, p *Pool) *Frame {
 	e := NewEnvelope(w)
 	f := p.Get()
 	f.Start(&e, BTH{OpCode: op, PKey: PKeyDefault, DestQP: u(t, QPNMask), AckReq: flip(t), PSN: u(t, PSNMask), BECN: flip(t)})
+	if op.Info().DETH {
+		f.AddDETH(DETH{u[uint32](t, 1<<32-1), u(t, QPNMask)})
+	}
+	if op.Info().Atomic {
+		h := AtomicETH{u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1), u[uint64](t, 1<<64-1), u[uint64](t, 1<<64-1)}
+		if f.AddAtomicETH(h); f.AtomicETH() != h {
+			t.Fatalf("%+v comes back as %+v", h, f.AtomicETH())
+		}
+	}
 	if op.Info().RETH {
 		f.AddRETH(RETH{u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1), u[uint32](t, 1<<31)})
 	}
 	if op.Info().AETH {
 		f.AddAETH(AETH{SyndromeACK, u[uint32](t, 0xffffff)})
 	}
-	if op.Info().Imm {
+	if op == OpAtomicAck {
+		f.AddAtomicAckETH(AtomicAckETH{u[uint64](t, 1<<64-1)})
+	}
+	if op.Info().Imm || op.Info().IETH {
 		f.AddImm(ImmDt(u[uint32](t, 1<<32-1)))
 	}
 	if op.Is(OpPayload) {

@@ -1,0 +1,187 @@
+package virtrnic
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// The unacknowledged services. UC is RC's message flow without answers: a packet that is
+// missing costs its message, nothing more. UD sends messages of one packet to anyone.
+
+// sent takes a packet of UC or UD as done the moment it starts on the wire.
+func (r *requester) sent(now vtime.Time, q *QP, last bool) {
+	r.una = r.nxt
+	if last {
+		r.finish(now, q)
+	}
+	q.checkDrained(now)
+}
+
+// AddressHandle is where datagrams go (ibv_ah).
+type AddressHandle struct {
+	pd   *PD
+	env  wire.Envelope
+	prio uint8
+}
+
+// CreateAH returns an address handle. The DGID may be an IPv4 multicast group.
+func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
+	if pd == nil || pd.nic != n {
+		return nil, fmt.Errorf("create address handle: protection domain of another device: %w", ErrInvalid)
+	}
+	if n.ipv6 && wire.IsMulticast(a.DGID) {
+		return nil, fmt.Errorf("create address handle: %v has no form in an IPv6 fabric: %w", wire.AddrOf(a.DGID), ErrInvalid)
+	}
+	var q QP // datagrams of all queue pairs of a host to an address share their path
+	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
+	return &AddressHandle{pd: pd, env: n.envelope(&q), prio: a.TrafficClass >> 5}, nil
+}
+
+// nextDatagram builds the datagram of a work request.
+func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
+	n := q.nic
+	status := WCSuccess
+	switch {
+	case int(w.length) > q.mtu:
+		status = WCLocLenErr
+	case w.wr.Inline == nil && !n.reachable(q.pd, w.wr.SGE, w.wr.SGL, 0):
+		status = WCLocProtErr
+	}
+	if status != WCSuccess {
+		r.fail(now, q, w, status)
+		return nil
+	}
+	op := wire.OpUDSendOnly
+	if w.wr.Opcode == WRSendWithImm {
+		op = wire.OpUDSendOnlyImm
+	}
+	to := &w.wr.UD
+	key := to.QKey
+	if key>>31 != 0 {
+		key = q.attr.QKey
+	}
+	psn := r.psn(r.nxt)
+	f := n.pool.Get()
+	f.Start(&to.AH.env, wire.BTH{
+		OpCode: op, PKey: wire.PKeyDefault, DestQP: to.QPN, PSN: psn, Solicited: w.wr.Flags&SendSolicited != 0,
+	})
+	f.AddDETH(wire.DETH{QKey: key, SrcQP: q.num})
+	if op == wire.OpUDSendOnlyImm {
+		f.AddImm(wire.ImmDt(w.wr.Imm))
+	}
+	switch {
+	case w.length == 0:
+	case w.wr.Inline != nil:
+		copy(attach(n.pool, f, int(w.length)), w.wr.Inline)
+	case w.wr.SGL != nil:
+		n.gather(q.pd, w.wr.SGL, f, 0, int(w.length))
+	default:
+		m, at := n.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.length), 0)
+		m.mem.load(n.pool, f, at, int(w.length))
+	}
+	f.Seal(uint16(psn), n.trust)
+	n.stats.Made++
+	n.stats.DataPackets++
+	r.nxt++
+	r.maxSeq = r.nxt
+	r.cursor++
+	r.sent(now, q, true)
+	r.classify(q)
+	n.offer(now, q) // perhaps into another class's round
+	return f
+}
+
+// classify gives a UD queue pair the class of the datagram that is next.
+func (r *requester) classify(q *QP) {
+	if r.cursor < r.n {
+		q.prio = r.wqes.at(uint32(r.cursor)).wr.UD.AH.prio
+	}
+}
+
+// handleUC takes a request packet of an unreliable connection. Whatever is wrong with it
+// costs the message, and the next message may begin with any PSN.
+func (r *responder) handleUC(now vtime.Time, q *QP, f *wire.Frame) {
+	n := q.nic
+	gap := f.PSN() != r.epsn
+	if gap {
+		n.stats.OutOfSeqRequest++
+	}
+	if begins := f.OpCode().Is(wire.OpBegin); begins {
+		r.active = false // whatever came before has lost its end; its receive is used again
+	} else if gap || !r.active {
+		r.active = false
+		n.drop(now, f, DropSequence)
+		return
+	}
+	r.epsn = f.PSN().Add(1)
+	nak, status := r.accept(q, f)
+	if nak == 0 && !r.place(q, f) {
+		nak, status = r.unplaced()
+	}
+	if nak != 0 {
+		r.active = false
+		n.drop(now, f, lossReason(nak))
+		if nak == wire.SyndromeRemoteOp { // its own receive is unusable
+			r.endReceive(now, q, status)
+			q.becomeErr(now)
+		}
+		return
+	}
+	if f.OpCode().Is(wire.OpEnd) {
+		r.finish(now, q, f)
+	}
+	n.consume(f)
+}
+
+// lossReason turns the NAK that a reliable connection would get into the reason of a
+// drop.
+func lossReason(nak wire.Syndrome) DropReason {
+	switch nak {
+	case wire.SyndromeRNR:
+		return DropNoReceive
+	case wire.SyndromeRemoteAcc:
+		return DropAccess
+	}
+	return DropInvalid
+}
+
+// handleDatagram takes a datagram: the global route header and the data go into the
+// next receive, or the datagram is dropped.
+func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
+	n := q.nic
+	size := uint64(f.PayloadLen())
+	switch {
+	case f.DETH().QKey != q.attr.QKey:
+		n.drop(now, f, DropQKey)
+		return
+	case q.recv.n == 0:
+		n.drop(now, f, DropNoReceive)
+		return
+	}
+	if w := q.recv.wqes.at(0); total(w.SGE, w.SGL) < GRHLen+size {
+		n.drop(now, f, DropInvalid) // the buffer stays for one that fits
+		return
+	}
+	r.take(q)
+	// An IPv4 header sits in the second half of the 40 bytes, an IPv6 header fills them.
+	grh, ip := n.scratch[:GRHLen], f.IPHeader()
+	clear(grh)
+	copy(grh[GRHLen-len(ip):], ip)
+	ok := n.put(q.pd, r.wr.SGE, r.wr.SGL, 0, grh)
+	if ok && size > 0 {
+		ok = n.deliver(q.pd, r.wr.SGE, r.wr.SGL, GRHLen, f)
+	}
+	if !ok {
+		n.drop(now, f, DropInvalid)
+		r.endReceive(now, q, WCLocProtErr)
+		q.becomeErr(now)
+		return
+	}
+	n.stats.BytesReceived += size
+	r.got = GRHLen + size
+	r.write = false
+	r.finish(now, q, f)
+	n.consume(f)
+}

@@ -1,0 +1,181 @@
+package virtrnic
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// EventType says what happened outside any work request (ibv_event_type, and its
+// numbers).
+type EventType uint8
+
+// Asynchronous events.
+const (
+	EventCQErr           EventType = 0  // a completion queue overran
+	EventQPFatal         EventType = 1  // a queue pair ended because of its completion queue
+	EventQPReqErr        EventType = 2  // ended because of an invalid request of the peer
+	EventQPAccessErr     EventType = 3  // ended because the peer reached for what it may not
+	EventCommEst         EventType = 4  // the first packet came while in RTR
+	EventSQDrained       EventType = 5  // SQD: what had begun is finished
+	EventSRQLimit        EventType = 15 // a shared receive queue fell below its limit
+	EventQPLastWQEReachd EventType = 16 // ERR: the queue pair will take no more from its SRQ
+)
+
+// String returns what ibv_event_type_str does.
+func (e EventType) String() string {
+	switch e {
+	case EventCQErr:
+		return "CQ error"
+	case EventQPFatal:
+		return "local work queue catastrophic error"
+	case EventQPReqErr:
+		return "invalid request local work queue error"
+	case EventQPAccessErr:
+		return "local access violation work queue error"
+	case EventCommEst:
+		return "communication established"
+	case EventSQDrained:
+		return "send queue drained"
+	case EventSRQLimit:
+		return "SRQ limit reached"
+	case EventQPLastWQEReachd:
+		return "last WQE reached"
+	}
+	return fmt.Sprintf("event %d", uint8(e))
+}
+
+// AsyncEvent is one event and what it is about; the others are nil.
+type AsyncEvent struct {
+	Type EventType
+	QP   *QP
+	CQ   *CQ
+	SRQ  *SRQ
+}
+
+// GetAsyncEvent takes the oldest event. One kind of event of one object waits at most
+// once.
+func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
+	if n.events.n == 0 {
+		return AsyncEvent{}, false
+	}
+	e := n.events.pop()
+	if e.QP != nil {
+		e.QP.told &^= 1 << e.Type
+	}
+	return e, true
+}
+
+// event reports something of a queue pair.
+func (n *NIC) event(t EventType, q *QP) {
+	if q.told>>t&1 == 0 {
+		q.told |= 1 << t
+		n.events.push(AsyncEvent{Type: t, QP: q})
+	}
+	n.completions++ // whoever waits for news has some
+}
+
+// CompChannel tells which completion queues have news (ibv_comp_channel).
+type CompChannel struct {
+	nic    *NIC
+	events ring[*CQ]
+}
+
+// CreateCompChannel returns a channel without queues.
+func (n *NIC) CreateCompChannel() *CompChannel { return &CompChannel{nic: n} }
+
+// CreateCQOn returns a completion queue that reports to a channel.
+func (n *NIC) CreateCQOn(ch *CompChannel, depth int) (*CQ, error) {
+	if ch == nil || ch.nic != n {
+		return nil, fmt.Errorf("create completion queue: channel of another device: %w", ErrInvalid)
+	}
+	c, err := n.CreateCQ(depth)
+	if err == nil {
+		c.channel = ch
+	}
+	return c, err
+}
+
+// armed says which completion the channel is told of.
+type armed uint8
+
+const (
+	armedNot armed = iota
+	armedSolicited
+	armedNext
+)
+
+// ReqNotifyCQ asks for one event at the next completion; solicitedOnly: at the next
+// receive whose sender asked for it, or the next failure. Completions that are in the
+// queue already count for nothing, so poll once more after arming.
+func (n *NIC) ReqNotifyCQ(c *CQ, solicitedOnly bool) error {
+	if c.channel == nil {
+		return fmt.Errorf("request notification: the completion queue has no channel: %w", ErrInvalid)
+	}
+	if !solicitedOnly {
+		c.armed = armedNext
+	} else if c.armed == armedNot {
+		c.armed = armedSolicited
+	}
+	return nil
+}
+
+// GetCQEvent takes the oldest event of a channel.
+func (n *NIC) GetCQEvent(ch *CompChannel) (*CQ, bool) {
+	if ch.events.n == 0 {
+		return nil, false
+	}
+	return ch.events.pop(), true
+}
+
+// notify tells the channel, if it is to know of this completion.
+func (c *CQ) notify(solicited bool) {
+	if c.armed == armedNext || solicited {
+		c.armed = armedNot
+		c.channel.events.push(c)
+	}
+}
+
+// AttachMcast makes a UD queue pair receive what is sent to an IPv4 multicast group. A
+// queue pair attached twice receives once.
+func (n *NIC) AttachMcast(q *QP, group uint32) error {
+	switch {
+	case q.service != wire.UD:
+		return fmt.Errorf("attach queue pair %d to %v: it is not UD: %w", q.num, wire.AddrOf(group), ErrInvalid)
+	case !wire.IsMulticast(group):
+		return fmt.Errorf("attach queue pair %d to %v: not an IPv4 multicast group: %w", q.num, wire.AddrOf(group), ErrInvalid)
+	case n.ipv6:
+		return fmt.Errorf("attach queue pair %d to %v: the group has no form in an IPv6 fabric: %w", q.num, wire.AddrOf(group), ErrInvalid)
+	}
+	members := n.mcast[group]
+	for _, m := range members {
+		if m == q {
+			return nil
+		}
+	}
+	if len(members) == MaxMcastQPs {
+		return fmt.Errorf("attach queue pair %d to %v: %d are attached: %w", q.num, wire.AddrOf(group), len(members), ErrNoMem)
+	}
+	if n.mcast == nil {
+		n.mcast = map[uint32][]*QP{}
+	}
+	n.mcast[group] = append(members, q)
+	q.groups++
+	return nil
+}
+
+// DetachMcast undoes AttachMcast.
+func (n *NIC) DetachMcast(q *QP, group uint32) error {
+	members := n.mcast[group]
+	for i, m := range members {
+		if m != q {
+			continue
+		}
+		q.groups--
+		if n.mcast[group] = append(members[:i:i], members[i+1:]...); len(members) == 1 {
+			delete(n.mcast, group)
+		}
+		return nil
+	}
+	return fmt.Errorf("detach queue pair %d from %v: it is not attached: %w", q.num, wire.AddrOf(group), ErrInvalid)
+}

@@ -1,0 +1,233 @@
+package virtrnic
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// The requester's side of READ and atomics. A READ takes as many packet numbers as it
+// has responses, so una moves through it as they arrive, and going back to una repeats
+// exactly what is missing of it.
+
+// checkSend says what the verb refuses.
+func (q *QP) checkSend(wr *SendWR, length uint64) error {
+	read := wr.Opcode >= WRRDMARead && wr.Opcode <= WRAtomicFetchAdd
+	ok := wr.Opcode <= WRSendWithImm
+	switch q.service {
+	case wire.RC:
+		ok = ok || read || wr.Opcode == WRSendWithInv
+	case wire.UD:
+		ok = wr.Opcode == WRSend || wr.Opcode == WRSendWithImm
+	}
+	switch {
+	case q.state == StateReset || q.state == StateInit || q.state == StateRTR:
+		return fmt.Errorf("it is in %v: %w", q.state, ErrState)
+	case !ok:
+		return fmt.Errorf("opcode %d: %w", wr.Opcode, ErrInvalid)
+	case length > MaxMessage:
+		return fmt.Errorf("%d bytes are more than 2 GiB: %w", length, ErrInvalid)
+	case len(wr.SGL) > max(1, q.maxSendSGE):
+		return fmt.Errorf("%d pieces of memory, the queue pair takes %d: %w", len(wr.SGL), q.maxSendSGE, ErrInvalid)
+	case wr.Flags&SendInline != 0 && (read || length > uint64(q.maxInline)):
+		return fmt.Errorf("%d bytes inline, the queue pair takes %d: %w", length, q.maxInline, ErrInvalid)
+	case read && length > uint64(maxOutstanding)*uint64(q.mtu):
+		return fmt.Errorf("READ of %d bytes has more packets than may be outstanding: %w", length, ErrInvalid)
+	case q.service == wire.UD && (wr.UD.AH == nil || wr.UD.AH.pd != q.pd):
+		return fmt.Errorf("a datagram needs an address handle of the queue pair's domain: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// prepare completes a work request that is not of the plain kind.
+func (q *QP) prepare(w *sendWQE) {
+	n := q.nic
+	if w.wr.Flags&SendInline != 0 {
+		w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil
+	} else {
+		w.wr.Inline = nil
+		n.one(&w.wr.SGE, &w.wr.SGL)
+	}
+	if w.wr.SGL != nil || w.wr.Inline != nil {
+		w.traits |= isPieces
+	}
+	if w.wr.Flags&SendFence != 0 {
+		w.traits |= isFenced
+	}
+	switch w.wr.Opcode {
+	case WRRDMARead:
+		w.traits |= isRead
+	case WRAtomicCmpAndSwp, WRAtomicFetchAdd:
+		w.traits |= isRead
+		w.packets = 1
+	}
+	if q.service != wire.RC {
+		n.unacked++
+	}
+	if q.service == wire.UD {
+		w.traits |= isDatagram
+		w.packets = 1
+	}
+}
+
+// unblocked says whether nothing keeps a READ, an atomic or a fenced request from starting:
+// the initiator depth, what a fence waits for, or the window.
+func (r *requester) unblocked(q *QP, w *sendWQE) bool {
+	if w.traits&isFenced != 0 && r.asked > 0 {
+		return false
+	}
+	if w.traits&isRead == 0 {
+		return true
+	}
+	if d := int(q.attr.MaxQPRdAtomic); d > 0 && r.asked >= d {
+		return false
+	}
+	return w.end()-r.una <= maxOutstanding
+}
+
+// nextRead builds the request for what is missing of a READ, or an atomic.
+func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
+	n := q.nic
+	bth := wire.BTH{PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true, Selective: r.sel != nil}
+	status := WCSuccess
+	switch {
+	case q.attr.MaxQPRdAtomic == 0:
+		status = WCLocQPOpErr
+	case w.wr.Opcode != WRRDMARead && w.length != 8:
+		status = WCLocLenErr
+	case !n.reachable(q.pd, w.wr.SGE, w.wr.SGL, AccessLocalWrite):
+		status = WCLocProtErr
+	}
+	if status != WCSuccess {
+		r.fail(now, q, w, status)
+		return nil
+	}
+	f := n.pool.Get()
+	switch w.wr.Opcode {
+	case WRRDMARead:
+		done := uint32(r.nxt-w.first) * uint32(q.mtu)
+		bth.OpCode = wire.OpReadRequest
+		f.Start(&q.env, bth)
+		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr + uint64(done), RKey: w.wr.RKey, DMALen: w.length - done})
+	case WRAtomicCmpAndSwp:
+		bth.OpCode = wire.OpCompareSwap
+		f.Start(&q.env, bth)
+		f.AddAtomicETH(wire.AtomicETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, SwapAdd: w.wr.SwapAdd, Compare: w.wr.Compare})
+	default:
+		bth.OpCode = wire.OpFetchAdd
+		f.Start(&q.env, bth)
+		f.AddAtomicETH(wire.AtomicETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, SwapAdd: w.wr.SwapAdd})
+	}
+	f.Seal(uint16(bth.PSN), n.trust)
+	n.stats.Made++
+	n.stats.DataPackets++
+	if r.nxt < r.maxSeq {
+		n.stats.Retransmitted++
+	}
+	r.nxt = w.end()
+	r.maxSeq = max(r.maxSeq, r.nxt)
+	r.cursor++
+	r.asked++
+	r.armRTO(now, q, false)
+	return f
+}
+
+// reach returns how far an acknowledgement of everything before seq goes: a READ or
+// atomic is complete only when its response is here.
+func (r *requester) reach(seq uint64) uint64 {
+	if r.reads == 0 {
+		return seq
+	}
+	for i := range r.n {
+		w := r.wqes.at(uint32(i))
+		if w.first >= seq {
+			break
+		}
+		if w.traits&isRead != 0 {
+			return max(w.first, r.una)
+		}
+	}
+	return seq
+}
+
+// impliedNak goes back because a response came from beyond a READ or atomic that has
+// not been answered: its answer is lost.
+func (r *requester) impliedNak(now vtime.Time, q *QP) {
+	q.nic.stats.ImpliedNAK++
+	r.handleNak(now, q)
+}
+
+// handleAnswer takes the answer to a READ or atomic; seq is outstanding.
+func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint64) {
+	n := q.nic
+	to := r.reach(seq)
+	r.acknowledge(now, q, to)
+	if q.state == StateErr || to < seq {
+		n.drop(now, f, DropResponse)
+		if q.state != StateErr {
+			r.impliedNak(now, q)
+			r.armRTO(now, q, false)
+		}
+		return
+	}
+	w := r.wqes.at(0)
+	switch {
+	case w.traits&isRead == 0:
+		n.drop(now, f, DropResponse)
+		r.failOldest(now, q, WCFatalErr)
+		return
+	case !r.fits(q, w, f, seq):
+		n.drop(now, f, DropResponse)
+		r.failOldest(now, q, WCBadRespErr)
+		return
+	}
+	off := (seq - w.first) * uint64(q.mtu)
+	ok := true
+	if f.OpCode() == wire.OpAtomicAck {
+		b := n.scratch[:8]
+		binary.LittleEndian.PutUint64(b, f.AtomicAckETH().Original)
+		ok = n.put(q.pd, w.wr.SGE, w.wr.SGL, 0, b)
+	} else if f.PayloadLen() > 0 {
+		ok = n.deliver(q.pd, w.wr.SGE, w.wr.SGL, off, f)
+		n.stats.BytesReceived += uint64(f.PayloadLen())
+	}
+	n.stats.ResponsesRcvd++
+	n.consume(f)
+	if !ok {
+		r.failOldest(now, q, WCLocProtErr)
+		return
+	}
+	r.acknowledge(now, q, seq+1)
+	r.armRTO(now, q, false)
+}
+
+// fits says whether an answer has the form its place in the READ or atomic asks for.
+func (r *requester) fits(q *QP, w *sendWQE, f *wire.Frame, seq uint64) bool {
+	op := f.OpCode()
+	if op.Info().AETH && !f.AETH().Syndrome.IsACK() {
+		return false
+	}
+	if w.wr.Opcode != WRRDMARead {
+		return op == wire.OpAtomicAck
+	}
+	if op == wire.OpAtomicAck {
+		return false
+	}
+	// After a repeat the responder may begin anywhere: first and middle are not told
+	// apart, nor are last and only.
+	if seq+1 < w.end() {
+		return (op == wire.OpReadRespFirst || op == wire.OpReadRespMiddle) && f.PayloadLen() == q.mtu
+	}
+	rest := uint64(w.length) - (seq-w.first)*uint64(q.mtu)
+	return (op == wire.OpReadRespLast || op == wire.OpReadRespOnly) && uint64(f.PayloadLen()) == rest
+}
+
+// attach gives the frame a payload of size > 0 bytes to be written.
+func attach(p *wire.Pool, f *wire.Frame, size int) []byte {
+	b := p.Block()
+	buf := b.Fill(size)
+	f.SetPayload(b)
+	return buf
+}

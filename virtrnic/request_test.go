@@ -1,0 +1,428 @@
+package virtrnic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// split cuts n bytes of a region into pieces of the given sizes, every other one byte
+// further on, in reverse order of address.
+func split(m *MR, sizes ...int) (l []SGE) {
+	at := m.Addr() + m.length
+	for _, n := range sizes {
+		at -= uint64(n) + 1
+		l = append(l, SGE{at, uint32(n), m.LKey()})
+	}
+	return l
+}
+
+// join returns the bytes a list names.
+func join(b Bytes, m *MR, l []SGE) (out []byte) {
+	for _, e := range l {
+		out = append(out, b[e.Addr-m.Addr():][:e.Length]...)
+	}
+	return out
+}
+
+// TestScatterGather moves messages between lists of pieces that are cut at other places
+// than the packets, by SEND, WRITE and READ, with real and with phantom payload.
+func TestScatterGather(t *testing.T) {
+	for _, op := range []WROpcode{WRSend, WRRDMAWrite, WRRDMARead} {
+		p := newPair(t, pairOptions{mtu: 256, timeout: 10, retry: 7, rnr: 6, rdAtomic: 2})
+		src, sm := p.region(0, 4000, 5)
+		dst, dm := p.region(1, 4000, 6)
+		from, to := split(sm, 700, 0, 1, 299), split(dm, 3, 500, 497)
+		w := SendWR{WRID: 1, Opcode: op, SGL: from}
+		want := join(src, sm, from)
+		got := func() []byte { return join(dst, dm, to) }
+		switch op {
+		case WRSend:
+			p.recv(1, RecvWR{WRID: 2, SGL: to})
+		case WRRDMAWrite:
+			w.RemoteAddr, w.RKey = dm.Addr()+9, dm.RKey()
+			got = func() []byte { return dst[9:1009] }
+		case WRRDMARead:
+			w.RemoteAddr, w.RKey = dm.Addr()+9, dm.RKey()
+			want = append([]byte(nil), dst[9:1009]...)
+			got = func() []byte { return join(src, sm, from) }
+		}
+		p.post(0, w)
+		for i := range from {
+			from[i].Length = 0 // the list is the caller's again
+		}
+		from = split(sm, 700, 0, 1, 299)
+		p.run()
+		p.want(0, WC{WRID: 1, Opcode: wcOpcode(op), ByteLen: 1000})
+		if !bytes.Equal(got(), want) {
+			t.Errorf("opcode %d: other bytes arrived", op)
+		}
+	}
+	// A packet of zeros clears every piece it falls into.
+	p := newPair(t, pairOptions{mtu: 256, timeout: 10, retry: 7, rnr: 6})
+	pm, err := p.nic[0].RegMR(p.pd[0], Phantom(600), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst, dm := p.region(1, 1000, 6)
+	to := split(dm, 300, 300)
+	p.recv(1, RecvWR{SGL: to})
+	p.post(0, SendWR{Opcode: WRSend, SGE: whole(pm, 600)})
+	p.run()
+	if !bytes.Equal(join(dst, dm, to), make([]byte, 600)) {
+		t.Error("phantom payload did not arrive as zeros")
+	}
+}
+
+// TestScatterGatherLimits: more pieces than the queue pair takes are refused; a bad piece
+// fails its request, whichever it is.
+func TestScatterGatherLimits(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+	_, m := p.region(0, 100, 1)
+	five := split(m, 1, 1, 1, 1, 1)
+	if err := p.nic[0].PostSend(0, p.qp[0], SendWR{Opcode: WRSend, SGL: five}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("five pieces of four to send: %v, want %v", err, ErrInvalid)
+	}
+	if err := p.nic[0].PostRecv(0, p.qp[0], RecvWR{SGL: five}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("five pieces of four to receive: %v, want %v", err, ErrInvalid)
+	}
+	for bad := range 3 {
+		p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+		_, m := p.region(0, 100, 1)
+		l := split(m, 9, 9, 9)
+		l[bad].LKey ^= 0x5a
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGL: l})
+		p.post(0, SendWR{WRID: 2, Opcode: WRSend})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCLocProtErr}, WC{WRID: 2, Status: WCWRFlushErr})
+
+		p = newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+		_, m = p.region(1, 100, 1)
+		_, sm := p.region(0, 27, 1)
+		l = split(m, 9, 9, 9)
+		l[bad].LKey ^= 0x5a
+		p.recv(1, RecvWR{WRID: 3, SGL: l})
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 27)})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRemOpErr})
+		p.want(1, WC{WRID: 3, Status: WCLocProtErr})
+	}
+}
+
+// TestInline: inline data is taken at posting, needs no key, spans packets, survives a
+// repeat, and has a limit.
+func TestInline(t *testing.T) {
+	p := newPair(t, pairOptions{mtu: 256, timeout: 6, retry: 7, rnr: 6})
+	p.loseNth(0, 2)
+	_, dm := p.region(1, 400, 0)
+	dst := dm.mem.(Bytes)
+	data := bytes.Repeat([]byte("inline! "), 50)
+	want := append([]byte(nil), data...)
+	p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, Flags: SendInline, Inline: data, RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	clear(data)
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite, ByteLen: 400})
+	if !bytes.Equal(dst, want) {
+		t.Error("other bytes than at posting arrived")
+	}
+	p.recv(1, RecvWR{WRID: 2})
+	p.post(0, SendWR{WRID: 2, Opcode: WRSend, Flags: SendInline})
+	p.run()
+	p.want(0, WC{WRID: 2, Opcode: WCSend})
+	for _, w := range []SendWR{{Opcode: WRSend, Inline: make([]byte, 401)}, {Opcode: WRRDMARead, Inline: make([]byte, 1)}} {
+		w.Flags = SendInline
+		if err := p.nic[0].PostSend(p.net.Now, p.qp[0], w); !errors.Is(err, ErrInvalid) {
+			t.Errorf("opcode %d, %d bytes inline: %v, want %v", w.Opcode, len(w.Inline), err, ErrInvalid)
+		}
+	}
+}
+
+// TestUnsignalled: a request without a signal leaves no completion when it succeeds, and
+// one when it does not; its place in the queue is free again.
+func TestUnsignalled(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 6, retry: 1, rnr: 6, unsignalled: true})
+	for i := range 100 {
+		flags := SendFlags(0)
+		if i%10 == 9 {
+			flags = SendSignaled
+		}
+		p.recv(1, RecvWR{})
+		p.post(0, SendWR{WRID: uint64(i), Opcode: WRSend, Flags: flags})
+		if i%10 == 9 {
+			p.run()
+			p.want(0, WC{WRID: uint64(i), Opcode: WCSend})
+		}
+	}
+	if n := len(p.completions(1)); n != 100 {
+		t.Errorf("%d receives completed, want 100", n)
+	}
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend})
+	p.post(0, SendWR{WRID: 2, Opcode: WRSend})
+	p.run()
+	p.want(0, WC{WRID: 1, Status: WCRetryExcErr}, WC{WRID: 2, Status: WCWRFlushErr})
+}
+
+// TestFlushOrder: the request that failed completes with its status, all after it as
+// flushed, in order; receives likewise; what is posted in ERR is flushed at once.
+func TestFlushOrder(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6, rdAtomic: 4})
+	_, sm := p.region(0, 3000, 3)
+	_, dm := p.region(1, 3000, 0)
+	p.recv(0, RecvWR{WRID: 20})
+	p.recv(0, RecvWR{WRID: 21})
+	p.recv(1, RecvWR{WRID: 30, SGE: whole(dm, 3000)})
+	p.recv(1, RecvWR{WRID: 31, SGE: whole(dm, 3000)})
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 3000)})
+	p.post(0, SendWR{WRID: 2, Opcode: WRRDMARead, SGE: whole(sm, 3000), RemoteAddr: dm.Addr() + 1, RKey: dm.RKey()})
+	p.post(0, SendWR{WRID: 3, Opcode: WRRDMARead, SGE: whole(sm, 3000), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.post(0, SendWR{WRID: 4, Opcode: WRSend, SGE: whole(sm, 10)})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCSend, ByteLen: 3000}, WC{WRID: 2, Status: WCRemAccessErr},
+		WC{WRID: 3, Status: WCWRFlushErr}, WC{WRID: 4, Status: WCWRFlushErr}, WC{WRID: 20, Status: WCWRFlushErr}, WC{WRID: 21, Status: WCWRFlushErr})
+	p.want(1, WC{WRID: 30, Opcode: WCRecv, ByteLen: 3000}, WC{WRID: 31, Status: WCWRFlushErr})
+	p.post(0, SendWR{WRID: 5, Opcode: WRSend})
+	p.recv(0, RecvWR{WRID: 6})
+	p.want(0, WC{WRID: 5, Status: WCWRFlushErr}, WC{WRID: 6, Status: WCWRFlushErr})
+	// Back through RESET the queue pairs work again.
+	for i := range 2 {
+		p.modifyTo(i, StateReset)
+		p.connect(i, pairOptions{mtu: 1024, timeout: 10, retry: 7, rnr: 6})
+	}
+	p.recv(1, RecvWR{WRID: 40, SGE: whole(dm, 3000)})
+	p.post(0, SendWR{WRID: 41, Opcode: WRSend, SGE: whole(sm, 3000)})
+	p.run()
+	p.want(0, WC{WRID: 41, Opcode: WCSend, ByteLen: 3000})
+	p.want(1, WC{WRID: 40, Opcode: WCRecv, ByteLen: 3000})
+}
+
+// modifyTo goes to RESET, ERR or SQD, which need no attribute.
+func (p *pair) modifyTo(i int, to QPState) {
+	p.t.Helper()
+	if err := p.nic[i].ModifyQP(p.net.Now, p.qp[i], QPAttr{State: to}, AttrState); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestMemoryTakenAway: a region deregistered while a message runs through it fails the
+// message in the middle, and nothing hangs.
+func TestMemoryTakenAway(t *testing.T) {
+	for _, side := range []int{0, 1} {
+		for _, op := range []WROpcode{WRSend, WRRDMAWrite, WRRDMAWriteWithImm, WRRDMARead} {
+			p := newPair(t, pairOptions{timeout: 10, retry: 2, rnr: 6, rdAtomic: 1})
+			_, sm := p.region(0, 50*1024, 3)
+			_, dm := p.region(1, 50*1024, 0)
+			p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, 50*1024)})
+			p.post(0, SendWR{WRID: 1, Opcode: op, SGE: whole(sm, 50*1024), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+			p.net.At(vtime.Time(3*vtime.Microsecond), func(vtime.Time) {
+				if err := p.nic[side].DeregMR([]*MR{sm, dm}[side]); err != nil {
+					t.Fatal(err)
+				}
+			})
+			p.run()
+			got := p.completions(0)
+			want := WCLocProtErr
+			switch {
+			case side == 1 && op == WRSend:
+				want = WCRemOpErr
+			case side == 1:
+				want = WCRemAccessErr
+			}
+			if len(got) != 1 || got[0].Status != want {
+				t.Errorf("opcode %d, side %d: %+v, want one with %v", op, side, got, want)
+			}
+			if w := p.completions(1); side == 1 && (len(w) != 1 || w[0].Status == WCSuccess) {
+				t.Errorf("opcode %d: receiver %+v", op, w)
+			}
+		}
+	}
+}
+
+// TestDrainAsync: SQD lets what began finish, READs and atomics included, then says so
+// once; the responder goes on.
+func TestDrainAsync(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6, rdAtomic: 1})
+	_, sm := p.region(0, 20*1024, 3)
+	_, dm := p.region(1, 20*1024, 4)
+	p.post(0, SendWR{WRID: 1, Opcode: WRRDMARead, SGE: whole(sm, 20*1024), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.post(0, SendWR{WRID: 2, Opcode: WRRDMAWrite, SGE: whole(sm, 10), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.post(0, SendWR{WRID: 3, Opcode: WRRDMARead, SGE: whole(sm, 10), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.post(0, SendWR{WRID: 4, Opcode: WRRDMARead, SGE: whole(sm, 10), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.net.At(vtime.Time(2*vtime.Microsecond), func(now vtime.Time) {
+		a := QPAttr{State: StateSQD, EnSQDAsync: true}
+		if err := p.nic[0].ModifyQP(now, p.qp[0], a, AttrState|AttrEnSQDAsyncNotify); err != nil {
+			t.Fatal(err)
+		}
+		p.post(1, SendWR{WRID: 9, Opcode: WRRDMARead, SGE: whole(dm, 100), RemoteAddr: sm.Addr(), RKey: sm.RKey()})
+	})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 20 * 1024}, WC{WRID: 2, Opcode: WCRDMAWrite, ByteLen: 10})
+	p.want(1, WC{WRID: 9, Opcode: WCRDMARead, ByteLen: 100})
+	if e, ok := p.nic[0].GetAsyncEvent(); !ok || e.Type != EventSQDrained || e.QP != p.qp[0] {
+		t.Errorf("event %+v %v, want %v", e, ok, EventSQDrained)
+	}
+	if e, ok := p.nic[0].GetAsyncEvent(); ok {
+		t.Errorf("one event too many: %v", e.Type)
+	}
+	p.modify(0, StateRTS, QPAttr{})
+	p.run()
+	p.want(0, WC{WRID: 3, Opcode: WCRDMARead, ByteLen: 10}, WC{WRID: 4, Opcode: WCRDMARead, ByteLen: 10})
+}
+
+// TestRNRTable: the requester waits at least as long as the receiver's code says, for
+// every code, and the retry limit counts.
+func TestRNRTable(t *testing.T) {
+	for code := range uint8(32) {
+		p := newPair(t, pairOptions{timeout: 0, retry: 7, rnr: 2})
+		p.qp[1].attr.MinRNRTimer = code
+		var sends []vtime.Time
+		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+			if port == 0 {
+				sends = append(sends, now)
+			}
+			return machinetest.Fate{}
+		}
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRNRRetryExcErr})
+		if len(sends) != 3 {
+			t.Fatalf("code %d: %d attempts, want 3", code, len(sends))
+		}
+		for i := 1; i < len(sends); i++ {
+			gap := sends[i].Sub(sends[i-1])
+			if w := RNRTimer(code); gap < w || gap > w+4*vtime.Microsecond {
+				t.Errorf("code %d: repeated after %v, the code is %v", code, gap, w)
+			}
+		}
+	}
+}
+
+// TestRetryLimits: every retry count gives that many repeats after the first attempt, by
+// timeout and by RNR; RNR 7 does not give up.
+func TestRetryLimits(t *testing.T) {
+	for limit := range uint8(8) {
+		p := newPair(t, pairOptions{timeout: 4, retry: limit, rnr: 7})
+		n := 0
+		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { n++; return machinetest.Fate{Drop: true} }
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRetryExcErr})
+		if n != int(limit)+1 {
+			t.Errorf("retry count %d: %d attempts", limit, n)
+		}
+		p = newPair(t, pairOptions{timeout: 0, retry: 0, rnr: limit})
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
+		if limit == 7 {
+			if err := p.net.Run(2000); err == nil || p.qp[0].State() != StateRTS {
+				t.Errorf("RNR retry 7 came to an end in %v", p.qp[0].State())
+			}
+			continue
+		}
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRNRRetryExcErr})
+		if s := p.nic[1].Stats().SendRNR; s != uint64(limit)+1 {
+			t.Errorf("RNR retry count %d: %d attempts", limit, s)
+		}
+	}
+}
+
+// TestSendWithInvalidate: the key works until the message that takes it back, and for
+// local use after that.
+func TestSendWithInvalidate(t *testing.T) {
+	for _, n := range []int{5, 2500} {
+		p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+		src, sm := p.region(0, n, 3)
+		dst, dm := p.region(1, n, 0)
+		_, other := p.region(1, n, 0)
+		p.recv(1, RecvWR{WRID: 8, SGE: whole(dm, n)})
+		p.recv(1, RecvWR{WRID: 9, SGE: whole(dm, n)})
+		write := SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, n), RemoteAddr: other.Addr(), RKey: other.RKey()}
+		p.post(0, write)
+		p.post(0, SendWR{WRID: 2, Opcode: WRSendWithInv, SGE: whole(sm, n), RKey: other.RKey()})
+		p.post(0, SendWR{WRID: 3, Opcode: WRSend, SGE: whole(sm, n)})
+		p.post(0, write)
+		p.run()
+		p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite, ByteLen: uint32(n)}, WC{WRID: 2, Opcode: WCSend, ByteLen: uint32(n)},
+			WC{WRID: 3, Opcode: WCSend, ByteLen: uint32(n)}, WC{WRID: 1, Status: WCRemAccessErr})
+		p.want(1, WC{WRID: 8, Opcode: WCRecv, ByteLen: uint32(n), WithInv: true, Imm: other.RKey()}, WC{WRID: 9, Opcode: WCRecv, ByteLen: uint32(n)})
+		if !bytes.Equal(src, dst) || !p.nic[1].reachable(p.pd[1], whole(other, n), nil, AccessLocalWrite) {
+			t.Errorf("%d bytes: wrong bytes, or the region is gone", n)
+		}
+	}
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+	p.recv(1, RecvWR{WRID: 8})
+	p.post(0, SendWR{WRID: 1, Opcode: WRSendWithInv, RKey: 0x77})
+	p.run()
+	p.want(0, WC{WRID: 1, Status: WCRemAccessErr})
+	p.want(1, WC{WRID: 8, Status: WCLocAccessErr})
+}
+
+// TestNoAllocations: posting and moving messages of every kind allocates nothing once
+// the queues have grown.
+func TestNoAllocations(t *testing.T) {
+	p := newPair(t, pairOptions{mtu: 256, timeout: 10, retry: 7, rnr: 6, rdAtomic: 4})
+	p.net.Pool.Poison = false
+	_, sm := p.region(0, 4000, 3)
+	_, dm := p.region(1, 4000, 0)
+	from, to, data := split(sm, 300, 300), split(dm, 200, 400), make([]byte, 300)
+	round := func() {
+		p.recv(1, RecvWR{SGL: to})
+		p.recv(1, RecvWR{SGL: to})
+		for _, w := range []SendWR{
+			{Opcode: WRSend, SGL: from},
+			{Opcode: WRSend, Flags: SendInline | SendFence, Inline: data},
+			{Opcode: WRRDMARead, SGL: from, RemoteAddr: dm.Addr(), RKey: dm.RKey()},
+			{Opcode: WRAtomicFetchAdd, SGE: whole(sm, 8), SwapAdd: 1, RemoteAddr: dm.Addr(), RKey: dm.RKey()},
+		} {
+			p.post(0, w)
+		}
+		for i := 0; p.net.Step(); i++ {
+			if i > 1000 {
+				t.Fatal("not at rest")
+			}
+		}
+		for i := range 2 {
+			for {
+				if w, ok := p.nic[i].PollCQ(p.cq[i]); !ok {
+					break
+				} else if w.Status != WCSuccess {
+					t.Fatal(w)
+				}
+			}
+		}
+	}
+	for range 20 {
+		round()
+	}
+	if n := testing.AllocsPerRun(50, round); n > 0 {
+		t.Errorf("%v allocations in a round of four messages", n)
+	}
+}
+
+// TestQueueCaps: what the caps of a queue pair are good for.
+func TestQueueCaps(t *testing.T) {
+	p := newPair(t, pairOptions{})
+	for _, c := range []QPInit{
+		{MaxSendSGE: MaxSGE + 1}, {MaxRecvSGE: MaxSGE + 1}, {MaxInline: MaxInlineData + 1}, {Type: 1}, {Type: 5}, {MaxSendWR: MaxQPWR + 1}, {MaxRecvWR: -1},
+	} {
+		c.PD, c.SendCQ, c.RecvCQ = p.pd[0], p.cq[0], p.cq[0]
+		if _, err := p.nic[0].CreateQP(c); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v, want %v", fmt.Sprintf("%+v", c)[:20], err, ErrInvalid)
+		}
+	}
+	for i := range 64 {
+		p.post(0, SendWR{WRID: uint64(i), Opcode: WRSend})
+	}
+	if err := p.nic[0].PostSend(0, p.qp[0], SendWR{Opcode: WRSend}); !errors.Is(err, ErrNoMem) {
+		t.Errorf("request 65 of 64: %v, want %v", err, ErrNoMem)
+	}
+	p.modifyTo(0, StateErr)
+	if n := len(p.completions(0)); n != 64 {
+		t.Errorf("%d flushed, want 64", n)
+	}
+}

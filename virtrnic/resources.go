@@ -1,0 +1,369 @@
+package virtrnic
+
+import (
+	"encoding/binary"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// The responder's side of READ and atomics. A READ is answered packet by packet as the
+// port has time, in turn with the queue pair's own requests; whatever else the responder
+// has to say meanwhile waits behind, so that answers leave in the order of the requests.
+
+// resource is a READ or atomic the responder remembers, for its requester may repeat it.
+type resource struct {
+	op       wire.OpCode
+	psn      wire.PSN
+	packets  uint32
+	msn      uint32
+	rkey     uint32
+	length   uint32
+	va       uint64
+	original uint64 // atomics: what the memory held before
+}
+
+// response is an answer that waits for its turn.
+type response struct {
+	kind     responseKind
+	syndrome wire.Syndrome // respondAck
+	psn      wire.PSN      // of the answer; of a READ's first
+	msn      uint32
+	start    uint32 // READ: the answer to begin with, the next one, and how many there are
+	at       uint32
+	end      uint32
+	rkey     uint32 // READ
+	length   uint32 // READ
+	va       uint64 // READ
+	original uint64 // respondAtomic
+}
+
+type responseKind uint8
+
+const (
+	respondAck responseKind = iota
+	respondRead
+	respondAtomic
+)
+
+func isReadOrAtomic(op wire.OpCode) bool {
+	return op == wire.OpReadRequest || op == wire.OpCompareSwap || op == wire.OpFetchAdd
+}
+
+// answer executes a READ or atomic that is next in order: an atomic at once, a READ when
+// its responses are sent.
+func (r *responder) answer(now vtime.Time, q *QP, f *wire.Frame) {
+	n := q.nic
+	e, nak := r.admit(q, f)
+	if nak != 0 {
+		r.refuse(now, q, f, nak, WCRemInvReqErr)
+		return
+	}
+	if e.op != wire.OpReadRequest {
+		e.original = n.execute(q.pd, f)
+	}
+	r.epsn = r.epsn.Add(int(e.packets))
+	r.msn = (r.msn + 1) & 0xffffff
+	e.msn = r.msn
+	r.remember(int(q.attr.MaxDestRdAtomic), e)
+	n.stats.MessagesReceived++
+	n.consume(f)
+	r.out.push(e.from(0, e.length))
+	n.offer(now, q)
+}
+
+// admit checks a READ or atomic and says what to remember of it, or the NAK to send.
+func (r *responder) admit(q *QP, f *wire.Frame) (e resource, nak wire.Syndrome) {
+	e = resource{op: f.OpCode(), psn: r.epsn, packets: 1, length: 8}
+	need := AccessRemoteAtomic
+	if e.op == wire.OpReadRequest {
+		h := f.RETH()
+		need, e.va, e.rkey, e.length = AccessRemoteRead, h.VA, h.RKey, h.DMALen
+		e.packets = packetsOf(h.DMALen, q.mtu)
+	} else {
+		h := f.AtomicETH()
+		e.va, e.rkey = h.VA, h.RKey
+	}
+	switch {
+	case r.active, f.PayloadLen() > 0: // in the middle of a message, or with data
+		return e, wire.SyndromeInvalidReq
+	case r.underway() >= int(q.attr.MaxDestRdAtomic): // more than were agreed on
+		return e, wire.SyndromeInvalidReq
+	case q.attr.Access&need == 0, e.length > MaxMessage, uint64(e.packets) > maxOutstanding:
+		return e, wire.SyndromeInvalidReq
+	case need == AccessRemoteAtomic && e.va&7 != 0:
+		return e, wire.SyndromeInvalidReq
+	case !q.allows(e.rkey, e.va, e.length, need):
+		return e, wire.SyndromeRemoteAcc
+	}
+	return e, 0
+}
+
+// packetsOf returns the responses a READ has.
+func packetsOf(length uint32, mtu int) uint32 {
+	return max(1, uint32((uint64(length)+uint64(mtu)-1)/uint64(mtu)))
+}
+
+// allows checks key, domain, range and rights; nothing is checked for no bytes.
+func (q *QP) allows(rkey uint32, va uint64, length uint32, need AccessFlags) bool {
+	if q.attr.Access&need == 0 {
+		return false
+	}
+	m, _ := q.nic.lookup(q.pd, rkey, va, uint64(length), need)
+	return length == 0 || m != nil
+}
+
+// execute performs an atomic, which has been admitted, and returns what the memory held.
+// Words are little-endian in memory, as on the hosts that this stands for.
+func (n *NIC) execute(pd *PD, f *wire.Frame) (original uint64) {
+	h := f.AtomicETH()
+	m, at := n.lookup(pd, h.RKey, h.VA, 8, AccessRemoteAtomic)
+	word := m.mem.(Bytes)[at : at+8]
+	original = binary.LittleEndian.Uint64(word)
+	switch {
+	case f.OpCode() == wire.OpFetchAdd:
+		binary.LittleEndian.PutUint64(word, original+h.SwapAdd)
+	case original == h.Compare:
+		binary.LittleEndian.PutUint64(word, h.SwapAdd)
+	}
+	n.stats.AtomicsExecuted++
+	return original
+}
+
+// from returns the answer to a resource, a READ's from its response i on and of so many
+// bytes.
+func (e *resource) from(offset uint64, length uint32) response {
+	x := response{kind: respondAtomic, psn: e.psn, msn: e.msn, original: e.original}
+	if e.op == wire.OpReadRequest {
+		x.kind, x.va, x.rkey, x.length = respondRead, e.va+offset, e.rkey, length
+		x.end = e.packets
+	}
+	return x
+}
+
+// underway counts the READs and atomics whose answers have not left.
+func (r *responder) underway() (k int) {
+	for i := range r.out.n {
+		if r.out.at(i).kind != respondAck {
+			k++
+		}
+	}
+	return k
+}
+
+// remember keeps the last READs and atomics, as many as were agreed on.
+func (r *responder) remember(depth int, e resource) {
+	if len(r.res) < depth {
+		r.res = append(r.res, e)
+		return
+	}
+	r.res[r.next] = e
+	r.next = (r.next + 1) % depth
+}
+
+// resize follows a change of how many are remembered: the last ones stay.
+func (r *responder) resize(depth int) {
+	all := append(append([]resource(nil), r.res[r.next:]...), r.res[:r.next]...)
+	r.res, r.next = all[max(0, len(all)-depth):], 0
+}
+
+// remembered returns the READ or atomic a packet number belongs to, the last one first:
+// numbers come round.
+func (r *responder) remembered(psn wire.PSN) *resource {
+	for i := 1; i <= len(r.res); i++ {
+		e := &r.res[(r.next-i+len(r.res))%len(r.res)]
+		if d := psn.Sub(e.psn); d >= 0 && d < int(e.packets) {
+			return e
+		}
+	}
+	return nil
+}
+
+// duplicate takes a request that has been executed: C9-105, it is not executed again. A
+// SEND or WRITE is acknowledged again, a READ or atomic answered again.
+func (r *responder) duplicate(now vtime.Time, q *QP, f *wire.Frame) {
+	n := q.nic
+	switch {
+	case isReadOrAtomic(f.OpCode()):
+		r.replay(now, q, f)
+	case f.AckReq():
+		n.stats.Drops[DropDuplicate]++
+		r.respond(now, q, f, r.acknowledgeable(f.PSN()), wire.SyndromeACK)
+	default:
+		n.drop(now, f, DropDuplicate)
+	}
+}
+
+// acknowledgeable returns up to where the repeat of a SEND or WRITE is acknowledged: all
+// that has been executed, but not past a READ or atomic, whose answer says so itself.
+func (r *responder) acknowledgeable(psn wire.PSN) wire.PSN {
+	last := r.epsn.Add(-1)
+	for i := range r.res {
+		if at := r.res[i].psn; at.After(psn) && !at.After(last) {
+			last = at.Add(-1)
+		}
+	}
+	return last
+}
+
+// replay answers a repeated READ by reading again, and a repeated atomic with what it
+// answered before. Key, domain and rights are checked again; a repeat that asks for
+// anything its request did not is dropped, as is one that is not remembered.
+func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
+	n := q.nic
+	psn := f.PSN()
+	e := r.remembered(psn)
+	x, ok := response{}, false
+	if e != nil && e.op == f.OpCode() {
+		x, ok = r.repeat(q, f, e)
+	}
+	n.drop(now, f, DropDuplicate)
+	if !ok || r.rewind(x) || int(r.out.n) >= 2*int(q.attr.MaxDestRdAtomic)+8 {
+		return
+	}
+	n.stats.Replayed++
+	r.out.push(x)
+	n.offer(now, q)
+}
+
+// repeat returns the answer to a repeat of a remembered request.
+func (r *responder) repeat(q *QP, f *wire.Frame, e *resource) (x response, ok bool) {
+	if e.op != wire.OpReadRequest {
+		h := f.AtomicETH()
+		return e.from(0, 0), h.VA == e.va && h.RKey == e.rkey && q.allows(e.rkey, e.va, 8, AccessRemoteAtomic)
+	}
+	h := f.RETH()
+	skip := uint32(f.PSN().Sub(e.psn))
+	done := uint64(skip) * uint64(q.mtu)
+	switch {
+	case h.RKey != e.rkey, h.VA != e.va+done:
+		return x, false
+	case done+uint64(h.DMALen) > uint64(e.length):
+		return x, false // more than the request itself: nothing beyond it may be read
+	case !q.allows(h.RKey, h.VA, h.DMALen, AccessRemoteRead):
+		return x, false
+	}
+	x = e.from(done, h.DMALen)
+	x.psn, x.end = f.PSN(), packetsOf(h.DMALen, q.mtu)
+	return x, true
+}
+
+// rewind looks for the same answer among those that wait, and takes a READ that has
+// gone further back to where the repeat begins.
+func (r *responder) rewind(x response) bool {
+	for i := range r.out.n {
+		y := r.out.at(i)
+		if y.kind != x.kind || y.kind == respondAck {
+			continue
+		}
+		if y.kind == respondAtomic {
+			if y.psn == x.psn {
+				return true
+			}
+			continue
+		}
+		// The same READ from the same point or a later one: it ends where this ends.
+		d := x.psn.Sub(y.psn)
+		if d < 0 || d >= int(y.end) || y.va+uint64(y.length) != x.va+uint64(x.length) {
+			continue
+		}
+		if uint32(d) < y.at {
+			y.at, y.start = uint32(d), uint32(d)
+		}
+		return true
+	}
+	return false
+}
+
+// postpone puts an acknowledgement behind the answers that wait. One acknowledgement
+// after another says what both say.
+func (r *responder) postpone(x response) {
+	last := r.out.at(r.out.n - 1)
+	if x.syndrome.IsACK() && last.kind == respondAck && last.syndrome.IsACK() {
+		if x.psn.After(last.psn) {
+			last.psn, last.msn = x.psn, x.msn
+		}
+		return
+	}
+	if int(r.out.n) < 2*MaxRdAtomic+8 {
+		r.out.push(x)
+	}
+}
+
+// nextResponse builds the answer whose turn it is, or returns nil if there is none to
+// give any more.
+func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
+	n := q.nic
+	x := r.out.at(0)
+	psn := x.psn.Add(int(x.at))
+	f := n.pool.Get()
+	h := wire.AETH{Syndrome: wire.SyndromeACK, MSN: x.msn}
+	switch x.kind {
+	case respondAck:
+		h.Syndrome = x.syndrome
+		r.acknowledgement(q, f, psn, h)
+		r.out.pop()
+		return f
+	case respondAtomic:
+		f.Start(&q.env, wire.BTH{OpCode: wire.OpAtomicAck, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
+		f.AddAETH(h)
+		f.AddAtomicAckETH(wire.AtomicAckETH{Original: x.original})
+		r.out.pop()
+	case respondRead:
+		if !r.readResponse(q, f, x, psn, h) {
+			return r.readFailed(now, q, f, psn)
+		}
+		if x.at++; x.at == x.end {
+			r.out.pop()
+		}
+	}
+	f.Seal(uint16(psn), n.trust)
+	n.stats.Made++
+	n.stats.ResponsesSent++
+	return f
+}
+
+// readResponse builds the next response of a READ but for the seal. The memory is
+// looked up afresh for each: it may have been taken away.
+func (r *responder) readResponse(q *QP, f *wire.Frame, x *response, psn wire.PSN, h wire.AETH) bool {
+	n := q.nic
+	off := uint64(x.at) * uint64(q.mtu)
+	size := min(uint64(q.mtu), uint64(x.length)-off)
+	var m *MR
+	var at uint64
+	if size > 0 {
+		if m, at = n.lookup(q.pd, x.rkey, x.va+off, size, AccessRemoteRead); m == nil || q.attr.Access&AccessRemoteRead == 0 {
+			return false
+		}
+	}
+	op := wire.OpReadRespMiddle
+	switch first, last := x.at == x.start, x.at+1 == x.end; {
+	case first && last:
+		op = wire.OpReadRespOnly
+	case first:
+		op = wire.OpReadRespFirst
+	case last:
+		op = wire.OpReadRespLast
+	}
+	f.Start(&q.env, wire.BTH{OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
+	if op != wire.OpReadRespMiddle {
+		f.AddAETH(h)
+	}
+	if size > 0 {
+		m.mem.load(n.pool, f, at, int(size))
+	}
+	return true
+}
+
+// readFailed ends the queue pair because the memory of a READ under way is gone.
+func (r *responder) readFailed(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN) *wire.Frame {
+	r.out = ring[response]{}
+	if q.state == StateErr {
+		q.nic.pool.Put(f)
+		return nil
+	}
+	r.acknowledgement(q, f, psn, wire.AETH{Syndrome: wire.SyndromeRemoteAcc, MSN: r.msn})
+	q.nic.event(EventQPAccessErr, q)
+	q.becomeErr(now)
+	return f
+}

@@ -1,0 +1,143 @@
+package virtrnic
+
+import "github.com/mcastlab/mcastlab/wire"
+
+// Scatter-gather lists. A work request of one piece, by far the most frequent, never
+// gets here with its data path; one of several pays a look-up per piece and packet.
+
+// keepSGL copies a list, which belongs to the caller of the verb.
+func (n *NIC) keepSGL(l []SGE) []SGE {
+	var s []SGE
+	if k := len(n.sgls); k > 0 {
+		s, n.sgls = n.sgls[k-1], n.sgls[:k-1]
+	}
+	return append(s[:0], l...)
+}
+
+// keepInline copies inline data at posting.
+func (n *NIC) keepInline(b []byte) []byte {
+	var s []byte
+	if k := len(n.inlines); k > 0 {
+		s, n.inlines = n.inlines[k-1], n.inlines[:k-1]
+	}
+	return append(s[:0], b...)
+}
+
+// one gives a list of one piece the short form, and copies any other.
+func (n *NIC) one(e *SGE, l *[]SGE) {
+	switch len(*l) {
+	case 0:
+		if *l != nil {
+			*e, *l = SGE{}, nil
+		}
+	case 1:
+		*e, *l = (*l)[0], nil
+	default:
+		*l = n.keepSGL(*l)
+	}
+}
+
+// release takes back what a work request held.
+func (n *NIC) release(l []SGE, inline []byte) {
+	if l != nil {
+		n.sgls = append(n.sgls, l)
+	}
+	if inline != nil {
+		n.inlines = append(n.inlines, inline)
+	}
+}
+
+// total returns the bytes of a work request's memory.
+func total(e SGE, l []SGE) uint64 {
+	if l == nil {
+		return uint64(e.Length)
+	}
+	var sum uint64
+	for _, e := range l {
+		sum += uint64(e.Length)
+	}
+	return sum
+}
+
+// reachable says whether every piece lies in a region of the domain that allows what
+// is needed.
+func (n *NIC) reachable(pd *PD, e SGE, l []SGE, need AccessFlags) bool {
+	if l == nil {
+		m, _ := n.lookup(pd, e.LKey, e.Addr, uint64(e.Length), need)
+		return e.Length == 0 || m != nil
+	}
+	for _, e := range l {
+		if m, _ := n.lookup(pd, e.LKey, e.Addr, uint64(e.Length), need); e.Length > 0 && m == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// gather attaches size > 0 bytes from offset off of the list to the frame, whose pieces
+// have been found reachable.
+func (n *NIC) gather(pd *PD, l []SGE, f *wire.Frame, off uint64, size int) {
+	b := n.pool.Block()
+	buf := b.Fill(size)
+	n.visit(pd, l, off, size, 0, func(m *MR, at uint64, from, to int) { m.mem.read(buf[from:to], at) })
+	f.SetPayload(b)
+}
+
+// scatter writes size bytes at offset off of the list: b, or zeros if it is nil. It
+// returns false if a piece is not reachable any more.
+func (n *NIC) scatter(pd *PD, l []SGE, off uint64, b []byte, size int) bool {
+	return n.visit(pd, l, off, size, AccessLocalWrite, func(m *MR, at uint64, from, to int) {
+		if b == nil {
+			m.mem.write(nil, at, to-from)
+		} else {
+			m.mem.write(b[from:to], at, to-from)
+		}
+	})
+}
+
+// visit calls f for each part of a piece that bytes [off, off+size) of a list fall
+// into, with where the part lies in its region and in the range.
+func (n *NIC) visit(pd *PD, l []SGE, off uint64, size int, need AccessFlags, f func(m *MR, at uint64, from, to int)) bool {
+	done := 0
+	for _, e := range l {
+		if off >= uint64(e.Length) {
+			off -= uint64(e.Length)
+			continue
+		}
+		if done == size {
+			break
+		}
+		part := int(min(uint64(size-done), uint64(e.Length)-off))
+		m, at := n.lookup(pd, e.LKey, e.Addr+off, uint64(part), need)
+		if m == nil {
+			return false
+		}
+		f(m, at, done, done+part)
+		done += part
+		off = 0
+	}
+	return done == size
+}
+
+// deliver writes a frame's payload at offset off of a work request's memory.
+func (n *NIC) deliver(pd *PD, e SGE, l []SGE, off uint64, f *wire.Frame) bool {
+	if l == nil {
+		m, at := n.lookup(pd, e.LKey, e.Addr+off, uint64(f.PayloadLen()), AccessLocalWrite)
+		if m == nil || off+uint64(f.PayloadLen()) > uint64(e.Length) {
+			return false
+		}
+		m.mem.store(f, at)
+		return true
+	}
+	return n.scatter(pd, l, off, f.PayloadBytes(), f.PayloadLen())
+}
+
+// put writes bytes that no frame carries as payload: a global route header, or the
+// result of an atomic.
+func (n *NIC) put(pd *PD, e SGE, l []SGE, off uint64, b []byte) bool {
+	one := [1]SGE{e}
+	if l == nil {
+		l = one[:]
+	}
+	return n.scatter(pd, l, off, b, len(b))
+}

@@ -1,0 +1,72 @@
+package virtrnic
+
+import "fmt"
+
+// SRQ is a receive queue that several queue pairs take from (ibv_srq).
+type SRQ struct {
+	nic   *NIC
+	pd    *PD
+	queue recvQueue
+	sge   int
+	limit int // below so many buffers an event is raised, once; 0: never
+	users int
+}
+
+// CreateSRQ returns a shared receive queue for maxWR buffers, 1 to MaxQPWR, of up to
+// maxSGE pieces each (0: 1).
+func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
+	switch {
+	case pd == nil || pd.nic != n:
+		return nil, fmt.Errorf("create shared receive queue: protection domain of another device: %w", ErrInvalid)
+	case maxWR < 1 || maxWR > MaxQPWR || maxSGE < 0 || maxSGE > MaxSGE:
+		return nil, fmt.Errorf("create shared receive queue: %d buffers of %d pieces: %w", maxWR, maxSGE, ErrInvalid)
+	}
+	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE}, nil
+}
+
+// DestroySRQ takes the queue back once no queue pair uses it.
+func (n *NIC) DestroySRQ(s *SRQ) error {
+	if s.users > 0 {
+		return fmt.Errorf("destroy shared receive queue: %d queue pairs use it: %w", s.users, ErrBusy)
+	}
+	for s.queue.n > 0 {
+		w := s.queue.pop()
+		n.release(w.SGL, nil)
+	}
+	s.queue.max = 0
+	return nil
+}
+
+// PostSRQRecv adds a buffer.
+func (n *NIC) PostSRQRecv(s *SRQ, wr RecvWR) error {
+	if err := checkRecv(&wr, s.sge); err != nil {
+		return fmt.Errorf("post to shared receive queue: %w", err)
+	}
+	if s.queue.n >= s.queue.max {
+		return fmt.Errorf("post to shared receive queue: %d buffers are posted: %w", s.queue.n, ErrNoMem)
+	}
+	n.enqueue(&s.queue, wr)
+	return nil
+}
+
+// ModifySRQ arms the limit: EventSRQLimit is raised once when fewer than limit buffers
+// are left; 0 disarms.
+func (n *NIC) ModifySRQ(s *SRQ, limit int) error {
+	if limit < 0 || limit > s.queue.max {
+		return fmt.Errorf("modify shared receive queue: limit %d is not in 0..%d: %w", limit, s.queue.max, ErrInvalid)
+	}
+	s.limit = limit
+	return nil
+}
+
+// QuerySRQ returns the buffers posted and the limit, 0 once it was reached.
+func (n *NIC) QuerySRQ(s *SRQ) (posted, limit int) { return s.queue.n, s.limit }
+
+// taken notes that a buffer has gone to a queue pair.
+func (s *SRQ) taken() {
+	if s.queue.n < s.limit {
+		s.limit = 0
+		s.nic.events.push(AsyncEvent{Type: EventSRQLimit, SRQ: s})
+		s.nic.completions++
+	}
+}
