@@ -210,6 +210,8 @@ func (q *QP) becomeErr(now vtime.Time) {
 func (q *QP) becomeSQE(now vtime.Time) {
 	q.enter(now, StateSQE)
 	q.flushSend(now)
+	r := &q.sq // the numbers of what was flushed go to what comes next
+	r.una, r.maxSeq, r.end, r.cursor = r.nxt, r.nxt, r.nxt, 0
 }
 
 func (q *QP) flushSend(now vtime.Time) {
