@@ -28,7 +28,7 @@ var imports = map[string][]string{
 	"machine":                     {"vtime", "wire"},
 	"machine/machinetest":         {"machine", "vtime", "wire"},
 	"topo":                        {"vtime"},
-	"virtswitch":                  {"machine", "vtime", "wire"},
+	"virtswitch":                  {"machine", "prng", "vtime", "wire"},
 	"virtrnic":                    {"machine", "prng", "vtime", "wire"},
 	"mrp":                         {"vtime", "wire"},
 	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime"},

@@ -29,12 +29,28 @@ type Switch struct {
 	Buffer     int            // bytes
 	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
 	CutThrough bool
-	Lossless   uint8 // priorities under PFC
-	XOFF, XON  int   // bytes; 0 chooses
-	Headroom   int   // bytes per (port, priority); 0 computes it from the link
+	Lossless   uint8   // priorities under PFC
+	XOFF, XON  int     // bytes; 0 chooses
+	Alpha      float64 // above 0: dynamic thresholds
+	Quanta     int     // of a pause; 0: the most
+	Headroom   int     // bytes per (port, priority); 0 computes it from the link
+	MTU        int     // RoCE path MTU of the lab, which headroom depends on; 0: 4096
 	Rules      virtswitch.Rules
 	Groups     int
 	FanOut     int
+
+	ECN      ECN
+	Watchdog virtswitch.WatchdogConfig
+	Classes  *virtswitch.Classes // nil: the usual mapping
+	Weights  [8]uint8            // shares of priorities; 0: strict
+}
+
+// ECN is the marking of packets.
+type ECN struct {
+	Classes    uint8 // priorities whose packets are marked; 0: none
+	Kmin, Kmax int   // bytes at a port of the given rate, others in proportion; 0 chooses by the rate
+	Rate       int64 // bit/s
+	Pmax       float64
 }
 
 // NIC is what all NICs have in common.
@@ -43,6 +59,13 @@ type NIC struct {
 	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
 	// Congestion is the parameter set of congestion control; nil: none.
 	Congestion *virtrnic.DCQCN
+}
+
+func (s *Switch) mtu() int {
+	if s.MTU == 0 {
+		return 4096
+	}
+	return s.MTU
 }
 
 // Latency returns the pipeline latency of a node: that of switches, none of hosts.
@@ -87,7 +110,7 @@ func (s *Spec) headroom(node int) []int {
 		if all[p] == 0 {
 			l := &s.Graph.Links[n.Links[p]]
 			far := s.Graph.Peer(node, p).Node
-			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far))
+			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far), s.Switch.mtu())
 		}
 	}
 	return all
@@ -101,7 +124,27 @@ func (s *Spec) Reserved(node int) int {
 func (s *Spec) pfc(node int) virtswitch.PFCConfig {
 	return virtswitch.PFCConfig{
 		Lossless: s.Switch.Lossless, XOFF: s.Switch.XOFF, XON: s.Switch.XON, Headroom: s.headroom(node),
+		Alpha: s.Switch.Alpha, Quanta: s.Switch.Quanta,
 	}
+}
+
+// ecn returns the marking of a switch's ports.
+func (s *Spec) ecn(node int) virtswitch.ECNConfig {
+	e, n := &s.Switch.ECN, &s.Graph.Nodes[node]
+	c := virtswitch.ECNConfig{Classes: e.Classes, Pmax: e.Pmax, Random: s.stream("ecn/" + n.Name)}
+	for _, l := range n.Links {
+		rate := s.Graph.Links[l].Rate
+		kmin, kmax := virtswitch.ECNThresholds(rate)
+		scale := float64(rate) / float64(max(1, e.Rate))
+		if e.Kmin > 0 {
+			kmin = int(float64(e.Kmin) * scale)
+		}
+		if e.Kmax > 0 {
+			kmax = int(float64(e.Kmax) * scale)
+		}
+		c.Kmin, c.Kmax = append(c.Kmin, kmin), append(c.Kmax, kmax)
+	}
+	return c
 }
 
 // SwitchConfig returns the configuration of a switch but for what a driver adds:
@@ -123,7 +166,8 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	seed := s.stream("ecmp/" + n.Name)
 	return virtswitch.Config{
 		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, TrustICRC: s.TrustICRC,
+		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
 	}, nil
 }
 

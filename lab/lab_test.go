@@ -99,7 +99,7 @@ func TestErrors(t *testing.T) {
 		{head + "links: {delay: 5}\n", `lab:3:16: links.delay: duration "5" needs a number and one of the units s, ms, us, ns, ps (600ns)`},
 		{head + "links: {delay: -1us}\n", `lab:3:16: links.delay: duration "-1us" is negative`},
 		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
-		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 131172 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
+		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 148116 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
 		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
 		{head + "switches: {rules: cephus}\n", `lab:3:19: switches.rules cannot be "cephus", did you mean "cepheus"? Use fixed, cepheus or gleam`},
 		{head + "nics: {mtu: 1500}\n", `lab:3:13: nics.mtu cannot be "1500": use 256, 512, 1024, 2048 or 4096`},

@@ -11,28 +11,30 @@ type EventKind uint8
 // What machines report. Per-packet business is not among them: frames are for
 // captures, events for what is rare and worth a line.
 const (
-	EventDrop          EventKind = iota // Text: the reason
-	EventPauseSent                      // Value: quanta, 0 for XON
-	EventPauseReceived                  // Value: quanta, 0 for XON
-	EventNakSent                        // Text: the syndrome
-	EventNakReceived                    // Text: the syndrome
-	EventTimeout                        // a retransmission timer fired
-	EventRetransmit                     // PSN: where sending starts again
-	EventQPState                        // Text: the new state
-	EventQPError                        // Text: the completion status
-	EventGroupAdded                     // Group, Value: paths
-	EventGroupActive                    // Group, PSN: first PSN
-	EventGroupDeleted                   // Group
-	EventGroupFailed                    // Group, Text: the reason
-	EventSourceSwitch                   // Group, Port: where data comes from now
-	EventNakAggregated                  // Group, PSN: a switch sent a NAK to the source
-	EventAckRepeated                    // Group, PSN: all paths had a packet, the ACK was sent again
+	EventDrop           EventKind = iota // Text: the reason
+	EventPauseSent                       // Value: quanta, 0 for XON
+	EventPauseReceived                   // Value: quanta, 0 for XON
+	EventNakSent                         // Text: the syndrome
+	EventNakReceived                     // Text: the syndrome
+	EventTimeout                         // a retransmission timer fired
+	EventRetransmit                      // PSN: where sending starts again
+	EventQPState                         // Text: the new state
+	EventQPError                         // Text: the completion status
+	EventGroupAdded                      // Group, Value: paths
+	EventGroupActive                     // Group, PSN: first PSN
+	EventGroupDeleted                    // Group
+	EventGroupFailed                     // Group, Text: the reason
+	EventSourceSwitch                    // Group, Port: where data comes from now
+	EventNakAggregated                   // Group, PSN: a switch sent a NAK to the source
+	EventAckRepeated                     // Group, PSN: all paths had a packet, the ACK was sent again
+	EventPauseStorm                      // Port, Priority: the watchdog took over
+	EventPauseStormOver                  // Port, Priority: and gave it back
 )
 
 var eventNames = [...]string{
 	"drop", "pause-sent", "pause-received", "nak-sent", "nak-received", "timeout", "retransmit",
 	"qp-state", "qp-error", "group-added", "group-active", "group-deleted", "group-failed",
-	"source-switch", "nak-aggregated", "ack-repeated",
+	"source-switch", "nak-aggregated", "ack-repeated", "pause-storm", "pause-storm-over",
 }
 
 // EventKinds is how many kinds there are.

@@ -93,8 +93,7 @@ func TestGroupsSpread(t *testing.T) {
 // at the source for as long, less what the path buffers, and nothing is dropped
 // (CEP-44, R-C18).
 func TestPausedReceiver(t *testing.T) {
-	const hold = 500 * vtime.Microsecond
-	run := func(pause bool) (silent vtime.Duration, s *scene) {
+	run := func(hold vtime.Duration) (silent vtime.Duration, s *scene) {
 		g, err := topo.FatTree(4, sceneLink)
 		s = newScene(t, g, err)
 		s.mtu, s.ack, s.xoff = 4096, 16, 64<<10
@@ -102,7 +101,7 @@ func TestPausedReceiver(t *testing.T) {
 		gap := &longestGap{match: isData}
 		s.fault("h0", "leaf0", gap)
 		start := 200 * vtime.Time(vtime.Microsecond)
-		if pause {
+		if hold > 0 {
 			h, _ := g.Find("h9")
 			for _, step := range faults.PauseSteps(start, start.Add(hold), 100*vtime.Microsecond) {
 				n.At(step.At, func(vtime.Time) { n.Pause(h, 1<<3, step.Quanta) })
@@ -111,13 +110,22 @@ func TestPausedReceiver(t *testing.T) {
 		s.must(message{0, 1024}) // 4 MiB
 		return gap.longest, s
 	}
-	free, _ := run(false)
-	silent, s := run(true)
-	for i := s.graph.Hosts; i < len(s.graph.Nodes); i++ {
-		if d := s.net.Switch(i).Stats().Dropped(); d != 0 {
-			t.Errorf("%s dropped %d frames", s.graph.Nodes[i].Name, d)
+	free, _ := run(0)
+	for _, hold := range []vtime.Duration{200 * vtime.Microsecond, 500 * vtime.Microsecond, 3 * vtime.Millisecond} {
+		silent, s := run(hold)
+		for i := s.graph.Hosts; i < len(s.graph.Nodes); i++ {
+			if d := s.net.Switch(i).Stats().Dropped(); d != 0 {
+				t.Errorf("%s dropped %d frames", s.graph.Nodes[i].Name, d)
+			}
 		}
+		s.wantStall(hold, silent, free)
 	}
+}
+
+// wantStall checks how long the source was silent during a pause of h9.
+func (s *scene) wantStall(hold, silent, free vtime.Duration) {
+	t := s.t
+	t.Helper()
 	// The path to h9 has five switches, each of which takes up to its threshold.
 	spec := s.net.cfg.Spec
 	buffered := 0.0

@@ -29,7 +29,7 @@ func (g *Graph) finish() error {
 
 // checkReach makes sure that every host can reach every other.
 func (g *Graph) checkReach() error {
-	dist := g.distances(g.Peer(0, 0).Node)
+	dist := g.shortest(g.Peer(0, 0).Node)
 	for h := 1; h < g.Hosts; h++ {
 		if dist[g.Peer(h, 0).Node] < 0 {
 			return fmt.Errorf("there is no path from host %s to host %s", g.Nodes[0].Name, g.Nodes[h].Name)
@@ -48,7 +48,7 @@ func (g *Graph) CheckRoutes(tables []Table) error {
 	blockOf := make(map[int]int)
 	for b, leaf := range blocks {
 		if dist[leaf] == nil {
-			dist[leaf] = g.distances(leaf)
+			dist[leaf] = g.shortest(leaf)
 			blockOf[leaf] = b
 		}
 	}

@@ -18,7 +18,7 @@ type CustomLink struct {
 // Custom returns the graph of the given nodes and links. Hosts get their ranks in
 // the order given. Ports must be numbered without gaps.
 func Custom(nodes []CustomNode, links []CustomLink) (*Graph, error) {
-	g := &Graph{}
+	g := &Graph{byHand: true}
 	for _, k := range []Kind{Host, Switch} {
 		for _, n := range nodes {
 			if n.Kind != k {

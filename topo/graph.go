@@ -57,6 +57,8 @@ type Graph struct {
 	Links []Link
 	Hosts int // the first Hosts nodes are hosts
 	names map[string]int
+	// byHand is set for custom graphs, whose tiers need not mean anything.
+	byHand bool
 }
 
 // LinkParams are what the built-in shapes give every link.
@@ -113,3 +115,16 @@ func (g *Graph) PortName(e End) string { return fmt.Sprintf("%s:%d", g.Nodes[e.N
 
 // Switches returns the number of switches.
 func (g *Graph) Switches() int { return len(g.Nodes) - g.Hosts }
+
+// Up returns which ports of a switch lead to a higher tier, or nil in a graph made by
+// hand, whose links have no such order.
+func (g *Graph) Up(node int) []bool {
+	if g.byHand {
+		return nil
+	}
+	up := make([]bool, len(g.Nodes[node].Links))
+	for p := range up {
+		up[p] = g.Nodes[g.Peer(node, p).Node].Tier > g.Nodes[node].Tier
+	}
+	return up
+}

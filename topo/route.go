@@ -1,5 +1,7 @@
 package topo
 
+import "slices"
+
 // Table is the unicast routing of one switch.
 type Table struct {
 	// Sets holds the distinct sets of equal-cost ports, each ascending.
@@ -20,7 +22,32 @@ type Attached struct {
 // Routes returns the shortest-path routing of every switch, in node order: toward a
 // host all ports whose neighbour is one hop nearer to the host's leaf. In a fat-tree
 // these are the up-down paths.
-func (g *Graph) Routes() []Table {
+func (g *Graph) Routes() []Table { return g.routes(nil, false) }
+
+// RoutesWithout returns the routing once the given links have failed. In a graph whose
+// switches stand in tiers paths go up and then down, never up again, also where a
+// longer way round is the only one left: such ways make PFC deadlock possible, so a
+// host without an up-down path has no route. In other graphs paths are the shortest.
+func (g *Graph) RoutesWithout(failed ...int) []Table {
+	down := make([]bool, len(g.Links))
+	for _, l := range failed {
+		down[l] = true
+	}
+	return g.routes(down, g.tiered())
+}
+
+// tiered says whether every link between switches joins different tiers.
+func (g *Graph) tiered() bool {
+	for _, l := range g.Links {
+		a, b := &g.Nodes[l.A.Node], &g.Nodes[l.B.Node]
+		if a.Kind == Switch && b.Kind == Switch && a.Tier == b.Tier {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *Graph) routes(down []bool, upDown bool) []Table {
 	blocks := g.blocks()
 	tables := make([]Table, g.Switches())
 	seen := make([]map[string]int32, g.Switches())
@@ -32,26 +59,28 @@ func (g *Graph) Routes() []Table {
 		seen[i] = map[string]int32{}
 	}
 	for h := range g.Hosts {
+		if down != nil && down[g.Nodes[h].Links[0]] {
+			continue
+		}
 		at := g.Peer(h, 0)
 		t := &tables[at.Node-g.Hosts]
 		t.Attached = append(t.Attached, Attached{g.Nodes[h].IP, at.Port})
 	}
-	var dist []int
+	var w way
 	last := -1
 	key := make([]byte, 0, 2*portsMax)
 	for b, leaf := range blocks {
 		if leaf != last {
-			dist, last = g.distances(leaf), leaf
+			w, last = g.wayTo(leaf, down, upDown), leaf
 		}
 		for i := range tables {
 			n := g.Hosts + i
-			if n == leaf || dist[n] < 0 {
+			if n == leaf || w.dist[n] < 0 {
 				continue
 			}
 			key = key[:0]
 			for p := range g.Nodes[n].Links {
-				peer := g.Peer(n, p).Node
-				if g.Nodes[peer].Kind == Switch && dist[peer] == dist[n]-1 {
+				if g.leads(&w, n, p, down) {
 					key = append(key, byte(p), byte(p>>8))
 				}
 			}
@@ -59,6 +88,52 @@ func (g *Graph) Routes() []Table {
 		}
 	}
 	return tables
+}
+
+// way is how far every switch is from a leaf, -1 if there is no way.
+type way struct {
+	dist  []int
+	falls []bool // switches from which the way only goes down; nil: ways need not be up-down
+}
+
+// leads says whether the way from switch n goes by port p.
+func (g *Graph) leads(w *way, n, p int, down []bool) bool {
+	if down != nil && down[g.Nodes[n].Links[p]] {
+		return false
+	}
+	m := g.Peer(n, p).Node
+	if g.Nodes[m].Kind != Switch || w.dist[m] != w.dist[n]-1 {
+		return false
+	}
+	return w.falls == nil || w.falls[n] == (g.Nodes[m].Tier < g.Nodes[n].Tier)
+}
+
+// wayTo measures the way to a leaf from everywhere. Up-down ways go down as soon as
+// they can.
+func (g *Graph) wayTo(leaf int, down []bool, upDown bool) way {
+	if !upDown {
+		return way{dist: g.distances(leaf, down, func(int, int) bool { return true })}
+	}
+	higher := func(from, to int) bool { return g.Nodes[to].Tier > g.Nodes[from].Tier }
+	w := way{dist: g.distances(leaf, down, higher), falls: make([]bool, len(g.Nodes))}
+	var order []int // from the top down: a way up is known before it is used
+	for n := g.Hosts; n < len(g.Nodes); n++ {
+		w.falls[n] = w.dist[n] >= 0
+		order = append(order, n)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(g.Nodes[b].Tier) - int(g.Nodes[a].Tier) })
+	for _, n := range order {
+		if w.falls[n] {
+			continue
+		}
+		for p, l := range g.Nodes[n].Links {
+			m := g.Peer(n, p).Node
+			if (down == nil || !down[l]) && higher(n, m) && w.dist[m] >= 0 && (w.dist[n] < 0 || w.dist[m] < w.dist[n]-1) {
+				w.dist[n] = w.dist[m] + 1
+			}
+		}
+	}
+	return w
 }
 
 // intern returns the index of the set spelled by key, adding it if it is new.
@@ -87,9 +162,10 @@ func (g *Graph) blocks() (leaf []int) {
 	return leaf
 }
 
-// distances returns the hops from every switch to one of them, -1 if there is no way.
-// Hosts do not forward.
-func (g *Graph) distances(to int) []int {
+// distances returns the hops from every switch to one of them by links that are not
+// down and steps that are allowed, seen from that one; -1 if there is no way. Hosts do
+// not forward.
+func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) []int {
 	dist := make([]int, len(g.Nodes))
 	for i := range dist {
 		dist[i] = -1
@@ -99,9 +175,9 @@ func (g *Graph) distances(to int) []int {
 	for len(queue) > 0 {
 		n := queue[0]
 		queue = queue[1:]
-		for p := range g.Nodes[n].Links {
+		for p, l := range g.Nodes[n].Links {
 			m := g.Peer(n, p).Node
-			if g.Nodes[m].Kind == Switch && dist[m] < 0 {
+			if g.Nodes[m].Kind == Switch && dist[m] < 0 && (down == nil || !down[l]) && allowed(n, m) {
 				dist[m] = dist[n] + 1
 				queue = append(queue, m)
 			}
@@ -110,8 +186,11 @@ func (g *Graph) distances(to int) []int {
 	return dist
 }
 
+// shortest returns the hops from every switch to one of them.
+func (g *Graph) shortest(to int) []int { return g.wayTo(to, nil, false).dist }
+
 // Hops returns the links between two different hosts: 2 on one leaf, 4 in one pod of
 // a fat-tree, 6 across pods.
 func (g *Graph) Hops(a, b int) int {
-	return 2 + g.distances(g.Peer(b, 0).Node)[g.Peer(a, 0).Node]
+	return 2 + g.shortest(g.Peer(b, 0).Node)[g.Peer(a, 0).Node]
 }

@@ -1,20 +1,22 @@
 package virtswitch
 
 import (
-	"math/bits"
-
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// egress is what waits at one port: a FIFO per priority, strict priority among
-// them, and pause frames above all. The priority is chosen when a frame starts.
+// egress is what waits at one port: a FIFO per priority, and pause frames above all.
+// The priority is chosen when a frame starts (schedule.go).
 type egress struct {
 	ready  uint8 // priorities with frames
-	paused uint8 // priorities the neighbour has stopped
+	paused uint8 // priorities that must not start
 	elig   vtime.Time
 	pauses []pauseFrame
 	fifo   [8]fifo
+
+	stopped uint8 // priorities the neighbour has stopped; paused, but for the watchdog's
+	storm   uint8 // priorities the watchdog has taken over
+	turn    turn
 }
 
 // waiter is a queued frame.
@@ -27,6 +29,7 @@ type waiter struct {
 type fifo struct {
 	ring    []waiter // power of two
 	head, n uint32
+	bytes   int // on the wire
 }
 
 func (q *fifo) push(w waiter) {
@@ -39,12 +42,14 @@ func (q *fifo) push(w waiter) {
 	}
 	q.ring[(q.head+q.n)&uint32(len(q.ring)-1)] = w
 	q.n++
+	q.bytes += int(w.size)
 }
 
 func (q *fifo) pop() waiter {
 	w := q.ring[q.head&uint32(len(q.ring)-1)]
 	q.head = (q.head + 1) & uint32(len(q.ring)-1)
 	q.n--
+	q.bytes -= int(w.size)
 	return w
 }
 
@@ -71,17 +76,7 @@ type arrival struct {
 }
 
 func (s *Switch) arrived(f *wire.Frame, in int) arrival {
-	return arrival{size: f.WireLen(), in: in, prio: priorityOf(f)}
-}
-
-// priorityOf maps a frame to one of eight classes: by its 802.1Q tag if it has one,
-// else by the upper three bits of its DSCP (26, the usual RoCE value, is class 3;
-// 48, the usual CNP value, is 6).
-func priorityOf(f *wire.Frame) uint8 {
-	if p, tagged := f.PCP(); tagged {
-		return p
-	}
-	return f.Traffic() >> 5
+	return arrival{size: f.WireLen(), in: in, prio: s.classes.of(f)}
 }
 
 // out sends a frame by a port: at once if the port is idle, else through its queue.
@@ -99,6 +94,10 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		}
 		return
 	}
+	if e.storm>>a.prio&1 != 0 && e.paused>>a.prio&1 != 0 {
+		s.drop(now, a.in, f, DropWatchdog)
+		return
+	}
 	if !a.charged && !a.dead {
 		s.charge(now, a)
 	}
@@ -113,7 +112,12 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		e.elig = max(e.elig, now)
 	}
 	e.fifo[a.prio].push(waiter{f, int32(a.size), a.charge})
-	e.ready |= 1 << a.prio
+	if bit := uint8(1) << a.prio; e.ready&bit == 0 {
+		e.ready |= bit
+		if e.paused&bit != 0 {
+			s.watch(now, port, a.prio)
+		}
+	}
 	s.setNext(port)
 }
 
@@ -161,11 +165,14 @@ func (s *Switch) settle(until vtime.Time, port int) {
 			p.Commit(f, f.WireLen(), start)
 			continue
 		}
-		prio := bits.Len8(e.ready&^e.paused) - 1
+		prio := s.choose(e)
 		q := &e.fifo[prio]
 		w := q.pop()
 		if q.n == 0 {
 			e.ready &^= 1 << prio
+		}
+		if q.bytes > s.ecnFrom {
+			s.mark(port, prio, w.f, q.bytes)
 		}
 		p.Commit(w.f, int(w.size), start)
 		s.release(start, w)

@@ -231,6 +231,38 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 }
 
+// TestOnePortUp: a tree climbs by one port, which leads to all members that are not
+// below; if none does the leader is told that there is no route.
+func TestOnePortUp(t *testing.T) {
+	up := []bool{loneHosts: true, loneHosts + 1: true}
+	remote := func(block uint32) wire.MRPRecord { return wire.MRPRecord{IP: 10<<24 | block<<8 | 1, QPN: 5} }
+	register := func(l *lone, port int, rec ...wire.MRPRecord) []string {
+		l.stub[port].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, LeaderQPN: 100}, rec...))
+		l.run()
+		return []string{l.took(loneHosts), l.took(loneHosts + 1), l.took(0)}
+	}
+	l := newLone(t, func(c *Config) { c.Up = up })
+	// Block 1 is behind both ports, block 2 behind the second only.
+	if got := register(l, 0, remote(1), remote(2)); got[0] != "" || !strings.Contains(got[1], "10.0.1.1") || !strings.Contains(got[1], "10.0.2.1") {
+		t.Errorf("members by both ports, and by the second: %q", got)
+	}
+	l = newLone(t, func(c *Config) { c.Up = up })
+	if got := register(l, 0, remote(1)); got[0] == "" {
+		t.Errorf("the first port is the least used, but got %q", got)
+	}
+	if got := register(l, 0, remote(2)); got[1] != "" || !strings.Contains(got[2], "MRP error") {
+		t.Errorf("a later member behind the other port: %q", got)
+	}
+	l = newLone(t, func(c *Config) { c.Up = up })
+	if got := register(l, loneHosts, remote(2)); got[1] != "" || got[2] == "" {
+		t.Errorf("registration from above for a node above: %q", got)
+	}
+	l = newLone(t, nil)
+	if got := register(l, 0, remote(1), remote(2)); got[0] == "" || got[1] == "" {
+		t.Errorf("without tiers a tree may take both ports: %q", got)
+	}
+}
+
 // TestDeletion: a deleted group passes nothing, remembers its tree for repeats, keeps
 // its McstID for a while, and is then forgotten.
 func TestDeletion(t *testing.T) {

@@ -8,14 +8,18 @@ const (
 	PortsMax = 254
 	// GroupsMax is what a McstID range of /16 can name at once.
 	GroupsMax = 1 << 16
-	// pausesQueuedMax bounds the pause frames waiting on one port: an XOFF and an XON
-	// of each priority, and one refresh.
-	pausesQueuedMax = 24
 	// pauseQuanta is what an XOFF asks for: the most the frame can say.
 	pauseQuanta = 0xffff
+	// PauseQuantaMin keeps a pause alive that is repeated at half its time: the repeat may
+	// have to wait for the largest frame, which takes 67 quanta.
+	PauseQuantaMin = 256
+	// mtuMax is the largest RoCE path MTU.
+	mtuMax = 4096
 	// maxFrameWire is the largest RoCE frame on the wire: 4 KiB of payload, the
 	// longest headers, ICRC, FCS, preamble and gap. Headroom is computed with it.
-	maxFrameWire = 4096 + 112 + 4 + 24
+	maxFrameWire = mtuMax + 112 + 4 + 24
+	// mrpBytesMax is the largest registration packet (CEP-9).
+	mrpBytesMax = 1500
 	// pfcWire is a pause frame on the wire.
 	pfcWire = 60 + 24
 	// pauseGap is by how much a pause frame follows its cause. It makes the order in

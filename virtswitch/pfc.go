@@ -1,6 +1,8 @@
 package virtswitch
 
 import (
+	"math/bits"
+
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -13,19 +15,29 @@ type PFCConfig struct {
 	// shares half of the buffer among the lossless queues after their headroom, XON is
 	// three quarters of it.
 	XOFF, XON int
+	// Alpha makes thresholds dynamic instead (Choudhury and Hahne, 1998): a queue may hold
+	// Alpha times what is free of the buffer that all queues share, lossy ones too. A
+	// lossless queue beyond it is paused and goes on at three quarters of it. 0: static.
+	Alpha float64
 	// Headroom is, per port, what may still arrive after XOFF was decided (Headroom
 	// computes it).
 	Headroom []int
+	// Quanta is what an XOFF asks for, in units of 512 bit times, PauseQuantaMin to 65535;
+	// 0: 65535. It is repeated after half of that.
+	Quanta int
 }
 
 // Headroom returns the bytes a lossless queue must be able to take after XOFF was
 // decided: the pause frame waits for the frame being sent, is sent and takes effect;
 // a frame the neighbour has just begun still goes out; and what is under way still
 // comes. rate is the link's in bit/s, delay the sum of both directions' propagation,
-// own and peer the pipeline latencies of this switch and of its neighbour.
-func Headroom(rate int64, delay, own, peer vtime.Duration) int {
+// own and peer the pipeline latencies of this switch and of its neighbour, mtu the RoCE
+// path MTU. The frame that made XOFF necessary is not in it: a queue has room for that
+// of its own.
+func Headroom(rate int64, delay, own, peer vtime.Duration, mtu int) int {
+	frame := max(mtu, mrpBytesMax) + maxFrameWire - mtuMax
 	wait := (delay + own + peer + pauseGap).Seconds() * float64(rate) / 8
-	return 2*maxFrameWire + pfcWire + int(wait) + 1
+	return 2*frame + pfcWire + int(wait) + 1
 }
 
 // pfcState is the flow control of all ports.
@@ -33,8 +45,11 @@ type pfcState struct {
 	lossless  uint8
 	xoffBytes int
 	xonBytes  int
+	alpha     float64
 	headroom  []int
+	quanta    uint16
 	xoffs     int             // (ingress, priority) pairs paused now
+	stopped   bitset          // ingresses with a paused priority
 	until     [][8]vtime.Time // per port and class, when a received pause runs out
 }
 
@@ -44,15 +59,17 @@ type pauseFrame struct {
 }
 
 func newPFCState(c PFCConfig, ports, limit int) pfcState {
-	p := pfcState{lossless: c.Lossless, xoffBytes: c.XOFF, xonBytes: c.XON, headroom: c.Headroom}
+	p := pfcState{
+		lossless: c.Lossless, xoffBytes: c.XOFF, xonBytes: c.XON, alpha: c.Alpha, headroom: c.Headroom,
+		quanta: uint16(c.Quanta), stopped: newBitset(ports), until: make([][8]vtime.Time, ports),
+	}
+	if p.quanta == 0 {
+		p.quanta = pauseQuanta
+	}
 	if p.headroom == nil {
 		p.headroom = make([]int, ports)
 	}
-	p.until = make([][8]vtime.Time, ports)
-	classes := 0
-	for i := range 8 {
-		classes += int(c.Lossless >> i & 1)
-	}
+	classes := bits.OnesCount8(c.Lossless)
 	if classes > 0 && p.xoffBytes == 0 {
 		room := limit / 2
 		for _, h := range p.headroom {
@@ -67,7 +84,8 @@ func newPFCState(c PFCConfig, ports, limit int) pfcState {
 }
 
 // Reserved returns the bytes that PFC sets aside of the given buffer in a switch of
-// so many ports: thresholds and headroom of every lossless queue.
+// so many ports: static thresholds, headroom and room for the frame that crosses the
+// threshold, for every lossless queue.
 func Reserved(c PFCConfig, ports, buffer int) int {
 	p := newPFCState(c, ports, buffer)
 	return p.reserved()
@@ -75,18 +93,20 @@ func Reserved(c PFCConfig, ports, buffer int) int {
 
 // reserved returns the bytes set aside for lossless classes.
 func (p *pfcState) reserved() (n int) {
-	for i := range 8 {
-		if p.lossless>>i&1 == 0 {
-			continue
-		}
-		for _, h := range p.headroom {
-			n += p.xoffBytes + h
+	for in := range p.headroom {
+		n += p.own(in)
+		if p.alpha == 0 {
+			n += p.xoffBytes
 		}
 	}
-	return n
+	return n * bits.OnesCount8(p.lossless)
 }
 
-// checkXOFF pauses the neighbour if its arrivals hold more than the threshold.
+// own returns what a lossless queue has beyond its threshold: the frame that crosses it,
+// and headroom.
+func (p *pfcState) own(in int) int { return maxFrameWire + p.headroom[in] }
+
+// checkXOFF pauses the neighbour if its arrivals hold more than the static threshold.
 func (s *Switch) checkXOFF(now vtime.Time, in int, prio uint8) {
 	g := &s.in[in]
 	if int(g.bytes[prio]) <= s.pfc.xoffBytes || g.xoff>>prio&1 != 0 {
@@ -96,31 +116,55 @@ func (s *Switch) checkXOFF(now vtime.Time, in int, prio uint8) {
 	if int(g.bytes[prio]) <= s.pfc.xoffBytes {
 		return
 	}
-	g.xoff |= 1 << prio
+	s.xoff(now, in, prio)
+}
+
+// xoff pauses the neighbour.
+func (s *Switch) xoff(now vtime.Time, in int, prio uint8) {
+	s.in[in].xoff |= 1 << prio
 	s.pfc.xoffs++
-	s.sendPause(now, in, 1<<prio, pauseQuanta)
-	s.timers.Set(s.timerRefresh(in), now.Add(s.quanta(in, pauseQuanta)/2))
+	s.pfc.stopped.set(in)
+	s.sendPause(now, in, 1<<prio, s.pfc.quanta)
+	s.timers.Set(s.timerRefresh(in), now.Add(s.quanta(in, int(s.pfc.quanta))/2))
 }
 
 // checkXON lets the neighbour go on once its arrivals have drained.
 func (s *Switch) checkXON(now vtime.Time, in int, prio uint8) {
 	g := &s.in[in]
-	if g.xoff>>prio&1 == 0 || int(g.bytes[prio]) > s.pfc.xonBytes {
+	if g.xoff>>prio&1 == 0 {
+		return
+	}
+	if s.pfc.alpha > 0 {
+		if g.own[prio] > 0 || int(g.bytes[prio]) > s.threshold()/4*3 {
+			return
+		}
+	} else if int(g.bytes[prio]) > s.pfc.xonBytes {
 		return
 	}
 	g.xoff &^= 1 << prio
 	s.pfc.xoffs--
 	s.sendPause(now, in, 1<<prio, 0)
 	if g.xoff == 0 {
+		s.pfc.stopped.clear(in)
 		s.timers.Stop(s.timerRefresh(in))
+	}
+}
+
+// checkAllXON looks at every paused queue: with dynamic thresholds room that one gives
+// back may be what another waits for.
+func (s *Switch) checkAllXON(now vtime.Time) {
+	for in := s.pfc.stopped.next(0); in >= 0; in = s.pfc.stopped.next(in + 1) {
+		for x := s.in[in].xoff; x != 0; x &= x - 1 {
+			s.checkXON(now, in, uint8(bits.TrailingZeros8(x)))
+		}
 	}
 }
 
 // refreshPause repeats XOFF before the neighbour's pause runs out.
 func (s *Switch) refreshPause(now vtime.Time, port int) {
 	if x := s.in[port].xoff; x != 0 {
-		s.sendPause(now, port, x, pauseQuanta)
-		s.timers.Set(s.timerRefresh(port), now.Add(s.quanta(port, pauseQuanta)/2))
+		s.sendPause(now, port, x, s.pfc.quanta)
+		s.timers.Set(s.timerRefresh(port), now.Add(s.quanta(port, int(s.pfc.quanta))/2))
 	}
 }
 
@@ -130,27 +174,33 @@ func (s *Switch) quanta(port, n int) vtime.Duration {
 }
 
 // sendPause queues a pause frame a moment after its cause, so that the order in
-// which ports start frames at one instant does not show.
+// which ports start frames at one instant does not show. A frame that still waits
+// behind the one being sent says the latest instead of being followed by another, so an
+// XOFF waits for one frame and no more: Headroom counts on it.
 func (s *Switch) sendPause(now vtime.Time, port int, classes uint8, quanta uint16) {
 	e := &s.eg[port]
-	if len(e.pauses) >= pausesQueuedMax {
-		panic("virtswitch: more pause frames queued than there are causes")
+	if s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Port: port, Priority: classes, Value: int64(quanta)})
 	}
-	p := wire.PFC{Src: wire.HostMAC(s.ip), Enable: classes}
+	p := wire.PFC{Src: wire.HostMAC(s.ip)}
+	var f *wire.Frame
+	if k := len(e.pauses) - 1; k >= 0 && max(e.pauses[k].at, s.ports[port].Free) > now {
+		f = e.pauses[k].f
+		p = f.PFC()
+	} else {
+		f = s.pool.Get()
+		s.stats.Made++
+		s.stats.PausesSent++
+		e.pauses = append(e.pauses, pauseFrame{now.Add(pauseGap), f})
+	}
+	p.Enable |= classes
 	for i := range p.Quanta {
 		if classes>>i&1 != 0 {
 			p.Quanta[i] = quanta
 		}
 	}
-	f := s.pool.Get()
 	f.BuildPFC(p)
-	s.stats.Made++
-	s.stats.PausesSent++
-	e.pauses = append(e.pauses, pauseFrame{now.Add(pauseGap), f})
 	s.setNext(port)
-	if s.trace != nil {
-		s.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Port: port, Priority: classes, Value: int64(quanta)})
-	}
 }
 
 func (e *egress) popPause() *wire.Frame {
@@ -179,8 +229,14 @@ func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 		}
 		if q == 0 {
 			s.resume(now, port, 1<<i)
-		} else {
+			continue
+		}
+		e.stopped |= 1 << i
+		if !s.stormPaused(port, uint8(i)) && e.paused>>i&1 == 0 {
 			e.paused |= 1 << i
+			if e.ready>>i&1 != 0 {
+				s.watch(now, port, uint8(i))
+			}
 		}
 	}
 	s.armPause(port)
@@ -188,8 +244,26 @@ func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 	s.settle(now, port)
 }
 
-// resume lets classes of a port go on at now.
+// resume obeys an XON, or the end of a pause, for classes of a port. Those that the
+// watchdog has taken over must stay free for a while first.
 func (s *Switch) resume(now vtime.Time, port int, classes uint8) {
+	e := &s.eg[port]
+	freed := e.stopped & classes
+	e.stopped &^= classes
+	if s.dog != nil {
+		for x := freed; x != 0; x &= x - 1 {
+			prio := uint8(bits.TrailingZeros8(x))
+			s.dog.due[port][prio] = vtime.Never
+			if e.storm>>prio&1 != 0 {
+				s.setDue(port, prio, now.Add(s.dog.Restore))
+			}
+		}
+	}
+	s.unpause(now, port, classes&^e.storm)
+}
+
+// unpause lets classes of a port start from now on.
+func (s *Switch) unpause(now vtime.Time, port int, classes uint8) {
 	e := &s.eg[port]
 	if e.ready&^e.paused == 0 {
 		e.elig = max(e.elig, now)
@@ -201,7 +275,7 @@ func (s *Switch) resume(now vtime.Time, port int, classes uint8) {
 func (s *Switch) armPause(port int) {
 	first := vtime.Never
 	for i, t := range s.pfc.until[port] {
-		if s.eg[port].paused>>i&1 != 0 {
+		if s.eg[port].stopped>>i&1 != 0 {
 			first = min(first, t)
 		}
 	}
@@ -216,7 +290,7 @@ func (s *Switch) armPause(port int) {
 func (s *Switch) pauseExpired(now vtime.Time, port int) {
 	s.settle(now, port) // R2: what starts at now goes before timers
 	for i, t := range s.pfc.until[port] {
-		if s.eg[port].paused>>i&1 != 0 && t <= now {
+		if s.eg[port].stopped>>i&1 != 0 && t <= now {
 			s.resume(now, port, 1<<i)
 		}
 	}

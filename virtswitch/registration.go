@@ -108,6 +108,7 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 			fan++
 		}
 	}
+	climb := s.climb(g, in, p)
 	load := s.portLoad
 	if s.rules.LoadPerNode {
 		load = append([]int32(nil), load...) // Gleam counts the nodes of this packet as it goes
@@ -115,7 +116,7 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 	for i := range out {
 		port, set := s.fib.lookup(p.Record(i).IP)
 		if port < 0 {
-			port = pick(set, in, chosen, load)
+			port = s.pick(set, in, chosen, climb, load)
 		}
 		if port < 0 || port == in {
 			return nil, wire.MRPErrNoRoute
@@ -135,13 +136,51 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 	return out, 0
 }
 
+// climb returns the ports up that the group's tree may use here: the one it has, else
+// those that lead to every node of the packet that is not below. With two ports up a
+// tree would turn packets up that came from above, and such turns can make rings of
+// switches that pause each other (promise D11). It is not asked without Config.Up.
+func (s *Switch) climb(g *group, in int, p wire.MRPPacket) bitset {
+	if s.up == nil {
+		return nil
+	}
+	ok := newBitset(len(s.ports))
+	if s.up.has(in) {
+		return ok
+	}
+	for i := range g.path {
+		if port := g.path[i].port; s.up.has(port) {
+			ok.set(port)
+			return ok
+		}
+	}
+	copy(ok, s.up)
+	var last []uint16
+	for i := range p.Len() {
+		_, set := s.fib.lookup(p.Record(i).IP)
+		if len(set) == 0 || !s.up.has(int(set[0])) || len(last) > 0 && &set[0] == &last[0] {
+			continue
+		}
+		last = set
+		both := newBitset(len(s.ports))
+		for _, q := range set {
+			if ok.has(int(q)) {
+				both.set(int(q))
+			}
+		}
+		ok = both
+	}
+	return ok
+}
+
 // pick returns the port of set to use, or -1. Ties go to the lowest port.
-func pick(set []uint16, in int, chosen bitset, load []int32) int {
+func (s *Switch) pick(set []uint16, in int, chosen, climb bitset, load []int32) int {
 	best := -1
 	for _, q := range set {
 		port := int(q)
 		switch {
 		case port == in:
+		case s.up != nil && s.up.has(port) && !climb.has(port):
 		case chosen.has(port):
 			return port
 		case best < 0 || load[port] < load[best]:

@@ -17,12 +17,13 @@ const (
 	DropOwnPath                        // feedback from the side the data comes from
 	DropMalformed                      // control packet that does not parse
 	DropForeign                        // neither RoCE, PFC nor MRP
+	DropWatchdog                       // the neighbour has paused the class for too long
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog",
 }
 
 // String returns the reason's name.
@@ -52,6 +53,8 @@ type Stats struct {
 	AcksRepeated               uint64 // CEP-34
 	Filtered                   uint64 // copies not made because the path has the packet (CEP-33)
 	SourceSwitches             uint64
+	Marked                     uint64 // packets marked with congestion experienced
+	PauseStorms                uint64 // priorities of ports the watchdog took over
 }
 
 // Dropped returns the frames dropped for any reason.

@@ -22,10 +22,21 @@ type Config struct {
 	Seed   uint64 // of the ECMP hash
 	Buffer int    // shared packet buffer in bytes
 	PFC    PFCConfig
-	Rules  Rules
-	Groups int // most groups registered at once; 0: GroupsMax
-	FanOut int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
-	Trace  machine.Tracer
+	ECN    ECNConfig
+	// Watchdog looks after priorities that neighbours pause without end.
+	Watchdog WatchdogConfig
+	// Classes maps frames to priorities; nil: DefaultClasses.
+	Classes *Classes
+	// Weights are the shares of priorities that are scheduled in a weighted round, below
+	// the strict ones; 0: strict. At equal rules the higher number goes first.
+	Weights [8]uint8
+	Rules   Rules
+	Groups  int // most groups registered at once; 0: GroupsMax
+	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
+	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
+	// them. nil: the fabric has no tiers.
+	Up    []bool
+	Trace machine.Tracer
 	// TrustICRC makes frames the switch builds carry a flag in place of the ICRC.
 	TrustICRC bool
 }
@@ -46,12 +57,19 @@ type Switch struct {
 
 	buffer    buffer
 	pfc       pfcState
+	dog       *watchdog // nil: none
+	ecn       *ecnState // nil: nothing is marked
+	ecnFrom   int       // queue length above which some port may mark
+	classes   Classes
+	weighted  uint8 // priorities in the weighted round
+	quantum   [8]int32
 	waiting   bitset // ports with Next set
 	timers    vtime.TimerTable
 	groups    groupTable
 	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
 	groupsMax int
 	fanOut    int
+	up        bitset // ports to a higher tier; nil: no tiers
 
 	stats Stats
 }
@@ -71,21 +89,39 @@ func New(c Config) *Switch {
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
 	}
+	for p, up := range c.Up {
+		if s.up == nil {
+			s.up = newBitset(n)
+		}
+		if up {
+			s.up.set(p)
+		}
+	}
 	s.pfc = newPFCState(c.PFC, n, c.Buffer)
-	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved()}
-	s.timers = vtime.NewTimerTable(timerTombstone + 1)
-	s.timers.Grow(int(timerPorts) + 2*n)
+	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved(), pool: c.Buffer - s.pfc.reserved()}
+	s.setWatchdog(c.Watchdog)
+	s.setECN(c.ECN)
+	s.setWeights(c.Weights)
+	if c.Classes == nil {
+		c.Classes = DefaultClasses()
+	}
+	s.classes = *c.Classes
+	s.timers = vtime.NewTimerTable(timerPorts + 2*n)
+	if s.dog != nil {
+		s.timers.Grow(timerPorts + 3*n)
+	}
 	return s
 }
 
-// Timer slots: one for deleted groups, then two per port.
+// Timer slots: one for deleted groups, two per port, and one per port for the watchdog.
 const (
 	timerTombstone = 0
 	timerPorts     = 1
 )
 
-func (s *Switch) timerPause(port int) int   { return timerPorts + 2*port }
-func (s *Switch) timerRefresh(port int) int { return timerPorts + 2*port + 1 }
+func (s *Switch) timerPause(port int) int    { return timerPorts + 2*port }
+func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
+func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
 
 // HandleFrame implements machine.Machine.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
@@ -120,6 +156,8 @@ func (s *Switch) HandleTimeout(now vtime.Time) {
 		switch {
 		case slot == timerTombstone:
 			s.buryGroups(now)
+		case slot >= s.timerWatchdog(0):
+			s.watchdogDue(now, slot-s.timerWatchdog(0))
 		case slot&1 == timerPorts&1:
 			s.pauseExpired(now, (slot-timerPorts)/2)
 		default:

@@ -27,8 +27,14 @@ func (p *program) validateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if err := g.CheckRoutes(g.Routes()); err != nil {
+			tables := g.Routes()
+			if err := g.CheckRoutes(tables); err != nil {
 				return err
+			}
+			if l.Switches.PFC.Enabled {
+				if err := g.CheckDeadlock(tables); err != nil { // it may be what the lab is for
+					fmt.Fprintf(p.errOut, "warning: %v\n", err)
+				}
 			}
 			if c.Bool("resolved") {
 				_, err = p.out.Write(l.Resolved())

@@ -290,6 +290,19 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
+// TestValidateWarns: switches in a ring under PFC can deadlock; without it they cannot.
+func TestValidateWarns(t *testing.T) {
+	const ring = "name: ring\ntopology:\n  custom:\n    hosts: [a, b, c, d, e]\n    switches: [s, t, u, v, w]\n" +
+		"    links: [a-s, b-t, c-u, d-v, e-w, s-t, t-u, u-v, v-w, w-s]\n"
+	o := call(t, hooks{}, "", "validate", write(t, ring))
+	if o.code != 0 || !regexp.MustCompile(`^warning: priority flow control can deadlock: .*, [stuvw]( > [stuvw]){5}\n$`).MatchString(o.err) {
+		t.Errorf("exit %d, %q", o.code, o.err)
+	}
+	if o := call(t, hooks{}, "", "validate", write(t, ring+"switches: {pfc: false}\n")); o.code != 0 || o.err != "" {
+		t.Errorf("without PFC: exit %d, %q", o.code, o.err)
+	}
+}
+
 // TestOtherCommands looks at what the small commands print.
 func TestOtherCommands(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,80 @@
+package virtswitch
+
+import (
+	"math/bits"
+
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Classes maps frames to the eight priorities.
+type Classes struct {
+	DSCP [64]uint8 // of untagged frames, by DSCP
+	PCP  [8]uint8  // of frames with an 802.1Q tag, by its priority code point
+}
+
+// DefaultClasses is the usual mapping: the upper three bits of the DSCP (26, the usual
+// RoCE value, is priority 3; 48, the usual CNP value, is 6), and each priority code point
+// its own.
+func DefaultClasses() *Classes {
+	c := &Classes{}
+	for i := range c.DSCP {
+		c.DSCP[i] = uint8(i >> 3)
+	}
+	for i := range c.PCP {
+		c.PCP[i] = uint8(i)
+	}
+	return c
+}
+
+func (c *Classes) of(f *wire.Frame) uint8 {
+	if p, tagged := f.PCP(); tagged {
+		return c.PCP[p&7] & 7
+	}
+	return c.DSCP[f.Traffic()>>2] & 7
+}
+
+// turn is the state of the weighted round of one port: deficit round robin, in bytes on
+// the wire (Shreedhar and Varghese, SIGCOMM 1995).
+type turn struct {
+	at      uint8 // whose turn it is
+	granted bool  // it has had this turn's quantum
+	credit  [8]int32
+}
+
+// choose returns the priority whose frame starts next: the highest strict one that may,
+// and only then the weighted ones, in shares of their weights.
+func (s *Switch) choose(e *egress) uint8 {
+	may := e.ready &^ e.paused
+	if strict := may &^ s.weighted; strict != 0 {
+		return uint8(bits.Len8(strict) - 1)
+	}
+	t := &e.turn
+	for {
+		p := t.at
+		if may>>p&1 != 0 {
+			if !t.granted {
+				t.credit[p] += s.quantum[p]
+				t.granted = true
+			}
+			q := &e.fifo[p]
+			if size := q.ring[q.head&uint32(len(q.ring)-1)].size; t.credit[p] >= size {
+				t.credit[p] -= size
+				return p
+			}
+		} else {
+			t.credit[p] = 0 // what is not used is lost
+		}
+		t.at, t.granted = (p+1)&7, false
+	}
+}
+
+// setWeights takes the shares of weighted priorities. A quantum holds the largest frame,
+// so every priority sends in every round.
+func (s *Switch) setWeights(weights [8]uint8) {
+	for p, w := range weights {
+		if w > 0 {
+			s.weighted |= 1 << p
+			s.quantum[p] = int32(w) * maxFrameWire
+		}
+	}
+}
