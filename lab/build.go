@@ -125,9 +125,24 @@ func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
 	set, _ := virtrnic.DCQCNByName(l.NICs.Congestion) // the name has been checked
 	return fabric.Spec{
 		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
-		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set},
+		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set, IRN: l.NICs.selective()},
 		TrustICRC: l.NICs.ICRC == "flag",
 	}
+}
+
+// selective returns the settings of selective repeat, nil for go-back-N.
+func (n *NICs) selective() *virtrnic.IRN {
+	if n.Retransmit != "irn" {
+		return nil
+	}
+	r := &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
+	if n.IRN != nil {
+		r.RTOLow, r.RTOHigh = vtime.Duration(n.IRN.RTOLow), vtime.Duration(n.IRN.RTOHigh)
+		if n.IRN.Cap != nil {
+			r.Cap = int(*n.IRN.Cap)
+		}
+	}
+	return r
 }
 
 // RankParams returns the settings of queue pairs and hosts.

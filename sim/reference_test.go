@@ -166,6 +166,9 @@ func drawVariant(t *testing.T, seed uint64) variant {
 		v.cfg.NIC.Congestion, _ = virtrnic.DCQCNByName(name)
 		v.mark = 1 + r.IntN(20)
 	}
+	if r.IntN(2) == 0 {
+		v.cfg.NIC.IRN = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
+	}
 	return v
 }
 
