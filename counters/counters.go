@@ -80,7 +80,7 @@ func (n *Node) Switch(sw *virtswitch.Switch) {
 		"received": c.Received, "forwarded": c.Forwarded, "cloned": c.Cloned, "made": c.Made, "absorbed": c.Absorbed,
 		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "acks_in": c.AcksIn, "acks_out": c.AcksOut,
 		"naks_in": c.NaksIn, "naks_out": c.NaksOut, "acks_repeated": c.AcksRepeated, "filtered": c.Filtered, "source_switches": c.SourceSwitches,
-		"marked": c.Marked, "pause_storms": c.PauseStorms,
+		"marked": c.Marked, "pause_storms": c.PauseStorms, "cnps_in": c.CNPsIn, "cnps_out": c.CNPsOut,
 	}
 	n.Drops = map[string]uint64{}
 	for _, r := range virtswitch.DropReasons() {

@@ -43,6 +43,10 @@ type Switch struct {
 	Watchdog virtswitch.WatchdogConfig
 	Classes  *virtswitch.Classes // nil: the usual mapping
 	Weights  [8]uint8            // shares of priorities; 0: strict
+
+	CNPWindow     vtime.Duration // of the CNP filter; 0: none
+	FeedbackDelay vtime.Duration
+	LookAside     virtswitch.LookAsideConfig
 }
 
 // ECN is the marking of packets.
@@ -169,6 +173,7 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	return virtswitch.Config{
 		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
 		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
+		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
 		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
 	}, nil
 }

@@ -199,6 +199,24 @@ func (n *Net) Switch(node int) *virtswitch.Switch { return n.nodes[node].sw }
 // NIC returns the NIC at a node, or nil.
 func (n *Net) NIC(node int) *virtrnic.NIC { return n.nodes[node].nic }
 
+// SetMulticast makes an IP multicast group of the given hosts: those that receive and
+// those that only send. It replaces what the group was.
+func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
+	entries, err := n.cfg.Multicast(ip, members, senders)
+	if err != nil {
+		return err
+	}
+	for i := range n.nodes {
+		if sw := n.nodes[i].sw; sw != nil {
+			sw.SetMulticast(virtswitch.Multicast{IP: ip})
+		}
+	}
+	for _, e := range entries {
+		n.nodes[e.Switch].sw.SetMulticast(e.Multicast)
+	}
+	return nil
+}
+
 // Agent returns the registration agent of a host, or nil.
 func (n *Net) Agent(node int) *mrp.Agent {
 	if h := n.nodes[node].host; h != nil {

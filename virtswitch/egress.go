@@ -81,6 +81,10 @@ func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 
 // out sends a frame by a port: at once if the port is idle, else through its queue.
 func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
+	if s.ret != nil {
+		s.sendBack(now, port, f, a)
+		return
+	}
 	e, p := &s.eg[port], &s.ports[port]
 	if p.Next < now {
 		s.settle(now-1, port)
@@ -94,6 +98,12 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		}
 		return
 	}
+	s.enqueue(now, port, f, a)
+}
+
+// enqueue puts a frame into a port's queue.
+func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
+	e := &s.eg[port]
 	if e.storm>>a.prio&1 != 0 && e.paused>>a.prio&1 != 0 {
 		s.drop(now, a.in, f, DropWatchdog)
 		return

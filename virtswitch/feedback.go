@@ -154,25 +154,3 @@ func (s *Switch) passFatal(now vtime.Time, f *wire.Frame, g *group, in int) {
 	}
 	s.emitFeedback(now, f, g, psn, syn, in)
 }
-
-// handleCNP passes a congestion notification to the source.
-func (s *Switch) handleCNP(now vtime.Time, in int, f *wire.Frame, g *group) {
-	i := int(g.index[in]) - 1
-	if i == g.ackOut {
-		s.drop(now, in, f, DropOwnPath)
-		return
-	}
-	if !f.DecTTL() {
-		s.drop(now, in, f, DropTTL)
-		return
-	}
-	if out := &g.path[g.ackOut]; out.host {
-		b := wire.Bridge{
-			Dst: out.ip, Src: g.id, DestQP: out.qpn,
-			DstMAC: wire.HostMAC(out.ip), SrcMAC: wire.GroupMAC(g.id),
-		}
-		b.Apply(f)
-	}
-	a := s.arrived(f, in)
-	s.out(now, g.path[g.ackOut].port, f, &a)
-}

@@ -27,6 +27,7 @@ type group struct {
 	env     wire.Envelope // of feedback this switch makes
 	envFor  envelopeKey
 	traffic uint8 // DSCP and ECN of the data seen last
+	cnp     cnpFilter
 }
 
 // path is one entry of the path table: an attached host or a neighbouring switch.
@@ -38,6 +39,7 @@ type path struct {
 	msn    uint32      // of the last acknowledgement from here
 	bridge wire.Bridge // data to a host
 	nodes  int32       // nodes registered over this path, for Gleam's port load
+	cnps   uint32      // congestion notifications from here, aged
 }
 
 type envelopeKey struct {
@@ -115,6 +117,9 @@ func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		return
 	}
 	op := f.OpCode()
+	if s.late != nil && s.serve(now, in, f, op) {
+		return
+	}
 	switch {
 	case op == wire.OpAcknowledge:
 		s.handleFeedback(now, in, f, g)
@@ -199,6 +204,7 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 		g.hasNak, g.asks = false, false
 	}
 	g.ackOut = from
+	g.forgetCNPs()
 	g.tri = g.minPath()
 	s.stats.SourceSwitches++
 	if s.trace != nil {

@@ -23,7 +23,7 @@ func (l *lone) pause(stub int, classes uint8, quanta uint16) {
 
 // at arranges for f to be called at an instant in microseconds.
 func (l *lone) at(us float64, f func()) {
-	l.net.At(vtime.Time(us*float64(vtime.Microsecond)), func(vtime.Time) { f() })
+	l.net.At(max(l.net.Now, vtime.Time(us*float64(vtime.Microsecond))), func(vtime.Time) { f() })
 }
 
 // times returns when a stub got its frames, in microseconds, pauses left out.

@@ -5,25 +5,26 @@ type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
 const (
-	DropNoRoute      DropReason = iota // destination not in the forwarding table
-	DropTTL                            // time to live used up
-	DropBufferFull                     // lossy class, shared buffer full
-	DropHeadroom                       // lossless class beyond its headroom: never, if headroom is right
-	DropUnknownGroup                   // McstID not registered here
-	DropNotInTree                      // port is not a path of the group
-	DropNotActive                      // before ACTIVATE or after deletion
-	DropStaleSource                    // old source's packet after a source switch
-	DropGroupOp                        // operation that makes no sense on a group (READ, atomics, UD)
-	DropOwnPath                        // feedback from the side the data comes from
-	DropMalformed                      // control packet that does not parse
-	DropForeign                        // neither RoCE, PFC nor MRP
-	DropWatchdog                       // the neighbour has paused the class for too long
+	DropNoRoute       DropReason = iota // destination not in the forwarding table
+	DropTTL                             // time to live used up
+	DropBufferFull                      // lossy class, shared buffer full
+	DropHeadroom                        // lossless class beyond its headroom: never, if headroom is right
+	DropUnknownGroup                    // McstID not registered here
+	DropNotInTree                       // port is not a path of the group
+	DropNotActive                       // before ACTIVATE or after deletion
+	DropStaleSource                     // old source's packet after a source switch
+	DropGroupOp                         // operation that makes no sense on a group (READ, atomics, UD)
+	DropOwnPath                         // feedback from the side the data comes from
+	DropMalformed                       // control packet that does not parse
+	DropForeign                         // neither RoCE, PFC nor MRP
+	DropWatchdog                        // the neighbour has paused the class for too long
+	DropProcessorFull                   // the feedback processor or the accelerator has no room
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full",
 }
 
 // String returns the reason's name.
@@ -55,6 +56,7 @@ type Stats struct {
 	SourceSwitches             uint64
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
+	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 
 // Dropped returns the frames dropped for any reason.

@@ -33,6 +33,14 @@ type Config struct {
 	Rules   Rules
 	Groups  int // most groups registered at once; 0: GroupsMax
 	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
+	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
+	// CNP is passed on.
+	CNPWindow vtime.Duration
+	// FeedbackDelay is the time that feedback of groups takes in a processor of its own,
+	// one packet after the other (CEP-48); 0: none.
+	FeedbackDelay vtime.Duration
+	// LookAside makes groups the business of an accelerator beside the switch (CEP-45).
+	LookAside LookAsideConfig
 	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
 	// them. nil: the fabric has no tiers.
 	Up    []bool
@@ -70,6 +78,12 @@ type Switch struct {
 	groupsMax int
 	fanOut    int
 	up        bitset // ports to a higher tier; nil: no tiers
+	cnpWindow vtime.Duration
+	multicast []Multicast // in order of address
+
+	late      *lateWork  // nil: nothing is served later
+	lookAside *lookAside // nil: groups are served here
+	ret       *lateItem  // what the accelerator works at: its output goes over the return links
 
 	stats Stats
 }
@@ -84,7 +98,7 @@ func New(c Config) *Switch {
 		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB,
 		seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
-		groupsMax: c.Groups, fanOut: c.FanOut,
+		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow,
 	}
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
@@ -110,10 +124,12 @@ func New(c Config) *Switch {
 	if s.dog != nil {
 		s.timers.Grow(timerPorts + 3*n)
 	}
+	s.setLate(c.FeedbackDelay, c.LookAside)
 	return s
 }
 
-// Timer slots: one for deleted groups, two per port, and one per port for the watchdog.
+// Timer slots: one for deleted groups, two per port, one per port for the watchdog, and
+// one for what is served later.
 const (
 	timerTombstone = 0
 	timerPorts     = 1
@@ -122,6 +138,7 @@ const (
 func (s *Switch) timerPause(port int) int    { return timerPorts + 2*port }
 func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
 func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
+func (s *Switch) timerLate() int             { return timerPorts + 3*len(s.ports) }
 
 // HandleFrame implements machine.Machine.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
@@ -133,10 +150,18 @@ func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 			s.forward(now, port, f, dst)
 			return
 		}
+		if s.lookAside != nil {
+			s.steer(now, port, f)
+			return
+		}
 		s.handleGroup(now, port, f, dst)
 	case wire.KindPFC:
 		s.handlePause(now, port, f)
 	case wire.KindMRP:
+		if s.lookAside != nil && wire.IsGroup(f.DstIP()) {
+			s.steer(now, port, f)
+			return
+		}
 		s.handleMRP(now, port, f)
 	default:
 		s.drop(now, port, f, DropForeign)
@@ -156,6 +181,8 @@ func (s *Switch) HandleTimeout(now vtime.Time) {
 		switch {
 		case slot == timerTombstone:
 			s.buryGroups(now)
+		case slot == s.timerLate():
+			s.lateDue(now)
 		case slot >= s.timerWatchdog(0):
 			s.watchdogDue(now, slot-s.timerWatchdog(0))
 		case slot&1 == timerPorts&1:
@@ -195,6 +222,10 @@ func (s *Switch) forward(now vtime.Time, in int, f *wire.Frame, dst uint32) {
 	if p < 0 {
 		switch len(set) {
 		case 0:
+			if isMulticast(dst) {
+				s.forwardMulticast(now, in, f, dst)
+				return
+			}
 			s.drop(now, in, f, DropNoRoute)
 			return
 		case 1:
@@ -236,6 +267,9 @@ func (s *Switch) Stats() *Stats { return &s.stats }
 func (s *Switch) Queued() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].queued()
+	}
+	if s.late != nil {
+		n += len(s.late.heap)
 	}
 	return n
 }

@@ -1,0 +1,79 @@
+package virtswitch
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Multicast is an entry of the plain IP multicast table, for groups of unreliable
+// datagram queue pairs. Nobody signals it: whoever runs the lab knows who is attached.
+type Multicast struct {
+	IP    uint32   // 224.0.0.0/4
+	Ports []uint16 // of the group's tree: packets leave by all of them but the one they came by
+	From  []uint16 // other ports that packets may come from: those of senders that are no members
+}
+
+// isMulticast says whether the address is an IPv4 multicast address (RFC 5771).
+func isMulticast(ip uint32) bool { return ip>>28 == 0xe }
+
+// SetMulticast installs an entry in place of the one there is for its address; an entry
+// without ports takes that away. An address that is not multicast is ignored.
+func (s *Switch) SetMulticast(m Multicast) {
+	if !isMulticast(m.IP) {
+		return
+	}
+	i, ok := s.findMulticast(m.IP)
+	switch {
+	case ok && len(m.Ports) == 0:
+		s.multicast = slices.Delete(s.multicast, i, i+1)
+	case ok:
+		s.multicast[i] = m
+	case len(m.Ports) > 0:
+		s.multicast = slices.Insert(s.multicast, i, m)
+	}
+}
+
+func (s *Switch) findMulticast(ip uint32) (int, bool) {
+	return slices.BinarySearchFunc(s.multicast, ip, func(m Multicast, ip uint32) int { return cmp.Compare(m.IP, ip) })
+}
+
+// forwardMulticast sends a packet to all ports of its group but the one it came by. It is
+// not changed but for its time to live.
+func (s *Switch) forwardMulticast(now vtime.Time, in int, f *wire.Frame, dst uint32) {
+	i, ok := s.findMulticast(dst)
+	if !ok {
+		s.drop(now, in, f, DropUnknownGroup)
+		return
+	}
+	m := &s.multicast[i]
+	member := slices.Contains(m.Ports, uint16(in))
+	if !member && !slices.Contains(m.From, uint16(in)) {
+		s.drop(now, in, f, DropNotInTree)
+		return
+	}
+	if !f.DecTTL() {
+		s.drop(now, in, f, DropTTL)
+		return
+	}
+	a := s.arrived(f, in)
+	copies := len(m.Ports)
+	if member {
+		copies--
+	}
+	a.shared = copies > 1
+	for _, p := range m.Ports {
+		if int(p) == in {
+			continue
+		}
+		if copies--; copies == 0 {
+			s.out(now, int(p), f, &a) // the original leaves last
+			return
+		}
+		s.stats.Cloned++
+		s.out(now, int(p), s.pool.Clone(f), &a)
+	}
+	s.absorb(f) // a tree of which this port is all
+}
