@@ -22,6 +22,7 @@ type selective struct {
 	report     wire.SACK  // of the response being handled,
 	base       wire.PSN   // what it says is expected
 	reported   bool
+	keeps      bool // its sender keeps what comes out of order
 }
 
 func (s *selective) begin(una uint64) {
@@ -40,7 +41,7 @@ func (s *selective) arm(now vtime.Time, anew bool) {
 // note keeps the SACK of a response, which is consumed before it is looked at.
 func (s *selective) note(f *wire.Frame) {
 	s.report, s.reported = f.SACK()
-	s.base = f.PSN()
+	s.base, s.keeps = f.PSN(), f.Selective()
 }
 
 // takes says, once, whether the response being handled reports what is missing from una
@@ -115,6 +116,27 @@ func (r *requester) handleReport(now vtime.Time, q *QP) {
 		}
 	}
 	s.lost = min(max(s.lost, s.top), r.maxSeq)
+	q.nic.offer(now, q)
+}
+
+// repeatOldest takes a NAK without a SACK from a peer that keeps what comes out of order,
+// which is a group whose switches have merged the reports of its members: one packet is
+// missing somewhere, and that alone is repeated, once until there is progress.
+func (r *requester) repeatOldest(now vtime.Time, q *QP) {
+	if r.nakAt == r.una+1 {
+		return
+	}
+	r.nakAt = r.una + 1
+	s := r.sel
+	if s.repeat > r.una && s.lost > r.una {
+		return // under way, or to come
+	}
+	s.repeat, s.lost = r.una, max(s.lost, r.una+1)
+	s.came.clear(r.una)
+	q.nic.stats.CompleterRetry++
+	if q.nic.trace != nil {
+		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventNakReceived, QP: q.num, PSN: r.psn(r.una)})
+	}
 	q.nic.offer(now, q)
 }
 

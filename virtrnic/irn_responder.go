@@ -13,12 +13,14 @@ type reorder struct {
 	came   bitRing
 	placed bitRing // payload is in its place already
 	n      int
+	peer   bool // the requester repeats selectively
 }
 
 // takeRequest takes a request packet of a requester that repeats selectively. In turn
 // it goes the way of every request, and so does each that waited for it.
 func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	r, o := &q.rq, q.order
+	o.peer = f.Selective()
 	d := f.PSN().Sub(r.epsn)
 	switch {
 	case d <= 0:
@@ -140,7 +142,7 @@ func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 		return
 	}
 	f := n.pool.Get()
-	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.epsn})
+	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.epsn, Selective: true})
 	f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence, MSN: r.msn})
 	addSACK(f, &q.order.came, r.epsn, cause)
 	f.Seal(uint16(r.epsn), n.trust)

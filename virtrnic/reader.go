@@ -156,6 +156,9 @@ func (r *requester) reach(seq uint64) uint64 {
 // not been answered: its answer is lost.
 func (r *requester) impliedNak(now vtime.Time, q *QP) {
 	q.nic.stats.ImpliedNAK++
+	if r.sel != nil {
+		r.sel.reported, r.sel.keeps = false, false // all that follows may be lost too
+	}
 	r.handleNak(now, q)
 }
 

@@ -454,6 +454,10 @@ func (r *requester) handleNak(now vtime.Time, q *QP) {
 		r.handleReport(now, q)
 		return
 	}
+	if r.sel != nil && r.sel.keeps && !r.rnrWait {
+		r.repeatOldest(now, q)
+		return
+	}
 	if r.nakAt == r.una+1 || !r.spend(now, q, &r.retries, WCRetryExcErr) {
 		return
 	}

@@ -28,6 +28,9 @@ func (f *Frame) formatRoCE() string {
 	if f.AckReq() {
 		s += " A"
 	}
+	if f.Selective() {
+		s += " S"
+	}
 	if i.AETH {
 		a := f.AETH()
 		s += fmt.Sprintf(" %v msn=%d", a.Syndrome, a.MSN)
