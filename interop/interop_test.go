@@ -105,13 +105,20 @@ func TestWireshark(t *testing.T) {
 	}
 }
 
+// scapy returns a Python that has it, or skips the test.
+func scapy(t *testing.T) string {
+	t.Helper()
+	const python = "/usr/bin/python3"
+	if err := exec.Command(python, "-c", "import scapy.contrib.roce").Run(); err != nil {
+		return tool(t, "scapy-is-missing")
+	}
+	return python
+}
+
 // TestScapyICRC: scapy recomputes the ICRC of 5,000 frames, bridged ones among them,
 // to the value they carry.
 func TestScapyICRC(t *testing.T) {
-	python := "/usr/bin/python3"
-	if err := exec.Command(python, "-c", "import scapy.contrib.roce").Run(); err != nil {
-		python = tool(t, "scapy-is-missing")
-	}
+	python := scapy(t)
 	file := capture(t)
 	got := strings.TrimSpace(output(t, python, "testdata/icrc.py", file, "5000"))
 	if got != "checked 5000 wrong 0" {

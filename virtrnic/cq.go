@@ -25,6 +25,15 @@ func (n *NIC) CreateCQ(depth int) (*CQ, error) {
 	return &CQ{nic: n, depth: depth}, nil
 }
 
+// ResizeCQ changes the depth; what is in the queue must fit.
+func (n *NIC) ResizeCQ(c *CQ, depth int) error {
+	if depth < max(1, int(c.ring.n)) || depth > MaxQPWR*16 {
+		return fmt.Errorf("resize completion queue: depth %d with %d completions in it: %w", depth, c.ring.n, ErrInvalid)
+	}
+	c.depth = depth
+	return nil
+}
+
 // PollCQ takes the oldest completion.
 func (n *NIC) PollCQ(c *CQ) (WC, bool) {
 	if c.ring.n == 0 {

@@ -533,11 +533,32 @@ func TestUDClasses(t *testing.T) {
 	}
 }
 
-// TestServiceTransitions holds the state tables of UC and UD against the verbs' (
-// ibv_modify_qp.3), every pair of states, and every attribute too many or missing.
+// TestServiceTransitions holds the state tables of UC and UD against the verbs'
+// (ibv_modify_qp.3), every pair of states, and every attribute too many or missing.
 func TestServiceTransitions(t *testing.T) {
+	type row struct{ required, optional AttrMask }
+	const some = AttrCurState | AttrAccessFlags
+	tables := map[QPType]map[[2]QPState]row{
+		TypeUC: {
+			{StateReset, StateInit}: {AttrPKeyIndex | AttrPort | AttrAccessFlags, 0},
+			{StateInit, StateInit}:  {0, AttrPKeyIndex | AttrPort | AttrAccessFlags},
+			{StateInit, StateRTR}:   {AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN, AttrAccessFlags | AttrPKeyIndex},
+			{StateRTR, StateRTS}:    {AttrSQPSN, some}, {StateRTS, StateRTS}: {0, some}, {StateSQD, StateRTS}: {0, some}, {StateSQE, StateRTS}: {0, some},
+			{StateRTS, StateSQD}: {0, AttrEnSQDAsyncNotify},
+			{StateSQD, StateSQD}: {0, AttrPort | AttrAV | AttrAccessFlags | AttrPKeyIndex},
+		},
+		TypeUD: {
+			{StateReset, StateInit}: {AttrPKeyIndex | AttrPort | AttrQKey, 0},
+			{StateInit, StateInit}:  {0, AttrPKeyIndex | AttrPort | AttrQKey},
+			{StateInit, StateRTR}:   {0, AttrPKeyIndex | AttrQKey},
+			{StateRTR, StateRTS}:    {AttrSQPSN, AttrCurState | AttrQKey}, {StateRTS, StateRTS}: {0, AttrCurState | AttrQKey},
+			{StateSQD, StateRTS}: {0, AttrCurState | AttrQKey}, {StateSQE, StateRTS}: {0, AttrCurState | AttrQKey},
+			{StateRTS, StateSQD}: {0, AttrEnSQDAsyncNotify},
+			{StateSQD, StateSQD}: {0, AttrPKeyIndex | AttrQKey},
+		},
+	}
 	for _, typ := range []QPType{TypeUC, TypeUD} {
-		table := transitionsOf(typ.service())
+		table := tables[typ]
 		p := newPair(t, pairOptions{typ: typ})
 		at := func(s QPState) *QP {
 			q, err := p.nic[0].CreateQP(QPInit{Type: typ, PD: p.pd[0], SendCQ: p.cq[0], RecvCQ: p.cq[0], MaxSendWR: 4})
@@ -564,28 +585,28 @@ func TestServiceTransitions(t *testing.T) {
 		}
 		for from := StateReset; from <= StateErr; from++ {
 			for to := StateReset; to <= StateErr; to++ {
-				tr := findTransition(typ.service(), from, to)
-				mask := AttrState
-				if tr != nil {
-					mask |= tr.required
-				}
-				legal := tr != nil || to == StateReset || to == StateErr && from != StateReset
+				tr, known := table[[2]QPState{from, to}]
+				mask := tr.required | AttrState
+				legal := known || to == StateReset || to == StateErr && from != StateReset
 				q := at(from)
 				if err := p.nic[0].ModifyQP(0, q, validAttr(to), mask); (err == nil) != legal {
 					t.Errorf("type %d, %v to %v: %v, legal %v", typ, from, to, err, legal)
 				}
 			}
 		}
-		for _, tr := range table {
+		for way, tr := range table { // each is its own check
 			for bit := AttrMask(2); bit <= AttrDestQPN; bit <<= 1 {
 				if bit&tr.optional != 0 {
 					continue
 				}
-				q := at(tr.from)
-				a := validAttr(tr.to)
-				a.CurState = tr.from
+				q := at(way[0])
+				a := validAttr(way[1])
+				a.CurState = way[0]
 				if err := p.nic[0].ModifyQP(0, q, a, (tr.required^bit)|AttrState); !errors.Is(err, ErrInvalid) {
-					t.Errorf("type %d, %v to %v, attribute %#x flipped: %v", typ, tr.from, tr.to, uint32(bit), err)
+					t.Errorf("type %d, %v to %v, attribute %#x flipped: %v", typ, way[0], way[1], uint32(bit), err)
+				}
+				if err := p.nic[0].ModifyQP(0, at(way[0]), a, tr.required|tr.optional|AttrState); err != nil {
+					t.Errorf("type %d, %v to %v with all attributes: %v", typ, way[0], way[1], err)
 				}
 			}
 		}

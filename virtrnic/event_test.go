@@ -329,6 +329,9 @@ func TestCommEst(t *testing.T) {
 	if e, ok := p.nic[1].GetAsyncEvent(); !ok || e.Type != EventCommEst || e.QP != p.qp[1] {
 		t.Errorf("event %+v %v", e, ok)
 	}
+	p.recv(1, RecvWR{})
+	p.post(0, SendWR{Opcode: WRSend})
+	p.run()
 	if e, ok := p.nic[1].GetAsyncEvent(); ok {
 		t.Errorf("one event too many: %v", e.Type)
 	}
@@ -401,4 +404,60 @@ func (p *pair) answerWith(op wire.OpCode, w SendWR) {
 		f.Seal(0, false)
 		p.nic[0].HandleFrame(now, 0, f)
 	})
+}
+
+// TestCQSize: depths out of range are refused, at creation and later; a queue does not
+// shrink below what is in it.
+func TestCQSize(t *testing.T) {
+	p := newPair(t, pairOptions{})
+	for _, d := range []int{0, -1, MaxQPWR*16 + 1} {
+		if _, err := p.nic[0].CreateCQ(d); !errors.Is(err, ErrInvalid) {
+			t.Errorf("depth %d: %v, want %v", d, err, ErrInvalid)
+		}
+		if err := p.nic[0].ResizeCQ(p.cq[0], d); !errors.Is(err, ErrInvalid) {
+			t.Errorf("resize to %d: %v, want %v", d, err, ErrInvalid)
+		}
+	}
+	for range 3 {
+		p.post(0, SendWR{Opcode: WRRDMAWrite})
+	}
+	p.run()
+	if err := p.nic[0].ResizeCQ(p.cq[0], 2); !errors.Is(err, ErrInvalid) {
+		t.Errorf("shrink below three completions: %v, want %v", err, ErrInvalid)
+	}
+	if err := p.nic[0].ResizeCQ(p.cq[0], 3); err != nil {
+		t.Error(err)
+	}
+	p.post(0, SendWR{Opcode: WRRDMAWrite})
+	p.run()
+	if p.qp[0].State() != StateErr || p.nic[0].Stats().CompletionsOverflow == 0 {
+		t.Errorf("a fourth of three: state %v", p.qp[0].State())
+	}
+}
+
+// TestQueryQP returns what was set, and the PSNs as they move.
+func TestQueryQP(t *testing.T) {
+	for _, typ := range []QPType{TypeRC, TypeUC, TypeUD} {
+		o := pairOptions{typ: typ, psn: 0xffffff, timeout: 9, retry: 3, rnr: 2}
+		p := newPair(t, o)
+		a := p.nic[0].QueryQP(p.qp[0])
+		switch {
+		case a.State != StateRTS || a.SQPSN != o.psn:
+			t.Errorf("type %d: %+v", typ, a)
+		case typ == TypeUD && a.QKey != testQKey:
+			t.Errorf("UD: Q_Key %#x", a.QKey)
+		case typ == TypeRC && (a.Timeout != 9 || a.RetryCnt != 3 || a.RNRRetry != 2 || a.DestQPN != p.qp[1].Num()):
+			t.Errorf("RC: %+v", a)
+		}
+		w := SendWR{Opcode: WRSend}
+		if typ == TypeUD {
+			w.UD = p.dest(0)
+		}
+		p.recv(1, RecvWR{})
+		p.post(0, w)
+		p.run()
+		if a := p.nic[0].QueryQP(p.qp[0]); a.SQPSN != 0 {
+			t.Errorf("type %d: after a packet the next PSN is %v, want 0", typ, a.SQPSN)
+		}
+	}
 }

@@ -128,16 +128,27 @@ func TestBadRequests(t *testing.T) {
 // FuzzNIC feeds a connected NIC any bytes in any order: frames as they are, and frames
 // bent so that they reach the queue pair. It must not panic, and must hold no frame.
 func FuzzNIC(f *testing.F) {
-	for _, op := range []wire.OpCode{wire.OpSendOnly, wire.OpSendFirst, wire.OpWriteOnly, wire.OpAcknowledge, wire.OpWriteOnlyImm} {
-		f.Add([]byte{byte(op), 0, 0, 0, 1, 2, 3, 4}, true)
+	for op := range wire.OpCode(0x20) {
+		for typ := range 3 {
+			f.Add([]byte{byte(op), 0, 0, 0, 1, 2, 3, 4, byte(op), 1, 0, 0, 0, 2, 0, 3, 0, 0}[:15+typ], true)
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte, posted bool) {
-		p := newPair(t, pairOptions{timeout: 4, retry: 1, rnr: 1, cqDepth: 8})
+		typ := len(data) % 3
+		p := newPair(t, pairOptions{typ: TypeRC + QPType(typ%3), timeout: 4, retry: 1, rnr: 1, cqDepth: 8, rdAtomic: 2, mtu: 1024})
 		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
 		_, m := p.region(1, 8192, 0)
 		if posted {
 			p.recv(1, RecvWR{SGE: whole(m, 8192)})
-			p.post(1, SendWR{Opcode: WRSend, SGE: whole(m, 3000)})
+			w := SendWR{Opcode: WRSend, SGE: whole(m, 3000)}
+			if typ%3 == 2 {
+				w.UD = p.dest(1)
+			}
+			p.post(1, w)
+			if typ%3 == 0 {
+				p.post(1, SendWR{Opcode: WRRDMARead, SGE: whole(m, 3000)})
+				p.post(1, SendWR{Opcode: WRAtomicFetchAdd, SGE: whole(m, 8)})
+			}
 		}
 		fr, err := p.net.Pool.Parse(data)
 		if err == nil {
@@ -161,7 +172,7 @@ func FuzzNIC(f *testing.F) {
 
 // bent builds a packet to side 1's queue pair out of eight bytes.
 func bent(p *pair, m *MR, b []byte) *wire.Frame {
-	op := wire.OpCode(b[0] & 0x1f)
+	op := wire.OpCode(b[0]&0x1f) + wire.OpCode(p.qp[1].service<<5)
 	f := p.net.Pool.Get()
 	e := p.nic[0].envelope(p.qp[0])
 	f.Start(&e, wire.BTH{
@@ -169,14 +180,23 @@ func bent(p *pair, m *MR, b []byte) *wire.Frame {
 		PSN: p.qp[1].RQPSN().Add(int(int8(b[2])) / 32),
 	})
 	i := op.Info()
+	if i.DETH {
+		f.AddDETH(wire.DETH{QKey: testQKey + uint32(b[3]&1)})
+	}
+	if i.Atomic {
+		f.AddAtomicETH(wire.AtomicETH{VA: m.Addr() + uint64(b[3]), RKey: m.RKey() + uint32(b[4]&1), SwapAdd: 1})
+	}
 	if i.RETH {
 		f.AddRETH(wire.RETH{VA: m.Addr() + uint64(b[3]), RKey: m.RKey() + uint32(b[4]&1), DMALen: uint32(b[5]) * 32})
 	}
 	if i.AETH {
 		f.AddAETH(wire.AETH{Syndrome: wire.Syndrome(b[6])})
 	}
-	if i.Imm {
-		f.AddImm(7)
+	if op == wire.OpAtomicAck {
+		f.AddAtomicAckETH(wire.AtomicAckETH{Original: 9})
+	}
+	if i.Imm || i.IETH {
+		f.AddImm(wire.ImmDt(m.RKey() + uint32(b[4]&1)))
 	}
 	if i.Flags&wire.OpPayload != 0 {
 		f.SetPhantom([]int{0, 1, 100, 1024, 1028, 4096, 1023, 8}[b[7]&7])

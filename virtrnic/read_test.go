@@ -399,7 +399,7 @@ func TestReplayChecks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPair(t, readable)
 			_, dm := p.region(0, 4096, 0)
-			_, sm := p.region(1, 5000, 7)
+			_, sm := p.region(1, 9000, 7) // more than the request asks for
 			psn := p.qp[0].SQPSN()
 			p.post(0, read(1, dm, sm, 4096))
 			p.run()
@@ -485,12 +485,17 @@ func TestBadResponses(t *testing.T) {
 		{"READ answer to an atomic", WCBadRespErr, SendWR{Opcode: WRAtomicFetchAdd}, wire.OpReadRespOnly, 8, wire.SyndromeACK},
 		{"last in place of first", WCBadRespErr, SendWR{Opcode: WRRDMARead}, wire.OpReadRespLast, 1024, wire.SyndromeACK},
 		{"short first", WCBadRespErr, SendWR{Opcode: WRRDMARead}, wire.OpReadRespFirst, 1000, wire.SyndromeACK},
+		{"first in place of only", WCBadRespErr, SendWR{Opcode: WRRDMARead, SGE: SGE{Length: 4}}, wire.OpReadRespFirst, 4, wire.SyndromeACK},
 		{"NAK in a READ answer", WCBadRespErr, SendWR{Opcode: WRRDMARead}, wire.OpReadRespFirst, 1024, wire.SyndromeRemoteOp},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPair(t, readable)
 			_, dm := p.region(1, 2000, 0)
-			c.send.WRID, c.send.SGE = 1, whole(dm, 2000)
+			n := 2000
+			if c.send.SGE.Length > 0 {
+				n = int(c.send.SGE.Length)
+			}
+			c.send.WRID, c.send.SGE = 1, whole(dm, n)
 			if c.send.Opcode == WRAtomicFetchAdd {
 				c.send.SGE.Length = 8
 			}

@@ -277,6 +277,10 @@ func TestDrainAsync(t *testing.T) {
 // TestRNRTable: the requester waits at least as long as the receiver's code says, for
 // every code, and the retry limit counts.
 func TestRNRTable(t *testing.T) {
+	hundredths := []int64{ // of a millisecond: InfiniBand specification, table 45
+		65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,
+		8192, 12288, 16384, 24576, 32768, 49152,
+	}
 	for code := range uint8(32) {
 		p := newPair(t, pairOptions{timeout: 0, retry: 7, rnr: 2})
 		p.qp[1].attr.MinRNRTimer = code
@@ -295,8 +299,8 @@ func TestRNRTable(t *testing.T) {
 		}
 		for i := 1; i < len(sends); i++ {
 			gap := sends[i].Sub(sends[i-1])
-			if w := RNRTimer(code); gap < w || gap > w+4*vtime.Microsecond {
-				t.Errorf("code %d: repeated after %v, the code is %v", code, gap, w)
+			if w := vtime.Duration(hundredths[code]) * 10 * vtime.Microsecond; gap < w || gap > w+4*vtime.Microsecond {
+				t.Errorf("code %d: repeated after %v, the code means %v", code, gap, w)
 			}
 		}
 	}

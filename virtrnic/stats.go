@@ -62,7 +62,7 @@ type Stats struct {
 	Timeouts            uint64
 	RetryExceeded       uint64
 	RNRRetryExceeded    uint64
-	ImpliedNAK          uint64 // go-backs because the answer to a READ or atomic was lost
+	ImpliedNAK          uint64 // answers from beyond a READ or atomic whose own is missing
 	ResponsesSent       uint64 // answers to READs and atomics, repeats included
 	ResponsesRcvd       uint64
 	Replayed            uint64 // READs and atomics answered again
