@@ -31,7 +31,7 @@ var imports = map[string][]string{
 	"virtswitch":                  {"machine", "prng", "vtime", "wire"},
 	"virtrnic":                    {"machine", "prng", "vtime", "wire"},
 	"mrp":                         {"vtime", "wire"},
-	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime"},
+	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"faults":                      {"prng", "vtime", "wire"},
 	"traces":                      {"machine", "vtime", "wire"},
 	"rank":                        {"mrp", "prng", "virtrnic", "vtime", "wire"},

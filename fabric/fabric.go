@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Spec describes all machines of a lab.
@@ -20,6 +21,8 @@ type Spec struct {
 	Seed   uint64
 	Switch Switch
 	NIC    NIC
+	// VLAN is the 802.1Q VLAN of all packets, with the priority as code point; 0: untagged.
+	VLAN uint16
 	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
 	TrustICRC bool
 }
@@ -214,10 +217,28 @@ func (s *Spec) BDP() int {
 // NICConfig returns the configuration of a host's NIC but for what a driver adds.
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
-	return virtrnic.Config{
-		IP: n.IP, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(), TrustICRC: s.TrustICRC,
-		Keys: s.stream("keys/" + n.Name),
+	c := virtrnic.Config{
+		IP: n.IP, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
+		TrustICRC: s.TrustICRC,
+		Keys:      s.stream("keys/" + n.Name),
 	}
+	if s.Switch.Classes != nil {
+		c.Classes = &s.Switch.Classes.DSCP
+	}
+	return c
+}
+
+// RegistrationTag returns the 802.1Q tag of registration packets, which have DSCP 48, or
+// nil in a fabric without VLAN.
+func (s *Spec) RegistrationTag() *wire.VLAN {
+	if s.VLAN == 0 {
+		return nil
+	}
+	classes := s.Switch.Classes
+	if classes == nil {
+		classes = virtswitch.DefaultClasses()
+	}
+	return &wire.VLAN{PCP: classes.DSCP[48], ID: s.VLAN}
 }
 
 // stream returns a node's stream of random numbers.

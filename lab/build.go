@@ -103,6 +103,7 @@ func (l *Lab) fabricSwitch() fabric.Switch {
 		Buffer: int(s.Buffer), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through",
 		Rules: rules, Groups: s.Groups, FanOut: s.FanOut,
 	}
+	l.queues(&f)
 	if !s.PFC.Enabled {
 		return f
 	}
@@ -126,6 +127,7 @@ func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
 	return fabric.Spec{
 		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
 		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set, IRN: l.NICs.selective()},
+		VLAN:      uint16(l.Links.VLAN),
 		TrustICRC: l.NICs.ICRC == "flag",
 	}
 }

@@ -176,11 +176,7 @@ func (t *ThreeLayer) fill() {
 
 func (c *checking) checkSwitches() {
 	s := &c.l.Switches
-	for i, p := range s.PFC.Priorities {
-		if p < 0 || p > 7 {
-			c.failf(fmt.Sprintf("switches.pfc.priorities[%d]", i), "priority %d is not 0 to 7", p)
-		}
-	}
+	c.checkQueues()
 	switch {
 	case s.Groups < 1 || s.Groups > virtswitch.GroupsMax:
 		c.failf("switches.groups", "switches.groups of %d is not 1 to %d", s.Groups, virtswitch.GroupsMax)

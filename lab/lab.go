@@ -76,26 +76,36 @@ type CustomLink struct {
 type Links struct {
 	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
+	VLAN  int      `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
 }
 
 // Switches is what switches have in common.
 type Switches struct {
-	Buffer     Size     `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
-	Latency    Duration `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
-	Forwarding string   `yaml:"forwarding" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
-	PFC        PFC      `yaml:"pfc" doc:"priority-based flow control: true, false, or its settings"`
-	Groups     int      `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
-	FanOut     int      `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
-	Rules      string   `yaml:"rules" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
+	Buffer        Size        `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
+	Latency       Duration    `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
+	Forwarding    string      `yaml:"forwarding" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
+	PFC           PFC         `yaml:"pfc" doc:"priority-based flow control: true, false, or its settings"`
+	ECN           ECN         `yaml:"ecn" doc:"marking of packets that wait in long queues: true, false, or its settings"`
+	Watchdog      Watchdog    `yaml:"watchdog" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
+	Scheduling    []int       `yaml:"scheduling" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
+	Classes       []ClassRule `yaml:"classes" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
+	Groups        int         `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
+	FanOut        int         `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
+	CNPFilter     CNPFilter   `yaml:"cnp-filter" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
+	FeedbackDelay Duration    `yaml:"feedback-delay" doc:"time that each packet of a group's feedback takes in a processor beside the switch" default:"0"`
+	Accelerator   string      `yaml:"accelerator" doc:"where groups are served: inline, or look-aside, in an accelerator joined by four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
+	Rules         string      `yaml:"rules" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
 }
 
 // PFC is flow control; the file may say just true or false.
 type PFC struct {
-	Enabled    bool  `yaml:"enabled" doc:"off: all classes are lossy" default:"true"`
-	Priorities []int `yaml:"priorities" doc:"lossless classes, 0 to 7" default:"3"`
-	XOFF       *Size `yaml:"xoff" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
-	XON        *Size `yaml:"xon" doc:"bytes at which it may go on; default: three quarters of xoff"`
-	Headroom   *Size `yaml:"headroom" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
+	Enabled    bool    `yaml:"enabled" doc:"off: all classes are lossy" default:"true"`
+	Priorities []int   `yaml:"priorities" doc:"lossless classes, 0 to 7" default:"3"`
+	XOFF       *Size   `yaml:"xoff" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
+	XON        *Size   `yaml:"xon" doc:"bytes at which it may go on; default: three quarters of xoff"`
+	Headroom   *Size   `yaml:"headroom" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
+	Alpha      float64 `yaml:"alpha" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
+	Quanta     int     `yaml:"quanta" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
 }
 
 // NICs is what network adapters have in common.

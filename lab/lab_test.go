@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,6 +37,53 @@ func examples(t testing.TB) (files []string) {
 	return files
 }
 
+// queues sets everything about queues.
+const queues = `links: {vlan: 12}
+switches:
+  pfc: {priorities: [5], alpha: 0.125, quanta: 1000}
+  ecn: {enabled: true, priorities: [5], kmin: 100kB, kmax: 400kB, pmax: 0.01}
+  watchdog: {enabled: true, detect: 1ms, restore: 2ms, action: forward}
+  scheduling: [1, 2, 0, 0, 0, 4, 0, 0]
+  classes: [{dscp: 26, priority: 5}, {pcp: 1, priority: 2}]
+  cnp-filter: {window: 20us}
+  feedback-delay: 300ns
+  accelerator: look-aside
+`
+
+// TestQueues: what a file says about queues comes to the switches.
+func TestQueues(t *testing.T) {
+	l, err := Parse("queues", []byte(minimal+queues))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := l.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := l.Fabric(g)
+	leaf := g.Hosts
+	c, err := spec.SwitchConfig(leaf, &g.Routes()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(c.PFC.Lossless, c.PFC.Alpha, c.PFC.Quanta, c.ECN.Classes, c.ECN.Kmin[0], c.ECN.Kmax[0], c.ECN.Pmax, c.Watchdog, c.Weights,
+		c.Classes.DSCP[26], c.Classes.DSCP[27], c.Classes.PCP[1], c.CNPWindow, c.FeedbackDelay, c.LookAside.Links, c.LookAside.Rate, spec.VLAN)
+	want := "32 0.125 1000 32 100000 400000 0.01 {1ms 2ms true} [1 2 0 0 0 4 0 0] 5 3 2 20us 300ns 4 100000000000 12"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if c := spec.NICConfig(0); c.VLAN != 12 || c.Classes[26] != 5 {
+		t.Errorf("the adapters have VLAN %d and priority %d for DSCP 26", c.VLAN, c.Classes[26])
+	}
+	if l, err = Parse("plain", []byte(minimal+"switches: {ecn: true, cnp-filter: false}\n")); err != nil {
+		t.Fatal(err)
+	}
+	spec = l.Fabric(g)
+	if c, _ = spec.SwitchConfig(leaf, &g.Routes()[0]); c.ECN.Classes != 8 || c.ECN.Kmin[0] != 400e3 || c.ECN.Kmax[0] != 1600e3 || c.CNPWindow != 0 || c.Watchdog.Detect != 0 {
+		t.Errorf("ecn: true gives %+v, cnp-filter: false a window of %v", c.ECN, c.CNPWindow)
+	}
+}
+
 // TestResolvedRoundTrip: writing every default out and reading that gives the same lab.
 func TestResolvedRoundTrip(t *testing.T) {
 	texts := map[string]string{"minimal": minimal}
@@ -61,6 +109,7 @@ faults:
   - {pause: {node: a}}
 expect: ["bcast.chain.1kB.jct.p50 < 5"]
 `
+	texts["queues"] = minimal + queues
 	for name, text := range texts { // each is its own check
 		l, err := Parse(name, []byte(text))
 		if err != nil {
@@ -101,6 +150,22 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
 		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 148116 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
 		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
+		{head + "switches: {ecn: yes}\n", `lab:3:17: switches.ecn: "yes" is not true, false or a mapping`},
+		{head + "switches: {ecn: {kmin: 2MB, kmax: 1MB}}\n", "lab:3:17: switches.ecn: kmin of 2MB is above kmax, 1MB"},
+		{head + "switches: {ecn: {pmax: 2}}\n", "lab:3:24: switches.ecn.pmax of 2 is not a probability: use 0 to 1"},
+		{head + "switches: {ecn: {priorities: [8]}}\n", "lab:3:31: priority 8 is not 0 to 7"},
+		{head + "switches: {pfc: {alpha: 100}}\n", "lab:3:25: switches.pfc.alpha of 100 is not 0.0078125 to 64, or 0 for static thresholds"},
+		{head + "switches: {pfc: {alpha: 1, xoff: 1MB}}\n", "lab:3:25: switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha"},
+		{head + "switches: {pfc: {quanta: 3}}\n", "lab:3:26: switches.pfc.quanta of 3 is not 256 to 65535"},
+		{head + "switches: {watchdog: {enabled: true, detect: 0}}\n", "lab:3:46: switches.watchdog.detect of 0 takes every pause for a storm"},
+		{head + "switches: {watchdog: {action: flood}}\n", `lab:3:31: switches.watchdog.action cannot be "flood": use drop or forward`},
+		{head + "switches: {scheduling: [1, 2]}\n", "lab:3:24: switches.scheduling has 2 shares: give one for each of the eight priorities, 0 for strict"},
+		{head + "switches: {scheduling: [0, 0, 0, 256, 0, 0, 0, 0]}\n", "lab:3:34: share 256 is not 0 to 255"},
+		{head + "switches: {classes: [{dscp: 64, priority: 1}]}\n", "lab:3:29: 64 is not a DSCP from 0 to 63"},
+		{head + "switches: {classes: [{priority: 1}]}\n", "lab:3:22: switches.classes[0] needs either dscp or pcp"},
+		{head + "switches: {cnp-filter: {window: 0}}\n", "lab:3:33: switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false"},
+		{"name: x\ntopology: {fat-tree: {k: 4}}\nswitches: {accelerator: look-aside}\n", "lab:3:25: switches.accelerator can be look-aside in a lab of one switch only: what is addressed to a group cannot be routed between switches"},
+		{head + "links: {vlan: 4095}\n", "lab:3:15: links.vlan of 4095 is not 1 to 4094, or 0 for none"},
 		{head + "switches: {rules: cephus}\n", `lab:3:19: switches.rules cannot be "cephus", did you mean "cepheus"? Use fixed, cepheus or gleam`},
 		{head + "nics: {mtu: 1500}\n", `lab:3:13: nics.mtu cannot be "1500": use 256, 512, 1024, 2048 or 4096`},
 		{head + "nics: {rnr-retries: 9}\n", `lab:3:21: nics.rnr-retries: "9" is not a number from 0 to 6, or infinite`},

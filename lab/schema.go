@@ -25,6 +25,9 @@ func Schema() ([]byte, error) {
 	}
 	for name, short := range map[string]*jsonschema.Schema{ // each is its own definition
 		"PFC":        {Type: "boolean"},
+		"ECN":        {Type: "boolean"},
+		"Watchdog":   {Type: "boolean"},
+		"CNPFilter":  {Type: "boolean"},
 		"Scheme":     {Type: "string"},
 		"CustomLink": {Type: "string"},
 	} {

@@ -1,21 +1,9 @@
 package lab
 
-import (
-	"fmt"
-	"strconv"
-)
-
 // Shorthands: what may be written as a scalar.
 
 // short reads pfc: true and pfc: false.
-func (p *PFC) short(s string) error {
-	v, err := strconv.ParseBool(s)
-	if err != nil {
-		return fmt.Errorf("%q is not true, false or a mapping", s)
-	}
-	p.Enabled = v
-	return nil
-}
+func (p *PFC) short(s string) error { return onOff(&p.Enabled, s) }
 
 // short reads a scheme by its name.
 func (s *Scheme) short(name string) error {

@@ -22,6 +22,7 @@ type Sender interface {
 type Config struct {
 	IP     uint32
 	IPv6   bool
+	VLAN   *wire.VLAN // tag of all packets; nil: none
 	Pool   *wire.Pool
 	Sender Sender
 	// RetryAfter is how long the registrar waits for confirmations before it asks
@@ -45,6 +46,7 @@ const traffic = 48 << 2
 type Agent struct {
 	ip         uint32
 	v6         bool
+	vlan       *wire.VLAN
 	pool       *wire.Pool
 	sender     Sender
 	retryAfter vtime.Duration
@@ -60,7 +62,7 @@ type Agent struct {
 // New returns an agent.
 func New(c Config) *Agent {
 	a := &Agent{
-		ip: c.IP, v6: c.IPv6, pool: c.Pool, sender: c.Sender,
+		ip: c.IP, v6: c.IPv6, vlan: c.VLAN, pool: c.Pool, sender: c.Sender,
 		retryAfter: c.RetryAfter, retriesMax: c.RetriesMax, member: map[uint32]wire.QPN{}, next: vtime.Never,
 	}
 	if a.retryAfter == 0 {
@@ -142,7 +144,7 @@ func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []wir
 		mac = wire.GroupMAC(dst)
 	}
 	e := wire.NewEnvelope(wire.Flow{
-		SrcMAC: wire.HostMAC(a.ip), DstMAC: mac, IPv6: a.v6, Src: a.ip, Dst: dst,
+		SrcMAC: wire.HostMAC(a.ip), DstMAC: mac, VLAN: a.vlan, IPv6: a.v6, Src: a.ip, Dst: dst,
 		Traffic: traffic, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP,
 	})
 	f := a.pool.Get()

@@ -110,7 +110,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
 		n.nic = virtrnic.New(nc)
-		n.agent = mrp.New(mrp.Config{IP: nc.IP, Pool: n.loop.Pool(), Sender: n.nic})
+		n.agent = mrp.New(mrp.Config{IP: nc.IP, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, func(p any) { n.caught <- p })
 		n.loop.Start(n.nic, n.host.News)

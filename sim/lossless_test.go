@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -219,5 +220,54 @@ func TestLosslessAgainstPolling(t *testing.T) {
 	t.Logf("%d storms", storms)
 	if storms == 0 && count >= 30 {
 		t.Error("no watchdog fired")
+	}
+}
+
+// TestGroupQueuesAgainstPolling is the same with broadcasts, loss, pauses and jittered
+// links: several copies of a packet share one charge.
+func TestGroupQueuesAgainstPolling(t *testing.T) {
+	from, count := seeds(t, 60)
+	var storms uint64
+	for seed := from; seed < from+count; seed++ {
+		v := drawVariant(t, seed)
+		r := rand.New(rand.NewPCG(seed, 21))
+		sw := &v.cfg.Switch
+		if r.IntN(2) == 0 {
+			sw.XOFF, sw.Alpha = 0, []float64{1. / 32, 1. / 4, 2}[r.IntN(3)]
+			q := squeeze{sw: *sw}
+			sw.Buffer = q.reserved(v.graph) + 5000 + r.IntN(60000)
+		}
+		if r.IntN(2) == 0 {
+			sw.ECN = fabric.ECN{Classes: 0xff, Kmin: 1 + r.IntN(5000), Kmax: 10000, Rate: 100e9, Pmax: 0.3}
+		}
+		if r.IntN(3) == 0 {
+			sw.Weights = [8]uint8{3: 2, 6: 1}
+		}
+		if r.IntN(2) == 0 {
+			sw.Watchdog = virtswitch.WatchdogConfig{Detect: 10 * vtime.Microsecond, Restore: 20 * vtime.Microsecond, Forward: r.IntN(2) == 0}
+		}
+		if r.IntN(3) == 0 {
+			sw.FeedbackDelay = vtime.Duration(r.IntN(300)) * vtime.Nanosecond
+		}
+		v.cfg.Trace = func(int) machine.Tracer { return stormCounter{&storms} }
+		fast, stats, out := runVariant(t, v, false)
+		slow, ref, want := runVariant(t, v, true)
+		if fast != slow || out != want {
+			t.Errorf("seed %d (replay: go test ./sim -run GroupQueuesAgainstPolling -from %[1]d -seeds 1; %+v):\n loop    %016x %s %+v\n polling %016x %s %+v",
+				seed, *sw, fast, out, stats, slow, want, ref)
+		}
+	}
+	if storms == 0 && count >= 30 {
+		t.Error("no watchdog fired")
+	}
+}
+
+// stormCounter counts the watchdogs that fire.
+type stormCounter struct{ n *uint64 }
+
+// Trace implements machine.Tracer.
+func (s stormCounter) Trace(_ vtime.Time, e machine.Event) {
+	if e.Kind == machine.EventPauseStorm {
+		*s.n++
 	}
 }

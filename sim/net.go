@@ -163,7 +163,7 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 	c.Port, c.Pool, c.Trace = port, &n.pool, trace
 	nd.nic = virtrnic.New(c)
 	agent := mrp.New(mrp.Config{
-		IP: c.IP, Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+		IP: c.IP, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic

@@ -58,5 +58,5 @@ func (n *NIC) notify(now vtime.Time, q *QP) {
 	f.Seal(0, n.trust)
 	n.stats.Made++
 	n.stats.CNPSent++
-	n.queue(now, f, cnpTraffic>>5)
+	n.queue(now, f, n.priority(cnpTraffic))
 }

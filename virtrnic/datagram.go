@@ -36,7 +36,7 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	}
 	var q QP // datagrams of all queue pairs of a host to an address share their path
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
-	return &AddressHandle{pd: pd, env: n.envelope(&q), prio: a.TrafficClass >> 5}, nil
+	return &AddressHandle{pd: pd, env: n.envelope(&q), prio: n.priority(a.TrafficClass)}, nil
 }
 
 // nextDatagram builds the datagram of a work request.

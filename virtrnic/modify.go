@@ -115,7 +115,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	case to == StateSQD && q.state != StateSQD:
 		q.becomeSQD(now)
 	case given&AttrAV != 0: // SQD to SQD with a new path
-		q.prio = q.attr.AV.TrafficClass >> 5
+		q.prio = n.priority(q.attr.AV.TrafficClass)
 		q.env = n.envelope(q)
 		n.control(q)
 	}

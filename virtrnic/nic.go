@@ -46,9 +46,11 @@ type Config struct {
 	// Congestion is the DCQCN of both directions; nil: none, CNPs are dropped.
 	Congestion *DCQCN
 	// IRN is selective repeat; nil: go-back-N.
-	IRN   *IRN
-	Keys  prng.Stream // of the random part of memory keys
-	Trace machine.Tracer
+	IRN     *IRN
+	VLAN    uint16      // of all packets; 0: untagged
+	Classes *[64]uint8  // priorities by DSCP; nil: the upper three bits
+	Keys    prng.Stream // of the random part of memory keys
+	Trace   machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -68,6 +70,8 @@ type NIC struct {
 	kept     int    // request packets that wait for their turn
 	line     uint64 // rate of the port in bits per second, for it
 	ipv6     bool
+	vlan     uint16
+	classes  *[64]uint8
 	trace    machine.Tracer
 	stack    Stack
 
@@ -108,7 +112,7 @@ func New(c Config) *NIC {
 	}
 	n := &NIC{
 		mtu: mtu, window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
-		trust: c.TrustICRC, ipv6: c.IPv6, trace: c.Trace, keys: c.Keys,
+		trust: c.TrustICRC, ipv6: c.IPv6, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
 	if c.IRN != nil {
@@ -356,7 +360,7 @@ func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 		hops = 64
 	}
 	return wire.NewEnvelope(wire.Flow{
-		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
+		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(n.priority(traffic)), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
 		Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})
 }

@@ -157,7 +157,7 @@ func (q *QP) becomeRTR(now vtime.Time) {
 	if q.service == wire.UD {
 		q.mtu = q.nic.mtu
 	}
-	q.prio = q.attr.AV.TrafficClass >> 5
+	q.prio = q.nic.priority(q.attr.AV.TrafficClass)
 	q.env = q.nic.envelope(q)
 	q.nic.control(q)
 	q.nic.selectively(q)

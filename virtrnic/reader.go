@@ -155,10 +155,10 @@ func (r *requester) reach(seq uint64) uint64 {
 // impliedNak goes back because a response came from beyond a READ or atomic that has
 // not been answered: its answer is lost.
 func (r *requester) impliedNak(now vtime.Time, q *QP) {
-	q.nic.stats.ImpliedNAK++
 	if r.sel != nil {
 		r.sel.reported, r.sel.keeps = false, false // all that follows may be lost too
 	}
+	q.nic.stats.ImpliedNAK++
 	r.handleNak(now, q)
 }
 

@@ -226,9 +226,10 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
 	bth := wire.BTH{
 		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt),
-		AckReq:    last || int(i+1)%n.ackEvery == 0 || r.sel != nil && r.nxt < r.maxSeq,
-		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
+		AckReq:    last || int(i+1)%n.ackEvery == 0,
+		Solicited: last && w.wr.Flags&SendSolicited != 0,
 	}
+	r.sel.mark(&bth, r.nxt < r.maxSeq)
 	if q.service == wire.UC {
 		bth.OpCode, bth.AckReq = op+wire.OpUC, false
 	}

@@ -90,7 +90,7 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 func (n *NIC) SendFrame(now vtime.Time, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.Made++
-	n.queue(now, f, f.Traffic()>>5)
+	n.queue(now, f, n.priority(f.Traffic()))
 	n.start(now)
 }
 

@@ -8,14 +8,13 @@ import (
 // egress is what waits at one port: a FIFO per priority, and pause frames above all.
 // The priority is chosen when a frame starts (schedule.go).
 type egress struct {
-	ready  uint8 // priorities with frames
-	paused uint8 // priorities that must not start
-	elig   vtime.Time
-	pauses []pauseFrame
-	fifo   [8]fifo
-
+	ready   uint8 // priorities with frames
+	paused  uint8 // priorities that must not start
 	stopped uint8 // priorities the neighbour has stopped; paused, but for the watchdog's
 	storm   uint8 // priorities the watchdog has taken over
+	elig    vtime.Time
+	pauses  []pauseFrame
+	fifo    [8]fifo
 	turn    turn
 }
 

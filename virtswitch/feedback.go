@@ -118,9 +118,9 @@ func (s *Switch) emitFeedback(now vtime.Time, f *wire.Frame, g *group, psn wire.
 	if out.host {
 		dst, qpn = out.ip, out.qpn
 	}
-	if key := (envelopeKey{dst, g.traffic}); key != g.envFor {
+	if key := (envelopeKey{dst, g.traffic, f.TagBits()}); key != g.envFor {
 		g.envFor = key
-		g.env = s.feedbackEnvelope(g, out.host, dst, f.IPv6())
+		g.env = s.feedbackEnvelope(g, out.host, dst, f)
 	}
 	s.pool.Strip(f)
 	f.Start(&g.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: qpn, PSN: psn, Selective: g.selective})
@@ -136,11 +136,12 @@ func (s *Switch) emitFeedback(now vtime.Time, f *wire.Frame, g *group, psn wire.
 }
 
 // feedbackEnvelope lays out what is below the BTH of feedback made here: from the
-// group to the source host, or from this switch to the group on the way there.
-func (s *Switch) feedbackEnvelope(g *group, host bool, dst uint32, v6 bool) wire.Envelope {
+// group to the source host, or from this switch to the group on the way there. Family
+// and VLAN are those of f, which caused it.
+func (s *Switch) feedbackEnvelope(g *group, host bool, dst uint32, f *wire.Frame) wire.Envelope {
 	w := wire.Flow{
 		SrcMAC: wire.HostMAC(s.ip), DstMAC: wire.GroupMAC(g.id), Src: s.ip, Dst: dst,
-		IPv6: v6, Traffic: g.traffic, TTL: 64, SrcPort: 0xc000 | uint16(g.id)&0x3fff, DstPort: wire.PortRoCEv2,
+		IPv6: f.IPv6(), VLAN: f.Tag(), Traffic: g.traffic, TTL: 64, SrcPort: 0xc000 | uint16(g.id)&0x3fff, DstPort: wire.PortRoCEv2,
 	}
 	if host {
 		w.SrcMAC, w.DstMAC, w.Src = wire.GroupMAC(g.id), wire.HostMAC(dst), g.id

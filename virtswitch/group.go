@@ -49,6 +49,7 @@ type path struct {
 type envelopeKey struct {
 	dst     uint32
 	traffic uint8
+	tag     uint32
 }
 
 // groupTable finds a group by the low 16 bits of its McstID in two loads.
@@ -104,6 +105,10 @@ func MFTBytes(ports int, memoryRegions bool) int {
 	}
 	return ports*(1+entry) + 3 + 1 + 3
 }
+
+// GleamTableBytes returns the size of one group's table as Gleam lays it out (GLE-2): an
+// entry of 14 bytes (port 1, type 1, IP 4, QPN 4, PSN 4) per port and no index.
+func GleamTableBytes(ports int) int { return 14 * ports }
 
 // handleGroup takes a RoCE packet addressed to a McstID.
 func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {

@@ -304,38 +304,70 @@ func TestDeletion(t *testing.T) {
 // hold no frame at rest, and keep its state within its ports.
 func FuzzSwitch(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7})
+	f.Add([]byte{0x1b, 0xa0, 8, 0xff, 0x40, 0x11, 9, 0x20, 0xc2, 0xa0, 8, 0, 1, 0x01, 6, 0})
+	f.Add([]byte{0x75, 0x11, 5, 0x60, 1, 0x11, 6, 0x1f, 2, 0x81, 9, 0x20, 3, 0x83, 1, 1})
 	f.Add([]byte{3, 0x11, 5, 0x60, 1, 0x11, 6, 0x1f, 2, 0x11, 9, 0x20})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		l := newLone(t, func(c *Config) {
-			c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 5000, Headroom: []int{9000, 9000, 9000, 9000, 9000, 9000}}
-		})
-		l.register(group1, 3)
-		if fr, err := l.net.Pool.Parse(data); err == nil {
-			l.stub[0].send(fr)
+	f.Fuzz(fuzzOne)
+}
+
+// fuzzOne runs one input.
+func fuzzOne(t *testing.T, data []byte) {
+	l := newLone(t, func(c *Config) { fuzzConfig(c, data) })
+	l.register(group1, 3)
+	if fr, err := l.net.Pool.Parse(data); err == nil {
+		l.stub[0].send(fr)
+	}
+	for ; len(data) >= 4; data = data[4:] {
+		b := data[:4]
+		port := int(b[0]) % len(l.stub)
+		l.stub[port].send(l.bent(port, b))
+		if b[0]&0x80 != 0 {
+			l.run()
 		}
-		for ; len(data) >= 4; data = data[4:] {
-			b := data[:4]
-			port := int(b[0]) % len(l.stub)
-			l.stub[port].send(l.bent(port, b))
-			if b[0]&0x80 != 0 {
-				l.run()
-			}
+	}
+	l.run()
+	for _, g := range l.sw.Groups() {
+		if len(g.Paths) > len(l.sw.ports) {
+			t.Fatalf("%d paths, %d ports", len(g.Paths), len(l.sw.ports))
 		}
-		l.run()
-		for _, g := range l.sw.Groups() {
-			if len(g.Paths) > len(l.sw.ports) {
-				t.Fatalf("%d paths, %d ports", len(g.Paths), len(l.sw.ports))
-			}
+	}
+	for p := range l.sw.in {
+		if l.sw.in[p].bytes != [8]int32{} {
+			t.Fatalf("port %d still holds %v bytes", p, l.sw.in[p].bytes)
 		}
-		for p := range l.sw.in {
-			if l.sw.in[p].bytes != [8]int32{} {
-				t.Fatalf("port %d still holds %v bytes", p, l.sw.in[p].bytes)
-			}
-		}
-		if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {
-			t.Fatalf("%d of %d shared charges are free", free, len(l.sw.buffer.shared))
-		}
-	})
+	}
+	if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {
+		t.Fatalf("%d of %d shared charges are free", free, len(l.sw.buffer.shared))
+	}
+}
+
+// fuzzConfig switches features on by the bits of the input's first byte.
+func fuzzConfig(c *Config, data []byte) {
+	c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 5000, Headroom: []int{9000, 9000, 9000, 9000, 9000, 9000}}
+	if len(data) == 0 {
+		return
+	}
+	if data[0]&1 != 0 {
+		c.PFC.Alpha = 0.125
+		c.Buffer = 6*(9000+maxFrameWire) + 20000
+	}
+	if data[0]&2 != 0 {
+		c.Watchdog = WatchdogConfig{Detect: vtime.Microsecond, Restore: vtime.Microsecond, Forward: data[0]&4 != 0}
+	}
+	if data[0]&8 != 0 {
+		k := []int{1000, 1000, 1000, 1000, 1000, 1000}
+		c.ECN = ECNConfig{Classes: 0xff, Kmin: k, Kmax: k}
+	}
+	if data[0]&16 != 0 {
+		c.LookAside = LookAsideConfig{Links: 4, Rate: 10e9, Delay: vtime.Nanosecond}
+	}
+	if data[0]&32 != 0 {
+		c.FeedbackDelay, c.CNPWindow = 100*vtime.Nanosecond, vtime.Microsecond
+	}
+	if data[0]&64 != 0 {
+		c.Weights = [8]uint8{1, 2, 3, 4, 1, 1, 0, 0}
+		c.Up = []bool{loneHosts: true, loneHosts + 1: true}
+	}
 }
 
 // bent builds a frame for the group out of four bytes.

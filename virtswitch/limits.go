@@ -27,7 +27,7 @@ const (
 	// pauseGap is by how much a pause frame follows its cause. It makes the order in
 	// which ports start frames at one instant immaterial.
 	pauseGap = vtime.Picosecond
-	// tombstoneTime is how long a deleted group is remembered, so that a repeated
+	// quarantineMin is how long a deleted group is remembered at least, so that a repeated
 	// deletion still finds its tree. It exceeds the registrar's five repeats.
-	tombstoneTime = 100 * vtime.Millisecond
+	quarantineMin = 100 * vtime.Millisecond
 )

@@ -272,3 +272,44 @@ func TestPauseMerged(t *testing.T) {
 		t.Errorf("host 0 got %q, %d pauses counted", l.stub[0].got, l.sw.Stats().PausesSent)
 	}
 }
+
+// TestPausedGroups: a member that pauses stops its group at the source, and the group that
+// shares the ingress with it, but not one from elsewhere (CEP-44, FLT-12).
+func TestPausedGroups(t *testing.T) {
+	l := newLone(t, func(c *Config) {
+		c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 20000, Headroom: []int{40000, 40000, 40000, 40000, 40000, 40000}}
+	})
+	const other = group1 + 1
+	l.register(group1, 2) // h0 to h1 and h2
+	l.stub[3].send(l.mrp(hostIP(3), other, wire.MRPHeader{Total: 1, LeaderQPN: 103}, wire.MRPRecord{IP: hostIP(2), QPN: 202}))
+	l.run()
+	l.stub[3].send(l.mrp(hostIP(3), other, wire.MRPHeader{Total: 1, Flags: wire.MRPActivate, LeaderQPN: 103}, wire.MRPRecord{QPN: 5}))
+	l.run()
+	for i := range l.stub {
+		l.stub[i].got = nil
+	}
+	base := float64(l.net.Now) / float64(vtime.Microsecond)
+	l.pause(1, 1<<3, 10000) // 51.2 us
+	l.at(base+2, func() {
+		for i := range 30 {
+			l.stub[0].send(l.data(hostIP(0), group1, 9, wire.PSN(5+i), 26<<2))
+			l.stub[3].send(l.data(hostIP(3), other, 9, wire.PSN(5+i), 26<<2))
+		}
+	})
+	l.at(base+30, func() {
+		if pauses := len(l.stub[0].got); pauses != 1 || !strings.Contains(l.stub[0].got[0], "PFC 3:65535") {
+			t.Errorf("the source was told %q", l.stub[0].got)
+		}
+		if len(l.stub[3].got) != 0 {
+			t.Errorf("the other group's source was told %q", l.stub[3].got)
+		}
+		// The member that does not pause has both groups' packets: copies wait one by one.
+		if n := len(l.stub[2].got); n != 60 || len(l.stub[1].got) != 0 {
+			t.Errorf("the member that pauses has %d packets, the other %d, want 0 and 60", len(l.stub[1].got), n)
+		}
+	})
+	l.run()
+	if n := len(l.stub[1].got); n != 30 || l.sw.Stats().Dropped() != 0 {
+		t.Errorf("the member that paused has %d packets in the end, drops %v", n, l.sw.Stats().Drops)
+	}
+}

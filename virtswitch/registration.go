@@ -263,7 +263,7 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 // leader, so that members know whom to answer.
 func (s *Switch) sendMRP(now vtime.Time, in int, to *path, f *wire.Frame, b *wire.Block) {
 	e := wire.NewEnvelope(wire.Flow{
-		SrcMAC: wire.HostMAC(s.ip), DstMAC: to.mac(f.DstIP()), IPv6: f.IPv6(), Src: f.SrcIP(), Dst: f.DstIP(),
+		SrcMAC: wire.HostMAC(s.ip), DstMAC: to.mac(f.DstIP()), VLAN: f.Tag(), IPv6: f.IPv6(), Src: f.SrcIP(), Dst: f.DstIP(),
 		Traffic: f.Traffic(), TTL: f.TTL(), SrcPort: f.SrcPort(), DstPort: wire.PortMRP,
 	})
 	c := s.pool.Get()
@@ -290,7 +290,7 @@ func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id uint32, why wi
 	}
 	leader := f.SrcIP()
 	e := wire.NewEnvelope(wire.Flow{
-		SrcMAC: wire.HostMAC(s.ip), DstMAC: wire.HostMAC(leader), IPv6: f.IPv6(), Src: s.ip, Dst: leader,
+		SrcMAC: wire.HostMAC(s.ip), DstMAC: wire.HostMAC(leader), VLAN: f.Tag(), IPv6: f.IPv6(), Src: s.ip, Dst: leader,
 		Traffic: mrpTraffic, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP,
 	})
 	s.absorb(f)
@@ -376,7 +376,7 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 	}
 	if g.buried == 0 {
 		g.active = false
-		g.buried = now.Add(tombstoneTime)
+		g.buried = now.Add(s.quarantine)
 		s.unload(g)
 		if s.timers.At(timerTombstone) > g.buried {
 			s.timers.Set(timerTombstone, g.buried)
@@ -386,6 +386,18 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		}
 	}
 	s.flood(now, in, f, g)
+}
+
+// setQuarantine chooses how long a McstID is not used again: longer than its packets can
+// stand in a queue that is paused twice in a row, or until a watchdog acts.
+func (s *Switch) setQuarantine() {
+	s.quarantine = quarantineMin
+	for p := range s.ports {
+		s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))
+	}
+	if s.dog != nil {
+		s.quarantine = max(s.quarantine, s.dog.Detect+s.dog.Restore)
+	}
 }
 
 // unload takes the group out of the port loads.

@@ -54,6 +54,7 @@ type Config struct {
 type Switch struct {
 	ports []machine.Port
 	eg    []egress
+	ret   *lateItem // what is served late: an accelerator's output goes over its return links
 	in    []ingress
 	pool  *wire.Pool
 	fib   FIB
@@ -79,11 +80,12 @@ type Switch struct {
 	fanOut    int
 	up        bitset // ports to a higher tier; nil: no tiers
 	cnpWindow vtime.Duration
-	multicast []Multicast // in order of address
+	// quarantine is how long a deleted group is remembered.
+	quarantine vtime.Duration
+	multicast  []Multicast // in order of address
 
 	late      *lateWork  // nil: nothing is served later
 	lookAside *lookAside // nil: groups are served here
-	ret       *lateItem  // what the accelerator works at: its output goes over the return links
 
 	stats Stats
 }
@@ -114,6 +116,7 @@ func New(c Config) *Switch {
 	s.pfc = newPFCState(c.PFC, n, c.Buffer)
 	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved(), pool: c.Buffer - s.pfc.reserved()}
 	s.setWatchdog(c.Watchdog)
+	s.setQuarantine()
 	s.setECN(c.ECN)
 	s.setWeights(c.Weights)
 	if c.Classes == nil {

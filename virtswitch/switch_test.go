@@ -258,6 +258,9 @@ func TestMFTBytes(t *testing.T) {
 	if got := float64(1024*MFTBytes(64, false)) / (1 << 20); got < 0.6935 || got > 0.6945 {
 		t.Errorf("1024 groups take %.4f MiB, want 0.694", got)
 	}
+	if got := GleamTableBytes(64) * 1024; got > 920_000 || got < 900_000 {
+		t.Errorf("Gleam's tables of 1024 groups take %d bytes, want at most 0.92 MB", got)
+	}
 }
 
 // TestGroupMemory registers 1024 groups of all 64 hosts of a switch, the most there
