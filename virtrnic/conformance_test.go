@@ -47,7 +47,7 @@ var promises = []struct {
 		{"inline data is taken at posting", "test_qpex.py (max_inline_data)", "TestInline", "reader.go", "w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil", "w.wr.SGL = nil"},
 		{"unsignalled requests", "base.py: sq_sig_all", "TestUnsignalled", "requester.go", "if q.sigAll || w.wr.Flags&SendSignaled != 0 {", "if true {"},
 		{"SEND with invalidate", "", "TestSendWithInvalidate", "mr.go", "n.mrs[i].closed = true", ""},
-		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "AckReq:    last || int(i+1)%n.ackEvery == 0,", "AckReq:    last,"},
+		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "ask := last || int(i+1)%n.ackEvery == 0", "ask := last"},
 		{"nothing allocates in steady state", "", "TestNoAllocations", "sgl.go", "s, n.sgls = n.sgls[k-1], n.sgls[:k-1]", "n.sgls = n.sgls[:k-1]"},
 		{"packet by packet round robin of queue pairs", "", "TestRoundRobin", "transmit.go", "q := round.pop()", "for k := round.n; k > 1; k-- {\n\t\t\tround.push(round.pop())\n\t\t}\n\t\tq := round.pop()"},
 	}},
@@ -72,7 +72,7 @@ var promises = []struct {
 		{"wire transcripts", "", "TestVerbTranscripts", "resources.go", "case first && last:\n\t\top = wire.OpReadRespOnly", "case first && last:\n\t\top = wire.OpReadRespLast"},
 	}},
 	{"UC", []promise{
-		{"SEND and WRITE of all sizes, nothing comes back", "test_qp.py: UC queue pairs", "TestUC", "requester.go", "bth.OpCode, bth.AckReq = op+wire.OpUC, false", "bth.OpCode = op"},
+		{"SEND and WRITE of all sizes, nothing comes back", "test_qp.py: UC queue pairs", "TestUC", "requester.go", "OpCode: op + wire.OpCode(q.service)<<5, PKey", "OpCode: op, PKey"},
 		{"a lost packet costs its message", "", "TestUCLoss", "datagram.go", "} else if gap || !r.active {", "} else if !r.active {"},
 		{"a WRITE lands in part", "", "TestUCPartialWrite", "datagram.go", "gap := f.PSN() != r.epsn", "gap := f.PSN().Before(r.epsn)"},
 		{"what is dropped, and why", "", "TestUCDrops", "datagram.go", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropAccess", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropInvalid"},

@@ -38,16 +38,6 @@ func (s *selective) arm(now vtime.Time, anew bool) {
 	}
 }
 
-// mark completes the header of a SEND or WRITE. A repeat asks for an acknowledgement, since
-// the window may be closed until it comes. Without selective repeat it changes nothing.
-func (s *selective) mark(h *wire.BTH, repeat bool) {
-	if s == nil {
-		return
-	}
-	h.Selective = true
-	h.AckReq = h.AckReq || repeat
-}
-
 // note keeps the SACK of a response, which is consumed before it is looked at.
 func (s *selective) note(f *wire.Frame) {
 	s.report, s.reported = f.SACK()

@@ -137,9 +137,6 @@ func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 // reach returns how far an acknowledgement of everything before seq goes: a READ or
 // atomic is complete only when its response is here.
 func (r *requester) reach(seq uint64) uint64 {
-	if r.reads == 0 {
-		return seq
-	}
 	for i := range r.n {
 		w := r.wqes.at(uint32(i))
 		if w.first >= seq {

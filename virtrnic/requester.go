@@ -138,7 +138,7 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 // sendable says whether a packet may go out now: a response to the peer's READ, or a
 // request.
 func (r *requester) sendable(q *QP) bool {
-	return q.rq.out.n > 0 || r.requestable(q)
+	return r.requestable(q) || q.rq.out.n > 0
 }
 
 func (r *requester) requestable(q *QP) bool {
@@ -224,17 +224,15 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	}
 	last := i == w.packets-1
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
-	bth := wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt),
-		AckReq:    last || int(i+1)%n.ackEvery == 0,
-		Solicited: last && w.wr.Flags&SendSolicited != 0,
-	}
-	r.sel.mark(&bth, r.nxt < r.maxSeq)
-	if q.service == wire.UC {
-		bth.OpCode, bth.AckReq = op+wire.OpUC, false
-	}
+	psn := r.psn(r.nxt)
+	ask := last || int(i+1)%n.ackEvery == 0
+	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may be closed until it comes
 	f := n.pool.Get()
-	f.Start(&q.env, bth)
+	f.Start(&q.env, wire.BTH{
+		OpCode: op + wire.OpCode(q.service)<<5, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
+		AckReq:    ask && q.service == wire.RC,
+		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
+	})
 	info := op.Info()
 	if info.RETH {
 		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.length})
@@ -254,7 +252,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	default:
 		n.gather(q.pd, w.wr.SGL, f, off, int(size))
 	}
-	f.Seal(uint16(bth.PSN), n.trust)
+	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++
 	n.stats.DataPackets++
 	if r.nxt < r.maxSeq {
@@ -364,7 +362,10 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	default:
 		n.stats.RcvdNAK++
 	}
-	to := r.reach(seq)
+	to := seq
+	if r.reads > 0 {
+		to = r.reach(seq)
+	}
 	r.acknowledge(now, q, to)
 	switch {
 	case q.state == StateErr: // the completion queue overran

@@ -133,7 +133,7 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	r.nakSent = false
-	if isReadOrAtomic(f.OpCode()) {
+	if op := f.OpCode(); op > wire.OpWriteOnlyImm && isReadOrAtomic(op) {
 		r.answer(now, q, f)
 		return
 	}
