@@ -28,6 +28,8 @@ while [ $i -lt "$blocks" ]; do echo $((i * size)); i=$((i + 1)); done | xargs -P
   echo "| what | packet-hops | digest |"
   echo "|---|---|---|"
   cat "$work"/0*.log | sed -n 's/.*seeds \([0-9.]*\): \([0-9]*\) packet-hops, digest \([0-9a-f]*\)/| seeds \1 | \2 | \3 |/p'
+  "$work/sim.test" -test.run '^TestLossless$' -test.v -test.timeout 0 -seeds 10000 > "$work/lossless.log" 2>&1 || { cat "$work/lossless.log" >&2; exit 1; }
+  sed -n 's/.*seeds \([0-9.]*\): \(.*\)/| lossless classes, seeds \1: \2 | | |/p' "$work/lossless.log"
   for lab in examples/papers/*.mcl.yml examples/ft1024.mcl.yml; do
     "$work/mcastlab" run -q --runs "$work/runs" --format json "$lab" > "$work/run.json"
     dir=$(sed -n 's/^  "run_dir": "\(.*\)",$/\1/p' "$work/run.json")

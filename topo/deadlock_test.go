@@ -76,6 +76,26 @@ func TestNoDeadlockAfterFailures(t *testing.T) {
 	}
 }
 
+// TestNoDeadlockAfterSwitchFailures: the same with one or two switches gone.
+func TestNoDeadlockAfterSwitchFailures(t *testing.T) {
+	g := must(t)(FatTree(4, link))
+	n := 0
+	for a := g.Hosts; a < len(g.Nodes); a++ {
+		for b := g.Hosts; b <= a; b++ {
+			n++
+			failed := slices.Concat(g.Nodes[a].Links, g.Nodes[b].Links)
+			tables := g.RoutesWithout(failed...)
+			if err := g.CheckDeadlock(tables); err != nil {
+				t.Errorf("without %s and %s: %v", g.Nodes[a].Name, g.Nodes[b].Name, err)
+			}
+			checkUpDown(t, g, tables, failed)
+		}
+	}
+	if n != 210 {
+		t.Errorf("%d failures, want 20 single and 190 double ones", n)
+	}
+}
+
 func linkNames(g *Graph, links []int) (names []string) {
 	for _, l := range links {
 		names = append(names, g.LinkName(l))

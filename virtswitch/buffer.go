@@ -146,7 +146,9 @@ func (s *Switch) release(now vtime.Time, w waiter) {
 		s.buffer.lossless -= int(size)
 	}
 	if s.pfc.alpha == 0 {
-		s.checkXON(now, in, prio)
+		if g.xoff>>prio&1 != 0 {
+			s.checkXON(now, in, prio)
+		}
 		return
 	}
 	own := min(g.own[prio], size)

@@ -1,6 +1,8 @@
 package virtswitch
 
 import (
+	"math/bits"
+
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -15,7 +17,6 @@ type egress struct {
 	elig    vtime.Time
 	pauses  []pauseFrame
 	fifo    [8]fifo
-	turn    turn
 }
 
 // waiter is a queued frame.
@@ -75,7 +76,11 @@ type arrival struct {
 }
 
 func (s *Switch) arrived(f *wire.Frame, in int) arrival {
-	return arrival{size: f.WireLen(), in: in, prio: s.classes.of(f)}
+	a := arrival{size: f.WireLen(), in: in, prio: priorityOf(f)}
+	if s.classes != nil {
+		a.prio = s.classes.of(f)
+	}
+	return a
 }
 
 // out sends a frame by a port: at once if the port is idle, else through its queue.
@@ -174,7 +179,12 @@ func (s *Switch) settle(until vtime.Time, port int) {
 			p.Commit(f, f.WireLen(), start)
 			continue
 		}
-		prio := s.choose(e)
+		// The highest strict priority that may start; only then the weighted ones.
+		may := e.ready &^ e.paused
+		prio := uint8(bits.Len8(may&^s.weighted) - 1)
+		if may&^s.weighted == 0 {
+			prio = s.round(port, may)
+		}
 		q := &e.fifo[prio]
 		w := q.pop()
 		if q.n == 0 {

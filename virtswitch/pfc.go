@@ -128,12 +128,9 @@ func (s *Switch) xoff(now vtime.Time, in int, prio uint8) {
 	s.timers.Set(s.timerRefresh(in), now.Add(s.quanta(in, int(s.pfc.quanta))/2))
 }
 
-// checkXON lets the neighbour go on once its arrivals have drained.
+// checkXON lets the neighbour, which is paused, go on once its arrivals have drained.
 func (s *Switch) checkXON(now vtime.Time, in int, prio uint8) {
 	g := &s.in[in]
-	if g.xoff>>prio&1 == 0 {
-		return
-	}
 	if s.pfc.alpha > 0 {
 		if g.own[prio] > 0 || int(g.bytes[prio]) > s.threshold()/4*3 {
 			return

@@ -1,8 +1,6 @@
 package virtswitch
 
 import (
-	"math/bits"
-
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -26,6 +24,14 @@ func DefaultClasses() *Classes {
 	return c
 }
 
+// priorityOf maps a frame as DefaultClasses does.
+func priorityOf(f *wire.Frame) uint8 {
+	if p, tagged := f.PCP(); tagged {
+		return p
+	}
+	return f.Traffic() >> 5
+}
+
 func (c *Classes) of(f *wire.Frame) uint8 {
 	if p, tagged := f.PCP(); tagged {
 		return c.PCP[p&7] & 7
@@ -41,14 +47,9 @@ type turn struct {
 	credit  [8]int32
 }
 
-// choose returns the priority whose frame starts next: the highest strict one that may,
-// and only then the weighted ones, in shares of their weights.
-func (s *Switch) choose(e *egress) uint8 {
-	may := e.ready &^ e.paused
-	if strict := may &^ s.weighted; strict != 0 {
-		return uint8(bits.Len8(strict) - 1)
-	}
-	t := &e.turn
+// round returns the weighted priority whose frame starts next, among those that may.
+func (s *Switch) round(port int, may uint8) uint8 {
+	e, t := &s.eg[port], &s.turn[port]
 	for {
 		p := t.at
 		if may>>p&1 != 0 {
@@ -76,5 +77,8 @@ func (s *Switch) setWeights(weights [8]uint8) {
 			s.weighted |= 1 << p
 			s.quantum[p] = int32(w) * maxFrameWire
 		}
+	}
+	if s.weighted != 0 {
+		s.turn = make([]turn, len(s.ports))
 	}
 }

@@ -52,26 +52,27 @@ type Config struct {
 // Switch is the core. Its methods fall into four kinds: machine.Machine's inputs;
 // WipeGroups, the one command faults need; Stats, Groups and Occupancy, which only look.
 type Switch struct {
-	ports []machine.Port
-	eg    []egress
-	ret   *lateItem // what is served late: an accelerator's output goes over its return links
-	in    []ingress
-	pool  *wire.Pool
-	fib   FIB
-	seed  uint32
-	rules Rules
-	ip    uint32
-	trust bool
-	trace machine.Tracer
+	ports   []machine.Port
+	eg      []egress
+	ret     *lateItem // what is served late: an accelerator's output goes over its return links
+	classes *Classes  // nil: the usual ones
+	in      []ingress
+	pool    *wire.Pool
+	fib     FIB
+	seed    uint32
+	rules   Rules
+	ip      uint32
+	trust   bool
+	trace   machine.Tracer
 
 	buffer    buffer
 	pfc       pfcState
 	dog       *watchdog // nil: none
 	ecn       *ecnState // nil: nothing is marked
 	ecnFrom   int       // queue length above which some port may mark
-	classes   Classes
-	weighted  uint8 // priorities in the weighted round
+	weighted  uint8     // priorities in the weighted round
 	quantum   [8]int32
+	turn      []turn // by port; nil: no weights
 	waiting   bitset // ports with Next set
 	timers    vtime.TimerTable
 	groups    groupTable
@@ -119,10 +120,7 @@ func New(c Config) *Switch {
 	s.setQuarantine()
 	s.setECN(c.ECN)
 	s.setWeights(c.Weights)
-	if c.Classes == nil {
-		c.Classes = DefaultClasses()
-	}
-	s.classes = *c.Classes
+	s.classes = c.Classes
 	s.timers = vtime.NewTimerTable(timerPorts + 2*n)
 	if s.dog != nil {
 		s.timers.Grow(timerPorts + 3*n)
