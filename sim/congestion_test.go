@@ -139,8 +139,21 @@ type sharing struct {
 	lowest, high float64 // shares of the slowest and fastest flow, 1 is fair
 }
 
-// runIncast lets flows write to one host for so many recovery times of the set.
-func runIncast(t testing.TB, name string, flows int, times float64) sharing {
+// cnpLoss loses every n-th CNP.
+type cnpLoss struct{ n, seen int }
+
+// Arrive implements faults.Link.
+func (l *cnpLoss) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
+	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpCNP {
+		l.seen++
+		v.Drop = l.n > 0 && l.seen%l.n == 0
+	}
+	return v
+}
+
+// runIncast lets flows write to one host for so many recovery times of the set; every so
+// many-th CNP is lost, none if that is 0.
+func runIncast(t testing.TB, name string, flows int, times float64, lost int) sharing {
 	t.Helper()
 	const line = 100e9
 	g, err := topo.Star(flows+1, topo.LinkParams{Rate: line, Delay: 600 * vtime.Nanosecond})
@@ -150,6 +163,7 @@ func runIncast(t testing.TB, name string, flows int, times float64) sharing {
 	n, set := congestedNet(t, g, name, cnpFilter)
 	dur := vtime.Time(times * float64(recovery(set, line-line/int64(flows), line)))
 	m := meterAt(n, flows)
+	n.SetFault(n.PortID(flows, 0), &cnpLoss{n: lost})
 	half := map[uint32]int{}
 	n.At(dur/2, func(vtime.Time) {
 		for i := range flows {
@@ -218,12 +232,26 @@ func TestIncastFairness(t *testing.T) {
 			if testing.Short() {
 				times = map[string]float64{"dcqcn": 10, "dcqcn-hpcc": 2}[name]
 			}
-			v := runIncast(t, name, k, times)
+			v := runIncast(t, name, k, times, 0)
 			t.Logf("%s, %d flows: %+v", name, k, v)
 			if v.jain < 0.95 || v.load < 0.95 || v.queue > 1600 {
 				t.Errorf("%s, %d flows: Jain %.3f, load %.3f, queue %.0f kB", name, k, v.jain, v.load, v.queue)
 			}
 		}
+	}
+}
+
+// TestLostCNPs: a tenth of the CNPs lost neither lets the queue grow nor makes the flows
+// unequal.
+func TestLostCNPs(t *testing.T) {
+	times := 20.0
+	if testing.Short() {
+		times = 10
+	}
+	whole, lossy := runIncast(t, "dcqcn", 8, times, 0), runIncast(t, "dcqcn", 8, times, 10)
+	t.Logf("queue %.0f kB without loss of CNPs, %.0f kB with", whole.queue, lossy.queue)
+	if lossy.jain < 0.95 || lossy.load < 0.95 || lossy.queue > 1.5*whole.queue {
+		t.Errorf("with a tenth of the CNPs lost %+v, without %+v", lossy, whole)
 	}
 }
 
@@ -233,7 +261,7 @@ func BenchmarkIncast(b *testing.B) {
 	for _, name := range []string{"dcqcn", "dcqcn-connectx", "dcqcn-hpcc"} {
 		for _, k := range []int{2, 4, 8, 16, 32, 64} {
 			b.Run(fmt.Sprintf("%s/flows=%d", name, k), func(b *testing.B) {
-				v := runIncast(b, name, k, 20)
+				v := runIncast(b, name, k, 20, 0)
 				b.ReportMetric(v.jain, "Jain")
 				b.ReportMetric(v.load, "load")
 				b.ReportMetric(v.lowest, "slowest")
