@@ -215,6 +215,31 @@ func TestSelectiveCap(t *testing.T) {
 	}
 }
 
+// TestSelectiveTranscript holds a repair and a CNP against a golden file.
+func TestSelectiveTranscript(t *testing.T) {
+	p := newPair(t, pairOptions{
+		mtu: 1024, timeout: 8, retry: 7, rnr: 6, log: true, psn: 0xfffffd, ackEvery: 4,
+		irn: [2]*IRN{testIRN(), testIRN()}, congestion: setOf(t, "dcqcn"),
+	})
+	seen := 0
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+		if port == 0 {
+			seen++
+			fate.Drop = seen == 2 || seen == 5
+			if seen == 8 {
+				f.SetECN(wire.ECNCE)
+			}
+		}
+		return fate
+	}
+	_, sm := p.region(0, 12*1024, 3)
+	_, dm := p.region(1, 12*1024, 0)
+	p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, 12*1024)})
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 12*1024)})
+	p.run()
+	machinetest.Golden(t, "selective", p.net.Log.String())
+}
+
 // TestSelectiveHostile: reports that no receiver of these packets would send change
 // nothing that was not sent, and packets far out of order take no room.
 func TestSelectiveHostile(t *testing.T) {
