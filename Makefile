@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test race fuzz lint bench soak
+.PHONY: help build test race fuzz lint bench soak patches
 help:                     ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -16,6 +16,9 @@ FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME
 	@set -e; for t in wire:FuzzParse virtswitch:FuzzSwitch virtrnic:FuzzNIC mrp:FuzzAgent lab:FuzzParse; do \
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
+
+patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
+	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
 
 lint:                     ## golangci-lint with the project's settings
 	golangci-lint run

@@ -35,7 +35,7 @@ var promises = []struct {
 		{"UC and UD state tables", "test_qp.py: test_create_qp_with_attr", "TestServiceTransitions", "modify.go", "{StateReset, StateInit, AttrPKeyIndex | AttrPort | AttrQKey, 0},", "{StateReset, StateInit, AttrPKeyIndex | AttrPort, AttrQKey},"},
 		{"query returns what was set", "test_qp.py: test_query_qp", "TestQueryQP", "modify.go", "{AttrQKey, func() { d.QKey = a.QKey }},", ""},
 		{"caps of a queue pair", "test_qp.py: test_query_qp", "TestQueueCaps", "qp.go", "init.MaxInline < 0 || init.MaxInline > MaxInlineData", "init.MaxInline < 0"},
-		{"posting in RESET, INIT, RTR is refused, a full queue too", "utils.py: bad state and full queue flows", "TestPostInWrongState", "reader.go", "case q.state == StateReset || q.state == StateInit || q.state == StateRTR:", "case q.state == StateReset:"},
+		{"posting in RESET, INIT, RTR is refused, a full queue too", "utils.py: bad state and full queue flows", "TestPostInWrongState", "post.go", "case q.state == StateReset || q.state == StateInit || q.state == StateRTR:", "case q.state == StateReset:"},
 		{"numbers are not reused; late packets find nothing", "", "TestDemux", "nic.go", "if q == nil {\n\t\treturn nil, DropNoQP\n\t}", "if q == nil {\n\t\treturn nil, DropState\n\t}"},
 	}},
 	{"SEND and WRITE", []promise{
@@ -44,7 +44,7 @@ var promises = []struct {
 		{"WRITE of no bytes does not look at its key", "test_qpex.py: test_qp_ex_rc_rdma_write_zero_length", "TestZeroLengthWrite", "responder.go", "if h.DMALen > 0 { // a zero-length", "if true { // a zero-length"},
 		{"scatter-gather lists of SEND, WRITE, READ", "utils.py: get_send_elements, large SGL flows", "TestScatterGather", "sgl.go", "off -= uint64(e.Length)\n\t\t\tcontinue", "continue"},
 		{"too many pieces, a bad piece anywhere", "utils.py: large SGL flow", "TestScatterGatherLimits", "sgl.go", "for _, e := range l {\n\t\tif m, _ :=", "for _, e := range l[1:] {\n\t\tif m, _ :="},
-		{"inline data is taken at posting", "test_qpex.py (max_inline_data)", "TestInline", "reader.go", "w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil", "w.wr.SGL = nil"},
+		{"inline data is taken at posting", "test_qpex.py (max_inline_data)", "TestInline", "post.go", "w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil", "w.wr.SGL = nil"},
 		{"unsignalled requests", "base.py: sq_sig_all", "TestUnsignalled", "requester.go", "if q.sigAll || w.wr.Flags&SendSignaled != 0 {", "if true {"},
 		{"SEND with invalidate", "", "TestSendWithInvalidate", "mr.go", "n.mrs[i].closed = true", ""},
 		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "ask := last || int(i+1)%n.ackEvery == 0", "ask := last"},
@@ -93,7 +93,7 @@ var promises = []struct {
 	{"Shared receive queues, completion queues, events", []promise{
 		{"traffic over an SRQ", "test_srq.py: test_rc_srq_traffic", "TestSRQ", "qp.go", "q.recv = &init.SRQ.queue", "q.recv = &q.own"},
 		{"limit event, once", "test_srq.py: test_modify_srq_limit", "TestSRQLimit", "srq.go", "if s.queue.n < s.limit {\n\t\ts.limit = 0", "if s.queue.n < s.limit {"},
-		{"ERR leaves shared buffers alone", "", "TestSRQError", "qp.go", "q.nic.event(EventQPLastWQEReachd, q) // what is in the SRQ is for others", ""},
+		{"ERR leaves shared buffers alone", "", "TestSRQError", "qp.go", "q.nic.event(EventLastWQEReached, q) // what is in the SRQ is for others", ""},
 		{"what CreateSRQ refuses", "", "TestSRQLimits", "qp.go", "init.SRQ.nic != n || init.Type == TypeUC", "init.SRQ.nic != n"},
 		{"event or polling, solicited or any", "test_cq_events.py: test_cq_events_rc; test_cq.py: test_create_cq_with_comp_channel", "TestCompChannel", "events.go", "c.armed = armedNot\n\t\tc.channel", "c.channel"},
 		{"solicited WRITE with immediate and datagrams", "test_cq_events.py: test_cq_events_ud", "TestSolicitedDatagram", "datagram.go", "PSN: psn, Solicited: w.wr.Flags&SendSolicited != 0,", "PSN: psn,"},

@@ -146,7 +146,7 @@ func TestSRQError(t *testing.T) {
 	a.post(0, SendWR{Opcode: WRSend, SGE: whole(sm, 5000)})
 	a.run()
 	a.want(1, WC{WRID: 0, Status: WCWRFlushErr})
-	if e, ok := a.nic[1].GetAsyncEvent(); !ok || e.Type != EventQPLastWQEReachd || e.QP != a.qp[1] {
+	if e, ok := a.nic[1].GetAsyncEvent(); !ok || e.Type != EventLastWQEReached || e.QP != a.qp[1] {
 		t.Errorf("event %+v %v", e, ok)
 	}
 	b.post(0, SendWR{Opcode: WRSend, SGE: whole(sm, 5000)})

@@ -12,14 +12,14 @@ type EventType uint8
 
 // Asynchronous events.
 const (
-	EventCQErr           EventType = 0  // a completion queue overran
-	EventQPFatal         EventType = 1  // a queue pair ended because of its completion queue
-	EventQPReqErr        EventType = 2  // ended because of an invalid request of the peer
-	EventQPAccessErr     EventType = 3  // ended because the peer reached for what it may not
-	EventCommEst         EventType = 4  // the first packet came while in RTR
-	EventSQDrained       EventType = 5  // SQD: what had begun is finished
-	EventSRQLimit        EventType = 15 // a shared receive queue fell below its limit
-	EventQPLastWQEReachd EventType = 16 // ERR: the queue pair will take no more from its SRQ
+	EventCQErr          EventType = 0  // a completion queue overran
+	EventQPFatal        EventType = 1  // a queue pair ended because of its completion queue
+	EventQPReqErr       EventType = 2  // ended because of an invalid request of the peer
+	EventQPAccessErr    EventType = 3  // ended because the peer reached for what it may not
+	EventCommEst        EventType = 4  // the first packet came while in RTR
+	EventSQDrained      EventType = 5  // SQD: what had begun is finished
+	EventSRQLimit       EventType = 15 // a shared receive queue fell below its limit
+	EventLastWQEReached EventType = 16 // ERR: the queue pair will take no more from its SRQ
 )
 
 // String returns what ibv_event_type_str does.
@@ -39,7 +39,7 @@ func (e EventType) String() string {
 		return "send queue drained"
 	case EventSRQLimit:
 		return "SRQ limit reached"
-	case EventQPLastWQEReachd:
+	case EventLastWQEReached:
 		return "last WQE reached"
 	}
 	return fmt.Sprintf("event %d", uint8(e))

@@ -202,7 +202,7 @@ func (q *QP) becomeErr(now vtime.Time) {
 		q.complete(now, q.recvCQ, WC{WRID: w.WRID, Status: WCWRFlushErr, QPN: q.num})
 	}
 	if q.srq != nil {
-		q.nic.event(EventQPLastWQEReachd, q) // what is in the SRQ is for others
+		q.nic.event(EventLastWQEReached, q) // what is in the SRQ is for others
 	}
 }
 

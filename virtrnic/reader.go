@@ -2,7 +2,6 @@ package virtrnic
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -11,66 +10,6 @@ import (
 // The requester's side of READ and atomics. A READ takes as many packet numbers as it
 // has responses, so una moves through it as they arrive, and going back to una repeats
 // exactly what is missing of it.
-
-// checkSend says what the verb refuses.
-func (q *QP) checkSend(wr *SendWR, length uint64) error {
-	read := wr.Opcode >= WRRDMARead && wr.Opcode <= WRAtomicFetchAdd
-	ok := wr.Opcode <= WRSendWithImm
-	switch q.service {
-	case wire.RC:
-		ok = ok || read || wr.Opcode == WRSendWithInv
-	case wire.UD:
-		ok = wr.Opcode == WRSend || wr.Opcode == WRSendWithImm
-	}
-	switch {
-	case q.state == StateReset || q.state == StateInit || q.state == StateRTR:
-		return fmt.Errorf("it is in %v: %w", q.state, ErrState)
-	case !ok:
-		return fmt.Errorf("opcode %d: %w", wr.Opcode, ErrInvalid)
-	case length > MaxMessage:
-		return fmt.Errorf("%d bytes are more than 2 GiB: %w", length, ErrInvalid)
-	case len(wr.SGL) > max(1, q.maxSendSGE):
-		return fmt.Errorf("%d pieces of memory, the queue pair takes %d: %w", len(wr.SGL), q.maxSendSGE, ErrInvalid)
-	case wr.Flags&SendInline != 0 && (read || length > uint64(q.maxInline)):
-		return fmt.Errorf("%d bytes inline, the queue pair takes %d: %w", length, q.maxInline, ErrInvalid)
-	case read && length > uint64(maxOutstanding)*uint64(q.mtu):
-		return fmt.Errorf("READ of %d bytes has more packets than may be outstanding: %w", length, ErrInvalid)
-	case q.service == wire.UD && (wr.UD.AH == nil || wr.UD.AH.pd != q.pd):
-		return fmt.Errorf("a datagram needs an address handle of the queue pair's domain: %w", ErrInvalid)
-	}
-	return nil
-}
-
-// prepare completes a work request that is not of the plain kind.
-func (q *QP) prepare(w *sendWQE) {
-	n := q.nic
-	if w.wr.Flags&SendInline != 0 {
-		w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil
-	} else {
-		w.wr.Inline = nil
-		n.one(&w.wr.SGE, &w.wr.SGL)
-	}
-	if w.wr.SGL != nil || w.wr.Inline != nil {
-		w.traits |= isPieces
-	}
-	if w.wr.Flags&SendFence != 0 {
-		w.traits |= isFenced
-	}
-	switch w.wr.Opcode {
-	case WRRDMARead:
-		w.traits |= isRead
-	case WRAtomicCmpAndSwp, WRAtomicFetchAdd:
-		w.traits |= isRead
-		w.packets = 1
-	}
-	if q.service != wire.RC {
-		n.unacked++
-	}
-	if q.service == wire.UD {
-		w.traits |= isDatagram
-		w.packets = 1
-	}
-}
 
 // unblocked says whether nothing keeps a READ, an atomic or a fenced request from starting:
 // the initiator depth, what a fence waits for, or the window.

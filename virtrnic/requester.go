@@ -1,8 +1,6 @@
 package virtrnic
 
 import (
-	"fmt"
-
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -34,29 +32,6 @@ type requester struct {
 	drained    bool
 	sel        *selective // nil: go-back-N
 }
-
-// sendWQE is a work request in the send queue.
-type sendWQE struct {
-	wr      SendWR
-	first   uint64 // its first packet; a READ has as many as its responses
-	packets uint32
-	length  uint32   // bytes
-	failed  WCStatus // found to be unsendable; completes when it is the oldest
-	traits  traits
-}
-
-// traits tell in one byte whether a request needs more than the plain way: one piece of
-// memory, nothing to wait for.
-type traits uint8
-
-const (
-	isRead   traits = 1 << iota // READ or atomic: answered by more than an acknowledgement
-	isFenced                    // waits for the READs and atomics before it
-	isPieces                    // several pieces of memory, or inline data
-	isDatagram
-)
-
-func (w *sendWQE) end() uint64 { return w.first + uint64(w.packets) }
 
 // psn returns the PSN of a packet.
 func (r *requester) psn(seq uint64) wire.PSN { return wire.PSN(seq) & wire.PSNMask }
@@ -100,39 +75,6 @@ func (r *requester) pop(q *QP) sendWQE {
 		q.nic.unacked--
 	}
 	return w
-}
-
-// PostSend adds a request to the send queue. In ERR (UC and UD: in SQE as well) it
-// completes as flushed at once.
-func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
-	length := total(wr.SGE, wr.SGL)
-	if wr.Flags&SendInline != 0 {
-		length = uint64(len(wr.Inline))
-	}
-	if err := q.checkSend(&wr, length); err != nil {
-		return fmt.Errorf("post send to queue pair %d: %w", q.num, err)
-	}
-	if q.state == StateErr || q.state == StateSQE {
-		q.complete(now, q.sendCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
-		return nil
-	}
-	if q.sq.n >= q.sq.max {
-		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.n, ErrNoMem)
-	}
-	n.settleBefore(now)
-	w := sendWQE{wr: wr, first: q.sq.end, length: uint32(length)}
-	w.packets = uint32(max(1, (length+uint64(q.mtu)-1)/uint64(q.mtu)))
-	if wr.SGL != nil || wr.Flags&(SendInline|SendFence) != 0 || wr.Opcode >= WRRDMARead || q.service != wire.RC {
-		q.prepare(&w)
-	}
-	q.sq.push(w)
-	q.sq.end += uint64(w.packets)
-	if w.traits&isDatagram != 0 && !q.queued {
-		q.sq.classify(q)
-	}
-	n.offer(now, q)
-	n.start(now)
-	return nil
 }
 
 // sendable says whether a packet may go out now: a response to the peer's READ, or a
@@ -269,39 +211,6 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	}
 	r.armRTO(now, q, false)
 	return f
-}
-
-// sendOpcode returns the opcode of a packet of a message.
-func sendOpcode(o WROpcode, first, last bool) wire.OpCode {
-	if o == WRSendWithInv && last {
-		if first {
-			return wire.OpSendOnlyInv
-		}
-		return wire.OpSendLastInv
-	}
-	write := o == WRRDMAWrite || o == WRRDMAWriteWithImm
-	imm := o == WRRDMAWriteWithImm || o == WRSendWithImm
-	var op wire.OpCode
-	switch {
-	case first && last:
-		op = wire.OpSendOnly
-	case first:
-		op, imm = wire.OpSendFirst, false
-	case last:
-		op = wire.OpSendLast
-	default:
-		op, imm = wire.OpSendMiddle, false
-	}
-	if write {
-		op += wire.OpWriteFirst - wire.OpSendFirst
-		if first && last {
-			op = wire.OpWriteOnly
-		}
-	}
-	if imm {
-		op++
-	}
-	return op
 }
 
 // armRTO starts the retransmission timer if packets are outstanding; restart moves

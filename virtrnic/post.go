@@ -1,0 +1,157 @@
+package virtrnic
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// sendWQE is a work request in the send queue.
+type sendWQE struct {
+	wr      SendWR
+	first   uint64 // its first packet; a READ has as many as its responses
+	packets uint32
+	length  uint32   // bytes
+	failed  WCStatus // found to be unsendable; completes when it is the oldest
+	traits  traits
+}
+
+// traits tell in one byte whether a request needs more than the plain way: one piece of
+// memory, nothing to wait for.
+type traits uint8
+
+const (
+	isRead   traits = 1 << iota // READ or atomic: answered by more than an acknowledgement
+	isFenced                    // waits for the READs and atomics before it
+	isPieces                    // several pieces of memory, or inline data
+	isDatagram
+)
+
+func (w *sendWQE) end() uint64 { return w.first + uint64(w.packets) }
+
+// PostSend adds a request to the send queue. In ERR (UC and UD: in SQE as well) it
+// completes as flushed at once.
+func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
+	length := total(wr.SGE, wr.SGL)
+	if wr.Flags&SendInline != 0 {
+		length = uint64(len(wr.Inline))
+	}
+	if err := q.checkSend(&wr, length); err != nil {
+		return fmt.Errorf("post send to queue pair %d: %w", q.num, err)
+	}
+	if q.state == StateErr || q.state == StateSQE {
+		q.complete(now, q.sendCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
+		return nil
+	}
+	if q.sq.n >= q.sq.max {
+		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.n, ErrNoMem)
+	}
+	n.settleBefore(now)
+	w := sendWQE{wr: wr, first: q.sq.end, length: uint32(length)}
+	w.packets = uint32(max(1, (length+uint64(q.mtu)-1)/uint64(q.mtu)))
+	if wr.SGL != nil || wr.Flags&(SendInline|SendFence) != 0 || wr.Opcode >= WRRDMARead || q.service != wire.RC {
+		q.prepare(&w)
+	}
+	q.sq.push(w)
+	q.sq.end += uint64(w.packets)
+	if w.traits&isDatagram != 0 && !q.queued {
+		q.sq.classify(q)
+	}
+	n.offer(now, q)
+	n.start(now)
+	return nil
+}
+
+// checkSend says what the verb refuses.
+func (q *QP) checkSend(wr *SendWR, length uint64) error {
+	read := wr.Opcode >= WRRDMARead && wr.Opcode <= WRAtomicFetchAdd
+	ok := wr.Opcode <= WRSendWithImm
+	switch q.service {
+	case wire.RC:
+		ok = ok || read || wr.Opcode == WRSendWithInv
+	case wire.UD:
+		ok = wr.Opcode == WRSend || wr.Opcode == WRSendWithImm
+	}
+	switch {
+	case q.state == StateReset || q.state == StateInit || q.state == StateRTR:
+		return fmt.Errorf("it is in %v: %w", q.state, ErrState)
+	case !ok:
+		return fmt.Errorf("opcode %d: %w", wr.Opcode, ErrInvalid)
+	case length > MaxMessage:
+		return fmt.Errorf("%d bytes are more than 2 GiB: %w", length, ErrInvalid)
+	case len(wr.SGL) > max(1, q.maxSendSGE):
+		return fmt.Errorf("%d pieces of memory, the queue pair takes %d: %w", len(wr.SGL), q.maxSendSGE, ErrInvalid)
+	case wr.Flags&SendInline != 0 && (read || length > uint64(q.maxInline)):
+		return fmt.Errorf("%d bytes inline, the queue pair takes %d: %w", length, q.maxInline, ErrInvalid)
+	case read && length > uint64(maxOutstanding)*uint64(q.mtu):
+		return fmt.Errorf("READ of %d bytes has more packets than may be outstanding: %w", length, ErrInvalid)
+	case q.service == wire.UD && (wr.UD.AH == nil || wr.UD.AH.pd != q.pd):
+		return fmt.Errorf("a datagram needs an address handle of the queue pair's domain: %w", ErrInvalid)
+	}
+	return nil
+}
+
+// prepare completes a work request that is not of the plain kind.
+func (q *QP) prepare(w *sendWQE) {
+	n := q.nic
+	if w.wr.Flags&SendInline != 0 {
+		w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil
+	} else {
+		w.wr.Inline = nil
+		n.one(&w.wr.SGE, &w.wr.SGL)
+	}
+	if w.wr.SGL != nil || w.wr.Inline != nil {
+		w.traits |= isPieces
+	}
+	if w.wr.Flags&SendFence != 0 {
+		w.traits |= isFenced
+	}
+	switch w.wr.Opcode {
+	case WRRDMARead:
+		w.traits |= isRead
+	case WRAtomicCmpAndSwp, WRAtomicFetchAdd:
+		w.traits |= isRead
+		w.packets = 1
+	}
+	if q.service != wire.RC {
+		n.unacked++
+	}
+	if q.service == wire.UD {
+		w.traits |= isDatagram
+		w.packets = 1
+	}
+}
+
+// sendOpcode returns the opcode of a packet of a message.
+func sendOpcode(o WROpcode, first, last bool) wire.OpCode {
+	if o == WRSendWithInv && last {
+		if first {
+			return wire.OpSendOnlyInv
+		}
+		return wire.OpSendLastInv
+	}
+	write := o == WRRDMAWrite || o == WRRDMAWriteWithImm
+	imm := o == WRRDMAWriteWithImm || o == WRSendWithImm
+	var op wire.OpCode
+	switch {
+	case first && last:
+		op = wire.OpSendOnly
+	case first:
+		op, imm = wire.OpSendFirst, false
+	case last:
+		op = wire.OpSendLast
+	default:
+		op, imm = wire.OpSendMiddle, false
+	}
+	if write {
+		op += wire.OpWriteFirst - wire.OpSendFirst
+		if first && last {
+			op = wire.OpWriteOnly
+		}
+	}
+	if imm {
+		op++
+	}
+	return op
+}
