@@ -49,8 +49,9 @@ type Config struct {
 	TrustICRC bool
 }
 
-// Switch is the core. Its methods fall into four kinds: machine.Machine's inputs;
-// WipeGroups, the one command faults need; Stats, Groups and Occupancy, which only look.
+// Switch is the core. Its methods fall into three kinds: machine.Machine's inputs; the
+// commands WipeGroups, which faults need, and SetMulticast; Stats, Groups, PortLoad,
+// Occupancy and Queued, which only look.
 type Switch struct {
 	ports   []machine.Port
 	eg      []egress
