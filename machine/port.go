@@ -160,7 +160,9 @@ func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 		p.keyed = true
 		return p.ring[p.head&uint32(len(p.ring)-1)].At, false, true
 	}
-	if p.Next < p.wake { // or earlier than the wake that is pending: a paced sender may
+	// Not before Next is known to be an instant: wake is in the other cache line. It may be
+	// later than Next, since a paced sender's next start may move forward.
+	if p.Next != vtime.Never && p.Next < p.wake {
 		p.wake = p.Next
 		return p.Next, true, true
 	}

@@ -65,10 +65,6 @@ type NIC struct {
 	window   uint64
 	mtu      int
 	trust    bool
-	dcqcn    *DCQCN // nil: no congestion control
-	irn      *IRN   // nil: go-back-N
-	kept     int    // request packets that wait for their turn
-	line     uint64 // rate of the port in bits per second, for it
 	ipv6     bool
 	vlan     uint16
 	classes  *[64]uint8
@@ -88,6 +84,11 @@ type NIC struct {
 	inlines [][]byte
 	scratch [GRHLen]byte // what is written to memory and was no payload
 	unacked int          // work requests of UC and UD in send queues
+
+	dcqcn *DCQCN // nil: no congestion control
+	line  uint64 // rate of the port in bits per second, for it
+	irn   *IRN   // nil: go-back-N
+	kept  int    // request packets that wait for their turn
 
 	completions uint64
 	digest      uint64 // of all completions, with their times

@@ -15,6 +15,8 @@ type QP struct {
 	index   int
 	state   QPState
 	service wire.Service // RC, UC or UD
+	cc      *congestion  // nil without congestion control
+	order   *reorder     // nil with go-back-N
 	attr    QPAttr
 	pd      *PD
 	sendCQ  *CQ
@@ -34,9 +36,6 @@ type QP struct {
 	groups  int    // multicast groups attached to
 
 	maxSendSGE, maxRecvSGE, maxInline int
-
-	cc    *congestion // nil without congestion control
-	order *reorder    // nil with go-back-N
 }
 
 // Num returns the queue pair number.

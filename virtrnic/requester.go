@@ -19,10 +19,11 @@ type requester struct {
 	reads  int // READs and atomics in wqes
 	asked  int // of those, before cursor: waiting for their responses
 
-	una    uint64 // oldest packet not acknowledged
-	nxt    uint64 // next packet to send
-	maxSeq uint64 // first packet never sent
-	end    uint64 // first packet no work request has
+	sel    *selective // nil: go-back-N
+	una    uint64     // oldest packet not acknowledged
+	nxt    uint64     // next packet to send
+	maxSeq uint64     // first packet never sent
+	end    uint64     // first packet no work request has
 
 	retries    uint8
 	rnrRetries uint8
@@ -30,7 +31,6 @@ type requester struct {
 	nakAt      uint64 // 1 + packet of the last NAK without progress since
 	drainTo    uint64 // SQD: send up to here
 	drained    bool
-	sel        *selective // nil: go-back-N
 }
 
 // psn returns the PSN of a packet.

@@ -15,11 +15,11 @@ type transmit struct {
 	ready  uint8 // priorities with frames or queue pairs
 	paused uint8
 	elig   vtime.Time
+	held   holding // queue pairs whose time has not come
+	pauses []pauseFrame
 	until  [8]vtime.Time // when a received pause runs out
 	made   [8]ring[*wire.Frame]
 	round  [8]ring[*QP]
-	held   holding // queue pairs whose time has not come
-	pauses []pauseFrame
 }
 
 type pauseFrame struct {
