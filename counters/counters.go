@@ -111,6 +111,7 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 		"retransmitted": c.Retransmitted, "duplicate_requests": c.DuplicateRequest, "out_of_sequence": c.OutOfSeqRequest,
 		"rnr_sent": c.SendRNR, "rnr_received": c.RcvdRNR, "naks_sent": c.SendNAK, "naks_received": c.RcvdNAK,
 		"acks_sent": c.AcksSent, "acks_received": c.AcksRcvd, "go_backs": c.CompleterRetry, "timeouts": c.Timeouts,
+		"ecn_marked": c.ECNMarked, "cnps_sent": c.CNPSent, "cnps_handled": c.CNPHandled,
 		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "messages_sent": c.MessagesSent, "messages_received": c.MessagesReceived,
 		"implied_naks": c.ImpliedNAK, "responses_sent": c.ResponsesSent, "responses_received": c.ResponsesRcvd, "replayed": c.Replayed, "atomics": c.AtomicsExecuted,
 	}

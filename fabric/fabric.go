@@ -64,6 +64,10 @@ type ECN struct {
 type NIC struct {
 	AckEvery int
 	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
+	// Congestion is the parameter set of congestion control; nil: none.
+	Congestion *virtrnic.DCQCN
+	// IRN is selective repeat; nil: go-back-N. A Cap of 0 is the fabric's BDP.
+	IRN *virtrnic.IRN
 }
 
 func (s *Switch) mtu() int {
@@ -177,12 +181,46 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	}, nil
 }
 
+// irn returns the selective repeat of all NICs.
+func (s *Spec) irn() *virtrnic.IRN {
+	if s.NIC.IRN == nil || s.NIC.IRN.Cap > 0 {
+		return s.NIC.IRN
+	}
+	irn := *s.NIC.IRN
+	irn.Cap = s.BDP()
+	return &irn
+}
+
+// BDP returns the bytes that are under way between the first host and the one furthest
+// from it while a frame of full size and its acknowledgement travel without waiting:
+// what IRN's flow control allows.
+func (s *Spec) BDP() int {
+	g := s.Graph
+	links, seen := 0, map[int]bool{}
+	for h := 1; h < g.Hosts; h++ {
+		if leaf := g.Peer(h, 0).Node; !seen[leaf] {
+			seen[leaf] = true
+			links = max(links, g.Hops(0, h))
+		}
+	}
+	var delay vtime.Duration
+	slow, fast := g.Links[0].Rate, g.Links[0].Rate
+	for _, l := range g.Links {
+		delay, slow, fast = max(delay, l.Delay), min(slow, l.Rate), max(fast, l.Rate)
+	}
+	const frame, ack = 4096 + 98, 86 // with all that surrounds them
+	serial := vtime.Duration(frame+ack) * 8 * vtime.Second / vtime.Duration(slow)
+	rtt := vtime.Duration(links)*(2*delay+serial) + 2*vtime.Duration(links-1)*s.Switch.Latency
+	return int(int64(rtt/vtime.Nanosecond) * (fast / 1e6) / 8000)
+}
+
 // NICConfig returns the configuration of a host's NIC but for what a driver adds.
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
-		IP: n.IP, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, TrustICRC: s.TrustICRC,
-		Keys: s.stream("keys/" + n.Name),
+		IP: n.IP, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
+		TrustICRC: s.TrustICRC,
+		Keys:      s.stream("keys/" + n.Name),
 	}
 	if s.Switch.Classes != nil {
 		c.Classes = &s.Switch.Classes.DSCP

@@ -123,12 +123,28 @@ func (l *Lab) fabricSwitch() fabric.Switch {
 
 // Fabric returns the description of all machines on a graph the lab has built.
 func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
+	set, _ := virtrnic.DCQCNByName(l.NICs.Congestion) // the name has been checked
 	return fabric.Spec{
 		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
-		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window},
+		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set, IRN: l.NICs.selective()},
 		VLAN:      uint16(l.Links.VLAN),
 		TrustICRC: l.NICs.ICRC == "flag",
 	}
+}
+
+// selective returns the settings of selective repeat, nil for go-back-N.
+func (n *NICs) selective() *virtrnic.IRN {
+	if n.Retransmit != "irn" {
+		return nil
+	}
+	r := &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
+	if n.IRN != nil {
+		r.RTOLow, r.RTOHigh = vtime.Duration(n.IRN.RTOLow), vtime.Duration(n.IRN.RTOHigh)
+		if n.IRN.Cap != nil {
+			r.Cap = int(*n.IRN.Cap)
+		}
+	}
+	return r
 }
 
 // RankParams returns the settings of queue pairs and hosts.

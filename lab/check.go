@@ -223,6 +223,12 @@ func (c *checking) checkNICs() {
 			n.Window, n.AckEvery, n.AckEvery)
 	case n.Retries < 0 || n.Retries > 7:
 		c.failf("nics.retries", "nics.retries of %d is not 0 to 7", n.Retries)
+	case n.IRN != nil && n.Retransmit != "irn":
+		c.failf("nics.irn", "nics.irn has no use with retransmit: %s: write retransmit: irn", n.Retransmit)
+	case n.IRN != nil && (n.IRN.RTOLow <= 0 || n.IRN.RTOHigh < n.IRN.RTOLow):
+		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both are more than 0, and rto-high is no less", n.IRN.RTOLow, n.IRN.RTOHigh)
+	case n.IRN != nil && n.IRN.Cap != nil && *n.IRN.Cap <= 0:
+		c.failf("nics.irn.cap", "nics.irn.cap of %v lets nothing be sent", *n.IRN.Cap)
 	case n.ICRC == "flag" && !c.phantomOnly():
 		c.failf("nics.icrc", "nics.icrc can be flag only where all workloads use memory: phantom")
 	}

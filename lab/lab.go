@@ -118,9 +118,19 @@ type NICs struct {
 	Retries      int       `yaml:"retries" doc:"repeats without progress before a work request fails, 0 to 7" default:"7"`
 	RNRRetries   Retries   `yaml:"rnr-retries" doc:"repeats after a receiver was not ready, 0 to 6; or infinite" default:"6"`
 	RNRTimer     Duration  `yaml:"rnr-timer" doc:"how long a receiver that is not ready asks to wait, rounded up to the verbs' table" default:"640us"`
+	Retransmit   string    `yaml:"retransmit" doc:"what is sent again after a loss: go-back-n, everything from there on; irn, what is missing, between adapters that both say so" default:"go-back-n" enum:"go-back-n,irn"`
+	IRN          *IRN      `yaml:"irn" doc:"settings of retransmit: irn; default: those of its paper"`
+	Congestion   string    `yaml:"congestion" doc:"congestion control: none, or DCQCN with the parameters of its paper, of ConnectX adapters, or of the HPCC paper; switches must mark (ecn)" default:"none" enum:"none,dcqcn,dcqcn-connectx,dcqcn-hpcc"`
 	TrafficClass Class     `yaml:"traffic-class" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
 	ICRC         string    `yaml:"icrc" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
 	HostCost     *HostCost `yaml:"host-cost" doc:"time that host software takes; default: none"`
+}
+
+// IRN is the settings of selective repeat.
+type IRN struct {
+	Cap     *Size    `yaml:"cap" doc:"payload a queue pair may have under way; default: rate x round trip of the longest path"`
+	RTOLow  Duration `yaml:"rto-low" doc:"retransmission timeout while at most three packets are under way" default:"100us"`
+	RTOHigh Duration `yaml:"rto-high" doc:"and while there are more" default:"320us"`
 }
 
 // HostCost is the time that host software takes.

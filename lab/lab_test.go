@@ -84,6 +84,38 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+// TestAdapters: what a file says about retransmission and congestion comes to the adapters.
+func TestAdapters(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "none go-back-n"},
+		// Two links of 600ns and one switch of 400ns each way, frames of 342ns: 3.884us at 12.5 B/ns.
+		{"nics: {congestion: dcqcn-connectx, retransmit: irn}\n", "300us irn 48550 100us 320us"},
+		{"nics: {congestion: dcqcn, retransmit: irn, irn: {cap: 64kB, rto-low: 50us, rto-high: 1ms}}\n", "55us irn 64000 50us 1ms"},
+	} {
+		l, err := Parse("adapters", []byte(minimal+c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Graph()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := l.Fabric(g)
+		n, got := spec.NICConfig(0), "none"
+		if n.Congestion != nil {
+			got = n.Congestion.RateTimer.String()
+		}
+		if n.IRN == nil {
+			got += " go-back-n"
+		} else {
+			got += fmt.Sprint(" irn ", n.IRN.Cap, " ", n.IRN.RTOLow, " ", n.IRN.RTOHigh)
+		}
+		if got != c.want {
+			t.Errorf("%q: got %s, want %s", c.text, got, c.want)
+		}
+	}
+}
+
 // TestResolvedRoundTrip: writing every default out and reading that gives the same lab.
 func TestResolvedRoundTrip(t *testing.T) {
 	texts := map[string]string{"minimal": minimal}
@@ -150,6 +182,9 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
 		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 148116 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
 		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
+		{head + "nics: {irn: {cap: 1MB}}\n", "lab:3:13: nics.irn has no use with retransmit: go-back-n: write retransmit: irn"},
+		{head + "nics: {retransmit: irn, irn: {rto-low: 1ms}}\n", "lab:3:30: nics.irn: rto-low of 1ms and rto-high of 320us: both are more than 0, and rto-high is no less"},
+		{head + "nics: {congestion: timely}\n", `lab:3:20: nics.congestion cannot be "timely": use none, dcqcn, dcqcn-connectx or dcqcn-hpcc`},
 		{head + "switches: {ecn: yes}\n", `lab:3:17: switches.ecn: "yes" is not true, false or a mapping`},
 		{head + "switches: {ecn: {kmin: 2MB, kmax: 1MB}}\n", "lab:3:17: switches.ecn: kmin of 2MB is above kmax, 1MB"},
 		{head + "switches: {ecn: {pmax: 2}}\n", "lab:3:24: switches.ecn.pmax of 2 is not a probability: use 0 to 1"},

@@ -31,7 +31,6 @@ type Port struct {
 	id      uint32
 	listed  bool
 	keyed   bool // driver: the head of the ring has its event
-	waking  bool // driver: a wake event is pending
 	cut     bool
 
 	// Node and NodePort name the link's far end. They are the driver's.
@@ -44,7 +43,8 @@ type Port struct {
 	// Digest, Frames and Bytes are the driver's account of the link.
 	Digest        uint64
 	Frames, Bytes uint64
-	_             [16]byte
+	wake          vtime.Time // driver: when the pending wake event is, or Never
+	_             [8]byte
 }
 
 // List collects the ports that need the driver's attention after a call into a
@@ -71,7 +71,7 @@ type PortConfig struct {
 // NewPort returns an idle port.
 func NewPort(c PortConfig) Port {
 	return Port{
-		Next: vtime.Never, delay: c.Delay, bytePs16: BytePs16(c.BitsPerSec),
+		Next: vtime.Never, wake: vtime.Never, delay: c.Delay, bytePs16: BytePs16(c.BitsPerSec),
 		list: c.List, id: c.ID, cut: c.CutThrough,
 	}
 }
@@ -160,15 +160,27 @@ func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 		p.keyed = true
 		return p.ring[p.head&uint32(len(p.ring)-1)].At, false, true
 	}
-	if p.Next != vtime.Never && !p.waking {
-		p.waking = true
+	// Not before Next is known to be an instant: wake is in the other cache line. It may be
+	// later than Next, since a paced sender's next start may move forward.
+	if p.Next != vtime.Never && p.Next < p.wake {
+		p.wake = p.Next
 		return p.Next, true, true
 	}
 	return 0, false, false
 }
 
-// Woken tells the port that its wake event has been taken from the queue.
-func (p *Port) Woken() { p.waking = false }
+// Waking tells the port that the driver put its wake event at another instant than asked.
+func (p *Port) Waking(at vtime.Time) { p.wake = at }
+
+// Woken tells the port that a wake event has been taken from the queue. It returns
+// false if that one has been replaced by an earlier one since.
+func (p *Port) Woken(now vtime.Time) bool {
+	if p.wake != now {
+		return false
+	}
+	p.wake = vtime.Never
+	return true
+}
 
 // Account adds an arriving frame to the link's account: its digest chains the time,
 // the bytes and the fate of every frame it carried.

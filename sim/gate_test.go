@@ -2,12 +2,16 @@ package sim_test
 
 import (
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -98,24 +102,92 @@ func TestAllocationsPerHop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Observe is called every few ten thousand events; the fewest allocations between
-		// two calls are those of the loop itself.
-		least, last := uint64(1<<62), uint64(0)
-		n.Observe = func() error {
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			if last != 0 {
-				least = min(least, m.Mallocs-last)
+		wantNoAllocations(t, check.name, n, func() error { return check.run(n) })
+	}
+}
+
+// wantNoAllocations runs a simulation and checks that the loop by itself allocates nothing.
+func wantNoAllocations(t *testing.T, name string, n *sim.Net, run func() error) {
+	t.Helper()
+	// Observe is called every few ten thousand events; the fewest allocations between
+	// two calls are those of the loop itself.
+	least, last := uint64(1<<62), uint64(0)
+	n.Observe = func() error {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		if last != 0 {
+			least = min(least, m.Mallocs-last)
+		}
+		last = m.Mallocs
+		return nil
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if least != 0 {
+		t.Errorf("%s: at least %d allocations in every 32,768 events", name, least)
+	}
+}
+
+// TestAllocationsPaced: pacing, CNPs and selective repeat allocate nothing either.
+func TestAllocationsPaced(t *testing.T) {
+	g, err := topo.Star(9, benchLink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := virtrnic.DCQCNByName("dcqcn-hpcc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := sim.New(sim.Config{Spec: fabric.Spec{
+		Graph: g, Seed: 1, TrustICRC: true,
+		Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(), ECN: fabric.ECN{Classes: 1 << 3, Pmax: 0.2}},
+		NIC:    fabric.NIC{AckEvery: 4, Congestion: set, IRN: &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	random := prng.New(1)
+	for id := range n.Ports() {
+		n.SetFault(id, &faults.Impairment{Loss: 1e-3, Random: random.Derive(strconv.Itoa(id))})
+	}
+	wantNoAllocations(t, "incast", n, func() error {
+		return n.Run(sim.Job{Name: "p", Hosts: hostsOf(9, 1), Params: benchParams, Program: func(r *rank.Rank) error {
+			const size = 64 << 20
+			buf, err := r.Alloc(size, phantom)
+			if err != nil {
+				return err
 			}
-			last = m.Mallocs
-			return nil
-		}
-		if err := check.run(n); err != nil {
-			t.Fatal(err)
-		}
-		if least != 0 {
-			t.Errorf("%s: at least %d allocations in every 32,768 events", check.name, least)
-		}
+			var all []*rank.Request
+			for peer := range 8 {
+				var q *rank.Request
+				switch {
+				case r.ID() == 8:
+					c, err := r.Connect(peer)
+					if err != nil {
+						return err
+					}
+					if q, err = c.Recv(buf, 0, size); err != nil {
+						return err
+					}
+				case r.ID() == peer:
+					c, err := r.Connect(8)
+					if err != nil {
+						return err
+					}
+					if q, err = c.Send(buf, 0, size); err != nil {
+						return err
+					}
+				default:
+					continue
+				}
+				all = append(all, q)
+			}
+			return r.Wait(all...)
+		}})
+	})
+	if s := n.NIC(0).Stats(); s.CNPHandled == 0 || s.Retransmitted == 0 {
+		t.Errorf("%d CNPs and %d repeats: the test tests nothing", s.CNPHandled, s.Retransmitted)
 	}
 }
 

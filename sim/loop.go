@@ -201,11 +201,11 @@ func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
 // requeue gives a link whose head has landed the event of its next frame.
 func (n *Net) requeue(id int, p *machine.Port) {
 	if at, wake, needed := p.Attend(); needed {
-		class := classArrival
-		if wake {
-			class = classStart
+		if !wake {
+			n.schedule(at, classArrival, id)
+		} else if got := n.schedule(at, classStart, id); got != at {
+			p.Waking(got)
 		}
-		n.schedule(at, class, id)
 	}
 }
 
@@ -219,8 +219,10 @@ func (n *Net) attend() {
 // startPort wakes a transmitter with nothing on its link.
 func (n *Net) startPort(id int) {
 	p := &n.ports[id]
-	p.Woken()
 	n.stats.Wakes++
+	if !p.Woken(n.now) {
+		return
+	}
 	if p.Next <= n.now {
 		n.nodes[n.from[id].node].m.Settle(n.now, int(n.from[id].port))
 		n.arm(int(n.from[id].node))

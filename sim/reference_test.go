@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -119,6 +120,7 @@ type variant struct {
 	pause bool
 	sizes []int
 	ack   int
+	mark  int // every so many frames of a link are marked; 0: none
 }
 
 func drawVariant(t *testing.T, seed uint64) variant {
@@ -159,7 +161,26 @@ func drawVariant(t *testing.T, seed uint64) variant {
 		sw.Lossless, sw.Buffer = 0, 64<<10
 	}
 	v.cfg = Config{Spec: fabric.Spec{Graph: g, Seed: seed, Switch: sw, NIC: fabric.NIC{AckEvery: v.ack}}}
+	if r.IntN(2) == 0 {
+		name := []string{"dcqcn", "dcqcn-connectx", "dcqcn-hpcc"}[r.IntN(3)]
+		v.cfg.NIC.Congestion, _ = virtrnic.DCQCNByName(name)
+		v.mark = 1 + r.IntN(20)
+	}
+	if r.IntN(2) == 0 {
+		v.cfg.NIC.IRN = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
+	}
 	return v
+}
+
+// marker sets the congestion mark on every n-th frame of a link.
+type marker struct{ n, seen int }
+
+// Arrive implements faults.Link.
+func (m *marker) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
+	if m.seen++; m.seen%m.n == 0 && f.Kind() == wire.KindRoCE {
+		f.SetECN(wire.ECNCE)
+	}
+	return faults.Verdict{}
 }
 
 // runVariant runs a broadcast by all schemes at once crossing traffic and returns the
@@ -174,9 +195,16 @@ func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
 		n.reference = n.poll
 	}
 	for id := range n.Ports() {
+		var all faults.Chain
+		if v.mark > 0 {
+			all = append(all, &marker{n: v.mark})
+		}
 		if v.loss > 0 {
 			s := n.random.Derive(fmt.Sprintf("loss/%d", id))
-			n.SetFault(id, &faults.Impairment{Loss: v.loss, Duplicate: v.loss / 2, Reorder: v.loss / 2, Delay: 3 * vtime.Microsecond, Random: s})
+			all = append(all, &faults.Impairment{Loss: v.loss, Duplicate: v.loss / 2, Reorder: v.loss / 2, Delay: 3 * vtime.Microsecond, Random: s})
+		}
+		if len(all) > 0 {
+			n.SetFault(id, all)
 		}
 	}
 	if v.pause {

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -30,11 +31,12 @@ type trial struct {
 	psn             wire.PSN
 	loss, dup, late float64
 	cut             bool
+	irn             *virtrnic.IRN
 }
 
 func (v trial) String() string {
-	return fmt.Sprintf("seed %d: %s, %d ranks, root %d, sizes %v, %v, mtu %d, ack every %d, first PSN %v, loss %.4f, duplication %.4f, reordering %.4f, cut-through %v",
-		v.seed, v.shape, len(v.hosts), v.root, v.sizes, v.schemes, v.mtu, v.ack, v.psn, v.loss, v.dup, v.late, v.cut)
+	return fmt.Sprintf("seed %d: %s, %d ranks, root %d, sizes %v, %v, mtu %d, ack every %d, first PSN %v, loss %.4f, duplication %.4f, reordering %.4f, cut-through %v, IRN %v",
+		v.seed, v.shape, len(v.hosts), v.root, v.sizes, v.schemes, v.mtu, v.ack, v.psn, v.loss, v.dup, v.late, v.cut, v.irn != nil)
 }
 
 func drawTrial(t testing.TB, seed uint64) trial {
@@ -85,13 +87,19 @@ func drawTrial(t testing.TB, seed uint64) trial {
 	if r.IntN(2) == 0 {
 		v.late = 0.01 * r.Float64()
 	}
+	if r.IntN(2) == 0 {
+		v.irn = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
+		if r.IntN(2) == 0 {
+			v.irn.Cap = 1 + r.IntN(50_000)
+		}
+	}
 	return v
 }
 
 // run runs the trial with all invariants checked and returns digest and hops.
 func (v trial) run() (digest, hops uint64, err error) {
 	cfg := Config{Check: true, Spec: fabric.Spec{
-		Graph: v.graph, Seed: v.seed, NIC: fabric.NIC{AckEvery: v.ack},
+		Graph: v.graph, Seed: v.seed, NIC: fabric.NIC{AckEvery: v.ack, IRN: v.irn},
 		Switch: fabric.Switch{
 			Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(), CutThrough: v.cut,
 		},

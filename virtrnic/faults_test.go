@@ -37,7 +37,7 @@ func randomFaults(t *testing.T, seed uint64) error {
 	}
 	p := newPair(t, pairOptions{
 		mtu: 256 << r.IntN(5), ackEvery: 1 + r.IntN(6), psn: psn, timeout: 5, retry: 7, rnr: 7,
-		delay: vtime.Duration(r.IntN(3000)) * vtime.Nanosecond,
+		delay: vtime.Duration(r.IntN(3000)) * vtime.Nanosecond, irn: drawIRN(r),
 	})
 	bad := 0.03 * r.Float64()
 	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
@@ -102,6 +102,16 @@ func randomFaults(t *testing.T, seed uint64) error {
 	return nil
 }
 
+// drawIRN makes both sides repeat selectively, one of them, or none.
+func drawIRN(r *rand.Rand) (irn [2]*IRN) {
+	for i := range irn {
+		if r.IntN(3) > 0 {
+			irn[i] = &IRN{Cap: 1 + r.IntN(60_000), RTOLow: vtime.Duration(10+r.IntN(50)) * vtime.Microsecond, RTOHigh: 100 * vtime.Microsecond}
+		}
+	}
+	return irn
+}
+
 // invariant checks the counters of side i against the other side's.
 func (p *pair) invariant(i int) error {
 	s, peer := &p.qp[i].sq, p.qp[1-i]
@@ -122,7 +132,7 @@ func (p *pair) invariant(i int) error {
 func TestRandomWrites(t *testing.T) {
 	for seed := *fromSeed; seed < *fromSeed+*seedCount; seed++ {
 		r := rand.New(rand.NewPCG(seed, 10))
-		p := newPair(t, pairOptions{mtu: 256 << r.IntN(5), ackEvery: 1 + r.IntN(6), psn: wire.PSN(0).Add(-r.IntN(40)), timeout: 5, retry: 7, rnr: 7})
+		p := newPair(t, pairOptions{mtu: 256 << r.IntN(5), ackEvery: 1 + r.IntN(6), psn: wire.PSN(0).Add(-r.IntN(40)), timeout: 5, retry: 7, rnr: 7, irn: drawIRN(r)})
 		p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
 			fate.Drop, fate.Twice = r.Float64() < 0.02, r.Float64() < 0.02
 			if r.Float64() < 0.02 {

@@ -117,6 +117,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	case given&AttrAV != 0: // SQD to SQD with a new path
 		q.prio = n.priority(q.attr.AV.TrafficClass)
 		q.env = n.envelope(q)
+		n.control(q)
 	}
 	if given&AttrMaxDestRdAtomic != 0 {
 		q.rq.resize(int(q.attr.MaxDestRdAtomic))
@@ -212,6 +213,9 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 		return fmt.Errorf("synchronise PSN of queue pair %d: %w", q.num, ErrQueue)
 	}
 	n.settleBefore(now)
+	if q.order != nil {
+		q.order.forget(now, n)
+	}
 	if from == SendFromRecv {
 		q.sq.begin(q.rq.epsn)
 	} else {

@@ -45,7 +45,11 @@ type Config struct {
 	IPv6      bool
 	// Raw hands RoCE packets to the stack as well: the port of a device that has its own
 	// queue pairs elsewhere.
-	Raw     bool
+	Raw bool
+	// Congestion is the DCQCN of both directions; nil: none, CNPs are dropped.
+	Congestion *DCQCN
+	// IRN is selective repeat; nil: go-back-N.
+	IRN     *IRN
 	VLAN    uint16      // of all packets; 0: untagged
 	Classes *[64]uint8  // priorities by DSCP; nil: the upper three bits
 	Keys    prng.Stream // of the random part of memory keys
@@ -85,6 +89,11 @@ type NIC struct {
 	scratch [GRHLen]byte // what is written to memory and was no payload
 	unacked int          // work requests of UC and UD in send queues
 
+	dcqcn *DCQCN // nil: no congestion control
+	line  uint64 // rate of the port in bits per second, for it
+	irn   *IRN   // nil: go-back-N
+	kept  int    // request packets that wait for their turn
+
 	completions uint64
 	digest      uint64 // of all completions, with their times
 	stats       Stats
@@ -106,11 +115,21 @@ func New(c Config) *NIC {
 	if c.MTU > 0 {
 		mtu = min(mtu, c.MTU)
 	}
-	return &NIC{
+	n := &NIC{
 		mtu: mtu, window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
+	if c.IRN != nil {
+		irn := *c.IRN
+		n.irn = &irn
+	}
+	if c.Congestion != nil {
+		// The time of a megabyte gives the rate back exactly for all usual ones.
+		n.line = 8 << 20 * psPerSecond / uint64(c.Port.Serialize(1<<20))
+		n.dcqcn = c.Congestion.forLine(n.line)
+	}
+	return n
 }
 
 // SetStack says who takes the host's other traffic.
@@ -207,12 +226,19 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 		n.drop(now, f, why)
 		return
 	}
+	if q.cc != nil && n.congested(now, q, f) {
+		return
+	}
 	if f.OpCode().Is(wire.OpResponse) {
 		q.sq.handleResponse(now, q, f)
 		return
 	}
 	switch q.service {
 	case wire.RC:
+		if q.order != nil && (f.Selective() || q.order.n > 0) {
+			n.takeRequest(now, q, f)
+			return
+		}
 		q.rq.handleRequest(now, q, f)
 	case wire.UC:
 		q.rq.handleUC(now, q, f)
@@ -277,7 +303,7 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 		return nil, DropNoQP
 	}
 	op := f.OpCode()
-	if op.Service() != q.service || !op.Is(wire.OpAssigned) {
+	if (op.Service() != q.service || !op.Is(wire.OpAssigned)) && (op != wire.OpCNP || q.cc == nil) {
 		return nil, DropService
 	}
 	switch q.state {
@@ -326,7 +352,9 @@ func (n *NIC) consume(f *wire.Frame) {
 // envelope lays out what is below the BTH of a queue pair's packets. The UDP source
 // port is constant per queue pair and differs between them, so that a flow keeps
 // its path and flows spread (the kernel's rdma_get_udp_sport).
-func (n *NIC) envelope(q *QP) wire.Envelope {
+func (n *NIC) envelope(q *QP) wire.Envelope { return n.envelopeOf(q, q.attr.AV.TrafficClass) }
+
+func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 	v := uint64(q.num) * uint64(q.attr.DestQPN)
 	v ^= v >> 20
 	v ^= v >> 40
@@ -337,8 +365,8 @@ func (n *NIC) envelope(q *QP) wire.Envelope {
 		hops = 64
 	}
 	return wire.NewEnvelope(wire.Flow{
-		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(q.prio), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
-		Traffic: q.attr.AV.TrafficClass, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
+		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(n.priority(traffic)), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
+		Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})
 }
 

@@ -32,6 +32,8 @@ type pairOptions struct {
 	delay         vtime.Duration
 	recvWR        int
 	cqDepth       int
+	congestion    *DCQCN
+	irn           [2]*IRN
 	typ           QPType
 	rdAtomic      uint8 // initiator depth and responder resources; > 0 opens READ and atomics
 	init          func(*QPInit)
@@ -70,7 +72,7 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	for i := range 2 {
 		c := Config{
 			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
-			TrustICRC: o.trust, Keys: root.Derive(string(rune('a' + i))),
+			TrustICRC: o.trust, Congestion: o.congestion, IRN: o.irn[i], Keys: root.Derive(string(rune('a' + i))),
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}

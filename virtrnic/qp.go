@@ -15,6 +15,8 @@ type QP struct {
 	index   int
 	state   QPState
 	service wire.Service // RC, UC or UD
+	cc      *congestion  // nil without congestion control
+	order   *reorder     // nil with go-back-N
 	attr    QPAttr
 	pd      *PD
 	sendCQ  *CQ
@@ -138,6 +140,11 @@ func (q *QP) becomeReset(now vtime.Time) {
 	q.sq = requester{max: q.sq.max}
 	q.rq = responder{}
 	q.talked = false
+	q.cc = nil
+	if q.order != nil {
+		q.order.forget(now, q.nic)
+		q.order = nil
+	}
 	q.stopTimers()
 	q.enter(now, StateReset)
 }
@@ -151,6 +158,8 @@ func (q *QP) becomeRTR(now vtime.Time) {
 	}
 	q.prio = q.nic.priority(q.attr.AV.TrafficClass)
 	q.env = q.nic.envelope(q)
+	q.nic.control(q)
+	q.nic.selectively(q)
 	q.rq.epsn = q.attr.RQPSN
 	q.enter(now, StateRTR)
 }
@@ -181,6 +190,9 @@ func (q *QP) becomeErr(now vtime.Time) {
 		q.rq.out = ring[response]{}
 	}
 	q.flushSend(now)
+	if q.order != nil {
+		q.order.forget(now, q.nic)
+	}
 	q.rq.active = false
 	q.rq.endReceive(now, q, WCWRFlushErr)
 	for q.own.n > 0 {

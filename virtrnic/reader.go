@@ -29,7 +29,7 @@ func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 // nextRead builds the request for what is missing of a READ, or an atomic.
 func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	n := q.nic
-	bth := wire.BTH{PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true}
+	bth := wire.BTH{PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true, Selective: r.sel != nil}
 	status := WCSuccess
 	switch {
 	case q.attr.MaxQPRdAtomic == 0:
@@ -91,6 +91,9 @@ func (r *requester) reach(seq uint64) uint64 {
 // impliedNak goes back because a response came from beyond a READ or atomic that has
 // not been answered: its answer is lost.
 func (r *requester) impliedNak(now vtime.Time, q *QP) {
+	if r.sel != nil {
+		r.sel.reported, r.sel.keeps = false, false // all that follows may be lost too
+	}
 	q.nic.stats.ImpliedNAK++
 	r.handleNak(now, q)
 }

@@ -19,10 +19,11 @@ type requester struct {
 	reads  int // READs and atomics in wqes
 	asked  int // of those, before cursor: waiting for their responses
 
-	una    uint64 // oldest packet not acknowledged
-	nxt    uint64 // next packet to send
-	maxSeq uint64 // first packet never sent
-	end    uint64 // first packet no work request has
+	sel    *selective // nil: go-back-N
+	una    uint64     // oldest packet not acknowledged
+	nxt    uint64     // next packet to send
+	maxSeq uint64     // first packet never sent
+	end    uint64     // first packet no work request has
 
 	retries    uint8
 	rnrRetries uint8
@@ -41,6 +42,9 @@ func (r *requester) begin(psn wire.PSN) {
 	s := 1<<24 | uint64(psn)
 	r.una, r.nxt, r.maxSeq, r.end = s, s, s, s
 	r.nakAt, r.rnrWait = 0, false
+	if r.sel != nil {
+		r.sel.begin(s)
+	}
 }
 
 func (r *requester) push(w sendWQE) {
@@ -80,7 +84,14 @@ func (r *requester) sendable(q *QP) bool {
 }
 
 func (r *requester) requestable(q *QP) bool {
-	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= q.nic.window || r.cursor >= r.n {
+	window := q.nic.window
+	if r.sel != nil {
+		if _, ok := r.sel.next(r); ok {
+			return !r.rnrWait && (q.state == StateRTS || q.state == StateSQD)
+		}
+		window = r.sel.cap
+	}
+	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= window || r.cursor >= r.n {
 		return false
 	}
 	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
@@ -112,6 +123,16 @@ func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 		return q.rq.nextResponse(now, q)
 	}
 	q.rq.turn = true
+	if r.sel != nil {
+		if seq, ok := r.sel.next(r); ok {
+			return r.repeat(now, q, seq)
+		}
+	}
+	return r.nextRequest(now, q)
+}
+
+// nextRequest builds the packet nxt.
+func (r *requester) nextRequest(now vtime.Time, q *QP) *wire.Frame {
 	w := r.wqes.at(uint32(r.cursor))
 	switch {
 	case w.traits&isRead != 0:
@@ -147,11 +168,12 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
 	psn := r.psn(r.nxt)
 	ask := last || int(i+1)%n.ackEvery == 0
+	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may be closed until it comes
 	f := n.pool.Get()
 	f.Start(&q.env, wire.BTH{
 		OpCode: op + wire.OpCode(q.service)<<5, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
 		AckReq:    ask && q.service == wire.RC,
-		Solicited: last && w.wr.Flags&SendSolicited != 0,
+		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
 	})
 	info := op.Info()
 	if info.RETH {
@@ -194,7 +216,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 // armRTO starts the retransmission timer if packets are outstanding; restart moves
 // a running one.
 func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
-	d := Timeout(q.attr.Timeout)
+	d := r.rto(q)
 	if d == 0 || r.rnrWait || q.state != StateRTS && q.state != StateSQD {
 		return
 	}
@@ -203,6 +225,9 @@ func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
 		return
 	}
 	if restart || q.nic.timers.At(q.timerRTO()) == vtime.Never {
+		if r.sel != nil {
+			r.sel.arm(now, restart)
+		}
 		q.nic.timers.Set(q.timerRTO(), now.Add(d))
 	}
 }
@@ -233,6 +258,9 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	if d < -1 || seq < oldest || seq > newest {
 		n.drop(now, f, DropResponse)
 		return
+	}
+	if r.sel != nil {
+		r.sel.note(f)
 	}
 	n.consume(f)
 	switch {
@@ -278,7 +306,11 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 	if seq == r.una {
 		return
 	}
+	old := r.una
 	r.una = seq
+	if r.sel != nil {
+		r.sel.advance(now, old, r)
+	}
 	r.retries, r.rnrRetries, r.nakAt = q.attr.RetryCnt, q.attr.RNRRetry, 0
 	if r.rnrWait {
 		r.rnrWait = false
@@ -329,6 +361,14 @@ func (r *requester) seek(seq uint64) {
 // Another NAK for it without progress in between changes nothing: the repeat is on
 // its way, and if that is lost too the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
+	if r.sel != nil && r.sel.takes(r) {
+		r.handleReport(now, q)
+		return
+	}
+	if r.sel != nil && r.sel.keeps && !r.rnrWait {
+		r.repeatOldest(now, q)
+		return
+	}
 	if r.nakAt == r.una+1 || !r.spend(now, q, &r.retries, WCRetryExcErr) {
 		return
 	}
@@ -348,7 +388,7 @@ func (r *requester) handleRNR(now vtime.Time, q *QP, s wire.Syndrome) {
 	r.rnrWait = true
 	q.nic.timers.Set(q.timerRNR(), now.Add(RNRTimer(s.RNRCode())))
 	q.nic.timers.Stop(q.timerRTO())
-	r.seek(r.una)
+	r.rewind()
 }
 
 func (r *requester) rnrOver(now vtime.Time, q *QP) {
@@ -357,14 +397,14 @@ func (r *requester) rnrOver(now vtime.Time, q *QP) {
 }
 
 func (r *requester) timedOut(now vtime.Time, q *QP) {
-	if r.una == r.maxSeq || r.rnrWait {
+	if r.una == r.maxSeq || r.rnrWait || r.early(now, q) {
 		return
 	}
 	q.nic.stats.Timeouts++
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventTimeout, QP: q.num, PSN: r.psn(r.una)})
 	}
-	if r.spend(now, q, &r.retries, WCRetryExcErr) {
+	if r.patient(now, q) || r.spend(now, q, &r.retries, WCRetryExcErr) {
 		r.nakAt = 0
 		r.goBack(now, q, machine.EventRetransmit)
 	}
@@ -386,7 +426,7 @@ func (r *requester) spend(now vtime.Time, q *QP, left *uint8, status WCStatus) b
 }
 
 func (r *requester) goBack(now vtime.Time, q *QP, why machine.EventKind) {
-	r.seek(r.una)
+	r.rewind()
 	r.armRTO(now, q, true)
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: why, QP: q.num, PSN: r.psn(r.una)})

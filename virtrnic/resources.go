@@ -26,6 +26,7 @@ type resource struct {
 // response is an answer that waits for its turn.
 type response struct {
 	kind     responseKind
+	again    bool          // a repeat was asked for
 	syndrome wire.Syndrome // respondAck
 	psn      wire.PSN      // of the answer; of a READ's first
 	msn      uint32
@@ -141,10 +142,11 @@ func (e *resource) from(offset uint64, length uint32) response {
 	return x
 }
 
-// underway counts the READs and atomics whose answers have not left.
+// underway counts the READs and atomics whose answers have not left. Answers given again
+// do not count: the requester may have had the first ones, and ask for more.
 func (r *responder) underway() (k int) {
 	for i := range r.out.n {
-		if r.out.at(i).kind != respondAck {
+		if x := r.out.at(i); x.kind != respondAck && !x.again {
 			k++
 		}
 	}
@@ -222,6 +224,7 @@ func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	n.stats.Replayed++
+	x.again = true
 	r.out.push(x)
 	n.offer(now, q)
 }

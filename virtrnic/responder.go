@@ -17,6 +17,7 @@ type responder struct {
 
 	// The message being received.
 	active bool
+	placed bool // the packet's payload is in its place already (see reorder)
 	write  bool
 	pieces bool   // SEND into several pieces of memory: mr and off do not count
 	wr     RecvWR // where it goes, if it takes a receive
@@ -175,7 +176,7 @@ func (r *responder) place(q *QP, f *wire.Frame) bool {
 		}
 	case r.mr.gone || r.write && r.mr.closed:
 		return false
-	default:
+	case !r.placed:
 		r.mr.mem.store(f, r.off)
 	}
 	r.off += size
@@ -357,7 +358,9 @@ func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, 
 // acknowledgement builds an acknowledgement in an empty frame.
 func (r *responder) acknowledgement(q *QP, f *wire.Frame, psn wire.PSN, h wire.AETH) {
 	n := q.nic
-	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
+	f.Start(&q.env, wire.BTH{
+		OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn, Selective: q.order != nil && q.order.peer,
+	})
 	f.AddAETH(h)
 	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++

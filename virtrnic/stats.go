@@ -67,6 +67,9 @@ type Stats struct {
 	ResponsesRcvd       uint64
 	Replayed            uint64 // READs and atomics answered again
 	AtomicsExecuted     uint64
+	ECNMarked           uint64 // requests that came with a switch's mark
+	CNPSent             uint64
+	CNPHandled          uint64
 	PausesSent          uint64
 	PausesReceived      uint64
 	BytesReceived       uint64 // payload accepted in order

@@ -15,10 +15,11 @@ type transmit struct {
 	ready  uint8 // priorities with frames or queue pairs
 	paused uint8
 	elig   vtime.Time
+	held   holding // queue pairs whose time has not come
+	pauses []pauseFrame
 	until  [8]vtime.Time // when a received pause runs out
 	made   [8]ring[*wire.Frame]
 	round  [8]ring[*QP]
-	pauses []pauseFrame
 }
 
 type pauseFrame struct {
@@ -76,6 +77,9 @@ func (n *NIC) queue(now vtime.Time, f *wire.Frame, prio uint8) {
 func (n *NIC) offer(now vtime.Time, q *QP) {
 	if !q.queued && q.sq.sendable(q) {
 		q.queued = true
+		if q.cc != nil && n.hold(now, q) {
+			return
+		}
 		n.ripe(now, q.prio)
 		n.tx.round[q.prio].push(q)
 	}
@@ -95,6 +99,9 @@ func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 	at = vtime.Never
 	if t.ready&^t.paused != 0 {
 		at = max(free, t.elig)
+	}
+	if len(t.held) > 0 {
+		at = min(at, max(free, t.held[0].at))
 	}
 	if len(t.pauses) > 0 {
 		if p := max(free, t.pauses[0].at); p <= at {
@@ -147,6 +154,11 @@ func (n *NIC) settle(until vtime.Time) {
 // has nothing to send any more.
 func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	t := &n.tx
+	if len(t.held) > 0 {
+		if n.unhold(now); t.ready&^t.paused == 0 {
+			return nil
+		}
+	}
 	prio := bits.Len8(t.ready&^t.paused) - 1
 	made, round := &t.made[prio], &t.round[prio]
 	var f *wire.Frame
@@ -158,9 +170,14 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		if q.sq.sendable(q) {
 			f = q.sq.nextPacket(now, q)
 		}
+		if q.cc != nil && f != nil {
+			q.cc.sent(now, f.WireLen())
+		}
 		if !q.queued && q.sq.sendable(q) {
 			q.queued = true
-			round.push(q)
+			if q.cc == nil || !n.hold(now, q) {
+				round.push(q)
+			}
 		}
 	}
 	if made.n == 0 && round.n == 0 {
@@ -244,9 +261,9 @@ func (n *NIC) armPause() {
 	}
 }
 
-// Queued returns the frames waiting in the NIC.
+// Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
-	k := len(n.tx.pauses)
+	k := len(n.tx.pauses) + n.kept
 	for i := range n.tx.made {
 		k += int(n.tx.made[i].n)
 	}

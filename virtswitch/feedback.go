@@ -16,6 +16,7 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 		return
 	}
 	psn, h := f.PSN(), f.AETH()
+	g.heard(i, f.Selective())
 	if h.Syndrome.IsACK() {
 		s.stats.AcksIn++
 		if psn.After(g.ack[i]) {
@@ -32,6 +33,9 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	if h.Syndrome.IsNAK() && h.Syndrome != wire.SyndromePSNSequence {
 		s.passFatal(now, f, g, in)
 		return
+	}
+	if h.Syndrome == wire.SyndromePSNSequence {
+		g.path[i].lacks, g.path[i].missing = true, psn
 	}
 	s.handleNak(now, f, g, in, i)
 }
@@ -77,6 +81,9 @@ func (s *Switch) generate(now vtime.Time, f *wire.Frame, g *group, in int) {
 	if m.After(g.agg) {
 		g.agg = m
 	}
+	if g.selective {
+		g.recall(m)
+	}
 	nak := g.hasNak && m == g.nak.Add(-1)
 	switch {
 	case nak:
@@ -116,7 +123,7 @@ func (s *Switch) emitFeedback(now vtime.Time, f *wire.Frame, g *group, psn wire.
 		g.env = s.feedbackEnvelope(g, out.host, dst, f)
 	}
 	s.pool.Strip(f)
-	f.Start(&g.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: qpn, PSN: psn})
+	f.Start(&g.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: qpn, PSN: psn, Selective: g.selective})
 	f.AddAETH(wire.AETH{Syndrome: syn, MSN: g.path[g.tri].msn})
 	f.Seal(uint16(psn), s.trust)
 	if syn.IsACK() {

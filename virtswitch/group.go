@@ -10,36 +10,40 @@ import (
 // CEP-19). The path index is port -> path; the path table is split into what every
 // packet reads (ack, contiguous) and the rest.
 type group struct {
-	id      uint32  // McstID
-	index   []uint8 // by port: 1 + path, 0 if the port is not in the tree
-	ack     []wire.PSN
-	path    []path
-	ackOut  int      // path that feedback leaves by: where data comes from
-	tri     int      // path that attains the minimum; its ACKs trigger aggregation
-	agg     wire.PSN // AggAckPSN: the last aggregated ACK
-	nak     wire.PSN // MePSN: the smallest expected PSN of pending NAKs
-	nakSyn  wire.Syndrome
-	hasNak  bool
-	asked   wire.PSN // PSN of the last NAK sent to the source,
-	asks    bool     // and it has not come again since
-	active  bool     // data may pass
-	buried  vtime.Time
-	env     wire.Envelope // of feedback this switch makes
-	envFor  envelopeKey
-	traffic uint8 // DSCP and ECN of the data seen last
-	cnp     cnpFilter
+	id        uint32  // McstID
+	index     []uint8 // by port: 1 + path, 0 if the port is not in the tree
+	ack       []wire.PSN
+	path      []path
+	ackOut    int      // path that feedback leaves by: where data comes from
+	tri       int      // path that attains the minimum; its ACKs trigger aggregation
+	agg       wire.PSN // AggAckPSN: the last aggregated ACK
+	nak       wire.PSN // MePSN: the smallest expected PSN of pending NAKs
+	nakSyn    wire.Syndrome
+	hasNak    bool
+	asked     wire.PSN // PSN of the last NAK sent to the source,
+	asks      bool     // and it has not come again since
+	active    bool     // data may pass
+	selective bool     // all members keep what comes out of order
+	buried    vtime.Time
+	env       wire.Envelope // of feedback this switch makes
+	envFor    envelopeKey
+	traffic   uint8 // DSCP and ECN of the data seen last
+	cnp       cnpFilter
 }
 
 // path is one entry of the path table: an attached host or a neighbouring switch.
 type path struct {
-	port   int
-	host   bool
-	ip     uint32 // host only
-	qpn    wire.QPN
-	msn    uint32      // of the last acknowledgement from here
-	bridge wire.Bridge // data to a host
-	nodes  int32       // nodes registered over this path, for Gleam's port load
-	cnps   uint32      // congestion notifications from here, aged
+	port      int
+	host      bool
+	ip        uint32 // host only
+	qpn       wire.QPN
+	msn       uint32      // of the last acknowledgement from here
+	bridge    wire.Bridge // data to a host
+	nodes     int32       // nodes registered over this path, for Gleam's port load
+	cnps      uint32      // congestion notifications from here, aged
+	selective bool        // the last acknowledgement from here had the selective bit
+	lacks     bool        // the packet its last sequence NAK asked for,
+	missing   wire.PSN    // which is missing still if its AckPSN is the one before
 }
 
 type envelopeKey struct {
@@ -211,6 +215,7 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 	g.ackOut = from
 	g.forgetCNPs()
 	g.tri = g.minPath()
+	g.agree()
 	s.stats.SourceSwitches++
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventSourceSwitch, Group: g.id, Port: in, PSN: f.PSN()})

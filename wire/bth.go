@@ -19,8 +19,8 @@ const PKeyDefault uint16 = 0xffff
 //	+-+-+-----------+-+-+---+-------+-------------------------------+
 //	|F|B|  reserved |            destination QPN                    |
 //	+-+-+-----------+-----------------------------------------------+
-//	|A|  reserved   |                     PSN                       |
-//	+-+-------------+-----------------------------------------------+
+//	|A| reserved  |S|                     PSN                       |
+//	+-+-----------+-+-----------------------------------------------+
 type BTH struct {
 	OpCode    OpCode
 	Solicited bool  // SE: raise an event on a CQ armed for solicited ones only
@@ -33,6 +33,7 @@ type BTH struct {
 	DestQP    QPN
 	AckReq    bool
 	PSN       PSN
+	Selective bool // S, of what the specification reserves: the sender takes SACKs; others ignore it
 }
 
 // AppendTo appends the 12 header bytes.
@@ -65,6 +66,9 @@ func (h BTH) put(b []byte) {
 	if h.AckReq {
 		b[8] = 0x80
 	}
+	if h.Selective {
+		b[8] |= 1
+	}
 	put24(b[9:12], uint32(h.PSN))
 }
 
@@ -77,7 +81,7 @@ func ParseBTH(b []byte) (h BTH, rest []byte, err error) {
 		OpCode: OpCode(b[0]), Solicited: b[1]&0x80 != 0, Migrated: b[1]&0x40 != 0,
 		PadCount: b[1] >> 4 & 3, Version: b[1] & 0xf, PKey: binary.BigEndian.Uint16(b[2:4]),
 		FECN: b[4]&0x80 != 0, BECN: b[4]&0x40 != 0, DestQP: QPN(get24(b[5:8])),
-		AckReq: b[8]&0x80 != 0, PSN: PSN(get24(b[9:12])),
+		AckReq: b[8]&0x80 != 0, PSN: PSN(get24(b[9:12])), Selective: b[8]&1 != 0,
 	}
 	return h, b[BTHLen:], nil
 }

@@ -113,6 +113,12 @@ func (f *Frame) AddImm(v ImmDt) {
 	f.n += ImmDtLen
 }
 
+// AddCNP appends the 16 reserved bytes of a CNP to a started packet.
+func (f *Frame) AddCNP() {
+	clear(f.h[f.n : f.n+CNPReservedLen])
+	f.n += CNPReservedLen
+}
+
 // AddDETH appends the header to a started packet.
 func (f *Frame) AddDETH(h DETH) {
 	b := f.h[f.n : f.n+DETHLen]

@@ -106,6 +106,9 @@ func (p *Pool) parseRoCE(f *Frame, b []byte, o int, body []byte) error {
 	}
 	head := int(OpCode(body[0]).Info().Header)
 	pad := int(body[1] >> 4 & 3)
+	if len(body) > head+ICRCLen {
+		head += sackOf(OpCode(body[0]), body[head:len(body)-ICRCLen])
+	}
 	n := len(body) - ICRCLen - head - pad
 	if n < 0 {
 		return ErrShort

@@ -28,11 +28,20 @@ func (f *Frame) formatRoCE() string {
 	if f.AckReq() {
 		s += " A"
 	}
+	if f.Selective() {
+		s += " S"
+	}
 	if i.AETH {
 		a := f.AETH()
 		s += fmt.Sprintf(" %v msn=%d", a.Syndrome, a.MSN)
 		if a.Syndrome.IsRNR() {
 			s += fmt.Sprintf(" timer=%d", a.Syndrome.RNRCode())
+		}
+	}
+	if k, ok := f.SACK(); ok {
+		s += fmt.Sprintf(" sack=%v:%x", k.PSN, k.Lo)
+		if k.Hi != 0 {
+			s += fmt.Sprintf("+%x", k.Hi)
 		}
 	}
 	if i.DETH {

@@ -241,6 +241,7 @@ func FuzzParse(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, v.hex))
 	}
+	f.Add(sackFrame(&Pool{}).AppendTo(nil))
 	f.Add(PFC{Enable: 8, Quanta: [8]uint16{3: 9}}.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := Pool{Poison: true}

@@ -76,7 +76,7 @@ var codecs = []codec{
 	of("BTH", BTH{OpCode: OpWriteFirst, Migrated: true, PKey: 0xffff, DestQP: 0x123456, AckReq: true, PSN: 0xfffffe},
 		"06 40 ffff 00 123456 80 fffffe",
 		func(t *rapid.T) BTH {
-			return BTH{OpCode(u[uint8](t, 255)), flip(t), flip(t), u[uint8](t, 3), u[uint8](t, 15), u[uint16](t, 0xffff), flip(t), flip(t), u(t, QPNMask), flip(t), u(t, PSNMask)}
+			return BTH{OpCode(u[uint8](t, 255)), flip(t), flip(t), u[uint8](t, 3), u[uint8](t, 15), u[uint16](t, 0xffff), flip(t), flip(t), u(t, QPNMask), flip(t), u(t, PSNMask), flip(t)}
 		}, BTH.AppendTo, ParseBTH),
 	of("RETH", RETH{VA: 0x7f0011223344, RKey: 0x203, DMALen: 5}, "00007f0011223344 00000203 00000005",
 		func(t *rapid.T) RETH {
@@ -129,6 +129,11 @@ var codecs = []codec{
 			}
 			return mrpOne{p.MRPHeader, p.Record(0)}, nil, nil
 		}),
+	of("SACK", SACK{PSN: 0xfffffe, Hi: 1 << 63, Lo: 5}, "01 fffffe 8000000000000000 0000000000000005",
+		func(t *rapid.T) SACK {
+			return SACK{u(t, PSNMask), u[uint64](t, 1<<64-1), u[uint64](t, 1<<64-1)}
+		},
+		SACK.AppendTo, ParseSACK),
 	of("ARP", ARP{ARPReply, MAC{2, 0, 10, 0, 0, 1}, 0x0a000001, MAC{2, 0, 10, 0, 0, 2}, 0x0a000002},
 		"0001 0800 06 04 0002 02000a000001 0a000001 02000a000002 0a000002",
 		func(t *rapid.T) ARP {
@@ -196,11 +201,13 @@ func TestHeadersAllocateNothing(t *testing.T) {
 	ip := codecs[2].golden.(IPv4)
 	pfc := codecs[13].golden.(PFC)
 	pre := IPv6Of(1)
+	sack := codecs[15].golden.(SACK)
 	for name, f := range map[string]func(){ // order does not matter: each is its own check
 		"BTH":      func() { ParseBTH(bth.AppendTo(buf)) },
 		"RETH":     func() { ParseRETH(reth.AppendTo(buf)) },
 		"Ethernet": func() { ParseEthernet(eth.AppendTo(buf)) },
 		"IPv4":     func() { ParseIPv4(ip.AppendTo(buf)) },
+		"SACK":     func() { ParseSACK(sack.AppendTo(buf)) },
 		"PFC":      func() { ParsePFC(pfc.AppendTo(buf)) },
 		"ARP":      func() { ParseARP(ARP{}.AppendTo(buf)) },
 		"ND":       func() { ParseND(ND{Type: NDSolicitation}.AppendTo(buf, pre, pre), pre, pre) },

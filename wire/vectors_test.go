@@ -118,3 +118,20 @@ func TestBridgeVectors(t *testing.T) {
 		t.Errorf("bridged\n got %s\nwant %s", got, want.hex)
 	}
 }
+
+// TestBuildCNP builds the captured CNP byte by byte.
+func TestBuildCNP(t *testing.T) {
+	want := vectors[9]
+	e := NewEnvelope(Flow{
+		SrcMAC: MAC{2, 0, 0, 0, 0, 2}, DstMAC: MAC{2, 0, 0, 0, 0, 1}, Src: 10<<24 | 17<<8 | 1, Dst: 10<<24 | 18<<8 | 1,
+		Traffic: 0xc2, TTL: 64, DstPort: PortRoCEv2,
+	})
+	var p Pool
+	f := p.Get()
+	f.Start(&e, BTH{OpCode: OpCNP, PKey: PKeyDefault, BECN: true, DestQP: 280})
+	f.AddCNP()
+	f.Seal(0x718c, false)
+	if got := hex.EncodeToString(f.AppendTo(nil)); got != want.hex {
+		t.Errorf("built\n got %s\nwant %s", got, want.hex)
+	}
+}

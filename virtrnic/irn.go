@@ -1,0 +1,73 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// IRN is selective repeat after Mittal et al., "Revisiting Network Support for RDMA"
+// (SIGCOMM 2018): the receiver keeps what comes out of order and says so, the sender
+// repeats only what is missing, keeps no more than a bandwidth-delay product under way,
+// and has a short timeout for when little is.
+//
+// A requester says in every request that it takes SACKs (wire.SACK); a responder that
+// repeats selectively too then keeps and reports. With any other peer each side goes
+// back N as always, so there is nothing to negotiate.
+//
+// It differs from the paper in where a packet that came too early waits. The paper adds
+// headers so that each packet can be placed by itself; here packets stay as RoCEv2 has
+// them. A packet of the WRITE being received is placed at once, any other waits in
+// the NIC until it is its turn; so receives are consumed and requests complete in order.
+type IRN struct {
+	// Cap is the bytes of payload a queue pair may have under way: the fabric's largest
+	// bandwidth-delay product. A few packets are added for acknowledgements that are not
+	// asked for on every packet.
+	Cap int
+	// RTOLow is the timeout while at most three packets are under way, RTOHigh otherwise.
+	// Retries are spent by the verbs' timeout all the same.
+	RTOLow, RTOHigh vtime.Duration
+}
+
+// Defaults of IRN, as its authors' simulations have them.
+const (
+	RTOLowDefault  = 100 * vtime.Microsecond
+	RTOHighDefault = 320 * vtime.Microsecond
+)
+
+const (
+	irnFew   = 3   // packets under way for which RTOLow holds
+	irnSlots = 512 // packets a queue pair keeps out of order, at most (as ConnectX-7)
+)
+
+// selectively sets a queue pair up, once its path MTU is known.
+func (n *NIC) selectively(q *QP) {
+	if n.irn == nil || q.service != wire.RC {
+		return
+	}
+	q.order = &reorder{}
+	packets := uint64((n.irn.Cap+q.mtu-1)/q.mtu + n.ackEvery)
+	q.sq.sel = &selective{cap: min(max(packets, irnFew+1), irnSlots, n.window)}
+}
+
+// bitRing is a set of packets by the low bits of their number.
+type bitRing [irnSlots / 64]uint64
+
+func (b *bitRing) has(i uint64) bool { return b[i/64%(irnSlots/64)]>>(i%64)&1 != 0 }
+func (b *bitRing) set(i uint64)      { b[i/64%(irnSlots/64)] |= 1 << (i % 64) }
+func (b *bitRing) clear(i uint64)    { b[i/64%(irnSlots/64)] &^= 1 << (i % 64) }
+
+// word returns 64 bits from i on.
+func (b *bitRing) word(i uint64) uint64 {
+	w, s := i/64, i%64
+	v := b[w%(irnSlots/64)] >> s
+	if s > 0 {
+		v |= b[(w+1)%(irnSlots/64)] << (64 - s)
+	}
+	return v
+}
+
+// addSACK completes a NAK that reports what has come.
+func addSACK(f *wire.Frame, came *bitRing, expected, cause wire.PSN) {
+	first := uint64(expected) + 1
+	f.AddSACK(wire.SACK{PSN: cause, Lo: came.word(first), Hi: came.word(first + 64)})
+}

@@ -1,0 +1,205 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// selective is what a requester keeps to repeat only what is missing. Packets have the
+// requester's numbers. nxt stays at maxSeq: repeats are sent beside it.
+type selective struct {
+	cap    uint64  // packets that may be under way
+	came   bitRing // beyond una, by the receiver's reports
+	top    uint64  // after the last that has come
+	repeat uint64  // next packet to look at for repeating,
+	lost   uint64  // up to here: what is missing before is taken for lost
+
+	recovering bool
+	recover    uint64     // recovery is over when una gets here
+	spent      vtime.Time // since when there was no progress, or the last retry was spent
+	armed      vtime.Time // when the timer was
+	report     wire.SACK  // of the response being handled,
+	base       wire.PSN   // what it says is expected
+	reported   bool
+	keeps      bool // its sender keeps what comes out of order
+}
+
+func (s *selective) begin(una uint64) {
+	s.came, s.recovering = bitRing{}, false
+	s.top, s.repeat, s.lost = una, una, una
+}
+
+// arm takes note that the timer is set: anew, or because the first packet is under way.
+func (s *selective) arm(now vtime.Time, anew bool) {
+	s.armed = now
+	if !anew {
+		s.spent = now
+	}
+}
+
+// note keeps the SACK of a response, which is consumed before it is looked at.
+func (s *selective) note(f *wire.Frame) {
+	s.report, s.reported = f.SACK()
+	s.base, s.keeps = f.PSN(), f.Selective()
+}
+
+// takes says, once, whether the response being handled reports what is missing from una
+// on. It does not if a READ before that is not complete.
+func (s *selective) takes(r *requester) bool {
+	yes := s.reported && s.base == r.psn(r.una)
+	s.reported = false
+	return yes
+}
+
+// next returns the next packet to repeat. It is before maxSeq.
+func (s *selective) next(r *requester) (seq uint64, ok bool) {
+	s.repeat = max(s.repeat, r.una)
+	for s.repeat < s.lost && s.came.has(s.repeat) {
+		s.repeat++
+	}
+	return s.repeat, s.repeat < s.lost
+}
+
+// advance takes note of packets acknowledged, from an older una to the requester's.
+func (s *selective) advance(now vtime.Time, old uint64, r *requester) {
+	for seq := old; seq < min(r.una, s.top); seq++ {
+		s.came.clear(seq)
+	}
+	s.top = max(s.top, r.una)
+	s.lost = max(s.lost, r.una)
+	s.spent = now
+	if s.recovering && r.una >= s.recover {
+		s.recovering = false
+	}
+}
+
+// merge takes over a report. What is beyond maxSeq, or so far beyond una that its bit
+// would stand for another packet, nobody sent: it is ignored.
+func (s *selective) merge(r *requester) {
+	limit := min(r.maxSeq, r.una+irnSlots)
+	mark := func(seq uint64) {
+		if seq > r.una && seq < limit {
+			s.came.set(seq)
+			s.top = max(s.top, seq+1)
+		}
+	}
+	for i := range uint64(64) {
+		if s.report.Lo>>i&1 != 0 {
+			mark(r.una + 1 + i)
+		}
+		if s.report.Hi>>i&1 != 0 {
+			mark(r.una + 65 + i)
+		}
+	}
+	if d := s.report.PSN.Sub(r.psn(r.una)); d > 0 {
+		mark(r.una + uint64(d))
+	}
+}
+
+// handleReport takes a NAK that carries a SACK: the expected packet, and whatever is
+// missing before one that has come, is lost and repeated once, in this recovery or, for a
+// hole that outlives it, the one before; what is lost again the timeout finds.
+func (r *requester) handleReport(now vtime.Time, q *QP) {
+	s := r.sel
+	s.merge(r)
+	s.came.clear(r.una)
+	if r.rnrWait {
+		return
+	}
+	if !s.recovering {
+		s.recovering, s.recover = true, r.maxSeq
+		s.lost = max(s.lost, r.una+1)
+		q.nic.stats.CompleterRetry++
+		if q.nic.trace != nil {
+			q.nic.trace.Trace(now, machine.Event{Kind: machine.EventNakReceived, QP: q.num, PSN: r.psn(r.una)})
+		}
+	}
+	s.lost = min(max(s.lost, s.top), r.maxSeq)
+	q.nic.offer(now, q)
+}
+
+// repeatOldest takes a NAK without a SACK from a peer that keeps what comes out of order,
+// which is a group whose switches have merged the reports of its members: one packet is
+// missing somewhere, and that alone is repeated, once until there is progress.
+func (r *requester) repeatOldest(now vtime.Time, q *QP) {
+	if r.nakAt == r.una+1 {
+		return
+	}
+	r.nakAt = r.una + 1
+	s := r.sel
+	if s.repeat > r.una && s.lost > r.una {
+		return // under way, or to come
+	}
+	s.repeat, s.lost = r.una, max(s.lost, r.una+1)
+	s.came.clear(r.una)
+	q.nic.stats.CompleterRetry++
+	if q.nic.trace != nil {
+		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventNakReceived, QP: q.num, PSN: r.psn(r.una)})
+	}
+	q.nic.offer(now, q)
+}
+
+// rewind makes sending start again at una: of all packets, or of those that the receiver
+// has not reported. The first one is repeated in any case.
+func (r *requester) rewind() {
+	s := r.sel
+	if s == nil {
+		r.seek(r.una)
+		return
+	}
+	s.recovering, s.recover = true, r.maxSeq
+	s.repeat, s.lost = r.una, r.maxSeq
+	s.came.clear(r.una) // it may have come early and been refused when its turn came
+}
+
+// repeat builds packet seq again, or, of a READ, the request for all of it from there on.
+func (r *requester) repeat(now vtime.Time, q *QP, seq uint64) *wire.Frame {
+	r.seek(seq)
+	f := r.nextRequest(now, q)
+	if q.state != StateErr {
+		r.sel.repeat = max(seq+1, r.nxt)
+		r.seek(r.maxSeq)
+	}
+	return f
+}
+
+// rto returns the retransmission timeout; 0 is none.
+func (r *requester) rto(q *QP) vtime.Duration {
+	d := Timeout(q.attr.Timeout)
+	if d == 0 || r.sel == nil {
+		return d
+	}
+	if r.maxSeq-r.una <= irnFew {
+		return min(d, q.nic.irn.RTOLow)
+	}
+	return min(d, q.nic.irn.RTOHigh)
+}
+
+// early says whether the timer has run out too early, since it was set for few packets
+// and there are many now; then it runs on.
+func (r *requester) early(now vtime.Time, q *QP) bool {
+	if r.sel == nil {
+		return false
+	}
+	at := r.sel.armed.Add(r.rto(q))
+	if at <= now {
+		return false
+	}
+	q.nic.timers.Set(q.timerRTO(), at)
+	return true
+}
+
+// patient says whether a timeout is one of the short ones, which repeat but spend no
+// retry: as many are spent as without IRN, one each verbs timeout without progress.
+func (r *requester) patient(now vtime.Time, q *QP) bool {
+	s := r.sel
+	if s == nil {
+		return false
+	}
+	if now.Sub(s.spent) < Timeout(q.attr.Timeout) {
+		return true
+	}
+	s.spent = now
+	return false
+}

@@ -1,0 +1,168 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// reorder keeps the request packets of a queue pair that came before their turn, by the
+// low bits of their PSN.
+type reorder struct {
+	slot   []*wire.Frame // made when first needed
+	came   bitRing
+	placed bitRing // payload is in its place already
+	n      int
+	peer   bool // the requester repeats selectively
+}
+
+// takeRequest takes a request packet of a requester that repeats selectively. In turn
+// it goes the way of every request, and so does each that waited for it.
+func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
+	r, o := &q.rq, q.order
+	o.peer = f.Selective()
+	d := f.PSN().Sub(r.epsn)
+	switch {
+	case d <= 0:
+		psn := f.PSN()
+		r.handleRequest(now, q, f)
+		if d == 0 && o.n > 0 {
+			n.drain(now, q, psn)
+		}
+		return
+	case d >= irnSlots:
+		n.stats.OutOfSeqRequest++
+		n.drop(now, f, DropSequence)
+		return
+	case isReadOrAtomic(f.OpCode()):
+		// It stands for as many packets as it has answers, which a report cannot say.
+		n.stats.OutOfSeqRequest++
+		n.drop(now, f, DropSequence)
+		n.report(now, q, r.epsn)
+		return
+	case o.came.has(uint64(f.PSN())):
+		n.stats.DuplicateRequest++
+		n.drop(now, f, DropDuplicate)
+		return
+	}
+	n.stats.OutOfSeqRequest++
+	psn := f.PSN()
+	o.keep(q, f, d)
+	n.report(now, q, psn)
+}
+
+// keep stores a packet that is d packets early. If it belongs to the WRITE being
+// received its payload is placed at once; whether the packet is right is judged, as for
+// any other, when it is its turn.
+func (o *reorder) keep(q *QP, f *wire.Frame, d int) {
+	if o.slot == nil {
+		o.slot = make([]*wire.Frame, irnSlots)
+	}
+	i := uint64(f.PSN())
+	o.slot[i%irnSlots] = f
+	o.came.set(i)
+	o.n++
+	q.nic.kept++
+	r := &q.rq
+	if !r.active || !r.write || f.PayloadLen() == 0 || r.mr.gone || r.mr.closed {
+		return
+	}
+	off := uint64(d) * uint64(q.mtu)
+	end := off + uint64(f.PayloadLen())
+	whole := f.OpCode() == wire.OpWriteMiddle && f.PayloadLen() == q.mtu && end < r.left
+	last := f.OpCode() == wire.OpWriteLast && end == r.left // with immediate it may be refused and come again
+	if whole || last {
+		r.mr.mem.store(f, r.off+off)
+		o.placed.set(i)
+	}
+}
+
+// pop takes the packet whose turn it is, or nil.
+func (o *reorder) pop(n *NIC, psn wire.PSN) (f *wire.Frame, placed bool) {
+	i := uint64(psn)
+	if o.n == 0 || !o.came.has(i) {
+		return nil, false
+	}
+	f, placed = o.slot[i%irnSlots], o.placed.has(i)
+	o.slot[i%irnSlots] = nil
+	o.came.clear(i)
+	o.placed.clear(i)
+	o.n--
+	n.kept--
+	return f, placed
+}
+
+// skip drops what came for packets that a READ has taken the numbers of.
+func (o *reorder) skip(now vtime.Time, n *NIC, taken, expected wire.PSN) {
+	for psn, k := taken.Add(1), 0; psn.Before(expected) && k < irnSlots; psn, k = psn.Add(1), k+1 {
+		if f, _ := o.pop(n, psn); f != nil {
+			n.drop(now, f, DropSequence)
+		}
+	}
+}
+
+// drain hands on what waited for the packet just taken. What the sender learns from it
+// is the last acknowledgement asked for; if that was not by the very last packet one
+// more is sent, since the sender, which has repeated the hole alone, waits for it; and
+// if there is another hole, a report of that.
+func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
+	r, o := &q.rq, q.order
+	asked := true
+	o.skip(now, n, taken, r.epsn)
+	for q.receives() {
+		expected := r.epsn
+		f, placed := o.pop(n, expected)
+		if f == nil {
+			break
+		}
+		asked = f.AckReq()
+		r.placed = placed
+		r.handleRequest(now, q, f)
+		r.placed = false
+		if r.epsn == expected {
+			return // refused; the sender has been told
+		}
+	}
+	switch {
+	case !q.receives():
+	case o.n > 0:
+		r.nakSent = false
+		n.report(now, q, r.epsn)
+	case !asked:
+		r.respond(now, q, n.pool.Get(), r.epsn.Add(-1), wire.SyndromeACK)
+	}
+}
+
+// report says which packet is missing and which have come. It waits for no answer to a
+// READ, so while there is one to send it is left out: it would tell the requester that
+// the answer is lost.
+func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
+	r := &q.rq
+	if r.out.n > 0 {
+		return
+	}
+	f := n.pool.Get()
+	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.epsn, Selective: true})
+	f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence, MSN: r.msn})
+	addSACK(f, &q.order.came, r.epsn, cause)
+	f.Seal(uint16(r.epsn), n.trust)
+	n.stats.Made++
+	n.stats.SendNAK++
+	if n.trace != nil && !r.nakSent { // the first for this hole
+		n.trace.Trace(now, machine.Event{Kind: machine.EventNakSent, QP: q.num, PSN: r.epsn, Text: wire.SyndromePSNSequence.String()})
+	}
+	r.nakSent = true
+	n.queue(now, f, q.prio)
+}
+
+// forget drops what waits.
+func (o *reorder) forget(now vtime.Time, n *NIC) {
+	for i := range o.slot {
+		if f := o.slot[i]; f != nil {
+			o.slot[i] = nil
+			n.drop(now, f, DropFlushed)
+		}
+	}
+	n.kept -= o.n
+	o.n, o.came, o.placed = 0, bitRing{}, bitRing{}
+}
