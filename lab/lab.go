@@ -144,6 +144,7 @@ type HostCost struct {
 // Runtime is how a lab runs on a wall clock.
 type Runtime struct {
 	Dilation Dilation `yaml:"dilation" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
+	IO       string   `yaml:"io" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 
 // Workload is one of the kinds of work.

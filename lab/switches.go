@@ -36,7 +36,7 @@ type ClassRule struct {
 // file may say just true or false.
 type CNPFilter struct {
 	Enabled bool     `yaml:"enabled" doc:"off: the source gets the notifications of all receivers" default:"true"`
-	Window  Duration `yaml:"window" doc:"time in which the counts of notifications halve" default:"50us"`
+	Window  Duration `yaml:"window" doc:"time in which the counts of notifications halve" default:"10ms"`
 }
 
 func (e *ECN) short(s string) error       { return onOff(&e.Enabled, s) }

@@ -24,6 +24,14 @@ type IO interface {
 	Cut() uint64   // frames sent on a link that is no more
 }
 
+// NewIO takes over a socket, in which frames are alone or in trains.
+func NewIO(fd int, trains bool) IO {
+	if trains {
+		return NewTrains(fd)
+	}
+	return NewPacket(fd)
+}
+
 // Config describes a node's loop.
 type Config struct {
 	Mono *Monotonic

@@ -132,15 +132,27 @@ const receiveBuffer = 8 << 20
 // Sockets opens a raw socket on each end, in order, all in one namespace. They see
 // what comes in and not what goes out, and stamp it. They send the ordinary way, on an
 // interface without a queue: what bypasses it, tcpdump would not see.
-func (n *Namespace) Sockets(ends []End) (files []*os.File, err error) {
+//
+// Sockets for trains put the kernel's struct virtio_net_hdr in front of each buffer.
+func (n *Namespace) Sockets(ends []End, trains bool) (files []*os.File, err error) {
+	if trains {
+		return n.open(ends, ignoreOutgoing, vnetHeader)
+	}
 	return n.open(ends, ignoreOutgoing)
 }
+
+var vnetHeader = option{"PACKET_VNET_HDR", unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1}
 
 var ignoreOutgoing = option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1}
 
 // Taps opens a raw socket on each end, in order, that sees what comes in and what goes
 // out, and stamps it.
-func (n *Namespace) Taps(ends []End) (files []*os.File, err error) { return n.open(ends) }
+func (n *Namespace) Taps(ends []End, trains bool) (files []*os.File, err error) {
+	if trains {
+		return n.open(ends, vnetHeader)
+	}
+	return n.open(ends)
+}
 
 // option is a socket option.
 type option struct {

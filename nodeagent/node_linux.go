@@ -101,12 +101,13 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	c := live.Config{Mono: mono, Rate: rate}
 	var ports []machine.PortConfig
 	for p, fd := range sockets {
-		c.IO = append(c.IO, live.NewPacket(fd))
-		if p == len(n.graph.Nodes[id].Links) {
+		if p == len(n.graph.Nodes[id].Links) { // a device knows no trains
+			c.IO = append(c.IO, live.NewPacket(fd))
 			c.Delays = append(c.Delays, 0)
 			ports = append(ports, machine.PortConfig{BitsPerSec: int64(n.lab.Links.Rate)})
 			break
 		}
+		c.IO = append(c.IO, live.NewIO(fd, n.lab.Runtime.IO == "trains"))
 		far := n.graph.Peer(id, p)
 		// What the far end's transmitter is told about this link is also what arrivals
 		// here are due after: propagation and this node's pipeline.

@@ -23,7 +23,7 @@ import (
 // tap captures the frames of one interface of a lab that is up, in both directions,
 // through a socket of its own: the nodes do not know.
 type tap struct {
-	p    *live.Packet
+	p    live.IO
 	f    *os.File
 	out  *traces.Capture
 	mono *live.Monotonic
@@ -55,7 +55,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", port, err)
 	}
-	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: port}})
+	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: port}}, d.trains())
 	if err = errors.Join(err, space.Close()); err != nil {
 		return nil, fmt.Errorf("capture %s: %w", port, err)
 	}
@@ -67,7 +67,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 	if err != nil {
 		return nil, err
 	}
-	return &tap{p: live.NewPacket(int(files[0].Fd())), f: files[0], out: c, mono: mono, lab: lab, mu: mu, from: new(vtime.Time)}, nil
+	return &tap{p: live.NewIO(int(files[0].Fd()), d.trains()), f: files[0], out: c, mono: mono, lab: lab, mu: mu, from: new(vtime.Time)}, nil
 }
 
 // run captures until ctx ends or more frames than max have been taken, if max is not 0.

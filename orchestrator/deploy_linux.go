@@ -269,7 +269,7 @@ func (d *Deployed) wire(ctx context.Context, outside map[string]*netdev.Outside)
 		for p := range d.Graph.Nodes[i].Links {
 			ends = append(ends, d.end(spaces, topo.End{Node: i, Port: p}))
 		}
-		files, err := spaces[i].Sockets(ends)
+		files, err := spaces[i].Sockets(ends, d.trains())
 		if err != nil {
 			return err
 		}
@@ -297,6 +297,9 @@ func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
 	}
 	return netdev.End{NS: spaces[e.Node], Port: e.Port, Alias: d.Lab.Name + " " + d.Graph.PortName(e), MAC: mac}
 }
+
+// trains says whether frames cross links in trains.
+func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 
 // each calls f for every node, a few at a time, and returns what failed.
 func (d *Deployed) each(f func(node int) error) error {
