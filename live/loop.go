@@ -53,8 +53,8 @@ type Loop struct {
 	m      machine.Machine
 	ports  []machine.Port
 	links  []link
-	coming arrivals
-	calls  []call // in the order of time
+	late   arrivals // frames that a fault holds back
+	calls  []call   // in the order of time
 	seq    uint64
 	last   vtime.Time // of the machine: inputs are never earlier
 	lag    Lag
@@ -70,10 +70,11 @@ type Loop struct {
 type link struct {
 	io     IO
 	delay  vtime.Duration
-	latest vtime.Time // when the latest frame is due
+	coming queue // frames that are not due yet, in order
 	fault  faults.Link
 	out    [][]byte // frames due, until the kernel has taken them
 	store  [batch][]byte
+	due    [batch]int64 // when each should have been handed over
 	counts LinkStats
 }
 
@@ -96,7 +97,43 @@ type arrival struct {
 	seq  uint64
 	port int
 	f    *wire.Frame
-	late bool // already asked about by faults
+}
+
+// queue is the frames of one link that are not due yet. Frames do not pass each other on a
+// link, so it is a FIFO.
+type queue struct {
+	ring    []machine.Flight // power of two
+	head, n int
+	latest  vtime.Time // when the last one is due
+}
+
+func (q *queue) push(at vtime.Time, f *wire.Frame) {
+	if q.n == len(q.ring) {
+		ring := make([]machine.Flight, max(64, 2*len(q.ring)))
+		for i := range q.n {
+			ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.latest = max(q.latest, at)
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = machine.Flight{At: q.latest, Frame: f}
+	q.n++
+}
+
+// first returns when the oldest frame is due, or vtime.Never.
+func (q *queue) first() vtime.Time {
+	if q.n == 0 {
+		return vtime.Never
+	}
+	return q.ring[q.head].At
+}
+
+func (q *queue) pop() *wire.Frame {
+	f := q.ring[q.head].Frame
+	q.ring[q.head].Frame = nil
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	return f
 }
 
 // call is something to be done at a lab time.
@@ -278,24 +315,33 @@ func (l *Loop) take(port int, mono int64, b []byte) {
 		k.counts.Malformed++
 		return
 	}
-	// Frames do not pass each other on a link, whatever their stamps say.
-	k.latest = max(k.latest, l.clock.Lab(mono).Add(k.delay))
-	l.push(arrival{at: k.latest, port: port, f: f})
+	k.coming.push(l.clock.Lab(mono).Add(k.delay), f)
 }
 
-func (l *Loop) push(a arrival) {
+// hold keeps a frame that a fault delivers later.
+func (l *Loop) hold(at vtime.Time, port int, f *wire.Frame) {
 	l.seq++
-	a.seq = l.seq
-	heap.Push(&l.coming, a)
+	heap.Push(&l.late, arrival{at, l.seq, port, f})
+}
+
+// next returns when the next frame is due, and on which port; -1 is one that a fault held.
+func (l *Loop) next() (at vtime.Time, port int) {
+	at, port = vtime.Never, -1
+	if len(l.late) > 0 {
+		at = l.late[0].at
+	}
+	for i := range l.links {
+		if t := l.links[i].coming.first(); t < at {
+			at, port = t, i
+		}
+	}
+	return at, port
 }
 
 // handle gives the machine its inputs up to now, in the order of their lab time.
 func (l *Loop) handle(now vtime.Time) {
 	for {
-		at := vtime.Never
-		if len(l.coming) > 0 {
-			at = l.coming[0].at
-		}
+		at, port := l.next()
 		if l.alarm <= now && l.alarm < at {
 			due := l.alarm
 			l.alarm = vtime.Never
@@ -319,37 +365,41 @@ func (l *Loop) handle(now vtime.Time) {
 		if at > now {
 			return
 		}
-		a := heap.Pop(&l.coming).(arrival)
 		l.last = max(l.last, at)
-		l.arrive(a)
+		if port < 0 {
+			a := heap.Pop(&l.late).(arrival)
+			l.m.HandleFrame(l.last, a.port, a.f)
+		} else {
+			l.arrive(port, l.links[port].coming.pop())
+		}
 		l.told(l.last)
 	}
 }
 
 // arrive asks the link's fault, if there is one, and hands the frame over.
-func (l *Loop) arrive(a arrival) {
-	k := &l.links[a.port]
-	if k.fault != nil && !a.late {
-		v := k.fault.Arrive(l.last, a.f)
+func (l *Loop) arrive(port int, f *wire.Frame) {
+	k := &l.links[port]
+	if k.fault != nil {
+		v := k.fault.Arrive(l.last, f)
 		if v.Damage {
-			l.pool.Damage(a.f, v.Bit)
+			l.pool.Damage(f, v.Bit)
 		}
 		if v.Twice {
 			k.counts.Copied++
-			l.push(arrival{at: l.last.Add(max(v.Delay2, 1)), port: a.port, f: l.pool.Clone(a.f), late: true})
+			l.hold(l.last.Add(max(v.Delay2, 1)), port, l.pool.Clone(f))
 		}
 		switch {
 		case v.Drop:
 			k.counts.Lost++
-			l.pool.Put(a.f)
+			l.pool.Put(f)
 			return
 		case v.Delay > 0:
 			k.counts.Held++
-			l.push(arrival{at: l.last.Add(v.Delay), port: a.port, f: a.f, late: true})
+			l.hold(l.last.Add(v.Delay), port, f)
 			return
 		}
 	}
-	l.m.HandleFrame(l.last, a.port, a.f)
+	l.m.HandleFrame(l.last, port, f)
 }
 
 // transmit hands over every frame whose last bit has left by now.
@@ -362,7 +412,10 @@ func (l *Loop) transmit(now vtime.Time) (any bool) {
 				l.m.Settle(now, i)
 				l.told(l.last)
 			}
-			if p.InFlight() == 0 || p.Flying(0).At.Add(-p.Delay()) > now || len(k.out) == batch {
+			if p.InFlight() == 0 || p.Flying(0).At.Add(-p.Delay()) > now {
+				break
+			}
+			if any = true; len(k.out) == batch && !l.flush(i, k) {
 				break
 			}
 			l.queue(k, p.Land(), p.Delay())
@@ -376,10 +429,10 @@ func (l *Loop) transmit(now vtime.Time) (any bool) {
 	return any
 }
 
-// queue puts a frame into its port's batch and records by how much it is late.
+// queue puts a frame into its port's batch.
 func (l *Loop) queue(k *link, fl machine.Flight, delay vtime.Duration) {
-	record(l.lag.Sent, l.c.Mono.Now()-l.clock.Mono(fl.At.Add(-delay)))
 	n := len(k.out)
+	k.due[n] = l.clock.Mono(fl.At.Add(-delay))
 	k.store[n] = fl.Frame.AppendTo(k.store[n][:0])
 	k.out = append(k.out, k.store[n])
 	k.counts.Sent++
@@ -387,9 +440,10 @@ func (l *Loop) queue(k *link, fl machine.Flight, delay vtime.Duration) {
 	l.pool.Put(fl.Frame)
 }
 
-// flush hands a port's batch to the kernel. What the kernel has no room for is tried
-// again at the next turn, in order.
-func (l *Loop) flush(i int, k *link) {
+// flush hands a port's batch to the kernel and records by how much each frame is late.
+// What the kernel has no room for is tried again at the next turn, in order; some says
+// that it took any.
+func (l *Loop) flush(i int, k *link) (some bool) {
 	sent, err := k.io.Send(k.out)
 	if err != nil && l.err == nil {
 		l.err = fmt.Errorf("port %d: %w", i, err)
@@ -397,12 +451,17 @@ func (l *Loop) flush(i int, k *link) {
 	if sent < len(k.out) {
 		k.counts.Busy++
 	}
+	now := l.c.Mono.Now()
+	for j := range sent {
+		record(l.lag.Sent, now-k.due[j])
+	}
 	rest := len(k.out) - sent
 	for j := range rest { // keep the buffers, in order, at the front
 		k.store[j], k.store[j+sent] = k.store[j+sent], k.store[j]
-		k.out[j] = k.store[j]
+		k.out[j], k.due[j] = k.store[j], k.due[j+sent]
 	}
 	k.out = k.out[:rest]
+	return sent > 0
 }
 
 // deadline returns when the loop has to act next if nothing comes.
@@ -411,8 +470,8 @@ func (l *Loop) deadline() vtime.Time {
 	if len(l.calls) > 0 {
 		at = min(at, l.calls[0].at)
 	}
-	if len(l.coming) > 0 {
-		at = min(at, l.coming[0].at)
+	if t, _ := l.next(); t < at {
+		at = t
 	}
 	if t, ok := l.m.NextTimeout(); ok {
 		at = min(at, t)
@@ -485,12 +544,12 @@ func (l *Loop) SetAlarm(at vtime.Time) {
 func (l *Loop) Stats() (links []LinkStats, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held = len(l.coming)
+	held = len(l.late)
 	for i := range l.links {
 		s := l.links[i].counts
 		s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
 		links = append(links, s)
-		held += l.ports[i].InFlight()
+		held += l.ports[i].InFlight() + l.links[i].coming.n
 	}
 	return links, held
 }

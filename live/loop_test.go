@@ -109,17 +109,7 @@ func pair(t *testing.T, size int, loss float64) (a, b *endpoint) {
 		ports := l.Ports([]machine.PortConfig{{BitsPerSec: 1e9, Delay: testDelay}})
 		e := &endpoint{loop: l, news: make(chan struct{}, 1), mem: make(virtrnic.Bytes, size)}
 		e.nic = virtrnic.New(virtrnic.Config{IP: uint32(0x0a000001 + i), Port: &ports[0], Pool: l.Pool(), AckEvery: 4, Keys: prng.New(uint64(i))})
-		seen := uint64(0)
-		l.Start(e.nic, func(vtime.Time) vtime.Time {
-			if c := e.nic.Completions(); c != seen {
-				seen = c
-				select {
-				case e.news <- struct{}{}:
-				default:
-				}
-			}
-			return vtime.Never
-		})
+		e.start()
 		if loss > 0 {
 			l.SetFault(0, &faults.Impairment{Loss: loss, Corrupt: loss, Duplicate: loss, Delay: 5 * vtime.Microsecond, Random: prng.New(7)})
 		}
@@ -142,7 +132,24 @@ func pair(t *testing.T, size int, loss float64) (a, b *endpoint) {
 	return both[0], both[1]
 }
 
-func (e *endpoint) connect(t *testing.T, remote uint32) {
+// start hands the NIC to the loop; completions are told.
+func (e *endpoint) start() {
+	seen := uint64(0)
+	e.loop.Start(e.nic, func(vtime.Time) vtime.Time {
+		if c := e.nic.Completions(); c != seen {
+			seen = c
+			select {
+			case e.news <- struct{}{}:
+			default:
+			}
+		}
+		return vtime.Never
+	})
+}
+
+func (e *endpoint) connect(t *testing.T, remote uint32) { e.connectMTU(t, remote, 1024) }
+
+func (e *endpoint) connectMTU(t testing.TB, remote uint32, mtu int) {
 	t.Helper()
 	e.loop.Call(vtime.Never, func(now vtime.Time) {
 		pd := e.nic.AllocPD()
@@ -153,7 +160,7 @@ func (e *endpoint) connect(t *testing.T, remote uint32) {
 		if e.mr, err = e.nic.RegMR(pd, e.mem, virtrnic.AccessLocalWrite); err != nil {
 			t.Fatal(err)
 		}
-		e.qp, err = e.nic.CreateQP(virtrnic.QPInit{PD: pd, SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: 16, MaxRecvWR: 16, SQSigAll: true})
+		e.qp, err = e.nic.CreateQP(virtrnic.QPInit{PD: pd, SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: 64, MaxRecvWR: 64, SQSigAll: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +171,7 @@ func (e *endpoint) connect(t *testing.T, remote uint32) {
 			{virtrnic.QPAttr{State: virtrnic.StateInit, Port: 1}, virtrnic.AttrState | virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags},
 			{
 				virtrnic.QPAttr{
-					State: virtrnic.StateRTR, AV: virtrnic.AH{DGID: remote, TrafficClass: 26 << 2, HopLimit: 64}, PathMTU: 1024,
+					State: virtrnic.StateRTR, AV: virtrnic.AH{DGID: remote, TrafficClass: 26 << 2, HopLimit: 64}, PathMTU: mtu,
 					DestQPN: e.qp.Num(), RQPSN: 0xfffff0, MinRNRTimer: 1,
 				},
 				virtrnic.AttrState | virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN |
@@ -183,7 +190,7 @@ func (e *endpoint) connect(t *testing.T, remote uint32) {
 }
 
 // completion waits for the next completion, at most for as long as a test may.
-func (e *endpoint) completion(t *testing.T) (w virtrnic.WC) {
+func (e *endpoint) completion(t testing.TB) (w virtrnic.WC) {
 	t.Helper()
 	late := time.After(20 * time.Second)
 	for {
