@@ -22,7 +22,7 @@ type File struct {
 // Node is one node.
 type Node struct {
 	Node   string            `json:"node"`
-	Kind   string            `json:"kind"` // switch, host or external
+	Kind   string            `json:"kind"` // switch, host or external; gone, if it does not answer
 	LabUS  float64           `json:"lab_us"`
 	Rate   *Rate             `json:"rate,omitempty"` // on a wall clock
 	Ports  []Port            `json:"ports"`

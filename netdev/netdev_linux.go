@@ -94,6 +94,40 @@ func Join(a, b End) error {
 	return nil
 }
 
+// Ports returns which ports have an interface that is up, of n.
+func (n *Namespace) Ports(ports int) (up []bool, err error) {
+	links, err := n.nl.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	up = make([]bool, ports)
+	for p := range up {
+		for _, l := range links {
+			if l.Attrs().Name == (End{Port: p}).Name() && l.Attrs().Flags&net.FlagUp != 0 {
+				up[p] = true
+			}
+		}
+	}
+	return up, nil
+}
+
+// Part removes the interface of an end, and with it the other end of its link. Nothing to
+// remove is no error.
+func Part(e End) error {
+	l, err := e.NS.nl.LinkByName(e.Name())
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) {
+		return nil
+	}
+	if err == nil {
+		err = e.NS.nl.LinkDel(l)
+	}
+	if err != nil {
+		return fmt.Errorf("remove interface of %s: %w", e.Alias, err)
+	}
+	return nil
+}
+
 // Counters are the kernel's counts of an interface.
 type Counters struct{ RxPackets, TxPackets, RxDropped, TxDropped, RxErrors, TxErrors uint64 }
 

@@ -31,6 +31,7 @@ const messageMax = 16 << 20
 // Serve runs the agent of a node whose directory is dir, until ctx ends. version is
 // told to the orchestrator.
 func Serve(ctx context.Context, dir, version string) error {
+	failpoint("dies-at-start")
 	if err := giveUpPrivileges(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/mcastlab/mcastlab/counters"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // client is the connection to a node's agent.
@@ -25,14 +27,19 @@ type client struct {
 // messageMax bounds one message in either direction.
 const messageMax = 16 << 20
 
-// connect reaches the agents of all nodes.
+// connect reaches the agents of all nodes, which must be there.
 func (d *Deployed) connect(ctx context.Context) error {
+	if err := d.each(func(i int) error { return d.listens(ctx, i) }); err != nil {
+		return err
+	}
+	return d.open()
+}
+
+// open prepares the connections to the agents of all nodes, which may be gone.
+func (d *Deployed) open() error {
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
-		if err := d.listens(ctx, i); err != nil {
-			return err
-		}
 		// The socket's folder is what protects it: only root and the node's user get in.
 		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
@@ -47,8 +54,9 @@ func (d *Deployed) connect(ctx context.Context) error {
 // restDilation is how slow the clock of a lab runs that nothing else is said of.
 const restDilation = 1000
 
-// configure makes every node what the lab file says it is, with a clock that starts now.
-func (d *Deployed) configure(ctx context.Context) error {
+// configure makes nodes what the lab file says they are, with the clock that the others
+// have; nil is one that starts now.
+func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, rate *counters.Rate) error {
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return err
@@ -57,8 +65,14 @@ func (d *Deployed) configure(ctx context.Context) error {
 	if r.Dilation == 0 {
 		r.Dilation = restDilation
 	}
+	if rate != nil {
+		r = live.Rate{Mono: rate.Mono, Lab: vtime.Time(rate.Lab), Dilation: rate.Dilation}
+	}
 	text := d.Lab.Resolved()
 	return d.each(func(i int) error {
+		if !nodes[i] {
+			return nil
+		}
 		c := d.nodes[i]
 		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r)}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
@@ -81,12 +95,48 @@ func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 	return all, err
 }
 
+// Look returns what all nodes tell of themselves; of a node that does not answer it says
+// that it is gone.
+func (d *Deployed) Look(ctx context.Context) []counters.Node {
+	all := make([]counters.Node, len(d.nodes))
+	_ = d.each(func(i int) error { // what fails is said in the table
+		all[i] = counters.Node{Node: d.nodes[i].name, Kind: "gone"}
+		if r, err := d.nodes[i].Inspect(ctx, &control.InspectRequest{}); err == nil {
+			if s, err := r.Decode(); err == nil {
+				all[i] = s
+			}
+		}
+		return nil
+	})
+	return all
+}
+
 // Logs returns what a node has written.
 func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 	if _, ok := d.Graph.Find(node); !ok {
 		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
 	}
 	return d.o.Engine.Logs(ctx, d.Lab.Name, node)
+}
+
+// saveLogs writes what nodes have said to logs/NODE.log of a run's folder; of nodes that
+// have said nothing there is no file.
+func (d *Deployed) saveLogs(ctx context.Context, dir string) error {
+	return d.each(func(i int) error {
+		name := d.Graph.Nodes[i].Name
+		log, err := d.o.Engine.Logs(ctx, d.Lab.Name, name)
+		if err != nil || len(log) == 0 {
+			return err
+		}
+		logs := filepath.Join(dir, "logs")
+		if err := os.MkdirAll(logs, 0o755); err != nil {
+			return fmt.Errorf("save log of node %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(logs, name+".log"), log, 0o644); err != nil {
+			return fmt.Errorf("save log of node %s: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // lastLine returns the last line of a log.

@@ -41,18 +41,18 @@ type Deployed struct {
 	nodes []*client // by node of the graph
 }
 
-// Deploy brings a lab up, or finds that it is up already: then made is false. What a
-// deployment that did not come to its end has left is removed first. If it fails, or
-// ctx ends, what it made is removed.
-func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, made bool, err error) {
+// Deploy brings a lab up, or finds that it is up already, and brings back what of it is
+// gone. What a deployment that did not come to its end has left is removed first. If it
+// fails, or ctx ends, what it made is removed.
+func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcome, err error) {
 	if d, err = plan(l, o); err != nil {
-		return nil, false, err
+		return nil, Unchanged, err
 	}
 	if err := d.store.open(o.Log); err != nil {
-		return nil, false, err
+		return nil, Unchanged, err
 	}
-	made, err = d.ensure(ctx)
-	return d, made, errors.Join(err, d.store.close())
+	did, err = d.ensure(ctx)
+	return d, did, errors.Join(err, d.store.close())
 }
 
 // Run runs a lab's workloads under an engine. It brings the lab up and takes it down
@@ -65,11 +65,11 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 	if err := d.store.open(o.Log); err != nil {
 		return nil, err
 	}
-	made, err := d.ensure(ctx)
+	did, err := d.ensure(ctx)
 	if err == nil {
 		report, err = d.run(ctx, ro)
 		err = errors.Join(err, d.Close())
-		if made {
+		if did == Made {
 			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
 		}
 	}
@@ -85,29 +85,46 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 }
 
 // ensure brings the lab up if it is not. The lock is held.
-func (d *Deployed) ensure(ctx context.Context) (made bool, err error) {
+func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 	if _, err := d.o.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
 		if _, ok, serr := d.store.get(); !ok && serr == nil {
 			err = errors.Join(err, d.store.remove())
 		}
-		return false, err
+		return Unchanged, err
 	}
 	up, err := d.isUp(ctx)
 	if err != nil {
-		return false, err
+		return Unchanged, err
 	}
 	if up {
-		return false, d.connect(ctx)
+		x, err := d.findDrift(ctx)
+		if err == nil && x.none() {
+			return Unchanged, d.connect(ctx)
+		}
+		if err != nil {
+			return Unchanged, err
+		}
+		return Repaired, d.repair(ctx, x)
 	}
 	if err := d.bringUp(ctx); err != nil {
 		// The caller's context may be what ended it.
-		return false, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+		return Unchanged, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
 	}
-	return true, nil
+	return Made, nil
 }
 
+// Outcome is what a deployment did.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Unchanged Outcome = iota // the lab was up already
+	Made                     // it was brought up
+	Repaired                 // it was up, and what was gone of it has been brought back
+)
+
 // Attach connects to a lab that is up.
-func Attach(ctx context.Context, name string, o Options) (*Deployed, error) {
+func Attach(name string, o Options) (*Deployed, error) {
 	s := storeOf(name)
 	st, ok, err := s.get()
 	if err != nil {
@@ -124,10 +141,11 @@ func Attach(ctx context.Context, name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, d.connect(ctx)
+	return d, d.open()
 }
 
-// isUp says whether just this lab is up and all its nodes are there.
+// isUp says whether just this lab is up. Whether all of it is there is another question
+// (findDrift).
 func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	st, ok, err := d.store.get()
 	if err != nil || !ok || st.Phase != phaseUp {
@@ -145,20 +163,6 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	}
 	if string(old) != string(d.Lab.Resolved()) {
 		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
-	}
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
-	if err != nil {
-		return false, err
-	}
-	alive := map[string]bool{}
-	for _, n := range found {
-		alive[n.Name] = n.PID > 0
-	}
-	for _, n := range d.Graph.Nodes {
-		if !alive[n.Name] {
-			d.log("node %s is gone: the lab is brought up anew", n.Name)
-			return false, nil
-		}
 	}
 	return true, nil
 }
@@ -204,14 +208,22 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		return err
 	}
 	started := time.Now()
-	if err := d.wire(ctx, outside); err != nil {
+	all := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		all[i] = true
+	}
+	links := make([]int, len(d.Graph.Links))
+	for i := range links {
+		links[i] = i
+	}
+	if err := d.wire(ctx, links, all, outside); err != nil {
 		return err
 	}
 	wired := time.Now()
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	if err := d.configure(ctx); err != nil {
+	if err := d.configure(ctx, all, nil); err != nil {
 		return err
 	}
 	d.log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
@@ -220,44 +232,29 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	return d.store.put(st)
 }
 
-// wire makes all links and hands each node the sockets on its ends.
-func (d *Deployed) wire(ctx context.Context, outside map[string]*netdev.Outside) (err error) {
-	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+// wire makes links and hands nodes the sockets on the ends of all their links: those that
+// are said to be affected.
+func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool, outside map[string]*netdev.Outside) (err error) {
+	spaces, err := d.spaces(ctx)
 	if err != nil {
 		return err
 	}
-	pids := map[string]int{}
-	for _, n := range found {
-		pids[n.Name] = n.PID
-	}
-	spaces := make([]*netdev.Namespace, len(d.Graph.Nodes))
-	defer func() {
-		for _, n := range spaces {
-			if n != nil {
-				err = errors.Join(err, n.Close())
-			}
-		}
-	}()
-	for i, n := range d.Graph.Nodes {
-		if pids[n.Name] == 0 {
-			return d.died(ctx, n.Name)
-		}
-		if spaces[i], err = netdev.Open(pids[n.Name]); err != nil {
-			return err
-		}
-		if err := prefer(pids[n.Name]); err != nil {
-			return err
-		}
-		if err := spaces[i].Prepare(); err != nil {
-			return fmt.Errorf("node %s: %w", n.Name, err)
+	defer func() { err = errors.Join(err, closeAll(spaces)) }()
+	for i, s := range spaces {
+		if s == nil {
+			return d.died(ctx, d.Graph.Nodes[i].Name)
 		}
 	}
 	if err := d.store.intend("wire", d.Lab.Name); err != nil {
 		return err
 	}
-	for i := range d.Graph.Links {
+	for _, i := range links {
 		k := &d.Graph.Links[i]
-		if err := netdev.Join(d.end(spaces, k.A), d.end(spaces, k.B)); err != nil {
+		a, b := d.end(spaces, k.A), d.end(spaces, k.B)
+		if err := errors.Join(netdev.Part(a), netdev.Part(b)); err != nil {
+			return err
+		}
+		if err := netdev.Join(a, b); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -265,26 +262,74 @@ func (d *Deployed) wire(ctx context.Context, outside map[string]*netdev.Outside)
 		}
 	}
 	return d.each(func(i int) error {
-		var ends []netdev.End
-		for p := range d.Graph.Nodes[i].Links {
-			ends = append(ends, d.end(spaces, topo.End{Node: i, Port: p}))
+		if !affected[i] {
+			return nil
 		}
-		files, err := spaces[i].Sockets(ends, d.trains())
-		if err != nil {
-			return err
-		}
-		files, err = withOutside(files, outside[d.Graph.Nodes[i].Name])
-		if err == nil {
-			err = d.listens(ctx, i)
-		}
-		if err == nil {
-			err = control.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), control.HandoverSocket), files)
-		}
-		for _, f := range files {
+		return d.handOver(ctx, i, spaces, outside[d.Graph.Nodes[i].Name])
+	})
+}
+
+// handOver gives a node the sockets on the ends of its links.
+func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Namespace, o *netdev.Outside) error {
+	var ends []netdev.End
+	for p := range d.Graph.Nodes[node].Links {
+		ends = append(ends, d.end(spaces, topo.End{Node: node, Port: p}))
+	}
+	files, err := spaces[node].Sockets(ends, d.trains())
+	if err != nil {
+		return err
+	}
+	files, err = withOutside(files, o)
+	if err == nil {
+		err = d.listens(ctx, node)
+	}
+	if err == nil {
+		err = control.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), control.HandoverSocket), files)
+	}
+	for _, f := range files {
+		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
-		return err
-	})
+	}
+	return err
+}
+
+// spaces opens the network namespaces of all nodes; nil is one that does not run.
+func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for _, n := range found {
+		pids[n.Name] = n.PID
+	}
+	spaces := make([]*netdev.Namespace, len(d.Graph.Nodes))
+	for i, n := range d.Graph.Nodes {
+		if pids[n.Name] == 0 {
+			continue
+		}
+		if spaces[i], err = netdev.Open(pids[n.Name]); err != nil {
+			spaces[i] = nil
+			continue // it has ended meanwhile
+		}
+		if err := prefer(pids[n.Name]); err != nil {
+			return nil, errors.Join(err, closeAll(spaces))
+		}
+		if err := spaces[i].Prepare(); err != nil {
+			return nil, errors.Join(fmt.Errorf("node %s: %w", n.Name, err), closeAll(spaces))
+		}
+	}
+	return spaces, nil
+}
+
+func closeAll(spaces []*netdev.Namespace) (err error) {
+	for _, n := range spaces {
+		if n != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}
+	return err
 }
 
 // end names one end of a link. Its MAC is that of the plan for hosts; a switch's port
@@ -317,18 +362,41 @@ func (d *Deployed) each(f func(node int) error) error {
 	return errors.Join(errs...)
 }
 
-// startWait bounds how long a node may take to open its sockets.
-const startWait = 20 * time.Second
+// startWait bounds how long a node may take to open its sockets. Whether it runs at all is
+// looked at meanwhile.
+const (
+	startWait = 20 * time.Second
+	lookEvery = 250 * time.Millisecond
+)
+
+// runs says whether a node's process is there.
+func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	for _, n := range found {
+		if n.Name == node && n.PID > 0 {
+			return true, nil
+		}
+	}
+	return false, err
+}
 
 // listens waits until a node's agent takes calls: then it has all its sockets open.
 func (d *Deployed) listens(ctx context.Context, node int) error {
 	path := filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), control.AgentSocket)
+	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
 		if c, err := net.Dial("unix", path); err == nil {
 			return c.Close()
 		}
-		if time.Now().After(until) {
-			return d.died(ctx, d.Graph.Nodes[node].Name)
+		if time.Now().After(look) {
+			there, err := d.runs(ctx, d.Graph.Nodes[node].Name)
+			if err != nil {
+				return err
+			}
+			if !there || time.Now().After(until) {
+				return d.died(ctx, d.Graph.Nodes[node].Name)
+			}
+			look = time.Now().Add(lookEvery)
 		}
 		select {
 		case <-ctx.Done():

@@ -332,6 +332,9 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if err := r.d.saveLogs(ctx, r.Report.RunDir); err != nil {
+		return err
+	}
 	states, err := r.d.States(ctx)
 	if err != nil {
 		return err

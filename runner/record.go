@@ -3,8 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -41,12 +39,13 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	if err := writeJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, "events.jsonl"))
-	if err != nil {
-		return nil, fmt.Errorf("write events: %w", err)
+	files := &eventFiles{dir: dir}
+	if err := files.open(); err != nil {
+		return nil, err
 	}
-	r.Events = traces.NewEvents(f)
-	r.closes = append(r.closes, r.Events.Close, f.Close)
+	r.Events = traces.NewEvents(files.f)
+	r.Events.Rotate = files.rotate
+	r.closes = append(r.closes, r.Events.Close, files.close)
 	return r, nil
 }
 

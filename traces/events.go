@@ -16,8 +16,8 @@ import (
 // EventsSchema names the format of events.jsonl; it stands in its first line.
 const EventsSchema = "mcastlab/events/v1"
 
-// eventsBytesMax bounds events.jsonl.
-const eventsBytesMax = 256 << 20
+// eventsBytesMax bounds one file of events.
+const eventsBytesMax = 64 << 20
 
 // record is one line of events.jsonl.
 type record struct {
@@ -34,11 +34,16 @@ type record struct {
 	Data     any     `json:"data,omitempty"`
 }
 
-// Events writes events.jsonl. A line is complete or not there at all; what is beyond
-// the size limit is counted and said in the last line.
+// Events writes events.jsonl. A line is complete or not there at all. A file that is full
+// is rotated; without Rotate, what is beyond its size is counted and said in its last line.
 type Events struct {
+	// Rotate, if set, puts the full file, of so many lines, aside and returns the next one,
+	// and how many lines of old files it has given up for that.
+	Rotate func(lines uint64) (next io.Writer, lost uint64, err error)
+
 	w       *bufio.Writer
 	written int
+	lines   uint64 // beside the first
 	cut     uint64
 	err     error
 }
@@ -60,12 +65,33 @@ func (e *Events) line(v any) {
 		return
 	}
 	if e.written += len(b) + 1; e.written > eventsBytesMax {
-		e.cut++
-		return
+		if e.Rotate == nil || !e.rotate() {
+			e.cut++
+			return
+		}
+		e.written += len(b) + 1
 	}
+	e.lines++
 	if _, err := e.w.Write(append(b, '\n')); err != nil {
 		e.err = fmt.Errorf("write event: %w", err)
 	}
+}
+
+// rotate goes on in another file.
+func (e *Events) rotate() bool {
+	if e.err = e.w.Flush(); e.err != nil {
+		return false
+	}
+	next, lost, err := e.Rotate(e.lines)
+	if err != nil {
+		e.err = fmt.Errorf("rotate events: %w", err)
+		return false
+	}
+	e.cut += lost
+	e.w.Reset(next)
+	e.written, e.lines = 0, 0
+	e.line(map[string]string{"schema": EventsSchema})
+	return e.err == nil
 }
 
 // Note writes an event of the run itself.

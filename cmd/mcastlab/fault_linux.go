@@ -173,5 +173,5 @@ func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return orchestrator.Attach(c.Context, name, orchestrator.Options{Engine: e})
+	return orchestrator.Attach(name, orchestrator.Options{Engine: e})
 }

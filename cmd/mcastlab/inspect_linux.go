@@ -56,14 +56,11 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	d, err := orchestrator.Attach(c.Context, name, orchestrator.Options{Engine: e})
+	d, err := orchestrator.Attach(name, orchestrator.Options{Engine: e})
 	if err != nil {
 		return err
 	}
-	states, err := d.States(c.Context)
-	if err != nil {
-		return err
-	}
+	states := d.Look(c.Context)
 	if c.String("format") == "json" {
 		err = writeJSON(p.out, map[string]any{"schema": "mcastlab/inspect/v1", "lab": name, "runtime": e.Name(), "nodes": states})
 	} else {

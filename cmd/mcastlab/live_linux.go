@@ -82,6 +82,7 @@ func (p *program) deployCommand() *cli.Command {
 		Flags: []cli.Flag{
 			runtimeFlag(name, "docker"), attachFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would be done, and do nothing", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: func(c *cli.Context) error {
 			l, err := p.labArg(c)
@@ -96,14 +97,16 @@ func (p *program) deployCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			d, made, err := orchestrator.Deploy(c.Context, l, o)
+			if c.Bool("dry-run") {
+				return orchestrator.Plan(c.Context, l, o, p.out)
+			}
+			d, did, err := orchestrator.Deploy(c.Context, l, o)
 			if err != nil {
 				return err
 			}
-			what := "was up already: nothing changed"
-			if made {
-				what = "is up"
-			}
+			what := map[orchestrator.Outcome]string{
+				orchestrator.Unchanged: "was up already: nothing changed", orchestrator.Made: "is up", orchestrator.Repaired: "is up again",
+			}[did]
 			fmt.Fprintf(p.out, "%s: %d nodes, %d links, %s: %s\n", l.Name, len(d.Graph.Nodes), len(d.Graph.Links), e.Name(), what)
 			return d.Close()
 		},

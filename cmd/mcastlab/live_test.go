@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -303,7 +304,7 @@ func TestDeploy(t *testing.T) {
 			// The runs of both labs do not disturb each other, and leave them up.
 			runLab(t, runtime, a)
 			killNode(t, "t-a", "h2")
-			if o := must(t, "deploy", "-r", runtime, a); !strings.Contains(o.out, "is up\n") || !strings.Contains(o.err, "node h2 is gone") {
+			if o := must(t, "deploy", "-r", runtime, a); !strings.Contains(o.out, "is up again\n") || o.err != "node h2 is gone: it is started again\nlink h2:0-leaf0:2 is made again\n" {
 				t.Errorf("after a node's death: %q %q", o.out, o.err)
 			}
 			if o := must(t, "inspect"); strings.Count(o.out, " up ") != 2 {
@@ -558,6 +559,131 @@ func TestEngineTrouble(t *testing.T) {
 		}
 	}
 	same(t, before, snapshot(t))
+}
+
+// variant builds the program in another way.
+func variant(t *testing.T, env string, flags ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "mcastlab")
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), ".")...)
+	cmd.Env = append(os.Environ(), env)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// TestNodeTrouble: a program that an image cannot be made of, and a node that dies at its
+// start, are said in one line, and nothing is left.
+func TestNodeTrouble(t *testing.T) {
+	need(t, "docker")
+	dynamic := variant(t, "CGO_ENABLED=1")
+	dying := variant(t, "CGO_ENABLED=0", "-tags", "failpoint")
+	before := snapshot(t)
+	text := "name: t-dying\ntopology:\n  custom:\n    hosts: [h0, dies-at-start-1]\n    switches: [s0]\n    links: [h0-s0, dies-at-start-1-s0]\n"
+	file := write(t, text)
+	for _, c := range []struct{ name, program, runtime, want string }{
+		{"not static", dynamic, "docker", "this program is not static"},
+		{"dies in a container", dying, "docker", "node dies-at-start-1 did not start: mcastlab node: failpoint dies-at-start"},
+		{"dies as a process", dying, "netns", "node dies-at-start-1 did not start: mcastlab node: failpoint dies-at-start"},
+	} {
+		out, err := exec.Command(c.program, "deploy", "-q", "-r", c.runtime, file).CombinedOutput()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != exitRuntime || !strings.Contains(string(out), c.want) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%s: %v\n%swant %s", c.name, err, out, c.want)
+		}
+	}
+	same(t, before, snapshot(t))
+}
+
+// TestDrift: of a lab that is up, what has gone is brought back and the rest is not
+// touched; a dry run says it and does nothing.
+func TestDrift(t *testing.T) {
+	for _, runtime := range []string{"netns", "docker"} {
+		t.Run(runtime, func(t *testing.T) {
+			need(t, runtime)
+			before := snapshot(t)
+			file := write(t, starLab("t-drift", ""))
+			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-drift") })
+			dry := func(want ...string) {
+				t.Helper()
+				if o := must(t, "deploy", "--dry-run", "-r", runtime, file); o.out != strings.Join(want, "\n")+"\n" {
+					t.Errorf("dry run says %q, want %q", o.out, want)
+				}
+			}
+			dry("+ node h0", "+ node h1", "+ node h2", "+ node h3", "+ node leaf0",
+				"+ link h0:0-leaf0:0", "+ link h1:0-leaf0:1", "+ link h2:0-leaf0:2", "+ link h3:0-leaf0:3")
+			same(t, before, snapshot(t))
+			must(t, "deploy", "-q", "-r", runtime, file)
+			dry("t-drift is up: nothing to do")
+			pids := nodePIDs(t, "t-drift")
+			killNode(t, "t-drift", "h2")
+			must(t, "exec", "--lab", "t-drift", "--node", "h1", "--", "ip", "link", "del", "p0")
+			dry("+ node h2", "+ link h1:0-leaf0:1", "+ link h2:0-leaf0:2")
+			if o := must(t, "deploy", "-q", "-r", runtime, file); !strings.HasSuffix(o.out, ": is up again\n") {
+				t.Errorf("deploy says %q", o.out)
+			}
+			for name, pid := range nodePIDs(t, "t-drift") { // each by itself
+				if (pid == pids[name]) != (name != "h2") {
+					t.Errorf("%s had process %d and has %d", name, pids[name], pid)
+				}
+			}
+			dry("t-drift is up: nothing to do")
+			runLab(t, runtime, file)
+			must(t, "destroy", "t-drift")
+			same(t, before, snapshot(t))
+		})
+	}
+}
+
+// TestLongPause: a receiver pauses for 5 ms in a message many times as large as what the
+// path can buffer. The source's link is silent for as long, nothing is dropped, and no
+// timer fires.
+func TestLongPause(t *testing.T) {
+	need(t)
+	const pause, buffered = 5000.0, 200 << 10 // us; bytes
+	file := write(t, `name: t-pause
+topology: {star: {hosts: 4}}
+links: {rate: 10Gbps}
+nics: {timeout: 67ms, window: 64, mtu: 1024}
+switches: {buffer: 1MB, pfc: {xoff: 64KiB}}
+workloads:
+  - bcast: {schemes: [cepheus], sizes: [8MiB], iterations: 1}
+faults:
+  - {pause: {node: h3}, at: 2ms, for: 5ms}
+runtime: {dilation: 400}
+`)
+	r := runLab(t, "netns", file, "--capture", "h0:0")
+	if row := r.Results[0]; row.Verified == nil || !*row.Verified {
+		t.Errorf("row %+v", row)
+	}
+	out, err := exec.Command("tshark", "-r", filepath.Join(r.RunDir, "h0_0.pcapng"), "-Y", "infiniband.bth.opcode <= 5 && ip.src == 10.0.0.1", "-T", "fields", "-e", "frame.time_epoch").Output()
+	if err != nil {
+		t.Skipf("no tshark: %v", err)
+	}
+	silence, last := 0.0, 0.0
+	for _, l := range strings.Fields(string(out)) {
+		at, err := strconv.ParseFloat(l, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last > 0 {
+			silence = max(silence, at-last)
+		}
+		last = at
+	}
+	slack := buffered * 8 / 10e9 * 1e6
+	t.Logf("the source was silent for %.1f us; timers fired: %d", silence*1e6, count(t, r.RunDir, "timeouts"))
+	if got := silence * 1e6; got < pause-slack || got > pause+slack {
+		t.Errorf("the source's port was silent for %.1f us, want %v give or take %.0f", got, pause, slack)
+	}
+	b, err := os.ReadFile(filepath.Join(r.RunDir, "counters.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if drops := regexp.MustCompile(`"drops": \{[^}]+\}`).FindAll(b, -1); len(drops) > 0 {
+		t.Errorf("frames were dropped: %s", drops)
+	}
 }
 
 // TestLiveCommands: faults by hand hit and go, a capture on an interface is what

@@ -34,9 +34,9 @@ type Engine interface {
 	Find(ctx context.Context, lab string) ([]Running, error)
 	// Labs returns the labs of which anything exists.
 	Labs(ctx context.Context) ([]string, error)
-	// Remove removes all nodes of a lab and returns when they are gone. Nothing to
-	// remove is no error.
-	Remove(ctx context.Context, lab string) error
+	// Remove removes nodes of a lab, all if none is named, and returns when they are gone.
+	// Nothing to remove is no error.
+	Remove(ctx context.Context, lab string, nodes ...string) error
 	// Logs returns what a node wrote to its standard error.
 	Logs(ctx context.Context, lab, node string) ([]byte, error)
 }

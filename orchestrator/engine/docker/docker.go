@@ -195,7 +195,7 @@ func (Engine) Labs(ctx context.Context) ([]string, error) {
 }
 
 // Remove implements engine.Engine.
-func (Engine) Remove(ctx context.Context, lab string) error {
+func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	c, err := connect(ctx)
 	if err != nil {
 		return err
@@ -204,6 +204,9 @@ func (Engine) Remove(ctx context.Context, lab string) error {
 	all, err := owned(ctx, c, lab)
 	if err != nil {
 		return err
+	}
+	if len(nodes) > 0 {
+		all = slices.DeleteFunc(all, func(s container.Summary) bool { return !slices.Contains(nodes, s.Labels[labelNode]) })
 	}
 	return each(all, func(s container.Summary) error {
 		err := c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})

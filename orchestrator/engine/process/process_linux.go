@@ -174,7 +174,7 @@ func uidOf(dir string) int {
 const removeWait = 10 * time.Second
 
 // Remove implements engine.Engine.
-func (e Engine) Remove(ctx context.Context, lab string) error {
+func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	killed := map[int]string{}
 	for until := time.Now().Add(removeWait); ; {
 		all, err := marked()
@@ -182,7 +182,7 @@ func (e Engine) Remove(ctx context.Context, lab string) error {
 			return err
 		}
 		for _, p := range all {
-			if p.lab != lab {
+			if p.lab != lab || len(nodes) > 0 && !slices.Contains(nodes, p.node) {
 				continue
 			}
 			killed[p.pid] = p.node

@@ -1,0 +1,181 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// drift is what of a lab that is up is not there any more.
+type drift struct {
+	nodes []int // whose processes have ended
+	links []int // whose interfaces are gone or down, those of such nodes among them
+}
+
+func (x *drift) none() bool { return len(x.nodes)+len(x.links) == 0 }
+
+// affected returns the nodes that need sockets anew: they start from scratch.
+func (d *Deployed) affected(x drift) map[int]bool {
+	all := map[int]bool{}
+	for _, n := range x.nodes {
+		all[n] = true
+	}
+	for _, k := range x.links {
+		all[d.Graph.Links[k].A.Node], all[d.Graph.Links[k].B.Node] = true, true
+	}
+	return all
+}
+
+// findDrift looks for what is gone.
+func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
+	spaces, err := d.spaces(ctx)
+	if err != nil {
+		return x, err
+	}
+	defer func() { err = errors.Join(err, closeAll(spaces)) }()
+	for i, s := range spaces {
+		n := &d.Graph.Nodes[i]
+		up := make([]bool, len(n.Links))
+		if s == nil {
+			x.nodes = append(x.nodes, i)
+		} else if up, err = s.Ports(len(n.Links)); err != nil {
+			return x, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		for p, ok := range up {
+			if !ok {
+				x.links = append(x.links, n.Links[p])
+			}
+		}
+	}
+	slices.Sort(x.links)
+	x.links = slices.Compact(x.links)
+	return x, nil
+}
+
+// repair brings back what is gone. Nodes that lose a neighbour start from scratch, too;
+// the others do not notice.
+func (d *Deployed) repair(ctx context.Context, x drift) error {
+	affected := d.affected(x)
+	outside := map[string]*netdev.Outside{}
+	for n := range affected { // each by itself
+		name := d.Graph.Nodes[n].Name
+		if d.Lab.ExternalHost(name) == nil {
+			continue
+		}
+		o, err := netdev.OpenOutside(d.o.Attach[name], d.Lab.NICs.MTU+outsideHeaders)
+		if err != nil {
+			return err
+		}
+		outside[name] = o
+	}
+	var gone []engine.Node
+	for _, n := range x.nodes {
+		name := d.Graph.Nodes[n].Name
+		d.log("node %s is gone: it is started again", name)
+		dir, err := d.store.nodeDir(name)
+		if err != nil {
+			return err
+		}
+		gone = append(gone, engine.Node{Name: name, Dir: dir})
+	}
+	if len(gone) > 0 {
+		if err := d.o.Engine.Remove(ctx, d.Lab.Name, names(gone)...); err != nil {
+			return err
+		}
+		if err := d.o.Engine.Start(ctx, d.Lab.Name, gone, d.store.intend); err != nil {
+			return err
+		}
+	}
+	for _, k := range x.links {
+		d.log("link %s is made again", d.Graph.LinkName(k))
+	}
+	if err := d.wire(ctx, x.links, affected, outside); err != nil {
+		return err
+	}
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	rate, err := d.clockOf(ctx, affected)
+	if err != nil {
+		return err
+	}
+	return d.configure(ctx, affected, rate)
+}
+
+func names(nodes []engine.Node) (all []string) {
+	for _, n := range nodes {
+		all = append(all, n.Name)
+	}
+	return all
+}
+
+// clockOf returns the clock of a node that is not affected, or nil if all are.
+func (d *Deployed) clockOf(ctx context.Context, affected map[int]bool) (*counters.Rate, error) {
+	for i, c := range d.nodes {
+		if affected[i] {
+			continue
+		}
+		r, err := c.Inspect(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("inspect node %s: %w", c.name, err)
+		}
+		s, err := r.Decode()
+		return s.Rate, err
+	}
+	return nil, nil
+}
+
+// Plan writes what a deployment would do, and does nothing.
+func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
+	d, err := plan(l, o)
+	if err != nil {
+		return err
+	}
+	found, err := o.Engine.Find(ctx, l.Name)
+	if err != nil {
+		return err
+	}
+	up, err := d.isUp(ctx)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	if up {
+		x, err := d.findDrift(ctx)
+		if err != nil {
+			return err
+		}
+		for _, n := range x.nodes {
+			lines = append(lines, "+ node "+d.Graph.Nodes[n].Name)
+		}
+		for _, k := range x.links {
+			lines = append(lines, "+ link "+d.Graph.LinkName(k))
+		}
+		if len(lines) == 0 {
+			lines = append(lines, fmt.Sprintf("%s is up: nothing to do", l.Name))
+		}
+	} else {
+		if _, err := d.openOutside(); err != nil {
+			return err
+		}
+		for _, n := range found {
+			lines = append(lines, "- node "+n.Name+" (left over)")
+		}
+		for _, n := range d.Graph.Nodes {
+			lines = append(lines, "+ node "+n.Name)
+		}
+		for k := range d.Graph.Links {
+			lines = append(lines, "+ link "+d.Graph.LinkName(k))
+		}
+	}
+	_, err = io.WriteString(w, strings.Join(lines, "\n")+"\n")
+	return err
+}

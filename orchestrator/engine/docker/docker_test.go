@@ -1,0 +1,32 @@
+package docker
+
+import (
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// TestCreateRequest: what a container of ours may do, in full. Whatever a later change adds
+// has to be thought about here.
+func TestCreateRequest(t *testing.T) {
+	c, h := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
+	if c.User != "64420:64420" || len(c.Env) != 0 || len(c.Volumes) != 0 || len(c.Entrypoint) != 0 || len(c.ExposedPorts) != 0 || !c.NetworkDisabled || c.Tty {
+		t.Errorf("config %+v", c)
+	}
+	switch {
+	case h.Privileged, len(h.CapAdd) != 0, len(h.CapDrop) != 1, h.CapDrop[0] != "ALL", len(h.Devices) != 0, len(h.DeviceRequests) != 0, len(h.DeviceCgroupRules) != 0:
+		t.Errorf("privileges: %+v", h)
+	case len(h.Binds) != 0, len(h.Mounts) != 1, h.Mounts[0].Source != "/run/mcastlab/lab/n/h0", h.Mounts[0].Target != mountPoint, len(h.VolumesFrom) != 0, len(h.Tmpfs) != 0:
+		t.Errorf("mounts: %+v", h)
+	case h.NetworkMode != "none", h.PidMode != "", h.IpcMode != "", h.UTSMode != "", h.UsernsMode != "", h.CgroupnsMode != "", len(h.PortBindings) != 0, h.PublishAllPorts:
+		t.Errorf("namespaces: %+v", h)
+	case !h.ReadonlyRootfs, len(h.SecurityOpt) != 1, h.SecurityOpt[0] != "no-new-privileges", len(h.Sysctls) != 0, h.OomKillDisable != nil:
+		t.Errorf("security: %+v", h)
+	case h.Memory <= 0, h.MemorySwap != h.Memory, h.PidsLimit == nil, *h.PidsLimit <= 0:
+		t.Errorf("limits: %+v", h)
+	case h.RestartPolicy != (container.RestartPolicy{}), h.AutoRemove, h.Runtime != "":
+		t.Errorf("life: %+v", h)
+	}
+}
