@@ -169,6 +169,9 @@ const receiveBuffer = 8 << 20
 //
 // Sockets for trains put the kernel's struct virtio_net_hdr in front of each buffer.
 func (n *Namespace) Sockets(ends []End, trains bool) (files []*os.File, err error) {
+	if err := n.plain(ends, trains); err != nil {
+		return nil, err
+	}
 	if trains {
 		return n.open(ends, ignoreOutgoing, vnetHeader)
 	}
