@@ -43,13 +43,14 @@ var imports = map[string][]string{
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
+	"failpoint":                   {},
 	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
+	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "failpoint", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
-	"orchestrator/engine/docker":  {"orchestrator/engine"},
+	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
 	"runner":                      {"apps", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
@@ -75,6 +76,7 @@ var banned = map[string]string{
 var exempt = map[string]string{
 	"prng imports math/rand/v2":       "it wraps the PCG generator in it",
 	"machine/machinetest var rewrite": "it is a flag of tests",
+	"failpoint var hits":              "it is in builds for tests only",
 }
 
 // Limits of size.

@@ -46,7 +46,8 @@ func Open(pid int) (*Namespace, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("reach network namespace of process %d: %w", pid, err), fd.Close())
 	}
-	return &Namespace{fd: fd, nl: nl, path: path}, nil
+	// By the descriptor it is found even when the process has gone.
+	return &Namespace{fd: fd, nl: nl, path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}, nil
 }
 
 // Close lets the namespace go.

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -31,7 +32,7 @@ const messageMax = 16 << 20
 // Serve runs the agent of a node whose directory is dir, until ctx ends. version is
 // told to the orchestrator.
 func Serve(ctx context.Context, dir, version string) error {
-	failpoint("dies-at-start")
+	failpoint.Node("dies-at-start")
 	if err := giveUpPrivileges(); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
@@ -257,6 +258,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool,
 		if err := netdev.Join(a, b); err != nil {
 			return err
 		}
+		failpoint.Hit("link")
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -265,6 +267,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool,
 		if !affected[i] {
 			return nil
 		}
+		failpoint.Hit("hand over")
 		return d.handOver(ctx, i, spaces, outside[d.Graph.Nodes[i].Name])
 	})
 }
@@ -313,7 +316,7 @@ func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
 			spaces[i] = nil
 			continue // it has ended meanwhile
 		}
-		if err := prefer(pids[n.Name]); err != nil {
+		if err := prefer(pids[n.Name]); err != nil && spaces[i].Same(pids[n.Name]) {
 			return nil, errors.Join(err, closeAll(spaces))
 		}
 		if err := spaces[i].Prepare(); err != nil {
@@ -469,9 +472,11 @@ func remove(ctx context.Context, s *store, engines []engine.Engine) error {
 		}
 	}
 	for _, e := range engines {
+		failpoint.Hit("remove")
 		if err := e.Remove(ctx, s.lab); err != nil {
 			return err
 		}
 	}
+	failpoint.Hit("remove state")
 	return s.remove()
 }

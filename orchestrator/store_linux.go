@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -127,6 +128,7 @@ func (s *store) intend(effect, object string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write intent: %w", err)
 	}
+	failpoint.Hit(effect)
 	return nil
 }
 
@@ -140,6 +142,7 @@ func (s *store) put(st state) error {
 }
 
 func (s *store) write(name string, b []byte) error {
+	failpoint.Hit(name)
 	path := filepath.Join(s.dir, name)
 	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -114,6 +115,7 @@ func start(ctx context.Context, c *client.Client, lab, image string, n engine.No
 	if err != nil {
 		return fmt.Errorf("create container %s: %w", name, err)
 	}
+	failpoint.Hit("start container")
 	if err := c.ContainerStart(ctx, r.ID, container.StartOptions{}); err != nil {
 		return fmt.Errorf("start container %s: %w", name, err)
 	}
