@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcastlab/mcastlab/counters"
@@ -38,7 +39,8 @@ type liveRun struct {
 	ids   *leases
 	board *board
 	doing string
-	next  int // step
+	next  int           // step
+	hops  atomic.Uint64 // of the steps before it, as rehearsed
 	base  []counters.Node
 	caps  *captures
 	ends  []topo.End
@@ -263,6 +265,9 @@ func (r *liveRun) step(ctx context.Context, what string) error {
 	}
 	r.doing = what
 	row := r.reh.Steps[r.next].Row
+	if r.next > 0 {
+		r.hops.Add(r.reh.Steps[r.next-1].Hops)
+	}
 	first := r.next == 0 || r.reh.Steps[r.next-1].Row != row
 	r.next++
 	if !first {
@@ -301,7 +306,7 @@ func (r *liveRun) showProgress(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				r.o.Progress.Update(runner.ProgressState{Doing: r.doing, Step: r.next, Steps: len(r.reh.Steps), LabTime: r.pace.now()})
+				r.o.Progress.Update(runner.ProgressState{Doing: r.doing, Step: r.next, Steps: len(r.reh.Steps), LabTime: r.pace.now(), PacketHops: r.hops.Load()})
 			}
 		}
 	}()

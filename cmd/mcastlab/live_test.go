@@ -187,6 +187,58 @@ func TestLiveStar(t *testing.T) {
 	}
 }
 
+// TestLiveTrains: in a hurry, frames of one queue pair cross links as trains, which the
+// kernel counts as one packet each. Every byte is right, and a capture has the frames.
+func TestLiveTrains(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	file := write(t, starLab("t-trains", "runtime: {io: trains}\n"))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-trains") })
+	must(t, "deploy", "-q", "-r", "netns", file)
+	o := invoke(t, nil, "run", "-q", "-r", "netns", "--dilation", "10", "--capture", "leaf0:0", "--runs", t.TempDir(), "--format", "json", file)
+	if o.code != 0 && o.code != exitFidelity {
+		t.Fatalf("exit %d\n%s", o.code, o.err)
+	}
+	r := &runner.Report{}
+	if err := json.Unmarshal([]byte(o.out), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Results {
+		if row.Verified == nil || !*row.Verified {
+			t.Errorf("row %+v", row)
+		}
+	}
+	conserved(t, r.RunDir)
+	dev := must(t, "exec", "--lab", "t-trains", "--node", "leaf0", "--", "cat", "/proc/self/net/dev").out
+	m := regexp.MustCompile(`p0: *\d+ +(\d+)`).FindStringSubmatch(dev)
+	if m == nil {
+		t.Fatalf("no p0 in\n%s", dev)
+	}
+	packets, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in struct {
+		Nodes []struct {
+			Node  string
+			Ports []map[string]uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(must(t, "inspect", "--format", "json", "t-trains").out), &in); err != nil {
+		t.Fatal(err)
+	}
+	frames := in.Nodes[len(in.Nodes)-1].Ports[0]["received"]
+	t.Logf("%d frames came in %d packets of the kernel's", frames, packets)
+	if frames < packets*3/2 {
+		t.Errorf("%d frames came in %d packets: there were no trains", frames, packets)
+	}
+	if out, err := exec.Command("tshark", "-r", filepath.Join(r.RunDir, "leaf0_0.pcapng"), "-Y", "_ws.malformed || frame.len > 4400").Output(); err == nil && len(out) > 0 {
+		t.Errorf("the capture has\n%s", out)
+	}
+	must(t, "destroy", "t-trains")
+	same(t, before, snapshot(t))
+}
+
 // conserved checks the counters of a run: what all nodes sent, all nodes received.
 func conserved(t *testing.T, dir string) {
 	t.Helper()
