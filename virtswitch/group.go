@@ -23,6 +23,7 @@ type group struct {
 	asked   wire.PSN // PSN of the last NAK sent to the source,
 	asks    bool     // and it has not come again since
 	active  bool     // data may pass
+	regions bool     // its table has room for memory regions
 	buried  vtime.Time
 	env     wire.Envelope // of feedback this switch makes
 	envFor  envelopeKey
@@ -32,14 +33,15 @@ type group struct {
 
 // path is one entry of the path table: an attached host or a neighbouring switch.
 type path struct {
-	port   int
-	host   bool
-	ip     uint32 // host only
-	qpn    wire.QPN
-	msn    uint32      // of the last acknowledgement from here
-	bridge wire.Bridge // data to a host
-	nodes  int32       // nodes registered over this path, for Gleam's port load
-	cnps   uint32      // congestion notifications from here, aged
+	port    int
+	host    bool
+	ip      uint32 // host only
+	qpn     wire.QPN
+	msn     uint32      // of the last acknowledgement from here
+	regions *regions    // host only: where WRITEs land; nil: where they say
+	bridge  wire.Bridge // data to a host
+	nodes   int32       // nodes registered over this path, for Gleam's port load
+	cnps    uint32      // congestion notifications from here, aged
 }
 
 type envelopeKey struct {
@@ -190,6 +192,12 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arrival) {
 	p := &g.path[i]
 	if p.host {
+		if p.regions != nil {
+			if ok, why := s.toRegion(f, p, g.ack[i]); !ok {
+				s.drop(now, p.port, f, why)
+				return
+			}
+		}
 		p.bridge.Apply(f)
 	}
 	s.out(now, p.port, f, a)
@@ -236,6 +244,11 @@ type PathState struct {
 	IP     uint32   // host only
 	QPN    wire.QPN // host only
 	AckPSN wire.PSN
+	// HasRegion says that WRITEs do not land where they say: the next one does in Region.
+	// Versions is how many announced regions are not acknowledged.
+	HasRegion bool
+	Region    wire.MRPRegion
+	Versions  int
 }
 
 // GroupState is one group as Groups shows it.
@@ -274,7 +287,11 @@ func (g *group) state() GroupState {
 		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
 	}
 	for i, p := range g.path {
-		v.Paths = append(v.Paths, PathState{p.port, p.host, p.ip, p.qpn, g.ack[i]})
+		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ack[i]}
+		if r := p.regions; r != nil {
+			ps.HasRegion, ps.Region, ps.Versions = true, r.newest(), len(r.versions)
+		}
+		v.Paths = append(v.Paths, ps)
 	}
 	return v
 }

@@ -19,12 +19,13 @@ const (
 	DropForeign                         // neither RoCE, PFC nor MRP
 	DropWatchdog                        // the neighbour has paused the class for too long
 	DropProcessorFull                   // the feedback processor or the accelerator has no room
+	DropRegionsFull                     // a member has acknowledged too few of its announced regions
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full",
 }
 
 // String returns the reason's name.
@@ -56,6 +57,8 @@ type Stats struct {
 	SourceSwitches             uint64
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
+	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
+	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
 	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 

@@ -1,0 +1,186 @@
+package virtswitch
+
+import "github.com/mcastlab/mcastlab/wire"
+
+// VersionsMax is how many regions a member can have announced that it has not
+// acknowledged yet: the WRITEs of a group that may be outstanding at once (GLE-15).
+const VersionsMax = 64
+
+// versionBytes is the packed size of one version: PSN 3, VA 8, R_Key 4.
+const versionBytes = 15
+
+// regions is where WRITEs land at one member of a group. A source cannot name an address
+// and a key that are right everywhere, so it names an offset and the leaf does the rest,
+// in the packets that have a RETH (CEP-25, CEP-26).
+//
+// The region that MRP registered is for all WRITEs, until one of them announces others
+// (GLE-8). What it announces is for the packets behind it and not for those before, which
+// may come again after it: a version says from which PSN on it counts. As soon as the
+// member has acknowledged the announcement nothing before it can come, so the version
+// becomes the only one for what is left and needs no PSN any more. This is also what
+// keeps PSNs that are compared less than 2^23 apart.
+type regions struct {
+	registered wire.MRPRegion
+	round      uint8          // generation of registered
+	settled    wire.MRPRegion // announced, and the announcement acknowledged;
+	announced  bool           // if there was one
+	versions   []version      // announced and not acknowledged, by PSN
+}
+
+// version is a region and the PSN of the WRITE that announced it.
+type version struct {
+	psn wire.PSN
+	wire.MRPRegion
+}
+
+// at returns the region for a packet that has not been acknowledged.
+func (r *regions) at(psn wire.PSN) wire.MRPRegion {
+	for i := len(r.versions) - 1; i >= 0; i-- {
+		if psn.After(r.versions[i].psn) {
+			return r.versions[i].MRPRegion
+		}
+	}
+	return r.oldest()
+}
+
+// oldest returns the region for what is before all versions.
+func (r *regions) oldest() wire.MRPRegion {
+	if r.announced {
+		return r.settled
+	}
+	return r.registered
+}
+
+// newest returns the region for the next WRITE.
+func (r *regions) newest() wire.MRPRegion {
+	if n := len(r.versions); n > 0 {
+		return r.versions[n-1].MRPRegion
+	}
+	return r.oldest()
+}
+
+// settle forgets the PSNs of versions whose announcement the member has acknowledged.
+func (r *regions) settle(ack wire.PSN) {
+	n := 0
+	for n < len(r.versions) && !r.versions[n].psn.After(ack) {
+		n++
+	}
+	if n > 0 {
+		r.settled, r.announced = r.versions[n-1].MRPRegion, true
+		r.versions = r.versions[:copy(r.versions, r.versions[n:])]
+	}
+}
+
+// announce takes up what the WRITE with the PSN says. It may come again, and after later
+// ones. It returns false if there is no room, which a source that keeps to VersionsMax
+// never sees.
+func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
+	if !psn.After(ack) {
+		return true // seen: the member has it
+	}
+	if r.versions == nil {
+		r.versions = make([]version, 0, VersionsMax)
+	}
+	i := len(r.versions)
+	for i > 0 && !psn.After(r.versions[i-1].psn) {
+		i--
+	}
+	if i < len(r.versions) && r.versions[i].psn == psn {
+		r.versions[i].MRPRegion = m
+		return true
+	}
+	if len(r.versions) == VersionsMax {
+		return false
+	}
+	r.versions = r.versions[:len(r.versions)+1]
+	copy(r.versions[i+1:], r.versions[i:])
+	r.versions[i] = version{psn, m}
+	return true
+}
+
+// toRegion turns a WRITE's address into the member's, or says why the packet must not go
+// there.
+func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why DropReason) {
+	r := p.regions
+	if len(r.versions) > 0 {
+		r.settle(ack)
+	}
+	op := f.OpCode()
+	if !op.Info().RETH {
+		return true, 0
+	}
+	h := f.RETH()
+	if h.VA != wire.MRUpdateVA {
+		m := r.at(f.PSN())
+		s.stats.RETHsRewritten++
+		f.SetRETH(m.VA+h.VA, m.RKey)
+		return true, 0
+	}
+	// A flipped bit here would send what follows astray: unlike with data, nobody behind
+	// this switch could tell.
+	b := f.PayloadBytes()
+	if op != wire.OpWriteOnly || len(b) == 0 || len(b)%wire.MRUpdateLen != 0 || !f.CheckICRC() {
+		return false, DropMalformed
+	}
+	for len(b) > 0 {
+		var u wire.MRUpdate
+		u, b, _ = wire.ParseMRUpdate(b) // whole records
+		if u.IP != p.ip {
+			continue
+		}
+		if !r.announce(f.PSN(), ack, wire.MRPRegion{VA: u.VA, RKey: u.RKey}) {
+			return false, DropRegionsFull
+		}
+		s.stats.MRUpdates++
+		break
+	}
+	f.SetRETH(r.registered.VA, r.registered.RKey)
+	return true, 0
+}
+
+// putRegions notes the regions of a registration at the paths that end at their hosts.
+// out has a port for each record, none for the leader's.
+func (s *Switch) putRegions(in int, g *group, p wire.MRPPacket, out []int) {
+	if p.Flags&wire.MRPMRUpdate == 0 {
+		return
+	}
+	for i, port := range out {
+		if i < leaderRecords(p) {
+			port = in
+		}
+		to := &g.path[g.index[port]-1]
+		if rec := p.Record(i); !to.host || to.ip != rec.IP {
+			continue
+		} else if to.regions == nil {
+			to.regions = &regions{registered: p.Region(i), round: rec.Flags}
+		} else if int8(rec.Flags-to.regions.round) >= 0 { // else a late one
+			to.regions.registered, to.regions.round = p.Region(i), rec.Flags
+		}
+	}
+}
+
+// leaderRecords returns how many records at the start of a packet are the leader's own.
+func leaderRecords(p wire.MRPPacket) int {
+	if p.Flags&wire.MRPMRUpdate != 0 {
+		return 1
+	}
+	return 0
+}
+
+// mftBytes returns the packed size of the group's table as it is now.
+func (s *Switch) mftBytes(g *group) int {
+	n := MFTBytes(len(s.ports), g.regions)
+	for i := range g.path {
+		if r := g.path[i].regions; r != nil {
+			n += versionBytes * len(r.versions)
+		}
+	}
+	return n
+}
+
+// MFTBytes returns the packed size of all groups' tables, those that wait to be forgotten
+// included (CEP-20).
+func (s *Switch) MFTBytes() (n int) {
+	s.groups.each(func(g *group) { n += s.mftBytes(g) })
+	return n
+}
