@@ -2,10 +2,6 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/wire"
 
-// VersionsMax is how many regions a member can have announced that it has not
-// acknowledged yet: the WRITEs of a group that may be outstanding at once (GLE-15).
-const VersionsMax = 64
-
 // versionBytes is the packed size of one version: PSN 3, VA 8, R_Key 4.
 const versionBytes = 15
 
@@ -72,14 +68,14 @@ func (r *regions) settle(ack wire.PSN) {
 }
 
 // announce takes up what the WRITE with the PSN says. It may come again, and after later
-// ones. It returns false if there is no room, which a source that keeps to VersionsMax
+// ones. It returns false if there is no room, which a source that keeps to MRVersionsMax
 // never sees.
 func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 	if !psn.After(ack) {
 		return true // seen: the member has it
 	}
 	if r.versions == nil {
-		r.versions = make([]version, 0, VersionsMax)
+		r.versions = make([]version, 0, wire.MRVersionsMax)
 	}
 	i := len(r.versions)
 	for i > 0 && !psn.After(r.versions[i-1].psn) {
@@ -89,7 +85,7 @@ func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 		r.versions[i].MRPRegion = m
 		return true
 	}
-	if len(r.versions) == VersionsMax {
+	if len(r.versions) == wire.MRVersionsMax {
 		return false
 	}
 	r.versions = r.versions[:len(r.versions)+1]

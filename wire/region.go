@@ -60,6 +60,10 @@ func (p MRPPacket) size() int {
 // group goes at each member (GLE-8). No host has memory there.
 const MRUpdateVA uint64 = 0xffff_ffff_4d52_0000
 
+// MRVersionsMax is how many of these WRITEs a source may have outstanding: leaves keep
+// what each says until it is acknowledged (GLE-15).
+const MRVersionsMax = 64
+
 // MRUpdateLen is the length of one record of such a WRITE.
 const MRUpdateLen = 16
 
