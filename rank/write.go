@@ -281,7 +281,7 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 	var err error
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		r.wrid++
-		wr.WRID = r.wrid
+		wr.WRID, wr.RKey = r.wrid, wire.MRAnnounced|uint32(w.g.qp.SQPSN())
 		for off := 0; off < len(text) && err == nil; off += r.c.Params.MTU {
 			// Its completion is nobody's: if it fails, so does the WRITE.
 			err = nic.PostSend(now, w.g.qp, virtrnic.SendWR{

@@ -215,6 +215,9 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 		// The old source has all it sent itself, which is all that was acknowledged.
 		g.ack[g.ackOut] = g.agg
 		g.hasNak, g.asks = false, false
+		if r := g.path[g.ackOut].regions; r != nil {
+			r.forget()
+		}
 	}
 	g.ackOut = from
 	g.forgetCNPs()
@@ -244,8 +247,8 @@ type PathState struct {
 	IP     uint32   // host only
 	QPN    wire.QPN // host only
 	AckPSN wire.PSN
-	// HasRegion says that WRITEs do not land where they say: the next one does in Region.
-	// Versions is how many announced regions are not acknowledged.
+	// HasRegion says that WRITEs do not land where they say; Region is the one that was
+	// registered or announced last, Versions how many announced ones are not acknowledged.
 	HasRegion bool
 	Region    wire.MRPRegion
 	Versions  int

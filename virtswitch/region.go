@@ -9,60 +9,68 @@ const versionBytes = 15
 // and a key that are right everywhere, so it names an offset and the leaf does the rest,
 // in the packets that have a RETH (CEP-25, CEP-26).
 //
-// The region that MRP registered is for all WRITEs, until one of them announces others
-// (GLE-8). What it announces is for the packets behind it and not for those before, which
-// may come again after it: a version says from which PSN on it counts. As soon as the
-// member has acknowledged the announcement nothing before it can come, so the version
-// becomes the only one for what is left and needs no PSN any more. This is also what
-// keeps PSNs that are compared less than 2^23 apart.
+// The region that MRP registered is for all WRITEs that do not say otherwise; others name
+// the one that announced where they go (GLE-8). Announcements of WRITEs that are
+// outstanding are kept, so that what comes again after the next one goes where it went
+// before (GLE-15). When the member has acknowledged one, only those behind it can still be
+// asked for and itself, so it takes the place of the one before.
 type regions struct {
 	registered wire.MRPRegion
-	round      uint8          // generation of registered
-	settled    wire.MRPRegion // announced, and the announcement acknowledged;
-	announced  bool           // if there was one
-	versions   []version      // announced and not acknowledged, by PSN
+	round      uint8     // generation of registered
+	settled    version   // the last announcement that was acknowledged,
+	announced  bool      // if there was one
+	versions   []version // announced and not acknowledged, by PSN
 }
 
-// version is a region and the PSN of the WRITE that announced it.
+// version is what an announcement with the PSN said.
 type version struct {
 	psn wire.PSN
 	wire.MRPRegion
 }
 
-// at returns the region for a packet that has not been acknowledged.
-func (r *regions) at(psn wire.PSN) wire.MRPRegion {
-	for i := len(r.versions) - 1; i >= 0; i-- {
-		if psn.After(r.versions[i].psn) {
-			return r.versions[i].MRPRegion
-		}
-	}
-	return r.oldest()
+// within says whether the announcement is the one of a WRITE: from its first packet on,
+// before the WRITE.
+func (v *version) within(first, write wire.PSN) bool {
+	return uint32(v.psn-first)&uint32(wire.PSNMask) < uint32(write-first)&uint32(wire.PSNMask)
 }
 
-// oldest returns the region for what is before all versions.
-func (r *regions) oldest() wire.MRPRegion {
-	if r.announced {
-		return r.settled
+// find returns the region that a WRITE names by its R_Key.
+func (r *regions) find(psn wire.PSN, rkey uint32) (m wire.MRPRegion, ok bool) {
+	if rkey&wire.MRAnnounced == 0 {
+		return r.registered, true
+	}
+	first := wire.PSN(rkey) & wire.PSNMask
+	for i := len(r.versions) - 1; i >= 0; i-- {
+		if r.versions[i].within(first, psn) {
+			return r.versions[i].MRPRegion, true
+		}
+	}
+	return r.settled.MRPRegion, r.announced && r.settled.within(first, psn)
+}
+
+// newest returns the region that was named last.
+func (r *regions) newest() wire.MRPRegion {
+	switch n := len(r.versions); {
+	case n > 0:
+		return r.versions[n-1].MRPRegion
+	case r.announced:
+		return r.settled.MRPRegion
 	}
 	return r.registered
 }
 
-// newest returns the region for the next WRITE.
-func (r *regions) newest() wire.MRPRegion {
-	if n := len(r.versions); n > 0 {
-		return r.versions[n-1].MRPRegion
-	}
-	return r.oldest()
-}
+// forget drops what was announced: the path was the source's, and what it missed meanwhile
+// was for others.
+func (r *regions) forget() { r.announced, r.versions = false, r.versions[:0] }
 
-// settle forgets the PSNs of versions whose announcement the member has acknowledged.
+// settle frees the versions before the last one that the member has acknowledged.
 func (r *regions) settle(ack wire.PSN) {
 	n := 0
 	for n < len(r.versions) && !r.versions[n].psn.After(ack) {
 		n++
 	}
 	if n > 0 {
-		r.settled, r.announced = r.versions[n-1].MRPRegion, true
+		r.settled, r.announced = r.versions[n-1], true
 		r.versions = r.versions[:copy(r.versions, r.versions[n:])]
 	}
 }
@@ -107,7 +115,10 @@ func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why Dr
 	}
 	h := f.RETH()
 	if h.VA != wire.MRUpdateVA {
-		m := r.at(f.PSN())
+		m, ok := r.find(f.PSN(), h.RKey)
+		if !ok && f.PSN().After(ack) { // else the member has it, and looks only at its PSN
+			return false, DropNoRegion
+		}
 		s.stats.RETHsRewritten++
 		f.SetRETH(m.VA+h.VA, m.RKey)
 		return true, 0

@@ -20,12 +20,13 @@ const (
 	DropWatchdog                        // the neighbour has paused the class for too long
 	DropProcessorFull                   // the feedback processor or the accelerator has no room
 	DropRegionsFull                     // a member has acknowledged too few of its announced regions
+	DropNoRegion                        // the announcement that a WRITE names has not come here
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region",
 }
 
 // String returns the reason's name.

@@ -60,6 +60,12 @@ func (p MRPPacket) size() int {
 // group goes at each member (GLE-8). No host has memory there.
 const MRUpdateVA uint64 = 0xffff_ffff_4d52_0000
 
+// MRAnnounced is set in the R_Key of a WRITE that goes where an announcement says: the one
+// whose PSN is the lower 24 bits, or whose first packet's is if it took several. Leaves
+// cannot go by the order alone: packets that change places before a leaf, and again behind
+// it, come to the member in order, and the WRITE with an address from before.
+const MRAnnounced uint32 = 1 << 31
+
 // MRVersionsMax is how many of these WRITEs a source may have outstanding: leaves keep
 // what each says until it is acknowledged (GLE-15).
 const MRVersionsMax = 64
