@@ -90,8 +90,7 @@ func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 		i--
 	}
 	if i < len(r.versions) && r.versions[i].psn == psn {
-		r.versions[i].MRPRegion = m
-		return true
+		return true // again
 	}
 	if len(r.versions) == wire.MRVersionsMax {
 		return false

@@ -281,6 +281,20 @@ func TestRegionsForgotten(t *testing.T) {
 	}
 }
 
+// TestUnfilteredWrites: without the filter a WRITE that the member has comes to it again,
+// whatever announcement it names: it has to answer.
+func TestUnfilteredWrites(t *testing.T) {
+	l := regionLab(t, func(c *Config) { c.Rules.FilterRetransmits = false })
+	for k := range 3 {
+		l.lands(l.announce(wire.PSN(5+2*k), uint64(k+1)<<16, 0))
+		l.feed(1, wire.PSN(6+2*k), wire.SyndromeACK)
+	}
+	l.lands(l.write(0, 11, 0, named(9)))
+	if got := l.lands(l.write(0, 6, 0, named(5))); got == "no-region" || got == "nothing" {
+		t.Errorf("%s, want the packet", got)
+	}
+}
+
 // TestRegionMemory: a group with regions takes the memory of two and more without; one
 // that gets them later needs the rest then.
 func TestRegionMemory(t *testing.T) {
@@ -301,6 +315,16 @@ func TestRegionMemory(t *testing.T) {
 	l.run()
 	if g, _ := l.sw.Group(group1 + 1); !g.Paths[1].HasRegion || l.sw.MFTBytes() != MFTBytes(ports, true) {
 		t.Errorf("%+v, %d bytes", g, l.sw.MFTBytes())
+	}
+	l.sw.WipeGroups()
+	l.register(group1, 3)
+	l.register(group1+1, 3)
+	before := fmt.Sprint(l.sw.Groups())
+	l.stub[0].got = nil
+	l.stub[0].send(l.listing(group1, 0, 1, 2, 3)) // both are there, and that is all
+	l.run()
+	if got := l.took(0); !strings.Contains(got, "MRP error") || fmt.Sprint(l.sw.Groups()) != before {
+		t.Errorf("leader got %q, want no room, and no change", got)
 	}
 	l.sw.WipeGroups()
 	l.stub[0].send(l.listing(group1, 0, 1, 2))
