@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
-	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
+	"counters":                    {"adapter", "mrp", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},

@@ -185,6 +185,7 @@ func (n *node) inspect() ([]byte, error) {
 			s.Adapter(n.out)
 		default:
 			s.NIC(n.nic)
+			s.Agent(n.agent)
 		}
 	})
 	if n.host != nil {

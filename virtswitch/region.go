@@ -1,6 +1,10 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/wire"
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // versionBytes is the packed size of one version: PSN 3, VA 8, R_Key 4.
 const versionBytes = 15
@@ -146,22 +150,30 @@ func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why Dr
 
 // putRegions notes the regions of a registration at the paths that end at their hosts.
 // out has a port for each record, none for the leader's.
-func (s *Switch) putRegions(in int, g *group, p wire.MRPPacket, out []int) {
+func (s *Switch) putRegions(now vtime.Time, in int, g *group, p wire.MRPPacket, out []int) {
 	if p.Flags&wire.MRPMRUpdate == 0 {
 		return
 	}
+	news := int64(0)
 	for i, port := range out {
 		if i < leaderRecords(p) {
 			port = in
 		}
 		to := &g.path[g.index[port]-1]
-		if rec := p.Record(i); !to.host || to.ip != rec.IP {
+		rec := p.Record(i)
+		if !to.host || to.ip != rec.IP || to.regions != nil && int8(rec.Flags-to.regions.round) < 0 { // a late one
 			continue
-		} else if to.regions == nil {
-			to.regions = &regions{registered: p.Region(i), round: rec.Flags}
-		} else if int8(rec.Flags-to.regions.round) >= 0 { // else a late one
-			to.regions.registered, to.regions.round = p.Region(i), rec.Flags
 		}
+		if to.regions == nil {
+			to.regions = &regions{}
+		}
+		if was := to.regions.registered; was != p.Region(i) {
+			news++
+		}
+		to.regions.registered, to.regions.round = p.Region(i), rec.Flags
+	}
+	if news > 0 && s.trace != nil {
+		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupRegions, Group: g.id, Port: in, Value: news})
 	}
 }
 

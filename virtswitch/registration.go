@@ -66,7 +66,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 			return
 		}
 		s.widen(g, p)
-		s.putRegions(in, g, p, out)
+		s.putRegions(now, in, g, p, out)
 		s.passOn(now, in, f, g, p, out)
 		return
 	}
@@ -79,7 +79,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	for i := leaderRecords(p); i < len(out); i++ {
 		s.addNode(g, out[i], p.Record(i))
 	}
-	s.putRegions(in, g, p, out)
+	s.putRegions(now, in, g, p, out)
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupAdded, Group: id, Port: in, Value: int64(len(g.path))})
 	}

@@ -15,7 +15,7 @@ const (
 	DropStaleSource                     // old source's packet after a source switch
 	DropGroupOp                         // operation that makes no sense on a group (READ, atomics, UD)
 	DropOwnPath                         // feedback from the side the data comes from
-	DropMalformed                       // control packet that does not parse
+	DropMalformed                       // control packet that does not parse, or announcement of regions that is damaged
 	DropForeign                         // neither RoCE, PFC nor MRP
 	DropWatchdog                        // the neighbour has paused the class for too long
 	DropProcessorFull                   // the feedback processor or the accelerator has no room
