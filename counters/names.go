@@ -7,6 +7,10 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
+// MetricsSocket is where a node that is up serves its counters to Prometheus: HTTP on a
+// unix socket in its directory.
+const MetricsSocket = "metrics.sock"
+
 // Count names one counter and says what it counts: docs/counters.md and the metrics' help
 // are made of these.
 type Count struct{ Name, Doc string }
