@@ -299,6 +299,32 @@ func TestFLT18(t *testing.T) {
 	}
 }
 
+// TestGroupWritesElsewhere: the modes work under the papers' literal rules, which have no
+// ACTIVATE, and Gleam's no filter, and through an accelerator beside the switch.
+func TestGroupWritesElsewhere(t *testing.T) {
+	for _, mode := range mrModes {
+		for _, rules := range []virtswitch.Rules{virtswitch.RulesCepheus(), virtswitch.RulesGleam()} {
+			g, err := figureTree()
+			s := newScene(t, g, err)
+			s.rules = rules
+			s.lose("L3", "R2", isData, 5)
+			if rules.FilterRetransmits { // else members that have a WRITE get it again, and look only at its PSN
+				s.watchRETHs()
+			}
+			if err := s.job(s.alternate(mode, 6, 3)); err != nil {
+				t.Errorf("%s, %+v: %v", mode, rules, err)
+			}
+		}
+		s := starScene(t)
+		s.aside = virtswitch.LookAsideConfig{Links: 4, Rate: 100e9, Delay: 300 * vtime.Nanosecond}
+		s.lose("leaf0", "h2", isData, 5)
+		s.watchRETHs()
+		if err := s.job(s.alternate(mode, 6, 3)); err != nil {
+			t.Errorf("%s, accelerator: %v", mode, err)
+		}
+	}
+}
+
 // TestFLT18Updates: an announcement that is lost, on any link of the tree, or that changes
 // places with its WRITE, before the leaf and again behind it: the WRITE must not land where
 // the one before did. Lost registrations of new regions are repeated before anyone WRITEs.
