@@ -41,7 +41,7 @@ func TestWirePage(t *testing.T) {
 		"A RoCEv2 packet is Ethernet, perhaps 802.1Q, IPv4 or IPv6, UDP to port 4791, BTH, the extension headers of its opcode, payload,\n" +
 		"pad and ICRC; the port pads a frame of less than 60 bytes after the ICRC.\n")
 	_, all := sources(t)
-	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "ARP", "ND"}
+	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ARP", "ND"}
 	docs := map[string]string{}
 	for _, s := range all {
 		if s.dir != "wire" || s.test {

@@ -44,7 +44,7 @@ var imports = map[string][]string{
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
 	"failpoint":                   {},
-	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
+	"counters":                    {"adapter", "mrp", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"nodeagent":                   {"adapter", "apps", "apps/bcast", "control", "counters", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "failpoint", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},

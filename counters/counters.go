@@ -5,6 +5,7 @@ package counters
 
 import (
 	"github.com/mcastlab/mcastlab/adapter"
+	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/wire"
@@ -29,8 +30,10 @@ type Node struct {
 	Counts map[string]uint64 `json:"counts"` // of the machine
 	Drops  map[string]uint64 `json:"drops"`  // by reason, without zeros
 	Groups []Group           `json:"groups,omitempty"`
-	Live   int               `json:"frames_held"` // not yet sent, delivered or dropped
-	Wait   []string          `json:"waiting,omitempty"`
+	// MFTBytes is the packed size of a switch's multicast forwarding tables.
+	MFTBytes int      `json:"mft_bytes,omitempty"`
+	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
+	Wait     []string `json:"waiting,omitempty"`
 }
 
 // Rate says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was Lab
@@ -71,18 +74,23 @@ type Path struct {
 	Host   string `json:"host,omitempty"` // address of the member, at its leaf only
 	QPN    uint32 `json:"qpn,omitempty"`
 	AckPSN uint32 `json:"ack_psn"`
+
+	Region *Region `json:"region,omitempty"` // at the member's leaf, if the group has regions
+}
+
+// Region is where WRITEs of a group land at a member: the one registered or announced last.
+type Region struct {
+	VA       uint64 `json:"va"`
+	RKey     uint32 `json:"rkey"`
+	Versions int    `json:"versions,omitempty"` // announced and not acknowledged
 }
 
 // Switch takes down what a switch counts and holds.
 func (n *Node) Switch(sw *virtswitch.Switch) {
 	c := sw.Stats()
-	n.Kind = "switch"
-	n.Counts = map[string]uint64{
-		"received": c.Received, "forwarded": c.Forwarded, "cloned": c.Cloned, "made": c.Made, "absorbed": c.Absorbed,
-		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "acks_in": c.AcksIn, "acks_out": c.AcksOut,
-		"naks_in": c.NaksIn, "naks_out": c.NaksOut, "acks_repeated": c.AcksRepeated, "filtered": c.Filtered, "source_switches": c.SourceSwitches,
-		"marked": c.Marked, "pause_storms": c.PauseStorms, "cnps_in": c.CNPsIn, "cnps_out": c.CNPsOut,
-	}
+	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()
+	n.Counts = map[string]uint64{}
+	put(n.Counts, switchCounts, c)
 	n.Drops = map[string]uint64{}
 	for _, r := range virtswitch.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
@@ -96,6 +104,9 @@ func (n *Node) Switch(sw *virtswitch.Switch) {
 			if p.Host {
 				ps.Host, ps.QPN = wire.AddrOf(p.IP).String(), uint32(p.QPN)
 			}
+			if p.HasRegion {
+				ps.Region = &Region{p.Region.VA, p.Region.RKey, p.Versions}
+			}
 			out.Paths = append(out.Paths, ps)
 		}
 		n.Groups = append(n.Groups, out)
@@ -105,16 +116,9 @@ func (n *Node) Switch(sw *virtswitch.Switch) {
 // NIC takes down what a NIC counts.
 func (n *Node) NIC(nic *virtrnic.NIC) {
 	c := nic.Stats()
-	n.Kind = "host"
-	n.Counts = map[string]uint64{
-		"sent": c.SentPkts, "received": c.RcvdPkts, "made": c.Made, "delivered": c.Delivered, "data_packets": c.DataPackets,
-		"retransmitted": c.Retransmitted, "duplicate_requests": c.DuplicateRequest, "out_of_sequence": c.OutOfSeqRequest,
-		"rnr_sent": c.SendRNR, "rnr_received": c.RcvdRNR, "naks_sent": c.SendNAK, "naks_received": c.RcvdNAK,
-		"acks_sent": c.AcksSent, "acks_received": c.AcksRcvd, "go_backs": c.CompleterRetry, "timeouts": c.Timeouts,
-		"ecn_marked": c.ECNMarked, "cnps_sent": c.CNPSent, "cnps_handled": c.CNPHandled,
-		"pauses_sent": c.PausesSent, "pauses_received": c.PausesReceived, "messages_sent": c.MessagesSent, "messages_received": c.MessagesReceived,
-		"implied_naks": c.ImpliedNAK, "responses_sent": c.ResponsesSent, "responses_received": c.ResponsesRcvd, "replayed": c.Replayed, "atomics": c.AtomicsExecuted,
-	}
+	n.Kind = KindHost
+	n.Counts = map[string]uint64{}
+	put(n.Counts, nicCounts, c)
 	n.Drops = map[string]uint64{}
 	for _, r := range virtrnic.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
@@ -126,18 +130,20 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 // Adapter takes down what the port of an external host counts.
 func (n *Node) Adapter(a *adapter.Adapter) {
 	n.NIC(a.NIC())
-	n.Kind = "external"
+	n.Kind = KindExternal
 	c := a.Stats()
-	for name, v := range map[string]uint64{ // each by itself
-		"from_device": c.In, "to_device": c.Out, "answered": c.Answered, "ignored": c.Ignored, "asked": c.Asked, "told": c.Told,
-	} {
-		n.Counts[name] = v
-	}
+	put(n.Counts, adapterCounts, c)
 	for _, r := range adapter.DropReasons() {
 		if v := c.Drops[r]; v > 0 {
-			n.Drops[r.String()] = v
+			n.Drops[r.String()] += v
 		}
 	}
+}
+
+// Agent takes down what a host's registration agent counts; NIC comes first.
+func (n *Node) Agent(a *mrp.Agent) {
+	c := a.Stats()
+	put(n.Counts, agentCounts, &c)
 }
 
 // Since takes away what had been counted before.
@@ -159,6 +165,31 @@ func (n *Node) Since(before *Node) {
 			delete(n.Drops, k)
 		}
 	}
+}
+
+// Totals are the counts of all nodes of a kind together.
+type Totals struct {
+	Counts map[string]uint64 `json:"counts"`
+	Drops  map[string]uint64 `json:"drops"` // by reason, without zeros
+}
+
+// Sum returns the totals by kind of node.
+func Sum(all []Node) map[string]Totals {
+	sum := map[string]Totals{}
+	for i := range all {
+		t, ok := sum[all[i].Kind]
+		if !ok {
+			t = Totals{map[string]uint64{}, map[string]uint64{}}
+			sum[all[i].Kind] = t
+		}
+		for k, v := range all[i].Counts { // a sum
+			t.Counts[k] += v
+		}
+		for k, v := range all[i].Drops { // a sum
+			t.Drops[k] += v
+		}
+	}
+	return sum
 }
 
 // Total returns a count over all nodes.

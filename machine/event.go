@@ -11,30 +11,31 @@ type EventKind uint8
 // What machines report. Per-packet business is not among them: frames are for
 // captures, events for what is rare and worth a line.
 const (
-	EventDrop           EventKind = iota // Text: the reason
-	EventPauseSent                       // Value: quanta, 0 for XON
-	EventPauseReceived                   // Value: quanta, 0 for XON
-	EventNakSent                         // Text: the syndrome
-	EventNakReceived                     // Text: the syndrome
-	EventTimeout                         // a retransmission timer fired
-	EventRetransmit                      // PSN: where sending starts again
-	EventQPState                         // Text: the new state
-	EventQPError                         // Text: the completion status
-	EventGroupAdded                      // Group, Value: paths
-	EventGroupActive                     // Group, PSN: first PSN
-	EventGroupDeleted                    // Group
-	EventGroupFailed                     // Group, Text: the reason
-	EventSourceSwitch                    // Group, Port: where data comes from now
+	EventDrop           EventKind = iota // a frame was dropped; Text: the reason
+	EventPauseSent                       // Port, Priority: told the neighbour to stop; Value: quanta, 0 to go on
+	EventPauseReceived                   // Port, Priority: was told so; Value: quanta, 0 to go on
+	EventNakSent                         // QP, PSN: asked for a packet again, or ended the connection; Text: the syndrome
+	EventNakReceived                     // QP: a NAK made it go back; PSN: where sending starts again
+	EventTimeout                         // QP, PSN: a retransmission timer fired
+	EventRetransmit                      // QP: went back after a timeout or an RNR NAK; PSN: where sending starts again
+	EventQPState                         // QP; Text: the new state
+	EventQPError                         // QP: a work request ended the connection; Text: the completion status
+	EventGroupAdded                      // Group: a switch has installed members; Value: paths
+	EventGroupActive                     // Group: data may pass; PSN: the first
+	EventGroupDeleted                    // Group: a switch has taken it out
+	EventGroupFailed                     // Group: a switch could not install it; Text: the reason
+	EventSourceSwitch                    // Group; Port: where data comes from now
 	EventNakAggregated                   // Group, PSN: a switch sent a NAK to the source
 	EventAckRepeated                     // Group, PSN: all paths had a packet, the ACK was sent again
 	EventPauseStorm                      // Port, Priority: the watchdog took over
 	EventPauseStormOver                  // Port, Priority: and gave it back
+	EventGroupRegions                    // Group: a leaf has learnt members' registered regions; Value: how many new ones
 )
 
 var eventNames = [...]string{
 	"drop", "pause-sent", "pause-received", "nak-sent", "nak-received", "timeout", "retransmit",
 	"qp-state", "qp-error", "group-added", "group-active", "group-deleted", "group-failed",
-	"source-switch", "nak-aggregated", "ack-repeated", "pause-storm", "pause-storm-over",
+	"source-switch", "nak-aggregated", "ack-repeated", "pause-storm", "pause-storm-over", "group-regions",
 }
 
 // EventKinds is how many kinds there are.

@@ -123,31 +123,44 @@ func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 // handleMember answers the leader for this host's member of the group. Registration
 // is answered only if it lists this host (CEP-17).
 func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket) {
-	if a.answers && p.Flags == 0 && lists(p, a.ip, a.proxy) {
+	listing := p.Flags&^wire.MRPMRUpdate == 0
+	if a.answers && listing && find(p, a.ip, a.proxy) >= 0 {
 		a.Join(id, a.proxy)
 	}
 	qpn, joined := a.member[id]
-	if !joined || p.Flags == 0 && !lists(p, a.ip, qpn) {
+	at := find(p, a.ip, qpn)
+	if !joined || listing && at < 0 {
 		a.stats.Ignored++
 		return
 	}
 	a.stats.Confirmed++
 	h := p.MRPHeader
 	h.Flags |= wire.MRPConfirm
-	a.send(now, leader, h, []wire.MRPRecord{{IP: id, QPN: qpn}})
+	c := record{MRPRecord: wire.MRPRecord{IP: id, QPN: qpn}}
+	if p.Flags == wire.MRPMRUpdate { // says which regions it confirms
+		c.Flags, c.MRPRegion = p.Record(at).Flags, p.Region(at)
+	}
+	a.send(now, leader, h, []record{c})
 }
 
-func lists(p wire.MRPPacket, ip uint32, qpn wire.QPN) bool {
+// find returns the record of a queue pair, or -1.
+func find(p wire.MRPPacket, ip uint32, qpn wire.QPN) int {
 	for i := range p.Len() {
 		if r := p.Record(i); r.IP == ip && r.QPN == qpn {
-			return true
+			return i
 		}
 	}
-	return false
+	return -1
+}
+
+// record is one record of a packet; its region is sent with MRPMRUpdate.
+type record struct {
+	wire.MRPRecord
+	wire.MRPRegion
 }
 
 // send makes and sends one MRP packet.
-func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []wire.MRPRecord) {
+func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []record) {
 	mac := wire.HostMAC(dst)
 	if wire.IsGroup(dst) {
 		mac = wire.GroupMAC(dst)
@@ -161,7 +174,10 @@ func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []wir
 	b := a.pool.Block()
 	buf := h.AppendTo(b.Fill(wire.BlockCap)[:0])
 	for _, r := range records {
-		buf = r.AppendTo(buf)
+		buf = r.MRPRecord.AppendTo(buf)
+		if h.Flags&wire.MRPMRUpdate != 0 {
+			buf = r.MRPRegion.AppendTo(buf)
+		}
 	}
 	b.Fill(len(buf))
 	f.SetPayload(b)

@@ -55,7 +55,7 @@ func (o *outbox) packet(a *Agent, now vtime.Time, src, dst uint32, h wire.MRPHea
 }
 
 func twoMembers() Group {
-	return Group{McstID: group, LeaderQPN: 17, StartPSN: 99, Activate: true, Members: []Member{{leader + 1, 21}, {leader + 2, 22}}}
+	return Group{McstID: group, LeaderQPN: 17, StartPSN: 99, Activate: true, Members: []Member{{IP: leader + 1, QPN: 21}, {IP: leader + 2, QPN: 22}}}
 }
 
 // TestRegistrar walks a group through its phases: registered when all confirm, then
@@ -179,6 +179,7 @@ func TestMember(t *testing.T) {
 // FuzzAgent: no packet makes an agent panic or keep a frame.
 func FuzzAgent(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0x18, 0, 0, 17, 10, 254, 0, 7, 0, 0, 0, 21}, true)
+	f.Add([]byte{0, 0, 0, 1, 0x12, 0, 0, 17, 10, 254, 0, 7, 0, 0, 0, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, false)
 	f.Fuzz(func(t *testing.T, payload []byte, toGroup bool) {
 		a, o := newAgent(leader)
 		a.Join(group, 17)

@@ -11,8 +11,9 @@ import (
 
 // Member is one receiver of a group.
 type Member struct {
-	IP  uint32
-	QPN wire.QPN
+	IP     uint32
+	QPN    wire.QPN
+	Region wire.MRPRegion // where WRITEs land, if the group has regions
 }
 
 // Group is what a leader asks the fabric to install.
@@ -24,6 +25,10 @@ type Group struct {
 	// Activate runs the second phase, which tells every switch the start PSN. Without
 	// it (the papers' literal rules) the group is ready once registered and starts at 0.
 	Activate bool
+	// Regions says that leaves send WRITEs to each member's own region (CEP-25), the
+	// leader's included, which receives when another member is the source.
+	Regions bool
+	Region  wire.MRPRegion // the leader's
 }
 
 // Phase is how far a group has come.
@@ -35,6 +40,7 @@ const (
 	Registering
 	Activating
 	Active
+	Updating // new regions, in a group that is active
 	Deleting
 	Deleted
 	Failed
@@ -42,7 +48,7 @@ const (
 
 // String names the phase.
 func (p Phase) String() string {
-	return [...]string{"unknown", "registering", "activating", "active", "deleting", "deleted", "failed"}[p]
+	return [...]string{"unknown", "registering", "activating", "active", "updating", "deleting", "deleted", "failed"}[p]
 }
 
 // registration is the leader's state of one group.
@@ -50,7 +56,8 @@ type registration struct {
 	Group
 	id      uint32
 	phase   Phase
-	waiting map[uint32]wire.QPN // members that have not confirmed the phase
+	waiting map[uint32]Member // members that have not confirmed the phase
+	round   uint8             // generation of the regions
 	tries   int
 	retryAt vtime.Time
 	err     error
@@ -68,9 +75,31 @@ func (a *Agent) Register(now vtime.Time, g Group) error {
 		return fmt.Errorf("register group %v: registered before", wire.AddrOf(g.McstID))
 	}
 	r := &registration{Group: g, id: g.McstID}
+	r.Members = slices.Clone(g.Members) // Update changes them
 	i, _ := slices.BinarySearchFunc(a.led, r.id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
 	a.led = slices.Insert(a.led, i, r)
 	a.enter(now, r, Registering)
+	return nil
+}
+
+// Update starts to tell the leaves new regions: the leader's, and the members' in the
+// order they were registered. The group must be active and registered with regions, and
+// nothing may be under way in it, for there is no telling which region a WRITE that is
+// would go to.
+func (a *Agent) Update(now vtime.Time, mcstID uint32, leader wire.MRPRegion, members []wire.MRPRegion) error {
+	r := a.find(mcstID)
+	switch {
+	case r == nil || r.phase != Active || !r.Regions:
+		return fmt.Errorf("update regions of group %v: not an active group with regions that this host leads", wire.AddrOf(mcstID))
+	case len(members) != len(r.Members):
+		return fmt.Errorf("update regions of group %v: %d regions for %d members", wire.AddrOf(mcstID), len(members), len(r.Members))
+	}
+	r.round++
+	r.Region = leader
+	for i := range r.Members {
+		r.Members[i].Region = members[i]
+	}
+	a.enter(now, r, Updating)
 	return nil
 }
 
@@ -99,15 +128,20 @@ func (a *Agent) Status(mcstID uint32) (Phase, error) {
 func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 	r.phase, r.tries, r.retryAt = p, 0, vtime.Never
 	a.changes++
-	if p != Registering && p != Activating && p != Deleting {
+	if !p.asks() {
 		a.rearm()
 		return
 	}
-	r.waiting = make(map[uint32]wire.QPN, len(r.Members))
+	r.waiting = make(map[uint32]Member, len(r.Members))
 	for _, m := range r.Members {
-		r.waiting[m.IP] = m.QPN
+		r.waiting[m.IP] = m
 	}
 	a.ask(now, r)
+}
+
+// asks says whether members have to confirm the phase.
+func (p Phase) asks() bool {
+	return p == Registering || p == Activating || p == Updating || p == Deleting
 }
 
 // ask sends what the phase needs to those that have not confirmed it.
@@ -118,26 +152,45 @@ func (a *Agent) ask(now vtime.Time, r *registration) {
 	switch r.phase {
 	case Activating:
 		h.Flags = wire.MRPActivate
-		a.send(now, r.id, h, []wire.MRPRecord{{IP: r.id, QPN: wire.QPN(r.StartPSN)}})
+		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id, QPN: wire.QPN(r.StartPSN)}}})
 		return
 	case Deleting:
 		h.Flags = wire.MRPDelete
-		a.send(now, r.id, h, []wire.MRPRecord{{IP: r.id}})
+		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 		return
 	}
-	var records []wire.MRPRecord
-	for _, m := range r.Members {
-		if _, waits := r.waiting[m.IP]; waits {
-			records = append(records, wire.MRPRecord{IP: m.IP, QPN: m.QPN})
-		}
-	}
+	a.list(now, r, h)
+}
+
+// list sends the members that have not confirmed, as many to a packet as fit. With regions
+// each packet begins with the leader's own.
+func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 	per := wire.MRPRecordsMax
 	if a.v6 {
 		per = wire.MRPRecordsMaxIP6
 	}
+	var first []record
+	if r.Regions {
+		h.Flags = wire.MRPMRUpdate
+		first = []record{{wire.MRPRecord{IP: a.ip, Flags: r.round, QPN: r.LeaderQPN}, r.Region}}
+		per = wire.MRPRegionsMax - 1
+		if a.v6 {
+			per = wire.MRPRegionsMaxIP6 - 1
+		}
+	}
+	var records []record
+	for _, m := range r.Members {
+		if _, waits := r.waiting[m.IP]; waits {
+			n := record{MRPRecord: wire.MRPRecord{IP: m.IP, QPN: m.QPN}}
+			if r.Regions {
+				n.Flags, n.MRPRegion = r.round, m.Region
+			}
+			records = append(records, n)
+		}
+	}
 	h.Total = uint16((len(records) + per - 1) / per)
 	for chunk := range slices.Chunk(records, per) {
-		a.send(now, r.id, h, chunk)
+		a.send(now, r.id, h, append(first[:len(first):len(first)], chunk...))
 		h.Seq++
 	}
 }
@@ -145,11 +198,13 @@ func (a *Agent) ask(now vtime.Time, r *registration) {
 // handleConfirm notes a member's confirmation of the phase the group is in.
 func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	r := a.find(p.Record(0).IP)
-	if r == nil || p.Flags != r.phase.confirmation() {
+	if r == nil || p.Flags != r.confirmation() {
 		a.stats.Ignored++
 		return
 	}
-	if qpn, waits := r.waiting[member]; !waits || qpn != p.Record(0).QPN {
+	m, waits := r.waiting[member]
+	old := r.Regions && r.listed() && (p.Record(0).Flags != r.round || p.Region(0) != m.Region)
+	if !waits || m.QPN != p.Record(0).QPN || old {
 		a.stats.Ignored++
 		return
 	}
@@ -167,14 +222,19 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	}
 }
 
+// listed says whether the phase's packets list the members.
+func (r *registration) listed() bool { return r.phase == Registering || r.phase == Updating }
+
 // confirmation returns the flags that confirm the phase, or 0.
-func (p Phase) confirmation() wire.MRPFlags {
-	switch p {
-	case Registering:
+func (r *registration) confirmation() wire.MRPFlags {
+	switch {
+	case r.listed() && r.Regions:
+		return wire.MRPConfirm | wire.MRPMRUpdate
+	case r.phase == Registering:
 		return wire.MRPConfirm
-	case Activating:
+	case r.phase == Activating:
 		return wire.MRPConfirm | wire.MRPActivate
-	case Deleting:
+	case r.phase == Deleting:
 		return wire.MRPConfirm | wire.MRPDelete
 	}
 	return 0
@@ -185,7 +245,7 @@ func (p Phase) confirmation() wire.MRPFlags {
 func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 	rec := p.Record(0)
 	r := a.find(rec.IP)
-	if r == nil || r.phase != Registering {
+	if r == nil || !r.listed() {
 		a.stats.Ignored++
 		return
 	}
@@ -194,7 +254,7 @@ func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 
 func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 	r.err = err
-	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []wire.MRPRecord{{IP: r.id}})
+	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 	a.enter(now, r, Failed)
 }
 

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -41,6 +42,10 @@ func Serve(ctx context.Context, dir, version string) error {
 	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
 		return fmt.Errorf("name the process: %w", err)
 	}
+	metrics, err := listenPrivate(dir, counters.MetricsSocket)
+	if err != nil {
+		return err
+	}
 	handover, err := listen(dir, control.HandoverSocket)
 	if err != nil {
 		return err
@@ -52,6 +57,11 @@ func Serve(ctx context.Context, dir, version string) error {
 	}
 	a := &agent{version: version}
 	go a.takeSockets(handover)
+	go func() { // a node without metrics is still a node
+		if err := a.serveMetrics(ctx, metrics); err != nil {
+			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+		}
+	}()
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(64))
 	control.RegisterNodeServer(s, a)
 	go func() {

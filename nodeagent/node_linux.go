@@ -167,7 +167,10 @@ func (n *node) stop() error {
 }
 
 // inspect returns the node's counters as JSON.
-func (n *node) inspect() ([]byte, error) {
+func (n *node) inspect() ([]byte, error) { return json.Marshal(n.state()) }
+
+// state takes down the node's counters.
+func (n *node) state() counters.Node {
 	r := n.loop.Rate()
 	s := counters.Node{Node: n.name, Rate: &counters.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}}
 	links, _ := n.loop.Stats()
@@ -186,10 +189,11 @@ func (n *node) inspect() ([]byte, error) {
 			s.Adapter(n.out)
 		default:
 			s.NIC(n.nic)
+			s.Agent(n.agent)
 		}
 	})
 	if n.host != nil {
 		s.Wait = n.host.Waiting()
 	}
-	return json.Marshal(s)
+	return s
 }

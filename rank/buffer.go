@@ -30,10 +30,20 @@ type Buffer struct {
 	bytes  virtrnic.Bytes
 	hashed *virtrnic.Hashed
 	mr     *virtrnic.MR
+	freed  bool
 }
 
 // Alloc registers a buffer of n bytes that other ranks may write to.
 func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
+	return r.alloc(n, kind, func(nic *virtrnic.NIC, mem virtrnic.Memory) (*virtrnic.MR, error) {
+		return nic.RegMR(r.pd, mem, bufferAccess)
+	})
+}
+
+const bufferAccess = virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite
+
+// alloc makes memory and has it registered.
+func (r *Rank) alloc(n int, kind MemoryKind, register func(*virtrnic.NIC, virtrnic.Memory) (*virtrnic.MR, error)) (*Buffer, error) {
 	b := &Buffer{r: r, kind: kind, size: uint64(n)}
 	var mem virtrnic.Memory
 	switch kind {
@@ -50,7 +60,7 @@ func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
 	}
 	var err error
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		b.mr, err = nic.RegMR(r.pd, mem, virtrnic.AccessLocalWrite|virtrnic.AccessRemoteWrite)
+		b.mr, err = register(nic, mem)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
@@ -62,6 +72,7 @@ func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
 func (b *Buffer) Free() error {
 	var err error
 	b.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DeregMR(b.mr) })
+	b.freed = b.freed || err == nil
 	return err
 }
 

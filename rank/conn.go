@@ -187,11 +187,7 @@ func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.R
 func (r *Rank) Wait(reqs ...*Request) error {
 	var first error
 	for _, q := range reqs {
-		for !q.done {
-			if !r.poll() && !q.done {
-				r.c.Host.Park(vtime.Never, q.what())
-			}
-		}
+		r.await(q)
 		r.spend(r.c.Params.Cost.Poll)
 		if !q.send {
 			r.spend(r.c.Params.Cost.Stack)
@@ -201,6 +197,15 @@ func (r *Rank) Wait(reqs ...*Request) error {
 		}
 	}
 	return first
+}
+
+// await blocks until the request has ended.
+func (r *Rank) await(q *Request) {
+	for !q.done {
+		if !r.poll() && !q.done {
+			r.c.Host.Park(vtime.Never, q.what())
+		}
+	}
 }
 
 // poll takes what the completion queue holds; it returns false if it was empty.

@@ -18,6 +18,7 @@ type Group struct {
 	id     uint32
 	qp     *virtrnic.QP
 	source int
+	write  *writes // nil: the group takes no WRITEs
 }
 
 // NewGroup registers a group in the fabric. All ranks must call it with the same name
@@ -25,27 +26,41 @@ type Group struct {
 // is the first source.
 func (r *Rank) NewGroup(name string, leader int) (*Group, error) {
 	g := &Group{r: r, name: name, source: leader}
-	start, err := g.lease(leader)
-	if err != nil {
+	if err := g.join(leader); err != nil {
 		return nil, err
 	}
+	return g, nil
+}
+
+// join makes this rank a member and, on the leader, installs the group.
+func (g *Group) join(leader int) error {
+	r, name := g.r, g.name
+	start, err := g.lease(leader)
+	if err != nil {
+		return err
+	}
+	if g.write != nil {
+		if err := g.write.prepare(g); err != nil {
+			return fmt.Errorf("group %s: %w", name, err)
+		}
+	}
 	if g.qp, err = r.createQP(); err != nil {
-		return nil, fmt.Errorf("group %s: %w", name, err)
+		return fmt.Errorf("group %s: %w", name, err)
 	}
 	if err := r.bringUp(g.qp, remote{ip: g.id, qpn: wire.QPNGSI, sqPSN: start, rqPSN: start}); err != nil {
-		return nil, fmt.Errorf("group %s: %w", name, err)
+		return fmt.Errorf("group %s: %w", name, err)
 	}
 	if r.c.ID == leader {
 		err = g.register(start)
 		r.Put("group/"+name+"/up", []byte(errText(err)))
-		return g, err
+		return err
 	}
 	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { a.Join(g.id, g.qp.Num()) })
 	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
 	if msg := r.c.Board.Get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrGroup, msg)
+		return fmt.Errorf("%w: %s", ErrGroup, msg)
 	}
-	return g, nil
+	return nil
 }
 
 func errText(err error) string {
@@ -99,6 +114,9 @@ func (g *Group) register(start wire.PSN) error {
 		}
 		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
 		m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: wire.QPN(binary.BigEndian.Uint32(v))})
+	}
+	if g.write != nil {
+		g.write.list(&m)
 	}
 	var err error
 	r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
@@ -195,6 +213,9 @@ func (g *Group) Delete() error {
 		a.Leave(g.id)
 		err = nic.DestroyQP(now, g.qp)
 	})
+	if err == nil && g.write != nil {
+		err = g.write.free()
+	}
 	return err
 }
 

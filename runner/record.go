@@ -71,6 +71,7 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 
 // Counters writes what the nodes counted during the run.
 func (r *Record) Counters(all []counters.Node) error {
+	r.Report.Counters = counters.Sum(all)
 	return writeJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
 }
 

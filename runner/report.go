@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -22,6 +23,9 @@ type Report struct {
 	Fidelity Fidelity      `json:"fidelity"`
 	Results  []apps.Row    `json:"results"`
 	Expect   []Expectation `json:"expect"`
+
+	// Counters are the totals by kind of node (docs/counters.md).
+	Counters map[string]counters.Totals `json:"counters,omitempty"`
 
 	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
 }

@@ -135,6 +135,9 @@ func (r *simulation) count() (all []counters.Node) {
 			c.Switch(sw)
 		} else {
 			c.NIC(r.net.NIC(i))
+			if a := r.net.Agent(i); a != nil {
+				c.Agent(a)
+			}
 		}
 		all = append(all, c)
 	}

@@ -30,6 +30,8 @@ type scene struct {
 	groups int
 	xoff   int
 	retry  vtime.Duration
+	cnps   vtime.Duration
+	aside  virtswitch.LookAsideConfig
 	tries  int
 
 	net    *Net
@@ -81,7 +83,7 @@ func (s *scene) build() *Net {
 		Trace: func(i int) machine.Tracer { return nodeTracer{s, s.graph.Nodes[i].Name} },
 		Spec: fabric.Spec{
 			Graph: s.graph, Seed: s.seed, NIC: fabric.NIC{AckEvery: s.ack},
-			Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: s.rules, Groups: s.groups, XOFF: s.xoff},
+			Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: s.rules, Groups: s.groups, XOFF: s.xoff, CNPWindow: s.cnps, LookAside: s.aside},
 		},
 	})
 	if err != nil {

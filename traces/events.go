@@ -144,7 +144,9 @@ func (n nodeEvents) Trace(now vtime.Time, ev machine.Event) {
 		}
 	case machine.EventPauseSent, machine.EventPauseReceived:
 		r.Port, r.Priority, r.Value = &ev.Port, &ev.Priority, &ev.Value
-	case machine.EventGroupAdded:
+	case machine.EventPauseStorm, machine.EventPauseStormOver:
+		r.Port, r.Priority = &ev.Port, &ev.Priority
+	case machine.EventGroupAdded, machine.EventGroupRegions:
 		r.Port, r.Value = &ev.Port, &ev.Value
 	case machine.EventGroupActive:
 		r.PSN, r.Value = &psn, &ev.Value

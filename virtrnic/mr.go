@@ -32,14 +32,11 @@ func (m *MR) RKey() uint32 { return m.key }
 // RegMR registers all of mem at a virtual address of the NIC's choice. Remote write
 // needs local write, as ibv_reg_mr has it.
 func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
-	if pd == nil || pd.nic != n {
-		return nil, fmt.Errorf("register memory: protection domain of another device: %w", ErrInvalid)
+	if err := n.checkMR(pd, mem, access); err != nil {
+		return nil, err
 	}
-	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
-		return nil, fmt.Errorf("register memory: remote write or atomic access without local write: %w", ErrInvalid)
-	}
-	if _, real := mem.(Bytes); access&AccessRemoteAtomic != 0 && !real {
-		return nil, fmt.Errorf("register memory: atomics need real memory: %w", ErrInvalid)
+	if len(n.mrs)+1 >= int(ChosenKeys>>8) {
+		return nil, fmt.Errorf("register memory: %d regions and no key is left: %w", len(n.mrs), ErrNoMem)
 	}
 	const page = 4096
 	m := &MR{pd: pd, mem: mem, addr: n.nextVA, length: mem.Size(), access: access}
@@ -50,25 +47,80 @@ func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
 	return m, nil
 }
 
+// ChosenKeys is the first of the keys that applications may choose.
+const ChosenKeys uint32 = 0xff00_0000
+
+// RegMRAs registers all of mem at a virtual address and with a key, from ChosenKeys up,
+// that the application chooses. No verb can: it is the extension that lets all receivers
+// of a group have memory at the same address with the same key, so that no switch has to
+// rewrite WRITEs to them (Gleam appendix C, GLE-13). The key must be free.
+func (n *NIC) RegMRAs(pd *PD, mem Memory, access AccessFlags, addr uint64, key uint32) (*MR, error) {
+	if err := n.checkMR(pd, mem, access); err != nil {
+		return nil, err
+	}
+	switch {
+	case key < ChosenKeys:
+		return nil, fmt.Errorf("register memory: key %#x is below %#x: %w", key, ChosenKeys, ErrInvalid)
+	case addr+mem.Size() < addr:
+		return nil, fmt.Errorf("register memory: %d bytes at %#x wrap: %w", mem.Size(), addr, ErrInvalid)
+	case n.chosen[key] != nil:
+		return nil, fmt.Errorf("register memory: key %#x is taken: %w", key, ErrInvalid)
+	case n.chosen == nil:
+		n.chosen = map[uint32]*MR{}
+	}
+	m := &MR{pd: pd, mem: mem, addr: addr, length: mem.Size(), access: access, key: key}
+	n.chosen[key] = m
+	return m, nil
+}
+
+// checkMR returns why memory cannot be registered.
+func (n *NIC) checkMR(pd *PD, mem Memory, access AccessFlags) error {
+	if pd == nil || pd.nic != n {
+		return fmt.Errorf("register memory: protection domain of another device: %w", ErrInvalid)
+	}
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return fmt.Errorf("register memory: remote write or atomic access without local write: %w", ErrInvalid)
+	}
+	if _, real := mem.(Bytes); access&AccessRemoteAtomic != 0 && !real {
+		return fmt.Errorf("register memory: atomics need real memory: %w", ErrInvalid)
+	}
+	return nil
+}
+
 // DeregMR takes the region back: its keys no longer work.
 func (n *NIC) DeregMR(m *MR) error {
-	i := int(m.key>>8) - 1
-	if i < 0 || i >= len(n.mrs) || n.mrs[i] != m {
+	if m == nil || n.region(m.key) != m {
 		return fmt.Errorf("deregister memory: %w", ErrKey)
 	}
-	n.mrs[i] = nil
+	if m.key >= ChosenKeys {
+		delete(n.chosen, m.key)
+	} else {
+		n.mrs[m.key>>8-1] = nil
+	}
 	m.gone = true
+	return nil
+}
+
+// region returns the region with the key, or nil.
+func (n *NIC) region(key uint32) *MR {
+	i := int(key>>8) - 1
+	if i < 0 || i >= len(n.mrs) {
+		return n.chosen[key]
+	}
+	if m := n.mrs[i]; m != nil && m.key == key {
+		return m
+	}
 	return nil
 }
 
 // invalidate takes a key back for the peer, who sent it with invalidate. The region
 // stays open for local use.
 func (n *NIC) invalidate(pd *PD, key uint32) bool {
-	i := int(key>>8) - 1
-	if i < 0 || i >= len(n.mrs) || n.mrs[i] == nil || n.mrs[i].key != key || n.mrs[i].pd != pd {
+	m := n.region(key)
+	if m == nil || m.pd != pd {
 		return false
 	}
-	n.mrs[i].closed = true
+	m.closed = true
 	return true
 }
 
@@ -77,12 +129,8 @@ const accessRemote = AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 // lookup returns the region a key names and the offset of [va, va+length) in it, or
 // nil if the key, the domain, the access or the range does not fit.
 func (n *NIC) lookup(pd *PD, key uint32, va, length uint64, need AccessFlags) (m *MR, off uint64) {
-	i := int(key>>8) - 1
-	if i < 0 || i >= len(n.mrs) {
-		return nil, 0
-	}
-	m = n.mrs[i]
-	if m == nil || m.key != key || m.pd != pd || m.access&need != need {
+	m = n.region(key)
+	if m == nil || m.pd != pd || m.access&need != need {
 		return nil, 0
 	}
 	if need&accessRemote != 0 && m.closed {

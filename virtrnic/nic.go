@@ -77,6 +77,7 @@ type NIC struct {
 
 	qps    []*QP
 	mrs    []*MR
+	chosen map[uint32]*MR // by key (RegMRAs); nil: none
 	nextVA uint64
 	keys   prng.Stream
 	timers vtime.TimerTable

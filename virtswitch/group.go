@@ -24,6 +24,7 @@ type group struct {
 	asks      bool     // and it has not come again since
 	active    bool     // data may pass
 	selective bool     // all members keep what comes out of order
+	regions   bool     // its table has room for memory regions
 	buried    vtime.Time
 	env       wire.Envelope // of feedback this switch makes
 	envFor    envelopeKey
@@ -38,6 +39,7 @@ type path struct {
 	ip        uint32 // host only
 	qpn       wire.QPN
 	msn       uint32      // of the last acknowledgement from here
+	regions   *regions    // host only: where WRITEs land; nil: where they say
 	bridge    wire.Bridge // data to a host
 	nodes     int32       // nodes registered over this path, for Gleam's port load
 	cnps      uint32      // congestion notifications from here, aged
@@ -194,6 +196,12 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arrival) {
 	p := &g.path[i]
 	if p.host {
+		if p.regions != nil {
+			if ok, why := s.toRegion(f, p, g.ack[i]); !ok {
+				s.drop(now, p.port, f, why)
+				return
+			}
+		}
 		p.bridge.Apply(f)
 	}
 	s.out(now, p.port, f, a)
@@ -211,6 +219,9 @@ func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, f
 		// The old source has all it sent itself, which is all that was acknowledged.
 		g.ack[g.ackOut] = g.agg
 		g.hasNak, g.asks = false, false
+		if r := g.path[g.ackOut].regions; r != nil {
+			r.forget()
+		}
 	}
 	g.ackOut = from
 	g.forgetCNPs()
@@ -241,6 +252,11 @@ type PathState struct {
 	IP     uint32   // host only
 	QPN    wire.QPN // host only
 	AckPSN wire.PSN
+	// HasRegion says that WRITEs do not land where they say; Region is the one that was
+	// registered or announced last, Versions how many announced ones are not acknowledged.
+	HasRegion bool
+	Region    wire.MRPRegion
+	Versions  int
 }
 
 // GroupState is one group as Groups shows it.
@@ -279,7 +295,11 @@ func (g *group) state() GroupState {
 		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
 	}
 	for i, p := range g.path {
-		v.Paths = append(v.Paths, PathState{p.port, p.host, p.ip, p.qpn, g.ack[i]})
+		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ack[i]}
+		if r := p.regions; r != nil {
+			ps.HasRegion, ps.Region, ps.Versions = true, r.newest(), len(r.versions)
+		}
+		v.Paths = append(v.Paths, ps)
 	}
 	return v
 }

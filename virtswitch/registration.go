@@ -26,7 +26,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	switch {
 	case err != nil:
 		s.drop(now, in, f, DropMalformed)
-	case p.Flags == 0:
+	case p.Flags&^wire.MRPMRUpdate == 0 && p.Len() > leaderRecords(p):
 		s.register(now, in, f, dst, p)
 	case p.Flags == wire.MRPDelete:
 		s.deleteGroup(now, in, f, dst)
@@ -46,12 +46,12 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 		s.drop(now, in, f, DropNotActive) // the McstID is still in quarantine
 		return
 	}
+	if !s.room(g, p) {
+		s.refuse(now, in, f, id, wire.MRPErrNoMemory)
+		return
+	}
 	fresh := g == nil
 	if fresh {
-		if s.groups.n >= s.groupsMax {
-			s.refuse(now, in, f, id, wire.MRPErrNoMemory)
-			return
-		}
 		g = &group{id: id, index: make([]uint8, len(s.ports)), traffic: mrpTraffic}
 	}
 	out, why := s.route(g, in, p)
@@ -65,16 +65,21 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 			s.drop(now, in, f, DropNotInTree)
 			return
 		}
+		s.widen(g, p)
+		s.putRegions(now, in, g, p, out)
 		s.passOn(now, in, f, g, p, out)
 		return
 	}
 	if fresh {
 		s.groups.put(g)
+		s.mftUsed += MFTBytes(len(s.ports), false)
 	}
+	s.widen(g, p)
 	s.addIngress(g, in, leader, p.LeaderQPN)
-	for i, port := range out {
-		s.addNode(g, port, p.Record(i))
+	for i := leaderRecords(p); i < len(out); i++ {
+		s.addNode(g, out[i], p.Record(i))
 	}
+	s.putRegions(now, in, g, p, out)
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupAdded, Group: id, Port: in, Value: int64(len(g.path))})
 	}
@@ -84,10 +89,31 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	}
 }
 
+// room says whether the table of the group fits, or fits with regions if it gets them
+// now. There is memory for Config.Groups groups without.
+func (s *Switch) room(g *group, p wire.MRPPacket) bool {
+	need := 0
+	switch regions := p.Flags&wire.MRPMRUpdate != 0; {
+	case g == nil:
+		need = MFTBytes(len(s.ports), regions)
+	case regions && !g.regions:
+		need = MFTBytes(len(s.ports), true) - MFTBytes(len(s.ports), false)
+	}
+	return s.mftUsed+need <= s.groupsMax*MFTBytes(len(s.ports), false)
+}
+
+// widen gives the table of a group room for regions, if the packet has some.
+func (s *Switch) widen(g *group, p wire.MRPPacket) {
+	if p.Flags&wire.MRPMRUpdate != 0 && !g.regions {
+		g.regions = true
+		s.mftUsed += MFTBytes(len(s.ports), true) - MFTBytes(len(s.ports), false)
+	}
+}
+
 // covers says whether all ports are paths of the group.
 func (g *group) covers(ports []int) bool {
 	for _, p := range ports {
-		if g.index[p] == 0 {
+		if p >= 0 && g.index[p] == 0 {
 			return false
 		}
 	}
@@ -97,7 +123,7 @@ func (g *group) covers(ports []int) bool {
 // route chooses a port for every record, or says why one has none. A node's port is
 // the one it is attached to, else a port of its unicast routes that the group uses
 // already, else the one that the fewest groups use (CEP-12, CEP-13). The port the
-// packet came from is never chosen.
+// packet came from is never chosen. The leader's own record has no port: -1.
 func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.MRPErrorReason) {
 	out = make([]int, p.Len())
 	chosen := newBitset(len(s.ports))
@@ -114,6 +140,10 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 		load = append([]int32(nil), load...) // Gleam counts the nodes of this packet as it goes
 	}
 	for i := range out {
+		if i < leaderRecords(p) {
+			out[i] = -1
+			continue
+		}
 		port, set := s.fib.lookup(p.Record(i).IP)
 		if port < 0 {
 			port = s.pick(set, in, chosen, climb, load)
@@ -156,7 +186,7 @@ func (s *Switch) climb(g *group, in int, p wire.MRPPacket) bitset {
 	}
 	copy(ok, s.up)
 	var last []uint16
-	for i := range p.Len() {
+	for i := leaderRecords(p); i < p.Len(); i++ {
 		_, set := s.fib.lookup(p.Record(i).IP)
 		if len(set) == 0 || !s.up.has(int(set[0])) || len(last) > 0 && &set[0] == &last[0] {
 			continue
@@ -248,8 +278,11 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 			if b == nil {
 				b = s.pool.Block()
 				buf = p.AppendTo(b.Fill(wire.BlockCap)[:0])
+				for k := range leaderRecords(p) {
+					buf = p.AppendRecord(buf, k)
+				}
 			}
-			buf = p.Record(i).AppendTo(buf)
+			buf = p.AppendRecord(buf, i)
 		}
 		if b != nil {
 			b.Fill(len(buf))
@@ -427,6 +460,7 @@ func (s *Switch) buryGroups(now vtime.Time) {
 	})
 	for _, g := range due {
 		s.groups.remove(g)
+		s.mftUsed -= MFTBytes(len(s.ports), g.regions)
 	}
 	if next != vtime.Never {
 		s.timers.Set(timerTombstone, next)
@@ -440,6 +474,6 @@ func (s *Switch) WipeGroups() {
 			s.unload(g)
 		}
 	})
-	s.groups = groupTable{}
+	s.groups, s.mftUsed = groupTable{}, 0
 	s.timers.Stop(timerTombstone)
 }

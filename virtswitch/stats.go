@@ -15,16 +15,18 @@ const (
 	DropStaleSource                     // old source's packet after a source switch
 	DropGroupOp                         // operation that makes no sense on a group (READ, atomics, UD)
 	DropOwnPath                         // feedback from the side the data comes from
-	DropMalformed                       // control packet that does not parse
+	DropMalformed                       // control packet that does not parse, or announcement of regions that is damaged
 	DropForeign                         // neither RoCE, PFC nor MRP
 	DropWatchdog                        // the neighbour has paused the class for too long
 	DropProcessorFull                   // the feedback processor or the accelerator has no room
+	DropRegionsFull                     // a member has acknowledged too few of its announced regions
+	DropNoRegion                        // the announcement that a WRITE names has not come here
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region",
 }
 
 // String returns the reason's name.
@@ -56,6 +58,8 @@ type Stats struct {
 	SourceSwitches             uint64
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
+	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
+	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
 	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 

@@ -31,7 +31,7 @@ type Config struct {
 	// the strict ones; 0: strict. At equal rules the higher number goes first.
 	Weights [8]uint8
 	Rules   Rules
-	Groups  int // most groups registered at once; 0: GroupsMax
+	Groups  int // most groups registered at once, 0: GroupsMax; one with regions takes the room of two or three (MFTBytes)
 	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
 	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
 	// CNP is passed on.
@@ -79,6 +79,7 @@ type Switch struct {
 	groups    groupTable
 	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
 	groupsMax int
+	mftUsed   int // bytes of all tables, versions not counted
 	fanOut    int
 	up        bitset // ports to a higher tier; nil: no tiers
 	cnpWindow vtime.Duration

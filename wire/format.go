@@ -84,7 +84,11 @@ func (f *Frame) formatMRP() string {
 		if r.Flags != 0 {
 			s += fmt.Sprintf(" flags=%d", r.Flags)
 		}
-		s += fmt.Sprintf(" qp=%d}", r.QPN)
+		s += fmt.Sprintf(" qp=%d", r.QPN)
+		if p.Flags&MRPMRUpdate != 0 {
+			s += fmt.Sprintf(" va=%#x rkey=%#x", p.Region(i).VA, p.Region(i).RKey)
+		}
+		s += "}"
 	}
 	return s
 }

@@ -119,7 +119,7 @@ var codecs = []codec{
 		"0000 0003 18 000011 0a000002 01 000012",
 		func(t *rapid.T) mrpOne {
 			total := 1 + u[uint16](t, 100)
-			return mrpOne{MRPHeader{u(t, total-1), total, MRPFlags(u[uint8](t, 31)), u(t, QPNMask)}, MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}}
+			return mrpOne{MRPHeader{u(t, total-1), total, MRPFlags(u[uint8](t, 31)) &^ MRPMRUpdate, u(t, QPNMask)}, MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}}
 		},
 		func(m mrpOne, b []byte) []byte { return m.r.AppendTo(m.h.AppendTo(b)) },
 		func(b []byte) (mrpOne, []byte, error) {
@@ -146,6 +146,50 @@ var codecs = []codec{
 		},
 		func(h ND, b []byte) []byte { return h.AppendTo(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) },
 		func(b []byte) (ND, []byte, error) { return ParseND(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) }),
+	of("MRPRegion", mrpRegions{MRPHeader{1, 2, MRPMRUpdate, 0x11}, [2]MRPRecord{{0x0a000001, 3, 0x11}, {0x0a000002, 3, 0x12}},
+		[2]MRPRegion{{0x7f0011223344, 0x203}, {0x1000, 0x1ff}}},
+		"0001 0002 02 000011 0a000001 03 000011 00007f0011223344 00000203 0a000002 03 000012 0000000000001000 000001ff",
+		func(t *rapid.T) (m mrpRegions) {
+			m.h = MRPHeader{0, 1, MRPMRUpdate | MRPFlags(u[uint8](t, 31)), u(t, QPNMask)}
+			for i := range m.r {
+				m.r[i] = MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}
+				m.m[i] = MRPRegion{u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1)}
+			}
+			return m
+		},
+		func(m mrpRegions, b []byte) []byte {
+			b = m.h.AppendTo(b)
+			for i := range m.r {
+				b = m.m[i].AppendTo(m.r[i].AppendTo(b))
+			}
+			return b
+		},
+		func(b []byte) (m mrpRegions, _ []byte, _ error) {
+			p, err := ParseMRP(b)
+			if err != nil {
+				return m, nil, err
+			}
+			if p.Len() != 2 {
+				return m, nil, ErrLength
+			}
+			m.h = p.MRPHeader
+			for i := range m.r {
+				m.r[i], m.m[i] = p.Record(i), p.Region(i)
+			}
+			return m, nil, nil
+		}),
+	of("MRUpdate", MRUpdate{0x0a000002, 0x203, 0x7f0011223344}, "0a000002 00000203 00007f0011223344",
+		func(t *rapid.T) MRUpdate {
+			return MRUpdate{u[uint32](t, 1<<32-1), u[uint32](t, 1<<32-1), u[uint64](t, 1<<64-1)}
+		},
+		MRUpdate.AppendTo, ParseMRUpdate),
+}
+
+// mrpRegions is an MRP payload with two records that have regions.
+type mrpRegions struct {
+	h MRPHeader
+	r [2]MRPRecord
+	m [2]MRPRegion
 }
 
 // mrpOne is an MRP payload with one record.
@@ -212,6 +256,11 @@ func TestHeadersAllocateNothing(t *testing.T) {
 		"ARP":      func() { ParseARP(ARP{}.AppendTo(buf)) },
 		"ND":       func() { ParseND(ND{Type: NDSolicitation}.AppendTo(buf, pre, pre), pre, pre) },
 		"MRP":      func() { ParseMRP(MRPRecord{}.AppendTo(MRPHeader{Total: 1}.AppendTo(buf))) },
+		"MRUpdate": func() { ParseMRUpdate(MRUpdate{}.AppendTo(buf)) },
+		"MRPRegion": func() {
+			p, _ := ParseMRP(MRPRegion{}.AppendTo(MRPRecord{}.AppendTo(MRPHeader{Total: 1, Flags: MRPMRUpdate}.AppendTo(buf))))
+			p.Region(0)
+		},
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

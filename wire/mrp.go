@@ -21,7 +21,7 @@ type MRPFlags uint8
 // MRP flags (CEP-11; Confirm is ours, the papers give confirmations no layout).
 const (
 	MRPDelete   MRPFlags = 1 << 0 // take the group out of every table of its tree
-	MRPMRUpdate MRPFlags = 1 << 1 // records carry memory regions
+	MRPMRUpdate MRPFlags = 1 << 1 // register these nodes, whose records carry memory regions (MRPRegion)
 	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
 	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
@@ -103,7 +103,7 @@ type MRPPacket struct {
 }
 
 // ParseMRP reads the metadata and checks that whole records follow it: at least one
-// and at most MRPRecordsMax. seq must be below total.
+// and at most MRPRecordsMax, or MRPRegionsMax with regions. seq must be below total.
 func ParseMRP(b []byte) (MRPPacket, error) {
 	if len(b) < MRPHeaderLen {
 		return MRPPacket{}, ErrShort
@@ -116,8 +116,12 @@ func ParseMRP(b []byte) (MRPPacket, error) {
 		},
 		records: b[MRPHeaderLen:],
 	}
-	n := len(p.records) / MRPRecordLen
-	if len(p.records)%MRPRecordLen != 0 || n == 0 || n > MRPRecordsMax {
+	size, most := p.size(), MRPRecordsMax
+	if size != MRPRecordLen {
+		most = MRPRegionsMax
+	}
+	n := len(p.records) / size
+	if len(p.records)%size != 0 || n == 0 || n > most {
 		return MRPPacket{}, ErrLength
 	}
 	if p.Seq >= p.Total {
@@ -127,11 +131,11 @@ func ParseMRP(b []byte) (MRPPacket, error) {
 }
 
 // Len returns the number of records.
-func (p MRPPacket) Len() int { return len(p.records) / MRPRecordLen }
+func (p MRPPacket) Len() int { return len(p.records) / p.size() }
 
 // Record returns record i, 0 <= i < Len.
 func (p MRPPacket) Record(i int) MRPRecord {
-	b := p.records[i*MRPRecordLen : (i+1)*MRPRecordLen]
+	b := p.records[i*p.size():][:MRPRecordLen]
 	w := binary.BigEndian.Uint32(b[4:8])
 	return MRPRecord{IP: binary.BigEndian.Uint32(b[0:4]), Flags: uint8(w >> 24), QPN: QPN(w) & QPNMask}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -18,10 +19,14 @@ func (p *program) inspectCommand() *cli.Command {
 		Name: name, Aliases: []string{"ins"}, Usage: "show the nodes and groups of a lab that is up", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "Without LAB it lists the labs that are up.",
 		Subcommands: []*cli.Command{p.groupShow("group")},
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json or prometheus", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {
-			if f := c.String("format"); f != "table" && f != "json" {
-				return usageError{fmt.Errorf("no format %q: use table or json", f)}
+			f := c.String("format")
+			switch {
+			case f != "table" && f != "json" && f != "prometheus":
+				return usageError{fmt.Errorf("no format %q: use table, json or prometheus", f)}
+			case f == "prometheus" && !c.Args().Present():
+				return usageError{errors.New("format prometheus is for one lab: name it")}
 			}
 			if !c.Args().Present() {
 				return p.inspectLabs(c)
@@ -59,6 +64,12 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 	d, err := orchestrator.Attach(name, orchestrator.Options{Engine: e})
 	if err != nil {
 		return err
+	}
+	if c.String("format") == "prometheus" {
+		if err := d.Metrics(c.Context, p.out); err != nil {
+			return err
+		}
+		return d.Close()
 	}
 	states := d.Look(c.Context)
 	if c.String("format") == "json" {
