@@ -82,7 +82,7 @@ func waitFor(t *testing.T, holds func() bool) {
 func TestRegistrationOnTheWire(t *testing.T) {
 	need(t)
 	text := "name: t-mrp\ntopology: {fat-tree: {k: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], iterations: 1}\n"
-	r := runLab(t, "netns", write(t, text), "--dilation", "20000", "--capture", "*:*")
+	r := runLab(t, "netns", write(t, text), "--dilation", "400000", "--capture", "*:*")
 	records := func(port string) (most int) {
 		f, err := os.Open(filepath.Join(r.RunDir, strings.ReplaceAll(port, ":", "_")+".pcapng"))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,29 @@ func invokeCtx(ctx context.Context, t *testing.T, env []string, args ...string) 
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+// invokeAs runs the program as another user, who may read the lab file but nothing of
+// root's.
+func invokeAs(t *testing.T, uid uint32, env []string, args ...string) outcome {
+	t.Helper()
+	text, err := os.ReadFile(args[len(args)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(program1(t)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program1(t), append(slices.Clone(args[:len(args)-1]), "-")...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &out, &errOut
+	cmd.Env, cmd.Dir = append(os.Environ(), env...), "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	_ = cmd.Run() // the exit code says it
+	if cmd.ProcessState == nil {
+		t.Fatal("the program did not run")
 	}
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
@@ -645,6 +669,12 @@ func TestEngineTrouble(t *testing.T) {
 	need(t, "docker")
 	before := snapshot(t)
 	file := write(t, starLab("t-trouble", ""))
+	closed := filepath.Join(t.TempDir(), "docker.sock")
+	l, err := net.Listen("unix", closed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
 	for _, c := range []struct {
 		name string
 		env  []string
@@ -656,9 +686,13 @@ func TestEngineTrouble(t *testing.T) {
 		{"bad address", []string{"DOCKER_HOST=nonsense"}, []string{"deploy", "-q", file}, 4, "engine is not available"},
 		{"unknown runtime", nil, []string{"run", "-q", "-r", "podman", file}, 2, `no runtime "podman"`},
 		{"not up", nil, []string{"inspect", "t-trouble"}, 4, "is not up: mcastlab deploy it first"},
+		{"no permission", []string{"DOCKER_HOST=unix://" + closed}, []string{"deploy", "-q", file}, 4, "permission denied: run as root"},
 		{"nothing to fault", nil, []string{"fault", "ls"}, 2, "0 labs are up"},
 	} {
 		o := invoke(t, c.env, c.args...)
+		if c.name == "no permission" {
+			o = invokeAs(t, 65534, c.env, c.args...)
+		}
 		if o.code != c.code || !strings.Contains(o.err, c.want) || strings.Count(o.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%swant %s", c.name, o.code, o.err, c.want)
 		}
@@ -697,6 +731,36 @@ func TestNodeTrouble(t *testing.T) {
 		if !errors.As(err, &exit) || exit.ExitCode() != exitRuntime || !strings.Contains(string(out), c.want) || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%s: %v\n%swant %s", c.name, err, out, c.want)
 		}
+	}
+	same(t, before, snapshot(t))
+}
+
+// TestForeignImage: an image that has our name but is not ours is not used.
+func TestForeignImage(t *testing.T) {
+	need(t, "docker")
+	before := snapshot(t)
+	file := write(t, starLab("t-image", ""))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-image") })
+	must(t, "deploy", "-q", file)
+	must(t, "destroy", "t-image")
+	out, err := exec.Command("docker", "images", "--format", "{{.Repository}}:{{.Tag}}", "--filter", "label=mcastlab.image").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range strings.Fields(string(out)) {
+		if err := exec.Command("docker", "rmi", "-f", ref).Run(); err != nil {
+			t.Fatal(err)
+		}
+		empty := exec.Command("docker", "import", "-", ref)
+		empty.Stdin = bytes.NewReader(make([]byte, 1024)) // a tar of nothing
+		if out, err := empty.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	must(t, "deploy", "-q", file)
+	must(t, "destroy", "t-image")
+	for _, ref := range strings.Fields(string(out)) { // also those of other builds
+		_ = exec.Command("docker", "rmi", "-f", ref).Run() // they are made when they are needed
 	}
 	same(t, before, snapshot(t))
 }

@@ -38,11 +38,11 @@ func ensureImage(ctx context.Context, c *client.Client, intend func(effect, obje
 	}
 	sum := sha256.Sum256(self)
 	ref := repository + ":" + hex.EncodeToString(sum[:8])
-	_, err = c.ImageInspect(ctx, ref)
-	if err == nil {
+	have, err := c.ImageInspect(ctx, ref)
+	if err == nil && have.Config != nil && have.Config.Labels[labelImage] == ref {
 		return ref, nil
 	}
-	if !errdefs.IsNotFound(err) {
+	if err != nil && !errdefs.IsNotFound(err) {
 		return "", fmt.Errorf("look for image %s: %w", ref, err)
 	}
 	if err := intend("image", ref); err != nil {
