@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -268,29 +267,15 @@ func (c *checking) checkBcast(p string, b *Bcast) {
 	if len(b.Sizes) == 0 || len(b.Schemes) == 0 {
 		c.failf(p, "%s needs at least one scheme and one size", p)
 	}
+	if b.WarmUp < 0 || b.WarmUp > warmUpMax {
+		c.failf(p+".warm-up", "warm-up of %d is not 0 to %d", b.WarmUp, warmUpMax)
+	}
 	for i, s := range b.Sizes {
 		if s > sizeMax {
 			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v is more than the 2GiB a RoCE message can have", s)
 		}
 	}
-	labels := map[string]bool{}
-	for i := range b.Schemes {
-		s := &b.Schemes[i]
-		at := fmt.Sprintf("%s.schemes[%d]", p, i)
-		if !slices.Contains(collective.Names(), s.Name) {
-			c.failf(at, "no broadcast scheme %q%s", s.Name, suggest(s.Name, collective.Names()))
-		}
-		if s.Label == "" {
-			s.Label = s.Name
-		}
-		switch {
-		case !labelName.MatchString(s.Label):
-			c.failf(at, badLabel, s.Label)
-		case labels[s.Label]:
-			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
-		}
-		labels[s.Label] = true
-	}
+	c.checkSchemes(p, b)
 	if b.Root == "" {
 		b.Root = c.g.Nodes[ranks[0]].Name
 	}

@@ -149,6 +149,7 @@ type Bcast struct {
 	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
 	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`
 }
 
@@ -156,7 +157,9 @@ type Bcast struct {
 type Scheme struct {
 	Name   string `yaml:"name" doc:"algorithm" required:"true"`
 	Label  string `yaml:"label" doc:"name in reports; default: the algorithm's"`
-	Slices Count  `yaml:"slices" doc:"pieces of a chain: a number, or ranks" default:"ranks"`
+	Slices *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix  *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Block  *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
 }
 
 // Fault is something that goes wrong for a while.

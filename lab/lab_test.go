@@ -103,7 +103,7 @@ topology:
 switches: {pfc: {xoff: 40kB, priorities: [3, 4]}, forwarding: cut-through}
 nics: {host-cost: {post: 200ns}, timeout: infinite, rnr-retries: infinite}
 workloads:
-  - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain], root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
+  - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain, {rdmc: {block: 64KiB}}, {name: k-nomial, radix: 8}, 1ring, long], warm-up: 3, root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
 faults:
   - {at: 1ms, for: 2ms, loss: {links: "a-s1", rate: 1e-3}}
   - {pause: {node: a}}
@@ -172,6 +172,18 @@ func TestErrors(t *testing.T) {
 		{head + "nics: {window: 4}\n", "lab:3:16: nics.window of 4 packets ends before the next acknowledgement is asked for (ack-every 16): use at least 16"},
 		{head + "nics: {icrc: flag}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [1B]}}]\n", "lab:3:14: nics.icrc can be flag only where all workloads use memory: phantom"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheos], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "cepheos", did you mean "cepheus"?`},
+		{head + "workloads:\n  - bcast: {schemes: [rmdc], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "rmdc", did you mean "rdmc"?`},
+		{head + "workloads:\n  - bcast: {schemes: [telepathy], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "telepathy": use 1ring, 1ringM, 2ring, 2ringM, binary-tree, binomial, cepheus, chain, double-binary-tree, gleam, k-nomial, long, longM, pipelined-binary-tree, rdmc, scatter-allgather or unicast`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0B}}], sizes: [64B]}\n", `lab:4:38: block of 0B: use 1B to 2GiB`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0}}], sizes: [64B]}\n", `lab:4:38: workloads[0].bcast.schemes[0].block: "0" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {slices: 4}}], sizes: [64B]}\n", `lab:4:39: scheme rdmc has no slices: it has block`},
+		{head + "workloads:\n  - bcast: {schemes: [{binomial: {radix: 4}}], sizes: [64B]}\n", `lab:4:42: scheme binomial has no radix`},
+		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {radix: 1}}], sizes: [64B]}\n", `lab:4:42: radix of 1: a tree divides the ranks in two at least`},
+		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {raddix: 4}}], sizes: [64B]}\n", `lab:4:35: unknown parameter "raddix", did you mean "radix"?`},
+		{head + "workloads:\n  - bcast: {schemes: [{chain: {slices: 0}}], sizes: [64B]}\n", `lab:4:40: workloads[0].bcast.schemes[0].slices: "0" is not a number from 1 on, or ranks`},
+		{head + "workloads:\n  - bcast: {schemes: [gleam], sizes: [64B]}\n", `lab:4:23: scheme gleam is multicast by the rules of that paper, and the switches have the rules fixed: set switches.rules to gleam, or use cepheus`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [64B, 1MiB]}\n", `lab:4:38: 1MiB in blocks of 1B are more than the 16384 a connection takes: use at least 64B`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], warm-up: -1}\n", `lab:4:56: warm-up of -1 is not 0 to 1048576`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [3GiB]}\n", "lab:4:41: 3GiB is more than the 2GiB a RoCE message can have"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64]}\n", `lab:4:41: workloads[0].bcast.sizes[0]: "64" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], ranks: [h1]}\n", "lab:4:54: a group of 1: a broadcast needs at least two ranks"},

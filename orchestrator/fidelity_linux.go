@@ -80,7 +80,8 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 				}
 			}
 			at := func(i int) int { return hosts[(root+i)%len(hosts)] }
-			return collective.CriticalLinks(s.Name, len(hosts), row.SizeBytes > d.Lab.NICs.MTU, func(a, b int) int { return d.Graph.Hops(at(a), at(b)) })
+			hops := func(a, b int) int { return d.Graph.Hops(at(a), at(b)) }
+			return collective.CriticalLinks(s.Name, s.Options(len(hosts)), len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops)
 		}
 	}
 	return 0

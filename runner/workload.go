@@ -6,7 +6,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
@@ -55,7 +54,7 @@ func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) [
 func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) []*rank.Peer) (Workload, error) {
 	hosts := w.Ranks.Resolve(g)
 	peers := peersOf(hosts)
-	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), Seed: seed}
+	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), WarmUp: w.WarmUp, Seed: seed}
 	if w.Memory != "auto" {
 		p.Memory = rank.MemoryKind(w.Memory)
 	}
@@ -68,12 +67,12 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 		}
 	}
 	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: collective.Options{Slices: int(s.Slices)}})
+		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
 	}
 	steps := 0
 	for _, size := range w.Sizes {
 		p.Sizes = append(p.Sizes, int(size))
-		steps += len(p.Schemes) * bcast.Iterations(p.Iterations, int(size))
+		steps += len(p.Schemes) * (p.WarmUp + bcast.Iterations(p.Iterations, int(size)))
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
