@@ -25,7 +25,9 @@ func binary(me, size int, _ Options) (parent int, children []int) {
 // directions, after a start-up that grows with the trees' depth D = floor(log2 r) + 1:
 //
 //	T = 2 s wire(M/2s)/B + sum over the other edges of a path of 2 wire(M/2s)/B
-//	    + sum over edges of (S(M/2s, L) - wire(M/2s)/B)
+//	    + sum over edges of (S(M/2s, L) - wire(M/2s)/B) + 2 t_pkt
+//
+// The last term is where the packets of the two trees meet, at the port of a receiver.
 func inOrder(me, size int, _ Options) (parent int, children []int) {
 	if me == 0 {
 		top := 1

@@ -1,6 +1,8 @@
 package collective
 
 import (
+	"slices"
+
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -8,19 +10,26 @@ import (
 // places in a list; block i is the one that the rank at place i begins with.
 type transfer struct{ peer, lo, hi int }
 
-// round is what a rank sends as soon as it has received all of the round before.
+// round is what a rank sends once it has received all of the round before.
 type round struct{ send, recv []transfer }
 
 // exchange brings blocks that are spread over ranks to all of them. Every byte comes to
 // a rank once.
+//
+// Where rounds go to several ranks, nobody must race ahead: what comes early takes a link
+// from what others wait for. So a message above one MTU waits until its receiver has come
+// to the round and says so by an empty message (MPI's rendezvous), and until those of the
+// round before are acknowledged.
 type exchange struct {
 	r      *rank.Rank
 	places []int           // ranks
 	bound  func(i int) int // where block i begins in the buffer
 	rounds []round
+	inTurn bool // rounds go to several ranks
 
-	b    *rank.Buffer
-	recv [][]*rank.Request
+	b     *rank.Buffer
+	recv  [][]*rank.Request // by round
+	ready [][]*rank.Request
 }
 
 // peers returns the ranks that the exchange needs connections to.
@@ -35,36 +44,74 @@ func (x *exchange) peers() (all []int) {
 
 // post posts all receives.
 func (x *exchange) post(b *rank.Buffer) error {
-	x.b, x.recv = b, make([][]*rank.Request, len(x.rounds))
+	x.b, x.recv, x.ready = b, make([][]*rank.Request, len(x.rounds)), make([][]*rank.Request, len(x.rounds))
+	take := func(to *[]*rank.Request, from, off, n int) error {
+		q, err := recvFrom(x.r, x.places[from], b, off, n)
+		*to = append(*to, q)
+		return err
+	}
 	for i, n := range x.rounds {
-		for _, t := range n.recv {
-			off := x.bound(t.lo)
-			q, err := recvFrom(x.r, x.places[t.peer], b, off, x.bound(t.hi)-off)
-			if err != nil {
+		for _, p := range x.meets(n.send) {
+			if err := take(&x.ready[i], p, 0, 0); err != nil {
 				return err
 			}
-			x.recv[i] = append(x.recv[i], q)
+		}
+		for _, t := range n.recv {
+			off := x.bound(t.lo)
+			if err := take(&x.recv[i], t.peer, off, x.bound(t.hi)-off); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// run goes through the rounds and returns what it sent.
+// run goes through the rounds and returns what may not be acknowledged yet.
 func (x *exchange) run() (sent []*rank.Request, err error) {
 	for i, n := range x.rounds {
-		for _, t := range n.send {
-			off := x.bound(t.lo)
-			q, err := sendTo(x.r, x.places[t.peer], x.b, off, x.bound(t.hi)-off)
-			if err != nil {
+		for _, p := range x.meets(n.recv) {
+			if err := x.send(&sent, p, 0, 0); err != nil {
 				return sent, err
 			}
-			sent = append(sent, q)
+		}
+		if err := x.r.Wait(x.ready[i]...); err != nil {
+			return sent, err
+		}
+		for _, t := range n.send {
+			off := x.bound(t.lo)
+			if err := x.send(&sent, t.peer, off, x.bound(t.hi)-off); err != nil {
+				return sent, err
+			}
 		}
 		if err := x.r.Wait(x.recv[i]...); err != nil {
 			return sent, err
 		}
+		if len(x.meets(n.send)) > 0 {
+			if err := x.r.Wait(sent...); err != nil {
+				return sent, err
+			}
+			sent = sent[:0]
+		}
 	}
 	return sent, nil
+}
+
+func (x *exchange) send(sent *[]*rank.Request, to, off, n int) error {
+	q, err := sendTo(x.r, x.places[to], x.b, off, n)
+	if err == nil {
+		*sent = append(*sent, q)
+	}
+	return err
+}
+
+// meets returns the peers of the transfers that have to wait for their receiver.
+func (x *exchange) meets(all []transfer) (peers []int) {
+	for _, t := range all {
+		if x.inTurn && x.bound(t.hi)-x.bound(t.lo) > x.r.Params().MTU && !slices.Contains(peers, t.peer) {
+			peers = append(peers, t.peer)
+		}
+	}
+	return peers
 }
 
 // equal divides n bytes into equal blocks, to within a byte.

@@ -14,52 +14,70 @@ import (
 // So every link is busy in both directions, and with k blocks all have everything after
 // l + k - 1 steps. A rank has one send at a time under way:
 //
-//	T = (l + k - 2) (S(b, L) + A(L)) + S(b, L)
+//	T = S(0, L) + (l + k - 2) (S(b, L) + A(L)) + S(b, L) [+ A(L) + S(b, L) if N is not 2^l]
 //
 // with blocks of b bytes. Each of the N - 2^l ranks that remain shares a vertex with one
 // that receives: in a step one of the two sends for the vertex while the other receives
 // for it and gives the first what that lacks. That takes one step more.
+//
+// A block is sent when its receiver has come to the same step and says so by an empty
+// message: so no two ranks send to one at a time. After the first step that is there with
+// the acknowledgement of the block before.
 type rdmc struct {
 	r     *rank.Rank
 	block int
 	b     *rank.Buffer
 	n     int
 	root  int
-	steps []rdmcSend
-	recv  []*rank.Request // by block
+	steps []rdmcStep
+	recv  []*rank.Request // by step; nil: none
+	ready []*rank.Request
 }
 
-// rdmcSend is a block that a rank sends to another, counted from the root.
-type rdmcSend struct{ to, block int }
+// rdmcStep is whom a rank sends a block to in a step, and from whom it receives one,
+// counted from the root; -1: nobody.
+type rdmcStep struct{ to, block, from, comes int }
 
 func newRDMC(r *rank.Rank, o Options) (Algorithm, error) { return &rdmc{r: r, block: o.Block}, nil }
+
+// RDMCBlocksMax is how many blocks a message can have: for each there is an empty message
+// that may go to the same queue pair.
+const RDMCBlocksMax = rank.QueueDepth / 2
 
 // Begin implements Algorithm.
 func (t *rdmc) Begin(b *rank.Buffer, n, root int) error {
 	t.b, t.n, t.root = b, n, root
 	k := max(1, (n+t.block-1)/t.block)
-	if most := rank.QueueDepth; k > most {
+	if most := RDMCBlocksMax; k > most {
 		return fmt.Errorf("%d blocks of %d bytes: a connection takes at most %d, use larger ones", k, t.block, most)
 	}
 	p := pipeline{t.r.Size(), k, bits.Len(uint(t.r.Size())) - 1}
-	me := relative(t.r, root)
-	var from []rdmcSend
-	t.steps, from = p.plan(me)
+	t.steps = p.plan(relative(t.r, root))
 	var peers []int
-	for _, s := range append(t.steps[:len(t.steps):len(t.steps)], from...) {
-		peers = append(peers, absolute(t.r, root, s.to))
+	for _, s := range t.steps {
+		for _, peer := range []int{s.to, s.from} {
+			if peer >= 0 {
+				peers = append(peers, absolute(t.r, root, peer))
+			}
+		}
 	}
 	if err := connectAny(t.r, peers); err != nil {
 		return err
 	}
-	t.recv = make([]*rank.Request, k)
-	for _, s := range from {
-		off, n := t.part(s.block)
-		q, err := recvFrom(t.r, absolute(t.r, root, s.to), b, off, n)
-		if err != nil {
-			return err
+	t.recv, t.ready = make([]*rank.Request, len(t.steps)), make([]*rank.Request, len(t.steps))
+	for i, s := range t.steps {
+		var err error
+		if s.to >= 0 {
+			if t.ready[i], err = recvFrom(t.r, absolute(t.r, root, s.to), b, 0, 0); err != nil {
+				return err
+			}
 		}
-		t.recv[s.block] = q
+		if s.from >= 0 {
+			off, n := t.part(s.comes)
+			if t.recv[i], err = recvFrom(t.r, absolute(t.r, root, s.from), b, off, n); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -73,41 +91,50 @@ func (t *rdmc) part(block int) (off, n int) {
 // Run implements Algorithm.
 func (t *rdmc) Run() (at Times, err error) {
 	at.Received = t.r.Now()
-	var sending []*rank.Request // none or one
-	for _, s := range t.steps {
-		if err := t.await(s.block, &at); err != nil {
-			return at, err
+	var empty []*rank.Request
+	var sending, coming *rank.Request
+	for i, s := range t.steps {
+		if coming != nil {
+			if err := t.r.Wait(coming); err != nil {
+				return at, err
+			}
+			at.Received = t.r.Now()
 		}
-		if err := t.r.Wait(sending...); err != nil {
+		if coming = t.recv[i]; coming != nil {
+			q, err := sendTo(t.r, absolute(t.r, t.root, s.from), t.b, 0, 0)
+			if err != nil {
+				return at, err
+			}
+			empty = append(empty, q)
+		}
+		if s.to < 0 {
+			continue
+		}
+		if sending != nil {
+			if err := t.r.Wait(sending); err != nil {
+				return at, err
+			}
+		}
+		if err := t.r.Wait(t.ready[i]); err != nil {
 			return at, err
 		}
 		off, n := t.part(s.block)
-		q, err := sendTo(t.r, absolute(t.r, t.root, s.to), t.b, off, n)
-		if err != nil {
-			return at, err
-		}
-		sending = append(sending[:0], q)
-	}
-	for i := range t.recv {
-		if err := t.await(i, &at); err != nil {
+		if sending, err = sendTo(t.r, absolute(t.r, t.root, s.to), t.b, off, n); err != nil {
 			return at, err
 		}
 	}
-	err = t.r.Wait(sending...)
+	if coming != nil {
+		if err := t.r.Wait(coming); err != nil {
+			return at, err
+		}
+		at.Received = t.r.Now()
+	}
+	if sending != nil {
+		empty = append(empty, sending)
+	}
+	err = t.r.Wait(empty...)
 	at.Done = t.r.Now()
 	return at, err
-}
-
-// await waits for a block that has not come yet.
-func (t *rdmc) await(block int, at *Times) error {
-	q := t.recv[block]
-	if q == nil {
-		return nil
-	}
-	t.recv[block] = nil
-	err := t.r.Wait(q)
-	at.Received = t.r.Now()
-	return err
 }
 
 // Close implements Algorithm.
@@ -177,9 +204,8 @@ func (p pipeline) turns(vertex int) []turn {
 	return append(all, turn{in: 1, gift: only[1]}, turn{out: 1, gift: only[0]})
 }
 
-// plan returns what a rank sends, in order, and from whom each block comes to it, in
-// the order of that connection.
-func (p pipeline) plan(me int) (send, recv []rdmcSend) {
+// plan returns what a rank does step by step.
+func (p pipeline) plan(me int) (steps []rdmcStep) {
 	vertex, side := me, 0
 	if me >= 1<<p.dims {
 		vertex, side = me-1<<p.dims+1, 1
@@ -188,27 +214,37 @@ func (p pipeline) plan(me int) (send, recv []rdmcSend) {
 	for d := range near {
 		near[d] = p.turns(vertex ^ 1<<d)
 	}
+	other, _ := p.place(vertex, 1-side)
 	for step, t := range p.turns(vertex) {
-		next := vertex ^ 1<<(step%p.dims)
+		s := rdmcStep{to: -1, from: -1}
 		if step <= p.last() {
+			next := vertex ^ 1<<(step%p.dims)
 			far := near[step%p.dims][step]
 			if _, block, ok := p.sends(vertex, step); ok && t.out == side {
-				to, _ := p.place(next, far.in)
-				send = append(send, rdmcSend{to, block})
+				s.to, _ = p.place(next, far.in)
+				s.block = block
 			}
 			if _, block, ok := p.sends(next, step); ok && t.in == side && vertex != 0 {
-				from, _ := p.place(next, far.out)
-				recv = append(recv, rdmcSend{from, block})
+				s.from, _ = p.place(next, far.out)
+				s.comes = block
 			}
 		}
-		if t.gift >= 0 {
-			other, _ := p.place(vertex, 1-side)
-			if t.in == side {
-				send = append(send, rdmcSend{other, t.gift})
-			} else {
-				recv = append(recv, rdmcSend{other, t.gift})
-			}
+		switch {
+		case t.gift < 0:
+		case t.in == side:
+			s.to, s.block = other, t.gift
+		default:
+			s.from, s.comes = other, t.gift
 		}
+		steps = append(steps, s)
 	}
-	return send, recv
+	// The last two turns are one step.
+	x, y := &steps[len(steps)-2], steps[len(steps)-1]
+	if y.to >= 0 {
+		x.to, x.block = y.to, y.block
+	}
+	if y.from >= 0 {
+		x.from, x.comes = y.from, y.comes
+	}
+	return steps[:len(steps)-1]
 }

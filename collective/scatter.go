@@ -78,7 +78,7 @@ func (s *spread) begin(me, root int) error {
 		_, _, n := nomial(i, size, s.radix)
 		return n
 	}
-	s.gather = exchange{r: s.r, places: s.places, bound: bound}
+	s.gather = exchange{r: s.r, places: s.places, bound: bound, inTurn: !s.roll}
 	if s.roll {
 		s.gather.rounds = ringRounds(me, size, has)
 	} else {

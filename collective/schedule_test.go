@@ -113,7 +113,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// checkPipeline plays the plans of all ranks, each a send after the other in lockstep.
+// checkPipeline plays the plans of all ranks step by step.
 func checkPipeline(t *testing.T, size, k int) {
 	t.Helper()
 	dims := 0
@@ -121,50 +121,44 @@ func checkPipeline(t *testing.T, size, k int) {
 		dims++
 	}
 	p := pipeline{size, k, dims}
-	send, recv := make([][]rdmcSend, size), make([][]rdmcSend, size)
+	plans := make([][]rdmcStep, size)
 	has := make([][]bool, size)
 	for me := range size {
-		send[me], recv[me] = p.plan(me)
+		plans[me] = p.plan(me)
 		has[me] = make([]bool, k)
 	}
 	for b := range k {
 		has[0][b] = true
 	}
 	moved, steps := 0, 0
-	for ; moved < (size-1)*k; steps++ {
-		type move struct{ to, from, block int }
-		var now []move
+	for step := range plans[0] {
+		before := make([][]bool, size)
 		for me := range size {
-			if len(send[me]) > 0 && has[me][send[me][0].block] {
-				now = append(now, move{send[me][0].to, me, send[me][0].block})
-				send[me] = send[me][1:]
-			}
+			before[me] = slices.Clone(has[me])
 		}
-		if len(now) == 0 {
-			t.Fatalf("%d ranks, %d blocks: stuck after %d of %d transfers", size, k, moved, (size-1)*k)
-		}
-		for _, m := range now {
-			// The receiver expects the blocks of a connection in order.
-			i := slices.IndexFunc(recv[m.to], func(r rdmcSend) bool { return r.to == m.from })
-			if i < 0 || recv[m.to][i].block != m.block || has[m.to][m.block] {
-				t.Fatalf("%d ranks, %d blocks: block %d came from %d to %d, which expects %v", size, k, m.block, m.from, m.to, recv[m.to])
+		for me := range size {
+			s := plans[me][step]
+			if s.to >= 0 {
+				if far := plans[s.to][step]; !before[me][s.block] || far.from != me || far.comes != s.block {
+					t.Fatalf("%d ranks, %d blocks, step %d: %d does %+v, the receiver %+v", size, k, step, me, s, far)
+				}
 			}
-			recv[m.to] = slices.Delete(recv[m.to], i, i+1)
-			has[m.to][m.block] = true
-			moved++
+			if s.from < 0 {
+				continue
+			}
+			if far := plans[s.from][step]; far.to != me || far.block != s.comes || has[me][s.comes] {
+				t.Fatalf("%d ranks, %d blocks, step %d: %d does %+v, the sender %+v", size, k, step, me, s, far)
+			}
+			has[me][s.comes] = true
+			moved, steps = moved+1, step+1
 		}
 	}
 	want := dims + k - 1
 	if size != 1<<dims {
 		want++
 	}
-	if steps != want {
-		t.Errorf("%d ranks, %d blocks: %d steps, want %d", size, k, steps, want)
-	}
-	for me := range size {
-		if len(send[me])+len(recv[me]) > 0 {
-			t.Errorf("%d ranks, %d blocks: rank %d has %v to send and %v to receive", size, k, me, send[me], recv[me])
-		}
+	if steps != want || moved != (size-1)*k {
+		t.Errorf("%d ranks, %d blocks: %d steps and %d transfers, want %d and %d", size, k, steps, moved, want, (size-1)*k)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {raddix: 4}}], sizes: [64B]}\n", `lab:4:35: unknown parameter "raddix", did you mean "radix"?`},
 		{head + "workloads:\n  - bcast: {schemes: [{chain: {slices: 0}}], sizes: [64B]}\n", `lab:4:40: workloads[0].bcast.schemes[0].slices: "0" is not a number from 1 on, or ranks`},
 		{head + "workloads:\n  - bcast: {schemes: [gleam], sizes: [64B]}\n", `lab:4:23: scheme gleam is multicast by the rules of that paper, and the switches have the rules fixed: set switches.rules to gleam, or use cepheus`},
-		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [64B, 1MiB]}\n", `lab:4:38: 1MiB in blocks of 1B are more than the 16384 a connection takes: use at least 64B`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [64B, 1MiB]}\n", `lab:4:38: 1MiB in blocks of 1B are more than the 8192 a connection takes: use at least 128B`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], warm-up: -1}\n", `lab:4:56: warm-up of -1 is not 0 to 1048576`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [3GiB]}\n", "lab:4:41: 3GiB is more than the 2GiB a RoCE message can have"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64]}\n", `lab:4:41: workloads[0].bcast.sizes[0]: "64" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},

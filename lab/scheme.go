@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/rank"
 )
 
 // warmUpMax is more than anyone needs.
@@ -49,9 +48,9 @@ func (c *checking) checkBlocks(at string, s *Scheme, sizes []Size) {
 	if s.Block == nil || c.err != nil {
 		return
 	}
-	if n := slices.Max(sizes); (n+*s.Block-1) / *s.Block > rank.QueueDepth {
-		c.failf(at+".block", "%v in blocks of %v are more than the %d a connection takes: use at least %v", n, *s.Block, rank.QueueDepth,
-			(n+rank.QueueDepth-1)/rank.QueueDepth)
+	if n := slices.Max(sizes); (n+*s.Block-1) / *s.Block > collective.RDMCBlocksMax {
+		c.failf(at+".block", "%v in blocks of %v are more than the %d a connection takes: use at least %v", n, *s.Block, collective.RDMCBlocksMax,
+			(n+collective.RDMCBlocksMax-1)/collective.RDMCBlocksMax)
 	}
 }
 
