@@ -17,7 +17,7 @@ type Lab struct {
 	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
-	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2"`
+	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 }
 
 // Topology is one of the shapes.
@@ -125,10 +125,11 @@ type NICs struct {
 
 // HostCost is the time that host software takes.
 type HostCost struct {
-	Post   Duration `yaml:"post" doc:"posting a work request" default:"0"`
-	Poll   Duration `yaml:"poll" doc:"taking a completion" default:"0"`
-	Stack  Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
-	Jitter Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
+	Post       Duration `yaml:"post" doc:"posting a work request" default:"0"`
+	Poll       Duration `yaml:"poll" doc:"taking a completion" default:"0"`
+	Stack      Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
+	Connection Duration `yaml:"connection" doc:"per message sent over a connection, not to a group: what MPI's point-to-point layer adds" default:"0"`
+	Jitter     Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
 }
 
 // Runtime is how a lab runs on a wall clock.

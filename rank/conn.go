@@ -143,6 +143,7 @@ func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
+	c.r.spend(c.r.c.Params.Cost.Connection)
 	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
@@ -150,6 +151,7 @@ func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
 func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
+	c.r.spend(c.r.c.Params.Cost.Connection)
 	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{
 		Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey,
 	}, virtrnic.RecvWR{})
