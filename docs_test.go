@@ -125,7 +125,7 @@ func TestLabFilePage(t *testing.T) {
 		"with every default written out; `mcastlab schema` prints the JSON schema for editors.\n")
 	seen := map[reflect.Type]bool{}
 	describe(&b, "The file", reflect.TypeFor[lab.Lab](), seen)
-	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`.\n" +
+	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`, `{multicast: {parallel: 2}}`.\n" +
 		"A custom link may be its ends alone: `a:0-b:3`. `ranks: all` means every host.\n")
 	page(t, "docs/lab-file.md", b.String())
 }

@@ -51,11 +51,13 @@ type Options struct {
 	Radix int `json:"radix,omitempty"`
 	// Block is the bytes of a block.
 	Block int `json:"block,omitempty"`
+	// Parallel is the number of ranks that multicast at a time.
+	Parallel int `json:"parallel,omitempty"`
 }
 
 // Parameter is something that can be chosen about a scheme.
 type Parameter struct {
-	Name    string // slices, radix or block
+	Name    string // slices, radix, block or parallel
 	Default int    // of slices: 0 means as many as there are ranks
 }
 
@@ -110,8 +112,10 @@ func namesOf(list []scheme) (names []string) {
 }
 
 // Parameters returns what can be chosen about a broadcast algorithm.
-func Parameters(name string) []Parameter {
-	for _, s := range broadcasts() {
+func Parameters(name string) []Parameter { return parametersOf(broadcasts(), name) }
+
+func parametersOf(list []scheme, name string) []Parameter {
+	for _, s := range list {
 		if s.name == name {
 			return s.params
 		}
@@ -150,7 +154,7 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 		name string
 		v    *int
 		min  int
-	}{{"slices", &o.Slices, 1}, {"radix", &o.Radix, 2}, {"block", &o.Block, 1}}
+	}{{"slices", &o.Slices, 1}, {"radix", &o.Radix, 2}, {"block", &o.Block, 1}, {"parallel", &o.Parallel, 1}}
 	for _, g := range given {
 		i := slices.IndexFunc(s.params, func(p Parameter) bool { return p.Name == g.name })
 		switch {

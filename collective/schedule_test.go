@@ -175,6 +175,7 @@ func TestExchanges(t *testing.T) {
 		for name, plan := range map[string]func(me int) []round{
 			"ring":                 func(me int) []round { return ringRounds(me, size, alone) },
 			"ring after tree":      func(me int) []round { return ringRounds(me, size, tree) },
+			"linear":               func(me int) []round { return linearRounds(me, size) },
 			"dissemination":        func(me int) []round { return disseminationRounds(me, size, radix, alone) },
 			"dissemination, after": func(me int) []round { return disseminationRounds(me, size, radix, tree) },
 		} {
@@ -184,6 +185,9 @@ func TestExchanges(t *testing.T) {
 			}
 			checkExchange(t, name, size, has, plan)
 		}
+		// Doubling of a power of two; others have rounds at places of their own.
+		pow := 1 << rapid.IntRange(0, 6).Draw(t, "log")
+		checkExchange(t, "doubling", pow, alone, func(me int) []round { return doublingRounds(me, pow) })
 	})
 }
 

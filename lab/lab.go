@@ -139,7 +139,8 @@ type Runtime struct {
 
 // Workload is one of the kinds of work.
 type Workload struct {
-	Bcast *Bcast `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	Bcast     *Bcast     `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	Allgather *Allgather `yaml:"allgather" doc:"MPI-Allgather benchmark"`
 }
 
 // Bcast is the broadcast benchmark.
@@ -154,6 +155,17 @@ type Bcast struct {
 	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`
 }
 
+// Allgather is the Allgather benchmark: every rank has a block that all others get.
+type Allgather struct {
+	Label      string     `yaml:"label" doc:"name in reports" default:"allgather"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms: ring, linear, recursive-doubling, multicast" required:"true"`
+	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Sizes      []Size     `yaml:"sizes" doc:"bytes per rank, at most 2GiB over all ranks" required:"true"`
+	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
+	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
+}
+
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
 	Name   string `yaml:"name" doc:"algorithm" required:"true"`
@@ -161,6 +173,8 @@ type Scheme struct {
 	Slices *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
 	Radix  *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
 	Block  *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
+
+	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 }
 
 // Fault is something that goes wrong for a while.

@@ -11,19 +11,91 @@ import (
 // warmUpMax is more than anyone needs.
 const warmUpMax = 1 << 20
 
+// algorithms are those of one kind of workload.
+type algorithms struct {
+	kind   string
+	names  []string
+	params func(name string) []collective.Parameter
+}
+
+func broadcasts() algorithms {
+	return algorithms{"broadcast", collective.Names(), collective.Parameters}
+}
+
+func allgathers() algorithms {
+	return algorithms{"allgather", collective.AllgatherNames(), collective.AllgatherParameters}
+}
+
+// parameters returns the names of a scheme's parameters.
+func (a algorithms) parameters(name string) (names []string) {
+	for _, p := range a.params(name) {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// parameters returns the names of the parameters of a scheme of any kind.
+func parameters(name string) []string {
+	return append(broadcasts().parameters(name), allgathers().parameters(name)...)
+}
+
+func (c *checking) checkLabel(p, label string) {
+	if !labelName.MatchString(label) {
+		c.failf(p+".label", badLabel, label)
+	}
+}
+
+// checkSizes verifies sizes of which a message has so many.
+func (c *checking) checkSizes(p string, sizes []Size, warmUp, blocks int) {
+	if len(sizes) == 0 {
+		c.failf(p, "%s needs at least one scheme and one size", p)
+	}
+	for i, s := range sizes {
+		at := fmt.Sprintf("%s.sizes[%d]", p, i)
+		switch {
+		case s > sizeMax:
+			c.failf(at, "%v is more than the 2GiB a RoCE message can have", s)
+		case s > sizeMax/Size(blocks):
+			c.failf(at, "%v from each of %d ranks is more than 2GiB", s, blocks)
+		}
+	}
+	if warmUp < 0 || warmUp > warmUpMax {
+		c.failf(p+".warm-up", "warm-up of %d is not 0 to %d", warmUp, warmUpMax)
+	}
+}
+
+// checkAllgather verifies an Allgather benchmark.
+func (c *checking) checkAllgather(p string, a *Allgather) {
+	c.checkLabel(p, a.Label)
+	ranks := c.checkRanks(p, "an allgather", a.Ranks)
+	if c.err != nil {
+		return
+	}
+	c.checkSizes(p, a.Sizes, a.WarmUp, len(ranks))
+	c.checkSchemes(p, allgathers(), a.Schemes, a.Sizes)
+	for _, r := range ranks {
+		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
+			c.failf(p+".ranks", "an allgather needs every rank to run a program, and %s is external", n)
+		}
+	}
+}
+
 // checkSchemes verifies the schemes of a workload and fills in the defaults of their
 // parameters.
-func (c *checking) checkSchemes(p string, b *Bcast) {
+func (c *checking) checkSchemes(p string, a algorithms, schemes []Scheme, sizes []Size) {
+	if len(schemes) == 0 {
+		c.failf(p, "%s needs at least one scheme and one size", p)
+	}
 	labels := map[string]bool{}
-	for i := range b.Schemes {
-		s := &b.Schemes[i]
+	for i := range schemes {
+		s := &schemes[i]
 		at := fmt.Sprintf("%s.schemes[%d]", p, i)
-		if !slices.Contains(collective.Names(), s.Name) {
-			hint := suggest(s.Name, collective.Names())
+		if !slices.Contains(a.names, s.Name) {
+			hint := suggest(s.Name, a.names)
 			if hint == "" {
-				hint = ": use " + list(collective.Names())
+				hint = ": use " + list(a.names)
 			}
-			c.failf(at, "no broadcast scheme %q%s", s.Name, hint)
+			c.failf(at, "no %s scheme %q%s", a.kind, s.Name, hint)
 		}
 		if s.Label == "" {
 			s.Label = s.Name
@@ -38,8 +110,8 @@ func (c *checking) checkSchemes(p string, b *Bcast) {
 				c.l.Switches.Rules)
 		}
 		labels[s.Label] = true
-		c.checkParameters(at, s)
-		c.checkBlocks(at, s, b.Sizes)
+		c.checkParameters(at, a, s)
+		c.checkBlocks(at, s, sizes)
 	}
 }
 
@@ -54,31 +126,23 @@ func (c *checking) checkBlocks(at string, s *Scheme, sizes []Size) {
 	}
 }
 
-// parameters returns the names of a scheme's parameters.
-func parameters(name string) (names []string) {
-	for _, p := range collective.Parameters(name) {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // checkParameters verifies that a scheme has the parameters that are given, and gives it
 // the others.
-func (c *checking) checkParameters(at string, s *Scheme) {
+func (c *checking) checkParameters(at string, a algorithms, s *Scheme) {
 	v := reflect.ValueOf(s).Elem()
-	for _, name := range []string{"slices", "radix", "block"} {
+	for _, name := range []string{"slices", "radix", "block", "parallel"} {
 		f := v.Field(fieldByKey(v.Type(), name))
-		i := slices.Index(parameters(s.Name), name)
+		i := slices.Index(a.parameters(s.Name), name)
 		switch {
 		case i < 0 && !f.IsNil():
 			hint := ""
-			if own := parameters(s.Name); len(own) > 0 {
+			if own := a.parameters(s.Name); len(own) > 0 {
 				hint = ": it has " + list(own)
 			}
 			c.failf(at+"."+name, "scheme %s has no %s%s", s.Name, name, hint)
 		case i >= 0 && f.IsNil():
 			f.Set(reflect.New(f.Type().Elem()))
-			f.Elem().SetInt(int64(collective.Parameters(s.Name)[i].Default))
+			f.Elem().SetInt(int64(a.params(s.Name)[i].Default))
 		}
 	}
 	switch {
@@ -91,11 +155,16 @@ func (c *checking) checkParameters(at string, s *Scheme) {
 
 // Options returns a scheme's parameters for so many ranks.
 func (s *Scheme) Options(ranks int) (o collective.Options) {
-	if s.Slices != nil {
-		if o.Slices = int(*s.Slices); o.Slices == 0 {
-			o.Slices = ranks
+	count := func(c *Count) int {
+		switch {
+		case c == nil:
+			return 0
+		case *c == 0:
+			return ranks
 		}
+		return int(*c)
 	}
+	o.Slices, o.Parallel = count(s.Slices), count(s.Parallel)
 	if s.Radix != nil {
 		o.Radix = *s.Radix
 	}
