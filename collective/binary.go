@@ -1,6 +1,6 @@
 package collective
 
-// binary is the binary tree in heap order (BAS-9): rank i passes on to 2i+1 and 2i+2.
+// binaryTree is the binary tree in heap order (BAS-9): rank i passes on to 2i+1 and 2i+2.
 // The whole message in turn:
 //
 //	T = max over paths root..leaf of sum (S(M, L) of each edge
@@ -11,7 +11,7 @@ package collective
 //
 //	T = max over paths of c_0 s wire(M/s)/B + sum over the others with children of c wire(M/s)/B
 //	    + sum over edges of (S(M/s, L) - wire(M/s)/B)
-func binary(me, size int, _ Options) (parent int, children []int) {
+func binaryTree(me, size int, _ Options) (parent int, children []int) {
 	parent = (me+1)/2 - 1
 	return parent, upTo(size, 2*me+1, 2*me+2)
 }

@@ -53,6 +53,8 @@ type Options struct {
 	Block int `json:"block,omitempty"`
 	// Parallel is the number of ranks that multicast at a time.
 	Parallel int `json:"parallel,omitempty"`
+	// Float32 makes a reduction add floating-point numbers.
+	Float32 bool `json:"float32,omitempty"`
 }
 
 // Parameter is something that can be chosen about a scheme.
@@ -84,7 +86,7 @@ func broadcasts() []scheme {
 		{"1ringM", sliced(1), newRelay(ringM)},
 		{"2ring", sliced(1), newRelay(twoRings)},
 		{"2ringM", sliced(1), newRelay(twoRingsM)},
-		{"binary-tree", nil, newRelay(binary)},
+		{"binary-tree", nil, newRelay(binaryTree)},
 		{"binomial", nil, newRelay(binomial)},
 		{"cepheus", nil, newCepheus},
 		{"chain", sliced(0), newRelay(ring)},
@@ -93,7 +95,7 @@ func broadcasts() []scheme {
 		{"k-nomial", radix(), newKnomial},
 		{"long", nil, newLong},
 		{"longM", nil, newLongM},
-		{"pipelined-binary-tree", sliced(0), newRelay(binary)},
+		{"pipelined-binary-tree", sliced(0), newRelay(binaryTree)},
 		{"rdmc", blocks(), newRDMC},
 		{"scatter-allgather", radix(), newScatterAllgather},
 		{"unicast", nil, newUnicast},

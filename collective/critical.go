@@ -42,7 +42,7 @@ func (c *critical) links(name string) (worst int) {
 	case "k-nomial":
 		return c.below(knomial, 0)
 	case "binary-tree", "pipelined-binary-tree":
-		return c.below(binary, 0)
+		return c.below(binaryTree, 0)
 	case "double-binary-tree":
 		return max(c.below(inOrder, 0), c.below(inOrderShifted, 0))
 	case "rdmc":

@@ -53,3 +53,25 @@ func TestCriticalLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestAllgatherLinks: the dependencies of Allgathers, with two links between any ranks.
+func TestAllgatherLinks(t *testing.T) {
+	two := func(int, int) int { return 2 }
+	for _, c := range []struct {
+		name            string
+		parallel, ranks int
+		want            int
+	}{
+		{"linear", 0, 8, 2}, {"ring", 0, 8, 14}, {"recursive-doubling", 0, 8, 6}, {"recursive-doubling", 0, 6, 8},
+		{"multicast", 1, 8, 7*6 + 2}, {"multicast", 4, 8, 6 + 2}, {"multicast", 8, 8, 2}, {"multicast", 3, 8, 2*6 + 2},
+	} {
+		if got := AllgatherLinks(c.name, Options{Parallel: c.parallel}, c.ranks, two); got != c.want {
+			t.Errorf("%s of %d, %d at a time: %d links, want %d", c.name, c.ranks, c.parallel, got, c.want)
+		}
+	}
+	for _, name := range AllgatherNames() {
+		if AllgatherLinks(name, Options{}, 5, two) < 2 {
+			t.Errorf("%s depends on no link", name)
+		}
+	}
+}

@@ -13,7 +13,7 @@ func TestShapes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(2, 200).Draw(t, "ranks")
 		o := Options{Radix: rapid.IntRange(2, 9).Draw(t, "radix")}
-		for i, f := range []shape{ring, ringM, twoRings, twoRingsM, binary, binomial, knomial, inOrder, inOrderShifted} {
+		for i, f := range []shape{ring, ringM, twoRings, twoRingsM, binaryTree, binomial, knomial, inOrder, inOrderShifted} {
 			children := 0
 			for me := range size {
 				parent, down := f(me, size, o)
@@ -50,7 +50,7 @@ func TestShapesByHand(t *testing.T) {
 		"1ringM":      {ringM, [][]int{{1, 2}, nil, {3}, {4}, {5}, {6}, {7}, nil}},
 		"2ring":       {twoRings, [][]int{{1, 4}, {2}, {3}, nil, {5}, {6}, {7}, nil}},
 		"2ringM":      {twoRingsM, [][]int{{1, 2, 5}, nil, {3}, {4}, nil, {6}, {7}, nil}},
-		"binary-tree": {binary, [][]int{{1, 2}, {3, 4}, {5, 6}, {7}, nil, nil, nil, nil}},
+		"binary-tree": {binaryTree, [][]int{{1, 2}, {3, 4}, {5, 6}, {7}, nil, nil, nil, nil}},
 		"binomial":    {binomial, [][]int{{4, 2, 1}, nil, {3}, nil, {6, 5}, nil, {7}, nil}},
 		"in order":    {inOrder, [][]int{{4}, nil, {1, 3}, nil, {2, 6}, nil, {5, 7}, nil}},
 		"shifted":     {inOrderShifted, [][]int{{3}, {7, 2}, nil, {1, 5}, nil, {4, 6}, nil, nil}},
@@ -83,7 +83,7 @@ func TestSendsInTurn(t *testing.T) {
 		radix, size, want int
 	}{
 		{knomial, 2, 188, 8}, {knomial, 4, 188, 11}, {knomial, 8, 188, 16},
-		{binary, 0, 4, 2}, {binary, 0, 16, 6}, {binary, 0, 64, 10}, {binary, 0, 188, 12}, {binary, 0, 512, 16}, {binary, 0, 1024, 18},
+		{binaryTree, 0, 4, 2}, {binaryTree, 0, 16, 6}, {binaryTree, 0, 64, 10}, {binaryTree, 0, 188, 12}, {binaryTree, 0, 512, 16}, {binaryTree, 0, 1024, 18},
 	} {
 		at := make([]int, c.size)
 		worst := 0

@@ -168,12 +168,11 @@ type Allgather struct {
 
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
-	Name   string `yaml:"name" doc:"algorithm" required:"true"`
-	Label  string `yaml:"label" doc:"name in reports; default: the algorithm's"`
-	Slices *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
-	Radix  *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
-	Block  *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
-
+	Name     string `yaml:"name" doc:"algorithm" required:"true"`
+	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
+	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
 	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 }
 
