@@ -68,12 +68,9 @@ func (g *gathering) run() (n *Net, rows []apps.Row, err error) {
 // TestAllgathers: every Allgather brings the right bytes to random groups, at random
 // sizes, while links lose one frame in a thousand.
 func TestAllgathers(t *testing.T) {
-	trials := uint64(24)
-	if testing.Short() {
-		trials = 8
-	}
+	from, count := seeds(t, 24)
 	for _, name := range collective.AllgatherNames() {
-		for seed := range trials {
+		for seed := from; seed < from+count; seed++ {
 			r := rand.New(rand.NewPCG(seed, 78))
 			graph, err := topo.FatTree(4, sceneLink)
 			if err != nil {
@@ -92,7 +89,8 @@ func TestAllgathers(t *testing.T) {
 				Workload: "a", Sizes: []int{r.IntN(20), r.IntN(5 * g.mtu)}, Iterations: []int{2, 2}, WarmUp: r.IntN(2), Seed: seed,
 				Schemes: []allgather.Scheme{{Label: name, Name: name, Options: o}},
 			}
-			what := fmt.Sprintf("%s %+v, seed %d: %d ranks, sizes %v, MTU %d", name, o, seed, len(g.hosts), g.p.Sizes, g.mtu)
+			what := fmt.Sprintf("%s %+v: %d ranks, sizes %v, MTU %d; replay: go test ./sim -run 'TestAllgathers$' -from %d -seeds 1",
+				name, o, len(g.hosts), g.p.Sizes, g.mtu, seed)
 			_, rows, err := g.run()
 			if err != nil || len(rows) != 2 {
 				t.Errorf("%s: %d rows, %v", what, len(rows), err)

@@ -21,13 +21,10 @@ import (
 // random roots, at random sizes, with random parameters, while links lose one frame in a
 // thousand.
 func TestSchemes(t *testing.T) {
-	trials := uint64(24)
-	if testing.Short() {
-		trials = 8
-	}
+	from, count := seeds(t, 24)
 	for _, name := range collective.Names() {
-		for i := range trials {
-			runScheme(t, name, i)
+		for seed := from; seed < from+count; seed++ {
+			runScheme(t, name, seed)
 		}
 	}
 }
@@ -79,7 +76,8 @@ func runScheme(t *testing.T, name string, seed uint64) {
 		t.Fatal(err)
 	}
 	records := make([][][]byte, len(hosts))
-	what := fmt.Sprintf("%s %+v, seed %d: %d ranks, root %d, sizes %v, MTU %d, %s", name, o, seed, len(hosts), p.Root, p.Sizes, params.MTU, memory)
+	what := fmt.Sprintf("%s %+v: %d ranks, root %d, sizes %v, MTU %d, %s; replay: go test ./sim -run 'TestSchemes$' -from %d -seeds 1",
+		name, o, len(hosts), p.Root, p.Sizes, params.MTU, memory, seed)
 	if err := n.Run(Job{
 		Name: "b", Hosts: hosts, Params: params,
 		Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) },
