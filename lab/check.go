@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -236,7 +235,7 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Bcast != nil && w.Bcast.Memory != "phantom" {
+		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" {
 			return false
 		}
 	}
@@ -247,15 +246,22 @@ func (c *checking) checkWorkloads() {
 	labels := map[string]bool{}
 	for i, w := range c.l.Workloads {
 		p := fmt.Sprintf("workloads[%d]", i)
-		if w.Bcast == nil {
-			c.failf(p, "a workload needs a kind: bcast")
+		var label string
+		switch {
+		case (w.Bcast != nil) == (w.Allgather != nil):
+			c.failf(p, "a workload needs a kind, and one only: bcast or allgather")
 			return
+		case w.Bcast != nil:
+			p, label = p+".bcast", w.Bcast.Label
+			c.checkBcast(p, w.Bcast)
+		default:
+			p, label = p+".allgather", w.Allgather.Label
+			c.checkAllgather(p, w.Allgather)
 		}
-		c.checkBcast(p+".bcast", w.Bcast)
-		if labels[w.Bcast.Label] {
-			c.failf(p+".bcast.label", "two workloads are called %q: give one of them a label of its own", w.Bcast.Label)
+		if labels[label] {
+			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", label)
 		}
-		labels[w.Bcast.Label] = true
+		labels[label] = true
 	}
 }
 
@@ -264,39 +270,13 @@ const badLabel = "%q cannot be a label: use a letter, then up to 39 letters, dig
 var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
 
 func (c *checking) checkBcast(p string, b *Bcast) {
-	if !labelName.MatchString(b.Label) {
-		c.failf(p+".label", badLabel, b.Label)
-	}
-	ranks := c.checkRanks(p, b)
+	c.checkLabel(p, b.Label)
+	ranks := c.checkRanks(p, "a broadcast", b.Ranks)
 	if c.err != nil {
 		return
 	}
-	if len(b.Sizes) == 0 || len(b.Schemes) == 0 {
-		c.failf(p, "%s needs at least one scheme and one size", p)
-	}
-	for i, s := range b.Sizes {
-		if s > sizeMax {
-			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v is more than the 2GiB a RoCE message can have", s)
-		}
-	}
-	labels := map[string]bool{}
-	for i := range b.Schemes {
-		s := &b.Schemes[i]
-		at := fmt.Sprintf("%s.schemes[%d]", p, i)
-		if !slices.Contains(collective.Names(), s.Name) {
-			c.failf(at, "no broadcast scheme %q%s", s.Name, suggest(s.Name, collective.Names()))
-		}
-		if s.Label == "" {
-			s.Label = s.Name
-		}
-		switch {
-		case !labelName.MatchString(s.Label):
-			c.failf(at, badLabel, s.Label)
-		case labels[s.Label]:
-			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
-		}
-		labels[s.Label] = true
-	}
+	c.checkSizes(p, b.Sizes, b.WarmUp, 1)
+	c.checkSchemes(p, broadcasts(), b.Schemes, b.Sizes)
 	if b.Root == "" {
 		b.Root = c.g.Nodes[ranks[0]].Name
 	}
@@ -319,8 +299,8 @@ func (c *checking) hostNames() (names []string) {
 }
 
 // checkRanks resolves the ranks of a workload.
-func (c *checking) checkRanks(p string, b *Bcast) []int {
-	for i, want := range b.Ranks {
+func (c *checking) checkRanks(p, what string, names Hosts) []int {
+	for i, want := range names {
 		at := fmt.Sprintf("%s.ranks[%d]", p, i)
 		if _, err := path.Match(want, ""); err != nil {
 			c.failf(at, "%q is not a pattern: %v", want, err)
@@ -328,9 +308,9 @@ func (c *checking) checkRanks(p string, b *Bcast) []int {
 			c.failf(at, "there is no host %q%s", want, suggest(want, c.hostNames()))
 		}
 	}
-	ranks := b.Ranks.Resolve(c.g)
+	ranks := names.Resolve(c.g)
 	if c.err == nil && len(ranks) < 2 {
-		c.failf(p+".ranks", "a group of %d: a broadcast needs at least two ranks", len(ranks))
+		c.failf(p+".ranks", "a group of %d: %s needs at least two ranks", len(ranks), what)
 	}
 	return ranks
 }

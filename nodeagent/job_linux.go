@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
@@ -21,8 +22,11 @@ import (
 
 // appByName returns the program of a workload.
 func appByName(name string) (apps.App, error) {
-	if name == bcast.Name {
+	switch name {
+	case bcast.Name:
 		return bcast.App{}, nil
+	case allgather.Name:
+		return allgather.App{}, nil
 	}
 	return nil, fmt.Errorf("this agent has no program %q", name)
 }
