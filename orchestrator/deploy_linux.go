@@ -463,9 +463,40 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	return true, errors.Join(remove(ctx, s, engines), s.close())
 }
 
+// lateNodes is for how long an engine may still come up with a node that a deployment had
+// asked for when it was killed.
+const lateNodes = 500 * time.Millisecond
+
+// removeLate removes what appears after all has been removed.
+func removeLate(ctx context.Context, lab string, engines []engine.Engine) error {
+	for until := time.Now().Add(lateNodes); time.Now().Before(until); {
+		for _, e := range engines {
+			found, err := e.Find(ctx, lab)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				continue
+			}
+			if err := e.Remove(ctx, lab); err != nil {
+				return err
+			}
+			until = time.Now().Add(lateNodes)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lateNodes / 5):
+		}
+	}
+	return nil
+}
+
 // remove removes a lab's nodes, with which its links go, and then its folder.
 func remove(ctx context.Context, s *store, engines []engine.Engine) error {
+	late := false
 	if st, ok, err := s.get(); err == nil && ok {
+		late = st.Phase == phaseDeploying
 		st.Phase = phaseDestroying
 		if err := s.put(st); err != nil {
 			return err
@@ -474,6 +505,11 @@ func remove(ctx context.Context, s *store, engines []engine.Engine) error {
 	for _, e := range engines {
 		failpoint.Hit("remove")
 		if err := e.Remove(ctx, s.lab); err != nil {
+			return err
+		}
+	}
+	if late {
+		if err := removeLate(ctx, s.lab, engines); err != nil {
 			return err
 		}
 	}

@@ -107,8 +107,14 @@ func each[T any](items []T, f func(T) error) error {
 
 func containerName(lab, node string) string { return "mcastlab-" + lab + "-" + node }
 
-// start creates and starts one node's container.
+// start creates and starts one node's container. A call that has begun is let come to its
+// end: the engine goes on with one that is given up, and what it makes then nobody would
+// know of.
 func start(ctx context.Context, c *client.Client, lab, image string, n engine.Node) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
 	name := containerName(lab, n.Name)
 	config, host := createRequest(lab, image, n)
 	r, err := c.ContainerCreate(ctx, config, host, nil, nil, name)
