@@ -1,0 +1,73 @@
+package hpl
+
+import "slices"
+
+// move says that a row of the block goes to a row below it.
+type move struct{ to, from int }
+
+// plan is what the row exchanges of a panel come to (HPL_plindx): every row of the block
+// row U comes from somewhere, and for each of U's rows that is not from the block a row
+// of the block goes there. Processes are numbered from the one that has the block.
+type plan struct {
+	me    int
+	procs int
+	src   []int    // where U's rows are from
+	order []int    // U's rows by process: the order in which they are gathered
+	first []int    // by process: where its rows begin in that order; one more at the end
+	down  [][]move // by process: the rows that it gets
+	out   []int    // by process: where its rows begin among all that leave; one more at the end
+}
+
+// newPlan follows a panel's pivots.
+func (s *solver) newPlan(p *panel) *plan {
+	block := p.k % s.P
+	rel := func(row int) int { return (ownerOf(row, s.NB, s.P) - block + s.P) % s.P }
+	pl := &plan{me: (s.myRow - block + s.P) % s.P, procs: s.P, src: make([]int, p.jb), down: make([][]move, s.P)}
+	at := map[int]int{} // what row now is where another was
+	get := func(row int) int {
+		if v, ok := at[row]; ok {
+			return v
+		}
+		return row
+	}
+	var below []int
+	for i, to := range p.piv {
+		here := p.j0 + i
+		if _, seen := at[to]; !seen && to >= p.j0+p.jb {
+			below = append(below, to)
+		}
+		at[here], at[to] = get(to), get(here)
+	}
+	slices.Sort(below)
+	for i := range pl.src {
+		pl.src[i] = get(p.j0 + i)
+	}
+	for x := range s.P {
+		pl.first = append(pl.first, len(pl.order))
+		for i, row := range pl.src {
+			if rel(row) == x {
+				pl.order = append(pl.order, i)
+			}
+		}
+	}
+	pl.first = append(pl.first, len(pl.order))
+	for _, row := range below {
+		x := rel(row)
+		pl.down[x] = append(pl.down[x], move{row, get(row)})
+	}
+	n := 0
+	for x := range s.P {
+		pl.out = append(pl.out, n)
+		if x > 0 {
+			n += len(pl.down[x])
+		}
+	}
+	pl.out = append(pl.out, n)
+	return pl
+}
+
+// rows returns how many rows of U a process has.
+func (p *plan) rows(x int) int { return p.first[x+1] - p.first[x] }
+
+// target returns where a process's equal share of U begins.
+func (p *plan) target(x int) int { return len(p.src) * x / p.procs }
