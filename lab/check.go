@@ -30,6 +30,7 @@ func NameOK(s string) bool { return labName.MatchString(s) }
 // that do not exist.
 type checking struct {
 	l   *Lab
+	dir string // of the lab file
 	at  map[string]pos
 	g   *topo.Graph
 	err *Error
@@ -55,8 +56,8 @@ func (c *checking) failf(path, format string, args ...any) {
 }
 
 // check verifies the whole file and fills in what depends on other values.
-func (l *Lab) check(at map[string]pos) error {
-	c := &checking{l: l, at: at}
+func (l *Lab) check(dir string, at map[string]pos) error {
+	c := &checking{l: l, dir: dir, at: at}
 	for _, f := range []func(){
 		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkFaults, c.checkExpect,
 	} {
@@ -230,7 +231,7 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Bcast != nil && w.Bcast.Memory != "phantom" {
+		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
 			return false
 		}
 	}
@@ -241,15 +242,22 @@ func (c *checking) checkWorkloads() {
 	labels := map[string]bool{}
 	for i, w := range c.l.Workloads {
 		p := fmt.Sprintf("workloads[%d]", i)
-		if w.Bcast == nil {
-			c.failf(p, "a workload needs a kind: bcast")
+		var kind string
+		switch {
+		case w.Bcast != nil && w.HPL == nil:
+			kind = p + ".bcast"
+			c.checkBcast(kind, w.Bcast)
+		case w.Bcast == nil && w.HPL != nil:
+			kind = p + ".hpl"
+			c.checkHPL(kind, w.HPL)
+		default:
+			c.failf(p, "a workload needs one kind: %s", list(keysOf(reflect.TypeFor[Workload]())))
 			return
 		}
-		c.checkBcast(p+".bcast", w.Bcast)
-		if labels[w.Bcast.Label] {
-			c.failf(p+".bcast.label", "two workloads are called %q: give one of them a label of its own", w.Bcast.Label)
+		if labels[w.Label()] {
+			c.failf(kind+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
 		}
-		labels[w.Bcast.Label] = true
+		labels[w.Label()] = true
 	}
 }
 
@@ -261,7 +269,10 @@ func (c *checking) checkBcast(p string, b *Bcast) {
 	if !labelName.MatchString(b.Label) {
 		c.failf(p+".label", badLabel, b.Label)
 	}
-	ranks := c.checkRanks(p, b)
+	ranks := c.checkRanks(p, b.Ranks)
+	if c.err == nil && len(ranks) < 2 {
+		c.failf(p+".ranks", "a group of %d: a broadcast needs at least two ranks", len(ranks))
+	}
 	if c.err != nil {
 		return
 	}
@@ -313,8 +324,8 @@ func (c *checking) hostNames() (names []string) {
 }
 
 // checkRanks resolves the ranks of a workload.
-func (c *checking) checkRanks(p string, b *Bcast) []int {
-	for i, want := range b.Ranks {
+func (c *checking) checkRanks(p string, hosts Hosts) []int {
+	for i, want := range hosts {
 		at := fmt.Sprintf("%s.ranks[%d]", p, i)
 		if _, err := path.Match(want, ""); err != nil {
 			c.failf(at, "%q is not a pattern: %v", want, err)
@@ -322,11 +333,7 @@ func (c *checking) checkRanks(p string, b *Bcast) []int {
 			c.failf(at, "there is no host %q%s", want, suggest(want, c.hostNames()))
 		}
 	}
-	ranks := b.Ranks.Resolve(c.g)
-	if c.err == nil && len(ranks) < 2 {
-		c.failf(p+".ranks", "a group of %d: a broadcast needs at least two ranks", len(ranks))
-	}
-	return ranks
+	return hosts.Resolve(c.g)
 }
 
 // match returns the hosts that a name, a pattern or a range means: h3, h*, h0..h511.

@@ -139,6 +139,15 @@ type Runtime struct {
 // Workload is one of the kinds of work.
 type Workload struct {
 	Bcast *Bcast `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	HPL   *HPL   `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+}
+
+// Label returns the workload's name in reports.
+func (w *Workload) Label() string {
+	if w.HPL != nil {
+		return w.HPL.Label
+	}
+	return w.Bcast.Label
 }
 
 // Bcast is the broadcast benchmark.

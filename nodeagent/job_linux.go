@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
@@ -21,8 +22,11 @@ import (
 
 // appByName returns the program of a workload.
 func appByName(name string) (apps.App, error) {
-	if name == bcast.Name {
+	switch name {
+	case bcast.Name:
 		return bcast.App{}, nil
+	case hpl.Name:
+		return hpl.App{}, nil
 	}
 	return nil, fmt.Errorf("this agent has no program %q", name)
 }

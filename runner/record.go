@@ -67,6 +67,13 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 	if err == nil {
 		err = rerr
 	}
+	if p, prints := w.App.(apps.Printer); prints && len(rows) > 0 {
+		text, perr := p.Print(w.Params, rows)
+		r.Report.Texts = append(r.Report.Texts, text)
+		if err == nil {
+			err = perr
+		}
+	}
 	return err
 }
 

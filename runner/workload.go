@@ -40,13 +40,18 @@ func PrepareLive(l *lab.Lab, g *topo.Graph) ([]Workload, error) {
 func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
-		b := l.Workloads[i].Bcast
-		s := seeds.Derive("workload/" + b.Label)
-		w, err := prepareBcast(b, g, s.Uint64(), peers)
+		kind := &l.Workloads[i]
+		var w Workload
+		if kind.HPL != nil {
+			w, err = prepareHPL(kind.HPL, g)
+		} else {
+			s := seeds.Derive("workload/" + kind.Label())
+			w, err = prepareBcast(kind.Bcast, g, s.Uint64(), peers)
+			w.App = app
+		}
 		if err != nil {
 			return nil, err
 		}
-		w.App = app
 		all = append(all, w)
 	}
 	return all, nil

@@ -76,6 +76,13 @@ type Test struct {
 	NDiv          int    `json:"ndiv"`  // parts of a panel in the recursion
 }
 
+// nbMax bounds the width of a panel: with it the buffers of a panel's factorisation stay
+// small. HPL's manual uses up to 256.
+const nbMax = 1024
+
+// messageMax is the longest message, in bytes.
+const messageMax = 1 << 31
+
 // Check returns what is wrong with a test on so many ranks.
 func (t *Test) Check(ranks int) error {
 	swaps := []string{SwapExchange, SwapLong, SwapMix, SwapMulticast}
@@ -85,8 +92,12 @@ func (t *Test) Check(ranks int) error {
 		return fmt.Errorf("a matrix of order %d: N must be at least 1", t.N)
 	case t.NB < 1 || t.NB > t.N:
 		return fmt.Errorf("blocks of %d columns do not fit a matrix of order %d: NB must be from 1 to N", t.NB, t.N)
+	case t.NB > nbMax:
+		return fmt.Errorf("blocks of %d columns: NB is at most %d", t.NB, nbMax)
 	case t.P < 1 || t.Q < 1 || t.P > ranks || t.Q > ranks || t.P*t.Q > ranks:
 		return fmt.Errorf("a grid of %d x %d does not fit %d ranks", t.P, t.Q, ranks)
+	case (t.N/min(t.P, t.Q)+2*t.NB)*t.NB*word > messageMax:
+		return fmt.Errorf("order %d with blocks of %d on %d x %d makes messages of more than the 2GiB that RoCE allows", t.N, t.NB, t.P, t.Q)
 	case !slices.Contains(Bcasts(), t.Bcast):
 		return fmt.Errorf("no panel broadcast %q: use %s", t.Bcast, strings.Join(Bcasts(), ", "))
 	case t.Depth < 0 || t.Depth > 1:
@@ -133,6 +144,17 @@ func (t *Test) TV() string {
 	}
 	fact := func(s string) string { return strings.ToUpper(s[:1]) }
 	return fmt.Sprintf("W%s%d%s%s%d%s%d", pmap, t.Depth, b, fact(t.RFact), t.NDiv, fact(t.PFact), t.NBMin)
+}
+
+// SerialMessages returns how many messages follow each other in a test, at the most: an
+// upper bound of what the lateness of a departure can add to its time.
+func (t *Test) SerialMessages() (n int) {
+	g := &geometry{Test: *t}
+	pivots := len(agreement(0, t.P))
+	for k := range g.panels() {
+		n += g.width(k)*pivots + t.Q + exchanges(t.Q) + t.P + exchanges(t.P) + exchanges(t.Q) + exchanges(t.P)
+	}
+	return n
 }
 
 // Bcasts returns the names of all panel broadcasts: HPL's in the order of HPL.dat, then
