@@ -19,15 +19,23 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	}
 	c := r.c
 	c.ID, c.Size, c.Peers = me, len(members), nil
-	c.Names, c.IPs = make([]string, len(members)), make([]uint32, len(members))
+	inRow := true // numbers without a gap: the job's tables serve, which matters in large jobs
 	for i, m := range members {
+		inRow = inRow && m == members[0]+i
 		if m < 0 || m >= r.c.Size {
 			return nil, fmt.Errorf("part %s: no rank %d of %d", name, m, r.c.Size)
 		}
 		if r.External(m) {
 			return nil, fmt.Errorf("part %s: %s is external and runs no program", name, r.c.Names[m])
 		}
-		c.Names[i], c.IPs[i] = r.c.Names[m], r.c.IPs[m]
+	}
+	if first := members[0]; inRow {
+		c.Names, c.IPs = r.c.Names[first:first+len(members)], r.c.IPs[first:first+len(members)]
+	} else {
+		c.Names, c.IPs = make([]string, len(members)), make([]uint32, len(members))
+		for i, m := range members {
+			c.Names[i], c.IPs[i] = r.c.Names[m], r.c.IPs[m]
+		}
 	}
 	c.Random = r.c.Random.Derive("part/" + name)
 	c.Board = &subBoard{Board: r.c.Board, prefix: "part/" + name + "/", id: me, size: len(members)}

@@ -69,10 +69,7 @@ func newSolver(r *rank.Rank, p *Params, test int) (*solver, error) {
 	if p.Epochs > 0 {
 		s.epochs = min(s.epochs, p.Epochs)
 	}
-	all, row, col := make([]int, s.P*s.Q), make([]int, s.Q), make([]int, s.P)
-	for i := range all {
-		all[i] = i
-	}
+	row, col := make([]int, s.Q), make([]int, s.P)
 	for q := range row {
 		row[q] = s.rankAt(s.myRow, q)
 	}
@@ -80,8 +77,14 @@ func newSolver(r *rank.Rank, p *Params, test int) (*solver, error) {
 		col[i] = s.rankAt(i, s.myCol)
 	}
 	var err error
-	if s.grid, err = r.Sub(fmt.Sprintf("%d", test), all); err != nil {
-		return nil, err
+	if s.grid = r; s.P*s.Q < r.Size() {
+		all := make([]int, s.P*s.Q)
+		for i := range all {
+			all[i] = i
+		}
+		if s.grid, err = r.Sub(fmt.Sprintf("%d", test), all); err != nil {
+			return nil, err
+		}
 	}
 	if s.row, err = r.Sub(fmt.Sprintf("%d/row/%d", test, s.myRow), row); err != nil {
 		return nil, err
@@ -255,7 +258,9 @@ func (s *solver) close() error {
 		}
 	}
 	for _, c := range []*rank.Rank{s.row, s.col, s.grid} {
-		c.Close()
+		if c != s.r {
+			c.Close()
+		}
 	}
 	return nil
 }
