@@ -33,7 +33,7 @@ type HPL struct {
 	GFlops        float64  `yaml:"gflops" doc:"what a host computes in a second of lab time, in 10^9 operations; 0: computing takes no time" default:"50"`
 	CostOnly      bool     `yaml:"cost-only" doc:"send the same messages and compute nothing" default:"false"`
 	Epochs        int      `yaml:"epochs" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
-	Pivots        string   `yaml:"pivots" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the one that has the block" default:"uniform" enum:"uniform,centralised"`
+	Pivots        string   `yaml:"pivots" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
 }
 
 // hplReal bounds the matrix of a run that computes: 8 n^2 bytes over all ranks.

@@ -43,7 +43,7 @@ const (
 // Distributions of pivots in a cost-only run.
 const (
 	PivotsUniform     = "uniform"     // the rows of U come from all process rows alike
-	PivotsCentralised = "centralised" // all of them are in the block row already
+	PivotsCentralised = "centralised" // all of them come from the last process row
 )
 
 // Params are the benchmark's parameters.

@@ -235,13 +235,14 @@ func (f *factoring) pivot(j int) error {
 }
 
 // modelPivot returns a pivot row for a run that computes nothing, so that each process
-// row, counted from the block's own, gives an equal part of U; or the block's all of it.
+// row, counted from the block's own, gives an equal part of U; or the last one all of it.
 func (s *solver) modelPivot(p *panel, j int) int {
-	rel := 0
-	if s.p.Pivots == PivotsUniform {
-		rel = ((j+1)*s.P - 1) / p.jb
-	}
+	rel := ((j+1)*s.P - 1) / p.jb
 	row := (p.k+rel)*s.NB + j - rel*p.jb/s.P
+	if s.p.Pivots == PivotsCentralised {
+		rel = s.P - 1 - p.k%s.P
+		row = (p.k+rel)*s.NB + j
+	}
 	if rel == 0 || row >= s.N {
 		return p.j0 + j
 	}

@@ -1,6 +1,9 @@
 package hpl
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // move says that a row of the block goes to a row below it.
 type move struct{ to, from int }
@@ -15,7 +18,9 @@ type plan struct {
 	order []int    // U's rows by process: the order in which they are gathered
 	first []int    // by process: where its rows begin in that order; one more at the end
 	down  [][]move // by process: the rows that it gets
-	out   []int    // by process: where its rows begin among all that leave; one more at the end
+	tree  []int    // by place in the tree that rows leave the block by: the process there
+	place []int    // by process: its place in the tree
+	out   []int    // by place: where its rows begin among all that leave; one more at the end
 }
 
 // newPlan follows a panel's pivots.
@@ -55,16 +60,35 @@ func (s *solver) newPlan(p *panel) *plan {
 		x := rel(row)
 		pl.down[x] = append(pl.down[x], move{row, get(row)})
 	}
-	n := 0
-	for x := range s.P {
-		pl.out = append(pl.out, n)
-		if x > 0 {
-			n += len(pl.down[x])
-		}
-	}
-	pl.out = append(pl.out, n)
+	pl.plant()
 	return pl
 }
+
+// plant puts the processes into a binomial tree: those that get the most rows next to the
+// root, so that most rows take one hop (HPL_logsort).
+func (p *plan) plant() {
+	p.tree, p.place = make([]int, p.procs), make([]int, p.procs)
+	procs, places := make([]int, p.procs), make([]int, p.procs)
+	for x := range procs {
+		procs[x], places[x] = x, x
+	}
+	slices.SortStableFunc(procs[1:], func(a, b int) int { return len(p.down[b]) - len(p.down[a]) })
+	slices.SortStableFunc(places, func(a, b int) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
+	for i, x := range procs {
+		p.tree[places[i]], p.place[x] = x, places[i]
+	}
+	n := 0
+	for at, x := range p.tree {
+		p.out = append(p.out, n)
+		if at > 0 {
+			n += len(p.down[x])
+		}
+	}
+	p.out = append(p.out, n)
+}
+
+// leaving returns which of the rows that leave the block are a process's.
+func (p *plan) leaving(x int) (from, to int) { return p.out[p.place[x]], p.out[p.place[x]+1] }
 
 // rows returns how many rows of U a process has.
 func (p *plan) rows(x int) int { return p.first[x+1] - p.first[x] }

@@ -119,7 +119,7 @@ func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
 	if w.a == nil {
 		return nil, nil
 	}
-	w.place(c0)
+	w.settle(c0)
 	u = make([]float64, len(w.src)*n)
 	for at, i := range w.order {
 		unpack(w.u, at*n, u[i*n:(i+1)*n])
@@ -146,8 +146,8 @@ func (w *swapper) take(c0 int) {
 		return
 	}
 	at := 0
-	for _, moves := range w.down[1:] {
-		for _, m := range moves {
+	for _, x := range w.tree[1:] {
+		for _, m := range w.down[x] {
 			pack(w.moved, at*w.n, w.row(m.from, c0))
 			at++
 		}
@@ -157,13 +157,14 @@ func (w *swapper) take(c0 int) {
 	}
 }
 
-// place puts the rows that came from the block where they belong.
-func (w *swapper) place(c0 int) {
+// settle puts the rows that came from the block where they belong.
+func (w *swapper) settle(c0 int) {
 	if w.me == 0 {
 		return
 	}
+	from, _ := w.leaving(w.me)
 	for i, m := range w.down[w.me] {
-		unpack(w.moved, (w.out[w.me]+i)*w.n, w.row(m.to, c0))
+		unpack(w.moved, (from+i)*w.n, w.row(m.to, c0))
 	}
 }
 
@@ -199,15 +200,16 @@ func peersOf(legs []leg) (peers []int) {
 //	roll      P-1 steps, in each the newest share goes to the next process: (P-1)/P U
 func (w *swapper) long() error {
 	me := w.me
-	tree := binomial(me, w.procs)
+	here := w.place[me]
+	tree := binomial(here, w.procs)
 	var in, spread, even, roll []leg
 	var steps []int // receives of the roll by step; -1: a share of no rows
 	if tree.parent >= 0 {
-		in = w.rowsOf(in, tree.parent, w.moved, w.out[me], w.out[tree.end])
+		in = w.rowsOf(in, w.tree[tree.parent], w.moved, w.out[here], w.out[tree.end])
 	}
 	fromTree := len(in)
 	for _, c := range tree.children {
-		spread = w.rowsOf(spread, c, w.moved, w.out[c], w.out[binomial(c, w.procs).end])
+		spread = w.rowsOf(spread, w.tree[c], w.moved, w.out[c], w.out[binomial(c, w.procs).end])
 	}
 	for x := range w.procs {
 		if x == me {
@@ -234,8 +236,13 @@ func (w *swapper) long() error {
 	if err := w.col.Wait(reqs[:fromTree]...); err != nil {
 		return err
 	}
-	if err := w.send(spread); err != nil {
-		return err
+	for i := range spread { // one after the other: the larger subtree's are to be passed on soonest
+		if err := w.send(spread[i : i+1]); err != nil {
+			return err
+		}
+		if err := w.col.Wait(w.sent[i]); err != nil {
+			return err
+		}
 	}
 	if err := w.send(even); err != nil {
 		return err
@@ -257,11 +264,13 @@ func (w *swapper) long() error {
 // direct is the messages that bring the rows that leave the block straight to their
 // processes.
 func (w *swapper) direct() (in, out []leg) {
+	from, to := w.leaving(w.me)
 	if w.me > 0 {
-		return w.rowsOf(nil, 0, w.moved, w.out[w.me], w.out[w.me+1]), nil
+		return w.rowsOf(nil, 0, w.moved, from, to), nil
 	}
 	for x := 1; x < w.procs; x++ {
-		out = w.rowsOf(out, x, w.moved, w.out[x], w.out[x+1])
+		from, to := w.leaving(x)
+		out = w.rowsOf(out, x, w.moved, from, to)
 	}
 	return nil, out
 }
@@ -298,7 +307,7 @@ func (w *swapper) exchange() error {
 		return err
 	}
 	moved := 0 // of in: rows of the block, which nobody waits for before the end
-	if w.me > 0 && w.out[w.me+1] > w.out[w.me] {
+	if from, to := w.leaving(w.me); w.me > 0 && from < to {
 		moved = 1
 	}
 	for i, legs := range stage {
