@@ -90,6 +90,7 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 		errs = append(errs, c())
 	}
 	r.Meta.EventsNotIn = r.Events.Cut()
+	r.Meta.MemoryBytes = memoryBytes()
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
 	if runErr == nil {
 		r.Report.Expect = evaluate(l.Expect, r.Report.Results)

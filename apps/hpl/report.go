@@ -158,13 +158,14 @@ func (a App) Print(raw []byte, rows []apps.Row) (string, error) {
 }
 
 func printPhases(b *strings.Builder, rows []apps.Row) {
-	width := len("# Scheme")
+	const head = "# Workload.Scheme"
+	width := len(head)
 	for _, r := range rows {
-		width = max(width, len(r.Scheme))
+		width = max(width, len(r.Workload+"."+r.Scheme))
 	}
-	fmt.Fprintf(b, "%-*s %-10s %12s %14s %14s %14s %7s\n", width, "# Scheme", "Swap", "Time(us)", "Broadcast(us)", "Row swap(us)", "Factor(us)", "Panels")
+	fmt.Fprintf(b, "%-*s %-10s %12s %14s %14s %14s %7s\n", width, head, "Swap", "Time(us)", "Broadcast(us)", "Row swap(us)", "Factor(us)", "Panels")
 	for _, r := range rows {
 		s := r.Solve
-		fmt.Fprintf(b, "%-*s %-10s %12.2f %14.2f %14.2f %14.2f %7d\n", width, r.Scheme, s.Swap, r.JCT.Avg, s.BroadcastUS, s.SwapUS, s.FactorUS, s.Epochs)
+		fmt.Fprintf(b, "%-*s %-10s %12.2f %14.2f %14.2f %14.2f %7d\n", width, r.Workload+"."+r.Scheme, s.Swap, r.JCT.Avg, s.BroadcastUS, s.SwapUS, s.FactorUS, s.Epochs)
 	}
 }
