@@ -2,6 +2,7 @@ package hpl
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/rank"
@@ -14,12 +15,19 @@ type castTimes struct {
 	Received vtime.Time `json:"received"` // the panel is here
 }
 
+// broadcast is an algorithm of package collective, or one of HPL's own.
+type broadcast interface {
+	Begin(b *rank.Buffer, n, root int) error
+	Run() (collective.Times, error)
+	Close() error
+}
+
 // caster hands panels on along a process row. It is a worker beside the rank's program,
 // so that panels pass while the rank computes. Two panels have room: one in use, and one
 // that is on its way.
 type caster struct {
 	*solver
-	b        collective.Bcast // nil if the row is one process
+	b        broadcast // nil if the row is one process
 	slots    [2]panel
 	bufs     [2]*rank.Buffer
 	posted   int // panels factorised here so far, if they are this column's
@@ -40,12 +48,12 @@ func newCaster(s *solver) (*caster, error) {
 	if s.Q == 1 {
 		return c, nil
 	}
-	var err error
-	if i := ringNamed(s.Bcast); i != nil {
-		c.b = i(s.row)
-	} else {
-		c.b, err = collective.NewBcast(s.Bcast, s.row, collective.Options{Label: "panel", Slices: s.Slices})
+	if !slices.Contains(collective.Names(), s.Bcast) {
+		c.b = ringNamed(s.Bcast)(s.row)
+		return c, nil
 	}
+	b, err := collective.NewBcast(s.Bcast, s.row, collective.Options{Label: "panel", Slices: s.Slices})
+	c.b = b
 	return c, err
 }
 

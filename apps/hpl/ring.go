@@ -18,9 +18,9 @@ import (
 func ringNames() []string { return []string{"1ring", "1ringM", "2ring", "2ringM", "long", "longM"} }
 
 // ringNamed returns what makes the broadcast of that name, or nil.
-func ringNamed(name string) func(r *rank.Rank) collective.Bcast {
-	ring := func(f func(me, n int) relay) func(r *rank.Rank) collective.Bcast {
-		return func(r *rank.Rank) collective.Bcast { return &ringCast{r: r, place: f} }
+func ringNamed(name string) func(r *rank.Rank) broadcast {
+	ring := func(f func(me, n int) relay) func(r *rank.Rank) broadcast {
+		return func(r *rank.Rank) broadcast { return &ringCast{r: r, place: f} }
 	}
 	switch name {
 	case "1ring":
@@ -32,9 +32,9 @@ func ringNamed(name string) func(r *rank.Rank) collective.Bcast {
 	case "2ringM":
 		return ring(modified(twoRings))
 	case "long":
-		return func(r *rank.Rank) collective.Bcast { return &longCast{r: r} }
+		return func(r *rank.Rank) broadcast { return &longCast{r: r} }
 	case "longM":
-		return func(r *rank.Rank) collective.Bcast { return &longCast{r: r, modified: true} }
+		return func(r *rank.Rank) broadcast { return &longCast{r: r, modified: true} }
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ type ringCast struct {
 	recv  []*rank.Request
 }
 
-// Begin implements collective.Bcast. It ends with all receives of the ranks posted.
+// Begin implements broadcast. It ends with all receives of the ranks posted.
 func (c *ringCast) Begin(b *rank.Buffer, n, root int) (err error) {
 	size := c.r.Size()
 	abs := func(rel int) int { return (rel + root) % size }
@@ -127,7 +127,7 @@ func (c *ringCast) Begin(b *rank.Buffer, n, root int) (err error) {
 	return err
 }
 
-// Run implements collective.Bcast.
+// Run implements broadcast.
 func (c *ringCast) Run() (t collective.Times, err error) {
 	if err := c.r.Wait(c.recv...); err != nil {
 		return t, err
@@ -146,7 +146,7 @@ func (c *ringCast) Run() (t collective.Times, err error) {
 	return t, nil
 }
 
-// Close implements collective.Bcast.
+// Close implements broadcast.
 func (c *ringCast) Close() error { return nil }
 
 // longCast is a broadcast by scatter and roll.
@@ -172,7 +172,7 @@ func piece(i, m, n int) (from, to int) {
 	return from, to
 }
 
-// Begin implements collective.Bcast. The ranks that roll are numbered from the root, in
+// Begin implements broadcast. The ranks that roll are numbered from the root, in
 // the modified form without rank 1.
 func (c *longCast) Begin(b *rank.Buffer, n, root int) error {
 	size := c.r.Size()
@@ -234,7 +234,7 @@ func (c *longCast) Begin(b *rank.Buffer, n, root int) error {
 	return nil
 }
 
-// Run implements collective.Bcast.
+// Run implements broadcast.
 func (c *longCast) Run() (t collective.Times, err error) {
 	if c.whole != nil {
 		err := c.r.Wait(c.whole)
@@ -286,5 +286,5 @@ func sendAll(c *rank.Rank, legs []leg) (sent []*rank.Request, err error) {
 	return sent, nil
 }
 
-// Close implements collective.Bcast.
+// Close implements broadcast.
 func (c *longCast) Close() error { return nil }

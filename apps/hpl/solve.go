@@ -69,8 +69,8 @@ func (s *solver) sendNumbers(c *rank.Rank, peers []int, n int, v []float64) erro
 }
 
 // spreadColumn brings n numbers of one process of my column to all of it, along a
-// binomial tree. make is called before they are sent, on the root only.
-func (s *solver) spreadColumn(root, n int, v []float64, make func() error) error {
+// binomial tree. solve is called before they are sent, on the root only.
+func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) error {
 	size := s.col.Size()
 	abs := func(x int) int { return (x + root) % size }
 	tree := binomial((s.col.ID()-root+size)%size, size)
@@ -87,7 +87,7 @@ func (s *solver) spreadColumn(root, n int, v []float64, make func() error) error
 		return err
 	}
 	if tree.parent < 0 {
-		err = make()
+		err = solve()
 	} else if err = s.col.Wait(reqs...); err == nil {
 		unpack(s.numbers, (s.slots()-1)*s.slotWords(), v)
 	}

@@ -20,7 +20,7 @@ type swapTimes struct {
 type swapper struct {
 	*solver
 	u, moved *rank.Buffer // rows of U in the plan's order; rows of the block that leave it
-	group    collective.Bcast
+	group    broadcast    // multicast to the process column
 	part     *rank.Buffer // what one owner sends to the group
 
 	*plan
@@ -42,7 +42,8 @@ func newSwapper(s *solver) (w *swapper, err error) {
 	if w.part, err = s.alloc(s.NB * s.nq); err != nil {
 		return nil, err
 	}
-	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
+	g, err := collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
+	w.group = g
 	return w, err
 }
 
