@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -125,9 +126,31 @@ func TestLabFilePage(t *testing.T) {
 		"with every default written out; `mcastlab schema` prints the JSON schema for editors.\n")
 	seen := map[reflect.Type]bool{}
 	describe(&b, "The file", reflect.TypeFor[lab.Lab](), seen)
-	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`.\n" +
+	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`, `{multicast: {parallel: 2}}`.\n" +
 		"A custom link may be its ends alone: `a:0-b:3`. `ranks: all` means every host.\n")
+	b.WriteString("\n## Schemes\n\n| workload | scheme | parameters, with defaults |\n|---|---|---|\n")
+	for _, name := range collective.Names() {
+		fmt.Fprintf(&b, "| bcast | `%s` | %s |\n", name, parameters(collective.Parameters(name)))
+	}
+	for _, name := range collective.AllgatherNames() {
+		fmt.Fprintf(&b, "| allgather | `%s` | %s |\n", name, parameters(collective.AllgatherParameters(name)))
+	}
 	page(t, "docs/lab-file.md", b.String())
+}
+
+func parameters(all []collective.Parameter) string {
+	var words []string
+	for _, p := range all {
+		def := fmt.Sprint(p.Default)
+		switch {
+		case p.Name == "block":
+			def = lab.Size(p.Default).String()
+		case p.Default == 0:
+			def = "ranks"
+		}
+		words = append(words, fmt.Sprintf("`%s: %s`", p.Name, def))
+	}
+	return strings.Join(words, ", ")
 }
 
 // describe writes a table of a struct's keys and then of the structs in it.

@@ -21,3 +21,29 @@ func tableOf(t *testing.T, l *lab.Lab) string {
 	}
 	return b.String()
 }
+
+// TestPaperLabs runs the labs of the Cepheus paper's micro-benchmarks: what they expect
+// holds.
+func TestPaperLabs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for some seconds")
+	}
+	for _, name := range []string{"small-messages", "small-messages-cost", "large-messages", "rdmc", "rdmc-cost"} {
+		l, err := lab.Read("examples/papers/cepheus-" + name + ".mcl.yml")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		r, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir()})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, line := range r.Failures() {
+			t.Errorf("%s: %s", name, line)
+		}
+		if len(r.Expect) == 0 {
+			t.Errorf("%s expects nothing", name)
+		}
+	}
+}

@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"collective":                  {"rank", "vtime"},
 	"apps":                        {"rank"},
 	"apps/bcast":                  {"apps", "collective", "prng", "rank", "vtime"},
+	"apps/allgather":              {"apps", "collective", "prng", "rank", "vtime"},
 	"apps/hpl":                    {"apps", "collective", "rank", "vtime"},
 	"lab":                         {"apps/hpl", "collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
@@ -46,12 +47,12 @@ var imports = map[string][]string{
 	"netdev":                      {},
 	"counters":                    {"adapter", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/bcast", "apps/hpl", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "control", "counters", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
 	"orchestrator/engine/docker":  {"orchestrator/engine"},
-	"runner":                      {"apps", "apps/bcast", "apps/hpl", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/hpl", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
 	"interop/rcpeer":              {},
@@ -62,7 +63,7 @@ var imports = map[string][]string{
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
 	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank",
-	"collective", "apps", "apps/bcast", "apps/hpl", "sim",
+	"collective", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "sim",
 }
 
 // banned are standard packages that pure packages must not import, and why.

@@ -26,7 +26,8 @@ type Row struct {
 	SizeBytes  int    `json:"size_bytes"`
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
-	Payload    string `json:"payload"` // bytes, hashed or phantom
+	WarmUp     int    `json:"warm_up,omitempty"` // iterations before them, which are not in the times
+	Payload    string `json:"payload"`           // bytes, hashed or phantom
 	// External names the ranks that are real devices: of their times nothing is claimed.
 	External []string `json:"external,omitempty"`
 	Sum      string   `json:"sha256,omitempty"` // of the last message, if external hosts take part

@@ -16,7 +16,7 @@ type cepheus struct {
 	recv *rank.Request
 }
 
-func newCepheus(r *rank.Rank, o Options) (Bcast, error) {
+func newCepheus(r *rank.Rank, o Options) (Algorithm, error) {
 	g, err := r.NewGroup("bcast/"+o.Label, r.First())
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func newCepheus(r *rank.Rank, o Options) (Bcast, error) {
 	return &cepheus{r: r, g: g}, nil
 }
 
-// Begin implements Bcast. A new root takes the group over first: the PSN counters of
+// Begin implements Algorithm. A new root takes the group over first: the PSN counters of
 // the old one and its own are synchronised (CEP-40).
 func (c *cepheus) Begin(b *rank.Buffer, n, root int) (err error) {
 	c.b, c.n = b, n
@@ -37,7 +37,7 @@ func (c *cepheus) Begin(b *rank.Buffer, n, root int) (err error) {
 	return err
 }
 
-// Run implements Bcast.
+// Run implements Algorithm.
 func (c *cepheus) Run() (t Times, err error) {
 	if c.g.Source() != c.r.ID() {
 		err = c.r.Wait(c.recv)
@@ -55,5 +55,5 @@ func (c *cepheus) Run() (t Times, err error) {
 	return t, err
 }
 
-// Close implements Bcast.
+// Close implements Algorithm.
 func (c *cepheus) Close() error { return c.g.Delete() }

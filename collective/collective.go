@@ -1,4 +1,4 @@
-// Package collective holds the algorithms that move one rank's data to all: over
+// Package collective holds the algorithms that move data between all ranks: over
 // in-network multicast, and over unicast connections as the systems do that it is
 // compared with. Each is a short file whose doc comment gives its closed form.
 //
@@ -8,7 +8,9 @@
 //	S(m, L) = wire(m)/B + (L-1)(t_pkt + switch latency) + L d
 //
 // where wire(m) is m with all headers and gaps, t_pkt the time of the last packet and
-// d a link's delay. Host cost is left out; it adds per message.
+// d a link's delay; A(L) is the time of an acknowledgement over L links. Host cost is
+// left out; it adds per message. The forms hold where no two connections share a link
+// inside the fabric.
 package collective
 
 import (
@@ -20,17 +22,18 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Times are the instants at which a rank was done with a broadcast.
+// Times are the instants at which a rank was done with an operation.
 type Times struct {
-	Received vtime.Time // it holds the whole message (the root from the start)
+	Received vtime.Time // it holds the whole result (the root of a broadcast from the start)
 	Done     vtime.Time // and everything it sent is acknowledged
 }
 
-// Bcast is one rank's side of a broadcast algorithm. It is used for one message after
-// another.
-type Bcast interface {
-	// Begin posts the receives of a message of n bytes at the start of b. Once all
-	// ranks have returned from it, all call Run.
+// Algorithm is one rank's side of a collective operation. It is used for one message
+// after another.
+type Algorithm interface {
+	// Begin posts the receives of a message of n bytes at the start of b. What n and
+	// root mean is said where the kind of operation is made. Once all ranks have
+	// returned from it, all call Run.
 	Begin(b *rank.Buffer, n, root int) error
 	// Run moves the message and returns when this rank has no more to do.
 	Run() (Times, error)
@@ -38,51 +41,138 @@ type Bcast interface {
 	Close() error
 }
 
-// Options are the parameters of a scheme.
+// Options are the parameters of a scheme. What is 0 has the default in Parameters.
 type Options struct {
 	// Label tells several instances of one algorithm in a job apart.
 	Label string `json:"-"`
-	// Slices is the number of pieces of a chain: 0 means as many as there are ranks.
+	// Slices is the number of pieces a message is passed on in.
 	Slices int `json:"slices,omitempty"`
+	// Radix is the number of ways a tree divides the ranks in, from 2 on.
+	Radix int `json:"radix,omitempty"`
+	// Block is the bytes of a block.
+	Block int `json:"block,omitempty"`
+	// Parallel is the number of ranks that multicast at a time.
+	Parallel int `json:"parallel,omitempty"`
+	// Float32 makes a reduction add floating-point numbers.
+	Float32 bool `json:"float32,omitempty"`
 }
+
+// Parameter is something that can be chosen about a scheme.
+type Parameter struct {
+	Name    string // slices, radix, block or parallel
+	Default int    // of slices: 0 means as many as there are ranks
+}
+
+// Defaults.
+const (
+	radixDefault = 4
+	blockDefault = 1 << 20
+)
+
+func sliced(n int) []Parameter { return []Parameter{{"slices", n}} }
+func radix() []Parameter       { return []Parameter{{"radix", radixDefault}} }
+func blocks() []Parameter      { return []Parameter{{"block", blockDefault}} }
 
 // scheme is an entry of the list of algorithms.
 type scheme struct {
-	name string
-	make func(r *rank.Rank, o Options) (Bcast, error)
+	name   string
+	params []Parameter
+	make   func(r *rank.Rank, o Options) (Algorithm, error)
 }
 
-func schemes() []scheme {
+func broadcasts() []scheme {
 	return []scheme{
-		{"binomial", newBinomial},
-		{"cepheus", newCepheus},
-		{"chain", newChain},
-		{"unicast", newUnicast},
+		{"1ring", sliced(1), newRelay(ring)},
+		{"1ringM", sliced(1), newRelay(ringM)},
+		{"2ring", sliced(1), newRelay(twoRings)},
+		{"2ringM", sliced(1), newRelay(twoRingsM)},
+		{"binary-tree", nil, newRelay(binaryTree)},
+		{"binomial", nil, newRelay(binomial)},
+		{"cepheus", nil, newCepheus},
+		{"chain", sliced(0), newRelay(ring)},
+		{"double-binary-tree", sliced(0), newRelay(inOrder, inOrderShifted)},
+		{"gleam", nil, newCepheus},
+		{"k-nomial", radix(), newKnomial},
+		{"long", nil, newLong},
+		{"longM", nil, newLongM},
+		{"pipelined-binary-tree", sliced(0), newRelay(binaryTree)},
+		{"rdmc", blocks(), newRDMC},
+		{"scatter-allgather", radix(), newScatterAllgather},
+		{"unicast", nil, newUnicast},
 	}
 }
 
 // Names returns the names of all broadcast algorithms in alphabetical order.
-func Names() (names []string) {
-	for _, s := range schemes() {
+func Names() []string { return namesOf(broadcasts()) }
+
+func namesOf(list []scheme) (names []string) {
+	for _, s := range list {
 		names = append(names, s.name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// NewBcast prepares a broadcast algorithm on a rank: connections, groups. All ranks
-// of the job must call it.
-func NewBcast(name string, r *rank.Rank, o Options) (Bcast, error) {
-	for _, s := range schemes() {
+// Parameters returns what can be chosen about a broadcast algorithm.
+func Parameters(name string) []Parameter { return parametersOf(broadcasts(), name) }
+
+func parametersOf(list []scheme, name string) []Parameter {
+	for _, s := range list {
 		if s.name == name {
-			b, err := s.make(r, o)
-			if err != nil {
-				return nil, fmt.Errorf("prepare broadcast %s: %w", name, err)
-			}
-			return b, nil
+			return s.params
 		}
 	}
-	return nil, fmt.Errorf("no broadcast algorithm %q: use %s", name, strings.Join(Names(), ", "))
+	return nil
+}
+
+// NewBcast prepares a broadcast algorithm on a rank: connections, groups. All ranks
+// of the job must call it. A message of n bytes goes from the root to all.
+func NewBcast(name string, r *rank.Rank, o Options) (Algorithm, error) {
+	return prepare("broadcast", broadcasts(), name, r, o)
+}
+
+func prepare(kind string, list []scheme, name string, r *rank.Rank, o Options) (Algorithm, error) {
+	for _, s := range list {
+		if s.name != name {
+			continue
+		}
+		o, err := s.options(o, r.Size())
+		if err != nil {
+			return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
+		}
+		a, err := s.make(r, o)
+		if err != nil {
+			return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
+		}
+		return a, nil
+	}
+	return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
+}
+
+// options fills in the defaults and checks the rest. Without a parameter of that name
+// a message is one slice.
+func (s *scheme) options(o Options, ranks int) (Options, error) {
+	given := []struct {
+		name string
+		v    *int
+		min  int
+	}{{"slices", &o.Slices, 1}, {"radix", &o.Radix, 2}, {"block", &o.Block, 1}, {"parallel", &o.Parallel, 1}}
+	for _, g := range given {
+		i := slices.IndexFunc(s.params, func(p Parameter) bool { return p.Name == g.name })
+		switch {
+		case i < 0 && *g.v != 0:
+			return o, fmt.Errorf("%s of %d: it has no such parameter", g.name, *g.v)
+		case i < 0:
+			*g.v = g.min
+		case *g.v == 0 && s.params[i].Default == 0:
+			*g.v = ranks
+		case *g.v == 0:
+			*g.v = s.params[i].Default
+		case *g.v < g.min:
+			return o, fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
+		}
+	}
+	return o, nil
 }
 
 // relative numbers the ranks from the root on.
@@ -100,4 +190,13 @@ func connectAll(r *rank.Rank, peers []int) error {
 		}
 	}
 	return nil
+}
+
+// connectAny is connectAll for peers that need not form a tree. In ascending order no
+// cycle of ranks waits for each other: the connection whose two numbers are the least
+// of all that are missing is always the next one at both its ends.
+func connectAny(r *rank.Rank, peers []int) error {
+	p := slices.Clone(peers)
+	slices.Sort(p)
+	return connectAll(r, slices.Compact(p))
 }

@@ -4,37 +4,102 @@ import "math/bits"
 
 // CriticalLinks returns over how many links, one after the other, the last byte of a
 // broadcast depends: what each link adds to its time adds so often to the whole. hops
-// gives the links between two ranks, counted from the root as 0; large says that the
-// message exceeds one MTU.
-func CriticalLinks(name string, ranks int, large bool, hops func(a, b int) int) (links int) {
-	switch name {
-	case "chain":
-		for i := 1; i < ranks; i++ {
-			links += hops(i-1, i)
-		}
-	case "binomial":
-		return criticalBinomial(0, 1<<bits.Len(uint(ranks-1)), ranks, large, hops)
-	default: // one message to each
-		for i := 1; i < ranks; i++ {
-			links = max(links, hops(0, i))
-		}
-	}
-	return links
-}
-
-// criticalBinomial follows the tree below a rank whose subtree spans so many. A large
-// message goes to the next child when the last is acknowledged.
-func criticalBinomial(me, span, ranks int, large bool, hops func(a, b int) int) (worst int) {
-	before := 0
-	for s := span / 2; s > 0; s /= 2 {
-		if me+s >= ranks {
+// gives the links between two ranks, counted from the root as 0; n is the message's
+// bytes.
+func CriticalLinks(name string, o Options, ranks, n, mtu int, hops func(a, b int) int) (links int) {
+	for _, s := range broadcasts() {
+		if s.name != name {
 			continue
 		}
-		d := hops(me, me+s)
-		worst = max(worst, before+d+criticalBinomial(me+s, s, ranks, large, hops))
-		if large {
+		o, err := s.options(o, ranks)
+		if err != nil {
+			return 0 // the scheme cannot run
+		}
+		c := critical{o: o, ranks: ranks, n: n, mtu: mtu, hops: hops}
+		return c.links(name)
+	}
+	return 0
+}
+
+type critical struct {
+	o             Options
+	ranks, n, mtu int
+	hops          func(a, b int) int
+}
+
+func (c *critical) links(name string) (worst int) {
+	switch name {
+	case "1ring", "chain":
+		return c.below(ring, 0)
+	case "1ringM":
+		return c.below(ringM, 0)
+	case "2ring":
+		return c.below(twoRings, 0)
+	case "2ringM":
+		return c.below(twoRingsM, 0)
+	case "binomial":
+		return c.below(binomial, 0)
+	case "k-nomial":
+		return c.below(knomial, 0)
+	case "binary-tree", "pipelined-binary-tree":
+		return c.below(binaryTree, 0)
+	case "double-binary-tree":
+		return max(c.below(inOrder, 0), c.below(inOrderShifted, 0))
+	case "rdmc":
+		return c.rdmc()
+	case "scatter-allgather":
+		c.n /= c.ranks // what the last children get
+		rounds := 0
+		for d := 1; d < c.ranks; d *= c.o.Radix {
+			rounds++
+		}
+		return c.below(knomial, 0) + rounds*c.farthest()
+	case "long":
+		c.n /= c.ranks
+		return c.below(binomial, 0) + (c.ranks-1)*c.farthest()
+	case "longM":
+		first := 2 * c.hops(0, 1)
+		c.ranks--
+		hops := c.hops
+		c.hops = func(a, b int) int { return hops(a+min(a, 1), b+min(b, 1)) }
+		return first + c.links("long")
+	}
+	for i := 1; i < c.ranks; i++ { // one message to each
+		worst = max(worst, c.hops(0, i))
+	}
+	return worst
+}
+
+// below follows a tree below a rank. A large message that is not sliced goes to the next
+// child when the one before has acknowledged it.
+func (c *critical) below(f shape, me int) (worst int) {
+	_, children := f(me, c.ranks, c.o)
+	before := 0
+	for _, child := range children {
+		d := c.hops(me, child)
+		worst = max(worst, before+d+c.below(f, child))
+		if c.n > c.mtu && c.o.Slices == 1 {
 			before += 2 * d
 		}
 	}
 	return worst
+}
+
+// rdmc counts a send and its acknowledgement for each step.
+func (c *critical) rdmc() int {
+	steps := max(1, (c.n+c.o.Block-1)/c.o.Block) + bits.Len(uint(c.ranks)) - 2
+	if c.ranks&(c.ranks-1) != 0 {
+		steps++
+	}
+	return (2*steps - 1) * c.farthest()
+}
+
+// farthest returns the most links between a rank and any of those it may talk to.
+func (c *critical) farthest() (links int) {
+	for a := range c.ranks {
+		for b := range a {
+			links = max(links, c.hops(a, b))
+		}
+	}
+	return links
 }

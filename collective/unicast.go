@@ -17,9 +17,9 @@ type unicast struct {
 	recv *rank.Request
 }
 
-func newUnicast(r *rank.Rank, _ Options) (Bcast, error) { return &unicast{r: r}, nil }
+func newUnicast(r *rank.Rank, _ Options) (Algorithm, error) { return &unicast{r: r}, nil }
 
-// Begin implements Bcast.
+// Begin implements Algorithm.
 func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 	u.b, u.n, u.root = b, n, root
 	if u.r.ID() == root {
@@ -38,7 +38,7 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 	return err
 }
 
-// Run implements Bcast.
+// Run implements Algorithm.
 func (u *unicast) Run() (t Times, err error) {
 	if u.r.ID() != u.root {
 		err = u.r.Wait(u.recv)
@@ -60,7 +60,7 @@ func (u *unicast) Run() (t Times, err error) {
 	return t, err
 }
 
-// Close implements Bcast.
+// Close implements Algorithm.
 func (u *unicast) Close() error { return nil }
 
 // sendTo starts to send to a rank that the caller is connected to.

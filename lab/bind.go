@@ -136,7 +136,7 @@ func (b *binder) bindNamed(path string, e *ast.MappingValueNode, s *Scheme) {
 		k := key(p)
 		i := fieldByKey(v.Type(), k)
 		if i < 0 || k == "name" {
-			b.failf(p.Key, "unknown parameter %q%s", k, suggest(k, []string{"label", "slices"}))
+			b.failf(p.Key, "unknown parameter %q%s", k, suggest(k, append([]string{"label"}, parameters(name)...)))
 			continue
 		}
 		b.bind(join(path, k), p.Value, v.Field(i))

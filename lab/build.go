@@ -142,7 +142,8 @@ func (l *Lab) RankParams() rank.Params {
 	}
 	if c := n.HostCost; c != nil {
 		p.Cost = rank.HostCost{
-			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack), Jitter: vtime.Duration(c.Jitter),
+			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack),
+			Connection: vtime.Duration(c.Connection), Jitter: vtime.Duration(c.Jitter),
 		}
 	}
 	return p

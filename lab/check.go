@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -231,7 +230,7 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
+		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
 			return false
 		}
 	}
@@ -242,20 +241,23 @@ func (c *checking) checkWorkloads() {
 	labels := map[string]bool{}
 	for i, w := range c.l.Workloads {
 		p := fmt.Sprintf("workloads[%d]", i)
-		var kind string
-		switch {
-		case w.Bcast != nil && w.HPL == nil:
-			kind = p + ".bcast"
-			c.checkBcast(kind, w.Bcast)
-		case w.Bcast == nil && w.HPL != nil:
-			kind = p + ".hpl"
-			c.checkHPL(kind, w.HPL)
-		default:
+		if w.kinds() != 1 {
 			c.failf(p, "a workload needs one kind: %s", list(keysOf(reflect.TypeFor[Workload]())))
 			return
 		}
+		switch {
+		case w.Bcast != nil:
+			p += ".bcast"
+			c.checkBcast(p, w.Bcast)
+		case w.Allgather != nil:
+			p += ".allgather"
+			c.checkAllgather(p, w.Allgather)
+		default:
+			p += ".hpl"
+			c.checkHPL(p, w.HPL)
+		}
 		if labels[w.Label()] {
-			c.failf(kind+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
+			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
 		}
 		labels[w.Label()] = true
 	}
@@ -266,42 +268,13 @@ const badLabel = "%q cannot be a label: use a letter, then up to 39 letters, dig
 var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
 
 func (c *checking) checkBcast(p string, b *Bcast) {
-	if !labelName.MatchString(b.Label) {
-		c.failf(p+".label", badLabel, b.Label)
-	}
-	ranks := c.checkRanks(p, b.Ranks)
-	if c.err == nil && len(ranks) < 2 {
-		c.failf(p+".ranks", "a group of %d: a broadcast needs at least two ranks", len(ranks))
-	}
+	c.checkLabel(p, b.Label)
+	ranks := c.checkRanks(p, "a broadcast", b.Ranks)
 	if c.err != nil {
 		return
 	}
-	if len(b.Sizes) == 0 || len(b.Schemes) == 0 {
-		c.failf(p, "%s needs at least one scheme and one size", p)
-	}
-	for i, s := range b.Sizes {
-		if s > sizeMax {
-			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v is more than the 2GiB a RoCE message can have", s)
-		}
-	}
-	labels := map[string]bool{}
-	for i := range b.Schemes {
-		s := &b.Schemes[i]
-		at := fmt.Sprintf("%s.schemes[%d]", p, i)
-		if !slices.Contains(collective.Names(), s.Name) {
-			c.failf(at, "no broadcast scheme %q%s", s.Name, suggest(s.Name, collective.Names()))
-		}
-		if s.Label == "" {
-			s.Label = s.Name
-		}
-		switch {
-		case !labelName.MatchString(s.Label):
-			c.failf(at, badLabel, s.Label)
-		case labels[s.Label]:
-			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
-		}
-		labels[s.Label] = true
-	}
+	c.checkSizes(p, b.Sizes, b.WarmUp, 1)
+	c.checkSchemes(p, broadcasts(), b.Schemes, b.Sizes)
 	if b.Root == "" {
 		b.Root = c.g.Nodes[ranks[0]].Name
 	}
@@ -324,8 +297,8 @@ func (c *checking) hostNames() (names []string) {
 }
 
 // checkRanks resolves the ranks of a workload.
-func (c *checking) checkRanks(p string, hosts Hosts) []int {
-	for i, want := range hosts {
+func (c *checking) checkRanks(p, what string, names Hosts) []int {
+	for i, want := range names {
 		at := fmt.Sprintf("%s.ranks[%d]", p, i)
 		if _, err := path.Match(want, ""); err != nil {
 			c.failf(at, "%q is not a pattern: %v", want, err)
@@ -333,7 +306,11 @@ func (c *checking) checkRanks(p string, hosts Hosts) []int {
 			c.failf(at, "there is no host %q%s", want, suggest(want, c.hostNames()))
 		}
 	}
-	return hosts.Resolve(c.g)
+	ranks := names.Resolve(c.g)
+	if c.err == nil && len(ranks) < 2 {
+		c.failf(p+".ranks", "a group of %d: %s needs at least two ranks", len(ranks), what)
+	}
+	return ranks
 }
 
 // match returns the hosts that a name, a pattern or a range means: h3, h*, h0..h511.

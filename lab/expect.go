@@ -14,11 +14,21 @@ import (
 // An expression has numbers, + - * / and parentheses, and quantities
 // WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds; of HPL, whose size
 // is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor.
+//
+// A line may begin with CAL or PRED. CAL says that a parameter of the lab was chosen so
+// that the line holds: that it does reproduces nothing. PRED says that none was.
 type Expect struct {
 	Text        string
+	Basis       string // CAL, PRED or nothing
 	op          string
 	left, right expr
 }
+
+// What a line of expect may begin with.
+const (
+	Calibrated = "CAL"
+	Predicted  = "PRED"
+)
 
 // Lookup returns the value of a quantity, or an error that names what is missing.
 type Lookup func(name string) (float64, error)
@@ -54,6 +64,9 @@ func (e *Expect) Eval(look Lookup) (got float64, ok bool, err error) {
 func ParseExpect(text string) (*Expect, error) {
 	p := &expectParser{text: text, words: tokens(text)}
 	e := &Expect{Text: text}
+	if w := p.peek(); w == Calibrated || w == Predicted {
+		e.Basis = p.next()
+	}
 	var err error
 	if e.left, err = p.sum(0); err != nil {
 		return nil, err

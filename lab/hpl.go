@@ -71,7 +71,7 @@ func (c *checking) checkHPL(p string, h *HPL) {
 	if !labelName.MatchString(h.Label) {
 		c.failf(p+".label", badLabel, h.Label)
 	}
-	ranks := c.checkRanks(p, h.Ranks)
+	ranks := c.checkRanks(p, "a grid", h.Ranks)
 	if c.err == nil && h.Dat != "" {
 		c.readDat(p, h)
 	}

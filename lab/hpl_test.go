@@ -16,7 +16,7 @@ func TestHPLMistakes(t *testing.T) {
 	const good = "n: [64], nb: [16], grids: [2x2], bcast: [1ring]"
 	for _, c := range []struct{ keys, want string }{
 		{good, ""},
-		{good + ", ranks: h0", "x:4:10: workloads[0].hpl: a grid of 2 x 2 does not fit 1 ranks"},
+		{good + ", ranks: [h0..h2]", "x:4:10: workloads[0].hpl: a grid of 2 x 2 does not fit 3 ranks"},
 		{strings.Replace(good, "2x2", "2x3", 1), "x:4:10: workloads[0].hpl: a grid of 2 x 3 does not fit 4 ranks"},
 		{strings.Replace(good, "2x2", "two", 1), `x:4:10: workloads[0].hpl: "two" is not a grid: write rows x columns: 2x2`},
 		{strings.Replace(good, "64", "0", 1), "x:4:10: workloads[0].hpl: a matrix of order 0: N must be at least 1"},
@@ -43,7 +43,7 @@ func TestHPLMistakes(t *testing.T) {
 		}
 	}
 	both := "name: a\ntopology: {star: {hosts: 4}}\nworkloads:\n  - hpl: {" + good + "}\n    bcast: {schemes: [cepheus], sizes: [1KiB]}\n"
-	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast or hpl") {
+	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast, allgather or hpl") {
 		t.Error(err)
 	}
 }

@@ -3,7 +3,11 @@
 // unit or a host that does not exist is an error with line, column and remedy.
 package lab
 
-import "github.com/mcastlab/mcastlab/vtime"
+import (
+	"reflect"
+
+	"github.com/mcastlab/mcastlab/vtime"
+)
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
@@ -17,7 +21,7 @@ type Lab struct {
 	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
-	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2"`
+	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 }
 
 // Topology is one of the shapes.
@@ -125,10 +129,11 @@ type NICs struct {
 
 // HostCost is the time that host software takes.
 type HostCost struct {
-	Post   Duration `yaml:"post" doc:"posting a work request" default:"0"`
-	Poll   Duration `yaml:"poll" doc:"taking a completion" default:"0"`
-	Stack  Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
-	Jitter Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
+	Post       Duration `yaml:"post" doc:"posting a work request" default:"0"`
+	Poll       Duration `yaml:"poll" doc:"taking a completion" default:"0"`
+	Stack      Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
+	Connection Duration `yaml:"connection" doc:"per message sent over a connection, not to a group: what MPI's point-to-point layer adds" default:"0"`
+	Jitter     Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
 }
 
 // Runtime is how a lab runs on a wall clock.
@@ -138,14 +143,28 @@ type Runtime struct {
 
 // Workload is one of the kinds of work.
 type Workload struct {
-	Bcast *Bcast `yaml:"bcast" doc:"MPI-Bcast benchmark"`
-	HPL   *HPL   `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+	Bcast     *Bcast     `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	Allgather *Allgather `yaml:"allgather" doc:"MPI-Allgather benchmark"`
+	HPL       *HPL       `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+}
+
+// kinds returns how many kinds of work are given.
+func (w *Workload) kinds() (n int) {
+	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
+		if !v.Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
 }
 
 // Label returns the workload's name in reports.
 func (w *Workload) Label() string {
-	if w.HPL != nil {
+	switch {
+	case w.HPL != nil:
 		return w.HPL.Label
+	case w.Allgather != nil:
+		return w.Allgather.Label
 	}
 	return w.Bcast.Label
 }
@@ -158,14 +177,29 @@ type Bcast struct {
 	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
 	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`
+}
+
+// Allgather is the Allgather benchmark: every rank has a block that all others get.
+type Allgather struct {
+	Label      string     `yaml:"label" doc:"name in reports" default:"allgather"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms: ring, linear, recursive-doubling, multicast" required:"true"`
+	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Sizes      []Size     `yaml:"sizes" doc:"bytes per rank, at most 2GiB over all ranks" required:"true"`
+	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
+	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
-	Name   string `yaml:"name" doc:"algorithm" required:"true"`
-	Label  string `yaml:"label" doc:"name in reports; default: the algorithm's"`
-	Slices Count  `yaml:"slices" doc:"pieces of a chain: a number, or ranks" default:"ranks"`
+	Name     string `yaml:"name" doc:"algorithm" required:"true"`
+	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
+	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
+	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 }
 
 // Fault is something that goes wrong for a while.

@@ -103,7 +103,8 @@ topology:
 switches: {pfc: {xoff: 40kB, priorities: [3, 4]}, forwarding: cut-through}
 nics: {host-cost: {post: 200ns}, timeout: infinite, rnr-retries: infinite}
 workloads:
-  - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain], root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
+  - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain, {rdmc: {block: 64KiB}}, {name: k-nomial, radix: 8}, 1ring, long], warm-up: 3, root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
+  - allgather: {schemes: [ring, {multicast: {parallel: ranks}}, {name: multicast, label: two, parallel: 2}], sizes: [1kB], warm-up: 1}
 faults:
   - {at: 1ms, for: 2ms, loss: {links: "a-s1", rate: 1e-3}}
   - {pause: {node: a}}
@@ -172,6 +173,25 @@ func TestErrors(t *testing.T) {
 		{head + "nics: {window: 4}\n", "lab:3:16: nics.window of 4 packets ends before the next acknowledgement is asked for (ack-every 16): use at least 16"},
 		{head + "nics: {icrc: flag}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [1B]}}]\n", "lab:3:14: nics.icrc can be flag only where all workloads use memory: phantom"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheos], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "cepheos", did you mean "cepheus"?`},
+		{head + "workloads:\n  - bcast: {schemes: [rmdc], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "rmdc", did you mean "rdmc"?`},
+		{head + "workloads:\n  - bcast: {schemes: [telepathy], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "telepathy": use 1ring, 1ringM, 2ring, 2ringM, binary-tree, binomial, cepheus, chain, double-binary-tree, gleam, k-nomial, long, longM, pipelined-binary-tree, rdmc, scatter-allgather or unicast`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0B}}], sizes: [64B]}\n", `lab:4:38: block of 0B: use 1B to 2GiB`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0}}], sizes: [64B]}\n", `lab:4:38: workloads[0].bcast.schemes[0].block: "0" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {slices: 4}}], sizes: [64B]}\n", `lab:4:39: scheme rdmc has no slices: it has block`},
+		{head + "workloads:\n  - bcast: {schemes: [{binomial: {radix: 4}}], sizes: [64B]}\n", `lab:4:42: scheme binomial has no radix`},
+		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {radix: 1}}], sizes: [64B]}\n", `lab:4:42: radix of 1: a tree divides the ranks in two at least`},
+		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {raddix: 4}}], sizes: [64B]}\n", `lab:4:35: unknown parameter "raddix", did you mean "radix"?`},
+		{head + "workloads:\n  - bcast: {schemes: [{chain: {slices: 0}}], sizes: [64B]}\n", `lab:4:40: workloads[0].bcast.schemes[0].slices: "0" is not a number from 1 on, or ranks`},
+		{head + "workloads:\n  - bcast: {schemes: [gleam], sizes: [64B]}\n", `lab:4:23: scheme gleam is multicast by the rules of that paper, and the switches have the rules fixed: set switches.rules to gleam, or use cepheus`},
+		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [64B, 1MiB]}\n", `lab:4:38: 1MiB in blocks of 1B are more than the 8192 a connection takes: use at least 128B`},
+		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], warm-up: -1}\n", `lab:4:56: warm-up of -1 is not 0 to 1048576`},
+		{head + "workloads:\n  - allgather: {schemes: [cepheus], sizes: [64B]}\n", `lab:4:27: no allgather scheme "cepheus": use linear, multicast, recursive-doubling or ring`},
+		{head + "workloads:\n  - allgather: {schemes: [{ring: {parallel: 2}}], sizes: [64B]}\n", `lab:4:45: scheme ring has no parallel`},
+		{head + "workloads:\n  - allgather: {schemes: [{multicast: {parallel: 0}}], sizes: [64B]}\n", `lab:4:50: workloads[0].allgather.schemes[0].parallel: "0" is not a number from 1 on, or ranks`},
+		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1GiB]}\n", `lab:4:42: 1GiB from each of 4 ranks is more than 2GiB`},
+		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1B], ranks: h1}\n", `lab:4:54: a group of 1: an allgather needs at least two ranks`},
+		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1B], root: h1}\n", `lab:4:47: unknown key "root": use label, schemes, ranks, sizes, iterations, warm-up or memory`},
+		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1B], memory: hashed}\n", `lab:4:55: workloads[0].allgather.memory cannot be "hashed": use auto, bytes or phantom`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [3GiB]}\n", "lab:4:41: 3GiB is more than the 2GiB a RoCE message can have"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64]}\n", `lab:4:41: workloads[0].bcast.sizes[0]: "64" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], ranks: [h1]}\n", "lab:4:54: a group of 1: a broadcast needs at least two ranks"},
@@ -182,7 +202,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [chain, chain], sizes: [64B]}\n", `lab:4:30: two schemes are called "chain": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n  - bcast: {schemes: [chain], sizes: [64B]}\n", `lab:5:12: two workloads are called "bcast": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {sizes: [64B]}\n", `lab:4:12: workloads[0].bcast needs "schemes": algorithms`},
-		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast or hpl"},
+		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather or hpl"},
 		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1"},
 		{head + "faults:\n  - {loss: {rate: 0.1, links: x*}}\n", `lab:4:31: loss: no link is called "x*" (a link is, for example, h0:0-leaf0:0)`},
 		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, duplicate, reorder and pause; this is 0 of them"},

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/control"
@@ -25,6 +26,8 @@ func appByName(name string) (apps.App, error) {
 	switch name {
 	case bcast.Name:
 		return bcast.App{}, nil
+	case allgather.Name:
+		return allgather.App{}, nil
 	case hpl.Name:
 		return hpl.App{}, nil
 	}

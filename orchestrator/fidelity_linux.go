@@ -64,6 +64,12 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 // criticalLinks returns the links that a row's time depends on.
 func (d *Deployed) criticalLinks(row apps.Row) int {
 	for _, w := range d.Lab.Workloads {
+		if a := w.Allgather; a != nil {
+			if links := d.allgatherLinks(a, row); links > 0 {
+				return links
+			}
+			continue
+		}
 		if w.Label() != row.Workload {
 			continue
 		}
@@ -83,7 +89,20 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 				}
 			}
 			at := func(i int) int { return hosts[(root+i)%len(hosts)] }
-			return collective.CriticalLinks(s.Name, len(hosts), row.SizeBytes > d.Lab.NICs.MTU, func(a, b int) int { return d.Graph.Hops(at(a), at(b)) })
+			hops := func(a, b int) int { return d.Graph.Hops(at(a), at(b)) }
+			return collective.CriticalLinks(s.Name, s.Options(len(hosts)), len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops)
+		}
+	}
+	return 0
+}
+
+// allgatherLinks is criticalLinks for an Allgather; 0: the row is of another workload.
+func (d *Deployed) allgatherLinks(a *lab.Allgather, row apps.Row) int {
+	for _, s := range a.Schemes {
+		if a.Label == row.Workload && s.Label == row.Scheme {
+			hosts := a.Ranks.Resolve(d.Graph)
+			hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
+			return collective.AllgatherLinks(s.Name, s.Options(len(hosts)), len(hosts), hops)
 		}
 	}
 	return 0

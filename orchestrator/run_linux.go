@@ -182,8 +182,19 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 		return 0, 0, err
 	}
 	for i := range small.Workloads {
+		if a := small.Workloads[i].Allgather; a != nil {
+			like := lab.Bcast{Schemes: a.Schemes, Sizes: a.Sizes}
+			change(&like)
+			all := *a
+			all.Schemes, all.Iterations, all.WarmUp, all.Sizes = a.Schemes[:min(len(like.Schemes), len(a.Schemes))], 2, 0, nil
+			for _, s := range like.Sizes { // over all ranks
+				all.Sizes = append(all.Sizes, max(1, s/lab.Size(len(a.Ranks.Resolve(r.d.Graph)))))
+			}
+			small.Workloads[i].Allgather = &all
+			continue
+		}
 		b := trialOf(&small.Workloads[i])
-		b.Iterations = 2
+		b.Iterations, b.WarmUp = 2, 0
 		change(&b)
 		small.Workloads[i] = lab.Workload{Bcast: &b}
 	}

@@ -3,6 +3,7 @@ package rank
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -27,8 +28,8 @@ type Request struct {
 	err   error
 }
 
-// queueDepth is how many work requests of a kind a connection takes.
-const queueDepth = virtrnic.MaxQPWR
+// QueueDepth is how many work requests of a kind a connection takes.
+const QueueDepth = virtrnic.MaxQPWR
 
 // Connect returns the connection to a peer, made at the first call. Both sides must
 // call it, in any order; it blocks until the other has.
@@ -95,7 +96,7 @@ func (c *Conn) create() (err error) {
 func (r *Rank) createQP() (q *virtrnic.QP, err error) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		q, err = nic.CreateQP(virtrnic.QPInit{
-			PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: queueDepth, MaxRecvWR: queueDepth, SQSigAll: true,
+			PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, SQSigAll: true,
 		})
 	})
 	return q, err
@@ -142,6 +143,7 @@ func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
+	c.r.spend(c.r.c.Params.Cost.Connection)
 	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
@@ -149,6 +151,7 @@ func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
 func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
+	c.r.spend(c.r.c.Params.Cost.Connection)
 	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{
 		Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey,
 	}, virtrnic.RecvWR{})
@@ -250,3 +253,27 @@ func (q *Request) what() string {
 
 // Len returns the bytes of a completed receive.
 func (q *Request) Len() int { return int(q.wc.ByteLen) }
+
+// WaitAny blocks until one of the requests has ended and returns which, and its error.
+// Requests that are nil are left out; one at least must not be. If several have ended
+// it is the first of them.
+func (r *Rank) WaitAny(reqs ...*Request) (i int, err error) {
+	for {
+		open := -1
+		for i, q := range reqs {
+			switch {
+			case q == nil:
+			case q.done:
+				return i, r.Wait(q)
+			case open < 0:
+				open = i
+			}
+		}
+		if open < 0 {
+			return -1, fmt.Errorf("rank %d waits for one of no requests", r.c.ID)
+		}
+		if !r.poll() && !slices.ContainsFunc(reqs, func(q *Request) bool { return q != nil && q.done }) {
+			r.c.Host.Park(vtime.Never, reqs[open].what())
+		}
+	}
+}

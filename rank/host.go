@@ -51,10 +51,11 @@ type Board interface {
 
 // HostCost models what software on a host costs in lab time (all zero by default).
 type HostCost struct {
-	Post   vtime.Duration // posting a work request
-	Poll   vtime.Duration // taking a completion
-	Stack  vtime.Duration // per message, at sender and receiver
-	Jitter vtime.Duration // each of the above takes up to this much longer, uniformly
+	Post       vtime.Duration // posting a work request
+	Poll       vtime.Duration // taking a completion
+	Stack      vtime.Duration // per message, at sender and receiver
+	Connection vtime.Duration // per message sent over a connection, not to a group
+	Jitter     vtime.Duration // each of the above takes up to this much longer, uniformly
 }
 
 // Params are the settings of a rank's queue pairs.

@@ -69,7 +69,7 @@ func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
 	}
 	i := 0
 	for k, row := range rows {
-		for range row.Iterations {
+		for range row.WarmUp + row.Iterations {
 			if i+1 >= len(marks) {
 				return fmt.Errorf("%d steps were reported, more have results", len(marks)-1)
 			}

@@ -58,9 +58,10 @@ func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual c
 // Expectation is a line of the lab's expect and what came of it. Got is the value of
 // its left side, null if a quantity it names was not measured.
 type Expectation struct {
-	Text string   `json:"text"`
-	Got  *float64 `json:"got"`
-	OK   bool     `json:"ok"`
+	Text  string   `json:"text"`
+	Basis string   `json:"basis,omitempty"` // CAL or PRED (lab.Expect)
+	Got   *float64 `json:"got"`
+	OK    bool     `json:"ok"`
 
 	missing error
 }
@@ -72,6 +73,7 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 		e := Expectation{Text: text}
 		x, err := lab.ParseExpect(text)
 		if err == nil {
+			e.Basis = x.Basis
 			var got float64
 			if got, e.OK, err = x.Eval(func(name string) (float64, error) { return quantity(name, rows) }); err == nil {
 				e.Got = &got

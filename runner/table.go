@@ -32,6 +32,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "[%s] %s\n", mark, e.Text)
 	}
+	if slices.ContainsFunc(r.Expect, func(e Expectation) bool { return e.Basis != "" }) {
+		b.WriteString("PRED was predicted. CAL holds because a parameter of the lab was chosen so: it reproduces nothing.\n")
+	}
 	if len(r.Expect) > 0 {
 		b.WriteByte('\n')
 	}

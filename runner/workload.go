@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
@@ -41,12 +41,15 @@ func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) [
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
 		kind := &l.Workloads[i]
+		seed := func() uint64 { s := seeds.Derive("workload/" + kind.Label()); return s.Uint64() }
 		var w Workload
-		if kind.HPL != nil {
+		switch {
+		case kind.HPL != nil:
 			w, err = prepareHPL(kind.HPL, g)
-		} else {
-			s := seeds.Derive("workload/" + kind.Label())
-			w, err = prepareBcast(kind.Bcast, g, s.Uint64(), peers)
+		case kind.Allgather != nil:
+			w, err = prepareAllgather(kind.Allgather, g, seed())
+		default:
+			w, err = prepareBcast(kind.Bcast, g, seed(), peers)
 			w.App = app
 		}
 		if err != nil {
@@ -60,7 +63,7 @@ func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) [
 func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) []*rank.Peer) (Workload, error) {
 	hosts := w.Ranks.Resolve(g)
 	peers := peersOf(hosts)
-	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), Seed: seed}
+	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), WarmUp: w.WarmUp, Seed: seed}
 	if w.Memory != "auto" {
 		p.Memory = rank.MemoryKind(w.Memory)
 	}
@@ -73,16 +76,38 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 		}
 	}
 	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: collective.Options{Slices: int(s.Slices)}})
+		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
 	}
 	steps := 0
 	for _, size := range w.Sizes {
 		p.Sizes = append(p.Sizes, int(size))
-		steps += len(p.Schemes) * bcast.Iterations(p.Iterations, int(size))
+		steps += len(p.Schemes) * (p.WarmUp + bcast.Iterations(p.Iterations, int(size)))
 	}
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
 	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers}, nil
+}
+
+func prepareAllgather(w *lab.Allgather, g *topo.Graph, seed uint64) (Workload, error) {
+	hosts := w.Ranks.Resolve(g)
+	p := allgather.Params{Workload: w.Label, WarmUp: w.WarmUp, Seed: seed}
+	if w.Memory != "auto" {
+		p.Memory = rank.MemoryKind(w.Memory)
+	}
+	for _, s := range w.Schemes {
+		p.Schemes = append(p.Schemes, allgather.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
+	}
+	steps := 0
+	for _, size := range w.Sizes {
+		count := bcast.Iterations(int(w.Iterations), int(size))
+		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
+		steps += len(p.Schemes) * (p.WarmUp + count)
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
+	}
+	return Workload{Label: w.Label, Name: allgather.Name, App: allgather.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
 }

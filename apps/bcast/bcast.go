@@ -31,6 +31,7 @@ type Params struct {
 	Sizes      []int           `json:"sizes"` // bytes
 	Root       int             `json:"root"`
 	Iterations int             `json:"iterations"` // 0: auto
+	WarmUp     int             `json:"warm_up"`    // iterations before them
 	Memory     rank.MemoryKind `json:"memory"`     // "": auto
 	Seed       uint64          `json:"seed"`
 	External   []string        `json:"external,omitempty"` // hosts among the ranks on which no program runs
@@ -73,6 +74,7 @@ type record struct {
 	Scheme  int      `json:"scheme"` // index into Params.Schemes
 	Size    int      `json:"size"`   // index into Params.Sizes
 	Samples []sample `json:"samples"`
+	Wrong   bool     `json:"wrong,omitempty"` // bytes of the warm-up
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -131,20 +133,30 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 	return b.Close()
 }
 
-func (a App) runSize(r *rank.Rank, p *Params, b collective.Bcast, si, zi int) (record, error) {
+func (a App) runSize(r *rank.Rank, p *Params, b collective.Algorithm, si, zi int) (record, error) {
 	size := p.Sizes[zi]
 	rec := record{Scheme: si, Size: zi}
 	buf, err := r.Alloc(size, p.memory(size, r.Size()))
 	if err != nil {
 		return rec, err
 	}
-	for i := range p.iterations(size) { // a number
-		if r.ID() == p.speaker(r) {
-			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, p.Schemes[si].Label, size, i+1, p.iterations(size)))
+	count := p.iterations(size)
+	for i := range p.WarmUp + count { // a number
+		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, count)
+		number := i - p.WarmUp
+		if i < p.WarmUp {
+			what, number = fmt.Sprintf("warm-up %d of %d", i+1, p.WarmUp), count+i
 		}
-		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(i)))
+		if r.ID() == p.speaker(r) {
+			r.Report(fmt.Sprintf("%s %s, %d bytes, %s", p.Workload, p.Schemes[si].Label, size, what))
+		}
+		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(number)))
 		if err != nil {
 			return rec, err
+		}
+		if i < p.WarmUp {
+			rec.Wrong = rec.Wrong || s.Known && !s.OK
+			continue
 		}
 		rec.Samples = append(rec.Samples, s)
 	}
@@ -162,7 +174,7 @@ func (p *Params) speaker(r *rank.Rank) int {
 
 // iterate broadcasts one message. All ranks start together; a rank's clock stops when
 // it has the message, the root's when all of it is acknowledged.
-func (a App) iterate(r *rank.Rank, p *Params, b collective.Bcast, buf *rank.Buffer, seed uint64) (s sample, err error) {
+func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.Buffer, seed uint64) (s sample, err error) {
 	n := buf.Len()
 	if r.ID() == p.Root {
 		buf.Fill(seed, n)
@@ -271,6 +283,7 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 		for i := range n {
 			if rec, there := ranks[i]; there {
 				s := rec.Samples[k]
+				ok = ok && !rec.Wrong
 				last = max(last, s.Received)
 				ok, known = ok && s.OK && s.Sum == root.Samples[k].Sum, known && s.Known
 			}
@@ -280,7 +293,7 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	}
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: n,
-		Iterations: len(jct), Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
+		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
 		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
 	if known {

@@ -1,0 +1,164 @@
+package collective
+
+import "github.com/mcastlab/mcastlab/rank"
+
+// shape is a tree: it says whom a rank receives from and whom it passes on to, in that
+// order. Ranks count from the root; the root's parent is -1.
+type shape func(me, size int, o Options) (parent int, children []int)
+
+// relay passes a message down one tree, or a share of it down each of several. A rank
+// passes a slice on once it has all of it.
+//
+// A message above one MTU that is not sliced goes to the next child when the previous
+// send is complete: with all at once, fair sharing between queue pairs would make any
+// tree a star. One that fits a packet goes to all children at once, and so do slices.
+type relay struct {
+	r      *rank.Rank
+	o      Options
+	shapes []shape
+
+	b       *rank.Buffer
+	streams []stream
+}
+
+// stream is what a relay does with its share of the message.
+type stream struct {
+	parent   int // absolute; -1 at the root
+	children []int
+	pieces   []piece
+	recv     []*rank.Request
+	next     int  // piece to pass on
+	inTurn   bool // a child must have acknowledged before the next one is served
+}
+
+// piece is a part of the message.
+type piece struct{ off, n int }
+
+func newRelay(shapes ...shape) func(*rank.Rank, Options) (Algorithm, error) {
+	return func(r *rank.Rank, o Options) (Algorithm, error) { return &relay{r: r, o: o, shapes: shapes}, nil }
+}
+
+// cut divides n bytes into at most s pieces of whole packets, of equal size but the
+// last. A message of nothing is one piece of nothing.
+func cut(n, s, mtu int) []piece {
+	packets := max(1, (n+mtu-1)/mtu)
+	s = min(s, packets)
+	size := (packets + s - 1) / s * mtu
+	pieces := make([]piece, 0, s)
+	for off := 0; ; off += size {
+		if off+size >= n {
+			return append(pieces, piece{off, n - off})
+		}
+		pieces = append(pieces, piece{off, size})
+	}
+}
+
+// shares divides a message among the trees, in whole packets; the last trees go without
+// if there are too few. With one receiver there is one tree: two would share a connection.
+func (t *relay) shares(n int) []piece {
+	return cut(n, min(len(t.shapes), t.r.Size()-1), t.r.Params().MTU)
+}
+
+// Begin implements Algorithm.
+func (t *relay) Begin(b *rank.Buffer, n, root int) error {
+	t.b, t.streams = b, t.streams[:0]
+	for i, share := range t.shares(n) {
+		if err := t.begin(t.shapes[i], share, root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *relay) begin(f shape, share piece, root int) error {
+	mtu := t.r.Params().MTU
+	s := stream{parent: -1, pieces: cut(share.n, t.o.Slices, mtu)}
+	s.inTurn = len(s.pieces) == 1 && share.n > mtu
+	parent, children := f(relative(t.r, root), t.r.Size(), t.o)
+	for _, c := range children {
+		s.children = append(s.children, absolute(t.r, root, c))
+	}
+	for i := range s.pieces {
+		s.pieces[i].off += share.off
+	}
+	// Parents connect first: no cycle of ranks waits for each other.
+	if parent >= 0 {
+		s.parent = absolute(t.r, root, parent)
+		for _, p := range s.pieces {
+			q, err := recvFrom(t.r, s.parent, t.b, p.off, p.n)
+			if err != nil {
+				return err
+			}
+			s.recv = append(s.recv, q)
+		}
+	}
+	t.streams = append(t.streams, s)
+	return connectAll(t.r, s.children)
+}
+
+// Run implements Algorithm.
+func (t *relay) Run() (at Times, err error) {
+	at.Received = t.r.Now()
+	var sent []*rank.Request
+	for {
+		s, err := t.take()
+		if err != nil {
+			return at, err
+		}
+		if s == nil {
+			break
+		}
+		if s.parent >= 0 {
+			at.Received = t.r.Now()
+		}
+		p := s.pieces[s.next]
+		s.next++
+		for _, c := range s.children {
+			q, err := sendTo(t.r, c, t.b, p.off, p.n)
+			if err != nil {
+				return at, err
+			}
+			sent = append(sent, q)
+			if s.inTurn && len(s.children) > 1 {
+				if err := t.r.Wait(q); err != nil {
+					return at, err
+				}
+			}
+		}
+	}
+	err = t.r.Wait(sent...)
+	at.Done = t.r.Now()
+	return at, err
+}
+
+// take waits for the next piece of any stream and returns the stream; nil: there is no
+// more. At the root the streams take turns.
+func (t *relay) take() (*stream, error) {
+	var open *stream // with the fewest pieces behind it
+	count := 0
+	for i := range t.streams {
+		if s := &t.streams[i]; s.next < len(s.pieces) {
+			count++
+			if open == nil || s.next < open.next {
+				open = s
+			}
+		}
+	}
+	switch {
+	case count == 0 || open.parent < 0:
+		return open, nil
+	case count == 1:
+		return open, t.r.Wait(open.recv[open.next])
+	}
+	reqs := make([]*rank.Request, len(t.streams))
+	for i := range t.streams {
+		if s := &t.streams[i]; s.next < len(s.pieces) {
+			reqs[i] = s.recv[s.next]
+		}
+	}
+	i, err := t.r.WaitAny(reqs...)
+	return &t.streams[i], err
+}
+
+// Close implements Algorithm.
+func (t *relay) Close() error { return nil }

@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtswitch"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// lossyJob runs a program on random hosts of a fat-tree whose links lose one frame in a
+// thousand, or none.
+func lossyJob(t *testing.T, seed uint64, ranks int, loss float64, program func(r *rank.Rank) error) {
+	t.Helper()
+	g, err := topo.FatTree(4, sceneLink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(Config{Check: true, Spec: fabric.Spec{
+		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 4},
+		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range n.Ports() {
+		n.SetFault(id, &faults.Impairment{Loss: loss, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))})
+	}
+	r := rand.New(rand.NewPCG(seed, 79))
+	if err := n.Run(Job{Name: "j", Hosts: r.Perm(g.Hosts)[:ranks], Params: testParams, Program: program}); err != nil {
+		t.Errorf("seed %d, %d ranks: %v", seed, ranks, err)
+	}
+}
+
+// TestReduceScatter: each rank gets the sum of all ranks' numbers in its block, integers
+// and floating point, the latter in the order of the ring.
+func TestReduceScatter(t *testing.T) {
+	for _, name := range collective.ReduceScatterNames() {
+		for seed := range uint64(20) {
+			ranks, count := 2+int(seed)%15, 1+int(seed*seed*37)%900
+			float := seed%2 == 1
+			lossyJob(t, seed, ranks, 1e-3, func(r *rank.Rank) error { return reduceOnce(r, name, count, float) })
+		}
+	}
+}
+
+// reduceNumber is what a rank has at an index of the buffer, as bits.
+func reduceNumber(float bool, rank, index int) uint32 {
+	v := uint32(rank+3) * uint32(index+7) * 2654435761
+	if float {
+		return math.Float32bits(float32(v) / 1e3)
+	}
+	return v
+}
+
+func reduceOnce(r *rank.Rank, name string, count int, float bool) error {
+	a, err := collective.NewReduceScatter(name, r, collective.Options{Float32: float})
+	if err != nil {
+		return err
+	}
+	buf, err := r.Alloc(4*count*r.Size(), rank.MemoryBytes)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		for i := range count * r.Size() {
+			binary.LittleEndian.PutUint32(buf.Bytes()[4*i:], reduceNumber(float, r.ID(), i))
+		}
+		if err := a.Begin(buf, 4*count, 0); err != nil {
+			return err
+		}
+		r.Sync()
+		if _, err := a.Run(); err != nil {
+			return err
+		}
+		for i := range count {
+			at := r.ID()*count + i
+			want := reduceNumber(float, (r.ID()+1)%r.Size(), at)
+			for k := 2; k <= r.Size(); k++ {
+				more := reduceNumber(float, (r.ID()+k)%r.Size(), at)
+				if float {
+					want = math.Float32bits(math.Float32frombits(want) + math.Float32frombits(more))
+				} else {
+					want += more
+				}
+			}
+			if got := binary.LittleEndian.Uint32(buf.Bytes()[4*at:]); got != want {
+				return fmt.Errorf("rank %d, number %d: sum %#x, want %#x", r.ID(), i, got, want)
+			}
+		}
+		r.Sync()
+	}
+	return a.Close()
+}
+
+// TestReduceScatterTime: the closed form, (N-1) S(n, L).
+func TestReduceScatterTime(t *testing.T) {
+	g, err := topo.Star(5, topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := forms{g: g, rate: 12.5e9, delay: 600e-9, latency: 400e-9, mtu: 1024, hosts: []int{0, 1, 2, 3, 4}}
+	for _, size := range []int{0, 64, 5000, 1 << 20} {
+		n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
+			Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16},
+			Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		params := testParams
+		params.MTU = f.mtu
+		var last vtime.Duration
+		err = n.Run(Job{Name: "j", Hosts: f.hosts, Params: params, Program: func(r *rank.Rank) error {
+			a, err := collective.NewReduceScatter("ring", r, collective.Options{})
+			if err != nil {
+				return err
+			}
+			buf, err := r.Alloc(size*r.Size(), rank.MemoryPhantom)
+			if err != nil {
+				return err
+			}
+			if err := a.Begin(buf, size, 0); err != nil {
+				return err
+			}
+			r.Sync()
+			start := r.Now()
+			at, err := a.Run()
+			last = max(last, at.Received.Sub(start))
+			return err
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 4 * f.send(size, 2) * 1e6
+		if got := last.Microseconds(); got < want*0.95 || got > want*1.05 {
+			t.Errorf("%d bytes per rank: %.3f us, closed form %.3f us", size, got, want)
+		}
+	}
+}
+
+// TestBarrier: nobody leaves a barrier before the last has come, and without loss all
+// leave ceil(log2 N) S(0, L) later at the latest.
+func TestBarrier(t *testing.T) {
+	for seed := range uint64(20) {
+		ranks := 2 + int(seed)%15
+		loss := float64(seed%2) * 1e-3
+		const rounds = 5
+		came, left := [rounds]vtime.Time{}, [rounds][]vtime.Time{}
+		lossyJob(t, seed, ranks, loss, func(r *rank.Rank) error {
+			buf, err := r.Alloc(0, rank.MemoryBytes)
+			if err != nil {
+				return err
+			}
+			m := collective.NewBarrier(r)
+			if err := m.Begin(buf, 0, 0); err != nil {
+				return err
+			}
+			r.Sync()
+			random := r.Random("late")
+			for i := range rounds {
+				r.Sleep(vtime.Duration(random.Float64() * float64(20*vtime.Microsecond)))
+				came[i] = max(came[i], r.Now())
+				at, err := m.Run()
+				if err != nil {
+					return err
+				}
+				left[i] = append(left[i], at.Done)
+			}
+			return m.Close()
+		})
+		f := forms{rate: 12.5e9, delay: 1e-6, latency: 400e-9, mtu: 1024}
+		steps := 0
+		for 1<<steps < ranks {
+			steps++
+		}
+		most := float64(steps) * f.send(0, 6) * 1e6
+		for i := range rounds {
+			for _, at := range left[i] {
+				if at < came[i] || loss == 0 && at.Sub(came[i]).Microseconds() > most*1.05 {
+					t.Errorf("seed %d, %d ranks, barrier %d: one left at %v, the last came at %v (closed form %.2f us)", seed, ranks, i, at, came[i], most)
+				}
+			}
+			if len(left[i]) != ranks {
+				t.Errorf("seed %d: %d of %d ranks left barrier %d", seed, len(left[i]), ranks, i)
+			}
+		}
+	}
+}
