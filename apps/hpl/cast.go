@@ -52,7 +52,11 @@ func newCaster(s *solver) (*caster, error) {
 		c.b = ringNamed(s.Bcast)(s.row)
 		return c, nil
 	}
-	b, err := collective.NewBcast(s.Bcast, s.row, collective.Options{Label: "panel", Slices: s.Slices})
+	o := collective.Options{Label: "panel"}
+	if s.Bcast == "chain" {
+		o.Slices = s.Slices
+	}
+	b, err := collective.NewBcast(s.Bcast, s.row, o)
 	c.b = b
 	return c, err
 }
