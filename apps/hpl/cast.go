@@ -2,7 +2,6 @@ package hpl
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/rank"
@@ -15,19 +14,12 @@ type castTimes struct {
 	Received vtime.Time `json:"received"` // the panel is here
 }
 
-// broadcast is an algorithm of package collective, or one of HPL's own.
-type broadcast interface {
-	Begin(b *rank.Buffer, n, root int) error
-	Run() (collective.Times, error)
-	Close() error
-}
-
 // caster hands panels on along a process row. It is a worker beside the rank's program,
 // so that panels pass while the rank computes. Two panels have room: one in use, and one
 // that is on its way.
 type caster struct {
 	*solver
-	b        broadcast // nil if the row is one process
+	b        collective.Algorithm // nil if the row is one process
 	slots    [2]panel
 	bufs     [2]*rank.Buffer
 	posted   int // panels factorised here so far, if they are this column's
@@ -48,16 +40,12 @@ func newCaster(s *solver) (*caster, error) {
 	if s.Q == 1 {
 		return c, nil
 	}
-	if !slices.Contains(collective.Names(), s.Bcast) {
-		c.b = ringNamed(s.Bcast)(s.row)
-		return c, nil
-	}
+	var err error
 	o := collective.Options{Label: "panel"}
 	if s.Bcast == "chain" {
 		o.Slices = s.Slices
 	}
-	b, err := collective.NewBcast(s.Bcast, s.row, o)
-	c.b = b
+	c.b, err = collective.NewBcast(s.Bcast, s.row, o)
 	return c, err
 }
 

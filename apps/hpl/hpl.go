@@ -157,8 +157,12 @@ func (t *Test) SerialMessages() (n int) {
 	return n
 }
 
+// ringNames returns HPL's own panel broadcasts (HPL_bcast.c), in the order of HPL.dat's
+// BCAST.
+func ringNames() []string { return []string{"1ring", "1ringM", "2ring", "2ringM", "long", "longM"} }
+
 // Bcasts returns the names of all panel broadcasts: HPL's in the order of HPL.dat, then
-// those of package collective.
+// the others of package collective.
 func Bcasts() []string {
 	names := ringNames()
 	for _, n := range collective.Names() {

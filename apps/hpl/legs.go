@@ -81,3 +81,15 @@ func binomial(me, procs int) branch {
 	}
 	return b
 }
+
+// sendAll starts to send all legs.
+func sendAll(c *rank.Rank, legs []leg) (sent []*rank.Request, err error) {
+	for _, l := range legs {
+		q, err := l.send(c)
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, q)
+	}
+	return sent, nil
+}

@@ -66,31 +66,3 @@ func TestGrid(t *testing.T) {
 		}
 	}
 }
-
-// TestRelays: in every broadcast along rings each rank gets the panel from one that sends
-// it to it, and nobody gets it from two.
-func TestRelays(t *testing.T) {
-	for name, place := range map[string]func(me, n int) relay{
-		"1ring": oneRing, "1ringM": modified(oneRing), "2ring": twoRings, "2ringM": modified(twoRings),
-	} {
-		for n := 2; n <= 17; n++ {
-			from := make([]int, n)
-			for i := range from {
-				from[i] = -1
-			}
-			for me := range n {
-				for _, to := range place(me, n).to {
-					if from[to] >= 0 {
-						t.Errorf("%s, %d ranks: %d gets the panel from %d and %d", name, n, to, from[to], me)
-					}
-					from[to] = me
-				}
-			}
-			for me := range n {
-				if r := place(me, n); r.from != from[me] || me > 0 && r.from < 0 {
-					t.Errorf("%s, %d ranks: %d waits for %d and %d sends", name, n, me, r.from, from[me])
-				}
-			}
-		}
-	}
-}

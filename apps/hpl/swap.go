@@ -19,9 +19,9 @@ type swapTimes struct {
 // swapper swaps rows in a process column and gathers U on all its processes.
 type swapper struct {
 	*solver
-	u, moved *rank.Buffer // rows of U in the plan's order; rows of the block that leave it
-	group    broadcast    // multicast to the process column
-	part     *rank.Buffer // what one owner sends to the group
+	u, moved *rank.Buffer         // rows of U in the plan's order; rows of the block that leave it
+	group    collective.Algorithm // multicast to the process column
+	part     *rank.Buffer         // what one owner sends to the group
 
 	*plan
 	n    int // columns
@@ -42,8 +42,7 @@ func newSwapper(s *solver) (w *swapper, err error) {
 	if w.part, err = s.alloc(s.NB * s.nq); err != nil {
 		return nil, err
 	}
-	g, err := collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
-	w.group = g
+	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
 	return w, err
 }
 
