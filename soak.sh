@@ -33,7 +33,8 @@ while [ $i -lt "$blocks" ]; do echo $((i * size)); i=$((i + 1)); done | xargs -P
   for lab in examples/papers/*.mcl.yml examples/ft1024.mcl.yml; do
     "$work/mcastlab" run -q --runs "$work/runs" --format json "$lab" > "$work/run.json"
     dir=$(sed -n 's/^  "run_dir": "\(.*\)",$/\1/p' "$work/run.json")
-    echo "| $lab | $(sed -n 's/^  "packet_hops": \(.*\),$/\1/p' "$dir/meta.json") | $(sed -n 's/^  "digest": "\(.*\)",$/\1/p' "$work/run.json") |"
+    took="$(sed -n 's/^  "wall_seconds": \([0-9]*\).*/\1/p' "$dir/meta.json") s, $(($(sed -n 's/^  "memory_bytes": \(.*\),$/\1/p' "$dir/meta.json") >> 20)) MiB"
+    echo "| $lab ($took) | $(sed -n 's/^  "packet_hops": \(.*\),$/\1/p' "$dir/meta.json") | $(sed -n 's/^  "digest": "\(.*\)",$/\1/p' "$work/run.json") |"
     sed -n 's/^      "text": "\(.*\)",$/|   expects \1: holds | | |/p' "$work/run.json"
   done
 } > "$work/soak.md"

@@ -40,19 +40,20 @@ var imports = map[string][]string{
 	"apps":                        {"rank"},
 	"apps/bcast":                  {"apps", "collective", "prng", "rank", "vtime"},
 	"apps/allgather":              {"apps", "collective", "prng", "rank", "vtime"},
-	"lab":                         {"collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"apps/hpl":                    {"apps", "collective", "rank", "vtime"},
+	"lab":                         {"apps/hpl", "collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
 	"failpoint":                   {},
 	"counters":                    {"adapter", "mrp", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "control", "counters", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "control", "counters", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "failpoint", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"orchestrator/engine"},
 	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
-	"runner":                      {"apps", "apps/allgather", "apps/bcast", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
+	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/hpl", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "topo", "traces", "vtime", "wire"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
 	"interop/rcpeer":              {},
@@ -63,7 +64,7 @@ var imports = map[string][]string{
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
 	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank",
-	"collective", "apps", "apps/allgather", "apps/bcast", "sim",
+	"collective", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "sim",
 }
 
 // banned are standard packages that pure packages must not import, and why.

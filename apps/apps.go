@@ -34,6 +34,39 @@ type Row struct {
 	JCT      Summary  `json:"jct_us"`
 	Source   Summary  `json:"source_us"`
 	Verified *bool    `json:"verified"` // null: phantom, nothing to compare
+	Solve    *Solve   `json:"hpl,omitempty"`
+}
+
+// Solve is what a row of HPL says beside its time.
+type Solve struct {
+	N        int      `json:"n"`
+	NB       int      `json:"nb"`
+	P        int      `json:"p"`
+	Q        int      `json:"q"`
+	Variant  string   `json:"variant"` // HPL's T/V
+	Bcast    string   `json:"bcast"`
+	Swap     string   `json:"swap"`
+	Depth    int      `json:"depth"`
+	Epochs   int      `json:"epochs"`   // panels factorised
+	GFlops   *float64 `json:"gflops"`   // of all hosts, in lab time; null: not all panels
+	Residual *float64 `json:"residual"` // null: cost-only, or not asked for
+	Passed   *bool    `json:"passed"`
+	Factors  string   `json:"lu_sha256,omitempty"` // of L, U and what became of b
+	// Times of the phases, each summed over the panels: broadcasts from the root's post to
+	// the last receiver, row swaps from the last process that begins to the last that ends
+	// (of the slowest process column), panel factorisations with their messages.
+	BroadcastUS float64 `json:"broadcast_us"`
+	SwapUS      float64 `json:"swap_us"`
+	FactorUS    float64 `json:"factor_us"`
+	// Bytes that ranks received, over all of them.
+	BroadcastBytes int `json:"broadcast_bytes"`
+	SwapBytes      int `json:"swap_bytes"`
+}
+
+// Printer is an App whose rows are not a table of sizes: it prints them itself.
+type Printer interface {
+	// Print returns the rows as text, lines with their ends.
+	Print(params []byte, rows []Row) (string, error)
 }
 
 // Summary is the distribution of a time over iterations, in microseconds.

@@ -29,6 +29,7 @@ func NameOK(s string) bool { return labName.MatchString(s) }
 // that do not exist.
 type checking struct {
 	l   *Lab
+	dir string // of the lab file
 	at  map[string]pos
 	g   *topo.Graph
 	err *Error
@@ -54,8 +55,8 @@ func (c *checking) failf(path, format string, args ...any) {
 }
 
 // check verifies the whole file and fills in what depends on other values.
-func (l *Lab) check(at map[string]pos) error {
-	c := &checking{l: l, at: at}
+func (l *Lab) check(dir string, at map[string]pos) error {
+	c := &checking{l: l, dir: dir, at: at}
 	for _, f := range []func(){
 		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkFaults, c.checkExpect,
 	} {
@@ -235,7 +236,7 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" {
+		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
 			return false
 		}
 	}
@@ -246,22 +247,25 @@ func (c *checking) checkWorkloads() {
 	labels := map[string]bool{}
 	for i, w := range c.l.Workloads {
 		p := fmt.Sprintf("workloads[%d]", i)
-		var label string
-		switch {
-		case (w.Bcast != nil) == (w.Allgather != nil):
-			c.failf(p, "a workload needs a kind, and one only: bcast or allgather")
+		if w.kinds() != 1 {
+			c.failf(p, "a workload needs one kind: %s", list(keysOf(reflect.TypeFor[Workload]())))
 			return
+		}
+		switch {
 		case w.Bcast != nil:
-			p, label = p+".bcast", w.Bcast.Label
+			p += ".bcast"
 			c.checkBcast(p, w.Bcast)
-		default:
-			p, label = p+".allgather", w.Allgather.Label
+		case w.Allgather != nil:
+			p += ".allgather"
 			c.checkAllgather(p, w.Allgather)
+		default:
+			p += ".hpl"
+			c.checkHPL(p, w.HPL)
 		}
-		if labels[label] {
-			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", label)
+		if labels[w.Label()] {
+			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
 		}
-		labels[label] = true
+		labels[w.Label()] = true
 	}
 }
 

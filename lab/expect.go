@@ -12,7 +12,8 @@ import (
 //	bcast.cepheus.64MiB.jct.p50 < bcast.binomial.64MiB.jct.p50 / 1.9
 //
 // An expression has numbers, + - * / and parentheses, and quantities
-// WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds.
+// WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds; of HPL, whose size
+// is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor.
 //
 // A line may begin with CAL or PRED. CAL says that a parameter of the lab was chosen so
 // that the line holds: that it does reproduces nothing. PRED says that none was.

@@ -3,7 +3,11 @@
 // unit or a host that does not exist is an error with line, column and remedy.
 package lab
 
-import "github.com/mcastlab/mcastlab/vtime"
+import (
+	"reflect"
+
+	"github.com/mcastlab/mcastlab/vtime"
+)
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
@@ -152,6 +156,28 @@ type Runtime struct {
 type Workload struct {
 	Bcast     *Bcast     `yaml:"bcast" doc:"MPI-Bcast benchmark"`
 	Allgather *Allgather `yaml:"allgather" doc:"MPI-Allgather benchmark"`
+	HPL       *HPL       `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+}
+
+// kinds returns how many kinds of work are given.
+func (w *Workload) kinds() (n int) {
+	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
+		if !v.Field(i).IsNil() {
+			n++
+		}
+	}
+	return n
+}
+
+// Label returns the workload's name in reports.
+func (w *Workload) Label() string {
+	switch {
+	case w.HPL != nil:
+		return w.HPL.Label
+	case w.Allgather != nil:
+		return w.Allgather.Label
+	}
+	return w.Bcast.Label
 }
 
 // Bcast is the broadcast benchmark.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 
@@ -55,7 +56,7 @@ func Read(file string) (*Lab, error) {
 
 // Parse reads and checks the text of a lab file; file names it in messages.
 func Parse(file string, text []byte) (*Lab, error) {
-	l, err := parse(text)
+	l, err := parse(filepath.Dir(file), text)
 	var e *Error
 	if errors.As(err, &e) {
 		e.File = file
@@ -63,7 +64,8 @@ func Parse(file string, text []byte) (*Lab, error) {
 	return l, err
 }
 
-func parse(text []byte) (*Lab, error) {
+// parse reads the text of a lab file of a folder.
+func parse(dir string, text []byte) (*Lab, error) {
 	if len(text) > fileBytesMax {
 		return nil, &Error{Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", len(text), fileBytesMax)}
 	}
@@ -97,7 +99,7 @@ func parse(text []byte) (*Lab, error) {
 	if len(b.errs) > 0 {
 		return nil, b.errs[0]
 	}
-	if err := l.check(b.at); err != nil {
+	if err := l.check(dir, b.at); err != nil {
 		return nil, err
 	}
 	return &l, nil

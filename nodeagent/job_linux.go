@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
@@ -27,6 +28,8 @@ func appByName(name string) (apps.App, error) {
 		return bcast.App{}, nil
 	case allgather.Name:
 		return allgather.App{}, nil
+	case hpl.Name:
+		return hpl.App{}, nil
 	}
 	return nil, fmt.Errorf("this agent has no program %q", name)
 }

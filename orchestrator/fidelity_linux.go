@@ -70,10 +70,13 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 			}
 			continue
 		}
-		b := w.Bcast
-		if b.Label != row.Workload {
+		if w.Label() != row.Workload {
 			continue
 		}
+		if w.HPL != nil {
+			return d.criticalHPL(w.HPL, row)
+		}
+		b := w.Bcast
 		for _, s := range b.Schemes {
 			if s.Label != row.Scheme {
 				continue
@@ -103,6 +106,27 @@ func (d *Deployed) allgatherLinks(a *lab.Allgather, row apps.Row) int {
 		}
 	}
 	return 0
+}
+
+// criticalHPL returns the links of a test of HPL: of its messages that follow each other,
+// each over as many links as there are between any two of its ranks at the most.
+func (d *Deployed) criticalHPL(h *lab.HPL, row apps.Row) (links int) {
+	p, hosts, err := h.Program(d.Graph)
+	if err != nil {
+		return 0
+	}
+	far := 0
+	for _, a := range hosts {
+		for _, b := range hosts {
+			far = max(far, d.Graph.Hops(a, b))
+		}
+	}
+	for i := range p.Tests {
+		if t := &p.Tests[i]; t.Label == row.Scheme {
+			links = max(links, t.SerialMessages()*far)
+		}
+	}
+	return links
 }
 
 func (f *fidelity) fix(dilation float64) { f.fixed = dilation }

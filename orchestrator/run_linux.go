@@ -167,6 +167,15 @@ func (r *liveRun) calibrate(ctx context.Context) error {
 	return nil
 }
 
+// trialOf returns the broadcast that stands for a workload in a trial: what is measured is
+// the host, not the workload.
+func trialOf(w *lab.Workload) lab.Bcast {
+	if w.Bcast != nil {
+		return *w.Bcast
+	}
+	return lab.Bcast{Label: w.HPL.Label, Ranks: w.HPL.Ranks, Schemes: []lab.Scheme{{Name: "unicast", Label: "unicast"}}, Memory: "auto"}
+}
+
 // trial runs the lab's workloads in a smaller form, twice each, and returns the seconds
 // of CPU time it took from the first step on, and the frames that were sent.
 func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast)) (busy float64, frames uint64, err error) {
@@ -186,10 +195,10 @@ func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast
 			small.Workloads[i].Allgather = &all
 			continue
 		}
-		b := *small.Workloads[i].Bcast
+		b := trialOf(&small.Workloads[i])
 		b.Iterations, b.WarmUp = 2, 0
 		change(&b)
-		small.Workloads[i].Bcast = &b
+		small.Workloads[i] = lab.Workload{Bcast: &b}
 	}
 	all, err := runner.Prepare(small, r.d.Graph, bcast.App{})
 	if err != nil {

@@ -39,6 +39,7 @@ type Meta struct {
 	Started     time.Time `json:"started"`
 	WallSeconds float64   `json:"wall_seconds"`
 	LabUS       float64   `json:"lab_us"`
+	MemoryBytes uint64    `json:"memory_bytes"` // that the process had from the system at most
 
 	Events       uint64 `json:"events"`
 	PacketHops   uint64 `json:"packet_hops"`
@@ -59,6 +60,14 @@ func newMeta(lab, runtimeName string, seed uint64) Meta {
 		Schema: MetaSchema, Lab: lab, Runtime: runtimeName, Seed: seed, Version: Version(), Go: runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Host: host, CPUs: runtime.NumCPU(), Status: StatusRunning, Started: time.Now().UTC(),
 	}
+}
+
+// memoryBytes returns how much memory the process has had from the system: it gives back
+// no addresses, so this does not shrink.
+func memoryBytes() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Sys
 }
 
 // version is set by the linker for releases.

@@ -66,6 +66,13 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 	if err == nil {
 		err = rerr
 	}
+	if p, prints := w.App.(apps.Printer); prints && len(rows) > 0 {
+		text, perr := p.Print(w.Params, rows)
+		r.Report.Texts = append(r.Report.Texts, text)
+		if err == nil {
+			err = perr
+		}
+	}
 	return err
 }
 
@@ -83,6 +90,7 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 		errs = append(errs, c())
 	}
 	r.Meta.EventsNotIn = r.Events.Cut()
+	r.Meta.MemoryBytes = memoryBytes()
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
 	if runErr == nil {
 		r.Report.Expect = evaluate(l.Expect, r.Report.Results)

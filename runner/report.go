@@ -23,6 +23,8 @@ type Report struct {
 	Fidelity Fidelity      `json:"fidelity"`
 	Results  []apps.Row    `json:"results"`
 	Expect   []Expectation `json:"expect"`
+	// Texts are what workloads print that are not tables of sizes.
+	Texts []string `json:"texts,omitempty"`
 
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`
@@ -88,7 +90,8 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 }
 
 // quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
-// microseconds. Sizes that mean the same number of bytes are the same.
+// microseconds, or of HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE. Sizes that mean the same
+// number of bytes are the same.
 func quantity(name string, rows []apps.Row) (float64, error) {
 	part := strings.Split(name, ".")
 	if len(part) != 5 {
@@ -102,6 +105,9 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		if r.Workload != part[0] || r.Scheme != part[1] || r.SizeBytes != int(size) {
 			continue
 		}
+		if part[3] == "sum" && r.Solve != nil {
+			return phase(name, r.Solve, part[4])
+		}
 		s := map[string]apps.Summary{"jct": r.JCT, "source": r.Source}
 		times, ok := s[part[3]]
 		if !ok {
@@ -110,6 +116,19 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		return statistic(name, times, part[4])
 	}
 	return 0, fmt.Errorf("%s was not measured", name)
+}
+
+// phase returns what a phase of HPL took, summed over all panels.
+func phase(name string, s *apps.Solve, which string) (float64, error) {
+	switch which {
+	case "broadcast":
+		return s.BroadcastUS, nil
+	case "swap":
+		return s.SwapUS, nil
+	case "factor":
+		return s.FactorUS, nil
+	}
+	return 0, fmt.Errorf("%s: no phase %q: use broadcast, swap or factor", name, which)
 }
 
 func statistic(name string, s apps.Summary, which string) (float64, error) {
@@ -135,7 +154,9 @@ func statistic(name string, s apps.Summary, which string) (float64, error) {
 // does not hold.
 func (r *Report) Failures() (lines []string) {
 	for _, row := range r.Results {
-		if row.Verified != nil && !*row.Verified {
+		if s := row.Solve; s != nil && s.Passed != nil && !*s.Passed {
+			lines = append(lines, fmt.Sprintf("%s %s: the residual of %.6g is not below the threshold", row.Workload, row.Scheme, *s.Residual))
+		} else if row.Verified != nil && !*row.Verified {
 			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
 		}
 	}

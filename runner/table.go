@@ -12,13 +12,18 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// WriteTable writes the results as a table with the columns of the OSU benchmarks, the
-// expectations, and a sentence that says what the table shows.
+// WriteTable writes the results as a table with the columns of the OSU benchmarks, what
+// workloads print themselves, the expectations, and a sentence that says what the table
+// shows.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	if len(r.Results) > 0 {
-		writeRows(&b, r.Results)
+	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { return x.Solve != nil })
+	if len(sized) > 0 {
+		writeRows(&b, sized)
 		b.WriteByte('\n')
+	}
+	for _, t := range r.Texts {
+		b.WriteString(t + "\n")
 	}
 	for _, e := range r.Expect {
 		mark := "FAIL"
@@ -33,10 +38,10 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if len(r.Expect) > 0 {
 		b.WriteByte('\n')
 	}
-	if n := unclaimed(r.Results); n != "" {
+	if n := unclaimed(sized); n != "" {
 		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
 	}
-	if s := sentences(r.Results); s != "" {
+	if s := sentences(sized); s != "" {
 		b.WriteString(s + "\n")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -40,22 +40,21 @@ func PrepareLive(l *lab.Lab, g *topo.Graph) ([]Workload, error) {
 func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
-		if a := l.Workloads[i].Allgather; a != nil {
-			s := seeds.Derive("workload/" + a.Label)
-			w, err := prepareAllgather(a, g, s.Uint64())
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, w)
-			continue
+		kind := &l.Workloads[i]
+		seed := func() uint64 { s := seeds.Derive("workload/" + kind.Label()); return s.Uint64() }
+		var w Workload
+		switch {
+		case kind.HPL != nil:
+			w, err = prepareHPL(kind.HPL, g)
+		case kind.Allgather != nil:
+			w, err = prepareAllgather(kind.Allgather, g, seed())
+		default:
+			w, err = prepareBcast(kind.Bcast, g, seed(), peers)
+			w.App = app
 		}
-		b := l.Workloads[i].Bcast
-		s := seeds.Derive("workload/" + b.Label)
-		w, err := prepareBcast(b, g, s.Uint64(), peers)
 		if err != nil {
 			return nil, err
 		}
-		w.App = app
 		all = append(all, w)
 	}
 	return all, nil

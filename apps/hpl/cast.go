@@ -1,0 +1,146 @@
+package hpl
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// castTimes are the instants of one panel's broadcast on one rank.
+type castTimes struct {
+	Posted   vtime.Time `json:"posted"`   // all ranks of the row have posted receives, the root begins
+	Received vtime.Time `json:"received"` // the panel is here
+}
+
+// caster hands panels on along a process row. It is a worker beside the rank's program,
+// so that panels pass while the rank computes. Two panels have room: one in use, and one
+// that is on its way.
+type caster struct {
+	*solver
+	b        collective.Algorithm // nil if the row is one process
+	slots    [2]panel
+	bufs     [2]*rank.Buffer
+	posted   int // panels factorised here so far, if they are this column's
+	arrived  int // panels that are here
+	released int // panels that have been used
+	err      error
+}
+
+func newCaster(s *solver) (*caster, error) {
+	c := &caster{solver: s}
+	m2 := s.mp // at most
+	for i := range c.slots {
+		var err error
+		if c.bufs[i], err = s.alloc((m2 + s.NB + 1) * s.NB); err != nil {
+			return nil, err
+		}
+	}
+	if s.Q == 1 {
+		return c, nil
+	}
+	var err error
+	o := collective.Options{Label: "panel"}
+	if s.Bcast == "chain" {
+		o.Slices = s.Slices
+	}
+	c.b, err = collective.NewBcast(s.Bcast, s.row, o)
+	return c, err
+}
+
+func (c *caster) close() error {
+	if c.b != nil {
+		if err := c.b.Close(); err != nil {
+			return err
+		}
+	}
+	for _, b := range c.bufs {
+		if err := b.Free(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slot returns the room of a panel, made empty.
+func (c *caster) slot(k int) *panel {
+	p := &c.slots[k%2]
+	*p = panel{k: k, j0: k * c.NB, jb: c.width(k), m2: c.mp - c.rowsBelow(min((k+1)*c.NB, c.N)), buf: c.bufs[k%2]}
+	p.piv = make([]int, p.jb)
+	if c.a != nil {
+		p.l1, p.l2 = make([]float64, p.jb*p.jb), make([]float64, p.m2*p.jb)
+	}
+	return p
+}
+
+// post hands over a panel that was factorised here.
+func (c *caster) post(p *panel) {
+	c.posted = p.k + 1
+	c.r.Notify()
+}
+
+// wait returns a panel once it is here and this rank has passed it on.
+func (c *caster) wait(k int) (*panel, error) {
+	c.r.Until(fmt.Sprintf("panel %d", k), func() bool { return c.arrived > k || c.err != nil })
+	return &c.slots[k%2], c.err
+}
+
+// release gives the room of a panel back.
+func (c *caster) release(k int) {
+	c.released = k + 1
+	c.r.Notify()
+}
+
+// serve is the worker.
+func (c *caster) serve() error {
+	for k := range c.epochs {
+		c.r.Until(fmt.Sprintf("room for panel %d", k), func() bool { return c.released >= k-1 })
+		t, err := c.pass(k)
+		c.err = err
+		c.arrived = k + 1
+		c.r.Notify()
+		if err != nil {
+			return fmt.Errorf("broadcast panel %d: %w", k, err)
+		}
+		c.rec.Panels = append(c.rec.Panels, t)
+	}
+	return nil
+}
+
+// pass broadcasts one panel.
+func (c *caster) pass(k int) (at castTimes, err error) {
+	if c.hasCol(k) {
+		c.r.Until(fmt.Sprintf("the factors of panel %d", k), func() bool { return c.posted > k })
+	} else {
+		c.slot(k)
+	}
+	p := &c.slots[k%2]
+	if c.b == nil {
+		at.Posted = c.r.Now()
+		at.Received = at.Posted
+		return at, nil
+	}
+	if err := c.b.Begin(p.buf, p.words()*word, k%c.Q); err != nil {
+		return at, err
+	}
+	c.row.Sync()
+	at.Posted = c.r.Now()
+	t, err := c.b.Run()
+	if err != nil {
+		return at, err
+	}
+	at.Received = t.Received
+	if c.hasCol(k) {
+		return at, nil
+	}
+	c.rec.CastBytes += p.words() * word
+	if c.a != nil {
+		p.decode()
+	} else {
+		for j := range p.piv {
+			p.piv[j] = c.modelPivot(p, j)
+		}
+	}
+	return at, nil
+}

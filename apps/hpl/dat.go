@@ -1,0 +1,185 @@
+package hpl
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Input is what HPL.dat holds: lists of values, of which every combination is a test.
+type Input struct {
+	N, NB                 []int
+	Grids                 [][2]int // P, Q
+	ColumnMajor           bool
+	Threshold             float64
+	PFact, RFact, Bcast   []string
+	NBMin, NDiv, Depth    []int
+	Swap                  string
+	SwapThreshold, Slices int
+}
+
+// Tests returns every combination, in HPL's order.
+func (in *Input) Tests() (all []Test) {
+	each := func(n int, f func(i int)) {
+		for i := range n {
+			f(i)
+		}
+	}
+	var t Test
+	t.ColumnMajor, t.Swap, t.SwapThreshold, t.Slices = in.ColumnMajor, in.Swap, in.SwapThreshold, in.Slices
+	inner := func() {
+		each(len(in.RFact), func(i int) {
+			each(len(in.NDiv), func(j int) {
+				each(len(in.PFact), func(k int) {
+					each(len(in.NBMin), func(l int) {
+						t.RFact, t.NDiv, t.PFact, t.NBMin = in.RFact[i], in.NDiv[j], in.PFact[k], in.NBMin[l]
+						t.Label = in.label(&t)
+						all = append(all, t)
+					})
+				})
+			})
+		})
+	}
+	each(len(in.Grids), func(i int) {
+		each(len(in.N), func(j int) {
+			each(len(in.NB), func(k int) {
+				each(len(in.Depth), func(l int) {
+					each(len(in.Bcast), func(m int) {
+						t.P, t.Q, t.N, t.NB, t.Depth, t.Bcast = in.Grids[i][0], in.Grids[i][1], in.N[j], in.NB[k], in.Depth[l], in.Bcast[m]
+						inner()
+					})
+				})
+			})
+		})
+	})
+	return all
+}
+
+// label names a test in reports: the broadcast, and what else tells it from the others.
+func (in *Input) label(t *Test) string {
+	s := t.Bcast
+	for _, part := range []struct {
+		values int
+		text   string
+	}{
+		{len(in.Grids), fmt.Sprintf("%dx%d", t.P, t.Q)}, {len(in.NB), fmt.Sprintf("nb%d", t.NB)}, {len(in.Depth), fmt.Sprintf("depth%d", t.Depth)},
+		{len(in.RFact) * len(in.NDiv) * len(in.PFact) * len(in.NBMin), t.TV()},
+	} {
+		if part.values > 1 {
+			s += "_" + part.text
+		}
+	}
+	return s
+}
+
+// valuesMax is how many values a list of HPL.dat may have.
+const valuesMax = 20
+
+// datLines are the lines of HPL.dat.
+const datLines = 31
+
+// datReader reads the lines of HPL.dat; the first mistake stays.
+type datReader struct {
+	lines []string
+	at    int // line, from 1
+	err   error
+}
+
+func (r *datReader) failf(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("line %d: %s", r.at, fmt.Sprintf(format, args...))
+	}
+}
+
+// words returns the first n words of the next line; what follows them is a comment.
+func (r *datReader) words(n int) []string {
+	r.at++
+	if r.at > len(r.lines) {
+		r.failf("the file ends here: HPL.dat has %d lines", datLines)
+		return make([]string, n)
+	}
+	w := strings.Fields(r.lines[r.at-1])
+	if len(w) < n {
+		r.failf("%d values, it needs %d", len(w), n)
+		return make([]string, n)
+	}
+	return w[:n]
+}
+
+func (r *datReader) number(s string) int {
+	v, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		r.failf("%q is not a whole number", s)
+	}
+	return int(v)
+}
+
+// count reads how many values the next line has.
+func (r *datReader) count() int {
+	n := r.number(r.words(1)[0])
+	if n < 1 || n > valuesMax {
+		r.failf("%d values: a list has 1 to %d", n, valuesMax)
+		return 1
+	}
+	return n
+}
+
+func (r *datReader) numbers(n int) (out []int) {
+	for _, w := range r.words(n) {
+		out = append(out, r.number(w))
+	}
+	return out
+}
+
+// choices reads values that are HPL's numbers of choices, or their names.
+func (r *datReader) choices(n int, names []string) (out []string) {
+	for _, w := range r.words(n) {
+		if slices.Contains(names, w) {
+			out = append(out, w)
+			continue
+		}
+		i := r.number(w)
+		if i < 0 || i >= len(names) {
+			r.failf("there is no choice %d: use 0 to %d, or %s", i, len(names)-1, strings.Join(names, ", "))
+			i = 0
+		}
+		out = append(out, names[i])
+	}
+	return out
+}
+
+// ParseDat reads HPL.dat. Beside HPL's numbers it takes the names of choices, so that a
+// file can ask for what HPL does not have: BCAST cepheus, SWAP multicast. The storage of
+// L1 and U, equilibration and alignment are read and mean nothing here: spread-roll always
+// equalises.
+func ParseDat(text string) (*Input, error) {
+	r := &datReader{lines: strings.Split(strings.TrimRight(text, "\n"), "\n"), at: 4}
+	in := &Input{}
+	facts := []string{Left, Crout, Right}
+	in.N = r.numbers(r.count())
+	in.NB = r.numbers(r.count())
+	in.ColumnMajor = r.choices(1, []string{"row", "column"})[0] == "column"
+	n := r.count()
+	ps, qs := r.numbers(n), r.numbers(n)
+	for i := range ps {
+		in.Grids = append(in.Grids, [2]int{ps[i], qs[i]})
+	}
+	threshold := r.words(1)[0]
+	var err error
+	if in.Threshold, err = strconv.ParseFloat(threshold, 64); err != nil {
+		r.failf("%q is not a number", threshold)
+	}
+	in.PFact = r.choices(r.count(), facts)
+	in.NBMin = r.numbers(r.count())
+	in.NDiv = r.numbers(r.count())
+	in.RFact = r.choices(r.count(), facts)
+	in.Bcast = r.choices(r.count(), Bcasts())
+	in.Depth = r.numbers(r.count())
+	in.Swap = r.choices(1, []string{SwapExchange, SwapLong, SwapMix, SwapMulticast})[0]
+	in.SwapThreshold = r.numbers(1)[0]
+	for range datLines - 27 {
+		r.numbers(1)
+	}
+	return in, r.err
+}

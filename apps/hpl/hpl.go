@@ -1,0 +1,227 @@
+// Package hpl is the High-Performance Linpack benchmark: it solves a dense system of
+// linear equations by LU factorisation with row exchanges on a grid of P by Q processes,
+// and checks the solution as HPL does. What is computed is real; the time it takes in
+// the lab is modelled, so that results do not depend on the machine that runs the lab. A
+// cost-only run sends the same messages and computes nothing.
+//
+// One step of the factorisation (HPL_pdgesv):
+//
+//	panel factorisation  a process column finds pivots and eliminates NB columns
+//	panel broadcast      each process row hands the result on along itself
+//	update               each process column swaps rows and gathers the block row U,
+//	                     then every process solves for U and updates what it has
+package hpl
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Name is the workload's name in lab files.
+const Name = "hpl"
+
+// Ways to swap rows and gather U (HPL.dat's SWAP).
+const (
+	SwapExchange  = "exchange"  // binary exchange
+	SwapLong      = "long"      // spread, equalise, roll
+	SwapMix       = "mix"       // exchange up to a number of columns, long above
+	SwapMulticast = "multicast" // each owner sends its rows to the column's group
+)
+
+// Panel factorisations: when a column meets the ones to its left.
+const (
+	Left  = "left"
+	Crout = "crout"
+	Right = "right"
+)
+
+// Distributions of pivots in a cost-only run.
+const (
+	PivotsUniform     = "uniform"     // the rows of U come from all process rows alike
+	PivotsCentralised = "centralised" // all of them come from the last process row
+)
+
+// Params are the benchmark's parameters.
+type Params struct {
+	Workload  string  `json:"workload"` // label in reports
+	Tests     []Test  `json:"tests"`
+	Threshold float64 `json:"threshold"` // a residual below it passes; negative: it is not computed
+	GFlops    float64 `json:"gflops"`    // what a host computes per second of lab time, in 10^9; 0: computing takes no time
+	CostOnly  bool    `json:"cost_only"`
+	Epochs    int     `json:"epochs"` // cost-only: panels until the end; 0: all
+	Pivots    string  `json:"pivots"` // cost-only
+}
+
+// Test is one combination of HPL.dat's parameters.
+type Test struct {
+	Label         string `json:"label"` // scheme in reports
+	N             int    `json:"n"`     // order of the matrix
+	NB            int    `json:"nb"`
+	P             int    `json:"p"`
+	Q             int    `json:"q"`
+	ColumnMajor   bool   `json:"column_major"` // PMAP: ranks go down the grid's columns first
+	Bcast         string `json:"bcast"`
+	Slices        int    `json:"slices"` // of bcast chain; 0: one per rank
+	Depth         int    `json:"depth"`  // of look-ahead, 0 or 1
+	Swap          string `json:"swap"`
+	SwapThreshold int    `json:"swap_threshold"` // columns, for mix
+	PFact         string `json:"pfact"`
+	RFact         string `json:"rfact"`
+	NBMin         int    `json:"nbmin"` // columns at which the recursion of rfact ends
+	NDiv          int    `json:"ndiv"`  // parts of a panel in the recursion
+}
+
+// nbMax bounds the width of a panel: with it the buffers of a panel's factorisation stay
+// small. HPL's manual uses up to 256.
+const nbMax = 1024
+
+// messageMax is the longest message, in bytes.
+const messageMax = 1 << 31
+
+// Check returns what is wrong with a test on so many ranks.
+func (t *Test) Check(ranks int) error {
+	swaps := []string{SwapExchange, SwapLong, SwapMix, SwapMulticast}
+	facts := []string{Left, Crout, Right}
+	switch {
+	case t.N < 1:
+		return fmt.Errorf("a matrix of order %d: N must be at least 1", t.N)
+	case t.NB < 1 || t.NB > t.N:
+		return fmt.Errorf("blocks of %d columns do not fit a matrix of order %d: NB must be from 1 to N", t.NB, t.N)
+	case t.NB > nbMax:
+		return fmt.Errorf("blocks of %d columns: NB is at most %d", t.NB, nbMax)
+	case t.P < 1 || t.Q < 1 || t.P > ranks || t.Q > ranks || t.P*t.Q > ranks:
+		return fmt.Errorf("a grid of %d x %d does not fit %d ranks", t.P, t.Q, ranks)
+	case (t.N/min(t.P, t.Q)+2*t.NB)*t.NB*word > messageMax:
+		return fmt.Errorf("order %d with blocks of %d on %d x %d makes messages of more than the 2GiB that RoCE allows", t.N, t.NB, t.P, t.Q)
+	case !slices.Contains(Bcasts(), t.Bcast):
+		return fmt.Errorf("no panel broadcast %q: use %s", t.Bcast, strings.Join(Bcasts(), ", "))
+	case t.Depth < 0 || t.Depth > 1:
+		return fmt.Errorf("look-ahead of depth %d: use 0 or 1", t.Depth)
+	case !slices.Contains(swaps, t.Swap):
+		return fmt.Errorf("no row swap %q: use %s", t.Swap, strings.Join(swaps, ", "))
+	case !slices.Contains(facts, t.PFact) || !slices.Contains(facts, t.RFact):
+		return fmt.Errorf("panel factorisations %q and %q: use %s", t.PFact, t.RFact, strings.Join(facts, ", "))
+	case t.NBMin < 1 || t.NDiv < 2 || t.SwapThreshold < 0 || t.Slices < 0:
+		return fmt.Errorf("nbmin %d, ndiv %d, swap threshold %d, slices %d: they are at least 1, 2, 0 and 0", t.NBMin, t.NDiv, t.SwapThreshold, t.Slices)
+	}
+	return nil
+}
+
+// Check returns what is wrong with the parameters on so many ranks.
+func (p *Params) Check(ranks int) error {
+	switch {
+	case len(p.Tests) == 0:
+		return fmt.Errorf("no test: give at least one N, NB, grid and broadcast")
+	case p.GFlops < 0:
+		return fmt.Errorf("%v GFLOP/s: give the rate of a host, or 0 for computing that takes no time", p.GFlops)
+	case p.CostOnly && p.Pivots != PivotsUniform && p.Pivots != PivotsCentralised:
+		return fmt.Errorf("pivots cannot be %q: use %s or %s", p.Pivots, PivotsUniform, PivotsCentralised)
+	case p.Epochs < 0 || p.Epochs > 0 && !p.CostOnly:
+		return fmt.Errorf("%d epochs: a run of some panels only is for cost-only", p.Epochs)
+	}
+	for i := range p.Tests {
+		if err := p.Tests[i].Check(ranks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TV returns HPL's code of the test's variant. A broadcast that HPL does not have is X.
+func (t *Test) TV() string {
+	pmap := "R"
+	if t.ColumnMajor {
+		pmap = "C"
+	}
+	b := "X"
+	if i := slices.Index(ringNames(), t.Bcast); i >= 0 {
+		b = fmt.Sprint(i)
+	}
+	fact := func(s string) string { return strings.ToUpper(s[:1]) }
+	return fmt.Sprintf("W%s%d%s%s%d%s%d", pmap, t.Depth, b, fact(t.RFact), t.NDiv, fact(t.PFact), t.NBMin)
+}
+
+// SerialMessages returns how many messages follow each other in a test, at the most: an
+// upper bound of what the lateness of a departure can add to its time.
+func (t *Test) SerialMessages() (n int) {
+	g := &geometry{Test: *t}
+	pivots := len(agreement(0, t.P))
+	for k := range g.panels() {
+		n += g.width(k)*pivots + t.Q + exchanges(t.Q) + t.P + exchanges(t.P) + exchanges(t.Q) + exchanges(t.P)
+	}
+	return n
+}
+
+// ringNames returns HPL's own panel broadcasts (HPL_bcast.c), in the order of HPL.dat's
+// BCAST.
+func ringNames() []string { return []string{"1ring", "1ringM", "2ring", "2ringM", "long", "longM"} }
+
+// Bcasts returns the names of all panel broadcasts: HPL's in the order of HPL.dat, then
+// the others of package collective.
+func Bcasts() []string {
+	names := ringNames()
+	for _, n := range collective.Names() {
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// App implements apps.App.
+type App struct {
+	// Spoil, if set, is called on each rank before the solution is checked. It is a hook
+	// for tests of the checking itself.
+	Spoil func(r *rank.Rank, x []float64)
+}
+
+// Run implements apps.App.
+func (a App) Run(r *rank.Rank, raw []byte) error {
+	var p Params
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return fmt.Errorf("hpl: read parameters: %w", err)
+	}
+	if err := p.Check(r.Size()); err != nil {
+		return fmt.Errorf("hpl: %w", err)
+	}
+	for i := range p.Tests {
+		if err := a.runTest(r, &p, i); err != nil {
+			return fmt.Errorf("%s %s: %w", p.Workload, p.Tests[i].TV(), err)
+		}
+	}
+	return nil
+}
+
+// runTest runs one test; ranks beyond the grid wait for its end.
+func (a App) runTest(r *rank.Rank, p *Params, i int) error {
+	t := &p.Tests[i]
+	if r.ID() == 0 {
+		r.Report(fmt.Sprintf("%s %s, N %d, NB %d, %d x %d, %s", p.Workload, t.TV(), t.N, t.NB, t.P, t.Q, t.Bcast))
+	}
+	if r.ID() < t.P*t.Q {
+		s, err := newSolver(r, p, i)
+		if err != nil {
+			return err
+		}
+		s.spoil = a.Spoil
+		rec, err := s.run()
+		if err != nil {
+			return err
+		}
+		rec.Test = i
+		out, err := json.Marshal(rec)
+		if err != nil {
+			return fmt.Errorf("write record: %w", err)
+		}
+		r.Emit(out)
+		r.Sync()
+		return s.close()
+	}
+	r.Sync()
+	return nil
+}

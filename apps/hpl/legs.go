@@ -1,0 +1,95 @@
+package hpl
+
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// leg is a message to or from a process: n bytes of a buffer from off.
+type leg struct {
+	peer   int
+	buf    *rank.Buffer
+	off, n int
+}
+
+func (l leg) send(c *rank.Rank) (*rank.Request, error) {
+	conn, err := c.Connect(l.peer)
+	if err != nil {
+		return nil, err
+	}
+	return conn.Send(l.buf, l.off, l.n)
+}
+
+// begin connects the process to its peers, posts receives, and waits until all processes
+// of the view have done so: none of the messages that follow finds no receive. Messages
+// of one peer are received in the order in which it sends them.
+func begin(c *rank.Rank, in []leg, peers []int) ([]*rank.Request, error) {
+	for _, l := range in {
+		peers = append(peers, l.peer)
+	}
+	// All processes make the connections of the view in the same order, that of (lower,
+	// higher end), so no circle of them waits for each other.
+	slices.SortFunc(peers, func(a, b int) int {
+		if d := min(a, c.ID()) - min(b, c.ID()); d != 0 {
+			return d
+		}
+		return max(a, c.ID()) - max(b, c.ID())
+	})
+	for _, p := range peers {
+		if _, err := c.Connect(p); err != nil {
+			return nil, err
+		}
+	}
+	reqs := make([]*rank.Request, len(in))
+	for i, l := range in {
+		conn, err := c.Connect(l.peer)
+		if err != nil {
+			return nil, err
+		}
+		if reqs[i], err = conn.Recv(l.buf, l.off, l.n); err != nil {
+			return nil, err
+		}
+	}
+	c.Sync()
+	return reqs, nil
+}
+
+// branch is a process's place in a binomial tree over processes numbered from the root.
+type branch struct {
+	parent   int   // -1 at the root
+	children []int // the largest subtree first
+	end      int   // its subtree is the numbers from its own up to here
+}
+
+func binomial(me, procs int) branch {
+	span := 1
+	b := branch{parent: -1}
+	if me == 0 {
+		for span < procs {
+			span *= 2
+		}
+	} else {
+		span = me & -me
+		b.parent = me - span
+	}
+	b.end = min(me+span, procs)
+	for c := span / 2; c > 0; c /= 2 {
+		if me+c < procs {
+			b.children = append(b.children, me+c)
+		}
+	}
+	return b
+}
+
+// sendAll starts to send all legs.
+func sendAll(c *rank.Rank, legs []leg) (sent []*rank.Request, err error) {
+	for _, l := range legs {
+		q, err := l.send(c)
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, q)
+	}
+	return sent, nil
+}

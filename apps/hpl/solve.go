@@ -1,0 +1,221 @@
+package hpl
+
+import (
+	"math"
+	"math/bits"
+
+	"gonum.org/v1/gonum/blas"
+
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// slots are the places for numbers under way: one that is sent, one for each child in a
+// tree, one for what comes from a parent.
+func (s *solver) slots() int { return bits.Len(uint(max(s.P, s.Q))) + 2 }
+
+// slotWords is the size of a slot.
+func (s *solver) slotWords() int { return max(s.NB, 3*s.mp, 4) }
+
+func (s *solver) slotLeg(peer, slot, n int) leg {
+	return leg{peer, s.numbers, slot * s.slotWords() * word, n * word}
+}
+
+// reduce combines n numbers of every process of a view on one of them, along a binomial
+// tree: always in the same order, so that the sum is always the same.
+func (s *solver) reduce(c *rank.Rank, root, n int, v []float64, op func(a, b float64) float64) error {
+	size := c.Size()
+	abs := func(x int) int { return (x + root) % size }
+	tree := binomial((c.ID()-root+size)%size, size)
+	var in []leg
+	var peers []int
+	for i, k := range tree.children {
+		in = append(in, s.slotLeg(abs(k), i+1, n))
+	}
+	if tree.parent >= 0 {
+		peers = []int{abs(tree.parent)}
+	}
+	reqs, err := begin(c, in, peers)
+	if err != nil {
+		return err
+	}
+	got := make([]float64, len(v))
+	for i := len(in) - 1; i >= 0; i-- { // the smallest subtree is ready first
+		if err := c.Wait(reqs[i]); err != nil {
+			return err
+		}
+		unpack(s.numbers, (i+1)*s.slotWords(), got)
+		for k := range v {
+			v[k] = op(v[k], got[k])
+		}
+	}
+	if tree.parent < 0 {
+		return nil
+	}
+	return s.sendNumbers(c, []int{abs(tree.parent)}, n, v)
+}
+
+// sendNumbers sends n numbers to all peers and waits until they have them.
+func (s *solver) sendNumbers(c *rank.Rank, peers []int, n int, v []float64) error {
+	pack(s.numbers, 0, v)
+	var legs []leg
+	for _, p := range peers {
+		legs = append(legs, s.slotLeg(p, 0, n))
+	}
+	sent, err := sendAll(c, legs)
+	if err != nil {
+		return err
+	}
+	return c.Wait(sent...)
+}
+
+// spreadColumn brings n numbers of one process of my column to all of it, along a
+// binomial tree. solve is called before they are sent, on the root only.
+func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) error {
+	size := s.col.Size()
+	abs := func(x int) int { return (x + root) % size }
+	tree := binomial((s.col.ID()-root+size)%size, size)
+	var in []leg
+	var to []int
+	for _, k := range tree.children {
+		to = append(to, abs(k))
+	}
+	if tree.parent >= 0 {
+		in = []leg{s.slotLeg(abs(tree.parent), s.slots()-1, n)}
+	}
+	reqs, err := begin(s.col, in, append([]int(nil), to...))
+	if err != nil {
+		return err
+	}
+	if tree.parent < 0 {
+		err = solve()
+	} else if err = s.col.Wait(reqs...); err == nil {
+		unpack(s.numbers, (s.slots()-1)*s.slotWords(), v)
+	}
+	if err != nil {
+		return err
+	}
+	return s.sendNumbers(s.col, to, n, v)
+}
+
+// substitute solves U x = y from the last block up (HPL_pdtrsv): the process row of a
+// block adds up what its columns know, the process on the diagonal solves, and its column
+// takes the result out of the rows above.
+func (s *solver) substitute() error {
+	var v []float64 // by my rows: what the x known so far take
+	if s.a != nil {
+		v, s.x = make([]float64, s.mp), make([]float64, s.nq)
+	}
+	for k := s.panels() - 1; k >= 0; k-- {
+		jb, r0, c0 := s.width(k), s.rowsBelow(k*s.NB), s.colsBelow(k*s.NB)
+		var y []float64
+		if s.a != nil {
+			y = make([]float64, jb)
+		}
+		if s.hasRow(k) {
+			for i := range y {
+				y[i] = -v[r0+i]
+				if ownerOf(s.N, s.NB, s.Q) == s.myCol {
+					y[i] += s.a[(r0+i)*s.nq+s.nq-1]
+				}
+			}
+			if err := s.reduce(s.row, k%s.Q, jb, y, func(a, b float64) float64 { return a + b }); err != nil {
+				return err
+			}
+		}
+		if !s.hasCol(k) {
+			continue
+		}
+		err := s.spreadColumn(k%s.P, jb, y, func() error {
+			s.work(jb*jb, func() {
+				s.blas.Dtrsv(blas.Upper, blas.NoTrans, blas.NonUnit, jb, s.a[r0*s.nq+c0:], s.nq, y, 1)
+			})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if s.a != nil {
+			copy(s.x[c0:], y)
+		}
+		if above := s.rowsBelow(k * s.NB); above > 0 {
+			s.work(2*above*jb, func() {
+				s.blas.Dgemv(blas.NoTrans, above, jb, 1, s.a[c0:], s.nq, y, 1, 1, v, 1)
+			})
+		}
+	}
+	return nil
+}
+
+// norms are what the residual is made of, as HPL prints them.
+type norms struct {
+	Error float64 `json:"error"` // ||Ax-b||_oo
+	A     float64 `json:"a"`     // ||A||_oo
+	X     float64 `json:"x"`     // ||x||_oo
+	B     float64 `json:"b"`     // ||b||_oo
+}
+
+// epsilon is the relative precision of HPL's formula.
+const epsilon = 1.0 / (1 << 53)
+
+// residual returns HPL's scaled residual of a system of order n. A solution that is not
+// made of numbers has the largest there is.
+func (m *norms) residual(n int) float64 {
+	return number(m.Error / (epsilon * (m.A*m.X + m.B) * float64(n)))
+}
+
+// number returns x, or the largest number in place of an infinity or what is no number:
+// JSON has neither.
+func number(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return math.MaxFloat64
+	}
+	return x
+}
+
+// verify makes the matrix again and takes the norms to rank 0 (HPL_pdtest).
+func (s *solver) verify() error {
+	if s.spoil != nil {
+		s.spoil(s.r, s.x)
+	}
+	a := make([]float64, s.mp*s.nq)
+	s.fill(a)
+	hasB, cols := ownerOf(s.N, s.NB, s.Q) == s.myCol, s.colsBelow(s.N)
+	v := make([]float64, 3*s.mp)
+	ax, abs, b := v[:s.mp], v[s.mp:2*s.mp], v[2*s.mp:]
+	for i := range s.mp {
+		row := a[i*s.nq : (i+1)*s.nq]
+		for j, x := range s.x[:cols] {
+			ax[i] += row[j] * x
+			abs[i] += math.Abs(row[j])
+		}
+		if hasB {
+			b[i] = row[s.nq-1]
+		}
+	}
+	x := []float64{0}
+	for _, e := range s.x[:cols] {
+		x[0] = math.Max(x[0], math.Abs(e))
+	}
+	if err := s.reduce(s.row, 0, len(v), v, func(a, b float64) float64 { return a + b }); err != nil {
+		return err
+	}
+	if err := s.reduce(s.row, 0, 1, x, math.Max); err != nil {
+		return err
+	}
+	if s.myCol != 0 {
+		return nil
+	}
+	m := []float64{0, 0, x[0], 0}
+	for i := range s.mp {
+		m[0] = math.Max(m[0], math.Abs(b[i]-ax[i]))
+		m[1] = math.Max(m[1], abs[i])
+		m[3] = math.Max(m[3], math.Abs(b[i]))
+	}
+	if err := s.reduce(s.col, 0, len(m), m, math.Max); err != nil {
+		return err
+	}
+	if s.myRow == 0 {
+		s.rec.Norms = &norms{number(m[0]), number(m[1]), number(m[2]), number(m[3])}
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package hpl
+
+import (
+	"gonum.org/v1/gonum/blas"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// swapTimes are the instants of one row swap on one rank.
+type swapTimes struct {
+	Panel   int        `json:"panel"`
+	Columns int        `json:"columns"`
+	Begun   vtime.Time `json:"begun"`
+	Ended   vtime.Time `json:"ended"` // U is here and all that was sent is acknowledged
+}
+
+// swapper swaps rows in a process column and gathers U on all its processes.
+type swapper struct {
+	*solver
+	u, moved *rank.Buffer         // rows of U in the plan's order; rows of the block that leave it
+	group    collective.Algorithm // multicast to the process column
+	part     *rank.Buffer         // what one owner sends to the group
+
+	*plan
+	n    int // columns
+	sent []*rank.Request
+}
+
+func newSwapper(s *solver) (w *swapper, err error) {
+	w = &swapper{solver: s}
+	if w.u, err = s.alloc(s.NB * s.nq); err != nil {
+		return nil, err
+	}
+	if w.moved, err = s.alloc(s.NB * s.nq); err != nil {
+		return nil, err
+	}
+	if s.Swap != SwapMulticast || s.P == 1 {
+		return w, nil
+	}
+	if w.part, err = s.alloc(s.NB * s.nq); err != nil {
+		return nil, err
+	}
+	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
+	return w, err
+}
+
+func (w *swapper) close() error {
+	if w.group != nil {
+		if err := w.group.Close(); err != nil {
+			return err
+		}
+		if err := w.part.Free(); err != nil {
+			return err
+		}
+	}
+	if err := w.moved.Free(); err != nil {
+		return err
+	}
+	return w.u.Free()
+}
+
+// update applies a panel to my columns c0 to c1: swap, solve for U, and subtract L U
+// (HPL_pdupdate).
+func (s *solver) update(p *panel, c0, c1 int) error {
+	n := c1 - c0
+	if n == 0 {
+		return nil
+	}
+	u, err := s.swap.run(p, c0, n)
+	if err != nil {
+		return err
+	}
+	s.work(p.jb*p.jb*n, func() {
+		s.blas.Dtrsm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, p.jb, n, 1, p.l1, p.jb, u, n)
+	})
+	if s.hasRow(p.k) && s.a != nil {
+		first := s.rowsBelow(p.j0)
+		for i := range p.jb {
+			copy(s.a[(first+i)*s.nq+c0:], u[i*n:(i+1)*n])
+		}
+	}
+	if p.m2 > 0 {
+		s.work(2*p.m2*n*p.jb, func() {
+			s.blas.Dgemm(blas.NoTrans, blas.NoTrans, p.m2, n, p.jb, -1, p.l2, p.jb, u, n, 1, s.a[(s.mp-p.m2)*s.nq+c0:], s.nq)
+		})
+	}
+	return nil
+}
+
+// run swaps rows in n columns from c0 and returns U, jb x n.
+func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
+	w.plan, w.n, w.sent = w.newPlan(p), n, nil
+	w.take(c0)
+	t := swapTimes{Panel: p.k, Columns: n, Begun: w.r.Now()}
+	if w.P > 1 {
+		switch {
+		case w.Swap == SwapMulticast:
+			err = w.multicast()
+		case w.Swap == SwapExchange || w.Swap == SwapMix && n <= w.SwapThreshold:
+			err = w.exchange()
+		default:
+			err = w.long()
+		}
+		if err == nil {
+			err = w.col.Wait(w.sent...)
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.rec.SwapBytes += (len(w.src) - w.rows(w.me)) * w.n * word
+		if w.me > 0 {
+			w.rec.SwapBytes += len(w.down[w.me]) * w.n * word
+		}
+	}
+	t.Ended = w.r.Now()
+	w.rec.Swaps = append(w.rec.Swaps, t)
+	if w.a == nil {
+		return nil, nil
+	}
+	w.settle(c0)
+	u = make([]float64, len(w.src)*n)
+	for at, i := range w.order {
+		unpack(w.u, at*n, u[i*n:(i+1)*n])
+	}
+	return u, nil
+}
+
+// row returns my part of a row of the matrix, which lies here.
+func (w *swapper) row(global, c0 int) []float64 {
+	at := localOf(global, w.NB, w.P)*w.nq + c0
+	return w.a[at : at+w.n]
+}
+
+// take copies my rows of U, and on the block's process those that leave it, into the
+// buffers. Copying takes no lab time.
+func (w *swapper) take(c0 int) {
+	if w.a == nil {
+		return
+	}
+	for at := w.first[w.me]; at < w.first[w.me+1]; at++ {
+		pack(w.u, at*w.n, w.row(w.src[w.order[at]], c0))
+	}
+	if w.me != 0 {
+		return
+	}
+	at := 0
+	for _, x := range w.tree[1:] {
+		for _, m := range w.down[x] {
+			pack(w.moved, at*w.n, w.row(m.from, c0))
+			at++
+		}
+	}
+	for _, m := range w.down[0] { // the block's own rows stay as they are until U comes
+		copy(w.row(m.to, c0), w.row(m.from, c0))
+	}
+}
+
+// settle puts the rows that came from the block where they belong.
+func (w *swapper) settle(c0 int) {
+	if w.me == 0 {
+		return
+	}
+	from, _ := w.leaving(w.me)
+	for i, m := range w.down[w.me] {
+		unpack(w.moved, (from+i)*w.n, w.row(m.to, c0))
+	}
+}
+
+// abs returns the process row of a number counted from the block's.
+func (w *swapper) abs(x int) int { return (x + w.myRow - w.me + w.P) % w.P }
+
+// rowsOf is the message of some rows of a buffer; none if there are no rows.
+func (w *swapper) rowsOf(legs []leg, peer int, b *rank.Buffer, from, to int) []leg {
+	if from >= to {
+		return legs
+	}
+	return append(legs, leg{w.abs(peer), b, from * w.n * word, (to - from) * w.n * word})
+}
+
+func (w *swapper) send(legs []leg) error {
+	sent, err := sendAll(w.col, legs)
+	w.sent = append(w.sent, sent...)
+	return err
+}
+
+func peersOf(legs []leg) (peers []int) {
+	for _, l := range legs {
+		peers = append(peers, l.peer)
+	}
+	return peers
+}
+
+// long is HPL's spread-roll (HPL_pdlaswp01, BAS-6). With U bytes and P processes:
+//
+//	spread    the rows that leave the block go down a binomial tree: (P-1)/P U at most
+//	equalise  neighbouring shares of U are made even: e (P-1)/P U, e = 0 if the pivots
+//	          come from all processes alike, 1 if all are in the block
+//	roll      P-1 steps, in each the newest share goes to the next process: (P-1)/P U
+func (w *swapper) long() error {
+	me := w.me
+	here := w.place[me]
+	tree := binomial(here, w.procs)
+	var in, spread, even, roll []leg
+	var steps []int // receives of the roll by step; -1: a share of no rows
+	if tree.parent >= 0 {
+		in = w.rowsOf(in, w.tree[tree.parent], w.moved, w.out[here], w.out[tree.end])
+	}
+	fromTree := len(in)
+	for _, c := range tree.children {
+		spread = w.rowsOf(spread, w.tree[c], w.moved, w.out[c], w.out[binomial(c, w.procs).end])
+	}
+	for x := range w.procs {
+		if x == me {
+			continue
+		}
+		even = w.rowsOf(even, x, w.u, max(w.first[me], w.target(x)), min(w.first[me+1], w.target(x+1)))
+		in = w.rowsOf(in, x, w.u, max(w.first[x], w.target(me)), min(w.first[x+1], w.target(me+1)))
+	}
+	fromEven := len(in)
+	left, right := (me-1+w.procs)%w.procs, (me+1)%w.procs
+	var sends []int
+	for s := range w.procs - 1 {
+		mine, next := (me-s+w.procs)%w.procs, (me-s-1+w.procs)%w.procs
+		sends = append(sends, len(roll))
+		roll = w.rowsOf(roll, right, w.u, w.target(mine), w.target(mine+1))
+		steps = append(steps, len(in))
+		in = w.rowsOf(in, left, w.u, w.target(next), w.target(next+1))
+	}
+	sends, steps = append(sends, len(roll)), append(steps, len(in))
+	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peersOf(roll)...))
+	if err != nil {
+		return err
+	}
+	if err := w.col.Wait(reqs[:fromTree]...); err != nil {
+		return err
+	}
+	for i := range spread { // one after the other: the larger subtree's are to be passed on soonest
+		if err := w.send(spread[i : i+1]); err != nil {
+			return err
+		}
+		if err := w.col.Wait(w.sent[i]); err != nil {
+			return err
+		}
+	}
+	if err := w.send(even); err != nil {
+		return err
+	}
+	if err := w.col.Wait(reqs[fromTree:fromEven]...); err != nil {
+		return err
+	}
+	for s := range w.procs - 1 {
+		if err := w.send(roll[sends[s]:sends[s+1]]); err != nil {
+			return err
+		}
+		if err := w.col.Wait(reqs[steps[s]:steps[s+1]]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// direct is the messages that bring the rows that leave the block straight to their
+// processes.
+func (w *swapper) direct() (in, out []leg) {
+	from, to := w.leaving(w.me)
+	if w.me > 0 {
+		return w.rowsOf(nil, 0, w.moved, from, to), nil
+	}
+	for x := 1; x < w.procs; x++ {
+		from, to := w.leaving(x)
+		out = w.rowsOf(out, x, w.moved, from, to)
+	}
+	return nil, out
+}
+
+// exchange gathers U by recursive doubling (HPL_pdlaswp00): in step i a process and the
+// one whose number differs in bit i give each other all they have. A process beyond the
+// largest hypercube gives its rows to one inside first and gets U at the end.
+func (w *swapper) exchange() error {
+	var reqs []*rank.Request
+	in, out := w.direct()
+	stage := [][]leg{out} // what is sent, and before each: how many of in must be here
+	need := []int{0}
+	for _, e := range agreement(w.me, w.procs) {
+		give, get := w.held(e.peer, w.me), w.held(w.me, e.peer)
+		if e.send {
+			var legs []leg
+			for _, r := range give {
+				legs = w.rowsOf(legs, e.peer, w.u, r.off, r.n)
+			}
+			stage, need = append(stage, legs), append(need, len(in))
+		}
+		if e.recv {
+			for _, r := range get {
+				in = w.rowsOf(in, e.peer, w.u, r.off, r.n)
+			}
+		}
+	}
+	var peers []int
+	for _, legs := range stage {
+		peers = append(peers, peersOf(legs)...)
+	}
+	reqs, err := begin(w.col, in, peers)
+	if err != nil {
+		return err
+	}
+	moved := 0 // of in: rows of the block, which nobody waits for before the end
+	if from, to := w.leaving(w.me); w.me > 0 && from < to {
+		moved = 1
+	}
+	for i, legs := range stage {
+		if n := need[i]; n > moved {
+			if err := w.col.Wait(reqs[moved:n]...); err != nil {
+				return err
+			}
+		}
+		if err := w.send(legs); err != nil {
+			return err
+		}
+	}
+	return w.col.Wait(reqs...)
+}
+
+// span is rows from off up to n of the plan's order.
+type span struct{ off, n int }
+
+// held returns the rows that a process has got together when it meets a peer, and that
+// the peer lacks.
+func (w *swapper) held(to, from int) []span {
+	cube := 1
+	for 2*cube <= w.procs {
+		cube *= 2
+	}
+	rows := func(a, b int) span { return span{w.first[min(a, w.procs)], w.first[min(b, w.procs)]} }
+	switch {
+	case from >= cube: // its own
+		return []span{rows(from, from+1)}
+	case to >= cube: // all but the peer's own
+		return []span{rows(0, to), rows(to+1, w.procs)}
+	}
+	bit := to ^ from
+	base := from &^ (bit - 1)
+	return []span{rows(base, base+bit), rows(base+cube, base+bit+cube)}
+}
+
+// multicast gathers U by in-network multicast: each process that has rows of U sends
+// them to the column's group in turn, the block's last, since it sends the rows that
+// leave it meanwhile:
+//
+//	T = about wire(U)/B, whatever P and wherever the pivots are
+//
+// and a change of source for each.
+func (w *swapper) multicast() error {
+	in, out := w.direct()
+	reqs, err := begin(w.col, in, peersOf(out))
+	if err != nil {
+		return err
+	}
+	if err := w.send(out); err != nil {
+		return err
+	}
+	for i := range w.procs {
+		x := (i + 1) % w.procs
+		if w.rows(x) == 0 {
+			continue
+		}
+		n := w.rows(x) * w.n * word
+		if x == w.me && w.a != nil {
+			copy(w.part.Bytes()[:n], w.u.Bytes()[w.first[x]*w.n*word:])
+		}
+		if err := w.group.Begin(w.part, n, w.abs(x)); err != nil {
+			return err
+		}
+		w.col.Sync()
+		if _, err := w.group.Run(); err != nil {
+			return err
+		}
+		if x != w.me && w.a != nil {
+			copy(w.u.Bytes()[w.first[x]*w.n*word:], w.part.Bytes()[:n])
+		}
+	}
+	return w.col.Wait(reqs...)
+}

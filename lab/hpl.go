@@ -1,0 +1,160 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps/hpl"
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+// HPL is the High-Performance Linpack benchmark.
+type HPL struct {
+	Label         string   `yaml:"label" doc:"name in reports" default:"hpl"`
+	Ranks         Hosts    `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
+	Dat           string   `yaml:"dat" doc:"file in the form of HPL.dat, in the lab file's folder or below it, that n to swap-threshold are read from"`
+	N             []int    `yaml:"n" doc:"orders of the matrix"`
+	NB            []int    `yaml:"nb" doc:"columns of a panel, 1 to 1024 and at most n; default: 64"`
+	Grids         []string `yaml:"grids" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
+	Order         string   `yaml:"order" doc:"row: ranks fill the grid row by row; or column" default:"row" enum:"row,column"`
+	Bcast         []string `yaml:"bcast" doc:"panel broadcasts: HPL's 1ring, 1ringM, 2ring, 2ringM, long, longM, or any broadcast scheme"`
+	Slices        Count    `yaml:"slices" doc:"pieces of panel broadcast chain: a number, or ranks" default:"ranks"`
+	Depth         []int    `yaml:"depth" doc:"look-ahead: panels that are factorised before the update that they come after is done, 0 or 1" default:"0"`
+	PFact         []string `yaml:"pfact" doc:"panel factorisations: left, crout, right; default: right"`
+	RFact         []string `yaml:"rfact" doc:"recursive panel factorisations: left, crout, right; default: crout"`
+	NBMin         []int    `yaml:"nbmin" doc:"columns at which the recursion ends" default:"4"`
+	NDiv          []int    `yaml:"ndiv" doc:"parts that the recursion divides a panel into" default:"2"`
+	Swap          string   `yaml:"swap" doc:"row swap: exchange (binary exchange), long (spread, equalise, roll), mix of the two, or multicast" default:"long" enum:"exchange,long,mix,multicast"`
+	SwapThreshold int      `yaml:"swap-threshold" doc:"columns up to which swap mix uses exchange" default:"64"`
+	Threshold     float64  `yaml:"threshold" doc:"a residual below it passes; negative: none is computed" default:"16"`
+	GFlops        float64  `yaml:"gflops" doc:"what a host computes in a second of lab time, in 10^9 operations; 0: computing takes no time" default:"50"`
+	CostOnly      bool     `yaml:"cost-only" doc:"send the same messages and compute nothing" default:"false"`
+	Epochs        int      `yaml:"epochs" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
+	Pivots        string   `yaml:"pivots" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
+}
+
+// hplReal bounds the matrix of a run that computes: 8 n^2 bytes over all ranks.
+const hplReal = 16384
+
+// params returns the benchmark's parameters.
+func (h *HPL) params() (hpl.Params, error) {
+	in := hpl.Input{
+		N: h.N, NB: h.NB, ColumnMajor: h.Order == "column", PFact: h.PFact, RFact: h.RFact, Bcast: h.Bcast,
+		NBMin: h.NBMin, NDiv: h.NDiv, Depth: h.Depth, Swap: h.Swap, SwapThreshold: h.SwapThreshold, Slices: int(h.Slices),
+	}
+	for _, g := range h.Grids {
+		p, q, ok := strings.Cut(g, "x")
+		a, errP := strconv.Atoi(p)
+		b, errQ := strconv.Atoi(q)
+		if !ok || errP != nil || errQ != nil {
+			return hpl.Params{}, fmt.Errorf("%q is not a grid: write rows x columns: 2x2", g)
+		}
+		in.Grids = append(in.Grids, [2]int{a, b})
+	}
+	p := hpl.Params{
+		Workload: h.Label, Tests: in.Tests(), Threshold: h.Threshold, GFlops: h.GFlops, CostOnly: h.CostOnly, Epochs: h.Epochs, Pivots: h.Pivots,
+	}
+	return p, nil
+}
+
+// Program returns the parameters of the benchmark's program, and the hosts of its ranks.
+func (h *HPL) Program(g *topo.Graph) (hpl.Params, []int, error) {
+	p, err := h.params()
+	return p, h.Ranks.Resolve(g), err
+}
+
+// checkHPL verifies the benchmark; what HPL.dat says is from then on the lab's.
+func (c *checking) checkHPL(p string, h *HPL) {
+	if !labelName.MatchString(h.Label) {
+		c.failf(p+".label", badLabel, h.Label)
+	}
+	ranks := c.checkRanks(p, "a grid", h.Ranks)
+	if c.err == nil && h.Dat != "" {
+		c.readDat(p, h)
+	}
+	if c.err != nil {
+		return
+	}
+	fillWord(&h.PFact, hpl.Right)
+	fillWord(&h.RFact, hpl.Crout)
+	if len(h.NB) == 0 {
+		h.NB = []int{64}
+	}
+	for _, x := range []struct {
+		key  string
+		none bool
+	}{{"n", len(h.N) == 0}, {"grids", len(h.Grids) == 0}, {"bcast", len(h.Bcast) == 0}} {
+		if x.none {
+			c.failf(p, "%s needs %q, or %q", p, x.key, "dat")
+		}
+	}
+	for i, n := range h.N {
+		if n > hplReal && !h.CostOnly {
+			c.failf(fmt.Sprintf("%s.n[%d]", p, i), "a matrix of order %d does not fit into memory (at most %d): use cost-only: true", n, hplReal)
+		}
+	}
+	for _, r := range ranks {
+		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
+			c.failf(p+".ranks", "%s is external and runs no program: name other ranks", n)
+		}
+	}
+	params, err := h.params()
+	if err == nil {
+		err = params.Check(len(ranks))
+	}
+	if err != nil {
+		c.failf(p, "%s: %v", p, err)
+	}
+}
+
+func fillWord(list *[]string, word string) {
+	if len(*list) == 0 {
+		*list = []string{word}
+	}
+}
+
+// datBytesMax is more than any HPL.dat has.
+const datBytesMax = 1 << 16
+
+// readDat takes over what HPL.dat says.
+func (c *checking) readDat(p string, h *HPL) {
+	at := p + ".dat"
+	if len(h.N) > 0 || len(h.NB) > 0 || len(h.Grids) > 0 || len(h.Bcast) > 0 {
+		c.failf(at, "%s says what n, nb, grids and bcast say: give either", h.Dat)
+		return
+	}
+	if !filepath.IsLocal(h.Dat) {
+		c.failf(at, "%s is not in the lab file's folder or below it", h.Dat)
+		return
+	}
+	name := filepath.Join(c.dir, h.Dat)
+	info, err := os.Stat(name)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > datBytesMax) {
+		err = fmt.Errorf("it is not a text file of at most %d bytes", datBytesMax)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		c.failf(at, "read %s: %v", h.Dat, err)
+		return
+	}
+	in, err := hpl.ParseDat(string(text))
+	if err != nil {
+		c.failf(at, "%s, %v", h.Dat, err)
+		return
+	}
+	h.Dat, h.N, h.NB, h.Bcast, h.Depth, h.Threshold = "", in.N, in.NB, in.Bcast, in.Depth, in.Threshold
+	h.PFact, h.RFact, h.NBMin, h.NDiv, h.Swap, h.SwapThreshold = in.PFact, in.RFact, in.NBMin, in.NDiv, in.Swap, in.SwapThreshold
+	h.Order = "row"
+	if in.ColumnMajor {
+		h.Order = "column"
+	}
+	for _, g := range in.Grids {
+		h.Grids = append(h.Grids, fmt.Sprintf("%dx%d", g[0], g[1]))
+	}
+}

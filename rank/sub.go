@@ -1,0 +1,94 @@
+package rank
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Sub returns the rank's view of a part of the job, as MPI's communicators are: ranks
+// are numbered by their place in members, and connections, groups, published values and
+// Sync are the part's own. Every algorithm that takes a Rank works on it. Memory
+// registered by the rank serves all its views. All members call it with one name and
+// one list; a name is used once in a job.
+func (r *Rank) Sub(name string, members []int) (*Rank, error) {
+	me := slices.Index(members, r.c.ID)
+	if me < 0 {
+		return nil, fmt.Errorf("part %s: rank %d is not in it", name, r.c.ID)
+	}
+	c := r.c
+	c.ID, c.Size, c.Peers = me, len(members), nil
+	inRow := true // numbers without a gap: the job's tables serve, which matters in large jobs
+	for i, m := range members {
+		inRow = inRow && m == members[0]+i
+		if m < 0 || m >= r.c.Size {
+			return nil, fmt.Errorf("part %s: no rank %d of %d", name, m, r.c.Size)
+		}
+		if r.External(m) {
+			return nil, fmt.Errorf("part %s: %s is external and runs no program", name, r.c.Names[m])
+		}
+	}
+	if first := members[0]; inRow {
+		c.Names, c.IPs = r.c.Names[first:first+len(members)], r.c.IPs[first:first+len(members)]
+	} else {
+		c.Names, c.IPs = make([]string, len(members)), make([]uint32, len(members))
+		for i, m := range members {
+			c.Names[i], c.IPs[i] = r.c.Names[m], r.c.IPs[m]
+		}
+	}
+	c.Random = r.c.Random.Derive("part/" + name)
+	c.Board = &subBoard{Board: r.c.Board, prefix: "part/" + name + "/", id: me, size: len(members)}
+	s, err := New(c)
+	if err != nil {
+		return nil, fmt.Errorf("part %s: %w", name, err)
+	}
+	s.pd = r.pd
+	return s, nil
+}
+
+// Until blocks until cond holds. What cond reads is changed by the rank's other workers,
+// which call Notify afterwards. why ends the sentence "waiting on ...".
+func (r *Rank) Until(why string, cond func() bool) {
+	for {
+		r.poll() // on a wall clock, what came before this look is no news any more
+		if cond() {
+			return
+		}
+		r.c.Host.Park(vtime.Never, why)
+	}
+}
+
+// Notify lets the rank's workers look again at what they wait on.
+func (r *Rank) Notify() { r.c.Host.Kick() }
+
+// subBoard is the out-of-band channel of a part of a job: the job's, with keys and
+// barriers of its own.
+type subBoard struct {
+	Board
+	prefix   string
+	id, size int
+	round    int
+}
+
+// Put implements Board.
+func (b *subBoard) Put(key string, value []byte) { b.Board.Put(b.prefix+key, value) }
+
+// Get implements Board.
+func (b *subBoard) Get(key, why string) []byte { return b.Board.Get(b.prefix+key, why) }
+
+// Barrier implements Board. The first member hears of all others and then says so.
+func (b *subBoard) Barrier() {
+	b.round++
+	const why = "the other ranks of a part to synchronise"
+	all := fmt.Sprintf("sync/%d", b.round)
+	if b.id != 0 {
+		b.Put(fmt.Sprintf("%s/%d", all, b.id), nil)
+		b.Get(all, why)
+		return
+	}
+	for i := 1; i < b.size; i++ {
+		b.Get(fmt.Sprintf("%s/%d", all, i), why)
+	}
+	b.Put(all, nil)
+}
