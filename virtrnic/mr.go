@@ -105,13 +105,18 @@ func (n *NIC) DeregMR(m *MR) error {
 func (n *NIC) region(key uint32) *MR {
 	i := int(key>>8) - 1
 	if i < 0 || i >= len(n.mrs) {
-		return n.chosen[key]
+		return n.chosenRegion(key)
 	}
 	if m := n.mrs[i]; m != nil && m.key == key {
 		return m
 	}
 	return nil
 }
+
+// chosenRegion is apart because a map's code in every lookup costs each packet about 9 %.
+//
+//go:noinline
+func (n *NIC) chosenRegion(key uint32) *MR { return n.chosen[key] }
 
 // invalidate takes a key back for the peer, who sent it with invalidate. The region
 // stays open for local use.

@@ -77,7 +77,6 @@ type NIC struct {
 
 	qps    []*QP
 	mrs    []*MR
-	chosen map[uint32]*MR // by key (RegMRAs); nil: none
 	nextVA uint64
 	keys   prng.Stream
 	timers vtime.TimerTable
@@ -98,6 +97,7 @@ type NIC struct {
 	completions uint64
 	digest      uint64 // of all completions, with their times
 	stats       Stats
+	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: none
 }
 
 // Timer slots: the end of a received pause, then two per queue pair.
