@@ -15,6 +15,11 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 		s.drop(now, in, f, DropOwnPath)
 		return
 	}
+	// What comes of it gets an ICRC of its own: a damaged one must not be signed anew.
+	if !f.CheckICRC() {
+		s.drop(now, in, f, DropICRC)
+		return
+	}
 	psn, h := f.PSN(), f.AETH()
 	g.heard(i, f.Selective())
 	if h.Syndrome.IsACK() {

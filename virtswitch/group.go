@@ -211,6 +211,11 @@ func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arr
 // (Cepheus §III-E, CEP-41). It returns false if the packet is a late one of the old
 // source, which is dropped.
 func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, from int) bool {
+	// One wrong bit makes an acknowledgement look like data.
+	if !f.CheckICRC() {
+		s.drop(now, in, f, DropICRC)
+		return false
+	}
 	if s.rules.ResyncOnSwitch {
 		if !f.PSN().After(g.agg) {
 			s.drop(now, in, f, DropStaleSource)

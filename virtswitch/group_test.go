@@ -86,6 +86,34 @@ func TestAggregation(t *testing.T) {
 }
 
 // TestNakAggregation: the smallest PSN wins, and is passed on only when all before it
+// TestDamagedFeedback: an acknowledgement with any bit wrong that the ICRC covers changes
+// nothing, and is counted: what came of it would be signed anew.
+func TestDamagedFeedback(t *testing.T) {
+	l := groupLab(t, nil)
+	l.feed(1, 5, wire.SyndromeACK)
+	l.feed(2, 5, wire.SyndromeACK)
+	l.feed(3, 5, wire.SyndromeACK)
+	l.took(0)
+	before, _ := l.sw.Group(group1)
+	dropped := uint64(0)
+	for bit := range uint64(200) {
+		f := l.ack(1+int(bit%3), 90, wire.SyndromeACK)
+		l.net.Pool.Damage(f, bit)
+		l.stub[1+int(bit%3)].send(f)
+		l.run()
+		if got := l.took(0); got != "" {
+			t.Errorf("bit %d wrong: the source got %q", bit, got)
+		}
+		if after, _ := l.sw.Group(group1); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Fatalf("bit %d wrong: the group went from %+v to %+v", bit, before, after)
+		}
+		dropped++
+	}
+	if n := l.sw.Stats().Dropped(); n != dropped || l.sw.Stats().Drops[DropICRC] == 0 {
+		t.Errorf("%d damaged acknowledgements, drops %v", dropped, l.sw.Stats().Drops)
+	}
+}
+
 // is there; RNR wins at equal PSN; fatal NAKs pass at once, acknowledging nothing.
 func TestNakAggregation(t *testing.T) {
 	l := groupLab(t, nil)

@@ -21,12 +21,13 @@ const (
 	DropProcessorFull                   // the feedback processor or the accelerator has no room
 	DropRegionsFull                     // a member has acknowledged too few of its announced regions
 	DropNoRegion                        // the announcement that a WRITE names has not come here
+	DropICRC                            // feedback of a group, or what would change its source, with a wrong invariant CRC
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc",
 }
 
 // String returns the reason's name.
