@@ -59,15 +59,8 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	for i := range p.rx {
 		p.rx[i].hdr.SetControllen(len(p.rxC[i]))
 	}
-	r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.rx[0])), batch, unix.MSG_DONTWAIT, 0, 0)
-	switch e {
-	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // the last: the link went, which is said once
-		return 0, nil
-	default:
-		return 0, fmt.Errorf("receive frames: %w", e)
-	}
-	for i := range int(r) {
+	r, err := receive(p.fd, p.rx[:])
+	for i := range r {
 		m := &p.rx[i]
 		if m.hdr.Flags&unix.MSG_TRUNC != 0 {
 			p.drops++ // longer than any frame of ours
@@ -75,7 +68,38 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 		}
 		take(stamp(p.rxC[i][:m.hdr.Controllen]), p.rxB[i][:m.n])
 	}
-	return int(r), nil
+	return r, err
+}
+
+// receive takes what is waiting in a socket, at most as many messages as there is room for.
+func receive(fd int, m []mmsghdr) (n int, err error) {
+	r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
+	switch e {
+	case 0:
+		return int(r), nil
+	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // the last: the link went, which is said once
+		return 0, nil
+	}
+	return 0, fmt.Errorf("receive frames: %w", e)
+}
+
+// send hands messages to the kernel and returns how many it took; full says that it has no
+// room just now, gone that the link is no more.
+func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
+	for {
+		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
+		switch e {
+		case 0:
+			return int(r), false, false, nil
+		case unix.EINTR:
+		case unix.EAGAIN, unix.ENOBUFS:
+			return 0, true, false, nil
+		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+			return 0, false, true, nil
+		default:
+			return 0, false, false, fmt.Errorf("send frames: %w", e)
+		}
+	}
 }
 
 // stamp returns the SCM_TIMESTAMPNS of a control message, or 0.
@@ -99,18 +123,13 @@ func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 			p.txIO[i].Base = &frames[sent+i][0]
 			p.txIO[i].SetLen(len(frames[sent+i]))
 		}
-		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(p.fd), uintptr(unsafe.Pointer(&p.tx[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
-		switch e {
-		case 0:
-			sent += int(r)
-		case unix.EINTR:
-		case unix.EAGAIN, unix.ENOBUFS:
-			return sent, nil
-		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+		r, full, gone, err := send(p.fd, p.tx[:n])
+		if gone {
 			p.cut += uint64(len(frames) - sent) // the link is gone, and the frames with it
 			return len(frames), nil
-		default:
-			return sent, fmt.Errorf("send frames: %w", e)
+		}
+		if sent += r; full || err != nil {
+			return sent, err
 		}
 	}
 	return sent, nil

@@ -3,8 +3,6 @@ package live
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -89,15 +87,8 @@ func (t *Trains) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	for i := range t.rx {
 		t.rx[i].hdr.SetControllen(len(t.rxC[i]))
 	}
-	r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(t.fd), uintptr(unsafe.Pointer(&t.rx[0])), trainBatch, unix.MSG_DONTWAIT, 0, 0)
-	switch e {
-	case 0:
-	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // the last: the link went, which is said once
-		return 0, nil
-	default:
-		return 0, fmt.Errorf("receive frames: %w", e)
-	}
-	for i := range int(r) {
+	r, err := receive(t.fd, t.rx[:])
+	for i := range r {
 		m := &t.rx[i]
 		wall := stamp(t.rxC[i][:m.hdr.Controllen])
 		if m.hdr.Flags&unix.MSG_TRUNC != 0 {
@@ -110,7 +101,7 @@ func (t *Trains) Receive(take func(wall int64, b []byte)) (n int, err error) {
 		}
 		n += max(got, 1)
 	}
-	return n, nil
+	return n, err
 }
 
 // Errors of Split.
@@ -176,20 +167,16 @@ func sum(b []byte, s uint32) uint16 {
 func (t *Trains) Send(frames [][]byte) (sent int, err error) {
 	for sent < len(frames) {
 		n := t.couple(frames[sent:])
-		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(t.fd), uintptr(unsafe.Pointer(&t.tx[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
-		switch e {
-		case 0:
-			for _, k := range t.heads[:r] {
-				sent += k
-			}
-		case unix.EINTR:
-		case unix.EAGAIN, unix.ENOBUFS:
-			return sent, nil
-		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV:
+		r, full, gone, err := send(t.fd, t.tx[:n])
+		if gone {
 			t.cut += uint64(len(frames) - sent) // the link is gone, and the frames with it
 			return len(frames), nil
-		default:
-			return sent, fmt.Errorf("send frames: %w", e)
+		}
+		for _, k := range t.heads[:r] {
+			sent += k
+		}
+		if full || err != nil {
+			return sent, err
 		}
 	}
 	return sent, nil
