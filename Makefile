@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test race fuzz lint bench soak patches
+.PHONY: help build test race fuzz lint bench soak patches mutants
 help:                     ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -30,3 +30,7 @@ bench:                    ## the simulator's benchmarks beside the bare loop, te
 
 soak:                     ## the long sweeps; appends to docs/soak.md
 	sh soak.sh
+
+MUTANTS_SEED ?= 1
+mutants:                  ## break the cores in sixty ways by seed: the tests must notice
+	go test ./mutants -run TestMutants -v -timeout 0 -seed $(MUTANTS_SEED) -mutants 60

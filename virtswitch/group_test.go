@@ -339,7 +339,10 @@ func FuzzSwitch(f *testing.F) {
 }
 
 // fuzzOne runs one input.
-func fuzzOne(t *testing.T, data []byte) {
+func fuzzOne(t *testing.T, data []byte) { fuzzRun(t, data) }
+
+// fuzzRun runs one input and returns the switch as it was left.
+func fuzzRun(t *testing.T, data []byte) *Switch {
 	l := newLone(t, func(c *Config) { fuzzConfig(c, data) })
 	l.register(group1, 3)
 	if fr, err := l.net.Pool.Parse(data); err == nil {
@@ -367,6 +370,7 @@ func fuzzOne(t *testing.T, data []byte) {
 	if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {
 		t.Fatalf("%d of %d shared charges are free", free, len(l.sw.buffer.shared))
 	}
+	return l.sw
 }
 
 // fuzzConfig switches features on by the bits of the input's first byte.

@@ -115,10 +115,14 @@ func (l *lone) data(src, dst uint32, sport uint16, psn wire.PSN, tos uint8) *wir
 
 // mrp builds an MRP packet.
 func (l *lone) mrp(src, dst uint32, h wire.MRPHeader, records ...wire.MRPRecord) *wire.Frame {
+	return mrpFrame(l.net.Pool, src, dst, h, records...)
+}
+
+func mrpFrame(pool *wire.Pool, src, dst uint32, h wire.MRPHeader, records ...wire.MRPRecord) *wire.Frame {
 	e := wire.NewEnvelope(wire.Flow{Src: src, Dst: dst, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP, Traffic: mrpTraffic})
-	f := l.net.Pool.Get()
+	f := pool.Get()
 	f.StartDatagram(&e)
-	b := l.net.Pool.Block()
+	b := pool.Block()
 	buf := h.AppendTo(b.Fill(wire.BlockCap)[:0])
 	for _, r := range records {
 		buf = r.AppendTo(buf)
