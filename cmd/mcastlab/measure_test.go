@@ -156,7 +156,7 @@ func bare(b *testing.B) (up, down time.Duration) {
 		return time.Since(begin)
 	}
 	up = each(func(i int) error {
-		r, err := c.ContainerCreate(ctx, &container.Config{Image: image, Cmd: []string{"node", "--dir", "/tmp"}, NetworkDisabled: true},
+		r, err := c.ContainerCreate(ctx, &container.Config{Image: image, Cmd: []string{"node", "--dir", "/node"}, NetworkDisabled: true},
 			&container.HostConfig{NetworkMode: "none", CapDrop: []string{"ALL"}}, nil, nil, fmt.Sprintf("mcastlab-bare-%d", i))
 		if err == nil {
 			ids[i] = r.ID
