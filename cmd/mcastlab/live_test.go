@@ -103,10 +103,10 @@ func invokeCtx(ctx context.Context, t *testing.T, env []string, args ...string) 
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-// invokeAs runs the program as another user, who may read the lab file but nothing of
-// root's.
-func invokeAs(t *testing.T, uid uint32, env []string, args ...string) outcome {
+// asNobody runs the program as a user who may read the lab file but nothing of root's.
+func asNobody(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
+	const uid = 65534
 	text, err := os.ReadFile(args[len(args)-1])
 	if err != nil {
 		t.Fatal(err)
@@ -689,10 +689,11 @@ func TestEngineTrouble(t *testing.T) {
 		{"no permission", []string{"DOCKER_HOST=unix://" + closed}, []string{"deploy", "-q", file}, 4, "permission denied: run as root"},
 		{"nothing to fault", nil, []string{"fault", "ls"}, 2, "0 labs are up"},
 	} {
-		o := invoke(t, c.env, c.args...)
+		run := invoke
 		if c.name == "no permission" {
-			o = invokeAs(t, 65534, c.env, c.args...)
+			run = asNobody
 		}
+		o := run(t, c.env, c.args...)
 		if o.code != c.code || !strings.Contains(o.err, c.want) || strings.Count(o.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%swant %s", c.name, o.code, o.err, c.want)
 		}

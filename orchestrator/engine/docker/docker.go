@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
@@ -46,13 +47,18 @@ type Engine struct{}
 // Name implements engine.Engine.
 func (Engine) Name() string { return Name }
 
+// pingWait is how long an engine may take to say that it is there.
+const pingWait = 10 * time.Second
+
 // connect reaches the Docker engine that the environment names, or the usual one.
 func connect(ctx context.Context) (*client.Client, error) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
-	if _, err := c.Ping(ctx); err != nil {
+	ping, stop := context.WithTimeout(ctx, pingWait)
+	defer stop()
+	if _, err := c.Ping(ping); err != nil {
 		err = fmt.Errorf("%w: docker does not answer at %s: %w", engine.ErrUnavailable, c.DaemonHost(), remedy(err))
 		return nil, errors.Join(err, c.Close())
 	}
