@@ -1,7 +1,7 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test race fuzz lint bench soak patches mutants
+.PHONY: help build test race fuzz lint bench bench-cores soak soak-once patches mutants
 help:                     ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 build:                    ## build bin/mcastlab
 	CGO_ENABLED=0 go build -o bin/mcastlab ./cmd/mcastlab
@@ -28,9 +28,15 @@ BENCH ?= Bcast|Perm
 bench:                    ## the simulator's benchmarks beside the bare loop, ten interleaved runs (then: benchstat bench.txt)
 	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
 
+bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
+	@go test ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt
+
 soak:                     ## the long sweeps; appends to docs/soak.md
 	sh soak.sh
 
+soak-once:                ## the seed sweep, each seed once, until 10^9 packets; appends to docs/soak.md
+	sh soak.sh once
+
 MUTANTS_SEED ?= 1
 mutants:                  ## break the cores in sixty ways by seed: the tests must notice
-	go test ./mutants -run TestMutants -v -timeout 0 -seed $(MUTANTS_SEED) -mutants 60
+	go test ./mutants -run 'TestMutants$$' -v -timeout 0 -seed $(MUTANTS_SEED) -mutants 60

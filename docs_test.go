@@ -40,9 +40,12 @@ func TestWirePage(t *testing.T) {
 	b.WriteString("# Wire formats\n\nThis page is made from the doc comments of package `wire` (`go test . -run WirePage -rewrite`).\n" +
 		"All multi-byte fields are in network byte order; the ICRC's least significant byte comes first.\n\n" +
 		"A RoCEv2 packet is Ethernet, perhaps 802.1Q, IPv4 or IPv6, UDP to port 4791, BTH, the extension headers of its opcode, payload,\n" +
-		"pad and ICRC; the port pads a frame of less than 60 bytes after the ICRC.\n")
+		"pad and ICRC; the port pads a frame of less than 60 bytes after the ICRC.\n\n" +
+		"Hosts, switches and groups are 10/8 (package `topo` has the plan). In an IPv6 fabric (`links: {ip: 6}`) the same 32 bits end an address of\n" +
+		"fd6d:6361:7374::/96, or ff15::/96 for multicast groups of UD, 224/4: McstID 10.254.0.1 is fd6d:6361:7374::afe:1. MRP records hold the 32 bits in\n" +
+		"either family. RoCE has a UDP checksum of zero over both; MRP has a checksum over IPv6.\n")
 	_, all := sources(t)
-	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ARP", "ND"}
+	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ReduceImm", "ARP", "ND"}
 	docs := map[string]string{}
 	for _, s := range all {
 		if s.dir != "wire" || s.test {
@@ -135,6 +138,9 @@ func TestLabFilePage(t *testing.T) {
 	for _, name := range collective.AllgatherNames() {
 		fmt.Fprintf(&b, "| allgather | `%s` | %s |\n", name, parameters(collective.AllgatherParameters(name)))
 	}
+	for _, name := range collective.ReduceScatterNames() {
+		fmt.Fprintf(&b, "| reduce-scatter | `%s` | %s |\n", name, parameters(collective.ReduceScatterParameters(name)))
+	}
 	page(t, "docs/lab-file.md", b.String())
 }
 
@@ -143,7 +149,7 @@ func parameters(all []collective.Parameter) string {
 	for _, p := range all {
 		def := fmt.Sprint(p.Default)
 		switch {
-		case p.Name == "block":
+		case p.Name == "block" || p.Name == "chunk":
 			def = lab.Size(p.Default).String()
 		case p.Default == 0:
 			def = "ranks"

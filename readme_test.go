@@ -22,14 +22,18 @@ func tableOf(t *testing.T, l *lab.Lab) string {
 	return b.String()
 }
 
-// TestPaperLabs runs the labs of the Cepheus paper's micro-benchmarks: what they expect
+// TestPaperLabs runs the labs of the papers that take seconds: what they expect
 // holds.
 func TestPaperLabs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for some seconds")
 	}
-	for _, name := range []string{"small-messages", "small-messages-cost", "large-messages", "rdmc", "rdmc-cost"} {
-		l, err := lab.Read("examples/papers/cepheus-" + name + ".mcl.yml")
+	for _, name := range []string{
+		"cepheus-small-messages", "cepheus-small-messages-cost", "cepheus-large-messages", "cepheus-rdmc", "cepheus-rdmc-cost",
+		"multicast-traffic", "multicast-node-boundary", "multicast-counters",
+		"cepheus-hpl", "cepheus-hpl-end-to-end", "gleam-hpl-32", "cepheus-storage", "cepheus-storage-mr", "cepheus-storage-latency",
+	} {
+		l, err := lab.Read("examples/papers/" + name + ".mcl.yml")
 		if err != nil {
 			t.Error(err)
 			continue

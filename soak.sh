@@ -1,41 +1,93 @@
 #!/bin/sh
-# The long sweeps, an hour or less on two cores. Each block of seeds and each large lab gives one line of
-# docs/soak.md: what ran, its packet-hops, its digest. The same version must give the same digests anywhere.
+# The long sweeps. What they find is appended to docs/soak.md, a section for each version.
+#
+#   sh soak.sh            every seed of the sweep twice, the lossless sweep, the large labs: an hour or less on two cores
+#   sh soak.sh once       every seed once, until PACKETS packets (10^9) are covered: about 45 minutes of one core
+#   sh soak.sh lossless   the lossless sweep alone
+#   sh soak.sh ledger     append what the blocks so far have covered
+#
+# Each block of seeds is one line: what ran, its packets and packet-hops, its digest. The same version must give the
+# same digests anywhere. Blocks that are done are kept in DIR and not run again, so a soak may be stopped at any time.
 set -eu
 cd "$(dirname "$0")"
-blocks=${BLOCKS:-20} size=${SIZE:-1000} jobs=${JOBS:-2}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-go test -c -o "$work/sim.test" ./sim
-CGO_ENABLED=0 go build -o "$work/mcastlab" ./cmd/mcastlab
+what=${1:-all}
+version=$(git describe --always --dirty)
+dir=${DIR:-runs/soak-$version}
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+jobs=${JOBS:-2}
+[ -x "$dir/sim.test" ] || { echo "$version" > "$dir/version" && go test -c -o "$dir/sim.test" ./sim; }
+version=$(cat "$dir/version")
 
-cat > "$work/block" <<'BLOCK'
+cat > "$dir/block" <<'BLOCK'
 #!/bin/sh
-# block WORK FROM SIZE: one block of the sweep.
-cd sim && "$1/sim.test" -test.run '^TestSeedSweep$' -test.v -test.timeout 0 -from "$2" -seeds "$3" > "$1/$(printf %09d "$2").log" 2>&1 ||
-  { cat "$1/$(printf %09d "$2").log"; exit 255; }
+# block DIR MODE FROM SIZE PACKETS: one block of the sweep, unless it is done or enough are.
+name=$1/$2-$(printf %09d "$3")
+[ ! -e "$name.log" ] || exit 0
+if [ "$2" = once ]; then
+  covered=$(cat "$1"/once-*.log 2> /dev/null | sed -n 's/.*: \([0-9]*\) packets, .*/\1/p' | awk '{ n += $1 } END { printf "%d", n }')
+  [ "$covered" -lt "$5" ] || exit 255
+  once=-once
+fi
+cd sim && GOGC=800 "$1/sim.test" -test.run '^TestSeedSweep$' -test.v -test.timeout 0 -from "$3" -seeds "$4" ${once:-} > "$name.part" 2>&1 &&
+  mv "$name.part" "$name.log" || { mv "$name.part" "$name.failed"; cat "$name.failed"; exit 255; }
 BLOCK
-chmod +x "$work/block"
-i=0
-while [ $i -lt "$blocks" ]; do echo $((i * size)); i=$((i + 1)); done | xargs -P "$jobs" -I{} "$work/block" "$work" {} "$size"
+chmod +x "$dir/block"
 
-{
-  echo "# Soak ledger"
-  echo
-  echo "Made by \`make soak\` at version $(git describe --always), $(go env GOVERSION), $(date -u +%Y-%m-%d). Every seed ran twice with every invariant checked after every"
-  echo "event: 0 violations, one digest. The digest of a block chains those of its seeds; a later version may have others, this one must not."
-  echo
-  echo "| what | packet-hops | digest |"
-  echo "|---|---|---|"
-  cat "$work"/0*.log | sed -n 's/.*seeds \([0-9.]*\): \([0-9]*\) packet-hops, digest \([0-9a-f]*\)/| seeds \1 | \2 | \3 |/p'
-  "$work/sim.test" -test.run '^TestLossless$' -test.v -test.timeout 0 -seeds 10000 > "$work/lossless.log" 2>&1 || { cat "$work/lossless.log" >&2; exit 1; }
-  sed -n 's/.*seeds \([0-9.]*\): \(.*\)/| lossless classes, seeds \1: \2 | | |/p' "$work/lossless.log"
+# sweep MODE BLOCKS SIZE PACKETS
+sweep() {
+  i=0
+  while [ $i -lt "$2" ]; do echo $((i * $3)); i=$((i + 1)); done | xargs -P "$jobs" -I{} "$dir/block" "$dir" "$1" {} "$3" "$4" 2> /dev/null || true
+  ! ls "$dir"/*.failed 2> /dev/null
+}
+
+lossless() {
+  [ -e "$dir/lossless.log" ] && return
+  "$dir/sim.test" -test.run '^TestLossless$' -test.v -test.timeout 0 -seeds "${LOSSLESS:-10000}" > "$dir/lossless.part" 2>&1 || { cat "$dir/lossless.part"; exit 1; }
+  mv "$dir/lossless.part" "$dir/lossless.log"
+}
+
+labs() {
+  CGO_ENABLED=0 go build -o "$dir/mcastlab" ./cmd/mcastlab
+  go test ./apps/storage -run '^TestCrashes$' -v -timeout 0 -seeds 5000 > "$work/storage.log" 2>&1 || { cat "$work/storage.log" >&2; exit 1; }
+  sed -n 's/.*: \(of .* crashes .*\)/| storage, \1 | | |/p' "$work/storage.log"
   for lab in examples/papers/*.mcl.yml examples/ft1024.mcl.yml; do
-    "$work/mcastlab" run -q --runs "$work/runs" --format json "$lab" > "$work/run.json"
-    dir=$(sed -n 's/^  "run_dir": "\(.*\)",$/\1/p' "$work/run.json")
-    took="$(sed -n 's/^  "wall_seconds": \([0-9]*\).*/\1/p' "$dir/meta.json") s, $(($(sed -n 's/^  "memory_bytes": \(.*\),$/\1/p' "$dir/meta.json") >> 20)) MiB"
-    echo "| $lab ($took) | $(sed -n 's/^  "packet_hops": \(.*\),$/\1/p' "$dir/meta.json") | $(sed -n 's/^  "digest": "\(.*\)",$/\1/p' "$work/run.json") |"
-    sed -n 's/^      "text": "\(.*\)",$/|   expects \1: holds | | |/p' "$work/run.json"
-  done
-} > "$work/soak.md"
-mv "$work/soak.md" docs/soak.md
+    "$dir/mcastlab" run -q --runs "$dir/runs" --format json "$lab" > "$dir/run.json"
+    run=$(sed -n 's/^  "run_dir": "\(.*\)",$/\1/p' "$dir/run.json")
+    took="$(sed -n 's/^  "wall_seconds": \([0-9]*\).*/\1/p' "$run/meta.json") s, $(($(sed -n 's/^  "memory_bytes": \(.*\),$/\1/p' "$run/meta.json") >> 20)) MiB"
+    echo "| $lab ($took) | | $(sed -n 's/^  "packet_hops": \(.*\),$/\1/p' "$run/meta.json") | $(sed -n 's/^  "digest": "\(.*\)",$/\1/p' "$dir/run.json") |"
+    sed -n 's/^      "text": "\(.*\)",$/|   expects \1: holds | | | |/p' "$dir/run.json"
+  done > "$dir/labs.md"
+}
+
+# rows MODE NOTE: the table of a mode's blocks, and their sum.
+rows() {
+  cat "$dir/$1"-*.log | sed -n 's/.*seeds \([0-9.]*\): \([0-9]*\) packets, \([0-9]*\) packet-hops, digest \([0-9a-f]*\)/\1 \2 \3 \4/p' |
+    awk -v note="$2" '{ print "| seeds " $1 note " | " $2 " | " $3 " | " $4 " |"; p += $2; h += $3 } END { printf "| all of these | %.0f | %.0f | |\n", p, h }'
+}
+
+# ledger appends the section of the version; what an earlier part of the same soak has said is taken out.
+ledger() {
+  awk -v version="$version," '/^## /{ out = $2 == "Version" && $3 == version } !out { while (blank > 0) { print ""; blank-- } if ($0 == "") blank++; else print }' docs/soak.md > "$dir/soak.md"
+  mv "$dir/soak.md" docs/soak.md
+  {
+    echo
+    echo "## Version $version, $(go env GOVERSION), $(date -u +%Y-%m-%d)"
+    echo
+    echo "| what | packets | packet-hops | digest |"
+    echo "|---|---|---|---|"
+    for mode in twice once; do
+      if ls "$dir/$mode"-*.log > /dev/null 2>&1; then rows $mode ", $mode"; fi
+    done
+    if [ -e "$dir/lossless.log" ]; then sed -n 's/.*seeds \([0-9.]*\): \(.*\)/| lossless classes, seeds \1: \2 | | | |/p' "$dir/lossless.log"; fi
+    if [ -e "$dir/labs.md" ]; then cat "$dir/labs.md"; fi
+  } >> docs/soak.md
+}
+
+case $what in
+  all) sweep twice "${BLOCKS:-20}" "${SIZE:-1000}" 0 && lossless && labs && ledger ;;
+  once) sweep once "${BLOCKS:-1000}" "${SIZE:-2000}" "${PACKETS:-1000000000}" && ledger ;;
+  lossless) lossless && ledger ;;
+  ledger) ledger ;;
+  *) echo "soak.sh: no soak \"$what\": use once, lossless, ledger, or nothing" >&2 && exit 2 ;;
+esac

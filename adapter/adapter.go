@@ -5,7 +5,8 @@
 // (answer ARP and neighbor discovery, address frames to its MAC).
 //
 // It is a machine.Machine with two ports, Lab toward the leaf and Outside toward the
-// device. Frames are passed on as they are but for MAC addresses.
+// device. Frames are passed on as they are but for MAC addresses and, in a lab with a VLAN,
+// the tag, which the device does not see.
 package adapter
 
 import (
@@ -28,6 +29,7 @@ type Config struct {
 	Ports []machine.Port // Lab, Outside
 	Pool  *wire.Pool
 	IPv6  bool
+	VLAN  uint16 // of the lab's packets; 0: untagged
 	// Window is how many frames from outside may wait for the lab's link. A device sends
 	// at the speed of its wire; with a dilation above 1 the lab takes less.
 	Window  int
@@ -90,7 +92,7 @@ const askAgain = 250 * vtime.Millisecond
 // New returns an adapter.
 func New(c Config) *Adapter {
 	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), askAt: vtime.Never, out: outside{port: &c.Ports[Outside]}}
-	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Classes: c.Classes, Raw: true, Trace: c.Trace})
+	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, VLAN: c.VLAN, Classes: c.Classes, Raw: true, Trace: c.Trace})
 	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Pool: c.Pool, Sender: a.nic})
 	a.nic.SetStack((*stack)(a))
 	return a
@@ -118,18 +120,19 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		a.nic.HandleFrame(now, 0, f)
 		return
 	}
-	if m, ok := f.Tells(a.c.IP); ok {
-		a.learn(now, m)
+	mac, told := f.Tells(a.c.IP)
+	if told {
+		a.learn(now, mac)
 	}
 	if q, ok := f.Asks(); ok {
 		a.answer(now, q, f)
 		return
 	}
-	switch _, told := f.Tells(a.c.IP); {
+	switch {
 	case told:
 		a.stats.Told++
 		a.c.Pool.Put(f)
-	case f.Kind() != wire.KindRoCE:
+	case f.Kind() != wire.KindRoCE || f.IPv6() != a.c.IPv6 || f.VLANID() != 0:
 		a.drop(now, f, DropForeign)
 	case f.SrcIP() != a.c.IP:
 		a.drop(now, f, DropSource)
@@ -174,17 +177,19 @@ func (a *Adapter) ask(now vtime.Time, sender uint32) {
 
 func (a *Adapter) deliver(now vtime.Time, f *wire.Frame) {
 	f.SetDstMAC(a.mac)
+	f.Untag()
 	a.stats.Out++
 	a.out.send(now, f)
 }
 
-// answer tells the device whom it can reach: the fabric's hosts and groups.
+// answer tells the device whom it can reach: the fabric's hosts and groups, by addresses
+// of the fabric's family.
 func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 	mac := wire.HostMAC(q.IP)
-	switch {
-	case wire.IsGroup(q.IP):
+	if wire.IsGroup(q.IP) {
 		mac = wire.GroupMAC(q.IP)
-	case q.IP == a.c.IP || !a.c.Known(q.IP):
+	}
+	if q.IPv6() != a.c.IPv6 || q.IP == a.c.IP || !wire.IsGroup(q.IP) && !a.c.Known(q.IP) {
 		a.stats.Ignored++
 		a.c.Pool.Put(f)
 		return

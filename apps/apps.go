@@ -5,6 +5,7 @@ package apps
 import (
 	"slices"
 
+	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -27,14 +28,80 @@ type Row struct {
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
 	WarmUp     int    `json:"warm_up,omitempty"` // iterations before them, which are not in the times
-	Payload    string `json:"payload"`           // bytes, hashed or phantom
+	Payload    string `json:"payload"`           // bytes, hashed, phantom, or program: its own business
 	// External names the ranks that are real devices: of their times nothing is claimed.
 	External []string `json:"external,omitempty"`
 	Sum      string   `json:"sha256,omitempty"` // of the last message, if external hosts take part
 	JCT      Summary  `json:"jct_us"`
 	Source   Summary  `json:"source_us"`
-	Verified *bool    `json:"verified"` // null: phantom, nothing to compare
+	Verified *bool    `json:"verified"`        // null: phantom, nothing to compare
+	Late     bool     `json:"late,omitempty"`  // the clock was too fast for the machine: the times are not the lab's
+	Wrong    []string `json:"wrong,omitempty"` // checks of a program that failed, the first ones
 	Solve    *Solve   `json:"hpl,omitempty"`
+	Spread   *Spread  `json:"many_to_many,omitempty"`
+	// Recovery is what all ranks did, all iterations together, beside the fast path of a
+	// scheme that may lose data.
+	Recovery *collective.Recovery `json:"recovery,omitempty"`
+	// Traffic is counted on the event clock, of a workload that has one row.
+	Traffic *Traffic `json:"traffic,omitempty"`
+	// IO is what a row of storage says beside its times: JCT is from when an IO is submitted
+	// to its end, Source to the acknowledgement of its last copy, each over all IOs.
+	IO *IO `json:"storage,omitempty"`
+}
+
+// Spread is what a row of many-to-many says beside its time.
+type Spread struct {
+	Sources  int     `json:"sources"`
+	Members  int     `json:"members"`
+	Messages float64 `json:"messages"`     // that came in an iteration, mean
+	Entries  int     `json:"entries"`      // of the switches' multicast tables, most of any iteration
+	Latency  Summary `json:"latency_us"`   // of an iteration: mean over its messages
+	Goodput  Summary `json:"goodput_gbps"` // of an iteration: what all members got, over its time
+}
+
+// Traffic is what a workload's frames took on links, control and warm-up included: bytes
+// without FCS, preamble and gap.
+type Traffic struct {
+	Links    uint64 `json:"links_bytes"`    // on all links, both directions
+	Sent     uint64 `json:"sent_bytes"`     // by the workload's hosts
+	Received uint64 `json:"received_bytes"` // by them
+}
+
+// Recovered adds what a rank did to the row; nil is nothing to tell.
+func (r *Row) Recovered(o *collective.Recovery) {
+	if o == nil {
+		return
+	}
+	if r.Recovery == nil {
+		r.Recovery = &collective.Recovery{}
+	}
+	r.Recovery.Add(*o)
+}
+
+// IO is what a row of storage says beside its times.
+type IO struct {
+	Mode        string    `json:"rw"` // write or randwrite
+	Durability  string    `json:"durability"`
+	Depth       int       `json:"iodepth"`
+	Jobs        int       `json:"numjobs"`
+	Replicas    int       `json:"replicas"` // that are left at the end
+	IOs         int       `json:"ios"`      // that have ended
+	RuntimeUS   float64   `json:"runtime_us"`
+	IOPS        float64   `json:"iops"`
+	Submit      Summary   `json:"slat_us"`
+	Percentiles []float64 `json:"percentiles_us"` // IOPercentiles, of the whole latency
+	Deviation   float64   `json:"stdev_us"`
+	Lost        []string  `json:"lost,omitempty"` // replicas that failed, and why
+	LostWhy     string    `json:"lost_why,omitempty"`
+	Found       int       `json:"found"`             // writes that the stores had when the IOs began
+	Copied      int       `json:"copied"`            // blocks that recoveries copied
+	Problem     string    `json:"problem,omitempty"` // what the read-back found
+	Error       string    `json:"error,omitempty"`   // what the IOs ended with
+}
+
+// IOPercentiles returns the percentiles that fio reports.
+func IOPercentiles() []float64 {
+	return []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
 }
 
 // Solve is what a row of HPL says beside its time.
@@ -67,6 +134,12 @@ type Solve struct {
 type Printer interface {
 	// Print returns the rows as text, lines with their ends.
 	Print(params []byte, rows []Row) (string, error)
+}
+
+// Teller is an App whose ranks print lines of their own.
+type Teller interface {
+	// Lines returns them as text, with their ends.
+	Lines(records [][][]byte) (string, error)
 }
 
 // Summary is the distribution of a time over iterations, in microseconds.

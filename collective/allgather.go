@@ -8,10 +8,12 @@ import (
 
 func allgathers() []scheme {
 	return []scheme{
+		{"cepheus", []Parameter{{"parallel", 1}}, newGroupGather},
 		{"linear", nil, newLinear},
-		{"multicast", []Parameter{{"parallel", 1}}, newMulticast},
+		{"multicast", casts(Parameter{"parallel", 1}), newMulticast},
 		{"recursive-doubling", nil, newDoubling},
-		{"ring", nil, newRing},
+		{"ring", nil, newRingGather},
+		{"uc-multicast", casts(Parameter{"parallel", 1}, Parameter{"chunk", chunkDefault}), newUCGather},
 	}
 }
 
@@ -39,10 +41,10 @@ type gather struct {
 	x    exchange
 }
 
-// newRing passes the blocks round the ring, N-1 steps (BAS-11).
+// newRingGather passes the blocks round the ring, N-1 steps (BAS-11).
 //
 //	T = (N-1) S(n, L)
-func newRing(r *rank.Rank, _ Options) (Algorithm, error) {
+func newRingGather(r *rank.Rank, _ Options) (Algorithm, error) {
 	return &gather{r: r, plan: func(me, size int) []round { return ringRounds(me, size, alone) }}, nil
 }
 
@@ -151,9 +153,13 @@ func AllgatherLinks(name string, o Options, ranks int, hops func(a, b int) int) 
 			rounds += 2
 		}
 		return rounds * far
-	case "multicast": // a block, its acknowledgement and what tells the next one
-		chains := max(1, min(o.Parallel, ranks))
-		return (3*((ranks+chains-1)/chains) - 2) * far
+	case "multicast", "uc-multicast": // the barrier, a block and what tells the next one, the handshake
+		return (bits.Len(uint(ranks-1)) + 2*((ranks+o.chains(ranks)-1)/o.chains(ranks))) * far
+	case "cepheus": // a block, its acknowledgement and what tells the next one
+		return (3*((ranks+o.chains(ranks)-1)/o.chains(ranks)) - 2) * far
 	}
 	return far
 }
+
+// chains returns how many ranks multicast at a time.
+func (o *Options) chains(ranks int) int { return max(1, min(o.Parallel, ranks)) }

@@ -53,13 +53,30 @@ type Options struct {
 	Block int `json:"block,omitempty"`
 	// Parallel is the number of ranks that multicast at a time.
 	Parallel int `json:"parallel,omitempty"`
+	// Subgroups is the number of multicast groups that a block is divided among, Workers of
+	// workers that receive, each from subgroups of its own.
+	Subgroups int `json:"subgroups,omitempty"`
+	Workers   int `json:"workers,omitempty"`
+	// Staging is how many receives of a subgroup are posted at most, up to 8192.
+	Staging int `json:"staging,omitempty"`
+	// Chunk is the bytes of a multicast WRITE.
+	Chunk int `json:"chunk,omitempty"`
+	// Alpha is what the cutoff timer allows beside the time of the bytes; 0: reckoned from
+	// the barrier.
+	Alpha vtime.Duration `json:"alpha,omitempty"`
+	// Engine is a model of what receives, EngineDPA; empty: it takes no time. PerChunk is
+	// what a worker spends on a chunk, in place of the engine's; CopyTime how long after
+	// that the chunk has come from staging to its place.
+	Engine   string         `json:"engine,omitempty"`
+	PerChunk vtime.Duration `json:"per_chunk,omitempty"`
+	CopyTime vtime.Duration `json:"copy_time,omitempty"`
 	// Float32 makes a reduction add floating-point numbers.
 	Float32 bool `json:"float32,omitempty"`
 }
 
 // Parameter is something that can be chosen about a scheme.
 type Parameter struct {
-	Name    string // slices, radix, block or parallel
+	Name    string // slices, radix, block, parallel, subgroups, workers, staging or chunk
 	Default int    // of slices: 0 means as many as there are ranks
 }
 
@@ -67,11 +84,19 @@ type Parameter struct {
 const (
 	radixDefault = 4
 	blockDefault = 1 << 20
+
+	stagingDefault = 1024 // 4 MiB, enough at 200 Gb/s (AG-20)
+	chunkDefault   = 4096
 )
 
 func sliced(n int) []Parameter { return []Parameter{{"slices", n}} }
 func radix() []Parameter       { return []Parameter{{"radix", radixDefault}} }
 func blocks() []Parameter      { return []Parameter{{"block", blockDefault}} }
+
+// casts are the parameters of multicast over UD.
+func casts(more ...Parameter) []Parameter {
+	return append([]Parameter{{"subgroups", 1}, {"workers", 1}, {"staging", stagingDefault}}, more...)
+}
 
 // scheme is an entry of the list of algorithms.
 type scheme struct {
@@ -98,6 +123,8 @@ func broadcasts() []scheme {
 		{"pipelined-binary-tree", sliced(0), newRelay(binaryTree)},
 		{"rdmc", blocks(), newRDMC},
 		{"scatter-allgather", radix(), newScatterAllgather},
+		{"uc-multicast", casts(Parameter{"chunk", chunkDefault}), newUCMulticast},
+		{"ud-multicast", casts(), newUDMulticast},
 		{"unicast", nil, newUnicast},
 	}
 }
@@ -124,6 +151,10 @@ func parametersOf(list []scheme, name string) []Parameter {
 	}
 	return nil
 }
+
+// TakesHashed says whether a broadcast algorithm works with hashed memory, where nothing
+// may be written twice.
+func TakesHashed(name string) bool { return name != "uc-multicast" }
 
 // NewBcast prepares a broadcast algorithm on a rank: connections, groups. All ranks
 // of the job must call it. A message of n bytes goes from the root to all.
@@ -156,7 +187,8 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 		name string
 		v    *int
 		min  int
-	}{{"slices", &o.Slices, 1}, {"radix", &o.Radix, 2}, {"block", &o.Block, 1}, {"parallel", &o.Parallel, 1}}
+	}{{"slices", &o.Slices, 1}, {"radix", &o.Radix, 2}, {"block", &o.Block, 1}, {"parallel", &o.Parallel, 1},
+		{"subgroups", &o.Subgroups, 1}, {"workers", &o.Workers, 1}, {"staging", &o.Staging, 1}, {"chunk", &o.Chunk, 1}}
 	for _, g := range given {
 		i := slices.IndexFunc(s.params, func(p Parameter) bool { return p.Name == g.name })
 		switch {
@@ -171,6 +203,10 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 		case *g.v < g.min:
 			return o, fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
 		}
+	}
+	timed := o.Alpha != 0 || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
+	if timed && !slices.ContainsFunc(s.params, func(p Parameter) bool { return p.Name == "staging" }) {
+		return o, fmt.Errorf("it has no cutoff timer and no receive engine")
 	}
 	return o, nil
 }

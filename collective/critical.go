@@ -47,6 +47,8 @@ func (c *critical) links(name string) (worst int) {
 		return max(c.below(inOrder, 0), c.below(inOrderShifted, 0))
 	case "rdmc":
 		return c.rdmc()
+	case "ud-multicast", "uc-multicast": // the barrier, a chunk, the handshake
+		return (bits.Len(uint(c.ranks-1)) + 2) * c.farthest()
 	case "scatter-allgather":
 		c.n /= c.ranks // what the last children get
 		rounds := 0

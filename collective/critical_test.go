@@ -63,7 +63,9 @@ func TestAllgatherLinks(t *testing.T) {
 		want            int
 	}{
 		{"linear", 0, 8, 2}, {"ring", 0, 8, 14}, {"recursive-doubling", 0, 8, 6}, {"recursive-doubling", 0, 6, 8},
-		{"multicast", 1, 8, 7*6 + 2}, {"multicast", 4, 8, 6 + 2}, {"multicast", 8, 8, 2}, {"multicast", 3, 8, 2*6 + 2},
+		{"cepheus", 1, 8, 7*6 + 2}, {"cepheus", 4, 8, 6 + 2}, {"cepheus", 8, 8, 2}, {"cepheus", 3, 8, 2*6 + 2},
+		// Barrier, blocks and what tells the next one, handshake.
+		{"multicast", 1, 8, 6 + 7*4 + 2 + 2}, {"multicast", 4, 8, 6 + 4 + 2 + 2}, {"uc-multicast", 8, 8, 6 + 2 + 2},
 	} {
 		if got := AllgatherLinks(c.name, Options{Parallel: c.parallel}, c.ranks, two); got != c.want {
 			t.Errorf("%s of %d, %d at a time: %d links, want %d", c.name, c.ranks, c.parallel, got, c.want)

@@ -9,11 +9,31 @@ import (
 )
 
 func reduceScatters() []scheme {
-	return []scheme{{"ring", nil, newReduceRing}}
+	return []scheme{
+		{"in-network", nil, newInNetwork},
+		{"ring", nil, newReduceRing},
+	}
 }
 
-// ReduceScatterNames returns the names of all Reduce-scatter algorithms.
+// ReduceScatterNames returns the names of all Reduce-scatter algorithms in alphabetical
+// order.
 func ReduceScatterNames() []string { return namesOf(reduceScatters()) }
+
+// ReduceScatterParameters returns what can be chosen about a Reduce-scatter algorithm.
+func ReduceScatterParameters(name string) []Parameter { return parametersOf(reduceScatters(), name) }
+
+// ReduceScatterLinks is CriticalLinks for a Reduce-scatter of n bytes per rank. In the
+// network a chunk waits for the answer to the one a window before it, which has been up to
+// the root, a leaf, and down.
+func ReduceScatterLinks(name string, ranks, n, mtu int, hops func(a, b int) int) int {
+	c := critical{ranks: ranks, hops: hops}
+	far := c.farthest()
+	if name == "ring" {
+		return (ranks - 1) * far
+	}
+	chunks := (n + mtu - 1) / mtu * ranks
+	return (chunks + rank.ReduceWindow - 1) / rank.ReduceWindow * (2*far - 2)
+}
 
 // NewReduceScatter prepares a Reduce-scatter algorithm on a rank. All ranks of the job
 // must call it. The buffer has as many blocks of n bytes as there are ranks, of 32-bit
@@ -46,6 +66,13 @@ func newReduceRing(r *rank.Rank, o Options) (Algorithm, error) {
 	return &reduceRing{r: r, add: addInt32}, nil
 }
 
+func wholeNumbers(n int) error {
+	if n%4 != 0 {
+		return fmt.Errorf("reduce-scatter of %d bytes per rank: that is not whole 32-bit numbers", n)
+	}
+	return nil
+}
+
 // addInt32 adds integers; the sum wraps.
 func addInt32(sum, more []byte) {
 	for i := 0; i+4 <= len(sum); i += 4 {
@@ -64,8 +91,8 @@ func addFloat32(sum, more []byte) {
 
 // Begin implements Algorithm.
 func (t *reduceRing) Begin(b *rank.Buffer, n, _ int) (err error) {
-	if n%4 != 0 {
-		return fmt.Errorf("reduce-scatter of %d bytes per rank: that is not whole 32-bit numbers", n)
+	if err := wholeNumbers(n); err != nil {
+		return err
 	}
 	size := t.r.Size()
 	if err := t.Close(); err != nil {
@@ -121,4 +148,56 @@ func (t *reduceRing) Close() error {
 	in := t.in
 	t.in = nil
 	return in.Free()
+}
+
+// inNetwork leaves the adding to the switches (BAS-14): every rank sends its blocks of the
+// others' up the group's tree once, and gets one block, of sums. The leaf of rank 0 is at
+// the tree's root. A switch adds what comes by its ports in their order, and a rank its own
+// numbers last: the topology fixes the order of floating-point additions.
+//
+//	T = (N-1) wire(n)/B + ceil(n/MTU) wire(0)/B + (L-1)(t_pkt + switch latency) + L d
+//
+// where L is the links from a rank to the root and down to another. Chunks of a packet are
+// under way in a window of 128; where it ends before the first answer comes, it bounds the
+// rate.
+type inNetwork struct {
+	r     *rank.Rank
+	label string
+	float bool
+	t     *rank.Reduction
+	b     *rank.Buffer
+	n     int
+}
+
+func newInNetwork(r *rank.Rank, o Options) (Algorithm, error) {
+	return &inNetwork{r: r, label: o.Label, float: o.Float32}, nil
+}
+
+// Begin implements Algorithm. The first one registers the group, for memory of the kind of
+// the buffer; all that follow have that kind.
+func (t *inNetwork) Begin(b *rank.Buffer, n, _ int) (err error) {
+	if err := wholeNumbers(n); err != nil {
+		return err
+	}
+	t.b, t.n = b, n
+	if t.t == nil {
+		t.t, err = t.r.NewReduction("reduce-scatter/"+t.label, 0, b.Kind())
+	}
+	return err
+}
+
+// Run implements Algorithm.
+func (t *inNetwork) Run() (at Times, err error) {
+	err = t.t.Scatter(t.b, t.n, t.float)
+	at.Received = t.r.Now()
+	at.Done = at.Received
+	return at, err
+}
+
+// Close implements Algorithm.
+func (t *inNetwork) Close() error {
+	if t.t == nil {
+		return nil
+	}
+	return t.t.Delete()
 }

@@ -913,6 +913,104 @@ func (*AnswerReply) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
+// MulticastEntry is an entry of a switch's IP multicast table; without ports it takes the
+// one for its group away.
+type MulticastEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         uint32                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
+	Ports         []uint32               `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"` // of the group's tree
+	From          []uint32               `protobuf:"varint,3,rep,packed,name=from,proto3" json:"from,omitempty"`   // of senders that are no members
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MulticastEntry) Reset() {
+	*x = MulticastEntry{}
+	mi := &file_control_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MulticastEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MulticastEntry) ProtoMessage() {}
+
+func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MulticastEntry.ProtoReflect.Descriptor instead.
+func (*MulticastEntry) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MulticastEntry) GetGroup() uint32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *MulticastEntry) GetPorts() []uint32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *MulticastEntry) GetFrom() []uint32 {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+type MulticastReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MulticastReply) Reset() {
+	*x = MulticastReply{}
+	mi := &file_control_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MulticastReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MulticastReply) ProtoMessage() {}
+
+func (x *MulticastReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MulticastReply.ProtoReflect.Descriptor instead.
+func (*MulticastReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{14}
+}
+
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         uint32                 `protobuf:"varint,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -923,7 +1021,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1033,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1046,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -978,6 +1076,7 @@ type FromRank struct {
 	//	*FromRank_Record
 	//	*FromRank_Lease
 	//	*FromRank_Done
+	//	*FromRank_Multicast
 	What          isFromRank_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -985,7 +1084,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1096,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1109,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -1090,6 +1189,15 @@ func (x *FromRank) GetDone() *Done {
 	return nil
 }
 
+func (x *FromRank) GetMulticast() *Multicast {
+	if x != nil {
+		if x, ok := x.What.(*FromRank_Multicast); ok {
+			return x.Multicast
+		}
+	}
+	return nil
+}
+
 type isFromRank_What interface {
 	isFromRank_What()
 }
@@ -1122,6 +1230,10 @@ type FromRank_Done struct {
 	Done *Done `protobuf:"bytes,8,opt,name=done,proto3,oneof"`
 }
 
+type FromRank_Multicast struct {
+	Multicast *Multicast `protobuf:"bytes,9,opt,name=multicast,proto3,oneof"` // answered by a Lease
+}
+
 func (*FromRank_Put) isFromRank_What() {}
 
 func (*FromRank_Get) isFromRank_What() {}
@@ -1136,6 +1248,62 @@ func (*FromRank_Lease) isFromRank_What() {}
 
 func (*FromRank_Done) isFromRank_What() {}
 
+func (*FromRank_Multicast) isFromRank_What() {}
+
+// Multicast asks for a plain multicast group of the hosts with the given addresses, or
+// ends one.
+type Multicast struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []uint32               `protobuf:"varint,1,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`
+	End           uint32                 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Multicast) Reset() {
+	*x = Multicast{}
+	mi := &file_control_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Multicast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Multicast) ProtoMessage() {}
+
+func (x *Multicast) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
+func (*Multicast) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Multicast) GetHosts() []uint32 {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Multicast) GetEnd() uint32 {
+	if x != nil {
+		return x.End
+	}
+	return 0
+}
+
 type Put struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -1146,7 +1314,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1326,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1339,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Put) GetKey() string {
@@ -1197,7 +1365,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1377,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1390,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Done) GetError() string {
@@ -1240,7 +1408,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1420,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1433,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 type InspectReply struct {
@@ -1277,7 +1445,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1457,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1470,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -1312,28 +1480,26 @@ func (x *InspectReply) GetState() []byte {
 	return nil
 }
 
-// Fault is one thing that goes wrong, from a lab time until another.
+// Fault is one thing that goes wrong.
 type Fault struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`          // loss, corrupt, duplicate, reorder or pause
-	Links         string                 `protobuf:"bytes,3,opt,name=links,proto3" json:"links,omitempty"`        // pattern, of all but pause
-	Rate          float64                `protobuf:"fixed64,4,opt,name=rate,proto3" json:"rate,omitempty"`        // probability per frame
-	Delay         int64                  `protobuf:"varint,5,opt,name=delay,proto3" json:"delay,omitempty"`       // picoseconds, of reorder and duplicate
-	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"`         // lab
-	Until         int64                  `protobuf:"varint,7,opt,name=until,proto3" json:"until,omitempty"`       // lab; 0: without end
-	Node          string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`          // of pause
-	Priority      uint32                 `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"` // of pause
-	Seen          uint64                 `protobuf:"varint,10,opt,name=seen,proto3" json:"seen,omitempty"`        // frames it was asked about, PFC frames sent
-	Hit           uint64                 `protobuf:"varint,11,opt,name=hit,proto3" json:"hit,omitempty"`
-	Applied       []string               `protobuf:"bytes,12,rep,name=applied,proto3" json:"applied,omitempty"` // ports whose arrivals it concerns
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Entry  string                 `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`    // as it stands in the lab file, a mapping in YAML
+	Origin int64                  `protobuf:"varint,3,opt,name=origin,proto3" json:"origin,omitempty"` // lab time that its times count from
+	// What is known of it where it is applied.
+	Kind          string   `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	On            bool     `protobuf:"varint,5,opt,name=on,proto3" json:"on,omitempty"`     // at this moment
+	Over          bool     `protobuf:"varint,6,opt,name=over,proto3" json:"over,omitempty"` // it never comes again
+	Seen          uint64   `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"` // frames it was asked about; of faults that are not of frames, how often it came
+	Hit           uint64   `protobuf:"varint,8,opt,name=hit,proto3" json:"hit,omitempty"`
+	Applied       []string `protobuf:"bytes,9,rep,name=applied,proto3" json:"applied,omitempty"` // ports at whose arrivals it looks, or nodes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1511,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1524,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Fault) GetId() string {
@@ -1368,6 +1534,20 @@ func (x *Fault) GetId() string {
 	return ""
 }
 
+func (x *Fault) GetEntry() string {
+	if x != nil {
+		return x.Entry
+	}
+	return ""
+}
+
+func (x *Fault) GetOrigin() int64 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
 func (x *Fault) GetKind() string {
 	if x != nil {
 		return x.Kind
@@ -1375,53 +1555,18 @@ func (x *Fault) GetKind() string {
 	return ""
 }
 
-func (x *Fault) GetLinks() string {
+func (x *Fault) GetOn() bool {
 	if x != nil {
-		return x.Links
+		return x.On
 	}
-	return ""
+	return false
 }
 
-func (x *Fault) GetRate() float64 {
+func (x *Fault) GetOver() bool {
 	if x != nil {
-		return x.Rate
+		return x.Over
 	}
-	return 0
-}
-
-func (x *Fault) GetDelay() int64 {
-	if x != nil {
-		return x.Delay
-	}
-	return 0
-}
-
-func (x *Fault) GetFrom() int64 {
-	if x != nil {
-		return x.From
-	}
-	return 0
-}
-
-func (x *Fault) GetUntil() int64 {
-	if x != nil {
-		return x.Until
-	}
-	return 0
-}
-
-func (x *Fault) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *Fault) GetPriority() uint32 {
-	if x != nil {
-		return x.Priority
-	}
-	return 0
+	return false
 }
 
 func (x *Fault) GetSeen() uint64 {
@@ -1454,7 +1599,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1611,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1624,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -1498,7 +1643,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1655,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1668,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -1598,10 +1743,15 @@ const file_control_proto_rawDesc = "" +
 	"\x04rkey\x18\x06 \x01(\rR\x04rkey\"!\n" +
 	"\rAnswerRequest\x12\x10\n" +
 	"\x03qpn\x18\x01 \x01(\rR\x03qpn\"\r\n" +
-	"\vAnswerReply\"3\n" +
+	"\vAnswerReply\"P\n" +
+	"\x0eMulticastEntry\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\rR\x05group\x12\x14\n" +
+	"\x05ports\x18\x02 \x03(\rR\x05ports\x12\x12\n" +
+	"\x04from\x18\x03 \x03(\rR\x04from\"\x10\n" +
+	"\x0eMulticastReply\"3\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xfd\x01\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xbd\x02\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12,\n" +
 	"\x03put\x18\x02 \x01(\v2\x18.mcastlab.control.v1.PutH\x00R\x03put\x12\x12\n" +
@@ -1610,8 +1760,12 @@ const file_control_proto_rawDesc = "" +
 	"\x06report\x18\x05 \x01(\tH\x00R\x06report\x12\x18\n" +
 	"\x06record\x18\x06 \x01(\fH\x00R\x06record\x12\x16\n" +
 	"\x05lease\x18\a \x01(\bH\x00R\x05lease\x12/\n" +
-	"\x04done\x18\b \x01(\v2\x19.mcastlab.control.v1.DoneH\x00R\x04doneB\x06\n" +
-	"\x04what\"-\n" +
+	"\x04done\x18\b \x01(\v2\x19.mcastlab.control.v1.DoneH\x00R\x04done\x12>\n" +
+	"\tmulticast\x18\t \x01(\v2\x1e.mcastlab.control.v1.MulticastH\x00R\tmulticastB\x06\n" +
+	"\x04what\"3\n" +
+	"\tMulticast\x12\x14\n" +
+	"\x05hosts\x18\x01 \x03(\rR\x05hosts\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\rR\x03end\"-\n" +
 	"\x03Put\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\x1c\n" +
@@ -1619,25 +1773,21 @@ const file_control_proto_rawDesc = "" +
 	"\x05error\x18\x01 \x01(\tR\x05error\"\x10\n" +
 	"\x0eInspectRequest\"$\n" +
 	"\fInspectReply\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\fR\x05state\"\x85\x02\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\"\xbd\x01\n" +
 	"\x05Fault\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
-	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05links\x18\x03 \x01(\tR\x05links\x12\x12\n" +
-	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12\x14\n" +
-	"\x05delay\x18\x05 \x01(\x03R\x05delay\x12\x12\n" +
-	"\x04from\x18\x06 \x01(\x03R\x04from\x12\x14\n" +
-	"\x05until\x18\a \x01(\x03R\x05until\x12\x12\n" +
-	"\x04node\x18\b \x01(\tR\x04node\x12\x1a\n" +
-	"\bpriority\x18\t \x01(\rR\bpriority\x12\x12\n" +
-	"\x04seen\x18\n" +
-	" \x01(\x04R\x04seen\x12\x10\n" +
-	"\x03hit\x18\v \x01(\x04R\x03hit\x12\x18\n" +
-	"\aapplied\x18\f \x03(\tR\aapplied\"?\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05entry\x18\x02 \x01(\tR\x05entry\x12\x16\n" +
+	"\x06origin\x18\x03 \x01(\x03R\x06origin\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02on\x18\x05 \x01(\bR\x02on\x12\x12\n" +
+	"\x04over\x18\x06 \x01(\bR\x04over\x12\x12\n" +
+	"\x04seen\x18\a \x01(\x04R\x04seen\x12\x10\n" +
+	"\x03hit\x18\b \x01(\x04R\x03hit\x12\x18\n" +
+	"\aapplied\x18\t \x03(\tR\aapplied\"?\n" +
 	"\tFaultList\x122\n" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"&\n" +
 	"\fResetRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xcf\x05\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xa9\x06\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -1647,7 +1797,8 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"ListFaults\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12P\n" +
 	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12N\n" +
-	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12Q\n" +
+	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12X\n" +
+	"\fSetMulticast\x12#.mcastlab.control.v1.MulticastEntry\x1a#.mcastlab.control.v1.MulticastReply\x12Q\n" +
 	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReplyB&Z$github.com/mcastlab/mcastlab/controlb\x06proto3"
 
 var (
@@ -1662,7 +1813,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_control_proto_goTypes = []any{
 	(*Rate)(nil),             // 0: mcastlab.control.v1.Rate
 	(*ConfigureRequest)(nil), // 1: mcastlab.control.v1.ConfigureRequest
@@ -1677,15 +1828,18 @@ var file_control_proto_goTypes = []any{
 	(*Peer)(nil),             // 10: mcastlab.control.v1.Peer
 	(*AnswerRequest)(nil),    // 11: mcastlab.control.v1.AnswerRequest
 	(*AnswerReply)(nil),      // 12: mcastlab.control.v1.AnswerReply
-	(*Lease)(nil),            // 13: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 14: mcastlab.control.v1.FromRank
-	(*Put)(nil),              // 15: mcastlab.control.v1.Put
-	(*Done)(nil),             // 16: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 17: mcastlab.control.v1.InspectRequest
-	(*InspectReply)(nil),     // 18: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 19: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 20: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 21: mcastlab.control.v1.ResetRequest
+	(*MulticastEntry)(nil),   // 13: mcastlab.control.v1.MulticastEntry
+	(*MulticastReply)(nil),   // 14: mcastlab.control.v1.MulticastReply
+	(*Lease)(nil),            // 15: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 16: mcastlab.control.v1.FromRank
+	(*Multicast)(nil),        // 17: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 18: mcastlab.control.v1.Put
+	(*Done)(nil),             // 19: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 20: mcastlab.control.v1.InspectRequest
+	(*InspectReply)(nil),     // 21: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 22: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 23: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 24: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
@@ -1693,34 +1847,37 @@ var file_control_proto_depIdxs = []int32{
 	4,  // 2: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
 	7,  // 3: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
 	9,  // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	13, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	15, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
 	10, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	15, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	16, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	19, // 9: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	1,  // 10: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	0,  // 11: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	5,  // 12: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	8,  // 13: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	20, // 14: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	17, // 15: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	21, // 16: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	11, // 17: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	17, // 18: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	2,  // 19: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	3,  // 20: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	6,  // 21: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	14, // 22: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	20, // 23: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	20, // 24: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	20, // 25: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	12, // 26: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	18, // 27: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	19, // [19:28] is the sub-list for method output_type
-	10, // [10:19] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	18, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	19, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	17, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	22, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	1,  // 11: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	0,  // 12: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	5,  // 13: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	8,  // 14: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	23, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	20, // 16: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	24, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	11, // 18: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	13, // 19: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	20, // 20: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	2,  // 21: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	3,  // 22: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	6,  // 23: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	16, // 24: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	23, // 25: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	23, // 26: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	23, // 27: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	12, // 28: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	14, // 29: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	21, // 30: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	21, // [21:31] is the sub-list for method output_type
+	11, // [11:21] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -1735,7 +1892,7 @@ func file_control_proto_init() {
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_control_proto_msgTypes[14].OneofWrappers = []any{
+	file_control_proto_msgTypes[16].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -1743,6 +1900,7 @@ func file_control_proto_init() {
 		(*FromRank_Record)(nil),
 		(*FromRank_Lease)(nil),
 		(*FromRank_Done)(nil),
+		(*FromRank_Multicast)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1750,7 +1908,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,15 +22,16 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Node_Configure_FullMethodName   = "/mcastlab.control.v1.Node/Configure"
-	Node_SetRate_FullMethodName     = "/mcastlab.control.v1.Node/SetRate"
-	Node_Watch_FullMethodName       = "/mcastlab.control.v1.Node/Watch"
-	Node_Job_FullMethodName         = "/mcastlab.control.v1.Node/Job"
-	Node_AddFaults_FullMethodName   = "/mcastlab.control.v1.Node/AddFaults"
-	Node_ListFaults_FullMethodName  = "/mcastlab.control.v1.Node/ListFaults"
-	Node_ResetFaults_FullMethodName = "/mcastlab.control.v1.Node/ResetFaults"
-	Node_Answer_FullMethodName      = "/mcastlab.control.v1.Node/Answer"
-	Node_Inspect_FullMethodName     = "/mcastlab.control.v1.Node/Inspect"
+	Node_Configure_FullMethodName    = "/mcastlab.control.v1.Node/Configure"
+	Node_SetRate_FullMethodName      = "/mcastlab.control.v1.Node/SetRate"
+	Node_Watch_FullMethodName        = "/mcastlab.control.v1.Node/Watch"
+	Node_Job_FullMethodName          = "/mcastlab.control.v1.Node/Job"
+	Node_AddFaults_FullMethodName    = "/mcastlab.control.v1.Node/AddFaults"
+	Node_ListFaults_FullMethodName   = "/mcastlab.control.v1.Node/ListFaults"
+	Node_ResetFaults_FullMethodName  = "/mcastlab.control.v1.Node/ResetFaults"
+	Node_Answer_FullMethodName       = "/mcastlab.control.v1.Node/Answer"
+	Node_SetMulticast_FullMethodName = "/mcastlab.control.v1.Node/SetMulticast"
+	Node_Inspect_FullMethodName      = "/mcastlab.control.v1.Node/Inspect"
 )
 
 // NodeClient is the client API for Node service.
@@ -57,6 +58,8 @@ type NodeClient interface {
 	ResetFaults(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*FaultList, error)
 	// Answer tells the adapter of an external host which queue pair takes part in groups.
 	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerReply, error)
+	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
+	SetMulticast(ctx context.Context, in *MulticastEntry, opts ...grpc.CallOption) (*MulticastReply, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
 }
@@ -161,6 +164,16 @@ func (c *nodeClient) Answer(ctx context.Context, in *AnswerRequest, opts ...grpc
 	return out, nil
 }
 
+func (c *nodeClient) SetMulticast(ctx context.Context, in *MulticastEntry, opts ...grpc.CallOption) (*MulticastReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MulticastReply)
+	err := c.cc.Invoke(ctx, Node_SetMulticast_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(InspectReply)
@@ -195,6 +208,8 @@ type NodeServer interface {
 	ResetFaults(context.Context, *ResetRequest) (*FaultList, error)
 	// Answer tells the adapter of an external host which queue pair takes part in groups.
 	Answer(context.Context, *AnswerRequest) (*AnswerReply, error)
+	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
+	SetMulticast(context.Context, *MulticastEntry) (*MulticastReply, error)
 	// Inspect returns the node's counters and groups.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
 	mustEmbedUnimplementedNodeServer()
@@ -230,6 +245,9 @@ func (UnimplementedNodeServer) ResetFaults(context.Context, *ResetRequest) (*Fau
 }
 func (UnimplementedNodeServer) Answer(context.Context, *AnswerRequest) (*AnswerReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Answer not implemented")
+}
+func (UnimplementedNodeServer) SetMulticast(context.Context, *MulticastEntry) (*MulticastReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetMulticast not implemented")
 }
 func (UnimplementedNodeServer) Inspect(context.Context, *InspectRequest) (*InspectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
@@ -381,6 +399,24 @@ func _Node_Answer_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_SetMulticast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MulticastEntry)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).SetMulticast(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_SetMulticast_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).SetMulticast(ctx, req.(*MulticastEntry))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(InspectRequest)
 	if err := dec(in); err != nil {
@@ -429,6 +465,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Answer",
 			Handler:    _Node_Answer_Handler,
+		},
+		{
+			MethodName: "SetMulticast",
+			Handler:    _Node_SetMulticast_Handler,
 		},
 		{
 			MethodName: "Inspect",

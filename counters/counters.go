@@ -6,6 +6,7 @@ package counters
 import (
 	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/wire"
@@ -54,6 +55,7 @@ type Port struct {
 	Malformed     uint64 `json:"malformed,omitempty"`
 	LostToFault   uint64 `json:"lost_to_fault,omitempty"`
 	CopiedByFault uint64 `json:"copied_by_fault,omitempty"`
+	HeldByFault   uint64 `json:"held_by_fault,omitempty"`
 	KernelDrops   uint64 `json:"kernel_drops,omitempty"`
 	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that is no more
 	Busy          uint64 `json:"busy,omitempty"` // sends the kernel had no room for at first
@@ -85,8 +87,8 @@ type Region struct {
 	Versions int    `json:"versions,omitempty"` // announced and not acknowledged
 }
 
-// Switch takes down what a switch counts and holds.
-func (n *Node) Switch(sw *virtswitch.Switch) {
+// Switch takes down what a switch of a graph counts and holds.
+func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	c := sw.Stats()
 	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()
 	n.Counts = map[string]uint64{}
@@ -97,12 +99,12 @@ func (n *Node) Switch(sw *virtswitch.Switch) {
 			n.Drops[r.String()] = v
 		}
 	}
-	for _, g := range sw.Groups() {
-		out := Group{McstID: wire.AddrOf(g.McstID).String(), Active: g.Active, AggAckPSN: uint32(g.AggAckPSN), SourceOut: g.SourceOut}
-		for _, p := range g.Paths {
+	for _, m := range sw.Groups() {
+		out := Group{McstID: wire.AddrOf(m.McstID).String(), Active: m.Active, AggAckPSN: uint32(m.AggAckPSN), SourceOut: m.SourceOut}
+		for _, p := range m.Paths {
 			ps := Path{Port: p.Port, AckPSN: uint32(p.AckPSN)}
 			if p.Host {
-				ps.Host, ps.QPN = wire.AddrOf(p.IP).String(), uint32(p.QPN)
+				ps.Host, ps.QPN = g.Addr(p.IP).String(), uint32(p.QPN)
 			}
 			if p.HasRegion {
 				ps.Region = &Region{p.Region.VA, p.Region.RKey, p.Versions}
@@ -155,6 +157,7 @@ func (n *Node) Since(before *Node) {
 		p, q := &n.Ports[i], &before.Ports[i]
 		p.Sent, p.SentBytes, p.Received, p.ReceivedBytes = p.Sent-q.Sent, p.SentBytes-q.SentBytes, p.Received-q.Received, p.ReceivedBytes-q.ReceivedBytes
 		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed-q.Malformed, p.LostToFault-q.LostToFault, p.CopiedByFault-q.CopiedByFault
+		p.HeldByFault -= q.HeldByFault
 		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops-q.KernelDrops, p.Cut-q.Cut, p.Busy-q.Busy
 	}
 	for k := range n.Counts { // each by itself

@@ -96,8 +96,11 @@ var switchCounts = []count[virtswitch.Stats]{
 	one("acks_repeated", "packets that every path had, answered with the last ACK again", func(s *virtswitch.Stats) uint64 { return s.AcksRepeated }),
 	one("filtered", "copies not made because the path has the packet", func(s *virtswitch.Stats) uint64 { return s.Filtered }),
 	one("source_switches", "times that data of a group came from another path than before", func(s *virtswitch.Stats) uint64 { return s.SourceSwitches }),
+	one("refused", "registrations that could not be installed", func(s *virtswitch.Stats) uint64 { return s.Refused }),
 	one("mr_updates", "members' regions taken from WRITEs that announce them", func(s *virtswitch.Stats) uint64 { return s.MRUpdates }),
 	one("reths_rewritten", "WRITEs sent to a member's own region", func(s *virtswitch.Stats) uint64 { return s.RETHsRewritten }),
+	one("reduced_in", "packets of reductions whose numbers were taken up", func(s *virtswitch.Stats) uint64 { return s.ReducedIn }),
+	one("reduced_out", "sums of reductions sent up or to their member, repeats included", func(s *virtswitch.Stats) uint64 { return s.ReducedOut }),
 	one("marked", "packets marked with congestion experienced", func(s *virtswitch.Stats) uint64 { return s.Marked }),
 	one("pause_storms", "priorities of ports that the watchdog took over", func(s *virtswitch.Stats) uint64 { return s.PauseStorms }),
 	one("cnps_in", "congestion notifications of groups received", func(s *virtswitch.Stats) uint64 { return s.CNPsIn }),
@@ -136,6 +139,7 @@ var nicCounts = []count[virtrnic.Stats]{
 	one("responses_received", "answers to READs and atomics received", func(s *virtrnic.Stats) uint64 { return s.ResponsesRcvd }),
 	one("replayed", "READs and atomics answered again", func(s *virtrnic.Stats) uint64 { return s.Replayed }),
 	one("atomics", "atomics executed", func(s *virtrnic.Stats) uint64 { return s.AtomicsExecuted }),
+	one("waited", "frames that waited to be taken, because the NIC was stalled or slow", func(s *virtrnic.Stats) uint64 { return s.Waited }),
 	one("completions_lost", "completions that a full queue had no room for", func(s *virtrnic.Stats) uint64 { return s.CompletionsOverflow }),
 }
 
@@ -166,6 +170,7 @@ var portCounts = []count[Port]{
 	one("malformed", "frames received that are none of ours", func(p *Port) uint64 { return p.Malformed }),
 	one("lost_to_fault", "frames that a fault lost at the end of the link", func(p *Port) uint64 { return p.LostToFault }),
 	one("copied_by_fault", "frames that a fault doubled", func(p *Port) uint64 { return p.CopiedByFault }),
+	one("held_by_fault", "frames that a fault delivered later", func(p *Port) uint64 { return p.HeldByFault }),
 	one("kernel_drops", "frames that the kernel dropped", func(p *Port) uint64 { return p.KernelDrops }),
 	one("cut", "frames sent on a link that is no more", func(p *Port) uint64 { return p.Cut }),
 	one("busy", "sends that the kernel had no room for at first", func(p *Port) uint64 { return p.Busy }),

@@ -23,6 +23,7 @@ import (
 type Config struct {
 	Interface  string
 	IP, Remote uint32 // Remote may be a group
+	IPv6       bool   // their family (wire.IPv6Of)
 	RemoteQPN  wire.QPN
 	SendPSN    wire.PSN
 	ReceivePSN wire.PSN
@@ -51,7 +52,7 @@ type Endpoint struct {
 
 // Open opens the interface and connects the queue pair.
 func Open(c Config) (*Endpoint, error) {
-	o, err := netdev.OpenInterface(c.Interface, c.MTU+80)
+	o, err := netdev.OpenInterface(c.Interface, c.MTU+wire.RoCEHeadersMax)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,9 @@ func Open(c Config) (*Endpoint, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	ports := e.loop.Ports([]machine.PortConfig{{BitsPerSec: c.Rate}})
-	e.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &ports[0], Pool: e.loop.Pool(), AckEvery: 16, Keys: prng.New(uint64(time.Now().UnixNano()))})
+	e.nic = virtrnic.New(virtrnic.Config{
+		IP: c.IP, IPv6: c.IPv6, Port: &ports[0], Pool: e.loop.Pool(), AckEvery: 16, Keys: prng.New(uint64(time.Now().UnixNano())),
+	})
 	e.nic.SetStack((*stack)(e))
 	e.loop.Start(e.nic, e.news)
 	go func() { e.ended <- e.loop.Run() }()
@@ -121,7 +124,7 @@ const (
 	askTimes = 6
 )
 
-// resolve asks for the remote's MAC address by ARP, if it is not known.
+// resolve asks for the remote's MAC address, by ARP or neighbor discovery, if it is not known.
 func (e *Endpoint) resolve(ctx context.Context) error {
 	known := false
 	e.loop.Call(vtime.Never, func(vtime.Time) { known = e.io.known })
@@ -131,7 +134,7 @@ func (e *Endpoint) resolve(ctx context.Context) error {
 	for range askTimes {
 		e.loop.Call(vtime.Never, func(now vtime.Time) {
 			f := e.loop.Pool().Get()
-			f.BuildAsk(false, wire.HostMAC(e.c.IP), e.c.IP, e.c.Remote)
+			f.BuildAsk(e.c.IPv6, wire.HostMAC(e.c.IP), e.c.IP, e.c.Remote)
 			e.nic.SendFrame(now, f)
 		})
 		ask, stop := context.WithTimeout(ctx, askEvery)
@@ -141,14 +144,17 @@ func (e *Endpoint) resolve(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("nobody on %s answers for %v: is the lab up, and the address right?", e.c.Interface, wire.AddrOf(e.c.Remote))
+	return fmt.Errorf("nobody on %s answers for %v: is the lab up, and the address right?", e.c.Interface, e.Remote())
 }
 
 // Local returns the number of the queue pair.
 func (e *Endpoint) Local() wire.QPN { return e.qp.Num() }
 
 // Address returns the endpoint's own address.
-func (e *Endpoint) Address() netip.Addr { return wire.AddrOf(e.c.IP) }
+func (e *Endpoint) Address() netip.Addr { return wire.AddrIn(e.c.IPv6, e.c.IP) }
+
+// Remote returns the address it is connected to.
+func (e *Endpoint) Remote() netip.Addr { return wire.AddrIn(e.c.IPv6, e.c.Remote) }
 
 // Stats returns what the NIC has counted.
 func (e *Endpoint) Stats() (s virtrnic.Stats) {
@@ -265,7 +271,7 @@ func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 		s.io.remote, s.io.known = mac, true
 	}
 	q, ok := f.Asks()
-	if !ok || q.IP != s.c.IP {
+	if !ok || q.IP != s.c.IP || q.IPv6() != s.c.IPv6 {
 		pool.Put(f)
 		return
 	}

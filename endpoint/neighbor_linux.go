@@ -19,9 +19,26 @@ type neighbor struct {
 // Send implements live.IO.
 func (n *neighbor) Send(frames [][]byte) (int, error) {
 	for _, b := range frames {
-		if len(b) > wire.EthernetLen && b[12] == byte(wire.EtherTypeIPv4>>8) && b[13] == byte(wire.EtherTypeIPv4&0xff) {
+		if datagram(b) {
 			copy(b, n.remote[:])
 		}
 	}
 	return n.Packet.Send(frames)
+}
+
+// datagram says whether a frame of ours carries UDP, and not a question or an answer about
+// addresses.
+func datagram(b []byte) bool {
+	h, rest, err := wire.ParseEthernet(b)
+	if err != nil {
+		return false
+	}
+	switch h.EtherType {
+	case wire.EtherTypeIPv4:
+		return true
+	case wire.EtherTypeIPv6:
+		ip, _, err := wire.ParseIPv6(rest)
+		return err == nil && ip.NextHeader == wire.ProtocolUDP
+	}
+	return false
 }

@@ -32,12 +32,13 @@ type Switch struct {
 	Buffer     int            // bytes
 	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
 	CutThrough bool
-	Lossless   uint8   // priorities under PFC
-	XOFF, XON  int     // bytes; 0 chooses
-	Alpha      float64 // above 0: dynamic thresholds
-	Quanta     int     // of a pause; 0: the most
-	Headroom   int     // bytes per (port, priority); 0 computes it from the link
-	MTU        int     // RoCE path MTU of the lab, which headroom depends on; 0: 4096
+	Input      *virtswitch.InputConfig // packets wait where they come in; nil: where they go out
+	Lossless   uint8                   // priorities under PFC
+	XOFF, XON  int                     // bytes; 0 chooses
+	Alpha      float64                 // above 0: dynamic thresholds
+	Quanta     int                     // of a pause; 0: the most
+	Headroom   int                     // bytes per (port, priority); 0 computes it from the link
+	MTU        int                     // RoCE path MTU of the lab, which headroom depends on; 0: 4096
 	Rules      virtswitch.Rules
 	Groups     int
 	FanOut     int
@@ -163,6 +164,19 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	if len(n.Links) > virtswitch.PortsMax {
 		return virtswitch.Config{}, fmt.Errorf("switch %s has %d ports, the most is %d", n.Name, len(n.Links), virtswitch.PortsMax)
 	}
+	fib := s.FIB(node, table)
+	seed := s.stream("ecmp/" + n.Name)
+	return virtswitch.Config{
+		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
+		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
+		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Input: s.Switch.Input, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+	}, nil
+}
+
+// FIB returns the forwarding table that a switch makes of its routes. What has several
+// addresses by its place in an m-port n-tree keeps the ways that the tree gives it.
+func (s *Spec) FIB(node int, table *topo.Table) virtswitch.FIB {
 	fib := virtswitch.FIB{Sets: table.Sets}
 	for b, set := range table.Set {
 		if set >= 0 {
@@ -172,13 +186,26 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	for _, a := range table.Attached {
 		fib.SetHost(a.IP, a.Port)
 	}
-	seed := s.stream("ecmp/" + n.Name)
-	return virtswitch.Config{
-		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
-		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
-		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
-	}, nil
+	if t, lids := s.lids(); t != nil {
+		for lid := 1; lid <= lids*t.Hosts(); lid++ {
+			fib.SetHost(topo.LIDAddress(lid), t.Port(node, lid))
+		}
+	}
+	return fib
+}
+
+// lids returns the arithmetic of the m-port n-tree whose hosts have LIDs, and how many
+// each has; nil: there are none.
+func (s *Spec) lids() (*topo.NTree, int) {
+	t := s.Graph.NTree()
+	if t == nil {
+		return nil, 0
+	}
+	n, err := t.LIDs()
+	if err != nil {
+		return nil, 0
+	}
+	return t, n
 }
 
 // irn returns the selective repeat of all NICs.
@@ -208,7 +235,13 @@ func (s *Spec) BDP() int {
 	for _, l := range g.Links {
 		delay, slow, fast = max(delay, l.Delay), min(slow, l.Rate), max(fast, l.Rate)
 	}
-	const frame, ack = 4096 + 98, 86 // with all that surrounds them
+	frame, ack := 4096+98, 86 // with all that surrounds them
+	if g.IPv6 {
+		frame, ack = frame+wire.IPv6Len-wire.IPv4Len, ack+wire.IPv6Len-wire.IPv4Len
+	}
+	if s.VLAN != 0 {
+		frame, ack = frame+wire.VLANLen, ack+wire.VLANLen
+	}
 	serial := vtime.Duration(frame+ack) * 8 * vtime.Second / vtime.Duration(slow)
 	rtt := vtime.Duration(links)*(2*delay+serial) + 2*vtime.Duration(links-1)*s.Switch.Latency
 	return int(int64(rtt/vtime.Nanosecond) * (fast / 1e6) / 8000)
@@ -218,9 +251,12 @@ func (s *Spec) BDP() int {
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
-		IP: n.IP, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
+		IP: n.IP, IPv6: s.Graph.IPv6, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
 		TrustICRC: s.TrustICRC,
 		Keys:      s.stream("keys/" + n.Name),
+	}
+	if t, lids := s.lids(); t != nil {
+		c.Alias, c.Aliases = topo.LIDAddress(t.BaseLID(node)), lids
 	}
 	if s.Switch.Classes != nil {
 		c.Classes = &s.Switch.Classes.DSCP

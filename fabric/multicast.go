@@ -26,7 +26,7 @@ func (s *Spec) Multicast(ip uint32, members, senders []int) ([]MulticastEntry, e
 	}
 	tree, err := s.Graph.Tree(hosts, prng.Mix(uint64(ip)))
 	if err != nil {
-		return nil, fmt.Errorf("group %d.%d.%d.%d: %w", ip>>24, ip>>16&0xff, ip>>8&0xff, ip&0xff, err)
+		return nil, fmt.Errorf("group %v: %w", s.Graph.Addr(ip), err)
 	}
 	var entries []MulticastEntry
 	for _, t := range tree {

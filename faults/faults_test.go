@@ -26,7 +26,7 @@ func TestImpairment(t *testing.T) {
 	pause.BuildPFC(wire.PFC{})
 	m := Impairment{
 		Loss: 0.1, Corrupt: 0.1, Duplicate: 0.2, Reorder: 0.3, Delay: vtime.Microsecond,
-		From: 1000, Until: 2000, Random: prng.New(1),
+		Window: Window{From: 1000, For: 1000}, Random: prng.New(1),
 	}
 	const n = 20000
 	var drop, damage, twice, late int
@@ -80,15 +80,5 @@ func TestNthAndChain(t *testing.T) {
 		if got[i] != want {
 			t.Errorf("frame %d dropped %v, want %v", i+1, got[i], want)
 		}
-	}
-}
-
-func TestPauseSteps(t *testing.T) {
-	steps := PauseSteps(100, 100+25, 10)
-	if len(steps) != 6 || steps[0] != (PauseStep{100, 0xffff}) || steps[4].At != 120 || steps[5] != (PauseStep{125, 0}) {
-		t.Errorf("steps %v, want XOFF every 5 from 100 on and XON at 125", steps)
-	}
-	if forever := PauseSteps(0, vtime.Never, 10); len(forever) != pauseStepsMax || forever[len(forever)-1].Quanta == 0 {
-		t.Errorf("%d steps without end", len(forever))
 	}
 }

@@ -45,6 +45,7 @@ func output(t *testing.T, name string, args ...string) string {
 
 const lossyLab = `name: captured
 topology: {fat-tree: {k: 4}}
+links: {ip: 4, vlan: 0}
 workloads:
   - bcast: {schemes: [cepheus, binomial, unicast], sizes: [0B, 61B, 64KiB], iterations: 2}
 faults:
@@ -52,10 +53,17 @@ faults:
   - {duplicate: {rate: 1e-3}}
 `
 
+// framings are the ways in which the same packets go on the wire, and what tshark calls
+// a RoCE packet of each.
+var framings = []struct{ name, links, filter string }{
+	{"IPv4", "ip: 4, vlan: 0", "infiniband && ip && !vlan"},
+	{"IPv6 in a VLAN", "ip: 6, vlan: 7", "infiniband && ipv6 && vlan.id == 7"},
+}
+
 // capture runs the lossy lab with all ports captured and returns one merged file.
-func capture(t *testing.T) string {
+func capture(t *testing.T, links string) string {
 	t.Helper()
-	l, err := lab.Parse("captured", []byte(lossyLab))
+	l, err := lab.Parse("captured", []byte(strings.Replace(lossyLab, "ip: 4, vlan: 0", links, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +87,19 @@ func capture(t *testing.T) string {
 // finding one malformed, and sees the opcodes that were sent.
 func TestWireshark(t *testing.T) {
 	tshark := tool(t, "tshark")
-	file := capture(t)
-	args := []string{"-r", file, "--disable-protocol", "rpcordma"}
-	if bad := output(t, tshark, append(args, "-Y", "_ws.malformed")...); bad != "" {
-		t.Errorf("tshark finds malformed frames:\n%s", first(bad, 5))
+	for _, c := range framings {
+		t.Run(c.name, func(t *testing.T) { dissect(t, tshark, capture(t, c.links), c.filter) })
+	}
+}
+
+// dissect looks at a capture through tshark.
+func dissect(t *testing.T, tshark, file, filter string) {
+	args := []string{"-r", file, "--disable-protocol", "rpcordma", "-o", "udp.check_checksum:TRUE"}
+	if bad := output(t, tshark, append(args, "-Y", "_ws.malformed || udp.checksum.status == 0 && !infiniband")...); bad != "" {
+		t.Errorf("tshark finds malformed frames, or wrong UDP checksums:\n%s", first(bad, 5))
+	}
+	if other := output(t, tshark, append(args, "-Y", "infiniband && !("+filter+")")...); other != "" {
+		t.Errorf("tshark finds RoCE packets that are not %s:\n%s", filter, first(other, 5))
 	}
 	ops := map[string]int{}
 	for _, op := range strings.Fields(output(t, tshark, append(args, "-Y", "infiniband", "-T", "fields", "-e", "infiniband.bth.opcode")...)) {
@@ -119,10 +136,13 @@ func scapy(t *testing.T) string {
 // to the value they carry.
 func TestScapyICRC(t *testing.T) {
 	python := scapy(t)
-	file := capture(t)
-	got := strings.TrimSpace(output(t, python, "testdata/icrc.py", file, "5000"))
-	if got != "checked 5000 wrong 0" {
-		t.Errorf("scapy: %s", got)
+	for _, c := range framings {
+		t.Run(c.name, func(t *testing.T) {
+			got := strings.TrimSpace(output(t, python, "testdata/icrc.py", capture(t, c.links), "5000"))
+			if got != "checked 5000 wrong 0" {
+				t.Errorf("scapy: %s", got)
+			}
+		})
 	}
 }
 

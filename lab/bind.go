@@ -73,6 +73,12 @@ func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
 		b.bindHosts(path, n, h)
 		return
 	}
+	if names, ok := v.Addr().Interface().(*Names); ok {
+		if s, single := scalar(n); single {
+			*names = Names{s}
+			return
+		}
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		b.bindStruct(path, n, v)
@@ -293,7 +299,7 @@ func list(words []string) string {
 func suggest(got string, words []string) string {
 	best, dist := "", 3
 	for _, w := range words {
-		if d := distance(got, w); d < dist {
+		if d := distance(got, w); d < dist && d < len(w) {
 			best, dist = w, d
 		}
 	}
@@ -347,6 +353,8 @@ func setDefaults(v reflect.Value) {
 		case textual:
 			err = x.parse(text)
 		case *Hosts: // empty is all
+		case *Names:
+			*x = Names{text}
 		case *[]int:
 			n, e := strconv.Atoi(text)
 			*x, err = []int{n}, e

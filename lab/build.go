@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/fabric"
-	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -14,8 +13,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Graph builds the topology.
+// Graph builds the topology, with the addresses of the lab's family.
 func (l *Lab) Graph() (*topo.Graph, error) {
+	g, err := l.shape()
+	if err == nil {
+		g.IPv6 = l.Links.IP == 6
+	}
+	return g, err
+}
+
+func (l *Lab) shape() (*topo.Graph, error) {
 	p := topo.LinkParams{Rate: int64(l.Links.Rate), Delay: vtime.Duration(l.Links.Delay)}
 	t := &l.Topology
 	switch {
@@ -29,6 +36,8 @@ func (l *Lab) Graph() (*topo.Graph, error) {
 	case t.LeafSpine != nil:
 		s := t.LeafSpine
 		return topo.LeafSpine(topo.LeafSpineSpec{Leaves: s.Leaves, Spines: s.Spines, Hosts: s.Hosts, Parallel: s.Parallel}, p)
+	case t.MPortNTree != nil:
+		return topo.MPortNTree(t.MPortNTree.M, t.MPortNTree.N, p)
 	case t.Star != nil:
 		return topo.Star(t.Star.Hosts, p)
 	case t.Custom != nil:
@@ -103,6 +112,9 @@ func (l *Lab) fabricSwitch() fabric.Switch {
 		Buffer: int(s.Buffer), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through",
 		Rules: rules, Groups: s.Groups, FanOut: s.FanOut,
 	}
+	if s.Queues == "input" {
+		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync"}
+	}
 	l.queues(&f)
 	if !s.PFC.Enabled {
 		return f
@@ -173,34 +185,4 @@ func rnrCode(d vtime.Duration) (code uint8) {
 		}
 	}
 	return code // 0, the longest of all, if none is long enough
-}
-
-// Impairment returns the links a fault of links concerns and what it does to each
-// direction; the stream of random numbers is left to the caller.
-func (f *Fault) Impairment(g *topo.Graph) (links []int, m faults.Impairment) {
-	m.From = vtime.Time(f.At)
-	if f.For != nil {
-		m.Until = m.From.Add(vtime.Duration(*f.For))
-	}
-	m.Delay = LinkDelayDefault
-	for _, k := range f.linkKinds() {
-		if k.fault == nil {
-			continue
-		}
-		links, _ = MatchLinks(g, k.fault.Links) // checked with the file
-		if k.fault.Delay != nil {
-			m.Delay = vtime.Duration(*k.fault.Delay)
-		}
-		switch k.name {
-		case "loss":
-			m.Loss = k.fault.Rate
-		case "corrupt":
-			m.Corrupt = k.fault.Rate
-		case "duplicate":
-			m.Duplicate = k.fault.Rate
-		case "reorder":
-			m.Reorder = k.fault.Rate
-		}
-	}
-	return links, m
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -25,14 +27,19 @@ var (
 // containers is checked once, here.
 func NameOK(s string) bool { return labName.MatchString(s) }
 
+// LabelOK says whether s may be a label in reports, or name a program.
+func LabelOK(s string) bool { return labelName.MatchString(s) }
+
 // checking finds what no single value shows: choices that exclude each other, names
 // that do not exist.
 type checking struct {
 	l   *Lab
 	dir string // of the lab file
 	at  map[string]pos
-	g   *topo.Graph
-	err *Error
+	// programs are those that workloads may name; nil: any.
+	programs []string
+	g        *topo.Graph
+	err      *Error
 }
 
 // failf notes a mistake at a path, the first one only.
@@ -55,10 +62,10 @@ func (c *checking) failf(path, format string, args ...any) {
 }
 
 // check verifies the whole file and fills in what depends on other values.
-func (l *Lab) check(dir string, at map[string]pos) error {
-	c := &checking{l: l, dir: dir, at: at}
+func (l *Lab) check(dir string, at map[string]pos, programs []string) error {
+	c := &checking{l: l, dir: dir, at: at, programs: programs}
 	for _, f := range []func(){
-		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkFaults, c.checkExpect,
+		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkLabels, c.checkFaults, c.checkExpect,
 	} {
 		if f(); c.err != nil {
 			return c.err
@@ -184,6 +191,8 @@ func (c *checking) checkSwitches() {
 		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
 	case s.PFC.XON != nil && s.PFC.XOFF != nil && *s.PFC.XON > *s.PFC.XOFF:
 		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", s.PFC.XON, s.PFC.XOFF)
+	case vtime.Duration(s.Reconverge) > vtime.Second:
+		c.failf("switches.reconverge", "switches.reconverge of %v is more than a second", s.Reconverge)
 	case vtime.Duration(s.Latency) > vtime.Second:
 		c.failf("switches.latency", "switches.latency of %v is more than a second", s.Latency)
 	case s.Buffer < bufferMin:
@@ -236,7 +245,8 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
+		if w.Program != nil || w.Storage != nil || w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" ||
+			w.ReduceScatter != nil && w.ReduceScatter.Memory != "phantom" || w.ManyToMany != nil && w.ManyToMany.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
 			return false
 		}
 	}
@@ -252,12 +262,24 @@ func (c *checking) checkWorkloads() {
 			return
 		}
 		switch {
+		case w.Program != nil:
+			p += ".program"
+			c.checkProgram(p, w.Program)
 		case w.Bcast != nil:
 			p += ".bcast"
 			c.checkBcast(p, w.Bcast)
 		case w.Allgather != nil:
 			p += ".allgather"
 			c.checkAllgather(p, w.Allgather)
+		case w.ManyToMany != nil:
+			p += ".many-to-many"
+			c.checkManyToMany(p, w.ManyToMany)
+		case w.Storage != nil:
+			p += ".storage"
+			c.checkStorage(p, w.Storage)
+		case w.ReduceScatter != nil:
+			p += ".reduce-scatter"
+			c.checkReduceScatter(p, w.ReduceScatter)
 		default:
 			p += ".hpl"
 			c.checkHPL(p, w.HPL)
@@ -281,6 +303,11 @@ func (c *checking) checkBcast(p string, b *Bcast) {
 	}
 	c.checkSizes(p, b.Sizes, b.WarmUp, 1)
 	c.checkSchemes(p, broadcasts(), b.Schemes, b.Sizes)
+	for i, s := range b.Schemes {
+		if b.Memory == string(rank.MemoryHashed) && !collective.TakesHashed(s.Name) {
+			c.failf(p+".memory", "%s writes parts of what is lost twice, which hashed memory cannot take: use bytes or phantom, or leave scheme %d out", s.Name, i)
+		}
+	}
 	if b.Root == "" {
 		b.Root = c.g.Nodes[ranks[0]].Name
 	}
@@ -357,77 +384,6 @@ func (h Hosts) Resolve(g *topo.Graph) (hosts []int) {
 		}
 	}
 	return hosts
-}
-
-func (c *checking) checkFaults() {
-	for i := range c.l.Faults {
-		f := &c.l.Faults[i]
-		p := fmt.Sprintf("faults[%d]", i)
-		kinds := 0
-		for _, k := range f.linkKinds() {
-			if k.fault == nil {
-				continue
-			}
-			kinds++
-			at := p + "." + k.name
-			if k.fault.Rate < 0 || k.fault.Rate > 1 {
-				c.failf(at+".rate", "%s.rate of %v is not a probability: use 0 to 1", k.name, k.fault.Rate)
-			}
-			if _, err := MatchLinks(c.g, k.fault.Links); err != nil {
-				c.failf(at+".links", "%s: %v", k.name, err)
-			}
-		}
-		if f.Pause != nil {
-			kinds++
-			c.checkPause(p+".pause", f.Pause)
-		}
-		if kinds != 1 {
-			c.failf(p, "a fault is one of loss, corrupt, duplicate, reorder and pause; this is %d of them", kinds)
-		}
-	}
-}
-
-func (c *checking) checkPause(p string, f *PauseFault) {
-	node, ok := c.g.Find(f.Node)
-	switch {
-	case !ok || node >= c.g.Hosts:
-		c.failf(p+".node", "there is no host %q%s", f.Node, suggest(f.Node, c.hostNames()))
-	case f.Priority < 0 || f.Priority > 7:
-		c.failf(p+".priority", "priority %d is not 0 to 7", f.Priority)
-	}
-}
-
-// linkKind is one of the faults of links.
-type linkKind struct {
-	name  string
-	fault *LinkFault
-}
-
-func (f *Fault) linkKinds() []linkKind {
-	return []linkKind{{"loss", f.Loss}, {"corrupt", f.Corrupt}, {"duplicate", f.Duplicate}, {"reorder", f.Reorder}}
-}
-
-// MatchLinks returns the links whose name fits the pattern, with or without ports and
-// in either direction: agg*-core*, h0:0-leaf0:0. It is an error if none does.
-func MatchLinks(g *topo.Graph, pattern string) (links []int, err error) {
-	if _, err := path.Match(pattern, ""); err != nil {
-		return nil, fmt.Errorf("%q is not a pattern: %w", pattern, err)
-	}
-	for i := range g.Links {
-		l := &g.Links[i]
-		a, b := g.Nodes[l.A.Node].Name, g.Nodes[l.B.Node].Name
-		pa, pb := g.PortName(l.A), g.PortName(l.B)
-		for _, name := range []string{a + "-" + b, b + "-" + a, pa + "-" + pb, pb + "-" + pa} {
-			if ok, _ := path.Match(pattern, name); ok {
-				links = append(links, i)
-				break
-			}
-		}
-	}
-	if len(links) == 0 {
-		return nil, fmt.Errorf("no link is called %q (a link is, for example, %s)", pattern, g.LinkName(0))
-	}
-	return links, nil
 }
 
 func (c *checking) checkExpect() {

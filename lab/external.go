@@ -151,9 +151,6 @@ func (c *checking) checkHosts() {
 		if err := h.External.Check(); err != nil {
 			c.failf(p+".external", "external host %s: %v", h.Name, err)
 		}
-		if h.Kind == "external" && c.l.Links.VLAN != 0 {
-			c.failf(p, "external host %s cannot be in a lab with links.vlan: devices are attached to untagged links", h.Name)
-		}
 		if h.Kind == "external" && c.l.Runtime.Dilation > 1 {
 			c.checkPatience(p, h)
 		}

@@ -59,7 +59,6 @@ func TestExternalMistakes(t *testing.T) {
 		{"schemes: [cepheus]", "schemes: [cepheus], memory: hashed", "memory hashed is for ranks of the lab alone"},
 		{"schemes: [cepheus]", "schemes: [unicast], root: h3", "as unicast source it can serve one rank"},
 		{"receive-psn: 100", "receive-psn: 101", "a group has one start PSN"},
-		{"rate: 1Gbps", "rate: 1Gbps, vlan: 7", "cannot be in a lab with links.vlan"},
 		{"workloads:", "runtime: {dilation: 100}\nworkloads:", "longer than its timeout of 67.108864ms: use ibv timeout code 19 there"},
 	} {
 		_, err := Parse("x", []byte(strings.Replace(externalText, c.from, c.to, 1)))

@@ -3,11 +3,7 @@
 // unit or a host that does not exist is an error with line, column and remedy.
 package lab
 
-import (
-	"reflect"
-
-	"github.com/mcastlab/mcastlab/vtime"
-)
+import "reflect"
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
@@ -18,6 +14,7 @@ type Lab struct {
 	Switches  Switches   `yaml:"switches" doc:"what all switches have in common"`
 	NICs      NICs       `yaml:"nics" doc:"what all network adapters have in common"`
 	Hosts     []Host     `yaml:"hosts" doc:"hosts that differ from the others"`
+	Labels    []Label    `yaml:"labels" doc:"names for sets of nodes, by which faults find them"`
 	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
@@ -29,6 +26,7 @@ type Topology struct {
 	FatTree    *FatTree    `yaml:"fat-tree" doc:"k-ary fat-tree"`
 	ThreeLayer *ThreeLayer `yaml:"three-layer" doc:"fat-tree of three layers with given counts"`
 	LeafSpine  *LeafSpine  `yaml:"leaf-spine" doc:"two layers, every leaf joined to every spine"`
+	MPortNTree *MPortNTree `yaml:"m-port-n-tree" doc:"fat-tree of switches with m ports, n levels of them"`
 	Star       *Star       `yaml:"star" doc:"one switch"`
 	Custom     *Custom     `yaml:"custom" doc:"nodes and links by hand"`
 }
@@ -48,6 +46,12 @@ type ThreeLayer struct {
 	Aggs       int    `yaml:"aggs" doc:"aggregation switches per pod"`
 	Cores      int    `yaml:"cores" doc:"core switches"`
 	CoreGroups int    `yaml:"core-groups" doc:"groups of cores; aggregation switch i of a pod reaches group i mod core-groups; default: as many as aggs"`
+}
+
+// MPortNTree is IBFT(m, n) of the cyclic multicast paper.
+type MPortNTree struct {
+	M int `yaml:"m" doc:"ports per switch, even, 4 to 254; 2(m/2)^n hosts, which have LIDs if m is a power of two" required:"true"`
+	N int `yaml:"n" doc:"levels of switches, from 2 on" required:"true"`
 }
 
 // LeafSpine is a two-layer fabric.
@@ -81,6 +85,7 @@ type CustomLink struct {
 type Links struct {
 	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
+	IP    int      `yaml:"ip" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
 	VLAN  int      `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
 }
 
@@ -89,11 +94,14 @@ type Switches struct {
 	Buffer        Size        `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
 	Latency       Duration    `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
 	Forwarding    string      `yaml:"forwarding" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
+	Queues        string      `yaml:"queues" doc:"where packets wait: output, at the port they leave by; or input, at the port they came by, where the first holds up those behind it (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
+	Replication   string      `yaml:"replication" doc:"with queues: input, when the copies of a packet start: async, each when its port is free; or sync, together" default:"async" enum:"async,sync"`
 	PFC           PFC         `yaml:"pfc" doc:"priority-based flow control: true, false, or its settings"`
 	ECN           ECN         `yaml:"ecn" doc:"marking of packets that wait in long queues: true, false, or its settings"`
 	Watchdog      Watchdog    `yaml:"watchdog" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
 	Scheduling    []int       `yaml:"scheduling" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
 	Classes       []ClassRule `yaml:"classes" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
+	Reconverge    Duration    `yaml:"reconverge" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
 	Groups        int         `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
 	FanOut        int         `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
 	CNPFilter     CNPFilter   `yaml:"cnp-filter" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
@@ -154,9 +162,21 @@ type Runtime struct {
 
 // Workload is one of the kinds of work.
 type Workload struct {
-	Bcast     *Bcast     `yaml:"bcast" doc:"MPI-Bcast benchmark"`
-	Allgather *Allgather `yaml:"allgather" doc:"MPI-Allgather benchmark"`
-	HPL       *HPL       `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+	Bcast         *Bcast         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	Allgather     *Allgather     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
+	ReduceScatter *ReduceScatter `yaml:"reduce-scatter" doc:"MPI-Reduce-scatter benchmark"`
+	HPL           *HPL           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+	Storage       *Storage       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
+	Program       *Program       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
+	ManyToMany    *ManyToMany    `yaml:"many-to-many" doc:"messages of many hosts to one group, on an m-port n-tree; in a simulation only"`
+}
+
+// Program is a program of the user's own.
+type Program struct {
+	Label string   `yaml:"label" doc:"name in reports; default: the program's"`
+	Name  string   `yaml:"name" doc:"name that the binary gives it" required:"true"`
+	Args  []string `yaml:"args" doc:"its arguments"`
+	Ranks Hosts    `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 }
 
 // kinds returns how many kinds of work are given.
@@ -172,10 +192,18 @@ func (w *Workload) kinds() (n int) {
 // Label returns the workload's name in reports.
 func (w *Workload) Label() string {
 	switch {
+	case w.Program != nil:
+		return w.Program.Label
 	case w.HPL != nil:
 		return w.HPL.Label
+	case w.Storage != nil:
+		return w.Storage.Label
 	case w.Allgather != nil:
 		return w.Allgather.Label
+	case w.ManyToMany != nil:
+		return w.ManyToMany.Label
+	case w.ReduceScatter != nil:
+		return w.ReduceScatter.Label
 	}
 	return w.Bcast.Label
 }
@@ -189,7 +217,7 @@ type Bcast struct {
 	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
 	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed" default:"auto" enum:"auto,bytes,hashed,phantom"`
+	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
 }
 
 // Allgather is the Allgather benchmark: every rank has a block that all others get.
@@ -203,6 +231,18 @@ type Allgather struct {
 	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
+// ReduceScatter is the Reduce-scatter benchmark: every rank gets a block of sums.
+type ReduceScatter struct {
+	Label      string     `yaml:"label" doc:"name in reports" default:"reduce-scatter"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms: ring, in-network" required:"true"`
+	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Sizes      []Size     `yaml:"sizes" doc:"bytes of sums per rank, whole 32-bit numbers, at most 2GiB over all ranks" required:"true"`
+	Numbers    string     `yaml:"numbers" doc:"what is added up: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
+	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
+	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
+}
+
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
 	Name     string `yaml:"name" doc:"algorithm" required:"true"`
@@ -211,32 +251,13 @@ type Scheme struct {
 	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
 	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
 	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
+
+	Subgroups *int      `yaml:"subgroups" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
+	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
+	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
+	Chunk     *Size     `yaml:"chunk" doc:"bytes of a multicast WRITE; default: 4KiB"`
+	Alpha     *Duration `yaml:"alpha" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
+	Engine    string    `yaml:"engine" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
+	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`
+	CopyTime  *Duration `yaml:"copy-time" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
 }
-
-// Fault is something that goes wrong for a while.
-type Fault struct {
-	At  Duration  `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
-	For *Duration `yaml:"for" doc:"for how long; default: to the end"`
-
-	Loss      *LinkFault  `yaml:"loss" doc:"links lose frames"`
-	Corrupt   *LinkFault  `yaml:"corrupt" doc:"links flip a bit of frames"`
-	Duplicate *LinkFault  `yaml:"duplicate" doc:"links deliver frames twice"`
-	Reorder   *LinkFault  `yaml:"reorder" doc:"links hold frames back"`
-	Pause     *PauseFault `yaml:"pause" doc:"a host's adapter pauses its switch"`
-}
-
-// LinkFault is a random fault of links.
-type LinkFault struct {
-	Links string    `yaml:"links" doc:"pattern of link names, with or without ports: agg*-core*, h0:0-leaf0:0" default:"*"`
-	Rate  float64   `yaml:"rate" doc:"probability per frame, 0 to 1" required:"true"`
-	Delay *Duration `yaml:"delay" doc:"how much later at the most a frame comes that is held back or doubled; default: 5us"`
-}
-
-// PauseFault makes an adapter send PFC frames.
-type PauseFault struct {
-	Node     string `yaml:"node" doc:"host" required:"true"`
-	Priority int    `yaml:"priority" doc:"class, 0 to 7" default:"3"`
-}
-
-// LinkDelayDefault is how much later frames come at the most that a fault holds back.
-const LinkDelayDefault = 5 * vtime.Microsecond

@@ -84,12 +84,40 @@ func TestQueues(t *testing.T) {
 	}
 }
 
+// TestFamily: the address family comes to nodes and adapters; IPv4 is the default.
+func TestFamily(t *testing.T) {
+	for _, c := range []struct{ text, host, line string }{
+		{"", "10.0.0.1/8", "  ip: 4\n  vlan: 0\n"},
+		{"links: {ip: 4}\n", "10.0.0.1/8", "  ip: 4\n  vlan: 0\n"},
+		{"links: {ip: 6, vlan: 9}\n", "fd6d:6361:7374::a00:1/96", "  ip: 6\n  vlan: 9\n"},
+	} {
+		l, err := Parse("family", []byte(minimal+c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Graph()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := l.Fabric(g)
+		n := spec.NICConfig(0)
+		if host := g.Prefix(0); host.String() != c.host || n.IPv6 != host.Addr().Is6() || n.VLAN != spec.VLAN {
+			t.Errorf("%q: host %v, adapter IPv6 %v, VLAN %d", c.text, host, n.IPv6, n.VLAN)
+		}
+		if text := string(l.Resolved()); !strings.Contains(text, c.line) {
+			t.Errorf("%q: resolved to\n%s", c.text, text)
+		}
+	}
+}
+
 // TestAdapters: what a file says about retransmission and congestion comes to the adapters.
 func TestAdapters(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "none go-back-n"},
 		// Two links of 600ns and one switch of 400ns each way, frames of 342ns: 3.884us at 12.5 B/ns.
 		{"nics: {congestion: dcqcn-connectx, retransmit: irn}\n", "300us irn 48550 100us 320us"},
+		// 24 bytes more in each of four frames, but for what rounding to nanoseconds takes.
+		{"links: {ip: 6, vlan: 5}\nnics: {congestion: dcqcn-connectx, retransmit: irn}\n", "300us irn 48650 100us 320us"},
 		{"nics: {congestion: dcqcn, retransmit: irn, irn: {cap: 64kB, rto-low: 50us, rto-high: 1ms}}\n", "55us irn 64000 50us 1ms"},
 	} {
 		l, err := Parse("adapters", []byte(minimal+c.text))
@@ -136,7 +164,7 @@ switches: {pfc: {xoff: 40kB, priorities: [3, 4]}, forwarding: cut-through}
 nics: {host-cost: {post: 200ns}, timeout: infinite, rnr-retries: infinite}
 workloads:
   - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain, {rdmc: {block: 64KiB}}, {name: k-nomial, radix: 8}, 1ring, long], warm-up: 3, root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
-  - allgather: {schemes: [ring, {multicast: {parallel: ranks}}, {name: multicast, label: two, parallel: 2}], sizes: [1kB], warm-up: 1}
+  - allgather: {schemes: [ring, {multicast: {parallel: ranks}}, {name: uc-multicast, label: two, parallel: 2, subgroups: 4, workers: 2, chunk: 64KiB, staging: 100, alpha: 2ms, engine: dpa, per-chunk: 300ns, copy-time: 1us}], sizes: [1kB], warm-up: 1}
 faults:
   - {at: 1ms, for: 2ms, loss: {links: "a-s1", rate: 1e-3}}
   - {pause: {node: a}}
@@ -158,6 +186,9 @@ expect: ["bcast.chain.1kB.jct.p50 < 5"]
 		if !reflect.DeepEqual(l, again) {
 			t.Errorf("%s: reading the resolved form gives another lab\n%s\n%s", name, resolved, again.Resolved())
 		}
+		if short, err := Parse(name, l.Compact()); err != nil || !reflect.DeepEqual(l, short) {
+			t.Errorf("%s: reading the compact form gives another lab, %v\n%s", name, err, l.Compact())
+		}
 	}
 }
 
@@ -169,11 +200,11 @@ func TestErrors(t *testing.T) {
 		{"# nothing\n", "lab: the file is empty: it needs at least name, topology and workloads"},
 		{"name: x\n\ttopology: 1\n", "lab:2:1: a tab indents the line: YAML wants spaces"},
 		{"name: x\ntoplogy: {star: {hosts: 4}}\n", `lab:2:1: unknown key "toplogy", did you mean "topology"?`},
-		{"name: x\ntopology: {ring: {hosts: 4}}\n", `lab:2:12: unknown key "ring": use fat-tree, three-layer, leaf-spine, star or custom`},
+		{"name: x\ntopology: {ring: {hosts: 4}}\n", `lab:2:12: unknown key "ring": use fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom`},
 		{"name: x\ntopology: {fat-tree: {k: 5}}\n", "lab:2:11: topology: fat-tree with k = 5: k must be even, 2 to 128"},
 		{"name: x\ntopology: {fat-tree: {}}\n", `lab:2:22: topology.fat-tree needs "k": ports per switch, even, 2 to 128; k^3/4 hosts`},
-		{"name: x\n", "lab: topology has 0 shapes, it needs one: fat-tree, three-layer, leaf-spine, star or custom"},
-		{"name: x\ntopology: {star: {hosts: 4}, fat-tree: {k: 4}}\n", "lab:2:11: topology has 2 shapes, it needs one: fat-tree, three-layer, leaf-spine, star or custom"},
+		{"name: x\n", "lab: topology has 0 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
+		{"name: x\ntopology: {star: {hosts: 4}, fat-tree: {k: 4}}\n", "lab:2:11: topology has 2 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
 		{"topology: {star: {hosts: 4}}\n", "lab:1:1: the lab has no name: add name: my-lab"},
 		{"name: My Lab\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "My Lab" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
 		{"name: ../etc\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "../etc" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
@@ -201,6 +232,9 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {classes: [{priority: 1}]}\n", "lab:3:22: switches.classes[0] needs either dscp or pcp"},
 		{head + "switches: {cnp-filter: {window: 0}}\n", "lab:3:33: switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false"},
 		{"name: x\ntopology: {fat-tree: {k: 4}}\nswitches: {accelerator: look-aside}\n", "lab:3:25: switches.accelerator can be look-aside in a lab of one switch only: what is addressed to a group cannot be routed between switches"},
+		{head + "links: {ip: 5}\n", `lab:3:13: links.ip cannot be "5": use 4 or 6`},
+		{head + "links: {ip: ipv6}\n", `lab:3:13: links.ip: "ipv6" is not a whole number`},
+		{head + "links: {ipv: 6}\n", `lab:3:9: unknown key "ipv", did you mean "ip"?`},
 		{head + "links: {vlan: 4095}\n", "lab:3:15: links.vlan of 4095 is not 1 to 4094, or 0 for none"},
 		{head + "switches: {rules: cephus}\n", `lab:3:19: switches.rules cannot be "cephus", did you mean "cepheus"? Use fixed, cepheus or gleam`},
 		{head + "nics: {mtu: 1500}\n", `lab:3:13: nics.mtu cannot be "1500": use 256, 512, 1024, 2048 or 4096`},
@@ -209,7 +243,7 @@ func TestErrors(t *testing.T) {
 		{head + "nics: {icrc: flag}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [1B]}}]\n", "lab:3:14: nics.icrc can be flag only where all workloads use memory: phantom"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheos], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "cepheos", did you mean "cepheus"?`},
 		{head + "workloads:\n  - bcast: {schemes: [rmdc], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "rmdc", did you mean "rdmc"?`},
-		{head + "workloads:\n  - bcast: {schemes: [telepathy], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "telepathy": use 1ring, 1ringM, 2ring, 2ringM, binary-tree, binomial, cepheus, chain, double-binary-tree, gleam, k-nomial, long, longM, pipelined-binary-tree, rdmc, scatter-allgather or unicast`},
+		{head + "workloads:\n  - bcast: {schemes: [telepathy], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "telepathy": use 1ring, 1ringM, 2ring, 2ringM, binary-tree, binomial, cepheus, chain, double-binary-tree, gleam, k-nomial, long, longM, pipelined-binary-tree, rdmc, scatter-allgather, uc-multicast, ud-multicast or unicast`},
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0B}}], sizes: [64B]}\n", `lab:4:38: block of 0B: use 1B to 2GiB`},
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0}}], sizes: [64B]}\n", `lab:4:38: workloads[0].bcast.schemes[0].block: "0" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {slices: 4}}], sizes: [64B]}\n", `lab:4:39: scheme rdmc has no slices: it has block`},
@@ -220,9 +254,16 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [gleam], sizes: [64B]}\n", `lab:4:23: scheme gleam is multicast by the rules of that paper, and the switches have the rules fixed: set switches.rules to gleam, or use cepheus`},
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [64B, 1MiB]}\n", `lab:4:38: 1MiB in blocks of 1B are more than the 8192 a connection takes: use at least 128B`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], warm-up: -1}\n", `lab:4:56: warm-up of -1 is not 0 to 1048576`},
-		{head + "workloads:\n  - allgather: {schemes: [cepheus], sizes: [64B]}\n", `lab:4:27: no allgather scheme "cepheus": use linear, multicast, recursive-doubling or ring`},
+		{head + "workloads:\n  - allgather: {schemes: [binomial], sizes: [64B]}\n", `lab:4:27: no allgather scheme "binomial": use cepheus, linear, multicast, recursive-doubling, ring or uc-multicast`},
 		{head + "workloads:\n  - allgather: {schemes: [{ring: {parallel: 2}}], sizes: [64B]}\n", `lab:4:45: scheme ring has no parallel`},
 		{head + "workloads:\n  - allgather: {schemes: [{multicast: {parallel: 0}}], sizes: [64B]}\n", `lab:4:50: workloads[0].allgather.schemes[0].parallel: "0" is not a number from 1 on, or ranks`},
+		{head + "workloads:\n  - allgather: {schemes: [{multicast: {workers: 3, subgroups: 2}}], sizes: [64B]}\n", `lab:4:49: 3 receive workers for 2 subgroups: each needs one of its own, so use 1 to 2 or more subgroups`},
+		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {staging: 9000}}], sizes: [64B]}\n", `lab:4:48: 9000 receives: use 1 to 8192`},
+		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {subgroups: 0}}], sizes: [64B]}\n", `lab:4:50: 0 subgroups: use 1 to 64`},
+		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {chunk: 1KiB}}], sizes: [64B]}\n", `lab:4:46: scheme ud-multicast has no chunk: it has subgroups, workers or staging`},
+		{head + "workloads:\n  - bcast: {schemes: [{uc-multicast: {chunk: 0B}}], sizes: [64B]}\n", `lab:4:46: chunk of 0B: use 1B to 1GiB`},
+		{head + "workloads:\n  - bcast: {schemes: [{chain: {alpha: 1ms}}], sizes: [64B]}\n", `lab:4:39: scheme chain has no alpha: it is for uc-multicast or ud-multicast`},
+		{head + "workloads:\n  - bcast: {schemes: [uc-multicast], sizes: [64B], memory: hashed}\n", `lab:4:60: uc-multicast writes parts of what is lost twice, which hashed memory cannot take: use bytes or phantom, or leave scheme 0 out`},
 		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1GiB]}\n", `lab:4:42: 1GiB from each of 4 ranks is more than 2GiB`},
 		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1B], ranks: h1}\n", `lab:4:54: a group of 1: an allgather needs at least two ranks`},
 		{head + "workloads:\n  - allgather: {schemes: [ring], sizes: [1B], root: h1}\n", `lab:4:47: unknown key "root": use label, schemes, ranks, sizes, iterations, warm-up or memory`},
@@ -237,11 +278,11 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [chain, chain], sizes: [64B]}\n", `lab:4:30: two schemes are called "chain": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n  - bcast: {schemes: [chain], sizes: [64B]}\n", `lab:5:12: two workloads are called "bcast": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {sizes: [64B]}\n", `lab:4:12: workloads[0].bcast needs "schemes": algorithms`},
-		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather or hpl"},
+		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather, reduce-scatter, hpl, storage, program or many-to-many"},
 		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1"},
 		{head + "faults:\n  - {loss: {rate: 0.1, links: x*}}\n", `lab:4:31: loss: no link is called "x*" (a link is, for example, h0:0-leaf0:0)`},
-		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, duplicate, reorder and pause; this is 0 of them"},
-		{head + "faults:\n  - {pause: {node: leaf0}}\n", `lab:4:20: there is no host "leaf0": use h0, h1, h2 or h3`},
+		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, truncate, duplicate, reorder, delay, rate-cut, link-down, pause, pause-storm, crash, restart, wipe-mft, mft-full, nic-stall or slow-receiver; this is 0 of them"},
+		{head + "faults:\n  - {pause: {node: leaf0}}\n", "lab:4:20: leaf0 is a switch: pauses come from hosts"},
 		{head + "expect: [\"1 <\"]\n", `lab:3:10: expect: "1 <" ends too early`},
 		{head + "expect: [\"bcast.cepheus < 1\"]\n", `lab:3:10: expect: "bcast.cepheus < 1" has "bcast.cepheus", which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50`},
 		{head + "seed: *a\n", "lab:3:7: anchors and aliases are not supported, write the value out"},

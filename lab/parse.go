@@ -34,9 +34,19 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
 }
 
+// Reader reads lab files for a binary that has these programs of the user's own; nil: a
+// lab may name any.
+type Reader struct{ Programs []string }
+
+// Read reads and checks a lab file that may name any program.
+func Read(file string) (*Lab, error) { return Reader{}.Read(file) }
+
+// Parse is Read of the text of a lab file; file names it in messages.
+func Parse(file string, text []byte) (*Lab, error) { return Reader{}.Parse(file, text) }
+
 // Read reads and checks a lab file. What is wrong with the file is an *Error; a file
 // that cannot be read is another error.
-func Read(file string) (*Lab, error) {
+func (r Reader) Read(file string) (*Lab, error) {
 	info, err := os.Stat(file)
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
@@ -51,12 +61,12 @@ func Read(file string) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
 	}
-	return Parse(file, text)
+	return r.Parse(file, text)
 }
 
 // Parse reads and checks the text of a lab file; file names it in messages.
-func Parse(file string, text []byte) (*Lab, error) {
-	l, err := parse(filepath.Dir(file), text)
+func (r Reader) Parse(file string, text []byte) (*Lab, error) {
+	l, err := r.parse(filepath.Dir(file), text)
 	var e *Error
 	if errors.As(err, &e) {
 		e.File = file
@@ -65,7 +75,7 @@ func Parse(file string, text []byte) (*Lab, error) {
 }
 
 // parse reads the text of a lab file of a folder.
-func parse(dir string, text []byte) (*Lab, error) {
+func (r Reader) parse(dir string, text []byte) (*Lab, error) {
 	if len(text) > fileBytesMax {
 		return nil, &Error{Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", len(text), fileBytesMax)}
 	}
@@ -99,7 +109,7 @@ func parse(dir string, text []byte) (*Lab, error) {
 	if len(b.errs) > 0 {
 		return nil, b.errs[0]
 	}
-	if err := l.check(dir, b.at); err != nil {
+	if err := l.check(dir, b.at, r.Programs); err != nil {
 		return nil, err
 	}
 	return &l, nil

@@ -20,13 +20,17 @@ func (l *Lab) Resolved() []byte {
 func (l *Lab) ParseFault(entry string) (*Fault, error) {
 	bare := *l
 	bare.Workloads, bare.Faults, bare.Expect = nil, nil, nil
-	with, err := Parse("fault", append(bare.Resolved(), "faults: ["+entry+"]\n"...))
+	item := "faults:\n  - " + strings.ReplaceAll(strings.TrimSpace(entry), "\n", "\n    ") + "\n"
+	with, err := Parse("fault", append(bare.Compact(), item...))
 	if err != nil {
 		var e *Error
 		if errors.As(err, &e) {
 			return nil, errors.New(e.Text) // the place is in no file
 		}
 		return nil, err
+	}
+	if len(with.Faults) != 1 {
+		return nil, fmt.Errorf("%d faults, and not one", len(with.Faults))
 	}
 	return &with.Faults[0], nil
 }
@@ -65,7 +69,9 @@ func writeField(b *strings.Builder, name string, v reflect.Value, indent int) {
 	case v.Kind() == reflect.Slice:
 		words := make([]string, v.Len())
 		for i := range words {
-			words[i], _ = text(v.Index(i))
+			if words[i], _ = text(v.Index(i)); words[i] == "" {
+				words[i] = `""`
+			}
 		}
 		fmt.Fprintf(b, "%s%s: [%s]\n", pad, name, strings.Join(words, ", "))
 	case v.Kind() == reflect.Struct:

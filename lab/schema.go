@@ -83,9 +83,14 @@ func describe(s *jsonschema.Schema, t reflect.Type) {
 		if d := tag.Get("default"); d != "" {
 			p.Default = d
 		}
-		if e := tag.Get("enum"); e != "" && p.Type == "string" {
+		if e := tag.Get("enum"); e != "" {
 			for _, w := range strings.Split(e, ",") {
-				p.Enum = append(p.Enum, w)
+				switch p.Type {
+				case "string":
+					p.Enum = append(p.Enum, w)
+				case "integer":
+					p.Enum = append(p.Enum, json.Number(w))
+				}
 			}
 		}
 		if tag.Get("required") != "" {
@@ -117,11 +122,15 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "1"}, {Type: "string", Enum: []any{"auto"}}}}
 	case reflect.TypeFor[Count]():
 		return numberOr("ranks")
+	case reflect.TypeFor[Share]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1"}, pattern(`^([0-9]+%|all)$`)}}
 	case reflect.TypeFor[Number]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, pattern(`^0x[0-9a-fA-F]+$`)}}
 	case reflect.TypeFor[Class]():
 		return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "63"}
-	case reflect.TypeFor[Hosts]():
+	case reflect.TypeFor[PSNs]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, pattern(`^[0-9]+(\.\.[0-9]+)?$`)}}
+	case reflect.TypeFor[Hosts](), reflect.TypeFor[Names]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 			{Type: "string"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}},
 		}}

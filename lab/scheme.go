@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // warmUpMax is more than anyone needs.
@@ -26,8 +28,15 @@ func allgathers() algorithms {
 	return algorithms{"allgather", collective.AllgatherNames(), collective.AllgatherParameters}
 }
 
+func reduceScatters() algorithms {
+	return algorithms{"reduce-scatter", collective.ReduceScatterNames(), collective.ReduceScatterParameters}
+}
+
 // parameters returns the names of a scheme's parameters.
 func (a algorithms) parameters(name string) (names []string) {
+	if a.params == nil {
+		return nil
+	}
 	for _, p := range a.params(name) {
 		names = append(names, p.Name)
 	}
@@ -73,9 +82,54 @@ func (c *checking) checkAllgather(p string, a *Allgather) {
 	}
 	c.checkSizes(p, a.Sizes, a.WarmUp, len(ranks))
 	c.checkSchemes(p, allgathers(), a.Schemes, a.Sizes)
+	c.checkNoExternals(p, "an allgather", ranks)
+}
+
+// checkReduceScatter verifies a Reduce-scatter benchmark.
+func (c *checking) checkReduceScatter(p string, a *ReduceScatter) {
+	c.checkLabel(p, a.Label)
+	ranks := c.checkRanks(p, "a reduce-scatter", a.Ranks)
+	if c.err != nil {
+		return
+	}
+	c.checkSizes(p, a.Sizes, a.WarmUp, len(ranks))
+	for i, s := range a.Sizes {
+		if s%4 != 0 {
+			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v are not whole numbers of 4 bytes", s)
+		}
+	}
+	c.checkSchemes(p, reduceScatters(), a.Schemes, a.Sizes)
+	c.checkNoExternals(p, "a reduce-scatter", ranks)
+}
+
+// checkNoExternals makes sure that all ranks can run a program.
+func (c *checking) checkNoExternals(p, what string, ranks []int) {
 	for _, r := range ranks {
 		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
-			c.failf(p+".ranks", "an allgather needs every rank to run a program, and %s is external", n)
+			c.failf(p+".ranks", "%s needs every rank to run a program, and %s is external", what, n)
+		}
+	}
+}
+
+// checkProgram verifies a program of the user's own.
+func (c *checking) checkProgram(p string, w *Program) {
+	if c.programs != nil && !slices.Contains(c.programs, w.Name) {
+		hint := ", which has none: run the lab with a binary of your own (docs/programs.md)"
+		if len(c.programs) > 0 {
+			if hint = suggest(w.Name, c.programs); hint == "" {
+				hint = ": it has " + strings.Join(c.programs, ", ")
+			}
+		}
+		c.failf(p+".name", "there is no program %q in this binary%s", w.Name, hint)
+	}
+	if w.Label == "" {
+		w.Label = w.Name
+	}
+	c.checkLabel(p, w.Label)
+	ranks := c.checkRanks(p, "a program", w.Ranks)
+	for _, r := range ranks {
+		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
+			c.failf(p+".ranks", "%s is external and runs no program: name other ranks", n)
 		}
 	}
 }
@@ -130,7 +184,7 @@ func (c *checking) checkBlocks(at string, s *Scheme, sizes []Size) {
 // the others.
 func (c *checking) checkParameters(at string, a algorithms, s *Scheme) {
 	v := reflect.ValueOf(s).Elem()
-	for _, name := range []string{"slices", "radix", "block", "parallel"} {
+	for _, name := range []string{"slices", "radix", "block", "parallel", "subgroups", "workers", "staging", "chunk"} {
 		f := v.Field(fieldByKey(v.Type(), name))
 		i := slices.Index(a.parameters(s.Name), name)
 		switch {
@@ -145,12 +199,56 @@ func (c *checking) checkParameters(at string, a algorithms, s *Scheme) {
 			f.Elem().SetInt(int64(a.params(s.Name)[i].Default))
 		}
 	}
+	c.checkMulticast(at, a, s)
 	switch {
 	case s.Radix != nil && *s.Radix < 2:
 		c.failf(at+".radix", "radix of %d: a tree divides the ranks in two at least", *s.Radix)
 	case s.Block != nil && (*s.Block < 1 || *s.Block > sizeMax):
 		c.failf(at+".block", "block of %v: use 1B to %v", *s.Block, sizeMax)
 	}
+}
+
+// Bounds of a scheme over plain multicast.
+const (
+	subgroupsMax = 64
+	stagingMax   = 8192 // the longest receive queue of a ConnectX
+	chunkMax     = 1 << 30
+)
+
+// checkMulticast verifies what only schemes over plain multicast have.
+func (c *checking) checkMulticast(at string, a algorithms, s *Scheme) {
+	if !slices.Contains(a.parameters(s.Name), "staging") {
+		for _, k := range []struct {
+			name  string
+			given bool
+		}{{"alpha", s.Alpha != nil}, {"engine", s.Engine != ""}, {"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}} {
+			if k.given {
+				c.failf(at+"."+k.name, "scheme %s has no %s: it is for %s", s.Name, k.name, list(a.overMulticast()))
+			}
+		}
+		return
+	}
+	switch {
+	case c.err != nil:
+	case *s.Subgroups < 1 || *s.Subgroups > subgroupsMax:
+		c.failf(at+".subgroups", "%d subgroups: use 1 to %d", *s.Subgroups, subgroupsMax)
+	case *s.Workers < 1 || *s.Workers > *s.Subgroups:
+		c.failf(at+".workers", "%d receive workers for %d subgroups: each needs one of its own, so use 1 to %d or more subgroups", *s.Workers, *s.Subgroups, *s.Subgroups)
+	case *s.Staging < 1 || *s.Staging > stagingMax:
+		c.failf(at+".staging", "%d receives: use 1 to %d", *s.Staging, stagingMax)
+	case s.Chunk != nil && (*s.Chunk < 1 || *s.Chunk > chunkMax):
+		c.failf(at+".chunk", "chunk of %v: use 1B to %v", *s.Chunk, Size(chunkMax))
+	}
+}
+
+// overMulticast returns the schemes over plain multicast.
+func (a algorithms) overMulticast() (names []string) {
+	for _, n := range a.names {
+		if slices.Contains(a.parameters(n), "staging") {
+			names = append(names, n)
+		}
+	}
+	return names
 }
 
 // Options returns a scheme's parameters for so many ranks.
@@ -165,11 +263,17 @@ func (s *Scheme) Options(ranks int) (o collective.Options) {
 		return int(*c)
 	}
 	o.Slices, o.Parallel = count(s.Slices), count(s.Parallel)
-	if s.Radix != nil {
-		o.Radix = *s.Radix
-	}
-	if s.Block != nil {
-		o.Block = int(*s.Block)
-	}
+	o.Radix, o.Block = value(s.Radix), int(value(s.Block))
+	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
+	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
+	o.Engine = s.Engine
 	return o
+}
+
+// value returns what is given, or zero.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }

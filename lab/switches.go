@@ -125,6 +125,27 @@ func (c *checking) checkQueues() {
 	}
 	c.checkMarking()
 	c.checkScheduling()
+	c.checkInput()
+}
+
+// checkInput refuses what looks at the queues of an egress, where packets wait at the
+// ingress.
+func (c *checking) checkInput() {
+	s := &c.l.Switches
+	if s.Queues != "input" {
+		if s.Replication == "sync" {
+			c.failf("switches.replication", "switches.replication can be sync with queues: input only; with queues: output every copy has a queue of its own")
+		}
+		return
+	}
+	for _, x := range []struct {
+		key string
+		on  bool
+	}{{"ecn", s.ECN.Enabled}, {"watchdog", s.Watchdog.Enabled}, {"scheduling", len(s.Scheduling) > 0}, {"accelerator", s.Accelerator != "inline"}} {
+		if x.on {
+			c.failf("switches."+x.key, "switches.%s acts on packets that wait at the port they leave by, and with queues: input none do: leave one of the two out", x.key)
+		}
+	}
 }
 
 // checkMarking verifies that the thresholds of every port are in order.

@@ -73,6 +73,7 @@ func raw(b *testing.B, h *netlink.Handle, name string, trains bool) int {
 		must(b, unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, v))
 	}
 	must(b, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1))
+	must(b, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1))
 	if trains {
 		must(b, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1))
 	}

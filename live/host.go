@@ -66,6 +66,7 @@ func (h *Host) News(at vtime.Time) (alarm vtime.Time) {
 		case t.until <= at:
 			h.rouse(t, t.until)
 		case fresh:
+			t.seen = h.seen
 			h.rouse(t, at)
 		default:
 			alarm = min(alarm, t.until)
@@ -141,8 +142,9 @@ func (h *Host) Park(until vtime.Time, why string) {
 		panic(unwound{})
 	}
 	h.asleep[t] = true
-	if h.seen != t.seen { // came since the task last looked
-		h.rouse(t, h.newsAt)
+	if h.seen != t.seen { // came since the task last looked, which it may do now: once
+		t.seen = h.seen
+		h.rouse(t, min(h.newsAt, until))
 	}
 	h.mu.Unlock()
 	if until != vtime.Never {

@@ -384,6 +384,12 @@ func (l *Loop) arrive(port int, f *wire.Frame) {
 		if v.Damage {
 			l.pool.Damage(f, v.Bit)
 		}
+		if v.Cut && !v.Drop {
+			if f = faults.Cut(&l.pool, f, v.Bit); f == nil {
+				k.counts.Malformed++
+				return
+			}
+		}
 		if v.Twice {
 			k.counts.Copied++
 			l.hold(l.last.Add(max(v.Delay2, 1)), port, l.pool.Clone(f))
@@ -502,24 +508,22 @@ func (l *Loop) SetRate(r Rate) Lag {
 	return lag
 }
 
-// SetFault puts a fault at the end of the link into a port; nil takes it away.
-func (l *Loop) SetFault(port int, f faults.Link) {
-	l.mu.Lock()
-	l.links[port].fault = f
-	l.mu.Unlock()
-}
+// SetFault puts a fault at the end of the link into a port; nil takes it away. It is
+// called from within Call or At, or before Run.
+func (l *Loop) SetFault(port int, f faults.Link) { l.links[port].fault = f }
 
-// At arranges for f to be called under the loop's lock at a lab time.
+// At arranges for f to be called under the loop's lock at a lab time, or at once if that
+// has passed. It is called from within Call or At, or before Run.
 func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
-	l.mu.Lock()
 	i := len(l.calls)
 	for i > 0 && l.calls[i-1].at > at {
 		i--
 	}
 	l.calls = slices.Insert(l.calls, i, call{at, f})
-	l.mu.Unlock()
-	l.wait.wake()
 }
+
+// Sent returns how many frames a port has sent. It is called from within Call or At.
+func (l *Loop) Sent(port int) uint64 { return l.links[port].counts.Sent }
 
 // Rate returns the clock's present rate.
 func (l *Loop) Rate() Rate {

@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // frameBytesMax is the longest frame: a 4096-byte payload with every header.
@@ -21,13 +23,13 @@ type mmsghdr struct {
 }
 
 // Packet moves whole frames through a bound AF_PACKET socket, up to 64 with one system
-// call. The socket is non-blocking and stamps what it receives.
+// call. The socket is non-blocking, stamps what it receives and tells of its VLAN tag.
 type Packet struct {
 	fd   int
 	rx   [batch]mmsghdr
 	rxIO [batch]unix.Iovec
 	rxB  [batch][frameBytesMax]byte
-	rxC  [batch][64]byte
+	rxC  [batch][controlLen]byte
 	tx   [batch]mmsghdr
 	txIO [batch]unix.Iovec
 
@@ -39,8 +41,8 @@ type Packet struct {
 func NewPacket(fd int) *Packet {
 	p := &Packet{fd: fd}
 	for i := range p.rx {
-		p.rxIO[i].Base = &p.rxB[i][0]
-		p.rxIO[i].SetLen(frameBytesMax)
+		p.rxIO[i].Base = &p.rxB[i][wire.VLANLen]
+		p.rxIO[i].SetLen(frameBytesMax - wire.VLANLen)
 		p.rx[i].hdr.Iov = &p.rxIO[i]
 		p.rx[i].hdr.SetIovlen(1)
 		p.rx[i].hdr.Control = &p.rxC[i][0]
@@ -66,7 +68,8 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 			p.drops++ // longer than any frame of ours
 			continue
 		}
-		take(stamp(p.rxC[i][:m.hdr.Controllen]), p.rxB[i][:m.n])
+		k := readControl(p.rxC[i][:m.hdr.Controllen])
+		take(k.wall, k.whole(p.rxB[i][:wire.VLANLen+m.n], 0))
 	}
 	return r, err
 }
@@ -100,18 +103,6 @@ func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
 			return 0, false, false, fmt.Errorf("send frames: %w", e)
 		}
 	}
-}
-
-// stamp returns the SCM_TIMESTAMPNS of a control message, or 0.
-func stamp(c []byte) int64 {
-	if len(c) < unix.CmsgSpace(16) {
-		return 0
-	}
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&c[0]))
-	if h.Level != unix.SOL_SOCKET || h.Type != unix.SCM_TIMESTAMPNS {
-		return 0
-	}
-	return (*unix.Timespec)(unsafe.Pointer(&c[unix.CmsgLen(0)])).Nano()
 }
 
 // Send hands frames to the kernel, in order, and returns how many it took. It takes

@@ -15,9 +15,10 @@ const (
 	TrainMax = 64
 	// trainBytes is the longest train: one IP packet.
 	trainBytes = 1<<16 - 1
-	// trainHeads is how much of each frame the train's first one stands for: Ethernet,
-	// IPv4 and UDP.
-	trainHeads = wire.EthernetLen + wire.IPv4Len + wire.UDPLen
+	// trainHeads4 and 6 are how much of each frame the train's first one stands for:
+	// Ethernet, IP and UDP.
+	trainHeads4 = wire.EthernetLen + wire.IPv4Len + wire.UDPLen
+	trainHeads6 = wire.EthernetLen + wire.IPv6Len + wire.UDPLen
 	// trainBatch is how many trains one system call moves.
 	trainBatch = 8
 	// vnetLen is the kernel's struct virtio_net_hdr.
@@ -36,19 +37,20 @@ const (
 // apart again, so a machine sees frames, and a train lasts for one link only. A frame that
 // is marked, damaged or dropped inside a switch is so by itself.
 //
-// Inside a train IP identifications count up, as the kernel has it when it takes one apart.
+// Inside a train IPv4 identifications count up, as the kernel has it when it takes one apart.
 // The ICRC covers them: frames whose identification does not follow on begin another train.
+// Frames of a VLAN, and datagrams that have a UDP checksum, travel by themselves.
 type Trains struct {
 	fd   int
 	rx   [trainBatch]mmsghdr
 	rxIO [trainBatch]unix.Iovec
 	rxB  [trainBatch][]byte
-	rxC  [trainBatch][64]byte
+	rxC  [trainBatch][controlLen]byte
 
 	tx    [batch]mmsghdr
 	txIO  []unix.Iovec // of all trains, in order
 	txV   [batch][vnetLen]byte
-	txH   [batch][trainHeads]byte
+	txH   [batch][trainHeads6]byte
 	heads []int // frames of each train
 
 	drops, cut uint64
@@ -58,9 +60,9 @@ type Trains struct {
 func NewTrains(fd int) *Trains {
 	t := &Trains{fd: fd, txIO: make([]unix.Iovec, 0, 2*batch+2+TrainMax), heads: make([]int, 0, batch)}
 	for i := range t.rx {
-		t.rxB[i] = make([]byte, vnetLen+wire.EthernetLen+trainBytes)
-		t.rxIO[i].Base = &t.rxB[i][0]
-		t.rxIO[i].SetLen(len(t.rxB[i]))
+		t.rxB[i] = make([]byte, wire.VLANLen+vnetLen+wire.EthernetLen+trainBytes)
+		t.rxIO[i].Base = &t.rxB[i][wire.VLANLen]
+		t.rxIO[i].SetLen(len(t.rxB[i]) - wire.VLANLen)
 		t.rx[i].hdr.Iov = &t.rxIO[i]
 		t.rx[i].hdr.SetIovlen(1)
 		t.rx[i].hdr.Control = &t.rxC[i][0]
@@ -90,12 +92,12 @@ func (t *Trains) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	r, err := receive(t.fd, t.rx[:])
 	for i := range r {
 		m := &t.rx[i]
-		wall := stamp(t.rxC[i][:m.hdr.Controllen])
+		k := readControl(t.rxC[i][:m.hdr.Controllen])
 		if m.hdr.Flags&unix.MSG_TRUNC != 0 {
 			t.drops++
 			continue
 		}
-		got, err := Split(t.rxB[i][:m.n], func(b []byte) { take(wall, b) })
+		got, err := Split(k.whole(t.rxB[i][:wire.VLANLen+m.n], vnetLen), func(b []byte) { take(k.wall, b) })
 		if err != nil {
 			t.drops++
 		}
@@ -107,7 +109,7 @@ func (t *Trains) Receive(take func(wall int64, b []byte)) (n int, err error) {
 // Errors of Split.
 var (
 	errTrainShort = errors.New("train is shorter than its headers")
-	errTrainKind  = errors.New("train is not IPv4 and UDP")
+	errTrainKind  = errors.New("train is not IP and UDP")
 )
 
 // Split takes a message of a PACKET_VNET_HDR socket apart and hands each frame to take, as
@@ -122,36 +124,75 @@ func Split(b []byte, take func(b []byte)) (n int, err error) {
 		take(b)
 		return 1, nil
 	}
-	if kind != vnetUDP || len(b) < trainHeads || b[12] != byte(wire.EtherTypeIPv4>>8) || b[13] != 0 || b[14] != 0x45 || b[23] != wire.ProtocolUDP {
+	heads := headsOf(b)
+	if kind != vnetUDP || heads == 0 {
 		return 0, errTrainKind
 	}
-	if size == 0 || len(b) == trainHeads {
+	if size == 0 || len(b) == heads {
 		return 0, errTrainShort
 	}
-	var head [trainHeads]byte
-	copy(head[:], b)
-	id := binary.BigEndian.Uint16(head[18:20])
-	for at := trainHeads; at < len(b); at += size {
+	var first [trainHeads6]byte
+	copy(first[:], b[:heads])
+	id := idOf(first[:heads])
+	for at := heads; at < len(b); at += size {
 		end := min(at+size, len(b))
 		// The header goes in front of its payload, over what has been taken already.
-		h := b[at-trainHeads : at]
-		copy(h, head[:])
+		h := b[at-heads : at]
+		copy(h, first[:])
 		setHeads(h, end-at, id+uint16(n))
-		take(b[at-trainHeads : end])
+		take(b[at-heads : end])
 		n++
 	}
 	return n, nil
 }
 
+// headsOf returns the bytes of Ethernet, IP and UDP that a frame begins with, or 0 if it is
+// not a datagram of either family.
+func headsOf(f []byte) int {
+	if len(f) < trainHeads4 {
+		return 0
+	}
+	switch kind := binary.BigEndian.Uint16(f[12:14]); {
+	case kind == wire.EtherTypeIPv4 && f[14] == 0x45 && f[23] == wire.ProtocolUDP:
+		return trainHeads4
+	case kind == wire.EtherTypeIPv6 && f[14]>>4 == 6 && f[20] == wire.ProtocolUDP && len(f) >= trainHeads6:
+		return trainHeads6
+	}
+	return 0
+}
+
+// idOf returns the IPv4 identification in a frame's heads; IPv6 has none.
+func idOf(h []byte) uint16 {
+	if len(h) == trainHeads6 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(h[18:20])
+}
+
 // setHeads writes what differs between the frames of a train: lengths, identification and
 // checksums, for n bytes after UDP's header.
 func setHeads(h []byte, n int, id uint16) {
-	binary.BigEndian.PutUint16(h[16:18], uint16(wire.IPv4Len+wire.UDPLen+n))
-	binary.BigEndian.PutUint16(h[18:20], id)
-	h[24], h[25] = 0, 0
-	binary.BigEndian.PutUint16(h[24:26], ^sum(h[14:34], 0))
-	binary.BigEndian.PutUint16(h[38:40], uint16(wire.UDPLen+n))
-	h[40], h[41] = 0, 0 // RoCE's UDP checksum
+	if len(h) == trainHeads6 {
+		binary.BigEndian.PutUint16(h[18:20], uint16(wire.UDPLen+n))
+	} else {
+		binary.BigEndian.PutUint16(h[16:18], uint16(wire.IPv4Len+wire.UDPLen+n))
+		binary.BigEndian.PutUint16(h[18:20], id)
+		h[24], h[25] = 0, 0
+		binary.BigEndian.PutUint16(h[24:26], ^sum(h[14:34], 0))
+	}
+	udp := h[len(h)-wire.UDPLen:]
+	binary.BigEndian.PutUint16(udp[4:6], uint16(wire.UDPLen+n))
+	udp[6], udp[7] = 0, 0 // RoCE's UDP checksum
+}
+
+// pseudo returns the sum over the pseudo header of n bytes of UDP: what the kernel completes
+// when it takes the train apart.
+func pseudo(h []byte, n int) uint16 {
+	s := uint32(wire.ProtocolUDP) + uint32(n)
+	if len(h) == trainHeads6 {
+		return sum(h[22:54], s)
+	}
+	return sum(h[26:34], s)
 }
 
 // sum adds 16-bit words to s as Internet checksums do.
@@ -195,25 +236,24 @@ func (t *Trains) couple(frames [][]byte) (trains int) {
 		if k == 1 {
 			t.add(first)
 		} else {
-			size := len(first) - trainHeads
+			heads := headsOf(first)
+			size := len(first) - heads
 			total := 0
 			for _, f := range frames[:k] {
-				total += len(f) - trainHeads
+				total += len(f) - heads
 			}
 			v[0], v[1] = vnetNeedsChecksum, vnetUDP
-			binary.LittleEndian.PutUint16(v[2:4], trainHeads)
+			binary.LittleEndian.PutUint16(v[2:4], uint16(heads))
 			binary.LittleEndian.PutUint16(v[4:6], uint16(size))
-			binary.LittleEndian.PutUint16(v[6:8], wire.EthernetLen+wire.IPv4Len)
+			binary.LittleEndian.PutUint16(v[6:8], uint16(heads-wire.UDPLen))
 			binary.LittleEndian.PutUint16(v[8:10], 6)
-			h := &t.txH[trains]
-			copy(h[:], first)
-			setHeads(h[:], total, binary.BigEndian.Uint16(first[18:20]))
-			// What the kernel completes when it takes the train apart.
-			pseudo := sum(h[26:34], uint32(wire.ProtocolUDP)+uint32(wire.UDPLen+total))
-			binary.BigEndian.PutUint16(h[40:42], pseudo)
-			t.add(h[:])
+			h := t.txH[trains][:heads]
+			copy(h, first)
+			setHeads(h, total, idOf(first[:heads]))
+			binary.BigEndian.PutUint16(h[heads-2:], pseudo(h, wire.UDPLen+total))
+			t.add(h)
 			for _, f := range frames[:k] {
-				t.add(f[trainHeads:])
+				t.add(f[heads:])
 			}
 		}
 		m := &t.tx[trains].hdr
@@ -236,22 +276,20 @@ func (t *Trains) add(b []byte) {
 // size (the last may be shorter), with identifications that count up.
 func trainLen(frames [][]byte) (k int) {
 	first := frames[0]
-	if len(first) <= trainHeads || first[12] != byte(wire.EtherTypeIPv4>>8) || first[13] != 0 || first[14] != 0x45 || first[23] != wire.ProtocolUDP {
+	heads := headsOf(first)
+	if heads == 0 || !bare(first, heads) {
 		return 1
 	}
-	size := len(first) - trainHeads
-	if int(binary.BigEndian.Uint16(first[16:18])) != len(first)-wire.EthernetLen {
-		return 1 // padded: the train would not tell
-	}
-	id := binary.BigEndian.Uint16(first[18:20])
-	bytes := trainHeads + size
+	size := len(first) - heads
+	id := idOf(first[:heads])
+	bytes := heads + size
 	for k = 1; k < min(len(frames), TrainMax); k++ {
 		f := frames[k]
-		n := len(f) - trainHeads
-		if n <= 0 || n > size || bytes+n > trainBytes || binary.BigEndian.Uint16(f[18:20]) != id+uint16(k) || !sameFlow(first, f) {
+		n := len(f) - heads
+		if n <= 0 || n > size || bytes+n > trainBytes || !sameFlow(first[:heads], f[:heads]) || !bare(f, heads) {
 			break
 		}
-		if int(binary.BigEndian.Uint16(f[16:18])) != len(f)-wire.EthernetLen {
+		if heads == trainHeads4 && idOf(f[:heads]) != id+uint16(k) {
 			break
 		}
 		bytes += n
@@ -263,7 +301,17 @@ func trainLen(frames [][]byte) (k int) {
 	return k
 }
 
-// sameFlow compares the headers of two frames but for what setHeads writes.
+// bare says whether a frame is all datagram, without the padding that a train would not
+// tell, and the datagram has no checksum.
+func bare(f []byte, heads int) bool {
+	udp := f[heads-wire.UDPLen : heads]
+	return int(binary.BigEndian.Uint16(udp[4:6])) == len(f)-heads+wire.UDPLen && udp[6] == 0 && udp[7] == 0 && len(f) > heads
+}
+
+// sameFlow compares the heads of two frames but for what setHeads writes.
 func sameFlow(a, b []byte) bool {
+	if len(a) == trainHeads6 {
+		return [18]byte(a[:18]) == [18]byte(b[:18]) && [38]byte(a[20:58]) == [38]byte(b[20:58])
+	}
 	return [16]byte(a[:16]) == [16]byte(b[:16]) && [4]byte(a[20:24]) == [4]byte(b[20:24]) && [12]byte(a[26:38]) == [12]byte(b[26:38])
 }

@@ -90,6 +90,9 @@ func (p *Port) ID() uint32 { return p.id }
 // Delay returns the propagation delay plus the pipeline latency of the far end.
 func (p *Port) Delay() vtime.Duration { return p.delay }
 
+// SetRate makes what is committed from now on take the time it takes at another rate.
+func (p *Port) SetRate(bitsPerSec int64) { p.bytePs16 = BytePs16(bitsPerSec) }
+
 // Serialize returns how long size bytes occupy the transmitter.
 func (p *Port) Serialize(size int) vtime.Duration {
 	return vtime.Duration((int64(size)*p.bytePs16 + 1<<15) >> 16)

@@ -87,6 +87,13 @@ func (a *Agent) Answer(qpn wire.QPN) { a.proxy, a.answers = qpn, true }
 // Leave undoes Join.
 func (a *Agent) Leave(mcstID uint32) { delete(a.member, mcstID) }
 
+// Restart makes the agent forget all groups, those it leads too.
+func (a *Agent) Restart() {
+	clear(a.member)
+	a.led, a.next = nil, vtime.Never
+	a.changes++
+}
+
 // Changes returns how often the state of a led group has changed: a cheap way to see
 // that there is news.
 func (a *Agent) Changes() uint64 { return a.changes }
@@ -98,7 +105,7 @@ func (a *Agent) Stats() Stats { return a.stats }
 func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 	defer a.pool.Put(f)
 	a.stats.Received++
-	if f.Kind() != wire.KindMRP || f.Payload() == nil {
+	if f.Kind() != wire.KindMRP || f.Payload() == nil || f.IPv6() != a.v6 {
 		a.stats.Ignored++
 		return
 	}
@@ -123,7 +130,7 @@ func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 // handleMember answers the leader for this host's member of the group. Registration
 // is answered only if it lists this host (CEP-17).
 func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket) {
-	listing := p.Flags&^wire.MRPMRUpdate == 0
+	listing := p.Flags&^(wire.MRPMRUpdate|wire.MRPReduce) == 0
 	if a.answers && listing && find(p, a.ip, a.proxy) >= 0 {
 		a.Join(id, a.proxy)
 	}

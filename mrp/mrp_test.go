@@ -201,3 +201,36 @@ func FuzzAgent(f *testing.F) {
 		}
 	})
 }
+
+// TestReduce: a reduction is registered with its flag, members confirm it so, and only such
+// a confirmation counts; it has no regions.
+func TestReduce(t *testing.T) {
+	a, o := newAgent(leader)
+	g := twoMembers()
+	g.Reduce = true
+	if err := a.Register(0, g); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.take(); !strings.Contains(got, " register reduce ") {
+		t.Errorf("registration %q", got)
+	}
+	for _, flags := range []wire.MRPFlags{wire.MRPConfirm, wire.MRPConfirm | wire.MRPReduce} {
+		for i := range uint32(2) {
+			o.packet(a, 0, leader+1+i, leader, wire.MRPHeader{Total: 1, Flags: flags, LeaderQPN: 17}, wire.MRPRecord{IP: group, QPN: wire.QPN(21 + i)})
+		}
+		p, _ := a.Status(group)
+		if want := map[bool]Phase{false: Registering, true: Activating}[flags&wire.MRPReduce != 0]; p != want {
+			t.Errorf("after confirmations %v: %v, want %v", flags, p, want)
+		}
+	}
+	m, mo := newAgent(leader + 1)
+	m.Join(group, 21)
+	mo.packet(m, 0, leader, group, wire.MRPHeader{Total: 1, Flags: wire.MRPReduce, LeaderQPN: 17}, wire.MRPRecord{IP: leader + 1, QPN: 21})
+	if got := mo.take(); !strings.Contains(got, " register reduce confirm ") {
+		t.Errorf("confirmation %q", got)
+	}
+	g.McstID, g.Regions = group+1, true
+	if err := a.Register(0, g); err == nil {
+		t.Error("a reduction with regions is accepted")
+	}
+}

@@ -29,6 +29,9 @@ type Group struct {
 	// leader's included, which receives when another member is the source.
 	Regions bool
 	Region  wire.MRPRegion // the leader's
+	// Reduce makes the switches add up what the members send (wire.ReduceImm). Such a
+	// group has no regions.
+	Reduce bool
 }
 
 // Phase is how far a group has come.
@@ -71,6 +74,8 @@ func (a *Agent) Register(now vtime.Time, g Group) error {
 		return fmt.Errorf("register group %v: address is not in the McstID range", wire.AddrOf(g.McstID))
 	case len(g.Members) == 0:
 		return fmt.Errorf("register group %v: no member but the leader", wire.AddrOf(g.McstID))
+	case g.Reduce && g.Regions:
+		return fmt.Errorf("register group %v: a reduction has no regions", wire.AddrOf(g.McstID))
 	case a.find(g.McstID) != nil:
 		return fmt.Errorf("register group %v: registered before", wire.AddrOf(g.McstID))
 	}
@@ -169,6 +174,9 @@ func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 	if a.v6 {
 		per = wire.MRPRecordsMaxIP6
 	}
+	if r.Reduce {
+		h.Flags = wire.MRPReduce
+	}
 	var first []record
 	if r.Regions {
 		h.Flags = wire.MRPMRUpdate
@@ -230,6 +238,8 @@ func (r *registration) confirmation() wire.MRPFlags {
 	switch {
 	case r.listed() && r.Regions:
 		return wire.MRPConfirm | wire.MRPMRUpdate
+	case r.phase == Registering && r.Reduce:
+		return wire.MRPConfirm | wire.MRPReduce
 	case r.phase == Registering:
 		return wire.MRPConfirm
 	case r.phase == Activating:
@@ -287,7 +297,7 @@ func (a *Agent) giveUp(now vtime.Time, r *registration) {
 	}
 	slices.Sort(silent)
 	a.fail(now, r, fmt.Errorf("group %v, %v: %d of %d members did not confirm, %v first",
-		wire.AddrOf(r.id), r.phase, len(silent), len(r.Members), wire.AddrOf(silent[0])))
+		wire.AddrOf(r.id), r.phase, len(silent), len(r.Members), wire.AddrIn(a.v6, silent[0])))
 }
 
 // NextTimeout implements virtrnic.Stack.

@@ -1,309 +1,183 @@
-// Package mutants breaks the cores on purpose: a mutant is a core with one comparison,
-// number or check changed, and the tests are to notice.
 package mutants
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
+	"cmp"
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 var (
-	seed    = flag.Uint64("seed", 0, "seed of the draw")
+	seed    = flag.Uint64("seed", 0, "seed of the draw; 0: that of the ledger's last run")
 	count   = flag.Int("mutants", 0, "number of mutants to run; 0: only the rotation, where MCASTLAB_MUTANTS is set")
-	from    = flag.Int("from", 0, "first of the seed's mutants to run")
-	only    = flag.String("only", "", "numbers of the seed's mutants to run, by commas; all of -mutants if empty")
-	minutes = flag.Int("minutes", 0, "start no mutant after so many minutes; 0: no limit")
+	only    = flag.String("only", "", "numbers of the seed's mutants to run instead, by commas")
+	own     = flag.Bool("own", false, "run the tests of the mutant's package only: a quick look at many")
+	record  = flag.String("record", "", "enter the run in the ledger, with this remark; of -only, over the seed's last run")
+	rewrite = flag.Bool("rewrite", false, "write docs/mutants.md")
 )
 
-// cores are the packages that are mutated.
-var cores = []string{"virtrnic", "virtswitch", "mrp"}
-
-// quick are the sweeps and scenes of the simulator that a mutant has to pass after its
-// own package's tests.
-const quick = "^Test(SeedSweep|Lossless|Walkthrough|FLT.*|IRN.*|Verbs.*|Congestion.*)"
-
-// Limits of one test binary: a mutant may loop for ever and grow without end.
 const (
-	timeLimit   = 90 * time.Second
-	memoryLimit = 8 << 20 // KiB of address space
+	sixty   = 60 // of these 95 of 100 have to die
+	daily   = 5
+	workers = 2 // mutants at a time
 )
 
-// mutant is one change: text between two offsets of a file replaced.
-type mutant struct {
-	kind, file string // file is relative to the module's root
-	line       int
-	start, end int
-	old, new   string
-}
-
-func (m mutant) String() string {
-	return fmt.Sprintf("%s:%d: %s `%s` -> `%s`", m.file, m.line, m.kind, m.old, m.new)
-}
-
-// Kinds of change.
-const (
-	kindCompare = "comparison"
-	kindNumber  = "off by one"
-	kindCheck   = "dropped check"
-)
-
-var flipped = map[token.Token]token.Token{
-	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR, token.EQL: token.NEQ, token.NEQ: token.EQL,
-}
-
-// collect returns every change that the cores offer, by kind, in the order of the text.
-func collect(t *testing.T) map[string][]mutant {
-	t.Helper()
-	all := map[string][]mutant{}
-	for _, core := range cores {
-		files, err := filepath.Glob("../" + core + "/*.go")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("listing %s: %v", core, err)
-		}
-		for _, path := range files {
-			if strings.HasSuffix(path, "_test.go") {
-				continue
-			}
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range changes(t, filepath.ToSlash(strings.TrimPrefix(path, "../")), text) {
-				all[m.kind] = append(all[m.kind], m)
-			}
-		}
-	}
-	return all
-}
-
-// changes returns the changes that a file's functions offer. Tables at package level are
-// left to their golden tests.
-func changes(t *testing.T, name string, text []byte) (all []mutant) {
-	t.Helper()
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add := func(kind string, start, end token.Pos, replacement string) {
-		s, e := fset.Position(start).Offset, fset.Position(end).Offset
-		all = append(all, mutant{kind: kind, file: name, line: fset.Position(start).Line, start: s, end: e, old: string(text[s:e]), new: replacement})
-	}
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Body == nil || f.Name.Name == "String" {
-			continue
-		}
-		ast.Inspect(f.Body, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BinaryExpr:
-				if to, ok := flipped[n.Op]; ok {
-					s, e := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
-					at := fset.Position(n.OpPos).Offset - s
-					whole := string(text[s:e])
-					add(kindCompare, n.Pos(), n.End(), whole[:at]+to.String()+whole[at+len(n.Op.String()):])
-				}
-			case *ast.BasicLit:
-				if v, err := strconv.Atoi(n.Value); err == nil && n.Kind == token.INT {
-					add(kindNumber, n.Pos(), n.End(), strconv.Itoa(v+1))
-					if v > 0 {
-						add(kindNumber, n.Pos(), n.End(), strconv.Itoa(v-1))
-					}
-				}
-			case *ast.IfStmt:
-				if n.Else == nil && leaves(n.Body) {
-					s, e := fset.Position(n.Cond.Pos()).Offset, fset.Position(n.Cond.End()).Offset
-					add(kindCheck, n.Cond.Pos(), n.Cond.End(), "false && ("+string(text[s:e])+")")
-				}
-			}
-			return true
-		})
-	}
-	return all
-}
-
-// leaves reports whether a block ends what is being done: it returns, breaks or continues.
-func leaves(b *ast.BlockStmt) bool {
-	if len(b.List) == 0 {
-		return false
-	}
-	switch b.List[len(b.List)-1].(type) {
-	case *ast.ReturnStmt, *ast.BranchStmt:
-		return true
-	}
-	return false
-}
-
-// draw returns the seed's order of all changes: the kinds in turn, each kind shuffled.
-func draw(t *testing.T, seed uint64) (order []mutant) {
-	t.Helper()
-	all := collect(t)
-	r := rand.New(rand.NewPCG(seed, 60))
-	kinds := []string{kindCompare, kindNumber, kindCheck}
-	for _, k := range kinds {
-		r.Shuffle(len(all[k]), func(i, j int) { all[k][i], all[k][j] = all[k][j], all[k][i] })
-	}
-	for i := 0; len(order) < len(all[kindCompare])+len(all[kindNumber])+len(all[kindCheck]); i++ {
-		for _, k := range kinds {
-			if i < len(all[k]) {
-				order = append(order, all[k][i])
-			}
-		}
-	}
-	return order
-}
-
-// Outcomes of a mutant.
-const (
-	killed   = "killed"
-	survived = "survived"
-	invalid  = "does not compile"
-)
-
-// try builds and runs the tests under the change and returns the outcome and who killed it.
-func (m mutant) try(t *testing.T) (outcome, by string) {
-	t.Helper()
-	work := t.TempDir()
-	text, err := os.ReadFile("../" + m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := filepath.Join(work, "changed.go")
-	broken := slices.Concat(text[:m.start], []byte(m.new), text[m.end:])
-	if err := os.WriteFile(changed, broken, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	original, err := filepath.Abs("../" + m.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlayFile := filepath.Join(work, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	own := strings.Split(m.file, "/")[0]
-	for _, stage := range []struct{ pkg, run string }{{own, "."}, {"sim", quick}} {
-		bin := filepath.Join(work, stage.pkg+".test")
-		build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlayFile, "-o", bin, "./"+stage.pkg)
-		build.Dir = ".."
-		if out, err := build.CombinedOutput(); err != nil {
-			if stage.pkg != own {
-				t.Fatalf("building the tests of %s under %v: %v\n%s", stage.pkg, m, err, out)
-			}
-			return invalid, ""
-		}
-		if by := fails(t, stage.pkg, bin, stage.run); by != "" {
-			return killed, stage.pkg + " " + by
-		}
-	}
-	return survived, ""
-}
-
-var failed = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
-
-// fails runs a test binary and names the test that fails, or how else it ended.
-func fails(t *testing.T, pkg, bin, run string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
-	defer cancel()
-	c := exec.CommandContext(ctx, "sh", "-c", `ulimit -v "$0"; exec "$@"`, strconv.Itoa(memoryLimit),
-		bin, "-test.short", "-test.failfast", "-test.run", run)
-	c.Dir = "../" + pkg
-	out, err := c.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return ""
-	case !errors.As(err, &exit):
-		t.Fatalf("running the tests of %s: %v", pkg, err)
-	case ctx.Err() != nil:
-		return "(time limit)"
-	}
-	if m := failed.FindSubmatch(out); m != nil {
-		return string(m[1])
-	}
-	return "(crash)"
-}
-
-// baseline stops unless the tests pass on the cores as they are: a test that fails anyway
-// would be said to kill every mutant.
-func baseline(t *testing.T) {
-	t.Helper()
-	for _, pkg := range append(slices.Clone(cores), "sim") {
-		run := "."
-		if pkg == "sim" {
-			run = quick
-		}
-		bin := filepath.Join(t.TempDir(), pkg+".test")
-		build := exec.Command("go", "test", "-c", "-vet=off", "-o", bin, "./"+pkg)
-		build.Dir = ".."
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("building the tests of %s: %v\n%s", pkg, err, out)
-		}
-		if by := fails(t, pkg, bin, run); by != "" {
-			t.Fatalf("%s %s fails without any mutant: repair it first", pkg, by)
-		}
-	}
-}
-
-// TestMutants runs mutants and expects the tests to kill 95 of 100. CI sets
-// MCASTLAB_MUTANTS to the day's number and so runs five of a rotation; make mutants runs
-// sixty of a seed.
-func TestMutants(t *testing.T) {
-	first, n := *from, *count
-	if day := os.Getenv("MCASTLAB_MUTANTS"); n == 0 && day != "" {
-		d, err := strconv.Atoi(day)
-		if err != nil || d < 0 {
-			t.Fatalf("MCASTLAB_MUTANTS is %q: give the day's number", day)
-		}
-		first, n = d%12*5, 5
-	}
-	if n == 0 {
-		t.Skip("neither -mutants nor MCASTLAB_MUTANTS is set")
-	}
-	baseline(t)
-	began := time.Now()
-	died, ran := 0, 0
-	for i, m := range draw(t, *seed)[first:] {
-		if ran == n || *minutes > 0 && time.Since(began) > time.Duration(*minutes)*time.Minute {
+// valid returns the first n mutants of the seed's order that compile, by their numbers.
+func valid(pkgs map[string]*pkg, order []*mutant, n int) (numbers []int) {
+	for i, m := range order {
+		if len(numbers) == n {
 			break
 		}
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), strconv.Itoa(first+i)) {
+		if pkgs[m.core].valid(m) {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+// chosen returns the numbers of the mutants to run.
+func chosen(t *testing.T, pkgs map[string]*pkg, order []*mutant) (numbers []int) {
+	t.Helper()
+	if *only != "" {
+		for word := range strings.SplitSeq(*only, ",") {
+			i, err := strconv.Atoi(word)
+			if err != nil || i < 0 || i >= len(order) {
+				t.Fatalf("-only %s: mutants have the numbers 0 to %d", *only, len(order)-1)
+			}
+			if !pkgs[order[i].core].valid(order[i]) {
+				t.Fatalf("-only %s: mutant %d does not compile", *only, i)
+			}
+			numbers = append(numbers, i)
+		}
+		return numbers
+	}
+	if *count > 0 {
+		return valid(pkgs, order, *count)
+	}
+	numbers = recorded(t, pkgs, order)
+	today := os.Getenv("MCASTLAB_MUTANTS")
+	if today == "all" {
+		return numbers
+	}
+	day, err := strconv.Atoi(today)
+	if err != nil || day < 0 {
+		t.Fatalf("MCASTLAB_MUTANTS is %q: give the day's number, or all", today)
+	}
+	five := make([]int, daily)
+	for i := range five {
+		five[i] = numbers[(day*daily+i)%len(numbers)]
+	}
+	return five
+}
+
+// recorded returns the numbers of the ledger's last sixty as far as the cores still offer
+// them: a change that brings other mutants is not held up by them.
+func recorded(t *testing.T, pkgs map[string]*pkg, order []*mutant) (numbers []int) {
+	t.Helper()
+	place := map[string]int{}
+	for i, m := range order {
+		place[m.key()] = i
+	}
+	rows := ledger(t)[0].rows
+	for _, r := range rows {
+		if i, ok := place[r.key]; ok && pkgs[order[i].core].valid(order[i]) {
+			numbers = append(numbers, i)
+		}
+	}
+	if len(numbers) < len(rows)/2 {
+		t.Fatalf("the cores still offer %d of the ledger's last %d mutants: run sixty anew (make mutants, with -record)", len(numbers), len(rows))
+	}
+	return numbers
+}
+
+// TestMutants runs mutants. None may survive but those argued in argued.txt; of sixty or
+// more, 95 of 100 have to die. CI sets MCASTLAB_MUTANTS to the day's number and so runs
+// five of the ledger's sixty; make mutants runs sixty of a seed.
+func TestMutants(t *testing.T) {
+	if *count == 0 && *only == "" && os.Getenv("MCASTLAB_MUTANTS") == "" {
+		t.Skip("none of -mutants, -only and MCASTLAB_MUTANTS is set")
+	}
+	if *seed == 0 {
+		*seed = ledger(t)[0].seed
+	}
+	began := time.Now()
+	pkgs := load(t)
+	order := draw(pkgs, *seed)
+	numbers := chosen(t, pkgs, order)
+	mutants := make([]*mutant, len(numbers))
+	for i, n := range numbers {
+		mutants[i] = order[n]
+	}
+	results := runAll(t, pkgs, mutants, numbers)
+	argued := arguments(t)
+	died := 0
+	for i, r := range results {
+		if r.by != "" {
+			died++
 			continue
 		}
-		outcome, by := m.try(t)
-		fmt.Printf("| %d | %v | %s | %s |\n", first+i, m, outcome, by)
-		switch outcome {
-		case killed:
-			died++
-			ran++
-		case survived:
-			ran++
+		if !slices.ContainsFunc(argued, func(a argument) bool { return a.key == r.key }) {
+			t.Errorf("survived, and nobody has argued why: %v\nreplay: go test ./mutants -run Mutants -v -seed %d -only %d", mutants[i], *seed, r.number)
 		}
 	}
-	fmt.Printf("seed %d from %d: %d of %d killed\n", *seed, first, died, ran)
-	// Of five, one may change nothing that can be seen from outside.
-	if allowed := max(1, ran/20); ran-died > allowed {
-		t.Errorf("%d of %d mutants survived, at most %d may\nreplay: go test ./mutants -run Mutants -seed %d -from %d -mutants %d", ran-died, ran, allowed, *seed, first, n)
+	fmt.Printf("seed %d: %d of %d killed in %v\n", *seed, died, len(results), time.Since(began).Round(time.Second))
+	if len(results) >= sixty && died*100 < len(results)*95 {
+		t.Errorf("%d of %d mutants were killed, 95 of 100 have to be\nreplay: go test ./mutants -run Mutants -v -timeout 0 -seed %d -mutants %d", died, len(results), *seed, *count)
 	}
+	if *record != "" {
+		if *only != "" {
+			results = again(t, *seed, results)
+		}
+		enter(t, &block{seed: *seed, remark: *record, rows: results})
+	}
+}
+
+// runAll runs mutants, some at a time, and returns what became of each.
+func runAll(t *testing.T, pkgs map[string]*pkg, mutants []*mutant, numbers []int) []row {
+	t.Helper()
+	builds, place := plan(t, pkgs, mutants)
+	results := make([]row, len(mutants))
+	for i, m := range mutants {
+		results[i] = row{number: numbers[i], line: m.line, key: m.key()}
+	}
+	type job struct {
+		b *build
+		m *mutant
+	}
+	last := len(rounds("")) - 1
+	if *own {
+		last = 0
+	}
+	for round := range last + 1 {
+		jobs := make(chan job)
+		var wg sync.WaitGroup
+		for range workers {
+			wg.Go(func() {
+				for j := range jobs {
+					r := &results[place[j.m]]
+					from := time.Now()
+					r.by = j.b.try(t, place[j.m], round)
+					if r.by != "" || round == last {
+						fmt.Printf("%d\t%v\t%s\t%v\n", r.number, j.m, cmp.Or(r.by, "SURVIVED"), time.Since(from).Round(time.Second))
+					}
+				}
+			})
+		}
+		for _, b := range builds {
+			for _, m := range b.mutants {
+				if results[place[m]].by == "" {
+					jobs <- job{b, m}
+				}
+			}
+		}
+		close(jobs)
+		wg.Wait()
+	}
+	return results
 }

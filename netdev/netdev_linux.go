@@ -232,6 +232,7 @@ func socket(index int, name string, more []option) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), name)
 	for _, o := range append([]option{
 		{"SO_TIMESTAMPNS", unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1},
+		{"PACKET_AUXDATA", unix.SOL_PACKET, unix.PACKET_AUXDATA, 1}, // the kernel takes VLAN tags out of what comes in
 		{"SO_RCVBUFFORCE", unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, receiveBuffer},
 		{"SO_SNDBUFFORCE", unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, receiveBuffer},
 	}, more...) {

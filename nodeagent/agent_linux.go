@@ -23,6 +23,8 @@ import (
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -30,9 +32,10 @@ import (
 // messageMax bounds one message in either direction.
 const messageMax = 16 << 20
 
-// Serve runs the agent of a node whose directory is dir, until ctx ends. version is
-// told to the orchestrator.
-func Serve(ctx context.Context, dir, version string) error {
+// Serve runs the agent of a node whose directory is dir, until ctx ends. What the node
+// keeps when it dies is in data, if that is not empty. version is told to the orchestrator;
+// programs are the user's own.
+func Serve(ctx context.Context, dir, data, version string, programs []rank.Program) error {
 	failpoint.Node("dies-at-start")
 	if err := giveUpPrivileges(); err != nil {
 		return err
@@ -55,7 +58,7 @@ func Serve(ctx context.Context, dir, version string) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{version: version}
+	a := &agent{version: version, data: data, programs: programs}
 	go a.takeSockets(handover)
 	go func() { // a node without metrics is still a node
 		if err := a.serveMetrics(ctx, metrics); err != nil {
@@ -106,7 +109,9 @@ func listen(dir, name string) (*net.UnixListener, error) {
 // agent is the node's side of the control protocol.
 type agent struct {
 	control.UnimplementedNodeServer
-	version string
+	version  string
+	data     string
+	programs []rank.Program
 
 	mu      sync.Mutex
 	sockets []int
@@ -155,7 +160,7 @@ func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*cont
 	if err := a.halt(); err != nil {
 		return nil, status.Errorf(codes.Internal, "end the old configuration: %v", err)
 	}
-	n, err := newNode(r, a.sockets)
+	n, err := newNode(r, a.sockets, a.data)
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
@@ -209,6 +214,26 @@ func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.An
 	return &control.AnswerReply{}, nil
 }
 
+// SetMulticast implements control.NodeServer.
+func (a *agent) SetMulticast(_ context.Context, r *control.MulticastEntry) (*control.MulticastReply, error) {
+	n, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	if n.sw == nil {
+		return nil, status.Error(codes.FailedPrecondition, "the node is no switch")
+	}
+	m := virtswitch.Multicast{IP: r.Group}
+	for _, p := range r.Ports {
+		m.Ports = append(m.Ports, uint16(p))
+	}
+	for _, p := range r.From {
+		m.From = append(m.From, uint16(p))
+	}
+	n.loop.Call(vtime.Never, func(vtime.Time) { n.sw.SetMulticast(m) })
+	return &control.MulticastReply{}, nil
+}
+
 // Watch implements control.NodeServer.
 func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error {
 	n, err := a.configured()
@@ -227,5 +252,5 @@ func (a *agent) Job(s control.Node_JobServer) error {
 	if n.host == nil {
 		return status.Error(codes.FailedPrecondition, "the node is no host that runs ranks")
 	}
-	return n.runJob(s)
+	return n.runJob(s, a.programs)
 }

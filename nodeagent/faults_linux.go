@@ -3,29 +3,15 @@ package nodeagent
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
 )
-
-// applied is a fault as this node has it: at the end of links into it, or on its NIC.
-type applied struct {
-	spec   *control.Fault
-	links  []*faults.Impairment
-	ports  []int        // of links
-	pauses *uint64      // PFC frames sent
-	over   *atomic.Bool // no more of them
-}
 
 // AddFaults implements control.NodeServer.
 func (a *agent) AddFaults(_ context.Context, r *control.FaultList) (*control.FaultList, error) {
@@ -33,12 +19,33 @@ func (a *agent) AddFaults(_ context.Context, r *control.FaultList) (*control.Fau
 	if err != nil {
 		return nil, err
 	}
+	var specs []faults.Spec
 	for _, f := range r.Faults {
-		if err := n.addFault(f); err != nil {
+		s, err := n.specOf(f)
+		if err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "fault %s: %v", f.Id, err)
 		}
+		specs = append(specs, s)
 	}
+	n.loop.Call(vtime.Never, func(now vtime.Time) {
+		for _, s := range specs {
+			n.faults.Add(now, s)
+		}
+	})
 	return n.listFaults(), nil
+}
+
+// specOf reads a fault by the rules of the lab file.
+func (n *node) specOf(f *control.Fault) (s faults.Spec, err error) {
+	entry, err := n.lab.ParseFault(f.Entry)
+	if err != nil {
+		return s, err
+	}
+	if s, err = entry.Spec(n.lab, n.graph, f.Id); err != nil {
+		return s, err
+	}
+	s.From = s.From.Add(vtime.Duration(f.Origin))
+	return s, nil
 }
 
 // ListFaults implements control.NodeServer.
@@ -50,6 +57,19 @@ func (a *agent) ListFaults(context.Context, *control.InspectRequest) (*control.F
 	return n.listFaults(), nil
 }
 
+// listFaults returns what is applied here, with its counts.
+func (n *node) listFaults() *control.FaultList {
+	out := &control.FaultList{}
+	n.loop.Call(vtime.Never, func(now vtime.Time) {
+		for _, s := range n.faults.List(now) {
+			out.Faults = append(out.Faults, &control.Fault{
+				Id: s.ID, Kind: string(s.Kind), Entry: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
+			})
+		}
+	})
+	return out
+}
+
 // ResetFaults implements control.NodeServer.
 func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*control.FaultList, error) {
 	n, err := a.configured()
@@ -57,135 +77,150 @@ func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*contro
 		return nil, err
 	}
 	gone := &control.FaultList{}
-	n.faulty.Lock()
-	defer n.faulty.Unlock()
-	old := n.faults
-	n.faults = nil
-	for p := range n.chains { // each port by itself
-		n.loop.SetFault(p, nil)
-	}
-	n.chains = nil
-	for _, f := range old {
-		if !strings.HasPrefix(f.spec.Id, r.Prefix) {
-			n.put(f)
-			continue
+	n.loop.Call(vtime.Never, func(now vtime.Time) {
+		for _, id := range n.faults.Remove(now, r.Prefix) {
+			gone.Faults = append(gone.Faults, &control.Fault{Id: id})
 		}
-		gone.Faults = append(gone.Faults, f.spec)
-		if f.pauses != nil {
-			f.over.Store(true)
-			n.loop.Call(vtime.Never, func(now vtime.Time) { n.nic.SendPause(now, 1<<f.spec.Priority, 0) })
-		}
-	}
+	})
 	return gone, nil
 }
 
-// put keeps a fault and has the loop ask those of its parts that are links'.
-func (n *node) put(a applied) {
-	n.faults = append(n.faults, a)
-	if n.chains == nil {
-		n.chains = map[int]faults.Chain{}
-	}
-	for i, m := range a.links {
-		p := a.ports[i]
-		// A chain of its own: the loop may be asking the old one.
-		n.chains[p] = append(slices.Clip(n.chains[p]), m)
-		n.loop.SetFault(p, n.chains[p])
+// newTimeline returns the timeline of a node: it applies what concerns the node, and knows
+// of all links, since routes depend on them.
+func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeline {
+	return faults.NewTimeline(faults.Config{
+		Graph: n.graph, Seed: n.lab.Seed, Reconverge: vtime.Duration(n.lab.Switches.Reconverge), Latency: latency,
+		Owns: func(node int) bool { return node == n.id },
+	}, target{n})
+}
+
+// target is the node as faults see it (faults.Target). The loop calls it under its lock.
+type target struct{ n *node }
+
+// At implements faults.Target.
+func (t target) At(at vtime.Time, _ faults.Keep, f func(now vtime.Time)) { t.n.loop.At(at, f) }
+
+// SetFault implements faults.Target.
+func (t target) SetFault(from topo.End, l faults.Link) {
+	if to := t.n.graph.Peer(from.Node, from.Port); to.Node == t.n.id {
+		t.n.loop.SetFault(to.Port, l)
 	}
 }
 
-// addFault applies what concerns this node.
-func (n *node) addFault(f *control.Fault) error {
-	n.faulty.Lock()
-	defer n.faulty.Unlock()
-	if f.Kind == "pause" {
-		return n.addPause(f)
-	}
-	m := faults.Impairment{Delay: vtime.Duration(f.Delay), From: vtime.Time(f.From), Until: vtime.Time(f.Until)}
-	switch f.Kind {
-	case "loss":
-		m.Loss = f.Rate
-	case "corrupt":
-		m.Corrupt = f.Rate
-	case "duplicate":
-		m.Duplicate = f.Rate
-	case "reorder":
-		m.Reorder = f.Rate
+// SetCarrier implements faults.Target.
+func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
+	switch n := t.n; {
+	case at.Node != n.id:
+	case n.sw != nil:
+		n.sw.SetCarrier(now, at.Port, up)
 	default:
-		return fmt.Errorf("this agent knows no fault %q", f.Kind)
+		n.nic.SetCarrier(now, up)
 	}
-	links, err := lab.MatchLinks(n.graph, f.Links)
-	if err != nil {
-		return err
-	}
-	root := prng.New(n.lab.Seed)
-	have := applied{spec: f}
-	for _, k := range links {
-		l := &n.graph.Links[k]
-		for _, dir := range [2][2]topo.End{{l.A, l.B}, {l.B, l.A}} {
-			if dir[1].Node != n.id {
-				continue
-			}
-			own := m
-			own.Random = root.Derive(fmt.Sprintf("fault/%s/%s", f.Id, n.graph.PortName(dir[0])))
-			have.links, have.ports = append(have.links, &own), append(have.ports, dir[1].Port)
-			f.Applied = append(f.Applied, n.graph.PortName(dir[1]))
-		}
-	}
-	if len(have.links) > 0 {
-		n.put(have)
-	}
-	return nil
 }
 
-// pauseQuantumBits is what one pause quantum stands for: 512 bit times (802.1Q 36).
-const pauseQuantumBits = 512
+// SetRoutes implements faults.Target.
+func (t target) SetRoutes(_ vtime.Time, down []int) {
+	n := t.n
+	if n.sw == nil {
+		return
+	}
+	tables := n.graph.Routes()
+	if len(down) > 0 {
+		tables = n.graph.RoutesWithout(down...)
+	}
+	spec := n.lab.Fabric(n.graph)
+	n.sw.SetRoutes(spec.FIB(n.id, &tables[n.id-n.graph.Hosts]))
+}
 
-// addPause makes this host's NIC send PFC frames, if it is the one.
-func (n *node) addPause(f *control.Fault) error {
-	if f.Node != n.name {
+// SetRate implements faults.Target.
+func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
+	if at.Node == t.n.id {
+		t.n.machine().Settle(now, at.Port)
+		t.n.ports[at.Port].SetRate(rate)
+	}
+}
+
+// Sent implements faults.Target.
+func (t target) Sent(at topo.End) uint64 { return t.n.loop.Sent(at.Port) }
+
+// Pause implements faults.Target.
+func (t target) Pause(now vtime.Time, node int, classes uint8, quanta uint16) {
+	if node == t.n.id && t.n.nic != nil {
+		t.n.nic.SendPause(now, classes, quanta)
+	}
+}
+
+// Restart implements faults.Target.
+func (t target) Restart(now vtime.Time, node int) (lost int) {
+	n := t.n
+	if node != n.id {
+		return 0
+	}
+	if n.sw != nil {
+		return n.sw.Restart(now)
+	}
+	n.agent.Restart()
+	lost = n.nic.Restart(now)
+	select {
+	case n.crashed <- fmt.Errorf("host crashed: %s at %v", n.name, now):
+	default: // it has not been noticed yet
+	}
+	go n.host.Stop() // not under the loop's lock, which its tasks may wait for
+	return lost
+}
+
+// WipeGroups implements faults.Target.
+func (t target) WipeGroups(_ vtime.Time, node int) (groups int) {
+	if node == t.n.id && t.n.sw != nil {
+		groups = t.n.sw.WipeGroups()
+	}
+	return groups
+}
+
+// LimitGroups implements faults.Target.
+func (t target) LimitGroups(_ vtime.Time, node int, room int) {
+	if node == t.n.id && t.n.sw != nil {
+		t.n.sw.LimitGroups(room)
+	}
+}
+
+// Refused implements faults.Target.
+func (t target) Refused(node int) (refused uint64) {
+	if node == t.n.id && t.n.sw != nil {
+		refused = t.n.sw.Stats().Refused
+	}
+	return refused
+}
+
+// Stall implements faults.Target.
+func (t target) Stall(now vtime.Time, node int, on bool) {
+	if node == t.n.id && t.n.host != nil {
+		t.n.nic.Stall(now, on)
+	}
+}
+
+// SetIntake implements faults.Target.
+func (t target) SetIntake(now vtime.Time, node int, rate int64) {
+	if node == t.n.id && t.n.host != nil {
+		t.n.nic.SetIntake(now, rate)
+	}
+}
+
+// Waited implements faults.Target.
+func (t target) Waited(node int) (waited uint64) {
+	if node == t.n.id && t.n.nic != nil {
+		waited = t.n.nic.Stats().Waited
+	}
+	return waited
+}
+
+// crash returns why the programs of this host have ended, if it crashed since it was last
+// asked.
+func (n *node) crash() error {
+	select {
+	case err := <-n.crashed:
+		return err
+	default:
 		return nil
 	}
-	if n.nic == nil {
-		return fmt.Errorf("%s is a switch: pauses come from hosts", f.Node)
-	}
-	until := vtime.Time(f.Until)
-	if until == 0 {
-		until = vtime.Never
-	}
-	rate := n.graph.Links[n.graph.Nodes[n.id].Links[0]].Rate
-	full := vtime.Duration(float64(faults.PauseQuantaMax*pauseQuantumBits) / float64(rate) * float64(vtime.Second))
-	sent, over := new(uint64), new(atomic.Bool)
-	for _, s := range faults.PauseSteps(vtime.Time(f.From), until, full) {
-		n.loop.At(s.At, func(now vtime.Time) {
-			if over.Load() {
-				return
-			}
-			*sent++
-			n.nic.SendPause(now, 1<<f.Priority, s.Quanta)
-		})
-	}
-	f.Applied = append(f.Applied, n.graph.PortName(topo.End{Node: n.id}))
-	n.faults = append(n.faults, applied{spec: f, pauses: sent, over: over})
-	return nil
-}
-
-// listFaults returns what is applied here, with its counts.
-func (n *node) listFaults() *control.FaultList {
-	out := &control.FaultList{}
-	n.faulty.Lock()
-	defer n.faulty.Unlock()
-	n.loop.Call(vtime.Never, func(vtime.Time) { // the loop counts
-		for _, a := range n.faults {
-			f := a.spec
-			f.Seen, f.Hit = 0, 0
-			for _, m := range a.links {
-				f.Seen, f.Hit = f.Seen+m.Seen, f.Hit+m.Hit
-			}
-			if a.pauses != nil {
-				f.Seen, f.Hit = *a.pauses, *a.pauses
-			}
-			out.Faults = append(out.Faults, f)
-		}
-	})
-	return out
 }

@@ -13,6 +13,9 @@ import (
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/apps/hpl"
+	"github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/apps/reducescatter"
+	"github.com/mcastlab/mcastlab/apps/storage"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
@@ -21,22 +24,28 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// appByName returns the program of a workload.
-func appByName(name string) (apps.App, error) {
+// appByName returns the program of a workload; programs are the user's own.
+func (n *node) appByName(name string, programs []rank.Program) (apps.App, error) {
 	switch name {
+	case program.Name:
+		return program.App{Programs: programs}, nil
 	case bcast.Name:
 		return bcast.App{}, nil
 	case allgather.Name:
 		return allgather.App{}, nil
+	case reducescatter.Name:
+		return reducescatter.App{}, nil
 	case hpl.Name:
 		return hpl.App{}, nil
+	case storage.Name:
+		return storage.App{Open: n.openStore, Clocked: true}, nil
 	}
 	return nil, fmt.Errorf("this agent has no program %q", name)
 }
 
 // runJob runs one rank to its end. The stream's first message starts it; when the
 // orchestrator closes its side all ranks have ended and the rank's resources go.
-func (n *node) runJob(s control.Node_JobServer) error {
+func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 	if !n.job.TryLock() {
 		return status.Error(codes.ResourceExhausted, "a rank is already running on this host")
 	}
@@ -49,11 +58,12 @@ func (n *node) runJob(s control.Node_JobServer) error {
 	if start == nil || int(start.Rank) >= len(start.Names) || len(start.Ips) != len(start.Names) {
 		return status.Error(codes.InvalidArgument, "a job begins with its start")
 	}
-	app, err := appByName(start.App)
+	app, err := n.appByName(start.App, programs)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	b := &board{host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), stopped: n.done}
+	_ = n.crash() // of another job's time
+	b := &board{host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), dead: make(chan struct{}), stopped: n.done}
 	done := make(chan error, 1)
 	n.host.Go(vtime.Time(start.Lab), func() {
 		root := prng.New(n.lab.Seed)
@@ -91,6 +101,13 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	var err error
 	select {
 	case err = <-done:
+		if e := n.crash(); e != nil {
+			err, b.rank = e, nil
+		}
+	case err = <-n.crashed:
+		close(b.dead)
+		n.host.Stop() // the task no longer writes to the board
+		b.rank = nil
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
 	case <-n.over:
@@ -124,6 +141,7 @@ type board struct {
 	last    uint64
 	replies map[uint64]chan *control.ToRank
 	gone    chan struct{} // closed when the orchestrator says no more
+	dead    chan struct{} // closed when the host has crashed
 	stopped <-chan struct{}
 	rank    *rank.Rank // set by the rank's task before it ends
 }
@@ -176,6 +194,8 @@ func (b *board) ask(why string, m *control.FromRank) (reply *control.ToRank) {
 			return vtime.Never, true
 		case <-b.gone:
 			return 0, false
+		case <-b.dead:
+			return 0, false
 		case <-b.stopped:
 			return 0, false
 		}
@@ -215,9 +235,24 @@ func (b *board) Emit(record []byte) {
 
 // LeaseGroup implements rank.Board.
 func (b *board) LeaseGroup() (uint32, error) {
-	l := b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}).GetLease()
+	return leased(b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}))
+}
+
+func leased(reply *control.ToRank) (uint32, error) {
+	l := reply.GetLease()
 	if l.GetError() != "" {
 		return 0, errors.New(l.GetError())
 	}
 	return l.GetGroup(), nil
+}
+
+// Multicast implements rank.Board.
+func (b *board) Multicast(hosts []uint32) (uint32, error) {
+	return leased(b.ask("the switches to know a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{Hosts: hosts}}}))
+}
+
+// EndMulticast implements rank.Board.
+func (b *board) EndMulticast(group uint32) error {
+	_, err := leased(b.ask("the switches to forget a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{End: group}}}))
+	return err
 }

@@ -25,7 +25,8 @@ import (
 // node is the node in one configuration: a machine and the loop that drives it.
 type node struct {
 	name  string
-	id    int // in the graph
+	id    int    // in the graph
+	data  string // folder of what the node keeps; empty: nothing
 	lab   *lab.Lab
 	graph *topo.Graph
 	loop  *live.Loop
@@ -42,9 +43,9 @@ type node struct {
 	job    sync.Mutex    // held by the job that runs
 	caught chan any
 
-	faulty sync.Mutex // of what follows
-	faults []applied
-	chains map[int]faults.Chain // by port
+	ports   []machine.Port
+	faults  *faults.Timeline // only with the loop's lock
+	crashed chan error       // why the host's programs have ended
 }
 
 func rateOf(r *control.Rate) live.Rate {
@@ -52,7 +53,7 @@ func rateOf(r *control.Rate) live.Rate {
 }
 
 // newNode builds the machine that the lab file says and starts its loop.
-func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
+func newNode(r *control.ConfigureRequest, sockets []int, data string) (*node, error) {
 	l, err := lab.Parse(r.Node, r.Lab)
 	if err != nil {
 		return nil, err
@@ -75,7 +76,10 @@ func newNode(r *control.ConfigureRequest, sockets []int) (*node, error) {
 	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
 		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
 	}
-	n := &node{name: r.Node, id: id, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}), caught: make(chan any, 1)}
+	n := &node{
+		name: r.Node, id: id, data: data, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}),
+		caught: make(chan any, 1), crashed: make(chan error, 1),
+	}
 	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
 		return nil, err
 	}
@@ -118,10 +122,12 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		return err
 	}
 	own := n.loop.Ports(ports)
+	n.ports = own
+	n.faults = n.newTimeline(spec.Latency)
 	if x := n.lab.ExternalHost(n.name); x != nil {
 		n.out = adapter.New(adapter.Config{
-			IP: n.graph.Nodes[id].IP, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU), Known: n.known(), Trace: &n.events,
-			Classes: spec.NICConfig(id).Classes,
+			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU),
+			Known: n.known(), Trace: &n.events, Classes: spec.NICConfig(id).Classes,
 		})
 		n.nic = n.out.NIC() // which faults pause
 		n.loop.Start(n.out, nil)
@@ -131,7 +137,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
 		n.nic = virtrnic.New(nc)
-		n.agent = mrp.New(mrp.Config{IP: nc.IP, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
+		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, func(p any) { n.caught <- p })
 		n.loop.Start(n.nic, n.host.News)
@@ -145,6 +151,17 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	n.sw = virtswitch.New(sc)
 	n.loop.Start(n.sw, nil)
 	return nil
+}
+
+// machine returns the machine that the node's loop drives.
+func (n *node) machine() machine.Machine {
+	switch {
+	case n.sw != nil:
+		return n.sw
+	case n.out != nil:
+		return n.out
+	}
+	return n.nic
 }
 
 // known returns what tells the addresses of the lab's hosts.
@@ -177,14 +194,15 @@ func (n *node) state() counters.Node {
 	for i, c := range links {
 		s.Ports = append(s.Ports, counters.Port{
 			Port: i, Sent: c.Sent, SentBytes: c.SentBytes, Received: c.Received, ReceivedBytes: c.ReceivedBytes,
-			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, KernelDrops: c.KernelDrops, Cut: c.Cut, Busy: c.Busy,
+			Malformed: c.Malformed, LostToFault: c.Lost, CopiedByFault: c.Copied, HeldByFault: c.Held,
+			KernelDrops: c.KernelDrops, Cut: c.Cut, Busy: c.Busy,
 		})
 	}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
 		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
 		switch {
 		case n.sw != nil:
-			s.Switch(n.sw)
+			s.Switch(n.sw, n.graph)
 		case n.out != nil:
 			s.Adapter(n.out)
 		default:

@@ -8,11 +8,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -24,6 +27,7 @@ type board struct {
 	emit   func(rank int, record []byte)
 	say    func(format string, args ...any) // to the operators of external hosts
 	leases *leases
+	tables *tables
 
 	mu      sync.Mutex
 	values  map[string][]byte
@@ -31,6 +35,7 @@ type board struct {
 	waiting []call
 	size    int
 	ranks   []control.Node_JobClient
+	spare   []bool // by rank: it may die, and the job goes on
 	sending []sync.Mutex
 }
 
@@ -40,13 +45,13 @@ type call struct {
 	id   uint64
 }
 
-// leases hands out group addresses, each once in the life of a lab.
+// leases hands out the lower halves of group addresses, each once in the life of a lab.
 type leases struct {
 	mu    sync.Mutex
 	store *store
 }
 
-func (l *leases) next() (uint32, error) {
+func (l *leases) next() (lower uint32, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st, ok, err := l.store.get()
@@ -59,11 +64,14 @@ func (l *leases) next() (uint32, error) {
 		return 0, errors.New("all 65535 McstIDs of the lab have been used: destroy and deploy it")
 	}
 	st.Leased++
-	return wire.GroupNet | st.Leased, l.store.put(st)
+	return st.Leased, l.store.put(st)
 }
 
 // runJob runs a workload's ranks to their end.
 func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
+	b.tables = &tables{d: d, switches: map[uint32][]int{}}
+	defer b.tables.clear(ctx)
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n := len(w.Hosts)
@@ -77,6 +85,8 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			})
 		}
 	}
+	b.spare = make([]bool, n)
+	copy(b.spare, w.Spare)
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
 	b.size = n - len(start.Peers)
 	for _, h := range w.Hosts {
@@ -93,25 +103,46 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		}
 		b.ranks[i] = s
 	}
-	errs := make([]error, n)
+	errs, lost := make([]error, n), make([]error, n)
 	var all sync.WaitGroup
 	for i, h := range w.Hosts {
 		if external(i) {
 			continue
 		}
 		all.Go(func() {
-			if errs[i] = b.serve(ctx, i, &start); errs[i] != nil {
-				errs[i] = fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, errs[i])
+			err := b.serve(ctx, i, &start)
+			if err != nil && b.spare[i] && ctx.Err() == nil && status.Code(err) == codes.Unavailable {
+				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others did not end within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
+				d.lost[h].Store(true)
+				late := time.AfterFunc(lossWait, cancel)
+				context.AfterFunc(ctx, func() { late.Stop() })
+				err = b.lose(i)
+			}
+			if errs[i] = err; err != nil {
+				errs[i] = fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, err)
 				cancel() // the others would wait for it
 			}
 		})
 	}
 	all.Wait()
 	if err := firstCause(errs); err != nil {
+		if gone := errors.Join(lost...); gone != nil && outer.Err() == nil && isCancel(err) {
+			return gone
+		}
 		return err
 	}
-	// All have ended: now each may let its connections go.
-	running := slices.DeleteFunc(slices.Clone(b.ranks), func(s control.Node_JobClient) bool { return s == nil })
+	return b.endAll(lost)
+}
+
+// endAll tells the ranks that are not lost, all of which have ended, to let their
+// connections go.
+func (b *board) endAll(lost []error) error {
+	var running []control.Node_JobClient
+	for i, s := range b.ranks {
+		if s != nil && lost[i] == nil {
+			running = append(running, s)
+		}
+	}
 	for _, s := range running {
 		if err := s.CloseSend(); err != nil {
 			return fmt.Errorf("end the job: %w", err)
@@ -170,7 +201,24 @@ func (b *board) reply(c call, m *control.ToRank) error {
 	m.Id = c.id
 	b.sending[c.rank].Lock()
 	defer b.sending[c.rank].Unlock()
-	return b.ranks[c.rank].Send(m)
+	if err := b.ranks[c.rank].Send(m); err != nil && !b.spare[c.rank] { // who serves a spare rank notices
+		return err
+	}
+	return nil
+}
+
+// lossWait is how long the ranks that are left may take to end their job: they may wait for
+// the one that is gone.
+const lossWait = 3 * time.Minute
+
+// lose goes on without a rank.
+func (b *board) lose(rank int) error {
+	b.mu.Lock()
+	b.size--
+	b.waiting = slices.DeleteFunc(b.waiting, func(c call) bool { return c.rank == rank })
+	all := b.complete()
+	b.mu.Unlock()
+	return b.release(all)
 }
 
 // answer does what a rank asks.
@@ -193,14 +241,28 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		}
 		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
 	case *control.FromRank_Lease:
-		id, err := b.leases.next()
-		l := &control.Lease{Group: id}
-		if err != nil {
-			l.Error = err.Error()
+		lower, err := b.leases.next()
+		return b.lease(c, wire.GroupNet|lower, err)
+	case *control.FromRank_Multicast:
+		if end := q.Multicast.End; end != 0 {
+			return b.lease(c, end, b.tables.end(ctx, end))
 		}
-		return b.reply(c, &control.ToRank{What: &control.ToRank_Lease{Lease: l}})
+		lower, err := b.leases.next()
+		if err == nil {
+			err = b.tables.begin(ctx, wire.MulticastNet|lower, q.Multicast.Hosts)
+		}
+		return b.lease(c, wire.MulticastNet|lower, err)
 	}
 	return fmt.Errorf("it says %T, which this version does not know", m.What)
+}
+
+// lease answers with a group, or why there is none.
+func (b *board) lease(c call, group uint32, err error) error {
+	l := &control.Lease{Group: group}
+	if err != nil {
+		l.Error = err.Error()
+	}
+	return b.reply(c, &control.ToRank{What: &control.ToRank_Lease{Lease: l}})
 }
 
 func (b *board) put(key string, value []byte) error {
@@ -236,11 +298,21 @@ func (b *board) get(c call, key string) error {
 func (b *board) barrier(c call) error {
 	b.mu.Lock()
 	b.waiting = append(b.waiting, c)
-	var all []call
+	all := b.complete()
+	b.mu.Unlock()
+	return b.release(all)
+}
+
+// complete returns the barrier's calls if all ranks have made theirs. The lock is held.
+func (b *board) complete() (all []call) {
 	if len(b.waiting) == b.size {
 		all, b.waiting = b.waiting, nil
 	}
-	b.mu.Unlock()
+	return all
+}
+
+// release lets ranks go on from a barrier.
+func (b *board) release(all []call) error {
 	if all == nil {
 		return nil
 	}
@@ -250,11 +322,4 @@ func (b *board) barrier(c call) error {
 		errs = append(errs, b.reply(w, &control.ToRank{What: &control.ToRank_Release{Release: int64(at)}}))
 	}
 	return errors.Join(errs...)
-}
-
-// waits says how many ranks wait in the barrier, for a progress line.
-func (b *board) waits() (n int, at vtime.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.waiting), b.pace.now()
 }

@@ -62,7 +62,11 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, rate *coun
 		return err
 	}
 	r := live.Rate{Mono: m.Now(), Dilation: float64(d.Lab.Runtime.Dilation)}
-	if r.Dilation == 0 {
+	switch {
+	case r.Dilation != 0:
+	case len(d.Lab.Externals()) > 0:
+		r.Dilation = 1 // external devices live in wall time
+	default:
 		r.Dilation = restDilation
 	}
 	if rate != nil {

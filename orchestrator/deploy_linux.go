@@ -10,7 +10,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcastlab/mcastlab/control"
@@ -18,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
 )
@@ -26,6 +29,8 @@ import (
 type Options struct {
 	Engine  engine.Engine
 	Version string
+	// Programs are the user's own that this binary has, and so do the nodes.
+	Programs []rank.Program
 	// Attach names the interfaces of this host behind which external hosts are.
 	Attach map[string]string
 	// Log, if set, is told what is being done.
@@ -39,7 +44,8 @@ type Deployed struct {
 
 	o     Options
 	store *store
-	nodes []*client // by node of the graph
+	nodes []*client     // by node of the graph
+	lost  []atomic.Bool // by node: it has died, and the run goes on without it
 }
 
 // Deploy brings a lab up, or finds that it is up already, and brings back what of it is
@@ -78,11 +84,14 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 }
 
 func plan(l *lab.Lab, o Options) (*Deployed, error) {
+	if err := l.CheckLive(); err != nil {
+		return nil, err
+	}
 	g, err := l.Graph()
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	return &Deployed{Lab: l, Graph: g, o: o, store: storeOf(l.Name), nodes: make([]*client, len(g.Nodes))}, nil
+	return &Deployed{Lab: l, Graph: g, o: o, store: storeOf(l.Name), nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}, nil
 }
 
 // ensure brings the lab up if it is not. The lock is held.
@@ -199,11 +208,11 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	begin := time.Now()
 	var nodes []engine.Node
 	for _, n := range d.Graph.Nodes {
-		dir, err := d.store.nodeDir(n.Name)
+		node, err := d.node(n.Name)
 		if err != nil {
 			return err
 		}
-		nodes = append(nodes, engine.Node{Name: n.Name, Dir: dir})
+		nodes = append(nodes, node)
 	}
 	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
 		return err
@@ -231,6 +240,15 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
 	st.Phase = phaseUp
 	return d.store.put(st)
+}
+
+// node makes the folders of a node that is to be started.
+func (d *Deployed) node(name string) (n engine.Node, err error) {
+	n.Name = name
+	if n.Dir, err = d.store.nodeDir(name); err == nil && slices.Contains(d.Lab.Keeps(d.Graph), name) {
+		n.Data, err = d.store.dataDir(name)
+	}
+	return n, err
 }
 
 // wire makes links and hands nodes the sockets on the ends of all their links: those that
@@ -349,12 +367,15 @@ func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
 // trains says whether frames cross links in trains.
 func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 
-// each calls f for every node, a few at a time, and returns what failed.
+// each calls f for every node that is not lost, a few at a time, and returns what failed.
 func (d *Deployed) each(f func(node int) error) error {
 	errs := make([]error, len(d.Graph.Nodes))
 	gate := make(chan struct{}, 8)
 	var all sync.WaitGroup
 	for i := range d.Graph.Nodes {
+		if d.lost[i].Load() {
+			continue
+		}
 		all.Go(func() {
 			gate <- struct{}{}
 			defer func() { <-gate }()
@@ -451,7 +472,11 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 			return existed, err
 		}
 		there = append(there, e)
-		existed = existed || len(found) > 0
+		labs, err := e.Labs(ctx)
+		if err != nil {
+			return existed, err
+		}
+		existed = existed || len(found) > 0 || slices.Contains(labs, name)
 	}
 	if !existed {
 		return false, nil

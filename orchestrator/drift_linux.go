@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // drift is what of a lab that is up is not there any more.
@@ -70,7 +71,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 		if d.Lab.ExternalHost(name) == nil {
 			continue
 		}
-		o, err := netdev.OpenOutside(d.o.Attach[name], d.Lab.NICs.MTU+outsideHeaders)
+		o, err := netdev.OpenOutside(d.o.Attach[name], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return err
 		}
@@ -80,11 +81,11 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	for _, n := range x.nodes {
 		name := d.Graph.Nodes[n].Name
 		d.log("node %s is gone: it is started again", name)
-		dir, err := d.store.nodeDir(name)
+		node, err := d.node(name)
 		if err != nil {
 			return err
 		}
-		gone = append(gone, engine.Node{Name: name, Dir: dir})
+		gone = append(gone, node)
 	}
 	if len(gone) > 0 {
 		if err := d.o.Engine.Remove(ctx, d.Lab.Name, names(gone)...); err != nil {

@@ -15,10 +15,6 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// outsideHeaders is what a RoCE packet has beside its payload at the most, as rxe counts
-// it.
-const outsideHeaders = 80
-
 // openOutside looks at the interfaces of all external hosts before anything is made.
 func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 	all := map[string]*netdev.Outside{}
@@ -32,7 +28,7 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 			return nil, fmt.Errorf("attach %s=%s: the interface is that of %s already", host, name, other)
 		}
 		used[name] = host
-		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+outsideHeaders)
+		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return nil, err
 		}
@@ -118,9 +114,9 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	return x, wire.GroupNet | (st.Leased + 1), errors.Join(err, d.store.close())
 }
 
-// tellExternals takes over what has been said of external hosts, and tells their
-// adapters.
-func (d *Deployed) tellExternals(ctx context.Context) error {
+// tellExternals takes over what has been said of external hosts since the deployment,
+// makes sure that the lab still holds together at a dilation, and tells their adapters.
+func (d *Deployed) tellExternals(ctx context.Context, dilation float64) error {
 	st, _, err := d.store.get()
 	if err != nil {
 		return err
@@ -132,6 +128,18 @@ func (d *Deployed) tellExternals(ctx context.Context) error {
 		}
 		if m, known := st.Members[h.Name]; known {
 			h.External = m
+		}
+		if err := d.Lab.CheckPatience(h.Name, &h.External, dilation); err != nil {
+			return &lab.Error{File: "lab " + d.Lab.Name, Text: err.Error()}
+		}
+	}
+	if _, err := lab.Parse("lab "+d.Lab.Name, d.Lab.Resolved()); err != nil {
+		return err
+	}
+	for i := range d.Lab.Hosts {
+		h := &d.Lab.Hosts[i]
+		if h.Kind != "external" {
+			continue
 		}
 		n, _ := d.Graph.Find(h.Name)
 		if _, err := d.nodes[n].Answer(ctx, &control.AnswerRequest{Qpn: uint32(h.External.QPN)}); err != nil {

@@ -6,46 +6,23 @@ import (
 	"strconv"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/vtime"
 )
-
-// timelinePrefix begins the ids of the faults of a lab file; those that are added by
-// hand begin otherwise.
-const timelinePrefix = "lab-"
 
 // timeline returns the lab file's faults. Their times count from the start of the
 // workloads.
 func (r *liveRun) timeline() (all []*control.Fault) {
 	for i := range r.d.Lab.Faults {
-		all = append(all, FaultOf(&r.d.Lab.Faults[i], timelinePrefix+strconv.Itoa(i)))
+		all = append(all, FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i)))
 	}
 	return all
 }
 
 // FaultOf returns the message of a fault.
 func FaultOf(f *lab.Fault, id string) *control.Fault {
-	m := &control.Fault{Id: id, From: int64(f.At)}
-	if f.For != nil {
-		m.Until = m.From + int64(*f.For)
-	}
-	if f.Pause != nil {
-		m.Kind, m.Node, m.Priority = "pause", f.Pause.Node, uint32(f.Pause.Priority)
-		return m
-	}
-	for _, k := range []struct {
-		kind string
-		f    *lab.LinkFault
-	}{{"loss", f.Loss}, {"corrupt", f.Corrupt}, {"duplicate", f.Duplicate}, {"reorder", f.Reorder}} {
-		if k.f == nil {
-			continue
-		}
-		m.Kind, m.Links, m.Rate, m.Delay = k.kind, k.f.Links, k.f.Rate, int64(lab.LinkDelayDefault)
-		if k.f.Delay != nil {
-			m.Delay = int64(*k.f.Delay)
-		}
-	}
-	return m
+	return &control.Fault{Id: id, Kind: string(f.Kind()), Entry: f.Text()}
 }
 
 // AddFaults applies faults whose times count from origin.
@@ -54,10 +31,7 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin v
 		return nil
 	}
 	for _, f := range all {
-		f.From += int64(origin)
-		if f.Until != 0 {
-			f.Until += int64(origin)
-		}
+		f.Origin = int64(origin)
 	}
 	return d.each(func(i int) error {
 		if _, err := d.nodes[i].AddFaults(ctx, &control.FaultList{Faults: all}); err != nil {
@@ -86,7 +60,12 @@ func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error)
 				all = append(all, f)
 				continue
 			}
-			all[i].Seen, all[i].Hit = all[i].Seen+f.Seen, all[i].Hit+f.Hit
+			all[i].Hit, all[i].On = all[i].Hit+f.Hit, all[i].On || f.On
+			if faults.Kind(f.Kind).OfFrames() {
+				all[i].Seen += f.Seen
+			} else { // every node has counted the same times
+				all[i].Seen = max(all[i].Seen, f.Seen)
+			}
 			all[i].Applied = append(all[i].Applied, f.Applied...)
 		}
 	}

@@ -91,6 +91,9 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 		return total, err
 	}
 	for _, g := range all {
+		if g == nil {
+			continue // of a node that is lost
+		}
 		if err := errors.Join(g.Sent.AddTo(total.Sent), g.Acted.AddTo(total.Acted)); err != nil {
 			return total, fmt.Errorf("read lag: %w", err)
 		}

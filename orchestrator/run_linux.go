@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/faults"
 
-	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
@@ -57,7 +56,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	reh, err := runner.Rehearse(ctx, d.Lab)
+	reh, err := runner.Rehearse(ctx, d.Lab, d.apps())
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +75,9 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	return r.Report, r.Finish(ctx, d.Lab, err)
 }
 
+// apps are what the lab's workloads run.
+func (d *Deployed) apps() runner.Apps { return runner.Apps{Programs: d.o.Programs} }
+
 // start sets the clock going, configures all nodes and finds out how fast they can be.
 func (r *liveRun) start(ctx context.Context) (err error) {
 	fixed := r.o.Dilation
@@ -86,7 +88,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		if fixed == 0 {
 			fixed = 1 // external devices live in wall time
 		}
-		if err := r.d.tellExternals(ctx); err != nil {
+		if err := r.d.tellExternals(ctx, fixed); err != nil {
 			return err
 		}
 	}
@@ -138,144 +140,23 @@ func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []b
 	return r.d.runJob(ctx, w, r.board)
 }
 
-// Dilations of the calibration: one so slow that any machine keeps up, to see how late
-// frames are when there is no hurry, and one so fast that none does, to see what a frame
-// costs when there is always another.
-const (
-	calibrationDilation = 8000
-	saturatingDilation  = 200
-)
-
-// calibrate runs small messages in all schemes for the lag, and then a large one for the
-// cost of a frame.
-func (r *liveRun) calibrate(ctx context.Context) error {
-	if _, _, err := r.trial(ctx, "lag", func(b *lab.Bcast) { b.Sizes = []lab.Size{4 << 10, 32 << 10} }); err != nil {
-		return err
-	}
-	lag, err := r.pace.set(ctx, saturatingDilation)
-	if err != nil {
-		return err
-	}
-	busy, frames, err := r.trial(ctx, "cost", func(b *lab.Bcast) { b.Schemes, b.Sizes = b.Schemes[:1], []lab.Size{512 << 10} })
-	if err != nil {
-		return err
-	}
-	if _, err := r.pace.set(ctx, calibrationDilation); err != nil {
-		return err
-	}
-	r.fid.calibrated(lag, busy, frames, r.o.Slower)
-	return nil
-}
-
-// trialOf returns the broadcast that stands for a workload in a trial: what is measured is
-// the host, not the workload.
-func trialOf(w *lab.Workload) lab.Bcast {
-	if w.Bcast != nil {
-		return *w.Bcast
-	}
-	return lab.Bcast{Label: w.HPL.Label, Ranks: w.HPL.Ranks, Schemes: []lab.Scheme{{Name: "unicast", Label: "unicast"}}, Memory: "auto"}
-}
-
-// trial runs the lab's workloads in a smaller form, twice each, and returns the seconds
-// of CPU time it took from the first step on, and the frames that were sent.
-func (r *liveRun) trial(ctx context.Context, name string, change func(*lab.Bcast)) (busy float64, frames uint64, err error) {
-	small, err := lab.Parse(name, r.d.Lab.Resolved())
-	if err != nil {
-		return 0, 0, err
-	}
-	for i := range small.Workloads {
-		if a := small.Workloads[i].Allgather; a != nil {
-			like := lab.Bcast{Schemes: a.Schemes, Sizes: a.Sizes}
-			change(&like)
-			all := *a
-			all.Schemes, all.Iterations, all.WarmUp, all.Sizes = a.Schemes[:min(len(like.Schemes), len(a.Schemes))], 2, 0, nil
-			for _, s := range like.Sizes { // over all ranks
-				all.Sizes = append(all.Sizes, max(1, s/lab.Size(len(a.Ranks.Resolve(r.d.Graph)))))
-			}
-			small.Workloads[i].Allgather = &all
-			continue
-		}
-		b := trialOf(&small.Workloads[i])
-		b.Iterations, b.WarmUp = 2, 0
-		change(&b)
-		small.Workloads[i] = lab.Workload{Bcast: &b}
-	}
-	all, err := runner.Prepare(small, r.d.Graph, bcast.App{})
-	if err != nil {
-		return 0, 0, err
-	}
-	found, err := r.d.o.Engine.Find(ctx, r.d.Lab.Name)
-	if err != nil {
-		return 0, 0, err
-	}
-	var pids []int
-	for _, n := range found {
-		pids = append(pids, n.PID)
-	}
-	for _, w := range all {
-		w.Label += "-" + name // groups and connections are named after it
-		from, sent := 0.0, uint64(0)
-		err := r.job(ctx, w, func(int, []byte) {}, func(ctx context.Context, _ string) error {
-			if from > 0 {
-				return nil
-			}
-			states, err := r.d.States(ctx)
-			from, sent = busySeconds(pids), counters.Sent(states)
-			return err
-		})
-		if err != nil {
-			return 0, 0, err
-		}
-		busy += busySeconds(pids) - from
-		states, err := r.d.States(ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		frames += counters.Sent(states) - sent
-	}
-	return busy, frames, nil
-}
-
-// carries makes sure that the host keeps up with the lab at dilation 1, by what a frame
-// costs between the lab's own hosts. A lab with fewer than two of those is not tried.
-func (r *liveRun) carries(ctx context.Context) error {
-	var own lab.Hosts
-	for i := range r.d.Graph.Hosts {
-		if n := r.d.Graph.Nodes[i].Name; r.d.Lab.ExternalHost(n) == nil {
-			own = append(own, n)
-		}
-	}
-	if len(own) < 2 {
-		return nil
-	}
-	busy, frames, err := r.trial(ctx, "cost", func(b *lab.Bcast) {
-		b.Ranks, b.Root, b.Schemes, b.Sizes = own, own[0], []lab.Scheme{{Name: "unicast"}}, []lab.Size{512 << 10}
-	})
-	if err != nil {
-		return fmt.Errorf("calibrate: %w", err)
-	}
-	if need := r.fid.need(busy / float64(max(frames, 1))); need > carryShare {
-		rate := lab.Rate(round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
-		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf(
-			"external hosts need dilation 1, at which this machine does not carry links.rate of %v: use %v or less",
-			r.d.Lab.Links.Rate, rate)}
-	}
-	return nil
-}
-
 // workloads runs all workloads, each step at the dilation its row needs.
 func (r *liveRun) workloads(ctx context.Context) error {
-	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph)
+	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph, r.d.apps())
 	if err != nil {
 		return err
 	}
-	for _, w := range all {
+	for i, w := range all {
+		before := len(r.Report.Results)
 		err := r.Measure(w, r.pace.now, func(emit func(int, []byte)) error { return r.job(ctx, w, emit, r.step) })
 		if err != nil {
 			return err
 		}
+		if err := r.again(ctx, &r.d.Lab.Workloads[i], len(r.Report.Results)-before); err != nil {
+			return err
+		}
 	}
-	return r.rowEnds(ctx, calibrationDilation)
+	return nil
 }
 
 // step is called before each iteration: a new row may need another rate.
@@ -293,18 +174,20 @@ func (r *liveRun) step(ctx context.Context, what string) error {
 	if !first {
 		return nil
 	}
-	return r.rowEnds(ctx, r.fid.dilation(row))
+	return r.rowEnds(ctx, r.fid.dilation(row), row)
 }
 
-// rowEnds closes the account of the row that was running and sets the next one's rate.
-func (r *liveRun) rowEnds(ctx context.Context, dilation float64) error {
+// noRow is the row that runs when none does.
+const noRow = -1
+
+// rowEnds closes the account of the row that was running, sets a rate and opens the
+// account of the next row.
+func (r *liveRun) rowEnds(ctx context.Context, dilation float64, next int) error {
 	lag, err := r.pace.set(ctx, dilation)
-	if err == nil && r.fid.open >= 0 {
+	if err == nil && r.fid.open != noRow {
 		r.fid.took(lag)
 	}
-	if r.next > 0 {
-		r.fid.open = r.reh.Steps[r.next-1].Row
-	}
+	r.fid.open = next
 	return err
 }
 
@@ -348,14 +231,13 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		}
 		r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.budget.Cut, r.caps.budget.Cut, len(r.caps.taps)
 	}
-	if len(r.d.Lab.Faults) > 0 && ctx.Err() == nil {
-		if err := r.d.ResetFaults(ctx, timelinePrefix); err != nil {
-			return err
-		}
-	}
 	r.Meta.LabUS = r.pace.now().Microseconds()
 	if ctx.Err() != nil {
 		return nil
+	}
+	faulty, err := r.endFaults(ctx)
+	if err != nil {
+		return err
 	}
 	if err := r.d.saveLogs(ctx, r.Report.RunDir); err != nil {
 		return err
@@ -364,6 +246,15 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if err != nil {
 		return err
 	}
+	lossFree := len(r.d.Lab.Faults) == 0
+	for i := range states {
+		if r.d.lost[i].Load() {
+			lossFree = false
+			if i < len(r.base) {
+				states[i] = r.base[i] // what it counted since has gone with it
+			}
+		}
+	}
 	r.Meta.PacketHops = counters.Sent(states) - counters.Sent(r.base)
 	for _, s := range states {
 		for _, p := range s.Ports {
@@ -371,11 +262,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		}
 	}
 	if runErr == nil {
-		faulty, err := r.d.Faults(ctx)
-		if err != nil {
-			return err
-		}
-		r.Report.Fidelity = r.fid.judge(r.Report.Results, states, r.base, len(r.d.Lab.Faults)+len(faulty) == 0)
+		r.Report.Fidelity = r.fid.judge(r.Report.Results, states, r.base, lossFree && !faulty)
 	}
 	for i := range states {
 		if i < len(r.base) {
@@ -383,6 +270,22 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		}
 	}
 	return r.Counters(states)
+}
+
+// endFaults takes the lab file's faults away, and into the report what they and those that
+// were added by hand have hit.
+func (r *liveRun) endFaults(ctx context.Context) (faulty bool, err error) {
+	all, err := r.d.Faults(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range all {
+		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Entry, Seen: f.Seen, Hit: f.Hit})
+	}
+	if len(r.d.Lab.Faults) > 0 {
+		err = r.d.ResetFaults(ctx, faults.LabPrefix)
+	}
+	return len(all) > 0, err
 }
 
 // lagUS returns a wall time in nanoseconds as lab time in microseconds.

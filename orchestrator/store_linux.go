@@ -28,6 +28,7 @@ const StateDir = "/run/mcastlab"
 //	lock          held by the verb that is at work
 //	n/NODE/       a node's sockets; the node's user owns it
 //	n/NODE.log    a node's standard error, of nodes that are processes
+//	d/NODE/       what a node that is a process keeps when it dies; its user owns it
 type store struct {
 	lab, dir string
 	lock     *os.File
@@ -189,6 +190,22 @@ func (s *store) nodeDir(node string) (string, error) {
 	}
 	if err != nil {
 		return "", fmt.Errorf("make folder of node %s: %w", node, err)
+	}
+	return dir, nil
+}
+
+// dataDir makes the folder of what a node keeps, if there is none.
+func (s *store) dataDir(node string) (string, error) {
+	dir := filepath.Join(s.dir, "d", node)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = os.Chmod(filepath.Dir(dir), 0o711)
+	}
+	if err == nil {
+		err = os.Chown(dir, engine.UID, engine.UID)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make data folder of node %s: %w", node, err)
 	}
 	return dir, nil
 }

@@ -94,13 +94,6 @@ func (w *watch) flush() {
 	}
 }
 
-// note writes an event of the run itself.
-func (w *watch) note(at vtime.Time, event string, data any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.out.Note(at, event, data)
-}
-
 // end stops collecting and writes what is left.
 func (w *watch) end() {
 	w.stop()

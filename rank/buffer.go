@@ -33,39 +33,52 @@ type Buffer struct {
 	freed  bool
 }
 
-// Alloc registers a buffer of n bytes that other ranks may write to.
+// Alloc registers a buffer of n bytes that other ranks may write to and read.
 func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
 	return r.alloc(n, kind, func(nic *virtrnic.NIC, mem virtrnic.Memory) (*virtrnic.MR, error) {
 		return nic.RegMR(r.pd, mem, bufferAccess)
 	})
 }
 
-const bufferAccess = virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite
+const bufferAccess = virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite | virtrnic.AccessRemoteRead
 
 // alloc makes memory and has it registered.
 func (r *Rank) alloc(n int, kind MemoryKind, register func(*virtrnic.NIC, virtrnic.Memory) (*virtrnic.MR, error)) (*Buffer, error) {
 	b := &Buffer{r: r, kind: kind, size: uint64(n)}
-	var mem virtrnic.Memory
 	switch kind {
 	case MemoryBytes:
 		b.bytes = make(virtrnic.Bytes, n)
-		mem = b.bytes
 	case MemoryHashed:
 		b.hashed = virtrnic.NewHashed(uint64(n))
-		mem = b.hashed
 	case MemoryPhantom:
-		mem = virtrnic.Phantom(n)
 	default:
 		return nil, fmt.Errorf("allocate %d bytes: no kind of memory %q", n, kind)
 	}
 	var err error
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		b.mr, err = register(nic, mem)
+		b.mr, err = register(nic, b.memory())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
 	return b, nil
+}
+
+// memory returns what the buffer is made of.
+func (b *Buffer) memory() virtrnic.Memory {
+	switch b.kind {
+	case MemoryBytes:
+		return b.bytes
+	case MemoryHashed:
+		return b.hashed
+	}
+	return virtrnic.Phantom(b.size)
+}
+
+// Copy copies n bytes from offset from of another buffer of the rank to offset to. It
+// takes no lab time.
+func (b *Buffer) Copy(to int, src *Buffer, from, n int) {
+	virtrnic.Copy(b.memory(), uint64(to), src.memory(), uint64(from), n)
 }
 
 // Free takes the buffer's registration back.

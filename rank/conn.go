@@ -22,6 +22,8 @@ type Conn struct {
 type Request struct {
 	conn  *Conn
 	group *Group
+	of    string // what it is, if it is neither the connection's nor the group's
+	mcast *Multicast
 	send  bool
 	done  bool
 	wc    virtrnic.WC
@@ -76,7 +78,7 @@ func (c *Conn) external(p *Peer) error {
 	}
 	r.conns[c.peer] = c
 	r.Put(fmt.Sprintf("%s%d/%d", ExternalKey, r.c.ID, c.peer), fmt.Appendf(nil, "%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
-		r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), wire.AddrOf(r.c.IPs[r.c.ID])))
+		r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.c.IPs[r.c.ID])))
 	return nil
 }
 
@@ -113,7 +115,7 @@ type remote struct {
 func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 	p := r.c.Params
 	a := virtrnic.QPAttr{
-		Port: 1, Access: virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite,
+		Port: 1, Access: bufferAccess, MaxQPRdAtomic: readsMax, MaxDestRdAtomic: readsMax,
 		AV:      virtrnic.AH{DGID: to.ip, TrafficClass: p.TrafficClass, HopLimit: 64},
 		PathMTU: p.MTU, DestQPN: to.qpn, RQPSN: to.rqPSN, SQPSN: to.sqPSN,
 		Timeout: p.Timeout, RetryCnt: p.RetryCnt, RNRRetry: p.RNRRetry, MinRNRTimer: p.MinRNRTimer,
@@ -139,22 +141,35 @@ func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 	return err
 }
 
+// readsMax is how many READs a connection has under way at most, either way.
+const readsMax = 16
+
 // Send starts to send n bytes of the buffer from off as one message.
 func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
-	c.r.spend(c.r.c.Params.Cost.Post)
-	c.r.spend(c.r.c.Params.Cost.Stack)
-	c.r.spend(c.r.c.Params.Cost.Connection)
-	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
+}
+
+// SendImm is Send with 32 bits beside the message, which its receive tells (Request.Imm).
+func (c *Conn) SendImm(b *Buffer, off, n int, imm uint32) (*Request, error) {
+	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSendWithImm, SGE: b.sge(off, n), Imm: imm})
 }
 
 // Write starts to write n bytes of the buffer from off into the peer's memory.
 func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
+	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
+}
+
+// Read starts to read n bytes of the peer's memory into the buffer from off on.
+func (c *Conn) Read(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
+	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMARead, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
+}
+
+// request posts to the connection's send queue.
+func (c *Conn) request(wr virtrnic.SendWR) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
 	c.r.spend(c.r.c.Params.Cost.Connection)
-	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{
-		Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey,
-	}, virtrnic.RecvWR{})
+	return c.r.post(&Request{conn: c, send: true}, c.qp, wr, virtrnic.RecvWR{})
 }
 
 // Recv posts n bytes of the buffer from off for the next message.
@@ -213,28 +228,31 @@ func (r *Rank) await(q *Request) {
 
 // poll takes what the completion queue holds; it returns false if it was empty.
 func (r *Rank) poll() (some bool) {
-	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		for {
-			w, ok := nic.PollCQ(r.cq)
-			if !ok {
-				return
-			}
-			some = true
-			q := r.reqs[w.WRID]
-			if q == nil {
-				continue
-			}
-			delete(r.reqs, w.WRID)
-			q.done, q.wc = true, w
-			if w.Status != virtrnic.WCSuccess {
-				q.err = StatusError(w.Status)
-			}
-		}
-	})
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { some = r.take(nic) })
 	if some {
 		r.c.Host.Kick() // another worker's request may be among them
 	}
 	return some
+}
+
+// take ends the requests whose completions are in the queue.
+func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
+	for {
+		w, ok := nic.PollCQ(r.cq)
+		if !ok {
+			return some
+		}
+		some = true
+		q := r.reqs[w.WRID]
+		if q == nil {
+			continue
+		}
+		delete(r.reqs, w.WRID)
+		q.done, q.wc = true, w
+		if w.Status != virtrnic.WCSuccess {
+			q.err = StatusError(w.Status)
+		}
+	}
 }
 
 // StatusError is a work request's failure.
@@ -246,6 +264,10 @@ func (e StatusError) Error() string { return virtrnic.WCStatus(e).String() }
 // what describes the request in the words of a log line.
 func (q *Request) what() string {
 	switch {
+	case q.of != "":
+		return q.of
+	case q.mcast != nil:
+		return fmt.Sprintf("multicast to %v", wire.AddrOf(q.mcast.ip))
 	case q.group != nil && q.send:
 		return fmt.Sprintf("send to group %v", wire.AddrOf(q.group.id))
 	case q.group != nil:
@@ -258,6 +280,12 @@ func (q *Request) what() string {
 
 // Len returns the bytes of a completed receive.
 func (q *Request) Len() int { return int(q.wc.ByteLen) }
+
+// Imm returns the immediate data of a completed receive.
+func (q *Request) Imm() uint32 { return q.wc.Imm }
+
+// Done says whether the request has ended, as far as the rank has looked: Look, Until and Wait do.
+func (q *Request) Done() bool { return q.done }
 
 // WaitAny blocks until one of the requests has ended and returns which, and its error.
 // Requests that are nil are left out; one at least must not be. If several have ended

@@ -19,6 +19,7 @@ type Group struct {
 	qp     *virtrnic.QP
 	source int
 	write  *writes // nil: the group takes no WRITEs
+	reduce bool    // its members send to the sum (Reduction)
 }
 
 // NewGroup registers a group in the fabric. All ranks must call it with the same name
@@ -44,10 +45,7 @@ func (g *Group) join(leader int) error {
 			return fmt.Errorf("group %s: %w", name, err)
 		}
 	}
-	if g.qp, err = r.createQP(); err != nil {
-		return fmt.Errorf("group %s: %w", name, err)
-	}
-	if err := r.bringUp(g.qp, remote{ip: g.id, qpn: wire.QPNGSI, sqPSN: start, rqPSN: start}); err != nil {
+	if err := g.attach(start); err != nil {
 		return fmt.Errorf("group %s: %w", name, err)
 	}
 	if r.c.ID == leader {
@@ -61,6 +59,18 @@ func (g *Group) join(leader int) error {
 		return fmt.Errorf("%w: %s", ErrGroup, msg)
 	}
 	return nil
+}
+
+// attach makes the rank's queue pair in the group.
+func (g *Group) attach(start wire.PSN) (err error) {
+	if g.reduce {
+		g.qp, err = g.r.datagramQP()
+		return err
+	}
+	if g.qp, err = g.r.createQP(); err != nil {
+		return err
+	}
+	return g.r.bringUp(g.qp, remote{ip: g.id, qpn: wire.QPNGSI, sqPSN: start, rqPSN: start})
 }
 
 func errText(err error) string {
@@ -101,7 +111,7 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 // register collects the members' queue pairs and installs the group.
 func (g *Group) register(start wire.PSN) error {
 	r := g.r
-	m := mrp.Group{McstID: g.id, LeaderQPN: g.qp.Num(), StartPSN: start, Activate: r.c.Params.Activate}
+	m := mrp.Group{McstID: g.id, LeaderQPN: g.qp.Num(), StartPSN: start, Activate: r.c.Params.Activate, Reduce: g.reduce}
 	for i := range r.c.Size {
 		if i == r.c.ID {
 			continue
@@ -109,7 +119,7 @@ func (g *Group) register(start wire.PSN) error {
 		if p := r.peer(i); p != nil {
 			m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: p.QPN})
 			r.Put(fmt.Sprintf("%s%s/%d", ExternalKey, g.name, i), fmt.Appendf(nil, "%s: group %v starts at PSN %v: connect QP %d to any QP at %v",
-				r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, wire.AddrOf(g.id)))
+				r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)))
 			continue
 		}
 		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))

@@ -47,6 +47,12 @@ type Board interface {
 	Emit(record []byte)
 	// LeaseGroup returns a McstID that no group of the lab has or had lately.
 	LeaseGroup() (uint32, error)
+	// Multicast has the switches pass on what is sent to a plain IPv4 multicast group, by
+	// any of the hosts with the given addresses to all others of them, and returns its
+	// address, which no group of the lab has or had.
+	Multicast(hosts []uint32) (uint32, error)
+	// EndMulticast takes such a group out of the switches.
+	EndMulticast(group uint32) error
 }
 
 // HostCost models what software on a host costs in lab time (all zero by default).

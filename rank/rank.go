@@ -2,6 +2,7 @@ package rank
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/prng"
@@ -31,6 +32,7 @@ type Rank struct {
 	conns map[int]*Conn
 	reqs  map[uint64]*Request
 	wrid  uint64
+	addr  func(ip uint32) netip.Addr // as the fabric writes it
 }
 
 // cqDepth holds every completion a rank can have outstanding in the workloads here.
@@ -43,6 +45,7 @@ func New(c Config) (*Rank, error) {
 	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		r.pd = nic.AllocPD()
 		r.cq, err = nic.CreateCQ(cqDepth)
+		r.addr = nic.Addr
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start rank %d: %w", c.ID, err)
@@ -64,6 +67,12 @@ func (r *Rank) NameOf(rank int) string { return r.c.Names[rank] }
 
 // Params returns the settings of the rank's queue pairs.
 func (r *Rank) Params() Params { return r.c.Params }
+
+// LinkRate returns the rate of the host's link in bits per second.
+func (r *Rank) LinkRate() (rate uint64) {
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { rate = nic.LineRate() })
+	return rate
+}
 
 // Now returns the lab time.
 func (r *Rank) Now() vtime.Time { return r.c.Host.Now() }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
@@ -56,6 +58,33 @@ func (r *Rank) Until(why string, cond func() bool) {
 			return
 		}
 		r.c.Host.Park(vtime.Never, why)
+	}
+}
+
+// Look blocks until cond holds, or until a lab time; it says whether cond holds. What cond
+// may look at is what has come: which requests of the rank are Done, the Arrivals of the
+// given groups, and what the rank's other workers change, who call Notify afterwards. It
+// must not wait itself.
+func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func() bool) bool {
+	for {
+		some := false
+		// All in one look: what comes after it wakes the task.
+		r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+			some = r.take(nic)
+			for _, g := range groups {
+				g.take(nic)
+			}
+		})
+		if some {
+			r.c.Host.Kick()
+		}
+		if cond() {
+			return true
+		}
+		if r.Now() >= until {
+			return false
+		}
+		r.c.Host.Park(until, why)
 	}
 }
 

@@ -55,16 +55,16 @@ func (r *Record) OnClose(f func() error) { r.closes = append(r.closes, f) }
 // Measure runs one workload and takes its results into the report, those of an
 // interrupted run too. run is given where ranks' records go.
 func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) error {
-	records := make([][][]byte, len(w.Hosts))
-	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
-	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
-	rows, rerr := w.App.Reduce(w.Params, records)
-	for _, row := range rows {
-		r.Events.Note(now(), "result", row)
-	}
+	rows, records, err := r.Rows(w, now, run)
 	r.Report.Results = append(r.Report.Results, rows...)
-	if err == nil {
-		err = rerr
+	if t, tells := w.App.(apps.Teller); tells {
+		text, terr := t.Lines(records)
+		if text != "" {
+			r.Report.Texts = append(r.Report.Texts, text)
+		}
+		if err == nil {
+			err = terr
+		}
 	}
 	if p, prints := w.App.(apps.Printer); prints && len(rows) > 0 {
 		text, perr := p.Print(w.Params, rows)
@@ -74,6 +74,22 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 		}
 	}
 	return err
+}
+
+// Rows runs one workload and returns its results, which the report does not have yet, and
+// what the ranks recorded.
+func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) ([]apps.Row, [][][]byte, error) {
+	records := make([][][]byte, len(w.Hosts))
+	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
+	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
+	rows, rerr := w.App.Reduce(w.Params, records)
+	for _, row := range rows {
+		r.Events.Note(now(), "result", row)
+	}
+	if err == nil {
+		err = rerr
+	}
+	return rows, records, err
 }
 
 // Counters writes what the nodes counted during the run.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -26,6 +27,9 @@ type Report struct {
 	// Texts are what workloads print that are not tables of sizes.
 	Texts []string `json:"texts,omitempty"`
 
+	// Faults are those of the lab file and, in a lab that is up, those added by hand.
+	Faults []FaultRow `json:"faults,omitempty"`
+
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`
 
@@ -34,10 +38,12 @@ type Report struct {
 
 // Fidelity says whether the clock did justice to the lab.
 type Fidelity struct {
-	Verdict  string  `json:"verdict"` // ok, or violated
-	Reason   string  `json:"reason"`
-	Dilation float64 `json:"dilation"`
-	LagUS    float64 `json:"lag_us"`
+	Verdict string `json:"verdict"` // ok, or violated
+	Reason  string `json:"reason"`
+	// Reasons is everything that was violated, Reason the first of it.
+	Reasons  []string `json:"reasons,omitempty"`
+	Dilation float64  `json:"dilation"`
+	LagUS    float64  `json:"lag_us"`
 
 	Rows []RowFidelity `json:"rows,omitempty"` // on a wall clock
 }
@@ -54,6 +60,36 @@ type RowFidelity struct {
 	Share     float64 `json:"share"`
 	OK        bool    `json:"ok"`
 	External  bool    `json:"external,omitempty"` // nothing is claimed of its times
+	Repeats   int     `json:"repeats,omitempty"`  // times it was measured before, when the machine was late
+}
+
+// of says whether a result is true to time: ok, violated, or not claimed of a row with
+// external hosts.
+func (f *Fidelity) of(row apps.Row) string {
+	switch {
+	case row.Late:
+		return "violated"
+	case len(row.External) > 0:
+		return "not claimed"
+	}
+	return f.Verdict
+}
+
+// write says what a wall clock's results are worth; of a virtual one there is nothing to say.
+func (f *Fidelity) write(b *strings.Builder) {
+	if len(f.Rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "fidelity: %s, dilation up to %g\n", f.Verdict, f.Dilation)
+	for _, reason := range f.Reasons {
+		fmt.Fprintf(b, "  NOT TRUE TO TIME: %s\n", reason)
+	}
+	for _, r := range f.Rows {
+		if r.Repeats > 0 {
+			fmt.Fprintf(b, "  %s %s at %v was measured again, more slowly, because the machine had been late (%d times)\n",
+				r.Workload, r.Scheme, lab.Size(r.SizeBytes), r.Repeats)
+		}
+	}
 }
 
 // virtualClock is the fidelity of every simulated run: nothing can be late.
@@ -90,7 +126,8 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 }
 
 // quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
-// microseconds, or of HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE. Sizes that mean the same
+// microseconds, or of HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
+// WORKLOAD.SCHEME.SIZE.bytes.links|sent|received. Sizes that mean the same
 // number of bytes are the same.
 func quantity(name string, rows []apps.Row) (float64, error) {
 	part := strings.Split(name, ".")
@@ -108,14 +145,39 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		if part[3] == "sum" && r.Solve != nil {
 			return phase(name, r.Solve, part[4])
 		}
+		if part[3] == "bytes" {
+			return traffic(name, r.Traffic, part[4])
+		}
+		if part[3] == "io" && r.IO != nil {
+			return ofIOs(name, r.IO, part[4])
+		}
 		s := map[string]apps.Summary{"jct": r.JCT, "source": r.Source}
+		if r.Spread != nil {
+			s["latency"], s["goodput"] = r.Spread.Latency, r.Spread.Goodput
+		}
 		times, ok := s[part[3]]
 		if !ok {
-			return 0, fmt.Errorf("%s: no quantity %q: use jct or source", name, part[3])
+			return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
 		}
 		return statistic(name, times, part[4])
 	}
 	return 0, fmt.Errorf("%s was not measured", name)
+}
+
+// traffic returns the bytes that a workload of one row took.
+func traffic(name string, t *apps.Traffic, which string) (float64, error) {
+	if t == nil {
+		return 0, fmt.Errorf("%s: bytes are counted in the runtime sim, of a workload with one scheme and one size", name)
+	}
+	switch which {
+	case "links":
+		return float64(t.Links), nil
+	case "sent":
+		return float64(t.Sent), nil
+	case "received":
+		return float64(t.Received), nil
+	}
+	return 0, fmt.Errorf("%s: no bytes %q: use links, sent or received", name, which)
 }
 
 // phase returns what a phase of HPL took, summed over all panels.
@@ -129,6 +191,19 @@ func phase(name string, s *apps.Solve, which string) (float64, error) {
 		return s.FactorUS, nil
 	}
 	return 0, fmt.Errorf("%s: no phase %q: use broadcast, swap or factor", name, which)
+}
+
+// ofIOs returns what storage counts over all IOs of a row.
+func ofIOs(name string, o *apps.IO, which string) (float64, error) {
+	switch which {
+	case "iops":
+		return o.IOPS, nil
+	case "replicas":
+		return float64(o.Replicas), nil
+	case "copied":
+		return float64(o.Copied), nil
+	}
+	return 0, fmt.Errorf("%s: no quantity %q: use iops, replicas or copied", name, which)
 }
 
 func statistic(name string, s apps.Summary, which string) (float64, error) {
@@ -156,6 +231,12 @@ func (r *Report) Failures() (lines []string) {
 	for _, row := range r.Results {
 		if s := row.Solve; s != nil && s.Passed != nil && !*s.Passed {
 			lines = append(lines, fmt.Sprintf("%s %s: the residual of %.6g is not below the threshold", row.Workload, row.Scheme, *s.Residual))
+		} else if o := row.IO; o != nil && o.Problem != "" {
+			lines = append(lines, fmt.Sprintf("%s %s at %v: %s", row.Workload, row.Scheme, lab.Size(row.SizeBytes), o.Problem))
+		} else if row.Payload == program.Payload {
+			for _, text := range row.Wrong {
+				lines = append(lines, fmt.Sprintf("%s %s, %s", row.Workload, row.Scheme, text))
+			}
 		} else if row.Verified != nil && !*row.Verified {
 			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
 		}

@@ -79,13 +79,15 @@ func TestExpectations(t *testing.T) {
 		"b.z.1MiB.jct.avg > 0",
 		"b.x.1MiB.jct.mode > 0",
 		"b.x.1MiB.time.avg > 0",
+		"b.x.1MiB.bytes.links > 0",
 	}, rows)}
 	got := strings.Join(r.Failures(), "\n")
 	want := `expect "b.x.1MiB.source.p50 > 102" does not hold: its left side is 101
 expect "b.x.1MiB.jct.p99 > 0" cannot be told: b.x.1MiB.jct.p99 needs at least 100 iterations
 expect "b.z.1MiB.jct.avg > 0" cannot be told: b.z.1MiB.jct.avg was not measured
 expect "b.x.1MiB.jct.mode > 0" cannot be told: b.x.1MiB.jct.mode: no statistic "mode": use avg, min, max, p50 or p99
-expect "b.x.1MiB.time.avg > 0" cannot be told: b.x.1MiB.time.avg: no quantity "time": use jct or source`
+expect "b.x.1MiB.time.avg > 0" cannot be told: b.x.1MiB.time.avg: no quantity "time": use jct, source or bytes
+expect "b.x.1MiB.bytes.links > 0" cannot be told: b.x.1MiB.bytes.links: bytes are counted in the runtime sim, of a workload with one scheme and one size`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -7,8 +7,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
@@ -24,7 +25,7 @@ type Options struct {
 	CaptureBytes int64    // all capture files together; 0: CaptureBytesDefault
 	Check        bool     // verify the invariants after every event
 	Progress     Progress // may be nil
-	Bcast        bcast.App
+	Apps         Apps
 }
 
 // CaptureBytesDefault is how many bytes a run's captures may have together.
@@ -54,8 +55,9 @@ type simulation struct {
 	o      Options
 	net    *sim.Net
 	caps   captures
-	before int // iterations of the workloads that have ended
-	steps  int // iterations of all workloads
+	faults *faults.Timeline // nil: none
+	before int              // iterations of the workloads that have ended
+	steps  int              // iterations of all workloads
 }
 
 // Simulate runs a lab's workloads on the event clock. The report holds what was
@@ -102,9 +104,9 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	if err := r.caps.start(r.net, r.Report.RunDir, ends); err != nil {
 		return err
 	}
-	setFaults(r.net, r.lab)
 	r.net.Observe = r.observe
-	return nil
+	r.faults, err = Inject(r.net, r.lab)
+	return err
 }
 
 // account writes what the simulation counted into the record.
@@ -116,6 +118,9 @@ func (r *simulation) account() error {
 	s := r.net.Stats()
 	m := &r.Meta
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
+	if r.faults != nil {
+		r.Report.Faults = faultRows(r.faults.List(r.net.Now()))
+	}
 	r.Report.CaptureCut = r.caps.budget.Cut
 	m.CaptureCut, m.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
 	return r.Counters(r.count())
@@ -129,10 +134,14 @@ func (r *simulation) count() (all []counters.Node) {
 		for p := range g.Nodes[i].Links {
 			far := g.Peer(i, p)
 			out, in := r.net.Port(r.net.PortID(i, p)), r.net.Port(r.net.PortID(far.Node, far.Port))
-			c.Ports = append(c.Ports, counters.Port{Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes})
+			faulty := r.net.LinkStats(r.net.PortID(far.Node, far.Port))
+			c.Ports = append(c.Ports, counters.Port{
+				Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes,
+				Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
+			})
 		}
 		if sw := r.net.Switch(i); sw != nil {
-			c.Switch(sw)
+			c.Switch(sw, g)
 		} else {
 			c.NIC(r.net.NIC(i))
 			if a := r.net.Agent(i); a != nil {
@@ -160,7 +169,7 @@ func (r *simulation) observe() error {
 
 // workloads runs one workload after the other on the same fabric.
 func (r *simulation) workloads(g *topo.Graph) error {
-	all, err := Prepare(r.lab, g, r.o.Bcast)
+	all, err := Prepare(r.lab, g, r.o.Apps)
 	if err != nil {
 		return err
 	}
@@ -177,14 +186,32 @@ func (r *simulation) workloads(g *topo.Graph) error {
 }
 
 func (r *simulation) workload(w Workload) error {
+	rows, before := len(r.Report.Results), r.traffic(w.Hosts)
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
 		return r.net.Run(sim.Job{
 			Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
 			Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
 		})
 	})
+	if rows+1 == len(r.Report.Results) {
+		t := r.traffic(w.Hosts)
+		r.Report.Results[rows].Traffic = &apps.Traffic{Links: t.Links - before.Links, Sent: t.Sent - before.Sent, Received: t.Received - before.Received}
+	}
 	if err == nil {
 		err = r.net.Leftover()
 	}
 	return err
+}
+
+// traffic returns what links have carried so far, all, and those of some hosts.
+func (r *simulation) traffic(hosts []int) (t apps.Traffic) {
+	for id := range r.net.Ports() {
+		t.Links += r.net.Port(id).Bytes
+	}
+	for _, h := range hosts {
+		far := r.net.Graph().Peer(h, 0)
+		t.Sent += r.net.Port(r.net.PortID(h, 0)).Bytes
+		t.Received += r.net.Port(r.net.PortID(far.Node, far.Port)).Bytes
+	}
+	return t
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -17,7 +18,7 @@ import (
 // shows.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { return x.Solve != nil })
+	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { return x.Solve != nil || x.IO != nil })
 	if len(sized) > 0 {
 		writeRows(&b, sized)
 		b.WriteByte('\n')
@@ -38,10 +39,12 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if len(r.Expect) > 0 {
 		b.WriteByte('\n')
 	}
+	r.Fidelity.write(&b)
 	if n := unclaimed(sized); n != "" {
 		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
 	}
-	if s := sentences(sized); s != "" {
+	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == program.Payload })
+	if s := sentences(compared); s != "" {
 		b.WriteString(s + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
@@ -64,11 +67,12 @@ func unclaimed(rows []apps.Row) string {
 // writeRows aligns all columns to the right, with an empty line between schemes. A
 // column for the workload is there if there is more than one.
 func writeRows(b *strings.Builder, rows []apps.Row) {
-	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified"}
-	workloads, p99 := false, false
+	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified", "Latency(us)", "Gb/s"}
+	workloads, p99, spread := false, false, false
 	for _, r := range rows {
 		workloads = workloads || r.Workload != rows[0].Workload
 		p99 = p99 || r.JCT.P99 != nil
+		spread = spread || r.Spread != nil
 	}
 	cells := [][]string{}
 	for _, r := range rows {
@@ -78,6 +82,12 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 		head[0] = "# Workload.Scheme"
 		for i, r := range rows {
 			cells[i][0] = r.Workload + "." + r.Scheme
+		}
+	}
+	if !spread {
+		head = head[:10]
+		for i := range cells {
+			cells[i] = cells[i][:10]
 		}
 	}
 	if !p99 {
@@ -110,15 +120,22 @@ func rowCells(r apps.Row) []string {
 		p99 = us(*r.JCT.P99)
 	}
 	verified := "no: phantom"
+	if r.Payload == program.Payload {
+		verified = "-"
+	}
 	if r.Verified != nil {
 		verified = "WRONG"
 		if *r.Verified {
 			verified = "yes (" + r.Payload + ")"
 		}
 	}
+	latency, goodput := "-", "-"
+	if r.Spread != nil {
+		latency, goodput = us(r.Spread.Latency.Avg), us(r.Spread.Goodput.Avg)
+	}
 	return []string{
 		r.Scheme, lab.Size(r.SizeBytes).String(), us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
-		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified,
+		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified, latency, goodput,
 	}
 }
 
@@ -132,7 +149,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		}
 	}
 	// A csv.Writer keeps its first error for Error.
-	_ = c.Write(append(head, "verified"))
+	_ = c.Write(append(head, "verified", "fidelity", "sources", "members", "latency_avg_us", "goodput_avg_gbps"))
 	for _, x := range r.Results {
 		line := []string{x.Workload, x.Scheme, strconv.Itoa(x.SizeBytes), strconv.Itoa(x.Ranks), strconv.Itoa(x.Iterations), x.Payload}
 		for _, s := range []apps.Summary{x.JCT, x.Source} {
@@ -144,7 +161,13 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		if x.Verified != nil {
 			verified = strconv.FormatBool(*x.Verified)
 		}
-		_ = c.Write(append(line, verified))
+		line = append(line, verified, r.Fidelity.of(x))
+		if s := x.Spread; s != nil {
+			line = append(line, strconv.Itoa(s.Sources), strconv.Itoa(s.Members), optional(&s.Latency.Avg), optional(&s.Goodput.Avg))
+		} else {
+			line = append(line, "", "", "", "")
+		}
+		_ = c.Write(line)
 	}
 	c.Flush()
 	return c.Error()

@@ -7,6 +7,9 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/manycast"
+	"github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/apps/reducescatter"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
@@ -24,33 +27,49 @@ type Workload struct {
 	// Peers are, by rank, the external hosts, on which no program runs; nil if there are
 	// none.
 	Peers []*rank.Peer
+	// Spare says, by rank, which may die in a running lab: the workload has a policy for it.
+	Spare []bool
+}
+
+// Apps are what workloads run that is not the same in every binary and test.
+type Apps struct {
+	Bcast    bcast.App
+	Programs []rank.Program // of the user's own
 }
 
 // Prepare turns a lab's workloads into programs and their parameters. External hosts are
 // simulated as if they were the lab's.
-func Prepare(l *lab.Lab, g *topo.Graph, app bcast.App) ([]Workload, error) {
-	return prepare(l, g, app, func([]int) []*rank.Peer { return nil })
+func Prepare(l *lab.Lab, g *topo.Graph, a Apps) ([]Workload, error) {
+	return prepare(l, g, a, func([]int) []*rank.Peer { return nil })
 }
 
 // PrepareLive is Prepare for a lab whose external hosts are there.
-func PrepareLive(l *lab.Lab, g *topo.Graph) ([]Workload, error) {
-	return prepare(l, g, bcast.App{}, func(hosts []int) []*rank.Peer { return l.Peers(g, hosts) })
+func PrepareLive(l *lab.Lab, g *topo.Graph, a Apps) ([]Workload, error) {
+	return prepare(l, g, a, func(hosts []int) []*rank.Peer { return l.Peers(g, hosts) })
 }
 
-func prepare(l *lab.Lab, g *topo.Graph, app bcast.App, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
+func prepare(l *lab.Lab, g *topo.Graph, a Apps, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
 		kind := &l.Workloads[i]
 		seed := func() uint64 { s := seeds.Derive("workload/" + kind.Label()); return s.Uint64() }
 		var w Workload
 		switch {
+		case kind.Program != nil:
+			w, err = prepareProgram(kind.Program, g, a.Programs)
 		case kind.HPL != nil:
 			w, err = prepareHPL(kind.HPL, g)
+		case kind.Storage != nil:
+			w, err = prepareStorage(kind.Storage, g, seed())
+		case kind.ReduceScatter != nil:
+			w, err = prepareReduceScatter(kind.ReduceScatter, g, seed())
 		case kind.Allgather != nil:
 			w, err = prepareAllgather(kind.Allgather, g, seed())
+		case kind.ManyToMany != nil:
+			w, err = prepareManyToMany(kind.ManyToMany, l.Topology.MPortNTree, g, seed())
 		default:
 			w, err = prepareBcast(kind.Bcast, g, seed(), peers)
-			w.App = app
+			w.App = a.Bcast
 		}
 		if err != nil {
 			return nil, err
@@ -110,4 +129,49 @@ func prepareAllgather(w *lab.Allgather, g *topo.Graph, seed uint64) (Workload, e
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
 	return Workload{Label: w.Label, Name: allgather.Name, App: allgather.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
+}
+
+func prepareManyToMany(m *lab.ManyToMany, t *lab.MPortNTree, g *topo.Graph, seed uint64) (Workload, error) {
+	p, hosts := m.Program(g, t)
+	p.Workload, p.Seed = m.Label, seed
+	if m.Memory != "auto" {
+		p.Memory = rank.MemoryKind(m.Memory)
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", m.Label, err)
+	}
+	steps := len(p.Schemes) * len(p.Sizes) * p.Iterations
+	return Workload{Label: m.Label, Name: manycast.Name, App: manycast.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
+}
+
+// prepareProgram makes a program of the user's own ready to run: it is one step.
+func prepareProgram(w *lab.Program, g *topo.Graph, programs []rank.Program) (Workload, error) {
+	raw, err := json.Marshal(program.Params{Workload: w.Label, Program: w.Name, Args: w.Args})
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
+	}
+	return Workload{Label: w.Label, Name: program.Name, App: program.App{Programs: programs}, Params: raw, Hosts: w.Ranks.Resolve(g), Steps: 1}, nil
+}
+
+func prepareReduceScatter(w *lab.ReduceScatter, g *topo.Graph, seed uint64) (Workload, error) {
+	hosts := w.Ranks.Resolve(g)
+	p := reducescatter.Params{Workload: w.Label, WarmUp: w.WarmUp, Seed: seed, Float32: w.Numbers == "float32"}
+	if w.Memory != "auto" {
+		p.Memory = rank.MemoryKind(w.Memory)
+	}
+	for _, s := range w.Schemes {
+		p.Schemes = append(p.Schemes, reducescatter.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
+	}
+	steps := 0
+	for _, size := range w.Sizes {
+		count := bcast.Iterations(int(w.Iterations), int(size))
+		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
+		steps += len(p.Schemes) * (p.WarmUp + count)
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
+	}
+	return Workload{Label: w.Label, Name: reducescatter.Name, App: reducescatter.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
 }

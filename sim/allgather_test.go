@@ -27,6 +27,7 @@ type gathering struct {
 	ack   int
 	mtu   int
 	seed  uint64
+	vlan  uint16
 	fault func(n *Net, id int) faults.Link // by port; may be nil
 	p     allgather.Params
 	app   allgather.App
@@ -34,7 +35,7 @@ type gathering struct {
 
 func (g *gathering) run() (n *Net, rows []apps.Row, err error) {
 	n, err = New(Config{Check: g.check, Spec: fabric.Spec{
-		Graph: g.graph, Seed: g.seed, NIC: fabric.NIC{AckEvery: g.ack}, TrustICRC: !g.check,
+		Graph: g.graph, Seed: g.seed, NIC: fabric.NIC{AckEvery: g.ack}, VLAN: g.vlan, TrustICRC: !g.check,
 		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
 	}})
 	if err != nil {
@@ -76,13 +77,13 @@ func TestAllgathers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g := gathering{graph: graph, check: true, ack: 1 + r.IntN(17), mtu: 256 << r.IntN(5), seed: seed}
+			g := gathering{graph: graph, check: true, ack: 1 + r.IntN(17), mtu: 256 << r.IntN(5), seed: seed, vlan: framing(graph, seed)}
 			g.hosts = r.Perm(graph.Hosts)[:2+r.IntN(graph.Hosts-1)]
 			g.fault = func(n *Net, id int) faults.Link {
 				return &faults.Impairment{Loss: 1e-3, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))}
 			}
-			o := collective.Options{}
-			if name == "multicast" {
+			o := randomOptions(r, collective.AllgatherParameters(name), g.mtu)
+			if o.Parallel > 0 {
 				o.Parallel = r.IntN(len(g.hosts) + 1)
 			}
 			g.p = allgather.Params{
@@ -142,6 +143,9 @@ func (f *forms) allgather(name string, n, parallel int) float64 {
 		}
 		return t
 	}
+	if name != "cepheus" {
+		return f.castGather(name, n, parallel)
+	}
 	steps := float64((ranks + parallel - 1) / parallel)
 	all := float64(parallel-1)*bytes + f.send(n, l)
 	if parallel == ranks {
@@ -179,8 +183,10 @@ func TestAllgatherForms(t *testing.T) {
 		for _, name := range names {
 			g.p.Schemes = append(g.p.Schemes, allgather.Scheme{Label: name, Name: name})
 		}
-		for _, m := range parallel {
-			g.p.Schemes = append(g.p.Schemes, allgather.Scheme{Label: fmt.Sprintf("multicast/%d", m), Name: "multicast", Options: collective.Options{Parallel: m}})
+		for _, name := range []string{"cepheus", "multicast", "uc-multicast"} {
+			for _, m := range parallel {
+				g.p.Schemes = append(g.p.Schemes, allgather.Scheme{Label: fmt.Sprintf("%s/%d", name, m), Name: name, Options: collective.Options{Parallel: m}})
+			}
 		}
 		_, rows, err := g.run()
 		if err != nil {
@@ -231,8 +237,11 @@ func TestAllgatherTraffic(t *testing.T) {
 	for name, graph := range map[string]*topo.Graph{"star": star, "k=4": k4, "leaf-spine": spine} {
 		payload := map[string]int{}
 		for _, s := range []allgather.Scheme{
-			{Label: "ring", Name: "ring"}, {Label: "multicast", Name: "multicast"},
-			{Label: "parallel", Name: "multicast", Options: collective.Options{Parallel: graph.Hosts}},
+			{Label: "ring", Name: "ring"}, {Label: "cepheus", Name: "cepheus"},
+			{Label: "cepheus/all", Name: "cepheus", Options: collective.Options{Parallel: graph.Hosts}},
+			{Label: "multicast", Name: "multicast"},
+			{Label: "multicast/all", Name: "multicast", Options: collective.Options{Parallel: graph.Hosts, Subgroups: 3, Workers: 2}},
+			{Label: "uc-multicast", Name: "uc-multicast", Options: collective.Options{Parallel: 2, Chunk: 3000}},
 		} {
 			var sum traffic
 			g := gathering{graph: graph, check: true, ack: 4, mtu: 1024, fault: func(*Net, int) faults.Link { return &sum }}
@@ -247,7 +256,10 @@ func TestAllgatherTraffic(t *testing.T) {
 			t.Logf("%s, %d ranks, %s: %d bytes of payload on all links, %d of control", name, graph.Hosts, s.Label, sum.payload, sum.control)
 		}
 		p := graph.Hosts
-		for _, label := range []string{"multicast", "parallel"} {
+		for label := range payload { // each by itself
+			if label == "ring" {
+				continue
+			}
 			if payload["ring"]*p != payload[label]*(2*p-2) || payload[label]%(p*n) != 0 {
 				t.Errorf("%s: the ring carries %d bytes of payload, %s %d: the ratio is not 2 - 2/%d", name, payload["ring"], label, payload[label], p)
 			}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/machine"
@@ -10,21 +11,18 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
+// ErrInvariant says that something does not hold that must always be true.
+var ErrInvariant = errors.New("invariant broken")
+
 // checker verifies after every event what must always be true (docs/determinism.md
 // numbers the invariants). It knows the ground truth that no machine has: what every
 // member of a group has received.
 type checker struct {
 	net    *Net
-	behind map[behindKey][]*virtrnic.QP
-	node   int    // the machine that took a frame in this event, or -1
-	group  uint32 // the group of that frame, or 0
-}
-
-// behindKey names one side of a link of a group's tree.
-type behindKey struct {
-	group uint32
-	node  int // the machine on that side
-	port  int // its port on the link
+	behind []map[uint32][]*virtrnic.QP // by transmitter and group: the members its side of the link has; never walked
+	state  virtswitch.GroupState       // of the group being checked
+	node   int                         // the machine that took a frame in this event, or -1
+	group  uint32                      // the group of that frame, or 0
 }
 
 // conserveEvery is how many events pass between counts of all frames, which look at
@@ -32,12 +30,12 @@ type behindKey struct {
 const conserveEvery = 64
 
 func newChecker(n *Net) *checker {
-	return &checker{net: n, behind: map[behindKey][]*virtrnic.QP{}, node: -1}
+	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, len(n.ports)), node: -1}
 }
 
 func (c *checker) failf(format string, args ...any) {
 	if c.net.err == nil {
-		c.net.err = fmt.Errorf("invariant broken at %v: %s", c.net.now, fmt.Sprintf(format, args...))
+		c.net.err = fmt.Errorf("%w at %v: %s", ErrInvariant, c.net.now, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -73,12 +71,16 @@ func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 // members returns the receivers that feedback from a node over one of its ports
 // speaks for: those in the part of the tree that the port does not lead to.
 func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
-	k := behindKey{group, node, port}
-	m, ok := c.behind[k]
+	at := &c.behind[c.net.PortID(node, port)]
+	m, ok := (*at)[group]
 	if !ok {
 		var whole bool
 		if m, whole = c.walk(group, node, port, len(c.net.nodes)); whole {
-			c.behind[k] = m
+			if *at == nil {
+				byGroup := map[uint32][]*virtrnic.QP{}
+				*at = byGroup
+			}
+			(*at)[group] = m
 		}
 	}
 	for _, q := range m {
@@ -122,6 +124,21 @@ func (c *checker) walk(group uint32, node, port, depth int) (m []*virtrnic.QP, w
 	return m, whole
 }
 
+// overruled says whether a watchdog that forwards has fired: it sends on although the next
+// switch has paused it, which is what headroom cannot be computed for. (Seed 35328 of the
+// soak of version 4353da4 has one in a fabric without any host that pauses.)
+func (n *Net) overruled() bool {
+	if !n.cfg.Switch.Watchdog.Forward {
+		return false
+	}
+	for i := range n.nodes {
+		if sw := n.nodes[i].sw; sw != nil && sw.Stats().PauseStorms > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // afterEvent checks the machine that has just run.
 func (c *checker) afterEvent() {
 	n := c.net
@@ -134,14 +151,14 @@ func (c *checker) afterEvent() {
 		return
 	}
 	sw := n.nodes[node].sw
-	if d := sw.Stats().Drops[virtswitch.DropHeadroom]; d != 0 && n.cfg.Switch.Headroom == 0 {
+	if d := sw.Stats().Drops[virtswitch.DropHeadroom]; d != 0 && n.cfg.Switch.Headroom == 0 && !n.overruled() {
 		c.failf("lossless class of %s dropped %d frames although headroom is computed (5)", n.graph.Nodes[node].Name, d)
 	}
 	if c.group == 0 {
 		return
 	}
-	g, ok := sw.Group(c.group)
-	if !ok || !g.Active {
+	g := &c.state
+	if !sw.ReadGroup(c.group, g) || !g.Active {
 		return
 	}
 	if ports := len(n.graph.Nodes[node].Links); len(g.Paths) > ports {
@@ -188,16 +205,24 @@ func (c *checker) atRest() error {
 	if err := n.Leftover(); err != nil {
 		c.failf("at rest %v (4)", err)
 	}
+	if err := n.Unfinished(); err != nil {
+		c.failf("%v (7)", err)
+	}
+	return n.err
+}
+
+// Unfinished says which work request has not ended, when nothing is left to do.
+func (n *Net) Unfinished() (err error) {
 	for i := range n.nodes {
 		nic := n.nodes[i].nic
 		if nic == nil {
 			continue
 		}
 		nic.QPs(func(q *virtrnic.QP) {
-			if q.Outstanding() > 0 {
-				c.failf("queue pair %d of %s still has %d work requests (7)", q.Num(), n.graph.Nodes[i].Name, q.Outstanding())
+			if k := q.Outstanding(); k > 0 && err == nil {
+				err = fmt.Errorf("queue pair %d of %s still has %d work requests", q.Num(), n.graph.Nodes[i].Name, k)
 			}
 		})
 	}
-	return n.err
+	return err
 }

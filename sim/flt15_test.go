@@ -84,11 +84,15 @@ func testRegistrationFails(t *testing.T) {
 }
 
 // testRegistrationSizes registers groups of 183, 184, 366 and 367 other members: one,
-// two, two and three packets.
+// two, two and three packets. Over IPv6 a packet lists 180.
 func testRegistrationSizes(t *testing.T) {
-	for _, c := range []struct{ members, packets int }{{183, 1}, {184, 2}, {366, 2}, {367, 3}} {
+	for _, c := range []struct {
+		members, packets int
+		v6               bool
+	}{{183, 1, false}, {184, 2, false}, {366, 2, false}, {367, 3, false}, {180, 1, true}, {181, 2, true}, {360, 2, true}, {361, 3, true}} {
 		g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 8, Spines: 2, Hosts: 46}, sceneLink)
 		s := newScene(t, g, err)
+		g.IPv6 = c.v6
 		for i := range c.members + 1 {
 			s.hosts = append(s.hosts, g.Nodes[i].Name)
 		}
@@ -96,12 +100,15 @@ func testRegistrationSizes(t *testing.T) {
 			if !isMRP(f) {
 				return false
 			}
+			if n := f.Len() - wire.EthernetLen; n > 1500 || f.IPv6() != c.v6 {
+				t.Errorf("IPv6 %v: a packet of %d bytes", f.IPv6(), n)
+			}
 			p, err := wire.ParseMRP(f.Payload().Bytes())
 			return err == nil && p.Flags == 0
 		})
 		s.must(message{0, 2})
 		if register.Seen != c.packets {
-			t.Errorf("%d members: %d registration packets, want %d", c.members, register.Seen, c.packets)
+			t.Errorf("%d members, IPv6 %v: %d registration packets, want %d", c.members, c.v6, register.Seen, c.packets)
 		}
 		phase, err := s.net.Agent(0).Status(wire.GroupNet | 1)
 		if phase != mrp.Active || err != nil {

@@ -128,7 +128,7 @@ func TestFLT12(t *testing.T) {
 		s := newScene(t, g, err)
 		s.mtu, s.ack, s.xoff = 4096, 16, 64<<10
 		start := vtime.Time(200 * vtime.Microsecond)
-		for _, step := range faults.PauseSteps(start, start.Add(hold), 100*vtime.Microsecond) {
+		for _, step := range pauseSteps(start, start.Add(hold), 100*vtime.Microsecond) {
 			s.build().At(step.At, func(vtime.Time) { s.net.Pause(3, 1<<3, step.Quanta) })
 		}
 		const size = 4 << 20

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -61,10 +62,7 @@ func (n *Net) schedule(at vtime.Time, class, id int) vtime.Time {
 
 // rebase makes keys count from now on. Rare: the span is seconds at the least.
 func (n *Net) rebase() {
-	q, ok := n.queue.(*radixHeap)
-	if !ok {
-		return
-	}
+	q := &n.queue
 	shift := uint64(n.now-n.base) << (n.idBits + classBits)
 	keys := q.drain()
 	q.last -= shift
@@ -158,17 +156,34 @@ func (n *Net) arriveFaulty(id int, p *machine.Port, f *wire.Frame) {
 		n.pool.Damage(f, v.Bit)
 	}
 	p.Account(n.now, f, v.Drop)
+	if v.Cut && !v.Drop {
+		if f = faults.Cut(&n.pool, f, v.Bit); f == nil {
+			n.stats.Lost++
+			n.linkCount(id, func(s *LinkStats) { s.Malformed++ })
+			return
+		}
+	}
 	if v.Twice {
+		n.linkCount(id, func(s *LinkStats) { s.Copied++ })
 		n.holdBack(id, n.pool.Clone(f), v.Delay2)
 	}
 	switch {
 	case v.Drop:
 		n.stats.Lost++
+		n.linkCount(id, func(s *LinkStats) { s.Lost++ })
 		n.pool.Put(f)
 	case v.Delay > 0:
+		n.linkCount(id, func(s *LinkStats) { s.Held++ })
 		n.holdBack(id, f, v.Delay)
 	default:
 		n.deliver(p, f)
+	}
+}
+
+// linkCount counts what a fault did at the end of a link, if there is a timeline.
+func (n *Net) linkCount(id int, count func(*LinkStats)) {
+	if n.linkStats != nil {
+		count(&n.linkStats[id])
 	}
 }
 
@@ -224,8 +239,13 @@ func (n *Net) startPort(id int) {
 		return
 	}
 	if p.Next <= n.now {
-		n.nodes[n.from[id].node].m.Settle(n.now, int(n.from[id].port))
-		n.arm(int(n.from[id].node))
+		src := int(n.from[id].node)
+		nd := &n.nodes[src]
+		nd.m.Settle(n.now, int(n.from[id].port))
+		n.arm(src)
+		if nd.host != nil && nd.host.news() && nd.armed != n.now {
+			nd.armed = n.schedule(n.now, classTimer, src) // unreliable requests complete when they start
+		}
 	}
 	n.requeue(id, p)
 }
@@ -247,17 +267,27 @@ func (n *Net) fireTimer(id int) {
 	nd.armed = vtime.Never
 	if at, ok := nd.m.NextTimeout(); ok && at <= n.now {
 		nd.m.HandleTimeout(n.now)
-		if nd.host != nil {
-			nd.host.look()
-		}
+	}
+	if nd.host != nil {
+		nd.host.look()
 	}
 	n.arm(id)
 }
 
 // At arranges for f to be called at an instant of lab time.
 func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
-	n.timed = append(n.timed, timed{at, f})
-	n.schedule(max(at, n.now), classCall, len(n.timed)-1)
+	id := len(n.timed)
+	if k := len(n.untimed); k > 0 {
+		id = n.untimed[k-1]
+		n.untimed = n.untimed[:k-1]
+		n.timed[id] = timed{at, f}
+	} else {
+		if id >= 1<<n.idBits {
+			panic(fmt.Sprintf("sim: more than %d calls wait for their time", id))
+		}
+		n.timed = append(n.timed, timed{at, f})
+	}
+	n.schedule(max(at, n.now), classCall, id)
 }
 
 func (n *Net) callTimed(id int) {
@@ -266,7 +296,10 @@ func (n *Net) callTimed(id int) {
 		n.schedule(t.at, classCall, id)
 		return
 	}
-	t.f(n.now)
+	f := t.f
+	t.f = nil
+	n.untimed = append(n.untimed, id)
+	f(n.now)
 	n.settled()
 }
 
@@ -293,7 +326,7 @@ func (n *Net) Drain() error {
 	if n.reference != nil {
 		step = n.reference
 	}
-	for n.err == nil && step() {
+	for n.err == nil && !n.idle() && step() {
 		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
 			n.err = n.Observe()
 		}

@@ -103,7 +103,7 @@ func TestPausedReceiver(t *testing.T) {
 		start := 200 * vtime.Time(vtime.Microsecond)
 		if hold > 0 {
 			h, _ := g.Find("h9")
-			for _, step := range faults.PauseSteps(start, start.Add(hold), 100*vtime.Microsecond) {
+			for _, step := range pauseSteps(start, start.Add(hold), 100*vtime.Microsecond) {
 				n.At(step.At, func(vtime.Time) { n.Pause(h, 1<<3, step.Quanta) })
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
-	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -22,13 +21,13 @@ type squeeze struct {
 	mtu    int
 	size   int
 	sw     fabric.Switch
-	pauses []faults.PauseStep
+	pauses []pauseStep
 }
 
 func (q squeeze) String() string {
 	c := q.sw
-	return fmt.Sprintf("seed %d: %d hosts, mtu %d, %d bytes each, XOFF %d, alpha %v, headroom %d, buffer %d, quanta %d, cut-through %v, weights %v, ECN %v",
-		q.seed, q.graph.Hosts, q.mtu, q.size, c.XOFF, c.Alpha, c.Headroom, c.Buffer, c.Quanta, c.CutThrough, c.Weights, c.ECN)
+	return fmt.Sprintf("seed %d: %d hosts, mtu %d, %d bytes each, XOFF %d, alpha %v, headroom %d, buffer %d, quanta %d, cut-through %v, weights %v, ECN %v, input %+v",
+		q.seed, q.graph.Hosts, q.mtu, q.size, c.XOFF, c.Alpha, c.Headroom, c.Buffer, c.Quanta, c.CutThrough, c.Weights, c.ECN, c.Input)
 }
 
 func drawSqueeze(t *testing.T, seed uint64) squeeze {
@@ -71,14 +70,23 @@ func drawSqueeze(t *testing.T, seed uint64) squeeze {
 	if r.IntN(3) == 0 {
 		q.sw.ECN = fabric.ECN{Classes: 1 << 3, Kmin: 1 + r.IntN(q.mtu), Kmax: 4 * q.mtu, Rate: link.Rate, Pmax: 0.5}
 	}
+	if q.sw.Weights == [8]uint8{} && q.sw.ECN.Classes == 0 && r.IntN(2) == 0 {
+		q.sw.Input = &virtswitch.InputConfig{Together: r.IntN(2) == 0}
+	}
 	q.sw.Buffer = q.reserved(g) + 1 + r.IntN(8*q.mtu)
-	for at := vtime.Time(0); r.IntN(4) > 0 && len(q.pauses) < 20; {
+	q.pauses = drawPauses(r)
+	return q
+}
+
+// drawPauses draws when a host pauses its switch: up to twenty times, 30 us each at the most.
+func drawPauses(r *rand.Rand) (steps []pauseStep) {
+	for at := vtime.Time(0); r.IntN(4) > 0 && len(steps) < 20; {
 		at = at.Add(vtime.Duration(r.IntN(40_000)) * vtime.Nanosecond)
 		until := at.Add(vtime.Duration(1+r.IntN(30_000)) * vtime.Nanosecond)
-		q.pauses = append(q.pauses, faults.PauseSteps(at, until, 5*vtime.Microsecond)...)
+		steps = append(steps, pauseSteps(at, until, 5*vtime.Microsecond)...)
 		at = until
 	}
-	return q
+	return steps
 }
 
 // reserved returns what the switch that needs most sets aside.

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -46,23 +47,31 @@ type Net struct {
 	list  machine.List
 	fault []faults.Link // by port; nil if no link has one
 	late  []lateFrame
-	out   []Tap // by port: at the sending end; nil if nobody looks
-	in    []Tap // by port: at the receiving end
+	// linkStats are by port; nil if there is no timeline.
+	linkStats []LinkStats
+	begins    int // calls of the timeline that are due, by what they mean
+	ends      int
+	began     bool  // a fault has begun since it was last asked whether all is quiet
+	out       []Tap // by port: at the sending end; nil if nobody looks
+	in        []Tap // by port: at the receiving end
 
-	queue    eventQueue
+	queue    radixHeap
 	base     vtime.Time // what keys count from
 	now      vtime.Time
 	idBits   uint
 	orderKey uint64
 
 	tasks   []*task
+	ended   []int // numbers of tasks that have ended
 	ready   []*task
 	running *task
 	// pastStarts says that the event being handled comes after the starts of its instant.
 	pastStarts bool
 	timed      []timed
+	untimed    []int // of timed, those that are free
 	random     prng.Stream
 	lease      uint32
+	branches   []rank.Branches // in the switches' multicast tables
 	check      *checker
 	err        error
 	doing      string // what the job last said it is at
@@ -129,9 +138,7 @@ func New(cfg Config) (*Net, error) {
 		}
 	}
 	n.idBits = uint(bits.Len(uint(max(len(n.ports), 8*g.Hosts, minTasks))))
-	q := &radixHeap{}
-	q.touch = n.touch
-	n.queue = q
+	n.queue.touch = n.touch
 	if cfg.Check {
 		n.check = newChecker(n)
 	}
@@ -163,7 +170,7 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 	c.Port, c.Pool, c.Trace = port, &n.pool, trace
 	nd.nic = virtrnic.New(c)
 	agent := mrp.New(mrp.Config{
-		IP: c.IP, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+		IP: c.IP, IPv6: c.IPv6, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
@@ -206,15 +213,20 @@ func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 	if err != nil {
 		return err
 	}
+	n.endMulticast(ip)
+	for _, e := range entries {
+		n.nodes[e.Switch].sw.SetMulticast(e.Multicast)
+	}
+	return nil
+}
+
+// endMulticast takes an IP multicast group out of all switches.
+func (n *Net) endMulticast(ip uint32) {
 	for i := range n.nodes {
 		if sw := n.nodes[i].sw; sw != nil {
 			sw.SetMulticast(virtswitch.Multicast{IP: ip})
 		}
 	}
-	for _, e := range entries {
-		n.nodes[e.Switch].sw.SetMulticast(e.Multicast)
-	}
-	return nil
 }
 
 // Agent returns the registration agent of a host, or nil.

@@ -5,13 +5,6 @@ import "math/bits"
 // The event queue holds 64-bit keys: time above, class and id below, so that an
 // event is one word and ties are in the key. Time is relative to a base that moves.
 
-// eventQueue is what the loop needs of a queue; the tests' binary heap is one too.
-type eventQueue interface {
-	push(k uint64)
-	pop() (k uint64, ok bool)
-	len() int
-}
-
 // radixHeap is a monotone priority queue: what is pushed is, but for ties within an
 // instant, not below what was popped last. Bucket i holds the keys whose highest bit
 // that differs from the last popped key is bit i-1, so most keys move only a few
@@ -30,8 +23,6 @@ type radixHeap struct {
 // touchMax is the largest bucket worth showing to touch: beyond it what was loaded
 // is evicted again before its turn.
 const touchMax = 128
-
-func (h *radixHeap) len() int { return h.n }
 
 func (h *radixHeap) push(k uint64) {
 	i := bits.Len64(k ^ h.last)

@@ -39,6 +39,9 @@ func (n *Net) poll() bool {
 		if at, armed := n.nodes[i].m.NextTimeout(); armed {
 			best.offer(n, max(at, n.now), classTimer, i)
 		}
+		if h := n.nodes[i].host; h != nil && h.news() {
+			best.offer(n, n.now, classTimer, i)
+		}
 	}
 	for i, t := range n.timed {
 		if t.f != nil {
@@ -64,7 +67,9 @@ func (n *Net) poll() bool {
 	case classStart:
 		n.nodes[n.from[best.id].node].m.Settle(n.now, int(n.from[best.id].port))
 	case classTimer:
-		n.nodes[best.id].m.HandleTimeout(n.now)
+		if at, armed := n.nodes[best.id].m.NextTimeout(); armed && at <= n.now {
+			n.nodes[best.id].m.HandleTimeout(n.now)
+		}
 		if h := n.nodes[best.id].host; h != nil {
 			h.look()
 		}
@@ -169,6 +174,9 @@ func drawVariant(t *testing.T, seed uint64) variant {
 	if r.IntN(2) == 0 {
 		v.cfg.NIC.IRN = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
 	}
+	if r.IntN(3) == 0 {
+		v.cfg.Switch.Input = &virtswitch.InputConfig{Together: r.IntN(2) == 0}
+	}
 	return v
 }
 
@@ -208,7 +216,7 @@ func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
 		}
 	}
 	if v.pause {
-		for _, s := range faults.PauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
+		for _, s := range pauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
 			n.At(s.At, func(vtime.Time) { n.Pause(v.graph.Hosts-1, 1<<3, s.Quanta) })
 		}
 	}
@@ -233,7 +241,7 @@ var testParams = rank.Params{
 
 // TestAgainstPolling compares the event loop, which settles ports after the fact, with
 // the driver that polls: jittered delays, mixed rates, short links, tiny XOFF, loss,
-// pauses, cut-through.
+// pauses, cut-through, queues at the ingress.
 func TestAgainstPolling(t *testing.T) {
 	from, count := seeds(t, 100)
 	for seed := from; seed < from+count; seed++ {
@@ -241,8 +249,8 @@ func TestAgainstPolling(t *testing.T) {
 		fast, stats, out := runVariant(t, v, false)
 		slow, ref, want := runVariant(t, v, true)
 		if fast != slow || out != want {
-			t.Errorf("seed %d (replay: go test ./sim -run AgainstPolling -from %[1]d -seeds 1; %d hosts, loss %.4f, %+v):\n loop    %016x %s %+v\n polling %016x %s %+v",
-				seed, v.graph.Hosts, v.loss, v.cfg.Switch, fast, out, stats, slow, want, ref)
+			t.Errorf("seed %d (replay: go test ./sim -run AgainstPolling -from %[1]d -seeds 1; %d hosts, loss %.4f, %+v, input %+v):\n loop    %016x %s %+v\n polling %016x %s %+v",
+				seed, v.graph.Hosts, v.loss, v.cfg.Switch, v.cfg.Switch.Input, fast, out, stats, slow, want, ref)
 		}
 	}
 }

@@ -29,6 +29,34 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
+// randomOptions draws the parameters that a scheme has.
+func randomOptions(r *rand.Rand, all []collective.Parameter, mtu int) (o collective.Options) {
+	for _, p := range all {
+		switch p.Name {
+		case "slices":
+			o.Slices = r.IntN(20)
+		case "radix":
+			o.Radix = 2 + r.IntN(7)
+		case "block":
+			o.Block = 1 + r.IntN(8*mtu)
+		case "parallel":
+			o.Parallel = 1 // the number of ranks bounds it
+		case "subgroups":
+			o.Subgroups = 1 + r.IntN(5)
+		case "workers":
+			o.Workers = 1 + r.IntN(o.Subgroups)
+		case "staging":
+			o.Staging = 1 + r.IntN(100)
+			o.CopyTime = vtime.Duration(r.IntN(3)) * vtime.Microsecond
+			o.PerChunk = vtime.Duration(r.IntN(3)*r.IntN(300)) * vtime.Nanosecond
+			o.Alpha = vtime.Duration(r.IntN(2)*r.IntN(1000)) * vtime.Microsecond
+		case "chunk":
+			o.Chunk = 1 + r.IntN(4*mtu)
+		}
+	}
+	return o
+}
+
 // runScheme is one trial of a scheme.
 func runScheme(t *testing.T, name string, seed uint64) {
 	t.Helper()
@@ -37,12 +65,13 @@ func runScheme(t *testing.T, name string, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vlan := framing(g, seed)
 	rules := virtswitch.RulesFixed()
 	if name == "gleam" {
 		rules = virtswitch.RulesGleam()
 	}
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 1 + r.IntN(17)},
+		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 1 + r.IntN(17)}, VLAN: vlan,
 		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: rules},
 	}})
 	if err != nil {
@@ -51,21 +80,14 @@ func runScheme(t *testing.T, name string, seed uint64) {
 	hosts := r.Perm(g.Hosts)[:2+r.IntN(g.Hosts-1)]
 	params := testParams
 	params.MTU, params.Activate = 256<<r.IntN(5), rules.Activate
-	o := collective.Options{}
-	for _, p := range collective.Parameters(name) {
-		switch p.Name {
-		case "slices":
-			o.Slices = r.IntN(20)
-		case "radix":
-			o.Radix = 2 + r.IntN(7)
-		case "block":
-			o.Block = 1 + r.IntN(8*params.MTU)
-		}
-	}
+	o := randomOptions(r, collective.Parameters(name), params.MTU)
 	for id := range n.Ports() {
 		n.SetFault(id, &faults.Impairment{Loss: 1e-3, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))})
 	}
 	memory := []rank.MemoryKind{rank.MemoryBytes, rank.MemoryHashed}[r.IntN(2)]
+	if !collective.TakesHashed(name) {
+		memory = rank.MemoryBytes
+	}
 	p := bcast.Params{
 		Workload: "b", Root: r.IntN(len(hosts)), Iterations: 2, WarmUp: r.IntN(2), Memory: memory, Seed: seed,
 		Sizes:   []int{r.IntN(20), r.IntN(params.MTU + 2), r.IntN(40 * params.MTU)},

@@ -44,7 +44,7 @@ func stormRun(t *testing.T, seed uint64, storm bool, dog virtswitch.WatchdogConf
 		t.Fatal(err)
 	}
 	if storm {
-		for _, s := range faults.PauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond) {
+		for _, s := range pauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond) {
 			n.At(s.At, func(vtime.Time) { n.Pause(9, 1<<3, s.Quanta) })
 		}
 	}
@@ -58,6 +58,9 @@ func stormRun(t *testing.T, seed uint64, storm bool, dog virtswitch.WatchdogConf
 	err = n.Run(Job{Name: "storm", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error { return stormRank(r, begin, took) }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := n.overruled(); got != (dog.Forward && len(fired) > 0) {
+		t.Errorf("headroom was overruled: %v, with %d watchdogs that fired (forward: %v)", got, len(fired), dog.Forward)
 	}
 	for i := g.Hosts; i < len(g.Nodes); i++ {
 		drops += n.Switch(i).Stats().Dropped()
@@ -149,4 +152,20 @@ func TestPauseStorm(t *testing.T) {
 	if took[1] != 0 && took[1] < 5*vtime.Millisecond || len(fired) != 0 || drops != 0 {
 		t.Errorf("without a watchdog the flow behind the storm took %v; %v fired, %d dropped", took[1], fired, drops)
 	}
+}
+
+// pauseStep is one PFC frame of a pause.
+type pauseStep struct {
+	At     vtime.Time
+	Quanta uint16
+}
+
+// pauseSteps returns the frames that keep a class paused from one instant to another:
+// XOFF, repeated before it runs out, and XON at the end. full is how long the longest
+// pause lasts on the link.
+func pauseSteps(from, until vtime.Time, full vtime.Duration) (steps []pauseStep) {
+	for at := from; at < until; at = at.Add(full / 2) {
+		steps = append(steps, pauseStep{at, faults.PauseQuantaMax})
+	}
+	return append(steps, pauseStep{until, 0})
 }

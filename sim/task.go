@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -30,12 +32,14 @@ type task struct {
 	job    *job
 	name   string
 	id     int
+	rank   int // of the program, or -1 for a worker
 	next   func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
 	queued bool // in net.ready
 	asleep bool
 	until  vtime.Time
+	armed  vtime.Time // instant of the event that wakes it, or Never
 	why    string
 	done   bool
 }
@@ -45,12 +49,9 @@ type task struct {
 type unwound struct{}
 
 // spawn makes a task; it runs for the first time when the loop comes to it.
-func (n *Net) spawn(h *host, j *job, name string, f func()) *task {
-	if len(n.tasks) >= 1<<n.idBits {
-		panic(fmt.Sprintf("sim: more than %d ranks and workers", 1<<n.idBits))
-	}
-	t := &task{host: h, job: j, name: name, id: len(n.tasks)}
-	n.tasks = append(n.tasks, t)
+func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
+	t := &task{host: h, job: j, rank: rank, name: name, id: n.freeTask(), armed: vtime.Never}
+	n.tasks[t.id] = t
 	h.tasks = append(h.tasks, t)
 	j.live++
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -68,6 +69,20 @@ func (n *Net) spawn(h *host, j *job, name string, f func()) *task {
 	})
 	n.makeReady(t)
 	return t
+}
+
+// freeTask returns the number of a new task: that of one that has ended, if there is one.
+func (n *Net) freeTask() int {
+	if k := len(n.ended); k > 0 {
+		id := n.ended[k-1]
+		n.ended = n.ended[:k-1]
+		return id
+	}
+	if len(n.tasks) >= 1<<n.idBits {
+		panic(fmt.Sprintf("sim: more than %d ranks and workers at a time", 1<<n.idBits))
+	}
+	n.tasks = append(n.tasks, nil)
+	return len(n.tasks) - 1
 }
 
 func (n *Net) makeReady(t *task) {
@@ -92,6 +107,10 @@ func (n *Net) runTasks() {
 		n.running = t
 		t.next()
 		n.running = nil
+		if t.done {
+			n.ended = append(n.ended, t.id)
+			t.host.tasks = slices.DeleteFunc(t.host.tasks, func(o *task) bool { return o == t })
+		}
 		n.arm(t.host.node)
 		t.host.look()
 	}
@@ -100,19 +119,33 @@ func (n *Net) runTasks() {
 
 func (n *Net) wakeSleeper(id int) {
 	t := n.tasks[id]
+	if t.armed != n.now {
+		return // an earlier one has come since: each of them giving rise to another, they would pile up
+	}
+	t.armed = vtime.Never
 	switch {
 	case !t.asleep || t.done || t.until == vtime.Never:
 	case t.until > n.now:
-		n.schedule(t.until, classTask, id)
+		n.armTask(t)
 	default:
 		n.makeReady(t)
 	}
 }
 
+// news says whether the host has some that its tasks were not told of.
+func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.seen }
+
+// armTask makes sure that a task that sleeps has an event no later than its time.
+func (n *Net) armTask(t *task) {
+	if at := max(t.until, n.now); at < t.armed {
+		t.armed = n.schedule(at, classTask, t.id)
+	}
+}
+
 // look wakes the tasks of a host that has news.
 func (h *host) look() {
-	if c := h.nic.Completions() + h.agent.Changes(); c != h.seen {
-		h.seen = c
+	if h.news() {
+		h.seen = h.nic.Completions() + h.agent.Changes()
 		h.Kick()
 	}
 }
@@ -130,7 +163,7 @@ func (h *host) Park(until vtime.Time, why string) {
 	t := h.net.running
 	t.asleep, t.until, t.why = true, until, why
 	if until != vtime.Never {
-		h.net.schedule(max(until, h.net.now), classTask, t.id)
+		h.net.armTask(t)
 	}
 	if !t.yield(struct{}{}) {
 		panic(unwound{})
@@ -149,7 +182,7 @@ func (h *host) Kick() {
 // Spawn implements rank.Host.
 func (h *host) Spawn(name string, f func()) {
 	t := h.net.running
-	h.net.spawn(h, t.job, t.name+"/"+name, f)
+	h.net.spawn(h, t.job, -1, t.name+"/"+name, f)
 }
 
 // job is a set of ranks that run one program.
@@ -197,7 +230,7 @@ func (n *Net) Run(spec Job) error {
 			Host: h, Board: board{j, h, i}, Params: spec.Params,
 			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
 		}
-		n.spawn(h, j, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
+		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
 	}
 	return j.finish()
 }
@@ -229,10 +262,8 @@ func (j *job) finish() error {
 	if err != nil {
 		return err
 	}
-	for _, e := range j.errs {
-		if e != nil {
-			return e
-		}
+	if err := j.firstError(); err != nil {
+		return err
 	}
 	if len(blocked) > 0 {
 		return deadlock(blocked)
@@ -244,6 +275,19 @@ func (j *job) finish() error {
 		return n.check.atRest()
 	}
 	return nil
+}
+
+// firstError returns the first error by rank number, that of a crash before all others.
+func (j *job) firstError() (first error) {
+	for _, e := range j.errs {
+		switch {
+		case errors.Is(e, ErrCrashed):
+			return e
+		case first == nil:
+			first = e
+		}
+	}
+	return first
 }
 
 // Waiting says what most ranks wait on, for a progress line.
@@ -276,7 +320,7 @@ func deadlock(blocked []string) error {
 
 // forgetTasks drops the tasks that have ended.
 func (n *Net) forgetTasks() {
-	n.tasks = n.tasks[:0]
+	n.tasks, n.ended = n.tasks[:0], n.ended[:0]
 	for i := range n.nodes {
 		if h := n.nodes[i].host; h != nil {
 			h.tasks = h.tasks[:0]
@@ -344,12 +388,49 @@ func (b board) Emit(record []byte) {
 	}
 }
 
+// SetBranches implements rank.Subnet.
+func (b board) SetBranches(entries []rank.Branches) {
+	n := b.j.net
+	for _, e := range n.branches {
+		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
+	}
+	for _, e := range entries {
+		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
+	}
+	n.branches = entries
+}
+
 // LeaseGroup implements rank.Board.
 func (b board) LeaseGroup() (uint32, error) {
-	n := b.j.net
+	n, err := b.j.net.leaseGroup()
+	return wire.GroupNet | n, err
+}
+
+// Multicast implements rank.Board.
+func (b board) Multicast(hosts []uint32) (uint32, error) {
+	lease, err := b.j.net.leaseGroup()
+	if err != nil {
+		return 0, err
+	}
+	ip := wire.MulticastNet | lease
+	nodes, err := b.j.net.graph.HostsAt(hosts)
+	if err != nil {
+		return 0, err
+	}
+	return ip, b.j.net.SetMulticast(ip, nodes, nil)
+}
+
+// EndMulticast implements rank.Board.
+func (b board) EndMulticast(group uint32) error {
+	b.j.net.endMulticast(group)
+	return nil
+}
+
+// leaseGroup returns the lower half of an address that no group of the run had.
+func (n *Net) leaseGroup() (uint32, error) {
 	if n.lease >= 1<<16-1 {
-		return 0, fmt.Errorf("all 65535 McstIDs of the run are used")
+		return 0, fmt.Errorf("all 65535 group addresses of the run are used")
 	}
 	n.lease++
-	return wire.GroupNet | n.lease, nil
+	return n.lease, nil
 }

@@ -44,7 +44,10 @@ func TestUnreliableCompletes(t *testing.T) {
 			}
 		}
 		for i := range 2 {
-			bringUp(t, nic[i], qp[i], typ, virtrnic.QPAttr{Port: 1, PathMTU: 1024, AV: virtrnic.AH{DGID: nic[1-i].IP()}, DestQPN: qp[1-i].Num(), QKey: 5})
+			a := virtrnic.QPAttr{Port: 1, PathMTU: 1024, AV: virtrnic.AH{DGID: nic[1-i].IP()}, DestQPN: qp[1-i].Num(), QKey: 5}
+			if err := bringUp(nic[i], qp[i], typ, a); err != nil {
+				t.Fatal(err)
+			}
 		}
 		ah, err := nic[0].CreateAH(pd[0], virtrnic.AH{DGID: nic[1].IP()})
 		if err != nil {
@@ -100,20 +103,24 @@ func TestUnreliableCompletes(t *testing.T) {
 	}
 }
 
-// bringUp takes a UC or UD queue pair to RTS.
-func bringUp(t *testing.T, nic *virtrnic.NIC, q *virtrnic.QP, typ virtrnic.QPType, a virtrnic.QPAttr) {
-	t.Helper()
+// bringUp takes a queue pair to RTS.
+func bringUp(nic *virtrnic.NIC, q *virtrnic.QP, typ virtrnic.QPType, a virtrnic.QPAttr) error {
 	masks := []virtrnic.AttrMask{
 		virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags,
 		virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN, virtrnic.AttrSQPSN,
 	}
-	if typ == virtrnic.TypeUD {
+	switch typ {
+	case virtrnic.TypeUD:
 		masks = []virtrnic.AttrMask{virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrQKey, 0, virtrnic.AttrSQPSN}
+	case virtrnic.TypeRC:
+		masks[1] |= virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer
+		masks[2] |= virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry | virtrnic.AttrMaxQPRdAtomic
 	}
 	for i, to := range []virtrnic.QPState{virtrnic.StateInit, virtrnic.StateRTR, virtrnic.StateRTS} {
 		a.State = to
 		if err := nic.ModifyQP(0, q, a, masks[i]|virtrnic.AttrState); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }

@@ -40,6 +40,7 @@ type writeTrial struct {
 	psn                 wire.PSN
 	loss, dup, late, ko float64
 	rounds              []writeRound
+	vlan                uint16
 }
 
 func drawWrites(t *testing.T, seed uint64, mode rank.MRMode) writeTrial {
@@ -59,6 +60,13 @@ func drawWrites(t *testing.T, seed uint64, mode rank.MRMode) writeTrial {
 	if r.IntN(5) > 0 {
 		v.loss, v.dup, v.late, v.ko = 0.01*r.Float64(), 0.01*r.Float64(), 0.01*r.Float64(), 0.01*r.Float64()
 	}
+	v.drawRounds(r)
+	v.vlan = framing(v.graph, seed)
+	return v
+}
+
+// drawRounds draws who sends what, for the trial's hosts, windows and MTU.
+func (v *writeTrial) drawRounds(r *rand.Rand) {
 	windows := 1
 	for range 1 + r.IntN(5) {
 		w := writeRound{source: r.IntN(len(v.hosts))}
@@ -72,7 +80,7 @@ func drawWrites(t *testing.T, seed uint64, mode rank.MRMode) writeTrial {
 		}
 		for range 1 + r.IntN(most) {
 			g := groupWrite{window: windows - 1, at: r.IntN(v.size), seed: r.Uint64(), imm: r.IntN(4) == 0}
-			if mode != rank.MRRegistered {
+			if v.mode != rank.MRRegistered {
 				g.window = r.IntN(windows)
 			}
 			g.n = r.IntN(min(v.size-g.at, 3*v.mtu) + 1)
@@ -80,7 +88,6 @@ func drawWrites(t *testing.T, seed uint64, mode rank.MRMode) writeTrial {
 		}
 		v.rounds = append(v.rounds, w)
 	}
-	return v
 }
 
 // program is what each rank runs: all know the plan, and after each round compare every
@@ -162,7 +169,7 @@ func (v writeTrial) round(r *rank.Rank, g *rank.Group, round writeRound, windows
 func (v writeTrial) run(t *testing.T) *Net {
 	t.Helper()
 	n, err := New(Config{Check: true, RetryAfter: 200 * vtime.Microsecond, RetriesMax: 20, Spec: fabric.Spec{
-		Graph: v.graph, Seed: v.seed, NIC: fabric.NIC{AckEvery: v.ack},
+		Graph: v.graph, Seed: v.seed, NIC: fabric.NIC{AckEvery: v.ack}, VLAN: v.vlan,
 		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
 	}})
 	if err != nil {

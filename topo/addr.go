@@ -1,6 +1,11 @@
 package topo
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // The address plan. A fabric is 10/8 and on-link for every host:
 //
@@ -10,8 +15,12 @@ import "fmt"
 //	10.254.G.G     groups (McstIDs)
 //
 // A MAC address is 02:00 and the host's or switch's IPv4 address, or 02:4d:43 and the
-// last three bytes of the McstID. In an IPv6 fabric the same 32 bits end an address of
-// fd6d:6361:7374::/96.
+// last three bytes of the McstID.
+//
+// In an IPv6 fabric the same 32 bits end an address of fd6d:6361:7374::/96, a unique local
+// prefix that all labs have, as they all have 10/8: 10.0.1.2 is fd6d:6361:7374::a00:102, and
+// McstID 10.254.0.1 is fd6d:6361:7374::afe:1. One number names a node in routes, tables and
+// MRP records of either family; only what is on the wire differs (wire.IPv6Of).
 const (
 	hostsPerBlock = 254
 	blocksMax     = 253 << 8
@@ -20,6 +29,18 @@ const (
 	// SwitchesMax is what the switches' /16 can number.
 	SwitchesMax = 1 << 16
 )
+
+// Addr returns the address that stands for ip, a node's or a group's, in the graph's family.
+func (g *Graph) Addr(ip uint32) netip.Addr { return wire.AddrIn(g.IPv6, ip) }
+
+// Prefix returns a node's address with the length of the fabric's prefix.
+func (g *Graph) Prefix(node int) netip.Prefix {
+	bits := 8
+	if g.IPv6 {
+		bits = 96
+	}
+	return netip.PrefixFrom(g.Addr(g.Nodes[node].IP), bits)
+}
 
 // assign gives every node its address.
 func (g *Graph) assign() error {

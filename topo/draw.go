@@ -120,8 +120,7 @@ func (g *Graph) drawSVG(w io.Writer, title string) error {
 }
 
 func (g *Graph) tooltip(i int) string {
-	ip := g.Nodes[i].IP
-	return fmt.Sprintf("%s %d.%d.%d.%d, %d ports", g.Nodes[i].Name, ip>>24, ip>>16&255, ip>>8&255, ip&255, len(g.Nodes[i].Links))
+	return fmt.Sprintf("%s %v, %d ports", g.Nodes[i].Name, g.Addr(g.Nodes[i].IP), len(g.Nodes[i].Links))
 }
 
 func (g *Graph) drawDOT(w io.Writer, title string) error {

@@ -56,9 +56,12 @@ type Graph struct {
 	Nodes []Node
 	Links []Link
 	Hosts int // the first Hosts nodes are hosts
+	// IPv6 is the family of the fabric's addresses. The numbers of nodes do not depend on it.
+	IPv6  bool
 	names map[string]int
 	// byHand is set for custom graphs, whose tiers need not mean anything.
 	byHand bool
+	nTree  *NTree // nil: no m-port n-tree
 }
 
 // LinkParams are what the built-in shapes give every link.
@@ -80,6 +83,12 @@ func (g *Graph) addNode(name string, k Kind, tier Tier, pod int) int {
 	return id
 }
 
+// join joins two ports, for which the nodes have room.
+func (g *Graph) join(a, b End, p LinkParams) {
+	g.Nodes[a.Node].Links[a.Port], g.Nodes[b.Node].Links[b.Port] = len(g.Links), len(g.Links)
+	g.Links = append(g.Links, Link{a, b, p.Rate, p.Delay})
+}
+
 // connect joins two nodes by their next free ports.
 func (g *Graph) connect(a, b int, p LinkParams) {
 	l := len(g.Links)
@@ -93,6 +102,23 @@ func (g *Graph) connect(a, b int, p LinkParams) {
 func (g *Graph) Find(name string) (int, bool) {
 	i, ok := g.names[name]
 	return i, ok
+}
+
+// HostsAt returns the hosts with the given addresses.
+func (g *Graph) HostsAt(ips []uint32) ([]int, error) {
+	at := make(map[uint32]int, g.Hosts)
+	for h := range g.Hosts {
+		at[g.Nodes[h].IP] = h
+	}
+	hosts := make([]int, len(ips))
+	for i, ip := range ips {
+		h, ok := at[ip]
+		if !ok {
+			return nil, fmt.Errorf("no host has the address %d.%d.%d.%d", ip>>24, ip>>16&0xff, ip>>8&0xff, ip&0xff)
+		}
+		hosts[i] = h
+	}
+	return hosts, nil
 }
 
 // Peer returns the other end of the link at a node's port.

@@ -23,6 +23,32 @@ func must(t testing.TB) func(*Graph, error) *Graph {
 	}
 }
 
+// TestFamilies: a node has one number and an address of either family; a drawing shows that
+// of the fabric.
+func TestFamilies(t *testing.T) {
+	g := must(t)(LeafSpine(LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 2, Parallel: 1}, link))
+	last := g.Hosts - 1
+	for _, c := range []struct {
+		v6                 bool
+		host, leaf, aGroup string
+	}{
+		{false, "10.0.1.2/8", "10.253.0.0/8", "10.254.0.7"},
+		{true, "fd6d:6361:7374::a00:102/96", "fd6d:6361:7374::afd:0/96", "fd6d:6361:7374::afe:7"},
+	} {
+		g.IPv6 = c.v6
+		if got := []string{g.Prefix(last).String(), g.Prefix(g.Hosts).String(), g.Addr(10<<24 | 254<<16 | 7).String()}; !slices.Equal(got, []string{c.host, c.leaf, c.aGroup}) {
+			t.Errorf("IPv6 %v: %v, want %+v", c.v6, got, c)
+		}
+		var b strings.Builder
+		if err := g.Draw(&b, FormatSVG, "x"); err != nil {
+			t.Fatal(err)
+		}
+		if want := "<title>" + g.Nodes[last].Name + " " + strings.Split(c.host, "/")[0] + ", 1 ports</title>"; !strings.Contains(b.String(), want) {
+			t.Errorf("the drawing has no %s", want)
+		}
+	}
+}
+
 func TestShapes(t *testing.T) {
 	for _, c := range []struct {
 		name                   string

@@ -83,6 +83,9 @@ func TestNoCongestionControl(t *testing.T) {
 	f.Seal(0, false)
 	p.nic[1].SendFrame(0, f)
 	p.run()
+	if r := p.qp[0].Rate(p.net.Now); r != 0 {
+		t.Errorf("a rate of %d is allowed, want 0 for none", r)
+	}
 	if p.nic[1].Stats().CNPSent != 0 || p.nic[0].Stats().Drops[DropService] != 1 {
 		t.Errorf("%d CNPs sent, drops %v", p.nic[1].Stats().CNPSent, p.nic[0].Stats().Drops)
 	}

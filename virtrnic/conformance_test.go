@@ -87,9 +87,11 @@ var promises = []struct {
 		{"Q_Key, no receive, receive too small", "test_qpex.py (UD_QKEY)", "TestUDDrops", "datagram.go", "case f.DETH().QKey != q.attr.QKey:", "case f.DETH().QKey>>31 != 0:"},
 		{"datagram beyond the MTU, opcodes the service lacks", "", "TestUDLimits", "datagram.go", "case int(w.length) > q.mtu:", "case int(w.length) > 2*q.mtu:"},
 		{"attach and detach; each member one copy", "test_rdmacm.py: multicast", "TestMulticast", "events.go", "if m == q {\n\t\t\treturn nil\n\t\t}", "if m == q {\n\t\t\tbreak\n\t\t}"},
-		{"limits of groups", "man ibv_attach_mcast", "TestMulticastLimits", "events.go", "if len(members) == MaxMcastQPs {", "if len(members) == MaxMcastQPs+1 {"},
+		{"limits of groups", "man ibv_attach_mcast", "TestMulticastLimits", "events.go", "if len(members) >= MaxMcastQPs &&", "if len(members) >= MaxMcastQPs+1 &&"},
+		{"what is of another address family or VLAN", "", "TestDemux", "nic.go", "dst-n.alias >= n.aliases || !n.mine(f)", "dst-n.alias >= n.aliases"},
 		{"what is no datagram of the group", "", "TestMulticastDemux", "nic.go", "case f.DestQP() != wire.QPNMulticast:", "case false:"},
 		{"a datagram's class is its address handle's", "", "TestUDClasses", "datagram.go", "q.prio = r.wqes.at(uint32(r.cursor)).wr.UD.AH.prio", "q.prio = 1"},
+		{"UC by a group: WRITEs of all who send to it, for members of the service (not in the verbs)", "", "TestUCMulticast", "nic.go", "case q.service != f.OpCode().Service():", "case false:"},
 	}},
 	{"Shared receive queues, completion queues, events", []promise{
 		{"traffic over an SRQ", "test_srq.py: test_rc_srq_traffic", "TestSRQ", "qp.go", "q.recv = &init.SRQ.queue", "q.recv = &q.own"},
@@ -140,7 +142,8 @@ GENERAL_ERR (nothing is left for it), TM_ERR and TM_RNDV_INCOMPLETE (tag matchin
 * A retry count of 7 means seven (rxe: without end); an RNR retry count of 7 means without end.
 * A fatal NAK leaves after the answers to earlier READs, which complete.
 * Atomics need real memory and work on little-endian words.
-* Multicast groups of UD are IPv4 (224/4, MAC 01:00:5e and 23 bits) and exist in IPv4 fabrics only.
+* Multicast groups of UD are 224/4: in an IPv4 fabric with MAC 01:00:5e and 23 bits, in an IPv6 fabric as ff15::/96 with the same last 32 bits and MAC 33:33.
+* A packet of the other address family or of another VLAN is for somebody else.
 `
 
 // TestVerbsPage makes docs/verbs.md.

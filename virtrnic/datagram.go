@@ -26,13 +26,10 @@ type AddressHandle struct {
 	prio uint8
 }
 
-// CreateAH returns an address handle. The DGID may be an IPv4 multicast group.
+// CreateAH returns an address handle. The DGID may be a multicast group.
 func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	if pd == nil || pd.nic != n {
 		return nil, fmt.Errorf("create address handle: protection domain of another device: %w", ErrInvalid)
-	}
-	if n.ipv6 && wire.IsMulticast(a.DGID) {
-		return nil, fmt.Errorf("create address handle: %v has no form in an IPv6 fabric: %w", wire.AddrOf(a.DGID), ErrInvalid)
 	}
 	var q QP // datagrams of all queue pairs of a host to an address share their path
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast

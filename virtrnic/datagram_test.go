@@ -271,8 +271,27 @@ func TestUDIPv6(t *testing.T) {
 	if dst[0]>>4 != 6 || !bytes.Equal(dst[8:24], from[:]) || string(dst[GRHLen:]) != "twenty bytes of data" {
 		t.Errorf("buffer holds % x", dst)
 	}
-	if err := p.nic[0].AttachMcast(p.qp[0], 0xef000001); !errors.Is(err, ErrInvalid) {
-		t.Errorf("IPv4 group in an IPv6 fabric: %v, want %v", err, ErrInvalid)
+	const group = 0xef000001
+	if err := p.nic[1].AttachMcast(p.qp[1], group); err != nil {
+		t.Fatal(err)
+	}
+	ah, err := p.nic[0].CreateAH(p.pd[0], AH{DGID: group, FlowLabel: 0xabcde})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.recv(1, RecvWR{SGE: whole(dm, 60)})
+	to := wire.IPv6Of(group)
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+		// The port is that of libibverbs' ibv_flow_label_to_udp_sport.
+		if mac := wire.MulticastMAC(true, group); wire.MAC(f.Header()[:6]) != mac || f.SrcPort() != 0xfcf4 {
+			t.Errorf("sent to %x from port %#x, want %v", f.Header()[:6], f.SrcPort(), mac)
+		}
+		return machinetest.Fate{}
+	}
+	p.post(0, SendWR{Opcode: WRSend, Flags: SendInline, Inline: []byte("twenty bytes for all"), UD: UDDest{ah, wire.QPNMulticast, testQKey}})
+	p.run()
+	if [3]byte(dst[1:4]) != [3]byte{0x0a, 0xbc, 0xde} || !bytes.Equal(dst[24:40], to[:]) || string(dst[GRHLen:]) != "twenty bytes for all" {
+		t.Errorf("buffer holds % x", dst)
 	}
 }
 
@@ -462,6 +481,88 @@ func TestMulticastLimits(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestUCMulticast: what goes to a group over UC reaches its UC members and nobody else,
+// whoever sends it, in order and with its immediate data; a lost packet costs its message;
+// a window that was taken away takes nothing.
+func TestUCMulticast(t *testing.T) {
+	const group, key = 0xef010203, ChosenKeys | 7
+	p := newPair(t, datagrams)
+	if err := p.nic[1].AttachMcast(p.qp[1], group); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.nic[1].AttachUC(p.qp[1], group); !errors.Is(err, ErrInvalid) {
+		t.Errorf("attach UD as UC: %v, want %v", err, ErrInvalid)
+	}
+	src, sm := p.region(0, 4000, 3)
+	dst := make(Bytes, 4000)
+	window, err := p.nic[1].RegMRAs(p.pd[1], dst, AccessLocalWrite|AccessRemoteWrite, 1<<40, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		q, err := p.nic[i].CreateQP(QPInit{Type: TypeUC, PD: p.pd[i], SendCQ: p.cq[i], RecvCQ: p.cq[i], MaxSendWR: 8, MaxRecvWR: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := QPAttr{Port: 1, Access: AccessRemoteWrite, AV: AH{DGID: group}, PathMTU: 1024, DestQPN: wire.QPNMulticast}
+		for _, s := range []struct {
+			to   QPState
+			mask AttrMask
+		}{{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags}, {StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN}, {StateRTS, AttrSQPSN}} {
+			a.State = s.to
+			if err := p.nic[i].ModifyQP(0, q, a, s.mask|AttrState); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.nic[i].AttachUC(q, group+1); !errors.Is(err, ErrInvalid) {
+			t.Errorf("attach to a group, connected to another: %v, want %v", err, ErrInvalid)
+		}
+		if err := p.nic[i].AttachUC(q, group); err != nil {
+			t.Fatal(err)
+		}
+		p.qp[i] = q
+	}
+	send := func(off, n int, imm uint32) (got []WC) {
+		if err := p.nic[1].PostRecv(p.net.Now, p.qp[1], RecvWR{WRID: 5}); err != nil {
+			t.Fatal(err)
+		}
+		p.post(0, SendWR{
+			Opcode: WRRDMAWriteWithImm, SGE: SGE{Addr: sm.Addr() + uint64(off), Length: uint32(n), LKey: sm.LKey()},
+			RemoteAddr: 1<<40 + uint64(off), RKey: key, Imm: imm,
+		})
+		p.run()
+		return p.completions(1)
+	}
+	for i, n := range []int{1000, 3000} { // the second one's first packet has a PSN that nobody expects
+		got := send(1000*i, n, uint32(i))
+		if len(got) != 1 || got[0].Status != WCSuccess || got[0].Imm != uint32(i) || got[0].ByteLen != uint32(n) || got[0].QPN != p.qp[1].Num() {
+			t.Errorf("message %d: %+v", i, got)
+		}
+		p.qp[0].sq.nxt, p.qp[0].sq.una, p.qp[0].sq.end, p.qp[0].sq.maxSeq = 100, 100, 100, 100 // as another sender would
+	}
+	if !bytes.Equal(dst, src) {
+		t.Error("wrong bytes have landed")
+	}
+	p.loseNth(0, 2)
+	if got := send(0, 3000, 9); len(got) != 0 {
+		t.Errorf("a packet of it was lost: %+v", got)
+	}
+	if err := p.nic[1].DeregMR(window); err != nil {
+		t.Fatal(err)
+	}
+	before := p.nic[1].Stats().Drops[DropAccess]
+	if got := send(0, 10, 9); len(got) != 0 || p.nic[1].Stats().Drops[DropAccess] != before+1 {
+		t.Errorf("without its window: %+v, drops %v", got, p.nic[1].Stats().Drops)
+	}
+	if err := p.nic[1].DetachMcast(p.qp[1], group); err != nil {
+		t.Fatal(err)
+	}
+	lost := p.nic[1].Stats().Drops[DropService]
+	if send(0, 10, 9); p.nic[1].Stats().Drops[DropService] != lost+1 {
+		t.Errorf("only a UD member is left: drops %v", p.nic[1].Stats().Drops)
 	}
 }
 

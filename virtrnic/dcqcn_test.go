@@ -295,3 +295,25 @@ func TestPacing(t *testing.T) {
 		t.Errorf("waited to %v in %d steps: recovery should have ended it earlier", now, rounds)
 	}
 }
+
+// TestPublishedSets: the parameter sets have the values of their sources.
+func TestPublishedSets(t *testing.T) {
+	const us = vtime.Microsecond
+	for name, want := range map[string]*DCQCN{ // each is its own check
+		"": nil, "none": nil,
+		"dcqcn": {Gain: 4, InitialAlpha: 1024, AlphaTimer: 55 * us, CNPInterval: 50 * us, RateTimer: 55 * us, ByteCounter: 10e6, Threshold: 5,
+			RateAI: 40e6, RateHAI: 200e6, RateMin: 100e6, ClampTarget: true},
+		"dcqcn-connectx": {Gain: 5, InitialAlpha: 1023, AlphaTimer: us, CNPInterval: 4 * us, RateTimer: 300 * us, CutPeriod: 4 * us, ByteCounter: 32767,
+			Threshold: 1, RateAI: 5e6, RateHAI: 50e6, RateMin: 1e6},
+		"dcqcn-hpcc": {Gain: 4, InitialAlpha: 1024, AlphaTimer: us, RateTimer: 300 * us, CutPeriod: 4 * us, Threshold: 1,
+			RateAI: 5e6, RateHAI: 50e6, RateMin: 1e9, PerLine: true},
+	} {
+		got, err := DCQCNByName(name)
+		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%q: %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+	if _, err := DCQCNByName("dcqcn-cx"); err == nil {
+		t.Error("a set that is none")
+	}
+}

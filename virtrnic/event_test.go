@@ -189,6 +189,20 @@ func TestSRQLimits(t *testing.T) {
 	if err := p.nic[0].PostSRQRecv(s, RecvWR{SGL: make([]SGE, 2)}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("two pieces of one: %v", err)
 	}
+	for range 2 {
+		if err := p.nic[0].PostSRQRecv(s, RecvWR{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.nic[0].DestroySRQ(s); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := p.nic[0].QuerySRQ(s); n != 0 {
+		t.Errorf("%d buffers are left in a queue that was destroyed", n)
+	}
+	if err := p.nic[0].PostSRQRecv(s, RecvWR{}); !errors.Is(err, ErrNoMem) {
+		t.Errorf("a buffer for a queue that was destroyed: %v, want %v", err, ErrNoMem)
+	}
 }
 
 // TestCompChannel: an armed queue reports its next completion once; armed for solicited
@@ -416,6 +430,12 @@ func TestCQSize(t *testing.T) {
 		}
 		if err := p.nic[0].ResizeCQ(p.cq[0], d); !errors.Is(err, ErrInvalid) {
 			t.Errorf("resize to %d: %v, want %v", d, err, ErrInvalid)
+		}
+	}
+	for _, d := range []int{1, MaxQPWR * 16} {
+		c, err := p.nic[0].CreateCQ(d)
+		if err != nil || p.nic[0].ResizeCQ(c, MaxQPWR*16) != nil || p.nic[0].ResizeCQ(c, 1) != nil {
+			t.Errorf("depth %d, or a resize to the least or the most, is refused: %v", d, err)
 		}
 	}
 	for range 3 {

@@ -136,16 +136,33 @@ func (c *CQ) notify(solicited bool) {
 	}
 }
 
-// AttachMcast makes a UD queue pair receive what is sent to an IPv4 multicast group. A
-// queue pair attached twice receives once.
+// AttachMcast makes a UD queue pair receive what is sent to a multicast group, in 224/4
+// (wire.IPv6Of gives it an address in an IPv6 fabric). A queue pair attached twice receives
+// once.
 func (n *NIC) AttachMcast(q *QP, group uint32) error {
-	switch {
-	case q.service != wire.UD:
+	if q.service != wire.UD {
 		return fmt.Errorf("attach queue pair %d to %v: it is not UD: %w", q.num, wire.AddrOf(group), ErrInvalid)
+	}
+	return n.attach(q, group)
+}
+
+// AttachUC makes a UC queue pair receive what is sent to a multicast group, with
+// QPN 0xffffff: by the peer it is connected to, or, if it is connected to the group itself,
+// by anybody. No verb can: it is the extension that lets messages of several packets, and
+// WRITEs with immediate, go to many (Khalilov et al., §II-B and §V-B, AG-27). All who send
+// to a queue pair share what it knows of a message, so their messages of several packets
+// must not overlap. DetachMcast undoes it.
+func (n *NIC) AttachUC(q *QP, group uint32) error {
+	if peer := q.attr.AV.DGID; q.service != wire.UC || wire.IsMulticast(peer) && peer != group {
+		return fmt.Errorf("attach queue pair %d to %v: it is not UC, or connected to another group: %w", q.num, wire.AddrOf(group), ErrInvalid)
+	}
+	return n.attach(q, group)
+}
+
+func (n *NIC) attach(q *QP, group uint32) error {
+	switch {
 	case !wire.IsMulticast(group):
-		return fmt.Errorf("attach queue pair %d to %v: not an IPv4 multicast group: %w", q.num, wire.AddrOf(group), ErrInvalid)
-	case n.ipv6:
-		return fmt.Errorf("attach queue pair %d to %v: the group has no form in an IPv6 fabric: %w", q.num, wire.AddrOf(group), ErrInvalid)
+		return fmt.Errorf("attach queue pair %d to %v: not a multicast group: %w", q.num, wire.AddrOf(group), ErrInvalid)
 	}
 	members := n.mcast[group]
 	for _, m := range members {
@@ -153,7 +170,7 @@ func (n *NIC) AttachMcast(q *QP, group uint32) error {
 			return nil
 		}
 	}
-	if len(members) == MaxMcastQPs {
+	if len(members) >= MaxMcastQPs && q.service == wire.UD {
 		return fmt.Errorf("attach queue pair %d to %v: %d are attached: %w", q.num, wire.AddrOf(group), len(members), ErrNoMem)
 	}
 	if n.mcast == nil {

@@ -42,6 +42,8 @@ func TestDemux(t *testing.T) {
 		bad  bool
 	}{
 		{why: DropNotMine, flow: func(w *wire.Flow) { w.Dst++ }},
+		{why: DropNotMine, flow: func(w *wire.Flow) { w.IPv6 = true }},
+		{why: DropNotMine, flow: func(w *wire.Flow) { w.VLAN = &wire.VLAN{ID: 9} }},
 		{why: DropVersion, bth: func(h *wire.BTH) { h.Version = 1 }},
 		{why: DropNoQP, bth: func(h *wire.BTH) { h.DestQP = 1 }},
 		{why: DropNoQP, bth: func(h *wire.BTH) { h.DestQP = 4000 }},
@@ -83,7 +85,8 @@ func TestBadRequests(t *testing.T) {
 			e := p.nic[0].envelope(p.qp[0])
 			f.Start(&e, wire.BTH{OpCode: op, PKey: wire.PKeyDefault, DestQP: p.qp[1].num, PSN: p.qp[1].RQPSN(), AckReq: true})
 			if reth != nil {
-				f.AddRETH(*reth)
+				m := p.nic[1].mrs[0]
+				f.AddRETH(wire.RETH{VA: m.addr, RKey: m.key, DMALen: reth.DMALen})
 			}
 			f.SetPhantom(n)
 			f.Seal(1, false)
@@ -103,14 +106,21 @@ func TestBadRequests(t *testing.T) {
 		{"empty last", []func(*pair){send(wire.OpSendFirst, 1024, nil), send(wire.OpSendLast, 0, nil)}},
 		{"long only", []func(*pair){send(wire.OpSendOnly, 1028, nil)}},
 		{"read", []func(*pair){send(wire.OpReadRequest, 0, &wire.RETH{DMALen: 4})}},
-		{"write longer than said", []func(*pair){send(wire.OpWriteOnly, 100, &wire.RETH{VA: 1 << 20, DMALen: 50})}},
-		{"write shorter than said", []func(*pair){send(wire.OpWriteOnly, 100, &wire.RETH{VA: 1 << 20, DMALen: 150})}},
-		{"write first that fits one packet", []func(*pair){send(wire.OpWriteFirst, 1024, &wire.RETH{VA: 1 << 20, DMALen: 1024})}},
+		{"write longer than said", []func(*pair){send(wire.OpWriteOnly, 100, &wire.RETH{DMALen: 50})}},
+		{"write shorter than said", []func(*pair){send(wire.OpWriteOnly, 100, &wire.RETH{DMALen: 150})}},
+		{"write first that fits one packet", []func(*pair){send(wire.OpWriteFirst, 1024, &wire.RETH{DMALen: 1024})}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
 			_, m := p.region(1, 8192, 0)
 			p.recv(1, RecvWR{SGE: whole(m, 8192)})
+			var nak wire.Syndrome
+			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+				if s := f.AETH().Syndrome; port == 1 && !s.IsACK() {
+					nak = s
+				}
+				return machinetest.Fate{}
+			}
 			for i, step := range c.steps {
 				if p.qp[1].State() != StateRTS {
 					t.Fatalf("state %v before step %d", p.qp[1].State(), i)
@@ -121,6 +131,9 @@ func TestBadRequests(t *testing.T) {
 				t.Errorf("state %v after %d NAKs, want ERR after 1", p.qp[1].State(), p.nic[1].Stats().SendNAK)
 			}
 			p.run()
+			if nak != wire.SyndromeInvalidReq {
+				t.Errorf("the NAK is %v, want %v", nak, wire.SyndromeInvalidReq)
+			}
 		})
 	}
 }
@@ -133,41 +146,47 @@ func FuzzNIC(f *testing.F) {
 			f.Add([]byte{byte(op), 0, 0, 0, 1, 2, 3, 4, byte(op), 1, 0, 0, 0, 2, 0, 3, 0, 0}[:15+typ], true)
 		}
 	}
-	f.Fuzz(func(t *testing.T, data []byte, posted bool) {
-		typ := len(data) % 3
-		p := newPair(t, pairOptions{typ: TypeRC + QPType(typ%3), timeout: 4, retry: 1, rnr: 1, cqDepth: 8, rdAtomic: 2, mtu: 1024})
-		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
-		_, m := p.region(1, 8192, 0)
-		if posted {
-			p.recv(1, RecvWR{SGE: whole(m, 8192)})
-			w := SendWR{Opcode: WRSend, SGE: whole(m, 3000)}
-			if typ%3 == 2 {
-				w.UD = p.dest(1)
-			}
+	f.Fuzz(func(t *testing.T, data []byte, posted bool) { hostileRun(t, data, posted) })
+}
+
+// hostileRun feeds a connected NIC bytes, and returns it.
+func hostileRun(t *testing.T, data []byte, posted bool) *NIC {
+	typ := len(data) % 3
+	p := newPair(t, pairOptions{typ: TypeRC + QPType(typ%3), timeout: 4, retry: 1, rnr: 1, cqDepth: 8, rdAtomic: 2, mtu: 1024})
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	_, m := p.region(1, 8192, 0)
+	if posted {
+		p.recv(1, RecvWR{SGE: whole(m, 8192)})
+		w := SendWR{Opcode: WRSend, SGE: whole(m, 3000)}
+		if typ%3 == 2 {
+			w.UD = p.dest(1)
+		}
+		if typ%3 != 0 || len(data)%2 == 0 { // else the answers to a READ are what is next
 			p.post(1, w)
-			if typ%3 == 0 {
-				p.post(1, SendWR{Opcode: WRRDMARead, SGE: whole(m, 3000)})
-				p.post(1, SendWR{Opcode: WRAtomicFetchAdd, SGE: whole(m, 8)})
-			}
 		}
-		fr, err := p.net.Pool.Parse(data)
-		if err == nil {
-			p.inject(fr)
+		if typ%3 == 0 {
+			p.post(1, SendWR{Opcode: WRRDMARead, SGE: whole(m, 3000)})
+			p.post(1, SendWR{Opcode: WRAtomicFetchAdd, SGE: whole(m, 8)})
 		}
-		for len(data) >= 8 {
-			p.inject(bent(p, m, data[:8]))
-			data = data[8:]
-		}
-		if err := p.net.Run(10000); err != nil {
-			t.Fatal(err)
-		}
-		if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
-			t.Fatalf("%d frames, %d payloads left", p.net.Pool.Live, p.net.Pool.LiveBlocks)
-		}
-		if n := p.cq[1].ring.n; n > 8 {
-			t.Fatalf("%d completions in a queue of 8", n)
-		}
-	})
+	}
+	fr, err := p.net.Pool.Parse(data)
+	if err == nil {
+		p.inject(fr)
+	}
+	for len(data) >= 8 {
+		p.inject(bent(p, m, data[:8]))
+		data = data[8:]
+	}
+	if err := p.net.Run(10000); err != nil {
+		t.Fatal(err)
+	}
+	if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
+		t.Fatalf("%d frames, %d payloads left", p.net.Pool.Live, p.net.Pool.LiveBlocks)
+	}
+	if n := p.cq[1].ring.n; n > 8 {
+		t.Fatalf("%d completions in a queue of 8", n)
+	}
+	return p.nic[1]
 }
 
 // bent builds a packet to side 1's queue pair out of eight bytes.
@@ -175,9 +194,12 @@ func bent(p *pair, m *MR, b []byte) *wire.Frame {
 	op := wire.OpCode(b[0]&0x1f) + wire.OpCode(p.qp[1].service<<5)
 	f := p.net.Pool.Get()
 	e := p.nic[0].envelope(p.qp[0])
+	psn := p.qp[1].RQPSN()
+	if op.Is(wire.OpResponse) {
+		psn = p.qp[1].sq.psn(p.qp[1].sq.una)
+	}
 	f.Start(&e, wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: p.qp[1].num, AckReq: b[1]&1 != 0,
-		PSN: p.qp[1].RQPSN().Add(int(int8(b[2])) / 32),
+		OpCode: op, PKey: wire.PKeyDefault, DestQP: p.qp[1].num, AckReq: b[1]&1 != 0, PSN: psn.Add(int(int8(b[2])) / 32),
 	})
 	i := op.Info()
 	if i.DETH {
@@ -187,7 +209,11 @@ func bent(p *pair, m *MR, b []byte) *wire.Frame {
 		f.AddAtomicETH(wire.AtomicETH{VA: m.Addr() + uint64(b[3]), RKey: m.RKey() + uint32(b[4]&1), SwapAdd: 1})
 	}
 	if i.RETH {
-		f.AddRETH(wire.RETH{VA: m.Addr() + uint64(b[3]), RKey: m.RKey() + uint32(b[4]&1), DMALen: uint32(b[5]) * 32})
+		shift := 0
+		if b[6] > 250 {
+			shift = 19 // up to more than a message may have
+		}
+		f.AddRETH(wire.RETH{VA: m.Addr() + uint64(b[3]), RKey: m.RKey() + uint32(b[4]&1), DMALen: uint32(b[5]) * 32 << shift})
 	}
 	if i.AETH {
 		f.AddAETH(wire.AETH{Syndrome: wire.Syndrome(b[6])})

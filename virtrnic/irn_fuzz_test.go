@@ -67,50 +67,54 @@ func FuzzSelective(f *testing.F) {
 	f.Add([]byte{0x20, 15, 0, 0, 6, 16, 0, 0, 0x22, 15, 0, 1, 0, 1, 3, 1})
 	f.Add([]byte{0x60, 8, 4, 0, 7, 0, 0, 0, 0x20, 8, 2, 0, 7, 0, 0, 0, 0xa3, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 6, 12, 0, 0})
 	f.Add([]byte{0x22, 0, 1, 255, 0, 127, 255, 63, 0x02, 12, 0, 0, 4, 0, 0, 0, 0x20, 15, 0, 0, 0x0c, 200, 0, 0})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		set, err := DCQCNByName("dcqcn-connectx")
-		if err != nil {
+	f.Fuzz(func(t *testing.T, data []byte) { selectiveRun(t, data) })
+}
+
+// selectiveRun sends odd packets made of bytes to a queue pair, and returns its NIC.
+func selectiveRun(t *testing.T, data []byte) *NIC {
+	set, err := DCQCNByName("dcqcn-connectx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPair(t, pairOptions{mtu: 256, timeout: 4, retry: 1, rnr: 1, rdAtomic: 2, psn: 0xffff80, irn: [2]*IRN{testIRN(), testIRN()}, congestion: set})
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	_, m := p.region(1, 16384, 0)
+	p.recv(1, RecvWR{SGE: whole(m, 8192)})
+	p.post(1, SendWR{Opcode: WRRDMAWrite, SGE: whole(m, 16384), RemoteAddr: m.Addr(), RKey: m.RKey()})
+	p.post(1, SendWR{Opcode: WRRDMARead, SGE: whole(m, 3000), RemoteAddr: m.Addr(), RKey: m.RKey()})
+	p.post(1, SendWR{Opcode: WRSend, SGE: whole(m, 3000)})
+	for ; len(data) >= 8; data = data[8:] {
+		p.inject(odd(p, m, data))
+		for range data[1] >> 4 {
+			p.net.Step()
+		}
+		s, o := &p.qp[1].sq, p.qp[1].order
+		if s.una > s.nxt || s.nxt > s.maxSeq || s.maxSeq > s.end || s.sel.lost > s.maxSeq {
+			t.Fatalf("counters out of order: %d %d %d %d, lost %d", s.una, s.nxt, s.maxSeq, s.end, s.sel.lost)
+		}
+		kept := 0
+		for _, f := range o.slot {
+			if f != nil {
+				kept++
+			}
+		}
+		if kept != o.n || kept != p.nic[1].kept {
+			t.Fatalf("%d packets kept, %d and %d counted", kept, o.n, p.nic[1].kept)
+		}
+	}
+	if err := p.net.Run(20000); err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range p.nic {
+		if err := n.DestroyQP(p.net.Now, p.qp[i]); err != nil {
 			t.Fatal(err)
 		}
-		p := newPair(t, pairOptions{mtu: 256, timeout: 4, retry: 1, rnr: 1, rdAtomic: 2, psn: 0xffff80, irn: [2]*IRN{testIRN(), testIRN()}, congestion: set})
-		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
-		_, m := p.region(1, 16384, 0)
-		p.recv(1, RecvWR{SGE: whole(m, 8192)})
-		p.post(1, SendWR{Opcode: WRRDMAWrite, SGE: whole(m, 16384), RemoteAddr: m.Addr(), RKey: m.RKey()})
-		p.post(1, SendWR{Opcode: WRRDMARead, SGE: whole(m, 3000), RemoteAddr: m.Addr(), RKey: m.RKey()})
-		p.post(1, SendWR{Opcode: WRSend, SGE: whole(m, 3000)})
-		for ; len(data) >= 8; data = data[8:] {
-			p.inject(odd(p, m, data))
-			for range data[1] >> 4 {
-				p.net.Step()
-			}
-			s, o := &p.qp[1].sq, p.qp[1].order
-			if s.una > s.nxt || s.nxt > s.maxSeq || s.maxSeq > s.end || s.sel.lost > s.maxSeq {
-				t.Fatalf("counters out of order: %d %d %d %d, lost %d", s.una, s.nxt, s.maxSeq, s.end, s.sel.lost)
-			}
-			kept := 0
-			for _, f := range o.slot {
-				if f != nil {
-					kept++
-				}
-			}
-			if kept != o.n || kept != p.nic[1].kept {
-				t.Fatalf("%d packets kept, %d and %d counted", kept, o.n, p.nic[1].kept)
-			}
-		}
-		if err := p.net.Run(20000); err != nil {
-			t.Fatal(err)
-		}
-		for i, n := range p.nic {
-			if err := n.DestroyQP(p.net.Now, p.qp[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := p.net.Run(1000); err != nil {
-			t.Fatal(err)
-		}
-		if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
-			t.Fatalf("%d frames, %d payloads left", p.net.Pool.Live, p.net.Pool.LiveBlocks)
-		}
-	})
+	}
+	if err := p.net.Run(1000); err != nil {
+		t.Fatal(err)
+	}
+	if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
+		t.Fatalf("%d frames, %d payloads left", p.net.Pool.Live, p.net.Pool.LiveBlocks)
+	}
+	return p.nic[1]
 }

@@ -25,16 +25,18 @@ func TestSelectiveRepeat(t *testing.T) {
 		lose     []int
 		repeats  uint64
 		timeouts uint64
+		delay    vtime.Duration
 	}{
 		{op: WRRDMAWrite, ack: 1, lose: []int{5, 9, 10, 30}, repeats: 4},
 		{op: WRRDMAWrite, ack: 16, lose: []int{5, 9, 10, 30}, repeats: 4},
-		{op: WRSendWithImm, ack: 8, lose: []int{0, 1, 2, 96, 97, 98, 99}, repeats: 7, timeouts: 1}, // the last ones: nobody sees the hole
+		{op: WRSendWithImm, ack: 8, lose: []int{0, 1, 2, 96, 97, 98, 99}, repeats: 7, timeouts: 1},      // the last ones: nobody sees the hole
+		{op: WRRDMAWrite, ack: 1, lose: []int{2, 70, 80, 81}, repeats: 4, delay: 6 * vtime.Microsecond}, // in the second word of a report
 		{op: WRSend, ack: 100, lose: []int{50, 51, 52, 53, 54, 55}, repeats: 6},
 		{op: WRRDMAWriteWithImm, ack: 4, lose: []int{96, 97, 98, 99}, repeats: 4, timeouts: 1},
 	} {
 		for _, one := range []bool{false, true} {
 			t.Run(fmt.Sprintf("op=%d/ack=%d/one=%v", c.op, c.ack, one), func(t *testing.T) {
-				o := pairOptions{mtu: 1024, ackEvery: c.ack, psn: wire.PSN(0).Add(-20), timeout: 10, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}}
+				o := pairOptions{mtu: 1024, ackEvery: c.ack, psn: wire.PSN(0).Add(-20), timeout: 10, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}, delay: c.delay}
 				if one {
 					o.irn[1] = nil
 				}
@@ -147,6 +149,40 @@ func TestSelectivePlaced(t *testing.T) {
 	}
 }
 
+// TestSelectiveGone: packets that come early are not placed in memory that has been taken
+// away, or whose key has, while a hole before them is open.
+func TestSelectiveGone(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 0, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
+		seen := 0
+		src, sm := p.region(0, 2560, 7)
+		dst, dm := p.region(1, 2560, 0)
+		p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) (fate machinetest.Fate) {
+			if port == 0 {
+				seen++
+				fate.Drop = seen == 3
+				if seen == 6 { // before the sixth packet
+					if closed {
+						dm.closed = true
+					} else if err := p.nic[1].DeregMR(dm); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return fate
+		}
+		p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, 2560), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRemAccessErr})
+		for i := range 10 {
+			have := bytes.Equal(dst[i*256:i*256+256], src[i*256:i*256+256])
+			if want := i < 5 && i != 2; have != want {
+				t.Errorf("closed %v, packet %d: in place %v, want %v", closed, i, have, want)
+			}
+		}
+	}
+}
+
 // TestSelectiveNotReady: a receiver that has no buffer for a message that waits out of
 // order says so when its turn comes, and the rest is not lost.
 func TestSelectiveNotReady(t *testing.T) {
@@ -215,6 +251,74 @@ func TestSelectiveCap(t *testing.T) {
 	}
 }
 
+// TestSelectiveBehindRead: while the answer to a READ waits no report overtakes it, which
+// would say that the answer is lost; the hole is repaired all the same.
+func TestSelectiveBehindRead(t *testing.T) {
+	p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 7, rnr: 6, rdAtomic: 2, irn: [2]*IRN{testIRN(), testIRN()}})
+	src, sm := p.region(0, 2048, 7)
+	dst, dm := p.region(1, 2048, 0)
+	_, into := p.region(0, 100, 0)
+	seen := 0
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+		if port == 0 && f.Kind() == wire.KindRoCE {
+			seen++
+			fate.Drop = seen == 2 // the first of the WRITE: so that no acknowledgement waits, too
+		}
+		return fate
+	}
+	p.nic[0].SendPause(0, 0xff, 4000) // 20 us
+	p.net.At(2*us, func(vtime.Time) {
+		p.post(0, read(1, into, dm, 100))
+		p.post(0, SendWR{WRID: 2, Opcode: WRRDMAWrite, SGE: whole(sm, 2048), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	})
+	p.net.At(15*us, func(vtime.Time) {
+		if s := p.nic[1].Stats(); s.SendNAK != 0 || s.OutOfSeqRequest == 0 {
+			t.Errorf("%d reports are made of %d packets out of order while the answer waits", s.SendNAK, s.OutOfSeqRequest)
+		}
+	})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 100}, WC{WRID: 2, Opcode: WCRDMAWrite, ByteLen: 2048})
+	if !bytes.Equal(src, dst) {
+		t.Error("other bytes arrived")
+	}
+}
+
+// TestSelectiveTimer: the timer that was set while few packets were under way runs on when
+// there are many, and not when there are few still.
+func TestSelectiveTimer(t *testing.T) {
+	for _, c := range []struct {
+		more int
+		at   vtime.Time // when the first timeout has to be
+	}{{0, 100 * us}, {1, 100 * us}, {8, 320 * us}} {
+		p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
+		dead := true
+		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: dead} }
+		_, sm := p.region(0, 256, 7)
+		_, dm := p.region(1, 256, 0)
+		w := SendWR{Opcode: WRRDMAWrite, SGE: whole(sm, 256), RemoteAddr: dm.Addr(), RKey: dm.RKey()}
+		p.post(0, w)
+		p.post(0, w)
+		p.net.At(50*us, func(vtime.Time) {
+			for range c.more {
+				p.post(0, w)
+			}
+		})
+		var first vtime.Time
+		p.net.After = func() {
+			if first == 0 && p.nic[0].Stats().Timeouts > 0 {
+				first, dead = p.net.Now, false
+			}
+		}
+		p.run()
+		if first < c.at || first > c.at+us {
+			t.Errorf("two packets, %d more after 50us: the first timeout is at %v, want %v", c.more, first, c.at)
+		}
+		if n := len(p.completions(0)); n != 2+c.more {
+			t.Errorf("%d of %d requests completed", n, 2+c.more)
+		}
+	}
+}
+
 // TestSelectiveTranscript holds a repair and a CNP against a golden file.
 func TestSelectiveTranscript(t *testing.T) {
 	p := newPair(t, pairOptions{
@@ -237,7 +341,7 @@ func TestSelectiveTranscript(t *testing.T) {
 	p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, 12*1024)})
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 12*1024)})
 	p.run()
-	machinetest.Golden(t, "selective", p.net.Log.String())
+	p.transcript(t, "selective")
 }
 
 // TestSelectiveHostile: reports that no receiver of these packets would send change
@@ -278,5 +382,79 @@ func TestSelectiveHostile(t *testing.T) {
 	}
 	if held := p.qp[1].order.n; held > 1 || p.net.Pool.Live != held {
 		t.Errorf("%d packets kept, %d frames live", held, p.net.Pool.Live)
+	}
+}
+
+// TestMergedReports: of a group's reports only a NAK arrives, that one packet is missing
+// somewhere. That packet alone is repeated, once, however often it is asked for before
+// there is progress: while the repeat waits for its turn, and after it has left.
+func TestMergedReports(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		paused           vtime.Duration
+		naks             []vtime.Time
+		loseRepeat       bool
+		late             bool // another NAK as the repeats after the timeout leave
+		repeats, timeout uint64
+	}{
+		{name: "repeat waits", paused: 10 * vtime.Microsecond, naks: []vtime.Time{7 * us, 8 * us, 9 * us}, repeats: 1},
+		{name: "repeat has left", naks: []vtime.Time{7 * us, 10 * us, 13 * us}, repeats: 1},
+		{name: "repeat lost", naks: []vtime.Time{7 * us, 30 * us}, loseRepeat: true, repeats: 1 + 15, timeout: 1}, // nothing was reported: all from the hole on
+		{name: "after the timeout", naks: []vtime.Time{7 * us}, loseRepeat: true, late: true, repeats: 1 + 15, timeout: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const size, missing = 20 * 256, 5
+			o := pairOptions{mtu: 256, psn: 0xfffffd, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}}
+			p := newPair(t, o)
+			hole, sent := o.psn.Add(missing), 0
+			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+				switch {
+				case f.Kind() != wire.KindRoCE:
+				case port == 0 && f.PSN() == hole:
+					sent++
+					fate.Drop = sent == 1 || sent == 2 && c.loseRepeat
+				case port == 1:
+					_, fate.Drop = f.SACK() // a switch would have merged it
+					if sent == 2 && !c.loseRepeat && f.AETH().Syndrome.IsACK() {
+						fate.Late = 20 * vtime.Microsecond // no progress while the other NAKs come
+					}
+				}
+				return fate
+			}
+			src, sm := p.region(0, size, 7)
+			dst, dm := p.region(1, size, 0)
+			p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, size), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+			if c.paused > 0 {
+				p.net.At(5*us, func(now vtime.Time) {
+					quanta := uint16(c.paused / p.nic[1].port.Serialize(wire.PauseQuantumBits/8))
+					p.nic[1].SendPause(now, 1<<p.qp[0].prio, quanta)
+				})
+			}
+			nak := func(now vtime.Time) {
+				e, f := p.nic[1].envelope(p.qp[1]), p.net.Pool.Get()
+				f.Start(&e, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: p.qp[0].Num(), PSN: hole, Selective: true})
+				f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence})
+				f.Seal(0, false)
+				p.nic[1].SendFrame(now, f)
+			}
+			for _, at := range c.naks {
+				p.net.At(at, nak)
+			}
+			p.net.After = func() {
+				if c.late && p.nic[0].Stats().Timeouts == 1 {
+					c.late = false
+					nak(p.net.Now)
+				}
+			}
+			p.run()
+			p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite, ByteLen: size})
+			if !bytes.Equal(src, dst) {
+				t.Error("other bytes arrived")
+			}
+			s := p.nic[0].Stats()
+			if s.Retransmitted != c.repeats || s.CompleterRetry != 1 || s.Timeouts != c.timeout {
+				t.Errorf("%d packets repeated, %d retries and %d timeouts, want %d, 1 and %d", s.Retransmitted, s.CompleterRetry, s.Timeouts, c.repeats, c.timeout)
+			}
+		})
 	}
 }

@@ -19,7 +19,8 @@ const (
 	MaxInlineData = 400
 	// MaxRdAtomic is rxe's limit on READs and atomics under way in each direction.
 	MaxRdAtomic = 128
-	// MaxMcastQPs is rxe's limit on queue pairs attached to one group.
+	// MaxMcastQPs is rxe's limit on queue pairs attached to one group; those of UC, of which
+	// there is one per sender, are not limited.
 	MaxMcastQPs = 56
 	// GRHLen is what a UD receive buffer holds in front of the data.
 	GRHLen = 40

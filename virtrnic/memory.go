@@ -21,6 +21,24 @@ type Memory interface {
 	write(b []byte, off uint64, n int)
 }
 
+// Copy copies n bytes within a host, as its processor or a loopback WRITE does. Phantom
+// memory reads as zeros.
+func Copy(dst Memory, to uint64, src Memory, from uint64, n int) {
+	if n == 0 {
+		return
+	}
+	switch m := src.(type) {
+	case Bytes:
+		dst.write(m[from:from+uint64(n)], to, n)
+	case Phantom:
+		dst.write(nil, to, n)
+	default:
+		b := make([]byte, n)
+		src.read(b, from)
+		dst.write(b, to, n)
+	}
+}
+
 // Bytes is real memory.
 type Bytes []byte
 

@@ -3,14 +3,16 @@
 // lists what they promise.
 //
 // Nothing in it knows of in-network multicast (GEN-3): a member of a group has an
-// ordinary queue pair whose remote address is the group's. The one extension is SyncPSN.
-// AttachMcast is the verbs' own multicast of UD.
+// ordinary queue pair whose remote address is the group's. AttachMcast is the verbs' own
+// multicast of UD. The extensions are SyncPSN, RegMRAs and AttachUC.
 //
 // A NIC is a machine.Machine with one port. Verbs calls, which take the time as
 // well, are its other input, and completions its other output.
 package virtrnic
 
 import (
+	"net/netip"
+
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -29,9 +31,13 @@ type Stack interface {
 
 // Config describes a NIC.
 type Config struct {
-	IP   uint32
-	Port *machine.Port
-	Pool *wire.Pool
+	IP uint32
+	// Alias and the Aliases-1 addresses after it are the NIC's, too: it receives what is
+	// sent to them.
+	Alias   uint32
+	Aliases int
+	Port    *machine.Port
+	Pool    *wire.Pool
 	// AckEvery makes the requester ask for an acknowledgement on every n-th packet of
 	// a message and on its last; 0 and 1 mean every packet.
 	AckEvery int
@@ -58,9 +64,11 @@ type Config struct {
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
 // (CreateQP, PostSend, PollCQ, ...); SendFrame, SendPause and SetStack for the host
-// around it.
+// around it, and what faults tell it: Stall, SetIntake, SetCarrier and Restart.
 type NIC struct {
 	ip       uint32
+	alias    uint32
+	aliases  uint32 // how many from alias on
 	mac      wire.MAC
 	port     *machine.Port
 	pool     *wire.Pool
@@ -81,6 +89,7 @@ type NIC struct {
 	keys   prng.Stream
 	timers vtime.TimerTable
 	tx     transmit
+	intake *intake // nil: what arrives is taken at once
 
 	mcast   map[uint32][]*QP // by group; never walked
 	events  ring[AsyncEvent]
@@ -100,10 +109,11 @@ type NIC struct {
 	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: none
 }
 
-// Timer slots: the end of a received pause, then two per queue pair.
+// Timer slots: the end of a received pause, the intake, then two per queue pair.
 const (
-	timerPause = 0
-	timerQPs   = 1
+	timerPause  = 0
+	timerIntake = 1
+	timerQPs    = 2
 )
 
 // New returns a NIC.
@@ -117,7 +127,8 @@ func New(c Config) *NIC {
 		mtu = min(mtu, c.MTU)
 	}
 	n := &NIC{
-		mtu: mtu, window: window, ip: c.IP, mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
+		mtu: mtu, window: window, ip: c.IP,
+		alias: c.Alias, aliases: uint32(c.Aliases), mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
 		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
@@ -126,8 +137,7 @@ func New(c Config) *NIC {
 		n.irn = &irn
 	}
 	if c.Congestion != nil {
-		// The time of a megabyte gives the rate back exactly for all usual ones.
-		n.line = 8 << 20 * psPerSecond / uint64(c.Port.Serialize(1<<20))
+		n.line = lineRate(c.Port)
 		n.dcqcn = c.Congestion.forLine(n.line)
 	}
 	return n
@@ -138,6 +148,13 @@ func (n *NIC) SetStack(s Stack) { n.stack = s }
 
 // IP returns the NIC's address.
 func (n *NIC) IP() uint32 { return n.ip }
+
+// LineRate returns the rate of the NIC's port in bits per second.
+func (n *NIC) LineRate() uint64 { return lineRate(n.port) }
+
+// lineRate returns a port's rate in bits per second. The time of so many bytes gives it
+// back exactly for all usual ones.
+func lineRate(p *machine.Port) uint64 { return 8 << 20 * psPerSecond / uint64(p.Serialize(1<<20)) }
 
 // Stats returns what was counted so far.
 func (n *NIC) Stats() *Stats { return &n.stats }
@@ -153,17 +170,8 @@ func (n *NIC) Digest() uint64 { return n.digest }
 func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.RcvdPkts++
-	switch kind := f.Kind(); {
-	case kind == wire.KindPFC:
-		n.handlePause(now, f)
-	case kind == wire.KindRoCE && !n.raw:
-		n.receive(now, f)
-	default:
-		if n.stack == nil {
-			n.drop(now, f, DropForeign)
-		} else {
-			n.stack.HandleFrame(now, f)
-		}
+	if n.intake == nil || !n.keep(now, f) {
+		n.takeFrame(now, f)
 	}
 	n.start(now)
 }
@@ -171,13 +179,13 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 // HandleTimeout implements machine.Machine.
 func (n *NIC) HandleTimeout(now vtime.Time) {
 	n.settle(now) // R2: what starts at now goes before timers
-	for {
+	for !n.tx.stalled {
 		slot, ok := n.timers.Due(now)
 		if !ok {
 			break
 		}
-		if slot == timerPause {
-			n.pauseExpired(now)
+		if slot < timerQPs {
+			n.ownTimer(now, slot)
 			continue
 		}
 		q := n.qps[(slot-timerQPs)/2]
@@ -197,9 +205,21 @@ func (n *NIC) HandleTimeout(now vtime.Time) {
 	n.start(now)
 }
 
+// ownTimer does what a timer that is no queue pair's stands for.
+func (n *NIC) ownTimer(now vtime.Time, slot int) {
+	if slot == timerPause {
+		n.pauseExpired(now)
+	} else if n.intake != nil {
+		n.takeDue(now)
+	}
+}
+
 // NextTimeout implements machine.Machine.
 func (n *NIC) NextTimeout() (vtime.Time, bool) {
 	at, armed := n.timers.Next()
+	if n.tx.stalled {
+		at, armed = vtime.Never, false
+	}
 	if n.unacked > 0 && n.port.Next < at {
 		// R5: a request of UC or UD completes when it starts on the wire.
 		at, armed = n.port.Next, true
@@ -215,12 +235,12 @@ func (n *NIC) NextTimeout() (vtime.Time, bool) {
 // Settle implements machine.Machine.
 func (n *NIC) Settle(until vtime.Time, _ int) { n.settle(until) }
 
-// receive checks a RoCE packet as a NIC does before it touches a queue pair: address,
-// version, queue pair, service, state, peer, partition, ICRC.
+// receive checks a RoCE packet as a NIC does before it touches a queue pair: address
+// (family and VLAN included), version, queue pair, service, state, peer, partition, ICRC.
 func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 	q, why := n.demux(f)
 	if q == nil {
-		if why == DropNotMine && wire.IsMulticast(f.DstIP()) {
+		if why == DropNotMine && wire.IsMulticast(f.DstIP()) && n.mine(f) {
 			n.multicast(now, f)
 			return
 		}
@@ -248,8 +268,9 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 	}
 }
 
-// multicast hands a datagram to the queue pairs attached to its group: each of those
-// that may receive it gets one copy (rxe does the same).
+// multicast hands a packet to the queue pairs of its service that are attached to its
+// group: each of those that may receive it gets one copy (rxe does the same with
+// datagrams).
 func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 	members := n.mcast[f.DstIP()]
 	why := DropNoGroup
@@ -258,7 +279,7 @@ func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 		why = DropVersion
 	case f.DestQP() != wire.QPNMulticast:
 		why = DropNoQP
-	case op.Service() != wire.UD || !op.Is(wire.OpAssigned):
+	case op.Service() != wire.UD && op.Service() != wire.UC || !op.Is(wire.OpAssigned):
 		why = DropService
 	case f.PKey()&0x7fff != 0x7fff:
 		why = DropPKey
@@ -270,13 +291,20 @@ func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 	}
 	var last *QP
 	for _, q := range members {
-		if !q.receives() || f.DETH().QKey != q.attr.QKey {
+		switch {
+		case q.service != f.OpCode().Service():
+			why = DropService
+			continue
+		case !q.receives() || q.service == wire.UD && f.DETH().QKey != q.attr.QKey:
 			why = DropQKey
+			continue
+		case q.service == wire.UC && f.SrcIP() != q.attr.AV.DGID && f.DstIP() != q.attr.AV.DGID:
+			why = DropPeer
 			continue
 		}
 		if last != nil {
 			n.stats.Made++
-			last.rq.handleDatagram(now, last, n.pool.Clone(f))
+			last.takeMulticast(now, n.pool.Clone(f))
 		}
 		last = q
 	}
@@ -284,7 +312,16 @@ func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 		n.drop(now, f, why)
 		return
 	}
-	last.rq.handleDatagram(now, last, f)
+	last.takeMulticast(now, f)
+}
+
+// takeMulticast takes a packet that came by a group.
+func (q *QP) takeMulticast(now vtime.Time, f *wire.Frame) {
+	if q.service == wire.UC {
+		q.rq.handleUC(now, q, f)
+		return
+	}
+	q.rq.handleDatagram(now, q, f)
 }
 
 // receives says whether the queue pair takes requests.
@@ -292,8 +329,14 @@ func (q *QP) receives() bool {
 	return q.state == StateRTR || q.state == StateRTS || q.state == StateSQD || q.state == StateSQE
 }
 
+// Addr returns the address that stands for ip in the NIC's fabric.
+func (n *NIC) Addr(ip uint32) netip.Addr { return wire.AddrIn(n.ipv6, ip) }
+
+// mine says whether the packet is of the family and the VLAN the NIC's address is in.
+func (n *NIC) mine(f *wire.Frame) bool { return f.IPv6() == n.ipv6 && f.VLANID() == n.vlan }
+
 func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
-	if f.DstIP() != n.ip {
+	if dst := f.DstIP(); dst != n.ip && dst-n.alias >= n.aliases || !n.mine(f) {
 		return nil, DropNotMine
 	}
 	if f.Version() != 0 {
@@ -356,18 +399,21 @@ func (n *NIC) consume(f *wire.Frame) {
 func (n *NIC) envelope(q *QP) wire.Envelope { return n.envelopeOf(q, q.attr.AV.TrafficClass) }
 
 func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
-	v := uint64(q.num) * uint64(q.attr.DestQPN)
-	v ^= v >> 20
-	v ^= v >> 40
-	label := uint32(v & 0xfffff)
+	label := q.attr.AV.FlowLabel & 0xfffff
+	if label == 0 {
+		v := uint64(q.num) * uint64(q.attr.DestQPN)
+		v ^= v >> 20
+		v ^= v >> 40
+		label = uint32(v & 0xfffff)
+	}
 	sport := uint16(label&0x3fff^(label&0xfc000)>>14) | 0xc000
 	hops := q.attr.AV.HopLimit
 	if hops == 0 {
 		hops = 64
 	}
 	return wire.NewEnvelope(wire.Flow{
-		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(n.priority(traffic)), IPv6: n.ipv6, Src: n.ip, Dst: q.attr.AV.DGID,
-		Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
+		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(n.priority(traffic)), IPv6: n.ipv6, Label: q.attr.AV.FlowLabel,
+		Src: n.ip, Dst: q.attr.AV.DGID, Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})
 }
 
@@ -377,7 +423,7 @@ func (n *NIC) neighbour(ip uint32) wire.MAC {
 	case wire.IsGroup(ip):
 		return wire.GroupMAC(ip)
 	case wire.IsMulticast(ip):
-		return wire.MulticastMAC(ip)
+		return wire.MulticastMAC(n.ipv6, ip)
 	}
 	return wire.HostMAC(ip)
 }

@@ -2,6 +2,8 @@ package virtrnic
 
 import (
 	"bytes"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -47,7 +49,11 @@ type eventLog struct {
 }
 
 func (l eventLog) Trace(now vtime.Time, e machine.Event) {
-	l.net.Logf("%-12v   %s: %v qp=%d psn=%v %s", now, l.name, e.Kind, e.QP, e.PSN, e.Text)
+	more := ""
+	if e.Priority != 0 {
+		more = fmt.Sprintf("classes=%#x quanta=%d", e.Priority, e.Value)
+	}
+	l.net.Logf("%-12v   %s: %v qp=%d psn=%v %s%s", now, l.name, e.Kind, e.QP, e.PSN, e.Text, more)
 }
 
 func newPair(t *testing.T, o pairOptions) *pair {
@@ -205,6 +211,34 @@ func (p *pair) completions(i int) (all []WC) {
 		}
 		all = append(all, w)
 	}
+}
+
+// transcript writes the completions, the events that wait and every counter that is not
+// zero to the log and holds it against a golden file.
+func (p *pair) transcript(t *testing.T, name string) {
+	t.Helper()
+	for i := range 2 {
+		for _, w := range p.completions(i) {
+			p.net.Logf("%c completes %d: %v, %d bytes", 'A'+i, w.WRID, w.Status, w.ByteLen)
+		}
+	}
+	for i := range 2 {
+		for e, ok := p.nic[i].GetAsyncEvent(); ok; e, ok = p.nic[i].GetAsyncEvent() {
+			p.net.Logf("%c is told: %v", 'A'+i, e.Type)
+		}
+		v := reflect.ValueOf(*p.nic[i].Stats())
+		for k := range v.NumField() {
+			if f := v.Field(k); f.Kind() == reflect.Uint64 && f.Uint() > 0 {
+				p.net.Logf("%c %s %d", 'A'+i, v.Type().Field(k).Name, f.Uint())
+			}
+		}
+		for _, why := range DropReasons() {
+			if n := p.nic[i].Stats().Drops[why]; n > 0 {
+				p.net.Logf("%c dropped as %v %d", 'A'+i, why, n)
+			}
+		}
+	}
+	machinetest.Golden(t, name, p.net.Log.String())
 }
 
 // want checks the completions of side i by work request and status.

@@ -367,6 +367,69 @@ func (p *pair) replayed(bth wire.BTH, reth *wire.RETH, atomic *wire.AtomicETH) u
 	return p.nic[1].Stats().ResponsesSent - before
 }
 
+// TestReplayBehindAnother: while the answer to one READ waits for the port the repeats of
+// others are told apart from it: of one before it, whose answer was lost, an answer is made
+// again; its own is not doubled, nor that of an atomic; and everything arrives.
+func TestReplayBehindAnother(t *testing.T) {
+	o := readable
+	o.timeout = 4 // 65 us
+	p := newPair(t, o)
+	src, sm := p.region(1, 3*1024, 7)
+	dst, dm := p.region(0, 3*1024, 0)
+	piece := func(i int) SendWR {
+		w := read(uint64(i), dm, sm, 1024)
+		w.SGE.Addr += uint64(i) * 1024
+		w.RemoteAddr += uint64(i) * 1024
+		return w
+	}
+	p.loseNth(1, 1)
+	p.post(0, piece(0))
+	p.net.At(10*us, func(now vtime.Time) { p.nic[0].SendPause(now, 1<<p.qp[1].prio, 20000) }) // 102 us
+	p.net.At(20*us, func(vtime.Time) {
+		p.post(0, piece(1))
+		w := add(2, whole(dm, 8), sm, 5)
+		w.SGE.Addr, w.RemoteAddr = w.SGE.Addr+2048, w.RemoteAddr+2048
+		p.post(0, w)
+	})
+	p.net.At(100*us, func(vtime.Time) {
+		if k := p.nic[1].Stats().Replayed; k != 1 || p.qp[1].rq.out.n != 3 {
+			t.Errorf("%d answers are made again and %d wait, want 1 and 3", k, p.qp[1].rq.out.n)
+		}
+	})
+	p.run()
+	p.want(0, WC{WRID: 0, Opcode: WCRDMARead, ByteLen: 1024}, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 1024}, WC{WRID: 2, Opcode: WCFetchAdd, ByteLen: 8})
+	if !bytes.Equal(dst[:2048], src[:2048]) {
+		t.Error("other bytes arrived")
+	}
+}
+
+// TestReplayShrunk: a repeated atomic is not answered if the word does not lie in the
+// region any more that its key now stands for.
+func TestReplayShrunk(t *testing.T) {
+	for size, want := range map[int]uint64{8: 1, 7: 0} { // each is its own check
+		p := newPair(t, readable)
+		const access = AccessLocalWrite | AccessRemoteAtomic
+		_, dm := p.region(0, 8, 0)
+		first := p.qp[0].SQPSN()
+		m, err := p.nic[1].RegMRAs(p.pd[1], make(Bytes, 8), access, 4096, ChosenKeys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.post(0, add(1, whole(dm, 8), m, 5))
+		p.run()
+		if err := p.nic[1].DeregMR(m); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.nic[1].RegMRAs(p.pd[1], make(Bytes, size), access, 4096, ChosenKeys); err != nil {
+			t.Fatal(err)
+		}
+		again := wire.AtomicETH{VA: 4096, RKey: ChosenKeys, SwapAdd: 5}
+		if got := p.replayed(wire.BTH{OpCode: wire.OpFetchAdd, PSN: first}, nil, &again); got != want {
+			t.Errorf("the region has %d bytes now: %d answers, want %d", size, got, want)
+		}
+	}
+}
+
 // TestReplayChecks: a repeat is held against what is remembered, and key, domain and
 // rights are checked again (D6): nothing outside the first request is ever read, an
 // atomic is never applied twice.

@@ -243,6 +243,32 @@ func TestMemoryTakenAway(t *testing.T) {
 	}
 }
 
+// TestPieceBeyond: a piece of a buffer that the message does not reach is not looked at
+// again, so it may be taken away meanwhile.
+func TestPieceBeyond(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 10, retry: 0, rnr: 6})
+	src, sm := p.region(0, 2048, 3)
+	dst, dm := p.region(1, 2048, 0)
+	_, beyond := p.region(1, 10, 0)
+	p.recv(1, RecvWR{WRID: 2, SGL: []SGE{whole(dm, 2048), whole(beyond, 10)}})
+	n := 0
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
+		if n++; port == 0 && n == 2 { // before the second packet
+			if err := p.nic[1].DeregMR(beyond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return machinetest.Fate{}
+	}
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 2048)})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCSend, ByteLen: 2048})
+	p.want(1, WC{WRID: 2, Opcode: WCRecv, ByteLen: 2048})
+	if !bytes.Equal(src, dst) {
+		t.Error("other bytes arrived")
+	}
+}
+
 // TestDrainAsync: SQD lets what began finish, READs and atomics included, then says so
 // once; the responder goes on.
 func TestDrainAsync(t *testing.T) {
@@ -272,6 +298,30 @@ func TestDrainAsync(t *testing.T) {
 	p.modify(0, StateRTS, QPAttr{})
 	p.run()
 	p.want(0, WC{WRID: 3, Opcode: WCRDMARead, ByteLen: 10}, WC{WRID: 4, Opcode: WCRDMARead, ByteLen: 10})
+}
+
+// TestEventsOnce: of one kind of event of a queue pair one waits at most; once it is taken
+// there may be another.
+func TestEventsOnce(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+	drain := func(times int) {
+		for range times {
+			a := QPAttr{State: StateSQD, EnSQDAsync: true}
+			if err := p.nic[0].ModifyQP(p.net.Now, p.qp[0], a, AttrState|AttrEnSQDAsyncNotify); err != nil {
+				t.Fatal(err)
+			}
+			p.modify(0, StateRTS, QPAttr{})
+		}
+	}
+	for _, times := range []int{3, 1, 2} {
+		drain(times)
+		if e, ok := p.nic[0].GetAsyncEvent(); !ok || e.Type != EventSQDrained || e.QP != p.qp[0] {
+			t.Errorf("drained %d times: event %+v %v", times, e, ok)
+		}
+		if e, ok := p.nic[0].GetAsyncEvent(); ok {
+			t.Errorf("drained %d times: %v waits twice", times, e.Type)
+		}
+	}
 }
 
 // TestRNRTable: the requester waits at least as long as the receiver's code says, for
@@ -358,7 +408,16 @@ func TestSendWithInvalidate(t *testing.T) {
 			t.Errorf("%d bytes: wrong bytes, or the region is gone", n)
 		}
 	}
-	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+	p := newPair(t, readable)
+	_, sm := p.region(0, 8, 0)
+	_, dm := p.region(1, 8, 0)
+	p.recv(1, RecvWR{WRID: 8})
+	p.post(0, SendWR{WRID: 1, Opcode: WRSendWithInv, RKey: dm.RKey()})
+	p.post(0, read(2, sm, dm, 8)) // nor may it be read any more
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCSend}, WC{WRID: 2, Status: WCRemAccessErr})
+
+	p = newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
 	p.recv(1, RecvWR{WRID: 8})
 	p.post(0, SendWR{WRID: 1, Opcode: WRSendWithInv, RKey: 0x77})
 	p.run()

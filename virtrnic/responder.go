@@ -203,8 +203,6 @@ func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCSt
 	info := op.Info()
 	size := uint64(f.PayloadLen())
 	switch {
-	case op > wire.OpWriteOnlyImm && !info.IETH:
-		return wire.SyndromeInvalidReq, WCRemInvReqErr // not offered by this NIC
 	case info.Flags&wire.OpBegin != 0 == r.active:
 		return wire.SyndromeInvalidReq, WCRemInvReqErr // first within a message, or middle without one
 	case r.active && r.write != isWrite(op):
@@ -273,7 +271,7 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 	case info.Flags&wire.OpEnd == 0 && uint64(h.DMALen) <= uint64(q.mtu):
 		return wire.SyndromeInvalidReq, WCRemInvReqErr // would have been an ONLY
 	}
-	r.mr, r.off = nil, 0
+	r.mr = nil
 	if h.DMALen > 0 { // a zero-length WRITE does not check its key
 		r.mr, r.off = q.nic.lookup(q.pd, h.RKey, h.VA, uint64(h.DMALen), AccessRemoteWrite)
 		if r.mr == nil {

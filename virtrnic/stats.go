@@ -5,31 +5,33 @@ type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
 const (
-	DropNotMine   DropReason = iota // destination address is another host's
-	DropForeign                     // neither RoCE nor for the host's stack
-	DropVersion                     // transport version other than 0
-	DropNoQP                        // no such queue pair
-	DropService                     // opcode of another transport service
-	DropState                       // queue pair not ready to receive or send
-	DropPeer                        // source address is not the connection's
-	DropPKey                        // other partition
-	DropICRC                        // invariant CRC is wrong
-	DropDuplicate                   // packet seen before; acknowledged again if it asks for it
-	DropSequence                    // beyond the expected PSN, NAK already sent
-	DropResponse                    // acknowledgement of nothing outstanding
-	DropFlushed                     // response discarded with its queue pair
-	DropNoReceive                   // UC, UD: no receive posted
-	DropInvalid                     // UC, UD: breaks the rules of a message, or does not fit the receive
-	DropAccess                      // UC: the WRITE's key, range or rights
-	DropQKey                        // UD: not the queue pair's Q_Key
-	DropNoGroup                     // multicast to a group that no queue pair is attached to
+	DropNotMine    DropReason = iota // destination address is another host's
+	DropForeign                      // neither RoCE nor for the host's stack
+	DropVersion                      // transport version other than 0
+	DropNoQP                         // no such queue pair
+	DropService                      // opcode of another transport service
+	DropState                        // queue pair not ready to receive or send
+	DropPeer                         // source address is not the connection's
+	DropPKey                         // other partition
+	DropICRC                         // invariant CRC is wrong
+	DropDuplicate                    // packet seen before; acknowledged again if it asks for it
+	DropSequence                     // beyond the expected PSN, NAK already sent
+	DropResponse                     // acknowledgement of nothing outstanding
+	DropFlushed                      // response discarded with its queue pair
+	DropNoReceive                    // UC, UD: no receive posted
+	DropInvalid                      // UC, UD: breaks the rules of a message, or does not fit the receive
+	DropAccess                       // UC: the WRITE's key, range or rights
+	DropQKey                         // UD: not the queue pair's Q_Key
+	DropNoGroup                      // multicast to a group that no queue pair is attached to
+	DropIntakeFull                   // the NIC is stalled or slow, and what waits fills its buffer
+	DropRestart                      // the NIC restarted while it held the frame
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"not-mine", "foreign", "version", "no-qp", "service", "state", "peer", "pkey", "icrc",
 	"duplicate", "sequence", "stale-response", "flushed",
-	"no-receive", "invalid-request", "remote-access", "qkey", "no-group",
+	"no-receive", "invalid-request", "remote-access", "qkey", "no-group", "intake-full", "restart",
 }
 
 // String returns the reason's name.
@@ -76,6 +78,7 @@ type Stats struct {
 	MessagesSent        uint64 // completed at the requester
 	MessagesReceived    uint64 // completed at the responder
 	CompletionsOverflow uint64
+	Waited              uint64 // frames that waited to be taken
 }
 
 // Dropped returns the frames dropped for any reason.

@@ -74,12 +74,7 @@ func TestTranscripts(t *testing.T) {
 			p := newPair(t, o)
 			c.run(p)
 			p.run()
-			for i := range 2 {
-				for _, w := range p.completions(i) {
-					p.net.Logf("%c completes %d: %v, %d bytes", 'A'+i, w.WRID, w.Status, w.ByteLen)
-				}
-			}
-			machinetest.Golden(t, c.name, p.net.Log.String())
+			p.transcript(t, c.name)
 		})
 	}
 }

@@ -14,12 +14,14 @@ import (
 type transmit struct {
 	ready  uint8 // priorities with frames or queue pairs
 	paused uint8
-	elig   vtime.Time
-	held   holding // queue pairs whose time has not come
-	pauses []pauseFrame
-	until  [8]vtime.Time // when a received pause runs out
-	made   [8]ring[*wire.Frame]
-	round  [8]ring[*QP]
+	// stalled keeps everything from starting, pause frames too.
+	stalled bool
+	elig    vtime.Time
+	held    holding // queue pairs whose time has not come
+	pauses  []pauseFrame
+	until   [8]vtime.Time // when a received pause runs out
+	made    [8]ring[*wire.Frame]
+	round   [8]ring[*QP]
 }
 
 type pauseFrame struct {
@@ -90,13 +92,20 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 func (n *NIC) SendFrame(now vtime.Time, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.Made++
-	n.queue(now, f, n.priority(f.Traffic()))
+	prio := n.priority(f.Traffic())
+	if n.raw && n.vlan != 0 { // what it passes on knows of no VLAN
+		f.SetTag(wire.VLAN{PCP: prio, ID: n.vlan})
+	}
+	n.queue(now, f, prio)
 	n.start(now)
 }
 
 // next returns when the next frame would start and whether it is a pause frame.
 func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 	at = vtime.Never
+	if t.stalled {
+		return at, false
+	}
 	if t.ready&^t.paused != 0 {
 		at = max(free, t.elig)
 	}
@@ -264,6 +273,9 @@ func (n *NIC) armPause() {
 // Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
 	k := len(n.tx.pauses) + n.kept
+	if n.intake != nil {
+		k += int(n.intake.fifo.n)
+	}
 	for i := range n.tx.made {
 		k += int(n.tx.made[i].n)
 	}

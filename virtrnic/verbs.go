@@ -152,6 +152,7 @@ const (
 // AH is where a queue pair's packets go (ibv_ah_attr).
 type AH struct {
 	DGID         uint32 // remote address, or the McstID of a group
+	FlowLabel    uint32 // of IPv6, 20 bits; the UDP source port follows it. 0: a port by the queue pairs, as the kernel has it
 	TrafficClass uint8  // DSCP and ECN
 	HopLimit     uint8
 }

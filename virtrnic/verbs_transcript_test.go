@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // TestVerbTranscripts holds conversations of READ, atomics, UC and UD against golden
@@ -32,6 +32,25 @@ func TestVerbTranscripts(t *testing.T) {
 		{"read-request-lost", o, func(p *pair) { p.loseNth(0, 1); reading(p) }},
 		{"read-response-lost", o, func(p *pair) { p.loseNth(1, 2); reading(p) }},
 		{"atomic-ack-lost", o, func(p *pair) { p.loseNth(1, 5); reading(p) }},
+		{"read-memory-gone", o, func(p *pair) {
+			_, dm := p.region(0, 4000, 0)
+			_, sm := p.region(1, 4000, 3)
+			p.post(0, read(1, dm, sm, 4000))
+			p.net.At(1200*us/1000, func(vtime.Time) {
+				if err := p.nic[1].DeregMR(sm); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}},
+		{"drain", o, func(p *pair) {
+			_, dm := p.region(0, 4000, 0)
+			_, sm := p.region(1, 4000, 3)
+			p.post(0, read(1, dm, sm, 4000))
+			p.post(0, read(2, dm, sm, 4000))
+			p.post(0, read(3, dm, sm, 4000))
+			p.net.At(us, func(vtime.Time) { p.modify(0, StateSQD, QPAttr{}) })
+			p.net.At(20*us, func(vtime.Time) { p.modify(0, StateRTS, QPAttr{}) })
+		}},
 		{"uc-loss", with(TypeUC), func(p *pair) {
 			p.loseNth(0, 2)
 			_, sm := p.region(0, 3000, 3)
@@ -52,12 +71,7 @@ func TestVerbTranscripts(t *testing.T) {
 			p := newPair(t, c.o)
 			c.run(p)
 			p.run()
-			for i := range 2 {
-				for _, w := range p.completions(i) {
-					p.net.Logf("%c completes %d: %v, %d bytes", 'A'+i, w.WRID, w.Status, w.ByteLen)
-				}
-			}
-			machinetest.Golden(t, c.name, p.net.Log.String())
+			p.transcript(t, c.name)
 		})
 	}
 }

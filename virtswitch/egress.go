@@ -73,6 +73,7 @@ type arrival struct {
 	refused DropReason // set, with dead, when the buffer had no room
 	dead    bool
 	charge  int32
+	held    *held // queues at the ingress: what has become of the frame
 }
 
 func (s *Switch) arrived(f *wire.Frame, in int) arrival {
@@ -87,6 +88,10 @@ func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	if s.ret != nil {
 		s.sendBack(now, port, f, a)
+		return
+	}
+	if s.crossbar != nil {
+		s.hold(port, f, a)
 		return
 	}
 	e, p := &s.eg[port], &s.ports[port]

@@ -20,11 +20,12 @@ type group struct {
 	nak       wire.PSN // MePSN: the smallest expected PSN of pending NAKs
 	nakSyn    wire.Syndrome
 	hasNak    bool
-	asked     wire.PSN // PSN of the last NAK sent to the source,
-	asks      bool     // and it has not come again since
-	active    bool     // data may pass
-	selective bool     // all members keep what comes out of order
-	regions   bool     // its table has room for memory regions
+	asked     wire.PSN   // PSN of the last NAK sent to the source,
+	asks      bool       // and it has not come again since
+	active    bool       // data may pass
+	selective bool       // all members keep what comes out of order
+	regions   bool       // its table has room for memory regions
+	reduce    *reduction // nil: it replicates
 	buried    vtime.Time
 	env       wire.Envelope // of feedback this switch makes
 	envFor    envelopeKey
@@ -132,6 +133,8 @@ func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		return
 	}
 	switch {
+	case g.reduce != nil:
+		s.handleReduce(now, in, f, g)
 	case op == wire.OpAcknowledge:
 		s.handleFeedback(now, in, f, g)
 	case op == wire.OpCNP:
@@ -279,25 +282,34 @@ type GroupState struct {
 func (s *Switch) Groups() (all []GroupState) {
 	s.groups.each(func(g *group) {
 		if g.buried == 0 {
-			all = append(all, g.state())
+			var v GroupState
+			g.state(&v)
+			all = append(all, v)
 		}
 	})
 	return all
 }
 
 // Group returns the state of one group.
-func (s *Switch) Group(mcstID uint32) (GroupState, bool) {
-	g := s.groups.get(mcstID)
-	if g == nil || g.buried != 0 {
-		return GroupState{}, false
-	}
-	return g.state(), true
+func (s *Switch) Group(mcstID uint32) (v GroupState, ok bool) {
+	ok = s.ReadGroup(mcstID, &v)
+	return v, ok
 }
 
-func (g *group) state() GroupState {
-	v := GroupState{
+// ReadGroup is Group for those who ask often: it uses the memory of v again.
+func (s *Switch) ReadGroup(mcstID uint32, v *GroupState) bool {
+	g := s.groups.get(mcstID)
+	if g == nil || g.buried != 0 {
+		return false
+	}
+	g.state(v)
+	return true
+}
+
+func (g *group) state(v *GroupState) {
+	*v = GroupState{
 		McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
-		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak,
+		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak, Paths: v.Paths[:0],
 	}
 	for i, p := range g.path {
 		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ack[i]}
@@ -306,7 +318,6 @@ func (g *group) state() GroupState {
 		}
 		v.Paths = append(v.Paths, ps)
 	}
-	return v
 }
 
 // PortLoad returns how many groups use the port.

@@ -85,7 +85,6 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
-// TestNakAggregation: the smallest PSN wins, and is passed on only when all before it
 // TestDamagedFeedback: an acknowledgement with any bit wrong that the ICRC covers changes
 // nothing, and is counted: what came of it would be signed anew.
 func TestDamagedFeedback(t *testing.T) {
@@ -114,6 +113,7 @@ func TestDamagedFeedback(t *testing.T) {
 	}
 }
 
+// TestNakAggregation: the smallest PSN wins, and is passed on only when all before it
 // is there; RNR wins at equal PSN; fatal NAKs pass at once, acknowledging nothing.
 func TestNakAggregation(t *testing.T) {
 	l := groupLab(t, nil)
@@ -191,6 +191,33 @@ func TestGroupGuards(t *testing.T) {
 		}
 		if now := fmt.Sprint(l.sw.Groups()); now != before {
 			t.Errorf("%s changed the group\nfrom %s\nto   %s", c.name, before, now)
+		}
+	}
+}
+
+// TestLateMember: an active group takes no new path, whichever port it would be, the first
+// one too; a repeat for a member travels on.
+func TestLateMember(t *testing.T) {
+	for late := range loneHosts {
+		l := newLone(t, nil)
+		leader, member := (late+1)%loneHosts, (late+2)%loneHosts
+		register := func(h wire.MRPHeader, r wire.MRPRecord) string {
+			l.stub[leader].send(l.mrp(hostIP(leader), group1, h, r))
+			l.run()
+			return l.took(late) + l.took(member)
+		}
+		register(wire.MRPHeader{Total: 1, LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(member), QPN: 101})
+		register(wire.MRPHeader{Total: 1, Flags: wire.MRPActivate, LeaderQPN: 100}, wire.MRPRecord{QPN: 5})
+		before := fmt.Sprint(l.sw.Groups())
+		got := register(wire.MRPHeader{Total: 1, LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(late), QPN: 102})
+		if got != "" || l.sw.Stats().Drops[DropNotInTree] != 1 {
+			t.Errorf("a late member at port %d: passed on %q, drops %v", late, got, l.sw.Stats().Drops)
+		}
+		if now := fmt.Sprint(l.sw.Groups()); now != before {
+			t.Errorf("a late member at port %d changed the group\nfrom %s\nto   %s", late, before, now)
+		}
+		if got := register(wire.MRPHeader{Total: 1, LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(member), QPN: 101}); !strings.Contains(got, "MRP") {
+			t.Errorf("a repeat for a member reached it as %q", got)
 		}
 	}
 }
@@ -285,6 +312,17 @@ func TestOnePortUp(t *testing.T) {
 	if got := register(l, loneHosts, remote(2)); got[1] != "" || got[2] == "" {
 		t.Errorf("registration from above for a node above: %q", got)
 	}
+	l = newLone(t, func(c *Config) { c.Up = up })
+	second := remote(2)
+	second.IP++
+	if got := register(l, 0, remote(2), second, remote(1)); got[0] != "" || strings.Count(got[1], "qp=5") != 3 {
+		t.Errorf("two members behind the second port, then one behind both: %q", got)
+	}
+	l = newLone(t, func(c *Config) { c.Up = up })
+	local := wire.MRPRecord{IP: hostIP(2), QPN: 7}
+	if got := register(l, 0, local, remote(2), local); got[0] != "" || !strings.Contains(got[1], "10.0.2.1") || !strings.Contains(l.took(2), "qp=7") {
+		t.Errorf("members below, and behind the second port: %q", got)
+	}
 	l = newLone(t, nil)
 	if got := register(l, 0, remote(1), remote(2)); got[0] == "" || got[1] == "" {
 		t.Errorf("without tiers a tree may take both ports: %q", got)
@@ -335,6 +373,7 @@ func FuzzSwitch(f *testing.F) {
 	f.Add([]byte{0x1b, 0xa0, 8, 0xff, 0x40, 0x11, 9, 0x20, 0xc2, 0xa0, 8, 0, 1, 0x01, 6, 0})
 	f.Add([]byte{0x75, 0x11, 5, 0x60, 1, 0x11, 6, 0x1f, 2, 0x81, 9, 0x20, 3, 0x83, 1, 1})
 	f.Add([]byte{3, 0x11, 5, 0x60, 1, 0x11, 6, 0x1f, 2, 0x11, 9, 0x20})
+	f.Add([]byte{0x80, 0x80, 0, 8, 0x81, 0x80, 0, 8, 0x82, 0x88, 0, 0, 0x83, 0x80, 0, 8, 0x83, 0x80, 0, 8})
 	f.Fuzz(fuzzOne)
 }
 
@@ -345,6 +384,7 @@ func fuzzOne(t *testing.T, data []byte) { fuzzRun(t, data) }
 func fuzzRun(t *testing.T, data []byte) *Switch {
 	l := newLone(t, func(c *Config) { fuzzConfig(c, data) })
 	l.register(group1, 3)
+	l.registerReduce(group1+1, 0)
 	if fr, err := l.net.Pool.Parse(data); err == nil {
 		l.stub[0].send(fr)
 	}
@@ -406,6 +446,9 @@ func fuzzConfig(c *Config, data []byte) {
 func (l *lone) bent(port int, b []byte) *wire.Frame {
 	src, dst := hostIP(port), group1+uint32(b[0]>>6&1)
 	switch b[1] >> 5 {
+	case 4:
+		m := wire.ReduceImm{Kind: wire.ReduceKind(b[1] & 3), Float32: b[1]>>2&1 != 0, Own: b[1]>>3&1 != 0, Chunk: uint32(b[0]&1)<<8 | uint32(b[2])}
+		return l.reducePacket(src, group1+1, m, make([]byte, b[3]&^3))
 	case 5:
 		f := l.net.Pool.Get()
 		f.BuildPFC(wire.PFC{Enable: b[2], Quanta: [8]uint16{3: uint16(b[3])}})

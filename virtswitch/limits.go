@@ -8,6 +8,8 @@ const (
 	PortsMax = 254
 	// GroupsMax is what a McstID range of /16 can name at once.
 	GroupsMax = 1 << 16
+	// ReductionsMax is how many groups may have a table for reductions (ReductionBytes).
+	ReductionsMax = 8
 	// pauseQuanta is what an XOFF asks for: the most the frame can say.
 	pauseQuanta = 0xffff
 	// PauseQuantaMin keeps a pause alive that is repeated at half its time: the repeat may

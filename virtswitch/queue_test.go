@@ -2,9 +2,11 @@ package virtswitch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -238,6 +240,22 @@ func TestWatchdogPatience(t *testing.T) {
 	}
 }
 
+// TestWatchdogWaiting: a storm is noticed by what waited when it began, too, though nothing
+// comes any more.
+func TestWatchdogWaiting(t *testing.T) {
+	l := dogLab(t, false)
+	for k := range 20 { // twice the port's rate: half of them wait when the pause comes
+		for i := range 2 {
+			l.stub[i].send(l.data(hostIP(i), hostIP(3), 1, wire.PSN(k), 3<<5))
+		}
+	}
+	l.storm(3, 1, 100) // arrives from 2 us on
+	l.run()
+	if st := l.sw.Stats(); st.PauseStorms != 1 || st.Drops[DropWatchdog] == 0 {
+		t.Errorf("%d storms, drops %v; want one that drops what waits", st.PauseStorms, st.Drops)
+	}
+}
+
 // TestWatchdogFrees: what the dropped frames held of the buffer lets the senders go on.
 func TestWatchdogFrees(t *testing.T) {
 	l := dogLab(t, false)
@@ -270,6 +288,52 @@ func TestPauseMerged(t *testing.T) {
 	l.run()
 	if len(l.stub[0].got) != 2 || !strings.HasSuffix(l.stub[0].got[1], "PFC 3:0 4:9") || l.sw.Stats().PausesSent != 1 {
 		t.Errorf("host 0 got %q, %d pauses counted", l.stub[0].got, l.sw.Stats().PausesSent)
+	}
+}
+
+// occupied notes what port 0's arrivals of priority 3 hold whenever it is told something.
+type occupied struct {
+	l    *lone
+	held []int
+}
+
+// Trace implements machine.Tracer.
+func (o *occupied) Trace(_ vtime.Time, e machine.Event) {
+	if e.Kind == machine.EventPauseSent && e.Port == 0 {
+		o.held = append(o.held, o.l.sw.Occupancy(0, 3))
+	}
+}
+
+// TestThresholds: a queue may hold XOFF bytes; one frame more and the neighbour stops,
+// until exactly XON bytes are left.
+func TestThresholds(t *testing.T) {
+	const size = 1082
+	for _, c := range []struct {
+		xoff, xon, frames int
+		want              []int // bytes held when the neighbour is told to stop, and to go on
+	}{
+		{10 * size, 6 * size, 10, nil},
+		{10 * size, 6 * size, 11, []int{11 * size, 6 * size}},
+		{10*size - 1, 6*size - 1, 10, []int{10 * size, 5 * size}},
+		{8 * size, 0, 9, []int{9 * size, 6 * size}}, // three quarters
+		{8 * size, 8 * size, 9, []int{9 * size, 8 * size}},
+	} {
+		var o occupied
+		l := newLone(t, func(k *Config) {
+			k.PFC = PFCConfig{Lossless: 1 << 3, XOFF: c.xoff, XON: c.xon, Headroom: []int{40000, 40000, 40000, 40000, 40000, 40000}}
+			k.Trace = &o
+		})
+		o.l = l
+		l.pause(3, 1<<3, 2000) // 10.24 us
+		l.at(1.2, func() {
+			for i := range c.frames {
+				l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, wire.PSN(i), 3<<5))
+			}
+		})
+		l.run()
+		if !slices.Equal(o.held, c.want) {
+			t.Errorf("XOFF %d, XON %d, %d frames: the neighbour was told something at %v bytes, want %v", c.xoff, c.xon, c.frames, o.held, c.want)
+		}
 	}
 }
 

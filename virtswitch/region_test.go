@@ -382,3 +382,31 @@ func TestRegionGuards(t *testing.T) {
 		}
 	}
 }
+
+// TestRegionsLeaveOthers: what names no address passes a group with regions as it is.
+func TestRegionsLeaveOthers(t *testing.T) {
+	l := regionLab(t, nil)
+	for k, op := range []wire.OpCode{wire.OpSendOnly, wire.OpSendFirst, wire.OpSendLast, wire.OpWriteMiddle, wire.OpWriteLast} {
+		e := wire.NewEnvelope(wire.Flow{Src: hostIP(0), Dst: group1, TTL: 9, SrcPort: 1, DstPort: wire.PortRoCEv2})
+		f := l.net.Pool.Get()
+		f.Start(&e, wire.BTH{OpCode: op, PKey: wire.PKeyDefault, DestQP: 1, PSN: wire.PSN(6 + k)})
+		f.SetPhantom(1024)
+		f.Seal(1, false)
+		l.stub[1].keep = true
+		l.stub[0].send(f)
+		l.run()
+		for _, g := range l.stub[1].raw {
+			if !g.CheckICRC() || g.OpCode() != op || len(g.Header()) != wire.EthernetLen+wire.IPv4Len+wire.UDPLen+wire.BTHLen {
+				t.Errorf("%v arrives as %v, ICRC right %v", op, g, g.CheckICRC())
+			}
+			l.net.Pool.Put(g)
+		}
+		if n := len(l.stub[1].raw); n != 1 {
+			t.Errorf("%v arrived %d times", op, n)
+		}
+		l.stub[1].raw = nil
+	}
+	if n := l.sw.Stats().RETHsRewritten; n != 0 {
+		t.Errorf("%d addresses rewritten in packets that have none", n)
+	}
+}

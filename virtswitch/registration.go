@@ -26,7 +26,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	switch {
 	case err != nil:
 		s.drop(now, in, f, DropMalformed)
-	case p.Flags&^wire.MRPMRUpdate == 0 && p.Len() > leaderRecords(p):
+	case (p.Flags&^wire.MRPMRUpdate == 0 || p.Flags == wire.MRPReduce) && p.Len() > leaderRecords(p):
 		s.register(now, in, f, dst, p)
 	case p.Flags == wire.MRPDelete:
 		s.deleteGroup(now, in, f, dst)
@@ -73,6 +73,10 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	if fresh {
 		s.groups.put(g)
 		s.mftUsed += MFTBytes(len(s.ports), false)
+		if p.Flags == wire.MRPReduce {
+			g.reduce = newReduction()
+			s.reductions++
+		}
 	}
 	s.widen(g, p)
 	s.addIngress(g, in, leader, p.LeaderQPN)
@@ -92,6 +96,9 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 // room says whether the table of the group fits, or fits with regions if it gets them
 // now. There is memory for Config.Groups groups without.
 func (s *Switch) room(g *group, p wire.MRPPacket) bool {
+	if g == nil && p.Flags == wire.MRPReduce && s.reductions == ReductionsMax {
+		return false
+	}
 	need := 0
 	switch regions := p.Flags&wire.MRPMRUpdate != 0; {
 	case g == nil:
@@ -99,7 +106,7 @@ func (s *Switch) room(g *group, p wire.MRPPacket) bool {
 	case regions && !g.regions:
 		need = MFTBytes(len(s.ports), true) - MFTBytes(len(s.ports), false)
 	}
-	return s.mftUsed+need <= s.groupsMax*MFTBytes(len(s.ports), false)
+	return s.mftUsed+need <= min(s.groupsMax, s.groupsRoom)*MFTBytes(len(s.ports), false)
 }
 
 // widen gives the table of a group room for regions, if the packet has some.
@@ -318,6 +325,7 @@ func (p *path) mac(mcstID uint32) wire.MAC {
 
 // refuse tells the leader that the group cannot be installed here (CEP-18).
 func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id uint32, why wire.MRPErrorReason) {
+	s.stats.Refused++
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupFailed, Group: id, Port: in, Text: why.String()})
 	}
@@ -461,19 +469,11 @@ func (s *Switch) buryGroups(now vtime.Time) {
 	for _, g := range due {
 		s.groups.remove(g)
 		s.mftUsed -= MFTBytes(len(s.ports), g.regions)
+		if g.reduce != nil {
+			s.reductions--
+		}
 	}
 	if next != vtime.Never {
 		s.timers.Set(timerTombstone, next)
 	}
-}
-
-// WipeGroups forgets every group at once, as a switch that restarts does.
-func (s *Switch) WipeGroups() {
-	s.groups.each(func(g *group) {
-		if g.buried == 0 {
-			s.unload(g)
-		}
-	})
-	s.groups, s.mftUsed = groupTable{}, 0
-	s.timers.Stop(timerTombstone)
 }

@@ -22,12 +22,14 @@ const (
 	DropRegionsFull                     // a member has acknowledged too few of its announced regions
 	DropNoRegion                        // the announcement that a WRITE names has not come here
 	DropICRC                            // feedback of a group, or what would change its source, with a wrong invariant CRC
+	DropReduceChunk                     // chunk of a reduction that is over, or not begun yet
+	DropRestart                         // the switch restarted while it held the frame
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc", "reduce-chunk", "restart",
 }
 
 // String returns the reason's name.
@@ -59,8 +61,10 @@ type Stats struct {
 	SourceSwitches             uint64
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
+	Refused                    uint64 // registrations that could not be installed
 	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
 	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
+	ReducedIn, ReducedOut      uint64 // packets of reductions that gave to a sum; sums sent up or to their member, repeats included
 	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 

@@ -8,6 +8,8 @@
 package virtswitch
 
 import (
+	"math"
+
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -41,6 +43,8 @@ type Config struct {
 	FeedbackDelay vtime.Duration
 	// LookAside makes groups the business of an accelerator beside the switch (CEP-45).
 	LookAside LookAsideConfig
+	// Input makes packets wait where they come in; nil: where they go out.
+	Input *InputConfig
 	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
 	// them. nil: the fabric has no tiers.
 	Up    []bool
@@ -50,7 +54,7 @@ type Config struct {
 }
 
 // Switch is the core. Its methods fall into three kinds: machine.Machine's inputs; the
-// commands WipeGroups, which faults need, and SetMulticast; Stats, Groups, PortLoad,
+// commands of faults and of the control plane (command.go) and SetMulticast; Stats, Groups, PortLoad,
 // Occupancy and Queued, which only look.
 type Switch struct {
 	ports   []machine.Port
@@ -59,7 +63,9 @@ type Switch struct {
 	classes *Classes  // nil: the usual ones
 	in      []ingress
 	pool    *wire.Pool
-	fib     FIB
+	fib     FIB    // routes without the ports in dark
+	routes  FIB    // as they were installed
+	dark    bitset // ports whose link is not there
 	seed    uint32
 	rules   Rules
 	ip      uint32
@@ -79,16 +85,21 @@ type Switch struct {
 	groups    groupTable
 	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
 	groupsMax int
-	mftUsed   int // bytes of all tables, versions not counted
-	fanOut    int
-	up        bitset // ports to a higher tier; nil: no tiers
-	cnpWindow vtime.Duration
+	// groupsRoom bounds them beyond that, for a while.
+	groupsRoom int
+	mftUsed    int // bytes of all tables, versions not counted
+	// reductions is how many groups have a table for reductions.
+	reductions int
+	fanOut     int
+	up         bitset // ports to a higher tier; nil: no tiers
+	cnpWindow  vtime.Duration
 	// quarantine is how long a deleted group is remembered.
 	quarantine vtime.Duration
 	multicast  []Multicast // in order of address
 
 	late      *lateWork  // nil: nothing is served later
 	lookAside *lookAside // nil: groups are served here
+	crossbar  *crossbar  // nil: packets wait at their egress
 
 	stats Stats
 }
@@ -100,8 +111,8 @@ func New(c Config) *Switch {
 		panic("virtswitch: a switch has 1 to 254 ports")
 	}
 	s := &Switch{
-		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB,
-		seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
+		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
+		dark: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
 		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow,
 	}
@@ -128,6 +139,7 @@ func New(c Config) *Switch {
 		s.timers.Grow(timerPorts + 3*n)
 	}
 	s.setLate(c.FeedbackDelay, c.LookAside)
+	s.crossbar = newCrossbar(c.Input, n)
 	return s
 }
 
@@ -145,6 +157,16 @@ func (s *Switch) timerLate() int             { return timerPorts + 3*len(s.ports
 
 // HandleFrame implements machine.Machine.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
+	if s.crossbar == nil {
+		s.handle(now, port, f)
+		return
+	}
+	s.crossUntil(now - 1)
+	s.handle(now, port, f)
+	s.admit(now)
+}
+
+func (s *Switch) handle(now vtime.Time, port int, f *wire.Frame) {
 	s.stats.Received++
 	switch f.Kind() {
 	case wire.KindRoCE:
@@ -173,6 +195,16 @@ func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 
 // HandleTimeout implements machine.Machine.
 func (s *Switch) HandleTimeout(now vtime.Time) {
+	if s.crossbar == nil {
+		s.timeout(now)
+		return
+	}
+	s.crossUntil(now)
+	s.timeout(now)
+	s.admit(now)
+}
+
+func (s *Switch) timeout(now vtime.Time) {
 	if s.pfc.xoffs > 0 {
 		s.settleAll(now)
 	}
@@ -206,6 +238,9 @@ func (s *Switch) NextTimeout() (vtime.Time, bool) {
 				at, armed = t, true
 			}
 		}
+	}
+	if s.crossbar != nil && s.crossbar.next < at { // a start makes way for the packet behind (R5)
+		at, armed = s.crossbar.next, true
 	}
 	return at, armed
 }
@@ -273,6 +308,9 @@ func (s *Switch) Queued() (n int) {
 	}
 	if s.late != nil {
 		n += len(s.late.heap)
+	}
+	if s.crossbar != nil {
+		n += s.crossbar.frames
 	}
 	return n
 }

@@ -24,6 +24,9 @@ type stub struct {
 // HandleFrame implements machine.Machine.
 func (s *stub) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	s.got = append(s.got, fmt.Sprintf("%v %v", now, f))
+	if k := f.Kind(); k == wire.KindRoCE || k == wire.KindMRP {
+		s.net.Logf("               life %d, class %#x, from port %d, %x to %x", f.TTL(), f.Traffic(), f.SrcPort(), f.Header()[6:12], f.Header()[:6])
+	}
 	if s.keep {
 		s.raw = append(s.raw, f)
 		return
@@ -100,6 +103,15 @@ func (l *lone) run() {
 	}
 	if l.net.Pool.Live != kept {
 		l.t.Errorf("%d frames are live, %d are kept", l.net.Pool.Live, kept)
+	}
+	b, held := &l.sw.buffer, [8]int32{}
+	for i := range l.sw.in {
+		for prio, n := range l.sw.in[i].bytes {
+			held[prio] += n + l.sw.in[i].own[prio]
+		}
+	}
+	if b.lossless != 0 || b.lossy != 0 || b.used != 0 || held != [8]int32{} || len(b.freeIndex) != len(b.shared) {
+		l.t.Errorf("at rest the buffer's account is not empty: %+v, ingresses hold %v", b, held)
 	}
 }
 

@@ -5,6 +5,28 @@ import (
 	"net/netip"
 )
 
+// The two /96 of an IPv6 fabric. The last four bytes of an address are the IPv4 address
+// that the node or group would have, so that one 32-bit number names it in switches and in
+// MRP records whatever the fabric's family.
+var (
+	// ipv6Prefix is a unique local one (RFC 4193, global id "mcast"): of hosts, switches and
+	// McstIDs, which are unicast so that RC address checks accept them.
+	ipv6Prefix = [12]byte{0xfd, 0x6d, 0x63, 0x61, 0x73, 0x74}
+	// ipv6Multicast is transient and of site scope (RFC 4291 §2.7): of 224/4.
+	ipv6Multicast = [12]byte{0xff, 0x15}
+)
+
+// IPv6Of returns the IPv6 address of ip.
+func IPv6Of(ip uint32) (a [16]byte) {
+	if IsMulticast(ip) {
+		copy(a[:], ipv6Multicast[:])
+	} else {
+		copy(a[:], ipv6Prefix[:])
+	}
+	binary.BigEndian.PutUint32(a[12:], ip)
+	return a
+}
+
 // HostMAC returns the MAC address of the host with the given IPv4 address: 02:00
 // and the address, so that a capture can be read without a table.
 func HostMAC(ip uint32) (m MAC) {
@@ -23,8 +45,20 @@ func GroupMAC(mcstID uint32) MAC {
 // address checks accept it. It is part of the hosts' 10/8: on-link for any peer.
 const GroupNet uint32 = 10<<24 | 254<<16
 
+// MulticastNet is the /16 that the addresses of plain IP multicast groups come from: of
+// the block for use within an administration (RFC 2365).
+const MulticastNet uint32 = 239<<24 | 254<<16
+
 // IsGroup says whether the address is a McstID.
 func IsGroup(ip uint32) bool { return ip&0xffff0000 == GroupNet }
+
+// AddrIn returns the address that ip has in a fabric of the given family.
+func AddrIn(ipv6 bool, ip uint32) netip.Addr {
+	if ipv6 {
+		return netip.AddrFrom16(IPv6Of(ip))
+	}
+	return AddrOf(ip)
+}
 
 // AddrOf returns the IPv4 address as a netip.Addr.
 func AddrOf(ip uint32) netip.Addr {
@@ -34,7 +68,7 @@ func AddrOf(ip uint32) netip.Addr {
 }
 
 // IPOf returns the 32-bit number that names the address in a fabric: an IPv4
-// address, or the last four bytes of an IPv6 address of the fabric's prefix.
+// address, or the last four bytes of an address that IPv6Of returns.
 func IPOf(a netip.Addr) (ip uint32, ok bool) {
 	a = a.Unmap()
 	if a.Is4() {
@@ -45,5 +79,6 @@ func IPOf(a netip.Addr) (ip uint32, ok bool) {
 		return 0, false
 	}
 	b := a.As16()
-	return binary.BigEndian.Uint32(b[12:]), [12]byte(b[:12]) == ipv6Prefix
+	ip = binary.BigEndian.Uint32(b[12:])
+	return ip, b == IPv6Of(ip)
 }

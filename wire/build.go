@@ -2,23 +2,12 @@ package wire
 
 import "encoding/binary"
 
-// IPv6Prefix is the /96 of every address in an IPv6 fabric: the last four bytes of
-// a host's or group's address are its IPv4 address, so that one 32-bit number names
-// it in switches and in MRP records whatever the fabric's family.
-var ipv6Prefix = [12]byte{0xfd, 0x6d, 0x63, 0x61, 0x73, 0x74}
-
-// IPv6Of returns the IPv6 address of ip.
-func IPv6Of(ip uint32) (a [16]byte) {
-	copy(a[:], ipv6Prefix[:])
-	binary.BigEndian.PutUint32(a[12:], ip)
-	return a
-}
-
 // Flow is what the packets of one flow have in common below the BTH.
 type Flow struct {
 	SrcMAC, DstMAC MAC
 	VLAN           *VLAN // nil: untagged; its EtherType is filled in
 	IPv6           bool
+	Label          uint32 // flow label of IPv6, 20 bits
 	Src, Dst       uint32
 	Traffic        uint8 // DSCP and ECN
 	TTL            uint8
@@ -52,7 +41,7 @@ func NewEnvelope(w Flow) (e Envelope) {
 		b = eth.AppendTo(b)
 	}
 	if w.IPv6 {
-		b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(w.Traffic)<<20)
+		b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(w.Traffic)<<20|w.Label&0xfffff)
 		b = append(b, 0, 0, ProtocolUDP, w.TTL)
 		src, dst := IPv6Of(w.Src), IPv6Of(w.Dst)
 		b = append(append(b, src[:]...), dst[:]...)
@@ -148,8 +137,9 @@ func (f *Frame) SetPayload(b *Block) {
 	f.flags |= flagBlock
 }
 
-// Seal completes a started packet: pad count, lengths and IPv4 checksum. id is the
-// IPv4 identification. A RoCE packet gets its ICRC, or, if trusted, a flag in its place.
+// Seal completes a started packet: pad count, lengths and checksums. id is the IPv4
+// identification. A RoCE packet gets its ICRC, or, if trusted, a flag in its place; any
+// other over IPv6 a UDP checksum, which is not optional there (RFC 8200 §8.1).
 func (f *Frame) Seal(id uint16, trusted bool) {
 	o, u := f.ipOff(), f.udpOff()
 	end := int(f.n) + int(f.pay)
@@ -171,6 +161,12 @@ func (f *Frame) Seal(id uint16, trusted bool) {
 		} else {
 			f.icrc = f.computeICRC()
 		}
+	} else if f.flags&flagIPv6 != 0 {
+		c := ^f.udpSum6()
+		if c == 0 {
+			c = 0xffff // 0 says that there is none
+		}
+		binary.BigEndian.PutUint16(f.h[u+6:u+8], c)
 	}
 }
 

@@ -92,7 +92,13 @@ func (p *Pool) parseUDP(f *Frame, b []byte, u int, dgram []byte) error {
 	}
 	switch udp.DstPort {
 	case PortMRP:
-		return p.set(f, b[:u+UDPLen], body, KindMRP)
+		if err := p.set(f, b[:u+UDPLen], body, KindMRP); err != nil {
+			return err
+		}
+		if f.flags&flagIPv6 != 0 && f.udpSum6() != 0xffff {
+			return ErrChecksum
+		}
+		return nil
 	case PortRoCEv2:
 		return p.parseRoCE(f, b, u+UDPLen, body)
 	}

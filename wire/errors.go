@@ -9,7 +9,7 @@ var (
 	ErrTooLong  = errors.New("frame carries more payload than a block holds")
 	ErrVersion  = errors.New("header version is not supported")
 	ErrLength   = errors.New("length fields contradict each other")
-	ErrChecksum = errors.New("IPv4 header checksum is wrong")
+	ErrChecksum = errors.New("checksum is wrong")
 	ErrOptions  = errors.New("IPv4 options are not supported")
 	ErrFormat   = errors.New("field has a value the format does not allow")
 )

@@ -18,7 +18,7 @@ func (f *Frame) String() string {
 }
 
 func (f *Frame) addresses() string {
-	return AddrOf(f.SrcIP()).String() + ">" + AddrOf(f.DstIP()).String()
+	return AddrIn(f.IPv6(), f.SrcIP()).String() + ">" + AddrIn(f.IPv6(), f.DstIP()).String()
 }
 
 func (f *Frame) formatRoCE() string {
@@ -95,7 +95,7 @@ func (f *Frame) formatMRP() string {
 
 // String names the flags, each with a leading blank.
 func (m MRPFlags) String() (s string) {
-	if m&^MRPConfirm == 0 {
+	if m&^(MRPConfirm|MRPReduce) == 0 {
 		s = " register"
 	}
 	for _, x := range []struct {
@@ -104,6 +104,7 @@ func (m MRPFlags) String() (s string) {
 	}{
 		{MRPDelete, " delete"},
 		{MRPMRUpdate, " mr-update"},
+		{MRPReduce, " reduce"},
 		{MRPError, " error"},
 		{MRPActivate, " activate"},
 		{MRPConfirm, " confirm"},

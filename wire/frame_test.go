@@ -8,12 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+// unicast draws an address that is not a multicast group's.
+func unicast(t *rapid.T) uint32 { return u[uint32](t, 0xdfffffff) }
+
 // drawFrame builds a random RoCE frame from p as a NIC would.
 func drawFrame(t *rapid.T, p *Pool) *Frame {
 	ops := []OpCode{OpSendFirst, OpSendMiddle, OpSendLastImm, OpSendOnly, OpWriteFirst, OpWriteMiddle, OpWriteOnlyImm, OpAcknowledge, OpReadRequest,
 		OpReadRespMiddle, OpReadRespLast, OpAtomicAck, OpCompareSwap, OpFetchAdd, OpSendOnlyInv, OpUDSendOnly, OpUDSendOnlyImm, OpUC + OpWriteLastImm}
 	w := Flow{
-		SrcMAC: mac(t), DstMAC: mac(t), IPv6: flip(t), Src: u[uint32](t, 1<<32-1), Dst: u[uint32](t, 1<<32-1),
+		SrcMAC: mac(t), DstMAC: mac(t), IPv6: flip(t), Label: u[uint32](t, 0xfffff), Src: unicast(t), Dst: unicast(t),
 		Traffic: u[uint8](t, 255), TTL: 2 + u[uint8](t, 250), SrcPort: u[uint16](t, 0xffff), DstPort: PortRoCEv2,
 	}
 	if flip(t) {
@@ -108,7 +111,7 @@ func TestFrameBuildParse(t *testing.T) {
 func TestICRCIncremental(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pool
-		r := Bridge{Dst: u[uint32](t, 1<<32-1), Src: u[uint32](t, 1<<32-1), DestQP: u(t, QPNMask), DstMAC: mac(t), SrcMAC: mac(t)}
+		r := Bridge{Dst: unicast(t), Src: unicast(t), DestQP: u(t, QPNMask), DstMAC: mac(t), SrcMAC: mac(t)}
 		for range rapid.IntRange(1, 6).Draw(t, "frames") {
 			f := drawFrame(t, &p)
 			c := p.Clone(f)
@@ -138,7 +141,7 @@ func TestDamageSurvivesRewrite(t *testing.T) {
 		f := drawFrame(t, &p)
 		c := p.Clone(f)
 		p.Damage(c, u[uint64](t, 1<<64-1))
-		r := Bridge{Dst: u[uint32](t, 1<<32-1), Src: 7, DestQP: u(t, QPNMask)}
+		r := Bridge{Dst: unicast(t), Src: 7, DestQP: u(t, QPNMask)}
 		r.Apply(c)
 		if c.CheckICRC() {
 			t.Fatalf("damaged frame passes after bridging: %v", c)
@@ -185,6 +188,43 @@ func TestPoolGuards(t *testing.T) {
 	p.Put(f)
 }
 
+// TestRetag puts every vector into a VLAN, into another one and out again: the tag is where
+// it belongs, the ICRC stays right, and what comes back is what there was.
+func TestRetag(t *testing.T) {
+	var p Pool
+	for _, v := range vectors {
+		f, err := p.Parse(unhex(t, v.hex))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Untag()
+		plain := f.AppendTo(nil)
+		for _, tag := range []VLAN{{PCP: 3, ID: 7}, {PCP: 6, ID: 4094, DEI: true}} {
+			f.SetTag(tag)
+			want := append(bytes.Clone(plain[:12]), 0x81, 0, byte(tag.tci()>>8), byte(tag.tci()))
+			want = append(want, plain[12:]...)
+			got := f.AppendTo(nil)
+			if n := min(len(got), len(want)); !bytes.Equal(got[:n], want[:n]) || !f.CheckICRC() || f.VLANID() != tag.ID {
+				t.Errorf("%s, tagged:\n got %x\nwant %x", v.name, got, want)
+			}
+			g, err := p.Parse(got)
+			if err != nil || g.String() != f.String() || !g.CheckICRC() {
+				t.Errorf("%s, tagged: %v is read as %v, %v", v.name, f, g, err)
+			}
+			p.Put(g)
+		}
+		f.Untag()
+		f.Untag()
+		if got := f.AppendTo(nil); !bytes.Equal(got, plain) || f.Tag() != nil {
+			t.Errorf("%s, out again:\n got %x\nwant %x", v.name, got, plain)
+		}
+		p.Put(f)
+	}
+	if p.Live != 0 || p.LiveBlocks != 0 {
+		t.Errorf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
+	}
+}
+
 // TestParseTruncated feeds every prefix of every vector; none may panic, and none
 // that cuts into what the lengths promise may parse as RoCE.
 func TestParseTruncated(t *testing.T) {
@@ -207,11 +247,40 @@ func TestParseTruncated(t *testing.T) {
 }
 
 func TestFramePathAllocatesNothing(t *testing.T) {
+	for name, w := range map[string]Flow{ // each is its own check
+		"IPv4":           {},
+		"IPv6":           {IPv6: true},
+		"IPv6 in a VLAN": {IPv6: true, VLAN: &VLAN{PCP: 3, ID: 7}},
+	} {
+		w.Src, w.Dst, w.TTL, w.DstPort = 1, 2, 64, PortRoCEv2
+		if n := framePathAllocations(t, w); n != 0 {
+			t.Errorf("%s: %v allocations per packet", name, n)
+		}
+	}
+}
+
+// framePathAllocations builds, clones, bridges, checks and parses packets of a flow, and
+// datagrams of registration beside them.
+func framePathAllocations(t *testing.T, w Flow) float64 {
 	var p Pool
-	e := NewEnvelope(Flow{Src: 1, Dst: 2, TTL: 64, DstPort: PortRoCEv2})
+	e := NewEnvelope(w)
+	w.DstPort = PortMRP
+	m := NewEnvelope(w)
 	r := Bridge{Dst: 3, Src: 4, DestQP: 5}
 	buf := make([]byte, 0, 8192)
 	step := func() {
+		d := p.Get()
+		d.StartDatagram(&m)
+		x := p.Block()
+		MRPRecord{}.AppendTo(MRPHeader{Total: 1}.AppendTo(x.Fill(16)[:0]))
+		d.SetPayload(x)
+		d.Seal(0, false)
+		h, err := p.Parse(d.AppendTo(buf))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Put(d)
+		p.Put(h)
 		f := p.Get()
 		f.Start(&e, BTH{OpCode: OpSendOnly, DestQP: 1, PSN: 9})
 		b := p.Block()
@@ -232,15 +301,14 @@ func TestFramePathAllocatesNothing(t *testing.T) {
 		p.Put(g)
 	}
 	step()
-	if n := testing.AllocsPerRun(200, step); n != 0 {
-		t.Errorf("%v allocations per packet", n)
-	}
+	return testing.AllocsPerRun(200, step)
 }
 
 func FuzzParse(f *testing.F) {
 	for _, v := range vectors {
 		f.Add(unhex(f, v.hex))
 	}
+	f.Add(unhex(f, mrpIPv6))
 	f.Add(sackFrame(&Pool{}).AppendTo(nil))
 	f.Add(PFC{Enable: 8, Quanta: [8]uint16{3: 9}}.AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -11,6 +11,10 @@ const (
 	IPv6Len = 40
 )
 
+// RoCEHeadersMax is what a RoCE packet has beside its payload at the most from the IP header
+// on: IPv6, UDP, BTH, RETH, immediate data and ICRC. An interface's MTU must hold both.
+const RoCEHeadersMax = IPv6Len + UDPLen + BTHLen + RETHLen + ImmDtLen + ICRCLen
+
 // ProtocolUDP is the IPv4 protocol and IPv6 next-header number of UDP.
 const ProtocolUDP = 17
 
@@ -156,10 +160,14 @@ func ParseIPv6(b []byte) (h IPv6, rest []byte, err error) {
 	return h, b[IPv6Len : IPv6Len+n], nil
 }
 
-// sum16 adds b as 16-bit big-endian words without folding; b has even length.
+// sum16 adds b as 16-bit big-endian words without folding, an odd last byte as the upper
+// half of one. b has at most 64 KiB.
 func sum16(b []byte) (s uint32) {
 	for ; len(b) >= 2; b = b[2:] {
 		s += uint32(b[0])<<8 | uint32(b[1])
+	}
+	if len(b) == 1 {
+		s += uint32(b[0]) << 8
 	}
 	return s
 }

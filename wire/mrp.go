@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // PortMRP is the UDP destination port of the MFT registration protocol. The papers
 // name none; this one is unassigned and spells MC.
@@ -25,6 +28,7 @@ const (
 	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
 	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
+	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up what they send (ReduceImm)
 )
 
 // MRPHeader is the 8 bytes of metadata in front of the records. Registration is
@@ -114,7 +118,7 @@ func ParseMRP(b []byte) (MRPPacket, error) {
 			Seq: binary.BigEndian.Uint16(b[0:2]), Total: binary.BigEndian.Uint16(b[2:4]),
 			Flags: MRPFlags(w >> 24), LeaderQPN: QPN(w) & QPNMask,
 		},
-		records: b[MRPHeaderLen:],
+		records: slices.Clip(b[MRPHeaderLen:]), // no record is read beyond the packet
 	}
 	size, most := p.size(), MRPRecordsMax
 	if size != MRPRecordLen {

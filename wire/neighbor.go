@@ -185,10 +185,13 @@ func (f *Frame) Asks() (q Ask, ok bool) {
 		return q, q.arp.Op == ARPRequest && q.arp.SenderIP != 0 && q.arp.SenderIP != q.IP
 	case EtherTypeIPv6:
 		q.v6, q.IP = true, binary.BigEndian.Uint32(q.nd.Target[12:])
-		return q, q.nd.Type == NDSolicitation && [12]byte(q.nd.Target[:12]) == ipv6Prefix
+		return q, q.nd.Type == NDSolicitation && [12]byte(q.nd.Target[:12]) == ipv6Prefix && q.nd.Target == IPv6Of(q.IP)
 	}
 	return Ask{}, false
 }
+
+// IPv6 says whether it is a neighbor solicitation.
+func (q Ask) IPv6() bool { return q.v6 }
 
 // Answer makes f the reply that says mac.
 func (q Ask) Answer(f *Frame, mac MAC) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/hex"
 	"strings"
 	"testing"
@@ -31,7 +32,29 @@ var vectors = []struct {
 		"10.0.0.100>10.0.0.3 RC_SEND_ONLY qp=51 psn=256 A len=8"},
 	{"captured CNP", "0200000000010200000000020800" + "45c2003c718c4000401191610a0011010a00120100" + "0012b700280000" + "8100ffff4000011800000000" + "00000000000000000000000000000000" + "82fd002a",
 		"10.0.17.1>10.0.18.1 CNP qp=280 psn=0"},
+	// Over IPv6: put together from the formats by a script of its own, ICRC by zlib and bit by bit.
+	{"SEND_ONLY to a group, over IPv6 in a VLAN",
+		"024d43fe000102000a0000018100600786dd66a0000000201140fd6d636173740000000000000a000001fd6d636173740000000000000afe0001c01112b7002000000400ffff0000000180000100526f43457632210a2d4e819a",
+		"fd6d:6361:7374::a00:1>fd6d:6361:7374::afe:1 RC_SEND_ONLY qp=1 psn=256 A len=8"},
+	{"the same, bridged by a switch",
+		"02000a000003024d43fe00018100600786dd66a000000020113ffd6d636173740000000000000afe0001fd6d636173740000000000000a000003c01112b7002000000400ffff0000003380000100526f43457632210a6f33f7f6",
+		"fd6d:6361:7374::afe:1>fd6d:6361:7374::a00:3 RC_SEND_ONLY qp=51 psn=256 A len=8"},
+	{"WRITE_ONLY to a group, over IPv6 with a flow label",
+		"024d43fe000102000a00000186dd66aabcde00301140fd6d636173740000000000000a000001fd6d636173740000000000000afe0001c01112b7003000000a30ffff0000000180ffffff00007f0011223344000002030000000568656c6c6f000000d751cafa",
+		"fd6d:6361:7374::a00:1>fd6d:6361:7374::afe:1 RC_WRITE_ONLY qp=1 psn=16777215 A va=0x7f0011223344 rkey=0x203 dma=5 len=5"},
+	{"the same, marked and bridged to another region",
+		"02000a000003024d43fe000186dd66babcde0030113ffd6d636173740000000000000afe0001fd6d636173740000000000000a000003c01112b7003000000a30ffff0000003380ffffff0000000000001000000001ff0000000568656c6c6f000000e15044aa",
+		"fd6d:6361:7374::afe:1>fd6d:6361:7374::a00:3 RC_WRITE_ONLY qp=51 psn=16777215 A va=0x1000 rkey=0x1ff dma=5 len=5 CE"},
+	{"CNP over IPv6",
+		"02000a00000102000a00000286dd6c20000000281140fd6d636173740000000000000a000002fd6d636173740000000000000a000001000012b7002800008100ffff400000110000000000000000000000000000000000000000e86a29fb",
+		"fd6d:6361:7374::a00:2>fd6d:6361:7374::a00:1 CNP qp=17 psn=0"},
+	{"UD SEND_ONLY multicast over IPv6",
+		"3333ef01020302000a00000186dd66a0000000281140fd6d636173740000000000000a000001ff1500000000000000000000ef010203c00512b7002800006400ffff00ffffff0000000511111111000000136d6361737436210a19012339",
+		"fd6d:6361:7374::a00:1>ff15::ef01:203 UD_SEND_ONLY qp=16777215 psn=5 qkey=0x11111111 srcqp=19 len=8"},
 }
+
+// mrpIPv6 is a registration of two members over IPv6 in a VLAN, from the same script.
+const mrpIPv6 = "024d43fe000102000a0000018100c00786dd6c00000000201140fd6d636173740000000000000a000001fd6d636173740000000000000afe00014d434d430020936400000001000000110a000002000000120a00000300000013"
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
@@ -97,25 +120,122 @@ func TestVectorIPv6(t *testing.T) {
 	}
 }
 
-// TestBridgeVectors turns TV9a into TV9b as a leaf does: addresses, queue pair,
-// MACs, TTL, IPv4 checksum, and the ICRC by its change alone.
+// TestBridgeVectors turns one vector into another as a leaf does: addresses, queue pair,
+// MACs, TTL, IPv4 checksum, region and mark, and the ICRC by its change alone.
 func TestBridgeVectors(t *testing.T) {
-	in, want := vectors[7], vectors[8]
+	const group = GroupNet | 1
+	v6 := Bridge{Dst: 10<<24 | 3, Src: group, DestQP: 0x33, DstMAC: HostMAC(10<<24 | 3), SrcMAC: GroupMAC(group)}
+	for _, c := range []struct {
+		from, to int
+		bridge   Bridge
+	}{
+		{7, 8, Bridge{Dst: 10<<24 | 3, Src: 10<<24 | 100, DestQP: 0x33, DstMAC: MAC{2, 0, 0, 0, 0, 3}, SrcMAC: MAC{2, 0, 0, 0, 0, 0x64}}},
+		{10, 11, v6},
+		{12, 13, v6},
+	} {
+		in, want := vectors[c.from], vectors[c.to]
+		var p Pool
+		f, err := p.Parse(unhex(t, in.hex))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !f.DecTTL() {
+			t.Fatal("TTL of 64 may not be decremented")
+		}
+		c.bridge.Apply(f)
+		if f.OpCode().Info().RETH {
+			f.SetRETH(0x1000, 0x1ff)
+			f.SetECN(ECNCE)
+		}
+		if got := hex.EncodeToString(f.AppendTo(nil)); got != want.hex {
+			t.Errorf("bridged\n got %s\nwant %s", got, want.hex)
+		}
+	}
+}
+
+// TestBuildIPv6 builds the packet to a group in a VLAN, and the CNP, byte by byte.
+func TestBuildIPv6(t *testing.T) {
+	const host, peer, group = 10<<24 | 1, 10<<24 | 2, GroupNet | 1
 	var p Pool
-	f, err := p.Parse(unhex(t, in.hex))
-	if err != nil {
-		t.Fatal(err)
+	e := NewEnvelope(Flow{
+		SrcMAC: HostMAC(host), DstMAC: GroupMAC(group), VLAN: &VLAN{PCP: 3, ID: 7}, IPv6: true, Src: host, Dst: group,
+		Traffic: 26<<2 | ECNECT0, TTL: 64, SrcPort: 0xc011, DstPort: PortRoCEv2,
+	})
+	f := p.Get()
+	f.Start(&e, BTH{OpCode: OpSendOnly, PKey: PKeyDefault, DestQP: 1, PSN: 256, AckReq: true})
+	b := p.Block()
+	copy(b.Fill(8), "RoCEv2!\n")
+	f.SetPayload(b)
+	f.Seal(0, false)
+	if got := hex.EncodeToString(f.AppendTo(nil)); got != vectors[10].hex {
+		t.Errorf("built\n got %s\nwant %s", got, vectors[10].hex)
 	}
-	r := Bridge{
-		Dst: 10<<24 | 3, Src: 10<<24 | 100, DestQP: 0x33,
-		DstMAC: MAC{2, 0, 0, 0, 0, 3}, SrcMAC: MAC{2, 0, 0, 0, 0, 0x64},
+	e = NewEnvelope(Flow{
+		SrcMAC: HostMAC(peer), DstMAC: HostMAC(host), IPv6: true, Src: peer, Dst: host, Traffic: 48<<2 | ECNECT0, TTL: 64, DstPort: PortRoCEv2,
+	})
+	f = p.Get()
+	f.Start(&e, BTH{OpCode: OpCNP, PKey: PKeyDefault, BECN: true, DestQP: 17})
+	f.AddCNP()
+	f.Seal(0, false)
+	if got := hex.EncodeToString(f.AppendTo(nil)); got != vectors[14].hex {
+		t.Errorf("built\n got %s\nwant %s", got, vectors[14].hex)
 	}
-	if !f.DecTTL() {
-		t.Fatal("TTL of 64 may not be decremented")
+}
+
+// TestMRPOverIPv6 builds the registration byte by byte and reads it back. Cut short, or
+// with any bit wrong from the addresses on, it is no registration: over IPv6 UDP has a
+// checksum.
+func TestMRPOverIPv6(t *testing.T) {
+	const leader, group = 10<<24 | 1, GroupNet | 1
+	whole := unhex(t, mrpIPv6)
+	p := Pool{Poison: true}
+	e := NewEnvelope(Flow{
+		SrcMAC: HostMAC(leader), DstMAC: GroupMAC(group), VLAN: &VLAN{PCP: 6, ID: 7}, IPv6: true, Src: leader, Dst: group,
+		Traffic: 48 << 2, TTL: 64, SrcPort: PortMRP, DstPort: PortMRP,
+	})
+	f := p.Get()
+	f.StartDatagram(&e)
+	b := p.Block()
+	buf := MRPHeader{Total: 1, LeaderQPN: 0x11}.AppendTo(b.Fill(BlockCap)[:0])
+	buf = MRPRecord{IP: 10<<24 | 2, QPN: 0x12}.AppendTo(buf)
+	b.Fill(len(MRPRecord{IP: 10<<24 | 3, QPN: 0x13}.AppendTo(buf)))
+	f.SetPayload(b)
+	f.Seal(0, false)
+	if got := f.AppendTo(nil); !bytes.Equal(got, whole) {
+		t.Errorf("built\n got %x\nwant %x", got, whole)
 	}
-	r.Apply(f)
-	if got := hex.EncodeToString(f.AppendTo(nil)); got != want.hex {
-		t.Errorf("bridged\n got %s\nwant %s", got, want.hex)
+	p.Put(f)
+	f, err := p.Parse(whole)
+	if err != nil || f.Kind() != KindMRP {
+		t.Fatalf("kind %v, %v", f.Kind(), err)
+	}
+	const text = "fd6d:6361:7374::a00:1>fd6d:6361:7374::afe:1 MRP register 1/1 leaderqp=17 {10.0.0.2 qp=18} {10.0.0.3 qp=19}"
+	if got := f.String(); got != text {
+		t.Errorf("text\n got %s\nwant %s", got, text)
+	}
+	p.Put(f)
+	registers := func(b []byte) bool {
+		f, err := p.Parse(b)
+		if err != nil {
+			return false
+		}
+		defer p.Put(f)
+		return f.Kind() == KindMRP
+	}
+	for n := range whole {
+		if registers(append(make([]byte, 0, n), whole[:n]...)) {
+			t.Errorf("%d of %d bytes parsed as MRP", n, len(whole))
+		}
+	}
+	for bit := (EthernetLen + VLANLen + 8) * 8; bit < len(whole)*8; bit++ {
+		bad := bytes.Clone(whole)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if registers(bad) {
+			t.Errorf("parsed as MRP with bit %d wrong", bit)
+		}
+	}
+	if p.Live != 0 || p.LiveBlocks != 0 {
+		t.Errorf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
 	}
 }
 

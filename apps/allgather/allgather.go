@@ -51,10 +51,11 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 
 // record is what a rank measured of one scheme at one size.
 type record struct {
-	Scheme  int      `json:"scheme"` // index into Params.Schemes
-	Size    int      `json:"size"`   // index into Params.Sizes
-	Samples []sample `json:"samples"`
-	Wrong   bool     `json:"wrong,omitempty"` // a byte of any iteration
+	Scheme   int                  `json:"scheme"` // index into Params.Schemes
+	Size     int                  `json:"size"`   // index into Params.Sizes
+	Samples  []sample             `json:"samples"`
+	Wrong    bool                 `json:"wrong,omitempty"` // a byte of any iteration
+	Recovery *collective.Recovery `json:"recovery,omitempty"`
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -118,6 +119,7 @@ func (a App) runSize(r *rank.Rank, p *Params, g collective.Algorithm, si, zi int
 	if err != nil {
 		return rec, err
 	}
+	before := collective.RecoveryOf(g)
 	for i := range p.WarmUp + p.Iterations[zi] { // a number
 		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, p.Iterations[zi])
 		if i < p.WarmUp {
@@ -137,6 +139,10 @@ func (a App) runSize(r *rank.Rank, p *Params, g collective.Algorithm, si, zi int
 		}
 	}
 	r.Sync() // nobody may still send from the buffer
+	if after := collective.RecoveryOf(g); after != nil {
+		did := after.Since(*before)
+		rec.Recovery = &did
+	}
 	return rec, buf.Free()
 }
 
@@ -222,6 +228,9 @@ func (p *Params) row(si, zi int, ranks []record) apps.Row {
 	}
 	if memory == rank.MemoryBytes {
 		row.Verified = &ok
+	}
+	for _, rec := range ranks {
+		row.Recovered(rec.Recovery)
 	}
 	return row
 }

@@ -56,8 +56,8 @@ func Iterations(asked, size int) int {
 	return 1
 }
 
-// memory returns what buffers of a size are made of.
-func (p *Params) memory(size, ranks int) rank.MemoryKind {
+// memory returns what buffers of a size are made of in a scheme.
+func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
 		return p.Memory
@@ -65,16 +65,19 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 		return rank.MemoryBytes
 	case size*ranks <= realMax:
 		return rank.MemoryBytes
+	case !collective.TakesHashed(p.Schemes[scheme].Name):
+		return rank.MemoryPhantom
 	}
 	return rank.MemoryHashed
 }
 
 // record is what a rank measured of one scheme at one size.
 type record struct {
-	Scheme  int      `json:"scheme"` // index into Params.Schemes
-	Size    int      `json:"size"`   // index into Params.Sizes
-	Samples []sample `json:"samples"`
-	Wrong   bool     `json:"wrong,omitempty"` // bytes of the warm-up
+	Scheme   int                  `json:"scheme"` // index into Params.Schemes
+	Size     int                  `json:"size"`   // index into Params.Sizes
+	Samples  []sample             `json:"samples"`
+	Wrong    bool                 `json:"wrong,omitempty"` // bytes of the warm-up
+	Recovery *collective.Recovery `json:"recovery,omitempty"`
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -136,11 +139,11 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 func (a App) runSize(r *rank.Rank, p *Params, b collective.Algorithm, si, zi int) (record, error) {
 	size := p.Sizes[zi]
 	rec := record{Scheme: si, Size: zi}
-	buf, err := r.Alloc(size, p.memory(size, r.Size()))
+	buf, err := r.Alloc(size, p.memory(si, size, r.Size()))
 	if err != nil {
 		return rec, err
 	}
-	count := p.iterations(size)
+	count, before := p.iterations(size), collective.RecoveryOf(b)
 	for i := range p.WarmUp + count { // a number
 		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, count)
 		number := i - p.WarmUp
@@ -161,6 +164,10 @@ func (a App) runSize(r *rank.Rank, p *Params, b collective.Algorithm, si, zi int
 		rec.Samples = append(rec.Samples, s)
 	}
 	r.Sync() // nobody may still send from the buffer
+	if after := collective.RecoveryOf(b); after != nil {
+		did := after.Since(*before)
+		rec.Recovery = &did
+	}
 	return rec, buf.Free()
 }
 
@@ -293,11 +300,14 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	}
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: n,
-		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(p.memory(p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
+		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(p.memory(si, p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
 		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
 	if known {
 		row.Verified = &ok
+	}
+	for i := range n {
+		row.Recovered(ranks[i].Recovery)
 	}
 	return row
 }

@@ -54,7 +54,7 @@ func (p *Peer) handleARP(f []byte) {
 	}
 }
 
-// ask returns an ARP request if one is due.
+// ask returns an ARP request, or a neighbor solicitation, if one is due.
 func (p *Peer) ask(now time.Time) []byte {
 	if now.Before(p.arp.next) {
 		return nil
@@ -66,5 +66,8 @@ func (p *Peer) ask(now time.Time) []byte {
 	p.arp.tries++
 	p.arp.next = now.Add(arpInterval)
 	p.stats.ARPRequests++
+	if p.cfg.PeerIP.Is6() {
+		return solicit(p.mac, p.cfg.IP, p.cfg.PeerIP)
+	}
 	return arp(arpRequest, p.mac, p.cfg.IP, [6]byte{}, p.cfg.PeerIP)
 }

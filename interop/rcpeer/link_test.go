@@ -11,12 +11,18 @@ import (
 )
 
 var (
-	addrA, addrB = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	macA, macB   = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
+	addrA, addrB   = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	addrA6, addrB6 = netip.MustParseAddr("fd6d:6361:7374::a00:1"), netip.MustParseAddr("fd6d:6361:7374::a00:2")
+	macA, macB     = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}
 )
 
 func flowAB() flow {
 	return flow{srcMAC: macA, dstMAC: macB, src: addrA, dst: addrB, port: 0xc011}
+}
+
+// flow6AB is flowAB over IPv6.
+func flow6AB() flow {
+	return flow{srcMAC: macA, dstMAC: macB, src: addrA6, dst: addrB6, port: 0xc011}
 }
 
 func num(v any) string {

@@ -1,6 +1,7 @@
 package rcpeer
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"net/netip"
@@ -100,9 +101,9 @@ type flow struct {
 	tos            byte
 }
 
-// packet is one RoCEv2 packet of the RC service over IPv4.
+// packet is one RoCEv2 packet of the RC service.
 type packet struct {
-	id      uint16 // of the IPv4 header
+	id      uint16 // of an IPv4 header
 	opcode  byte
 	ackReq  bool
 	qpn     uint32 // destination
@@ -123,18 +124,15 @@ func encode(f flow, p packet) []byte {
 	o := operations[p.opcode]
 	pad := -len(p.payload) & 3
 	udp := udpLen + bthLen + o.headers() + len(p.payload) + pad + icrcLen
-	b := make([]byte, 0, ethernetLen+ipLen+udp)
+	b := make([]byte, 0, ethernetLen+ipLenOf(f.dst)+udp)
 	be := binary.BigEndian
 
 	b = append(append(b, f.dstMAC[:]...), f.srcMAC[:]...)
-	b = be.AppendUint16(b, etherIPv4)
-
-	b = append(b, 0x45, f.tos)
-	b = be.AppendUint16(b, uint16(ipLen+udp))
-	b = be.AppendUint16(b, p.id)
-	b = append(b, 0x40, 0, 64, 17, 0, 0) // DF, TTL, UDP, checksum
-	b = append(append(b, f.src.AsSlice()...), f.dst.AsSlice()...)
-	be.PutUint16(b[ethernetLen+10:], ^sum(b[ethernetLen:udpAt], 0))
+	if f.dst.Is6() {
+		b = appendIPv6(be.AppendUint16(b, etherIPv6), f.tos, 17, 64, f.src, f.dst, udp)
+	} else {
+		b = appendIPv4(be.AppendUint16(b, etherIPv4), f, p.id, udp)
+	}
 
 	b = be.AppendUint16(b, f.port)
 	b = be.AppendUint16(b, roceport)
@@ -165,19 +163,35 @@ func encode(f flow, p packet) []byte {
 	return binary.LittleEndian.AppendUint32(b, icrc(b[ethernetLen:]))
 }
 
-// icrc returns the invariant CRC of a packet that begins at its IPv4 header and ends before
+// appendIPv4 appends the header in front of n bytes of a flow.
+func appendIPv4(b []byte, f flow, id uint16, n int) []byte {
+	at := len(b)
+	b = append(b, 0x45, f.tos)
+	b = binary.BigEndian.AppendUint16(b, uint16(ipLen+n))
+	b = binary.BigEndian.AppendUint16(b, id)
+	b = append(b, 0x40, 0, 64, 17, 0, 0) // DF, TTL, UDP, checksum
+	b = append(append(b, f.src.AsSlice()...), f.dst.AsSlice()...)
+	binary.BigEndian.PutUint16(b[at+10:], ^sum(b[at:], 0))
+	return b
+}
+
+// icrc returns the invariant CRC of a packet that begins at its IP header and ends before
 // the ICRC: CRC-32 over 8 bytes of ones in place of a local route header, then the packet,
 // with the fields that may change on the way set to ones.
 func icrc(ip []byte) uint32 {
-	var head [8 + ipLen + udpLen + bthLen]byte
-	for i := range 8 {
-		head[i] = 0xff
+	n, masked := ipLen, []int{1, 8, 10, 11} // TOS, TTL, checksum
+	if ip[0]>>4 == 6 {
+		n, masked = ipv6Len, []int{1, 2, 3, 7} // traffic class and flow label, hop limit
 	}
-	copy(head[8:], ip)
-	for _, i := range [...]int{1, 8, 10, 11, ipLen + 6, ipLen + 7, ipLen + udpLen + 4} { // TOS, TTL, checksums, FECN to resv6
+	head := bytes.Repeat([]byte{0xff}, 8)
+	head = append(head, ip[:n+udpLen+bthLen]...)
+	if n == ipv6Len {
+		head[8] |= 0x0f
+	}
+	for _, i := range append(masked, n+6, n+7, n+udpLen+4) { // UDP checksum, FECN to resv6
 		head[8+i] = 0xff
 	}
-	return crc32.Update(crc32.ChecksumIEEE(head[:]), crc32.IEEETable, ip[len(head)-8:])
+	return crc32.Update(crc32.ChecksumIEEE(head), crc32.IEEETable, ip[len(head)-8:])
 }
 
 // sum is the Internet checksum of b before its complement, added to start.
@@ -197,7 +211,7 @@ func sum(b []byte, start uint32) uint16 {
 
 // Reasons for which a packet to UDP port 4791 at this endpoint's address is rejected.
 const (
-	badIP        = "IPv4 header: length, checksum or fragment"
+	badIP        = "IP header: length, checksum or fragment"
 	badUDP       = "UDP length or checksum"
 	badSource    = "source address is not the peer's"
 	badTVer      = "transport version is not 0"
@@ -216,9 +230,15 @@ const (
 	badDuplicate = "duplicate of a request that this endpoint does not serve"
 )
 
-// addressed reports whether a frame is a UDP datagram to port 4791 at this MAC and IPv4
+// addressed reports whether a frame is a UDP datagram to port 4791 at this MAC and IP
 // address. Everything else on the wire is not this endpoint's business.
 func addressed(f []byte, mac [6]byte, ip netip.Addr) bool {
+	if ip.Is6() {
+		const u = ethernetLen + ipv6Len
+		return len(f) >= u+udpLen && [6]byte(f) == mac && binary.BigEndian.Uint16(f[12:]) == etherIPv6 &&
+			f[ethernetLen]>>4 == 6 && f[ethernetLen+6] == 17 &&
+			netip.AddrFrom16([16]byte(f[ethernetLen+24:])) == ip && binary.BigEndian.Uint16(f[u+2:]) == roceport
+	}
 	return len(f) >= bthAt && [6]byte(f) == mac && binary.BigEndian.Uint16(f[12:]) == etherIPv4 &&
 		f[ethernetLen]>>4 == 4 && f[ethernetLen+9] == 17 &&
 		netip.AddrFrom4([4]byte(f[ethernetLen+16:])) == ip && binary.BigEndian.Uint16(f[udpAt+2:]) == roceport
@@ -228,20 +248,22 @@ func addressed(f []byte, mac [6]byte, ip netip.Addr) bool {
 // it, and returns the first reason to reject it, or "".
 func decode(f []byte, peer netip.Addr, qpn uint32) (p packet, reason string) {
 	be := binary.BigEndian
-	ip, udp := f[ethernetLen:udpAt], f[udpAt:bthAt]
-	total, n := int(be.Uint16(ip[2:])), int(be.Uint16(udp[4:]))
+	udpAt := ethernetLen + ipLenOf(peer)
+	ip, udp := f[ethernetLen:udpAt], f[udpAt:udpAt+udpLen]
+	room, from, id, whole := ipPart(ip)
+	n := int(be.Uint16(udp[4:]))
 	switch {
-	case ip[0] != 0x45 || total > len(f)-ethernetLen || be.Uint16(ip[6:])&^uint16(0x4000) != 0 || sum(ip, 0) != 0xffff:
+	case !whole || room > len(f)-udpAt:
 		return p, badIP
-	case n != total-ipLen || n < udpLen || be.Uint16(udp[6:]) != 0 && sum(f[udpAt:udpAt+n], pseudo(ip, n)) != 0xffff:
+	case n != room || n < udpLen || be.Uint16(udp[6:]) != 0 && sum(f[udpAt:udpAt+n], pseudo(ip, n)) != 0xffff:
 		return p, badUDP
 	}
-	b := f[bthAt : udpAt+n] // an Ethernet trailer may follow
+	b := f[udpAt+udpLen : udpAt+n] // an Ethernet trailer may follow
 	if len(b) < bthLen+icrcLen {
 		return p, badLength
 	}
 	p.opcode, p.ackReq = b[0], b[8]&0x80 != 0
-	p.qpn, p.psn, p.id = be.Uint32(b[4:])&psnMask, be.Uint32(b[8:])&psnMask, be.Uint16(ip[4:])
+	p.qpn, p.psn, p.id = be.Uint32(b[4:])&psnMask, be.Uint32(b[8:])&psnMask, id
 	var o op
 	if int(p.opcode) < len(operations) {
 		o = operations[p.opcode]
@@ -256,7 +278,7 @@ func decode(f []byte, peer netip.Addr, qpn uint32) (p packet, reason string) {
 		return p, badTVer
 	case p.qpn != qpn:
 		return p, badQPN
-	case netip.AddrFrom4([4]byte(ip[12:])) != peer:
+	case from != peer:
 		return p, badSource
 	case be.Uint16(b[2:]) != pkey:
 		return p, badPKey
@@ -294,7 +316,21 @@ func (p *packet) extend(o op, body []byte, pad int) {
 	p.payload, p.tail = body[o.headers():len(body)-pad], body[len(body)-pad:]
 }
 
-// pseudo starts the sum over a UDP datagram with the pseudo-header of IPv4.
+// ipPart reads an IP header: the bytes that follow it, its source and identification, and
+// whether it is one that may be.
+func ipPart(ip []byte) (room int, from netip.Addr, id uint16, ok bool) {
+	be := binary.BigEndian
+	if len(ip) == ipv6Len {
+		return int(be.Uint16(ip[4:])), netip.AddrFrom16([16]byte(ip[8:])), 0, true
+	}
+	ok = ip[0] == 0x45 && be.Uint16(ip[6:])&^uint16(0x4000) == 0 && sum(ip, 0) == 0xffff
+	return int(be.Uint16(ip[2:])) - ipLen, netip.AddrFrom4([4]byte(ip[12:])), be.Uint16(ip[4:]), ok
+}
+
+// pseudo starts the sum over a UDP datagram with the pseudo-header of its family.
 func pseudo(ip []byte, n int) uint32 {
+	if ip[0]>>4 == 6 {
+		return uint32(sum(ip[8:40], 17+uint32(n)))
+	}
 	return uint32(sum(ip[12:20], 17+uint32(n)))
 }

@@ -8,13 +8,14 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
 // vectors are whole frames with a known ICRC, made by scapy and checked by three CRC
-// implementations. All are IPv4 and untagged.
+// implementations; those over IPv6 by a script with zlib, and bit by bit. All are untagged.
 var vectors = map[string]string{
 	"RC SEND_ONLY":    "02000000000202000000000108004502003412344000401114810a0000010a000002c00112b7002000000440ffff0000001280000100526f43457632210a6b6e9aa7",
 	"RC ACK":          "02000000000102000000000208004502003000004000401126b90a0000020a000001c00212b7001c00001140ffff00000011000001001f00000199aa8a4c",
@@ -25,6 +26,8 @@ var vectors = map[string]string{
 	"to a group":      "020000000064020000000001080045020034123440004011141f0a0000010a000064c00112b7002000000440ffff0000000180000100526f43457632210a7a56679f",
 	"from a group":    "020000000003020000000064080045020034123440003f11151d0a0000640a000003c00112b7002000000440ffff0000003380000100526f43457632210a6ff564fe",
 	"all masked ones": "02000000000202000000000108004" + "5ff00341234400009114a840a0000010a000002c00112b70020abcd0440ffffff00001280000100526f43457632210a6b6e9aa7",
+	"IPv6 SEND_ONLY":  "02000000000b02000000000a86dd66a0000000201140fd6d636173740000000000000a00000afd6d636173740000000000000a00000bc00112b7002000000400ffff0000001280000100526f43457632210aed9b732f",
+	"IPv6 UC":         "02000000000202000000000186dd6020000000281140fe800000000000000000000000000001fe800000000000000000000000000002c00112b7002800002440ffff000000120000000749507636204943524320636865636b214ce84b30",
 	"ConnectX-4 CNP":  "0200000000010200000000020800" + "45c2003c718c4000401191610a0011010a001201000012b7002800008100ffff400001180000000000000000000000000000000000000000" + "82fd002a",
 }
 
@@ -40,10 +43,13 @@ func unhex(t testing.TB, s string) []byte {
 // TestICRC: the known frames carry what icrc says, and a change of any byte that the ICRC
 // covers changes it.
 func TestICRC(t *testing.T) {
-	masked := map[int]bool{1: true, 8: true, 10: true, 11: true, 26: true, 27: true, 32: true}
 	for name, s := range vectors {
 		f := unhex(t, s)
 		ip := f[ethernetLen : len(f)-icrcLen]
+		masked := map[int]bool{}
+		for _, i := range leftOut(ip) {
+			masked[i] = true
+		}
 		want := binary.LittleEndian.Uint32(f[len(f)-icrcLen:])
 		if got := icrc(ip); got != want {
 			t.Errorf("%s: icrc %08x, want %08x", name, got, want)
@@ -56,6 +62,15 @@ func TestICRC(t *testing.T) {
 			ip[i] ^= 0x10
 		}
 	}
+}
+
+// leftOut lists the bytes of a packet that the ICRC takes for ones. The lower half of an IPv6
+// header's first byte is left out besides.
+func leftOut(ip []byte) []int {
+	if ip[0]>>4 == 6 {
+		return []int{1, 2, 3, 7, 46, 47, 52}
+	}
+	return []int{1, 8, 10, 11, 26, 27, 32}
 }
 
 // TestEncode: frames of the reference, byte for byte.
@@ -72,6 +87,8 @@ func TestEncode(t *testing.T) {
 		{"RC ACK", flow{macB, macA, b, a, 0xc002, 2}, packet{opcode: opAck, qpn: 0x11, psn: 0x100, syn: 0x1f, msn: 1}, 0x40},
 		{"RC WRITE_ONLY", flow{macA, macB, a, b, 0xc001, 0x69}, packet{id: 0xbeef, opcode: 0x0a, qpn: 0x123456, ackReq: true, psn: 0xffffff,
 			va: 0x7f0011223344, rkey: 0x203, length: 5, payload: []byte("hello")}, 0x40},
+		{"IPv6 SEND_ONLY", flow{[6]byte{2, 0, 0, 0, 0, 10}, [6]byte{2, 0, 0, 0, 0, 11}, netip.MustParseAddr("fd6d:6361:7374::a00:a"),
+			netip.MustParseAddr("fd6d:6361:7374::a00:b"), 0xc001, 26<<2 | 2}, packet{opcode: opSendOnly, qpn: 0x12, ackReq: true, psn: 0x100, payload: []byte("RoCEv2!\n")}, 0},
 		{"RC empty", flow{macA, macB, a, b, 0xc001, 2}, packet{id: 7, opcode: opSendOnly, qpn: 0x12, ackReq: true, psn: 9}, 0x40},
 	} {
 		want := unhex(t, vectors[x.name])
@@ -86,8 +103,11 @@ func TestEncode(t *testing.T) {
 // slowICRC is the ICRC bit by bit, to check icrc by other means.
 func slowICRC(ip []byte) uint32 {
 	b := append(bytes.Repeat([]byte{0xff}, 8), ip...)
-	for _, i := range []int{1, 8, 10, 11, 26, 27, 32} {
+	for _, i := range leftOut(ip) {
 		b[8+i] = 0xff
+	}
+	if ip[0]>>4 == 6 {
+		b[8] |= 0x0f
 	}
 	crc := ^uint32(0)
 	for _, x := range b {
@@ -106,13 +126,23 @@ func slowICRC(ip []byte) uint32 {
 // Ethernet trailer; a frame cut anywhere is rejected; so is one with any bit turned over
 // that the ICRC, the checksums or the other checks protect.
 func TestDecode(t *testing.T) {
+	for _, f := range []flow{flowAB(), flow6AB()} {
+		decodes(t, f)
+	}
+}
+
+func decodes(t *testing.T, w flow) {
+	unprotected := []int{bthAt + 4}
+	if w.src.Is6() { // the header has no checksum
+		unprotected = []int{ethernetLen + 1, ethernetLen + 2, ethernetLen + 3, ethernetLen + 7, ethernetLen + ipv6Len + udpLen + 4}
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for opcode, o := range operations {
 		if o == 0 || o&isOther != 0 || o&has8 != 0 {
 			continue
 		}
 		for n := range 9 {
-			want := packet{id: uint16(rng.Uint32()), opcode: byte(opcode), ackReq: n%2 == 0, qpn: 0x12, psn: rng.Uint32() & psnMask, payload: make([]byte, n)}
+			want := packet{opcode: byte(opcode), ackReq: n%2 == 0, qpn: 0x12, psn: rng.Uint32() & psnMask, payload: make([]byte, n)}
 			for i := range want.payload {
 				want.payload[i] = byte(rng.Uint32())
 			}
@@ -125,27 +155,30 @@ func TestDecode(t *testing.T) {
 			if o&hasImm != 0 {
 				want.imm = rng.Uint32()
 			}
-			f := encode(flowAB(), want)
-			got, reason := decode(append(bytes.Clone(f), 0xa5, 0xa5), addrA, 0x12)
+			if w.src.Is4() {
+				want.id = uint16(rng.Uint32())
+			}
+			f := encode(w, want)
+			got, reason := decode(append(bytes.Clone(f), 0xa5, 0xa5), w.src, 0x12)
 			if reason != "" || !got.padded() || !bytes.Equal(got.payload, want.payload) {
 				t.Fatalf("opcode %#x, %d bytes: %s", opcode, n, reason)
 			}
-			g, w := got, want
-			g.payload, g.tail, w.payload = nil, nil, nil
-			if g.id != w.id || g.opcode != w.opcode || g.ackReq != w.ackReq || g.qpn != w.qpn || g.psn != w.psn || g.va != w.va ||
-				g.rkey != w.rkey || g.length != w.length || g.syn != w.syn || g.msn != w.msn || g.imm != w.imm {
-				t.Fatalf("opcode %#x: decoded %+v, want %+v", opcode, g, w)
+			g, x := got, want
+			g.payload, g.tail, x.payload = nil, nil, nil
+			if g.id != x.id || g.opcode != x.opcode || g.ackReq != x.ackReq || g.qpn != x.qpn || g.psn != x.psn || g.va != x.va ||
+				g.rkey != x.rkey || g.length != x.length || g.syn != x.syn || g.msn != x.msn || g.imm != x.imm {
+				t.Fatalf("opcode %#x: decoded %+v, want %+v", opcode, g, x)
 			}
 			for cut := range f {
-				if addressed(f[:cut], macB, addrB) {
-					if _, reason := decode(f[:cut:cut], addrA, 0x12); reason == "" {
+				if addressed(f[:cut], macB, w.dst) {
+					if _, reason := decode(f[:cut:cut], w.src, 0x12); reason == "" {
 						t.Fatalf("opcode %#x cut to %d bytes is accepted", opcode, cut)
 					}
 				}
 			}
 			for i := ethernetLen; i < len(f); i++ {
 				f[i] ^= 1 << (i % 8)
-				if _, reason := decode(f, addrA, 0x12); reason == "" && addressed(f, macB, addrB) && i != bthAt+4 {
+				if _, reason := decode(f, w.src, 0x12); reason == "" && addressed(f, macB, w.dst) && !slices.Contains(unprotected, i) {
 					t.Fatalf("opcode %#x with a wrong bit in byte %d is accepted", opcode, i)
 				}
 				f[i] ^= 1 << (i % 8)
@@ -205,11 +238,15 @@ func FuzzDecode(f *testing.F) {
 		f.Add(unhex(f, s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if !addressed(b, macB, addrB) {
+		w := flowAB()
+		if addressed(b, macB, addrB6) {
+			w = flow6AB()
+		} else if !addressed(b, macB, addrB) {
 			return
 		}
-		if _, reason := decode(b, addrA, 0x12); reason == "" {
-			n := ethernetLen + int(binary.BigEndian.Uint16(b[ethernetLen+2:]))
+		if _, reason := decode(b, w.src, 0x12); reason == "" {
+			n := ethernetLen + ipLenOf(w.src)
+			n += int(binary.BigEndian.Uint16(b[n+4:]))
 			if binary.LittleEndian.Uint32(b[n-4:]) != slowICRC(b[ethernetLen:n-4]) {
 				t.Error("accepted with a wrong ICRC")
 			}

@@ -1,11 +1,12 @@
 // Package rcpeer is a RoCEv2 endpoint for tests: one queue pair of the reliable connection
-// service over IPv4, on the wall clock, over whatever carries whole Ethernet frames, such
+// service over IPv4 or IPv6, on the wall clock, over whatever carries whole Ethernet frames, such
 // as a tap device. It shares no code with the rest of the module, so that what the two
 // agree on is the protocol and not a common mistake. Where the protocol leaves a choice it
 // does what Linux Soft-RoCE does, and it checks what Soft-RoCE checks.
 //
-// It sends SEND and RDMA WRITE, serves both, resolves its peer by ARP and answers ARP for
-// its own address. It does not know VLAN tags, IPv6, READ, atomics or congestion control.
+// It sends SEND and RDMA WRITE, serves both, resolves its peer by ARP or neighbor discovery
+// and answers for its own address. It does not know VLAN tags, READ, atomics or congestion
+// control.
 package rcpeer
 
 import (
@@ -28,11 +29,11 @@ var (
 	ErrRNRExceeded   = errors.New("receiver-not-ready retry counter exceeded")
 	ErrRemote        = errors.New("the peer refused a request")        // NAK 0x61 to 0x63 received
 	ErrRefused       = errors.New("a request of the peer was refused") // NAK 0x61 or 0x62 sent
-	errNoARP         = errors.New("nobody answers ARP for the peer's address")
+	errNoARP         = errors.New("nobody answers for the peer's address")
 )
 
 // Config describes an endpoint and the one it is connected to. MAC, IP, QPN, PeerIP and
-// PeerQPN are required; both addresses are IPv4, QPNs are 2 to 2^24 - 2.
+// PeerQPN are required; both addresses are of one family, QPNs are 2 to 2^24 - 2.
 type Config struct {
 	MAC     net.HardwareAddr
 	IP      netip.Addr
@@ -75,8 +76,8 @@ func (c *Config) complete() error {
 	switch {
 	case len(c.MAC) != 6 || c.MAC[0]&1 != 0:
 		return fmt.Errorf("%v is not a unicast MAC address", c.MAC)
-	case !c.IP.Is4() || !c.PeerIP.Is4():
-		return fmt.Errorf("%v and %v are not both IPv4 addresses", c.IP, c.PeerIP)
+	case !c.IP.IsValid() || !c.PeerIP.IsValid() || c.IP.Is4() != c.PeerIP.Is4() || c.IP.Is4In6() || c.PeerIP.Is4In6():
+		return fmt.Errorf("%v and %v are not both IPv4 or both IPv6 addresses", c.IP, c.PeerIP)
 	case !qpn(c.QPN) || !qpn(c.PeerQPN):
 		return fmt.Errorf("QPN %#x or %#x is out of range", c.QPN, c.PeerQPN)
 	case c.StartPSN > psnMask || c.PeerPSN > psnMask:
@@ -108,8 +109,8 @@ type Stats struct {
 	RNRsSent      uint64
 	Messages      uint64 // of the peer, completed
 	ICRCErrors    uint64 // counted in Rejects too
-	ARPRequests   uint64 // frames sent
-	Ignored       uint64 // frames that are neither ARP nor RoCEv2 over IPv4 to this endpoint
+	ARPRequests   uint64 // frames sent; over IPv6 neighbor solicitations
+	Ignored       uint64 // frames that are neither about addresses nor RoCEv2 to this endpoint
 
 	Rejects map[string]uint64 // by reason
 }
@@ -271,6 +272,10 @@ func (p *Peer) receive() {
 func (p *Peer) handle(f []byte, now time.Time) {
 	if len(f) >= ethernetLen && f[12] == etherARP>>8 && f[13] == etherARP&0xff {
 		p.handleARP(f)
+		return
+	}
+	if p.cfg.IP.Is6() && isND(f) {
+		p.handleND(f)
 		return
 	}
 	if !addressed(f, p.mac, p.cfg.IP) {

@@ -96,9 +96,13 @@ func (p *Peer) queued() uint64 {
 // TestLossFree: 4,096 packets each way over a clean wire, across the wrap of the PSN:
 // nothing is sent twice, nothing rejected, every packet that asks is acknowledged.
 func TestLossFree(t *testing.T) {
-	for _, mtu := range []int{256, 1024, 4096} {
+	for _, mtu := range []int{256, 1024, 4096, -1024} { // below 0: over IPv6
 		synctest.Test(t, func(t *testing.T) {
 			ca, cb := configs()
+			if mtu < 0 {
+				mtu = -mtu
+				ca.IP, ca.PeerIP, cb.IP, cb.PeerIP = addrA6, addrB6, addrB6, addrA6
+			}
 			ca.MTU, cb.MTU = mtu, mtu
 			ea, eb := newLink()
 			a, b := start(t, ca, ea), start(t, cb, eb)
@@ -301,6 +305,7 @@ func TestConfig(t *testing.T) {
 		func(c *Config) { c.MAC = nil },
 		func(c *Config) { c.MAC = slices.Concat([]byte{1}, c.MAC[1:]) },
 		func(c *Config) { c.PeerIP = Config{}.PeerIP },
+		func(c *Config) { c.PeerIP = addrB6 },
 		func(c *Config) { c.QPN = 1 },
 		func(c *Config) { c.PeerQPN = 0xffffff },
 		func(c *Config) { c.StartPSN = 1 << 24 },

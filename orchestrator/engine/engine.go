@@ -15,6 +15,10 @@ var ErrUnavailable = errors.New("engine is not available")
 type Node struct {
 	Name string
 	Dir  string // of its own, for its sockets; the node's user owns it
+	// Data is a folder for what the node keeps when it dies and is started again; the node's
+	// user owns it. Engines with volumes use one of those in its place. Empty: the node keeps
+	// nothing.
+	Data string
 }
 
 // Running is a node that was found.
@@ -34,8 +38,8 @@ type Engine interface {
 	Find(ctx context.Context, lab string) ([]Running, error)
 	// Labs returns the labs of which anything exists.
 	Labs(ctx context.Context) ([]string, error)
-	// Remove removes nodes of a lab, all if none is named, and returns when they are gone.
-	// Nothing to remove is no error.
+	// Remove removes nodes of a lab and returns when they are gone; if none is named, all,
+	// and what they keep. Nothing to remove is no error.
 	Remove(ctx context.Context, lab string, nodes ...string) error
 	// Logs returns what a node wrote to its standard error.
 	Logs(ctx context.Context, lab, node string) ([]byte, error)

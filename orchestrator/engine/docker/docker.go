@@ -88,6 +88,11 @@ func (Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend
 		return err
 	}
 	for _, n := range nodes {
+		if n.Data != "" {
+			if err := intend("volume", volumeName(lab, n.Name)); err != nil {
+				return err
+			}
+		}
 		if err := intend("container", containerName(lab, n.Name)); err != nil {
 			return err
 		}
@@ -138,12 +143,21 @@ func start(ctx context.Context, c *client.Client, lab, image string, n engine.No
 // but names that have been checked.
 func createRequest(lab, image string, n engine.Node) (*container.Config, *container.HostConfig) {
 	pids := int64(pidsMax)
+	command := []string{"node", "--dir", mountPoint}
+	mounts := []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}}
+	if n.Data != "" { // the engine makes the volume if there is none
+		command = append(command, "--data", dataPoint)
+		mounts = append(mounts, mount.Mount{
+			Type: mount.TypeVolume, Source: volumeName(lab, n.Name), Target: dataPoint,
+			VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{labelLab: lab, labelNode: n.Name}},
+		})
+	}
 	return &container.Config{
-			Image: image, Cmd: []string{"node", "--dir", mountPoint}, User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),
+			Image: image, Cmd: command, User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),
 			Labels: map[string]string{labelLab: lab, labelNode: n.Name}, NetworkDisabled: true, Hostname: n.Name,
 		}, &container.HostConfig{
 			NetworkMode: "none", CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, ReadonlyRootfs: true,
-			Mounts:    []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}},
+			Mounts:    mounts,
 			Resources: container.Resources{Memory: memoryMax, MemorySwap: memoryMax, PidsLimit: &pids},
 			LogConfig: container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "1m", "max-file": "2"}},
 		}
@@ -200,9 +214,16 @@ func (Engine) Labs(ctx context.Context) ([]string, error) {
 	}
 	defer func() { _ = c.Close() }() // nothing is under way
 	all, err := owned(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	kept, err := volumes(ctx, c, "")
 	var labs []string
 	for _, s := range all {
 		labs = append(labs, s.Labels[labelLab])
+	}
+	for _, v := range kept {
+		labs = append(labs, v.Labels[labelLab])
 	}
 	slices.Sort(labs)
 	return slices.Compact(labs), err
@@ -222,13 +243,17 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	if len(nodes) > 0 {
 		all = slices.DeleteFunc(all, func(s container.Summary) bool { return !slices.Contains(nodes, s.Labels[labelNode]) })
 	}
-	return each(all, func(s container.Summary) error {
+	err = each(all, func(s container.Summary) error {
 		err := c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 		if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // gone, or being removed by another
 			return fmt.Errorf("remove container of %s: %w", s.Labels[labelNode], err)
 		}
 		return nil
 	})
+	if err != nil || len(nodes) > 0 {
+		return err
+	}
+	return removeVolumes(ctx, c, lab)
 }
 
 // Logs implements engine.Engine.

@@ -1,9 +1,12 @@
 package docker
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
 
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -28,5 +31,29 @@ func TestCreateRequest(t *testing.T) {
 		t.Errorf("limits: %+v", h)
 	case h.RestartPolicy != (container.RestartPolicy{}), h.AutoRemove, h.Runtime != "":
 		t.Errorf("life: %+v", h)
+	}
+}
+
+// TestVolume: a node that keeps something has one volume beside its folder, with our labels
+// and at a fixed place, and nothing else changes.
+func TestVolume(t *testing.T) {
+	c, h := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0", Data: "/run/mcastlab/lab/d/h0"})
+	bare, plain := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
+	if len(h.Mounts) != 2 {
+		t.Fatalf("mounts: %+v", h.Mounts)
+	}
+	m := h.Mounts[1]
+	if m.Type != mount.TypeVolume || m.Source != "mcastlab-lab-h0-data" || m.Target != "/data" || m.ReadOnly || m.VolumeOptions == nil {
+		t.Fatalf("volume: %+v", m)
+	}
+	if l := m.VolumeOptions.Labels; len(l) != 2 || l[labelLab] != "lab" || l[labelNode] != "h0" || m.VolumeOptions.DriverConfig != nil {
+		t.Errorf("volume options: %+v", m.VolumeOptions)
+	}
+	if want := []string{"node", "--dir", "/node", "--data", "/data"}; !slices.Equal(c.Cmd, want) {
+		t.Errorf("command %v, want %v", c.Cmd, want)
+	}
+	c.Cmd, h.Mounts = bare.Cmd, plain.Mounts
+	if !reflect.DeepEqual(c, bare) || !reflect.DeepEqual(h, plain) {
+		t.Errorf("a volume changes more than mounts and command:\n%+v\n%+v", h, plain)
 	}
 }

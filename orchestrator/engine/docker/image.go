@@ -16,6 +16,8 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // mountPoint is where a node finds its folder.
@@ -85,6 +87,8 @@ func rootFS(program []byte) (io.Reader, error) {
 	t := tar.NewWriter(&b)
 	for _, h := range []*tar.Header{
 		{Name: "node/", Typeflag: tar.TypeDir, Mode: 0o755},
+		// A new volume takes its owner from here.
+		{Name: "data/", Typeflag: tar.TypeDir, Mode: 0o700, Uid: engine.UID, Gid: engine.UID},
 		{Name: "mcastlab", Typeflag: tar.TypeReg, Mode: 0o555, Size: int64(len(program))},
 	} {
 		if err := t.WriteHeader(h); err != nil {

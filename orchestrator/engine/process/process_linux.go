@@ -70,6 +70,9 @@ func (e Engine) start(lab string, n engine.Node, self *os.File) error {
 	}
 	defer func() { _ = log.Close() }() // the child has its own
 	cmd := exec.Command("/proc/self/fd/3", "node", "--dir", n.Dir)
+	if n.Data != "" {
+		cmd.Args = append(cmd.Args, "--data", n.Data)
+	}
 	cmd.Args[0] = "mcastlab"
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Dir = "/"

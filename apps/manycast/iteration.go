@@ -1,0 +1,162 @@
+package manycast
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// iteration is one draw of sources and members at one size, on one rank. The buffer holds
+// the rank's own message, and, unless it is phantom, one of each source behind it.
+type iteration struct {
+	*side
+	scheme           string
+	size             int
+	buf              *rank.Buffer
+	seed             uint64
+	sources, members []int
+
+	out     []*rank.Outlet  // to send by, one after the other
+	reqs    []*rank.Request // 0: the message that is being sent; then those to come, by source
+	from    []int           // by request: its place among the sources
+	entries int
+	wrong   bool
+}
+
+// run moves the messages. All sources start together; nothing but the network decides
+// when a message comes.
+func (x *iteration) run() (one sample, err error) {
+	r := x.r
+	if r.ID() == 0 {
+		if x.entries, err = x.fill(x.scheme, x.sources, x.members); err != nil {
+			return one, err
+		}
+	}
+	if err := x.receive(); err != nil {
+		return one, err
+	}
+	if slices.Contains(x.sources, r.ID()) {
+		x.buf.Fill(messageSeed(x.seed, r.ID()), x.size)
+		if err := x.outlets(); err != nil {
+			return one, err
+		}
+	}
+	r.Sync()
+	one.Start, one.Last, one.Sent = r.Now(), r.Now(), r.Now()
+	if err := x.move(&one); err != nil {
+		return one, err
+	}
+	if x.app.Delivered != nil && len(x.from) > 0 {
+		x.app.Delivered(r, x.buf)
+	}
+	if mem := x.buf.Bytes(); mem != nil {
+		for _, i := range x.from {
+			x.wrong = x.wrong || !holds(mem[(i+1)*x.size:(i+2)*x.size], messageSeed(x.seed, x.sources[i]))
+		}
+	}
+	r.Sync() // nobody may fill tables or buffers while packets are on their way
+	return one, nil
+}
+
+// receive posts a receive for each message to come.
+func (x *iteration) receive() error {
+	x.reqs = append(x.reqs, nil)
+	if !slices.Contains(x.members, x.r.ID()) {
+		return nil
+	}
+	mem := x.buf.Bytes()
+	if mem != nil {
+		clear(mem)
+	}
+	for i, src := range x.sources {
+		if src == x.r.ID() {
+			continue
+		}
+		in, err := x.inlet(src)
+		if err != nil {
+			return err
+		}
+		off := 0
+		if mem != nil {
+			off = (i + 1) * x.size
+		}
+		q, err := in.Recv(x.buf, off, x.size)
+		if err != nil {
+			return err
+		}
+		x.reqs, x.from = append(x.reqs, q), append(x.from, i)
+	}
+	return nil
+}
+
+// outlets makes ready what the source sends by: one to the group, or one to each member.
+func (x *iteration) outlets() error {
+	me := x.r.ID()
+	add := func(lid int, ip uint32, qpn func() wire.QPN) error {
+		o, err := x.outlet(lid, ip, qpn)
+		x.out = append(x.out, o)
+		return err
+	}
+	if x.scheme != Unicast {
+		if len(x.members) == 1 && x.members[0] == me {
+			return nil // nobody else to send to
+		}
+		lid := x.mlid(x.scheme, me)
+		return add(lid, topo.MLIDAddress(lid), func() wire.QPN { return wire.QPNMulticast })
+	}
+	for _, m := range x.members {
+		if m == me {
+			continue
+		}
+		lid := x.tree.LID(me, m)
+		err := add(lid, topo.LIDAddress(lid), func() wire.QPN {
+			return wire.QPN(binary.BigEndian.Uint32(x.r.Get(inletKey(m, me))))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move sends what there is to send, one message after the other, and takes what comes.
+func (x *iteration) move(one *sample) (err error) {
+	next := 0
+	send := func() error {
+		if next == len(x.out) {
+			return nil
+		}
+		x.reqs[0], err = x.out[next].Send(x.buf, 0, x.size)
+		next++
+		return err
+	}
+	if err := send(); err != nil {
+		return err
+	}
+	for open := len(x.out) + len(x.from); open > 0; open-- {
+		i, err := x.r.WaitAny(x.reqs...)
+		if err != nil {
+			return err
+		}
+		if i < 0 || x.reqs[i] == nil {
+			return fmt.Errorf("rank %d waits for %d messages that nobody sends", x.r.ID(), open)
+		}
+		x.reqs[i] = nil
+		now := x.r.Now()
+		if i == 0 {
+			one.Sent = now
+			if err := send(); err != nil {
+				return err
+			}
+			continue
+		}
+		one.Last = now
+		one.Sum += now.Sub(one.Start)
+		one.Count++
+	}
+	return nil
+}

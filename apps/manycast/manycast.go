@@ -1,0 +1,308 @@
+// Package manycast is the many-to-many benchmark of the cyclic multicast paper: hosts
+// drawn at random send one message each to a group drawn at random, all at once, by the
+// paper's trees, by OpenSM's one tree, or one unicast after the other (CYC-17, CYC-20).
+// Messages are unreliable (UC) and of as many packets as they need.
+package manycast
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Name is the workload's name in lab files and reports.
+const Name = "many-to-many"
+
+// Schemes.
+const (
+	Cyclic      = "cyclic"       // a tree per source: the union on its paths (CYC-11)
+	CyclicClass = "cyclic-class" // a tree per class of sources (CYC-12)
+	OpenSM      = "opensm"       // one tree (CYC-16)
+	Unicast     = "unicast"      // one message per member, each on the source's path to it (CYC-17)
+)
+
+// Names returns the names of all schemes.
+func Names() []string { return []string{Cyclic, CyclicClass, OpenSM, Unicast} }
+
+// Scheme is a scheme of a report.
+type Scheme struct {
+	Label string `json:"label"` // in reports
+	Name  string `json:"name"`
+}
+
+// Params are the benchmark's parameters. The ranks are all hosts of IBFT(M, N), by PID.
+type Params struct {
+	Workload   string          `json:"workload"` // label in reports
+	M          int             `json:"m"`
+	N          int             `json:"n"`
+	Schemes    []Scheme        `json:"schemes"`
+	Sizes      []int           `json:"sizes"`      // bytes
+	Sources    int             `json:"sources"`    // hosts that send
+	Members    int             `json:"members"`    // hosts of the group
+	Iterations int             `json:"iterations"` // each with sources and members of its own
+	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Seed       uint64          `json:"seed"`
+}
+
+// realMax is up to how many bytes over all ranks automatic memory is real.
+const realMax = 512 << 20
+
+// memory returns what buffers of a size are made of.
+func (p *Params) memory(size, ranks int) rank.MemoryKind {
+	switch {
+	case p.Memory != "":
+		return p.Memory
+	case size*(p.Sources+1)*ranks <= realMax:
+		return rank.MemoryBytes
+	}
+	return rank.MemoryPhantom
+}
+
+// Draw returns the sources and the members of an iteration, ascending. They are the same
+// for all schemes and sizes.
+func (p *Params) Draw(iteration, hosts int) (sources, members []int) {
+	root := prng.New(p.Seed)
+	s := root.Derive(fmt.Sprintf("draw/%d", iteration))
+	pick := func(n int) []int {
+		all := s.Perm(hosts)[:n]
+		slices.Sort(all)
+		return all
+	}
+	return pick(p.Sources), pick(p.Members)
+}
+
+// record is what a rank measured of one scheme at one size.
+type record struct {
+	Scheme  int      `json:"scheme"` // index into Params.Schemes
+	Size    int      `json:"size"`   // index into Params.Sizes
+	Samples []sample `json:"samples"`
+	Wrong   bool     `json:"wrong,omitempty"`   // a byte of any message, or a packet that nobody waited for
+	Entries int      `json:"entries,omitempty"` // of multicast tables, most of any iteration: of rank 0
+}
+
+// sample is one iteration on one rank. Times are picoseconds of lab time.
+type sample struct {
+	Start vtime.Time     `json:"start"`
+	Last  vtime.Time     `json:"last"` // message that came
+	Sent  vtime.Time     `json:"sent"` // the last packet of its own began to leave
+	Sum   vtime.Duration `json:"sum"`  // of the times that its messages took to come
+	Count int            `json:"count"`
+}
+
+// App implements apps.App.
+type App struct {
+	// Delivered, if set, is called on each member before its bytes are checked. It is a
+	// hook for tests of the checking itself.
+	Delivered func(r *rank.Rank, b *rank.Buffer)
+}
+
+// Run implements apps.App.
+func (a App) Run(r *rank.Rank, raw []byte) error {
+	var p Params
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return fmt.Errorf("many-to-many: read parameters: %w", err)
+	}
+	s, err := newSide(r, &p, a)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Workload, err)
+	}
+	for si := range p.Schemes {
+		for zi := range p.Sizes {
+			rec, err := s.runSize(si, zi)
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)
+			}
+			out, err := json.Marshal(rec)
+			if err != nil {
+				return fmt.Errorf("write record: %w", err)
+			}
+			r.Emit(out)
+		}
+	}
+	return s.close()
+}
+
+// side is one rank's side.
+type side struct {
+	r       *rank.Rank
+	p       *Params
+	app     App
+	tree    *topo.NTree
+	graph   *topo.Graph          // of rank 0, which has the tables filled
+	inlets  []*rank.Inlet        // by source
+	outlets map[int]*rank.Outlet // by multicast LID, or LID; never walked but to close
+	order   []int                // keys of outlets, as they were made
+}
+
+func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
+	t, err := topo.NewNTree(p.M, p.N)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := t.LIDs(); err != nil {
+		return nil, err
+	}
+	if r.Size() != t.Hosts() || p.Sources < 1 || p.Sources > r.Size() || p.Members < 1 || p.Members > r.Size() {
+		return nil, fmt.Errorf("%d sources and %d members on %d ranks, IBFT(%d, %d) has %d hosts", p.Sources, p.Members, r.Size(), p.M, p.N, t.Hosts())
+	}
+	s := &side{r: r, p: p, app: a, tree: t, inlets: make([]*rank.Inlet, r.Size()), outlets: map[int]*rank.Outlet{}}
+	if r.ID() == 0 {
+		s.graph, err = topo.MPortNTree(p.M, p.N, topo.LinkParams{Rate: 1e9})
+	}
+	return s, err
+}
+
+// mlid returns the multicast LID that a source sends to.
+func (s *side) mlid(scheme string, src int) int {
+	switch scheme {
+	case Cyclic:
+		return topo.MLIDFirst + src
+	case CyclicClass:
+		return topo.MLIDFirst + s.r.Size() + s.tree.Class(src)
+	}
+	return topo.MLIDFirst + s.r.Size() + s.tree.Classes()
+}
+
+// fill has the switches' multicast tables hold what the iteration needs, and returns how
+// many entries that is.
+func (s *side) fill(scheme string, sources, members []int) (int, error) {
+	var entries []rank.Branches
+	add := func(mlid int, tree []topo.Branches, err error) error {
+		for _, b := range tree {
+			entries = append(entries, rank.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
+		}
+		return err
+	}
+	var err error
+	switch scheme {
+	case Cyclic:
+		for _, src := range sources {
+			tree, terr := s.graph.CyclicTree(src, members)
+			if err = add(s.mlid(scheme, src), tree, terr); err != nil {
+				return 0, err
+			}
+		}
+	case CyclicClass:
+		done := map[int]bool{}
+		for _, src := range sources {
+			if c := s.tree.Class(src); !done[c] {
+				done[c] = true
+				tree, terr := s.graph.ClassTree(c, members)
+				if err = add(s.mlid(scheme, src), tree, terr); err != nil {
+					return 0, err
+				}
+			}
+		}
+	case OpenSM:
+		tree, terr := s.graph.SpanningTree(members, sources)
+		if err = add(s.mlid(scheme, 0), tree, terr); err != nil {
+			return 0, err
+		}
+	}
+	return len(entries), s.r.SetBranches(entries)
+}
+
+func (s *side) runSize(si, zi int) (record, error) {
+	r, p, size := s.r, s.p, s.p.Sizes[zi]
+	rec := record{Scheme: si, Size: zi}
+	kind := p.memory(size, r.Size())
+	room := p.Sources + 1
+	if kind == rank.MemoryPhantom {
+		room = 1
+	}
+	buf, err := r.Alloc(size*room, kind)
+	if err != nil {
+		return rec, err
+	}
+	unwanted := r.Unwanted()
+	for i := range p.Iterations {
+		if r.ID() == 0 {
+			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, p.Schemes[si].Label, size, i+1, p.Iterations))
+		}
+		x := iteration{side: s, scheme: p.Schemes[si].Name, size: size, buf: buf, seed: prng.Mix(p.Seed ^ uint64(si)<<48 ^ uint64(zi)<<32 ^ uint64(i))}
+		x.sources, x.members = p.Draw(i, r.Size())
+		one, err := x.run()
+		if err != nil {
+			return rec, err
+		}
+		rec.Samples = append(rec.Samples, one)
+		rec.Wrong = rec.Wrong || x.wrong
+		rec.Entries = max(rec.Entries, x.entries)
+	}
+	r.Sync() // nobody may still send from the buffer
+	rec.Wrong = rec.Wrong || r.Unwanted() != unwanted
+	return rec, buf.Free()
+}
+
+// inlet returns where messages of a source come in.
+func (s *side) inlet(src int) (*rank.Inlet, error) {
+	if s.inlets[src] != nil {
+		return s.inlets[src], nil
+	}
+	in, err := s.r.NewInlet(src)
+	if err != nil {
+		return nil, err
+	}
+	for _, scheme := range []string{Cyclic, CyclicClass, OpenSM} {
+		if err := in.Attach(topo.MLIDAddress(s.mlid(scheme, src))); err != nil {
+			return nil, err
+		}
+	}
+	s.inlets[src] = in
+	s.r.Put(inletKey(s.r.ID(), src), binary.BigEndian.AppendUint32(nil, uint32(in.QPN())))
+	return in, nil
+}
+
+func inletKey(at, src int) string { return fmt.Sprintf("inlet/%d/%d", at, src) }
+
+// outlet returns where messages leave for a LID, of one kind or the other.
+func (s *side) outlet(lid int, ip uint32, qpn func() wire.QPN) (*rank.Outlet, error) {
+	if o := s.outlets[lid]; o != nil {
+		return o, nil
+	}
+	o, err := s.r.NewOutlet(ip, qpn())
+	if err == nil {
+		s.outlets[lid] = o
+		s.order = append(s.order, lid)
+	}
+	return o, err
+}
+
+// close takes back what the side holds.
+func (s *side) close() error {
+	s.r.Sync()
+	for _, in := range s.inlets {
+		if in != nil {
+			if err := in.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, lid := range s.order {
+		if err := s.outlets[lid].Close(); err != nil {
+			return err
+		}
+	}
+	if s.r.ID() == 0 {
+		return s.r.SetBranches(nil)
+	}
+	return nil
+}
+
+// messageSeed names the message of a source.
+func messageSeed(seed uint64, src int) uint64 { return prng.Mix(seed + uint64(src)) }
+
+// holds says whether a part of a buffer is the message of a source.
+func holds(part []byte, seed uint64) bool {
+	want := make([]byte, len(part))
+	prng.Fill(want, seed, 0)
+	return bytes.Equal(want, part)
+}

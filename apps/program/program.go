@@ -1,0 +1,192 @@
+// Package program runs programs of the user's own (rank.Program) as workloads.
+package program
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Name is the workload's name in lab files, and Payload what its rows have for payload.
+const (
+	Name    = "program"
+	Payload = "program"
+)
+
+// Params are the workload's parameters.
+type Params struct {
+	Workload string   `json:"workload"` // label in reports
+	Program  string   `json:"program"`
+	Args     []string `json:"args"`
+}
+
+// App implements apps.App and apps.Teller for the programs that a binary has.
+type App struct{ Programs []rank.Program }
+
+// Names returns the names of programs, in their order; the list is not nil.
+func Names(programs []rank.Program) []string {
+	names := make([]string, len(programs))
+	for i, p := range programs {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Run implements apps.App.
+func (a App) Run(r *rank.Rank, raw []byte) error {
+	p, err := read(raw)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(a.Programs, func(x rank.Program) bool { return x.Name == p.Program })
+	if i < 0 {
+		return fmt.Errorf("the binary on %s has no program %q: the lab was brought up by another one, destroy it and run again", r.Name(), p.Program)
+	}
+	if r.ID() == 0 {
+		r.Report(p.Workload)
+	}
+	r.Sync()
+	from := r.Now()
+	if err := a.Programs[i].Run(r, slices.Clone(p.Args)); err != nil {
+		return fmt.Errorf("program %s on %s: %w", p.Program, r.Name(), err)
+	}
+	r.Record(rank.Record{Kind: rank.RecordRun, From: from, To: r.Now()})
+	return nil
+}
+
+func read(raw []byte) (p Params, err error) {
+	if err = json.Unmarshal(raw, &p); err != nil {
+		return p, fmt.Errorf("program: read parameters: %w", err)
+	}
+	return p, nil
+}
+
+// parse reads the records of all ranks.
+func parse(records [][][]byte) ([][]rank.Record, error) {
+	all := make([][]rank.Record, len(records))
+	for i, lines := range records {
+		for _, out := range lines {
+			var x rank.Record
+			if err := json.Unmarshal(out, &x); err != nil {
+				return nil, fmt.Errorf("program: read record of rank %d: %w (emit records by Printf, Verify and Measured only)", i, err)
+			}
+			all[i] = append(all[i], x)
+		}
+	}
+	return all, nil
+}
+
+// Lines implements apps.Teller.
+func (a App) Lines(records [][][]byte) (string, error) {
+	all, err := parse(records)
+	if err != nil {
+		return "", err
+	}
+	var lines []rank.Record
+	for _, of := range all {
+		for _, x := range of {
+			if x.Kind == rank.RecordLine {
+				lines = append(lines, x)
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(x, y rank.Record) int { return cmp.Compare(x.To, y.To) })
+	var b strings.Builder
+	for _, x := range lines {
+		b.WriteString(x.Text + "\n")
+	}
+	return b.String(), nil
+}
+
+// cell is one row in the making.
+type cell struct {
+	name  string
+	size  int
+	whole bool            // the program as a whole
+	spans [][]rank.Record // by rank
+}
+
+// Reduce implements apps.App: a row for the program as a whole, named after it, and one
+// for each name and size that its ranks measured.
+func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
+	p, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	all, err := parse(records)
+	if err != nil {
+		return nil, err
+	}
+	cells := []*cell{{name: p.Program, whole: true, spans: make([][]rank.Record, len(all))}}
+	find := func(name string, size int) *cell {
+		for _, c := range cells[1:] {
+			if c.name == name && c.size == size {
+				return c
+			}
+		}
+		cells = append(cells, &cell{name: name, size: size, spans: make([][]rank.Record, len(all))})
+		return cells[len(cells)-1]
+	}
+	var verified *bool
+	var wrong []string
+	for i, of := range all {
+		for _, x := range of {
+			switch x.Kind {
+			case rank.RecordRun:
+				cells[0].spans[i] = append(cells[0].spans[i], x)
+			case rank.RecordSample:
+				c := find(x.Text, x.Size)
+				c.spans[i] = append(c.spans[i], x)
+			case rank.RecordCheck:
+				ok := x.OK && (verified == nil || *verified)
+				verified = &ok
+				if !x.OK {
+					wrong = append(wrong, x.Text)
+				}
+			}
+		}
+	}
+	var rows []apps.Row
+	for _, c := range cells {
+		if row, ok := c.row(); ok {
+			row.Workload = p.Workload
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) > 0 { // the program as a whole, unless the run was interrupted
+		rows[0].Verified, rows[0].Wrong = verified, wrong[:min(len(wrong), wrongMax)]
+	}
+	return rows, nil
+}
+
+// wrongMax is how many failed checks a report holds.
+const wrongMax = 10
+
+// row reports a cell. Ranks that recorded nothing have no part in it; of the program as a
+// whole all have, so there is no row of an interrupted run.
+func (c *cell) row() (row apps.Row, ok bool) {
+	parts := slices.DeleteFunc(slices.Clone(c.spans), func(s []rank.Record) bool { return len(s) == 0 })
+	if len(parts) == 0 || c.whole && len(parts) < len(c.spans) {
+		return row, false
+	}
+	count := len(parts[0])
+	for _, s := range parts {
+		count = min(count, len(s))
+	}
+	var times []float64
+	for k := range count {
+		from, to := parts[0][k].From, parts[0][k].To
+		for _, s := range parts {
+			from, to = min(from, s[k].From), max(to, s[k].To)
+		}
+		times = append(times, to.Sub(from).Microseconds())
+	}
+	row = apps.Row{Scheme: c.name, SizeBytes: c.size, Payload: Payload, Ranks: len(parts), Iterations: count, JCT: apps.Summarize(times)}
+	row.Source = row.JCT
+	return row, true
+}

@@ -1,0 +1,71 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// engine is the model of what receives (AG-30): each worker spends a time on each
+// completion, and the workers that share a core have it to themselves for a part of that.
+// A chunk of C bytes every c cycles of a clock f makes
+//
+//	rate = min(link, W f C / c, cores f C / i)
+//
+// with i instructions of one cycle each (F-22). All zero: it costs nothing.
+type engine struct {
+	perChunk vtime.Duration // of a worker
+	issue    vtime.Duration // of a core
+	copying  vtime.Duration // until a chunk has come from staging to the user's buffer, meanwhile others go on
+	cores    []vtime.Time   // free from then on
+}
+
+// The data path accelerator of BlueField-3 (§II-C and table I): cores of 16 threads at
+// 1.8 GHz, cycles and instructions per completion.
+const (
+	dpaClock   = 1.8e9
+	dpaThreads = 16
+
+	dpaCyclesUC, dpaInstructionsUC = 598, 66
+	dpaCyclesUD, dpaInstructionsUD = 1084, 113
+)
+
+// EngineDPA is the engine of SmartNICs.
+const EngineDPA = "dpa"
+
+func newEngine(o Options, kind rank.MulticastKind) (e engine, err error) {
+	cycles := func(n float64) vtime.Duration { return vtime.Duration(n / dpaClock * float64(vtime.Second)) }
+	switch {
+	case o.Engine == EngineDPA && kind == rank.Writes:
+		e.perChunk, e.issue = cycles(dpaCyclesUC), cycles(dpaInstructionsUC)
+	case o.Engine == EngineDPA:
+		e.perChunk, e.issue = cycles(dpaCyclesUD), cycles(dpaInstructionsUD)
+	case o.Engine != "":
+		return e, fmt.Errorf("no receive engine %q: use %s", o.Engine, EngineDPA)
+	}
+	if o.PerChunk > 0 {
+		e.perChunk, e.issue = o.PerChunk, 0
+	}
+	e.copying = o.CopyTime
+	e.cores = make([]vtime.Time, (o.Workers+dpaThreads-1)/dpaThreads)
+	return e, nil
+}
+
+// spend lets the time of a completion pass for a worker.
+func (e *engine) spend(r *rank.Rank, worker int) {
+	if e.perChunk == 0 {
+		return
+	}
+	now := r.Now()
+	core := &e.cores[worker/dpaThreads]
+	from := max(now, *core)
+	*core = from.Add(e.issue)
+	r.Sleep(max(now.Add(e.perChunk), *core).Sub(now))
+}
+
+// allowance returns how long so many workers take for so many chunks.
+func (e *engine) allowance(chunks, workers int) vtime.Duration {
+	each := max(e.perChunk/vtime.Duration(workers), e.issue/vtime.Duration(len(e.cores)))
+	return vtime.Duration(chunks)*each + e.copying
+}

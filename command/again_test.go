@@ -1,0 +1,57 @@
+//go:build linux
+
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestMeasuredAgain: a switch that stands still for a while, as on a host with a hiccup,
+// spoils a row. The row is measured again on a slower clock, and the report says so; with
+// a dilation that was asked for it is marked in every format, and the exit code is 5.
+func TestMeasuredAgain(t *testing.T) {
+	need(t)
+	text := "name: t-again\ntopology: {star: {hosts: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: 15}\n"
+	file := write(t, text)
+	hiccup := func(dir string) {
+		events := filepath.Join(dir, "t-again-1", "events.jsonl")
+		waitFor(t, func() bool {
+			b, err := os.ReadFile(events)
+			return err == nil && bytes.Contains(b, []byte(`"event":"workload"`))
+		})
+		pid := nodePIDs(t, "t-again")["leaf0"]
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for i := range 16 {
+			_ = syscall.Kill(pid, []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT}[i%2])
+			<-tick.C
+		}
+	}
+	before := snapshot(t)
+	dir := t.TempDir()
+	s := start(t.Context(), t, "run", "-q", "-r", "netns", "--runs", dir, file)
+	hiccup(dir)
+	if err := s.cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s%s", err, s.out.String(), s.all.String())
+	}
+	if out := s.out.String(); !strings.Contains(out, "fidelity: ok") || !strings.Contains(out, "cepheus at 64KiB was measured again") {
+		t.Errorf("the report does not say that a row was repeated:\n%s", out)
+	}
+	for _, format := range []string{"table", "csv", "jsonl"} {
+		dir := t.TempDir()
+		s := start(t.Context(), t, "run", "-q", "-r", "netns", "--dilation", "8000", "--format", format, "--runs", dir, file)
+		hiccup(dir)
+		_ = s.cmd.Wait() // the exit code says it
+		mark := map[string]string{"table": "NOT TRUE TO TIME", "csv": ",true,violated\n", "jsonl": `"late":true`}[format]
+		if s.cmd.ProcessState.ExitCode() != exitFidelity || !strings.Contains(s.out.String(), mark) {
+			t.Errorf("%s: %v, without %q:\n%s", format, s.cmd.ProcessState, mark, s.out.String())
+		}
+	}
+	same(t, before, snapshot(t))
+}

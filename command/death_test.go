@@ -1,0 +1,126 @@
+//go:build linux
+
+package command
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// TestNodeDies: when the switch on the tree or a member is killed in the middle of a
+// run, the run ends with an error that names somebody, the events up to the last second
+// are there and the gap is named; nothing of the lab is left.
+func TestNodeDies(t *testing.T) {
+	need(t)
+	for node, want := range map[string]string{"leaf0": "transport retry counter exceeded", "h2": "h2"} {
+		t.Run(node, func(t *testing.T) {
+			before := snapshot(t)
+			dir := t.TempDir()
+			text := strings.Replace(starLab("t-dies", "nics: {timeout: 67us, retries: 2}\n"), "iterations: 2", "iterations: 1000", 1)
+			cmd := exec.Command(program1(t), "run", "-q", "-r", "netns", "--dilation", "2000", "--runs", dir, write(t, text))
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			events := filepath.Join(dir, "t-dies-1", "events.jsonl")
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _, _ = exec.Command(program1(t), "destroy", "t-dies").Output() })
+			// Once the first group is active data flows.
+			waitFor(t, func() bool {
+				b, err := os.ReadFile(events)
+				return err == nil && bytes.Contains(b, []byte(`"group-active"`)) && bytes.Contains(b, []byte(`"node":"`+node+`"`))
+			})
+			killNode(t, "t-dies", node)
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			select {
+			case <-ended:
+			case <-time.After(60 * time.Second):
+				t.Fatal("the run does not end")
+			}
+			if code := cmd.ProcessState.ExitCode(); code != 4 || !strings.Contains(said.String(), want) {
+				t.Errorf("exit %d, %s", code, said.String())
+			}
+			b, err := os.ReadFile(events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Contains(b, []byte(`"event":"gap","data":{"node":"`+node+`"`)) {
+				t.Error("events.jsonl does not name the gap")
+			}
+			if !bytes.Contains(b, []byte(`"node":"`+node+`"`)) || !bytes.Contains(b, []byte(`"group-active"`)) {
+				t.Error("events from before are missing")
+			}
+			same(t, before, snapshot(t))
+		})
+	}
+}
+
+// waitFor waits until something holds, within the time a test may take.
+func waitFor(t *testing.T, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			t.Fatal("what was waited for does not come")
+		}
+	}
+}
+
+// TestRegistrationOnTheWire: on real interfaces of a fat-tree, registration lists get
+// shorter from hop to hop, down to the one record of a member (CEP-12).
+func TestRegistrationOnTheWire(t *testing.T) {
+	need(t)
+	text := "name: t-mrp\ntopology: {fat-tree: {k: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], iterations: 1}\n"
+	r := runLab(t, "netns", write(t, text), "--dilation", "400000", "--capture", "*:*")
+	records := func(port string) (most int) {
+		f, err := os.Open(filepath.Join(r.RunDir, strings.ReplaceAll(port, ":", "_")+".pcapng"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		c, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p wire.Pool
+		for {
+			b, _, err := c.ReadPacketData()
+			if errors.Is(err, io.EOF) {
+				return most
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			fr, err := p.Parse(b)
+			if err != nil || fr.Kind() != wire.KindMRP || !wire.IsGroup(fr.DstIP()) {
+				continue
+			}
+			most = max(most, (fr.PayloadLen()-wire.MRPHeaderLen)/wire.MRPRecordLen)
+		}
+	}
+	hops := map[string]int{"h0:0": records("h0:0"), "h15:0": records("h15:0")}
+	for _, tier := range []string{"core0", "core1", "core2", "core3"} {
+		for _, port := range []string{":0", ":1", ":2", ":3"} {
+			hops["core"] = max(hops["core"], records(tier+port))
+		}
+	}
+	for _, leaf := range []string{"leaf6", "leaf7"} {
+		for _, port := range []string{":2", ":3"} {
+			hops["leaf"] = max(hops["leaf"], records(leaf+port))
+		}
+	}
+	if hops["h0:0"] <= hops["core"] || hops["core"] <= hops["leaf"] || hops["leaf"] <= hops["h15:0"] || hops["h15:0"] != 1 {
+		t.Errorf("records at the leader, a core, the last leaf and its member: %v", hops)
+	}
+}

@@ -1,0 +1,51 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+func (p *program) diffCommand() *cli.Command {
+	const name = "diff"
+	return &cli.Command{
+		Name: name, Usage: "say where two runs of a lab part", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
+		Description: "RUN is a run's folder. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
+			"the schemes, or from 1MiB on ratios between schemes that differ by more than 10 %.",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 2 {
+				return usageError{fmt.Errorf("diff takes two run folders, not %d", c.Args().Len())}
+			}
+			d, err := runner.Compare(c.Args().Get(0), c.Args().Get(1))
+			if err != nil {
+				return err
+			}
+			switch f := c.String("format"); f {
+			case "json":
+				err = writeJSON(p.out, d)
+			case "table":
+				err = d.WriteTable(p.out)
+			default:
+				err = usageError{fmt.Errorf("no format %q: use table or json", f)}
+			}
+			if err == nil && len(d.Parts) > 0 {
+				err = failedError{errors.New("the runs part: " + strings.Join(d.Parts, "; "))}
+			}
+			return err
+		},
+	}
+}
+
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

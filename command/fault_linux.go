@@ -1,0 +1,247 @@
+package command
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+func (p *program) faultCommand() *cli.Command {
+	return &cli.Command{
+		Name: "fault", Usage: "make things go wrong in a lab that is up", OnUsageError: onUsage,
+		Subcommands: []*cli.Command{p.faultAdd(), p.faultLs(), p.faultReset()},
+		Action: func(c *cli.Context) error {
+			return usageError{fmt.Errorf("fault needs add, ls or reset, not %q", c.Args().First())}
+		},
+	}
+}
+
+// settings are the values of a flag that may be given several times; unlike those of a
+// slice flag they may contain commas.
+type settings []string
+
+// Set implements cli.Generic.
+func (s *settings) Set(v string) error {
+	*s = append(*s, v)
+	return nil
+}
+
+// String implements cli.Generic.
+func (s *settings) String() string { return strings.Join(*s, " ") }
+
+func labFlag() cli.Flag {
+	return &cli.StringFlag{Name: "lab", Aliases: []string{"l"}, Usage: "name of the lab; may be left out if just one is up", EnvVars: []string{"MCASTLAB_LAB_NAME"}}
+}
+
+// kindList names all kinds of faults.
+func kindList() string {
+	var words []string
+	for _, k := range faults.Kinds() {
+		words = append(words, string(k))
+	}
+	return strings.Join(words, ", ")
+}
+
+func (p *program) faultAdd() *cli.Command {
+	const name = "fault-add"
+	return &cli.Command{
+		Name: "add", Usage: "add a fault: " + kindList(), ArgsUsage: "KIND", OnUsageError: onUsage,
+		Description: "The keys are those of the lab file (docs/faults.md). Times are lab time, from now on.",
+		Flags: []cli.Flag{
+			labFlag(),
+			&cli.StringFlag{Name: "link", Usage: "links: a:1-b:2, agg*-core*, re:^h[0-3]-, tier:leaf-agg, label:rack1", EnvVars: envOf(name, "link")},
+			&cli.StringFlag{Name: "node", Usage: "hosts or switches: h3, h0..h7, agg*, re:..., tier:core, label:rack1", EnvVars: envOf(name, "node")},
+			&cli.StringFlag{Name: "rate", Usage: "probability per frame; bits per second of rate-cut and slow-receiver", EnvVars: envOf(name, "rate")},
+			&cli.StringFlag{Name: "delay", Usage: "how much later a frame comes", EnvVars: envOf(name, "delay")},
+			&cli.IntFlag{Name: "priority", Value: 3, Usage: "class that is paused", EnvVars: envOf(name, "priority")},
+			&cli.GenericFlag{Name: "set", Value: &settings{}, Usage: "any other key of the kind: nth=[3], frames={kind: ack, from: h7}", EnvVars: envOf(name, "set")},
+			&cli.StringFlag{Name: "at", Usage: "begin so much later", EnvVars: envOf(name, "at")},
+			&cli.StringFlag{Name: "for", Usage: "for how long; without it until fault reset", EnvVars: envOf(name, "for")},
+			&cli.StringFlag{Name: "every", Usage: "come again so long after it last began", EnvVars: envOf(name, "every")},
+			&cli.Float64Flag{Name: "probability", Value: 1, Usage: "that it comes, each time", EnvVars: envOf(name, "probability")},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only print the links or nodes it would hit", EnvVars: envOf(name, "dry-run")},
+		},
+		Action: p.faultAddAction,
+	}
+}
+
+func (p *program) faultAddAction(c *cli.Context) error {
+	if c.Args().Len() != 1 {
+		return usageError{fmt.Errorf("fault add takes one kind after its flags: %s", kindList())}
+	}
+	d, err := p.attach(c)
+	if err != nil {
+		return err
+	}
+	f, err := faultFromFlags(c, d.Lab)
+	if err != nil {
+		return err
+	}
+	if c.Bool("dry-run") {
+		if err := p.writeTargets(d.Lab, d.Graph, f); err != nil {
+			return err
+		}
+		return d.Close()
+	}
+	now, err := d.Now(c.Context)
+	if err != nil {
+		return err
+	}
+	m := orchestrator.FaultOf(f, c.Args().First()+"-"+strconv.FormatInt(time.Now().UnixMilli(), 36))
+	if err := d.AddFaults(c.Context, []*control.Fault{m}, now); err != nil {
+		return err
+	}
+	fmt.Fprintln(p.out, m.Id)
+	return d.Close()
+}
+
+// writeTargets prints the links or nodes of a fault, one a line.
+func (p *program) writeTargets(l *lab.Lab, g *topo.Graph, f *lab.Fault) error {
+	s, err := f.Spec(l, g, "")
+	if err != nil {
+		return err
+	}
+	for _, w := range s.Where(g) {
+		fmt.Fprintln(p.out, w)
+	}
+	return nil
+}
+
+// faultFromFlags reads a fault through the lab file's own rules, so that both mean the
+// same and are checked alike.
+func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
+	kind := c.Args().First()
+	links := faults.Kind(kind).OfLinks()
+	var in []string
+	put := func(flag, key string) {
+		if c.IsSet(flag) {
+			in = append(in, fmt.Sprintf("%s: %q", key, c.String(flag)))
+		}
+	}
+	put("link", "links")
+	switch faults.Kind(kind) {
+	case faults.KindPause, faults.KindPauseStorm:
+		put("node", "node")
+		in = append(in, fmt.Sprintf("priority: %d", c.Int("priority")))
+	default:
+		put("node", "nodes")
+	}
+	if c.IsSet("rate") {
+		in = append(in, "rate: "+c.String("rate"))
+	}
+	put("delay", "delay")
+	for _, s := range *c.Generic("set").(*settings) {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, usageError{fmt.Errorf("fault add: --set %q is not key=value", s)}
+		}
+		in = append(in, k+": "+v)
+	}
+	if links && c.IsSet("node") {
+		return nil, usageError{fmt.Errorf("fault add: %s is of links: name them with --link", kind)}
+	}
+	entry := []string{fmt.Sprintf("%q: {%s}", kind, strings.Join(in, ", "))}
+	for _, k := range []string{"at", "for", "every"} {
+		if c.IsSet(k) {
+			entry = append(entry, fmt.Sprintf("%s: %q", k, c.String(k)))
+		}
+	}
+	if c.IsSet("probability") {
+		entry = append(entry, "probability: "+strconv.FormatFloat(c.Float64("probability"), 'g', -1, 64))
+	}
+	f, err := l.ParseFault("{" + strings.Join(entry, ", ") + "}")
+	if err != nil {
+		return nil, usageError{fmt.Errorf("fault add %s: %w", kind, err)}
+	}
+	return f, nil
+}
+
+func (p *program) faultLs() *cli.Command {
+	const name = "fault-ls"
+	return &cli.Command{
+		Name: "ls", Usage: "list the faults that are applied and what they hit", OnUsageError: onUsage,
+		Flags: []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Action: func(c *cli.Context) error {
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			all, err := d.Faults(c.Context)
+			if err != nil {
+				return err
+			}
+			if c.String("format") == "json" {
+				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/faults/v1", "faults": all})
+			} else {
+				err = p.writeFaults(all)
+			}
+			if err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	}
+}
+
+func (p *program) writeFaults(all []*control.Fault) error {
+	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tSTATE\tSEEN\tHIT\tWHAT\tAPPLIED-AT")
+	for _, f := range all {
+		state := "off"
+		switch {
+		case f.On:
+			state = "on"
+		case f.Over:
+			state = "over"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", f.Id, state, f.Seen, f.Hit, f.Entry, strings.Join(f.Applied, ","))
+	}
+	return w.Flush()
+}
+
+func (p *program) faultReset() *cli.Command {
+	return &cli.Command{
+		Name: "reset", Usage: "take all faults away, or those whose id begins so", ArgsUsage: "[ID]", OnUsageError: onUsage,
+		Flags: []cli.Flag{labFlag()},
+		Action: func(c *cli.Context) error {
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			if err := d.ResetFaults(c.Context, c.Args().First()); err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	}
+}
+
+// attach connects to the lab that --lab names, or to the only one that is up.
+func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
+	name := c.String("lab")
+	if name == "" {
+		labs, err := orchestrator.List(c.Context, engines())
+		if err != nil {
+			return nil, err
+		}
+		if len(labs) != 1 {
+			return nil, usageError{fmt.Errorf("%d labs are up: say which with --lab", len(labs))}
+		}
+		name = labs[0].Name
+	}
+	e, err := orchestrator.EngineOf(name, engines())
+	if err != nil {
+		return nil, err
+	}
+	return orchestrator.Attach(name, orchestrator.Options{Engine: e})
+}

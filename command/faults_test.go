@@ -1,0 +1,150 @@
+//go:build linux
+
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// faultStates is what fault ls prints.
+type faultStates struct {
+	Faults []struct {
+		ID, Kind  string
+		On, Over  bool
+		Seen, Hit uint64
+		Applied   []string
+	}
+}
+
+func faultLs(t *testing.T) (f faultStates) {
+	t.Helper()
+	out := must(t, "fault", "ls", "--lab", "t-kinds", "--format", "json").out
+	if err := json.Unmarshal([]byte(out), &f); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return f
+}
+
+// runFaulty runs a lab whose times may be anybody's guess: only bytes and hits are looked
+// at. It returns what the program says.
+func runFaulty(t *testing.T, file string, more ...string) outcome {
+	t.Helper()
+	return invoke(t, nil, append(append([]string{"run", "-q", "--runtime", "netns", "--dilation", "4000", "--runs", t.TempDir(), "--format", "json"}, more...), file)...)
+}
+
+// TestLiveFaultKinds: on real interfaces, in one run, all kinds that the transport heals:
+// every byte is right, each hits, and when they are over the lab is as before. Then, by
+// hand, those that end a run: it says why, and after a reset the lab works again.
+func TestLiveFaultKinds(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	text := strings.Replace(starLab("t-kinds", `faults:
+  - {for: 1s, loss: {links: h1-leaf0, direction: down, frames: {kind: data}, every-nth: 90}}
+  - {for: 1s, corrupt: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [40, 120]}}
+  - {for: 1s, truncate: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [80]}}
+  - {for: 1s, duplicate: {links: h3-leaf0, every-nth: 50}}
+  - {for: 1s, reorder: {links: h3-leaf0, direction: down, every-nth: 70, delay: 2us}}
+  - {for: 1s, delay: {links: h1-leaf0, delay: 3us, jitter: 1us}}
+  - {for: 1s, rate-cut: {links: h2-leaf0, rate: 50Gbps}}
+  - {at: 20us, for: 20us, every: 300us, link-down: {links: h3-leaf0}}
+  - {at: 60us, for: 10us, pause: {node: h3}}
+  - {at: 80us, for: 10us, pause-storm: {node: h3, gap: 2us}}
+  - {for: 1s, slow-receiver: {nodes: h2, rate: 40Gbps}}
+  - {for: 20us, every: 200us, nic-stall: {nodes: h1}}
+  - {at: 50us, restart: {nodes: leaf0}}
+nics: {timeout: 1ms}
+`), "schemes: [cepheus, binomial, unicast]", "schemes: [binomial, unicast]", 1)
+	file := write(t, text)
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-kinds") })
+	must(t, "deploy", "-q", "-r", "netns", file)
+	o := runFaulty(t, file)
+	if o.code != exitOK && o.code != exitFidelity {
+		t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
+	}
+	var r struct {
+		Results []struct{ Verified *bool }
+		Faults  []struct {
+			What      string
+			Seen, Hit uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(o.out), &r); err != nil || len(r.Results) != 6 || len(r.Faults) != 13 {
+		t.Fatalf("%v\n%s", err, o.out)
+	}
+	for i, row := range r.Results {
+		if row.Verified == nil || !*row.Verified {
+			t.Errorf("row %d: wrong bytes", i)
+		}
+	}
+	for _, f := range r.Faults {
+		// What a restart loses depends on what the switch happens to hold.
+		if f.Seen == 0 || f.Hit == 0 && !strings.Contains(f.What, "restart") {
+			t.Errorf("%s: %d seen, %d hit", f.What, f.Seen, f.Hit)
+		}
+	}
+	if f := faultLs(t); len(f.Faults) != 0 {
+		t.Errorf("after the run there are faults: %+v", f)
+	}
+	byHand(t)
+	must(t, "destroy", "t-kinds")
+	same(t, before, snapshot(t))
+}
+
+// byHand adds the faults that end a run, one after the other.
+func byHand(t *testing.T) {
+	t.Helper()
+	plain := write(t, strings.Replace(starLab("t-kinds", "nics: {timeout: 262us, retries: 2}\n"), "iterations: 2", "iterations: 20", 1))
+	must(t, "destroy", "t-kinds")
+	must(t, "deploy", "-q", "-r", "netns", plain)
+	if out := must(t, "fault", "add", "--lab", "t-kinds", "--link", "re:^h[12]-leaf0$", "--rate", "1", "--dry-run", "loss").out; out != "h1:0>leaf0:1\nleaf0:1>h1:0\nh2:0>leaf0:2\nleaf0:2>h2:0\n" {
+		t.Errorf("dry run:\n%s", out)
+	}
+	if f := faultLs(t); len(f.Faults) != 0 {
+		t.Errorf("a dry run has added %+v", f)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"no room in the multicast forwarding table", []string{"--node", "leaf0", "mft-full"}},
+		// Whether a group does not come about or is gone when data comes is up to the moment.
+		{"did not confirm|transport retry counter exceeded", []string{"--node", "tier:leaf", "--every", "20us", "wipe-mft"}},
+		{"host crashed: h2", []string{"--node", "h2", "--at", "1ms", "--every", "10ms", "--for", "1ms", "crash"}},
+	} {
+		must(t, append([]string{"fault", "add", "--lab", "t-kinds"}, c.args...)...)
+		if o := runFaulty(t, plain); o.code != exitRuntime || !regexp.MustCompile(c.want).MatchString(o.err) {
+			t.Errorf("%v: exit %d, %s; want %q", c.args, o.code, o.err, c.want)
+		}
+		if f := faultLs(t); len(f.Faults) != 1 || f.Faults[0].Seen == 0 || f.Faults[0].Hit == 0 && f.Faults[0].Kind != "crash" || len(f.Faults[0].Applied) != 1 {
+			t.Errorf("%v: fault ls says %+v", c.args, f)
+		}
+		must(t, "fault", "reset", "--lab", "t-kinds")
+		if o := runFaulty(t, plain); o.code != exitOK && o.code != exitFidelity {
+			t.Errorf("after %v: exit %d, %s", c.args, o.code, o.err)
+		}
+	}
+	must(t, "fault", "add", "--lab", "t-kinds", "--link", "h1-leaf0", "--for", "1us", "link-down")
+	deadline := time.Now().Add(30 * time.Second)
+	for f := faultLs(t); f.Faults[0].On || !f.Faults[0].Over; f = faultLs(t) {
+		if time.Now().After(deadline) {
+			t.Fatalf("a fault does not end by itself: %+v", f)
+		}
+	}
+}
+
+// TestFuzzCommand: a search says what it did; a lab with its own faults is replayed.
+func TestFuzzCommand(t *testing.T) {
+	file := write(t, starLab("t-fuzz", ""))
+	o := call(t, hooks{}, "", "fuzz", "--seeds", "3", "--from", "5", "--out", t.TempDir(), file)
+	if o.code != exitOK || !strings.Contains(o.out, "3 seeds from 5 on: 2 with kinds that overlap") {
+		t.Errorf("exit %d: %s%s", o.code, o.out, o.err)
+	}
+	if o := call(t, hooks{}, "", "fuzz", "--replay", "../examples/faults/loss.mcl.yml"); o.code != exitOK || !strings.Contains(o.out, "fault-loss breaks no promise") {
+		t.Errorf("exit %d: %s%s", o.code, o.out, o.err)
+	}
+}

@@ -1,0 +1,72 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/search"
+)
+
+func (p *program) fuzzCommand() *cli.Command {
+	const name = "fuzz"
+	return &cli.Command{
+		Name: name, Usage: "search timelines of faults for one that breaks a promise", ArgsUsage: "LAB", OnUsageError: onUsage,
+		Description: "Each seed draws faults and runs the lab's workloads, made small, on the event clock with every invariant checked: first with the\n" +
+			"faults, when workloads may fail but nothing may be wrong, then without, when everything must be right. What fails is made as small\n" +
+			"as it can and written to a lab file.",
+		Flags: []cli.Flag{
+			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many seeds", EnvVars: envOf(name, "seeds")},
+			&cli.Uint64Flag{Name: "from", Usage: "the first seed", EnvVars: envOf(name, "from")},
+			&cli.StringFlag{Name: "out", Value: "runs", Usage: "folder for labs that fail", EnvVars: envOf(name, "out")},
+			&cli.BoolFlag{Name: "replay", Usage: "run the lab's own faults through both phases", EnvVars: envOf(name, "replay")},
+			&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")},
+		},
+		Action: p.fuzzAction,
+	}
+}
+
+func (p *program) fuzzAction(c *cli.Context) error {
+	l, err := p.labArg(c)
+	if err != nil {
+		return err
+	}
+	if c.Bool("replay") {
+		out, err := search.Try(c.Context, l, nil)
+		if err != nil {
+			return err
+		}
+		if out.Violation != nil {
+			return failedError{fmt.Errorf("lab %s: %w", l.Name, out.Violation)}
+		}
+		fmt.Fprintf(p.out, "%s breaks no promise (%d packet-hops)\n", l.Name, out.Hops)
+		return nil
+	}
+	res, err := search.Run(c.Context, l, search.Options{From: c.Uint64("from"), Seeds: c.Uint64("seeds")})
+	for i := range res.Findings {
+		if _, werr := search.Write(c.String("out"), &res.Findings[i]); werr != nil {
+			return werr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.String("format") == "json" {
+		err = writeJSON(p.out, map[string]any{"schema": "mcastlab/fuzz/v1", "lab": l.Name, "result": res})
+	} else {
+		p.writeSearch(res)
+	}
+	if err == nil && len(res.Findings) > 0 {
+		err = failedError{fmt.Errorf("%d seeds broke a promise", len(res.Findings))}
+	}
+	return err
+}
+
+func (p *program) writeSearch(res *search.Result) {
+	fmt.Fprintf(p.out, "%d seeds from %d on: %d with kinds that overlap, %d in which a workload ended with an error, %d packet-hops, %d broke a promise\n",
+		res.Seeds, res.From, res.Overlap, res.Failed, res.Hops, len(res.Findings))
+	for _, f := range res.Findings {
+		fmt.Fprintf(p.out, "seed %d: %s: %s\n  %d faults of %d are left: %s\n  replay: mcastlab fuzz --replay %s\n",
+			f.Seed, f.Class, f.Text, f.Left, f.Faults, f.File, f.File)
+	}
+}

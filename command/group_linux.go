@@ -1,0 +1,145 @@
+package command
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator"
+)
+
+func (p *program) groupCommand() *cli.Command {
+	return &cli.Command{
+		Name: "group", Usage: "show the groups of a lab that is up; say what its external members are", OnUsageError: onUsage,
+		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupAddMember()},
+		Action: func(c *cli.Context) error {
+			return usageError{fmt.Errorf("group needs ls or add-member, not %q", c.Args().First())}
+		},
+	}
+}
+
+func (p *program) groupAddMember() *cli.Command {
+	const name = "group-add-member"
+	number := func(flag, usage string) cli.Flag {
+		return &cli.StringFlag{Name: flag, Usage: usage, EnvVars: envOf(name, flag)}
+	}
+	return &cli.Command{
+		Name: "add-member", Usage: "say with which queue pair an external host takes part in the runs to come", ArgsUsage: "HOST", OnUsageError: onUsage,
+		Description: "What is not given stays as the lab file or an earlier call has it. Numbers are decimal, or 0x and hexadecimal.",
+		Flags: []cli.Flag{
+			labFlag(),
+			number("qpn", "number of its queue pair"), number("send-psn", "PSN of the first packet it sends"),
+			number("receive-psn", "PSN of the first packet it expects"), number("va", "address of memory that others write to"), number("rkey", "and its key"),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 1 {
+				return usageError{fmt.Errorf("group add-member takes one host after its flags")}
+			}
+			host := c.Args().First()
+			numbers := map[string]lab.Number{}
+			for _, f := range []string{"qpn", "send-psn", "receive-psn", "va", "rkey"} {
+				if !c.IsSet(f) {
+					continue
+				}
+				v, err := lab.ParseNumber(c.String(f))
+				if err != nil {
+					return usageError{fmt.Errorf("%s: %w", f, err)}
+				}
+				numbers[f] = v
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			x, group, err := d.Member(host, func(x *lab.External) {
+				for f, to := range map[string]*lab.Number{ // each by itself
+					"qpn": &x.QPN, "send-psn": &x.SendPSN, "receive-psn": &x.ReceivePSN, "va": &x.VA, "rkey": &x.RKey,
+				} {
+					if v, given := numbers[f]; given {
+						*to = v
+					}
+				}
+			})
+			if err != nil {
+				return err
+			}
+			n, _ := d.Graph.Find(host)
+			fmt.Fprintf(p.out, "%s: address %v, QP %d, first PSN sent %d, expected %d; the next group of the lab is %v\n",
+				host, d.Graph.Prefix(n), x.QPN, x.SendPSN, x.ReceivePSN, d.Graph.Addr(group))
+			return d.Close()
+		},
+	}
+}
+
+// groupShow is group ls, and inspect group.
+func (p *program) groupShow(name string) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: "show each group's tree, what every path has acknowledged, and who is the slowest", OnUsageError: onUsage,
+		Description: "A group exists while a workload holds it.",
+		Flags:       []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf("group-ls", "format")}},
+		Action: func(c *cli.Context) error {
+			if f := c.String("format"); f != "table" && f != "json" {
+				return usageError{fmt.Errorf("no format %q: use table or json", f)}
+			}
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			groups := d.Groups(c.Context)
+			if c.String("format") == "json" {
+				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/groups/v1", "lab": d.Lab.Name, "groups": append([]orchestrator.GroupTree{}, groups...)})
+			} else {
+				writeGroups(p.out, groups)
+			}
+			if err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	}
+}
+
+func writeGroups(w io.Writer, groups []orchestrator.GroupTree) {
+	if len(groups) == 0 {
+		fmt.Fprintln(w, "no group is registered at the moment")
+	}
+	for _, g := range groups {
+		state := "active"
+		if !g.Active {
+			state = "not active everywhere"
+		}
+		fmt.Fprintf(w, "%s: %s, source %s\n", g.McstID, state, g.Source)
+		for i := range g.Roots {
+			writeTree(w, &g.Roots[i], "")
+		}
+	}
+}
+
+// writeTree draws a switch and what is below it.
+func writeTree(w io.Writer, n *orchestrator.TreeNode, indent string) {
+	fmt.Fprintf(w, "%s%s  acknowledged %d\n", indent, n.Switch, n.AggAckPSN)
+	for i, p := range n.Paths {
+		branch, deeper := "├─ ", "│  "
+		if i == len(n.Paths)-1 {
+			branch, deeper = "└─ ", "   "
+		}
+		note := fmt.Sprintf("acknowledged %d", p.AckPSN)
+		if p.Source {
+			note = "source"
+		} else if p.To == n.Slowest {
+			note += ", slowest"
+		}
+		if p.QPN != 0 {
+			note = fmt.Sprintf("QP %d, %s", p.QPN, note)
+		}
+		fmt.Fprintf(w, "%s%s%s to %s  %s\n", indent, branch, p.Port, p.To, note)
+		if p.Below != nil {
+			writeTree(w, p.Below, indent+deeper)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+func (p *program) validateCommand() *cli.Command {
+	const name = "validate"
+	return &cli.Command{
+		Name: name, Usage: "check a lab file", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "resolved", Usage: "print the lab with every default written out", EnvVars: envOf(name, "resolved")},
+		},
+		Action: func(c *cli.Context) error {
+			l, err := p.labToRun(c)
+			if err != nil {
+				return err
+			}
+			g, err := l.Graph()
+			if err != nil {
+				return err
+			}
+			tables := g.Routes()
+			if err := g.CheckRoutes(tables); err != nil {
+				return err
+			}
+			if l.Switches.PFC.Enabled {
+				if err := g.CheckDeadlock(tables); err != nil { // it may be what the lab is for
+					fmt.Fprintf(p.errOut, "warning: %v\n", err)
+				}
+			}
+			if c.Bool("resolved") {
+				_, err = p.out.Write(l.Resolved())
+				return err
+			}
+			_, err = fmt.Fprintf(p.out, "%s: %d hosts, %d switches, %d links, %d workloads: ok\n",
+				l.Name, g.Hosts, g.Switches(), len(g.Links), len(l.Workloads))
+			return err
+		},
+	}
+}
+
+func (p *program) graphCommand() *cli.Command {
+	const name = "graph"
+	return &cli.Command{
+		Name: name, Usage: "draw a lab's topology", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Usage: "svg, dot or mermaid; default: by the output's name, else svg", EnvVars: envOf(name, "format")},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "file to write; default: standard output", EnvVars: envOf(name, "output")},
+		},
+		Action: func(c *cli.Context) error {
+			l, err := p.labArg(c)
+			if err != nil {
+				return err
+			}
+			g, err := l.Graph()
+			if err != nil {
+				return err
+			}
+			format := drawFormat(c.String("format"), c.String("output"))
+			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), l.Links.Rate)
+			return p.draw(g, format, title, c.String("output"))
+		},
+	}
+}
+
+func drawFormat(format, file string) string {
+	if format != "" {
+		return format
+	}
+	switch filepath.Ext(file) {
+	case ".dot", ".gv":
+		return topo.FormatDOT
+	case ".mmd", ".md":
+		return topo.FormatMermaid
+	}
+	return topo.FormatSVG
+}
+
+func (p *program) draw(g *topo.Graph, format, title, file string) error {
+	switch format {
+	case topo.FormatSVG, topo.FormatDOT, topo.FormatMermaid:
+	default:
+		return usageError{fmt.Errorf("no drawing format %q: use svg, dot or mermaid", format)}
+	}
+	if file == "" {
+		return g.Draw(p.out, format, title)
+	}
+	w, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("draw graph: %w", err)
+	}
+	if err := errors.Join(g.Draw(w, format, title), w.Close()); err != nil {
+		return fmt.Errorf("draw graph: %w", err)
+	}
+	return nil
+}

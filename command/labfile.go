@@ -1,0 +1,89 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	rankprogram "github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// labSuffix ends the names of lab files.
+const labSuffix = ".mcl.yml"
+
+// labArg reads the lab named on the command line: a file, a folder with one lab file,
+// - for standard input, or, if nothing is named, the one in the working directory.
+func (p *program) labArg(c *cli.Context) (*lab.Lab, error) { return p.readLab(c, lab.Reader{}) }
+
+// labToRun is labArg for a lab whose programs this binary must have.
+func (p *program) labToRun(c *cli.Context) (*lab.Lab, error) {
+	return p.readLab(c, lab.Reader{Programs: rankprogram.Names(p.hooks.programs)})
+}
+
+func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
+	if c.Args().Len() > 1 {
+		return nil, usageError{fmt.Errorf("%s takes one lab file, not %d (flags go before it)", c.Command.Name, c.Args().Len())}
+	}
+	name := c.Args().First()
+	if name == "-" {
+		text, err := io.ReadAll(io.LimitReader(p.in, 2<<20))
+		if err != nil {
+			return nil, fmt.Errorf("read lab from standard input: %w", err)
+		}
+		return r.Parse("standard input", text)
+	}
+	if name == "" {
+		name = "."
+	}
+	file, err := findLab(name)
+	if err != nil {
+		return nil, err
+	}
+	return r.Read(file)
+}
+
+// findLab returns the lab file that a path means.
+func findLab(name string) (string, error) {
+	info, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", &lab.Error{File: name, Text: "no such lab file"}
+	case err != nil:
+		return "", fmt.Errorf("read lab: %w", err)
+	case !info.IsDir():
+		return name, nil
+	}
+	found, err := filepath.Glob(filepath.Join(name, "*"+labSuffix))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read lab: %w", err)
+	case len(found) == 0:
+		return "", usageError{fmt.Errorf("there is no *%s in %s: name a lab file", labSuffix, name)}
+	case len(found) > 1:
+		return "", usageError{fmt.Errorf("%s holds %d lab files: name one of %s", name, len(found), strings.Join(found, ", "))}
+	}
+	return found[0], nil
+}
+
+// envOf gives a flag of a command its environment variable.
+func envOf(command, flag string) []string {
+	return []string{"MCASTLAB_" + strings.ToUpper(strings.ReplaceAll(command+"_"+flag, "-", "_"))}
+}
+
+// exists says whether there is a file or folder of that name.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// withoutCancel returns a context that an interrupt does not end: what cleans up goes on
+// to its end.
+func withoutCancel(c *cli.Context) context.Context { return context.WithoutCancel(c.Context) }

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/nodeagent"
+	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+// engines returns every engine that labs can be under.
+func engines() []engine.Engine {
+	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}}
+}
+
+func engineByName(name string) (engine.Engine, error) {
+	for _, e := range engines() {
+		if e.Name() == name {
+			return e, nil
+		}
+	}
+	return nil, usageError{fmt.Errorf("no runtime %q: use sim, docker or netns", name)}
+}
+
+// liveCommands are the verbs of labs that are up.
+func (p *program) liveCommands() []*cli.Command {
+	return []*cli.Command{
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.groupCommand(), p.faultCommand(), p.captureCommand(), p.execCommand(), p.logsCommand(),
+		p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
+	}
+}
+
+// runLive runs a lab under an engine.
+func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, limit int64) (report *runner.Report, err error) {
+	e, err := engineByName(c.String("runtime"))
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.deployOptions(c, e)
+	if err != nil {
+		return nil, err
+	}
+	return orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
+		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
+		Captures: c.StringSlice("capture"), CaptureBytes: limit,
+	})
+}
+
+func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.Options, error) {
+	o := orchestrator.Options{Engine: e, Version: runner.Version(), Programs: p.hooks.programs, Attach: map[string]string{}}
+	for _, a := range c.StringSlice("attach") {
+		host, name, ok := strings.Cut(a, "=")
+		if !ok || host == "" || name == "" {
+			return o, usageError{fmt.Errorf("attach %q: write --attach HOST=INTERFACE", a)}
+		}
+		o.Attach[host] = name
+	}
+	if !c.Bool("quiet") {
+		o.Log = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
+	}
+	return o, nil
+}
+
+func runtimeFlag(command, value string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
+		Usage: "docker, or netns: plain processes in namespaces of their own",
+	}
+}
+
+func (p *program) deployCommand() *cli.Command {
+	const name = "deploy"
+	return &cli.Command{
+		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			runtimeFlag(name, "docker"), attachFlag(name),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would be done, and do nothing", EnvVars: envOf(name, "dry-run")},
+		},
+		Action: func(c *cli.Context) error {
+			l, err := p.labToRun(c)
+			if err != nil {
+				return err
+			}
+			e, err := engineByName(c.String("runtime"))
+			if err != nil {
+				return err
+			}
+			o, err := p.deployOptions(c, e)
+			if err != nil {
+				return err
+			}
+			if c.Bool("dry-run") {
+				return orchestrator.Plan(c.Context, l, o, p.out)
+			}
+			d, did, err := orchestrator.Deploy(c.Context, l, o)
+			if err != nil {
+				return err
+			}
+			what := map[orchestrator.Outcome]string{
+				orchestrator.Unchanged: "was up already: nothing changed", orchestrator.Made: "is up", orchestrator.Repaired: "is up again",
+			}[did]
+			fmt.Fprintf(p.out, "%s: %d nodes, %d links, %s: %s\n", l.Name, len(d.Graph.Nodes), len(d.Graph.Links), e.Name(), what)
+			return d.Close()
+		},
+	}
+}
+
+func (p *program) destroyCommand() *cli.Command {
+	const name = "destroy"
+	return &cli.Command{
+		Name: name, Aliases: []string{"des"}, Usage: "remove everything of a lab, in whatever state it is", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: "LAB is a lab file, a folder that holds one, or the name of a lab that is up.",
+		Action: func(c *cli.Context) error {
+			lab, err := p.labName(c)
+			if err != nil {
+				return err
+			}
+			existed, err := orchestrator.Destroy(withoutCancel(c), lab, engines())
+			if err != nil {
+				return err
+			}
+			what := "nothing was there"
+			if existed {
+				what = "destroyed"
+			}
+			fmt.Fprintf(p.out, "%s: %s\n", lab, what)
+			return nil
+		},
+	}
+}
+
+// labName returns the name of the lab an argument means: of a lab that is up, or of the
+// one in a lab file.
+func (p *program) labName(c *cli.Context) (string, error) {
+	if a := c.Args().First(); c.Args().Len() == 1 && lab.NameOK(a) && !exists(a) {
+		return a, nil
+	}
+	l, err := p.labArg(c)
+	if err != nil {
+		return "", err
+	}
+	return l.Name, nil
+}
+
+func (p *program) nodeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "node", Usage: "be the process of one node; started by deploy", Hidden: true, OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dir", Required: true, Usage: "folder of the node's sockets"},
+			&cli.StringFlag{Name: "data", Usage: "folder of what the node keeps when it dies"},
+		},
+		Action: func(c *cli.Context) error {
+			return nodeagent.Serve(c.Context, c.String("dir"), c.String("data"), runner.Version(), p.hooks.programs)
+		},
+	}
+}

@@ -1,0 +1,192 @@
+// Package command is the program mcastlab, as a package: a program of yours that calls Main
+// is mcastlab with rank programs of its own (docs/programs.md).
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+// Exit codes. They are documented in the help and do not change.
+const (
+	exitOK          = 0
+	exitFailed      = 1 // an expectation does not hold, or data did not verify
+	exitUsage       = 2
+	exitLab         = 3 // the lab file is wrong
+	exitRuntime     = 4
+	exitFidelity    = 5
+	exitInterrupted = 130
+)
+
+const exitHelp = `EXIT CODES:
+   0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
+   3 wrong lab file   4 error while running   5 the clock did no justice to the lab
+   130 interrupted
+`
+
+// Main runs mcastlab with the arguments of the process and ends the process with its exit
+// code. Labs may name the programs given, beside the workloads there are. Call it before
+// anything else: the nodes of a running lab are processes of the same binary.
+func Main(programs ...rank.Program) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr, hooks{programs: programs})
+	stop()
+	os.Exit(code)
+}
+
+// hooks are what is put into a run: the user's programs, and what tests replace.
+type hooks struct {
+	bcast    bcast.App
+	programs []rank.Program
+}
+
+// checkPrograms finds mistakes of the binary's author.
+func checkPrograms(programs []rank.Program) error {
+	seen := map[string]bool{}
+	for _, p := range programs {
+		switch {
+		case !lab.LabelOK(p.Name):
+			return fmt.Errorf("program %q cannot be called so: use a letter, then up to 39 letters, digits, underscores and hyphens", p.Name)
+		case p.Run == nil:
+			return fmt.Errorf("program %s has no function Run", p.Name)
+		case seen[p.Name]:
+			return fmt.Errorf("two programs are called %s", p.Name)
+		}
+		seen[p.Name] = true
+	}
+	return nil
+}
+
+// program is what the commands share.
+type program struct {
+	in          io.Reader
+	out, errOut io.Writer
+	hooks       hooks
+}
+
+// run runs the program and returns its exit code. Results go to out, everything else
+// to errOut.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer, h hooks) int {
+	p := &program{in: in, out: out, errOut: errOut, hooks: h}
+	err := checkPrograms(h.programs)
+	if err == nil {
+		err = p.app().RunContext(ctx, args)
+	}
+	if err == nil {
+		return exitOK
+	}
+	code := exitCode(ctx, err)
+	if code == exitInterrupted {
+		fmt.Fprintln(errOut, "mcastlab: interrupted")
+	} else {
+		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
+	}
+	return code
+}
+
+func (p *program) app() *cli.App {
+	return &cli.App{
+		Name:  "mcastlab",
+		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
+		Commands: append([]*cli.Command{
+			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+		}, p.liveCommands()...),
+		Writer: p.out, ErrWriter: p.errOut,
+		HideVersion:           true,
+		EnableBashCompletion:  true,
+		Suggest:               true,
+		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitHelp,
+		ExitErrHandler:        func(*cli.Context, error) {},
+		OnUsageError:          onUsage,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usageError{fmt.Errorf("no command %q: see mcastlab help", c.Args().First())}
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func onUsage(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+
+// failedError says that a run ended but did not show what it should.
+type failedError struct{ error }
+
+// fidelityError says that a run's times are not those of the lab.
+type fidelityError struct{ error }
+
+// exitCode maps an error to the program's exit code.
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	var failed failedError
+	var fidelity fidelityError
+	var inner interface{ ExitCode() int }
+	var labErr *lab.Error
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.As(err, &inner):
+		return inner.ExitCode() // of a program that exec ran
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &labErr):
+		return exitLab
+	case errors.As(err, &failed):
+		return exitFailed
+	case errors.As(err, &fidelity):
+		return exitFidelity
+	}
+	return exitRuntime
+}
+
+func (p *program) versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print the version", OnUsageError: onUsage,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(p.out, "mcastlab", runner.Version())
+			return err
+		},
+	}
+}
+
+func (p *program) schemaCommand() *cli.Command {
+	return &cli.Command{
+		Name: "schema", Usage: "print the JSON schema of lab files, for editors", OnUsageError: onUsage,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			s, err := lab.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = p.out.Write(s)
+			return err
+		},
+	}
+}
+
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usageError{fmt.Errorf("%s takes no argument, not %q", c.Command.Name, c.Args().First())}
+	}
+	return nil
+}

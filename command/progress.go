@@ -1,0 +1,91 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+// Intervals of the display.
+const (
+	redraw    = 100 * time.Millisecond
+	firstLine = 5 * time.Second  // off a terminal: then twice as long each time
+	stall     = 10 * time.Second // without an iteration: say what it waits on
+)
+
+// progress shows how a run comes along: a bar on a terminal, sparse lines elsewhere.
+type progress struct {
+	w        io.Writer
+	bar      *progressbar.ProgressBar
+	start    time.Time
+	last     time.Time
+	nextLine time.Duration
+	step     int
+	stepAt   time.Time
+}
+
+func newProgress(w io.Writer) *progress {
+	now := time.Now()
+	p := &progress{w: w, start: now, last: now, nextLine: firstLine, stepAt: now}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions(1, progressbar.OptionSetWriter(w), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(24), progressbar.OptionSetElapsedTime(true))
+	}
+	return p
+}
+
+// Update implements runner.Progress.
+func (p *progress) Update(s runner.ProgressState) {
+	now := time.Now()
+	if s.Step != p.step {
+		p.step, p.stepAt = s.Step, now
+	}
+	elapsed := now.Sub(p.start)
+	switch {
+	case p.bar != nil:
+		if now.Sub(p.last) < redraw {
+			return
+		}
+		p.bar.ChangeMax(max(1, s.Steps))
+		p.bar.Describe(p.describe(s, now))
+		// A failed redraw is not worth a word.
+		_ = p.bar.Set(max(0, s.Step-1))
+	case elapsed >= p.nextLine:
+		p.nextLine *= 2
+		fmt.Fprintf(p.w, "%s  [%d/%d, %s%s]\n", p.describe(s, now), s.Step, s.Steps, elapsed.Round(time.Second), p.remaining(s, elapsed))
+	}
+	p.last = now
+}
+
+// describe says where the run is: lab time, how it relates to real time, packet-hops
+// per second, and after a stall what the ranks wait on.
+func (p *progress) describe(s runner.ProgressState, now time.Time) string {
+	real := now.Sub(p.start).Seconds()
+	ratio := real * 1e6 / max(1e-9, s.LabTime.Microseconds())
+	text := fmt.Sprintf("%s | lab time %v, 1:%.0f | %.1f M packet-hops/s", s.Doing, s.LabTime, ratio, float64(s.PacketHops)/real/1e6)
+	if now.Sub(p.stepAt) > stall && s.Waiting != "" {
+		text += " | waiting on " + s.Waiting
+	}
+	return text
+}
+
+func (p *progress) remaining(s runner.ProgressState, elapsed time.Duration) string {
+	if s.Step < 2 || s.Step >= s.Steps {
+		return ""
+	}
+	left := elapsed / time.Duration(s.Step-1) * time.Duration(s.Steps-s.Step+1)
+	return fmt.Sprintf(", about %s left", left.Round(time.Second))
+}
+
+// Done implements runner.Progress.
+func (p *progress) Done() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+	}
+}

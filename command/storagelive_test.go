@@ -1,0 +1,141 @@
+//go:build linux
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+// storageRun runs a lab of storage that is up; its times are not asked for.
+func storageRun(t *testing.T, runtime, file string) *runner.Report {
+	t.Helper()
+	o := invoke(t, nil, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", t.TempDir(), "--format", "json", file)
+	if o.code != 0 && o.code != exitFidelity {
+		t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
+	}
+	r := &runner.Report{}
+	if err := json.Unmarshal([]byte(o.out), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestLiveStorage: stores on real file systems, one volume for each replica: every
+// acknowledged write is on all of them, a second run finds what the first has left, and
+// nothing of it is left after destroy.
+func TestLiveStorage(t *testing.T) {
+	for _, runtime := range []string{"netns", "docker"} {
+		t.Run(runtime, func(t *testing.T) {
+			need(t, runtime)
+			before := snapshot(t)
+			file := write(t, storageText)
+			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-store") })
+			must(t, "deploy", "-q", "-r", runtime, file)
+			for run := range 2 {
+				for _, row := range storageRun(t, runtime, file).Results {
+					if row.IO == nil || !*row.Verified || row.IO.IOs != 50 || row.IO.Replicas != 3 || row.IO.Found != 50*run || row.IO.Copied != 0 {
+						t.Errorf("run %d: %+v", run, row.IO)
+					}
+				}
+			}
+			if runtime == "docker" {
+				out, err := exec.Command("docker", "volume", "ls", "-q", "--filter", "label=mcastlab.lab=t-store").Output()
+				if want := "mcastlab-t-store-h1-data\nmcastlab-t-store-h2-data\nmcastlab-t-store-h3-data"; err != nil || strings.TrimSpace(string(out)) != want {
+					t.Errorf("volumes %q (%v), want %q", out, err, want)
+				}
+			}
+			must(t, "destroy", "t-store")
+			same(t, before, snapshot(t))
+		})
+	}
+}
+
+// TestStorageNodeDies: a replica is killed with SIGKILL at a random moment of a durable run.
+// By policy the client goes on or ends with an error that names it; what was acknowledged is
+// on the others; started again and with what it has kept, the replica becomes equal to them
+// in the next run.
+func TestStorageNodeDies(t *testing.T) {
+	kills := map[string]int{"netns": 2, "docker": 2}
+	if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+		kills["docker"] = 20
+	}
+	for _, runtime := range []string{"netns", "docker"} {
+		t.Run(runtime, func(t *testing.T) {
+			need(t, runtime)
+			before := snapshot(t)
+			random := rand.New(rand.NewPCG(11, uint64(len(runtime))))
+			for kill := range kills[runtime] {
+				policy := []string{"degrade", "stop"}[kill%2]
+				text := strings.Replace(storageText, "on-failure: degrade", "on-failure: "+policy, 1)
+				text = strings.Replace(strings.Replace(text, "number-ios: 50", "number-ios: 1500", 1), "[unicasts, multicast-registered]", "[multicast-registered]", 1)
+				wait := time.Duration(random.IntN(1500)) * time.Millisecond
+				t.Logf("%s, killed after %v", policy, wait)
+				storageKill(t, runtime, write(t, text), policy, wait)
+			}
+			same(t, before, snapshot(t))
+		})
+	}
+}
+
+// storageKill kills h2 some time after data began to flow, brings it back and runs the lab
+// again.
+func storageKill(t *testing.T, runtime, file, policy string, wait time.Duration) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-store") })
+	must(t, "deploy", "-q", "-r", runtime, file)
+	cmd := exec.Command(program1(t), "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, "--format", "json", file)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	events := filepath.Join(dir, "t-store-1", "events.jsonl")
+	waitFor(t, func() bool {
+		b, err := os.ReadFile(events)
+		return err == nil && bytes.Contains(b, []byte(`"group-active"`)) && bytes.Contains(b, []byte(`"node":"h2"`))
+	})
+	<-time.After(wait)
+	killNode(t, "t-store", "h2")
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(4 * time.Minute):
+		t.Fatal("the run does not end")
+	}
+	r := &runner.Report{}
+	if err := json.Unmarshal(out.Bytes(), r); err != nil || len(r.Results) != 1 {
+		t.Fatalf("%v: %s%s", err, out.String(), said.String())
+	}
+	row := r.Results[0]
+	code := cmd.ProcessState.ExitCode()
+	switch {
+	case !*row.Verified || len(row.IO.Lost) != 1 || row.IO.Lost[0] != "h2" || row.IO.Replicas != 2:
+		t.Errorf("row %+v", row.IO)
+	case policy == "degrade" && (code != 0 && code != exitFidelity || row.IO.IOs != 1500):
+		t.Errorf("degrade: exit %d, %d IOs\n%s", code, row.IO.IOs, said.String())
+	case policy == "stop" && (code != exitRuntime || !strings.Contains(said.String(), "replica h2 failed after ") || row.IO.IOs >= 1500):
+		t.Errorf("stop: exit %d, %d IOs\n%s", code, row.IO.IOs, said.String())
+	}
+	t.Logf("exit %d, %d IOs, %s", code, row.IO.IOs, strings.TrimSpace(said.String()))
+	must(t, "deploy", "-q", "-r", runtime, file)
+	again := storageRun(t, runtime, file).Results[0].IO
+	if again.Problem != "" || again.IOs != 1500 || again.Replicas != 3 || again.Found < row.IO.IOs || again.Copied == 0 {
+		t.Errorf("the run after: %+v", again)
+	}
+	t.Logf("the run after found %d writes and copied %d blocks", again.Found, again.Copied)
+	must(t, "destroy", "t-store")
+}

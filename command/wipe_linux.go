@@ -1,0 +1,122 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/orchestrator"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/runner"
+)
+
+func (p *program) wipeCommand() *cli.Command {
+	const name = "wipe"
+	return &cli.Command{
+		Name: name, Usage: "list all that is mcastlab's on this host, and with --yes remove it", OnUsageError: onUsage,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Usage: "remove it", EnvVars: envOf(name, "yes")}},
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			labs, err := orchestrator.List(c.Context, engines())
+			if err != nil {
+				return err
+			}
+			images, err := docker.Images(c.Context)
+			if err != nil && !errors.Is(err, engine.ErrUnavailable) {
+				return err
+			}
+			what := "found"
+			if c.Bool("yes") {
+				what = "removed"
+			}
+			for _, l := range labs {
+				if c.Bool("yes") {
+					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil {
+						return err
+					}
+				}
+				fmt.Fprintf(p.out, "%s lab %s (%s, %s, %d nodes)\n", what, l.Name, l.Runtime, l.State, l.Nodes)
+			}
+			for _, i := range images {
+				if c.Bool("yes") {
+					if err := docker.RemoveImage(withoutCancel(c), i); err != nil {
+						return err
+					}
+				}
+				fmt.Fprintf(p.out, "%s image %s\n", what, i)
+			}
+			return nil
+		},
+	}
+}
+
+func (p *program) captureCommand() *cli.Command {
+	const name = "capture"
+	return &cli.Command{
+		Name: name, Usage: "capture the frames of a port of a lab that is up", ArgsUsage: "NODE:PORT", OnUsageError: onUsage,
+		Description: "The capture is pcapng with lab time as time stamps: mcastlab capture -w - h0:0 | wireshark -k -i -",
+		Flags: []cli.Flag{
+			labFlag(),
+			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Value: "-", Usage: "file to write, - for standard output", EnvVars: envOf(name, "write")},
+			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Usage: "stop after so many frames", EnvVars: envOf(name, "count")},
+		},
+		Action: p.captureAction,
+	}
+}
+
+func (p *program) captureAction(c *cli.Context) (err error) {
+	if c.Args().Len() != 1 {
+		return usageError{fmt.Errorf("capture takes one port after its flags: NODE:PORT")}
+	}
+	d, err := p.attach(c)
+	if err != nil {
+		return err
+	}
+	ends, err := runner.MatchPorts(d.Graph, []string{c.Args().First()})
+	if err != nil {
+		return usageError{err}
+	}
+	if len(ends) != 1 {
+		return usageError{fmt.Errorf("capture %q: %d ports are called so, name one", c.Args().First(), len(ends))}
+	}
+	out := p.out
+	if name := c.String("write"); name != "-" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("capture: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	// An interrupt is how a capture ends.
+	return errors.Join(d.Capture(c.Context, ends[0], out, c.Int("count")), d.Close())
+}
+
+func (p *program) logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs", Usage: "print what a node has written", ArgsUsage: "NODE", OnUsageError: onUsage,
+		Flags: []cli.Flag{labFlag()},
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 1 {
+				return usageError{fmt.Errorf("logs takes the name of one node")}
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			b, err := d.Logs(c.Context, c.Args().First())
+			if err != nil {
+				return err
+			}
+			if _, err := p.out.Write(b); err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	}
+}

@@ -1,0 +1,153 @@
+package faults
+
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// settle makes links and nodes what the faults that are on now say, after one of them came
+// or went. Where several concern the same thing the strictest counts.
+func (t *Timeline) settle(now vtime.Time, e *entry) {
+	switch e.Kind {
+	case KindLinkDown:
+		t.carry(now, e.Links)
+	case KindCrash:
+		var links []int
+		for _, n := range e.Nodes {
+			links = append(links, t.c.Graph.Nodes[n].Links...)
+		}
+		t.carry(now, links)
+	case KindRateCut:
+		for _, l := range e.Links {
+			t.setRate(now, l)
+		}
+	}
+	for _, n := range e.Nodes {
+		if !t.owns(n) {
+			continue
+		}
+		switch e.Kind {
+		case KindRoom:
+			room := -1
+			t.each(KindRoom, n, func(o *entry) {
+				if room < 0 || o.Room < room {
+					room = o.Room
+				}
+			})
+			t.t.LimitGroups(now, n, room)
+		case KindStall:
+			on := false
+			t.each(KindStall, n, func(*entry) { on = true })
+			t.t.Stall(now, n, on)
+		case KindSlowReceiver:
+			rate := int64(0)
+			t.each(KindSlowReceiver, n, func(o *entry) {
+				if rate == 0 || o.Rate < rate {
+					rate = o.Rate
+				}
+			})
+			t.t.SetIntake(now, n, rate)
+		}
+	}
+}
+
+// each visits the faults of a kind that a node has now.
+func (t *Timeline) each(k Kind, node int, visit func(*entry)) {
+	for _, e := range t.all {
+		if e.Kind == k && e.on > 0 && slices.Contains(e.Nodes, node) {
+			visit(e)
+		}
+	}
+}
+
+// setRate gives a link the lowest rate that a fault says, or its own.
+func (t *Timeline) setRate(now vtime.Time, link int) {
+	l := &t.c.Graph.Links[link]
+	rate := l.Rate
+	for _, e := range t.all {
+		if e.Kind == KindRateCut && e.on > 0 && slices.Contains(e.Links, link) {
+			rate = min(rate, e.Rate)
+		}
+	}
+	for _, at := range [2]topo.End{l.A, l.B} {
+		if t.owns(at.Node) {
+			t.t.SetRate(now, at, rate)
+		}
+	}
+}
+
+// carry takes links down or up. The nodes at a link know at once, all switches once the
+// routing has converged.
+func (t *Timeline) carry(now vtime.Time, links []int) {
+	g, changed := t.c.Graph, false
+	for _, link := range links {
+		l := &g.Links[link]
+		blame := t.blame(link)
+		i, was := slices.BinarySearch(t.down, link)
+		switch {
+		case len(blame) > 0 && !was:
+			t.down = slices.Insert(t.down, i, link)
+		case len(blame) == 0 && was:
+			t.down = slices.Delete(t.down, i, i+1)
+		}
+		for _, from := range [2]topo.End{l.A, l.B} {
+			t.carrierOf(from).set(now, blame)
+		}
+		if was == (len(blame) > 0) {
+			continue
+		}
+		changed = true
+		for _, at := range [2]topo.End{l.A, l.B} {
+			if t.owns(at.Node) {
+				t.t.SetCarrier(now, at, was)
+			}
+		}
+	}
+	if !changed {
+		return
+	}
+	at := now.Add(t.c.Reconverge)
+	if t.pending != nil && t.routesAt == at { // a link that changed at this instant, too
+		*t.pending = slices.Clone(t.down)
+		return
+	}
+	down := slices.Clone(t.down)
+	t.pending, t.routesAt = &down, at
+	t.t.At(at, KeepAlways, func(now vtime.Time) {
+		if t.pending == &down {
+			t.pending = nil
+		}
+		t.t.SetRoutes(now, down)
+	})
+}
+
+// blame returns the faults that keep a link down.
+func (t *Timeline) blame(link int) (all []*entry) {
+	l := &t.c.Graph.Links[link]
+	for _, e := range t.all {
+		if e.on > 0 && (e.Kind == KindLinkDown && slices.Contains(e.Links, link) ||
+			e.Kind == KindCrash && (slices.Contains(e.Nodes, l.A.Node) || slices.Contains(e.Nodes, l.B.Node))) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// carrierOf returns what the physical layer of a direction is, made when it is first
+// needed.
+func (t *Timeline) carrierOf(from topo.End) *carrier {
+	c := t.carriers[from]
+	if c == nil {
+		g := t.c.Graph
+		to := g.Peer(from.Node, from.Port)
+		c = &carrier{delay: g.Links[g.Nodes[from.Node].Links[from.Port]].Delay}
+		if t.c.Latency != nil {
+			c.pipe = t.c.Latency(to.Node)
+		}
+		t.carriers[from] = c
+		t.rewire(from)
+	}
+	return c
+}

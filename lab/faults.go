@@ -1,0 +1,309 @@
+package lab
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Fault is something that goes wrong, once or again and again.
+type Fault struct {
+	At          Duration  `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
+	For         *Duration `yaml:"for" doc:"for how long; then everything is as before. Default: to the end"`
+	Every       *Duration `yaml:"every" doc:"it comes again so long after it last began"`
+	Probability float64   `yaml:"probability" doc:"that it comes, each time, above 0 to 1" default:"1"`
+
+	Loss         *LinkFault  `yaml:"loss" doc:"links lose frames"`
+	Corrupt      *LinkFault  `yaml:"corrupt" doc:"links flip a bit of RoCE packets"`
+	Truncate     *LinkFault  `yaml:"truncate" doc:"links deliver only the beginning of frames"`
+	Duplicate    *LinkFault  `yaml:"duplicate" doc:"links deliver frames twice"`
+	Reorder      *LinkFault  `yaml:"reorder" doc:"links hold frames back"`
+	Delay        *LinkFault  `yaml:"delay" doc:"links take longer, and no frame passes another"`
+	RateCut      *CutFault   `yaml:"rate-cut" doc:"links are slower, both ways"`
+	LinkDown     *DownFault  `yaml:"link-down" doc:"links have no carrier; with every they flap"`
+	Pause        *PauseFault `yaml:"pause" doc:"hosts' adapters pause their switch, and let it go on at the end"`
+	PauseStorm   *StormFault `yaml:"pause-storm" doc:"hosts' adapters send pause frames all the time"`
+	Crash        *NodeFault  `yaml:"crash" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
+	Restart      *NodeFault  `yaml:"restart" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
+	WipeMFT      *NodeFault  `yaml:"wipe-mft" doc:"switches forget their multicast groups"`
+	MFTFull      *RoomFault  `yaml:"mft-full" doc:"switches have no memory for more groups"`
+	NICStall     *NodeFault  `yaml:"nic-stall" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`
+	SlowReceiver *SlowFault  `yaml:"slow-receiver" doc:"hosts take what arrives more slowly than it comes, and pause their switch"`
+}
+
+// LinkFault is a fault that happens to single frames.
+type LinkFault struct {
+	Links          Names           `yaml:"links" doc:"links: patterns of names, with or without ports: agg*-core*, h0:0-leaf0:0; expressions re:^h[0-3]-; tiers tier:leaf-agg; those at nodes with a label: label:rack1" default:"*"`
+	Direction      string          `yaml:"direction" doc:"both; up, from the lower tier; or down" default:"both" enum:"both,up,down"`
+	Sender         Names           `yaml:"sender" doc:"only the directions that leave these nodes"`
+	Frames         *Frames         `yaml:"frames" doc:"which frames; default: all but pause frames"`
+	Rate           *float64        `yaml:"rate" doc:"probability per frame, 0 to 1; delay needs none"`
+	Nth            []int           `yaml:"nth" doc:"in place of rate: the frames with these numbers, from 1 on, of those it is about in each direction of each link"`
+	EveryNth       int             `yaml:"every-nth" doc:"in place of rate: every so many-th frame; 0: none" default:"0"`
+	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" doc:"in place of rate, for loss: in bursts"`
+	Delay          *Duration       `yaml:"delay" doc:"of duplicate and reorder: how much later at the most a frame comes that is held back or doubled, default 5us; of delay: how much later each comes"`
+	Jitter         *Duration       `yaml:"jitter" doc:"of delay: each comes up to so much later still"`
+}
+
+// GilbertElliott is loss in bursts: a link is good or bad, and may change with each frame.
+type GilbertElliott struct {
+	ToBad    float64 `yaml:"to-bad" doc:"probability per frame that a good link becomes bad" required:"true"`
+	ToGood   float64 `yaml:"to-good" doc:"and a bad one good" required:"true"`
+	LossBad  float64 `yaml:"loss-bad" doc:"probability of loss while it is bad" default:"1"`
+	LossGood float64 `yaml:"loss-good" doc:"and while it is good" default:"0"`
+}
+
+// Frames picks frames: those of which all that is given holds.
+type Frames struct {
+	Kind   Names   `yaml:"kind" doc:"data, ack, nak, response, cnp, mrp, pfc, other: one or several"`
+	Opcode Names   `yaml:"opcode" doc:"opcodes, as in docs/wire.md: RC_SEND_ONLY; patterns: RC_SEND_*"`
+	PSN    *PSNs   `yaml:"psn" doc:"packet sequence numbers: 7, or 100..200"`
+	QP     *Number `yaml:"qp" doc:"destination queue pair"`
+	From   Names   `yaml:"from" doc:"hosts whose address they come from"`
+	To     Names   `yaml:"to" doc:"hosts they are addressed to; group: a multicast group"`
+}
+
+// PSNs is a range of packet sequence numbers; the last may be beyond the wrap.
+type PSNs [2]wire.PSN
+
+func (p *PSNs) parse(s string) error {
+	from, to, ranged := strings.Cut(s, "..")
+	if !ranged {
+		to = from
+	}
+	a, errA := strconv.ParseUint(from, 10, 24)
+	b, errB := strconv.ParseUint(to, 10, 24)
+	if errA != nil || errB != nil {
+		return fmt.Errorf("%q is not a PSN from 0 to 16777215, or a range of them: 100..200", s)
+	}
+	*p = PSNs{wire.PSN(a), wire.PSN(b)}
+	if p[1].Sub(p[0]) < 0 {
+		return fmt.Errorf("%q is not a range: it spans half of all PSNs or more", s)
+	}
+	return nil
+}
+
+// String prints the range.
+func (p PSNs) String() string {
+	if p[0] == p[1] {
+		return strconv.Itoa(int(p[0]))
+	}
+	return fmt.Sprintf("%d..%d", uint32(p[0]), uint32(p[1]))
+}
+
+// CutFault makes links slower.
+type CutFault struct {
+	Links Names `yaml:"links" doc:"links, as for loss" default:"*"`
+	Rate  Rate  `yaml:"rate" doc:"bits per second; a link that is slower stays as it is" required:"true"`
+}
+
+// DownFault takes links down.
+type DownFault struct {
+	Links Names `yaml:"links" doc:"links, as for loss" required:"true"`
+}
+
+// PauseFault makes adapters send PFC frames.
+type PauseFault struct {
+	Node     Names `yaml:"node" doc:"hosts: names, patterns h*, ranges h0..h7, expressions re:^h[01]$, labels label:rack1" required:"true"`
+	Priority int   `yaml:"priority" doc:"class, 0 to 7" default:"3"`
+}
+
+// StormFault makes adapters send PFC frames without a break.
+type StormFault struct {
+	Node     Names    `yaml:"node" doc:"hosts, as for pause" required:"true"`
+	Priority int      `yaml:"priority" doc:"class, 0 to 7" default:"3"`
+	Gap      Duration `yaml:"gap" doc:"from one pause frame to the next" default:"10us"`
+}
+
+// NodeFault is a fault of nodes.
+type NodeFault struct {
+	Nodes Names `yaml:"nodes" doc:"names, patterns agg*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:core, labels label:rack1" required:"true"`
+}
+
+// RoomFault takes the memory for groups away.
+type RoomFault struct {
+	Nodes Names `yaml:"nodes" doc:"switches, as for crash" required:"true"`
+	Room  int   `yaml:"room" doc:"groups there is room for; those that are registered stay" default:"0"`
+}
+
+// SlowFault makes adapters slow to take what arrives.
+type SlowFault struct {
+	Nodes Names `yaml:"nodes" doc:"hosts, as for crash" required:"true"`
+	Rate  Rate  `yaml:"rate" doc:"bits per second on the wire that they take" required:"true"`
+}
+
+// LinkDelayDefault is how much later frames come at the most that a fault holds back.
+const LinkDelayDefault = 5 * vtime.Microsecond
+
+// kind returns the kind of a fault and its settings; n is how many kinds are given.
+func (f *Fault) kind() (k faults.Kind, settings any, n int) {
+	v := reflect.ValueOf(f).Elem()
+	for i := range v.NumField() {
+		p := v.Field(i)
+		if p.Kind() == reflect.Pointer && p.Type().Elem().Kind() == reflect.Struct && !p.IsNil() {
+			k, settings = faults.Kind(v.Type().Field(i).Tag.Get("yaml")), p.Interface()
+			n++
+		}
+	}
+	return k, settings, n
+}
+
+// Kind returns the kind of the fault.
+func (f *Fault) Kind() faults.Kind {
+	k, _, _ := f.kind()
+	return k
+}
+
+// OfFrames returns the settings of a fault that happens to single frames, or nil.
+func (f *Fault) OfFrames() *LinkFault {
+	_, settings, _ := f.kind()
+	x, _ := settings.(*LinkFault)
+	return x
+}
+
+// Spec returns what a timeline needs of the fault: its links or nodes, found in the
+// graph. id names its random streams.
+func (f *Fault) Spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
+	k, settings, _ := f.kind()
+	s := faults.Spec{ID: id, Kind: k, Text: f.Text()}
+	s.From = vtime.Time(f.At)
+	if f.For != nil {
+		s.For = vtime.Duration(*f.For)
+	}
+	if f.Every != nil {
+		s.Every = vtime.Duration(*f.Every)
+	}
+	if f.Probability < 1 {
+		s.Probability = f.Probability
+	}
+	m := matcher{l, g}
+	var err error
+	switch x := settings.(type) {
+	case *LinkFault:
+		s.Ends, err = m.ends(x)
+		if err == nil {
+			s.Frames, err = m.impairment(k, x)
+		}
+	case *CutFault:
+		s.Rate = int64(x.Rate)
+		s.Links, err = m.links(x.Links)
+	case *DownFault:
+		s.Links, err = m.links(x.Links)
+	case *PauseFault:
+		s.Priority = uint8(x.Priority)
+		s.Nodes, err = m.nodes(x.Node, 0)
+	case *StormFault:
+		s.Priority, s.Gap = uint8(x.Priority), vtime.Duration(x.Gap)
+		s.Nodes, err = m.nodes(x.Node, 0)
+	case *NodeFault:
+		s.Nodes, err = m.nodes(x.Nodes, 0)
+	case *RoomFault:
+		s.Room = x.Room
+		s.Nodes, err = m.nodes(x.Nodes, 0)
+	case *SlowFault:
+		s.Rate = int64(x.Rate)
+		s.Nodes, err = m.nodes(x.Nodes, 0)
+	}
+	return s, err
+}
+
+// Timeline returns the lab's faults. Their ids are their numbers behind faults.LabPrefix.
+func (l *Lab) Timeline(g *topo.Graph) (all []faults.Spec, err error) {
+	for i := range l.Faults {
+		s, err := l.Faults[i].Spec(l, g, faults.LabPrefix+strconv.Itoa(i))
+		if err != nil {
+			return nil, fmt.Errorf("faults[%d]: %w", i, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// ends returns the directions that a fault of frames concerns, by their sending ports.
+func (m matcher) ends(f *LinkFault) (ends []topo.End, err error) {
+	links, err := m.links(f.Links)
+	if err != nil {
+		return nil, err
+	}
+	var senders []int
+	if f.Sender != nil {
+		if senders, err = m.nodes(f.Sender, 0); err != nil {
+			return nil, err
+		}
+	}
+	for _, k := range links {
+		l := &m.g.Links[k]
+		for _, d := range [2][2]topo.End{{l.A, l.B}, {l.B, l.A}} {
+			from, to := m.g.Nodes[d[0].Node].Tier, m.g.Nodes[d[1].Node].Tier
+			if f.Direction == "up" && from >= to || f.Direction == "down" && from <= to || senders != nil && !contains(senders, d[0].Node) {
+				continue
+			}
+			ends = append(ends, d[0])
+		}
+	}
+	if len(ends) == 0 {
+		return nil, fmt.Errorf("no direction of the links is left: direction is %s, and sender %q", f.Direction, []string(f.Sender))
+	}
+	return ends, nil
+}
+
+func contains(all []int, x int) bool {
+	for _, y := range all {
+		if x == y {
+			return true
+		}
+	}
+	return false
+}
+
+// impairment returns what a fault of frames does to each direction.
+func (m matcher) impairment(k faults.Kind, f *LinkFault) (i faults.Impairment, err error) {
+	rate := 1.0
+	if f.Rate != nil {
+		rate = *f.Rate
+	}
+	i.Delay, i.EveryNth = LinkDelayDefault, f.EveryNth
+	if f.Delay != nil {
+		i.Delay = vtime.Duration(*f.Delay)
+	}
+	if f.Nth != nil {
+		i.Numbers = map[int]bool{}
+		for _, n := range f.Nth {
+			i.Numbers[n] = true
+		}
+	}
+	if g := f.GilbertElliott; g != nil {
+		i.Burst = &faults.Burst{ToBad: g.ToBad, ToGood: g.ToGood, LossBad: g.LossBad, LossGood: g.LossGood}
+	}
+	switch k {
+	case faults.KindLoss:
+		i.Loss = rate
+	case faults.KindCorrupt:
+		i.Corrupt = rate
+	case faults.KindTruncate:
+		i.Truncate = rate
+	case faults.KindDuplicate:
+		i.Duplicate = rate
+	case faults.KindReorder:
+		i.Reorder = rate
+	case faults.KindDelay:
+		i.Hold = i.Delay
+		if f.Jitter != nil {
+			i.Jitter = vtime.Duration(*f.Jitter)
+		}
+	}
+	if f.Frames != nil {
+		p, err := m.match(f.Frames)
+		if err != nil {
+			return i, err
+		}
+		i.Match = p.Frame
+	}
+	return i, nil
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package live
+
+import (
+	"testing"
+	"time"
+
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// TestParkUntil: a task that waits for a time only, and does not look at news that came
+// before, wakes for it once and then at its time: not again and again without the time
+// ever coming, and not later because the news is later.
+func TestParkUntil(t *testing.T) {
+	mono, err := NewMonotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(Config{
+		Mono: mono, IO: []IO{wirePair(t)[0]}, Delays: []vtime.Duration{testDelay}, Rate: Rate{Mono: mono.Now(), Dilation: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports := l.Ports([]machine.PortConfig{{BitsPerSec: 1e9, Delay: testDelay}})
+	nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001, Port: &ports[0], Pool: l.Pool(), Keys: prng.New(1)})
+	agent := mrp.New(mrp.Config{IP: 0x0a000001, Pool: l.Pool(), Sender: nic})
+	nic.SetStack(agent)
+	h := NewHost(l, nic, agent, func(p any) { t.Errorf("the task panicked: %v", p) })
+	l.Start(nic, h.News)
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run() }()
+	const most = 10
+	parks, late := 0, vtime.Duration(0)
+	done := make(chan struct{})
+	h.Go(l.Now(), func() {
+		defer close(done)
+		until := h.Now().Add(5 * vtime.Millisecond)
+		h.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { // it makes news, and has not seen it
+			if err := a.Register(now, mrp.Group{McstID: wire.GroupNet | 1, LeaderQPN: 2, Members: []mrp.Member{{IP: 0x0a000002, QPN: 2}}}); err != nil {
+				t.Error(err)
+			}
+		})
+		for ; h.Now() < until && parks < most; parks++ {
+			h.Park(until, "its time")
+		}
+		late = h.Now().Sub(until)
+	})
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("the task does not end")
+	}
+	h.Stop()
+	l.Stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if parks >= most || late != 0 {
+		t.Errorf("it parked %d times and went on %v after its time", parks, late)
+	}
+}

@@ -1,0 +1,69 @@
+package nodeagent
+
+import (
+	"errors"
+
+	"github.com/mcastlab/mcastlab/apps/storage"
+	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/store"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// openStore opens a store of this node, which lasts when the node dies.
+func (n *node) openStore(host, volume string, limit int64) (s storage.Store, err error) {
+	if n.data == "" {
+		return nil, errors.New("this node keeps nothing: deploy the lab anew")
+	}
+	beside(n.host, func() { s, err = store.Folder(n.data).Open(host, volume, limit) })
+	if err != nil {
+		return nil, err
+	}
+	return &patientStore{n.host, s}, nil
+}
+
+// beside calls f while other tasks of the host, and its NIC, go on.
+func beside(h *live.Host, f func()) {
+	h.Await("its store", func() (vtime.Time, bool) {
+		f()
+		return vtime.Never, true
+	})
+}
+
+// patientStore is a store whose calls let the host's other tasks run.
+type patientStore struct {
+	host *live.Host
+	s    storage.Store
+}
+
+// Put implements storage.Store.
+func (p *patientStore) Put(records []storage.Record) (err error) {
+	beside(p.host, func() { err = p.s.Put(records) })
+	return err
+}
+
+// Sync implements storage.Store.
+func (p *patientStore) Sync() (err error) {
+	beside(p.host, func() { err = p.s.Sync() })
+	return err
+}
+
+// Each implements storage.Store.
+func (p *patientStore) Each(f func(storage.Record) error) (err error) {
+	beside(p.host, func() { err = p.s.Each(f) })
+	return err
+}
+
+// Get implements storage.Store.
+func (p *patientStore) Get(block uint32) (r storage.Record, err error) {
+	beside(p.host, func() { r, err = p.s.Get(block) })
+	return r, err
+}
+
+// Crash implements storage.Store.
+func (p *patientStore) Crash() { beside(p.host, p.s.Crash) }
+
+// Close implements storage.Store.
+func (p *patientStore) Close() (err error) {
+	beside(p.host, func() { err = p.s.Close() })
+	return err
+}

@@ -1,0 +1,43 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+	"github.com/docker/docker/client"
+)
+
+// dataPoint is where a node finds what it keeps when it dies: a volume of its own.
+const dataPoint = "/data"
+
+func volumeName(lab, node string) string { return containerName(lab, node) + "-data" }
+
+// volumes returns the volumes with our labels, of one lab or of all.
+func volumes(ctx context.Context, c *client.Client, lab string) ([]*volume.Volume, error) {
+	label := labelLab
+	if lab != "" {
+		label += "=" + lab
+	}
+	all, err := c.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", label))})
+	if err != nil {
+		return nil, fmt.Errorf("list volumes: %w", err)
+	}
+	return all.Volumes, nil
+}
+
+// removeVolumes removes the volumes of a lab, whose containers are gone.
+func removeVolumes(ctx context.Context, c *client.Client, lab string) error {
+	all, err := volumes(ctx, c, lab)
+	if err != nil {
+		return err
+	}
+	return each(all, func(v *volume.Volume) error {
+		if err := c.VolumeRemove(ctx, v.Name, true); err != nil && !errdefs.IsNotFound(err) {
+			return fmt.Errorf("remove volume of %s: %w", v.Labels[labelNode], err)
+		}
+		return nil
+	})
+}

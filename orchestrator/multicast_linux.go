@@ -1,0 +1,73 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/mcastlab/mcastlab/control"
+)
+
+// tables are the plain multicast groups that a job has in the switches.
+type tables struct {
+	d        *Deployed
+	mu       sync.Mutex
+	switches map[uint32][]int // by group: nodes that have an entry
+}
+
+// begin puts a group of the hosts with the given addresses into the switches of its tree.
+func (t *tables) begin(ctx context.Context, group uint32, ips []uint32) error {
+	hosts, err := t.d.Graph.HostsAt(ips)
+	if err != nil {
+		return err
+	}
+	spec := t.d.Lab.Fabric(t.d.Graph)
+	entries, err := spec.Multicast(group, hosts, nil)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		m := &control.MulticastEntry{Group: group}
+		for _, p := range e.Ports {
+			m.Ports = append(m.Ports, uint32(p))
+		}
+		for _, p := range e.From {
+			m.From = append(m.From, uint32(p))
+		}
+		t.mu.Lock()
+		t.switches[group] = append(t.switches[group], e.Switch)
+		t.mu.Unlock()
+		if _, err := t.d.nodes[e.Switch].SetMulticast(ctx, m); err != nil {
+			return fmt.Errorf("tell %s of a multicast group: %w", t.d.Graph.Nodes[e.Switch].Name, err)
+		}
+	}
+	return nil
+}
+
+// end takes a group out of the switches.
+func (t *tables) end(ctx context.Context, group uint32) error {
+	t.mu.Lock()
+	all := t.switches[group]
+	delete(t.switches, group)
+	t.mu.Unlock()
+	for _, sw := range all {
+		if _, err := t.d.nodes[sw].SetMulticast(ctx, &control.MulticastEntry{Group: group}); err != nil {
+			return fmt.Errorf("have %s forget a multicast group: %w", t.d.Graph.Nodes[sw].Name, err)
+		}
+	}
+	return nil
+}
+
+// clear takes out what a job that failed has left. Its addresses are not used again, so
+// what a switch that is gone cannot be told does no harm.
+func (t *tables) clear(ctx context.Context) {
+	t.mu.Lock()
+	var left []uint32
+	for group := range t.switches { // each by itself
+		left = append(left, group)
+	}
+	t.mu.Unlock()
+	for _, group := range left {
+		_ = t.end(ctx, group)
+	}
+}

@@ -1,0 +1,48 @@
+package rank
+
+import (
+	"errors"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Flushed says whether a request ended because its connection had been lost before.
+func Flushed(err error) bool {
+	var s StatusError
+	return errors.As(err, &s) && virtrnic.WCStatus(s) == virtrnic.WCWRFlushErr
+}
+
+// WriteImm is Write that also ends a receive of the peer, which must have one posted.
+func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint32) (*Request, error) {
+	c.r.spend(c.r.c.Params.Cost.Post)
+	c.r.spend(c.r.c.Params.Cost.Stack)
+	c.r.spend(c.r.c.Params.Cost.Connection)
+	return c.r.post(&Request{conn: c, send: true}, c.qp, virtrnic.SendWR{
+		Opcode: virtrnic.WRRDMAWriteWithImm, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey, Imm: imm,
+	}, virtrnic.RecvWR{})
+}
+
+// Abandon takes the rank out of the group at once and tells nobody, as when a process
+// dies: its queue pair is gone, and what was under way never ends.
+func (g *Group) Abandon() {
+	g.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
+		a.Leave(g.id)
+		// The queue pair exists and is ours: destroying it cannot fail.
+		_ = nic.DestroyQP(now, g.qp)
+	})
+}
+
+// Drop is Delete where members may be gone: it waits for nobody. The leader goes on asking
+// the fabric to forget the group.
+func (g *Group) Drop() (err error) {
+	if g.leads() {
+		g.r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { err = a.Delete(now, g.id) })
+	}
+	g.Abandon()
+	if err == nil && g.write != nil {
+		err = g.write.free()
+	}
+	return err
+}

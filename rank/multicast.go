@@ -1,0 +1,294 @@
+package rank
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// MulticastKind is the transport service of a plain multicast group.
+type MulticastKind uint8
+
+// Kinds.
+const (
+	// Datagrams are UD: a message of one packet lands in the next receive of each member.
+	Datagrams MulticastKind = iota
+	// Writes are UC: a WRITE with immediate lands in the window of each member, which is
+	// at one address with one key everywhere (virtrnic.RegMRAs, virtrnic.AttachUC).
+	Writes
+)
+
+// DatagramHeader is what a receive of a datagram holds in front of the data.
+const DatagramHeader = virtrnic.GRHLen
+
+// Multicast is a plain IP multicast group that all ranks of the job are attached to: what
+// a rank sends reaches all others at most once, unacknowledged and in no promised order.
+type Multicast struct {
+	r       *Rank
+	name    string
+	kind    MulticastKind
+	ip      uint32
+	qp      *virtrnic.QP
+	cq      *virtrnic.CQ // of receives
+	ah      *virtrnic.AddressHandle
+	window  *virtrnic.MR // Writes: where they land
+	arrived []Arrival
+}
+
+// Arrival is a message that came by a group.
+type Arrival struct {
+	Slot int    // the receive it took
+	Imm  uint32 // its immediate data
+	Len  int    // bytes
+	Err  error  // the receive ended without a message
+}
+
+// Piece is a message to be sent: part of a buffer, with immediate data.
+type Piece struct {
+	Off, Len int
+	Imm      uint32
+}
+
+// multicastVA is where windows are, at every member.
+const multicastVA = 1 << 40
+
+// NewMulticast attaches the rank to a group. All ranks must call it with the same name and
+// kind; nobody may send before all have. The group takes up to depth receives, 1 to
+// QueueDepth.
+func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multicast, error) {
+	m := &Multicast{r: r, name: name, kind: kind}
+	err := m.lease()
+	if err == nil {
+		err = m.attach(depth)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("multicast group %s: %w", name, err)
+	}
+	return m, nil
+}
+
+// lease agrees on the address; the first rank has the switches know it.
+func (m *Multicast) lease() (err error) {
+	r, key := m.r, "multicast/"+m.name
+	if r.c.ID != 0 {
+		v := r.c.Board.Get(key, "the first rank to make multicast group "+m.name)
+		if len(v) != 4 {
+			return fmt.Errorf("%w: the first rank has none", ErrGroup)
+		}
+		m.ip = binary.BigEndian.Uint32(v)
+		return nil
+	}
+	if m.ip, err = r.c.Board.Multicast(r.c.IPs[:r.c.Size]); err != nil {
+		r.Put(key, nil)
+		return err
+	}
+	r.Put(key, binary.BigEndian.AppendUint32(nil, m.ip))
+	return nil
+}
+
+// attach makes the queue pair and has it receive.
+func (m *Multicast) attach(depth int) (err error) {
+	r := m.r
+	init := virtrnic.QPInit{PD: r.pd, SendCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: depth, Type: virtrnic.TypeUD}
+	if m.kind == Writes {
+		init.Type = virtrnic.TypeUC
+	}
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		if m.cq, err = nic.CreateCQ(depth); err != nil {
+			return
+		}
+		init.RecvCQ = m.cq
+		if m.qp, err = nic.CreateQP(init); err != nil {
+			return
+		}
+		if err = m.bringUp(now, nic); err != nil {
+			return
+		}
+		if m.kind == Writes {
+			err = nic.AttachUC(m.qp, m.ip)
+			return
+		}
+		if m.ah, err = nic.CreateAH(r.pd, m.path()); err == nil {
+			err = nic.AttachMcast(m.qp, m.ip)
+		}
+	})
+	return err
+}
+
+// path is where the group's messages go.
+func (m *Multicast) path() virtrnic.AH {
+	return virtrnic.AH{DGID: m.ip, TrafficClass: m.r.c.Params.TrafficClass, HopLimit: 64}
+}
+
+// bringUp takes the queue pair from RESET to RTS.
+func (m *Multicast) bringUp(now vtime.Time, nic *virtrnic.NIC) error {
+	r := m.r
+	a := virtrnic.QPAttr{
+		Port: 1, Access: bufferAccess, AV: m.path(), PathMTU: r.c.Params.MTU, DestQPN: wire.QPNMulticast,
+		SQPSN: r.startPSN("psn/multicast/" + m.name), QKey: m.qkey(),
+	}
+	masks := []virtrnic.AttrMask{virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrQKey, 0, virtrnic.AttrSQPSN}
+	if m.kind == Writes {
+		masks[0] = virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags
+		masks[1] = virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN
+	}
+	for i, to := range []virtrnic.QPState{virtrnic.StateInit, virtrnic.StateRTR, virtrnic.StateRTS} {
+		a.State = to
+		if err := nic.ModifyQP(now, m.qp, a, masks[i]|virtrnic.AttrState); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// qkey is known to all members; the upper half would be privileged.
+func (m *Multicast) qkey() uint32 { return m.ip & 0x7fff_ffff }
+
+// IP returns the group's address.
+func (m *Multicast) IP() uint32 { return m.ip }
+
+// Open makes a buffer the window of Writes, at this rank; round, the same at all ranks,
+// tells it from windows before. What is for another round is dropped.
+func (m *Multicast) Open(b *Buffer, round uint8) (err error) {
+	// The lower half of the address is the group's alone, and so are these keys.
+	key := virtrnic.ChosenKeys | m.ip&0xffff<<8 | uint32(round)
+	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		m.window, err = nic.RegMRAs(m.r.pd, b.memory(), bufferAccess, multicastVA, key)
+	})
+	return err
+}
+
+// Shut ends what Open began: nothing lands in the buffer any more.
+func (m *Multicast) Shut() (err error) {
+	if m.window == nil {
+		return nil
+	}
+	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DeregMR(m.window) })
+	m.window = nil
+	return err
+}
+
+// Receive is where a datagram may land: part of a buffer, the data behind DatagramHeader
+// bytes. Of Writes only the slot counts.
+type Receive struct {
+	Slot     int // its number in Arrival
+	B        *Buffer
+	Off, Len int
+}
+
+// Post gives the group receives.
+func (m *Multicast) Post(all ...Receive) (err error) {
+	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		for _, v := range all {
+			wr := virtrnic.RecvWR{WRID: uint64(v.Slot)}
+			if m.kind == Datagrams {
+				wr.SGE = v.B.sge(v.Off, v.Len)
+			}
+			if err = nic.PostRecv(now, m.qp, wr); err != nil {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("multicast group %s: %w", m.name, err)
+	}
+	return nil
+}
+
+// Clear takes back what was posted, and forgets what has come. Nothing may be under way.
+func (m *Multicast) Clear() (err error) {
+	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		m.take(nic)
+		err = nic.ModifyQP(now, m.qp, virtrnic.QPAttr{State: virtrnic.StateReset}, virtrnic.AttrState)
+		if err == nil {
+			err = m.bringUp(now, nic)
+		}
+	})
+	m.arrived = m.arrived[:0]
+	return err
+}
+
+// Arrivals returns what has come since the last call, as far as the rank has looked
+// (Rank.Look). It is good until the next one.
+func (m *Multicast) Arrivals() []Arrival {
+	a := m.arrived
+	m.arrived = m.arrived[:0]
+	return a
+}
+
+// Arrived returns how many arrivals there are.
+func (m *Multicast) Arrived() int { return len(m.arrived) }
+
+// take notes what has come.
+func (m *Multicast) take(nic *virtrnic.NIC) {
+	for {
+		w, ok := nic.PollCQ(m.cq)
+		if !ok {
+			return
+		}
+		a := Arrival{Slot: int(w.WRID), Imm: w.Imm, Len: int(w.ByteLen)}
+		if w.GRH {
+			a.Len -= DatagramHeader
+		}
+		if w.Status != virtrnic.WCSuccess {
+			a.Err = StatusError(w.Status)
+		}
+		m.arrived = append(m.arrived, a)
+	}
+}
+
+// Send starts to send pieces of a buffer, all posted at once. The request ends when the
+// last one starts on the wire. Writes go to the same offset of all windows.
+func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
+	r, q := m.r, &Request{mcast: m, send: true}
+	r.spend(r.c.Params.Cost.Post)
+	var err error
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		r.wrid++
+		r.reqs[r.wrid] = q
+		for i, p := range pieces {
+			wr := virtrnic.SendWR{WRID: r.wrid, SGE: b.sge(p.Off, p.Len), Imm: p.Imm}
+			if i == len(pieces)-1 {
+				wr.Flags = virtrnic.SendSignaled
+			}
+			if m.kind == Datagrams {
+				wr.Opcode, wr.UD = virtrnic.WRSendWithImm, virtrnic.UDDest{AH: m.ah, QPN: wire.QPNMulticast, QKey: m.qkey()}
+			} else {
+				wr.Opcode, wr.RemoteAddr, wr.RKey = virtrnic.WRRDMAWriteWithImm, multicastVA+uint64(p.Off), m.window.RKey()
+			}
+			if err = nic.PostSend(now, m.qp, wr); err != nil {
+				delete(r.reqs, r.wrid)
+				return
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
+	}
+	return q, nil
+}
+
+// Close detaches the rank and takes its queue pair back. All ranks call it once nobody
+// sends any more.
+func (m *Multicast) Close() error {
+	err := m.Shut()
+	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		if err == nil {
+			err = nic.DetachMcast(m.qp, m.ip)
+		}
+		if err == nil {
+			err = nic.DestroyQP(now, m.qp)
+		}
+	})
+	if err == nil && m.r.c.ID == 0 {
+		err = m.r.c.Board.EndMulticast(m.ip)
+	}
+	if err != nil {
+		return fmt.Errorf("multicast group %s: %w", m.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Reduction is a group whose switches add up what its members send (BAS-14). Its queue
+// pairs are datagram ones: what is lost the members repeat, until they are answered.
+type Reduction struct {
+	g     *Group
+	ah    *virtrnic.AddressHandle
+	ring  *Buffer    // where answers land
+	slots []*Request // posted receives, by place in the ring
+	head  int        // oldest of them
+	next  uint32     // number of the first chunk of the next Scatter
+}
+
+// ErrReduction says that a reduction was not answered.
+var ErrReduction = errors.New("reduction is not answered")
+
+// ReduceWindow is how many chunks of an MTU a rank has given and not been answered at the
+// most.
+const ReduceWindow = wire.ReduceWindow
+
+// reduceRing is how many answers can wait for a rank that is busy: those to a whole window,
+// and as many that come again.
+const reduceRing = 2 * ReduceWindow
+
+// NewReduction registers a reduction in the fabric, as NewGroup does a group. Sums are of
+// memory of the kind given, bytes or phantom.
+func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reduction, error) {
+	if kind != MemoryBytes && kind != MemoryPhantom {
+		return nil, fmt.Errorf("reduction %s: memory of kind %s cannot be added up: use %s or %s", name, kind, MemoryBytes, MemoryPhantom)
+	}
+	for i := range r.c.Size {
+		if r.External(i) {
+			return nil, fmt.Errorf("reduction %s: %s is external and takes no part in reductions", name, r.c.Names[i])
+		}
+	}
+	t := &Reduction{g: &Group{r: r, name: name, source: leader, reduce: true}}
+	if err := t.g.join(leader); err != nil {
+		return nil, err
+	}
+	var err error
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		t.ah, err = nic.CreateAH(r.pd, virtrnic.AH{DGID: t.g.id, TrafficClass: r.c.Params.TrafficClass, HopLimit: 64})
+	})
+	if err == nil {
+		t.ring, err = r.Alloc(reduceRing*t.room(), kind)
+	}
+	for i := 0; i < reduceRing && err == nil; i++ {
+		t.slots = append(t.slots, nil)
+		err = t.post(i)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reduction %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// datagramQP makes a queue pair for reductions.
+func (r *Rank) datagramQP() (q *virtrnic.QP, err error) {
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		q, err = nic.CreateQP(virtrnic.QPInit{
+			Type: virtrnic.TypeUD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: reduceRing, SQSigAll: true,
+		})
+		a := virtrnic.QPAttr{Port: 1, QKey: wire.ReduceQKey}
+		for _, s := range []struct {
+			to   virtrnic.QPState
+			mask virtrnic.AttrMask
+		}{
+			{virtrnic.StateInit, virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrQKey}, {virtrnic.StateRTR, 0}, {virtrnic.StateRTS, virtrnic.AttrSQPSN},
+		} {
+			if a.State = s.to; err == nil {
+				err = nic.ModifyQP(now, q, a, s.mask|virtrnic.AttrState)
+			}
+		}
+	})
+	return q, err
+}
+
+// room is what a datagram may take in the ring.
+func (t *Reduction) room() int { return virtrnic.GRHLen + t.g.r.c.Params.MTU }
+
+// post posts a place of the ring.
+func (t *Reduction) post(i int) (err error) {
+	r := t.g.r
+	r.spend(r.c.Params.Cost.Post)
+	t.slots[i], err = r.post(&Request{group: t.g}, t.g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: t.ring.sge(i*t.room(), t.room())})
+	return err
+}
+
+// Delete takes the reduction out of the fabric. All ranks call it, when all have returned
+// from Scatter.
+func (t *Reduction) Delete() error {
+	if err := t.g.Delete(); err != nil {
+		return err
+	}
+	return t.ring.Free()
+}
+
+// scatter is a Scatter under way. Chunks are counted from 0.
+type scatter struct {
+	*Reduction
+	b       *Buffer
+	n       int // bytes of a block
+	float   bool
+	per     int // chunks of a block
+	base    int // all before it are answered
+	end     int // all before it have been given
+	open    [ReduceWindow]givenChunk
+	sent    []*Request
+	waiting vtime.Duration // until the first repeat
+}
+
+// givenChunk is a chunk that was given and may be not answered yet.
+type givenChunk struct {
+	done  bool
+	tries int
+	again vtime.Time // when it is given again
+}
+
+// Scatter is a Reduce-scatter: b has as many blocks of n bytes as there are ranks, of
+// 32-bit numbers, little-endian, integers or floating point; each rank gets in the block of
+// its number the sum of what all had there. Its own number is added last; the others in the
+// order of the switches' ports, tree by tree. All ranks call it, within the time that
+// retries take. A chunk that is not answered is given again after the timeout of the queue
+// pairs, twice as long later again, and so on.
+func (t *Reduction) Scatter(b *Buffer, n int, float bool) error {
+	r := t.g.r
+	mtu := r.c.Params.MTU
+	s := &scatter{Reduction: t, b: b, n: n, float: float, per: (n + mtu - 1) / mtu, waiting: virtrnic.Timeout(r.c.Params.Timeout)}
+	if b.kind != t.ring.kind {
+		return fmt.Errorf("reduction %s: a buffer of kind %s, it is of kind %s", t.g.name, b.kind, t.ring.kind)
+	}
+	total := s.per * r.c.Size
+	for s.base < total {
+		for s.end < total && s.end < s.base+ReduceWindow {
+			s.open[s.end%ReduceWindow] = givenChunk{}
+			s.end++
+			if err := s.give(s.end - 1); err != nil {
+				return err
+			}
+		}
+		took, err := s.take()
+		if err == nil && !took {
+			err = s.pause()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	t.next = (t.next + uint32(total)) % wire.ReduceChunks
+	return r.Wait(s.sent...)
+}
+
+// place returns whose block a chunk is of, and where in the buffer it is.
+func (s *scatter) place(k int) (owner, off, n int) {
+	size, mtu := s.g.r.c.Size, s.g.r.c.Params.MTU
+	owner = k % size // one after the other, so that no rank gets all its sums at once
+	at := k / size * mtu
+	return owner, owner*s.n + at, min(mtu, s.n-at)
+}
+
+// give sends what this rank has for a chunk; of its own block, nothing but that.
+func (s *scatter) give(k int) error {
+	r, c := s.g.r, &s.open[k%ReduceWindow]
+	owner, off, n := s.place(k)
+	m := wire.ReduceImm{Kind: wire.ReduceGive, Float32: s.float, Chunk: (s.next + uint32(k)) % wire.ReduceChunks}
+	if owner == r.c.ID {
+		m.Own, n = true, 0
+	}
+	r.spend(r.c.Params.Cost.Post)
+	r.spend(r.c.Params.Cost.Stack)
+	q, err := r.post(&Request{group: s.g, send: true}, s.g.qp, virtrnic.SendWR{
+		Opcode: virtrnic.WRSendWithImm, SGE: s.b.sge(off, n), Imm: uint32(m.Imm()),
+		UD: virtrnic.UDDest{AH: s.ah, QPN: wire.QPNGSI, QKey: wire.ReduceQKey},
+	}, virtrnic.RecvWR{})
+	s.sent = append(s.sent, q)
+	c.again = vtime.Never
+	if s.waiting > 0 {
+		c.again = r.Now().Add(s.waiting << c.tries)
+	}
+	return err
+}
+
+// take takes the oldest datagram that has come, if there is one.
+func (s *scatter) take() (took bool, err error) {
+	r, q := s.g.r, s.slots[s.head]
+	if !q.done {
+		r.poll()
+	}
+	if !q.done {
+		return false, nil
+	}
+	if err := r.Wait(q); err != nil {
+		return true, err
+	}
+	m, at := wire.ReduceImmOf(wire.ImmDt(q.wc.Imm)), s.head*s.room()+virtrnic.GRHLen
+	// Counted from the window's start; what was answered before it is far beyond its end.
+	k := s.base + int((m.Chunk-s.next-uint32(s.base))%wire.ReduceChunks)
+	if q.wc.WithImm && k < s.end && !s.open[k%ReduceWindow].done {
+		owner, off, n := s.place(k)
+		mine := owner == r.c.ID
+		switch {
+		case mine != (m.Kind == wire.ReduceResult) || mine && q.Len() != virtrnic.GRHLen+n:
+			return true, fmt.Errorf("%w: %s, chunk %d: an answer of kind %d with %d bytes", ErrReduction, s.g.name, m.Chunk, m.Kind, q.Len()-virtrnic.GRHLen)
+		case mine && s.b.bytes != nil:
+			wire.ReduceAdd(s.b.bytes[off:off+n], s.ring.bytes[at:at+n], s.float)
+		}
+		s.open[k%ReduceWindow].done = true
+	}
+	for s.base < s.end && s.open[s.base%ReduceWindow].done {
+		s.base++
+	}
+	err = s.post(s.head)
+	s.head = (s.head + 1) % reduceRing
+	return true, err
+}
+
+// pause gives again what has to be by now, or else waits until something comes or has to.
+func (s *scatter) pause() error {
+	r := s.g.r
+	until, gave := vtime.Never, false
+	for k := s.base; k < s.end; k++ {
+		c := &s.open[k%ReduceWindow]
+		if c.done {
+			continue
+		}
+		if c.again <= r.Now() {
+			if c.tries++; c.tries > int(r.c.Params.RetryCnt) {
+				return fmt.Errorf("%w: rank %d, %s: chunk %d was sent %d times", ErrReduction, r.c.ID, s.g.name, s.next+uint32(k), c.tries)
+			}
+			if err := s.give(k); err != nil {
+				return err
+			}
+			gave = true
+		}
+		until = min(until, c.again)
+	}
+	if !gave { // else something may have come meanwhile
+		r.c.Host.Park(until, "the sums of "+s.g.name)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Messages of UC: of as many packets as they need, to one address or to all that a
+// multicast group's address leads to, without any answer. One of which a packet is lost
+// never comes.
+
+// Branches is a switch's entry for a multicast group: packets leave by Ports, but for the
+// one they came by, and may come by From as well.
+type Branches struct {
+	Switch      int // node of the lab
+	Group       uint32
+	Ports, From []uint16
+}
+
+// Subnet is a Board behind which somebody fills the switches' multicast tables, as a
+// subnet manager does. It takes no lab time.
+type Subnet interface {
+	// SetBranches replaces all entries of the call before by these.
+	SetBranches(entries []Branches)
+}
+
+// ErrSubnet is of a runtime in which nobody fills multicast tables.
+var ErrSubnet = errors.New("nobody fills the switches' multicast tables in this runtime: use sim")
+
+// SetBranches has the switches' multicast tables hold these entries in place of those of
+// the call before.
+func (r *Rank) SetBranches(entries []Branches) error {
+	s, ok := r.c.Board.(Subnet)
+	if !ok {
+		return ErrSubnet
+	}
+	s.SetBranches(entries)
+	return nil
+}
+
+// Outlet is where UC messages leave for an address.
+type Outlet struct {
+	r  *Rank
+	qp *virtrnic.QP
+	to uint32
+}
+
+// NewOutlet returns an outlet to an address of a host and the queue pair of an Inlet
+// there, or, if the address is an IPv4 multicast group's, to all inlets attached to it.
+func (r *Rank) NewOutlet(ip uint32, qpn wire.QPN) (*Outlet, error) {
+	if wire.IsMulticast(ip) {
+		qpn = wire.QPNMulticast
+	}
+	q, err := r.newUC(ip, qpn)
+	if err != nil {
+		return nil, fmt.Errorf("outlet to %v: %w", wire.AddrOf(ip), err)
+	}
+	return &Outlet{r, q, ip}, nil
+}
+
+// newUC makes a queue pair of UC that is connected.
+func (r *Rank) newUC(ip uint32, qpn wire.QPN) (q *virtrnic.QP, err error) {
+	p := r.c.Params
+	a := virtrnic.QPAttr{
+		Port: 1, Access: virtrnic.AccessLocalWrite, AV: virtrnic.AH{DGID: ip, TrafficClass: p.TrafficClass, HopLimit: 64},
+		PathMTU: p.MTU, DestQPN: qpn,
+	}
+	masks := []virtrnic.AttrMask{
+		virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags,
+		virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN,
+		virtrnic.AttrSQPSN,
+	}
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		q, err = nic.CreateQP(virtrnic.QPInit{
+			Type: virtrnic.TypeUC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: ucDepth, MaxRecvWR: ucDepth, SQSigAll: true,
+		})
+		for i, to := range []virtrnic.QPState{virtrnic.StateInit, virtrnic.StateRTR, virtrnic.StateRTS} {
+			if a.State = to; err == nil {
+				err = nic.ModifyQP(now, q, a, masks[i]|virtrnic.AttrState)
+			}
+		}
+	})
+	return q, err
+}
+
+// ucDepth is how many messages of a queue pair of UC may be under way.
+const ucDepth = 64
+
+// Send starts to send n bytes of the buffer from off as one message. The request ends
+// when its last packet begins to leave.
+func (o *Outlet) Send(b *Buffer, off, n int) (*Request, error) {
+	o.r.spend(o.r.c.Params.Cost.Post)
+	o.r.spend(o.r.c.Params.Cost.Stack)
+	q := &Request{send: true, of: fmt.Sprintf("send to %v", wire.AddrOf(o.to))}
+	return o.r.post(q, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+}
+
+// Close takes the outlet back; what it has not sent yet is lost.
+func (o *Outlet) Close() error { return o.r.destroy(o.qp) }
+
+// Inlet is where the UC messages of another rank come in.
+type Inlet struct {
+	r      *Rank
+	qp     *virtrnic.QP
+	peer   int
+	groups []uint32
+}
+
+// NewInlet returns an inlet for messages of a rank.
+func (r *Rank) NewInlet(peer int) (*Inlet, error) {
+	// What it would send to is not known, and it sends nothing.
+	q, err := r.newUC(r.c.IPs[peer], wire.QPNMulticast)
+	if err != nil {
+		return nil, fmt.Errorf("inlet from rank %d: %w", peer, err)
+	}
+	return &Inlet{r: r, qp: q, peer: peer}, nil
+}
+
+// QPN returns the number to send to.
+func (i *Inlet) QPN() wire.QPN { return i.qp.Num() }
+
+// Attach makes the inlet take what the peer sends to a multicast group.
+func (i *Inlet) Attach(group uint32) (err error) {
+	i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.AttachUC(i.qp, group) })
+	if err != nil {
+		return fmt.Errorf("inlet from rank %d: %w", i.peer, err)
+	}
+	i.groups = append(i.groups, group)
+	return nil
+}
+
+// Recv posts n bytes of the buffer from off for the next message.
+func (i *Inlet) Recv(b *Buffer, off, n int) (*Request, error) {
+	i.r.spend(i.r.c.Params.Cost.Post)
+	q := &Request{of: fmt.Sprintf("receive from rank %d", i.peer)}
+	return i.r.post(q, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+}
+
+// Close takes the inlet back.
+func (i *Inlet) Close() (err error) {
+	for _, g := range i.groups {
+		i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = errors.Join(err, nic.DetachMcast(i.qp, g)) })
+	}
+	return errors.Join(err, i.r.destroy(i.qp))
+}
+
+func (r *Rank) destroy(q *virtrnic.QP) (err error) {
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DestroyQP(now, q) })
+	return err
+}
+
+// Unwanted returns how many packets this host's adapter has dropped because nobody waited
+// for them: copies that came twice, or to hosts that are no members.
+func (r *Rank) Unwanted() (n uint64) {
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		d := &nic.Stats().Drops
+		n = d[virtrnic.DropNoReceive] + d[virtrnic.DropNoGroup] + d[virtrnic.DropPeer] + d[virtrnic.DropSequence]
+	})
+	return n
+}

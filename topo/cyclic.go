@@ -1,0 +1,185 @@
+package topo
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Branches is what a switch does with a multicast group's packets: they leave by Ports,
+// but for the one they came by, and may come by From as well.
+type Branches struct {
+	Switch      int // node
+	Ports, From []uint16
+}
+
+// branches makes a table of the ports of each switch; switches that packets leave by no
+// port have no entry.
+func (g *Graph) branches(ports, from []portSet) (all []Branches) {
+	list := func(s *portSet) (l []uint16) {
+		for p := s.next(0); p >= 0; p = s.next(p + 1) {
+			l = append(l, uint16(p))
+		}
+		return l
+	}
+	for i := range ports {
+		if b := (Branches{g.Hosts + i, list(&ports[i]), list(&from[i])}); len(b.Ports) > 0 {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// ErrNoNTree is why a graph has no cyclic trees.
+var ErrNoNTree = errors.New("the fabric is no m-port n-tree")
+
+// CyclicTree returns the table of one source and its group: in each switch on the paths
+// from the source to the members, the union of the output ports for their LIDs. The paper
+// takes this union in every switch (§3.3.2) and on the paths (abstract); only the latter
+// delivers each packet once (CYC-11). The source itself may be among the members.
+func (g *Graph) CyclicTree(src int, members []int) ([]Branches, error) {
+	t := g.nTree
+	if t == nil {
+		return nil, ErrNoNTree
+	}
+	ports, from := make([]portSet, g.Switches()), make([]portSet, g.Switches())
+	for _, d := range members {
+		if d == src {
+			continue
+		}
+		lid := t.LID(src, d)
+		for at := g.Peer(src, 0); at.Node >= g.Hosts; {
+			p := t.Port(at.Node, lid)
+			ports[at.Node-g.Hosts].add(p)
+			from[at.Node-g.Hosts].add(at.Port)
+			at = g.Peer(at.Node, p)
+		}
+	}
+	return g.branches(ports, from), nil
+}
+
+// ClassTree returns the table that all sources of a class can share: in every switch, the
+// union of the output ports for the members' LIDs of that class. It is a tree that hangs
+// from a top switch of the class's own (CYC-12).
+func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
+	t := g.nTree
+	if t == nil {
+		return nil, ErrNoNTree
+	}
+	ports, from := make([]portSet, g.Switches()), make([]portSet, g.Switches())
+	for i := range ports {
+		for _, d := range members {
+			ports[i].add(t.Port(g.Hosts+i, t.classLID(class, d)))
+		}
+		for p := range t.m { // a table of MLIDs does not ask where a packet comes from
+			if !ports[i].has(p) {
+				from[i].add(p)
+			}
+		}
+	}
+	return g.branches(ports, from), nil
+}
+
+// SpanningTree returns the table of the one tree per group that OpenSM builds over any
+// fabric (CYC-16): its root is the switch with the least average distance to the members
+// (the first of several), and from switch to switch each member is behind the first port
+// of those that lead to it on a shortest way. Hosts that only send are attached likewise;
+// packets do not leave by ports that lead to nobody else.
+func (g *Graph) SpanningTree(members, senders []int) ([]Branches, error) {
+	dist := map[int][]int{} // by leaf of a host in the tree
+	hosts := slices.Clone(members)
+	for _, h := range senders {
+		if !slices.Contains(members, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	for _, h := range hosts {
+		if leaf := g.Peer(h, 0).Node; dist[leaf] == nil {
+			dist[leaf] = g.shortest(leaf)
+		}
+	}
+	root, least := -1, math.MaxInt
+	for n := g.Hosts; n < len(g.Nodes); n++ {
+		sum := 0
+		for _, h := range members {
+			sum += dist[g.Peer(h, 0).Node][n]
+		}
+		if sum < least {
+			root, least = n, sum
+		}
+	}
+	if len(members) == 0 {
+		return nil, fmt.Errorf("spanning tree: no host receives")
+	}
+	s := spanning{g: g, dist: dist, parent: make([]int, len(g.Nodes)), below: make([]int, len(g.Nodes)), ports: make([]portSet, g.Switches())}
+	for i := range s.parent {
+		s.parent[i] = -1
+	}
+	for i, h := range hosts {
+		if err := s.attach(root, h, i < len(members)); err != nil {
+			return nil, err
+		}
+	}
+	return s.table(root, len(members), members), nil
+}
+
+// spanning is a tree that grows.
+type spanning struct {
+	g      *Graph
+	dist   map[int][]int
+	parent []int     // by node: the port that leads toward the root
+	below  []int     // by node: members on the far side of that port
+	ports  []portSet // by switch: in the tree
+}
+
+// attach adds the way from the root to a host.
+func (s *spanning) attach(root, host int, member bool) error {
+	g, leaf := s.g, s.g.Peer(host, 0)
+	dist := s.dist[leaf.Node]
+	for n := root; ; {
+		if member {
+			s.below[n]++
+		}
+		if n == leaf.Node {
+			s.ports[n-g.Hosts].add(leaf.Port)
+			return nil
+		}
+		p := 0
+		for g.Nodes[g.Peer(n, p).Node].Kind != Switch || dist[g.Peer(n, p).Node] != dist[n]-1 {
+			p++
+		}
+		far := g.Peer(n, p)
+		if old := s.parent[far.Node]; old >= 0 && old != far.Port || far.Node == root {
+			return fmt.Errorf("spanning tree: first shortest ways from %s do not make a tree: two lead to %s", g.Nodes[root].Name, g.Nodes[far.Node].Name)
+		}
+		s.parent[far.Node] = far.Port
+		s.ports[n-g.Hosts].add(p)
+		s.ports[far.Node-g.Hosts].add(far.Port)
+		n = far.Node
+	}
+}
+
+// table tells the ports that lead to members from those that lead to senders only.
+func (s *spanning) table(root, all int, members []int) []Branches {
+	g := s.g
+	from := make([]portSet, len(s.ports))
+	for i := range s.ports {
+		n := g.Hosts + i
+		for p := s.ports[i].next(0); p >= 0; p = s.ports[i].next(p + 1) {
+			far := g.Peer(n, p).Node
+			there := s.below[far]
+			switch {
+			case far < g.Hosts && slices.Contains(members, far):
+				there = 1
+			case n != root && p == s.parent[n]:
+				there = all - s.below[n]
+			}
+			if there == 0 {
+				from[i].add(p)
+				s.ports[i] = s.ports[i].without(p)
+			}
+		}
+	}
+	return g.branches(s.ports, from)
+}

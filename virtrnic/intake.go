@@ -1,0 +1,169 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// intake is the buffer behind the port of a NIC that does not take frames as fast as they
+// come: because it is stalled, or because the bus behind it is slow. A slow one asks its
+// switch to pause; one that is stalled does nothing at all.
+type intake struct {
+	stalled  bool
+	bytePs16 int64      // time of a byte, in 1/65536 picoseconds; 0: no bound
+	free     vtime.Time // when what is there has been taken
+	fifo     ring[waiting]
+	bytes    int
+	xoff     uint8      // classes the switch is paused in
+	refresh  vtime.Time // when that is said again
+}
+
+// waiting is a frame and when it has been taken.
+type waiting struct {
+	f    *wire.Frame
+	size int
+	at   vtime.Time
+}
+
+// Bounds of the intake, in bytes on the wire.
+const (
+	intakeBytes = 1 << 20
+	intakeXOFF  = intakeBytes / 8
+	intakeXON   = intakeXOFF / 2
+)
+
+// intakeQuanta is the pause that a slow NIC asks for.
+const intakeQuanta = 0xffff
+
+// Stall stops the NIC: it sends nothing, lets what arrives wait, and no timer of a queue
+// pair fires. It goes on where it was. Verbs may be called meanwhile.
+func (n *NIC) Stall(now vtime.Time, on bool) {
+	if on == (n.intake != nil && n.intake.stalled) {
+		return
+	}
+	n.settleBefore(now)
+	if on {
+		n.open().stalled = true
+		n.tx.stalled = true
+		n.timers.Stop(timerIntake)
+		n.start(now)
+		return
+	}
+	n.intake.stalled, n.tx.stalled = false, false
+	// What could have started meanwhile starts from now on.
+	n.port.Free = max(n.port.Free, now)
+	n.retime(now)
+}
+
+// SetIntake bounds the rate at which the NIC takes what arrives, in bit/s on the wire; 0:
+// it takes it at once. What waits beyond a threshold makes it pause its switch.
+func (n *NIC) SetIntake(now vtime.Time, bitsPerSec int64) {
+	n.settleBefore(now)
+	in := n.open()
+	in.bytePs16 = 0
+	if bitsPerSec > 0 {
+		in.bytePs16 = machine.BytePs16(bitsPerSec)
+	}
+	if !in.stalled {
+		n.retime(now)
+	}
+}
+
+func (n *NIC) open() *intake {
+	if n.intake == nil {
+		n.intake = &intake{refresh: vtime.Never}
+	}
+	return n.intake
+}
+
+// retime works out anew when the frames that wait have been taken.
+func (n *NIC) retime(now vtime.Time) {
+	in := n.intake
+	in.free = now
+	for i := range in.fifo.n {
+		w := in.fifo.at(i)
+		in.free = in.free.Add(in.serialize(w.size))
+		w.at = in.free
+	}
+	n.takeDue(now)
+	n.start(now)
+}
+
+func (in *intake) serialize(size int) vtime.Duration {
+	return vtime.Duration((int64(size)*in.bytePs16 + 1<<15) >> 16)
+}
+
+// keep lets a frame wait, if the NIC does not take it at once.
+func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
+	in := n.intake
+	if f.Kind() == wire.KindPFC {
+		return false // the port itself obeys them
+	}
+	size := f.WireLen()
+	if in.bytes+size > intakeBytes {
+		n.drop(now, f, DropIntakeFull)
+		return true
+	}
+	in.free = max(in.free, now).Add(in.serialize(size))
+	in.fifo.push(waiting{f, size, in.free})
+	in.bytes += size
+	n.stats.Waited++
+	if in.stalled {
+		return true
+	}
+	if in.bytes > intakeXOFF {
+		n.pausePeer(now, 1<<n.priority(f.Traffic()))
+	}
+	n.armIntake()
+	return true
+}
+
+// pausePeer asks the switch to pause classes, and again before that runs out.
+func (n *NIC) pausePeer(now vtime.Time, classes uint8) {
+	in := n.intake
+	if in.xoff|classes == in.xoff && now < in.refresh {
+		return
+	}
+	in.xoff |= classes
+	n.SendPause(now, in.xoff, intakeQuanta)
+	in.refresh = now.Add(n.port.Serialize(intakeQuanta*wire.PauseQuantumBits/8) / 2)
+}
+
+// armIntake sets the timer for the frame that is taken next, and for the next pause.
+func (n *NIC) armIntake() {
+	in := n.intake
+	at := in.refresh
+	if in.fifo.n > 0 {
+		at = min(at, in.fifo.at(0).at)
+	}
+	if at == vtime.Never {
+		n.timers.Stop(timerIntake)
+	} else {
+		n.timers.Set(timerIntake, at)
+	}
+}
+
+// takeDue takes the frames that have been waited for, and lets the switch go on when few
+// are left.
+func (n *NIC) takeDue(now vtime.Time) {
+	in := n.intake
+	for in.fifo.n > 0 && in.fifo.at(0).at <= now {
+		w := in.fifo.pop()
+		in.bytes -= w.size
+		n.takeFrame(now, w.f)
+	}
+	switch {
+	case in.xoff != 0 && in.bytes <= intakeXON:
+		n.SendPause(now, in.xoff, 0)
+		in.xoff, in.refresh = 0, vtime.Never
+	case in.xoff != 0 && now >= in.refresh:
+		n.pausePeer(now, in.xoff)
+	}
+	if in.fifo.n == 0 && in.bytePs16 == 0 && !in.stalled && in.xoff == 0 {
+		n.intake = nil
+		n.timers.Stop(timerIntake)
+		return
+	}
+	n.armIntake()
+}

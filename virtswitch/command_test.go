@@ -1,0 +1,97 @@
+package virtswitch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// restarted has hosts send to one host more than its port takes, and restarts the switch
+// while it holds what has to wait.
+func restarted(t *testing.T, r *rand.Rand) *Switch {
+	l := newLone(t, nil)
+	for range 50 + r.IntN(50) {
+		i := r.IntN(loneHosts - 1)
+		l.stub[i].send(l.data(hostIP(i), hostIP(loneHosts-1), uint16(r.Uint32()), 1, 26<<2))
+	}
+	var held, lost int
+	l.net.At(vtime.Time(3*vtime.Microsecond), func(now vtime.Time) {
+		held = l.sw.Queued()
+		lost = l.sw.Restart(now)
+		if l.sw.Queued() != 0 {
+			t.Errorf("%d frames are held after the restart", l.sw.Queued())
+		}
+		for p := range l.sw.ports {
+			for prio := range uint8(8) {
+				if n := l.sw.Occupancy(p, prio); n != 0 {
+					t.Errorf("port %d, priority %d: %d bytes are charged after the restart", p, prio, n)
+				}
+			}
+		}
+	})
+	l.run()
+	if held == 0 || lost < held/2 {
+		t.Errorf("%d frames were held when the switch restarted, and %d lost", held, lost)
+	}
+	return l.sw
+}
+
+// TestCarrier: a port without carrier is in no route, at once; new routes do not bring it
+// back, and its carrier does.
+func TestCarrier(t *testing.T) {
+	l := newLone(t, nil)
+	sw := l.sw
+	was := sw.fib
+	at, _ := sw.fib.lookup(hostIP(2))
+	if at < 0 {
+		t.Fatal("no route to a host at the switch")
+	}
+	drops := func() uint64 { return sw.stats.Drops[DropNoRoute] }
+	send := func() {
+		l.stub[0].send(l.data(hostIP(0), hostIP(2), 7, 1, 26<<2))
+		l.run()
+	}
+	sw.SetCarrier(l.net.Now, at, false)
+	if send(); drops() != 1 {
+		t.Errorf("%d frames to a host without carrier were dropped for want of a route, want 1", drops())
+	}
+	sw.SetRoutes(was)
+	if send(); drops() != 2 {
+		t.Errorf("%d drops after new routes, want 2", drops())
+	}
+	sw.SetCarrier(l.net.Now, at, true)
+	if send(); drops() != 2 {
+		t.Errorf("%d drops with the carrier back, want 2", drops())
+	}
+	set := FIB{Sets: [][]uint16{{1, 2, 3}}, Block: []uint16{1}}
+	dark := newBitset(6)
+	dark.set(2)
+	if got := set.without(dark).Sets[0]; !slices.Equal(got, []uint16{1, 3}) {
+		t.Errorf("without port 2 the set 1, 2, 3 is %v", got)
+	}
+	if !slices.Equal(set.Sets[0], []uint16{1, 2, 3}) {
+		t.Errorf("the installed set has become %v", set.Sets[0])
+	}
+}
+
+// TestLimitGroups: no group is installed beyond the limit, each refusal is counted, and
+// without a limit there is room again.
+func TestLimitGroups(t *testing.T) {
+	l := groupLab(t, nil)
+	sw := l.sw
+	one := wire.MRPPacket{}
+	sw.LimitGroups(1)
+	if sw.room(nil, one) {
+		t.Error("there is room for a second group of one")
+	}
+	sw.LimitGroups(-1)
+	if !sw.room(nil, one) {
+		t.Error("there is no room without a limit")
+	}
+	if n := sw.WipeGroups(); n != 1 || len(sw.Groups()) != 0 || sw.mftUsed != 0 {
+		t.Errorf("%d groups were forgotten, want 1; %d are left, %d bytes are in use", n, len(sw.Groups()), sw.mftUsed)
+	}
+}
