@@ -98,7 +98,12 @@ nics: {timeout: 1ms}
 // byHand adds the faults that end a run, one after the other.
 func byHand(t *testing.T) {
 	t.Helper()
-	plain := write(t, strings.Replace(starLab("t-kinds", "nics: {timeout: 262us, retries: 2}\n"), "iterations: 2", "iterations: 20", 1))
+	plain := write(t, `name: t-kinds
+topology: {star: {hosts: 4}}
+nics: {timeout: 262us, retries: 2}
+workloads:
+  - bcast: {schemes: [cepheus], sizes: [1MiB], iterations: 15} # goes on for more than a millisecond
+`)
 	must(t, "destroy", "t-kinds")
 	must(t, "deploy", "-q", "-r", "netns", plain)
 	if out := must(t, "fault", "add", "--lab", "t-kinds", "--link", "re:^h[12]-leaf0$", "--rate", "1", "--dry-run", "loss").out; out != "h1:0>leaf0:1\nleaf0:1>h1:0\nh2:0>leaf0:2\nleaf0:2>h2:0\n" {

@@ -45,6 +45,9 @@ func program1(t *testing.T) string {
 		built.path = filepath.Join(dir, "mcastlab")
 		cmd := exec.Command("go", "build", "-o", built.path, "../cmd/mcastlab")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if raceDetector { // what a test under the race detector starts is under it, too
+			cmd = exec.Command("go", "build", "-race", "-o", built.path, "../cmd/mcastlab")
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w\n%s", err, out)
 		}
@@ -324,8 +327,9 @@ func TestLiveFaults(t *testing.T) {
   - {loss: {rate: 1e-3, links: h1-leaf0}}
   - {loss: {rate: 1e-3, links: leaf0-h2}}
   - {pause: {node: h3}, at: 1us, for: 50us}
+nics: {timeout: 1ms}
 `)
-	file := write(t, strings.Replace(text, "iterations: 2", "iterations: 3", 1))
+	file := write(t, strings.Replace(text, "sizes: [64B, 64KiB, 1MiB], iterations: 2", "sizes: [64KiB, 1MiB], iterations: 3", 1))
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
 			need(t, runtime)
@@ -869,7 +873,7 @@ runtime: {dilation: 400}
 func TestLiveCommands(t *testing.T) {
 	need(t)
 	before := snapshot(t)
-	file := write(t, starLab("t-hand", ""))
+	file := write(t, starLab("t-hand", "nics: {timeout: 1ms}\n"))
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-hand") })
 	must(t, "deploy", "-q", "-r", "netns", file)
 	must(t, "fault", "add", "--lab", "t-hand", "--link", "h1-leaf0", "--rate", "0.02", "loss")

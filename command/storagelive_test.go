@@ -67,7 +67,7 @@ func TestLiveStorage(t *testing.T) {
 // in the next run.
 func TestStorageNodeDies(t *testing.T) {
 	kills := map[string]int{"netns": 2, "docker": 2}
-	if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+	if os.Getenv("MCASTLAB_SOAK") != "" {
 		kills["docker"] = 20
 	}
 	for _, runtime := range []string{"netns", "docker"} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -36,11 +37,14 @@ type record struct {
 
 // Events writes events.jsonl. A line is complete or not there at all. A file that is full
 // is rotated; without Rotate, what is beyond its size is counted and said in its last line.
+// A lab in real time writes from many goroutines: those that follow its nodes, and the one
+// that runs its workloads. So all methods may be called at once.
 type Events struct {
 	// Rotate, if set, puts the full file, of so many lines, aside and returns the next one,
 	// and how many lines of old files it has given up for that.
 	Rotate func(lines uint64) (next io.Writer, lost uint64, err error)
 
+	mu      sync.Mutex
 	w       *bufio.Writer
 	written int
 	lines   uint64 // beside the first
@@ -51,11 +55,18 @@ type Events struct {
 // NewEvents starts the file with its schema.
 func NewEvents(w io.Writer) *Events {
 	e := &Events{w: bufio.NewWriterSize(w, 1<<16)}
-	e.line(map[string]string{"schema": EventsSchema})
+	e.put(map[string]string{"schema": EventsSchema})
 	return e
 }
 
 func (e *Events) line(v any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.put(v)
+}
+
+// put writes a line. The lock is held, or nobody else knows the file yet.
+func (e *Events) put(v any) {
 	if e.err != nil {
 		return
 	}
@@ -77,7 +88,7 @@ func (e *Events) line(v any) {
 	}
 }
 
-// rotate goes on in another file.
+// rotate goes on in another file. The lock is held.
 func (e *Events) rotate() bool {
 	if e.err = e.w.Flush(); e.err != nil {
 		return false
@@ -90,7 +101,7 @@ func (e *Events) rotate() bool {
 	e.cut += lost
 	e.w.Reset(next)
 	e.written, e.lines = 0, 0
-	e.line(map[string]string{"schema": EventsSchema})
+	e.put(map[string]string{"schema": EventsSchema})
 	return e.err == nil
 }
 
@@ -104,6 +115,8 @@ func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
 
 // Close writes the number of events that were cut, and flushes.
 func (e *Events) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.cut > 0 && e.err == nil {
 		b, _ := json.Marshal(map[string]any{"event": "cut", "value": e.cut, "text": "events beyond the size limit were left out"})
 		_, e.err = e.w.Write(append(b, '\n'))
@@ -116,13 +129,19 @@ func (e *Events) Close() error {
 
 // Flush makes what was written so far readable.
 func (e *Events) Flush() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if err := e.w.Flush(); err != nil && e.err == nil {
 		e.err = fmt.Errorf("write events: %w", err)
 	}
 }
 
 // Cut returns how many events were left out for size.
-func (e *Events) Cut() uint64 { return e.cut }
+func (e *Events) Cut() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cut
+}
 
 type nodeEvents struct {
 	e    *Events
