@@ -393,3 +393,21 @@ func lastName(e ast.Expr) string {
 	}
 	return ""
 }
+
+// TestFuzzed: the gate fuzzes every target there is.
+func TestFuzzed(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := strings.FieldsFunc(string(makefile), func(r rune) bool { return strings.ContainsRune(" ;\n", r) })
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if ok && s.test && strings.HasPrefix(f.Name.Name, "Fuzz") && !slices.Contains(list, s.dir+":"+f.Name.Name) {
+				t.Errorf("%s: %s is not in the Makefile's list", s.path, f.Name.Name)
+			}
+		}
+	}
+}

@@ -87,8 +87,8 @@ func framed(t *testing.T, file string, v6 bool, vlan uint16) (roce, mrp int) {
 		}
 		p.Put(fr)
 	}
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
+	tshark := needTshark(t)
+	if tshark == "" {
 		return roce, mrp
 	}
 	good := "infiniband && ip"

@@ -87,6 +87,16 @@ func need(t *testing.T, runtimes ...string) {
 	t.Skip(why)
 }
 
+// needTshark returns the path of tshark, empty where it is not there and need not be.
+func needTshark(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("tshark")
+	if err != nil && os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // invoke runs the program as a process.
 func invoke(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
@@ -839,9 +849,13 @@ runtime: {dilation: 400}
 	if row := r.Results[0]; row.Verified == nil || !*row.Verified {
 		t.Errorf("row %+v", row)
 	}
-	out, err := exec.Command("tshark", "-r", filepath.Join(r.RunDir, "h0_0.pcapng"), "-Y", "infiniband.bth.opcode <= 5 && ip.src == 10.0.0.1", "-T", "fields", "-e", "frame.time_epoch").Output()
+	tshark := needTshark(t)
+	if tshark == "" {
+		return
+	}
+	out, err := exec.Command(tshark, "-r", filepath.Join(r.RunDir, "h0_0.pcapng"), "-Y", "infiniband.bth.opcode <= 5 && ip.src == 10.0.0.1", "-T", "fields", "-e", "frame.time_epoch").Output()
 	if err != nil {
-		t.Skipf("no tshark: %v", err)
+		t.Fatal(err)
 	}
 	silence, last := 0.0, 0.0
 	for _, l := range strings.Fields(string(out)) {
@@ -905,11 +919,8 @@ func captured(t *testing.T, dir string) {
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%v, %v", files, err)
 	}
-	tshark, err := exec.LookPath("tshark")
-	if err != nil {
-		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
-			t.Fatal(err)
-		}
+	tshark := needTshark(t)
+	if tshark == "" {
 		return
 	}
 	for _, f := range files {

@@ -131,6 +131,11 @@ func (s *Spec) Reserved(node int) int {
 	return virtswitch.Reserved(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
 }
 
+// XOFF returns the static threshold of a switch, in bytes.
+func (s *Spec) XOFF(node int) int {
+	return virtswitch.XOFF(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
+}
+
 func (s *Spec) pfc(node int) virtswitch.PFCConfig {
 	return virtswitch.PFCConfig{
 		Lossless: s.Switch.Lossless, XOFF: s.Switch.XOFF, XON: s.Switch.XON, Headroom: s.headroom(node),

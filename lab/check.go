@@ -217,6 +217,11 @@ func (c *checking) checkBuffer() {
 				c.l.Switches.Buffer, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name, need)
 			return
 		}
+		if xon, xoff := c.l.Switches.PFC.XON, spec.XOFF(i); xon != nil && int(*xon) > xoff {
+			c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %d bytes by default on the %d ports of %s: use a smaller xon, or set xoff too",
+				*xon, xoff, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name)
+			return
+		}
 	}
 }
 

@@ -223,6 +223,7 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {ecn: {priorities: [8]}}\n", "lab:3:31: priority 8 is not 0 to 7"},
 		{head + "switches: {pfc: {alpha: 100}}\n", "lab:3:25: switches.pfc.alpha of 100 is not 0.0078125 to 64, or 0 for static thresholds"},
 		{head + "switches: {pfc: {alpha: 1, xoff: 1MB}}\n", "lab:3:25: switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha"},
+		{head + "switches: {pfc: {xon: 9MB}}\n", "lab:3:23: switches.pfc.xon of 9MB is above xoff, 3971443 bytes by default on the 4 ports of leaf0: use a smaller xon, or set xoff too"},
 		{head + "switches: {pfc: {quanta: 3}}\n", "lab:3:26: switches.pfc.quanta of 3 is not 256 to 65535"},
 		{head + "switches: {watchdog: {enabled: true, detect: 0}}\n", "lab:3:46: switches.watchdog.detect of 0 takes every pause for a storm"},
 		{head + "switches: {watchdog: {action: flood}}\n", `lab:3:31: switches.watchdog.action cannot be "flood": use drop or forward`},

@@ -91,6 +91,10 @@ func Reserved(c PFCConfig, ports, buffer int) int {
 	return p.reserved()
 }
 
+// XOFF returns the static threshold, in bytes, of a switch of so many ports with the given
+// buffer: the one that was asked for, or the one chosen.
+func XOFF(c PFCConfig, ports, buffer int) int { return newPFCState(c, ports, buffer).xoffBytes }
+
 // reserved returns the bytes set aside for lossless classes.
 func (p *pfcState) reserved() (n int) {
 	for in := range p.headroom {
