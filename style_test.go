@@ -56,7 +56,7 @@ var imports = map[string][]string{
 	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
-	"orchestrator/engine/process": {"orchestrator/engine"},
+	"orchestrator/engine/process": {"failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
 	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "collective", "counters", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
 	"search":                      {"apps", "apps/bcast", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},

@@ -610,55 +610,6 @@ func TestResidue(t *testing.T) {
 	}
 }
 
-// TestResidueAtEachStep kills a deployment at one step after the other, each time another,
-// and destroys or wipes what there is: nothing is left. Steps are those of the star; on the
-// fat-tree all of them.
-func TestResidueAtEachStep(t *testing.T) {
-	lab, stride := starLab("t-step", ""), 3
-	if os.Getenv("MCASTLAB_SOAK") != "" {
-		lab, stride = strings.Replace(lab, "star: {hosts: 4}", "fat-tree: {k: 4}", 1), 1
-	}
-	for _, runtime := range []string{"netns", "docker"} {
-		t.Run(runtime, func(t *testing.T) {
-			need(t, runtime)
-			program := variant(t, "CGO_ENABLED=0", "-tags", "failpoint")
-			file := write(t, lab)
-			run := func(env string, args ...string) int {
-				cmd := exec.Command(program, args...)
-				cmd.Env = append(os.Environ(), env)
-				out, err := cmd.CombinedOutput()
-				if err != nil && cmd.ProcessState.ExitCode() >= 0 {
-					t.Errorf("%v: %v\n%s", args, err, out)
-				}
-				return cmd.ProcessState.ExitCode()
-			}
-			t.Cleanup(func() { run("", "wipe", "--yes") })
-			run("", "deploy", "-q", "-r", runtime, file) // the image is made
-			run("", "destroy", file)
-			before := snapshot(t)
-			steps := 0
-			for step := 1; ; step += stride {
-				if run(fmt.Sprintf("MCASTLAB_FAIL=%d", step), "deploy", "-q", "-r", runtime, file) == 0 {
-					break // there is no such step
-				}
-				steps++
-				// A destruction that is killed, too, is taken up by the next.
-				run(fmt.Sprintf("MCASTLAB_FAIL=%d", 1+step%3), "destroy", "t-step")
-				run("", "destroy", "t-step")
-				if same(t, before, snapshot(t)); t.Failed() {
-					t.Fatalf("after a kill at step %d", step)
-				}
-			}
-			t.Logf("killed at %d steps", steps)
-			if steps < 3 {
-				t.Errorf("only %d steps were hit", steps)
-			}
-			run("", "destroy", "t-step")
-			same(t, before, snapshot(t))
-		})
-	}
-}
-
 // TestConcurrent: many clients at once on one lab are served one after the other, and
 // none is lost.
 func TestConcurrent(t *testing.T) {

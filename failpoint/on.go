@@ -3,8 +3,12 @@
 package failpoint
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -12,13 +16,72 @@ import (
 
 var hits atomic.Int64
 
-// Hit kills the process, as kill -9 does, if MCASTLAB_FAIL names this step by its number,
-// counted from 1.
-func Hit(string) {
-	if fmt.Sprint(hits.Add(1)) == os.Getenv("MCASTLAB_FAIL") {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+// At has an effect. MCASTLAB_FAIL says at which step something goes wrong, and what: the
+// steps, two for each effect, are counted from 1, and one with an even number comes after
+// its effect. What goes wrong is "12" or "12:kill", the end of the process as by kill -9;
+// "12:error:EBUSY", an effect that fails, or one whose success nobody is told of;
+// "12:timeout", the same with a deadline; "12:run:COMMAND", anything the shell can do.
+// Where it happened is written to the file that MCASTLAB_FAIL_SEEN names, all steps to that
+// of MCASTLAB_FAIL_COUNT.
+func At(effect string, do func() error) error {
+	if err := hit(effect); err != nil {
+		return err
 	}
+	if err := do(); err != nil {
+		return err
+	}
+	return hit(effect + ", done")
+}
+
+func hit(at string) error {
+	step, action, _ := strings.Cut(os.Getenv("MCASTLAB_FAIL"), ":")
+	note("MCASTLAB_FAIL_COUNT", at+"\n")
+	if strconv.FormatInt(hits.Add(1), 10) != step {
+		return nil
+	}
+	note("MCASTLAB_FAIL_SEEN", at)
+	kind, what, _ := strings.Cut(action, ":")
+	switch kind {
+	case "error":
+		return fmt.Errorf("failpoint %s (%s): %w", step, at, errno(what))
+	case "timeout":
+		return fmt.Errorf("failpoint %s (%s): %w", step, at, context.DeadlineExceeded)
+	case "run":
+		if out, err := exec.Command("sh", "-c", what).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "failpoint %s (%s): %s: %v\n%s", step, at, what, err, out)
+		}
+		return nil
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// note appends to the file that a variable names, if any.
+func note(variable, text string) {
+	path := os.Getenv(variable)
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "failpoint: %v\n", err)
+	}
+}
+
+func errno(name string) error {
+	for _, e := range []struct {
+		name string
+		err  error
+	}{{"EBUSY", syscall.EBUSY}, {"EEXIST", syscall.EEXIST}, {"ENOSPC", syscall.ENOSPC}} {
+		if e.name == name {
+			return e.err
+		}
+	}
+	return fmt.Errorf("no error is called %q", name)
 }
 
 // Node ends the process of a node that is named after the step, as in dies-at-start-0.

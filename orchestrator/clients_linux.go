@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/failpoint"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -42,13 +43,18 @@ func (d *Deployed) open() error {
 		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
 		// The socket's folder is what protects it: only root and the node's user get in.
 		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)), grpc.WithUnaryInterceptor(effect))
 		if err != nil {
 			return fmt.Errorf("reach node %s: %w", name, err)
 		}
 		d.nodes[i] = &client{name, conn, control.NewNodeClient(conn)}
 		return nil
 	})
+}
+
+// effect makes each call to a node a step that tests may make go wrong.
+func effect(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+	return failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
 }
 
 // restDilation is how slow the clock of a lab runs that nothing else is said of.

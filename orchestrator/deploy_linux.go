@@ -270,13 +270,12 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool,
 	for _, i := range links {
 		k := &d.Graph.Links[i]
 		a, b := d.end(spaces, k.A), d.end(spaces, k.B)
-		if err := errors.Join(netdev.Part(a), netdev.Part(b)); err != nil {
+		if err := failpoint.At("unlink", func() error { return errors.Join(netdev.Part(a), netdev.Part(b)) }); err != nil {
 			return err
 		}
-		if err := netdev.Join(a, b); err != nil {
+		if err := failpoint.At("link", func() error { return netdev.Join(a, b) }); err != nil {
 			return err
 		}
-		failpoint.Hit("link")
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -285,8 +284,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool,
 		if !affected[i] {
 			return nil
 		}
-		failpoint.Hit("hand over")
-		return d.handOver(ctx, i, spaces, outside[d.Graph.Nodes[i].Name])
+		return failpoint.At("hand over", func() error { return d.handOver(ctx, i, spaces, outside[d.Graph.Nodes[i].Name]) })
 	})
 }
 
@@ -528,8 +526,7 @@ func remove(ctx context.Context, s *store, engines []engine.Engine) error {
 		}
 	}
 	for _, e := range engines {
-		failpoint.Hit("remove")
-		if err := e.Remove(ctx, s.lab); err != nil {
+		if err := failpoint.At("remove nodes", func() error { return e.Remove(ctx, s.lab) }); err != nil {
 			return err
 		}
 	}
@@ -538,6 +535,5 @@ func remove(ctx context.Context, s *store, engines []engine.Engine) error {
 			return err
 		}
 	}
-	failpoint.Hit("remove state")
 	return s.remove()
 }

@@ -17,7 +17,7 @@ import (
 
 // drift is what of a lab that is up is not there any more.
 type drift struct {
-	nodes []int // whose processes have ended
+	nodes []int // whose processes have ended, or whose repair has not
 	links []int // whose interfaces are gone or down, those of such nodes among them
 }
 
@@ -35,8 +35,13 @@ func (d *Deployed) affected(x drift) map[int]bool {
 	return all
 }
 
-// findDrift looks for what is gone.
+// findDrift looks for what is gone. A node whose repair was broken off counts as gone,
+// whatever it looks like: it may have sockets on interfaces that are no more, or none.
 func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
+	st, _, err := d.store.get()
+	if err != nil {
+		return x, err
+	}
 	spaces, err := d.spaces(ctx)
 	if err != nil {
 		return x, err
@@ -45,7 +50,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	for i, s := range spaces {
 		n := &d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
-		if s == nil {
+		if s == nil || slices.Contains(st.Mending, n.Name) {
 			x.nodes = append(x.nodes, i)
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
@@ -65,6 +70,9 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 // the others do not notice.
 func (d *Deployed) repair(ctx context.Context, x drift) error {
 	affected := d.affected(x)
+	if err := d.mending(affected); err != nil {
+		return err
+	}
 	outside := map[string]*netdev.Outside{}
 	for n := range affected { // each by itself
 		name := d.Graph.Nodes[n].Name
@@ -108,7 +116,25 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	if err != nil {
 		return err
 	}
-	return d.configure(ctx, affected, rate)
+	if err := d.configure(ctx, affected, rate); err != nil {
+		return err
+	}
+	return d.mending(nil)
+}
+
+// mending writes down which nodes are being repaired.
+func (d *Deployed) mending(nodes map[int]bool) error {
+	st, _, err := d.store.get()
+	if err != nil {
+		return err
+	}
+	st.Mending = nil
+	for i := range d.Graph.Nodes {
+		if nodes[i] {
+			st.Mending = append(st.Mending, d.Graph.Nodes[i].Name)
+		}
+	}
+	return d.store.put(st)
 }
 
 func names(nodes []engine.Node) (all []string) {

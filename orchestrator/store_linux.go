@@ -42,7 +42,8 @@ type state struct {
 	Phase   string    `json:"phase"` // deploying, up, destroying
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
-	Leased  uint32    `json:"leased"` // McstIDs that runs have had: none is used twice
+	Leased  uint32    `json:"leased"`            // McstIDs that runs have had: none is used twice
+	Mending []string  `json:"mending,omitempty"` // nodes whose repair has begun and has not come to its end
 
 	Attach  map[string]string       `json:"attach,omitempty"`  // interfaces of external hosts
 	Indexes map[string]int          `json:"indexes,omitempty"` // and the kernel's numbers of them
@@ -118,19 +119,23 @@ func (s *store) close() error {
 
 // intend writes down what is about to be done, durably.
 func (s *store) intend(effect, object string) error {
-	f, err := os.OpenFile(filepath.Join(s.dir, "intents.jsonl"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
+	if err == nil {
+		err = failpoint.At("write intent: "+effect, func() error { return appendTo(filepath.Join(s.dir, "intents.jsonl"), append(b, '\n')) })
+	}
 	if err != nil {
 		return fmt.Errorf("write intent: %w", err)
 	}
-	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
-	if err == nil {
-		_, err = f.Write(append(b, '\n'))
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write intent: %w", err)
-	}
-	failpoint.Hit(effect)
 	return nil
+}
+
+func appendTo(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
 }
 
 // put writes state.json as a whole.
@@ -143,12 +148,14 @@ func (s *store) put(st state) error {
 }
 
 func (s *store) write(name string, b []byte) error {
-	failpoint.Hit(name)
 	path := filepath.Join(s.dir, name)
-	if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
-		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	err := failpoint.At("write "+name, func() error {
+		if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
+			return err
+		}
+		return os.Rename(path+".tmp", path)
+	})
+	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
 	}
 	return nil
@@ -178,16 +185,12 @@ func (s *store) under(e engine.Engine) bool {
 // nodeDir makes a node's folder, open to its user alone.
 func (s *store) nodeDir(node string) (string, error) {
 	dir := s.nodePath(node)
-	err := os.RemoveAll(dir) // sockets of a node that is no more
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		err = os.Chmod(filepath.Dir(dir), 0o711)
-	}
-	if err == nil {
-		err = os.Chown(dir, engine.UID, engine.UID)
-	}
+	err := failpoint.At("make node folder", func() error {
+		if err := os.RemoveAll(dir); err != nil { // sockets of a node that is no more
+			return err
+		}
+		return ownDir(dir)
+	})
 	if err != nil {
 		return "", fmt.Errorf("make folder of node %s: %w", node, err)
 	}
@@ -197,24 +200,28 @@ func (s *store) nodeDir(node string) (string, error) {
 // dataDir makes the folder of what a node keeps, if there is none.
 func (s *store) dataDir(node string) (string, error) {
 	dir := filepath.Join(s.dir, "d", node)
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = os.Chmod(filepath.Dir(dir), 0o711)
-	}
-	if err == nil {
-		err = os.Chown(dir, engine.UID, engine.UID)
-	}
-	if err != nil {
+	if err := failpoint.At("make data folder", func() error { return ownDir(dir) }); err != nil {
 		return "", fmt.Errorf("make data folder of node %s: %w", node, err)
 	}
 	return dir, nil
+}
+
+// ownDir makes a folder of the nodes' user, in one that anybody may pass.
+func ownDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil {
+		return err
+	}
+	return os.Chown(dir, engine.UID, engine.UID)
 }
 
 func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
 
 // remove takes the folder away, the lock with it.
 func (s *store) remove() error {
-	if err := os.RemoveAll(s.dir); err != nil {
+	if err := failpoint.At("remove state", func() error { return os.RemoveAll(s.dir) }); err != nil {
 		return fmt.Errorf("remove state of lab %s: %w", s.lab, err)
 	}
 	// The parent goes with the last lab; if others are there it stays.

@@ -128,12 +128,16 @@ func start(ctx context.Context, c *client.Client, lab, image string, n engine.No
 	ctx = context.WithoutCancel(ctx)
 	name := containerName(lab, n.Name)
 	config, host := createRequest(lab, image, n)
-	r, err := c.ContainerCreate(ctx, config, host, nil, nil, name)
+	var r container.CreateResponse
+	err := failpoint.At("create container", func() (err error) {
+		r, err = c.ContainerCreate(ctx, config, host, nil, nil, name)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("create container %s: %w", name, err)
 	}
-	failpoint.Hit("start container")
-	if err := c.ContainerStart(ctx, r.ID, container.StartOptions{}); err != nil {
+	err = failpoint.At("start container", func() error { return c.ContainerStart(ctx, r.ID, container.StartOptions{}) })
+	if err != nil {
 		return fmt.Errorf("start container %s: %w", name, err)
 	}
 	return nil
@@ -244,7 +248,9 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		all = slices.DeleteFunc(all, func(s container.Summary) bool { return !slices.Contains(nodes, s.Labels[labelNode]) })
 	}
 	err = each(all, func(s container.Summary) error {
-		err := c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		err := failpoint.At("remove container", func() error {
+			return c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		})
 		if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // gone, or being removed by another
 			return fmt.Errorf("remove container of %s: %w", s.Labels[labelNode], err)
 		}

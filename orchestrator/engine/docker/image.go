@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/client"
 
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -54,14 +55,17 @@ func ensureImage(ctx context.Context, c *client.Client, intend func(effect, obje
 	if err != nil {
 		return "", fmt.Errorf("make image %s: %w", ref, err)
 	}
-	r, err := c.ImageImport(ctx, image.ImportSource{Source: root, SourceName: "-"}, ref, image.ImportOptions{
-		Changes: []string{`ENTRYPOINT ["/mcastlab"]`, "LABEL " + labelImage + "=" + ref},
+	err = failpoint.At("make image", func() error {
+		r, err := c.ImageImport(ctx, image.ImportSource{Source: root, SourceName: "-"}, ref, image.ImportOptions{
+			Changes: []string{`ENTRYPOINT ["/mcastlab"]`, "LABEL " + labelImage + "=" + ref},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r) // it is made when its progress has been read
+		return errors.Join(err, r.Close())
 	})
 	if err != nil {
-		return "", fmt.Errorf("make image %s: %w", ref, err)
-	}
-	_, err = io.Copy(io.Discard, r) // it is made when its progress has been read
-	if err = errors.Join(err, r.Close()); err != nil {
 		return "", fmt.Errorf("make image %s: %w", ref, err)
 	}
 	return ref, nil

@@ -8,6 +8,8 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
+
+	"github.com/mcastlab/mcastlab/failpoint"
 )
 
 // dataPoint is where a node finds what it keeps when it dies: a volume of its own.
@@ -35,7 +37,8 @@ func removeVolumes(ctx context.Context, c *client.Client, lab string) error {
 		return err
 	}
 	return each(all, func(v *volume.Volume) error {
-		if err := c.VolumeRemove(ctx, v.Name, true); err != nil && !errdefs.IsNotFound(err) {
+		err := failpoint.At("remove volume", func() error { return c.VolumeRemove(ctx, v.Name, true) })
+		if err != nil && !errdefs.IsNotFound(err) {
 			return fmt.Errorf("remove volume of %s: %w", v.Labels[labelNode], err)
 		}
 		return nil

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -83,7 +84,7 @@ func (e Engine) start(lab string, n engine.Node, self *os.File) error {
 		Credential: &syscall.Credential{Uid: engine.UID, Gid: engine.UID},
 		Setsid:     true,
 	}
-	if err := cmd.Start(); err != nil {
+	if err := failpoint.At("start process", cmd.Start); err != nil {
 		if errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("start node %s: %w: namespaces need root", n.Name, err)
 		}
@@ -190,7 +191,8 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 			}
 			killed[p.pid] = p.node
 			// PID 1 of its namespace: with it goes all that is in there.
-			if err := unix.Kill(p.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			err := failpoint.At("end process", func() error { return unix.Kill(p.pid, unix.SIGKILL) })
+			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("end node %s: %w", p.node, err)
 			}
 		}
