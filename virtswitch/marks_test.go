@@ -71,6 +71,9 @@ func noiseConfig(t *testing.T, r *rand.Rand, c *Config) {
 	if r.IntN(4) == 0 {
 		c.PFC, c.Buffer = PFCConfig{}, 3000
 	}
+	if r.IntN(6) == 0 {
+		c.Input = &InputConfig{Together: r.IntN(2) == 0}
+	}
 }
 
 // noise has hosts send anything, right or wrong, about two groups and a multicast address:
@@ -239,7 +242,7 @@ func TestGuardsFire(t *testing.T) {
 		}
 		ran := []*Switch{fuzzRun(t, data)}
 		if seed%4 == 0 {
-			ran = append(ran, noise(t, r), reductions(t, r), again(t, r))
+			ran = append(ran, noise(t, r), reductions(t, r), again(t, r), crossed(t, seed))
 		}
 		if seed%100 == 0 {
 			ran = append(ran, burst(t, r), flooded(t, r), damaged(t, r), restarted(t, r))
