@@ -140,6 +140,16 @@ func TestInline(t *testing.T) {
 			t.Errorf("opcode %d, %d bytes inline: %v, want %v", w.Opcode, len(w.Inline), err, ErrInvalid)
 		}
 	}
+	// Bytes that are given and not asked for are the caller's: no later request is kept in them.
+	mine := bytes.Repeat([]byte{7}, 400)
+	p.recv(1, RecvWR{WRID: 3})
+	p.post(0, SendWR{WRID: 3, Opcode: WRSend, Inline: mine})
+	p.run()
+	p.post(0, SendWR{WRID: 4, Opcode: WRRDMAWrite, Flags: SendInline, Inline: want, RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.run()
+	if !bytes.Equal(mine, bytes.Repeat([]byte{7}, 400)) {
+		t.Error("the bytes of a request that is not inline hold those of another")
+	}
 }
 
 // TestUnsignalled: a request without a signal leaves no completion when it succeeds, and

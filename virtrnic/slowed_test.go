@@ -89,6 +89,8 @@ func (p *pair) watchPauses() {
 		}
 		came[1-port]++
 		switch h := f.PFC(); {
+		case h.Enable == 0:
+			p.t.Errorf("side %d sends a pause frame for no class", port)
 		case h.Enable>>3&1 == 0:
 		case h.Quanta[3] == 0:
 			said[port] = 0
@@ -108,6 +110,15 @@ func (p *pair) watchPauses() {
 			if got := nic.Stats().PausesReceived; got != came[i] {
 				p.t.Errorf("at %v side %d has taken %d pause frames of %d that came", p.net.Now, i, got, came[i])
 				came[i] = got
+			}
+			if in := nic.intake; in != nil {
+				bytes := 0
+				for k := range in.fifo.n {
+					bytes += in.fifo.at(k).size
+				}
+				if bytes != in.bytes || (in.xoff != 0) != (in.refresh != vtime.Never) {
+					p.t.Errorf("at %v side %d counts %d of %d bytes that wait, pauses %#x and says so again at %v", p.net.Now, i, in.bytes, bytes, in.xoff, in.refresh)
+				}
 			}
 		}
 	}

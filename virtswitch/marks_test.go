@@ -217,6 +217,9 @@ func swamped(t *testing.T, r *rand.Rand) *Switch {
 	for range lateMax + 1 + r.IntN(1000) {
 		l.sw.HandleFrame(l.net.Now, 0, l.data(hostIP(0), group1, 9, 5, 26<<2))
 	}
+	if k := len(l.sw.late.heap); k != lateMax {
+		t.Errorf("%d packets wait for the accelerator, it has room for %d", k, lateMax)
+	}
 	l.sw.WipeGroups()
 	l.run()
 	return l.sw
