@@ -84,9 +84,10 @@ var banned = map[string]string{
 
 // exempt are places that a rule does not fit, each with its reason.
 var exempt = map[string]string{
-	"prng imports math/rand/v2":       "it wraps the PCG generator in it",
-	"machine/machinetest var rewrite": "it is a flag of tests",
-	"failpoint var hits":              "it is in builds for tests only",
+	"prng imports math/rand/v2":           "it wraps the PCG generator in it",
+	"machine/machinetest var rewrite":     "it is a flag of tests",
+	"machine/machinetest var transcripts": "it is a flag of tests",
+	"failpoint var hits":                  "it is in builds for tests only",
 }
 
 // Limits of size.

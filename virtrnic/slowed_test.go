@@ -17,7 +17,7 @@ import (
 // at random. Both arrive whole, nothing is dropped or sent twice, pause frames are obeyed
 // where they arrive however much waits, and a NIC that is told once more what it is already
 // does exactly what it would have done.
-func slowed(t *testing.T, seed uint64) [2]*NIC {
+func slowed(t *testing.T, seed uint64) *pair {
 	t.Helper()
 	once, again := slowRun(t, seed, false), slowRun(t, seed, true)
 	a, b := strings.Split(once.net.Log.String(), "\n"), strings.Split(again.net.Log.String(), "\n")
@@ -27,7 +27,7 @@ func slowed(t *testing.T, seed uint64) [2]*NIC {
 			break
 		}
 	}
-	return again.nic
+	return again
 }
 
 func slowRun(t *testing.T, seed uint64, again bool) *pair {
@@ -165,10 +165,10 @@ func copied(t *testing.T, r *rand.Rand) {
 // gathered sends messages over UC to a group whose members are queue pairs of both
 // unreliable services, connected to the sender, to the group or to somebody else, ready or
 // not. Each has what it may have, and nobody anything else.
-func gathered(t *testing.T, r *rand.Rand) [2]*NIC {
+func gathered(t *testing.T, r *rand.Rand, log bool) *pair {
 	t.Helper()
 	const group, stranger = 0xefff_c005, 10<<24 | 77
-	p := newPair(t, pairOptions{typ: TypeUC})
+	p := newPair(t, pairOptions{typ: TypeUC, log: log, headers: log})
 	p.redirect(group, wire.QPNMulticast)
 	messages := 1 + r.IntN(3)
 	type member struct {
@@ -240,15 +240,15 @@ func gathered(t *testing.T, r *rand.Rand) [2]*NIC {
 	if want := uint64(packets); takers > 0 && dropped != 0 || takers == 0 && dropped != want {
 		t.Errorf("%d packets dropped of %d, with %d members who take them", dropped, packets, takers)
 	}
-	return p.nic
+	return p
 }
 
 // repeated reads and adds at the other side while each request comes again, as it was, at
 // any time and any number of times: before it is answered, while its answer waits behind
 // others, and long after. What was read is right, and each atomic was done once, in order.
-func repeated(t *testing.T, r *rand.Rand) [2]*NIC {
+func repeated(t *testing.T, r *rand.Rand, log bool) *pair {
 	t.Helper()
-	p := newPair(t, pairOptions{rdAtomic: uint8(1 + r.IntN(16)), timeout: 16, retry: 7, mtu: 256 << r.IntN(5), psn: wire.PSN(0).Add(-r.IntN(20))})
+	p := newPair(t, pairOptions{rdAtomic: uint8(1 + r.IntN(16)), timeout: 16, retry: 7, mtu: 256 << r.IntN(5), psn: wire.PSN(0).Add(-r.IntN(20)), log: log, headers: log})
 	again := 30 + r.IntN(60)
 	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
 		for ; port == 0 && again > 0 && r.IntN(3) > 0; again-- {
@@ -293,5 +293,5 @@ func repeated(t *testing.T, r *rand.Rand) [2]*NIC {
 	if got := binary.LittleEndian.Uint64(word); got != adds || p.nic[1].Stats().AtomicsExecuted != adds {
 		t.Errorf("the word counts %d of %d atomics, %d were done", got, adds, p.nic[1].Stats().AtomicsExecuted)
 	}
-	return p.nic
+	return p
 }
