@@ -15,7 +15,7 @@ import (
 // once, in the order of its ingress and class, or is dropped and counted; at rest nothing
 // waits. A switch that is told once more what a port's carrier is does what it would have
 // done.
-func crossed(t *testing.T, seed uint64) *Switch {
+func crossed(t *testing.T, seed uint64) *lone {
 	t.Helper()
 	once, again := crossRun(t, seed, false), crossRun(t, seed, true)
 	for i := range once.stub {
@@ -23,7 +23,7 @@ func crossed(t *testing.T, seed uint64) *Switch {
 			t.Errorf("told twice, the switch sends port %d something else:\n%q\n%q", i, once.stub[i].got, again.stub[i].got)
 		}
 	}
-	return again.sw
+	return again
 }
 
 // crossConfig draws where packets wait, and for how many there is room.
