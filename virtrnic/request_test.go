@@ -499,3 +499,19 @@ func TestQueueCaps(t *testing.T) {
 		t.Errorf("%d flushed, want 64", n)
 	}
 }
+
+// TestRNRTwice: an RNR NAK that comes twice is one: the sender waits once and spends one of
+// its retries.
+func TestRNRTwice(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 16, retry: 7, rnr: 2})
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
+		return machinetest.Fate{Twice: port == 1}
+	}
+	_, sm := p.region(0, 100, 3)
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 100)})
+	p.run()
+	p.want(0, WC{WRID: 1, Status: WCRNRRetryExcErr})
+	if got := p.nic[1].Stats().SendRNR; got != 3 {
+		t.Errorf("the receiver was asked %d times, want once and two retries", got)
+	}
+}

@@ -380,3 +380,32 @@ func TestPausedGroups(t *testing.T) {
 		t.Errorf("the member that paused has %d packets in the end, drops %v", n, l.sw.Stats().Drops)
 	}
 }
+
+// TestWatchdogClasses: of two priorities of a port that are stuck from different instants on
+// each is taken over when its own time has come.
+func TestWatchdogClasses(t *testing.T) {
+	l := dogLab(t, false)
+	for _, c := range []struct {
+		prio uint8
+		us   float64
+	}{{3, 10}, {4, 30}} {
+		l.at(c.us, func() {
+			l.pause(3, 1<<c.prio, 0xffff)
+			l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, 1, c.prio<<5))
+		})
+		l.at(c.us+50, func() {
+			if l.sw.eg[3].storm>>c.prio&1 != 0 {
+				t.Errorf("priority %d is taken over before its time", c.prio)
+			}
+		})
+		l.at(c.us+53, func() {
+			if l.sw.eg[3].storm>>c.prio&1 == 0 {
+				t.Errorf("priority %d is not taken over", c.prio)
+			}
+		})
+	}
+	l.run()
+	if st := l.sw.Stats(); st.PauseStorms != 2 || st.Drops[DropWatchdog] != 2 {
+		t.Errorf("%d storms, %d frames dropped, want 2 of each", st.PauseStorms, st.Drops[DropWatchdog])
+	}
+}
