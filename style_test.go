@@ -37,11 +37,11 @@ var imports = map[string][]string{
 	"traces":                      {"machine", "vtime", "wire"},
 	"rank":                        {"mrp", "prng", "virtrnic", "vtime", "wire"},
 	"collective":                  {"rank", "vtime"},
-	"apps":                        {"collective", "rank"},
+	"apps":                        {"collective", "prng", "rank", "vtime"},
 	"apps/program":                {"apps", "rank"},
-	"apps/bcast":                  {"apps", "collective", "prng", "rank", "vtime"},
-	"apps/allgather":              {"apps", "collective", "prng", "rank", "vtime"},
-	"apps/reducescatter":          {"apps", "collective", "prng", "rank", "vtime"},
+	"apps/bcast":                  {"apps", "collective", "rank", "vtime"},
+	"apps/allgather":              {"apps", "collective", "prng", "rank"},
+	"apps/reducescatter":          {"apps", "collective", "prng", "rank"},
 	"apps/hpl":                    {"apps", "collective", "rank", "vtime"},
 	"apps/manycast":               {"apps", "prng", "rank", "topo", "vtime", "wire"},
 	"apps/storage":                {"apps", "prng", "rank", "vtime"},
@@ -84,9 +84,10 @@ var banned = map[string]string{
 
 // exempt are places that a rule does not fit, each with its reason.
 var exempt = map[string]string{
-	"prng imports math/rand/v2":       "it wraps the PCG generator in it",
-	"machine/machinetest var rewrite": "it is a flag of tests",
-	"failpoint var hits":              "it is in builds for tests only",
+	"prng imports math/rand/v2":           "it wraps the PCG generator in it",
+	"machine/machinetest var rewrite":     "it is a flag of tests",
+	"machine/machinetest var transcripts": "it is a flag of tests",
+	"failpoint var hits":                  "it is in builds for tests only",
 }
 
 // Limits of size.

@@ -146,9 +146,7 @@ func (c *checking) checkTopology() {
 		return
 	}
 	c.g = g
-	if vtime.Duration(c.l.Links.Delay) > vtime.Second {
-		c.failf("links.delay", "links.delay of %v is more than a second", c.l.Links.Delay)
-	}
+	c.checkSecond("links.delay", c.l.Links.Delay)
 }
 
 func (c *checking) checkNames(path string, names []string) {
@@ -191,15 +189,20 @@ func (c *checking) checkSwitches() {
 		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
 	case s.PFC.XON != nil && s.PFC.XOFF != nil && *s.PFC.XON > *s.PFC.XOFF:
 		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", s.PFC.XON, s.PFC.XOFF)
-	case vtime.Duration(s.Reconverge) > vtime.Second:
-		c.failf("switches.reconverge", "switches.reconverge of %v is more than a second", s.Reconverge)
-	case vtime.Duration(s.Latency) > vtime.Second:
-		c.failf("switches.latency", "switches.latency of %v is more than a second", s.Latency)
 	case s.Buffer < bufferMin:
 		c.failf("switches.buffer", "switches.buffer of %v holds not even a few frames: use at least %v", s.Buffer, Size(bufferMin))
 	}
+	c.checkSecond("switches.reconverge", s.Reconverge)
+	c.checkSecond("switches.latency", s.Latency)
 	if c.err == nil {
 		c.checkBuffer()
+	}
+}
+
+// checkSecond makes sure that a time is no more than a second.
+func (c *checking) checkSecond(path string, d Duration) {
+	if vtime.Duration(d) > vtime.Second {
+		c.failf(path, "%s of %v is more than a second", path, d)
 	}
 }
 
@@ -250,9 +253,12 @@ func (c *checking) checkNICs() {
 
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
-		if w.Program != nil || w.Storage != nil || w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" ||
-			w.ReduceScatter != nil && w.ReduceScatter.Memory != "phantom" || w.ManyToMany != nil && w.ManyToMany.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
-			return false
+		_, kinds := w.given()
+		for _, k := range kinds {
+			memory := k.Elem().FieldByName("Memory")
+			if costs := w.HPL != nil && w.HPL.CostOnly; !costs && (!memory.IsValid() || memory.String() != string(rank.MemoryPhantom)) {
+				return false
+			}
 		}
 	}
 	return true
@@ -262,33 +268,13 @@ func (c *checking) checkWorkloads() {
 	labels := map[string]bool{}
 	for i, w := range c.l.Workloads {
 		p := fmt.Sprintf("workloads[%d]", i)
-		if w.kinds() != 1 {
+		keys, kinds := w.given()
+		if len(kinds) != 1 {
 			c.failf(p, "a workload needs one kind: %s", list(keysOf(reflect.TypeFor[Workload]())))
 			return
 		}
-		switch {
-		case w.Program != nil:
-			p += ".program"
-			c.checkProgram(p, w.Program)
-		case w.Bcast != nil:
-			p += ".bcast"
-			c.checkBcast(p, w.Bcast)
-		case w.Allgather != nil:
-			p += ".allgather"
-			c.checkAllgather(p, w.Allgather)
-		case w.ManyToMany != nil:
-			p += ".many-to-many"
-			c.checkManyToMany(p, w.ManyToMany)
-		case w.Storage != nil:
-			p += ".storage"
-			c.checkStorage(p, w.Storage)
-		case w.ReduceScatter != nil:
-			p += ".reduce-scatter"
-			c.checkReduceScatter(p, w.ReduceScatter)
-		default:
-			p += ".hpl"
-			c.checkHPL(p, w.HPL)
-		}
+		p += "." + keys[0]
+		kinds[0].Interface().(checked).check(c, p)
 		if labels[w.Label()] {
 			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
 		}
@@ -300,7 +286,7 @@ const badLabel = "%q cannot be a label: use a letter, then up to 39 letters, dig
 
 var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
 
-func (c *checking) checkBcast(p string, b *Bcast) {
+func (b *Bcast) check(c *checking, p string) {
 	c.checkLabel(p, b.Label)
 	ranks := c.checkRanks(p, "a broadcast", b.Ranks)
 	if c.err != nil {

@@ -66,8 +66,8 @@ func (h *HPL) Program(g *topo.Graph) (hpl.Params, []int, error) {
 	return p, h.Ranks.Resolve(g), err
 }
 
-// checkHPL verifies the benchmark; what HPL.dat says is from then on the lab's.
-func (c *checking) checkHPL(p string, h *HPL) {
+// check verifies the benchmark; what HPL.dat says is from then on the lab's.
+func (h *HPL) check(c *checking, p string) {
 	if !labelName.MatchString(h.Label) {
 		c.failf(p+".label", badLabel, h.Label)
 	}

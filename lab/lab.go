@@ -179,33 +179,23 @@ type Program struct {
 	Ranks Hosts    `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 }
 
-// kinds returns how many kinds of work are given.
-func (w *Workload) kinds() (n int) {
+// checked is a kind of work that can say what is wrong with it.
+type checked interface{ check(c *checking, p string) }
+
+// given returns the kinds of work that are given, by their keys.
+func (w *Workload) given() (keys []string, kinds []reflect.Value) {
 	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
 		if !v.Field(i).IsNil() {
-			n++
+			keys, kinds = append(keys, v.Type().Field(i).Tag.Get("yaml")), append(kinds, v.Field(i))
 		}
 	}
-	return n
+	return keys, kinds
 }
 
 // Label returns the workload's name in reports.
 func (w *Workload) Label() string {
-	switch {
-	case w.Program != nil:
-		return w.Program.Label
-	case w.HPL != nil:
-		return w.HPL.Label
-	case w.Storage != nil:
-		return w.Storage.Label
-	case w.Allgather != nil:
-		return w.Allgather.Label
-	case w.ManyToMany != nil:
-		return w.ManyToMany.Label
-	case w.ReduceScatter != nil:
-		return w.ReduceScatter.Label
-	}
-	return w.Bcast.Label
+	_, kinds := w.given()
+	return kinds[0].Elem().FieldByName("Label").String()
 }
 
 // Bcast is the broadcast benchmark.

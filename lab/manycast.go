@@ -91,8 +91,8 @@ func manycasts() algorithms {
 	return algorithms{"many-to-many", manycast.Names(), nil}
 }
 
-// checkManyToMany verifies a many-to-many benchmark.
-func (c *checking) checkManyToMany(p string, m *ManyToMany) {
+// check verifies a many-to-many benchmark.
+func (m *ManyToMany) check(c *checking, p string) {
 	c.checkLabel(p, m.Label)
 	t := c.g.NTree()
 	if t == nil {

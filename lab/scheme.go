@@ -73,8 +73,8 @@ func (c *checking) checkSizes(p string, sizes []Size, warmUp, blocks int) {
 	}
 }
 
-// checkAllgather verifies an Allgather benchmark.
-func (c *checking) checkAllgather(p string, a *Allgather) {
+// check verifies an Allgather benchmark.
+func (a *Allgather) check(c *checking, p string) {
 	c.checkLabel(p, a.Label)
 	ranks := c.checkRanks(p, "an allgather", a.Ranks)
 	if c.err != nil {
@@ -85,8 +85,8 @@ func (c *checking) checkAllgather(p string, a *Allgather) {
 	c.checkNoExternals(p, "an allgather", ranks)
 }
 
-// checkReduceScatter verifies a Reduce-scatter benchmark.
-func (c *checking) checkReduceScatter(p string, a *ReduceScatter) {
+// check verifies a Reduce-scatter benchmark.
+func (a *ReduceScatter) check(c *checking, p string) {
 	c.checkLabel(p, a.Label)
 	ranks := c.checkRanks(p, "a reduce-scatter", a.Ranks)
 	if c.err != nil {
@@ -111,8 +111,8 @@ func (c *checking) checkNoExternals(p, what string, ranks []int) {
 	}
 }
 
-// checkProgram verifies a program of the user's own.
-func (c *checking) checkProgram(p string, w *Program) {
+// check verifies a program of the user's own.
+func (w *Program) check(c *checking, p string) {
 	if c.programs != nil && !slices.Contains(c.programs, w.Name) {
 		hint := ", which has none: run the lab with a binary of your own (docs/programs.md)"
 		if len(c.programs) > 0 {

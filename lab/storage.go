@@ -66,8 +66,8 @@ func (s *Storage) Program(g *topo.Graph) (storage.Params, []int) {
 	return p, hosts
 }
 
-// checkStorage verifies the benchmark.
-func (c *checking) checkStorage(p string, s *Storage) {
+// check verifies the benchmark.
+func (s *Storage) check(c *checking, p string) {
 	c.checkLabel(p, s.Label)
 	ranks := c.checkRanks(p, "a client with its replicas", s.Ranks)
 	if c.err != nil {

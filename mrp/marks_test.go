@@ -1,9 +1,11 @@
 package mrp
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine/machinetest"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -41,8 +43,11 @@ func (o *outbox) anyPacket(r *rand.Rand, a *Agent, now vtime.Time) {
 	a.HandleFrame(now, f)
 }
 
+// note writes what a call said.
+func (o *outbox) note(err error) { o.sent = append(o.sent, fmt.Sprint("call: ", err)) }
+
 // anyCall calls one of the agent's methods as its owner does, rightly or wrongly.
-func anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
+func (o *outbox) anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
 	id := oneOf[uint32](r, group, group, group+1, group+2, 5)
 	switch r.IntN(8) {
 	case 0:
@@ -56,11 +61,11 @@ func anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
 		for i := range oneOf(r, 0, 1, 2, 3, 3, 3) {
 			g.Members = append(g.Members, Member{IP: leader + 1 + uint32(i), QPN: wire.QPN(21 + i), Region: wire.MRPRegion{VA: uint64(i + 1)}})
 		}
-		_ = a.Register(now, g) // refusals are what this is about
+		o.note(a.Register(now, g)) // refusals are what this is about
 	case 5:
-		_ = a.Update(now, id, wire.MRPRegion{}, make([]wire.MRPRegion, r.IntN(4)))
+		o.note(a.Update(now, id, wire.MRPRegion{}, make([]wire.MRPRegion, r.IntN(4))))
 	case 6:
-		_ = a.Delete(now, id)
+		o.note(a.Delete(now, id))
 	default:
 		a.HandleTimeout(now)
 	}
@@ -90,6 +95,35 @@ func (o *outbox) cooperate(a *Agent, now vtime.Time) {
 	}
 }
 
+// registrations lets an agent take packets and calls at random, until all is done. It counts
+// the phases that its groups were seen in.
+func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
+	r := rand.New(rand.NewPCG(seed, 13))
+	a, o := newAgent(leader)
+	a.v6 = r.IntN(4) == 0
+	now := vtime.Time(0)
+	for range 80 {
+		now = now.Add(vtime.Duration(r.IntN(400)) * vtime.Microsecond)
+		switch k := r.IntN(12); {
+		case k == 0:
+			o.cooperate(a, now)
+		case k < 8:
+			o.anyPacket(r, a, now)
+		default:
+			o.anyCall(r, a, now)
+		}
+		for _, g := range a.led {
+			phases[g.phase]++
+		}
+		at, armed := a.NextTimeout()
+		o.sent = append(o.sent, fmt.Sprint(now, ", next ", at, armed, ", changes ", a.Changes()))
+	}
+	for at, armed := a.NextTimeout(); armed; at, armed = a.NextTimeout() {
+		a.HandleTimeout(at)
+	}
+	return a, o
+}
+
 // TestGuardsFire: agents take packets and calls at random, keep no frame, and every phase
 // of a group comes to an end. What they ignore is counted; package guards looks under
 // coverage at whether each of their guards has fired.
@@ -98,27 +132,7 @@ func TestGuardsFire(t *testing.T) {
 	var phases [Failed + 1]int
 	var all Stats
 	for seed := range uint64(seeds) {
-		r := rand.New(rand.NewPCG(seed, 13))
-		a, o := newAgent(leader)
-		a.v6 = r.IntN(4) == 0
-		now := vtime.Time(0)
-		for range 80 {
-			now = now.Add(vtime.Duration(r.IntN(400)) * vtime.Microsecond)
-			switch k := r.IntN(12); {
-			case k == 0:
-				o.cooperate(a, now)
-			case k < 8:
-				o.anyPacket(r, a, now)
-			default:
-				anyCall(r, a, now)
-			}
-			for _, g := range a.led {
-				phases[g.phase]++
-			}
-		}
-		for at, armed := a.NextTimeout(); armed; at, armed = a.NextTimeout() {
-			a.HandleTimeout(at)
-		}
+		a, o := registrations(seed, &phases)
 		for _, g := range a.led {
 			if g.phase.asks() {
 				t.Errorf("seed %d: group %v is still %v", seed, wire.AddrOf(g.id), g.phase)
@@ -141,4 +155,20 @@ func TestGuardsFire(t *testing.T) {
 	if all.Ignored == 0 || all.Confirmed == 0 || all.Repeats == 0 {
 		t.Errorf("of %d packets %d were ignored, %d confirmed; %d repeats", all.Received, all.Ignored, all.Confirmed, all.Repeats)
 	}
+}
+
+// TestSweepTranscripts: what agents make of random packets and calls is what it was, to the
+// byte. Each line of the golden file stands for the transcript of a seed. (go test ./mrp -run
+// SweepTranscripts -transcripts DIR writes them, before and after a change, for diff.)
+func TestSweepTranscripts(t *testing.T) {
+	d := machinetest.NewDigest(t)
+	for seed := range uint64(100) {
+		var phases [Failed + 1]int
+		a, o := registrations(seed, &phases)
+		for _, g := range a.led {
+			o.sent = append(o.sent, fmt.Sprintf("group %#x is %v, %v", g.id, g.phase, g.err))
+		}
+		d.Add(fmt.Sprint("agent-", seed), o.take()+fmt.Sprintf("\n%x\n%v %+v\n", o.bytes, phases, a.Stats()))
+	}
+	d.Golden("sweeps")
 }

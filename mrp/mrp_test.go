@@ -10,13 +10,15 @@ import (
 
 // outbox keeps what an agent sends as text.
 type outbox struct {
-	pool *wire.Pool
-	sent []string
+	pool  *wire.Pool
+	sent  []string
+	bytes []byte // of all
 }
 
 // SendFrame implements Sender.
 func (o *outbox) SendFrame(_ vtime.Time, f *wire.Frame) {
 	o.sent = append(o.sent, f.String())
+	o.bytes = f.AppendTo(o.bytes)
 	o.pool.Put(f)
 }
 

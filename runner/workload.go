@@ -82,10 +82,7 @@ func prepare(l *lab.Lab, g *topo.Graph, a Apps, peers func(hosts []int) []*rank.
 func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) []*rank.Peer) (Workload, error) {
 	hosts := w.Ranks.Resolve(g)
 	peers := peersOf(hosts)
-	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), WarmUp: w.WarmUp, Seed: seed}
-	if w.Memory != "auto" {
-		p.Memory = rank.MemoryKind(w.Memory)
-	}
+	p := bcast.Params{Workload: w.Label, Iterations: int(w.Iterations), WarmUp: w.WarmUp, Memory: memory(w.Memory), Seed: seed}
 	for i, h := range hosts {
 		if g.Nodes[h].Name == w.Root {
 			p.Root = i
@@ -110,20 +107,8 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 }
 
 func prepareAllgather(w *lab.Allgather, g *topo.Graph, seed uint64) (Workload, error) {
-	hosts := w.Ranks.Resolve(g)
-	p := allgather.Params{Workload: w.Label, WarmUp: w.WarmUp, Seed: seed}
-	if w.Memory != "auto" {
-		p.Memory = rank.MemoryKind(w.Memory)
-	}
-	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, allgather.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
-	}
-	steps := 0
-	for _, size := range w.Sizes {
-		count := bcast.Iterations(int(w.Iterations), int(size))
-		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
-		steps += len(p.Schemes) * (p.WarmUp + count)
-	}
+	b := blocks{w.Label, w.Memory, w.Schemes, w.Sizes, w.Iterations, w.WarmUp}
+	p, hosts, steps := b.prepare(w.Ranks, g, seed)
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
@@ -131,12 +116,51 @@ func prepareAllgather(w *lab.Allgather, g *topo.Graph, seed uint64) (Workload, e
 	return Workload{Label: w.Label, Name: allgather.Name, App: allgather.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
 }
 
+func prepareReduceScatter(w *lab.ReduceScatter, g *topo.Graph, seed uint64) (Workload, error) {
+	b := blocks{w.Label, w.Memory, w.Schemes, w.Sizes, w.Iterations, w.WarmUp}
+	p, hosts, steps := b.prepare(w.Ranks, g, seed)
+	raw, err := json.Marshal(reducescatter.Params{Blocks: p, Float32: w.Numbers == "float32"})
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
+	}
+	return Workload{Label: w.Label, Name: reducescatter.Name, App: reducescatter.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
+}
+
+// blocks is what collectives over blocks have in common in a lab file.
+type blocks struct {
+	label, memory string
+	schemes       []lab.Scheme
+	sizes         []lab.Size
+	iterations    lab.Iterations
+	warmUp        int
+}
+
+// prepare returns the parameters, the node of each rank, and how many iterations there are.
+func (b *blocks) prepare(ranks lab.Hosts, g *topo.Graph, seed uint64) (p apps.Blocks, hosts []int, steps int) {
+	hosts = ranks.Resolve(g)
+	p = apps.Blocks{Workload: b.label, Memory: memory(b.memory), WarmUp: b.warmUp, Seed: seed}
+	for _, s := range b.schemes {
+		p.Schemes = append(p.Schemes, apps.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
+	}
+	for _, size := range b.sizes {
+		count := bcast.Iterations(int(b.iterations), int(size))
+		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
+		steps += len(p.Schemes) * (p.WarmUp + count)
+	}
+	return p, hosts, steps
+}
+
+// memory returns the kind that a word of a lab file means; "": auto.
+func memory(word string) rank.MemoryKind {
+	if word == "auto" {
+		return ""
+	}
+	return rank.MemoryKind(word)
+}
+
 func prepareManyToMany(m *lab.ManyToMany, t *lab.MPortNTree, g *topo.Graph, seed uint64) (Workload, error) {
 	p, hosts := m.Program(g, t)
-	p.Workload, p.Seed = m.Label, seed
-	if m.Memory != "auto" {
-		p.Memory = rank.MemoryKind(m.Memory)
-	}
+	p.Workload, p.Memory, p.Seed = m.Label, memory(m.Memory), seed
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", m.Label, err)
@@ -152,26 +176,4 @@ func prepareProgram(w *lab.Program, g *topo.Graph, programs []rank.Program) (Wor
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
 	return Workload{Label: w.Label, Name: program.Name, App: program.App{Programs: programs}, Params: raw, Hosts: w.Ranks.Resolve(g), Steps: 1}, nil
-}
-
-func prepareReduceScatter(w *lab.ReduceScatter, g *topo.Graph, seed uint64) (Workload, error) {
-	hosts := w.Ranks.Resolve(g)
-	p := reducescatter.Params{Workload: w.Label, WarmUp: w.WarmUp, Seed: seed, Float32: w.Numbers == "float32"}
-	if w.Memory != "auto" {
-		p.Memory = rank.MemoryKind(w.Memory)
-	}
-	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, reducescatter.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
-	}
-	steps := 0
-	for _, size := range w.Sizes {
-		count := bcast.Iterations(int(w.Iterations), int(size))
-		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
-		steps += len(p.Schemes) * (p.WarmUp + count)
-	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
-	}
-	return Workload{Label: w.Label, Name: reducescatter.Name, App: reducescatter.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
 }

@@ -88,7 +88,7 @@ func TestAllgathers(t *testing.T) {
 			}
 			g.p = allgather.Params{
 				Workload: "a", Sizes: []int{r.IntN(20), r.IntN(5 * g.mtu)}, Iterations: []int{2, 2}, WarmUp: r.IntN(2), Seed: seed,
-				Schemes: []allgather.Scheme{{Label: name, Name: name, Options: o}},
+				Schemes: []apps.Scheme{{Label: name, Name: name, Options: o}},
 			}
 			what := fmt.Sprintf("%s %+v: %d ranks, sizes %v, MTU %d; replay: go test ./sim -run 'TestAllgathers$' -from %d -seeds 1",
 				name, o, len(g.hosts), g.p.Sizes, g.mtu, seed)
@@ -113,7 +113,7 @@ func TestAllgatherChecks(t *testing.T) {
 	}
 	for _, broken := range []int{-1, 0, 150, 299} {
 		g := gathering{graph: graph, check: true, ack: 1, mtu: 1024, hosts: []int{0, 1, 2}}
-		g.p = allgather.Params{Workload: "a", Sizes: []int{100}, Iterations: []int{1}, Schemes: []allgather.Scheme{{Label: "ring", Name: "ring"}}}
+		g.p = allgather.Params{Workload: "a", Sizes: []int{100}, Iterations: []int{1}, Schemes: []apps.Scheme{{Label: "ring", Name: "ring"}}}
 		g.app.Delivered = func(r *rank.Rank, b *rank.Buffer) {
 			if r.ID() == 1 && broken >= 0 {
 				b.Flip(broken)
@@ -181,11 +181,11 @@ func TestAllgatherForms(t *testing.T) {
 			parallel = parallel[:2] // and this one incast
 		}
 		for _, name := range names {
-			g.p.Schemes = append(g.p.Schemes, allgather.Scheme{Label: name, Name: name})
+			g.p.Schemes = append(g.p.Schemes, apps.Scheme{Label: name, Name: name})
 		}
 		for _, name := range []string{"cepheus", "multicast", "uc-multicast"} {
 			for _, m := range parallel {
-				g.p.Schemes = append(g.p.Schemes, allgather.Scheme{Label: fmt.Sprintf("%s/%d", name, m), Name: name, Options: collective.Options{Parallel: m}})
+				g.p.Schemes = append(g.p.Schemes, apps.Scheme{Label: fmt.Sprintf("%s/%d", name, m), Name: name, Options: collective.Options{Parallel: m}})
 			}
 		}
 		_, rows, err := g.run()
@@ -236,7 +236,7 @@ func TestAllgatherTraffic(t *testing.T) {
 	const n = 10000
 	for name, graph := range map[string]*topo.Graph{"star": star, "k=4": k4, "leaf-spine": spine} {
 		payload := map[string]int{}
-		for _, s := range []allgather.Scheme{
+		for _, s := range []apps.Scheme{
 			{Label: "ring", Name: "ring"}, {Label: "cepheus", Name: "cepheus"},
 			{Label: "cepheus/all", Name: "cepheus", Options: collective.Options{Parallel: graph.Hosts}},
 			{Label: "multicast", Name: "multicast"},
@@ -248,7 +248,7 @@ func TestAllgatherTraffic(t *testing.T) {
 			for h := range graph.Hosts {
 				g.hosts = append(g.hosts, h)
 			}
-			g.p = allgather.Params{Workload: "a", Sizes: []int{n}, Iterations: []int{1}, Schemes: []allgather.Scheme{s}}
+			g.p = allgather.Params{Workload: "a", Sizes: []int{n}, Iterations: []int{1}, Schemes: []apps.Scheme{s}}
 			if _, rows, err := g.run(); err != nil || !*rows[0].Verified {
 				t.Fatalf("%s %s: %v", name, s.Label, err)
 			}

@@ -187,6 +187,14 @@ func wantRefusals(t *testing.T) {
 		t.Error("more tasks than numbers are spawned")
 	}
 	n.forgetTasks()
+	if panics(func() {
+		for range 1<<n.idBits + 1 {
+			n.At(0, func(vtime.Time) {})
+		}
+	}) == nil {
+		t.Error("more calls than numbers wait for their time")
+	}
+	s = starScene(t)
 	if what := panics(func() { _ = s.job(func(*rank.Rank) error { panic("at the program") }) }); what != "at the program" {
 		t.Errorf("a program's panic came out as %v", what)
 	}
@@ -269,6 +277,11 @@ func TestGuardsFire(t *testing.T) {
 	from, count := seeds(t, 8)
 	for seed := from; seed < from+count; seed++ {
 		paced(t, seed)
+		sleepers(t, seed)
+		troubled(t, seed)
+		if t.Failed() {
+			t.Fatalf("replay: go test ./sim -run GuardsFire -from %d -seeds 1", seed)
+		}
 	}
 	for i, s := range sabotages {
 		seen := 0

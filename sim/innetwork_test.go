@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -9,37 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
-
-// reduceNet is a fat-tree whose links lose, double and delay frames.
-func reduceNet(t *testing.T, seed uint64, m faults.Impairment) *Net {
-	t.Helper()
-	g, err := topo.FatTree(4, sceneLink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 4},
-		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range n.Ports() {
-		one := m
-		one.Random = n.random.Derive(fmt.Sprintf("fault/%d", id))
-		n.SetFault(id, &one)
-	}
-	return n
-}
 
 // treeSum is what the switches make of the numbers at an index for its owner: it follows
 // the reduction's tree from its root, whose leaf rank 0 is at, and adds in the order of
@@ -83,7 +57,7 @@ func TestReduceInNetwork(t *testing.T) {
 	for seed := range seeds {
 		float := seed%2 == 1
 		bad := float64(seed%4/2) * 2e-3
-		n := reduceNet(t, seed, faults.Impairment{Loss: bad, Duplicate: bad, Reorder: bad, Corrupt: bad / 4, Delay: 5 * vtime.Microsecond})
+		n := lossyNet(t, seed, faults.Impairment{Loss: bad, Duplicate: bad, Reorder: bad, Corrupt: bad / 4, Delay: 5 * vtime.Microsecond})
 		r := rand.New(rand.NewPCG(seed, 83))
 		hosts := r.Perm(n.graph.Hosts)[:2+int(seed*5)%15]
 		ranks := map[int]int{}
@@ -93,7 +67,7 @@ func TestReduceInNetwork(t *testing.T) {
 		leaf := n.graph.Peer(hosts[0], 0)
 		counts := []int{1 + r.IntN(300), 20000 / len(hosts), 1 + r.IntN(3000)}
 		err := n.Run(Job{Name: "j", Hosts: hosts, Params: testParams, Program: func(k *rank.Rank) error {
-			return sumsOnce(k, counts, float, func(count, index int) uint32 {
+			return sums(k, "in-network", counts, float, func(index int) uint32 {
 				sum, ok := treeSum(n, wire.GroupNet|1, ranks, leaf.Node, -1, k.ID(), index)
 				own := math.Float32frombits(reduceNumber(true, k.ID(), index))
 				if !ok {
@@ -124,58 +98,10 @@ func TestReduceInNetwork(t *testing.T) {
 	}
 }
 
-// sumsOnce makes sums of messages of so many numbers per rank and compares them: integers
-// with their sum, floating point with what is wanted.
-func sumsOnce(r *rank.Rank, counts []int, float bool, want func(count, index int) uint32) error {
-	a, err := collective.NewReduceScatter("in-network", r, collective.Options{Float32: float})
-	if err != nil {
-		return err
-	}
-	for _, count := range counts {
-		buf, err := r.Alloc(4*count*r.Size(), rank.MemoryBytes)
-		if err != nil {
-			return err
-		}
-		for i := range count * r.Size() {
-			binary.LittleEndian.PutUint32(buf.Bytes()[4*i:], reduceNumber(float, r.ID(), i))
-		}
-		if err := a.Begin(buf, 4*count, 0); err != nil {
-			return err
-		}
-		r.Sync()
-		if _, err := a.Run(); err != nil {
-			return err
-		}
-		for i := range count {
-			at := r.ID()*count + i
-			sum := uint32(0)
-			for k := range r.Size() {
-				sum += reduceNumber(false, k, at)
-			}
-			if float {
-				sum = want(count, at)
-			}
-			if got := binary.LittleEndian.Uint32(buf.Bytes()[4*at:]); got != sum {
-				return fmt.Errorf("rank %d, number %d of %d: sum %#x, want %#x", r.ID(), i, count, got, sum)
-			}
-		}
-		for i := range count * r.Size() { // the other blocks are as they were
-			if i/count != r.ID() && binary.LittleEndian.Uint32(buf.Bytes()[4*i:]) != reduceNumber(float, r.ID(), i) {
-				return fmt.Errorf("rank %d: its number %d has changed", r.ID(), i)
-			}
-		}
-		r.Sync()
-		if err := buf.Free(); err != nil {
-			return err
-		}
-	}
-	return a.Close()
-}
-
 // TestReduceUnanswered: a rank whose part never arrives ends with an error that says what
 // is missing, and so do the others.
 func TestReduceUnanswered(t *testing.T) {
-	n := reduceNet(t, 1, faults.Impairment{})
+	n := lossyNet(t, 1, faults.Impairment{})
 	up := n.PortID(3, 0)
 	n.SetFault(up, nil)
 	err := n.Run(Job{Name: "j", Hosts: []int{0, 3, 9}, Params: testParams, Program: func(k *rank.Rank) error {
@@ -198,7 +124,7 @@ func TestReduceUnanswered(t *testing.T) {
 
 // TestReductionRefused: what a reduction cannot be of is said before anything starts.
 func TestReductionRefused(t *testing.T) {
-	n := reduceNet(t, 1, faults.Impairment{})
+	n := lossyNet(t, 1, faults.Impairment{})
 	err := n.Run(Job{Name: "j", Hosts: []int{0, 3}, Params: testParams, Program: func(k *rank.Rank) error {
 		if _, err := k.NewReduction("r", 0, rank.MemoryHashed); err == nil || !strings.Contains(err.Error(), "cannot be added up") {
 			return fmt.Errorf("hashed memory: %v", err)

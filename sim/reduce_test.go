@@ -16,9 +16,8 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// lossyJob runs a program on random hosts of a fat-tree whose links lose one frame in a
-// thousand, or none.
-func lossyJob(t *testing.T, seed uint64, ranks int, loss float64, program func(r *rank.Rank) error) {
+// lossyNet is a fat-tree whose links lose, double and delay frames.
+func lossyNet(t *testing.T, seed uint64, m faults.Impairment) *Net {
 	t.Helper()
 	g, err := topo.FatTree(4, sceneLink)
 	if err != nil {
@@ -32,10 +31,20 @@ func lossyJob(t *testing.T, seed uint64, ranks int, loss float64, program func(r
 		t.Fatal(err)
 	}
 	for id := range n.Ports() {
-		n.SetFault(id, &faults.Impairment{Loss: loss, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))})
+		one := m
+		one.Random = n.random.Derive(fmt.Sprintf("fault/%d", id))
+		n.SetFault(id, &one)
 	}
+	return n
+}
+
+// lossyJob runs a program on random hosts of a fat-tree whose links lose one frame in a
+// thousand, or none.
+func lossyJob(t *testing.T, seed uint64, ranks int, loss float64, program func(r *rank.Rank) error) {
+	t.Helper()
+	n := lossyNet(t, seed, faults.Impairment{Loss: loss})
 	r := rand.New(rand.NewPCG(seed, 79))
-	if err := n.Run(Job{Name: "j", Hosts: r.Perm(g.Hosts)[:ranks], Params: testParams, Program: program}); err != nil {
+	if err := n.Run(Job{Name: "j", Hosts: r.Perm(n.graph.Hosts)[:ranks], Params: testParams, Program: program}); err != nil {
 		t.Errorf("seed %d, %d ranks: %v", seed, ranks, err)
 	}
 }
@@ -48,7 +57,7 @@ func TestReduceScatter(t *testing.T) {
 		for seed := range uint64(20) {
 			ranks, count := 2+int(seed)%15, 1+int(seed*seed*37)%900
 			float := seed%2 == 1 && name == "ring"
-			lossyJob(t, seed, ranks, 1e-3, func(r *rank.Rank) error { return reduceOnce(r, name, count, float) })
+			lossyJob(t, seed, ranks, 1e-3, func(r *rank.Rank) error { return sums(r, name, []int{count, count}, float, ringSum(r)) })
 		}
 	}
 }
@@ -62,16 +71,33 @@ func reduceNumber(float bool, rank, index int) uint32 {
 	return v
 }
 
-func reduceOnce(r *rank.Rank, name string, count int, float bool) error {
+// ringSum is what the ring makes of the numbers at an index for a rank: the next rank's
+// comes first, its own last.
+func ringSum(r *rank.Rank) func(at int) uint32 {
+	return func(at int) uint32 {
+		sum := float32(0)
+		for k := range r.Size() {
+			sum += math.Float32frombits(reduceNumber(true, (r.ID()+1+k)%r.Size(), at))
+		}
+		return math.Float32bits(sum)
+	}
+}
+
+// sums makes those of messages of so many numbers per rank, in one buffer where they are
+// alike, and compares them: integers with their sum, floating point with what is wanted at
+// an index.
+func sums(r *rank.Rank, name string, counts []int, float bool, want func(at int) uint32) error {
 	a, err := collective.NewReduceScatter(name, r, collective.Options{Float32: float})
 	if err != nil {
 		return err
 	}
-	buf, err := r.Alloc(4*count*r.Size(), rank.MemoryBytes)
-	if err != nil {
-		return err
-	}
-	for range 2 {
+	var buf *rank.Buffer
+	for i, count := range counts {
+		if i == 0 || count != counts[i-1] {
+			if buf, err = r.Alloc(4*count*r.Size(), rank.MemoryBytes); err != nil {
+				return err
+			}
+		}
 		for i := range count * r.Size() {
 			binary.LittleEndian.PutUint32(buf.Bytes()[4*i:], reduceNumber(float, r.ID(), i))
 		}
@@ -84,20 +110,28 @@ func reduceOnce(r *rank.Rank, name string, count int, float bool) error {
 		}
 		for i := range count {
 			at := r.ID()*count + i
-			want := reduceNumber(float, (r.ID()+1)%r.Size(), at)
-			for k := 2; k <= r.Size(); k++ {
-				more := reduceNumber(float, (r.ID()+k)%r.Size(), at)
-				if float {
-					want = math.Float32bits(math.Float32frombits(want) + math.Float32frombits(more))
-				} else {
-					want += more
-				}
+			sum := uint32(0)
+			for k := range r.Size() {
+				sum += reduceNumber(false, k, at)
 			}
-			if got := binary.LittleEndian.Uint32(buf.Bytes()[4*at:]); got != want {
-				return fmt.Errorf("rank %d, number %d: sum %#x, want %#x", r.ID(), i, got, want)
+			if float {
+				sum = want(at)
+			}
+			if got := binary.LittleEndian.Uint32(buf.Bytes()[4*at:]); got != sum {
+				return fmt.Errorf("rank %d, number %d of %d: sum %#x, want %#x", r.ID(), i, count, got, sum)
+			}
+		}
+		for i := range count * r.Size() { // in the network, the other blocks are as they were
+			if i/count != r.ID() && name == "in-network" && binary.LittleEndian.Uint32(buf.Bytes()[4*i:]) != reduceNumber(float, r.ID(), i) {
+				return fmt.Errorf("rank %d: its number %d has changed", r.ID(), i)
 			}
 		}
 		r.Sync()
+		if i+1 == len(counts) || count != counts[i+1] {
+			if err := buf.Free(); err != nil {
+				return err
+			}
+		}
 	}
 	return a.Close()
 }

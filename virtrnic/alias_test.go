@@ -11,17 +11,28 @@ import (
 // redirect connects side 0's queue pair of UC to another address and queue pair.
 func (p *pair) redirect(ip uint32, qpn wire.QPN) {
 	p.t.Helper()
-	a := QPAttr{Port: 1, Access: AccessLocalWrite, AV: AH{DGID: ip, TrafficClass: 26 << 2}, PathMTU: 1024, DestQPN: qpn}
+	if err := p.nic[0].ModifyQP(p.net.Now, p.qp[0], QPAttr{State: StateReset}, AttrState); err != nil {
+		p.t.Fatal(err)
+	}
+	p.connectUC(0, p.qp[0], ip, qpn, StateRTS)
+}
+
+// connectUC connects a side's queue pair of UC, in reset, and stops at a state.
+func (p *pair) connectUC(i int, q *QP, ip uint32, qpn wire.QPN, last QPState) {
+	p.t.Helper()
+	a := QPAttr{Port: 1, Access: AccessLocalWrite | AccessRemoteWrite, AV: AH{DGID: ip, TrafficClass: 26 << 2}, PathMTU: 1024, DestQPN: qpn}
 	for _, s := range []struct {
 		to   QPState
 		mask AttrMask
 	}{
-		{StateReset, 0}, {StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags},
-		{StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN}, {StateRTS, AttrSQPSN},
+		{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags}, {StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN}, {StateRTS, AttrSQPSN},
 	} {
 		a.State = s.to
-		if err := p.nic[0].ModifyQP(p.net.Now, p.qp[0], a, s.mask|AttrState); err != nil {
+		if err := p.nic[i].ModifyQP(p.net.Now, q, a, s.mask|AttrState); err != nil {
 			p.t.Fatal(err)
+		}
+		if s.to == last {
+			return
 		}
 	}
 }

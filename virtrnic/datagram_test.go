@@ -507,16 +507,7 @@ func TestUCMulticast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := QPAttr{Port: 1, Access: AccessRemoteWrite, AV: AH{DGID: group}, PathMTU: 1024, DestQPN: wire.QPNMulticast}
-		for _, s := range []struct {
-			to   QPState
-			mask AttrMask
-		}{{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags}, {StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN}, {StateRTS, AttrSQPSN}} {
-			a.State = s.to
-			if err := p.nic[i].ModifyQP(0, q, a, s.mask|AttrState); err != nil {
-				t.Fatal(err)
-			}
-		}
+		p.connectUC(i, q, group, wire.QPNMulticast, StateRTS)
 		if err := p.nic[i].AttachUC(q, group+1); !errors.Is(err, ErrInvalid) {
 			t.Errorf("attach to a group, connected to another: %v, want %v", err, ErrInvalid)
 		}

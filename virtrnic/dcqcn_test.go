@@ -317,3 +317,15 @@ func TestPublishedSets(t *testing.T) {
 		t.Error("a set that is none")
 	}
 }
+
+// TestAlphaEnds: without notifications alpha comes down to nothing, and stays there.
+func TestAlphaEnds(t *testing.T) {
+	set := setOf(t, "dcqcn")
+	r := reactionPoint{set: set, alpha: 1000, alphaAt: us}
+	for k := 0; r.alpha > 0; k++ {
+		was, at := r.alpha, r.alphaAt
+		if r.alphaTick(at); r.alpha >= was || r.alphaAt != at.Add(set.AlphaTimer) {
+			t.Fatalf("after tick %d alpha is %d, before it was %d; the next tick is at %v", k, r.alpha, was, r.alphaAt)
+		}
+	}
+}

@@ -3,6 +3,8 @@ package virtrnic
 import (
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -40,5 +42,46 @@ func TestHopLimit(t *testing.T) {
 			t.Errorf("hop limit %d gives packets a time to live of %d, want %d", given, f.TTL(), want)
 		}
 		p.net.Pool.Put(f)
+	}
+}
+
+// TestMemoryGoneInError: a queue pair that has failed, and still answers what it was asked
+// before that, ends without another word when the memory of an answer is taken away.
+func TestMemoryGoneInError(t *testing.T) {
+	p := newPair(t, readable)
+	_, sm := p.region(1, 20*1024, 7)
+	_, dm := p.region(0, 20*1024, 0)
+	p.post(0, read(1, dm, sm, 20*1024))
+	q := p.qp[1]
+	for (q.rq.out.n == 0 || q.rq.out.at(0).at < 3) && p.net.Step() {
+	}
+	f := p.net.Pool.Get()
+	e := p.nic[0].envelope(p.qp[0])
+	f.Start(&e, wire.BTH{OpCode: wire.OpWriteFirst, PKey: wire.PKeyDefault, DestQP: q.num, PSN: q.RQPSN()})
+	f.AddRETH(wire.RETH{VA: sm.Addr(), RKey: sm.RKey(), DMALen: MaxMessage + 1})
+	f.SetPhantom(q.mtu)
+	f.Seal(0, false)
+	p.inject(f)
+	if q.State() != StateErr || q.rq.out.n < 2 {
+		t.Fatalf("after a request that may not be, the state is %v and %d answers wait", q.State(), q.rq.out.n)
+	}
+	naks, events := 0, 0
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+		if port == 1 && f.OpCode() == wire.OpAcknowledge {
+			naks++
+		}
+		return machinetest.Fate{}
+	}
+	if err := p.nic[1].DeregMR(sm); err != nil {
+		t.Fatal(err)
+	}
+	p.run()
+	for e, ok := p.nic[1].GetAsyncEvent(); ok; e, ok = p.nic[1].GetAsyncEvent() {
+		if e.Type == EventQPAccessErr {
+			events++
+		}
+	}
+	if naks != 0 || events != 0 {
+		t.Errorf("%d NAKs and %d events of access, want none", naks, events)
 	}
 }

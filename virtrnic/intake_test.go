@@ -111,7 +111,11 @@ func TestNICRestart(t *testing.T) {
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, n)})
 	lost := 0
 	p.net.At(vtime.Time(3*vtime.Microsecond), func(now vtime.Time) { p.nic[1].Stall(now, true) })
-	p.net.At(vtime.Time(5*vtime.Microsecond), func(now vtime.Time) { lost = p.nic[1].Restart(now) })
+	p.net.At(vtime.Time(5*vtime.Microsecond), func(now vtime.Time) {
+		if lost = p.nic[1].Restart(now); p.nic[1].Queued() != 0 {
+			t.Errorf("after the restart %d frames are held", p.nic[1].Queued())
+		}
+	})
 	p.net.At(vtime.Time(6*vtime.Microsecond), func(now vtime.Time) { p.nic[1].Stall(now, false) })
 	p.run()
 	if lost == 0 || p.nic[1].Stats().Drops[DropRestart] != uint64(lost) {

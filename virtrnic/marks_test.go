@@ -40,11 +40,11 @@ func anyOf[T any](r *rand.Rand, all [2][]*T, side int) *T {
 	return all[side][r.IntN(len(all[side]))]
 }
 
-func newChaos(t *testing.T, r *rand.Rand) *chaos {
+func newChaos(t *testing.T, r *rand.Rand, log bool) *chaos {
 	o := pairOptions{
 		typ: oneOf(r, TypeRC, TypeRC, TypeUC, TypeUD), mtu: 256 << r.IntN(5), ackEvery: 1 + r.IntN(6), psn: wire.PSN(0).Add(-r.IntN(60)),
 		timeout: uint8(1 + r.IntN(5)), retry: uint8(r.IntN(3)), rnr: uint8(r.IntN(3)), rdAtomic: uint8(r.IntN(4)), cqDepth: oneOf(r, 2, 8, 64, 256),
-		recvWR: 1 + r.IntN(8), irn: drawIRN(r), delay: vtime.Duration(1+r.IntN(3000)) * vtime.Nanosecond,
+		recvWR: 1 + r.IntN(8), irn: drawIRN(r), delay: vtime.Duration(1+r.IntN(3000)) * vtime.Nanosecond, log: log, headers: log,
 	}
 	if r.IntN(2) == 0 {
 		o.congestion = setOf(t, oneOf(r, "dcqcn", "dcqcn-connectx", "dcqcn-hpcc"))
@@ -85,6 +85,13 @@ func newChaos(t *testing.T, r *rand.Rand) *chaos {
 	return c
 }
 
+// note writes what a verb said.
+func (c *chaos) note(err error) {
+	if c.net.Log != nil {
+		c.net.Logf("verb: %v", err)
+	}
+}
+
 // memory registers a region of any kind, size and access.
 func (c *chaos) memory(i int) {
 	r := c.r
@@ -99,7 +106,7 @@ func (c *chaos) memory(i int) {
 	} else {
 		m, err = c.nic[i].RegMRAs(pd, mem, access, oneOf(r, 1<<40, 1<<40, ^uint64(0)-3), oneOf(r, ChosenKeys, ChosenKeys+1, ChosenKeys+2, 5))
 	}
-	if err == nil {
+	if c.note(err); err == nil {
 		c.mrs[i] = append(c.mrs[i], m)
 	}
 }
@@ -112,8 +119,8 @@ func (c *chaos) sge(i int) SGE {
 		return SGE{LKey: r.Uint32(), Length: oneOf[uint32](r, 0, 8)}
 	}
 	s := SGE{Addr: m.addr + oneOf[uint64](r, 0, 0, 0, 8, 3, m.length), LKey: m.key, Length: oneOf(r, 8, 8, uint32(m.length), uint32(r.IntN(4096)), 0)}
-	if r.IntN(100) == 0 {
-		s.Length = MaxMessage + 1
+	if r.IntN(50) == 0 {
+		s.Length = oneOf[uint32](r, MaxMessage, MaxMessage, MaxMessage+1)
 	}
 	return s
 }
@@ -144,7 +151,7 @@ func (c *chaos) send(i int) {
 		w.RemoteAddr, w.RKey = far.addr+oneOf[uint64](r, 0, 0, 0, 8, 1, far.length), far.key
 	}
 	w.UD = UDDest{AH: anyOf(r, c.ahs, i), QPN: oneOf(r, c.qp[1-i].num, c.qp[1-i].num, wire.QPNMulticast, 99), QKey: oneOf[uint32](r, testQKey, testQKey, 1<<31, 7)}
-	_ = c.nic[i].PostSend(c.net.Now, q, w) // what it refuses is what this is about
+	c.note(c.nic[i].PostSend(c.net.Now, q, w)) // what it refuses is what this is about
 }
 
 // receive posts a buffer, to a queue pair or a shared queue.
@@ -154,11 +161,11 @@ func (c *chaos) receive(i int) {
 		w.SGL = c.sgl(i)
 	}
 	if s := anyOf(c.r, c.srqs, i); s != nil && c.r.IntN(3) == 0 {
-		_ = s.nic.PostSRQRecv(s, w)
+		c.note(s.nic.PostSRQRecv(s, w))
 		return
 	}
 	if q := anyOf(c.r, c.qps, i); q != nil {
-		_ = q.nic.PostRecv(c.net.Now, q, w)
+		c.note(q.nic.PostRecv(c.net.Now, q, w))
 	}
 }
 
@@ -196,7 +203,8 @@ func (c *chaos) create(i int) {
 		if r.IntN(3) == 0 {
 			init.SRQ = anyOf(r, c.srqs, i)
 		}
-		if q, err := n.CreateQP(init); err == nil {
+		q, err := n.CreateQP(init)
+		if c.note(err); err == nil {
 			c.qps[i] = append(c.qps[i], q)
 		}
 	}
@@ -231,7 +239,7 @@ func (c *chaos) modify(i int) {
 	if r.IntN(6) == 0 {
 		mask ^= 1 << r.IntN(21)
 	}
-	_ = q.nic.ModifyQP(c.net.Now, q, a, mask)
+	c.note(q.nic.ModifyQP(c.net.Now, q, a, mask))
 }
 
 // away takes an object back.
@@ -240,17 +248,17 @@ func (c *chaos) away(i int) {
 	switch r.IntN(4) {
 	case 0:
 		if q := anyOf(r, c.qps, i); q != nil && len(c.qps[i]) > 2 {
-			_ = n.DestroyQP(c.net.Now, q)
+			c.note(n.DestroyQP(c.net.Now, q))
 		}
 	case 1:
-		_ = n.DeregMR(anyOf(r, c.mrs, i))
+		c.note(n.DeregMR(anyOf(r, c.mrs, i)))
 	case 2:
 		if s := anyOf(r, c.srqs, i); s != nil && s.nic == n {
-			_ = n.DestroySRQ(s)
+			c.note(n.DestroySRQ(s))
 		}
 	default:
 		if q := anyOf(r, c.qps, i); q != nil && q.nic == n {
-			_ = n.DetachMcast(q, oneOf[uint32](r, 239<<24|1, 239<<24|2))
+			c.note(n.DetachMcast(q, oneOf[uint32](r, 239<<24|1, 239<<24|2)))
 		}
 	}
 }
@@ -262,28 +270,31 @@ func (c *chaos) various(i int) {
 	case 0:
 		if q := anyOf(r, c.qps, i); q != nil && q.nic == n {
 			group := oneOf[uint32](r, 239<<24|1, 239<<24|2, 5)
-			_, _ = n.AttachMcast(q, group), n.AttachUC(q, group)
+			c.note(n.AttachMcast(q, group))
+			c.note(n.AttachUC(q, group))
 		}
 	case 1:
 		if s := anyOf(r, c.srqs, i); s != nil {
-			_ = n.ModifySRQ(s, oneOf(r, 0, 1, 3, -1, 99))
+			c.note(n.ModifySRQ(s, oneOf(r, 0, 1, 3, -1, 99)))
 		}
 	case 2:
 		if q := anyOf(r, c.cqs, i); q != nil {
-			_ = n.ReqNotifyCQ(q, r.IntN(2) == 0)
+			c.note(n.ReqNotifyCQ(q, r.IntN(2) == 0))
 		}
 	case 3:
 		if ch := anyOf(r, c.chans, i); ch != nil {
-			n.GetCQEvent(ch)
+			_, ok := n.GetCQEvent(ch)
+			c.net.Logf("event of a channel: %v", ok)
 		}
-		n.GetAsyncEvent()
+		e, ok := n.GetAsyncEvent()
+		c.net.Logf("event %v: %v", e.Type, ok)
 	case 4:
 		if q := anyOf(r, c.cqs, i); q != nil {
-			_ = n.ResizeCQ(q, oneOf(r, 0, 1, 8, 64, MaxQPWR*16+1))
+			c.note(n.ResizeCQ(q, oneOf(r, 0, 1, 8, 64, MaxQPWR*16+1)))
 		}
 	case 5:
 		if q := anyOf(r, c.qps, i); q != nil && q.nic == n {
-			_ = n.SyncPSN(c.net.Now, q, PSNSource(r.IntN(2)))
+			c.note(n.SyncPSN(c.net.Now, q, PSNSource(r.IntN(2))))
 		}
 	case 6:
 		n.SendPause(c.net.Now, uint8(r.Uint32()), oneOf[uint16](r, 0, 1, 500))
@@ -300,7 +311,8 @@ func (c *chaos) various(i int) {
 	default:
 		for range r.IntN(4) {
 			if q := anyOf(r, c.cqs, i); q != nil {
-				n.PollCQ(q)
+				w, ok := n.PollCQ(q)
+				c.net.Logf("completion %v, %+v", ok, w)
 			}
 		}
 	}
@@ -376,8 +388,8 @@ func (c *chaos) flood() {
 // torn has both sides move long messages of all kinds while regions are taken away, keys
 // are taken back, rights change, and packets that have passed come again as they were or
 // asking for more.
-func torn(t *testing.T, r *rand.Rand) (nics [2]*NIC) {
-	c := newChaos(t, r)
+func torn(t *testing.T, r *rand.Rand, log bool) *pair {
+	c := newChaos(t, r, log)
 	c.mrs = [2][]*MR{}
 	var seen []*wire.Frame
 	fate := c.net.Fate
@@ -460,7 +472,7 @@ func torn(t *testing.T, r *rand.Rand) (nics [2]*NIC) {
 		c.net.Pool.Put(f)
 	}
 	c.end()
-	return c.nic
+	return c.pair
 }
 
 // again hands side 1 a packet it has had; a READ may ask for more, or for what it may not.
@@ -571,8 +583,8 @@ func (c *chaos) end() {
 }
 
 // chaosRun lets chaos reign for a while.
-func chaosRun(t *testing.T, r *rand.Rand) (nics [2]*NIC) {
-	c := newChaos(t, r)
+func chaosRun(t *testing.T, r *rand.Rand, log bool) *pair {
+	c := newChaos(t, r, log)
 	for range 30 + r.IntN(200) {
 		i := r.IntN(2)
 		switch k := r.IntN(40); {
@@ -597,7 +609,7 @@ func chaosRun(t *testing.T, r *rand.Rand) (nics [2]*NIC) {
 		}
 	}
 	c.end()
-	return c.nic
+	return c.pair
 }
 
 // interrupted sends to a NIC that is stalled until its buffer is full and beyond, and
@@ -635,14 +647,21 @@ func TestGuardsFire(t *testing.T) {
 		}
 		count(hostileRun(t, data, r.IntN(2) == 0), selectiveRun(t, data))
 		for range 4 {
-			nics, others := chaosRun(t, r), torn(t, r)
-			count(append(nics[:], others[:]...)...)
+			some, others := chaosRun(t, r, false), torn(t, r, false)
+			count(append(some.nic[:], others.nic[:]...)...)
 			hashed(t, r)
+		}
+		if seed%4 == 0 {
+			own := rand.New(rand.NewPCG(seed, 24)) // what one sweep draws moves no other
+			copied(t, own)
+			for _, p := range []*pair{slowed(t, seed), gathered(t, own, false), repeated(t, own, false)} {
+				count(p.nic[:]...)
+			}
 		}
 		if seed%100 == 0 {
 			nics := interrupted(t, r)
 			count(nics[:]...)
-			c := newChaos(t, r)
+			c := newChaos(t, r, false)
 			c.flood()
 			c.end()
 			_, err := DCQCNByName(oneOf(r, "none", ""))

@@ -109,3 +109,16 @@ func TestHashedRelay(t *testing.T) {
 		t.Error("the origin does not read as its message")
 	}
 }
+
+// TestHashedNothing: a message of no bytes is there as long as nothing was written.
+func TestHashedNothing(t *testing.T) {
+	m := NewHashed(8)
+	m.Reset(1, false)
+	if _, ok := m.Sum(0); !ok {
+		t.Error("nothing was written, and the message of no bytes is not complete")
+	}
+	m.write([]byte{1}, 0, 1)
+	if _, ok := m.Sum(0); ok {
+		t.Error("a byte was written, and the message of no bytes is complete")
+	}
+}

@@ -31,6 +31,7 @@ type pairOptions struct {
 	retry, rnr    uint8
 	trust         bool
 	log           bool
+	headers       bool // the log has them
 	delay         vtime.Duration
 	recvWR        int
 	cqDepth       int
@@ -72,7 +73,7 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	}
 	p := &pair{t: t, net: machinetest.New([]int{1, 1}, []machinetest.Link{{A: 0, B: 1, BitsPerSec: 100e9, Delay: o.delay}})}
 	if o.log {
-		p.net.Log = &strings.Builder{}
+		p.net.Log, p.net.Headers = &strings.Builder{}, o.headers
 	}
 	root := prng.New(1)
 	for i := range 2 {
@@ -217,6 +218,12 @@ func (p *pair) completions(i int) (all []WC) {
 // zero to the log and holds it against a golden file.
 func (p *pair) transcript(t *testing.T, name string) {
 	t.Helper()
+	p.outcome()
+	machinetest.Golden(t, name, p.net.Log.String())
+}
+
+// outcome writes the completions, the events that wait and the counters to the log.
+func (p *pair) outcome() {
 	for i := range 2 {
 		for _, w := range p.completions(i) {
 			p.net.Logf("%c completes %d: %v, %d bytes", 'A'+i, w.WRID, w.Status, w.ByteLen)
@@ -238,7 +245,6 @@ func (p *pair) transcript(t *testing.T, name string) {
 			}
 		}
 	}
-	machinetest.Golden(t, name, p.net.Log.String())
 }
 
 // want checks the completions of side i by work request and status.

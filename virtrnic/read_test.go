@@ -3,6 +3,7 @@ package virtrnic
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/machine/machinetest"
@@ -344,6 +345,36 @@ func TestReadRetryPartly(t *testing.T) {
 	want := wire.RETH{VA: sm.Addr() + 4*1024, RKey: sm.RKey(), DMALen: 6 * 1024}
 	if len(asked) != 2 || asked[1] != want || !bytes.Equal(src, dst) {
 		t.Errorf("requests %+v, want a second one of %+v", asked, want)
+	}
+}
+
+// TestReplayWhereItIs: a repeat that asks for what the answer under way comes to next changes
+// nothing: the answer goes on, no packet of it starts anew and none is sent twice.
+func TestReplayWhereItIs(t *testing.T) {
+	for k := range 8 {
+		p := newPair(t, readable)
+		src, sm := p.region(1, 10*1024, 7)
+		dst, dm := p.region(0, 10*1024, 0)
+		var ops []string
+		p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+			if port == 1 {
+				ops = append(ops, f.OpCode().String())
+			}
+			return machinetest.Fate{}
+		}
+		p.post(0, read(1, dm, sm, 10*1024))
+		out := &p.qp[1].rq.out
+		for out.n == 0 || out.at(0).at < uint32(k) {
+			if !p.net.Step() {
+				t.Fatalf("the answer does not come to packet %d", k)
+			}
+		}
+		k := int(out.at(0).at)
+		p.replayed(wire.BTH{OpCode: wire.OpReadRequest, PSN: readable.psn.Add(k)}, &wire.RETH{VA: sm.Addr() + uint64(k)*1024, RKey: sm.RKey(), DMALen: uint32(10-k) * 1024}, nil)
+		want := "RC_READ_RESPONSE_FIRST" + strings.Repeat(" RC_READ_RESPONSE_MIDDLE", 8) + " RC_READ_RESPONSE_LAST"
+		if got := strings.Join(ops, " "); got != want || !bytes.Equal(src, dst) {
+			t.Errorf("asked again for packet %d, the answer is %s", k, got)
+		}
 	}
 }
 

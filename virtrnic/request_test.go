@@ -140,6 +140,16 @@ func TestInline(t *testing.T) {
 			t.Errorf("opcode %d, %d bytes inline: %v, want %v", w.Opcode, len(w.Inline), err, ErrInvalid)
 		}
 	}
+	// Bytes that are given and not asked for are the caller's: no later request is kept in them.
+	mine := bytes.Repeat([]byte{7}, 400)
+	p.recv(1, RecvWR{WRID: 3})
+	p.post(0, SendWR{WRID: 3, Opcode: WRSend, Inline: mine})
+	p.run()
+	p.post(0, SendWR{WRID: 4, Opcode: WRRDMAWrite, Flags: SendInline, Inline: want, RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.run()
+	if !bytes.Equal(mine, bytes.Repeat([]byte{7}, 400)) {
+		t.Error("the bytes of a request that is not inline hold those of another")
+	}
 }
 
 // TestUnsignalled: a request without a signal leaves no completion when it succeeds, and
@@ -487,5 +497,21 @@ func TestQueueCaps(t *testing.T) {
 	p.modifyTo(0, StateErr)
 	if n := len(p.completions(0)); n != 64 {
 		t.Errorf("%d flushed, want 64", n)
+	}
+}
+
+// TestRNRTwice: an RNR NAK that comes twice is one: the sender waits once and spends one of
+// its retries.
+func TestRNRTwice(t *testing.T) {
+	p := newPair(t, pairOptions{timeout: 16, retry: 7, rnr: 2})
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
+		return machinetest.Fate{Twice: port == 1}
+	}
+	_, sm := p.region(0, 100, 3)
+	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 100)})
+	p.run()
+	p.want(0, WC{WRID: 1, Status: WCRNRRetryExcErr})
+	if got := p.nic[1].Stats().SendRNR; got != 3 {
+		t.Errorf("the receiver was asked %d times, want once and two retries", got)
 	}
 }

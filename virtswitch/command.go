@@ -37,8 +37,11 @@ func (s *Switch) LimitGroups(room int) {
 // groups, flow control and the frames it holds are gone. It returns how many frames those
 // were; they count as dropped.
 func (s *Switch) Restart(now vtime.Time) (lost int) {
-	s.settleAll(now - 1)
 	before := s.stats.Dropped()
+	if s.crossbar != nil {
+		s.forget(now)
+	}
+	s.settleAll(now - 1)
 	for p := range s.eg {
 		e := &s.eg[p]
 		for len(e.pauses) > 0 {
@@ -91,6 +94,9 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	if up != s.dark.has(port) {
 		return
 	}
+	if s.crossbar != nil {
+		s.crossUntil(now - 1)
+	}
 	if up {
 		s.dark.clear(port)
 	} else {
@@ -106,6 +112,9 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	}
 	s.setNext(port)
 	s.settle(now, port)
+	if s.crossbar != nil { // what the neighbour had paused may start
+		s.cross(now)
+	}
 }
 
 // SetRoutes installs another forwarding table.

@@ -11,7 +11,7 @@ import (
 
 // restarted has hosts send to one host more than its port takes, and restarts the switch
 // while it holds what has to wait.
-func restarted(t *testing.T, r *rand.Rand) *Switch {
+func restarted(t *testing.T, r *rand.Rand) *lone {
 	l := newLone(t, nil)
 	for range 50 + r.IntN(50) {
 		i := r.IntN(loneHosts - 1)
@@ -36,7 +36,7 @@ func restarted(t *testing.T, r *rand.Rand) *Switch {
 	if held == 0 || lost < held/2 {
 		t.Errorf("%d frames were held when the switch restarted, and %d lost", held, lost)
 	}
-	return l.sw
+	return l
 }
 
 // TestCarrier: a port without carrier is in no route, at once; new routes do not bring it

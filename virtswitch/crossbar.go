@@ -92,11 +92,9 @@ func (x *crossbar) want(lane, port int) {
 	x.wanted.set(port)
 }
 
-// unwant notes that a lane's first packet has one copy less for a port.
+// unwant notes that the copy of a lane's first packet for a port has left. There is one for
+// a port at most: a tree has each port once.
 func (x *crossbar) unwant(lane, port int) {
-	if slices.ContainsFunc(x.lanes[lane][0].copies, func(c onward) bool { return c.port == port }) {
-		return // another one
-	}
 	x.wants[port].clear(lane)
 	if x.wants[port].next(0) < 0 {
 		x.wanted.clear(port)
@@ -181,6 +179,20 @@ func (s *Switch) cross(now vtime.Time) {
 			x.next = min(x.next, free)
 		}
 	}
+}
+
+// forget drops all that waits and was not to start before now.
+func (s *Switch) forget(now vtime.Time) {
+	s.crossUntil(now - 1)
+	x := s.crossbar
+	for _, lane := range x.lanes {
+		for _, h := range lane {
+			for _, c := range h.copies {
+				s.drop(now, h.in, c.f, DropRestart)
+			}
+		}
+	}
+	s.crossbar = newCrossbar(&InputConfig{x.together}, len(s.ports))
 }
 
 // leave takes a lane's first packet out; the next one is first now.

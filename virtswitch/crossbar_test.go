@@ -212,6 +212,19 @@ func TestInputPaused(t *testing.T) {
 	}
 }
 
+// TestInputCarrier: what waits for a neighbour that has paused it starts when the neighbour's
+// carrier goes, and what it said with it.
+func TestInputCarrier(t *testing.T) {
+	l := inputLab(t, false, nil)
+	l.pause(2, 1, 0xffff)
+	l.at(2, func() { l.stub[0].send(l.data(hostIP(0), hostIP(2), 1, 0, 0)) })
+	l.at(20, func() { l.sw.SetCarrier(l.net.Now, 2, false) })
+	l.run()
+	if at := l.times(2); len(at) != 1 || math.Abs(at[0]-21-frameTime) > 1e-5 || l.sw.Queued() != 0 {
+		t.Errorf("the frame came at %v us, %d wait", at, l.sw.Queued())
+	}
+}
+
 // TestPausedAboveOthers: a priority that is paused starts nothing while lower ones of other
 // ingresses take their turns, whichever ingress it waits in.
 func TestPausedAboveOthers(t *testing.T) {

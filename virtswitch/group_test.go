@@ -381,7 +381,7 @@ func FuzzSwitch(f *testing.F) {
 func fuzzOne(t *testing.T, data []byte) { fuzzRun(t, data) }
 
 // fuzzRun runs one input and returns the switch as it was left.
-func fuzzRun(t *testing.T, data []byte) *Switch {
+func fuzzRun(t *testing.T, data []byte) *lone {
 	l := newLone(t, func(c *Config) { fuzzConfig(c, data) })
 	l.register(group1, 3)
 	l.registerReduce(group1+1, 0)
@@ -410,7 +410,7 @@ func fuzzRun(t *testing.T, data []byte) *Switch {
 	if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {
 		t.Fatalf("%d of %d shared charges are free", free, len(l.sw.buffer.shared))
 	}
-	return l.sw
+	return l
 }
 
 // fuzzConfig switches features on by the bits of the input's first byte.

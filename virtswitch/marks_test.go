@@ -11,7 +11,7 @@ import (
 
 // burst has hosts send to one host more than its port takes, with any life left, to a
 // switch with little buffer. The hosts ignore pauses, so that headroom is overrun too.
-func burst(t *testing.T, r *rand.Rand) *Switch {
+func burst(t *testing.T, r *rand.Rand) *lone {
 	l := newLone(t, func(c *Config) {
 		c.Buffer = 60000
 		c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 2000, Headroom: []int{3000, 3000, 3000, 3000, 3000, 3000}}
@@ -25,22 +25,22 @@ func burst(t *testing.T, r *rand.Rand) *Switch {
 		l.stub[i].send(f)
 	}
 	l.run()
-	return l.sw
+	return l
 }
 
 // flooded has members acknowledge more than a slow feedback processor holds.
-func flooded(t *testing.T, r *rand.Rand) *Switch {
+func flooded(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = 10 * vtime.Millisecond })
 	for k := range lateMax + 1 + r.IntN(lateMax) {
 		i := 1 + r.IntN(3)
 		l.sw.HandleFrame(l.net.Now, i, l.ack(i, wire.PSN(5+k), wire.SyndromeACK))
 	}
 	l.run()
-	return l.sw
+	return l
 }
 
 // damaged has members send acknowledgements of which a random bit is wrong.
-func damaged(t *testing.T, r *rand.Rand) *Switch {
+func damaged(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, nil)
 	for k := range 20 {
 		i := 1 + r.IntN(3)
@@ -49,7 +49,7 @@ func damaged(t *testing.T, r *rand.Rand) *Switch {
 		l.stub[i].send(f)
 	}
 	l.run()
-	return l.sw
+	return l
 }
 
 // oneOf returns one of some values.
@@ -71,12 +71,15 @@ func noiseConfig(t *testing.T, r *rand.Rand, c *Config) {
 	if r.IntN(4) == 0 {
 		c.PFC, c.Buffer = PFCConfig{}, 3000
 	}
+	if r.IntN(6) == 0 {
+		c.Input = &InputConfig{Together: r.IntN(2) == 0}
+	}
 }
 
 // noise has hosts send anything, right or wrong, about two groups and a multicast address:
 // registrations with and without regions, activations, deletions, data, WRITEs,
 // announcements, feedback, pauses, and all of it with hardly any life left.
-func noise(t *testing.T, r *rand.Rand) *Switch {
+func noise(t *testing.T, r *rand.Rand) *lone {
 	l := newLone(t, func(c *Config) { noiseConfig(t, r, c) })
 	any239 := func() uint32 { return 239<<24 | uint32(r.IntN(3)) }
 	for range 30 + r.IntN(100) {
@@ -145,13 +148,13 @@ func noise(t *testing.T, r *rand.Rand) *Switch {
 		}
 	}
 	l.run()
-	return l.sw
+	return l
 }
 
 // reductions has hosts and the root give, answer and repeat at random in a group that
 // reduces, with numbers of any length and kind, while more groups register than there is
 // room for and, under rules without ACTIVATE, more members join.
-func reductions(t *testing.T, r *rand.Rand) *Switch {
+func reductions(t *testing.T, r *rand.Rand) *lone {
 	leader := oneOf(r, 0, loneHosts+1)
 	l := newLone(t, func(c *Config) {
 		if r.IntN(2) == 0 {
@@ -187,12 +190,12 @@ func reductions(t *testing.T, r *rand.Rand) *Switch {
 			l.registerReduce(group1+1+uint32(k), leader)
 		}
 	}
-	return l.sw
+	return l
 }
 
 // again has the source send what all members have, to a switch that by its rules says
 // nothing to that.
-func again(t *testing.T, r *rand.Rand) *Switch {
+func again(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) { c.Rules.RepeatAck = r.IntN(2) == 0 })
 	for psn := wire.PSN(5); psn < 5+wire.PSN(r.IntN(5))+1; psn++ {
 		l.stub[0].send(l.data(hostIP(0), group1, 9, psn, 26<<2))
@@ -203,20 +206,23 @@ func again(t *testing.T, r *rand.Rand) *Switch {
 		l.stub[0].send(l.data(hostIP(0), group1, 9, psn, 26<<2))
 		l.run()
 	}
-	return l.sw
+	return l
 }
 
 // swamped has hosts send an accelerator that takes an age more than it has room for.
-func swamped(t *testing.T, r *rand.Rand) *Switch {
+func swamped(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) {
 		c.LookAside, c.Buffer = LookAsideConfig{Links: 1, Rate: 1e6, Delay: vtime.Microsecond}, 1<<30
 	})
 	for range lateMax + 1 + r.IntN(1000) {
 		l.sw.HandleFrame(l.net.Now, 0, l.data(hostIP(0), group1, 9, 5, 26<<2))
 	}
+	if k := len(l.sw.late.heap); k != lateMax {
+		t.Errorf("%d packets wait for the accelerator, it has room for %d", k, lateMax)
+	}
 	l.sw.WipeGroups()
 	l.run()
-	return l.sw
+	return l
 }
 
 // portless says whether a switch without ports, or with too many, panics.
@@ -237,9 +243,9 @@ func TestGuardsFire(t *testing.T) {
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}
-		ran := []*Switch{fuzzRun(t, data)}
+		ran := []*lone{fuzzRun(t, data)}
 		if seed%4 == 0 {
-			ran = append(ran, noise(t, r), reductions(t, r), again(t, r))
+			ran = append(ran, noise(t, r), reductions(t, r), again(t, r), crossed(t, seed))
 		}
 		if seed%100 == 0 {
 			ran = append(ran, burst(t, r), flooded(t, r), damaged(t, r), restarted(t, r))
@@ -248,7 +254,7 @@ func TestGuardsFire(t *testing.T) {
 			ran = append(ran, swamped(t, r))
 		}
 		for _, s := range ran {
-			for why, n := range s.stats.Drops {
+			for why, n := range s.sw.stats.Drops {
 				fired[why] += n
 			}
 		}

@@ -105,11 +105,11 @@ func TestClasses(t *testing.T) {
 }
 
 // TestMarking: a packet is marked by what waits behind it: never up to Kmin, always above
-// Kmax, in between with growing probability, and only if it is ECN capable. The IPv4
-// checksum and the ICRC hold.
+// Kmax, in between with growing probability, and only if it is ECN capable and of a class
+// that is marked. The IPv4 checksum and the ICRC hold.
 func TestMarking(t *testing.T) {
 	const size = 1082
-	marked := func(ecn uint8, kmin, kmax int, v6 bool) (bits string, l *lone) {
+	marked := func(traffic uint8, kmin, kmax int, v6 bool) (bits string, l *lone) {
 		l = newLone(t, func(c *Config) {
 			six := func(k int) []int { return []int{k, k, k, k, k, k} }
 			c.ECN = ECNConfig{Classes: 1 << 3, Kmin: six(kmin), Kmax: six(kmax), Pmax: 0.5, Random: prng.New(7)}
@@ -118,7 +118,7 @@ func TestMarking(t *testing.T) {
 		l.pause(3, 0xff, 2000)
 		l.at(2, func() {
 			for i := range 100 {
-				e := wire.NewEnvelope(wire.Flow{Src: hostIP(0), Dst: hostIP(3), TTL: 9, DstPort: wire.PortRoCEv2, Traffic: 26<<2 | ecn, IPv6: v6})
+				e := wire.NewEnvelope(wire.Flow{Src: hostIP(0), Dst: hostIP(3), TTL: 9, DstPort: wire.PortRoCEv2, Traffic: traffic, IPv6: v6})
 				f := l.net.Pool.Get()
 				f.Start(&e, wire.BTH{OpCode: wire.OpSendOnly, PKey: wire.PKeyDefault, DestQP: 17, PSN: wire.PSN(i)})
 				f.SetPhantom(1000)
@@ -142,16 +142,19 @@ func TestMarking(t *testing.T) {
 		}
 		return bits, l
 	}
-	if got, _ := marked(wire.ECNECT0, 10*size, 10*size, false); got != strings.Repeat("x", 89)+strings.Repeat(".", 11) {
+	if got, _ := marked(26<<2|wire.ECNECT0, 10*size, 10*size, false); got != strings.Repeat("x", 89)+strings.Repeat(".", 11) {
 		t.Errorf("with Kmin = Kmax = 10 packets: %s", got)
 	}
-	if got, _ := marked(wire.ECNECT1, 10*(size+20), 10*(size+20), true); got != strings.Repeat("x", 89)+strings.Repeat(".", 11) {
+	if got, _ := marked(26<<2|wire.ECNECT1, 10*(size+20), 10*(size+20), true); got != strings.Repeat("x", 89)+strings.Repeat(".", 11) {
 		t.Errorf("over IPv6: %s", got)
 	}
-	if got, _ := marked(wire.ECNNotECT, 0, 0, false); strings.Contains(got, "x") {
+	if got, _ := marked(26<<2|wire.ECNNotECT, 0, 0, false); strings.Contains(got, "x") {
 		t.Errorf("not ECN capable: %s", got)
 	}
-	got, l := marked(wire.ECNECT0, 20*size, 99*size, false)
+	if got, _ := marked(5<<5|wire.ECNECT0, 0, 0, false); strings.Contains(got, "x") {
+		t.Errorf("of a class that is not marked: %s", got)
+	}
+	got, l := marked(26<<2|wire.ECNECT0, 20*size, 99*size, false)
 	high, low := strings.Count(got[:40], "x"), strings.Count(got[40:80], "x")
 	if strings.Contains(got[79:], "x") || low == 0 || high <= low || high > 30 || l.sw.Stats().Marked != uint64(high+low) {
 		t.Errorf("between Kmin and Kmax: %s, %d counted", got, l.sw.Stats().Marked)
@@ -375,5 +378,34 @@ func TestPausedGroups(t *testing.T) {
 	l.run()
 	if n := len(l.stub[1].got); n != 30 || l.sw.Stats().Dropped() != 0 {
 		t.Errorf("the member that paused has %d packets in the end, drops %v", n, l.sw.Stats().Drops)
+	}
+}
+
+// TestWatchdogClasses: of two priorities of a port that are stuck from different instants on
+// each is taken over when its own time has come.
+func TestWatchdogClasses(t *testing.T) {
+	l := dogLab(t, false)
+	for _, c := range []struct {
+		prio uint8
+		us   float64
+	}{{3, 10}, {4, 30}} {
+		l.at(c.us, func() {
+			l.pause(3, 1<<c.prio, 0xffff)
+			l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, 1, c.prio<<5))
+		})
+		l.at(c.us+50, func() {
+			if l.sw.eg[3].storm>>c.prio&1 != 0 {
+				t.Errorf("priority %d is taken over before its time", c.prio)
+			}
+		})
+		l.at(c.us+53, func() {
+			if l.sw.eg[3].storm>>c.prio&1 == 0 {
+				t.Errorf("priority %d is not taken over", c.prio)
+			}
+		})
+	}
+	l.run()
+	if st := l.sw.Stats(); st.PauseStorms != 2 || st.Drops[DropWatchdog] != 2 {
+		t.Errorf("%d storms, %d frames dropped, want 2 of each", st.PauseStorms, st.Drops[DropWatchdog])
 	}
 }

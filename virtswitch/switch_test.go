@@ -2,6 +2,7 @@ package virtswitch
 
 import (
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"slices"
 	"testing"
@@ -18,12 +19,14 @@ type stub struct {
 	index int
 	keep  bool
 	got   []string
+	sum   uint32 // of all headers it got
 	raw   []*wire.Frame
 }
 
 // HandleFrame implements machine.Machine.
 func (s *stub) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	s.got = append(s.got, fmt.Sprintf("%v %v", now, f))
+	s.sum = crc32.Update(s.sum, crc32.IEEETable, f.Header())
 	if k := f.Kind(); k == wire.KindRoCE || k == wire.KindMRP {
 		s.net.Logf("               life %d, class %#x, from port %d, %x to %x", f.TTL(), f.Traffic(), f.SrcPort(), f.Header()[6:12], f.Header()[:6])
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -18,11 +17,7 @@ import (
 const Name = "bcast"
 
 // Scheme is an algorithm with its parameters.
-type Scheme struct {
-	Label   string             `json:"label"` // in reports
-	Name    string             `json:"name"`
-	Options collective.Options `json:"options"`
-}
+type Scheme = apps.Scheme
 
 // Params are the benchmark's parameters.
 type Params struct {
@@ -36,9 +31,6 @@ type Params struct {
 	Seed       uint64          `json:"seed"`
 	External   []string        `json:"external,omitempty"` // hosts among the ranks on which no program runs
 }
-
-// Limits of automatic memory: up to so many bytes over all ranks are real.
-const realMax = 512 << 20
 
 func (p *Params) iterations(size int) int { return Iterations(p.Iterations, size) }
 
@@ -63,7 +55,7 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 		return p.Memory
 	case len(p.External) > 0:
 		return rank.MemoryBytes
-	case size*ranks <= realMax:
+	case size*ranks <= apps.RealMax:
 		return rank.MemoryBytes
 	case !collective.TakesHashed(p.Schemes[scheme].Name):
 		return rank.MemoryPhantom
@@ -73,8 +65,7 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 
 // record is what a rank measured of one scheme at one size.
 type record struct {
-	Scheme   int                  `json:"scheme"` // index into Params.Schemes
-	Size     int                  `json:"size"`   // index into Params.Sizes
+	apps.Cell
 	Samples  []sample             `json:"samples"`
 	Wrong    bool                 `json:"wrong,omitempty"` // bytes of the warm-up
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
@@ -100,8 +91,8 @@ type App struct {
 // Run implements apps.App.
 func (a App) Run(r *rank.Rank, raw []byte) error {
 	var p Params
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("bcast: read parameters: %w", err)
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return err
 	}
 	if p.Root < 0 || p.Root >= r.Size() {
 		return fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
@@ -122,24 +113,21 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 		return err
 	}
 	for zi := range p.Sizes {
-		rec, err := a.runSize(r, p, b, si, zi)
+		rec, err := a.runCell(r, p, b, apps.Cell{Scheme: si, Size: zi})
 		if err != nil {
 			return err
 		}
-		out, err := json.Marshal(rec)
-		if err != nil {
-			return fmt.Errorf("write record: %w", err)
+		if err := apps.Emit(r, rec); err != nil {
+			return err
 		}
-		r.Emit(out)
 	}
 	r.Sync()
 	return b.Close()
 }
 
-func (a App) runSize(r *rank.Rank, p *Params, b collective.Algorithm, si, zi int) (record, error) {
-	size := p.Sizes[zi]
-	rec := record{Scheme: si, Size: zi}
-	buf, err := r.Alloc(size, p.memory(si, size, r.Size()))
+func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cell) (record, error) {
+	size, rec := p.Sizes[c.Size], record{Cell: c}
+	buf, err := r.Alloc(size, p.memory(c.Scheme, size, r.Size()))
 	if err != nil {
 		return rec, err
 	}
@@ -151,9 +139,9 @@ func (a App) runSize(r *rank.Rank, p *Params, b collective.Algorithm, si, zi int
 			what, number = fmt.Sprintf("warm-up %d of %d", i+1, p.WarmUp), count+i
 		}
 		if r.ID() == p.speaker(r) {
-			r.Report(fmt.Sprintf("%s %s, %d bytes, %s", p.Workload, p.Schemes[si].Label, size, what))
+			r.Report(fmt.Sprintf("%s %s, %d bytes, %s", p.Workload, p.Schemes[c.Scheme].Label, size, what))
 		}
-		s, err := a.iterate(r, p, b, buf, prng.Mix(p.Seed^uint64(si)<<48^uint64(zi)<<32^uint64(number)))
+		s, err := a.iterate(r, p, b, buf, c.Seed(p.Seed, number))
 		if err != nil {
 			return rec, err
 		}
@@ -239,28 +227,26 @@ func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Diges
 // program runs.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, fmt.Errorf("bcast: read parameters: %w", err)
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return nil, err
 	}
-	type cell struct{ scheme, size int }
-	all := map[cell]map[int]record{}
+	all := map[apps.Cell]map[int]record{}
 	for i, rank := range records {
 		for _, out := range rank {
 			var rec record
 			if err := json.Unmarshal(out, &rec); err != nil {
 				return nil, fmt.Errorf("bcast: read record of rank %d: %w", i, err)
 			}
-			c := cell{rec.Scheme, rec.Size}
-			if all[c] == nil {
-				all[c] = map[int]record{}
+			if all[rec.Cell] == nil {
+				all[rec.Cell] = map[int]record{}
 			}
-			all[c][i] = rec
+			all[rec.Cell][i] = rec
 		}
 	}
 	var rows []apps.Row
 	for si := range p.Schemes {
 		for zi := range p.Sizes {
-			if ranks := all[cell{si, zi}]; len(ranks) > 0 && len(ranks) == len(records)-len(p.External) {
+			if ranks := all[apps.Cell{Scheme: si, Size: zi}]; len(ranks) > 0 && len(ranks) == len(records)-len(p.External) {
 				rows = append(rows, reduceRow(&p, si, zi, ranks, len(records)))
 			}
 		}

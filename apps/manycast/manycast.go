@@ -7,10 +7,10 @@ package manycast
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -52,15 +52,12 @@ type Params struct {
 	Seed       uint64          `json:"seed"`
 }
 
-// realMax is up to how many bytes over all ranks automatic memory is real.
-const realMax = 512 << 20
-
 // memory returns what buffers of a size are made of.
 func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
 		return p.Memory
-	case size*(p.Sources+1)*ranks <= realMax:
+	case size*(p.Sources+1)*ranks <= apps.RealMax:
 		return rank.MemoryBytes
 	}
 	return rank.MemoryPhantom
@@ -81,8 +78,7 @@ func (p *Params) Draw(iteration, hosts int) (sources, members []int) {
 
 // record is what a rank measured of one scheme at one size.
 type record struct {
-	Scheme  int      `json:"scheme"` // index into Params.Schemes
-	Size    int      `json:"size"`   // index into Params.Sizes
+	apps.Cell
 	Samples []sample `json:"samples"`
 	Wrong   bool     `json:"wrong,omitempty"`   // a byte of any message, or a packet that nobody waited for
 	Entries int      `json:"entries,omitempty"` // of multicast tables, most of any iteration: of rank 0
@@ -107,8 +103,8 @@ type App struct {
 // Run implements apps.App.
 func (a App) Run(r *rank.Rank, raw []byte) error {
 	var p Params
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("many-to-many: read parameters: %w", err)
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return err
 	}
 	s, err := newSide(r, &p, a)
 	if err != nil {
@@ -116,15 +112,13 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	}
 	for si := range p.Schemes {
 		for zi := range p.Sizes {
-			rec, err := s.runSize(si, zi)
+			rec, err := s.runCell(apps.Cell{Scheme: si, Size: zi})
 			if err != nil {
 				return fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)
 			}
-			out, err := json.Marshal(rec)
-			if err != nil {
-				return fmt.Errorf("write record: %w", err)
+			if err := apps.Emit(r, rec); err != nil {
+				return err
 			}
-			r.Emit(out)
 		}
 	}
 	return s.close()
@@ -210,9 +204,9 @@ func (s *side) fill(scheme string, sources, members []int) (int, error) {
 	return len(entries), s.r.SetBranches(entries)
 }
 
-func (s *side) runSize(si, zi int) (record, error) {
-	r, p, size := s.r, s.p, s.p.Sizes[zi]
-	rec := record{Scheme: si, Size: zi}
+func (s *side) runCell(c apps.Cell) (record, error) {
+	r, p, size, scheme := s.r, s.p, s.p.Sizes[c.Size], s.p.Schemes[c.Scheme]
+	rec := record{Cell: c}
 	kind := p.memory(size, r.Size())
 	room := p.Sources + 1
 	if kind == rank.MemoryPhantom {
@@ -225,9 +219,9 @@ func (s *side) runSize(si, zi int) (record, error) {
 	unwanted := r.Unwanted()
 	for i := range p.Iterations {
 		if r.ID() == 0 {
-			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, p.Schemes[si].Label, size, i+1, p.Iterations))
+			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, scheme.Label, size, i+1, p.Iterations))
 		}
-		x := iteration{side: s, scheme: p.Schemes[si].Name, size: size, buf: buf, seed: prng.Mix(p.Seed ^ uint64(si)<<48 ^ uint64(zi)<<32 ^ uint64(i))}
+		x := iteration{side: s, scheme: scheme.Name, size: size, buf: buf, seed: c.Seed(p.Seed, i)}
 		x.sources, x.members = p.Draw(i, r.Size())
 		one, err := x.run()
 		if err != nil {

@@ -1,9 +1,6 @@
 package manycast
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -12,32 +9,15 @@ import (
 // Reduce implements apps.App.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return nil, fmt.Errorf("many-to-many: read parameters: %w", err)
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return nil, err
 	}
-	all := make([][]record, len(p.Schemes)*len(p.Sizes))
-	for i, lines := range records {
-		for _, out := range lines {
-			var rec record
-			if err := json.Unmarshal(out, &rec); err != nil {
-				return nil, fmt.Errorf("many-to-many: read record of rank %d: %w", i, err)
-			}
-			cell := rec.Scheme*len(p.Sizes) + rec.Size
-			all[cell] = append(all[cell], rec)
-		}
-	}
-	var rows []apps.Row
-	for cell, ranks := range all {
-		if len(ranks) > 0 && len(ranks) == len(records) {
-			rows = append(rows, p.row(cell/len(p.Sizes), cell%len(p.Sizes), ranks))
-		}
-	}
-	return rows, nil
+	return apps.Rows(Name, records, len(p.Schemes), len(p.Sizes), p.row)
 }
 
-// row reports one scheme at one size. An iteration lasts until the last message has come
+// row reports one cell. An iteration lasts until the last message has come
 // to the last member; the source's time is until the last packet begins to leave.
-func (p *Params) row(si, zi int, ranks []record) apps.Row {
+func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 	var jct, source, latency, goodput []float64
 	ok, messages, entries := true, 0, 0
 	for k, s := range ranks[0].Samples {
@@ -55,13 +35,13 @@ func (p *Params) row(si, zi int, ranks []record) apps.Row {
 		latency = append(latency, sum.Microseconds()/float64(max(1, count)))
 		rate := 0.0
 		if took > 0 {
-			rate = float64(count) * float64(p.Sizes[zi]) * 8 / took.Seconds() / 1e9
+			rate = float64(count) * float64(p.Sizes[c.Size]) * 8 / took.Seconds() / 1e9
 		}
 		goodput = append(goodput, rate)
 	}
-	memory := p.memory(p.Sizes[zi], len(ranks))
+	memory := p.memory(p.Sizes[c.Size], len(ranks))
 	row := apps.Row{
-		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: len(ranks),
+		Workload: p.Workload, Scheme: p.Schemes[c.Scheme].Label, SizeBytes: p.Sizes[c.Size], Ranks: len(ranks),
 		Iterations: len(jct), Payload: string(memory), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 		Spread: &apps.Spread{
 			Sources: p.Sources, Members: p.Members, Messages: float64(messages) / float64(len(jct)), Entries: entries,

@@ -4,66 +4,21 @@ package reducescatter
 
 import (
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"math"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Name is the workload's name in lab files and reports.
 const Name = "reduce-scatter"
 
-// Scheme is an algorithm with its parameters.
-type Scheme struct {
-	Label   string             `json:"label"` // in reports
-	Name    string             `json:"name"`
-	Options collective.Options `json:"options"`
-}
-
 // Params are the benchmark's parameters.
 type Params struct {
-	Workload   string          `json:"workload"` // label in reports
-	Schemes    []Scheme        `json:"schemes"`
-	Sizes      []int           `json:"sizes"`      // bytes per rank
-	Iterations []int           `json:"iterations"` // of each size
-	WarmUp     int             `json:"warm_up"`    // iterations before them
-	Memory     rank.MemoryKind `json:"memory"`     // "": auto
-	Float32    bool            `json:"float32"`    // floating point, else integers
-	Seed       uint64          `json:"seed"`
-}
-
-// realMax is up to how many bytes over all ranks automatic memory is real.
-const realMax = 512 << 20
-
-// memory returns what buffers of a size are made of.
-func (p *Params) memory(size, ranks int) rank.MemoryKind {
-	switch {
-	case p.Memory != "":
-		return p.Memory
-	case size*ranks*ranks <= realMax:
-		return rank.MemoryBytes
-	}
-	return rank.MemoryPhantom
-}
-
-// record is what a rank measured of one scheme at one size.
-type record struct {
-	Scheme  int      `json:"scheme"` // index into Params.Schemes
-	Size    int      `json:"size"`   // index into Params.Sizes
-	Samples []sample `json:"samples"`
-	Wrong   bool     `json:"wrong,omitempty"` // a number of any iteration
-}
-
-// sample is one iteration on one rank. Times are picoseconds of lab time.
-type sample struct {
-	Start    vtime.Time `json:"start"`
-	Received vtime.Time `json:"received"`
-	Done     vtime.Time `json:"done"`
+	apps.Blocks
+	Float32 bool `json:"float32"` // floating point, else integers
 }
 
 // App implements apps.App.
@@ -71,71 +26,26 @@ type App struct{}
 
 // Run implements apps.App.
 func (a App) Run(r *rank.Rank, raw []byte) error {
-	p, err := read(raw)
-	if err != nil {
+	var p Params
+	if err := apps.Read(Name, raw, &p); err != nil {
 		return err
 	}
-	for si, s := range p.Schemes {
-		s.Options.Label, s.Options.Float32 = p.Workload+"/"+s.Label, p.Float32
-		g, err := collective.NewReduceScatter(s.Name, r, s.Options)
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", p.Workload, s.Label, err)
-		}
-		for zi := range p.Sizes {
-			rec, err := a.runSize(r, &p, g, si, zi)
-			if err != nil {
-				return fmt.Errorf("%s %s: %w", p.Workload, s.Label, err)
-			}
-			out, err := json.Marshal(rec)
-			if err != nil {
-				return fmt.Errorf("write record: %w", err)
-			}
-			r.Emit(out)
-		}
-		r.Sync()
-		if err := g.Close(); err != nil {
-			return fmt.Errorf("%s %s: %w", p.Workload, s.Label, err)
-		}
-	}
-	return nil
+	return p.Blocks.Run(Name, r, &p)
 }
 
-func read(raw []byte) (p Params, err error) {
-	if err = json.Unmarshal(raw, &p); err == nil && len(p.Iterations) != len(p.Sizes) {
-		err = fmt.Errorf("iterations of %d sizes for %d", len(p.Iterations), len(p.Sizes))
+// Reduce implements apps.App.
+func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
+	var p Params
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return p, fmt.Errorf("reduce-scatter: read parameters: %w", err)
-	}
-	return p, nil
+	return p.Blocks.Reduce(Name, records)
 }
 
-func (a App) runSize(r *rank.Rank, p *Params, g collective.Algorithm, si, zi int) (record, error) {
-	n, rec := p.Sizes[zi], record{Scheme: si, Size: zi}
-	buf, err := r.Alloc(n*r.Size(), p.memory(n, r.Size()))
-	if err != nil {
-		return rec, err
-	}
-	for i := range p.WarmUp + p.Iterations[zi] { // a number
-		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, p.Iterations[zi])
-		if i < p.WarmUp {
-			what = fmt.Sprintf("warm-up %d of %d", i+1, p.WarmUp)
-		}
-		if r.ID() == 0 {
-			r.Report(fmt.Sprintf("%s %s, %d bytes per rank, %s", p.Workload, p.Schemes[si].Label, n, what))
-		}
-		seed := prng.Mix(p.Seed ^ uint64(si)<<48 ^ uint64(zi)<<32 ^ uint64(i))
-		s, ok, err := p.iterate(r, g, buf, n, seed)
-		if err != nil {
-			return rec, err
-		}
-		rec.Wrong = rec.Wrong || !ok
-		if i >= p.WarmUp {
-			rec.Samples = append(rec.Samples, s)
-		}
-	}
-	r.Sync() // nobody may still send from the buffer
-	return rec, buf.Free()
+// Open implements apps.Exchange.
+func (p *Params) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error) {
+	s.Options.Label, s.Options.Float32 = p.Workload+"/"+s.Label, p.Float32
+	return collective.NewReduceScatter(s.Name, r, s.Options)
 }
 
 // number is what a rank has at an index of the buffer. As floating point it is a whole
@@ -163,80 +73,24 @@ func (p *Params) sum(seed uint64, ranks, index int) uint32 {
 	return whole
 }
 
-// iterate adds up once. All ranks start together.
-func (p *Params) iterate(r *rank.Rank, g collective.Algorithm, buf *rank.Buffer, n int, seed uint64) (s sample, ok bool, err error) {
+// Fill implements apps.Exchange.
+func (p *Params) Fill(r *rank.Rank, buf *rank.Buffer, _ int, seed uint64) {
 	mem := buf.Bytes()
 	for at := 0; at+4 <= len(mem); at += 4 {
 		binary.LittleEndian.PutUint32(mem[at:], p.number(seed, r.ID(), at/4))
 	}
-	if err := g.Begin(buf, n, 0); err != nil {
-		return s, false, err
-	}
-	r.Sync()
-	s.Start = r.Now()
-	t, err := g.Run()
-	if err != nil {
-		return s, false, err
-	}
-	s.Received, s.Done = t.Received, t.Done
+}
+
+// Check implements apps.Exchange.
+func (p *Params) Check(r *rank.Rank, buf *rank.Buffer, n int, seed uint64) bool {
+	mem := buf.Bytes()
 	if mem == nil {
-		return s, true, nil
+		return true
 	}
 	for at := r.ID() * n; at < (r.ID()+1)*n; at += 4 {
 		if binary.LittleEndian.Uint32(mem[at:]) != p.sum(seed, r.Size(), at/4) {
-			return s, false, nil
+			return false
 		}
 	}
-	return s, true, nil
-}
-
-// Reduce implements apps.App.
-func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
-	p, err := read(raw)
-	if err != nil {
-		return nil, err
-	}
-	all := make([][]record, len(p.Schemes)*len(p.Sizes))
-	for i, lines := range records {
-		for _, out := range lines {
-			var rec record
-			if err := json.Unmarshal(out, &rec); err != nil {
-				return nil, fmt.Errorf("reduce-scatter: read record of rank %d: %w", i, err)
-			}
-			cell := rec.Scheme*len(p.Sizes) + rec.Size
-			all[cell] = append(all[cell], rec)
-		}
-	}
-	var rows []apps.Row
-	for cell, ranks := range all {
-		if len(ranks) > 0 && len(ranks) == len(records) {
-			rows = append(rows, p.row(cell/len(p.Sizes), cell%len(p.Sizes), ranks))
-		}
-	}
-	return rows, nil
-}
-
-// row reports one scheme at one size. An iteration lasts until the last rank has its
-// sums; the source's time is until the last rank has all that it sent acknowledged.
-func (p *Params) row(si, zi int, ranks []record) apps.Row {
-	var jct, source []float64
-	ok := true
-	for k, s := range ranks[0].Samples {
-		received, done := s.Start, s.Start
-		for _, rec := range ranks {
-			received, done = max(received, rec.Samples[k].Received), max(done, rec.Samples[k].Done)
-			ok = ok && !rec.Wrong
-		}
-		jct = append(jct, received.Sub(s.Start).Microseconds())
-		source = append(source, done.Sub(s.Start).Microseconds())
-	}
-	memory := p.memory(p.Sizes[zi], len(ranks))
-	row := apps.Row{
-		Workload: p.Workload, Scheme: p.Schemes[si].Label, SizeBytes: p.Sizes[zi], Ranks: len(ranks),
-		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(memory), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
-	}
-	if memory == rank.MemoryBytes {
-		row.Verified = &ok
-	}
-	return row
+	return true
 }

@@ -37,8 +37,10 @@ type Net struct {
 	Fate func(now vtime.Time, port int, f *wire.Frame) Fate
 	// Order, if set, ranks events of one class at one instant; lower goes first.
 	Order func(now vtime.Time, id int) uint64
-	// Log, if set, receives a line per arriving frame.
-	Log *strings.Builder
+	// Log, if set, receives a line per arriving frame; with Headers, one more with its bytes
+	// up to the payload.
+	Log     *strings.Builder
+	Headers bool
 	// After, if set, is called after every event.
 	After func()
 
@@ -242,6 +244,9 @@ func (n *Net) logf(id int, f *wire.Frame, fate Fate) {
 		note = "  LATE " + fate.Late.String()
 	}
 	fmt.Fprintf(n.Log, "%-12v %s>%s  %v%s\n", n.Now, n.names[n.source[id]], n.names[p.Node], f, note)
+	if n.Headers {
+		n.Logf("%x", f.Header())
+	}
 }
 
 // Logf adds a line to the log.

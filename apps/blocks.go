@@ -1,0 +1,190 @@
+package apps
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Scheme is an algorithm with its parameters.
+type Scheme struct {
+	Label   string             `json:"label"` // in reports
+	Name    string             `json:"name"`
+	Options collective.Options `json:"options"`
+}
+
+// Blocks are the parameters of a benchmark of a collective over a buffer with a block for
+// each rank: every scheme at every size, a number of iterations each, and every byte that
+// came checked. Run and Reduce are the benchmark, but for what an Exchange says.
+type Blocks struct {
+	Workload   string          `json:"workload"` // label in reports
+	Schemes    []Scheme        `json:"schemes"`
+	Sizes      []int           `json:"sizes"`      // bytes per rank
+	Iterations []int           `json:"iterations"` // of each size
+	WarmUp     int             `json:"warm_up"`    // iterations before them
+	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Seed       uint64          `json:"seed"`
+}
+
+// Exchange is a collective over blocks, and what they hold.
+type Exchange interface {
+	// Open returns the algorithm of a scheme.
+	Open(r *rank.Rank, s Scheme) (collective.Algorithm, error)
+	// Fill makes the buffer what the rank has before the iteration of a seed. The bytes of
+	// phantom memory are nil.
+	Fill(r *rank.Rank, buf *rank.Buffer, size int, seed uint64)
+	// Check says whether the buffer holds what it must after it; of phantom memory that is so.
+	Check(r *rank.Rank, buf *rank.Buffer, size int, seed uint64) bool
+}
+
+// blockRecord is what a rank measured of a cell.
+type blockRecord struct {
+	Cell
+	Samples  []blockSample        `json:"samples"`
+	Wrong    bool                 `json:"wrong,omitempty"` // a byte of any iteration
+	Recovery *collective.Recovery `json:"recovery,omitempty"`
+}
+
+// blockSample is one iteration on one rank. Times are picoseconds of lab time.
+type blockSample struct {
+	Start    vtime.Time `json:"start"`
+	Received vtime.Time `json:"received"`
+	Done     vtime.Time `json:"done"`
+}
+
+// check looks at the parameters of the workload called name.
+func (p *Blocks) check(name string) error {
+	if len(p.Iterations) != len(p.Sizes) {
+		return fmt.Errorf("%s: read parameters: iterations of %d sizes for %d", name, len(p.Iterations), len(p.Sizes))
+	}
+	return nil
+}
+
+// memory returns what buffers of a size are made of.
+func (p *Blocks) memory(size, ranks int) rank.MemoryKind {
+	switch {
+	case p.Memory != "":
+		return p.Memory
+	case size*ranks*ranks <= RealMax:
+		return rank.MemoryBytes
+	}
+	return rank.MemoryPhantom
+}
+
+// Run is one rank's part of the benchmark called name.
+func (p *Blocks) Run(name string, r *rank.Rank, x Exchange) error {
+	if err := p.check(name); err != nil {
+		return err
+	}
+	for si, s := range p.Schemes {
+		if err := p.runScheme(r, x, si); err != nil {
+			return fmt.Errorf("%s %s: %w", p.Workload, s.Label, err)
+		}
+	}
+	return nil
+}
+
+func (p *Blocks) runScheme(r *rank.Rank, x Exchange, si int) error {
+	g, err := x.Open(r, p.Schemes[si])
+	if err != nil {
+		return err
+	}
+	for zi := range p.Sizes {
+		rec, err := p.runCell(r, x, g, Cell{si, zi})
+		if err != nil {
+			return err
+		}
+		if err := Emit(r, rec); err != nil {
+			return err
+		}
+	}
+	r.Sync()
+	return g.Close()
+}
+
+func (p *Blocks) runCell(r *rank.Rank, x Exchange, g collective.Algorithm, c Cell) (blockRecord, error) {
+	n, rec := p.Sizes[c.Size], blockRecord{Cell: c}
+	buf, err := r.Alloc(n*r.Size(), p.memory(n, r.Size()))
+	if err != nil {
+		return rec, err
+	}
+	before := collective.RecoveryOf(g)
+	for i := range p.WarmUp + p.Iterations[c.Size] { // a number
+		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, p.Iterations[c.Size])
+		if i < p.WarmUp {
+			what = fmt.Sprintf("warm-up %d of %d", i+1, p.WarmUp)
+		}
+		if r.ID() == 0 {
+			r.Report(fmt.Sprintf("%s %s, %d bytes per rank, %s", p.Workload, p.Schemes[c.Scheme].Label, n, what))
+		}
+		s, ok, err := exchange(r, x, g, buf, n, c.Seed(p.Seed, i))
+		if err != nil {
+			return rec, err
+		}
+		rec.Wrong = rec.Wrong || !ok
+		if i >= p.WarmUp {
+			rec.Samples = append(rec.Samples, s)
+		}
+	}
+	r.Sync() // nobody may still send from the buffer
+	if after := collective.RecoveryOf(g); after != nil {
+		did := after.Since(*before)
+		rec.Recovery = &did
+	}
+	return rec, buf.Free()
+}
+
+// exchange moves the blocks once. All ranks start together.
+func exchange(r *rank.Rank, x Exchange, g collective.Algorithm, buf *rank.Buffer, n int, seed uint64) (s blockSample, ok bool, err error) {
+	x.Fill(r, buf, n, seed)
+	if err := g.Begin(buf, n, 0); err != nil {
+		return s, false, err
+	}
+	r.Sync()
+	s.Start = r.Now()
+	t, err := g.Run()
+	if err != nil {
+		return s, false, err
+	}
+	s.Received, s.Done = t.Received, t.Done
+	return s, x.Check(r, buf, n, seed), nil
+}
+
+// Reduce makes the report of the records of all ranks, in rank order, of the benchmark
+// called name.
+func (p *Blocks) Reduce(name string, records [][][]byte) ([]Row, error) {
+	if err := p.check(name); err != nil {
+		return nil, err
+	}
+	return Rows(name, records, len(p.Schemes), len(p.Sizes), p.row)
+}
+
+// row reports one cell. An iteration lasts until the last rank has all that it gets; the
+// source's time is until the last rank has all that it sent acknowledged.
+func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
+	var jct, source []float64
+	ok := true
+	for k, s := range ranks[0].Samples {
+		received, done := s.Start, s.Start
+		for _, rec := range ranks {
+			received, done = max(received, rec.Samples[k].Received), max(done, rec.Samples[k].Done)
+			ok = ok && !rec.Wrong
+		}
+		jct = append(jct, received.Sub(s.Start).Microseconds())
+		source = append(source, done.Sub(s.Start).Microseconds())
+	}
+	memory := p.memory(p.Sizes[c.Size], len(ranks))
+	row := Row{
+		Workload: p.Workload, Scheme: p.Schemes[c.Scheme].Label, SizeBytes: p.Sizes[c.Size], Ranks: len(ranks),
+		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(memory), JCT: Summarize(jct), Source: Summarize(source),
+	}
+	if memory == rank.MemoryBytes {
+		row.Verified = &ok
+	}
+	for _, rec := range ranks {
+		row.Recovered(rec.Recovery)
+	}
+	return row
+}

@@ -1,0 +1,66 @@
+package apps
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// RealMax is up to how many bytes over all ranks automatic memory is real.
+const RealMax = 512 << 20
+
+// Read reads the parameters of the workload called name into p.
+func Read(name string, raw []byte, p any) error {
+	if err := json.Unmarshal(raw, p); err != nil {
+		return fmt.Errorf("%s: read parameters: %w", name, err)
+	}
+	return nil
+}
+
+// Cell is a scheme at a size. What a rank records of one embeds it.
+type Cell struct {
+	Scheme int `json:"scheme"` // index into the parameters' Schemes
+	Size   int `json:"size"`   // index into their Sizes
+}
+
+func (c Cell) place() Cell { return c }
+
+// Seed returns that of an iteration: what it moves is no other's.
+func (c Cell) Seed(seed uint64, iteration int) uint64 {
+	return prng.Mix(seed ^ uint64(c.Scheme)<<48 ^ uint64(c.Size)<<32 ^ uint64(iteration))
+}
+
+// Emit hands over what a rank recorded of a cell.
+func Emit(r *rank.Rank, record any) error {
+	out, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	r.Emit(out)
+	return nil
+}
+
+// Rows makes a row of each cell that all ranks have recorded, scheme by scheme; it gets the
+// records in the order of ranks.
+func Rows[R interface{ place() Cell }](name string, records [][][]byte, schemes, sizes int, row func(c Cell, ranks []R) Row) ([]Row, error) {
+	all := make([][]R, schemes*sizes)
+	for i, lines := range records {
+		for _, out := range lines {
+			var rec R
+			if err := json.Unmarshal(out, &rec); err != nil {
+				return nil, fmt.Errorf("%s: read record of rank %d: %w", name, i, err)
+			}
+			c := rec.place()
+			all[c.Scheme*sizes+c.Size] = append(all[c.Scheme*sizes+c.Size], rec)
+		}
+	}
+	var rows []Row
+	for k, ranks := range all {
+		if len(ranks) > 0 && len(ranks) == len(records) {
+			rows = append(rows, row(Cell{k / sizes, k % sizes}, ranks))
+		}
+	}
+	return rows, nil
+}
