@@ -181,6 +181,19 @@ func (a App) iterate(r *rank.Rank, g collective.Algorithm, buf *rank.Buffer, n i
 	return s, true, nil
 }
 
+// Messages implements apps.Messenger.
+func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
+	p, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	var labels []string
+	for _, s := range p.Schemes {
+		labels = append(labels, s.Label)
+	}
+	return apps.Iterations(p.Workload, labels, p.Sizes, -1, records)
+}
+
 // Reduce implements apps.App.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	p, err := read(raw)
