@@ -82,7 +82,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	p := &program{in: in, out: out, errOut: errOut, hooks: h}
 	err := checkPrograms(h.programs)
 	if err == nil {
-		err = p.app().RunContext(ctx, args)
+		app := p.app()
+		err = app.RunContext(ctx, flagsFirst(app, args))
 	}
 	if err == nil {
 		return exitOK

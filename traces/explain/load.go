@@ -171,7 +171,8 @@ func Read(r io.Reader) (*Trace, error) {
 	var ends []traces.Line
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 64<<20)
-	for n := 1; s.Scan(); n++ {
+	n := 1
+	for ; s.Scan(); n++ {
 		b := s.Bytes()
 		if n == 1 {
 			var head struct{ Schema string }
@@ -196,6 +197,9 @@ func Read(r io.Reader) (*Trace, error) {
 	}
 	if err := s.Err(); err != nil {
 		return nil, err
+	}
+	if n == 1 {
+		return nil, fmt.Errorf("it is empty")
 	}
 	t.index(ends)
 	return t, nil

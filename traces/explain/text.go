@@ -168,7 +168,7 @@ type Times struct {
 
 func timesOf(p Parts) Times {
 	n := p.Nanoseconds()
-	return Times{n[Serialisation], n[Queueing], n[Propagation], n[Pause], n[Retransmission], n[Host], n[Straggler], n[Unknown], p.Sum() / 1000}
+	return Times{n[Serialisation], n[Queueing], n[Propagation], n[Pause], n[Retransmission], n[Host], n[Straggler], n[Unknown], nanoseconds(p.Sum())}
 }
 
 // Row is a row of a table of explanations.
@@ -293,7 +293,7 @@ func (o *One) WriteText(w io.Writer) error {
 			rows = append(rows, []string{p.String(), fmt.Sprint(ns[p]), fmt.Sprintf("%.2f%%", 100*float64(o.parts[p])/float64(max(1, sum)))})
 		}
 	}
-	rows = append(rows, []string{"JCT", fmt.Sprint(sum / 1000), "100.00%"})
+	rows = append(rows, []string{"JCT", fmt.Sprint(nanoseconds(sum)), "100.00%"})
 	if err := table(w, tabwriter.AlignRight, rows); err != nil {
 		return err
 	}

@@ -41,17 +41,20 @@ func (p *Parts) Sum() (sum int64) {
 	return sum
 }
 
-// Nanoseconds returns the parts in whole nanoseconds whose sum is that of the parts, rounded
-// down: the rest of each goes to the next.
+// Nanoseconds returns the parts in whole nanoseconds whose sum is that of the parts, rounded:
+// the rest of each goes to the next.
 func (p *Parts) Nanoseconds() (ns [partCount]int64) {
 	var sum, told int64
 	for i, v := range p {
 		sum += v
-		ns[i] = sum/1000 - told
-		told = sum / 1000
+		ns[i] = nanoseconds(sum) - told
+		told = nanoseconds(sum)
 	}
 	return ns
 }
+
+// nanoseconds rounds picoseconds.
+func nanoseconds(ps int64) int64 { return (ps + 500) / 1000 }
 
 // Step is a stretch of a critical path.
 type Step struct {
@@ -190,8 +193,8 @@ type hop struct {
 	i int
 }
 
-// filter says which packets are meant: of a kind and lane; those of a request, the one with
-// a number, or those from a number on.
+// filter says which packets are meant: of a kind and lane; any, those of a request, the one
+// with a number, or those from a number on.
 type filter struct {
 	kind string
 	lane int
@@ -199,10 +202,13 @@ type filter struct {
 	psn  uint32
 	one  bool
 	from uint32
+	any  bool
 }
 
 func (f *filter) takes(psn uint32) bool {
 	switch {
+	case f.any:
+		return true
 	case f.x != nil:
 		return f.x.has(psn)
 	case f.one:
@@ -347,18 +353,27 @@ func (w *walk) ready(p *port, i int) (r ready, ok bool) {
 		return w.made(p, x, f)
 	}
 	h, ok := w.cause(p.node, x, filter{kind: f.kind, lane: f.lane, psn: x.psn, one: true})
-	if !ok && w.t.groups[f.lane] && (f.kind == traces.PacketAck || f.kind == traces.PacketNak) {
-		// Switches make a group's feedback of what their paths say.
-		for _, kind := range []string{f.kind, traces.PacketAck, traces.PacketNak} {
-			if h, ok = w.cause(p.node, x, filter{kind: kind, lane: f.lane, from: (x.psn - 1) & psnMask}); ok {
-				break
-			}
-		}
+	if !ok && w.t.groups[f.lane] {
+		h, ok = w.merged(p, x, f)
 	}
 	if !ok {
 		return r, false
 	}
 	return ready{at: h.p.sent[h.i].landed(), hop: h}, true
+}
+
+// merged returns what a switch made a packet of a group of: feedback of what its paths
+// said, a sum of what members sent; the last of it.
+func (w *walk) merged(p *port, x *packet, f *flow) (h hop, ok bool) {
+	if f.kind != traces.PacketAck && f.kind != traces.PacketNak {
+		return w.cause(p.node, x, filter{kind: f.kind, lane: f.lane, any: true})
+	}
+	for _, kind := range []string{f.kind, traces.PacketAck, traces.PacketNak, traces.PacketData} {
+		if h, ok = w.cause(p.node, x, filter{kind: kind, lane: f.lane, from: (x.psn - 1) & psnMask}); ok {
+			return h, true
+		}
+	}
+	return w.cause(p.node, x, filter{kind: traces.PacketData, lane: f.lane, any: true})
 }
 
 // made returns what let a host send a packet: a post; of an acknowledgement or an answer
