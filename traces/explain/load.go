@@ -378,9 +378,15 @@ func after(all []*transfer, at int64) int {
 
 // transferOf returns the request that a packet of a lane belonged to at an instant, or nil.
 func (t *Trace) transferOf(lane int, psn uint32, at int64) *transfer {
+	return t.transferBy(-1, lane, psn, at)
+}
+
+// transferBy is transferOf for the requests of one node; -1: of all. Several hosts may send
+// to a group at a time, whose switches add up what they send.
+func (t *Trace) transferBy(node, lane int, psn uint32, at int64) *transfer {
 	all := t.byLane[lane]
 	for i := after(all, at) - 1; i >= 0; i-- {
-		if all[i].has(psn) {
+		if all[i].has(psn) && (node < 0 || all[i].node == node) {
 			return all[i]
 		}
 	}

@@ -55,6 +55,13 @@ func (t *Trace) WritePerfetto(w io.Writer) error {
 		x.put(slice{Name: "process_name", Phase: "M", PID: i + 1, Args: map[string]any{"name": n.name}})
 		x.put(slice{Name: "process_sort_index", Phase: "M", PID: i + 1, Args: map[string]any{"sort_index": i}})
 	}
+	for _, n := range t.nodes {
+		for _, p := range n.ports {
+			if len(p.sent) > 0 {
+				x.track(p.node+1, threadPorts+p.num, "port %d to %s", p.num, x.far(p))
+			}
+		}
+	}
 	x.messages()
 	x.requests()
 	for _, n := range t.nodes {
@@ -160,6 +167,14 @@ func (x *exporter) requests() {
 	}
 }
 
+// far names the node at the other end of a port's link.
+func (x *exporter) far(p *port) string {
+	if p.to < 0 {
+		return "?"
+	}
+	return x.t.nodes[p.to].name
+}
+
 // train is packets of one flow that a port sent one after the other.
 type train struct {
 	flow     int
@@ -172,14 +187,7 @@ type train struct {
 
 // port writes a slice per train of packets, and the pauses.
 func (x *exporter) port(p *port) {
-	pid, tid := p.node+1, threadPorts+p.num
-	to := "?"
-	if p.to >= 0 {
-		to = x.t.nodes[p.to].name
-	}
-	if len(p.sent) > 0 {
-		x.track(pid, tid, "port %d to %s", p.num, to)
-	}
+	pid := p.node + 1
 	w := walk{t: x.t}
 	var cur *train
 	flush := func() {
@@ -202,7 +210,7 @@ func (x *exporter) port(p *port) {
 	flush()
 	for _, s := range p.paused {
 		x.track(pid, threadPauses+p.num, "port %d paused", p.num)
-		x.span(pid, threadPauses+p.num, "pause", "paused by "+to, s.from, s.to, nil)
+		x.span(pid, threadPauses+p.num, "pause", "paused by "+x.far(p), s.from, s.to, nil)
 	}
 }
 

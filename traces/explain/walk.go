@@ -76,7 +76,7 @@ func (t *Trace) Explain(m *Message) (e Explanation, ok bool) {
 	if !ok {
 		return e, false
 	}
-	w := walk{t: t, m: m, now: r.At, slack: slack, used: map[completion]bool{}}
+	w := walk{t: t, m: m, now: r.At, used: map[completion]bool{}}
 	w.host(r.node)
 	w.to(Unknown, m.Start, "")
 	slices.Reverse(w.path)
@@ -92,7 +92,6 @@ type walk struct {
 	t     *Trace
 	m     *Message
 	now   int64
-	slack int64
 	parts Parts
 	path  []Step
 	used  map[completion]bool // what was waited for already
@@ -251,7 +250,7 @@ func (w *walk) last(p *port, f filter, at func(*packet) int64) (best int, ok boo
 		if g := &w.t.flows[id]; g.kind != f.kind || g.lane != f.lane {
 			continue
 		}
-		i := sort.Search(len(all), func(i int) bool { return at(&p.sent[all[i]]) > w.now+w.slack })
+		i := sort.Search(len(all), func(i int) bool { return at(&p.sent[all[i]]) > w.now+slack })
 		for i--; i >= 0; i-- {
 			if k := int(all[i]); f.takes(p.sent[k].psn) {
 				if !ok || at(&p.sent[k]) > at(&p.sent[best]) {
@@ -339,7 +338,7 @@ func (w *walk) own(p *port, cur, k int) bool {
 		return false
 	}
 	if w.t.nodes[p.node].ip != "" && a.kind == traces.PacketData {
-		x := w.t.transferOf(b.lane, p.sent[k].psn, p.sent[k].start+w.slack)
+		x := w.t.transferBy(p.node, b.lane, p.sent[k].psn, p.sent[k].start+slack)
 		return x != nil && x.message == w.m
 	}
 	return a.lane == b.lane
@@ -381,7 +380,7 @@ func (w *walk) merged(p *port, x *packet, f *flow) (h hop, ok bool) {
 func (w *walk) made(p *port, x *packet, f *flow) (r ready, ok bool) {
 	switch f.kind {
 	case traces.PacketData, traces.PacketRead:
-		if t := w.t.transferOf(f.lane, x.psn, x.start+w.slack); t != nil && t.node == p.node {
+		if t := w.t.transferBy(p.node, f.lane, x.psn, x.start+slack); t != nil {
 			return ready{at: t.posted, host: true}, true
 		}
 		return r, false
@@ -443,7 +442,7 @@ func (w *walk) still(p *port, cur int, from int64) {
 	part := Queueing
 	if w.t.nodes[p.node].ip != "" && w.repeat(p, cur).before {
 		part = Retransmission
-		if w.t.notReady(from-w.slack, w.now) {
+		if w.t.notReady(from-slack, w.now) {
 			part = Straggler
 		}
 	}
