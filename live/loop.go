@@ -195,7 +195,8 @@ func (l *Loop) Start(m machine.Machine, news func(at vtime.Time) (alarm vtime.Ti
 	l.m, l.news = m, news
 }
 
-// SetWatch has w see the machine's frames, under the loop's lock. It is called before Run.
+// SetWatch has w see the machine's frames, under the loop's lock. It is called from within Call
+// or At, or before Run.
 func (l *Loop) SetWatch(w machine.Watcher) { l.watch = w }
 
 // Run drives the machine until Stop. It keeps its thread.
