@@ -12,11 +12,9 @@ import (
 // split without a rest, and a lost packet shows as retransmission.
 func TestLiveTrace(t *testing.T) {
 	text := strings.Replace(starLab("t-trace", "trace: messages\nfaults: [{loss: {links: h1-leaf0, frames: {kind: data, from: h0}, nth: [9]}}]\n"), "iterations: 2", "iterations: 1", 1)
-	for _, runtime := range []string{"sim", "netns", "docker"} {
+	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
-			if runtime != "sim" {
-				need(t, runtime)
-			}
+			need(t, runtime)
 			r := runLab(t, runtime, write(t, text))
 			o := invoke(t, nil, "trace", r.RunDir, "--explain", "--format", "json")
 			if o.code != 0 {

@@ -74,13 +74,13 @@ var shapes = map[int]string{
 	512: "fat-tree: {k: 16}",
 }
 
-// bytesOf returns the size of the message. At one packet in a hundred a quarter is enough:
-// everything happens often.
+// bytesOf returns the size of the message. Where much is lost a quarter is enough: everything
+// happens often, and takes long.
 func bytesOf(hosts int, rate float64) int {
 	switch {
 	case hosts == 8:
 		return 4 << 20
-	case rate == 1e-2:
+	case rate == 1e-2, rate == 1e-3 && hosts == 512:
 		return 16 << 20
 	}
 	return 64 << 20
@@ -93,6 +93,9 @@ func points(runtime string) (all []point) {
 		hosts, rates = []int{8}, liveRates
 	}
 	for _, n := range hosts {
+		if runtime == "sim" { // its time to the source's completion is the round trip
+			all = append(all, point{runtime, n, "cepheus", "go-back-n", 0, 1, 4096})
+		}
 		for _, rate := range rates {
 			if n == 8 && rate != 0 && rate < liveRates[1] {
 				continue
@@ -110,9 +113,6 @@ func points(runtime string) (all []point) {
 					}
 				}
 			}
-		}
-		if runtime == "sim" { // its time to the source's completion is the round trip
-			all = append(all, point{runtime, n, "cepheus", "go-back-n", 0, 1, 4096})
 		}
 	}
 	return all

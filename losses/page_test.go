@@ -18,7 +18,7 @@ const (
 )
 
 var copies = map[int]float64{
-	8:   8 + 2 + 0,         // hosts, leaves to the spine
+	8:   8 + 2,             // hosts; leaves to the spine
 	64:  64 + 64/4 + 64/16, // hosts; leaves and pods of 4 and 16 of them
 	512: 512 + 512/8 + 512/64,
 }
@@ -92,7 +92,11 @@ func table(b *strings.Builder, all []result, runtime string, hosts int, rates []
 	}
 	b.WriteString("\n|---|---|---|---|---|---|\n")
 	for _, rate := range rates {
-		fmt.Fprintf(b, "| %s | %s |", rateText(rate), share(forms(all, hosts, rate)))
+		form := "-"
+		if g := forms(all, hosts, rate); !math.IsNaN(g) {
+			form = share(g)
+		}
+		fmt.Fprintf(b, "| %s | %s |", rateText(rate), form)
 		for _, s := range allSeries() {
 			fmt.Fprintf(b, " %s |", cell(all, runtime, hosts, s, rate))
 		}
@@ -127,7 +131,8 @@ func TestLossPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(intro)
 	for _, hosts := range []int{64, 512} {
-		fmt.Fprintf(&b, "\n## %d hosts, simulated\n\nA fat-tree (`%s`), %d MiB (at 1e-2 %d MiB), L = %g.\n\n", hosts, shapes[hosts], bytesOf(hosts, 1e-4)>>20, bytesOf(hosts, 1e-2)>>20, copies[hosts])
+		fmt.Fprintf(&b, "\n## %d hosts, simulated\n\nA fat-tree (`%s`), %d MiB (%s %d MiB), L = %g.\n\n",
+			hosts, shapes[hosts], bytesOf(hosts, 1e-4)>>20, quarter(hosts), bytesOf(hosts, 1e-2)>>20, copies[hosts])
 		table(&b, all, "sim", hosts, append([]float64{0, predict, 10 * predict}, simRates[1:]...))
 	}
 	b.WriteString("## 8 hosts, simulated and in containers\n\nTwo leaves and a spine (`" + shapes[8] + "`), 4 MiB, every byte compared in containers.\n\nSimulated:\n\n")
@@ -141,6 +146,14 @@ func TestLossPage(t *testing.T) {
 	}
 	compare(t, "../docs/loss.md", strings.TrimRight(b.String(), "\n")+"\n")
 	compare(t, "../docs/loss.svg", plot(all))
+}
+
+// quarter says from which rate on the message is smaller.
+func quarter(hosts int) string {
+	if bytesOf(hosts, 1e-3) == bytesOf(hosts, 1e-2) {
+		return "from 1e-3 on"
+	}
+	return "at 1e-2"
 }
 
 func compare(t *testing.T, name, want string) {

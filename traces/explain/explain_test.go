@@ -194,7 +194,8 @@ func TestIncast(t *testing.T) {
 		r.Sync()
 		return r.Wait(all...)
 	}}
-	tr, _ := simulate(t, "name: incast\ntopology: {star: {hosts: 3}}\ntrace: messages\nworkloads:\n  - program: {name: incast}\n", program)
+	const text = "name: incast\ntopology: {star: {hosts: 3}}\ntrace: messages\nworkloads:\n  - program: {name: incast}\n"
+	tr, _ := simulate(t, text, program)
 	if len(tr.Messages) != 2 {
 		t.Fatalf("%d messages, want the two requests", len(tr.Messages))
 	}
@@ -213,6 +214,29 @@ func TestIncast(t *testing.T) {
 		if got != want {
 			t.Errorf("message %d: got %v, want %v", id, got, want)
 		}
+	}
+}
+
+// TestCNPs: a story tells of congestion notifications at both their ends.
+func TestCNPs(t *testing.T) {
+	text := "name: marked\ntopology: {star: {hosts: 4}}\ntrace: messages\nswitches: {ecn: {kmin: 8KB, kmax: 32KB}}\nnics: {congestion: dcqcn}\n" +
+		"workloads:\n  - allgather: {schemes: [linear], sizes: [1MiB], iterations: 1}\n"
+	tr, _ := simulate(t, text)
+	s := tr.Story(tr.Message(1))
+	sent, got := 0, 0
+	for _, e := range s.Events {
+		switch {
+		case e.What == "CNP" && strings.HasPrefix(e.Text, "sends"):
+			sent++
+		case e.What == "CNP":
+			got++
+		}
+	}
+	if sent == 0 || got != sent || s.Totals.CNPs != sent {
+		t.Errorf("%d CNPs are sent, %d come, the total is %d", sent, got, s.Totals.CNPs)
+	}
+	if got := the(t, tr, 1); got[explain.Queueing] == 0 || got[explain.Unknown] != 0 {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -301,19 +325,19 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// eventful is a small run in which much happens.
-const eventful = "name: story\n" + twoLeaves + `switches: {ecn: {kmin: 8KB, kmax: 32KB}}
-nics: {congestion: dcqcn}
-workloads:
-  - bcast: {schemes: [cepheus, binomial], sizes: [64KiB], iterations: 1}
-faults:
-  - {loss: {links: h3-leaf1, frames: {kind: data}, nth: [5]}}
-  - {at: 16us, for: 10us, pause: {node: h1, priority: 3}}
-`
+// eventful is the example: a small run in which something happens.
+func eventful(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../examples/trace.mcl.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // TestGolden: what people read.
 func TestGolden(t *testing.T) {
-	tr, _ := simulate(t, eventful)
+	tr, _ := simulate(t, eventful(t))
 	var b bytes.Buffer
 	must := func(err error) {
 		if err != nil {
@@ -327,7 +351,7 @@ func TestGolden(t *testing.T) {
 	must(tr.Table().WriteText(&b))
 	must(tr.One(tr.Message(1)).WriteText(&b))
 	golden(t, "eventful.txt", b.String())
-	again, _ := simulate(t, eventful)
+	again, _ := simulate(t, eventful(t))
 	one, err := json.Marshal(tr.Story(tr.Message(1)))
 	two, err2 := json.Marshal(again.Story(again.Message(1)))
 	if err != nil || err2 != nil || !bytes.Equal(one, two) {

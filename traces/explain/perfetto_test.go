@@ -29,7 +29,7 @@ type end struct {
 
 // TestPerfetto holds the export against the format's document.
 func TestPerfetto(t *testing.T) {
-	tr, _ := simulate(t, eventful)
+	tr, _ := simulate(t, eventful(t))
 	var b bytes.Buffer
 	if err := tr.WritePerfetto(&b); err != nil {
 		t.Fatal(err)

@@ -99,11 +99,11 @@ func (c *teller) requests() {
 	}
 	for _, l := range order {
 		x := c.lanes[l]
-		many := ""
+		more := ""
 		if count[l] > 1 {
-			many = fmt.Sprintf(", the first of %d requests", count[l])
+			more = fmt.Sprintf(", the first of %d requests", count[l])
 		}
-		c.say(x.posted, c.t.nodes[x.node].name, "posted", "%s of %d bytes in %d packets to %s, QP %d, from PSN %d%s", x.op, bytes[l], packets[l], c.t.address(x.to), x.qp, x.psn, many)
+		c.say(x.posted, c.t.nodes[x.node].name, "posted", "%s of %d bytes in %s to %s, QP %d, from PSN %d%s", x.op, bytes[l], many(packets[l], "packet"), c.t.address(x.to), x.qp, x.psn, more)
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *teller) flow(n *node, p *port, f *flow, all []int32, pass *passing) {
 	var began int64
 	flush := func() {
 		if len(burst) > 0 {
-			c.say(began, n.name, "resends", "%d packets to %s, PSN %s", len(burst), c.t.address(f.dst), psns(burst))
+			c.say(began, n.name, "resends", "%s to %s, PSN %s", many(len(burst), "packet"), c.t.address(f.dst), psns(burst))
 		}
 		burst = nil
 	}

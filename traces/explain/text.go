@@ -99,6 +99,14 @@ func usOr(ps int64) string {
 	return us(ps)
 }
 
+// many writes a number of things.
+func many(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 // title says what a message is.
 func (m *Message) title() string {
 	s := fmt.Sprintf("Message %d: ", m.ID)
@@ -109,7 +117,7 @@ func (m *Message) title() string {
 	if m.Iteration > 0 {
 		s += fmt.Sprintf(", iteration %d", m.Iteration)
 	}
-	return s + fmt.Sprintf(", from %s to %d receivers, posted at %s us", m.Source, len(m.Receivers), us(m.Start))
+	return s + fmt.Sprintf(", from %s to %s, posted at %s us", m.Source, many(len(m.Receivers), "receiver"), us(m.Start))
 }
 
 // WriteText writes the story: a summary, then one line per event, with times from when the
@@ -124,8 +132,8 @@ func (s *Story) WriteText(w io.Writer) error {
 		end += fmt.Sprintf(" The source was done after %s us.", us(m.Sourced))
 	}
 	t := s.Totals
-	_, err := fmt.Fprintf(w, "%s\n%s\n%d packets in %d requests; %d sent, %d of them again; %d lost; NAKs %d, pauses %d, CNPs %d\n",
-		m.title(), end, m.Packets, m.Requests, t.Sent, t.Resent, t.Lost, t.Naks, t.Pauses, t.CNPs)
+	_, err := fmt.Fprintf(w, "%s\n%s\n%d packets in %s; %d sent, %d of them again; %d lost; NAKs %d, pauses %d, CNPs %d\n",
+		m.title(), end, m.Packets, many(m.Requests, "request"), t.Sent, t.Resent, t.Lost, t.Naks, t.Pauses, t.CNPs)
 	if err != nil {
 		return err
 	}
