@@ -102,7 +102,8 @@ func (p *program) app() *cli.App {
 		Name:  "mcastlab",
 		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
 		Commands: append([]*cli.Command{
-			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(), p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(),
+			p.schemaCommand(), p.completionCommand(), p.versionCommand(),
 		}, p.liveCommands()...),
 		Writer: p.out, ErrWriter: p.errOut,
 		HideVersion:           true,

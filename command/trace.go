@@ -26,7 +26,10 @@ func (p *program) traceCommand() *cli.Command {
 			"docs/traces.md says what each word means.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "message", Aliases: []string{"m"}, Usage: "number of a message, as the list has it", EnvVars: envOf(name, "message")},
-			&cli.BoolFlag{Name: "explain", Aliases: []string{"e"}, Usage: "split times into serialisation, queueing, propagation, pause, retransmission, host, straggler", EnvVars: envOf(name, "explain")},
+			&cli.BoolFlag{
+				Name: "explain", Aliases: []string{"e"}, EnvVars: envOf(name, "explain"),
+				Usage: "split times into serialisation, queueing, propagation, pause, retransmission, host, straggler",
+			},
 			&cli.BoolFlag{Name: "perfetto", Usage: "write a trace that ui.perfetto.dev and chrome://tracing open", EnvVars: envOf(name, "perfetto")},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "with --perfetto: the file; default: standard output", EnvVars: envOf(name, "output")},
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")},

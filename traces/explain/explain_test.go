@@ -158,11 +158,9 @@ func TestFaultsShow(t *testing.T) {
 	}
 }
 
-// TestIncast: of two that send to one at once each waits behind the other at the port they
-// share: half of the port's time is the other's.
-func TestIncast(t *testing.T) {
-	const size = 256 << 10
-	program := rank.Program{Name: "incast", Run: func(r *rank.Rank, _ []string) error {
+// incast is a program in which all ranks send to the first at once.
+func incast(size int) rank.Program {
+	return rank.Program{Name: "incast", Run: func(r *rank.Rank, _ []string) error {
 		buf, err := r.Alloc(size, rank.MemoryBytes)
 		if err != nil {
 			return err
@@ -194,8 +192,14 @@ func TestIncast(t *testing.T) {
 		r.Sync()
 		return r.Wait(all...)
 	}}
+}
+
+// TestIncast: of two that send to one at once each waits behind the other at the port they
+// share: half of the port's time is the other's.
+func TestIncast(t *testing.T) {
+	const size = 256 << 10
 	const text = "name: incast\ntopology: {star: {hosts: 3}}\ntrace: messages\nworkloads:\n  - program: {name: incast}\n"
-	tr, _ := simulate(t, text, program)
+	tr, _ := simulate(t, text, incast(size))
 	if len(tr.Messages) != 2 {
 		t.Fatalf("%d messages, want the two requests", len(tr.Messages))
 	}
@@ -219,9 +223,9 @@ func TestIncast(t *testing.T) {
 
 // TestCNPs: a story tells of congestion notifications at both their ends.
 func TestCNPs(t *testing.T) {
-	text := "name: marked\ntopology: {star: {hosts: 4}}\ntrace: messages\nswitches: {ecn: {kmin: 8KB, kmax: 32KB}}\nnics: {congestion: dcqcn}\n" +
-		"workloads:\n  - allgather: {schemes: [linear], sizes: [1MiB], iterations: 1}\n"
-	tr, _ := simulate(t, text)
+	text := "name: marked\ntopology: {star: {hosts: 4}}\ntrace: messages\nswitches: {ecn: {enabled: true, kmin: 8KB, kmax: 32KB}}\nnics: {congestion: dcqcn}\n" +
+		"workloads:\n  - program: {name: incast}\n"
+	tr, _ := simulate(t, text, incast(1<<20))
 	s := tr.Story(tr.Message(1))
 	sent, got := 0, 0
 	for _, e := range s.Events {

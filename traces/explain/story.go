@@ -103,7 +103,8 @@ func (c *teller) requests() {
 		if count[l] > 1 {
 			more = fmt.Sprintf(", the first of %d requests", count[l])
 		}
-		c.say(x.posted, c.t.nodes[x.node].name, "posted", "%s of %d bytes in %s to %s, QP %d, from PSN %d%s", x.op, bytes[l], many(packets[l], "packet"), c.t.address(x.to), x.qp, x.psn, more)
+		c.say(x.posted, c.t.nodes[x.node].name, "posted", "%s of %d bytes in %s to %s, QP %d, from PSN %d%s",
+			x.op, bytes[l], many(packets[l], "packet"), c.t.address(x.to), x.qp, x.psn, more)
 	}
 }
 
