@@ -226,8 +226,8 @@ func plot(all []result) string {
 		if s.scheme == "" {
 			dash = ` stroke-dasharray="5 4"`
 		}
-		fmt.Fprintf(&b, `<line x1="%g" y1="405" x2="%g" y2="405" stroke="%s" stroke-width="2.5"%s/><text x="%g" y="409" fill="#1f2937">%s</text>`+"\n", x, x+22, s.color, dash, x+28, s.name)
-		x += 175
+		fmt.Fprintf(&b, `<line x1="%.0f" y1="405" x2="%.0f" y2="405" stroke="%s" stroke-width="2.5"%s/><text x="%.0f" y="409" fill="#1f2937">%s</text>`+"\n", x, x+22, s.color, dash, x+28, s.name)
+		x += 60 + 7.3*float64(len(s.name))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
