@@ -391,7 +391,8 @@ func TestGap(t *testing.T) {
 	if got := the(t, tr, 1); got[explain.Unknown] != 8_000_000 {
 		t.Errorf("without hops: %v", got)
 	}
-	for _, bad := range []string{"", "{}\n", `{"schema":"mcastlab/events/v1"}` + "\n", strings.Replace(text, `"c":1,`, `"c":,`, 1)} {
+	for _, bad := range []string{"", "{}\n", `{"schema":"mcastlab/events/v1"}` + "\n", strings.Replace(text, `"c":1,`, `"c":,`, 1),
+		strings.Replace(text, `"c":1,`, `"c":1,"p":-1,`, 1), strings.Replace(text, `"k":"cut","t":0,"psn":0,"c":3`, `"k":"sent","n":"h0","t":0,"psn":0,"c":99999999999`, 1)} {
 		if _, err := explain.Read(strings.NewReader(bad)); err == nil {
 			t.Errorf("%.60q was read", bad)
 		}

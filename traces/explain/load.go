@@ -161,6 +161,12 @@ type Receiver struct {
 	node int
 }
 
+// Bounds of what a line may say: ports of a node, packets of a run.
+const (
+	portsMax = 1 << 12
+	countMax = 1 << 24
+)
+
 // Read reads a trace.
 func Read(r io.Reader) (*Trace, error) {
 	t := &Trace{
@@ -187,6 +193,9 @@ func Read(r io.Reader) (*Trace, error) {
 				break // the writer was killed in the middle of its last line
 			}
 			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if l.Port < 0 || l.Port >= portsMax || l.ToPort < 0 || l.ToPort >= portsMax || l.Kind == traces.LineSent && (l.Count < 0 || l.Count > countMax) {
+			return nil, fmt.Errorf("line %d: port %d, to port %d, count %d: out of range", n, l.Port, l.ToPort, l.Count)
 		}
 		switch l.Kind {
 		case traces.LineDone, traces.LineReceived:

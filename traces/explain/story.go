@@ -178,7 +178,7 @@ func (c *teller) flow(n *node, p *port, f *flow, all []int32, pass *passing) {
 		case f.kind == traces.PacketCNP && n.ip != "":
 			c.s.Totals.CNPs++
 			c.say(x.start, n.name, "CNP", "sends a congestion notification to %s", c.t.address(f.dst))
-		case f.kind == traces.PacketCNP && c.t.nodes[p.to].ip != "":
+		case f.kind == traces.PacketCNP && p.to >= 0 && c.t.nodes[p.to].ip != "":
 			c.say(x.landed(), c.t.nodes[p.to].name, "CNP", "gets a congestion notification")
 		}
 		if f.kind != traces.PacketData && f.kind != traces.PacketResponse {
