@@ -277,12 +277,16 @@ func TestRNR(t *testing.T) {
 // TestEveryScheme: the JCT of every message of every scheme is that of its row, nothing is
 // unknown, with losses and without, and the list knows who was last.
 func TestEveryScheme(t *testing.T) {
-	for _, c := range []struct{ nics, faults string }{
+	for i, c := range []struct{ nics, faults string }{
 		{"{}", ""},
 		{"{retransmit: irn}", "faults: [{loss: {links: \"*-*\", rate: 0.003}}]\n"},
+		{"{}", "switches: {forwarding: cut-through}\nlinks: {ip: 6, vlan: 5}\n"},
 		{"{timeout: 131us, host-cost: {post: 200ns, poll: 100ns}}", "faults: [{loss: {links: \"*-*\", rate: 0.001, frames: {kind: data}}}]\n"},
 		{"{window: 16, ack-every: 8}", "faults: [{at: 30us, for: 20us, pause: {node: h5, priority: 3}}, {at: 400us, for: 20us, pause: {node: h5, priority: 3}}]\n"},
 	} {
+		if testing.Short() && i > 1 {
+			break
+		}
 		tr, rep := simulate(t, "name: all\ntopology: {leaf-spine: {leaves: 3, spines: 2, hosts: 3}}\ntrace: messages\nnics: "+c.nics+`
 workloads:
   - bcast: {schemes: [cepheus, chain, binomial, unicast, binary-tree, double-binary-tree, long, rdmc, scatter-allgather, 2ringM], sizes: [64B, 100kB], iterations: 2}
