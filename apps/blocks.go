@@ -188,3 +188,12 @@ func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
 	}
 	return row
 }
+
+// Messages returns the iterations of the records there are.
+func (p *Blocks) Messages(records [][][]byte) ([]Message, error) {
+	var labels []string
+	for _, s := range p.Schemes {
+		labels = append(labels, s.Label)
+	}
+	return Iterations(p.Workload, labels, p.Sizes, -1, records)
+}

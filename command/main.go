@@ -82,7 +82,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	p := &program{in: in, out: out, errOut: errOut, hooks: h}
 	err := checkPrograms(h.programs)
 	if err == nil {
-		err = p.app().RunContext(ctx, args)
+		app := p.app()
+		err = app.RunContext(ctx, flagsFirst(app, args))
 	}
 	if err == nil {
 		return exitOK
@@ -101,7 +102,8 @@ func (p *program) app() *cli.App {
 		Name:  "mcastlab",
 		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
 		Commands: append([]*cli.Command{
-			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(),
+			p.schemaCommand(), p.completionCommand(), p.versionCommand(),
 		}, p.liveCommands()...),
 		Writer: p.out, ErrWriter: p.errOut,
 		HideVersion:           true,

@@ -33,6 +33,10 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "write pcapng files of these ports: h0:0, leaf*:* (repeat, or separate by commas)",
 			},
 			&cli.StringFlag{Name: "capture-limit", Value: "1GiB", Usage: "bytes that all captures may have together", EnvVars: envOf(name, "capture-limit")},
+			&cli.StringFlag{
+				Name: "trace", EnvVars: envOf(name, "trace"),
+				Usage: "none, or messages: record what mcastlab trace needs, whatever the lab says",
+			},
 			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow)", EnvVars: envOf(name, "check")},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
@@ -60,6 +64,13 @@ func (p *program) runAction(c *cli.Context) error {
 	}
 	if c.IsSet("seed") {
 		l.Seed = c.Uint64("seed")
+	}
+	switch v := c.String("trace"); v {
+	case "":
+	case "none", lab.TraceMessages:
+		l.Trace = v
+	default:
+		return usageError{fmt.Errorf("no trace %q: use none or messages", v)}
 	}
 	report, err := p.runIn(c, l, int64(limit))
 	if report != nil && (err == nil || len(report.Results) > 0) {

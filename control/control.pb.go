@@ -344,7 +344,9 @@ type EventBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	Until         int64                  `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`
-	Cut           uint64                 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"` // events that were lost for want of room, in all
+	Cut           uint64                 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`                           // events that were lost for want of room, in all
+	Trace         [][]byte               `protobuf:"bytes,4,rep,name=trace,proto3" json:"trace,omitempty"`                        // lines of trace.jsonl, in no order
+	TraceCut      uint64                 `protobuf:"varint,5,opt,name=trace_cut,json=traceCut,proto3" json:"trace_cut,omitempty"` // of them, lost for want of room, in all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,6 +398,20 @@ func (x *EventBatch) GetUntil() int64 {
 func (x *EventBatch) GetCut() uint64 {
 	if x != nil {
 		return x.Cut
+	}
+	return 0
+}
+
+func (x *EventBatch) GetTrace() [][]byte {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+func (x *EventBatch) GetTraceCut() uint64 {
+	if x != nil {
+		return x.TraceCut
 	}
 	return 0
 }
@@ -1700,12 +1716,14 @@ const file_control_proto_rawDesc = "" +
 	"\tHistogram\x12\x14\n" +
 	"\x05index\x18\x01 \x03(\rR\x05index\x12\x14\n" +
 	"\x05count\x18\x02 \x03(\x04R\x05count\"\x0e\n" +
-	"\fWatchRequest\"h\n" +
+	"\fWatchRequest\"\x9b\x01\n" +
 	"\n" +
 	"EventBatch\x122\n" +
 	"\x06events\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.EventR\x06events\x12\x14\n" +
 	"\x05until\x18\x02 \x01(\x03R\x05until\x12\x10\n" +
-	"\x03cut\x18\x03 \x01(\x04R\x03cut\"\xbf\x01\n" +
+	"\x03cut\x18\x03 \x01(\x04R\x03cut\x12\x14\n" +
+	"\x05trace\x18\x04 \x03(\fR\x05trace\x12\x1b\n" +
+	"\ttrace_cut\x18\x05 \x01(\x04R\btraceCut\"\xbf\x01\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03lab\x18\x01 \x01(\x03R\x03lab\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x12\n" +

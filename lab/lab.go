@@ -16,6 +16,7 @@ type Lab struct {
 	Hosts     []Host     `yaml:"hosts" doc:"hosts that differ from the others"`
 	Labels    []Label    `yaml:"labels" doc:"names for sets of nodes, by which faults find them"`
 	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
+	Trace     string     `yaml:"trace" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
 	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
 	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
 	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
@@ -251,3 +252,6 @@ type Scheme struct {
 	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`
 	CopyTime  *Duration `yaml:"copy-time" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
 }
+
+// TraceMessages is the value of trace that records what messages do.
+const TraceMessages = "messages"

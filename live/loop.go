@@ -53,8 +53,9 @@ type Loop struct {
 	m      machine.Machine
 	ports  []machine.Port
 	links  []link
-	late   arrivals // frames that a fault holds back
-	calls  []call   // in the order of time
+	watch  machine.Watcher // nil: nobody looks
+	late   arrivals        // frames that a fault holds back
+	calls  []call          // in the order of time
 	seq    uint64
 	last   vtime.Time // of the machine: inputs are never earlier
 	lag    Lag
@@ -193,6 +194,10 @@ func (l *Loop) Ports(configs []machine.PortConfig) []machine.Port {
 func (l *Loop) Start(m machine.Machine, news func(at vtime.Time) (alarm vtime.Time)) {
 	l.m, l.news = m, news
 }
+
+// SetWatch has w see the machine's frames, under the loop's lock. It is called from within Call
+// or At, or before Run.
+func (l *Loop) SetWatch(w machine.Watcher) { l.watch = w }
 
 // Run drives the machine until Stop. It keeps its thread.
 func (l *Loop) Run() error {
@@ -397,6 +402,9 @@ func (l *Loop) arrive(port int, f *wire.Frame) {
 		switch {
 		case v.Drop:
 			k.counts.Lost++
+			if l.watch != nil {
+				l.watch.Lost(l.last, port, f)
+			}
 			l.pool.Put(f)
 			return
 		case v.Delay > 0:
@@ -424,7 +432,12 @@ func (l *Loop) transmit(now vtime.Time) (any bool) {
 			if any = true; len(k.out) == batch && !l.flush(i, k) {
 				break
 			}
-			l.queue(k, p.Land(), p.Delay())
+			fl := p.Land()
+			if l.watch != nil {
+				start, d := p.Began(fl.At, fl.Frame)
+				l.watch.Sent(i, start, d, fl.At, fl.Frame)
+			}
+			l.queue(k, fl, p.Delay())
 		}
 		if len(k.out) > 0 {
 			any = true

@@ -1,12 +1,15 @@
 package nodeagent
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Bounds of a node's events.
@@ -15,11 +18,75 @@ const (
 	eventsEvery = 200 * time.Millisecond // between batches: what a kill can lose at the most
 )
 
+// linesBatch is how many lines of the trace go into a batch: gRPC takes 4 MiB.
+const linesBatch = 1 << 13
+
 // events collects what the machine reports until it is sent.
 type events struct {
+	mu    sync.Mutex
+	all   []*control.Event
+	cut   uint64
+	lines [][]byte // of the trace
+	short uint64   // of them, lost for want of room
+	trace *recorder
+}
+
+// recorder is the recorder of the node's trace, for the loop and for who sends it.
+type recorder struct {
 	mu  sync.Mutex
-	all []*control.Event
-	cut uint64
+	rec *traces.Recorder
+}
+
+// record starts to collect a trace and returns who has to be told.
+func (e *events) record(name string) *recorder {
+	e.trace = &recorder{rec: traces.NewRecorder(name, e, e.line)}
+	return e.trace
+}
+
+// line adds a line of the trace.
+func (e *events) line(l *traces.Line) {
+	b, err := json.Marshal(l)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil || len(e.lines) >= eventsHeld {
+		e.short++
+		return
+	}
+	e.lines = append(e.lines, b)
+}
+
+// Trace implements machine.Tracer.
+func (r *recorder) Trace(now vtime.Time, e machine.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.Trace(now, e)
+}
+
+// TraceRequest implements machine.RequestTracer.
+func (r *recorder) TraceRequest(now vtime.Time, q machine.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.TraceRequest(now, q)
+}
+
+// Sent implements machine.Watcher.
+func (r *recorder) Sent(port int, start vtime.Time, d vtime.Duration, landed vtime.Time, f *wire.Frame) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.Sent(port, start, d, landed, f)
+}
+
+// Lost implements machine.Watcher.
+func (r *recorder) Lost(now vtime.Time, port int, f *wire.Frame) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.Lost(now, port, f)
+}
+
+func (r *recorder) flush() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.Flush()
 }
 
 // Trace implements machine.Tracer.
@@ -51,8 +118,14 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 		// reading may be earlier by what the loop was late. The watcher's merge allows
 		// for that.
 		until := now()
+		if e.trace != nil {
+			e.trace.flush()
+		}
 		all, cut := e.take()
 		if err := s.Send(&control.EventBatch{Events: all, Until: int64(until), Cut: cut}); err != nil {
+			return err
+		}
+		if err := e.sendLines(s, until); err != nil {
 			return err
 		}
 		if last {
@@ -66,4 +139,20 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 		case <-tick.C:
 		}
 	}
+}
+
+// sendLines sends what there is of the trace.
+func (e *events) sendLines(s control.Node_WatchServer, until vtime.Time) error {
+	e.mu.Lock()
+	lines, short := e.lines, e.short
+	e.lines = nil
+	e.mu.Unlock()
+	for len(lines) > 0 {
+		n := min(linesBatch, len(lines))
+		if err := s.Send(&control.EventBatch{Until: int64(until), Trace: lines[:n], TraceCut: short}); err != nil {
+			return err
+		}
+		lines = lines[n:]
+	}
+	return nil
 }

@@ -123,11 +123,17 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	}
 	own := n.loop.Ports(ports)
 	n.ports = own
+	var trace machine.Tracer = &n.events
+	if n.lab.Trace == lab.TraceMessages {
+		r := n.events.record(n.name)
+		trace = r
+		n.loop.SetWatch(r)
+	}
 	n.faults = n.newTimeline(spec.Latency)
 	if x := n.lab.ExternalHost(n.name); x != nil {
 		n.out = adapter.New(adapter.Config{
 			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU),
-			Known: n.known(), Trace: &n.events, Classes: spec.NICConfig(id).Classes,
+			Known: n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
 		})
 		n.nic = n.out.NIC() // which faults pause
 		n.loop.Start(n.out, nil)
@@ -135,7 +141,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	}
 	if n.graph.Nodes[id].Kind == topo.Host {
 		nc := spec.NICConfig(id)
-		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), &n.events
+		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), trace
 		n.nic = virtrnic.New(nc)
 		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
@@ -147,7 +153,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	if err != nil {
 		return errors.Join(err, n.loop.Close())
 	}
-	sc.Ports, sc.Pool, sc.Trace = own, n.loop.Pool(), &n.events
+	sc.Ports, sc.Pool, sc.Trace = own, n.loop.Pool(), trace
 	n.sw = virtswitch.New(sc)
 	n.loop.Start(n.sw, nil)
 	return nil

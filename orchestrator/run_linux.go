@@ -106,11 +106,15 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if _, err := r.pace.set(ctx, first); err != nil {
 		return err
 	}
-	if r.watch, err = r.d.startWatch(ctx, r.Events); err != nil {
+	if r.watch, err = r.d.startWatch(ctx, r.Events, r.Trace); err != nil {
 		return err
 	}
 	if r.caps, err = r.d.startCaptures(ctx, r.Report.RunDir, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
 		return err
+	}
+	if r.Trace != nil {
+		spec := r.d.Lab.Fabric(r.d.Graph)
+		r.TraceFabric(r.d.Graph, &spec)
 	}
 	r.fid.fix(fixed)
 	if fixed == 0 {

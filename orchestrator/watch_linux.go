@@ -19,6 +19,8 @@ import (
 type watch struct {
 	mu    sync.Mutex
 	out   *traces.Events
+	trace *traces.Lines // nil: none is asked for
+	cut   []uint64      // by node: lines of the trace it had no room for
 	names []string
 	held  [][]*control.Event // by node, in order
 	until []vtime.Time       // by node: no event before it comes any more
@@ -31,10 +33,10 @@ func isCancel(err error) bool {
 }
 
 // startWatch starts to collect.
-func (d *Deployed) startWatch(ctx context.Context, out *traces.Events) (*watch, error) {
+func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *traces.Lines) (*watch, error) {
 	ctx, stop := context.WithCancel(ctx)
 	n := len(d.nodes)
-	w := &watch{out: out, held: make([][]*control.Event, n), until: make([]vtime.Time, n), stop: stop}
+	w := &watch{out: out, trace: trace, cut: make([]uint64, n), held: make([][]*control.Event, n), until: make([]vtime.Time, n), stop: stop}
 	for i, c := range d.nodes {
 		w.names = append(w.names, c.name)
 		s, err := c.Watch(ctx, &control.WatchRequest{})
@@ -56,10 +58,14 @@ func (w *watch) follow(i int, s control.Node_WatchClient) {
 		case err == nil:
 			w.held[i] = append(w.held[i], b.Events...)
 			w.until[i] = vtime.Time(b.Until)
+			w.take(i, b)
 		case errors.Is(err, io.EOF) || isCancel(err):
 			w.until[i] = vtime.Never
 		default:
 			w.out.Note(w.until[i], "gap", map[string]string{"node": w.names[i], "text": "no more events: " + status.Convert(err).Message()})
+			if w.trace != nil {
+				w.trace.Write(&traces.Line{Kind: traces.LineGap, Node: w.names[i], At: int64(w.until[i]), Text: status.Convert(err).Message()})
+			}
 			w.until[i] = vtime.Never
 		}
 		w.flush()
@@ -68,6 +74,17 @@ func (w *watch) follow(i int, s control.Node_WatchClient) {
 			return
 		}
 	}
+}
+
+// take takes lines of the trace. The lock is held.
+func (w *watch) take(i int, b *control.EventBatch) {
+	if w.trace == nil {
+		return
+	}
+	for _, line := range b.Trace {
+		w.trace.Raw(line)
+	}
+	w.cut[i] = max(w.cut[i], b.TraceCut)
 }
 
 // flush writes what no earlier event can come before. The lock is held.
@@ -85,6 +102,9 @@ func (w *watch) flush() {
 		}
 		if first < 0 {
 			w.out.Flush() // readable while the run goes on
+			if w.trace != nil {
+				w.trace.Flush()
+			}
 			return
 		}
 		if at, ev, ok := w.held[first][0].Machine(); ok {
@@ -104,4 +124,9 @@ func (w *watch) end() {
 		w.until[i] = vtime.Never
 	}
 	w.flush()
+	for i, cut := range w.cut {
+		if cut > 0 {
+			w.trace.Write(&traces.Line{Kind: traces.LineCut, Node: w.names[i], Count: int(cut)})
+		}
+	}
 }

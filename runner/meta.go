@@ -47,6 +47,7 @@ type Meta struct {
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`
+	TraceNotIn   int    `json:"trace_lines_cut,omitempty"`
 	CaptureFiles int    `json:"capture_files"`
 }
 

@@ -18,6 +18,8 @@ type Record struct {
 	Report *Report
 	Meta   Meta
 	Events *traces.Events
+	Trace  *traces.Lines // trace.jsonl; nil: the lab asks for none
+	names  []string      // of the lab's nodes, for the trace
 
 	closes []func() error
 }
@@ -46,6 +48,9 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	r.Events = traces.NewEvents(files.f)
 	r.Events.Rotate = files.rotate
 	r.closes = append(r.closes, r.Events.Close, files.close)
+	if l.Trace == lab.TraceMessages {
+		return r, r.beginTrace(dir)
+	}
 	return r, nil
 }
 
@@ -81,6 +86,7 @@ func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(r
 func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) ([]apps.Row, [][][]byte, error) {
 	records := make([][][]byte, len(w.Hosts))
 	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
+	r.traceWorkload(now(), w.Label)
 	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
 	rows, rerr := w.App.Reduce(w.Params, records)
 	for _, row := range rows {
@@ -88,6 +94,9 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 	}
 	if err == nil {
 		err = rerr
+	}
+	if terr := r.traceMessages(&w, records); err == nil {
+		err = terr
 	}
 	return rows, records, err
 }
@@ -106,6 +115,9 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 		errs = append(errs, c())
 	}
 	r.Meta.EventsNotIn = r.Events.Cut()
+	if r.Trace != nil {
+		r.Meta.TraceNotIn = r.Trace.Cut()
+	}
 	r.Meta.MemoryBytes = memoryBytes()
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
 	if runErr == nil {

@@ -91,10 +91,15 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 
 // build builds the network.
 func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
-	r.net, err = sim.New(sim.Config{
+	c := sim.Config{
 		Spec: r.lab.Fabric(g), Check: r.o.Check,
 		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
-	})
+	}
+	if r.Trace != nil {
+		r.TraceFabric(g, &c.Spec)
+		c.Trace, c.Watch = r.traceNodes(g)
+	}
+	r.net, err = sim.New(c)
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
 	}

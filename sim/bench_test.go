@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -173,6 +175,45 @@ func BenchmarkPermutation(b *testing.B) {
 				b.Fatal(err)
 			}
 			report(b, n, before)
+		})
+	}
+}
+
+// BenchmarkTrace is a broadcast without a trace and with one whose lines go nowhere.
+func BenchmarkTrace(b *testing.B) {
+	for _, traced := range []bool{false, true} {
+		b.Run(fmt.Sprintf("traced=%v", traced), func(b *testing.B) {
+			g, err := topo.FatTree(8, benchLink)
+			if err != nil {
+				b.Fatal(err)
+			}
+			lines := 0
+			c := sim.Config{NoDigest: true, Spec: fabric.Spec{
+				Graph: g, Seed: 1, TrustICRC: true,
+				Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()}, NIC: fabric.NIC{AckEvery: 16},
+			}}
+			if traced {
+				all := make([]*traces.Recorder, len(g.Nodes))
+				for i := range all {
+					all[i] = traces.NewRecorder(g.Nodes[i].Name, nil, func(*traces.Line) { lines++ })
+				}
+				c.Trace = func(node int) machine.Tracer { return all[node] }
+				c.Watch = func(node int) machine.Watcher { return all[node] }
+			}
+			n, err := sim.New(c)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var before sim.Stats
+			err = n.Run(sim.Job{Name: "b", Hosts: hostsOf(g.Hosts, 1), Params: benchParams, Program: bcastProgram(16<<20, b.N, rank.MemoryPhantom, func() {
+				before = n.Stats()
+				b.ResetTimer()
+			})})
+			if err != nil {
+				b.Fatal(err)
+			}
+			report(b, n, before)
+			b.ReportMetric(float64(lines)/float64(b.N), "lines/message")
 		})
 	}
 }

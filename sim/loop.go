@@ -127,8 +127,8 @@ func (n *Net) arrive(id int) {
 	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
 		n.stats.AckHops++
 	}
-	if n.out != nil {
-		n.showTaps(id, p, f)
+	if n.looked {
+		n.show(id, p, f)
 	}
 	if n.fault != nil && n.fault[id] != nil {
 		n.arriveFaulty(id, p, f)
@@ -138,6 +138,19 @@ func (n *Net) arrive(id int) {
 		p.Account(n.now, f, false)
 	}
 	n.deliver(p, f)
+}
+
+// show lets taps and watchers see a frame that has come to the end of a link.
+func (n *Net) show(id int, p *machine.Port, f *wire.Frame) {
+	if n.watch != nil {
+		if w := n.watch[n.from[id].node]; w != nil {
+			start, d := p.Began(n.now, f)
+			w.Sent(int(n.from[id].port), start, d, n.now, f)
+		}
+	}
+	if n.out != nil {
+		n.showTaps(id, p, f)
+	}
 }
 
 func (n *Net) showTaps(id int, p *machine.Port, f *wire.Frame) {
@@ -171,6 +184,9 @@ func (n *Net) arriveFaulty(id int, p *machine.Port, f *wire.Frame) {
 	case v.Drop:
 		n.stats.Lost++
 		n.linkCount(id, func(s *LinkStats) { s.Lost++ })
+		if n.watch != nil && n.watch[p.Node] != nil {
+			n.watch[p.Node].Lost(n.now, int(p.NodePort), f)
+		}
 		n.pool.Put(f)
 	case v.Delay > 0:
 		n.linkCount(id, func(s *LinkStats) { s.Held++ })

@@ -28,6 +28,8 @@ type Config struct {
 	Check bool
 	// Trace, if set, returns the tracer of a node, or nil.
 	Trace func(node int) machine.Tracer
+	// Watch, if set, returns who sees the frames of a node's ports, or nil.
+	Watch func(node int) machine.Watcher
 	// Registrar's waiting time and repeats; 0 chooses.
 	RetryAfter vtime.Duration
 	RetriesMax int
@@ -54,6 +56,9 @@ type Net struct {
 	began     bool  // a fault has begun since it was last asked whether all is quiet
 	out       []Tap // by port: at the sending end; nil if nobody looks
 	in        []Tap // by port: at the receiving end
+	// watch is by node; nil if nobody does. looked says that there are taps or watchers.
+	watch  []machine.Watcher
+	looked bool
 
 	queue    radixHeap
 	base     vtime.Time // what keys count from
@@ -128,6 +133,10 @@ func New(cfg Config) (*Net, error) {
 		var trace machine.Tracer
 		if cfg.Trace != nil {
 			trace = cfg.Trace(i)
+		}
+		if cfg.Watch != nil {
+			n.looked = true
+			n.watch = append(n.watch, cfg.Watch(i))
 		}
 		if g.Nodes[i].Kind == topo.Host {
 			n.buildHost(i, nd, &ports[0], trace)
@@ -260,6 +269,7 @@ func (n *Net) SetTap(node, port int, tap Tap) {
 	if n.out == nil {
 		n.out, n.in = make([]Tap, len(n.ports)), make([]Tap, len(n.ports))
 	}
+	n.looked = true
 	n.out[n.PortID(node, port)] = tap
 	far := n.graph.Peer(node, port)
 	n.in[n.PortID(far.Node, far.Port)] = tap

@@ -23,6 +23,7 @@ func (r *requester) sent(now vtime.Time, q *QP, last bool) {
 type AddressHandle struct {
 	pd   *PD
 	env  wire.Envelope
+	dst  uint32
 	prio uint8
 }
 
@@ -34,7 +35,7 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	var q QP // datagrams of all queue pairs of a host to an address share their path
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
 	q.prio = n.priority(a.TrafficClass)
-	return &AddressHandle{pd: pd, env: n.envelope(&q), prio: q.prio}, nil
+	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio}, nil
 }
 
 // nextDatagram builds the datagram of a work request.

@@ -81,6 +81,7 @@ type NIC struct {
 	vlan     uint16
 	classes  *[64]uint8
 	trace    machine.Tracer
+	requests machine.RequestTracer // nil: nobody asks
 	stack    Stack
 
 	qps    []*QP
@@ -132,6 +133,7 @@ func New(c Config) *NIC {
 		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
+	n.requests, _ = c.Trace.(machine.RequestTracer)
 	if c.IRN != nil {
 		irn := *c.IRN
 		n.irn = &irn

@@ -3,6 +3,7 @@ package virtrnic
 import (
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -55,6 +56,9 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 	}
 	q.sq.push(w)
 	q.sq.end += uint64(w.packets)
+	if n.requests != nil {
+		q.tell(now, machine.RequestPosted, &w, WCSuccess)
+	}
 	if w.traits&isDatagram != 0 && !q.queued {
 		q.sq.classify(q)
 	}

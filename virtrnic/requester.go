@@ -335,6 +335,9 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 func (r *requester) finish(now vtime.Time, q *QP) {
 	w := r.pop(q)
 	q.nic.stats.MessagesSent++
+	if q.nic.requests != nil {
+		q.tell(now, machine.RequestDone, &w, WCSuccess)
+	}
 	if q.sigAll || w.wr.Flags&SendSignaled != 0 {
 		q.complete(now, q.sendCQ, WC{
 			WRID: w.wr.WRID, Opcode: wcOpcode(w.wr.Opcode), ByteLen: w.length, QPN: q.num,
@@ -448,6 +451,9 @@ func (r *requester) fail(now vtime.Time, q *QP, w *sendWQE, status WCStatus) {
 func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
 	if r.n > 0 {
 		w := r.pop(q)
+		if q.nic.requests != nil {
+			q.tell(now, machine.RequestDone, &w, status)
+		}
 		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: status, QPN: q.num})
 	}
 	if q.service != wire.RC && q.state != StateErr {

@@ -314,6 +314,9 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	r.active = false
 	r.msn = (r.msn + 1) & 0xffffff
 	q.nic.stats.MessagesReceived++
+	if q.nic.requests != nil {
+		q.tellReceived(now, f, r.got)
+	}
 	info := f.OpCode().Info()
 	if info.Flags&wire.OpRecvCQE == 0 {
 		return

@@ -223,6 +223,19 @@ func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Diges
 	return rank.DigestOf(r.Get(key))
 }
 
+// Messages implements apps.Messenger.
+func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
+	var p Params
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return nil, fmt.Errorf("bcast: read parameters: %w", err)
+	}
+	var labels []string
+	for _, s := range p.Schemes {
+		labels = append(labels, s.Label)
+	}
+	return apps.Iterations(p.Workload, labels, p.Sizes, p.Root, records)
+}
+
 // Reduce implements apps.App. Ranks without any record are external hosts, on which no
 // program runs.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {

@@ -33,6 +33,15 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	return p.Blocks.Run(Name, r, &p)
 }
 
+// Messages implements apps.Messenger.
+func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
+	var p Params
+	if err := apps.Read(Name, raw, &p); err != nil {
+		return nil, err
+	}
+	return p.Blocks.Messages(records)
+}
+
 // Reduce implements apps.App.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params

@@ -1,0 +1,50 @@
+package virtrnic
+
+import (
+	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// What a NIC tells of work requests, if its tracer asks (machine.RequestTracer).
+
+// opName returns the name of a work request's operation.
+func opName(o WROpcode) string {
+	switch o {
+	case WRRDMAWrite:
+		return "WRITE"
+	case WRRDMAWriteWithImm:
+		return "WRITE with immediate"
+	case WRSend:
+		return "SEND"
+	case WRSendWithImm:
+		return "SEND with immediate"
+	case WRSendWithInv:
+		return "SEND with invalidate"
+	case WRRDMARead:
+		return "READ"
+	}
+	return "ATOMIC"
+}
+
+// tell reports a request of the send queue.
+func (q *QP) tell(now vtime.Time, k machine.RequestKind, w *sendWQE, status WCStatus) {
+	r := machine.Request{
+		Kind: k, Op: opName(w.wr.Opcode), QP: q.num, Peer: q.attr.AV.DGID, PeerQP: q.attr.DestQPN,
+		PSN: q.sq.psn(w.first), Packets: w.packets, Bytes: w.length,
+	}
+	if q.service == wire.UD && w.wr.UD.AH != nil {
+		r.Peer, r.PeerQP = w.wr.UD.AH.dst, w.wr.UD.QPN
+	}
+	if status != WCSuccess {
+		r.Text = status.String()
+	}
+	q.nic.requests.TraceRequest(now, r)
+}
+
+// tellReceived reports that the message which f ends is there.
+func (q *QP) tellReceived(now vtime.Time, f *wire.Frame, bytes uint64) {
+	q.nic.requests.TraceRequest(now, machine.Request{
+		Kind: machine.RequestReceived, QP: q.num, Peer: f.SrcIP(), To: f.DstIP(), PeerQP: f.DestQP(), PSN: f.PSN(), Bytes: uint32(bytes),
+	})
+}
