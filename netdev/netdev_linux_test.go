@@ -112,12 +112,14 @@ func TestPart(t *testing.T) {
 		if err := Join(a, b); err != nil {
 			t.Fatal(err)
 		}
-		l, err := na.nl.LinkByName(a.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := na.nl.LinkSetDown(l); err != nil {
-			t.Fatal(err)
+		for _, e := range []End{a, b} {
+			l, err := e.NS.nl.LinkByName(e.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.NS.nl.LinkSetDown(l); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if up, err := na.Ports(1); err != nil || up[0] {
 			t.Errorf("an interface that is down: %v, %v", up, err)

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -225,5 +227,100 @@ func TestDestroyTrouble(t *testing.T) {
 	}
 	if existed, err := Destroy(t.Context(), name, []engine.Engine{&broken{name: "b"}}); existed || err != nil {
 		t.Errorf("where nothing is: %v, %v", existed, err)
+	}
+}
+
+// starting is an engine that looks, when it is to start nodes, at what is there of the lab.
+type starting struct {
+	broken
+	start func() error
+}
+
+// Start implements engine.Engine.
+func (s *starting) Start(_ context.Context, _ string, nodes []engine.Node, intend func(effect, object string) error) error {
+	for _, n := range nodes {
+		if err := intend("start", n.Name); err != nil {
+			return err
+		}
+	}
+	return s.start()
+}
+
+// TestStateFirst: before the first node is started the lab's plan, its state and what is
+// going to be done are written: a crash from then on leaves nothing that nobody knows of.
+// When nodes cannot be started all of it goes again.
+func TestStateFirst(t *testing.T) {
+	root(t)
+	const name = "t-first"
+	s := storeOf(name)
+	t.Cleanup(func() { _ = s.remove() })
+	l, err := lab.Parse("lab", []byte("name: "+name+"\ntopology: {star: {hosts: 2}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sick, started := errors.New("it is sick"), false
+	e := &starting{broken: broken{name: "b"}, start: func() error {
+		started = true
+		st, ok, err := s.get()
+		if err != nil || !ok || st.Phase != phaseDeploying || st.Engine != "b" || st.Lab != name {
+			t.Errorf("state %+v, there: %v, %v", st, ok, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(s.dir, "lab.yml")); err != nil || string(text) != string(l.Resolved()) {
+			t.Errorf("plan: %v\n%s", err, text)
+		}
+		intents, err := os.ReadFile(filepath.Join(s.dir, "intents.jsonl"))
+		for _, node := range []string{"h0", "h1", "leaf0"} {
+			if err != nil || !strings.Contains(string(intents), `"effect":"start","object":"`+node+`"`) {
+				t.Errorf("intents lack %s: %v\n%s", node, err, intents)
+			}
+		}
+		return sick
+	}}
+	if _, _, err := Deploy(t.Context(), l, Options{Engine: e}); !errors.Is(err, sick) || !started {
+		t.Errorf("the deployment ends with %v, and was to start nodes: %v", err, started)
+	}
+	if _, err := os.Stat(s.dir); !errors.Is(err, fs.ErrNotExist) || !slices.Contains(e.removed, name) {
+		t.Errorf("the folder: %v; removed from the engine: %v", err, e.removed)
+	}
+}
+
+// TestUpStays: a deployment that is refused, because the lab is up with another file or
+// under another engine, or that is interrupted before it has done anything, leaves the lab
+// that is up as it is.
+func TestUpStays(t *testing.T) {
+	root(t)
+	const name = "t-stays"
+	s := storeOf(name)
+	t.Cleanup(func() { _ = s.remove() })
+	parse := func(hosts int) *lab.Lab {
+		l, err := lab.Parse("lab", fmt.Appendf(nil, "name: %s\ntopology: {star: {hosts: %d}}\n", name, hosts))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	if err := s.open(nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.write("lab.yml", parse(2).Resolved()), s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}), s.close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what string
+		l    *lab.Lab
+		b    broken
+		want string
+	}{
+		{"another file", parse(3), broken{name: "b"}, "is up with another lab file"},
+		{"another engine", parse(2), broken{name: "c"}, "is up under b"},
+		{"interrupted", parse(2), broken{name: "b", find: context.Canceled}, context.Canceled.Error()},
+	} {
+		_, _, err := Deploy(t.Context(), c.l, Options{Engine: &c.b})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.what, err, c.want)
+		}
+		if st, ok, err := s.get(); err != nil || !ok || st.Phase != phaseUp || len(c.b.removed) != 0 {
+			t.Fatalf("%s: afterwards the state is %+v, %v, %v; removed %v", c.what, st, ok, err, c.b.removed)
+		}
 	}
 }
