@@ -21,7 +21,7 @@ fuzz:                     ## every fuzz target for FUZZTIME
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
 
-bugs:                     ## each bug of docs/bug-bank.md: its test fails under it (some minutes; root and Docker for some)
+bugs:                     ## each bug of docs/bug-bank.md: its test fails under it (a quarter of an hour; some want root)
 	MCASTLAB_BUGS=all go test ./bugbank -run TestBankBites -v -timeout 0
 
 lint:                     ## golangci-lint with the project's settings

@@ -48,9 +48,9 @@ var inputs = []pitfall{
 			edits: edit("lab/check.go", "if !nodeName.MatchString(n) {", "if n == \"\" {"),
 			test:  "lab TestEscapes",
 		}, {
-			wrong: "A node that is a process stays root",
-			edits: edit("orchestrator/engine/process/process_linux.go", "\t\tCredential: &syscall.Credential{Uid: engine.UID, Gid: engine.UID},\n", ""),
-			test:  "command TestDeploy/netns", needs: "root",
+			wrong: "A node can gain by executing something what it does not have",
+			edits: edit("nodeagent/agent_linux.go", "\tif err := giveUpPrivileges(); err != nil {\n\t\treturn err\n\t}\n", ""),
+			test:  "nodeagent TestNoNewPrivileges",
 		}},
 	},
 	{
@@ -60,7 +60,7 @@ var inputs = []pitfall{
 			wrong: "The folder of a node's sockets, which is what protects them, is open to all users of the host",
 			edits: edit("orchestrator/store_linux.go", "\tdir := s.nodePath(node)\n\terr := os.RemoveAll(dir) // sockets of a node that is no more\n\tif err == nil {\n\t\terr = os.MkdirAll(dir, 0o700)\n",
 				"\tdir := s.nodePath(node)\n\terr := os.RemoveAll(dir) // sockets of a node that is no more\n\tif err == nil {\n\t\terr = os.MkdirAll(dir, 0o755)\n"),
-			test: "orchestrator TestFoldersOfNodes", needs: "root",
+			test: "orchestrator TestFoldersOfNodes", root: true,
 		}},
 	},
 }

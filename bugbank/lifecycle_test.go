@@ -10,20 +10,19 @@ var lifecycle = []pitfall{
 			wrong: "Both ends are made in the host's namespace, and one is moved to its node",
 			edits: edit("netdev/netdev_linux.go", "\tif err := a.NS.nl.LinkAdd(veth); err != nil {\n",
 				"\terr := netlink.LinkAdd(veth)\n\tif err == nil {\n\t\tvar l netlink.Link\n\t\tif l, err = netlink.LinkByName(a.Name()); err == nil {\n\t\t\terr = netlink.LinkSetNsFd(l, int(a.NS.fd))\n\t\t}\n\t}\n\tif err != nil {\n"),
-			test: "netdev TestJoin", needs: "root",
+			test: "netdev TestJoin", root: true,
 		}},
 	},
 	{
 		number: 2, what: "What was made and is not yet written down is lost at a crash",
 		seen: "libnetwork#1850",
 		bugs: []bug{{
-			wrong: "The state is written when the nodes are started, and a destruction goes by the state",
+			wrong: "The state is written when the nodes are started",
 			edits: []patch.Edit{
 				{File: "orchestrator/deploy_linux.go", Old: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
 				{File: "orchestrator/deploy_linux.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
-				{File: "orchestrator/deploy_linux.go", Old: "\tlate := false\n", New: "\tif _, ok, err := s.get(); !ok && err == nil {\n\t\treturn s.remove()\n\t}\n\tlate := false\n"},
 			},
-			test: "command TestResidueAtEachStep/netns", needs: "root",
+			test: "orchestrator TestStateFirst", root: true,
 		}},
 	},
 	{
@@ -41,7 +40,7 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "A lab is there if it has nodes",
 			edits: edit("orchestrator/deploy_linux.go", "\texisted = statErr == nil\n", "\texisted = statErr == nil && false\n"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
 	{
@@ -50,33 +49,37 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "A lab whose file cannot be read is not destroyed",
 			edits: edit("orchestrator/deploy_linux.go", "\tlate := false\n", "\tif _, err := lab.Read(filepath.Join(s.dir, \"lab.yml\")); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "A lab whose state was not written to its end is not destroyed",
 			edits: edit("orchestrator/deploy_linux.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
 	{
 		number: 6, what: "Cleaning takes the folder of another lab, and its own error gets lost",
 		seen: "containerlab, core/destroy.go",
 		bugs: []bug{{
-			wrong: "The folder that is removed is the one above",
-			edits: edit("orchestrator/store_linux.go", "if err := os.RemoveAll(s.dir); err != nil {\n\t\treturn fmt.Errorf(\"remove", "if err := os.RemoveAll(filepath.Dir(s.dir)); err != nil {\n\t\treturn fmt.Errorf(\"remove"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			wrong: "Every folder goes whose name begins like the lab's",
+			edits: edit("orchestrator/store_linux.go", "\tif err := os.RemoveAll(s.dir); err != nil {\n\t\treturn fmt.Errorf(\"remove", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := os.RemoveAll(s.dir); err != nil {\n\t\treturn fmt.Errorf(\"remove"),
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "The lock is given back without a mistake, so there was none",
 			edits: edit("orchestrator/deploy_linux.go", "\treturn true, errors.Join(remove(ctx, s, engines), s.close())\n", "\t_ = remove(ctx, s, engines)\n\treturn true, s.close()\n"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
 	{
 		number: 7, what: "A command that only looks, or is interrupted, tears down what it did not make",
 		seen: "containerlab#2832 and #2775",
 		bugs: []bug{{
-			wrong: "A run ends the lab it found up",
-			edits: edit("orchestrator/deploy_linux.go", "\t\tif did == Made {\n", "\t\tif did <= Made {\n"),
-			test:  "command TestDeploy/netns", needs: "root",
+			wrong: "A deployment that is refused takes the lab down that is up under the name",
+			edits: edit("orchestrator/deploy_linux.go", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, err\n", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, errors.Join(err, d.takeDown(ctx))\n"),
+			test:  "orchestrator TestUpStays", root: true,
+		}, {
+			wrong: "One that is interrupted before it has done anything does so",
+			edits: edit("orchestrator/deploy_linux.go", "\t\tif _, ok, serr := d.store.get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.store.remove())\n"),
+			test:  "orchestrator TestUpStays", root: true,
 		}},
 	},
 	{
@@ -94,7 +97,7 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "What is left of a link is not removed before it is made again",
 			edits: edit("netdev/netdev_linux.go", "\tif err == nil {\n\t\terr = e.NS.nl.LinkDel(l)\n\t}\n", "\tif err == nil && l.Attrs().Flags&net.FlagUp != 0 {\n\t\terr = e.NS.nl.LinkDel(l)\n\t}\n"),
-			test:  "netdev TestPart", needs: "root",
+			test:  "netdev TestPart", root: true,
 		}},
 	},
 	{
@@ -132,7 +135,7 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "Interfaces are left as they are made",
 			edits: edit("netdev/offload_linux.go", "\tif len(want) == 0 {\n", "\tif len(want) > 0 {\n"),
-			test:  "netdev TestSockets", needs: "root",
+			test:  "netdev TestSockets", root: true,
 		}},
 	},
 	{
@@ -154,7 +157,7 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "The thread that opens sockets stays in the node's namespace",
 			edits: edit("netdev/netdev_linux.go", "\terr = ns.WithNetNSPath(n.path, func(ns.NetNS) error {\n", "\terr = func(f func(ns.NetNS) error) error {\n\t\tif err := netns.Set(n.fd); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn f(nil)\n\t}(func(ns.NetNS) error {\n"),
-			test:  "netdev TestSockets", needs: "root",
+			test:  "netdev TestSockets", root: true,
 		}},
 	},
 	{
@@ -162,11 +165,11 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "A namespace that is open is found by the number of its process all the same",
 			edits: edit("netdev/netdev_linux.go", `path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}`, `path: path}`),
-			test:  "netdev TestHeld", needs: "root",
+			test:  "netdev TestHeld", root: true,
 		}, {
 			wrong: "A namespace counts as that of whatever process has the number",
 			edits: edit("netdev/netdev_linux.go", "return n.fd.Equal(other)", "return other.IsOpen()"),
-			test:  "netdev TestHeld", needs: "root",
+			test:  "netdev TestHeld", root: true,
 		}},
 	},
 	{
@@ -188,7 +191,7 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "A lab has all nodes whose mark begins with its name",
 			edits: edit("orchestrator/engine/process/process_linux.go", "if p.lab != lab || len(nodes) > 0", "if !strings.HasPrefix(p.lab, lab) || len(nodes) > 0"),
-			test:  "command TestDeploy/netns", needs: "root",
+			test:  "orchestrator/engine/process TestRemove", root: true,
 		}},
 	},
 }

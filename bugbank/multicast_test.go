@@ -65,7 +65,7 @@ var multicast = []pitfall{
 		number: 48, what: "Repeats reach those who have the packet, and each acknowledges it again",
 		bugs: []bug{{
 			wrong: "Switches send repeats to all members",
-			edits: edit("virtswitch/group.go", "if s.rules.FilterRetransmits && !psn.After(have) {", "if false {"),
+			edits: edit("virtswitch/group.go", "if s.rules.FilterRetransmits && !psn.After(have) {", "if s.rules.FilterRetransmits && have > wire.PSNMask {"),
 			test:  "virtswitch TestRepeatsFiltered",
 		}},
 	},
@@ -90,7 +90,7 @@ var multicast = []pitfall{
 		}, {
 			wrong: "A damaged announcement of a region is believed, and WRITEs land elsewhere",
 			edits: edit("virtswitch/region.go", "len(b)%wire.MRUpdateLen != 0 || !f.CheckICRC() {", "len(b)%wire.MRUpdateLen != 0 {"),
-			test:  "virtswitch TestRegionGuards",
+			test:  "virtswitch TestAnnouncedRegions",
 		}},
 	},
 	{

@@ -32,7 +32,7 @@ var replication = []pitfall{
 		bugs: []bug{{
 			wrong: "An engine that does not answer is taken to hold nothing: the lab's folder goes, and its containers stay",
 			edits: edit("orchestrator/deploy_linux.go", "if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {", "if errors.Is(err, engine.ErrUnavailable) {"),
-			test:  "orchestrator TestDestroyTrouble", needs: "root",
+			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
 	{number: 29, what: "Who comes back meets his replacement", seen: "nomad#12680, nomad#19729", not: noController},
