@@ -22,7 +22,7 @@ var roce = []pitfall{
 		bugs: []bug{{
 			wrong: "A packet that ends inside the headers of its opcode is cut all the same",
 			edits: edit("wire/bytes.go", "\tif n < 0 {\n\t\treturn ErrShort\n\t}\n", ""),
-			test:  "wire TestParseTruncated",
+			test:  "wire TestParseLength",
 		}, {
 			wrong: "A datagram is as long as its UDP header says, whatever has come of it",
 			edits: edit("wire/bytes.go", "if int(udp.Length) != len(dgram) {", "if false {"),
