@@ -49,18 +49,26 @@ func end(n *Namespace, port int, name string) End {
 	return End{NS: n, Port: port, Alias: "lab " + name, MAC: net.HardwareAddr{2, 0, 10, 0, 0, byte(port + 1)}}
 }
 
-// TestJoin: a link is there at both ends, as it should be, and was never in the host's
-// namespace.
+// TestJoin: a link is there at both ends, as it should be, and was never in the namespace
+// of whoever made it: that of the host, which another stands for here.
 func TestJoin(t *testing.T) {
+	host, _ := space(t)
 	na, _ := space(t)
 	nb, _ := space(t)
+	a, b := end(na, 0, "h0:0"), end(nb, 17, "s0:17")
+	mark := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "mark"}, PeerName: "kram"}
 	seen, done := make(chan netlink.LinkUpdate, 1000), make(chan struct{})
 	defer close(done)
-	if err := netlink.LinkSubscribe(seen, done); err != nil {
-		t.Fatal(err)
-	}
-	a, b := end(na, 0, "h0:0"), end(nb, 17, "s0:17")
-	if err := Join(a, b); err != nil {
+	err := ns.WithNetNSPath(host.path, func(ns.NetNS) error {
+		if err := netlink.LinkSubscribe(seen, done); err != nil {
+			return err
+		}
+		if err := Join(a, b); err != nil {
+			return err
+		}
+		return netlink.LinkAdd(mark) // whatever the host has seen comes before
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range []End{a, b} {
@@ -74,14 +82,6 @@ func TestJoin(t *testing.T) {
 	}
 	if up, err := nb.Ports(18); err != nil || !up[17] || slices.Contains(up[:17], true) {
 		t.Errorf("ports %v, %v", up, err)
-	}
-	// Whatever the host has seen comes before this.
-	mark := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "mcastlab-mark"}, PeerName: "mcastlab-kram"}
-	if err := netlink.LinkAdd(mark); err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkDel(mark); err != nil {
-		t.Fatal(err)
 	}
 	late := time.After(10 * time.Second)
 	for {
