@@ -52,6 +52,7 @@ var imports = map[string][]string{
 	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
 	"failpoint":                   {},
+	"patch":                       {},
 	"counters":                    {"adapter", "mrp", "topo", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},

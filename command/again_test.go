@@ -25,7 +25,7 @@ func TestMeasuredAgain(t *testing.T) {
 			b, err := os.ReadFile(events)
 			return err == nil && bytes.Contains(b, []byte(`"event":"workload"`))
 		})
-		pid := nodePIDs(t, "t-again")["leaf0"]
+		pid := nodePID(t, "t-again", "leaf0")
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for i := range 16 {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -399,16 +400,20 @@ func TestDeploy(t *testing.T) {
 				t.Errorf("another lab of the same name: exit %d, %s", o.code, o.err)
 			}
 			owned(t, runtime, "t-a")
+			neighbours := nodePIDs(t, "t-a-b")
 			// The runs of both labs do not disturb each other, and leave them up.
 			runLab(t, runtime, a)
 			killNode(t, "t-a", "h2")
 			if o := must(t, "deploy", "-r", runtime, a); !strings.Contains(o.out, "is up again\n") || o.err != "node h2 is gone: it is started again\nlink h2:0-leaf0:2 is made again\n" {
 				t.Errorf("after a node's death: %q %q", o.out, o.err)
 			}
-			if o := must(t, "inspect"); strings.Count(o.out, " up ") != 2 {
+			if o := must(t, "inspect"); len(regexp.MustCompile(`(?m)^t-a(-b)? .* up `).FindAllString(o.out, -1)) != 2 {
 				t.Errorf("inspect:\n%s", o.out)
 			}
 			must(t, "destroy", a)
+			if now := nodePIDs(t, "t-a-b"); !maps.Equal(now, neighbours) {
+				t.Errorf("the other lab had processes %v and has %v", neighbours, now)
+			}
 			runLab(t, runtime, b)
 			if o := must(t, "destroy", "t-a"); o.out != "t-a: nothing was there\n" {
 				t.Errorf("second destroy: %q", o.out)
@@ -435,9 +440,20 @@ func nodePIDs(t *testing.T, lab string) map[string]int {
 	return pids
 }
 
+// nodePID returns the process of a node that runs. Signals to 0 would end the test and all
+// that was started with it.
+func nodePID(t *testing.T, lab, node string) int {
+	t.Helper()
+	pid := nodePIDs(t, lab)[node]
+	if pid <= 0 {
+		t.Fatalf("lab %s has no node %s that runs", lab, node)
+	}
+	return pid
+}
+
 func killNode(t *testing.T, lab, node string) {
 	t.Helper()
-	if err := syscall.Kill(nodePIDs(t, lab)[node], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(nodePID(t, lab, node), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	// Until it has gone it is still there.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -437,4 +438,21 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("resolved form: %v\n%s", err, l.Resolved())
 		}
 	})
+}
+
+// TestFileTooLarge: a lab file has a size that nobody writes by hand, and no more.
+func TestFileTooLarge(t *testing.T) {
+	text := []byte("name: x\ntopology: {star: {hosts: 4}}\n")
+	text = append(text, bytes.Repeat([]byte("# \n"), fileBytesMax/3+1)...)
+	file := filepath.Join(t.TempDir(), "large.mcl.yml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, parsed := Parse("lab", text)
+	_, read := Read(file)
+	for _, err := range []error{parsed, read} {
+		if err == nil || !strings.Contains(err.Error(), "are more than a lab file may have") {
+			t.Errorf("%d bytes: %v", len(text), err)
+		}
+	}
 }

@@ -277,3 +277,18 @@ func TestClock(t *testing.T) {
 		t.Error("never comes at some time")
 	}
 }
+
+// TestLateCall: what a rank does at an instant that its machine has passed is done later,
+// and by how much is recorded: a host without processor time is not to be taken for a
+// network that is slow.
+func TestLateCall(t *testing.T) {
+	a, _ := pair(t, 1000, 0)
+	a.loop.Call(vtime.Never, func(vtime.Time) {})
+	before := a.loop.SetRate(a.loop.Rate()).Acted.TotalCount()
+	var at vtime.Time
+	a.loop.Call(1, func(now vtime.Time) { at = now })
+	lag := a.loop.SetRate(a.loop.Rate())
+	if n := lag.Acted.TotalCount(); before != 0 || n != 1 || at <= 1 || lag.Acted.Max() <= 0 {
+		t.Errorf("done at %v: %d late ones recorded before and %d after", at, before, n)
+	}
+}

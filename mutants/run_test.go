@@ -1,9 +1,7 @@
 package mutants
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mcastlab/mcastlab/patch"
 )
 
 // stage is a run of a package's tests. A mutant goes through the stages of its core until
@@ -95,32 +95,18 @@ func plan(t *testing.T, pkgs map[string]*pkg, mutants []*mutant) (all []*build, 
 // write makes the build's changed files and the overlay that puts them in place.
 func (b *build) write(t *testing.T, p *pkg, number map[*mutant]int) {
 	t.Helper()
-	replace := map[string]string{}
-	put := func(name string, text []byte) {
-		original, err := filepath.Abs("../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace[original] = filepath.Join(b.dir, filepath.Base(name))
-		if err := os.WriteFile(replace[original], text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	files := map[string][]byte{}
 	if b.alone {
-		put(b.mutants[0].file, p.plain(b.mutants[0]))
+		files[b.mutants[0].file] = p.plain(b.mutants[0])
 	} else {
-		put(b.core+"/mutant_switches.go", []byte("package "+b.core+"\n"+switches))
+		files[b.core+"/mutant_switches.go"] = []byte("package " + b.core + "\n" + switches)
 		for _, s := range p.sources {
 			if text := b.switched(s, number); text != nil {
-				put(s.name, text)
+				files[s.name] = text
 			}
 		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(b.dir, "overlay.json"), overlay, 0o600); err != nil {
+	if _, err := patch.Overlay(b.dir, "..", files); err != nil { // overlay.json, for binary
 		t.Fatal(err)
 	}
 }
@@ -222,8 +208,8 @@ func (b *build) run(t *testing.T, s stage, number int) (test, how string) {
 	defer cancel()
 	args := []string{"-c", `ulimit -v "$0"; ulimit -t "$1"; shift; exec "$@"`, strconv.Itoa(memoryLimit), strconv.Itoa(s.limit),
 		bin, "-test.short", "-test.failfast", "-test.v", "-test.run", s.run, "-test.skip", s.skip}
-	if usesRapid(t, s.pkg) {
-		args = append(args, "-rapid.nofailfile")
+	if patch.UsesRapid("..", s.pkg) {
+		args = append(args, patch.NoFailFile)
 	}
 	c := exec.CommandContext(ctx, "sh", args...)
 	c.Dir = "../" + s.pkg
@@ -248,17 +234,4 @@ func (b *build) run(t *testing.T, s stage, number int) (test, how string) {
 		return last, endless
 	}
 	return last, crashed
-}
-
-// usesRapid says whether a package's tests take rapid's flags: it is to leave no files of
-// failures behind.
-func usesRapid(t *testing.T, pkg string) bool {
-	files, err := filepath.Glob("../" + pkg + "/*_test.go")
-	if err != nil {
-		t.Error(err)
-	}
-	return slices.ContainsFunc(files, func(f string) bool {
-		text, err := os.ReadFile(f)
-		return err == nil && bytes.Contains(text, []byte(`"pgregory.net/rapid"`))
-	})
 }

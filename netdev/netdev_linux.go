@@ -97,7 +97,7 @@ func Join(a, b End) error {
 
 // Ports returns which ports have an interface that is up, of n.
 func (n *Namespace) Ports(ports int) (up []bool, err error) {
-	links, err := n.nl.LinkList()
+	links, err := whole(n.nl.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
@@ -110,6 +110,20 @@ func (n *Namespace) Ports(ports int) (up []bool, err error) {
 		}
 	}
 	return up, nil
+}
+
+// dumpsMax is how often a list that the kernel could not finish is asked for.
+const dumpsMax = 8
+
+// whole asks for a list until it is whole: one that changed while the kernel wrote it down
+// may lack what is there, and what is taken to be gone is made again.
+func whole[T any](list func() (T, error)) (all T, err error) {
+	for range dumpsMax {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+	return all, err
 }
 
 // Part removes the interface of an end, and with it the other end of its link. Nothing to

@@ -65,8 +65,7 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
 		}
 	}()
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(64))
-	control.RegisterNodeServer(s, a)
+	s := a.server()
 	go func() {
 		<-ctx.Done()
 		s.Stop()
@@ -77,6 +76,16 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.halt()
+}
+
+// streamsMax is how many calls one connection may have open. A run has two for as long as it lasts.
+const streamsMax = 64
+
+// server returns what serves the agent's calls.
+func (a *agent) server() *grpc.Server {
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax))
+	control.RegisterNodeServer(s, a)
+	return s
 }
 
 // giveUpPrivileges makes sure that no thread can gain any by executing something.

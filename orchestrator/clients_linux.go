@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/failpoint"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -41,20 +43,41 @@ func (d *Deployed) open() error {
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
-		// The socket's folder is what protects it: only root and the node's user get in.
-		conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)), grpc.WithUnaryInterceptor(effect))
-		if err != nil {
-			return fmt.Errorf("reach node %s: %w", name, err)
-		}
-		d.nodes[i] = &client{name, conn, control.NewNodeClient(conn)}
-		return nil
+		var err error
+		d.nodes[i], err = dial(name, socket, callWait)
+		return err
 	})
 }
 
-// effect makes each call to a node a step that tests may make go wrong.
-func effect(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
-	return failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
+// callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
+// On a machine that is out of breath a node may stand still for a while.
+const callWait = time.Minute
+
+// dial prepares the connection to an agent. Each call ends within wait.
+func dial(name, socket string, wait time.Duration) (*client, error) {
+	// The socket's folder is what protects it: only root and the node's user get in.
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+	if err != nil {
+		return nil, fmt.Errorf("reach node %s: %w", name, err)
+	}
+	return &client{name, conn, control.NewNodeClient(conn)}, nil
+}
+
+// within ends calls that take longer than wait: a node that is stopped, or hangs, would be
+// waited for without end, and nobody would know what for. Each call is an effect that tests
+// may make go wrong.
+func within(wait time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		outer := ctx
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		err := failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
+		if err != nil && outer.Err() == nil && ctx.Err() != nil {
+			return status.Errorf(codes.DeadlineExceeded, "it has not answered for %v: look whether its process is stopped", wait)
+		}
+		return err
+	}
 }
 
 // restDilation is how slow the clock of a lab runs that nothing else is said of.

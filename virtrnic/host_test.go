@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine/machinetest"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -281,5 +282,37 @@ func TestResponseBeforeSending(t *testing.T) {
 	p.run()
 	if _, told := p.nic[0].GetAsyncEvent(); told || p.nic[0].Stats().Drops[DropState] != 1 {
 		t.Errorf("drops %v, an event %v; want one for the state, and no event", p.nic[0].Stats().Drops, told)
+	}
+}
+
+// TestDestroyedUnderTimers: a queue pair that goes while its timers run takes them along:
+// the one for an acknowledgement and the one a receiver asked for.
+func TestDestroyedUnderTimers(t *testing.T) {
+	for name, o := range map[string]pairOptions{ // each is its own check
+		"retransmission":     {timeout: 4, retry: 7, rnr: 7},
+		"receiver not ready": {timeout: 14, retry: 7, rnr: 7},
+	} {
+		p := newPair(t, o)
+		q := p.qp[0]
+		slot := q.timerRTO()
+		if name == "retransmission" {
+			p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+		} else {
+			slot = q.timerRNR() // nothing is posted to receive
+		}
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
+		for p.nic[0].timers.At(slot) == vtime.Never && p.net.Step() {
+		}
+		if p.nic[0].timers.At(slot) == vtime.Never {
+			t.Fatalf("%s: the timer is not set", name)
+		}
+		if err := p.nic[0].DestroyQP(p.net.Now, q); err != nil {
+			t.Fatal(err)
+		}
+		sent := p.nic[0].Stats().Made
+		p.run()
+		if got := p.nic[0].Stats().Made; got != sent || len(p.completions(0)) != 0 {
+			t.Errorf("%s: a queue pair that is gone sent %d packets", name, got-sent)
+		}
 	}
 }

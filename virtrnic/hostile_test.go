@@ -99,6 +99,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"middle without first", []func(*pair){send(wire.OpSendMiddle, 1024, nil)}},
 		{"last without first", []func(*pair){send(wire.OpSendLast, 10, nil)}},
+		{"middle after a message", []func(*pair){send(wire.OpSendOnly, 10, nil), send(wire.OpSendMiddle, 1024, nil)}}, // there was room left
 		{"first in a message", []func(*pair){send(wire.OpSendFirst, 1024, nil), send(wire.OpSendFirst, 1024, nil)}},
 		{"only in a message", []func(*pair){send(wire.OpSendFirst, 1024, nil), send(wire.OpSendOnly, 10, nil)}},
 		{"write in a send", []func(*pair){send(wire.OpSendFirst, 1024, nil), send(wire.OpWriteMiddle, 1024, nil)}},

@@ -647,3 +647,45 @@ func TestNakBehindRead(t *testing.T) {
 	p.run()
 	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 50000}, WC{WRID: 2, Status: WCRemAccessErr})
 }
+
+// TestReplayInMessage: the repeat of a READ that falls into the middle of a later message is
+// answered, and the message goes on.
+func TestReplayInMessage(t *testing.T) {
+	p := newPair(t, readable)
+	_, dm := p.region(0, 4096, 0)
+	_, sm := p.region(1, 4096, 7)
+	psn := p.qp[0].SQPSN()
+	p.post(0, read(1, dm, sm, 1024))
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 1024})
+	src, wm := p.region(0, 3072, 3)
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+		if op := f.OpCode(); port == 0 && (op == wire.OpWriteMiddle || op == wire.OpWriteLast) {
+			fate.Late = 50 * vtime.Microsecond
+		}
+		return fate
+	}
+	p.post(0, SendWR{WRID: 2, Opcode: WRRDMAWrite, SGE: whole(wm, 3072), RemoteAddr: sm.Addr(), RKey: sm.RKey()})
+	p.net.At(p.net.Now.Add(20*vtime.Microsecond), func(vtime.Time) {
+		f := p.net.Pool.Get()
+		e := p.nic[0].envelope(p.qp[0])
+		f.Start(&e, wire.BTH{OpCode: wire.OpReadRequest, PKey: wire.PKeyDefault, DestQP: p.qp[1].num, PSN: psn})
+		f.AddRETH(wire.RETH{VA: sm.Addr(), RKey: sm.RKey(), DMALen: 1024})
+		f.Seal(1, false)
+		if !p.qp[1].rq.active {
+			t.Error("no message is under way")
+		}
+		p.inject(f)
+	})
+	p.run()
+	p.want(0, WC{WRID: 2, Opcode: WCRDMAWrite, ByteLen: 3072})
+	if got := p.nic[1].Stats().Replayed; got != 1 {
+		t.Errorf("%d repeats were answered, want 1", got)
+	}
+	got := make([]byte, 3072)
+	m := p.nic[1].region(sm.RKey())
+	copy(got, m.mem.(Bytes))
+	if !bytes.Equal(got, src) {
+		t.Error("the message did not arrive")
+	}
+}

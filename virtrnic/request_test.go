@@ -515,3 +515,53 @@ func TestRNRTwice(t *testing.T) {
 		t.Errorf("the receiver was asked %d times, want once and two retries", got)
 	}
 }
+
+// TestGoesBackToLoss: a loss is answered with one NAK, and the source goes back to the
+// packet that is missing and not beyond.
+func TestGoesBackToLoss(t *testing.T) {
+	const packets, lost = 60, 30
+	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
+	sent := map[wire.PSN]int{}
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+		if port == 0 {
+			sent[f.PSN()]++
+			fate.Drop = f.PSN() == lost && sent[lost] == 1
+		}
+		return fate
+	}
+	_, sm := p.region(0, packets*1024, 3)
+	_, dm := p.region(1, packets*1024, 0)
+	p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, packets*1024), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite, ByteLen: packets * 1024})
+	for psn := range wire.PSN(lost) {
+		if sent[psn] != 1 {
+			t.Errorf("packet %v was sent %d times, and only %d was lost", psn, sent[psn], lost)
+		}
+	}
+	if n := p.nic[1].Stats().SendNAK; n != 1 || p.nic[0].Stats().Timeouts != 0 {
+		t.Errorf("%d NAKs for one gap, %d timeouts", n, p.nic[0].Stats().Timeouts)
+	}
+}
+
+// TestRetriesByProgress: the retry count bounds attempts without progress, not losses: a
+// group of many members loses more than seven packets of a message.
+func TestRetriesByProgress(t *testing.T) {
+	const packets = 200
+	p := newPair(t, pairOptions{timeout: 6, retry: 1, rnr: 1})
+	seen := map[wire.PSN]bool{}
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+		if port == 0 && f.PSN()%10 == 9 && !seen[f.PSN()] {
+			seen[f.PSN()], fate.Drop = true, true
+		}
+		return fate
+	}
+	_, sm := p.region(0, packets*1024, 3)
+	_, dm := p.region(1, packets*1024, 0)
+	p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, packets*1024), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+	p.run()
+	p.want(0, WC{WRID: 1, Opcode: WCRDMAWrite, ByteLen: packets * 1024})
+	if n := p.nic[0].Stats().CompleterRetry + p.nic[0].Stats().Timeouts; n < 3 {
+		t.Errorf("the source went back %d times only, no more than its retry count", n)
+	}
+}

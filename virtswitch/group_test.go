@@ -475,3 +475,144 @@ func (l *lone) bent(port int, b []byte) *wire.Frame {
 	f.Seal(0, false)
 	return f
 }
+
+// TestLaterHigherNak: a NAK of a larger PSN does not take the place of one that waits.
+func TestLaterHigherNak(t *testing.T) {
+	l := groupLab(t, nil)
+	l.feed(1, 7, wire.SyndromePSNSequence)
+	l.feed(2, 9, wire.SyndromePSNSequence)
+	l.feed(3, 20, wire.SyndromeACK)
+	want := "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=6 ACK msn=1\n10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=7 NAK(sequence) msn=1"
+	if got := l.took(0); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestAskedAgain: a NAK of a member all others wait for is passed on though it acknowledges
+// nothing; not again while the packet is on its way; and again when that came and was lost,
+// too. The member says it once for each gap: a NAK that is swallowed here costs a timeout.
+func TestAskedAgain(t *testing.T) {
+	const nak = "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 NAK(sequence) msn=0"
+	l := groupLab(t, nil)
+	l.feed(2, 9, wire.SyndromeACK)
+	l.feed(3, 9, wire.SyndromeACK)
+	l.took(0)
+	l.feed(1, 5, wire.SyndromePSNSequence)
+	if got := l.took(0); got != nak {
+		t.Errorf("the first NAK: %q, want %q", got, nak)
+	}
+	l.feed(1, 5, wire.SyndromePSNSequence)
+	if got := l.took(0); got != "" {
+		t.Errorf("the same while the packet is on its way: %q", got)
+	}
+	l.stub[0].send(l.data(hostIP(0), group1, 9, 5, 26<<2))
+	l.run()
+	l.took(0)
+	l.feed(1, 5, wire.SyndromePSNSequence)
+	if got := l.took(0); got != nak {
+		t.Errorf("after the repeat was lost, too: %q, want %q", got, nak)
+	}
+}
+
+// TestAggregationWraps: PSNs pass through 2^24 in the minimum, from whichever PSN a group
+// starts, and no path counts as having what came before it.
+func TestAggregationWraps(t *testing.T) {
+	for _, start := range []wire.PSN{0, 1, 5, 1<<23 - 1, 1 << 23, 1<<24 - 3, 1<<24 - 1} {
+		l := newLone(t, nil)
+		rec := []wire.MRPRecord{{IP: hostIP(1), QPN: 101}, {IP: hostIP(2), QPN: 102}, {IP: hostIP(3), QPN: 103}}
+		l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, LeaderQPN: 100}, rec...))
+		l.run()
+		l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: wire.MRPActivate, LeaderQPN: 100}, wire.MRPRecord{QPN: wire.QPN(start)}))
+		l.run()
+		l.took(0)
+		for k := range 6 {
+			psn := start.Add(k)
+			ahead := psn.Add(3)
+			l.feed(1, ahead, wire.SyndromeACK)
+			l.feed(2, ahead, wire.SyndromeACK)
+			if got := l.took(0); got != "" {
+				t.Fatalf("start %v: host 3 has nothing of %v, and the source got %q", start, psn, got)
+			}
+			l.feed(3, psn, wire.SyndromeACK)
+			want := fmt.Sprintf("10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=%v ACK msn=3", psn)
+			if got := l.took(0); got != want {
+				t.Fatalf("start %v: the source got %q, want %q", start, got, want)
+			}
+		}
+	}
+}
+
+// TestStaleSource: what comes late of a source that has been relieved does not make it the
+// source again, nor does a damaged packet make one of a member.
+func TestStaleSource(t *testing.T) {
+	l := groupLab(t, nil)
+	send := func(from int, psn wire.PSN, damaged bool) int {
+		f := l.data(hostIP(from), group1, 9, psn, 26<<2)
+		if damaged {
+			l.net.Pool.Damage(f, 700)
+		}
+		l.stub[from].send(f)
+		l.run()
+		g, _ := l.sw.Group(group1)
+		return g.SourceOut
+	}
+	send(0, 5, false)
+	for i := 1; i < 4; i++ {
+		l.feed(i, 5, wire.SyndromeACK)
+	}
+	if at := send(1, 6, true); at != 0 || l.sw.Stats().Drops[DropICRC] != 1 {
+		t.Errorf("a damaged packet: the source is at port %d, drops %v", at, l.sw.Stats().Drops)
+	}
+	if at := send(1, 6, false); at != 1 {
+		t.Errorf("the new source's first packet: the source is at port %d", at)
+	}
+	l.took(2)
+	if at := send(0, 5, false); at != 1 || l.sw.Stats().Drops[DropStaleSource] != 1 || l.took(2) != "" {
+		t.Errorf("the old source's packet again: the source is at port %d, drops %v", at, l.sw.Stats().Drops)
+	}
+}
+
+// TestStaleNak: a NAK that all paths have passed by later acknowledgements is forgotten: it
+// would be the smallest for ever, and keep back all that come after it (CEP-38).
+func TestStaleNak(t *testing.T) {
+	l := groupLab(t, nil)
+	l.feed(1, 7, wire.SyndromePSNSequence)
+	for i := 1; i < 4; i++ {
+		l.feed(i, 20, wire.SyndromeACK)
+	}
+	l.took(0)
+	l.feed(2, 30, wire.SyndromeACK)
+	l.feed(3, 30, wire.SyndromeACK)
+	l.feed(1, 25, wire.SyndromePSNSequence)
+	want := "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=24 ACK msn=1\n10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=25 NAK(sequence) msn=1"
+	if got := l.took(0); got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// TestRepeatsFiltered: a packet that comes again goes to those that lack it, and to nobody
+// else (CEP-33); when all have it the source is told so once more (CEP-34).
+func TestRepeatsFiltered(t *testing.T) {
+	l := groupLab(t, nil)
+	send := func() (got [4]string) {
+		l.stub[0].send(l.data(hostIP(0), group1, 9, 5, 26<<2))
+		l.run()
+		for i := range got {
+			got[i] = l.took(i)
+		}
+		return got
+	}
+	if got := send(); got[1] == "" || got[2] == "" || got[3] == "" {
+		t.Fatalf("members got %q", got)
+	}
+	l.feed(1, 5, wire.SyndromeACK)
+	l.feed(3, 5, wire.SyndromeACK)
+	if got := send(); got[1] != "" || got[2] == "" || got[3] != "" || l.sw.Stats().Filtered != 2 {
+		t.Errorf("of a repeat that only member 2 lacks the members got %q", got)
+	}
+	l.feed(2, 5, wire.SyndromeACK)
+	l.took(0)
+	if got := send(); got != [4]string{"10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 ACK msn=1"} {
+		t.Errorf("of a repeat that nobody lacks came %q", got)
+	}
+}

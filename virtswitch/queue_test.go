@@ -409,3 +409,16 @@ func TestWatchdogClasses(t *testing.T) {
 		t.Errorf("%d storms, %d frames dropped, want 2 of each", st.PauseStorms, st.Drops[DropWatchdog])
 	}
 }
+
+// TestWatchdogLinkDown: a neighbour that goes away while it pauses is no storm.
+func TestWatchdogLinkDown(t *testing.T) {
+	l := dogLab(t, false)
+	l.pause(3, 1<<3, 0xffff)
+	l.at(5, func() { l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, 1, 3<<5)) })
+	l.at(20, func() { l.sw.SetCarrier(l.net.Now, 3, false) })
+	l.at(200, func() { l.sw.SetCarrier(l.net.Now, 3, true) })
+	l.run()
+	if st := l.sw.Stats(); st.PauseStorms != 0 || st.Drops[DropWatchdog] != 0 {
+		t.Errorf("%d storms, drops %v", st.PauseStorms, st.Drops)
+	}
+}

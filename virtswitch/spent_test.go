@@ -320,3 +320,17 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("a profile that is none: %v", err)
 	}
 }
+
+// TestQuarantineOutlastsPauses: a deleted group's McstID is kept back for longer than its
+// packets can stand in a queue of the slowest port that is paused for the longest time a
+// frame can say, and then once more.
+func TestQuarantineOutlastsPauses(t *testing.T) {
+	for _, rate := range []int64{100e6, 1e9, 100e9} {
+		ports := []machine.Port{machine.NewPort(machine.PortConfig{BitsPerSec: 100e9}), machine.NewPort(machine.PortConfig{BitsPerSec: rate})}
+		s := New(Config{Ports: ports, Pool: &wire.Pool{}, Buffer: 1 << 20})
+		longest := ports[1].Serialize(65535 * 512 / 8)
+		if s.quarantine < 2*longest || s.quarantine < quarantineMin {
+			t.Errorf("at %d bit/s a pause lasts up to %v, and a McstID is kept back for %v", rate, longest, s.quarantine)
+		}
+	}
+}

@@ -408,3 +408,52 @@ func BenchmarkFrame(b *testing.B) {
 		}
 	})
 }
+
+// TestParseLength: a datagram is as long as its headers and what has come of it agree on,
+// and one that ends before its headers do is no packet, though all its lengths fit.
+func TestParseLength(t *testing.T) {
+	var p Pool
+	for _, v := range vectors {
+		whole := unhex(t, v.hex)
+		f, err := p.Parse(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ip, udp, least, ours := f.ipOff(), f.udpOff(), int(f.n)+ICRCLen, f.Kind() == KindRoCE && !f.IPv6()
+		p.Put(f)
+		if !ours {
+			continue
+		}
+		// set makes IP say total bytes and UDP datagram.
+		set := func(b []byte, total, datagram int) []byte {
+			b = append([]byte(nil), b...)
+			binary.BigEndian.PutUint16(b[ip+2:], uint16(total))
+			binary.BigEndian.PutUint16(b[udp+4:], uint16(datagram))
+			b[ip+10], b[ip+11] = 0, 0
+			binary.BigEndian.PutUint16(b[ip+10:], ^fold(sum16(b[ip:ip+IPv4Len])))
+			return b
+		}
+		for n := udp + UDPLen; n < len(whole); n++ {
+			b := set(whole[:n], n-ip, n-udp)
+			f, err := p.Parse(b)
+			if n < least && err == nil {
+				t.Errorf("%s: %d bytes parsed, its headers and the ICRC need %d", v.name, n, least)
+			}
+			if err == nil {
+				if f.unpadded() != n {
+					t.Errorf("%s cut to %d bytes became %d", v.name, n, f.unpadded())
+				}
+				p.Put(f)
+			}
+		}
+		for _, d := range []int{-8, -4, -1, 1, 4} {
+			if f, err := p.Parse(set(whole, len(whole)-ip, len(whole)-udp+d)); err == nil {
+				t.Errorf("%s with a UDP length wrong by %d parsed as %v", v.name, d, f)
+				p.Put(f)
+			}
+		}
+	}
+	if p.Live != 0 || p.LiveBlocks != 0 {
+		t.Errorf("%d frames and %d blocks leaked", p.Live, p.LiveBlocks)
+	}
+}

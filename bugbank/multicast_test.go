@@ -1,0 +1,186 @@
+package bugbank
+
+// noFallback is the reason of pitfalls that only something that leaves multicast for
+// another algorithm in mid-message can have.
+const noFallback = "no transfer changes its algorithm under way yet: a group that fails ends its message with an error"
+
+var multicast = []pitfall{
+	{
+		number: 43, what: "A NAK acknowledges what is before it, and so for members that lack it",
+		bugs: []bug{{
+			wrong: "A NAK is passed on as soon as it comes, and the source forgets what another member still lacks",
+			edits: edit("virtswitch/feedback.go", "nak := g.hasNak && m == g.nak.Add(-1)", "nak := g.hasNak"),
+			test:  "virtswitch TestNakAggregation",
+		}, {
+			wrong: "A fatal NAK is passed on with the PSN of its member",
+			edits: edit("virtswitch/feedback.go", "if first := g.agg.Add(1); psn.After(first) {", "if first := g.agg.Add(1); false {"),
+			test:  "virtswitch TestNakAggregation",
+		}},
+	},
+	{
+		number: 44, what: "A later NAK covers an earlier one of a smaller PSN",
+		bugs: []bug{{
+			wrong: "The last NAK takes the place of the one that waits",
+			edits: edit("virtswitch/feedback.go", "lowest := !g.hasNak || !psn.After(g.nak)", "lowest := true"),
+			test:  "virtswitch TestLaterHigherNak",
+		}, {
+			wrong: "A NAK that all paths have passed is remembered, and being the smallest keeps back all that follow",
+			edits: edit("virtswitch/feedback.go", "case g.hasNak && s.rules.ForgetStaleNak && !g.nak.After(m):", "case g.hasNak && s.rules.ForgetStaleNak && g.nak.After(m) && !g.nak.After(m):"),
+			test:  "virtswitch TestStaleNak",
+		}},
+	},
+	{
+		number: 45, what: "The minimum of PSNs on both sides of 2^24",
+		bugs: []bug{{
+			wrong: "The path with the smallest PSN is found as if PSNs were numbers",
+			edits: edit("virtswitch/group.go", "g.ack[min].After(a)", "g.ack[min] > a"),
+			test:  "virtswitch TestAggregationWraps",
+		}, {
+			wrong: "Which PSN is later is told by the larger number",
+			edits: edit("wire/psn.go", "func (p PSN) After(q PSN) bool { return int32((p-q)<<8) > 0 }", "func (p PSN) After(q PSN) bool { return p > q }"),
+			test:  "wire TestPSN",
+		}},
+	},
+	{
+		number: 46, what: "A path of which nothing is known counts as having all, or nothing",
+		bugs: []bug{{
+			wrong: "Paths have acknowledged what the table says when it is made, whatever PSN the group starts at",
+			edits: edit("virtswitch/registration.go", "\tfor i := range g.ack {\n\t\tg.ack[i] = g.agg\n\t}\n", ""),
+			test:  "virtswitch TestAggregationWraps",
+		}, {
+			wrong: "A path joins a group that is active, and the source waits for what it never got",
+			edits: edit("virtswitch/registration.go", "if g.active && s.rules.Activate {", "if g.active && s.rules.Activate && g.covers(out) {"),
+			test:  "virtswitch TestLateMember",
+		}, {
+			wrong: "A repeated activation takes back what has been acknowledged",
+			edits: edit("virtswitch/registration.go", "\tif !g.active {\n\t\ts.open(now, g,", "\tif true {\n\t\ts.open(now, g,"),
+			test:  "virtswitch TestRepeatedActivation",
+		}},
+	},
+	{
+		number: 47, what: "A member is taken out while its last acknowledgement is under way",
+		not: "the members of a group are those it was registered with; a group that is to go on without one is registered anew, under another McstID",
+	},
+	{
+		number: 48, what: "Repeats reach those who have the packet, and each acknowledges it again",
+		bugs: []bug{{
+			wrong: "Switches send repeats to all members",
+			edits: edit("virtswitch/group.go", "if s.rules.FilterRetransmits && !psn.After(have) {", "if s.rules.FilterRetransmits && have > wire.PSNMask {"),
+			test:  "virtswitch TestRepeatsFiltered",
+		}},
+	},
+	{
+		number: 49, what: "The losses of all members are taken from one count of retries",
+		bugs: []bug{{
+			wrong: "The count begins anew with each message, and not with each packet that got through",
+			edits: edit("virtrnic/requester.go", "r.retries, r.rnrRetries, r.nakAt = q.attr.RetryCnt, q.attr.RNRRetry, 0", "r.nakAt = 0"),
+			test:  "virtrnic TestRetriesByProgress",
+		}},
+	},
+	{
+		number: 50, what: "Who rewrites a packet signs it anew, damage and all",
+		bugs: []bug{{
+			wrong: "A leaf computes the ICRC of what it bridges",
+			edits: edit("wire/rewrite.go", "\tput24(f.h[q:q+3], uint32(r.DestQP))\n", "\tput24(f.h[q:q+3], uint32(r.DestQP))\n\tf.icrc = f.computeICRC()\n"),
+			test:  "wire TestDamageSurvivesRewrite",
+		}, {
+			wrong: "Damaged feedback is aggregated",
+			edits: edit("virtswitch/feedback.go", "if !f.CheckICRC() {", "if false {"),
+			test:  "virtswitch TestDamagedFeedback",
+		}, {
+			wrong: "A damaged announcement of a region is believed, and WRITEs land elsewhere",
+			edits: edit("virtswitch/region.go", "len(b)%wire.MRUpdateLen != 0 || !f.CheckICRC() {", "len(b)%wire.MRUpdateLen != 0 {"),
+			test:  "virtswitch TestAnnouncedRegions",
+		}},
+	},
+	{
+		number: 51, what: "One branch that is paused fills the buffer and stops everybody",
+		bugs: []bug{{
+			wrong: "A queue that is full stops all neighbours, and not the one it is filled by",
+			edits: edit("virtswitch/pfc.go", "\ts.sendPause(now, in, 1<<prio, s.pfc.quanta)\n\ts.timers.Set(s.timerRefresh(in), now", "\tfor p := range s.ports {\n\t\ts.sendPause(now, p, 1<<prio, s.pfc.quanta)\n\t}\n\ts.timers.Set(s.timerRefresh(in), now"),
+			test:  "virtswitch TestPausedGroups",
+		}, {
+			wrong: "What the watchdog drops goes on holding its part of the buffer",
+			edits: edit("virtswitch/watchdog.go", "\t\ts.release(now, w)\n", ""),
+			test:  "virtswitch TestWatchdogFrees",
+		}},
+	},
+	{
+		number: 52, what: "The member whose congestion counts has died",
+		bugs: []bug{{
+			wrong: "Counts do not age: the worst path stays that, and no other reaches the source",
+			edits: edit("virtswitch/cnp.go", "g.path[k].cnps >>= min(age, 31)", "g.path[k].cnps += 0"),
+			test:  "virtswitch TestCNPFilter",
+		}},
+	},
+	{
+		number: 53, what: "A group is installed in half of the fabric, and the other half is a hole",
+		bugs: []bug{{
+			wrong: "A registration that fails leaves what it has installed",
+			edits: edit("mrp/registrar.go", "\tr.err = err\n\ta.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})\n", "\tr.err = err\n"),
+			test:  "mrp TestRegistrarFails",
+		}, {
+			wrong: "The first member that confirms stands for all",
+			edits: edit("mrp/registrar.go", "\tif len(r.waiting) > 0 {\n\t\treturn\n\t}\n", ""),
+			test:  "mrp TestRegistrar",
+		}, {
+			wrong: "A switch without room says nothing",
+			edits: edit("virtswitch/registration.go", "\t\ts.refuse(now, in, f, id, wire.MRPErrNoMemory)\n", "\t\ts.absorb(f)\n"),
+			test:  "virtswitch TestRegistrationRefused",
+		}},
+	},
+	{
+		number: 54, what: "The address of a group is used again while packets of the old one are under way",
+		bugs: []bug{{
+			wrong: "A switch takes a McstID again as soon as it is deleted",
+			edits: edit("virtswitch/registration.go", "if g != nil && g.buried != 0 {", "if g != nil && g.buried == 1 {"),
+			test:  "virtswitch TestDeletion",
+		}, {
+			wrong: "A McstID is forgotten before its packets can have left a paused queue of a slow link",
+			edits: edit("virtswitch/registration.go", "s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))", "s.quarantine = max(s.quarantine, 0*s.quanta(p, pauseQuanta))"),
+			test:  "virtswitch TestQuarantineOutlastsPauses",
+		}},
+	},
+	{
+		number: 55, what: "Two sources at once, after the source has changed",
+		bugs: []bug{{
+			wrong: "A late packet of the old source makes it the source again",
+			edits: edit("virtswitch/group.go", "if !f.PSN().After(g.agg) {", "if false {"),
+			test:  "virtswitch TestStaleSource",
+		}, {
+			wrong: "A damaged acknowledgement that looks like data makes its sender the source",
+			edits: edit("virtswitch/group.go", "if !f.CheckICRC() {", "if false {"),
+			test:  "virtswitch TestStaleSource",
+		}},
+	},
+	{
+		number: 56, what: "Two changes to unicast for one cause, or one that races the last acknowledgement",
+		not: noFallback,
+	},
+	{
+		number: 57, what: "A host that is out of processor time looks like a network that loses packets",
+		seen: "sonic-swss#3036 is of this kind",
+		bugs: []bug{{
+			wrong: "What a rank does too late for its instant is not recorded",
+			edits: edit("live/loop.go", "\t\trecord(l.lag.Acted, l.clock.Mono(l.last)-l.clock.Mono(at))\n", ""),
+			test:  "live TestLateCall",
+		}, {
+			wrong: "Frames that leave too late are not recorded",
+			edits: edit("live/loop.go", "record(l.lag.Sent, ", "record(NewLag().Sent, "),
+			test:  "live TestTransfer",
+		}},
+	},
+	{
+		number: 58, what: "Feedback grows with the receivers, and the slowest is heard least",
+		seen: "RFC 5401, RFC 2887",
+		bugs: []bug{{
+			wrong: "Every acknowledgement of a member makes one to the source, whether the minimum has moved or not",
+			edits: edit("virtswitch/feedback.go", "ack := m.After(g.agg) || s.rules.EmitTies", "ack := true"),
+			test:  "virtswitch TestAggregation",
+		}, {
+			wrong: "Each member's NAK for one packet reaches the source",
+			edits: edit("virtswitch/feedback.go", "if g.asks && psn == g.asked && s.rules.OneNakPerGap {", "if false {"),
+			test:  "virtswitch TestAskedAgain",
+		}},
+	},
+}
