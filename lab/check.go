@@ -246,7 +246,8 @@ func (c *checking) checkNICs() {
 func (c *checking) phantomOnly() bool {
 	for _, w := range c.l.Workloads {
 		if w.Program != nil || w.Storage != nil || w.Bcast != nil && w.Bcast.Memory != "phantom" || w.Allgather != nil && w.Allgather.Memory != "phantom" ||
-			w.ReduceScatter != nil && w.ReduceScatter.Memory != "phantom" || w.ManyToMany != nil && w.ManyToMany.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly {
+			w.ReduceScatter != nil && w.ReduceScatter.Memory != "phantom" || w.ManyToMany != nil && w.ManyToMany.Memory != "phantom" || w.HPL != nil && !w.HPL.CostOnly ||
+			w.FSDP != nil && w.FSDP.Memory != "phantom" {
 			return false
 		}
 	}
@@ -277,6 +278,9 @@ func (c *checking) checkWorkloads() {
 		case w.Storage != nil:
 			p += ".storage"
 			c.checkStorage(p, w.Storage)
+		case w.FSDP != nil:
+			p += ".fsdp"
+			c.checkFSDP(p, w.FSDP)
 		case w.ReduceScatter != nil:
 			p += ".reduce-scatter"
 			c.checkReduceScatter(p, w.ReduceScatter)

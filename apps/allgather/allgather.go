@@ -146,15 +146,27 @@ func (a App) runSize(r *rank.Rank, p *Params, g collective.Algorithm, si, zi int
 	return rec, buf.Free()
 }
 
-// blockSeed names the block of a rank.
-func blockSeed(seed uint64, rank int) uint64 { return prng.Mix(seed + uint64(rank)) }
+// Fill writes what a rank begins with into its block.
+func Fill(block []byte, seed uint64, rank int) { prng.Fill(block, prng.Mix(seed+uint64(rank)), 0) }
+
+// Right says whether there are the blocks of n bytes of so many ranks.
+func Right(mem []byte, n int, seed uint64, ranks int) bool {
+	want := make([]byte, n)
+	for i := range ranks {
+		Fill(want, seed, i)
+		if !bytes.Equal(want, mem[i*n:(i+1)*n]) {
+			return false
+		}
+	}
+	return true
+}
 
 // iterate gathers once. All ranks start together.
 func (a App) iterate(r *rank.Rank, g collective.Algorithm, buf *rank.Buffer, n int, seed uint64) (s sample, ok bool, err error) {
 	me := r.ID()
 	if mem := buf.Bytes(); mem != nil {
 		clear(mem)
-		prng.Fill(mem[me*n:(me+1)*n], blockSeed(seed, me), 0)
+		Fill(mem[me*n:(me+1)*n], seed, me)
 	}
 	if err := g.Begin(buf, n, 0); err != nil {
 		return s, false, err
@@ -169,16 +181,8 @@ func (a App) iterate(r *rank.Rank, g collective.Algorithm, buf *rank.Buffer, n i
 	if a.Delivered != nil {
 		a.Delivered(r, buf)
 	}
-	if mem := buf.Bytes(); mem != nil {
-		want := make([]byte, n)
-		for i := range r.Size() {
-			prng.Fill(want, blockSeed(seed, i), 0)
-			if !bytes.Equal(want, mem[i*n:(i+1)*n]) {
-				return s, false, nil
-			}
-		}
-	}
-	return s, true, nil
+	mem := buf.Bytes()
+	return s, mem == nil || Right(mem, n, seed, r.Size()), nil
 }
 
 // Reduce implements apps.App.
