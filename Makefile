@@ -19,7 +19,7 @@ fuzz:                     ## every fuzz target for FUZZTIME
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
-	MCASTLAB_SOAK=1 go test ./runner -run 'TestPapers$$' -v -count=1 -timeout 0
+	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
 
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
