@@ -32,6 +32,8 @@ func TestBadWorkloads(t *testing.T) {
 		{"sum of more than 2 GiB", "reduce-scatter: {schemes: [ring], sizes: [1GiB]}", "1GiB from each of 4 ranks is more than 2GiB"},
 		{"parameter of another scheme", "reduce-scatter: {schemes: [{ring: {radix: 4}}], sizes: [8B]}", "scheme ring has no radix"},
 		{"no scheme", "reduce-scatter: {schemes: [], sizes: [8B]}", "needs at least one scheme and one size"},
+		{"pace of nothing", "allgather: {schemes: [{multicast: {pace: 0}}], sizes: [8B]}", "pace of 0: use 1 to 100 percent of a link"},
+		{"pace of a ring", "allgather: {schemes: [{ring: {pace: 50}}], sizes: [8B]}", "scheme ring has no pace: it is for multicast or uc-multicast"},
 		{"half numbers, overlapped", "fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}], sizes: [6B]}", "6B are not whole numbers of 4 bytes"},
 		{"no pair", "fsdp: {schemes: [], sizes: [8B]}", "needs at least one pair of schemes and one size"},
 		{"half a pair", "fsdp: {schemes: [{allgather: ring}], sizes: [8B]}", `needs "reduce-scatter"`},

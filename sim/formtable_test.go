@@ -201,7 +201,7 @@ func (x *formTable) loads() {
 
 // overlaps are F-15: the time of ring and ring over that of multicast and sums in the
 // network is 2 - 2/P, if all ranks multicast at a time and none faster than the receivers
-// take it: else pauses, and the turn of one rank after the other, hold the sums up.
+// take it: else queues, or the turn of one rank after the other, hold the sums up.
 func (x *formTable) overlaps() {
 	const n = 1 << 20
 	for _, ranks := range []int{4, 8, 16} {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/fsdp"
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/fabric"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // overlapping is an Allgather and a Reduce-scatter at one time, in a lab of their own.
@@ -142,4 +144,48 @@ func TestOverlapChecks(t *testing.T) {
 			t.Errorf("a byte of what is %q broken: %+v, %v", half, rows, err)
 		}
 	}
+}
+
+// TestPace: ranks that multicast at a time take together the part of a link that they are
+// told to, and then nothing queues: an empty message gets through at once.
+func TestPace(t *testing.T) {
+	const ranks, n = 8, 1 << 20
+	graph, f := starForms(t, ranks)
+	for _, pace := range []int{0, 100, 50} {
+		g := gathering{graph: graph, hosts: f.hosts, ack: 16, mtu: f.mtu}
+		g.p = allgather.Params{
+			Workload: "a", Sizes: []int{n}, Iterations: []int{1}, Memory: rank.MemoryPhantom,
+			Schemes: []allgather.Scheme{{Label: "a", Name: "multicast", Options: collective.Options{Parallel: ranks, Pace: pace}}},
+		}
+		most := 0
+		g.fault = func(net *Net, _ int) faults.Link { return &deepest{net: net, node: ranks, most: &most} }
+		_, rows, err := g.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := f.castGather("multicast", n, ranks)
+		if pace > 0 {
+			want += f.castWire("multicast", n) / f.rate * (ranks*100/float64(pace) - (ranks - 1)) // its own block is in its turn as well
+		}
+		t.Logf("pace %d: %.1f us, closed form %.1f, at most %d frames wait in the switch", pace, rows[0].JCT.Avg, want*1e6, most)
+		if ratio := rows[0].JCT.Avg / want / 1e6; ratio < 0.95 || ratio > 1.05 {
+			t.Errorf("pace %d: %.1f us, want %.1f", pace, rows[0].JCT.Avg, want*1e6)
+		}
+		if few := most <= ranks*ranks; few != (pace > 0) {
+			t.Errorf("pace %d: %d frames wait in the switch", pace, most)
+		}
+	}
+}
+
+// deepest notes the most frames that wait in a switch.
+type deepest struct {
+	net  *Net
+	node int
+	most *int
+}
+
+// Arrive implements faults.Link.
+func (d *deepest) Arrive(vtime.Time, *wire.Frame) faults.Verdict {
+	*d.most = max(*d.most, d.net.Switch(d.node).Queued())
+	return faults.Verdict{}
 }
