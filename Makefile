@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test race fuzz lint bench bench-cores soak soak-once patches bugs mutants
+.PHONY: help build test race fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -17,6 +17,9 @@ fuzz:                     ## every fuzz target for FUZZTIME
 	@set -e; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
 	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat; do \
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
+
+papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
+	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
 
 patches:                  ## each row of docs/verbs.md: its test fails under its patch (some minutes)
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m

@@ -49,8 +49,8 @@ lossless() {
 
 labs() {
   CGO_ENABLED=0 go build -o "$dir/mcastlab" ./cmd/mcastlab
-  go test ./apps/storage -run '^TestCrashes$' -v -timeout 0 -seeds 5000 > "$work/storage.log" 2>&1 || { cat "$work/storage.log" >&2; exit 1; }
-  sed -n 's/.*: \(of .* crashes .*\)/| storage, \1 | | |/p' "$work/storage.log"
+  go test ./apps/storage -run '^TestCrashes$' -v -timeout 0 -seeds 5000 > "$dir/storage.log" 2>&1 || { cat "$dir/storage.log" >&2; exit 1; }
+  sed -n 's/.*: \(of .* crashes .*\)/| storage, \1 | | |/p' "$dir/storage.log"
   for lab in examples/papers/*.mcl.yml examples/ft1024.mcl.yml; do
     "$dir/mcastlab" run -q --runs "$dir/runs" --format json "$lab" > "$dir/run.json"
     run=$(sed -n 's/^  "run_dir": "\(.*\)",$/\1/p' "$dir/run.json")

@@ -43,6 +43,7 @@ var imports = map[string][]string{
 	"apps/bcast":                  {"apps", "collective", "rank", "vtime"},
 	"apps/allgather":              {"apps", "collective", "prng", "rank"},
 	"apps/reducescatter":          {"apps", "collective", "prng", "rank"},
+	"apps/fsdp":                   {"apps", "apps/allgather", "apps/reducescatter", "collective", "prng", "rank", "vtime"},
 	"apps/hpl":                    {"apps", "collective", "rank", "vtime"},
 	"apps/manycast":               {"apps", "prng", "rank", "topo", "vtime", "wire"},
 	"apps/storage":                {"apps", "prng", "rank", "vtime"},
@@ -55,12 +56,12 @@ var imports = map[string][]string{
 	"patch":                       {},
 	"counters":                    {"adapter", "mrp", "topo", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
+	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
-	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "collective", "counters", "fabric", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
+	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "collective", "counters", "fabric", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
 	"search":                      {"apps", "apps/bcast", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
@@ -74,7 +75,7 @@ var imports = map[string][]string{
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
 	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank",
-	"collective", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "sim",
+	"collective", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "sim",
 }
 
 // banned are standard packages that pure packages must not import, and why.

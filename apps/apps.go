@@ -39,6 +39,7 @@ type Row struct {
 	Wrong    []string `json:"wrong,omitempty"` // checks of a program that failed, the first ones
 	Solve    *Solve   `json:"hpl,omitempty"`
 	Spread   *Spread  `json:"many_to_many,omitempty"`
+	Overlap  *Overlap `json:"fsdp,omitempty"`
 	// Recovery is what all ranks did, all iterations together, beside the fast path of a
 	// scheme that may lose data.
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
@@ -59,10 +60,19 @@ type Spread struct {
 	Goodput  Summary `json:"goodput_gbps"` // of an iteration: what all members got, over its time
 }
 
+// Overlap is what a row of fsdp says beside its time, which is until both halves are done.
+type Overlap struct {
+	Allgather     string  `json:"allgather"`
+	ReduceScatter string  `json:"reduce_scatter"`
+	Gathered      Summary `json:"allgather_us"`      // until the last rank has all blocks
+	Reduced       Summary `json:"reduce_scatter_us"` // until the last rank has its sums
+}
+
 // Traffic is what a workload's frames took on links, control and warm-up included: bytes
 // without FCS, preamble and gap.
 type Traffic struct {
 	Links    uint64 `json:"links_bytes"`    // on all links, both directions
+	Payload  uint64 `json:"payload_bytes"`  // of messages, without headers, on all links
 	Sent     uint64 `json:"sent_bytes"`     // by the workload's hosts
 	Received uint64 `json:"received_bytes"` // by them
 }

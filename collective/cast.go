@@ -309,6 +309,9 @@ func (c *cast) shut() error {
 	return nil
 }
 
+// around is the bytes of headers and gaps of a packet, at the most.
+const around = 100
+
 // alphaMin is what the cutoff timer allows at least for noise (AG-12).
 const alphaMin = vtime.Millisecond
 
@@ -326,11 +329,13 @@ func (c *cast) allowance() vtime.Duration {
 		first, last := c.chain()
 		alpha = max(alphaMin, 4*c.barred) + vtime.Duration(2*(last-first))*c.barred/vtime.Duration(rounds)
 	}
-	const around = 100 // bytes of headers and gaps of a packet, at the most
 	chunks := c.layout.count()
 	packets := chunks * max(1, (c.layout.chunk+c.r.Params().MTU-1)/c.r.Params().MTU)
 	bits := float64(c.layout.blocks*c.layout.n+packets*around) * 8
 	line := vtime.Duration(bits / float64(c.r.LinkRate()) * float64(vtime.Second))
+	if c.o.Pace > 0 {
+		line = line * 100 / vtime.Duration(c.o.Pace)
+	}
 	return max(line, c.engine.allowance(chunks, len(c.workers))) + alpha
 }
 

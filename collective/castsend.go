@@ -25,6 +25,41 @@ func (c *cast) sender() error {
 	}
 }
 
+// tempo is the pace of a rank that multicasts: chunks leave at such distances that the ranks
+// of all chains together take a part of a link. Chains begin one after the other, by a
+// chunk each, so that their chunks come to a receiver in turn.
+type tempo struct {
+	perByte float64    // picoseconds; 0: as fast as the link
+	due     vtime.Time // of the next chunk
+}
+
+func (c *cast) tempo() (t tempo) {
+	if c.o.Pace == 0 {
+		return t
+	}
+	chains, own := 1, 0
+	if c.gather {
+		chains, own = c.parallel(), c.chainOf(c.r.ID())
+	}
+	line := 8 / float64(c.r.LinkRate()) * 100 / float64(c.o.Pace) * float64(vtime.Second)
+	t.perByte = line * float64(chains)
+	t.due = c.r.Now().Add(vtime.Duration(line * float64(own*(c.layout.chunk+around))))
+	return t
+}
+
+// wait lets the time come at which chunks may leave.
+func (t *tempo) wait(r *rank.Rank, chunks []rank.Piece) {
+	if t.perByte == 0 {
+		return
+	}
+	r.Sleep(t.due.Sub(r.Now()))
+	bytes := 0
+	for _, p := range chunks {
+		bytes += p.Len + around*((p.Len+r.Params().MTU-1)/r.Params().MTU)
+	}
+	t.due = t.due.Add(vtime.Duration(t.perByte * float64(bytes)))
+}
+
 // send multicasts this rank's block and hands the turn on. A request for datagrams ends
 // when the last of them starts on the wire, so the next rank of the chain hears of its
 // turn right behind it.
@@ -33,6 +68,7 @@ func (c *cast) send() error {
 	if len(c.chains) > 1 {
 		groups = c.chains[c.chainOf(c.r.ID())]
 	}
+	pace := c.tempo()
 	left, under := make([]span, len(groups)), make([][]*rank.Request, len(groups))
 	for i := range groups {
 		left[i] = c.layout.share(c.block(), i, len(groups))
@@ -47,7 +83,9 @@ func (c *cast) send() error {
 				under[i] = under[i][1:]
 			}
 			for left[i].lo < left[i].hi && len(under[i]) < batchesMax {
-				q, err := m.Send(c.b, c.pieces(&left[i]))
+				chunks := c.pieces(&left[i])
+				pace.wait(c.r, chunks)
+				q, err := m.Send(c.b, chunks)
 				if err != nil {
 					return err
 				}
@@ -81,9 +119,13 @@ func anyDone(all []*rank.Request) bool {
 	return false
 }
 
-// pieces takes the next batch off a run of chunks.
+// pieces takes the next batch off a run of chunks, or with a pace the next chunk.
 func (c *cast) pieces(s *span) (all []rank.Piece) {
-	for ; s.lo < s.hi && len(all) < batch; s.lo++ {
+	most := batch
+	if c.o.Pace > 0 {
+		most = 1
+	}
+	for ; s.lo < s.hi && len(all) < most; s.lo++ {
 		off, n := c.layout.at(s.lo)
 		all = append(all, rank.Piece{Off: off, Len: n, Imm: c.round<<24 | uint32(s.lo)})
 	}

@@ -61,6 +61,9 @@ type Options struct {
 	Staging int `json:"staging,omitempty"`
 	// Chunk is the bytes of a multicast WRITE.
 	Chunk int `json:"chunk,omitempty"`
+	// Pace is the percentage of a link that all ranks which multicast at a time take
+	// together; 0: each as much as it gets.
+	Pace int `json:"pace,omitempty"`
 	// Alpha is what the cutoff timer allows beside the time of the bytes; 0: reckoned from
 	// the barrier.
 	Alpha vtime.Duration `json:"alpha,omitempty"`
@@ -204,9 +207,12 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 			return o, fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
 		}
 	}
-	timed := o.Alpha != 0 || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
+	timed := o.Pace != 0 || o.Alpha != 0 || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
 	if timed && !slices.ContainsFunc(s.params, func(p Parameter) bool { return p.Name == "staging" }) {
-		return o, fmt.Errorf("it has no cutoff timer and no receive engine")
+		return o, fmt.Errorf("it has no pace, no cutoff timer and no receive engine")
+	}
+	if o.Pace < 0 || o.Pace > 100 {
+		return o, fmt.Errorf("pace of %d %%: use 1 to 100, or 0 for none", o.Pace)
 	}
 	return o, nil
 }

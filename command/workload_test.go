@@ -32,6 +32,17 @@ func TestBadWorkloads(t *testing.T) {
 		{"sum of more than 2 GiB", "reduce-scatter: {schemes: [ring], sizes: [1GiB]}", "1GiB from each of 4 ranks is more than 2GiB"},
 		{"parameter of another scheme", "reduce-scatter: {schemes: [{ring: {radix: 4}}], sizes: [8B]}", "scheme ring has no radix"},
 		{"no scheme", "reduce-scatter: {schemes: [], sizes: [8B]}", "needs at least one scheme and one size"},
+		{"pace of nothing", "allgather: {schemes: [{multicast: {pace: 0}}], sizes: [8B]}", "pace of 0: use 1 to 100 percent of a link"},
+		{"pace of a ring", "allgather: {schemes: [{ring: {pace: 50}}], sizes: [8B]}", "scheme ring has no pace: it is for multicast or uc-multicast"},
+		{"half numbers, overlapped", "fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}], sizes: [6B]}", "6B are not whole numbers of 4 bytes"},
+		{"no pair", "fsdp: {schemes: [], sizes: [8B]}", "needs at least one pair of schemes and one size"},
+		{"half a pair", "fsdp: {schemes: [{allgather: ring}], sizes: [8B]}", `needs "reduce-scatter"`},
+		{"misspelt half", "fsdp: {schemes: [{allgather: rings, reduce-scatter: ring}], sizes: [8B]}", `no allgather scheme "rings", did you mean "ring"?`},
+		{"halves the wrong way round", "fsdp: {schemes: [{allgather: in-network, reduce-scatter: ring}], sizes: [8B]}", `no allgather scheme "in-network"`},
+		{"label of a half", "fsdp: {schemes: [{allgather: {ring: {label: a}}, reduce-scatter: ring}], sizes: [8B]}", "give the pair a label"},
+		{"two pairs alike", "fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}, {allgather: ring, reduce-scatter: ring}], sizes: [8B]}",
+			`two pairs are called "ring-ring"`},
+		{"overlap of one", "fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}], ranks: h0, sizes: [8B]}", "fsdp needs at least two ranks"},
 		{"reduction of one", "reduce-scatter: {schemes: [ring], ranks: h0, sizes: [8B]}", "a reduce-scatter needs at least two ranks"},
 	} {
 		text := "name: small\ntopology: {star: {hosts: 4}}\nworkloads:\n  - " + c.workload + "\n"
@@ -65,6 +76,7 @@ func allRight(t *testing.T, r *runner.Report) {
 	for workload, schemes := range map[string][]string{
 		"bcast": collective.Names(), "allgather": collective.AllgatherNames(), "reduce-scatter": collective.ReduceScatterNames(),
 		"float": collective.ReduceScatterNames(), "hpl": {"1ring", "long", "cepheus"},
+		"fsdp": {"ring-ring", "multicast-in-network", "mixed"},
 	} {
 		for _, s := range schemes {
 			if s != "gleam" && !have[workload+" "+s] { // gleam: by other rules, below

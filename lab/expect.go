@@ -15,9 +15,11 @@ import (
 // WORKLOAD.SCHEME.SIZE.jct|source.avg|min|max|p50|p99 in microseconds; of HPL, whose size
 // is that of the matrix, also WORKLOAD.SCHEME.SIZE.sum.broadcast|swap|factor; of storage,
 // also WORKLOAD.SCHEME.SIZE.io.iops|replicas|copied; of many-to-many also latency, in
-// microseconds, and goodput, in Gb/s, with the same statistics. Of a workload that has one
+// microseconds, and goodput, in Gb/s, with the same statistics; of fsdp also allgather and
+// reduce-scatter, the time until that half is done. Of a workload that has one
 // scheme and one size, on the event clock, WORKLOAD.SCHEME.SIZE.bytes.links are the bytes
-// on all links, sent and received those of its hosts.
+// of frames on all links, payload what of that is messages, sent and received those of its
+// hosts.
 //
 // A line may begin with CAL or PRED. CAL says that a parameter of the lab was chosen so
 // that the line holds: that it does reproduces nothing. PRED says that none was.

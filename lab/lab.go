@@ -166,6 +166,7 @@ type Workload struct {
 	Bcast         *Bcast         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
 	Allgather     *Allgather     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
 	ReduceScatter *ReduceScatter `yaml:"reduce-scatter" doc:"MPI-Reduce-scatter benchmark"`
+	FSDP          *FSDP          `yaml:"fsdp" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
 	HPL           *HPL           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
 	Storage       *Storage       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
 	Program       *Program       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
@@ -247,6 +248,7 @@ type Scheme struct {
 	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
 	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
 	Chunk     *Size     `yaml:"chunk" doc:"bytes of a multicast WRITE; default: 4KiB"`
+	Pace      *int      `yaml:"pace" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
 	Alpha     *Duration `yaml:"alpha" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
 	Engine    string    `yaml:"engine" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
 	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`

@@ -93,13 +93,18 @@ func (a *ReduceScatter) check(c *checking, p string) {
 		return
 	}
 	c.checkSizes(p, a.Sizes, a.WarmUp, len(ranks))
-	for i, s := range a.Sizes {
+	c.checkNumbers(p, a.Sizes)
+	c.checkSchemes(p, reduceScatters(), a.Schemes, a.Sizes)
+	c.checkNoExternals(p, "a reduce-scatter", ranks)
+}
+
+// checkNumbers makes sure that sizes are of whole numbers.
+func (c *checking) checkNumbers(p string, sizes []Size) {
+	for i, s := range sizes {
 		if s%4 != 0 {
 			c.failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v are not whole numbers of 4 bytes", s)
 		}
 	}
-	c.checkSchemes(p, reduceScatters(), a.Schemes, a.Sizes)
-	c.checkNoExternals(p, "a reduce-scatter", ranks)
 }
 
 // checkNoExternals makes sure that all ranks can run a program.
@@ -144,29 +149,35 @@ func (c *checking) checkSchemes(p string, a algorithms, schemes []Scheme, sizes 
 	for i := range schemes {
 		s := &schemes[i]
 		at := fmt.Sprintf("%s.schemes[%d]", p, i)
-		if !slices.Contains(a.names, s.Name) {
-			hint := suggest(s.Name, a.names)
-			if hint == "" {
-				hint = ": use " + list(a.names)
-			}
-			c.failf(at, "no %s scheme %q%s", a.kind, s.Name, hint)
-		}
-		if s.Label == "" {
-			s.Label = s.Name
-		}
-		switch {
-		case !labelName.MatchString(s.Label) && s.Label != s.Name:
-			c.failf(at, badLabel, s.Label)
-		case labels[s.Label]:
+		c.checkScheme(at, a, s, sizes)
+		if labels[s.Label] {
 			c.failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
-		case s.Name == "gleam" && c.l.Switches.Rules != "gleam":
-			c.failf(at, "scheme gleam is multicast by the rules of that paper, and the switches have the rules %s: set switches.rules to gleam, or use cepheus",
-				c.l.Switches.Rules)
 		}
 		labels[s.Label] = true
-		c.checkParameters(at, a, s)
-		c.checkBlocks(at, s, sizes)
 	}
+}
+
+// checkScheme verifies one scheme.
+func (c *checking) checkScheme(at string, a algorithms, s *Scheme, sizes []Size) {
+	if !slices.Contains(a.names, s.Name) {
+		hint := suggest(s.Name, a.names)
+		if hint == "" {
+			hint = ": use " + list(a.names)
+		}
+		c.failf(at, "no %s scheme %q%s", a.kind, s.Name, hint)
+	}
+	if s.Label == "" {
+		s.Label = s.Name
+	}
+	switch {
+	case !labelName.MatchString(s.Label) && s.Label != s.Name:
+		c.failf(at, badLabel, s.Label)
+	case s.Name == "gleam" && c.l.Switches.Rules != "gleam":
+		c.failf(at, "scheme gleam is multicast by the rules of that paper, and the switches have the rules %s: set switches.rules to gleam, or use cepheus",
+			c.l.Switches.Rules)
+	}
+	c.checkParameters(at, a, s)
+	c.checkBlocks(at, s, sizes)
 }
 
 // checkBlocks makes sure that a connection takes all blocks of a message at once.
@@ -221,7 +232,7 @@ func (c *checking) checkMulticast(at string, a algorithms, s *Scheme) {
 		for _, k := range []struct {
 			name  string
 			given bool
-		}{{"alpha", s.Alpha != nil}, {"engine", s.Engine != ""}, {"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}} {
+		}{{"pace", s.Pace != nil}, {"alpha", s.Alpha != nil}, {"engine", s.Engine != ""}, {"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}} {
 			if k.given {
 				c.failf(at+"."+k.name, "scheme %s has no %s: it is for %s", s.Name, k.name, list(a.overMulticast()))
 			}
@@ -236,6 +247,8 @@ func (c *checking) checkMulticast(at string, a algorithms, s *Scheme) {
 		c.failf(at+".workers", "%d receive workers for %d subgroups: each needs one of its own, so use 1 to %d or more subgroups", *s.Workers, *s.Subgroups, *s.Subgroups)
 	case *s.Staging < 1 || *s.Staging > stagingMax:
 		c.failf(at+".staging", "%d receives: use 1 to %d", *s.Staging, stagingMax)
+	case s.Pace != nil && (*s.Pace < 1 || *s.Pace > 100):
+		c.failf(at+".pace", "pace of %d: use 1 to 100 percent of a link", *s.Pace)
 	case s.Chunk != nil && (*s.Chunk < 1 || *s.Chunk > chunkMax):
 		c.failf(at+".chunk", "chunk of %v: use 1B to %v", *s.Chunk, Size(chunkMax))
 	}
@@ -265,6 +278,7 @@ func (s *Scheme) Options(ranks int) (o collective.Options) {
 	o.Slices, o.Parallel = count(s.Slices), count(s.Parallel)
 	o.Radix, o.Block = value(s.Radix), int(value(s.Block))
 	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
+	o.Pace = value(s.Pace)
 	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
 	o.Engine = s.Engine
 	return o

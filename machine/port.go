@@ -40,11 +40,11 @@ type Port struct {
 	bytePs16 int64          // picoseconds per byte, in 1/65536
 	list     *List
 
-	// Digest, Frames and Bytes are the driver's account of the link.
+	// Digest, Frames, Bytes and Payload are the driver's account of the link.
 	Digest        uint64
 	Frames, Bytes uint64
+	Payload       uint64     // bytes of messages, without any header
 	wake          vtime.Time // driver: when the pending wake event is, or Never
-	_             [8]byte
 }
 
 // List collects the ports that need the driver's attention after a call into a
@@ -195,4 +195,7 @@ func (p *Port) Account(at vtime.Time, f *wire.Frame, lost bool) {
 	p.Digest = f.Mix(wire.MixWord(p.Digest, fate))
 	p.Frames++
 	p.Bytes += uint64(f.Len())
+	if f.Kind() == wire.KindRoCE {
+		p.Payload += uint64(f.PayloadLen())
+	}
 }

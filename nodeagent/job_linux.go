@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/fsdp"
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
@@ -35,6 +36,8 @@ func (n *node) appByName(name string, programs []rank.Program) (apps.App, error)
 		return allgather.App{}, nil
 	case reducescatter.Name:
 		return reducescatter.App{}, nil
+	case fsdp.Name:
+		return fsdp.App{}, nil
 	case hpl.Name:
 		return hpl.App{}, nil
 	case storage.Name:

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
@@ -71,6 +72,14 @@ func only(w *lab.Workload, row apps.Row) (lab.Workload, bool) {
 		a := *w.ReduceScatter
 		a.Schemes, a.Sizes = pick(a.Schemes), sizes
 		return lab.Workload{ReduceScatter: &a}, a.Schemes != nil
+	case w.FSDP != nil:
+		f := *w.FSDP
+		i := slices.IndexFunc(f.Schemes, func(x lab.Pair) bool { return x.Label == row.Scheme })
+		if i < 0 {
+			return lab.Workload{}, false
+		}
+		f.Schemes, f.Sizes = f.Schemes[i:i+1], sizes
+		return lab.Workload{FSDP: &f}, true
 	}
 	return lab.Workload{}, false
 }

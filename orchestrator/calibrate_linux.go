@@ -89,6 +89,8 @@ func trialOf(w *lab.Workload) lab.Bcast {
 		ranks = w.Program.Ranks
 	case w.ReduceScatter != nil:
 		ranks = w.ReduceScatter.Ranks
+	case w.FSDP != nil:
+		ranks = w.FSDP.Ranks
 	case w.Storage != nil:
 		ranks = w.Storage.Ranks
 	}

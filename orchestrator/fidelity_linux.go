@@ -88,6 +88,9 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 		if w.ReduceScatter != nil {
 			return d.reduceLinks(w.ReduceScatter, row)
 		}
+		if w.FSDP != nil {
+			return d.overlapLinks(w.FSDP, row)
+		}
 		if w.Program != nil {
 			return d.mostLinks(row)
 		}
@@ -147,6 +150,21 @@ func (d *Deployed) reduceLinks(a *lab.ReduceScatter, row apps.Row) int {
 			hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
 			return collective.ReduceScatterLinks(s.Name, len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops)
 		}
+	}
+	return 0
+}
+
+// overlapLinks is criticalLinks for an Allgather and a Reduce-scatter at one time: those of
+// the half with more.
+func (d *Deployed) overlapLinks(f *lab.FSDP, row apps.Row) int {
+	for _, x := range f.Schemes {
+		if x.Label != row.Scheme {
+			continue
+		}
+		hosts := f.Ranks.Resolve(d.Graph)
+		hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
+		return max(collective.AllgatherLinks(x.Allgather.Name, x.Allgather.Options(len(hosts)), len(hosts), hops),
+			collective.ReduceScatterLinks(x.ReduceScatter.Name, len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops))
 	}
 	return 0
 }

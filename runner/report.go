@@ -127,7 +127,7 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 
 // quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
 // microseconds, or of HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
-// WORKLOAD.SCHEME.SIZE.bytes.links|sent|received. Sizes that mean the same
+// WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same
 // number of bytes are the same.
 func quantity(name string, rows []apps.Row) (float64, error) {
 	part := strings.Split(name, ".")
@@ -155,6 +155,9 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		if r.Spread != nil {
 			s["latency"], s["goodput"] = r.Spread.Latency, r.Spread.Goodput
 		}
+		if r.Overlap != nil {
+			s["allgather"], s["reduce-scatter"] = r.Overlap.Gathered, r.Overlap.Reduced
+		}
 		times, ok := s[part[3]]
 		if !ok {
 			return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
@@ -172,12 +175,14 @@ func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 	switch which {
 	case "links":
 		return float64(t.Links), nil
+	case "payload":
+		return float64(t.Payload), nil
 	case "sent":
 		return float64(t.Sent), nil
 	case "received":
 		return float64(t.Received), nil
 	}
-	return 0, fmt.Errorf("%s: no bytes %q: use links, sent or received", name, which)
+	return 0, fmt.Errorf("%s: no bytes %q: use links, payload, sent or received", name, which)
 }
 
 // phase returns what a phase of HPL took, summed over all panels.

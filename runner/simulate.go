@@ -200,7 +200,9 @@ func (r *simulation) workload(w Workload) error {
 	})
 	if rows+1 == len(r.Report.Results) {
 		t := r.traffic(w.Hosts)
-		r.Report.Results[rows].Traffic = &apps.Traffic{Links: t.Links - before.Links, Sent: t.Sent - before.Sent, Received: t.Received - before.Received}
+		r.Report.Results[rows].Traffic = &apps.Traffic{
+			Links: t.Links - before.Links, Payload: t.Payload - before.Payload, Sent: t.Sent - before.Sent, Received: t.Received - before.Received,
+		}
 	}
 	if err == nil {
 		err = r.net.Leftover()
@@ -212,6 +214,7 @@ func (r *simulation) workload(w Workload) error {
 func (r *simulation) traffic(hosts []int) (t apps.Traffic) {
 	for id := range r.net.Ports() {
 		t.Links += r.net.Port(id).Bytes
+		t.Payload += r.net.Port(id).Payload
 	}
 	for _, h := range hosts {
 		far := r.net.Graph().Peer(h, 0)

@@ -67,12 +67,14 @@ func unclaimed(rows []apps.Row) string {
 // writeRows aligns all columns to the right, with an empty line between schemes. A
 // column for the workload is there if there is more than one.
 func writeRows(b *strings.Builder, rows []apps.Row) {
-	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified", "Latency(us)", "Gb/s"}
-	workloads, p99, spread := false, false, false
+	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified", "Latency(us)", "Gb/s",
+		"Allgather(us)", "Reduce-scatter(us)"}
+	workloads, p99, spread, overlap := false, false, false, false
 	for _, r := range rows {
 		workloads = workloads || r.Workload != rows[0].Workload
 		p99 = p99 || r.JCT.P99 != nil
 		spread = spread || r.Spread != nil
+		overlap = overlap || r.Overlap != nil
 	}
 	cells := [][]string{}
 	for _, r := range rows {
@@ -84,16 +86,16 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			cells[i][0] = r.Workload + "." + r.Scheme
 		}
 	}
-	if !spread {
-		head = head[:10]
-		for i := range cells {
-			cells[i] = cells[i][:10]
+	for _, part := range []struct { // from the right
+		shown    bool
+		from, to int
+	}{{overlap, 12, 14}, {spread, 10, 12}, {p99, 6, 7}} {
+		if part.shown {
+			continue
 		}
-	}
-	if !p99 {
-		head = slices.Delete(head, 6, 7)
+		head = slices.Delete(head, part.from, part.to)
 		for i := range cells {
-			cells[i] = slices.Delete(cells[i], 6, 7)
+			cells[i] = slices.Delete(cells[i], part.from, part.to)
 		}
 	}
 	width := make([]int, len(head))
@@ -133,9 +135,13 @@ func rowCells(r apps.Row) []string {
 	if r.Spread != nil {
 		latency, goodput = us(r.Spread.Latency.Avg), us(r.Spread.Goodput.Avg)
 	}
+	gathered, reduced := "-", "-"
+	if r.Overlap != nil {
+		gathered, reduced = us(r.Overlap.Gathered.Avg), us(r.Overlap.Reduced.Avg)
+	}
 	return []string{
 		r.Scheme, lab.Size(r.SizeBytes).String(), us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
-		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified, latency, goodput,
+		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified, latency, goodput, gathered, reduced,
 	}
 }
 
@@ -149,7 +155,7 @@ func (r *Report) WriteCSV(w io.Writer) error {
 		}
 	}
 	// A csv.Writer keeps its first error for Error.
-	_ = c.Write(append(head, "verified", "fidelity", "sources", "members", "latency_avg_us", "goodput_avg_gbps"))
+	_ = c.Write(append(head, "verified", "fidelity", "sources", "members", "latency_avg_us", "goodput_avg_gbps", "allgather_avg_us", "reduce_scatter_avg_us"))
 	for _, x := range r.Results {
 		line := []string{x.Workload, x.Scheme, strconv.Itoa(x.SizeBytes), strconv.Itoa(x.Ranks), strconv.Itoa(x.Iterations), x.Payload}
 		for _, s := range []apps.Summary{x.JCT, x.Source} {
@@ -166,6 +172,11 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			line = append(line, strconv.Itoa(s.Sources), strconv.Itoa(s.Members), optional(&s.Latency.Avg), optional(&s.Goodput.Avg))
 		} else {
 			line = append(line, "", "", "", "")
+		}
+		if o := x.Overlap; o != nil {
+			line = append(line, optional(&o.Gathered.Avg), optional(&o.Reduced.Avg))
+		} else {
+			line = append(line, "", "")
 		}
 		_ = c.Write(line)
 	}

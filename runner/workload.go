@@ -7,6 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/fsdp"
 	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
@@ -61,6 +62,8 @@ func prepare(l *lab.Lab, g *topo.Graph, a Apps, peers func(hosts []int) []*rank.
 			w, err = prepareHPL(kind.HPL, g)
 		case kind.Storage != nil:
 			w, err = prepareStorage(kind.Storage, g, seed())
+		case kind.FSDP != nil:
+			w, err = prepareFSDP(kind.FSDP, g, seed())
 		case kind.ReduceScatter != nil:
 			w, err = prepareReduceScatter(kind.ReduceScatter, g, seed())
 		case kind.Allgather != nil:
@@ -176,4 +179,25 @@ func prepareProgram(w *lab.Program, g *topo.Graph, programs []rank.Program) (Wor
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
 	return Workload{Label: w.Label, Name: program.Name, App: program.App{Programs: programs}, Params: raw, Hosts: w.Ranks.Resolve(g), Steps: 1}, nil
+}
+
+func prepareFSDP(w *lab.FSDP, g *topo.Graph, seed uint64) (Workload, error) {
+	hosts := w.Ranks.Resolve(g)
+	p := fsdp.Params{Workload: w.Label, WarmUp: w.WarmUp, Memory: memory(w.Memory), Seed: seed, Float32: w.Numbers == "float32"}
+	half := func(s *lab.Scheme) fsdp.Scheme { return fsdp.Scheme{Name: s.Name, Options: s.Options(len(hosts))} }
+	for i := range w.Schemes {
+		x := &w.Schemes[i]
+		p.Pairs = append(p.Pairs, fsdp.Pair{Label: x.Label, Allgather: half(&x.Allgather), ReduceScatter: half(&x.ReduceScatter)})
+	}
+	steps := 0
+	for _, size := range w.Sizes {
+		count := bcast.Iterations(int(w.Iterations), int(size))
+		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
+		steps += len(p.Pairs) * (p.WarmUp + count)
+	}
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
+	}
+	return Workload{Label: w.Label, Name: fsdp.Name, App: fsdp.App{}, Params: raw, Hosts: hosts, Steps: steps}, nil
 }

@@ -72,35 +72,41 @@ func TestAllgathers(t *testing.T) {
 	from, count := seeds(t, 24)
 	for _, name := range collective.AllgatherNames() {
 		for seed := from; seed < from+count; seed++ {
-			r := rand.New(rand.NewPCG(seed, 78))
-			graph, err := topo.FatTree(4, sceneLink)
-			if err != nil {
-				t.Fatal(err)
-			}
-			g := gathering{graph: graph, check: true, ack: 1 + r.IntN(17), mtu: 256 << r.IntN(5), seed: seed, vlan: framing(graph, seed)}
-			g.hosts = r.Perm(graph.Hosts)[:2+r.IntN(graph.Hosts-1)]
-			g.fault = func(n *Net, id int) faults.Link {
-				return &faults.Impairment{Loss: 1e-3, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))}
-			}
-			o := randomOptions(r, collective.AllgatherParameters(name), g.mtu)
-			if o.Parallel > 0 {
-				o.Parallel = r.IntN(len(g.hosts) + 1)
-			}
-			g.p = allgather.Params{
-				Workload: "a", Sizes: []int{r.IntN(20), r.IntN(5 * g.mtu)}, Iterations: []int{2, 2}, WarmUp: r.IntN(2), Seed: seed,
-				Schemes: []apps.Scheme{{Label: name, Name: name, Options: o}},
-			}
-			what := fmt.Sprintf("%s %+v: %d ranks, sizes %v, MTU %d; replay: go test ./sim -run 'TestAllgathers$' -from %d -seeds 1",
-				name, o, len(g.hosts), g.p.Sizes, g.mtu, seed)
-			_, rows, err := g.run()
-			if err != nil || len(rows) != 2 {
-				t.Errorf("%s: %d rows, %v", what, len(rows), err)
-			}
-			for _, row := range rows {
-				if row.Verified == nil || !*row.Verified || row.Iterations != 2 || row.WarmUp != g.p.WarmUp {
-					t.Errorf("%s: %+v", what, row)
-				}
-			}
+			runAllgather(t, name, seed)
+		}
+	}
+}
+
+// runAllgather is one trial of an Allgather.
+func runAllgather(t *testing.T, name string, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 78))
+	graph, err := topo.FatTree(4, sceneLink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gathering{graph: graph, check: true, ack: 1 + r.IntN(17), mtu: 256 << r.IntN(5), seed: seed, vlan: framing(graph, seed)}
+	g.hosts = r.Perm(graph.Hosts)[:2+r.IntN(graph.Hosts-1)]
+	g.fault = func(n *Net, id int) faults.Link {
+		return &faults.Impairment{Loss: 1e-3, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))}
+	}
+	o := randomOptions(r, collective.AllgatherParameters(name), g.mtu)
+	if o.Parallel > 0 {
+		o.Parallel = r.IntN(len(g.hosts) + 1)
+	}
+	g.p = allgather.Params{
+		Workload: "a", Sizes: []int{r.IntN(20), r.IntN(5 * g.mtu)}, Iterations: []int{2, 2}, WarmUp: r.IntN(2), Seed: seed,
+		Schemes: []apps.Scheme{{Label: name, Name: name, Options: o}},
+	}
+	what := fmt.Sprintf("%s %+v: %d ranks, sizes %v, MTU %d; replay: go test ./sim -run 'TestAllgathers$' -from %d -seeds 1",
+		name, o, len(g.hosts), g.p.Sizes, g.mtu, seed)
+	_, rows, err := g.run()
+	if err != nil || len(rows) != 2 {
+		t.Errorf("%s: %d rows, %v", what, len(rows), err)
+	}
+	for _, row := range rows {
+		if row.Verified == nil || !*row.Verified || row.Iterations != 2 || row.WarmUp != g.p.WarmUp {
+			t.Errorf("%s: %+v", what, row)
 		}
 	}
 }

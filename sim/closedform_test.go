@@ -115,7 +115,7 @@ func (f *forms) chain(m, slices int) float64 {
 
 func (f *forms) of(scheme string, m int) float64 {
 	switch scheme {
-	case "cepheus":
+	case "cepheus", "gleam":
 		return f.cepheus(m)
 	case "unicast":
 		return f.unicast(m)
@@ -130,9 +130,15 @@ func (f *forms) of(scheme string, m int) float64 {
 // measure runs the benchmark with phantom payload and returns its rows.
 func measure(t *testing.T, g *topo.Graph, hosts []int, schemes []bcast.Scheme, sizes []int) []apps.Row {
 	t.Helper()
+	return measureBy(t, virtswitch.RulesFixed(), g, hosts, schemes, sizes)
+}
+
+// measureBy is measure under other rules of multicast.
+func measureBy(t *testing.T, rules virtswitch.Rules, g *topo.Graph, hosts []int, schemes []bcast.Scheme, sizes []int) []apps.Row {
+	t.Helper()
 	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: rules},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +149,7 @@ func measure(t *testing.T, g *topo.Graph, hosts []int, schemes []bcast.Scheme, s
 		t.Fatal(err)
 	}
 	params := testParams
-	params.MTU, params.Timeout = 4096, 12
+	params.MTU, params.Timeout, params.Activate = 4096, 12, rules.Activate
 	records := make([][][]byte, len(hosts))
 	if err := n.Run(Job{
 		Name: "b", Hosts: hosts, Params: params,

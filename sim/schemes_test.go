@@ -50,6 +50,7 @@ func randomOptions(r *rand.Rand, all []collective.Parameter, mtu int) (o collect
 			o.CopyTime = vtime.Duration(r.IntN(3)) * vtime.Microsecond
 			o.PerChunk = vtime.Duration(r.IntN(3)*r.IntN(300)) * vtime.Nanosecond
 			o.Alpha = vtime.Duration(r.IntN(2)*r.IntN(1000)) * vtime.Microsecond
+			o.Pace = r.IntN(2) * r.IntN(101)
 		case "chunk":
 			o.Chunk = 1 + r.IntN(4*mtu)
 		}

@@ -60,14 +60,26 @@ func (exchange) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error) 
 	return collective.NewAllgather(s.Name, r, s.Options)
 }
 
-// blockSeed is what a rank's block is filled from.
-func blockSeed(seed uint64, rank int) uint64 { return prng.Mix(seed + uint64(rank)) }
+// Fill writes what a rank begins with into its block.
+func Fill(block []byte, seed uint64, rank int) { prng.Fill(block, prng.Mix(seed+uint64(rank)), 0) }
+
+// Right says whether there are the blocks of n bytes of so many ranks.
+func Right(mem []byte, n int, seed uint64, ranks int) bool {
+	want := make([]byte, n)
+	for i := range ranks {
+		Fill(want, seed, i)
+		if !bytes.Equal(want, mem[i*n:(i+1)*n]) {
+			return false
+		}
+	}
+	return true
+}
 
 // Fill implements apps.Exchange.
 func (exchange) Fill(r *rank.Rank, buf *rank.Buffer, n int, seed uint64) {
 	if mem, me := buf.Bytes(), r.ID(); mem != nil {
 		clear(mem)
-		prng.Fill(mem[me*n:(me+1)*n], blockSeed(seed, me), 0)
+		Fill(mem[me*n:(me+1)*n], seed, me)
 	}
 }
 
@@ -77,15 +89,5 @@ func (x exchange) Check(r *rank.Rank, buf *rank.Buffer, n int, seed uint64) bool
 		x.app.Delivered(r, buf)
 	}
 	mem := buf.Bytes()
-	if mem == nil {
-		return true
-	}
-	want := make([]byte, n)
-	for i := range r.Size() {
-		prng.Fill(want, blockSeed(seed, i), 0)
-		if !bytes.Equal(want, mem[i*n:(i+1)*n]) {
-			return false
-		}
-	}
-	return true
+	return mem == nil || Right(mem, n, seed, r.Size())
 }

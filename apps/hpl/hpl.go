@@ -85,7 +85,7 @@ const messageMax = 1 << 31
 
 // Check returns what is wrong with a test on so many ranks.
 func (t *Test) Check(ranks int) error {
-	swaps := []string{SwapExchange, SwapLong, SwapMix, SwapMulticast}
+	swaps := Swaps()
 	facts := []string{Left, Crout, Right}
 	switch {
 	case t.N < 1:
@@ -160,6 +160,9 @@ func (t *Test) SerialMessages() (n int) {
 // ringNames returns HPL's own panel broadcasts (HPL_bcast.c), in the order of HPL.dat's
 // BCAST.
 func ringNames() []string { return []string{"1ring", "1ringM", "2ring", "2ringM", "long", "longM"} }
+
+// Swaps returns the names of all ways to swap rows.
+func Swaps() []string { return []string{SwapExchange, SwapLong, SwapMix, SwapMulticast} }
 
 // Bcasts returns the names of all panel broadcasts: HPL's in the order of HPL.dat, then
 // the others of package collective.

@@ -3,6 +3,7 @@ package hpl_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -119,6 +120,26 @@ func TestBroadcasts(t *testing.T) {
 				t.Errorf("cepheus takes %.1f us, the increasing ring %.1f: %.1f %% less, not 67 +- 2", us["cepheus"], us["1ring"], 100*less)
 			}
 		})
+	}
+}
+
+// TestLarge: a system of order 2000 on 4 x 4 processes.
+func TestLarge(t *testing.T) {
+	if os.Getenv("MCASTLAB_SOAK") == "" {
+		t.Skip("MCASTLAB_SOAK=1 runs it")
+	}
+	var tests []hpl.Test
+	for _, b := range []string{"1ring", "cepheus"} {
+		x := test(2000, 96, 4, 4, b)
+		x.Depth, x.Swap = 1, hpl.SwapMix
+		tests = append(tests, x)
+	}
+	rows := solve(t, hpl.App{}, 16, params(tests...), false)
+	if f := passed(t, rows); f[0] != f[1] {
+		t.Errorf("%s and %s make other factors", rows[0].Scheme, rows[1].Scheme)
+	}
+	for _, r := range rows {
+		t.Logf("%s: residual %.6g, %.1f ms of lab time, broadcasts %.1f us", r.Scheme, *r.Solve.Residual, r.JCT.Avg/1e3, r.Solve.BroadcastUS)
 	}
 }
 

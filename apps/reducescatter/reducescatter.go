@@ -57,49 +57,61 @@ func (p *Params) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error)
 	return collective.NewReduceScatter(s.Name, r, s.Options)
 }
 
-// number is what a rank has at an index of the buffer. As floating point it is a whole
-// number so small that sums are exact: the order of additions does not show.
-func (p *Params) number(seed uint64, rank, index int) uint32 {
-	v := uint32(prng.Mix(seed + uint64(rank)<<32 + uint64(index)))
-	if p.Float32 {
+// Numbers are what ranks add up, drawn from a seed.
+type Numbers struct {
+	Seed    uint64
+	Float32 bool // floating point, else integers
+}
+
+// of is what a rank has at an index of the buffer. As floating point it is a whole number
+// so small that sums are exact: the order of additions does not show.
+func (x Numbers) of(rank, index int) uint32 {
+	v := uint32(prng.Mix(x.Seed + uint64(rank)<<32 + uint64(index)))
+	if x.Float32 {
 		return math.Float32bits(float32(v % 1024))
 	}
 	return v
 }
 
 // sum is what all ranks have at an index.
-func (p *Params) sum(seed uint64, ranks, index int) uint32 {
+func (x Numbers) sum(ranks, index int) uint32 {
 	var whole uint32
 	var float float32
 	for i := range ranks {
-		v := p.number(seed, i, index)
+		v := x.of(i, index)
 		whole += v
 		float += math.Float32frombits(v)
 	}
-	if p.Float32 {
+	if x.Float32 {
 		return math.Float32bits(float)
 	}
 	return whole
 }
 
+// Fill writes a rank's numbers into a buffer.
+func (x Numbers) Fill(mem []byte, rank int) {
+	for at := 0; at+4 <= len(mem); at += 4 {
+		binary.LittleEndian.PutUint32(mem[at:], x.of(rank, at/4))
+	}
+}
+
+// Right says whether the block of n bytes of a rank has the sums of so many ranks' numbers.
+func (x Numbers) Right(mem []byte, n, rank, ranks int) bool {
+	for at := rank * n; at < (rank+1)*n; at += 4 {
+		if binary.LittleEndian.Uint32(mem[at:]) != x.sum(ranks, at/4) {
+			return false
+		}
+	}
+	return true
+}
+
 // Fill implements apps.Exchange.
 func (p *Params) Fill(r *rank.Rank, buf *rank.Buffer, _ int, seed uint64) {
-	mem := buf.Bytes()
-	for at := 0; at+4 <= len(mem); at += 4 {
-		binary.LittleEndian.PutUint32(mem[at:], p.number(seed, r.ID(), at/4))
-	}
+	Numbers{seed, p.Float32}.Fill(buf.Bytes(), r.ID())
 }
 
 // Check implements apps.Exchange.
 func (p *Params) Check(r *rank.Rank, buf *rank.Buffer, n int, seed uint64) bool {
 	mem := buf.Bytes()
-	if mem == nil {
-		return true
-	}
-	for at := r.ID() * n; at < (r.ID()+1)*n; at += 4 {
-		if binary.LittleEndian.Uint32(mem[at:]) != p.sum(seed, r.Size(), at/4) {
-			return false
-		}
-	}
-	return true
+	return mem == nil || Numbers{seed, p.Float32}.Right(mem, n, r.ID(), r.Size())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ import (
 // A sweep runs over seeds from..from+seeds-1.
 var (
 	fromSeed  = flag.Uint64("from", 0, "first seed of the sweep")
-	seedCount = flag.Uint64("seeds", 500, "number of seeds of the sweep")
+	seedCount = flag.Uint64("seeds", 0, "number of seeds of the sweep; 0: the test's own")
 )
 
 // trial is a run of the workload on a star.
@@ -161,8 +162,14 @@ func TestSameRun(t *testing.T) {
 // and the replica becomes equal to them when it comes back: the client checks both.
 func TestCrashes(t *testing.T) {
 	count := *seedCount
-	if testing.Short() {
-		count = min(count, 25)
+	switch {
+	case count > 0: // as asked
+	case testing.Short():
+		count = 25
+	case os.Getenv("MCASTLAB_SOAK") != "":
+		count = 5000
+	default:
+		count = 500
 	}
 	noticed, copied := 0, 0
 	for seed := *fromSeed; seed < *fromSeed+count; seed++ {
