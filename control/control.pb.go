@@ -394,6 +394,7 @@ type ConfigureRequest struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"` // the resolved lab file
 	Rate          *Rate                  `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // leaders of earlier ones are refused from now on; 0: no controllers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -447,6 +448,13 @@ func (x *ConfigureRequest) GetRate() *Rate {
 		return x.Rate
 	}
 	return nil
+}
+
+func (x *ConfigureRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
 }
 
 type ConfigureReply struct {
@@ -2015,11 +2023,12 @@ const file_control_proto_rawDesc = "" +
 	"\x04Rate\x12\x12\n" +
 	"\x04mono\x18\x01 \x01(\x03R\x04mono\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\x03R\x03lab\x12\x1a\n" +
-	"\bdilation\x18\x03 \x01(\x01R\bdilation\"g\n" +
+	"\bdilation\x18\x03 \x01(\x01R\bdilation\"}\n" +
 	"\x10ConfigureRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\fR\x03lab\x12-\n" +
-	"\x04rate\x18\x03 \x01(\v2\x19.mcastlab.control.v1.RateR\x04rate\"<\n" +
+	"\x04rate\x18\x03 \x01(\v2\x19.mcastlab.control.v1.RateR\x04rate\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"<\n" +
 	"\x0eConfigureReply\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"t\n" +

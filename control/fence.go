@@ -50,14 +50,19 @@ func (f *Fence) Highest() uint64 {
 	return f.highest
 }
 
+// Raise makes sure that epochs before this one are over.
+func (f *Fence) Raise(epoch uint64) {
+	f.calls.Lock() // those of older epochs end first
+	defer f.calls.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.highest = max(f.highest, epoch)
+}
+
 // Enter admits a call, which calls leave when it has ended, or refuses it.
 func (f *Fence) Enter(epoch uint64) (leave func(), err error) {
 	if epoch > f.Highest() {
-		f.calls.Lock() // those of older epochs end first
-		f.mu.Lock()
-		f.highest = max(f.highest, epoch)
-		f.mu.Unlock()
-		f.calls.Unlock()
+		f.Raise(epoch)
 	}
 	f.calls.RLock()
 	if highest := f.Highest(); epoch < highest {

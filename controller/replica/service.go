@@ -129,7 +129,9 @@ func (l *life) peer(id string) (control.ControllerClient, error) {
 			return l.r.c.Network.dial(id, carriesCalls, l.r.c.Timing.Call)
 		}
 		c, err = grpc.NewClient("passthrough:///"+id, grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: l.r.c.Timing.Call}),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: l.r.c.Timing.Call,
+			}),
 			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
 		if err != nil {
 			return nil, err
