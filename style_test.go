@@ -55,6 +55,7 @@ var imports = map[string][]string{
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"controller":                  {},
 	"controller/client":           {"control", "controller"},
+	"controller/controllertest":   {"controller", "controller/client", "prng"},
 	"controller/replica":          {"control", "controller"},
 	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "controller", "controller/replica", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "controller", "controller/client", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
