@@ -189,7 +189,7 @@ func lives(ctx context.Context, t *testing.T, c *client.Client, stop <-chan stru
 		cmd.Lab = "lab2"
 		r, err := c.Do(ctx, cmd)
 		if err != nil {
-			t.Errorf("%s: %v", cmd.Kind, err)
+			t.Errorf("%s: %v; replicas: %+v", cmd.Kind, err, c.Status(ctx))
 		}
 		return r
 	}
@@ -256,6 +256,7 @@ func TestControllerKilled(t *testing.T) {
 		<-time.After(time.Duration(rand.IntN(500)) * time.Millisecond)
 		leader := r.leader(x, "")
 		p := r.cmds[leader].Process
+		t.Logf("%s: %d: %s leads", time.Now().UTC().Format("15:04:05.000"), k, leader)
 		if k%3 == 2 {
 			stopped++
 			if err := p.Signal(syscall.SIGSTOP); err != nil {

@@ -94,6 +94,9 @@ func (r *liveRun) begin(ctx context.Context) error {
 	return r.d.plane.resetFaults(ctx, faults.LabPrefix)
 }
 
+// overWait is how long the end of a run waits for controllers to hear of it.
+const overWait = 10 * time.Second
+
 // over tells the controllers that the run has ended. If they do not hear it, it counts as
 // abandoned when the next one begins.
 func (r *liveRun) over(ctx context.Context, err error) {
@@ -104,8 +107,10 @@ func (r *liveRun) over(ctx context.Context, err error) {
 	if err != nil {
 		c.Error = err.Error()
 	}
-	if _, err := r.d.tell(context.WithoutCancel(ctx), c); err != nil {
-		r.d.log("%v", err)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), overWait)
+	defer stop()
+	if _, err := r.d.tell(ctx, c); err != nil {
+		r.d.log("the controllers were not told of the run's end: %v", err)
 	}
 }
 

@@ -129,7 +129,7 @@ type cluster struct {
 // fast are raft's times in tests.
 func fast() Timing {
 	return Timing{
-		Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, Lease: 200 * time.Millisecond, Call: 250 * time.Millisecond,
+		Heartbeat: 250 * time.Millisecond, Election: 250 * time.Millisecond, Lease: 200 * time.Millisecond, Call: 250 * time.Millisecond, Stall: 5 * time.Second,
 		SnapshotAfter: 40, Trailing: 20,
 	}
 }

@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -206,7 +205,7 @@ func clone(x *controller.Lab) controller.Lab {
 }
 
 func (l *life) say(format string, args ...any) {
-	fmt.Fprintf(l.r.c.Log, "controller %s: "+format+"\n", append([]any{l.r.c.ID}, args...)...)
+	fmt.Fprintf(l.r.c.Log, "%s controller %s: "+format+"\n", append([]any{time.Now().UTC().Format("15:04:05.000"), l.r.c.ID}, args...)...)
 }
 
 // enqueueWait bounds how long a command waits for raft to take it.
@@ -222,21 +221,47 @@ func (l *life) propose(ctx context.Context, c controller.Command) (controller.Re
 	}
 	f := l.raft.Apply(b, enqueueWait)
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	stall := time.NewTimer(l.r.c.Timing.Stall)
-	defer stall.Stop()
+	go l.watch(f, done)
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		return controller.Result{}, ctx.Err()
-	case <-stall.C:
-		if l.raft.State() == raft.Leader { // heartbeats go on, and nothing is written
-			l.r.broke(fmt.Errorf("nothing has been committed for %v: the disk does not answer", l.r.c.Timing.Stall))
-		}
-		return controller.Result{}, errors.New("the command was not committed in time")
 	}
 	if err != nil {
 		return controller.Result{}, err
 	}
 	return f.Response().(controller.Result), nil
 }
+
+// watch waits for an entry, longer than its client does. A leader that commits nothing has a
+// disk that does not answer: heartbeats go on, and nobody else is elected. It is silenced, so
+// that another leads, until the disk answers; if that takes too long the replica ends.
+func (l *life) watch(f raft.ApplyFuture, done chan<- error) {
+	ended := make(chan error, 1)
+	go func() { ended <- f.Error() }()
+	muted := false
+	for tries := 1; ; tries++ {
+		stall := time.NewTimer(l.r.c.Timing.Stall)
+		select {
+		case err := <-ended:
+			stall.Stop()
+			if muted {
+				l.r.c.Network.mute(-1)
+			}
+			done <- err
+			return
+		case <-stall.C:
+		}
+		switch {
+		case tries == stallsMax:
+			l.r.broke(fmt.Errorf("nothing has been committed for %v: the disk does not answer", stallsMax*l.r.c.Timing.Stall))
+		case !muted && l.raft.State() == raft.Leader:
+			muted = true
+			l.r.c.Network.mute(1)
+			l.say("has committed nothing for %v: another is to lead", l.r.c.Timing.Stall)
+		}
+	}
+}
+
+// stallsMax is how often a leader waits for Timing.Stall before its disk counts as broken.
+const stallsMax = 4

@@ -37,6 +37,7 @@ type Network struct {
 	mu      sync.Mutex
 	cut     map[string]bool // replicas that nothing is sent to
 	frozen  bool            // nothing is sent or read at all
+	muted   int             // nothing is sent, if it is not 0
 	changed chan struct{}   // closed when cut or frozen change
 	held    uint64          // times that something had to wait
 	open    map[*conn]bool
@@ -79,6 +80,14 @@ func (n *Network) Freeze(on bool) {
 	n.signal()
 }
 
+// mute silences the replica, once more or once less.
+func (n *Network) mute(by int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.muted += by
+	n.signal()
+}
+
 func (n *Network) signal() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -111,7 +120,7 @@ func (n *Network) Close() error {
 func (n *Network) gate(to string, sending bool) (open bool, news <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.frozen || sending && n.cut[to] {
+	if n.frozen || sending && (n.cut[to] || n.muted > 0) {
 		return false, n.changed
 	}
 	return true, nil

@@ -26,7 +26,8 @@ type Timing struct {
 	Heartbeat, Election, Lease time.Duration
 	// Call bounds a call from one replica to another.
 	Call time.Duration
-	// Stall is how long a leader may take to commit an entry before its disk counts as broken.
+	// Stall is how long a leader may take to commit an entry before it falls silent and another leads; after
+	// four times that its disk counts as broken.
 	Stall time.Duration
 	// SnapshotAfter is how many entries of the log make a snapshot due, and Trailing how many
 	// stay behind it.

@@ -319,6 +319,33 @@ func TestBrokenDisk(t *testing.T) {
 	}
 }
 
+// TestDiskHangs: a leader whose disk does not answer lets another lead, though its heartbeats
+// would go on; when the disk answers again it follows.
+func TestDiskHangs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 1)
+	x := c.client(0)
+	c.deploy(x)
+	old := c.leader()
+	d := c.all[old].life.disk
+	d.mu.Lock()
+	next := ""
+	func() {
+		defer d.mu.Unlock()
+		r, err := x.Do(t.Context(), controller.Command{Kind: controller.KindLease, Lab: "lab1", Run: "run-1"})
+		if err != nil || r.Lower != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		next = c.leader(old)
+	}()
+	if next == old {
+		t.Errorf("%s still leads", old)
+	}
+	if held := c.agree(x).Lab("lab1").Held(); !slices.Equal(held, []uint32{1}) {
+		t.Errorf("leases: %v", held)
+	}
+}
+
 // TestRestore: a damaged snapshot is refused, and the state stays what it was.
 func TestRestore(t *testing.T) {
 	m := newMachine()
