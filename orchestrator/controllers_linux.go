@@ -188,7 +188,8 @@ func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replica
 	return err
 }
 
-// configureReplicas gives controllers the lab's clock.
+// configureReplicas gives controllers the lab's clock. One that has died meanwhile gets it when it
+// is started again.
 func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live.Rate) error {
 	if d.plane == nil {
 		return nil
@@ -197,7 +198,7 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 		if !slices.Contains(names, n.name) {
 			continue
 		}
-		if _, err := n.Configure(ctx, &control.ConfigureRequest{Node: n.name, Lab: d.Lab.Resolved(), Rate: message(r)}); err != nil {
+		if _, err := n.Configure(ctx, &control.ConfigureRequest{Node: n.name, Lab: d.Lab.Resolved(), Rate: message(r)}); err != nil && !gone(err) {
 			return fmt.Errorf("configure controller %s: %w", n.name, err)
 		}
 	}
