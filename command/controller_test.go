@@ -164,7 +164,7 @@ func (r *replicas) client(first int) *client.Client {
 // leader waits for a replica to lead that is not the one given.
 func (r *replicas) leader(c *client.Client, not string) (id string) {
 	r.t.Helper()
-	waitFor(r.t, func() bool {
+	waitLong(r.t, func() bool {
 		id = ""
 		term := uint64(0)
 		for _, s := range c.Status(r.t.Context()) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
@@ -40,7 +41,7 @@ func planeOf(t *testing.T) *client.Client {
 // leaderOf waits for a controller to lead that is none of those given.
 func leaderOf(t *testing.T, c *client.Client, not ...string) (id string) {
 	t.Helper()
-	waitFor(t, func() bool {
+	waitLong(t, func() bool {
 		id = ""
 		term := uint64(0)
 		for _, s := range c.Status(t.Context()) {
@@ -51,6 +52,18 @@ func leaderOf(t *testing.T, c *client.Client, not ...string) (id string) {
 		return id != ""
 	})
 	return id
+}
+
+// waitLong waits for what takes an election or two, on a machine that has other things to do.
+func waitLong(t *testing.T, holds func() bool) {
+	t.Helper()
+	for late := time.After(2 * time.Minute); !holds(); {
+		select {
+		case <-late:
+			t.Fatal("what was waited for does not come")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // controllerLs returns how controllers are, by their ids.
@@ -131,10 +144,12 @@ func controlPlane(t *testing.T, runtime string) {
 		t.Errorf("deploy once more: %s", o.out)
 	}
 
+	t.Logf("%v: deployed", time.Now().UTC())
+
 	// A run loses it before its group is registered.
 	dir := t.TempDir()
 	run := underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
-	waitFor(t, func() bool { return openRun(t, c) != nil })
+	waitLong(t, func() bool { return openRun(t, c) != nil })
 	killed = leaderOf(t, c)
 	killNode(t, ctlLab, killed)
 	flows(t, dir, "1")
@@ -146,9 +161,12 @@ func controlPlane(t *testing.T, runtime string) {
 	}
 	must(t, "deploy", "-q", "-r", runtime, file)
 
+	t.Logf("%v: the first run is over", time.Now().UTC())
 	timelineKilled(t, c, runtime, file)
+	t.Logf("%v: the timeline is over", time.Now().UTC())
 	leaderStopped(t, c)
 	planeFaults(t, c)
+	t.Logf("%v: the faults of controllers are over", time.Now().UTC())
 
 	// All of them die, and a run goes on to its end. Then they come back.
 	run = underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
@@ -202,7 +220,7 @@ func lastRun(t *testing.T, c *client.Client) *controller.Run {
 func flows(t *testing.T, dir, number string) {
 	t.Helper()
 	events := filepath.Join(dir, ctlLab+"-"+number, "events.jsonl")
-	waitFor(t, func() bool {
+	waitLong(t, func() bool {
 		b, err := os.ReadFile(events)
 		return err == nil && bytes.Contains(b, []byte(`"group-active"`))
 	})
@@ -257,7 +275,10 @@ func leaderStopped(t *testing.T, c *client.Client) {
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { s := controllerLs(t)[old]; return s.State == "follower" && s.Leader != "" })
+	waitLong(t, func() bool {
+		s := controllerLs(t)[old]
+		return s.State == "leader" || s.State == "follower" && s.Leader != ""
+	})
 	if out := must(t, "fault", "ls", "--lab", ctlLab, "--format", "json").out; strings.Contains(out, "h1-leaf0") {
 		t.Errorf("a leader of old has applied\n%s", out)
 	}
@@ -267,9 +288,9 @@ func leaderStopped(t *testing.T, c *client.Client) {
 // a reset.
 func planeFaults(t *testing.T, c *client.Client) {
 	t.Helper()
-	must(t, "fault", "add", "--lab", ctlLab, "--controller", "controller0", "--for", "5ms", "controller-crash")
-	waitFor(t, func() bool { return controllerLs(t)["controller0"].State == "crashed" })
-	waitFor(t, func() bool { return controllerLs(t)["controller0"].State != "crashed" })
+	must(t, "fault", "add", "--lab", ctlLab, "--controller", "controller0", "--for", "3ms", "controller-crash")
+	waitLong(t, func() bool { return controllerLs(t)["controller0"].State == "crashed" })
+	waitLong(t, func() bool { return controllerLs(t)["controller0"].State != "crashed" })
 	old := leaderOf(t, c)
 	must(t, "fault", "add", "--lab", ctlLab, "--controller", old, "--set", "direction=out", "control-partition")
 	leaderOf(t, c, old)
@@ -286,5 +307,8 @@ func planeFaults(t *testing.T, c *client.Client) {
 		t.Errorf("faults: %+v", f.Faults)
 	}
 	must(t, "fault", "reset", "--lab", ctlLab)
-	waitFor(t, func() bool { return controllerLs(t)[old].State == "follower" })
+	waitLong(t, func() bool {
+		s := controllerLs(t)[old]
+		return s.State == "leader" || s.State == "follower" && s.Leader != ""
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -194,19 +195,42 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 	if d.plane == nil {
 		return nil
 	}
-	for _, n := range d.plane.nodes {
+	text := d.Lab.Resolved()
+	return d.plane.each(ctx, "configuration", func(ctx context.Context, _ int, n *client) error {
 		if !slices.Contains(names, n.name) {
-			continue
+			return nil
 		}
-		if _, err := n.Configure(ctx, &control.ConfigureRequest{Node: n.name, Lab: d.Lab.Resolved(), Rate: message(r)}); err != nil && !gone(err) {
-			return fmt.Errorf("configure controller %s: %w", n.name, err)
-		}
-	}
-	return nil
+		_, err := n.Configure(ctx, &control.ConfigureRequest{Node: n.name, Lab: text, Rate: message(r)})
+		return err
+	})
 }
 
-// gone says whether a call failed since there is nobody to take it.
-func gone(err error) bool { return status.Code(err) == codes.Unavailable }
+// gone says whether a call failed since there is nobody to take it, or it was stopped.
+func gone(err error) bool {
+	c := status.Code(err)
+	return c == codes.Unavailable || c == codes.DeadlineExceeded
+}
+
+// replicaWait bounds how long a controller may take to answer for itself.
+const replicaWait = 5 * time.Second
+
+// each calls all controllers, each by itself, and returns what failed. Those that are gone are
+// left out.
+func (p *plane) each(ctx context.Context, what string, f func(ctx context.Context, i int, n *client) error) error {
+	errs := make([]error, len(p.nodes))
+	var all sync.WaitGroup
+	for i, n := range p.nodes {
+		all.Go(func() {
+			ctx, stop := context.WithTimeout(ctx, replicaWait)
+			defer stop()
+			if err := f(ctx, i, n); err != nil && !gone(err) {
+				errs[i] = fmt.Errorf("%s of %s: %w", what, n.name, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(append(errs, ctx.Err())...)
+}
 
 // split parts faults of the control plane from the others.
 func split(all []*control.Fault) (fabric, plane []*control.Fault) {
@@ -226,13 +250,10 @@ func (p *plane) addControl(ctx context.Context, all []*control.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
-	var errs []error
-	for _, n := range p.nodes {
-		if _, err := n.AddFaults(ctx, &control.FaultList{Faults: all}); err != nil && !gone(err) {
-			errs = append(errs, fmt.Errorf("apply faults at %s: %w", n.name, err))
-		}
-	}
-	return errors.Join(errs...)
+	return p.each(ctx, "apply faults", func(ctx context.Context, _ int, n *client) error {
+		_, err := n.AddFaults(ctx, &control.FaultList{Faults: all})
+		return err
+	})
 }
 
 // addFaults enters faults into the lab's timeline and waits until nodes have them.
@@ -272,10 +293,12 @@ func (p *plane) addFaults(ctx context.Context, all []*control.Fault) error {
 // resetFaults takes faults away, those of the control plane first: they may be what keeps the
 // others from being taken away.
 func (p *plane) resetFaults(ctx context.Context, prefix string) error {
-	for _, n := range p.nodes {
-		if _, err := n.ResetFaults(ctx, &control.ResetRequest{Prefix: prefix}); err != nil && !gone(err) {
-			return fmt.Errorf("reset faults of %s: %w", n.name, err)
-		}
+	err := p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
+		_, err := n.ResetFaults(ctx, &control.ResetRequest{Prefix: prefix})
+		return err
+	})
+	if err != nil {
+		return err
 	}
 	if _, err := p.Do(ctx, controller.Command{Kind: controller.KindReset, Lab: p.lab, Prefix: prefix}); err != nil {
 		return err
@@ -288,26 +311,20 @@ func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 
 // faults returns what is applied to controllers.
 func (p *plane) faults(ctx context.Context) (lists []*control.FaultList, err error) {
-	for _, n := range p.nodes {
-		l, err := n.ListFaults(ctx, &control.InspectRequest{})
-		if err != nil && !gone(err) {
-			return nil, fmt.Errorf("list faults of %s: %w", n.name, err)
-		}
-		if err == nil {
-			lists = append(lists, l)
-		}
-	}
-	return lists, nil
+	lists = make([]*control.FaultList, len(p.nodes))
+	return lists, p.each(ctx, "list faults", func(ctx context.Context, i int, n *client) (err error) {
+		lists[i], err = n.ListFaults(ctx, &control.InspectRequest{})
+		return err
+	})
 }
 
 // setRate tells controllers of a change of the clock. What they need it for are faults of their
 // own: one that is gone has none.
 func (p *plane) setRate(ctx context.Context, r *control.Rate) {
-	for _, n := range p.nodes {
-		ctx, stop := context.WithTimeout(ctx, time.Second)
-		_, _ = n.SetRate(ctx, r)
-		stop()
-	}
+	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *client) error {
+		_, err := n.SetRate(ctx, r)
+		return err
+	})
 }
 
 // multicast leases an address for a plain multicast group and waits until switches know it.
