@@ -51,16 +51,16 @@ func (s *State) session(c *Command) (*Session, error) {
 			return nil, fmt.Errorf("the command of a client that is not known ends at %d, and it is %d: what became of it is not known", c.Until, s.Clock)
 		}
 		if len(s.Sessions) >= sessionsMax {
-			s.Sessions = slices.DeleteFunc(s.Sessions, func(x Session) bool { return s.Clock-x.Last >= int64(sessionIdle) })
+			s.Sessions = slices.DeleteFunc(s.Sessions, func(x Session) bool { return x.Until < s.Clock })
 			if len(s.Sessions) >= sessionsMax {
-				return nil, fmt.Errorf("%d clients are at work: wait until %v after one has ended", sessionsMax, sessionIdle)
+				return nil, fmt.Errorf("%d clients are at work: wait a minute", sessionsMax)
 			}
 			i, _ = slices.BinarySearchFunc(s.Sessions, c.Client, func(x Session, id string) int { return cmp.Compare(x.Client, id) })
 		}
 		s.Sessions = slices.Insert(s.Sessions, i, Session{Client: c.Client, Results: []Kept{}})
 	}
 	x := &s.Sessions[i]
-	x.Last = s.Clock
+	x.Until = max(x.Until, c.Until)
 	if c.Low > x.Low {
 		x.Low = c.Low
 		x.Results = slices.DeleteFunc(x.Results, func(k Kept) bool { return k.Seq < x.Low })

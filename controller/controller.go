@@ -29,12 +29,9 @@ const (
 
 // Times on the clock of the state, in nanoseconds.
 const (
-	// Retry is how long a client may go on asking for one thing: later its command is refused
+	// Retry is the longest a client may go on asking for one thing: later its command is refused
 	// unless it is known. It bounds how long results have to be kept.
 	Retry = 2 * time.Minute
-	// sessionIdle is after how long a client's results may be forgotten. It is longer than
-	// Retry, so that no command is applied that had been, whoever held it back meanwhile.
-	sessionIdle = 10 * time.Minute
 	// Quarantine is how long an McstID rests before it is leased again: longer than a frame of
 	// its former group lives, in queues that are paused, too.
 	Quarantine = 10 * time.Minute
@@ -137,9 +134,11 @@ type Run struct {
 
 // Session is a client whose results are kept.
 type Session struct {
-	Client  string `json:"client"`
-	Last    int64  `json:"last"` // clock of its last command
-	Low     uint64 `json:"low"`  // results below it were received
+	Client string `json:"client"`
+	// Until is when it gives up whatever it has asked for. From then on it may be forgotten: no
+	// command of it is applied any more, whoever held it back meanwhile.
+	Until   int64  `json:"until"`
+	Low     uint64 `json:"low"` // results below it were received
 	Results []Kept `json:"results"`
 }
 

@@ -143,7 +143,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("a command whose result was received: %+v", r)
 	}
 	// Its client is forgotten, since others came: still it has no effect.
-	later := start + int64(sessionIdle) + 1
+	later := until + 1
 	for i := range sessionsMax + 1 {
 		x := Command{Client: fmt.Sprintf("d%d", i), Seq: 1, At: later, Until: later + int64(Retry), Kind: KindReset, Lab: "lab1"}
 		if r := s.Apply(9, x); r.Error != "" && i < sessionsMax-1 {
