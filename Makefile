@@ -15,7 +15,8 @@ race:                     ## all tests under the race detector, sweeps cut short
 FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME
 	@set -e; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
-	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat; do \
+	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
+	  controller:FuzzDecodeCommand controller:FuzzDecodeState; do \
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)

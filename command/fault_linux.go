@@ -61,6 +61,7 @@ func (p *program) faultAdd() *cli.Command {
 			labFlag(),
 			&cli.StringFlag{Name: "link", Usage: "links: a:1-b:2, agg*-core*, re:^h[0-3]-, tier:leaf-agg, label:rack1", EnvVars: envOf(name, "link")},
 			&cli.StringFlag{Name: "node", Usage: "hosts or switches: h3, h0..h7, agg*, re:..., tier:core, label:rack1", EnvVars: envOf(name, "node")},
+			&cli.StringFlag{Name: "controller", Usage: "controllers: controller0, controller*", EnvVars: envOf(name, "controller")},
 			&cli.StringFlag{Name: "rate", Usage: "probability per frame; bits per second of rate-cut and slow-receiver", EnvVars: envOf(name, "rate")},
 			&cli.StringFlag{Name: "delay", Usage: "how much later a frame comes", EnvVars: envOf(name, "delay")},
 			&cli.IntFlag{Name: "priority", Value: 3, Usage: "class that is paused", EnvVars: envOf(name, "priority")},
@@ -129,6 +130,7 @@ func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 		}
 	}
 	put("link", "links")
+	put("controller", "controllers")
 	switch faults.Kind(kind) {
 	case faults.KindPause, faults.KindPauseStorm:
 		put("node", "node")

@@ -32,8 +32,8 @@ func engineByName(name string) (engine.Engine, error) {
 // liveCommands are the verbs of labs that are up.
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
-		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.groupCommand(), p.faultCommand(), p.captureCommand(), p.execCommand(), p.logsCommand(),
-		p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
+		p.execCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
 	}
 }
 
@@ -107,7 +107,11 @@ func (p *program) deployCommand() *cli.Command {
 			what := map[orchestrator.Outcome]string{
 				orchestrator.Unchanged: "was up already: nothing changed", orchestrator.Made: "is up", orchestrator.Repaired: "is up again",
 			}[did]
-			fmt.Fprintf(p.out, "%s: %d nodes, %d links, %s: %s\n", l.Name, len(d.Graph.Nodes), len(d.Graph.Links), e.Name(), what)
+			size := fmt.Sprintf("%d nodes, %d links", len(d.Graph.Nodes), len(d.Graph.Links))
+			if n := len(l.Replicas()); n > 0 {
+				size += fmt.Sprintf(", %d controllers", n)
+			}
+			fmt.Fprintf(p.out, "%s: %s, %s: %s\n", l.Name, size, e.Name(), what)
 			return d.Close()
 		},
 	}
@@ -156,8 +160,16 @@ func (p *program) nodeCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Required: true, Usage: "folder of the node's sockets"},
 			&cli.StringFlag{Name: "data", Usage: "folder of what the node keeps when it dies"},
+			&cli.StringFlag{Name: "controller", Usage: "be the controller of this name"},
+			&cli.IntFlag{Name: "replicas", Usage: "controllers there are"},
+			&cli.StringFlag{Name: "nodes", Usage: "folder that holds the folders of all nodes"},
 		},
 		Action: func(c *cli.Context) error {
+			if name := c.String("controller"); name != "" {
+				return nodeagent.ServeController(c.Context, nodeagent.ControllerOptions{
+					Name: name, Replicas: c.Int("replicas"), Dir: c.String("dir"), Data: c.String("data"), Nodes: c.String("nodes"), Version: runner.Version(),
+				})
+			}
 			return nodeagent.Serve(c.Context, c.String("dir"), c.String("data"), runner.Version(), p.hooks.programs)
 		},
 	}

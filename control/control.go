@@ -17,6 +17,7 @@ import (
 const (
 	AgentSocket    = "agent.sock"    // gRPC
 	HandoverSocket = "handover.sock" // raw sockets
+	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
 )
 
 // EventOf returns the message of a machine's event.

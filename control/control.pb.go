@@ -24,6 +24,310 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Proposal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Command       []byte                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	Passed        bool                   `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"` // by another replica: it is not passed on again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Proposal) Reset() {
+	*x = Proposal{}
+	mi := &file_control_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Proposal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Proposal) ProtoMessage() {}
+
+func (x *Proposal) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
+func (*Proposal) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Proposal) GetCommand() []byte {
+	if x != nil {
+		return x.Command
+	}
+	return nil
+}
+
+func (x *Proposal) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+type ProposalReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        []byte                 `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposalReply) Reset() {
+	*x = ProposalReply{}
+	mi := &file_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposalReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposalReply) ProtoMessage() {}
+
+func (x *ProposalReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposalReply.ProtoReflect.Descriptor instead.
+func (*ProposalReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ProposalReply) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type ReadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Passed        bool                   `protobuf:"varint,1,opt,name=passed,proto3" json:"passed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadRequest) Reset() {
+	*x = ReadRequest{}
+	mi := &file_control_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadRequest) ProtoMessage() {}
+
+func (x *ReadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
+func (*ReadRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReadRequest) GetPassed() bool {
+	if x != nil {
+		return x.Passed
+	}
+	return false
+}
+
+type ReadReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         []byte                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadReply) Reset() {
+	*x = ReadReply{}
+	mi := &file_control_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadReply) ProtoMessage() {}
+
+func (x *ReadReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
+func (*ReadReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReadReply) GetState() []byte {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
+type StatusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatusRequest) Reset() {
+	*x = StatusRequest{}
+	mi := &file_control_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatusRequest) ProtoMessage() {}
+
+func (x *StatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
+func (*StatusRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{4}
+}
+
+type ReplicaStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // its socket
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`     // leader, follower, candidate, crashed
+	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
+	Applied       uint64                 `protobuf:"varint,5,opt,name=applied,proto3" json:"applied,omitempty"` // index of the last entry that took effect
+	Leader        string                 `protobuf:"bytes,6,opt,name=leader,proto3" json:"leader,omitempty"`    // that it follows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaStatus) Reset() {
+	*x = ReplicaStatus{}
+	mi := &file_control_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaStatus) ProtoMessage() {}
+
+func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
+func (*ReplicaStatus) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReplicaStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetApplied() uint64 {
+	if x != nil {
+		return x.Applied
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
 // Rate says how lab time runs from an instant on.
 type Rate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +340,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_control_proto_msgTypes[0]
+	mi := &file_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +352,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[0]
+	mi := &file_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +365,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{0}
+	return file_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Rate) GetMono() int64 {
@@ -90,13 +394,14 @@ type ConfigureRequest struct {
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"` // the resolved lab file
 	Rate          *Rate                  `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
+	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // leaders of earlier ones are refused from now on; 0: no controllers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_control_proto_msgTypes[1]
+	mi := &file_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -108,7 +413,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[1]
+	mi := &file_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -121,7 +426,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{1}
+	return file_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConfigureRequest) GetNode() string {
@@ -145,6 +450,13 @@ func (x *ConfigureRequest) GetRate() *Rate {
 	return nil
 }
 
+func (x *ConfigureRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type ConfigureReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pid           uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"` // in the agent's own PID namespace
@@ -155,7 +467,7 @@ type ConfigureReply struct {
 
 func (x *ConfigureReply) Reset() {
 	*x = ConfigureReply{}
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -167,7 +479,7 @@ func (x *ConfigureReply) String() string {
 func (*ConfigureReply) ProtoMessage() {}
 
 func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[2]
+	mi := &file_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -180,7 +492,7 @@ func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureReply.ProtoReflect.Descriptor instead.
 func (*ConfigureReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{2}
+	return file_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConfigureReply) GetPid() uint32 {
@@ -207,7 +519,7 @@ type LagReply struct {
 
 func (x *LagReply) Reset() {
 	*x = LagReply{}
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -219,7 +531,7 @@ func (x *LagReply) String() string {
 func (*LagReply) ProtoMessage() {}
 
 func (x *LagReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[3]
+	mi := &file_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -232,7 +544,7 @@ func (x *LagReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagReply.ProtoReflect.Descriptor instead.
 func (*LagReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{3}
+	return file_control_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *LagReply) GetSent() *Histogram {
@@ -260,7 +572,7 @@ type Histogram struct {
 
 func (x *Histogram) Reset() {
 	*x = Histogram{}
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -272,7 +584,7 @@ func (x *Histogram) String() string {
 func (*Histogram) ProtoMessage() {}
 
 func (x *Histogram) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[4]
+	mi := &file_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -285,7 +597,7 @@ func (x *Histogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
 func (*Histogram) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{4}
+	return file_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Histogram) GetIndex() []uint32 {
@@ -310,7 +622,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +634,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[5]
+	mi := &file_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +647,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{5}
+	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
 // EventBatch holds events in the order of their time. No later batch has an event
@@ -353,7 +665,7 @@ type EventBatch struct {
 
 func (x *EventBatch) Reset() {
 	*x = EventBatch{}
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +677,7 @@ func (x *EventBatch) String() string {
 func (*EventBatch) ProtoMessage() {}
 
 func (x *EventBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[6]
+	mi := &file_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +690,7 @@ func (x *EventBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventBatch.ProtoReflect.Descriptor instead.
 func (*EventBatch) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{6}
+	return file_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *EventBatch) GetEvents() []*Event {
@@ -433,7 +745,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +757,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[7]
+	mi := &file_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +770,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{7}
+	return file_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Event) GetLab() int64 {
@@ -543,7 +855,7 @@ type ToRank struct {
 
 func (x *ToRank) Reset() {
 	*x = ToRank{}
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +867,7 @@ func (x *ToRank) String() string {
 func (*ToRank) ProtoMessage() {}
 
 func (x *ToRank) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[8]
+	mi := &file_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +880,7 @@ func (x *ToRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToRank.ProtoReflect.Descriptor instead.
 func (*ToRank) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{8}
+	return file_control_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ToRank) GetId() uint64 {
@@ -680,7 +992,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +1004,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[9]
+	mi := &file_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1017,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{9}
+	return file_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Start) GetApp() string {
@@ -779,7 +1091,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +1103,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[10]
+	mi := &file_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +1116,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{10}
+	return file_control_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Peer) GetRank() uint32 {
@@ -858,7 +1170,7 @@ type AnswerRequest struct {
 
 func (x *AnswerRequest) Reset() {
 	*x = AnswerRequest{}
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1182,7 @@ func (x *AnswerRequest) String() string {
 func (*AnswerRequest) ProtoMessage() {}
 
 func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[11]
+	mi := &file_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1195,7 @@ func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
 func (*AnswerRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{11}
+	return file_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AnswerRequest) GetQpn() uint32 {
@@ -901,7 +1213,7 @@ type AnswerReply struct {
 
 func (x *AnswerReply) Reset() {
 	*x = AnswerReply{}
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1225,7 @@ func (x *AnswerReply) String() string {
 func (*AnswerReply) ProtoMessage() {}
 
 func (x *AnswerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[12]
+	mi := &file_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1238,7 @@ func (x *AnswerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerReply.ProtoReflect.Descriptor instead.
 func (*AnswerReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{12}
+	return file_control_proto_rawDescGZIP(), []int{18}
 }
 
 // MulticastEntry is an entry of a switch's IP multicast table; without ports it takes the
@@ -942,7 +1254,7 @@ type MulticastEntry struct {
 
 func (x *MulticastEntry) Reset() {
 	*x = MulticastEntry{}
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1266,7 @@ func (x *MulticastEntry) String() string {
 func (*MulticastEntry) ProtoMessage() {}
 
 func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[13]
+	mi := &file_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1279,7 @@ func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastEntry.ProtoReflect.Descriptor instead.
 func (*MulticastEntry) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{13}
+	return file_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MulticastEntry) GetGroup() uint32 {
@@ -999,7 +1311,7 @@ type MulticastReply struct {
 
 func (x *MulticastReply) Reset() {
 	*x = MulticastReply{}
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1323,7 @@ func (x *MulticastReply) String() string {
 func (*MulticastReply) ProtoMessage() {}
 
 func (x *MulticastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[14]
+	mi := &file_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1336,7 @@ func (x *MulticastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastReply.ProtoReflect.Descriptor instead.
 func (*MulticastReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{14}
+	return file_control_proto_rawDescGZIP(), []int{20}
 }
 
 type Lease struct {
@@ -1037,7 +1349,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1361,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[15]
+	mi := &file_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1374,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{15}
+	return file_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -1100,7 +1412,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1424,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[16]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1437,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{16}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -1278,7 +1590,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1290,7 +1602,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[17]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1303,7 +1615,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{17}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -1330,7 +1642,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1654,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[18]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1667,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{18}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Put) GetKey() string {
@@ -1381,7 +1693,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1705,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[19]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1718,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{19}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Done) GetError() string {
@@ -1424,7 +1736,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1748,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[20]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1761,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{20}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 type InspectReply struct {
@@ -1461,7 +1773,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1785,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1798,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -1515,7 +1827,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1839,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1852,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Fault) GetId() string {
@@ -1615,7 +1927,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1939,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1952,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -1653,13 +1965,14 @@ func (x *FaultList) GetFaults() []*Fault {
 type ResetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"` // of the ids of those to go; empty: all
+	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`       // in place of a prefix: just these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1984,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1997,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -1694,19 +2007,44 @@ func (x *ResetRequest) GetPrefix() string {
 	return ""
 }
 
+func (x *ResetRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
 var File_control_proto protoreflect.FileDescriptor
 
 const file_control_proto_rawDesc = "" +
 	"\n" +
-	"\rcontrol.proto\x12\x13mcastlab.control.v1\"H\n" +
+	"\rcontrol.proto\x12\x13mcastlab.control.v1\"<\n" +
+	"\bProposal\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\fR\acommand\x12\x16\n" +
+	"\x06passed\x18\x02 \x01(\bR\x06passed\"'\n" +
+	"\rProposalReply\x12\x16\n" +
+	"\x06result\x18\x01 \x01(\fR\x06result\"%\n" +
+	"\vReadRequest\x12\x16\n" +
+	"\x06passed\x18\x01 \x01(\bR\x06passed\"!\n" +
+	"\tReadReply\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\"\x0f\n" +
+	"\rStatusRequest\"\x95\x01\n" +
+	"\rReplicaStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
+	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x18\n" +
+	"\aapplied\x18\x05 \x01(\x04R\aapplied\x12\x16\n" +
+	"\x06leader\x18\x06 \x01(\tR\x06leader\"H\n" +
 	"\x04Rate\x12\x12\n" +
 	"\x04mono\x18\x01 \x01(\x03R\x04mono\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\x03R\x03lab\x12\x1a\n" +
-	"\bdilation\x18\x03 \x01(\x01R\bdilation\"g\n" +
+	"\bdilation\x18\x03 \x01(\x01R\bdilation\"}\n" +
 	"\x10ConfigureRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\fR\x03lab\x12-\n" +
-	"\x04rate\x18\x03 \x01(\v2\x19.mcastlab.control.v1.RateR\x04rate\"<\n" +
+	"\x04rate\x18\x03 \x01(\v2\x19.mcastlab.control.v1.RateR\x04rate\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\"<\n" +
 	"\x0eConfigureReply\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"t\n" +
@@ -1803,9 +2141,10 @@ const file_control_proto_rawDesc = "" +
 	"\x03hit\x18\b \x01(\x04R\x03hit\x12\x18\n" +
 	"\aapplied\x18\t \x03(\tR\aapplied\"?\n" +
 	"\tFaultList\x122\n" +
-	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"&\n" +
+	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"8\n" +
 	"\fResetRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix2\xa9\x06\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids2\xa9\x06\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -1817,7 +2156,12 @@ const file_control_proto_rawDesc = "" +
 	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12N\n" +
 	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12X\n" +
 	"\fSetMulticast\x12#.mcastlab.control.v1.MulticastEntry\x1a#.mcastlab.control.v1.MulticastReply\x12Q\n" +
-	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReplyB&Z$github.com/mcastlab/mcastlab/controlb\x06proto3"
+	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReply2\xf6\x01\n" +
+	"\n" +
+	"Controller\x12L\n" +
+	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
+	"\x04Read\x12 .mcastlab.control.v1.ReadRequest\x1a\x1e.mcastlab.control.v1.ReadReply\x12P\n" +
+	"\x06Status\x12\".mcastlab.control.v1.StatusRequest\x1a\".mcastlab.control.v1.ReplicaStatusB&Z$github.com/mcastlab/mcastlab/controlb\x06proto3"
 
 var (
 	file_control_proto_rawDescOnce sync.Once
@@ -1831,68 +2175,80 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_control_proto_goTypes = []any{
-	(*Rate)(nil),             // 0: mcastlab.control.v1.Rate
-	(*ConfigureRequest)(nil), // 1: mcastlab.control.v1.ConfigureRequest
-	(*ConfigureReply)(nil),   // 2: mcastlab.control.v1.ConfigureReply
-	(*LagReply)(nil),         // 3: mcastlab.control.v1.LagReply
-	(*Histogram)(nil),        // 4: mcastlab.control.v1.Histogram
-	(*WatchRequest)(nil),     // 5: mcastlab.control.v1.WatchRequest
-	(*EventBatch)(nil),       // 6: mcastlab.control.v1.EventBatch
-	(*Event)(nil),            // 7: mcastlab.control.v1.Event
-	(*ToRank)(nil),           // 8: mcastlab.control.v1.ToRank
-	(*Start)(nil),            // 9: mcastlab.control.v1.Start
-	(*Peer)(nil),             // 10: mcastlab.control.v1.Peer
-	(*AnswerRequest)(nil),    // 11: mcastlab.control.v1.AnswerRequest
-	(*AnswerReply)(nil),      // 12: mcastlab.control.v1.AnswerReply
-	(*MulticastEntry)(nil),   // 13: mcastlab.control.v1.MulticastEntry
-	(*MulticastReply)(nil),   // 14: mcastlab.control.v1.MulticastReply
-	(*Lease)(nil),            // 15: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 16: mcastlab.control.v1.FromRank
-	(*Multicast)(nil),        // 17: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 18: mcastlab.control.v1.Put
-	(*Done)(nil),             // 19: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 20: mcastlab.control.v1.InspectRequest
-	(*InspectReply)(nil),     // 21: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 22: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 23: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 24: mcastlab.control.v1.ResetRequest
+	(*Proposal)(nil),         // 0: mcastlab.control.v1.Proposal
+	(*ProposalReply)(nil),    // 1: mcastlab.control.v1.ProposalReply
+	(*ReadRequest)(nil),      // 2: mcastlab.control.v1.ReadRequest
+	(*ReadReply)(nil),        // 3: mcastlab.control.v1.ReadReply
+	(*StatusRequest)(nil),    // 4: mcastlab.control.v1.StatusRequest
+	(*ReplicaStatus)(nil),    // 5: mcastlab.control.v1.ReplicaStatus
+	(*Rate)(nil),             // 6: mcastlab.control.v1.Rate
+	(*ConfigureRequest)(nil), // 7: mcastlab.control.v1.ConfigureRequest
+	(*ConfigureReply)(nil),   // 8: mcastlab.control.v1.ConfigureReply
+	(*LagReply)(nil),         // 9: mcastlab.control.v1.LagReply
+	(*Histogram)(nil),        // 10: mcastlab.control.v1.Histogram
+	(*WatchRequest)(nil),     // 11: mcastlab.control.v1.WatchRequest
+	(*EventBatch)(nil),       // 12: mcastlab.control.v1.EventBatch
+	(*Event)(nil),            // 13: mcastlab.control.v1.Event
+	(*ToRank)(nil),           // 14: mcastlab.control.v1.ToRank
+	(*Start)(nil),            // 15: mcastlab.control.v1.Start
+	(*Peer)(nil),             // 16: mcastlab.control.v1.Peer
+	(*AnswerRequest)(nil),    // 17: mcastlab.control.v1.AnswerRequest
+	(*AnswerReply)(nil),      // 18: mcastlab.control.v1.AnswerReply
+	(*MulticastEntry)(nil),   // 19: mcastlab.control.v1.MulticastEntry
+	(*MulticastReply)(nil),   // 20: mcastlab.control.v1.MulticastReply
+	(*Lease)(nil),            // 21: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 22: mcastlab.control.v1.FromRank
+	(*Multicast)(nil),        // 23: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 24: mcastlab.control.v1.Put
+	(*Done)(nil),             // 25: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 26: mcastlab.control.v1.InspectRequest
+	(*InspectReply)(nil),     // 27: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 28: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 29: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 30: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
-	0,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
-	4,  // 1: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
-	4,  // 2: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
-	7,  // 3: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
-	9,  // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	15, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
-	10, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	18, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	19, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	17, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	22, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	1,  // 11: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	0,  // 12: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	5,  // 13: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	8,  // 14: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	23, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	20, // 16: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	24, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	11, // 18: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	13, // 19: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	20, // 20: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	2,  // 21: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	3,  // 22: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	6,  // 23: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	16, // 24: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	23, // 25: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	23, // 26: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	23, // 27: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	12, // 28: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	14, // 29: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	21, // 30: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	21, // [21:31] is the sub-list for method output_type
-	11, // [11:21] is the sub-list for method input_type
+	6,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
+	10, // 1: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
+	10, // 2: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
+	13, // 3: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
+	15, // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
+	21, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	16, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
+	24, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	25, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	23, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	28, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	7,  // 11: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	6,  // 12: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	11, // 13: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	14, // 14: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	29, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	26, // 16: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	30, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	17, // 18: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	19, // 19: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	26, // 20: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	0,  // 21: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	2,  // 22: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	4,  // 23: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	8,  // 24: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	9,  // 25: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	12, // 26: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	22, // 27: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	29, // 28: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	29, // 29: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	29, // 30: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	18, // 31: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	20, // 32: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	27, // 33: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	1,  // 34: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	3,  // 35: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	5,  // 36: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	24, // [24:37] is the sub-list for method output_type
+	11, // [11:24] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -1903,14 +2259,14 @@ func file_control_proto_init() {
 	if File_control_proto != nil {
 		return
 	}
-	file_control_proto_msgTypes[8].OneofWrappers = []any{
+	file_control_proto_msgTypes[14].OneofWrappers = []any{
 		(*ToRank_Start)(nil),
 		(*ToRank_Value)(nil),
 		(*ToRank_Release)(nil),
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_control_proto_msgTypes[16].OneofWrappers = []any{
+	file_control_proto_msgTypes[22].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -1926,9 +2282,9 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   31,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_control_proto_goTypes,
 		DependencyIndexes: file_control_proto_depIdxs,

@@ -36,12 +36,16 @@ const (
 	KindRoom         Kind = "mft-full"
 	KindStall        Kind = "nic-stall"
 	KindSlowReceiver Kind = "slow-receiver"
+
+	KindControlPartition Kind = "control-partition"
+	KindControllerCrash  Kind = "controller-crash"
 )
 
 // kinds are all kinds, in the order of the docs.
 var kinds = []Kind{
 	KindLoss, KindCorrupt, KindTruncate, KindDuplicate, KindReorder, KindDelay, KindRateCut, KindLinkDown,
 	KindPause, KindPauseStorm, KindCrash, KindRestart, KindWipe, KindRoom, KindStall, KindSlowReceiver,
+	KindControlPartition, KindControllerCrash,
 }
 
 // Kinds returns all kinds.
@@ -52,6 +56,10 @@ func (k Kind) OfFrames() bool { return slices.Index(kinds, k) <= slices.Index(ki
 
 // OfLinks says whether the kind concerns links, and not nodes.
 func (k Kind) OfLinks() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
+
+// OfControl says whether the kind concerns the lab's controllers, which a simulation has none
+// of.
+func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }
 
 // Lasts says whether the kind has a duration; restart and wipe-mft happen and are over.
 func (k Kind) Lasts() bool { return k != KindRestart && k != KindWipe }
@@ -74,7 +82,13 @@ type Spec struct {
 	Priority uint8          // of pause and pause-storm
 	Gap      vtime.Duration // between the pause frames of a storm
 	Room     int            // groups, of mft-full
+
+	Controllers []string // for kinds of the control plane
+	Cut         []Way    // of control-partition
 }
+
+// Way is one direction between two controllers.
+type Way struct{ From, To string }
 
 // Where names the links or nodes concerned.
 func (s *Spec) Where(g *topo.Graph) (names []string) {
@@ -87,6 +101,12 @@ func (s *Spec) Where(g *topo.Graph) (names []string) {
 	}
 	for _, n := range s.Nodes {
 		names = append(names, g.Nodes[n].Name)
+	}
+	for _, c := range s.Cut {
+		names = append(names, c.From+">"+c.To)
+	}
+	if s.Kind == KindControllerCrash {
+		names = append(names, s.Controllers...)
 	}
 	return names
 }

@@ -23,6 +23,8 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 		for _, l := range e.Links {
 			t.setRate(now, l)
 		}
+	case KindControlPartition, KindControllerCrash:
+		t.setControl(now)
 	}
 	for _, n := range e.Nodes {
 		if !t.owns(n) {
@@ -60,6 +62,22 @@ func (t *Timeline) each(k Kind, node int, visit func(*entry)) {
 			visit(e)
 		}
 	}
+}
+
+// setControl makes the control plane what the faults that are on now say.
+func (t *Timeline) setControl(now vtime.Time) {
+	var crashed []string
+	var cut []Way
+	for _, e := range t.all {
+		switch {
+		case e.on == 0:
+		case e.Kind == KindControllerCrash:
+			crashed = append(crashed, e.Controllers...)
+		case e.Kind == KindControlPartition:
+			cut = append(cut, e.Cut...)
+		}
+	}
+	t.t.SetControl(now, crashed, cut)
 }
 
 // setRate gives a link the lowest rate that a fault says, or its own.

@@ -54,6 +54,12 @@ type Target interface {
 	SetIntake(now vtime.Time, node int, rate int64)
 	// Waited returns how many frames have waited at a host that was stalled or slow.
 	Waited(node int) uint64
+	// SetControl says which controllers are crashed, and in which directions nothing gets
+	// through between them.
+	SetControl(now vtime.Time, crashed []string, cut []Way)
+	// HeldBack returns how often something could not be sent at once for a cut that begins at
+	// one of these controllers.
+	HeldBack(from []Way) uint64
 }
 
 // Config describes a timeline.
@@ -65,6 +71,8 @@ type Config struct {
 	Reconverge vtime.Duration
 	// Owns says which nodes are the driver's; nil: all.
 	Owns func(node int) bool
+	// Controller is the controller that is the driver's; empty: none.
+	Controller string
 	// Latency is that of a node's pipeline, which a frame passes before it is handed over.
 	Latency func(node int) vtime.Duration
 }
@@ -139,6 +147,10 @@ func (t *Timeline) Add(now vtime.Time, s Spec) {
 		if t.owns(n) {
 			e.names = append(e.names, g.Nodes[n].Name)
 		}
+	}
+	if s.Kind == KindControllerCrash && slices.Contains(s.Controllers, t.c.Controller) ||
+		slices.ContainsFunc(s.Cut, func(c Way) bool { return c.From == t.c.Controller }) {
+		e.names = append(e.names, t.c.Controller)
 	}
 	t.plan(now, e, 0)
 }
@@ -216,6 +228,10 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 		}
 	case KindPause, KindPauseStorm:
 		t.pause(now, e, e.seen)
+	case KindControllerCrash:
+		if slices.Contains(e.Controllers, t.c.Controller) {
+			e.hit++
+		}
 	}
 	t.settle(now, e)
 }
@@ -241,9 +257,14 @@ func (t *Timeline) end(now vtime.Time, e *entry) {
 // Remove takes away the faults whose id begins so, and their effects, and returns their
 // ids.
 func (t *Timeline) Remove(now vtime.Time, prefix string) (ids []string) {
+	return t.RemoveIf(now, func(id string) bool { return strings.HasPrefix(id, prefix) })
+}
+
+// RemoveIf is Remove of the faults whose id it is asked about and says so.
+func (t *Timeline) RemoveIf(now vtime.Time, goes func(id string) bool) (ids []string) {
 	var left, gone []*entry
 	for _, e := range t.all {
-		if strings.HasPrefix(e.ID, prefix) {
+		if goes(e.ID) {
 			gone = append(gone, e)
 		} else {
 			left = append(left, e)
@@ -282,6 +303,8 @@ func (t *Timeline) List(now vtime.Time) (all []Status) {
 // count visits the counters that say what a fault hit while it is on.
 func (t *Timeline) count(e *entry, visit func(at topo.End, v uint64)) {
 	switch e.Kind {
+	case KindControlPartition:
+		visit(topo.End{Node: -1}, t.t.HeldBack(e.Cut))
 	case KindRateCut:
 		for _, l := range e.Links {
 			for _, at := range [2]topo.End{t.c.Graph.Links[l].A, t.c.Graph.Links[l].B} {

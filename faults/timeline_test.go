@@ -331,3 +331,9 @@ func TestRemove(t *testing.T) {
 		t.Error("a fault is left")
 	}
 }
+
+func (s *script) SetControl(now vtime.Time, crashed []string, cut []Way) {
+	s.say(now, "control %v %v", crashed, cut)
+}
+
+func (s *script) HeldBack(cut []Way) uint64 { return uint64(len(cut)) }

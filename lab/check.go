@@ -65,7 +65,8 @@ func (c *checking) failf(path, format string, args ...any) {
 func (l *Lab) check(dir string, at map[string]pos, programs []string) error {
 	c := &checking{l: l, dir: dir, at: at, programs: programs}
 	for _, f := range []func(){
-		c.checkName, c.checkEnums, c.checkTopology, c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkLabels, c.checkFaults, c.checkExpect,
+		c.checkName, c.checkEnums, c.checkTopology, c.checkControllers,
+		c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkLabels, c.checkFaults, c.checkExpect,
 	} {
 		if f(); c.err != nil {
 			return c.err

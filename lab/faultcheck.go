@@ -114,6 +114,8 @@ func place(settings any) string {
 		return ".links"
 	case *PauseFault, *StormFault:
 		return ".node"
+	case *ControlFault, *ControllerDown:
+		return ".controllers"
 	}
 	return ".nodes"
 }

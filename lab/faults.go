@@ -35,6 +35,20 @@ type Fault struct {
 	MFTFull      *RoomFault  `yaml:"mft-full" doc:"switches have no memory for more groups"`
 	NICStall     *NodeFault  `yaml:"nic-stall" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`
 	SlowReceiver *SlowFault  `yaml:"slow-receiver" doc:"hosts take what arrives more slowly than it comes, and pause their switch"`
+
+	ControlPartition *ControlFault   `yaml:"control-partition" doc:"controllers are cut off from the others; of running labs with controllers"`
+	ControllerCrash  *ControllerDown `yaml:"controller-crash" doc:"controllers lose all they have in memory; after for they come back with what is on their disk"`
+}
+
+// ControlFault cuts controllers off from the others.
+type ControlFault struct {
+	Controllers Names  `yaml:"controllers" doc:"names controller0 to controller4, patterns, expressions re:^controller[01]$" required:"true"`
+	Direction   string `yaml:"direction" doc:"both; out: the others do not hear them; or in: they do not hear the others" default:"both" enum:"both,out,in"`
+}
+
+// ControllerDown is a fault of controllers.
+type ControllerDown struct {
+	Controllers Names `yaml:"controllers" doc:"as for control-partition" required:"true"`
 }
 
 // LinkFault is a fault that happens to single frames.
@@ -209,6 +223,11 @@ func (f *Fault) Spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
 	case *SlowFault:
 		s.Rate = int64(x.Rate)
 		s.Nodes, err = m.nodes(x.Nodes, 0)
+	case *ControlFault:
+		s.Controllers, err = l.replicas(x.Controllers)
+		s.Cut = cuts(s.Controllers, l.Replicas(), x.Direction)
+	case *ControllerDown:
+		s.Controllers, err = l.replicas(x.Controllers)
 	}
 	return s, err
 }

@@ -7,19 +7,21 @@ import "reflect"
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
-	Name      string     `yaml:"name" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
-	Seed      uint64     `yaml:"seed" doc:"one number that every random draw of a run comes from" default:"1"`
-	Topology  Topology   `yaml:"topology" doc:"hosts, switches and links"`
-	Links     Links      `yaml:"links" doc:"what all links have in common"`
-	Switches  Switches   `yaml:"switches" doc:"what all switches have in common"`
-	NICs      NICs       `yaml:"nics" doc:"what all network adapters have in common"`
-	Hosts     []Host     `yaml:"hosts" doc:"hosts that differ from the others"`
-	Labels    []Label    `yaml:"labels" doc:"names for sets of nodes, by which faults find them"`
-	Runtime   Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
-	Trace     string     `yaml:"trace" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
-	Workloads []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
-	Faults    []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
-	Expect    []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
+	Name     string   `yaml:"name" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
+	Seed     uint64   `yaml:"seed" doc:"one number that every random draw of a run comes from" default:"1"`
+	Topology Topology `yaml:"topology" doc:"hosts, switches and links"`
+	Links    Links    `yaml:"links" doc:"what all links have in common"`
+	Switches Switches `yaml:"switches" doc:"what all switches have in common"`
+	NICs     NICs     `yaml:"nics" doc:"what all network adapters have in common"`
+	Hosts    []Host   `yaml:"hosts" doc:"hosts that differ from the others"`
+	Labels   []Label  `yaml:"labels" doc:"names for sets of nodes, by which faults find them"`
+	// Controllers are replicas of the control plane, of labs that run.
+	Controllers int        `yaml:"controllers" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
+	Runtime     Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
+	Trace       string     `yaml:"trace" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
+	Workloads   []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
+	Faults      []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
+	Expect      []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 }
 
 // Topology is one of the shapes.

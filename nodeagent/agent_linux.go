@@ -40,10 +40,8 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 	if err := giveUpPrivileges(); err != nil {
 		return err
 	}
-	// What ps and top show: the file a node was started from has no name of its own.
-	name := append([]byte("mcastlab"), 0)
-	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
-		return fmt.Errorf("name the process: %w", err)
+	if err := nameProcess(); err != nil {
+		return err
 	}
 	metrics, err := listenPrivate(dir, counters.MetricsSocket)
 	if err != nil {
@@ -83,9 +81,19 @@ const streamsMax = 64
 
 // server returns what serves the agent's calls.
 func (a *agent) server() *grpc.Server {
-	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax))
+	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax), grpc.UnaryInterceptor(a.fence.Intercept))
 	control.RegisterNodeServer(s, a)
 	return s
+}
+
+// nameProcess sets what ps and top show: the file a node was started from has no name of its
+// own.
+func nameProcess() error {
+	name := append([]byte("mcastlab"), 0)
+	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
+		return fmt.Errorf("name the process: %w", err)
+	}
+	return nil
 }
 
 // giveUpPrivileges makes sure that no thread can gain any by executing something.
@@ -121,6 +129,7 @@ type agent struct {
 	version  string
 	data     string
 	programs []rank.Program
+	fence    control.Fence // of labs with controllers
 
 	mu      sync.Mutex
 	sockets []int
@@ -174,6 +183,7 @@ func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*cont
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
 	a.node = n
+	a.fence.Raise(r.Epoch)
 	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }
 
@@ -203,11 +213,7 @@ func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.Insp
 	if err != nil {
 		return nil, err
 	}
-	state, err := n.inspect()
-	if err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
-	}
-	return &control.InspectReply{State: state}, nil
+	return n.inspect()
 }
 
 // Answer implements control.NodeServer.

@@ -3,45 +3,55 @@ package nodeagent
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // AddFaults implements control.NodeServer.
-func (a *agent) AddFaults(_ context.Context, r *control.FaultList) (*control.FaultList, error) {
+func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.FaultList, error) {
 	n, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
 	var specs []faults.Spec
 	for _, f := range r.Faults {
-		s, err := n.specOf(f)
+		s, err := specOf(n.lab, n.graph, f)
 		if err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "fault %s: %v", f.Id, err)
 		}
 		specs = append(specs, s)
 	}
+	epoch, err := control.EpochOf(ctx)
+	if err != nil {
+		return nil, err
+	}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
 		for _, s := range specs {
-			n.faults.Add(now, s)
+			// A leader may have died after it told us.
+			if epoch == 0 || !slices.ContainsFunc(n.faults.List(now), func(o faults.Status) bool { return o.ID == s.ID }) {
+				n.faults.Add(now, s)
+			}
 		}
 	})
 	return n.listFaults(), nil
 }
 
 // specOf reads a fault by the rules of the lab file.
-func (n *node) specOf(f *control.Fault) (s faults.Spec, err error) {
-	entry, err := n.lab.ParseFault(f.Entry)
+func specOf(l *lab.Lab, g *topo.Graph, f *control.Fault) (s faults.Spec, err error) {
+	entry, err := l.ParseFault(f.Entry)
 	if err != nil {
 		return s, err
 	}
-	if s, err = entry.Spec(n.lab, n.graph, f.Id); err != nil {
+	if s, err = entry.Spec(l, g, f.Id); err != nil {
 		return s, err
 	}
 	s.From = s.From.Add(vtime.Duration(f.Origin))
@@ -58,16 +68,30 @@ func (a *agent) ListFaults(context.Context, *control.InspectRequest) (*control.F
 }
 
 // listFaults returns what is applied here, with its counts.
-func (n *node) listFaults() *control.FaultList {
-	out := &control.FaultList{}
-	n.loop.Call(vtime.Never, func(now vtime.Time) {
-		for _, s := range n.faults.List(now) {
-			out.Faults = append(out.Faults, &control.Fault{
-				Id: s.ID, Kind: string(s.Kind), Entry: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
-			})
-		}
-	})
+func (n *node) listFaults() (out *control.FaultList) {
+	n.loop.Call(vtime.Never, func(now vtime.Time) { out = listed(n.faults.List(now)) })
 	return out
+}
+
+// listed returns the message of a list of faults.
+func listed(all []faults.Status) *control.FaultList {
+	out := &control.FaultList{}
+	for _, s := range all {
+		out.Faults = append(out.Faults, &control.Fault{
+			Id: s.ID, Kind: string(s.Kind), Entry: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
+		})
+	}
+	return out
+}
+
+// goes returns what tells which faults a reset is about.
+func goes(r *control.ResetRequest) func(id string) bool {
+	return func(id string) bool {
+		if len(r.Ids) > 0 {
+			return slices.Contains(r.Ids, id)
+		}
+		return strings.HasPrefix(id, r.Prefix)
+	}
 }
 
 // ResetFaults implements control.NodeServer.
@@ -78,7 +102,7 @@ func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*contro
 	}
 	gone := &control.FaultList{}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
-		for _, id := range n.faults.Remove(now, r.Prefix) {
+		for _, id := range n.faults.RemoveIf(now, goes(r)) {
 			gone.Faults = append(gone.Faults, &control.Fault{Id: id})
 		}
 	})
@@ -224,3 +248,9 @@ func (n *node) crash() error {
 		return nil
 	}
 }
+
+// SetControl implements faults.Target: a node of the fabric is no controller.
+func (t target) SetControl(vtime.Time, []string, []faults.Way) {}
+
+// HeldBack implements faults.Target.
+func (t target) HeldBack([]faults.Way) uint64 { return 0 }

@@ -8,6 +8,9 @@ import (
 	"runtime"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
@@ -189,8 +192,16 @@ func (n *node) stop() error {
 	return errors.Join(<-n.ended, n.loop.Close())
 }
 
-// inspect returns the node's counters as JSON.
-func (n *node) inspect() ([]byte, error) { return json.Marshal(n.state()) }
+// inspect returns the node's counters.
+func (n *node) inspect() (*control.InspectReply, error) { return inspected(n.state()) }
+
+func inspected(s counters.Node) (*control.InspectReply, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &control.InspectReply{State: b}, nil
+}
 
 // state takes down the node's counters.
 func (n *node) state() counters.Node {

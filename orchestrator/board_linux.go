@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/wire"
@@ -45,13 +46,21 @@ type call struct {
 	id   uint64
 }
 
-// leases hands out the lower halves of group addresses, each once in the life of a lab.
+// leases hands out the lower halves of group addresses. In a lab without controllers each is
+// used once in the lab's life; controllers let one rest after a run before it is used again.
 type leases struct {
 	mu    sync.Mutex
 	store *store
+	plane *plane
+	run   string
 }
 
-func (l *leases) next() (lower uint32, err error) {
+// next leases one to a rank.
+func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
+	if l.plane != nil {
+		r, err := l.plane.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: l.plane.lab, Run: l.run, Holder: fmt.Sprint("rank ", rank)})
+		return r.Lower, err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st, ok, err := l.store.get()
@@ -69,7 +78,7 @@ func (l *leases) next() (lower uint32, err error) {
 
 // runJob runs a workload's ranks to their end.
 func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
-	b.tables = &tables{d: d, switches: map[uint32][]int{}}
+	b.tables = &tables{d: d, run: b.leases.run, switches: map[uint32][]int{}}
 	defer b.tables.clear(ctx)
 	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -241,13 +250,17 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		}
 		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
 	case *control.FromRank_Lease:
-		lower, err := b.leases.next()
+		lower, err := b.leases.next(ctx, c.rank)
 		return b.lease(c, wire.GroupNet|lower, err)
 	case *control.FromRank_Multicast:
 		if end := q.Multicast.End; end != 0 {
 			return b.lease(c, end, b.tables.end(ctx, end))
 		}
-		lower, err := b.leases.next()
+		if p := b.leases.plane; p != nil {
+			lower, err := p.multicast(ctx, b.leases.run, fmt.Sprint("rank ", c.rank), q.Multicast.Hosts)
+			return b.lease(c, wire.MulticastNet|lower, err)
+		}
+		lower, err := b.leases.next(ctx, c.rank)
 		if err == nil {
 			err = b.tables.begin(ctx, wire.MulticastNet|lower, q.Multicast.Hosts)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -40,6 +41,9 @@ func (d *Deployed) connect(ctx context.Context) error {
 
 // open prepares the connections to the agents of all nodes, which may be gone.
 func (d *Deployed) open() error {
+	if err := d.openPlane(); err != nil {
+		return err
+	}
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
@@ -73,7 +77,7 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 		ctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
 		err := failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
-		if err != nil && outer.Err() == nil && ctx.Err() != nil {
+		if status.Code(err) == codes.DeadlineExceeded && outer.Err() == nil {
 			return status.Errorf(codes.DeadlineExceeded, "it has not answered for %v: look whether its process is stopped", wait)
 		}
 		return err
@@ -83,12 +87,11 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 // restDilation is how slow the clock of a lab runs that nothing else is said of.
 const restDilation = 1000
 
-// configure makes nodes what the lab file says they are, with the clock that the others
-// have; nil is one that starts now.
-func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, rate *counters.Rate) error {
+// clock returns the clock that nodes have; nil is one that starts now.
+func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
-		return err
+		return live.Rate{}, err
 	}
 	r := live.Rate{Mono: m.Now(), Dilation: float64(d.Lab.Runtime.Dilation)}
 	switch {
@@ -101,13 +104,19 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, rate *coun
 	if rate != nil {
 		r = live.Rate{Mono: rate.Mono, Lab: vtime.Time(rate.Lab), Dilation: rate.Dilation}
 	}
+	return r, nil
+}
+
+// configure makes nodes what the lab file says they are, with the clock that the others have.
+// Leaders of epochs before the given one they refuse.
+func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
 	text := d.Lab.Resolved()
 	return d.each(func(i int) error {
 		if !nodes[i] {
 			return nil
 		}
 		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r)}); err != nil {
+		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r), Epoch: epoch}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
 		}
 		return nil
@@ -146,7 +155,7 @@ func (d *Deployed) Look(ctx context.Context) []counters.Node {
 
 // Logs returns what a node has written.
 func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
-	if _, ok := d.Graph.Find(node); !ok {
+	if _, ok := d.Graph.Find(node); !ok && !slices.Contains(d.Lab.Replicas(), node) {
 		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
 	}
 	return d.o.Engine.Logs(ctx, d.Lab.Name, node)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/failpoint"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
@@ -46,6 +47,7 @@ type Deployed struct {
 	store *store
 	nodes []*client     // by node of the graph
 	lost  []atomic.Bool // by node: it has died, and the run goes on without it
+	plane *plane        // of a lab with controllers
 }
 
 // Deploy brings a lab up, or finds that it is up already, and brings back what of it is
@@ -214,6 +216,9 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		}
 		nodes = append(nodes, node)
 	}
+	if err := d.bringUpPlane(ctx); err != nil {
+		return err
+	}
 	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
 		return err
 	}
@@ -226,6 +231,9 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	for i := range links {
 		links[i] = i
 	}
+	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
+		return err
+	}
 	if err := d.wire(ctx, links, all, outside); err != nil {
 		return err
 	}
@@ -233,7 +241,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.connect(ctx); err != nil {
 		return err
 	}
-	if err := d.configure(ctx, all, nil); err != nil {
+	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
 	d.log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
@@ -404,19 +412,24 @@ func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
 
 // listens waits until a node's agent takes calls: then it has all its sockets open.
 func (d *Deployed) listens(ctx context.Context, node int) error {
-	path := filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), control.AgentSocket)
+	return d.listensAt(ctx, d.Graph.Nodes[node].Name)
+}
+
+// listensAt is listens of a node by its name.
+func (d *Deployed) listensAt(ctx context.Context, node string) error {
+	path := filepath.Join(d.store.nodePath(node), control.AgentSocket)
 	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
 		if c, err := net.Dial("unix", path); err == nil {
 			return c.Close()
 		}
 		if time.Now().After(look) {
-			there, err := d.runs(ctx, d.Graph.Nodes[node].Name)
+			there, err := d.runs(ctx, node)
 			if err != nil {
 				return err
 			}
 			if !there || time.Now().After(until) {
-				return d.died(ctx, d.Graph.Nodes[node].Name)
+				return d.died(ctx, node)
 			}
 			look = time.Now().Add(lookEvery)
 		}
@@ -445,6 +458,10 @@ func (d *Deployed) Close() error {
 			errs = append(errs, c.conn.Close())
 			d.nodes[i] = nil
 		}
+	}
+	if d.plane != nil {
+		errs = append(errs, d.plane.close())
+		d.plane = nil
 	}
 	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
@@ -19,9 +20,11 @@ import (
 type drift struct {
 	nodes []int // whose processes have ended, or whose repair has not
 	links []int // whose interfaces are gone or down, those of such nodes among them
+
+	replicas []string // controllers whose processes have ended
 }
 
-func (x *drift) none() bool { return len(x.nodes)+len(x.links) == 0 }
+func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas) == 0 }
 
 // affected returns the nodes that need sockets anew: they start from scratch.
 func (d *Deployed) affected(x drift) map[int]bool {
@@ -63,12 +66,19 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	}
 	slices.Sort(x.links)
 	x.links = slices.Compact(x.links)
-	return x, nil
+	x.replicas, err = d.missingReplicas(ctx)
+	return x, err
 }
 
 // repair brings back what is gone. Nodes that lose a neighbour start from scratch, too;
 // the others do not notice.
 func (d *Deployed) repair(ctx context.Context, x drift) error {
+	if err := d.repairReplicas(ctx, x.replicas); err != nil {
+		return err
+	}
+	if _, err := d.phase(ctx, controller.PhaseRepairing); err != nil {
+		return err
+	}
 	affected := d.affected(x)
 	if err := d.mending(affected); err != nil {
 		return err
@@ -116,7 +126,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	if err != nil {
 		return err
 	}
-	if err := d.configure(ctx, affected, rate); err != nil {
+	if err := d.configureAll(ctx, affected, x.replicas, rate); err != nil {
 		return err
 	}
 	return d.mending(nil)
@@ -186,6 +196,9 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 		for _, k := range x.links {
 			lines = append(lines, "+ link "+d.Graph.LinkName(k))
 		}
+		for _, n := range x.replicas {
+			lines = append(lines, "+ node "+n)
+		}
 		if len(lines) == 0 {
 			lines = append(lines, fmt.Sprintf("%s is up: nothing to do", l.Name))
 		}
@@ -195,6 +208,9 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 		}
 		for _, n := range found {
 			lines = append(lines, "- node "+n.Name+" (left over)")
+		}
+		for _, n := range l.Replicas() {
+			lines = append(lines, "+ node "+n)
 		}
 		for _, n := range d.Graph.Nodes {
 			lines = append(lines, "+ node "+n.Name)

@@ -111,7 +111,11 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 		st.Members[host] = x
 		err = d.store.put(st)
 	}
-	return x, wire.GroupNet | (st.Leased + 1), errors.Join(err, d.store.close())
+	next := st.Leased + 1
+	if d.plane != nil && err == nil {
+		next, err = d.plane.next()
+	}
+	return x, wire.GroupNet | next, errors.Join(err, d.store.close())
 }
 
 // tellExternals takes over what has been said of external hosts since the deployment,

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -33,6 +34,10 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin v
 	for _, f := range all {
 		f.Origin = int64(origin)
 	}
+	if d.plane != nil {
+		fabric, plane := split(all)
+		return errors.Join(d.plane.addFaults(ctx, fabric), d.plane.addControl(ctx, plane))
+	}
 	return d.each(func(i int) error {
 		if _, err := d.nodes[i].AddFaults(ctx, &control.FaultList{Faults: all}); err != nil {
 			return fmt.Errorf("apply faults at node %s: %w", d.nodes[i].name, err)
@@ -51,6 +56,10 @@ func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error)
 		}
 		return nil
 	})
+	if d.plane != nil && err == nil {
+		more, perr := d.plane.faults(ctx)
+		lists, err = append(lists, more...), perr
+	}
 	at := map[string]int{}
 	for _, l := range lists {
 		for _, f := range l.GetFaults() {
@@ -74,6 +83,9 @@ func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error)
 
 // ResetFaults takes away the faults whose id begins so; all, if prefix is empty.
 func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
+	if d.plane != nil {
+		return d.plane.resetFaults(ctx, prefix)
+	}
 	return d.each(func(i int) error {
 		if _, err := d.nodes[i].ResetFaults(ctx, &control.ResetRequest{Prefix: prefix}); err != nil {
 			return fmt.Errorf("reset faults of node %s: %w", d.nodes[i].name, err)

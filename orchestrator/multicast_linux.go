@@ -6,11 +6,13 @@ import (
 	"sync"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // tables are the plain multicast groups that a job has in the switches.
 type tables struct {
 	d        *Deployed
+	run      string
 	mu       sync.Mutex
 	switches map[uint32][]int // by group: nodes that have an entry
 }
@@ -46,6 +48,9 @@ func (t *tables) begin(ctx context.Context, group uint32, ips []uint32) error {
 
 // end takes a group out of the switches.
 func (t *tables) end(ctx context.Context, group uint32) error {
+	if p := t.d.plane; p != nil {
+		return p.endMulticast(ctx, t.run, group&^wire.MulticastNet)
+	}
 	t.mu.Lock()
 	all := t.switches[group]
 	delete(t.switches, group)

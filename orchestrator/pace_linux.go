@@ -90,6 +90,9 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 	if err != nil {
 		return total, err
 	}
+	if p.d.plane != nil {
+		p.d.plane.setRate(ctx, message(r))
+	}
 	for _, g := range all {
 		if g == nil {
 			continue // of a node that is lost

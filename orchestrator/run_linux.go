@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
 
@@ -64,15 +66,52 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store}}
-	if err = r.start(ctx); err == nil {
+	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store, plane: d.plane}}
+	if err = r.begin(ctx); err == nil {
+		err = r.start(ctx)
+	}
+	if err == nil {
 		err = r.workloads(ctx)
 	}
 	err = errors.Join(err, r.end(ctx, err))
+	r.over(ctx, err)
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
 	return r.Report, r.Finish(ctx, d.Lab, err)
+}
+
+// begin tells the controllers of the run. What an earlier one has left there is over: its
+// faults, and what it holds.
+func (r *liveRun) begin(ctx context.Context) error {
+	if r.d.plane == nil {
+		return nil
+	}
+	r.ids.run = fmt.Sprintf("%s/%d", filepath.Base(r.Report.RunDir), time.Now().UnixNano())
+	if _, err := r.d.tell(ctx, controller.Command{Kind: controller.KindBegin, Run: r.ids.run}); err != nil {
+		return err
+	}
+	return r.d.plane.resetFaults(ctx, faults.LabPrefix)
+}
+
+// overWait is how long the end of a run waits for controllers to hear of it.
+const overWait = 10 * time.Second
+
+// over tells the controllers that the run has ended. If they do not hear it, it counts as
+// abandoned when the next one begins.
+func (r *liveRun) over(ctx context.Context, err error) {
+	if r.d.plane == nil || r.ids.run == "" {
+		return
+	}
+	c := controller.Command{Kind: controller.KindEnd, Run: r.ids.run}
+	if err != nil {
+		c.Error = err.Error()
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), overWait)
+	defer stop()
+	if _, err := r.d.tell(ctx, c); err != nil {
+		r.d.log("the controllers were not told of the run's end: %v", err)
+	}
 }
 
 // apps are what the lab's workloads run.

@@ -217,6 +217,16 @@ func ownDir(dir string) error {
 	return os.Chown(dir, engine.UID, engine.UID)
 }
 
+// forget removes the folders of what nodes keep.
+func (s *store) forget(nodes []string) error {
+	for _, n := range nodes {
+		if err := os.RemoveAll(filepath.Join(s.dir, "d", n)); err != nil {
+			return fmt.Errorf("remove data folder of node %s: %w", n, err)
+		}
+	}
+	return nil
+}
+
 func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
 
 // remove takes the folder away, the lock with it.

@@ -25,7 +25,7 @@ import (
 // commands come and go.
 func TestLeases(t *testing.T) {
 	s := &store{lab: "x", dir: t.TempDir()}
-	if _, err := (&leases{store: s}).next(); err == nil {
+	if _, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
 		t.Error("a lab that is not up has a McstID")
 	}
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp}); err != nil {
@@ -34,7 +34,7 @@ func TestLeases(t *testing.T) {
 	for want := uint32(1); want < 7; {
 		l := &leases{store: s} // another command
 		for range 2 {
-			got, err := l.next()
+			got, err := l.next(t.Context(), 0)
 			if err != nil || got != want {
 				t.Fatalf("McstID %d, %v; want %d", got, err, want)
 			}
@@ -44,7 +44,7 @@ func TestLeases(t *testing.T) {
 	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: 1<<16 - 1}); err != nil {
 		t.Fatal(err)
 	}
-	if id, err := (&leases{store: s}).next(); err == nil {
+	if id, err := (&leases{store: s}).next(t.Context(), 0); err == nil {
 		t.Errorf("when all are used there is %d", id)
 	}
 }

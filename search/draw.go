@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/mcastlab/mcastlab/faults"
@@ -84,7 +85,7 @@ func Draw(l *lab.Lab, seed uint64, span vtime.Duration) (faulty *lab.Lab, overla
 		return nil, false, err
 	}
 	overlap = seed%2 == 1
-	kinds := faults.Kinds()
+	kinds := slices.DeleteFunc(faults.Kinds(), faults.Kind.OfControl) // a simulation has no controllers
 	first := kinds[d.r.IntN(len(kinds))]
 	at, long := d.window()
 	var entries []string

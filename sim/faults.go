@@ -215,3 +215,9 @@ func (t target) Waited(node int) (waited uint64) {
 	}
 	return waited
 }
+
+// SetControl implements faults.Target: a simulation has no controllers.
+func (t target) SetControl(vtime.Time, []string, []faults.Way) {}
+
+// HeldBack implements faults.Target.
+func (t target) HeldBack([]faults.Way) uint64 { return 0 }

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"strconv"
 )
 
 // ErrUnavailable says that an engine is not there to be asked.
@@ -19,6 +20,23 @@ type Node struct {
 	// user owns it. Engines with volumes use one of those in its place. Empty: the node keeps
 	// nothing.
 	Data string
+	// Nodes is a folder that holds the folders of all nodes, which a controller calls; it may
+	// look into it. Empty: the node is no controller.
+	Nodes    string
+	Replicas int // controllers the lab has, for one of them
+}
+
+// Command returns the arguments that the node's process is started with, and the folders as it
+// sees them.
+func (n *Node) Command(dir, data, nodes string) []string {
+	args := []string{"node", "--dir", dir}
+	if n.Data != "" {
+		args = append(args, "--data", data)
+	}
+	if n.Nodes != "" {
+		args = append(args, "--controller", n.Name, "--replicas", strconv.Itoa(n.Replicas), "--nodes", nodes)
+	}
+	return args
 }
 
 // Running is a node that was found.

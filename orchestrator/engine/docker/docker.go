@@ -147,17 +147,18 @@ func start(ctx context.Context, c *client.Client, lab, image string, n engine.No
 // but names that have been checked.
 func createRequest(lab, image string, n engine.Node) (*container.Config, *container.HostConfig) {
 	pids := int64(pidsMax)
-	command := []string{"node", "--dir", mountPoint}
 	mounts := []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}}
 	if n.Data != "" { // the engine makes the volume if there is none
-		command = append(command, "--data", dataPoint)
 		mounts = append(mounts, mount.Mount{
 			Type: mount.TypeVolume, Source: volumeName(lab, n.Name), Target: dataPoint,
 			VolumeOptions: &mount.VolumeOptions{Labels: map[string]string{labelLab: lab, labelNode: n.Name}},
 		})
 	}
+	if n.Nodes != "" { // a socket can be connected to in a folder that cannot be written
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: n.Nodes, Target: nodesPoint, ReadOnly: true})
+	}
 	return &container.Config{
-			Image: image, Cmd: command, User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),
+			Image: image, Cmd: n.Command(mountPoint, dataPoint, nodesPoint), User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),
 			Labels: map[string]string{labelLab: lab, labelNode: n.Name}, NetworkDisabled: true, Hostname: n.Name,
 		}, &container.HostConfig{
 			NetworkMode: "none", CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, ReadonlyRootfs: true,

@@ -57,3 +57,25 @@ func TestVolume(t *testing.T) {
 		t.Errorf("a volume changes more than mounts and command:\n%+v\n%+v", h, plain)
 	}
 }
+
+// TestController: a controller's container sees the folders of all nodes and cannot write there;
+// beside that it is like one that keeps something.
+func TestController(t *testing.T) {
+	n := engine.Node{Name: "controller1", Dir: "/run/mcastlab/lab/n/controller1", Data: "/run/mcastlab/lab/d/controller1"}
+	bare, plain := createRequest("lab", "image", n)
+	n.Nodes, n.Replicas = "/run/mcastlab/lab/n", 3
+	c, h := createRequest("lab", "image", n)
+	if len(h.Mounts) != 3 {
+		t.Fatalf("mounts: %+v", h.Mounts)
+	}
+	if m := h.Mounts[2]; !reflect.DeepEqual(m, mount.Mount{Type: mount.TypeBind, Source: "/run/mcastlab/lab/n", Target: "/nodes", ReadOnly: true}) {
+		t.Errorf("mount: %+v", m)
+	}
+	if want := append(slices.Clone(bare.Cmd), "--controller", "controller1", "--replicas", "3", "--nodes", "/nodes"); !slices.Equal(c.Cmd, want) {
+		t.Errorf("command %v, want %v", c.Cmd, want)
+	}
+	c.Cmd, h.Mounts = bare.Cmd, plain.Mounts
+	if !reflect.DeepEqual(c, bare) || !reflect.DeepEqual(h, plain) {
+		t.Errorf("being a controller changes more than mounts and command:\n%+v\n%+v", h, plain)
+	}
+}

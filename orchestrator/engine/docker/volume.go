@@ -15,6 +15,9 @@ import (
 // dataPoint is where a node finds what it keeps when it dies: a volume of its own.
 const dataPoint = "/data"
 
+// nodesPoint is where a controller finds the folders of the nodes it calls.
+const nodesPoint = "/nodes"
+
 func volumeName(lab, node string) string { return containerName(lab, node) + "-data" }
 
 // volumes returns the volumes with our labels, of one lab or of all.

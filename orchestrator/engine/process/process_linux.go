@@ -70,10 +70,7 @@ func (e Engine) start(lab string, n engine.Node, self *os.File) error {
 		return fmt.Errorf("start node %s: %w", n.Name, err)
 	}
 	defer func() { _ = log.Close() }() // the child has its own
-	cmd := exec.Command("/proc/self/fd/3", "node", "--dir", n.Dir)
-	if n.Data != "" {
-		cmd.Args = append(cmd.Args, "--data", n.Data)
-	}
+	cmd := exec.Command("/proc/self/fd/3", n.Command(n.Dir, n.Data, n.Nodes)...)
 	cmd.Args[0] = "mcastlab"
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Dir = "/"

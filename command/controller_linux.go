@@ -1,0 +1,65 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/controller/client"
+)
+
+func (p *program) controllerCommand() *cli.Command {
+	return &cli.Command{
+		Name: "controller", Usage: "show the controllers of a lab that is up", OnUsageError: onUsage,
+		Subcommands: []*cli.Command{p.controllerLs()},
+		Action: func(c *cli.Context) error {
+			return usageError{fmt.Errorf("controller needs ls, not %q", c.Args().First())}
+		},
+	}
+}
+
+func (p *program) controllerLs() *cli.Command {
+	const name = "controller-ls"
+	return &cli.Command{
+		Name: "ls", Usage: "list the controllers: who leads, in which term, and how far each has come", OnUsageError: onUsage,
+		Description: "One that does not answer is gone: mcastlab deploy brings it back. A lab without controllers has none to list.",
+		Flags:       []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Action: func(c *cli.Context) error {
+			if f := c.String("format"); f != "table" && f != "json" {
+				return usageError{fmt.Errorf("no format %q: use table or json", f)}
+			}
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			all := d.Controllers(c.Context)
+			if c.String("format") == "json" {
+				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/controllers/v1", "lab": d.Lab.Name, "controllers": all})
+			} else {
+				err = writeControllers(p.out, all)
+			}
+			if err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	}
+}
+
+func writeControllers(out io.Writer, all []client.Status) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "the lab has no controllers: the command line keeps its state")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tSTATE\tTERM\tAPPLIED\tLEADER\tADDRESS")
+	for _, s := range all {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", s.ID, s.State, s.Term, s.Applied, s.Leader, s.Address)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,313 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Apply makes one command take effect, or returns the result it had when it did. epoch is
+// raft's term of the entry. Whatever is wrong with a command is a result; nothing else but the
+// state and the command decides on it.
+func (s *State) Apply(epoch uint64, c Command) Result {
+	s.Epoch = max(s.Epoch, epoch)
+	s.Clock = max(s.Clock, c.At)
+	s.Applied++
+	if c.Client == "" {
+		return s.stamp(s.do(&c))
+	}
+	x, err := s.session(&c)
+	if err != nil {
+		return s.stamp(Result{Error: err.Error()})
+	}
+	i, known := slices.BinarySearchFunc(x.Results, c.Seq, func(k Kept, seq uint64) int { return cmp.Compare(k.Seq, seq) })
+	switch {
+	case known:
+		return x.Results[i].Result
+	case c.Seq < x.Low:
+		return s.stamp(Result{Error: fmt.Sprintf("command %d: its result was received and is not kept any more", c.Seq)})
+	case len(x.Results) >= resultsMax:
+		return s.stamp(Result{Error: fmt.Sprintf("command %d: %d results of this client wait to be received", c.Seq, resultsMax)})
+	case c.Until < s.Clock:
+		return s.stamp(Result{Error: "the command comes too late: what became of it is not known"})
+	}
+	r := s.stamp(s.do(&c))
+	x.Results = slices.Insert(x.Results, i, Kept{c.Seq, r})
+	return r
+}
+
+func (s *State) stamp(r Result) Result {
+	r.Epoch, r.Index = s.Epoch, s.Applied
+	return r
+}
+
+// session finds or makes a client's session, and drops results that it has.
+func (s *State) session(c *Command) (*Session, error) {
+	i, ok := slices.BinarySearchFunc(s.Sessions, c.Client, func(x Session, id string) int { return cmp.Compare(x.Client, id) })
+	if !ok {
+		if c.Until < s.Clock || c.Until > s.Clock+2*int64(Retry) {
+			return nil, fmt.Errorf("the command of a client that is not known ends at %d, and it is %d: what became of it is not known", c.Until, s.Clock)
+		}
+		if len(s.Sessions) >= sessionsMax {
+			s.Sessions = slices.DeleteFunc(s.Sessions, func(x Session) bool { return x.Until < s.Clock })
+			if len(s.Sessions) >= sessionsMax {
+				return nil, fmt.Errorf("%d clients are at work: wait a minute", sessionsMax)
+			}
+			i, _ = slices.BinarySearchFunc(s.Sessions, c.Client, func(x Session, id string) int { return cmp.Compare(x.Client, id) })
+		}
+		s.Sessions = slices.Insert(s.Sessions, i, Session{Client: c.Client, Results: []Kept{}})
+	}
+	x := &s.Sessions[i]
+	x.Until = max(x.Until, c.Until)
+	if c.Low > x.Low {
+		x.Low = c.Low
+		x.Results = slices.DeleteFunc(x.Results, func(k Kept) bool { return k.Seq < x.Low })
+	}
+	return x, nil
+}
+
+// do applies a command that has not been.
+func (s *State) do(c *Command) Result {
+	switch c.Kind {
+	case KindLead:
+		s.Leader = c.Replica
+		return Result{}
+	case KindDeploy:
+		return s.deploy(c)
+	}
+	l := s.Lab(c.Lab)
+	if l == nil {
+		return failed("there is no lab %s", c.Lab)
+	}
+	switch c.Kind {
+	case KindForget:
+		s.Labs = slices.DeleteFunc(s.Labs, func(x Lab) bool { return x.Name == c.Lab })
+		return Result{}
+	case KindPhase:
+		if !slices.Contains(phases, c.Phase) {
+			return failed("lab %s cannot be %q", l.Name, c.Phase)
+		}
+		l.Phase = c.Phase
+		if c.Phase == PhaseConfiguring || c.Phase == PhaseRepairing {
+			l.Generation++
+		}
+		return Result{Generation: l.Generation}
+	case KindBegin:
+		return s.begin(l, c)
+	case KindEnd:
+		return s.end(l, c)
+	case KindLease:
+		return s.lease(l, c)
+	case KindFree:
+		g := l.Group(c.Lower)
+		if g == nil || g.Run != c.Run {
+			return failed("run %s holds no group %d", c.Run, c.Lower)
+		}
+		s.leave(l, c.Lower)
+		return Result{}
+	case KindFaults:
+		return l.add(c)
+	case KindReset:
+		l.reset(c.Prefix)
+		return Result{}
+	case KindDone:
+		return s.done(l, c)
+	}
+	return failed("a command cannot be %q", c.Kind)
+}
+
+func failed(format string, args ...any) Result { return Result{Error: fmt.Sprintf(format, args...)} }
+
+// deploy enters a lab that is to be brought up from nothing: what was known of an older one
+// is forgotten, but not which McstIDs it had.
+func (s *State) deploy(c *Command) Result {
+	lowers := c.Lowers
+	if lowers == 0 {
+		lowers = lowersMax
+	}
+	fresh := Lab{
+		Name: c.Lab, File: c.File, Engine: c.Engine, Phase: PhaseDeploying, Lowers: lowers, Next: 1,
+		Leases: []Lease{}, Groups: []Group{}, Faults: []Fault{}, Runs: []Run{},
+	}
+	i, ok := slices.BinarySearchFunc(s.Labs, c.Lab, func(l Lab, name string) int { return cmp.Compare(l.Name, name) })
+	if ok {
+		if old := &s.Labs[i]; old.Lowers == lowers {
+			fresh.Next, fresh.Generation = old.Next, old.Generation
+			for _, x := range old.Leases {
+				if x.Run != "" {
+					x.Run, x.Until = "", s.Clock+int64(Quarantine)
+				}
+				fresh.Leases = append(fresh.Leases, x)
+			}
+		}
+		s.Labs[i] = fresh
+		return Result{Generation: fresh.Generation}
+	}
+	if len(s.Labs) >= labsMax {
+		return failed("lab %s: there are %d labs already", c.Lab, labsMax)
+	}
+	s.Labs = slices.Insert(s.Labs, i, fresh)
+	return Result{}
+}
+
+// begin begins a run. One that has not ended has nobody any more: verbs of a lab exclude each
+// other.
+func (s *State) begin(l *Lab, c *Command) Result {
+	if c.Run == "" || l.Run(c.Run) != nil {
+		return failed("run %q of lab %s: it has no name, or had been begun", c.Run, l.Name)
+	}
+	if l.Phase != PhaseUp {
+		return failed("lab %s is %s, not up", l.Name, l.Phase)
+	}
+	for i := range l.Runs {
+		if l.Runs[i].Ended == 0 {
+			s.over(l, &l.Runs[i], "abandoned")
+		}
+	}
+	l.Runs = append(l.Runs, Run{ID: c.Run, Begun: s.Clock})
+	if over := len(l.Runs) - 1 - runsMax; over > 0 {
+		l.Runs = slices.Delete(l.Runs, 0, over)
+	}
+	return Result{}
+}
+
+func (s *State) end(l *Lab, c *Command) Result {
+	r := l.Run(c.Run)
+	if r == nil || r.Ended != 0 {
+		return failed("run %s of lab %s: not begun, or over", c.Run, l.Name)
+	}
+	s.over(l, r, c.Error)
+	return Result{}
+}
+
+// over ends a run, and lets go what it holds.
+func (s *State) over(l *Lab, r *Run, why string) {
+	r.Ended, r.Error = max(s.Clock, 1), why
+	var held []uint32
+	for _, g := range l.Groups {
+		if g.Run == r.ID {
+			held = append(held, g.Lower)
+		}
+	}
+	for _, lower := range held {
+		s.leave(l, lower)
+	}
+}
+
+// lease gives a run the next McstID that is free: those that were free for the longest come
+// first.
+func (s *State) lease(l *Lab, c *Command) Result {
+	r := l.Run(c.Run)
+	if r == nil || r.Ended != 0 {
+		return failed("run %s of lab %s: not begun, or over", c.Run, l.Name)
+	}
+	l.Leases = slices.DeleteFunc(l.Leases, func(x Lease) bool { return x.Run == "" && x.Until <= s.Clock })
+	if uint32(len(l.Leases)) >= l.Lowers {
+		return failed("all %d McstIDs of lab %s are in use or rest: %s", l.Lowers, l.Name, s.nextFree(l))
+	}
+	lower := l.Next
+	i, taken := l.lease(lower)
+	for taken {
+		lower = lower%l.Lowers + 1
+		i, taken = l.lease(lower)
+	}
+	l.Next = lower%l.Lowers + 1
+	l.Leases = slices.Insert(l.Leases, i, Lease{Lower: lower, Run: c.Run})
+	g := Group{Lower: lower, Run: c.Run, Holder: c.Holder, Hosts: slices.Clone(c.Hosts)}
+	if len(g.Hosts) > 0 {
+		g.Stage = StageAdding
+	}
+	k, _ := slices.BinarySearchFunc(l.Groups, lower, func(g Group, lower uint32) int { return cmp.Compare(g.Lower, lower) })
+	l.Groups = slices.Insert(l.Groups, k, g)
+	return Result{Lower: lower}
+}
+
+// nextFree says when an McstID will be free.
+func (s *State) nextFree(l *Lab) string {
+	first := int64(0)
+	for _, x := range l.Leases {
+		if x.Run == "" && (first == 0 || x.Until < first) {
+			first = x.Until
+		}
+	}
+	if first == 0 {
+		return "end a group"
+	}
+	return fmt.Sprintf("the first is free in %v", (time.Duration(first-s.Clock) + time.Second).Truncate(time.Second))
+}
+
+// leave ends a group. Switches that were told of it are told first; then its McstID rests.
+func (s *State) leave(l *Lab, lower uint32) {
+	g := l.Group(lower)
+	if g.Stage != StageNone {
+		g.Stage = StageRemoving
+		return
+	}
+	s.rest(l, lower)
+}
+
+// rest forgets a group; its McstID is not leased for a while.
+func (s *State) rest(l *Lab, lower uint32) {
+	l.Groups = slices.DeleteFunc(l.Groups, func(g Group) bool { return g.Lower == lower })
+	if i, ok := l.lease(lower); ok {
+		l.Leases[i].Run, l.Leases[i].Until = "", max(s.Clock+int64(Quarantine), 1)
+	}
+}
+
+// add enters faults into the lab's timeline.
+func (l *Lab) add(c *Command) Result {
+	if len(l.Faults)+len(c.Faults) > faultsMax {
+		return failed("lab %s has %d faults: reset some before adding %d (at most %d)", l.Name, len(l.Faults), len(c.Faults), faultsMax)
+	}
+	for i, f := range c.Faults {
+		if f.ID == "" || l.Fault(f.ID) != nil || slices.ContainsFunc(c.Faults[:i], func(g Fault) bool { return g.ID == f.ID }) {
+			return failed("fault %q of lab %s: it has no id, or there is one with it", f.ID, l.Name)
+		}
+	}
+	for _, f := range c.Faults {
+		f.Stage, f.Error = StageAdding, ""
+		l.Faults = append(l.Faults, f)
+	}
+	return Result{}
+}
+
+// reset takes the faults away whose id begins so, once nodes have been told.
+func (l *Lab) reset(prefix string) {
+	for i := range l.Faults {
+		if strings.HasPrefix(l.Faults[i].ID, prefix) {
+			l.Faults[i].Stage = StageRemoving
+		}
+	}
+}
+
+// done takes down what nodes have been told. Of a leader of old it is not believed, nor of a
+// stage that is over.
+func (s *State) done(l *Lab, c *Command) Result {
+	if c.Epoch < s.Epoch {
+		return failed("epoch %d is over: it is %d", c.Epoch, s.Epoch)
+	}
+	for _, d := range c.Done {
+		if d.Fault != "" {
+			f := l.Fault(d.Fault)
+			switch {
+			case f == nil || f.Stage != d.Stage || !d.Stage.pending():
+			case f.Stage == StageRemoving:
+				l.Faults = slices.DeleteFunc(l.Faults, func(x Fault) bool { return x.ID == d.Fault })
+			default:
+				f.Stage, f.Error = StageOn, d.Error
+			}
+			continue
+		}
+		g := l.Group(d.Lower)
+		switch {
+		case g == nil || g.Stage != d.Stage || !d.Stage.pending():
+		case g.Stage == StageRemoving:
+			s.rest(l, d.Lower)
+		default:
+			g.Stage, g.Error = StageOn, d.Error
+		}
+	}
+	return Result{}
+}

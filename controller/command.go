@@ -1,0 +1,185 @@
+package controller
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Kind says what a command is to do.
+type Kind string
+
+// Kinds of commands.
+const (
+	KindLead   Kind = "lead"   // a replica leads from this term on
+	KindDeploy Kind = "deploy" // a lab is to be brought up from nothing
+	KindPhase  Kind = "phase"  // and has come so far
+	KindForget Kind = "forget" // a lab is gone
+	KindBegin  Kind = "begin"  // a run begins; those before it are over
+	KindEnd    Kind = "end"    // a run has ended
+	KindLease  Kind = "lease"  // a run needs an McstID, for a group
+	KindFree   Kind = "free"   // and does not any more
+	KindFaults Kind = "faults" // faults are to be applied
+	KindReset  Kind = "reset"  // and taken away
+	KindDone   Kind = "done"   // nodes have been told
+)
+
+// kinds are all kinds.
+var kinds = []Kind{KindLead, KindDeploy, KindPhase, KindForget, KindBegin, KindEnd, KindLease, KindFree, KindFaults, KindReset, KindDone}
+
+// commandVersion is the format of commands. A replica that meets one it does not know stops:
+// it must not leave out what the others apply.
+const commandVersion = 1
+
+// CommandMax bounds the bytes of a command.
+const CommandMax = 4 << 20
+
+// Command is one change of a state.
+type Command struct {
+	Version int `json:"v"`
+	// Client and Seq name the command: whatever is sent with the same is the same. Low is the
+	// first Seq whose result the client does not have yet. The leader's own have no client.
+	Client string `json:"client,omitempty"`
+	Seq    uint64 `json:"seq,omitempty"`
+	Low    uint64 `json:"low,omitempty"`
+	// At is the time at the leader that took it, Until when the client gives up; nanoseconds
+	// since 1970.
+	At    int64 `json:"at"`
+	Until int64 `json:"until,omitempty"`
+
+	Kind Kind   `json:"kind"`
+	Lab  string `json:"lab,omitempty"`
+
+	File   string `json:"file,omitempty"`
+	Engine string `json:"engine,omitempty"`
+	Lowers uint32 `json:"lowers,omitempty"` // McstIDs of a lab that is deployed; 0: all there are
+	Phase  string `json:"phase,omitempty"`
+
+	Run    string   `json:"run,omitempty"`
+	Holder string   `json:"holder,omitempty"`
+	Hosts  []uint32 `json:"hosts,omitempty"`
+	Lower  uint32   `json:"lower,omitempty"`
+	Error  string   `json:"error,omitempty"`
+
+	Faults []Fault `json:"faults,omitempty"`
+	Prefix string  `json:"prefix,omitempty"`
+
+	Replica string `json:"replica,omitempty"`
+	Epoch   uint64 `json:"epoch,omitempty"`
+	Done    []Done `json:"done,omitempty"`
+}
+
+// Done says that nodes have been told of a fault or a group, or could not be.
+type Done struct {
+	Fault string `json:"fault,omitempty"`
+	Lower uint32 `json:"lower,omitempty"`
+	Stage Stage  `json:"stage"` // it was in
+	Error string `json:"error,omitempty"`
+}
+
+// Encode returns the bytes of a command.
+func (c Command) Encode() ([]byte, error) {
+	c.Version = commandVersion
+	b, err := json.Marshal(c)
+	if err == nil && len(b) > CommandMax {
+		err = fmt.Errorf("%d bytes are more than %d", len(b), CommandMax)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write command %s: %w", c.Kind, err)
+	}
+	return b, nil
+}
+
+// DecodeCommand reads a command. What it does not know is an error.
+func DecodeCommand(b []byte) (c Command, err error) {
+	if len(b) > CommandMax {
+		return c, fmt.Errorf("read command: %d bytes are more than %d", len(b), CommandMax)
+	}
+	if err := strict(b, &c); err != nil {
+		return Command{}, fmt.Errorf("read command: %w", err)
+	}
+	if err := c.check(); err != nil {
+		return Command{}, fmt.Errorf("read command: %w", err)
+	}
+	return c, nil
+}
+
+// check refuses what no client of this version sends.
+func (c *Command) check() error {
+	switch {
+	case c.Version != commandVersion:
+		return fmt.Errorf("it is of version %d, and this is %d", c.Version, commandVersion)
+	case !slices.Contains(kinds, c.Kind):
+		return fmt.Errorf("there is no kind %q", c.Kind)
+	case c.Kind != KindLead && c.Kind != KindDone && c.Client == "":
+		return errors.New("it has no client")
+	case c.At < 0 || c.At > clockMax || c.Until < 0 || c.Until > clockMax || c.Client != "" && c.Until == 0:
+		return fmt.Errorf("it was sent at %d, and its client gives up at %d", c.At, c.Until)
+	case c.Client != "" && (c.Seq == 0 || c.Low > c.Seq):
+		return fmt.Errorf("number %d of the client, the first without a result being %d", c.Seq, c.Low)
+	case len(c.Client) > 64 || len(c.Lab) > 64 || len(c.Run) > 128 || len(c.Holder) > 128 || len(c.Prefix) > 128 || len(c.Replica) > 64:
+		return errors.New("a name in it is too long")
+	case c.Kind != KindLead && c.Lab == "":
+		return errors.New("it names no lab")
+	case len(c.Hosts) > hostsMax || len(c.Faults) > faultsMax || c.Lowers > lowersMax || c.Lower > lowersMax:
+		return errors.New("something in it is too large")
+	}
+	return nil
+}
+
+// Encode returns the bytes of a snapshot: equal states have equal ones.
+func (s *State) Encode() ([]byte, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write snapshot: %w", err)
+	}
+	return b, nil
+}
+
+// DecodeState reads a snapshot. One that is damaged or that breaks an invariant is an error.
+func DecodeState(b []byte) (*State, error) {
+	s := New()
+	if err := strict(b, s); err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	if s.Schema != StateSchema {
+		return nil, fmt.Errorf("read snapshot: it is %q, and this version knows %q", s.Schema, StateSchema)
+	}
+	if err := s.Check(); err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	return s, nil
+}
+
+// strict reads JSON that has nothing in it that v has not, and nothing behind it.
+func strict(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something comes behind its end")
+	}
+	return nil
+}
+
+// DecodeResult reads a result.
+func DecodeResult(b []byte) (r Result, err error) {
+	if err := strict(b, &r); err != nil {
+		return r, fmt.Errorf("read result: %w", err)
+	}
+	return r, nil
+}
+
+// Encode returns the bytes of a result.
+func (r Result) Encode() ([]byte, error) {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("write result: %w", err)
+	}
+	return b, nil
+}

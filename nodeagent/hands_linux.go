@@ -1,0 +1,235 @@
+package nodeagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/controller"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// hands are how a controller that leads reaches the agents of nodes (replica.Effects). One
+// goroutine calls them.
+type hands struct {
+	nodes string // folder that holds the folders of all nodes' sockets
+	conns map[string]*grpc.ClientConn
+
+	file  string // that lab and graph were read from
+	lab   *lab.Lab
+	graph *topo.Graph
+
+	adopted map[string]adoption // by node
+}
+
+// adoption says for which leader and configuration a node has been looked after.
+type adoption struct{ epoch, generation uint64 }
+
+func newHands(nodes string) *hands {
+	return &hands{nodes: nodes, conns: map[string]*grpc.ClientConn{}, adopted: map[string]adoption{}}
+}
+
+// read takes a lab's file in.
+func (h *hands) read(l *controller.Lab) error {
+	if h.lab != nil && h.file == l.File {
+		return nil
+	}
+	parsed, err := lab.Parse("lab "+l.Name, []byte(l.File))
+	if err != nil {
+		return err
+	}
+	g, err := parsed.Graph()
+	if err != nil {
+		return fmt.Errorf("build topology: %w", err)
+	}
+	h.lab, h.graph, h.file = parsed, g, l.File
+	return nil
+}
+
+// node returns the agent of a node.
+func (h *hands) node(name string) (control.NodeClient, error) {
+	c := h.conns[name]
+	if c == nil {
+		var err error
+		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, control.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
+			}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+		if err != nil {
+			return nil, fmt.Errorf("reach node %s: %w", name, err)
+		}
+		h.conns[name] = c
+	}
+	return control.NewNodeClient(c), nil
+}
+
+// atOnce is how many nodes are told something at once.
+const atOnce = 8
+
+// each does something at nodes, a few at a time, and returns what failed.
+func (h *hands) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c control.NodeClient) error) error {
+	ctx = control.WithEpoch(ctx, epoch)
+	errs := make([]error, len(nodes))
+	gate := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, name := range nodes {
+		c, err := h.node(name)
+		if err != nil {
+			errs[i] = err
+			continue
+		}
+		all.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			if err := f(ctx, name, c); err != nil {
+				errs[i] = fmt.Errorf("node %s: %w", name, err)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// fabric returns the names of all nodes of a lab.
+func (h *hands) fabric(l *controller.Lab) (names []string, err error) {
+	if err := h.read(l); err != nil {
+		return nil, err
+	}
+	for i := range h.graph.Nodes {
+		names = append(names, h.graph.Nodes[i].Name)
+	}
+	return names, nil
+}
+
+// Adopt implements replica.Effects.
+func (h *hands) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
+	names, err := h.fabric(l)
+	if err != nil {
+		return err
+	}
+	mine := adoption{epoch, l.Generation}
+	var mu sync.Mutex
+	names = slices.DeleteFunc(names, func(n string) bool { return h.adopted[n] == mine })
+	err = h.each(ctx, epoch, names, func(ctx context.Context, node string, c control.NodeClient) error {
+		if err := adopt(ctx, c, l); err != nil {
+			return err
+		}
+		mu.Lock()
+		h.adopted[node] = mine
+		mu.Unlock()
+		return nil
+	})
+	for i := range l.Groups {
+		if g := &l.Groups[i]; g.Stage == controller.StageOn {
+			err = errors.Join(err, h.SetGroup(ctx, epoch, l, g, true))
+		}
+	}
+	return err
+}
+
+// adopt gives one node the faults it should have, and takes from it those it should not.
+func adopt(ctx context.Context, c control.NodeClient, l *controller.Lab) error {
+	have, err := c.ListFaults(ctx, &control.InspectRequest{})
+	if err != nil {
+		return err
+	}
+	var extra []string
+	for _, f := range have.Faults {
+		if l.Fault(f.Id) == nil {
+			extra = append(extra, f.Id)
+		}
+	}
+	if len(extra) > 0 {
+		if _, err := c.ResetFaults(ctx, &control.ResetRequest{Ids: extra}); err != nil {
+			return err
+		}
+	}
+	missing := &control.FaultList{}
+	for _, f := range l.Faults {
+		if f.Stage == controller.StageOn && !slices.ContainsFunc(have.Faults, func(o *control.Fault) bool { return o.Id == f.ID }) {
+			missing.Faults = append(missing.Faults, messageOf(f))
+		}
+	}
+	if len(missing.Faults) > 0 {
+		_, err = c.AddFaults(ctx, missing)
+	}
+	return err
+}
+
+func messageOf(f controller.Fault) *control.Fault {
+	return &control.Fault{Id: f.ID, Kind: f.Kind, Entry: f.Entry, Origin: f.Origin}
+}
+
+// AddFaults implements replica.Effects.
+func (h *hands) AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, add []controller.Fault) error {
+	names, err := h.fabric(l)
+	if err != nil {
+		return err
+	}
+	list := &control.FaultList{}
+	for _, f := range add {
+		list.Faults = append(list.Faults, messageOf(f))
+	}
+	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c control.NodeClient) error {
+		_, err := c.AddFaults(ctx, list)
+		return err
+	})
+}
+
+// RemoveFaults implements replica.Effects.
+func (h *hands) RemoveFaults(ctx context.Context, epoch uint64, l *controller.Lab, ids []string) error {
+	names, err := h.fabric(l)
+	if err != nil {
+		return err
+	}
+	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c control.NodeClient) error {
+		_, err := c.ResetFaults(ctx, &control.ResetRequest{Ids: ids})
+		return err
+	})
+}
+
+// SetGroup implements replica.Effects.
+func (h *hands) SetGroup(ctx context.Context, epoch uint64, l *controller.Lab, g *controller.Group, on bool) error {
+	if err := h.read(l); err != nil {
+		return err
+	}
+	hosts, err := h.graph.HostsAt(g.Hosts)
+	if err != nil {
+		return err
+	}
+	spec := h.lab.Fabric(h.graph)
+	group := wire.MulticastNet | g.Lower
+	entries, err := spec.Multicast(group, hosts, nil)
+	if err != nil {
+		return err
+	}
+	at, names := map[string]*control.MulticastEntry{}, []string{}
+	for _, e := range entries {
+		m := &control.MulticastEntry{Group: group}
+		if on {
+			for _, p := range e.Ports {
+				m.Ports = append(m.Ports, uint32(p))
+			}
+			for _, p := range e.From {
+				m.From = append(m.From, uint32(p))
+			}
+		}
+		name := h.graph.Nodes[e.Switch].Name
+		at[name], names = m, append(names, name)
+	}
+	return h.each(ctx, epoch, names, func(ctx context.Context, node string, c control.NodeClient) error {
+		_, err := c.SetMulticast(ctx, at[node])
+		return err
+	})
+}
