@@ -35,7 +35,7 @@ var imports = map[string][]string{
 	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
 	"faults":                      {"prng", "topo", "vtime", "wire"},
 	"traces":                      {"machine", "vtime", "wire"},
-	"rank":                        {"mrp", "prng", "virtrnic", "vtime", "wire"},
+	"rank":                        {"machine", "mrp", "prng", "virtrnic", "vtime", "wire"},
 	"collective":                  {"rank", "vtime"},
 	"apps":                        {"collective", "rank"},
 	"apps/program":                {"apps", "rank"},

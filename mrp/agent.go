@@ -37,7 +37,25 @@ type Stats struct {
 	Confirmed      uint64 // confirmations sent as a member
 	Repeats        uint64 // rounds the registrar had to repeat
 	Ignored        uint64 // packets that concern no group of this host
+
+	Turns [Turns]uint64 // by Turn
 }
+
+// Turn is what the software of a host has done about a group whose multicast did not work.
+// The agent only counts it.
+type Turn uint8
+
+// Turns of the source of a message.
+const (
+	Fallback    Turn = iota // left multicast
+	Return                  // came back to it
+	ProbeFailed             // tried a group that was registered anew, and did not take it
+	MemberLost              // gave a member up
+	Turns
+)
+
+// Note counts a turn.
+func (a *Agent) Note(t Turn) { a.stats.Turns[t]++ }
 
 // traffic is DSCP 48: registration does not wait behind paused data.
 const traffic = 48 << 2

@@ -76,6 +76,10 @@ type Params struct {
 	// Activate says that the fabric's rules have MRP ACTIVATE; without it groups start
 	// at PSN 0.
 	Activate bool
+	// RTT is the round trip of the longest path while nothing else is under way; 0: not known.
+	RTT vtime.Duration
+	// LowClass is a traffic class whose packets wait for those of TrafficClass.
+	LowClass uint8
 	// FirstPSN, if set, is where every connection starts, in place of a random PSN.
 	FirstPSN *wire.PSN
 }
@@ -96,4 +100,6 @@ const ExternalKey = "external/"
 // Errors of this package; those of work requests carry the verbs' status as text.
 var (
 	ErrGroup = errors.New("group cannot be used")
+	// ErrBroken is of connections after Break.
+	ErrBroken = errors.New("the connections were broken off")
 )
