@@ -140,8 +140,8 @@ func (s *safeguard) feed(i int, c *call) {
 func (s *safeguard) serve(f *feed, b *rank.Buffer, n int, c *call) error {
 	if c != nil {
 		s.r.LookOver(vtime.Never, s.r.NameOf(f.to)+" to answer", []*rank.Rank{s.base}, func() bool { return c.heard[f.to].heard || c.dead(f.to) != "" })
-		if why := c.dead(f.to); why != "" {
-			return errors.New(why)
+		if c.dead(f.to) != "" {
+			return ErrLost
 		}
 		if a := c.answer(f.to); a != nil && a.Have {
 			return nil
@@ -197,7 +197,11 @@ func (s *safeguard) joinFeeds() error {
 	for _, f := range s.feeds {
 		switch {
 		case f.err != nil:
-			s.lose(f.to, f.err.Error())
+			why := s.failed[f.to]
+			if why == "" {
+				why = "what is sent to it is not acknowledged"
+			}
+			s.lose(f.to, why)
 			lost = true
 		case !f.timed:
 			s.well[f.to] = true // while all others went before it

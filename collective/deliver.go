@@ -102,9 +102,6 @@ func (s *safeguard) post(wait bool) (err error) {
 func (s *safeguard) send() error {
 	h := &s.hand
 	h.have, h.at = true, s.r.Now()
-	if err := s.settle(); err != nil {
-		return err
-	}
 	for _, i := range others(s.apart, s.me()) {
 		s.feed(i, nil)
 	}
@@ -123,7 +120,10 @@ func (s *safeguard) send() error {
 			return err
 		}
 	}
-	return s.joinFeeds()
+	if err := s.joinFeeds(); err != nil {
+		return err
+	}
+	return s.settle() // now nobody waits for this
 }
 
 // cast sends the message to all that are not apart and lack it. A cause is why that did not
@@ -305,6 +305,12 @@ func (s *safeguard) adopt(number int, st step) error {
 		s.on = nil
 		if t := s.next; t != nil && t.epoch == st.Epoch {
 			s.on, s.next = t, nil
+			// Who has begun the next message has not told this group of its source.
+			if at := slices.Index(t.members, s.hand.root); s.hand.seq > st.Seq && at >= 0 {
+				if err := t.g.SetSource(at); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return s.post(false)

@@ -71,6 +71,7 @@ type safeguard struct {
 	well   []bool   // by rank apart: its connection is as fast as any
 	meters []*meter // by rank apart
 	open   []*hearing
+	failed []string // by rank: why its adapter could not be reached; the connection is gone
 	guard  *rank.Worker
 	did    Safety
 }
@@ -171,7 +172,7 @@ func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	}
 	s.hand.seq, s.hand.have = -1, true
 	s.plan.number = -1
-	s.well, s.meters, s.since = make([]bool, r.Size()), make([]*meter, r.Size()), make([]int, r.Size())
+	s.well, s.meters, s.since, s.failed = make([]bool, r.Size()), make([]*meter, r.Size()), make([]int, r.Size()), make([]string, r.Size())
 	var err error
 	if s.base, err = r.Sub(s.label+"/base", s.alive); err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func (s *safeguard) tryNext() error {
 	return s.register(epoch, members)
 }
 
-// settle is what the source does before it sends: it takes a group into use that was
+// settle is what the source does when all have the message: it takes a group into use that was
 // registered meanwhile, if a test of it goes well, or has one registered.
 func (s *safeguard) settle() error {
 	t := s.next
@@ -193,7 +193,7 @@ func (s *safeguard) expectProbe(st step) error {
 	return err
 }
 
-// takeUp has all ranks use a group from the message in hand on.
+// takeUp has all ranks use a group from the next message on.
 func (s *safeguard) takeUp(t *tree) error {
 	apart := others(s.alive, t.members...)
 	s.back.Returned = s.r.Now()

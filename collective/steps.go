@@ -141,12 +141,12 @@ type call struct {
 	to     []int
 	heard  []*hearing      // by rank
 	probes []*rank.Request // by rank
-	failed []string        // by rank: why its adapter does not answer
+	failed []string        // by rank: why its adapter does not answer; of all calls together
 }
 
 func (s *safeguard) newCall() *call {
 	n := s.r.Size()
-	return &call{heard: make([]*hearing, n), probes: make([]*rank.Request, n), failed: make([]string, n)}
+	return &call{heard: make([]*hearing, n), probes: make([]*rank.Request, n), failed: s.failed}
 }
 
 // tell has all ranks that are alive act on a step, and waits until they have. It does not
@@ -188,7 +188,7 @@ func (c *call) all(holds func(i int) bool) bool {
 // dead returns why a rank cannot be reached, as far as that is known.
 func (c *call) dead(i int) string {
 	if q := c.probes[i]; c.failed[i] == "" && q != nil && q.Done() && q.Err() != nil {
-		c.failed[i] = q.Err().Error()
+		c.failed[i] = "its adapter does not answer"
 	}
 	return c.failed[i]
 }
