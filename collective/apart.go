@@ -42,6 +42,7 @@ func (s *safeguard) line(source, apart int) (*line, error) {
 		return nil, err
 	}
 	sub.SetTrafficClass(s.r.Params().LowClass)
+	sub.SetTimeout(s.meter.window)
 	l.sub = sub
 	s.lines = append(s.lines, l)
 	return l, nil
@@ -192,30 +193,75 @@ func (s *safeguard) joinFeeds() error {
 			f.timed = true
 		}
 	}
-	s.awaitFeeds()
 	lost := false
-	for _, f := range s.feeds {
-		switch {
-		case f.err != nil:
-			why := s.failed[f.to]
-			if why == "" {
-				why = "what is sent to it is not acknowledged"
-			}
-			s.lose(f.to, why)
-			lost = true
-		case !f.timed:
-			s.well[f.to] = true // while all others went before it
-		default:
-			if ratio, full := s.meterOf(f.to).look(f.at, 1); full {
-				s.well[f.to] = ratio >= returnAbove
+	for renewals := 0; ; renewals++ {
+		s.awaitFeeds()
+		again := s.failedFeeds(renewals < renewalsMax)
+		for _, f := range s.feeds {
+			switch {
+			case slices.Contains(again, f.to):
+			case f.err != nil:
+				why := s.failed[f.to]
+				if why == "" {
+					why = "what is sent to it is not acknowledged"
+				}
+				s.lose(f.to, why)
+				lost = true
+			default:
+				s.judge(f)
 			}
 		}
+		s.feeds = nil
+		if len(again) == 0 {
+			break
+		}
+		if err := s.replan(step{Apart: s.apart, Renew: again}); err != nil {
+			return err
+		}
+		for _, i := range again {
+			s.feed(i, nil)
+		}
 	}
-	s.feeds = nil
 	if !lost {
 		return nil
 	}
 	return s.replan(step{Apart: s.apart})
+}
+
+// renewalsMax bounds how often connections with ranks apart are made anew for one message.
+const renewalsMax = 64
+
+// failedFeeds returns the ranks that are to be sent the message again over a new connection:
+// the one there was has given up, perhaps for want of patience with what waits before it,
+// and their adapters answer.
+func (s *safeguard) failedFeeds(may bool) (again []int) {
+	c := s.newCall()
+	for _, f := range s.feeds {
+		if f.err != nil && may && s.failed[f.to] == "" {
+			c.to = append(c.to, f.to)
+			c.probe(s, f.to)
+		}
+	}
+	s.r.LookOver(vtime.Never, "adapters to answer", []*rank.Rank{s.base}, func() bool {
+		return c.all(func(i int) bool { return c.dead(i) != "" || c.probes[i].Done() })
+	})
+	for _, i := range c.to {
+		if c.dead(i) == "" {
+			again = append(again, i)
+		}
+	}
+	return again
+}
+
+// judge takes down whether a rank apart is as fast as any.
+func (s *safeguard) judge(f *feed) {
+	if !f.timed {
+		s.well[f.to] = true // while all others went before it
+		return
+	}
+	if ratio, full := s.meterOf(f.to).look(f.at, 1); full {
+		s.well[f.to] = ratio >= returnAbove
+	}
 }
 
 func (s *safeguard) meterOf(i int) *meter {

@@ -256,6 +256,7 @@ func (s *safeguard) stop(seq int) (have bool) {
 		h.tree, h.recv = nil, nil
 		return h.seq > seq
 	}
+	h.breaks++
 	if h.have {
 		return true
 	}
@@ -288,13 +289,14 @@ func (s *safeguard) leave(t *tree) {
 
 // adopt takes a plan over.
 func (s *safeguard) adopt(number int, st step) error {
-	for _, i := range others(st.Apart, s.apart...) {
+	for _, i := range append(others(st.Apart, s.apart...), st.Renew...) {
 		s.since[i] = number
 	}
 	s.alive, s.apart = st.Alive, st.Apart
 	s.lost, s.halted = !slices.Contains(s.alive, s.me()), false
-	s.cutLines(func(l *line) bool { return slices.Contains(s.apart, l.apart) && !s.lost })
-	if h := &s.hand; h.line != nil && !slices.Contains(s.apart, s.me()) && !h.have {
+	keep := func(l *line) bool { return slices.Contains(s.apart, l.apart) && l.since == s.since[l.apart] && !s.lost }
+	s.cutLines(keep)
+	if h := &s.hand; h.line != nil && !keep(h.line) && !h.have {
 		h.slices, h.line = nil, nil
 		h.b.Forget(h.n)
 	}

@@ -103,6 +103,7 @@ type hand struct {
 	recv         *rank.Request
 	slices       []*rank.Request // of a rank apart, posted on line
 	line         *line
+	breaks       int        // times it was broken off
 	have         bool       // all of it is here
 	at           vtime.Time // since when
 	apart        bool       // the source sent it to this rank alone
@@ -163,6 +164,9 @@ func ServedApart(a Algorithm) bool {
 	return ok && s.hand.apart
 }
 
+// probeClass is DSCP 48, as of registration.
+const probeClass = 48 << 2
+
 // newSafeguard registers the group. That it cannot be registered is no error.
 func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	s := &safeguard{r: r, label: "bcast/" + o.Label, partial: o.Fallback == FallbackPartial, meter: newMeter(r)}
@@ -177,6 +181,9 @@ func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	if s.base, err = r.Sub(s.label+"/base", s.alive); err != nil {
 		return nil, err
 	}
+	// Probes do not wait behind data, and are patient with what waits in adapters.
+	s.base.SetTrafficClass(probeClass)
+	s.base.SetTimeout(s.meter.window)
 	if s.none, err = r.Alloc(1, rank.MemoryBytes); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ type comeback struct {
 const (
 	holdWindows    = 10
 	holdWindowsMax = 1000
-	steadyHolds    = 16
+	steadyHolds    = 4
 )
 
 // failed says that a try came to nothing.

@@ -32,6 +32,7 @@ type step struct {
 	Members []int      `json:"members,omitempty"` // of a group that is tried
 	Alive   []int      `json:"alive,omitempty"`
 	Apart   []int      `json:"apart,omitempty"`
+	Renew   []int      `json:"renew,omitempty"`   // ranks apart whose connection is made anew
 	Lacking []int      `json:"lacking,omitempty"` // who takes part in the overlay of the message
 	At      vtime.Time `json:"at,omitempty"`      // of the first sample
 	Back    comeback   `json:"back"`

@@ -165,6 +165,7 @@ func (c *checking) checkSchemes(p string, a algorithms, schemes []Scheme, sizes 
 		}
 		labels[s.Label] = true
 		c.checkParameters(at, a, s)
+		c.checkFallback(at, a, s)
 		c.checkBlocks(at, s, sizes)
 	}
 }
@@ -266,7 +267,7 @@ func (s *Scheme) Options(ranks int) (o collective.Options) {
 	o.Radix, o.Block = value(s.Radix), int(value(s.Block))
 	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
 	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
-	o.Engine = s.Engine
+	o.Engine, o.Fallback = s.Engine, s.Fallback
 	return o
 }
 

@@ -36,6 +36,13 @@ func (r *Rank) Break() {
 // SetTrafficClass chooses the class of connections that are made from now on.
 func (r *Rank) SetTrafficClass(c uint8) { r.c.Params.TrafficClass = c }
 
+// SetTimeout makes the retransmission timeout of connections that are made from now on at
+// least d, if it is not that long.
+func (r *Rank) SetTimeout(d vtime.Duration) {
+	for p := &r.c.Params; p.Timeout != 0 && p.Timeout < 31 && virtrnic.Timeout(p.Timeout) < d; p.Timeout++ {
+	}
+}
+
 // LookOver is Look for requests of several views of the rank (Sub); its own are not looked
 // at unless it is among them.
 func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func() bool) bool {
