@@ -25,7 +25,7 @@ func (s *safeguard) receive() error {
 		if err := s.post(true); err != nil {
 			return err
 		}
-		if s.on == nil && !slices.Contains(s.apart, s.me()) {
+		if off := s.on == nil || !slices.Contains(s.on.members, h.root); off && !slices.Contains(s.apart, s.me()) {
 			if _, err := s.overlay(); err != nil {
 				return err
 			}
@@ -130,14 +130,23 @@ func (s *safeguard) send() error {
 // work.
 func (s *safeguard) cast() (cause string, err error) {
 	switch {
+	case slices.Contains(s.apart, s.me()) && s.plan.seq != s.hand.seq:
+		return s.besides()
 	case s.on == nil && s.plan.lacking != nil && s.plan.seq == s.hand.seq && len(s.plan.lacking) < 2:
 		return "", nil // nobody
 	case s.on == nil:
 		return s.relayed()
-	case !slices.Contains(s.on.members, s.me()):
-		return "its source is served apart", nil
 	}
 	return s.multicast()
+}
+
+// besides sends the message of a source that is apart itself: by the overlay, to all that are
+// not. The group is left as it is, for the messages of others.
+func (s *safeguard) besides() (cause string, err error) {
+	if err := s.replan(step{Apart: s.apart, Lacking: others(s.alive, others(s.apart, s.me())...)}); err != nil {
+		return "", err
+	}
+	return s.relayed()
 }
 
 // multicast sends the message to the group, and looks on.
@@ -179,7 +188,7 @@ func (s *safeguard) interrupt(cause string) error {
 	todo := others(s.alive, append(slices.Clone(s.apart), s.me())...)
 	s.stop(h.seq)
 	c := s.tell(step{Kind: stepStop, Seq: h.seq})
-	apart := others(s.apart, s.me())
+	apart := slices.Clone(s.apart)
 	lacking := []int{s.me()}
 	var feeds []int
 	for _, i := range c.to {
@@ -204,6 +213,7 @@ func (s *safeguard) interrupt(cause string) error {
 	slices.Sort(lacking)
 	if left != nil {
 		s.fell(left, cause)
+		s.back.Who = s.me()
 		s.back.left(s.r.Now(), s.meter.window, s.partial || len(apart) == 0)
 	}
 	for _, i := range apart {
@@ -248,6 +258,7 @@ func (s *safeguard) lose(i int, why string) {
 func (s *safeguard) stop(seq int) (have bool) {
 	h := &s.hand
 	s.halted = true
+	s.meter.forget() // what was slow is dealt with
 	s.leave(s.on)
 	s.on = nil
 	n := s.net
@@ -302,6 +313,7 @@ func (s *safeguard) adopt(number int, st step) error {
 	}
 	s.plan = plan{number: number, seq: st.Seq, lacking: st.Lacking}
 	if st.Epoch >= 0 {
+		s.meter.forget()
 		s.breakNet()
 		s.leave(s.on)
 		s.on = nil

@@ -63,6 +63,7 @@ type safeguard struct {
 	seq    int // messages begun
 	hand   hand
 	came   arrival
+	roots  []int   // sources so far, each where it was last
 	linked []int   // sources that the rank is connected to
 	net    *net    // the overlay in use
 	lines  []*line // connections of and with ranks apart
@@ -170,7 +171,7 @@ const probeClass = 48 << 2
 // newSafeguard registers the group. That it cannot be registered is no error.
 func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	s := &safeguard{r: r, label: "bcast/" + o.Label, partial: o.Fallback == FallbackPartial, meter: newMeter(r)}
-	s.back = comeback{Hold: holdWindows * s.meter.window}
+	s.back = comeback{Hold: holdWindows * s.meter.window, Who: -1}
 	for i := range r.Size() {
 		s.alive = append(s.alive, i)
 	}
@@ -219,6 +220,7 @@ func (s *safeguard) key(format string, args ...any) string {
 func (s *safeguard) Begin(b *rank.Buffer, n, root int) error {
 	s.hand = hand{seq: s.seq, b: b, n: n, root: root}
 	s.seq++
+	s.roots = append(others(s.roots, root), root)
 	if s.lost {
 		return nil
 	}

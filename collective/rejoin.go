@@ -16,6 +16,7 @@ type comeback struct {
 	Hold     vtime.Duration `json:"hold"`
 	At       vtime.Time     `json:"at"`       // nothing is tried before
 	Returned vtime.Time     `json:"returned"` // when the group was last come back to; 0: never
+	Who      int            `json:"who"`      // the source that left it, whose tests count: what is slow from there may not be from elsewhere; -1: none
 }
 
 // The hold, in windows: at first, and at most. A group that was left within steadyHolds
@@ -135,18 +136,63 @@ func (s *safeguard) settle() error {
 	return nil
 }
 
-// probeBytes is how much a group is tested with: a window's worth at line rate, so that
-// the test says as much as what made the ranks leave. It is 64 packets at the least, and
-// 64 MiB at most.
+// testsMax bounds the messages of a test.
+const testsMax = 4096
+
+// probeBytes is the size of the messages that a group is tested with at the most: a window's
+// worth at line rate, but no less than 64 packets and no more than 64 MiB.
 func (s *safeguard) probeBytes() int {
 	n := int(float64(s.meter.rate) / 8 * s.meter.window.Seconds())
 	return max(64*s.meter.mtu, min(n, 64<<20))
 }
 
-// test sends nothing that matters to a group, and returns why it is not good enough.
+// testWindows is how many windows a test fills, all its sources together. Random loss leaves
+// a window alone now and then: one that went well says little.
+const testWindows = 4
+
+// testOf returns what a group is tested with by each of some sources: as many messages like
+// the one in hand, one after the other, as normally fill so many windows. Where only the
+// ends of messages are in danger, a test has as many of them as they would.
+func (s *safeguard) testOf(sources int) (n, count int) {
+	n = min(s.hand.n, s.probeBytes())
+	windows := vtime.Duration((testWindows + sources - 1) / sources)
+	return n, min(testsMax, int(windows*s.meter.window/s.meter.normal(n))+1)
+}
+
+// testers returns the members that test a group: the one that left multicast, and those
+// that were sources lately. What works from here may not from elsewhere.
+func (s *safeguard) testers(t *tree) (sources []int) {
+	add := func(i int) {
+		if slices.Contains(t.members, i) && !slices.Contains(sources, i) && len(sources) < testWindows {
+			sources = append(sources, i)
+		}
+	}
+	add(s.back.Who)
+	add(s.me())
+	for _, i := range slices.Backward(s.roots) {
+		add(i)
+	}
+	return sources
+}
+
+// test has some members send to a group what does not matter, and returns why the group is
+// not good enough.
 func (s *safeguard) test(t *tree) (why string, err error) {
 	s.did.Probes++
-	c := s.tell(step{Kind: stepProbe, Seq: s.hand.seq, Epoch: t.epoch})
+	sources := s.testers(t)
+	for _, i := range sources {
+		if why, err = s.testFrom(t, i, len(sources)); err != nil || why != "" {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+// testFrom is the part of a test in which one member is the source.
+func (s *safeguard) testFrom(t *tree, source, sources int) (why string, err error) {
+	n, count := s.testOf(sources)
+	st := step{Kind: stepProbe, Seq: s.hand.seq, Epoch: t.epoch, Source: source, Bytes: n, Count: count}
+	c := s.tell(st)
 	for _, i := range others(t.members, s.me()) {
 		switch a := c.answer(i); {
 		case !c.settled(i):
@@ -157,27 +203,40 @@ func (s *safeguard) test(t *tree) (why string, err error) {
 			return s.r.NameOf(i) + " cannot take part", nil
 		}
 	}
-	if err := t.g.SetSource(slices.Index(t.members, s.me())); err != nil {
+	if err := s.expectProbe(st); err != nil {
 		return "", err
 	}
-	n, m := s.probeBytes(), s.meter
-	first, begun := t.g.Acknowledged(), s.r.Now()
-	q, err := t.g.Send(s.scratch, 0, n)
-	if err != nil {
-		return err.Error(), nil
+	if source == s.me() {
+		return s.sendTest(t, n, count), nil
 	}
-	limit := vtime.Duration(float64(m.normal(n)) / returnAbove)
-	if s.r.LookOver(begun.Add(limit), "test of "+s.label, []*rank.Rank{t.sub}, q.Done) {
-		if q.Err() != nil {
-			return q.Err().Error(), nil
-		}
-		return "", nil
+	st.Kind = stepTest
+	a := s.tell(st).answer(source)
+	if a == nil {
+		return s.r.NameOf(source) + " does not answer", nil
 	}
-	share := float64(t.g.Acknowledged()-first) * float64(m.mtu) / float64(n)
-	return fmt.Sprintf("a test had %.0f %% of normal throughput, %.0f are needed", 100*share*returnAbove, 100*returnAbove), nil
+	return a.Err, nil
 }
 
-// expectProbe makes the rank ready for a test.
+// sendTest sends the messages of a test, one after the other.
+func (s *safeguard) sendTest(t *tree, n, count int) (why string) {
+	whole := float64(count) * float64(s.meter.normal(n))
+	limit := s.r.Now().Add(vtime.Duration(whole / returnAbove))
+	for k := range count {
+		q, err := t.g.Send(s.scratch, 0, n)
+		if err != nil {
+			return err.Error()
+		}
+		if !s.r.LookOver(limit, "test of "+s.label, []*rank.Rank{t.sub}, q.Done) {
+			return fmt.Sprintf("a test had %.0f %% of normal throughput, %.0f are needed", 100*returnAbove*float64(k)/float64(count), 100*returnAbove)
+		}
+		if q.Err() != nil {
+			return q.Err().Error()
+		}
+	}
+	return ""
+}
+
+// expectProbe makes the rank ready for a test, as its source or a receiver.
 func (s *safeguard) expectProbe(st step) error {
 	t := s.next
 	if t == nil && !slices.Contains(s.alive, s.me()) || t == nil && slices.Contains(s.apart, s.me()) {
@@ -186,18 +245,24 @@ func (s *safeguard) expectProbe(st step) error {
 	if t == nil || t.epoch != st.Epoch {
 		return fmt.Errorf("there is no group of epoch %d", st.Epoch)
 	}
-	if err := t.g.SetSource(slices.Index(t.members, st.From)); err != nil {
+	if err := t.g.SetSource(slices.Index(t.members, st.Source)); err != nil {
 		return err
 	}
-	_, err := t.g.Recv(s.scratch, 0, s.probeBytes())
-	return err
+	for range st.Count {
+		if st.Source == s.me() {
+			break
+		}
+		if _, err := t.g.Recv(s.scratch, 0, st.Bytes); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takeUp has all ranks use a group from the next message on.
 func (s *safeguard) takeUp(t *tree) error {
 	apart := others(s.alive, t.members...)
 	s.back.Returned = s.r.Now()
-	s.meter.forget()
 	s.did.Returns++
 	var without []string
 	for _, i := range apart {

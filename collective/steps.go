@@ -17,7 +17,8 @@ const (
 	stepStop   stepKind = "stop"   // leave the group and the overlay; say whether the message is there
 	stepPlan   stepKind = "plan"   // who is alive and who apart, and what group to use from now on
 	stepTry    stepKind = "try"    // register a group
-	stepProbe  stepKind = "probe"  // receive a test in it
+	stepProbe  stepKind = "probe"  // be ready for a test of it
+	stepTest   stepKind = "test"   // its source sends
 	stepDrop   stepKind = "drop"   // forget it
 	stepSample stepKind = "sample" // say how far the message has come, again and again
 	stepEnd    stepKind = "end"    // there are no more steps
@@ -35,6 +36,9 @@ type step struct {
 	Renew   []int      `json:"renew,omitempty"`   // ranks apart whose connection is made anew
 	Lacking []int      `json:"lacking,omitempty"` // who takes part in the overlay of the message
 	At      vtime.Time `json:"at,omitempty"`      // of the first sample
+	Source  int        `json:"source,omitempty"`  // of a test
+	Bytes   int        `json:"bytes,omitempty"`   // of each message of a test
+	Count   int        `json:"count,omitempty"`   // of them
 	Back    comeback   `json:"back"`
 }
 
@@ -103,6 +107,10 @@ func (s *safeguard) act(number int, st step) (a answer) {
 		err = s.register(st.Epoch, st.Members)
 	case stepProbe:
 		err = s.expectProbe(st)
+	case stepTest:
+		if t := s.next; st.Source == s.me() && t != nil && t.epoch == st.Epoch {
+			a.Err = s.sendTest(t, st.Bytes, st.Count)
+		}
 	case stepDrop:
 		s.dropNext()
 	case stepSample:
