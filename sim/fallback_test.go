@@ -514,3 +514,79 @@ func TestFallbackPartial(t *testing.T) {
 		})
 	}
 }
+
+// TestFallbackUnreachable: a member that can be reached no more, though it lives, is given
+// up: the others get everything, it hears that it is not served any more, and nobody hangs.
+func TestFallbackUnreachable(t *testing.T) {
+	for _, mode := range []string{collective.FallbackFull, collective.FallbackPartial} {
+		for _, size := range []int{1000, 150_000} {
+			g, err := safeFabric()
+			s := newSafe(t, g, err, 30, size)
+			s.mode, s.pause = mode, 100*vtime.Microsecond
+			s.add(faults.Spec{Kind: faults.KindLinkDown, Window: from(1500*vtime.Microsecond, 0)}, "leaf1-h4")
+			if err := s.run(); err != nil {
+				t.Fatalf("%s: %v; %v", mode, err, s.events)
+			}
+			for i, n := range s.got {
+				if (n == len(s.sizes)) != (i != 4) {
+					t.Errorf("%s, %d bytes: rank %d got %d messages", mode, size, i, n)
+				}
+			}
+			if did := s.sum(); len(did.Lost) != 1 || did.Lost[0].Rank != 4 || did.Fallbacks != 1 || did.Returns != 1 {
+				t.Errorf("%s, %d bytes: %+v, %v", mode, size, did, s.events)
+			}
+		}
+	}
+}
+
+// TestRC24: the threshold is half of normal throughput. A link at well over half of its rate
+// leaves multicast alone, one at well under half makes it be left.
+func TestRC24(t *testing.T) {
+	for percent := int64(25); percent <= 100; percent += 5 {
+		g, err := safeFabric()
+		s := newSafe(t, g, err, 25, 150_000)
+		s.add(faults.Spec{Kind: faults.KindRateCut, Rate: percent * 1e8, Window: from(0, 0)}, "leaf1-h4")
+		did := s.must()
+		switch {
+		case percent <= 45 && did.Fallbacks != 1, percent >= 60 && did.Fallbacks != 0:
+			t.Errorf("at %d %% of the rate: %+v", percent, did)
+		}
+	}
+}
+
+// TestFallbackMoves: every message has another source, also those that are served apart and
+// those that have just left multicast.
+func TestFallbackMoves(t *testing.T) {
+	for _, mode := range []string{collective.FallbackFull, collective.FallbackPartial} {
+		g, err := safeFabric()
+		s := newSafe(t, g, err, 120, 120_000)
+		s.mode, s.memory = mode, rank.MemoryHashed
+		for m := range s.sizes {
+			s.roots = append(s.roots, m%6)
+		}
+		s.add(faults.Spec{Kind: faults.KindSlowReceiver, Rate: 500e6, Window: from(1*vtime.Millisecond, 15*vtime.Millisecond)}, "h4")
+		did := s.must()
+		if did.Fallbacks != 1 || did.Returns == 0 {
+			t.Errorf("%s: %+v", mode, did)
+		}
+		if last := s.events[len(s.events)-1]; last.Kind != machine.EventReturn || last.Text != "" {
+			t.Errorf("%s: the last that happened is %v", mode, last)
+		}
+	}
+}
+
+// TestFallbackOff: without it a broadcast that cannot be ends with an error, as ever.
+func TestFallbackOff(t *testing.T) {
+	g, err := safeFabric()
+	s := newSafe(t, g, err, 1, 1000)
+	s.mode = collective.FallbackOff
+	s.switchAt("leaf0").LimitGroups(0)
+	if err := s.run(); !errors.Is(err, rank.ErrGroup) {
+		t.Errorf("%v", err)
+	}
+	s = newSafe(t, g, err, 1, 1000)
+	s.mode = "half"
+	if err := s.run(); err == nil || !strings.Contains(err.Error(), "use off, full or partial") {
+		t.Errorf("%v", err)
+	}
+}
