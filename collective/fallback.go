@@ -274,6 +274,7 @@ func (s *safeguard) Run() (t Times, err error) {
 
 // Close implements Algorithm.
 func (s *safeguard) Close() error {
+	s.r.Sync() // the last source has no more steps
 	if s.me() == s.alive[0] {
 		s.put(step{Kind: stepEnd})
 	}

@@ -19,6 +19,9 @@ const (
 	HandoverSocket = "handover.sock" // raw sockets
 )
 
+// Crashed begins what a rank ends with whose host has crashed.
+const Crashed = "host crashed: "
+
 // EventOf returns the message of a machine's event.
 func EventOf(now vtime.Time, e machine.Event) *Event {
 	return &Event{

@@ -13,6 +13,9 @@ func (l *Lab) fallsBack() bool {
 		if w.Bcast != nil && slices.ContainsFunc(w.Bcast.Schemes, func(s Scheme) bool { return on(s.Fallback) }) {
 			return true
 		}
+		if w.HPL != nil && on(w.HPL.Fallback) {
+			return true
+		}
 	}
 	return false
 }
@@ -55,10 +58,15 @@ func (c *checking) checkFallback(at string, a algorithms, s *Scheme) {
 	case s.Fallback == "" || c.err != nil:
 	case a.kind != "broadcast" || !collective.HasFallback(s.Name):
 		c.failf(at+".fallback", "%s scheme %s has no fallback: it is for broadcasts by cepheus and gleam", a.kind, s.Name)
-	case s.Fallback == collective.FallbackPartial:
-		if _, ok := c.l.lowClass(); !ok {
-			c.failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): give it a strict priority above 0, by switches.scheduling, switches.classes or another DSCP",
-				c.l.NICs.TrafficClass)
-		}
+	default:
+		c.checkPartial(at, s.Fallback)
+	}
+}
+
+// checkPartial makes sure that what is served apart waits for all else.
+func (c *checking) checkPartial(at, fallback string) {
+	if _, ok := c.l.lowClass(); !ok && fallback == collective.FallbackPartial {
+		c.failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): give it a strict priority above 0, by switches.scheduling, switches.classes or another DSCP",
+			c.l.NICs.TrafficClass)
 	}
 }
