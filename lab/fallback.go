@@ -66,7 +66,7 @@ func (c *checking) checkFallback(at string, a algorithms, s *Scheme) {
 // checkPartial makes sure that what is served apart waits for all else.
 func (c *checking) checkPartial(at, fallback string) {
 	if _, ok := c.l.lowClass(); !ok && fallback == collective.FallbackPartial {
-		c.failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): give it a strict priority above 0, by switches.scheduling, switches.classes or another DSCP",
-			c.l.NICs.TrafficClass)
+		c.failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): "+
+			"give it a strict priority above 0, by switches.scheduling, switches.classes or another DSCP", c.l.NICs.TrafficClass)
 	}
 }

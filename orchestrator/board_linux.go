@@ -112,7 +112,9 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		}
 		all.Go(func() {
 			err := b.serve(ctx, i, &start)
-			if silent[i] = status.Code(err) == codes.Unavailable; b.spare[i] && ctx.Err() == nil && (silent[i] || err != nil && strings.HasPrefix(err.Error(), control.Crashed)) {
+			silent[i] = status.Code(err) == codes.Unavailable
+			crashed := err != nil && strings.HasPrefix(err.Error(), control.Crashed)
+			if b.spare[i] && ctx.Err() == nil && (silent[i] || crashed) {
 				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others came no further within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
 				if silent[i] {
 					d.lost[h].Store(true)

@@ -590,3 +590,28 @@ func TestFallbackOff(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestFallbackFanOut: a group would leave a switch by more ports than it can feed. Everything
+// comes by unicast, and each try that fails makes the next one come later.
+func TestFallbackFanOut(t *testing.T) {
+	g, err := safeFabric()
+	s := newSafe(t, g, err, 100, 3000)
+	s.sw.FanOut, s.pause = 2, vtime.Millisecond
+	did := s.must()
+	if did.Fallbacks != 1 || did.Returns != 0 || did.Overlay != len(s.sizes) || !strings.Contains(did.Causes[0], "fan-out limit exceeded") {
+		t.Errorf("%+v", did)
+	}
+	var before, wait vtime.Duration
+	for _, e := range s.events[1:] {
+		if gap := vtime.Duration(e.at) - before; before > 0 {
+			if wait > 0 && gap < wait*3/2 {
+				t.Errorf("a try %v after the last, and that %v after the one before", gap, wait)
+			}
+			wait = gap
+		}
+		before = vtime.Duration(e.at)
+	}
+	if wait == 0 {
+		t.Errorf("too few tries: %v", s.events)
+	}
+}
