@@ -38,7 +38,7 @@ type Stats struct {
 	Repeats        uint64 // rounds the registrar had to repeat
 	Ignored        uint64 // packets that concern no group of this host
 
-	Turns [Turns]uint64 // by Turn
+	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // by Turn
 }
 
 // Turn is what the software of a host has done about a group whose multicast did not work.
@@ -51,11 +51,21 @@ const (
 	Return                  // came back to it
 	ProbeFailed             // tried a group that was registered anew, and did not take it
 	MemberLost              // gave a member up
-	Turns
 )
 
 // Note counts a turn.
-func (a *Agent) Note(t Turn) { a.stats.Turns[t]++ }
+func (a *Agent) Note(t Turn) {
+	switch t {
+	case Fallback:
+		a.stats.Fallbacks++
+	case Return:
+		a.stats.Returns++
+	case ProbeFailed:
+		a.stats.ProbesFailed++
+	case MemberLost:
+		a.stats.MembersLost++
+	}
+}
 
 // traffic is DSCP 48: registration does not wait behind paused data.
 const traffic = 48 << 2

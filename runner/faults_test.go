@@ -159,11 +159,11 @@ var effects = map[string]struct {
 	}},
 	"fallback": {"", func(r *faultRun) error {
 		a := r.agent("h0")
-		return unless(a.Turns[mrp.Fallback] == 2 && a.Turns[mrp.Return] == 2 && r.sw("leaf1").Refused > 0, fmt.Sprintf("the source fell back and returned %v times", a.Turns))
+		return unless(a.Fallbacks == 2 && a.Returns == 2 && r.sw("leaf1").Refused > 0, fmt.Sprintf("the source fell back %d and returned %d times", a.Fallbacks, a.Returns))
 	}},
 	"fallback-partial": {"", func(r *faultRun) error {
 		a := r.agent("h0")
-		return unless(a.Turns[mrp.Fallback] == 1 && a.Turns[mrp.Return] == 2 && a.Turns[mrp.MemberLost] == 0, fmt.Sprintf("the source fell back and returned %v times", a.Turns))
+		return unless(a.Fallbacks == 1 && a.Returns == 2 && a.MembersLost == 0, fmt.Sprintf("the source fell back %d and returned %d times", a.Fallbacks, a.Returns))
 	}},
 	"nic-stall": {"", func(r *faultRun) error { return unless(r.nic("h2").Waited > 0, "nothing waited") }},
 	"slow-receiver": {"", func(r *faultRun) error {
