@@ -42,7 +42,8 @@ func (s *safeguard) line(source, apart int) (*line, error) {
 		return nil, err
 	}
 	sub.SetTrafficClass(s.r.Params().LowClass)
-	sub.SetTimeout(s.meter.window)
+	// A timeout that comes while the packets only wait sends them all again, behind themselves.
+	sub.SetTimeout(s.meter.window << min(1+s.renewed[apart], 6))
 	l.sub = sub
 	s.lines = append(s.lines, l)
 	return l, nil
@@ -219,6 +220,7 @@ func (s *safeguard) joinFeeds() error {
 			return err
 		}
 		for _, i := range again {
+			s.renewed[i]++
 			s.feed(i, nil)
 		}
 	}

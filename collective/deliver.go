@@ -303,6 +303,9 @@ func (s *safeguard) adopt(number int, st step) error {
 	for _, i := range append(others(st.Apart, s.apart...), st.Renew...) {
 		s.since[i] = number
 	}
+	for _, i := range others(st.Apart, s.apart...) {
+		s.renewed[i] = 0
+	}
 	s.alive, s.apart = st.Alive, st.Apart
 	s.lost, s.halted = !slices.Contains(s.alive, s.me()), false
 	keep := func(l *line) bool { return slices.Contains(s.apart, l.apart) && l.since == s.since[l.apart] && !s.lost }

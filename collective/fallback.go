@@ -60,21 +60,22 @@ type safeguard struct {
 	halted bool // between a stop and the plan that follows
 	lost   bool // this rank was given up
 
-	seq    int // messages begun
-	hand   hand
-	came   arrival
-	roots  []int   // sources so far, each where it was last
-	linked []int   // sources that the rank is connected to
-	net    *net    // the overlay in use
-	lines  []*line // connections of and with ranks apart
-	since  []int   // by rank apart: the plan that made it so
-	feeds  []*feed
-	well   []bool   // by rank apart: its connection is as fast as any
-	meters []*meter // by rank apart
-	open   []*hearing
-	failed []string // by rank: why its adapter could not be reached; the connection is gone
-	guard  *rank.Worker
-	did    Safety
+	seq     int // messages begun
+	hand    hand
+	came    arrival
+	roots   []int   // sources so far, each where it was last
+	linked  []int   // sources that the rank is connected to
+	net     *net    // the overlay in use
+	lines   []*line // connections of and with ranks apart
+	since   []int   // by rank apart: the plan that made it so
+	renewed []int   // by rank apart: times that its connection was made anew
+	feeds   []*feed
+	well    []bool   // by rank apart: its connection is as fast as any
+	meters  []*meter // by rank apart
+	open    []*hearing
+	failed  []string // by rank: why its adapter could not be reached; the connection is gone
+	guard   *rank.Worker
+	did     Safety
 }
 
 // tree is a group in one epoch.
@@ -165,6 +166,10 @@ func ServedApart(a Algorithm) bool {
 	return ok && s.hand.apart
 }
 
+// patience is how many windows the timeout of a probe is, at the least. Data that a slow
+// adapter has taken in, and has to get through first, must not make it look dead.
+const patience = 4
+
 // probeClass is DSCP 48, as of registration.
 const probeClass = 48 << 2
 
@@ -178,13 +183,14 @@ func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	s.hand.seq, s.hand.have = -1, true
 	s.plan.number = -1
 	s.well, s.meters, s.since, s.failed = make([]bool, r.Size()), make([]*meter, r.Size()), make([]int, r.Size()), make([]string, r.Size())
+	s.renewed = make([]int, r.Size())
 	var err error
 	if s.base, err = r.Sub(s.label+"/base", s.alive); err != nil {
 		return nil, err
 	}
 	// Probes do not wait behind data, and are patient with what waits in adapters.
 	s.base.SetTrafficClass(probeClass)
-	s.base.SetTimeout(s.meter.window)
+	s.base.SetTimeout(patience * s.meter.window)
 	if s.none, err = r.Alloc(1, rank.MemoryBytes); err != nil {
 		return nil, err
 	}

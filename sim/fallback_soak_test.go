@@ -143,3 +143,72 @@ func TestFallbackOncePerCause(t *testing.T) {
 		t.Errorf("only %d of %d seeds left multicast, and %d came back", fell, count, back)
 	}
 }
+
+// TestFallbackPartialSweep: whoever crawls, however much and for whatever reason, once it is
+// served apart and the others have a tree of their own they have messages at most 5 % later than when nothing is wrong.
+// MCASTLAB_SOAK makes it 1,000 seeds.
+func TestFallbackPartialSweep(t *testing.T) {
+	count := uint64(10)
+	if os.Getenv("MCASTLAB_SOAK") != "" {
+		count = 1000
+	}
+	first, count := seeds(t, count)
+	apart, worst := 0, 0.0
+	for seed := first; seed < first+count; seed++ {
+		r := rand.New(rand.NewPCG(seed, 47))
+		g, err := safeFabric()
+		size, victim := 50_000+r.IntN(300_000), 1+r.IntN(5)
+		healthy := newSafe(t, g, err, 3, size)
+		healthy.mode = collective.FallbackPartial
+		healthy.must()
+		s := newSafe(t, g, err, 14, size)
+		s.mode, s.seed = collective.FallbackPartial, seed
+		host := g.Nodes[victim].Name
+		link := g.Nodes[g.Peer(victim, 0).Node].Name + "-" + host
+		rate := int64(0.2e9 + 2.5e9*r.Float64())
+		f := []faults.Spec{
+			{Kind: faults.KindSlowReceiver, Rate: rate}, {Kind: faults.KindRateCut, Rate: rate},
+			{Kind: faults.KindLoss, Frames: faults.Impairment{Loss: 0.05 + 0.1*r.Float64()}},
+		}[r.IntN(3)]
+		f.Window = from(vtime.Duration(r.IntN(500))*vtime.Microsecond, 0)
+		s.add(f, map[bool]string{true: link, false: host}[f.Kind.OfLinks()])
+		did := s.must()
+		if did.Fallbacks > 1 || len(did.Lost) > 0 {
+			t.Errorf("seed %d, %s, %d: %+v %v", seed, f.Kind, rate, did, s.events)
+		}
+		served, from := false, vtime.Never
+		for _, e := range s.events {
+			if e.Kind == machine.EventReturn {
+				from = min(from, e.at) // the others have a tree of their own
+			}
+		}
+		for m := range s.sizes {
+			late := s.late(healthy, m, victim)
+			if !s.apart[m][victim] || s.began[m] < from {
+				continue
+			}
+			served = true
+			if late > 1.05 {
+				t.Errorf("seed %d: with %s at %s message %d of %d bytes took %.3f times as long (-from %d -seeds 1)", seed, f.Kind, host, m, size, late, seed)
+			}
+			worst = max(worst, late)
+		}
+		if served {
+			apart++
+		}
+	}
+	t.Logf("%d of %d seeds served a member apart; others had messages after at most %.4f times as long", apart, count, worst)
+	if count >= 10 && apart < int(count)*2/3 {
+		t.Errorf("only %d of %d seeds served a member apart", apart, count)
+	}
+}
+
+// late returns how many times as long as in another run a message took to all but one.
+func (s *safe) late(healthy *safe, m, but int) (worst float64) {
+	for i := range s.at[m] {
+		if i != but && i > 0 {
+			worst = max(worst, float64(s.at[m][i])/float64(healthy.at[2][i]))
+		}
+	}
+	return worst
+}

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -37,7 +38,8 @@ type safe struct {
 	events []safeEvent
 	at     [][]vtime.Duration // by message and rank: when it was there, from when it began
 	apart  [][]bool
-	got    []int // by rank: messages
+	began  []vtime.Time // by message
+	got    []int        // by rank: messages
 	did    []collective.Safety
 	err    error
 }
@@ -160,6 +162,9 @@ func (s *safe) message(r *rank.Rank, b collective.Algorithm, buf *rank.Buffer, m
 	}
 	r.Sync()
 	start := r.Now()
+	if r.ID() == 0 {
+		s.began = append(s.began, start)
+	}
 	at, err := b.Run()
 	if errors.Is(err, collective.ErrLost) {
 		return nil
@@ -367,10 +372,14 @@ func TestFLT17(t *testing.T) {
 }
 
 // TestFallbackCrash: a member crashes in the middle of a message, or between two. The others
-// get all messages, and the run's error names it.
+// get all messages, and the run's error names it. MCASTLAB_SOAK makes it 700 crashes.
 func TestFallbackCrash(t *testing.T) {
+	every := 173 * vtime.Microsecond
+	if os.Getenv("MCASTLAB_SOAK") != "" {
+		every /= 50
+	}
 	for _, mode := range []string{collective.FallbackFull, collective.FallbackPartial} {
-		for at := 200 * vtime.Microsecond; at < 1400*vtime.Microsecond; at += 173 * vtime.Microsecond {
+		for at := 200 * vtime.Microsecond; at < 1400*vtime.Microsecond; at += every {
 			g, err := safeFabric()
 			s := newSafe(t, g, err, 12, 200_000)
 			s.mode = mode
@@ -421,18 +430,26 @@ func ofGroup(f *wire.Frame) bool {
 // receivers have what the source must think they lack; or one receiver gets nothing any
 // more. Whoever has the message gets it once, whoever lacks it receives all of it again, and
 // no buffer is ever seen that is not whole and right, nor does it change later. Memory that
-// keeps a hash would tell of a byte that is written twice.
+// keeps a hash would tell of a byte that is written twice. MCASTLAB_SOAK makes it 100 seeds.
 func TestFallbackTorn(t *testing.T) {
 	const packets = 20
 	kinds := []string{"near", "far", "feedback", "deaf"}
-	restarts := 0
-	for at := 1; at <= packets+1; at++ {
+	restarts, rounds := 0, 1
+	if os.Getenv("MCASTLAB_SOAK") != "" {
+		rounds = 100
+	}
+	for round := range rounds * (packets + 1) {
+		at := 1 + round%(packets+1)
 		for k, kind := range kinds {
 			g, err := safeFabric()
 			s := newSafe(t, g, err, 3, packets*testParams.MTU)
-			s.mode = []string{collective.FallbackFull, collective.FallbackPartial}[(at+k)%2]
-			s.memory = []rank.MemoryKind{rank.MemoryBytes, rank.MemoryHashed}[(at/2+k)%2]
-			s.seed = uint64(at)
+			s.mode = []string{collective.FallbackFull, collective.FallbackPartial}[(round+k)%2]
+			s.memory = []rank.MemoryKind{rank.MemoryBytes, rank.MemoryHashed}[(round/2+k)%2]
+			s.seed = uint64(round)
+			if round > packets {
+				s.params.MTU = 256 << (round % 3)
+				s.sizes = []int{packets * s.params.MTU, packets*s.params.MTU - round%s.params.MTU, packets * s.params.MTU}
+			}
 			data := func(f *wire.Frame) bool { return ofGroup(f) && isData(f) }
 			first := s.build().Graph().Nodes[0].IP
 			tr := &trigger{match: data, n: packets + at} // of the second message
@@ -454,7 +471,7 @@ func TestFallbackTorn(t *testing.T) {
 			}
 			did := s.must()
 			if did.Fallbacks != 1 && at <= packets || did.Fallbacks > 1 {
-				t.Errorf("%s at packet %d, %s: %+v", kind, at, s.mode, did)
+				t.Errorf("round %d, %s at packet %d, %s: %+v", round, kind, at, s.mode, did)
 			}
 			restarts += did.Restarted
 		}
