@@ -35,7 +35,8 @@ type Host interface {
 // Board is the out-of-band channel between the ranks of a job: what a launcher's key
 // and value service is to MPI. It costs no lab time on the event clock.
 type Board interface {
-	// Put publishes a value; a key is written once.
+	// Put publishes a value. A key is written once; a rank that alone reads it may write it,
+	// too, to end its own wait.
 	Put(key string, value []byte)
 	// Get blocks until the key has a value. why ends "waiting on ...".
 	Get(key, why string) []byte

@@ -21,17 +21,16 @@ import (
 
 // safe is a broadcast with fallback, message after message.
 type safe struct {
-	t        testing.TB
-	graph    *topo.Graph
-	mode     string
-	sizes    []int // of the messages
-	roots    []int // of them; nil: rank 0
-	params   rank.Params
-	sw       fabric.Switch
-	seed     uint64
-	memory   rank.MemoryKind
-	pause    vtime.Duration // between messages
-	anyError bool           // a rank may be lost
+	t      testing.TB
+	graph  *topo.Graph
+	mode   string
+	sizes  []int // of the messages
+	roots  []int // of them; nil: rank 0
+	params rank.Params
+	sw     fabric.Switch
+	seed   uint64
+	memory rank.MemoryKind
+	pause  vtime.Duration // between messages
 
 	net    *Net
 	faults *faults.Timeline
