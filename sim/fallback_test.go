@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -629,5 +630,24 @@ func TestFallbackFanOut(t *testing.T) {
 	}
 	if wait == 0 {
 		t.Errorf("too few tries: %v", s.events)
+	}
+}
+
+// TestFallbackFree: while nothing is wrong, messages take as long with a fallback as without.
+func TestFallbackFree(t *testing.T) {
+	var want [][]vtime.Duration
+	for _, mode := range []string{collective.FallbackOff, collective.FallbackFull, collective.FallbackPartial} {
+		g, err := safeFabric()
+		s := newSafe(t, g, err, 6, 70_000)
+		s.mode, s.sizes[2], s.roots = mode, 0, []int{0, 0, 3, 3, 5, 0}
+		if did := s.must(); did.Fallbacks+did.Returns+did.Overlay+did.Apart+len(s.events) > 0 {
+			t.Errorf("%s: %+v", mode, did)
+		}
+		if want == nil {
+			want = s.at
+		}
+		if !reflect.DeepEqual(s.at, want) {
+			t.Errorf("%s: messages took %v, without a fallback %v", mode, s.at, want)
+		}
 	}
 }
