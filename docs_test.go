@@ -6,7 +6,9 @@ import (
 	"go/ast"
 	"go/doc/comment"
 	"os"
+	"path"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -191,6 +193,45 @@ func describe(b *strings.Builder, title string, t reflect.Type, seen map[reflect
 	}
 	for _, m := range more {
 		describe(b, m.title, m.t, seen)
+	}
+}
+
+// TestFaultTable: every scenario of docs/fallback.md's table is there, and every test that it
+// names.
+func TestFaultTable(t *testing.T) {
+	page, err := os.ReadFile("docs/fallback.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && f.Recv == nil {
+				tests[path.Base(s.dir)+"."+f.Name.Name] = true
+			}
+		}
+	}
+	rows := map[string]int{}
+	for _, line := range strings.Split(string(page), "\n") {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| FLT-") && !strings.HasPrefix(line, "| R-C") || len(cells) != 3 {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([a-z]+\\.Test[A-Za-z0-9]+)`").FindAllStringSubmatch(cells[2], -1) {
+			rows[strings.TrimPrefix(cells[0], "| ")]++
+			if !tests[name[1]] {
+				t.Errorf("%s names %s, which there is not", cells[0], name[1])
+			}
+		}
+	}
+	for i := range 22 {
+		if id := fmt.Sprintf("FLT-%d", i+1); rows[id] == 0 {
+			t.Errorf("docs/fallback.md names no test for %s", id)
+		}
+	}
+	if rows["R-C24"] == 0 || len(rows) != 23 {
+		t.Errorf("docs/fallback.md has rows for %v", rows)
 	}
 }
 

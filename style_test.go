@@ -36,7 +36,7 @@ var imports = map[string][]string{
 	"faults":                      {"prng", "topo", "vtime", "wire"},
 	"traces":                      {"machine", "vtime", "wire"},
 	"traces/explain":              {"traces", "wire"},
-	"rank":                        {"mrp", "prng", "virtrnic", "vtime", "wire"},
+	"rank":                        {"machine", "mrp", "prng", "virtrnic", "vtime", "wire"},
 	"collective":                  {"rank", "vtime"},
 	"apps":                        {"collective", "prng", "rank", "vtime"},
 	"apps/program":                {"apps", "rank"},

@@ -43,6 +43,12 @@ type Row struct {
 	// Recovery is what all ranks did, all iterations together, beside the fast path of a
 	// scheme that may lose data.
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
+	// Safety is what all ranks did beside multicast, of a scheme with a fallback.
+	Safety *collective.Safety `json:"fallback,omitempty"`
+	// Others is JCT of the receivers that were not served by unicast while others were on the
+	// tree; null: all were alike.
+	Others *Summary `json:"others_jct_us,omitempty"`
+	Lost   []string `json:"lost,omitempty"` // hosts that were given up; the row is of the others
 	// Traffic is counted on the event clock, of a workload that has one row.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// IO is what a row of storage says beside its times: JCT is from when an IO is submitted
@@ -86,6 +92,17 @@ func (r *Row) Recovered(o *collective.Recovery) {
 		r.Recovery = &collective.Recovery{}
 	}
 	r.Recovery.Add(*o)
+}
+
+// Safeguarded adds what a rank did beside multicast to the row; nil is nothing to tell.
+func (r *Row) Safeguarded(o *collective.Safety) {
+	if o == nil {
+		return
+	}
+	if r.Safety == nil {
+		r.Safety = &collective.Safety{}
+	}
+	r.Safety.Add(*o)
 }
 
 // IO is what a row of storage says beside its times.

@@ -17,6 +17,9 @@ type cepheus struct {
 }
 
 func newCepheus(r *rank.Rank, o Options) (Algorithm, error) {
+	if o.Fallback != "" && o.Fallback != FallbackOff {
+		return newSafeguard(r, o)
+	}
 	g, err := r.NewGroup("bcast/"+o.Label, r.First())
 	if err != nil {
 		return nil, err

@@ -73,6 +73,8 @@ type Options struct {
 	Engine   string         `json:"engine,omitempty"`
 	PerChunk vtime.Duration `json:"per_chunk,omitempty"`
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
+	// Fallback is what multicast does when it does not work; empty is FallbackOff.
+	Fallback string `json:"fallback,omitempty"`
 	// Float32 makes a reduction add floating-point numbers.
 	Float32 bool `json:"float32,omitempty"`
 }
@@ -214,8 +216,18 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 	if o.Pace < 0 || o.Pace > 100 {
 		return o, fmt.Errorf("pace of %d %%: use 1 to 100, or 0 for none", o.Pace)
 	}
+	switch {
+	case o.Fallback == "" || o.Fallback == FallbackOff:
+	case !HasFallback(s.name):
+		return o, fmt.Errorf("it has no fallback")
+	case o.Fallback != FallbackFull && o.Fallback != FallbackPartial:
+		return o, fmt.Errorf("fallback %q: use %s, %s or %s", o.Fallback, FallbackOff, FallbackFull, FallbackPartial)
+	}
 	return o, nil
 }
+
+// HasFallback says whether a broadcast algorithm can go round multicast that does not work.
+func HasFallback(name string) bool { return name == "cepheus" || name == "gleam" }
 
 // relative numbers the ranks from the root on.
 func relative(r *rank.Rank, root int) int { return (r.ID() - root + r.Size()) % r.Size() }

@@ -142,6 +142,61 @@ workloads:
 	}
 }
 
+// TestLiveFallback: on real interfaces multicast that does not work is gone round. A leaf
+// that has no memory for the group, one that forgets it in the middle, a receiver that
+// crawls: every byte is right, the report says what happened, and when it is over the group is
+// used again. When a receiver's host crashes the others get everything, and the run names it.
+func TestLiveFallback(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	text := func(mode, faults string) string {
+		return strings.NewReplacer("[cepheus, binomial, unicast]", "[{cepheus: {fallback: "+mode+"}}]", "[64B, 64KiB, 1MiB]", "[256KiB]", "iterations: 2", "iterations: 40").
+			Replace(starLab("t-kinds", "nics: {timeout: 1ms}\nlinks: {rate: 10Gbps}\n"+faults))
+	}
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-kinds") })
+	for _, c := range []struct {
+		name, mode, faults string
+		returns            bool
+		dead               string
+	}{
+		{"no memory", "full", "faults: [{for: 3ms, mft-full: {nodes: leaf0}}]\n", true, ""},
+		{"forgotten", "full", "faults: [{at: 2ms, wipe-mft: {nodes: leaf0}}]\n", true, ""},
+		{"crawler", "partial", "faults: [{at: 2ms, for: 10s, slow-receiver: {nodes: h2, rate: 500Mbps}}]\n", true, ""},
+		{"crash", "full", "faults: [{at: 2ms, for: 10s, crash: {nodes: h2}}]\n", true, "h2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := write(t, text(c.mode, c.faults))
+			must(t, "deploy", "-q", "-r", "netns", file)
+			defer must(t, "destroy", "t-kinds")
+			o := runFaulty(t, file)
+			if c.dead != "" && (o.code != exitRuntime || !strings.Contains(o.err, c.dead)) || c.dead == "" && o.code != exitOK && o.code != exitFidelity {
+				t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
+			}
+			if c.dead != "" {
+				return // what it says is all that is printed
+			}
+			var r struct {
+				Results []struct {
+					Verified *bool
+					Fallback struct{ Fallbacks, Returns, Overlay, Apart int }
+				}
+				Counters map[string]struct{ Counts map[string]uint64 }
+			}
+			if err := json.Unmarshal([]byte(o.out), &r); err != nil || len(r.Results) != 1 {
+				t.Fatalf("%v\n%s", err, o.out)
+			}
+			row := r.Results[0]
+			if row.Verified == nil || !*row.Verified || row.Fallback.Fallbacks == 0 || row.Fallback.Overlay+row.Fallback.Apart == 0 || c.returns && row.Fallback.Returns == 0 {
+				t.Errorf("%s", o.out)
+			}
+			if n := r.Counters["host"].Counts["fallbacks"]; n != uint64(row.Fallback.Fallbacks) {
+				t.Errorf("the counters know of %d fallbacks, the row of %+v", n, row.Fallback)
+			}
+		})
+	}
+	same(t, before, snapshot(t))
+}
+
 // TestFuzzCommand: a search says what it did; a lab with its own faults is replayed.
 func TestFuzzCommand(t *testing.T) {
 	file := write(t, starLab("t-fuzz", ""))

@@ -20,6 +20,9 @@ const (
 	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
 )
 
+// Crashed begins what a rank ends with whose host has crashed.
+const Crashed = "host crashed: "
+
 // EventOf returns the message of a machine's event.
 func EventOf(now vtime.Time, e machine.Event) *Event {
 	return &Event{

@@ -149,6 +149,10 @@ var agentCounts = []count[mrp.Stats]{
 	one("mrp_confirmed", "confirmations sent as a member", func(s *mrp.Stats) uint64 { return s.Confirmed }),
 	one("mrp_repeats", "rounds that the registrar had to repeat", func(s *mrp.Stats) uint64 { return s.Repeats }),
 	one("mrp_ignored", "packets that concern no group of this host", func(s *mrp.Stats) uint64 { return s.Ignored }),
+	one("fallbacks", "times that a group this host sends to left multicast (docs/fallback.md)", func(s *mrp.Stats) uint64 { return s.Fallbacks }),
+	one("returns", "times that it came back to multicast", func(s *mrp.Stats) uint64 { return s.Returns }),
+	one("probes_failed", "times that it was registered anew, tried and not used", func(s *mrp.Stats) uint64 { return s.ProbesFailed }),
+	one("members_lost", "members that were given up", func(s *mrp.Stats) uint64 { return s.MembersLost }),
 }
 
 var adapterCounts = []count[adapter.Stats]{

@@ -227,6 +227,16 @@ func (s *Spec) irn() *virtrnic.IRN {
 // from it while a frame of full size and its acknowledgement travel without waiting:
 // what IRN's flow control allows.
 func (s *Spec) BDP() int {
+	fast := s.Graph.Links[0].Rate
+	for _, l := range s.Graph.Links {
+		fast = max(fast, l.Rate)
+	}
+	return int(int64(s.RTT()/vtime.Nanosecond) * (fast / 1e6) / 8000)
+}
+
+// RTT returns how long a frame of full size and its acknowledgement travel between the first
+// host and the one furthest from it, without waiting.
+func (s *Spec) RTT() vtime.Duration {
 	g := s.Graph
 	links, seen := 0, map[int]bool{}
 	for h := 1; h < g.Hosts; h++ {
@@ -236,9 +246,9 @@ func (s *Spec) BDP() int {
 		}
 	}
 	var delay vtime.Duration
-	slow, fast := g.Links[0].Rate, g.Links[0].Rate
+	slow := g.Links[0].Rate
 	for _, l := range g.Links {
-		delay, slow, fast = max(delay, l.Delay), min(slow, l.Rate), max(fast, l.Rate)
+		delay, slow = max(delay, l.Delay), min(slow, l.Rate)
 	}
 	frame, ack := 4096+98, 86 // with all that surrounds them
 	if g.IPv6 {
@@ -248,8 +258,7 @@ func (s *Spec) BDP() int {
 		frame, ack = frame+wire.VLANLen, ack+wire.VLANLen
 	}
 	serial := vtime.Duration(frame+ack) * 8 * vtime.Second / vtime.Duration(slow)
-	rtt := vtime.Duration(links)*(2*delay+serial) + 2*vtime.Duration(links-1)*s.Switch.Latency
-	return int(int64(rtt/vtime.Nanosecond) * (fast / 1e6) / 8000)
+	return vtime.Duration(links)*(2*delay+serial) + 2*vtime.Duration(links-1)*s.Switch.Latency
 }
 
 // NICConfig returns the configuration of a host's NIC but for what a driver adds.

@@ -168,6 +168,14 @@ func (l *Lab) RankParams() rank.Params {
 		RetryCnt: uint8(n.Retries), RNRRetry: uint8(n.RNRRetries), MinRNRTimer: rnrCode(vtime.Duration(n.RNRTimer)),
 		Activate: rules.Activate,
 	}
+	if l.fallsBack() {
+		if g, err := l.Graph(); err == nil {
+			spec := l.Fabric(g)
+			p.RTT = spec.RTT()
+		}
+		low, _ := l.lowClass() // that there is one has been checked
+		p.LowClass = low<<2 | wire.ECNECT0
+	}
 	if c := n.HostCost; c != nil {
 		p.Cost = rank.HostCost{
 			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack),

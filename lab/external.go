@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -197,6 +198,8 @@ func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
 		c.failf(p+".schemes", "%s is external and has one connection: use one scheme per workload", out[0])
 	case b.Schemes[0].Name != "cepheus" && b.Schemes[0].Name != "unicast":
 		c.failf(p+".schemes[0]", "%s needs every rank to run a program, and %s is external: use cepheus or unicast", b.Schemes[0].Name, out[0])
+	case b.Schemes[0].Fallback != "" && b.Schemes[0].Fallback != collective.FallbackOff:
+		c.failf(p+".schemes[0].fallback", "a fallback needs every rank to run a program, and %s is external", out[0])
 	case b.Memory == "hashed" || b.Memory == "phantom":
 		c.failf(p+".memory", "memory %s is for ranks of the lab alone, and %s is external: use bytes", b.Memory, out[0])
 	case b.Schemes[0].Name == "unicast" && root != nil && len(ranks) > 2:

@@ -21,6 +21,7 @@ type HPL struct {
 	Grids         []string `yaml:"grids" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
 	Order         string   `yaml:"order" doc:"row: ranks fill the grid row by row; or column" default:"row" enum:"row,column"`
 	Bcast         []string `yaml:"bcast" doc:"panel broadcasts: HPL's 1ring, 1ringM, 2ring, 2ringM, long, longM, or any broadcast scheme"`
+	Fallback      string   `yaml:"fallback" doc:"what broadcasts and swaps by cepheus and gleam do when multicast does not work: off, full or partial (docs/fallback.md); default: off" enum:"off,full,partial,"`
 	Slices        Count    `yaml:"slices" doc:"pieces of panel broadcast chain: a number, or ranks" default:"ranks"`
 	Depth         []int    `yaml:"depth" doc:"look-ahead: panels that are factorised before the update that they come after is done, 0 or 1" default:"0"`
 	PFact         []string `yaml:"pfact" doc:"panel factorisations: left, crout, right; default: right"`
@@ -55,7 +56,7 @@ func (h *HPL) params() (hpl.Params, error) {
 		in.Grids = append(in.Grids, [2]int{a, b})
 	}
 	p := hpl.Params{
-		Workload: h.Label, Tests: in.Tests(), Threshold: h.Threshold, GFlops: h.GFlops, CostOnly: h.CostOnly, Epochs: h.Epochs, Pivots: h.Pivots,
+		Workload: h.Label, Tests: in.Tests(), Threshold: h.Threshold, GFlops: h.GFlops, CostOnly: h.CostOnly, Epochs: h.Epochs, Pivots: h.Pivots, Fallback: h.Fallback,
 	}
 	return p, nil
 }
@@ -78,6 +79,7 @@ func (h *HPL) check(c *checking, p string) {
 	if c.err != nil {
 		return
 	}
+	c.checkPartial(p, h.Fallback)
 	fillWord(&h.PFact, hpl.Right)
 	fillWord(&h.RFact, hpl.Crout)
 	if len(h.NB) == 0 {

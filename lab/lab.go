@@ -246,6 +246,8 @@ type Scheme struct {
 	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
 	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 
+	Fallback string `yaml:"fallback" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
+
 	Subgroups *int      `yaml:"subgroups" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
 	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
 	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`

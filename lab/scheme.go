@@ -177,6 +177,7 @@ func (c *checking) checkScheme(at string, a algorithms, s *Scheme, sizes []Size)
 			c.l.Switches.Rules)
 	}
 	c.checkParameters(at, a, s)
+	c.checkFallback(at, a, s)
 	c.checkBlocks(at, s, sizes)
 }
 
@@ -280,7 +281,7 @@ func (s *Scheme) Options(ranks int) (o collective.Options) {
 	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
 	o.Pace = value(s.Pace)
 	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
-	o.Engine = s.Engine
+	o.Engine, o.Fallback = s.Engine, s.Fallback
 	return o
 }
 

@@ -30,12 +30,17 @@ const (
 	EventPauseStorm                      // Port, Priority: the watchdog took over
 	EventPauseStormOver                  // Port, Priority: and gave it back
 	EventGroupRegions                    // Group: a leaf has learnt members' registered regions; Value: how many new ones
+	EventFallback                        // Group: its transfers go by unicast now; Value: the epoch that ended; Text: the cause
+	EventReturn                          // Group: transfers go by multicast again; Value: the new epoch; Text: who is not in it
+	EventProbe                           // Group: it was tried and is not taken into use; Value: its epoch; Text: why not
+	EventMemberLost                      // Value: the rank that is given up; Text: its host, and why
 )
 
 var eventNames = [...]string{
 	"drop", "pause-sent", "pause-received", "nak-sent", "nak-received", "timeout", "retransmit",
 	"qp-state", "qp-error", "group-added", "group-active", "group-deleted", "group-failed",
 	"source-switch", "nak-aggregated", "ack-repeated", "pause-storm", "pause-storm-over", "group-regions",
+	"fallback", "return", "probe-failed", "member-lost",
 }
 
 // EventKinds is how many kinds there are.

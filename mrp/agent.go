@@ -37,6 +37,34 @@ type Stats struct {
 	Confirmed      uint64 // confirmations sent as a member
 	Repeats        uint64 // rounds the registrar had to repeat
 	Ignored        uint64 // packets that concern no group of this host
+
+	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // by Turn
+}
+
+// Turn is what the software of a host has done about a group whose multicast did not work.
+// The agent only counts it.
+type Turn uint8
+
+// Turns of the source of a message.
+const (
+	Fallback    Turn = iota // left multicast
+	Return                  // came back to it
+	ProbeFailed             // tried a group that was registered anew, and did not take it
+	MemberLost              // gave a member up
+)
+
+// Note counts a turn.
+func (a *Agent) Note(t Turn) {
+	switch t {
+	case Fallback:
+		a.stats.Fallbacks++
+	case Return:
+		a.stats.Returns++
+	case ProbeFailed:
+		a.stats.ProbesFailed++
+	case MemberLost:
+		a.stats.MembersLost++
+	}
 }
 
 // traffic is DSCP 48: registration does not wait behind paused data.

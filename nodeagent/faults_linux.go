@@ -186,7 +186,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	n.agent.Restart()
 	lost = n.nic.Restart(now)
 	select {
-	case n.crashed <- fmt.Errorf("host crashed: %s at %v", n.name, now):
+	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
 	default: // it has not been noticed yet
 	}
 	go n.host.Stop() // not under the loop's lock, which its tasks may wait for

@@ -38,6 +38,7 @@ type board struct {
 	ranks   []control.Node_JobClient
 	spare   []bool // by rank: it may die, and the job goes on
 	sending []sync.Mutex
+	late    *time.Timer // after a loss
 }
 
 // call is a rank's question that waits for its answer.
@@ -112,7 +113,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		}
 		b.ranks[i] = s
 	}
-	errs, lost := make([]error, n), make([]error, n)
+	errs, lost, silent := make([]error, n), make([]error, n), make([]bool, n)
 	var all sync.WaitGroup
 	for i, h := range w.Hosts {
 		if external(i) {
@@ -120,11 +121,15 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		}
 		all.Go(func() {
 			err := b.serve(ctx, i, &start)
-			if err != nil && b.spare[i] && ctx.Err() == nil && status.Code(err) == codes.Unavailable {
-				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others did not end within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
-				d.lost[h].Store(true)
-				late := time.AfterFunc(lossWait, cancel)
-				context.AfterFunc(ctx, func() { late.Stop() })
+			silent[i] = status.Code(err) == codes.Unavailable
+			crashed := err != nil && strings.HasPrefix(err.Error(), control.Crashed)
+			if b.spare[i] && ctx.Err() == nil && (silent[i] || crashed) {
+				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others came no further within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
+				if silent[i] {
+					d.lost[h].Store(true)
+				}
+				b.hurry(cancel)
+				context.AfterFunc(ctx, b.relax)
 				err = b.lose(i)
 			}
 			if errs[i] = err; err != nil {
@@ -140,15 +145,15 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 		}
 		return err
 	}
-	return b.endAll(lost)
+	return b.endAll(silent)
 }
 
-// endAll tells the ranks that are not lost, all of which have ended, to let their
-// connections go.
-func (b *board) endAll(lost []error) error {
+// endAll tells the ranks, all of which have ended, to let their connections go, but for those
+// that are there no more.
+func (b *board) endAll(silent []bool) error {
 	var running []control.Node_JobClient
 	for i, s := range b.ranks {
-		if s != nil && lost[i] == nil {
+		if s != nil && !silent[i] {
 			running = append(running, s)
 		}
 	}
@@ -216,9 +221,34 @@ func (b *board) reply(c call, m *control.ToRank) error {
 	return nil
 }
 
-// lossWait is how long the ranks that are left may take to end their job: they may wait for
-// the one that is gone.
+// lossWait is how long the ranks that are left may come no further, from one report to the
+// next: they may wait for the one that is gone.
 const lossWait = 3 * time.Minute
+
+// hurry ends the job when the ranks come no further.
+func (b *board) hurry(cancel func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.late == nil {
+		b.late = time.AfterFunc(lossWait, cancel)
+	}
+}
+
+// relax undoes hurry.
+func (b *board) relax() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late.Stop()
+}
+
+// further says that the ranks have come further.
+func (b *board) further() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.late != nil {
+		b.late.Reset(lossWait)
+	}
+}
 
 // lose goes on without a rank.
 func (b *board) lose(rank int) error {
@@ -245,6 +275,7 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		b.emit(c.rank, q.Record)
 		return nil
 	case *control.FromRank_Report:
+		b.further()
 		if err := b.step(ctx, q.Report); err != nil {
 			return err
 		}

@@ -31,6 +31,7 @@ type Buffer struct {
 	hashed *virtrnic.Hashed
 	mr     *virtrnic.MR
 	freed  bool
+	seed   uint64 // of the message that is expected
 }
 
 // Alloc registers a buffer of n bytes that other ranks may write to and read.
@@ -116,6 +117,7 @@ func (b *Buffer) Fill(seed uint64, n int) {
 
 // Expect clears the buffer before the message named by seed is received into it.
 func (b *Buffer) Expect(seed uint64, n int) {
+	b.seed = seed
 	switch b.kind {
 	case MemoryBytes:
 		clear(b.bytes[:n])

@@ -36,6 +36,9 @@ const QueueDepth = virtrnic.MaxQPWR
 // Connect returns the connection to a peer, made at the first call. Both sides must
 // call it, in any order; it blocks until the other has.
 func (r *Rank) Connect(peer int) (*Conn, error) {
+	if r.broken {
+		return nil, ErrBroken
+	}
 	if c := r.conns[peer]; c != nil {
 		return c, nil
 	}
@@ -53,8 +56,14 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	hello := binary.BigEndian.AppendUint32(nil, uint32(c.qp.Num()))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
 	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, peer), hello)
+	r.waiting = append(r.waiting, peer)
 	answer := r.c.Board.Get(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
-	if len(answer) != 8 {
+	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == peer })
+	switch {
+	case r.broken:
+		_ = r.destroy(c.qp) // it exists and is ours
+		return nil, ErrBroken
+	case len(answer) != 8:
 		return nil, fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, peer)
 	}
 	to := remote{

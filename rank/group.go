@@ -26,12 +26,21 @@ type Group struct {
 // and leader; it returns when every member is confirmed and data may flow. The leader
 // is the first source.
 func (r *Rank) NewGroup(name string, leader int) (*Group, error) {
-	g := &Group{r: r, name: name, source: leader}
-	if err := g.join(leader); err != nil {
+	g := r.PrepareGroup(name, leader)
+	if err := g.Join(); err != nil {
 		return nil, err
 	}
 	return g, nil
 }
+
+// PrepareGroup is the beginning of NewGroup, in which nothing happens yet. Join does the
+// rest; Drop ends it at any time, also for a group that could not be joined.
+func (r *Rank) PrepareGroup(name string, leader int) *Group {
+	return &Group{r: r, name: name, source: leader}
+}
+
+// Join makes the rank a member of a group that was prepared, as all others do; see NewGroup.
+func (g *Group) Join() error { return g.join(g.source) }
 
 // join makes this rank a member and, on the leader, installs the group.
 func (g *Group) join(leader int) error {
@@ -150,6 +159,10 @@ func (g *Group) await(want mrp.Phase, why string) error {
 			return nil
 		case mrp.Failed:
 			return fmt.Errorf("%w: %w", ErrGroup, err)
+		case mrp.Deleting, mrp.Deleted:
+			if want == mrp.Active {
+				return fmt.Errorf("%w: it was dropped before it was registered", ErrGroup)
+			}
 		}
 		g.r.c.Host.Park(vtime.Never, why)
 	}

@@ -35,7 +35,8 @@ type Host interface {
 // Board is the out-of-band channel between the ranks of a job: what a launcher's key
 // and value service is to MPI. It costs no lab time on the event clock.
 type Board interface {
-	// Put publishes a value; a key is written once.
+	// Put publishes a value. A key is written once; a rank that alone reads it may write it,
+	// too, to end its own wait.
 	Put(key string, value []byte)
 	// Get blocks until the key has a value. why ends "waiting on ...".
 	Get(key, why string) []byte
@@ -76,6 +77,10 @@ type Params struct {
 	// Activate says that the fabric's rules have MRP ACTIVATE; without it groups start
 	// at PSN 0.
 	Activate bool
+	// RTT is the round trip of the longest path while nothing else is under way; 0: not known.
+	RTT vtime.Duration
+	// LowClass is a traffic class whose packets wait for those of TrafficClass.
+	LowClass uint8
 	// FirstPSN, if set, is where every connection starts, in place of a random PSN.
 	FirstPSN *wire.PSN
 }
@@ -96,4 +101,6 @@ const ExternalKey = "external/"
 // Errors of this package; those of work requests carry the verbs' status as text.
 var (
 	ErrGroup = errors.New("group cannot be used")
+	// ErrBroken is of connections after Break.
+	ErrBroken = errors.New("the connections were broken off")
 )

@@ -29,6 +29,9 @@ func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint
 func (g *Group) Abandon() {
 	g.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
 		a.Leave(g.id)
+		if g.qp == nil {
+			return
+		}
 		// The queue pair exists and is ours: destroying it cannot fail.
 		_ = nic.DestroyQP(now, g.qp)
 	})

@@ -33,6 +33,9 @@ type Rank struct {
 	reqs  map[uint64]*Request
 	wrid  uint64
 	addr  func(ip uint32) netip.Addr // as the fabric writes it
+
+	broken  bool  // Break was called
+	waiting []int // peers that the rank waits for in Connect
 }
 
 // cqDepth holds every completion a rank can have outstanding in the workloads here.

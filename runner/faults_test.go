@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -54,7 +55,7 @@ func (r *faultRun) work(i int) ([]apps.Row, error) {
 	w := r.works[i]
 	records := make([][][]byte, len(w.Hosts))
 	err := r.net.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
+		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: r.lab.RankParams(),
 		Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
 		Emit:    func(i int, rec []byte) { records[i] = append(records[i], rec) },
 	})
@@ -85,6 +86,11 @@ func (r *faultRun) sw(name string) *virtswitch.Stats {
 func (r *faultRun) nic(name string) *virtrnic.Stats {
 	n, _ := r.net.Graph().Find(name)
 	return r.net.NIC(n).Stats()
+}
+
+func (r *faultRun) agent(name string) mrp.Stats {
+	n, _ := r.net.Graph().Find(name)
+	return r.net.Agent(n).Stats()
 }
 
 // toward returns what faults did on the way from one node to a neighbour.
@@ -150,6 +156,14 @@ var effects = map[string]struct {
 	}},
 	"mft-full": {"no room in the multicast forwarding table", func(r *faultRun) error {
 		return unless(r.sw("leaf0").Refused > 0, "no registration was refused")
+	}},
+	"fallback": {"", func(r *faultRun) error {
+		a := r.agent("h0")
+		return unless(a.Fallbacks == 2 && a.Returns == 2 && r.sw("leaf1").Refused > 0, fmt.Sprintf("the source fell back %d and returned %d times", a.Fallbacks, a.Returns))
+	}},
+	"fallback-partial": {"", func(r *faultRun) error {
+		a := r.agent("h0")
+		return unless(a.Fallbacks == 1 && a.Returns == 2 && a.MembersLost == 0, fmt.Sprintf("the source fell back %d and returned %d times", a.Fallbacks, a.Returns))
 	}},
 	"nic-stall": {"", func(r *faultRun) error { return unless(r.nic("h2").Waited > 0, "nothing waited") }},
 	"slow-receiver": {"", func(r *faultRun) error {

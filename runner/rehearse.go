@@ -68,9 +68,9 @@ func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
 	records := make([][][]byte, len(w.Hosts))
 	err := n.Run(sim.Job{
 		Name: w.Label, Hosts: w.Hosts, Params: l.RankParams(),
-		Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
-		Emit:    func(i int, record []byte) { records[i] = append(records[i], record) },
-		Report:  func(string) { marks = append(marks, n.Stats().Hops) },
+		Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
+		Emit:   func(i int, record []byte) { records[i] = append(records[i], record) },
+		Report: func(string) { marks = append(marks, n.Stats().Hops) },
 	})
 	if err != nil {
 		return err

@@ -195,7 +195,7 @@ func (r *simulation) workload(w Workload) error {
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
 		return r.net.Run(sim.Job{
 			Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
-			Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+			Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
 		})
 	})
 	if rows+1 == len(r.Report.Results) {

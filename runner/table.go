@@ -43,6 +43,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if n := unclaimed(sized); n != "" {
 		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
 	}
+	b.WriteString(beside(sized))
 	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == program.Payload })
 	if s := sentences(compared); s != "" {
 		b.WriteString(s + "\n")

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
+	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
@@ -106,7 +107,22 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
-	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers}, nil
+	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers, Spare: spareReceivers(&p, len(hosts))}, nil
+}
+
+// spareReceivers says that every rank but the root may be lost, if all schemes go on without
+// it.
+func spareReceivers(p *bcast.Params, ranks int) []bool {
+	for _, s := range p.Schemes {
+		if s.Options.Fallback == "" || s.Options.Fallback == collective.FallbackOff {
+			return nil
+		}
+	}
+	spare := make([]bool, ranks)
+	for i := range spare {
+		spare[i] = i != p.Root
+	}
+	return spare
 }
 
 func prepareAllgather(w *lab.Allgather, g *topo.Graph, seed uint64) (Workload, error) {

@@ -128,7 +128,7 @@ func (t *trial) phase(name string, mayFail bool) (v *Violation, failed bool, err
 func (t *trial) work(w runner.Workload) ([]apps.Row, error) {
 	records := make([][][]byte, len(w.Hosts))
 	err := t.net.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Params: t.lab.RankParams(),
+		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: t.lab.RankParams(),
 		Program: func(k *rank.Rank) error {
 			err := w.App.Run(k, w.Params)
 			t.ended = max(t.ended, k.Now())

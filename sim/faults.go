@@ -161,6 +161,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 		}
 		if k.rank >= 0 {
 			k.job.errs[k.rank] = fmt.Errorf("%w: %s at %v", ErrCrashed, n.graph.Nodes[node].Name, now)
+			k.job.lose(k.rank)
 		}
 		k.stop()
 		k.done = true // also if it had not begun

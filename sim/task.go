@@ -196,15 +196,19 @@ type job struct {
 	round   int     // barriers passed
 	readers map[string][]*task
 	errs    []error
-	size    int
+	size    int // ranks that a barrier waits for
+	spare   []bool
 	emit    func(rank int, record []byte)
 	report  func(what string)
 }
 
 // Job describes a program to run.
 type Job struct {
-	Name    string
-	Hosts   []int // node of each rank
+	Name  string
+	Hosts []int // node of each rank
+	// Spare says, by rank, whose host may crash: the barriers of the others do without it. It
+	// is an error of the job all the same. nil: nobody's.
+	Spare   []bool
 	Program func(*rank.Rank) error
 	Params  rank.Params
 	Emit    func(rank int, record []byte) // takes what ranks record; may be nil
@@ -217,7 +221,7 @@ func (n *Net) Run(spec Job) error {
 	j := &job{
 		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
 		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
-		emit: spec.Emit, report: spec.Report,
+		emit: spec.Emit, report: spec.Report, spare: spec.Spare,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -275,6 +279,27 @@ func (j *job) finish() error {
 		return n.check.atRest()
 	}
 	return nil
+}
+
+// lose takes a rank that has crashed out of the barriers, if the job can do without it.
+func (j *job) lose(rank int) {
+	if j.spare == nil || !j.spare[rank] {
+		return
+	}
+	j.size--
+	j.waiting = slices.DeleteFunc(j.waiting, func(t *task) bool { return t.rank == rank })
+	if len(j.waiting) == j.size && j.size > 0 {
+		j.release()
+	}
+}
+
+// release lets the ranks in the barrier go on.
+func (j *job) release() {
+	for _, t := range j.waiting {
+		j.net.makeReady(t)
+	}
+	j.waiting = nil
+	j.round++
 }
 
 // firstError returns the first error by rank number, that of a crash before all others.
@@ -346,11 +371,15 @@ func (b board) Put(key string, value []byte) {
 
 // Get implements rank.Board.
 func (b board) Get(key, why string) []byte {
+	waits := false
 	for {
 		if v, ok := b.j.board[key]; ok {
 			return v
 		}
-		b.j.readers[key] = append(b.j.readers[key], b.j.net.running)
+		if !waits {
+			waits = true
+			b.j.readers[key] = append(b.j.readers[key], b.j.net.running)
+		}
 		b.h.Park(vtime.Never, why)
 	}
 }
@@ -359,11 +388,7 @@ func (b board) Get(key, why string) []byte {
 func (b board) Barrier() {
 	j := b.j
 	if len(j.waiting) == j.size-1 {
-		for _, t := range j.waiting {
-			j.net.makeReady(t)
-		}
-		j.waiting = nil
-		j.round++
+		j.release()
 		return
 	}
 	j.waiting = append(j.waiting, j.net.running)

@@ -167,6 +167,8 @@ func (n nodeEvents) Trace(now vtime.Time, ev machine.Event) {
 		r.Port, r.Priority = &ev.Port, &ev.Priority
 	case machine.EventGroupAdded, machine.EventGroupRegions:
 		r.Port, r.Value = &ev.Port, &ev.Value
+	case machine.EventFallback, machine.EventReturn, machine.EventProbe, machine.EventMemberLost:
+		r.Value = &ev.Value
 	case machine.EventGroupActive:
 		r.PSN, r.Value = &psn, &ev.Value
 	case machine.EventSourceSwitch, machine.EventAckRepeated:

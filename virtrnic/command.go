@@ -1,9 +1,17 @@
 package virtrnic
 
 import (
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
+
+// Note puts what the host's software did among the events of its NIC.
+func (n *NIC) Note(now vtime.Time, e machine.Event) {
+	if n.trace != nil {
+		n.trace.Trace(now, e)
+	}
+}
 
 // Restart makes the NIC what it was when it was made, but for its counters: queue pairs,
 // memory regions and the frames it holds are gone, without a completion to anybody. Their

@@ -477,5 +477,9 @@ func (q *QP) checkDrained(now vtime.Time) {
 	}
 }
 
+// Acknowledged returns a count of packets that goes up by one with each that is acknowledged,
+// as a connection's counters do.
+func (q *QP) Acknowledged() uint64 { return q.sq.una }
+
 // Outstanding returns the send work requests not completed yet.
 func (q *QP) Outstanding() int { return q.sq.n }

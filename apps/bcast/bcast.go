@@ -5,7 +5,9 @@ package bcast
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
@@ -69,6 +71,8 @@ type record struct {
 	Samples  []sample             `json:"samples"`
 	Wrong    bool                 `json:"wrong,omitempty"` // bytes of the warm-up
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
+	Safety   *collective.Safety   `json:"safety,omitempty"`
+	Given    bool                 `json:"given,omitempty"` // the source has given this rank up
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -78,7 +82,8 @@ type sample struct {
 	Done     vtime.Time `json:"done"`
 	Sum      string     `json:"sum,omitempty"` // SHA-256, if external hosts take part
 	OK       bool       `json:"ok"`
-	Known    bool       `json:"known"` // OK means something
+	Known    bool       `json:"known"`           // OK means something
+	Apart    bool       `json:"apart,omitempty"` // it was sent to this rank alone
 }
 
 // App implements apps.App.
@@ -97,12 +102,17 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	if p.Root < 0 || p.Root >= r.Size() {
 		return fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
 	}
+	var lost error
 	for si := range p.Schemes {
-		if err := a.runScheme(r, &p, si); err != nil {
+		err := a.runScheme(r, &p, si)
+		if errors.Is(err, collective.ErrLost) {
+			lost, err = errors.Join(lost, fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)), nil
+		}
+		if err != nil {
 			return fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)
 		}
 	}
-	return nil
+	return lost
 }
 
 func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
@@ -112,18 +122,47 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 	if err != nil {
 		return err
 	}
+	var lost []collective.Lost
 	for zi := range p.Sizes {
 		rec, err := a.runCell(r, p, b, apps.Cell{Scheme: si, Size: zi})
 		if err != nil {
 			return err
+		}
+		if rec.Safety != nil {
+			lost = rec.Safety.Lost
 		}
 		if err := apps.Emit(r, rec); err != nil {
 			return err
 		}
 	}
 	r.Sync()
-	return b.Close()
+	if err := b.Close(); err != nil {
+		return err
+	}
+	return lostError(lost)
 }
+
+// lostError is what the source's rank ends with when others had to be given up: that they
+// did not get everything, although all others did.
+func lostError(lost []collective.Lost) error {
+	var words []string
+	for _, l := range lost {
+		words = append(words, fmt.Sprintf("rank %d (%s) was given up: %s", l.Rank, l.Host, l.Why))
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return lostRanks(strings.Join(words, "; "))
+}
+
+// lostRanks says which ranks were lost. It is collective.ErrLost.
+type lostRanks string
+
+// Error implements error.
+func (l lostRanks) Error() string { return string(l) }
+
+// Is says what the error is a case of.
+func (l lostRanks) Is(target error) bool { return target == collective.ErrLost }
 
 func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cell) (record, error) {
 	size, rec := p.Sizes[c.Size], record{Cell: c}
@@ -142,6 +181,10 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 			r.Report(fmt.Sprintf("%s %s, %d bytes, %s", p.Workload, p.Schemes[c.Scheme].Label, size, what))
 		}
 		s, err := a.iterate(r, p, b, buf, c.Seed(p.Seed, number))
+		if errors.Is(err, collective.ErrLost) {
+			rec.Given = true // the others go on, and expect it where they synchronise
+			continue
+		}
 		if err != nil {
 			return rec, err
 		}
@@ -156,6 +199,7 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 		did := after.Since(*before)
 		rec.Recovery = &did
 	}
+	rec.Safety = collective.SafetyOf(b)
 	return rec, buf.Free()
 }
 
@@ -188,7 +232,7 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.
 	if err != nil {
 		return s, err
 	}
-	s.Received, s.Done = t.Received, t.Done
+	s.Received, s.Done, s.Apart = t.Received, t.Done, collective.ServedApart(b)
 	if len(p.External) > 0 {
 		s.Sum = fmt.Sprintf("%x", sha256.Sum256(buf.Bytes()[:n]))
 	}
@@ -259,12 +303,57 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var rows []apps.Row
 	for si := range p.Schemes {
 		for zi := range p.Sizes {
-			if ranks := all[apps.Cell{Scheme: si, Size: zi}]; len(ranks) > 0 && len(ranks) == len(records)-len(p.External) {
-				rows = append(rows, reduceRow(&p, si, zi, ranks, len(records)))
+			ranks := all[apps.Cell{Scheme: si, Size: zi}]
+			lost := leaveOut(ranks, p.Root)
+			if len(ranks) > 0 && len(ranks)+len(lost) == len(records)-len(p.External) {
+				row := reduceRow(&p, si, zi, ranks, len(records))
+				row.Lost = lost
+				rows = append(rows, row)
 			}
 		}
 	}
 	return rows, nil
+}
+
+// leaveOut takes the ranks that the source has given up out of a row's records, and returns
+// their hosts.
+func leaveOut(ranks map[int]record, root int) (hosts []string) {
+	rec, there := ranks[root]
+	if !there || rec.Safety == nil {
+		return nil
+	}
+	for _, l := range rec.Safety.Lost {
+		delete(ranks, l.Rank)
+		hosts = append(hosts, l.Host)
+	}
+	return hosts
+}
+
+// others returns how long messages took to the receivers that were not served apart, if
+// some were.
+func others(p *Params, ranks map[int]record, n int) *apps.Summary {
+	var jct []float64
+	some := false
+	root := ranks[p.Root]
+	for k := range root.Samples {
+		last := root.Samples[k].Start
+		for i := range n {
+			rec, there := ranks[i]
+			switch {
+			case !there:
+			case rec.Samples[k].Apart:
+				some = true
+			default:
+				last = max(last, rec.Samples[k].Received)
+			}
+		}
+		jct = append(jct, last.Sub(root.Samples[k].Start).Microseconds())
+	}
+	if !some {
+		return nil
+	}
+	s := apps.Summarize(jct)
+	return &s
 }
 
 // reduceRow reports one scheme at one size. An iteration lasts until the last
@@ -307,6 +396,10 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	}
 	for i := range n {
 		row.Recovered(ranks[i].Recovery)
+		row.Safeguarded(ranks[i].Safety)
+	}
+	if row.Safety != nil {
+		row.Others = others(p, ranks, n)
 	}
 	return row
 }

@@ -45,6 +45,9 @@ func newCaster(s *solver) (*caster, error) {
 	if s.Bcast == "chain" {
 		o.Slices = s.Slices
 	}
+	if collective.HasFallback(s.Bcast) {
+		o.Fallback = s.p.Fallback
+	}
 	c.b, err = collective.NewBcast(s.Bcast, s.row, o)
 	return c, err
 }

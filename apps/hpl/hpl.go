@@ -53,8 +53,9 @@ type Params struct {
 	Threshold float64 `json:"threshold"` // a residual below it passes; negative: it is not computed
 	GFlops    float64 `json:"gflops"`    // what a host computes per second of lab time, in 10^9; 0: computing takes no time
 	CostOnly  bool    `json:"cost_only"`
-	Epochs    int     `json:"epochs"` // cost-only: panels until the end; 0: all
-	Pivots    string  `json:"pivots"` // cost-only
+	Epochs    int     `json:"epochs"`             // cost-only: panels until the end; 0: all
+	Pivots    string  `json:"pivots"`             // cost-only
+	Fallback  string  `json:"fallback,omitempty"` // of broadcasts and swaps by multicast (collective.Options)
 }
 
 // Test is one combination of HPL.dat's parameters.

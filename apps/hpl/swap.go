@@ -42,7 +42,7 @@ func newSwapper(s *solver) (w *swapper, err error) {
 	if w.part, err = s.alloc(s.NB * s.nq); err != nil {
 		return nil, err
 	}
-	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows"})
+	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows", Fallback: s.p.Fallback})
 	return w, err
 }
 
