@@ -28,7 +28,7 @@ var inputs = []pitfall{
 		seen: "CVE-2023-44487",
 		bugs: []bug{{
 			wrong: "An agent takes as many streams as come",
-			edits: edit("nodeagent/agent_linux.go", ", grpc.MaxConcurrentStreams(streamsMax))", ")"),
+			edits: edit("nodeagent/agent_linux.go", ", grpc.MaxConcurrentStreams(streamsMax)", ""),
 			test:  "nodeagent TestStreams",
 		}},
 	},
@@ -58,9 +58,8 @@ var inputs = []pitfall{
 		seen: "CVE-2021-37218, CVE-2021-37219, CVE-2020-7956, CVE-2023-1782",
 		bugs: []bug{{
 			wrong: "The folder of a node's sockets, which is what protects them, is open to all users of the host",
-			edits: edit("orchestrator/store_linux.go", "\tdir := s.nodePath(node)\n\terr := os.RemoveAll(dir) // sockets of a node that is no more\n\tif err == nil {\n\t\terr = os.MkdirAll(dir, 0o700)\n",
-				"\tdir := s.nodePath(node)\n\terr := os.RemoveAll(dir) // sockets of a node that is no more\n\tif err == nil {\n\t\terr = os.MkdirAll(dir, 0o755)\n"),
-			test: "orchestrator TestFoldersOfNodes", root: true,
+			edits: edit("orchestrator/store_linux.go", "os.MkdirAll(dir, 0o700)", "os.MkdirAll(dir, 0o755)"),
+			test:  "orchestrator TestFoldersOfNodes", root: true,
 		}},
 	},
 }

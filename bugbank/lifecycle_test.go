@@ -61,7 +61,7 @@ var lifecycle = []pitfall{
 		seen: "containerlab, core/destroy.go",
 		bugs: []bug{{
 			wrong: "Every folder goes whose name begins like the lab's",
-			edits: edit("orchestrator/store_linux.go", "\tif err := os.RemoveAll(s.dir); err != nil {\n\t\treturn fmt.Errorf(\"remove", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := os.RemoveAll(s.dir); err != nil {\n\t\treturn fmt.Errorf(\"remove"),
+			edits: edit("orchestrator/store_linux.go", "\tif err := failpoint.At(\"remove state\"", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := failpoint.At(\"remove state\""),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "The lock is given back without a mistake, so there was none",
