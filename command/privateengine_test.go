@@ -52,7 +52,16 @@ done
 cat log
 exit 1
 `, e.dir))
-	e.write("restart", fmt.Sprintf("#!/bin/sh\nkill -9 $(cat %[1]s/pid)\n%[1]s/start\n", e.dir))
+	e.write("restart", fmt.Sprintf(`#!/bin/sh
+cd %s
+all="$(cat pid) $(cat exec/containerd/containerd.pid)"
+kill -9 $all
+for p in $all; do
+  while [ -e /proc/$p/exe ]; do sleep 0.05; done # a zombie has none
+done
+rm -f exec/containerd/containerd.pid exec/containerd/*.sock*
+./start
+`, e.dir))
 	e.write("fill", fmt.Sprintf("#!/bin/sh\ndd if=/dev/zero of=%s/filler bs=64k 2> /dev/null || true\n", e.dir))
 	t.Setenv("DOCKER_HOST", "unix://"+e.dir+"/socket")
 	e.run("start")
