@@ -79,6 +79,24 @@ func TestScatterGather(t *testing.T) {
 	}
 }
 
+// TestScatterPast: pieces of a list that are filled, or hold nothing, are not looked at again:
+// their regions may be gone.
+func TestScatterPast(t *testing.T) {
+	p := newPair(t, pairOptions{})
+	_, gone := p.region(0, 64, 1)
+	mem, m := p.region(0, 64, 0)
+	if err := p.nic[0].DeregMR(gone); err != nil {
+		t.Fatal(err)
+	}
+	list := []SGE{{Addr: gone.Addr(), Length: 64, LKey: gone.LKey()}, {LKey: 1}, whole(m, 64)}
+	if !p.nic[0].scatter(p.pd[0], list, 64, []byte{7, 8}, 2) || mem[0] != 7 || mem[1] != 8 {
+		t.Errorf("two bytes behind a filled piece and an empty one: %v", mem[:2])
+	}
+	if p.nic[0].scatter(p.pd[0], list, 63, []byte{7, 8}, 2) {
+		t.Error("a byte went to a region that is gone")
+	}
+}
+
 // TestScatterGatherLimits: more pieces than the queue pair takes are refused; a bad piece
 // fails its request, whichever it is.
 func TestScatterGatherLimits(t *testing.T) {
