@@ -205,13 +205,14 @@ func (c *call) dead(i int) string {
 // settled says whether all is known about a rank: it has answered and can be reached, or it
 // cannot.
 func (c *call) settled(i int) bool {
-	return c.dead(i) != "" || c.heard[i].heard && c.probes[i].Done()
+	return c.dead(i) != "" || c.heard[i] != nil && c.heard[i].heard && c.probes[i].Done()
 }
 
-// answer returns what a rank said, or nil.
+// answer returns what a rank said, or nil: also of one that was not asked, because it was
+// given up before.
 func (c *call) answer(i int) *answer {
 	h := c.heard[i]
-	if !h.heard {
+	if h == nil || !h.heard {
 		return nil
 	}
 	a := &answer{}
