@@ -161,14 +161,14 @@ func TestLiveFallback(t *testing.T) {
 	}{
 		{"no memory", "full", "faults: [{for: 3ms, mft-full: {nodes: leaf0}}]\n", true, ""},
 		{"forgotten", "full", "faults: [{at: 2ms, wipe-mft: {nodes: leaf0}}]\n", true, ""},
-		{"crawler", "partial", "faults: [{at: 2ms, for: 10s, slow-receiver: {nodes: h2, rate: 500Mbps}}]\n", true, ""},
+		{"crawler", "partial", "faults: [{at: 2ms, for: 10s, slow-receiver: {nodes: h2, rate: 2Gbps}}]\n", true, ""},
 		{"crash", "full", "faults: [{at: 2ms, for: 10s, crash: {nodes: h2}}]\n", true, "h2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := write(t, text(c.mode, c.faults))
 			must(t, "deploy", "-q", "-r", "netns", file)
 			defer must(t, "destroy", "t-kinds")
-			o := runFaulty(t, file)
+			o := runFaulty(t, file, "--dilation", "1000")
 			if c.dead != "" && (o.code != exitRuntime || !strings.Contains(o.err, c.dead)) || c.dead == "" && o.code != exitOK && o.code != exitFidelity {
 				t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
 			}
