@@ -1,9 +1,5 @@
 package bugbank
 
-// noFallback is the reason of pitfalls that only something that leaves multicast for
-// another algorithm in mid-message can have.
-const noFallback = "no transfer changes its algorithm under way yet: a group that fails ends its message with an error"
-
 var multicast = []pitfall{
 	{
 		number: 43, what: "A NAK acknowledges what is before it, and so for members that lack it",
@@ -59,7 +55,19 @@ var multicast = []pitfall{
 	},
 	{
 		number: 47, what: "A member is taken out while its last acknowledgement is under way",
-		not: "the members of a group are those it was registered with; a group that is to go on without one is registered anew, under another McstID",
+		bugs: []bug{{
+			wrong: "Who does not answer within a window is given up, and its answer is under way",
+			edits: edit("collective/deliver.go", "\t\tcase c.dead(i) != \"\":\n\t\t\ts.lose(i, c.dead(i))\n", "\t\tcase !reached:\n\t\t\ts.lose(i, \"it does not answer\")\n"),
+			test:  "sim TestFallbackOncePerCause",
+		}, {
+			wrong: "Who is given up is to be in the groups to come all the same, and they wait for it",
+			edits: edit("collective/deliver.go", "s.alive, s.apart = others(s.alive, i), others(s.apart, i)", "s.apart = others(s.apart, i)"),
+			test:  "sim TestFallbackCrash",
+		}, {
+			wrong: "Who is given up and lives is not told, and waits",
+			edits: edit("collective/deliver.go", "s.lost, s.halted = !slices.Contains(s.alive, s.me()), false", "s.halted = false"),
+			test:  "sim TestFallbackUnreachable",
+		}},
 	},
 	{
 		number: 48, what: "Repeats reach those who have the packet, and each acknowledges it again",
@@ -127,6 +135,10 @@ var multicast = []pitfall{
 			wrong: "A switch without room says nothing",
 			edits: edit("virtswitch/registration.go", "\t\ts.refuse(now, in, f, id, wire.MRPErrNoMemory)\n", "\t\ts.absorb(f)\n"),
 			test:  "virtswitch TestRegistrationRefused",
+		}, {
+			wrong: "A group that a switch has refused is used all the same",
+			edits: edit("collective/fallback.go", "\tif t.err == nil {\n\t\ts.on, s.next = t, nil\n", "\tif t.over {\n\t\ts.on, s.next = t, nil\n"),
+			test:  "sim TestFallbackFanOut",
 		}},
 	},
 	{
@@ -155,7 +167,19 @@ var multicast = []pitfall{
 	},
 	{
 		number: 56, what: "Two changes to unicast for one cause, or one that races the last acknowledgement",
-		not: noFallback,
+		bugs: []bug{{
+			wrong: "A group comes back though its test has failed, and is left again for the cause that there was",
+			edits: edit("collective/rejoin.go", "if why, err = s.test(t); err != nil {", "if _, err = s.test(t); err != nil {"),
+			test:  "sim TestFLT17",
+		}, {
+			wrong: "A group that is left soon after it came back is tried again at once",
+			edits: edit("collective/rejoin.go", "c.Hold, soon = min(2*c.Hold, holdWindowsMax*window), false", "c.Hold = min(2*c.Hold, holdWindowsMax*window)"),
+			test:  "collective TestComeback",
+		}, {
+			wrong: "What had come of a message that is broken off is not forgotten, and counts when it comes again",
+			edits: edit("collective/deliver.go", "\tif !slices.Contains(s.apart, s.me()) {\n\t\th.b.Forget(h.n)\n\t}\n", ""),
+			test:  "sim TestFallbackTorn",
+		}},
 	},
 	{
 		number: 57, what: "A host that is out of processor time looks like a network that loses packets",

@@ -156,6 +156,13 @@ func TestOnce(t *testing.T) {
 	if r := s.Apply(9, lease); r.Error == "" || len(s.Lab("lab1").Held()) != 3 {
 		t.Errorf("a command of a client that is forgotten: %+v", r)
 	}
+	later += int64(Retry) + 1 // all of those are forgotten, too, and there is room again
+	if r := s.Apply(9, Command{Client: "e", Seq: 1, At: later, Until: later + int64(Retry), Kind: KindReset, Lab: "lab1"}); r.Error != "" || len(s.Sessions) != 1 {
+		t.Errorf("%+v, %d sessions", r, len(s.Sessions))
+	}
+	if r := s.Apply(9, lease); r.Error == "" || len(s.Lab("lab1").Held()) != 3 {
+		t.Errorf("a command of a client that is forgotten, when there is room: %+v", r)
+	}
 }
 
 // up returns a state with one lab that is up and one run that is open.

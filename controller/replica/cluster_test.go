@@ -236,14 +236,14 @@ func (c *cluster) unfrozen(ctx context.Context, id string, regardless bool) erro
 }
 
 // client returns a client whose first call goes to the replica.
-func (c *cluster) client(first int) *client.Client {
+func (c *cluster) client(first int, o ...grpc.DialOption) *client.Client {
 	c.t.Helper()
 	var all []client.Replica
 	for i := range c.ids {
 		id := c.ids[(i+first)%len(c.ids)]
 		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(c.dir, id, "agent.sock")})
 	}
-	x, err := client.New(all, controller.Retry)
+	x, err := client.New(all, controller.Retry, o...)
 	if err != nil {
 		c.t.Fatal(err)
 	}

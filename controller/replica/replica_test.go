@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/controller/client"
 )
@@ -64,6 +70,34 @@ func TestAnyReplica(t *testing.T) {
 	}
 	if leaders != 1 {
 		t.Errorf("%d leaders", leaders)
+	}
+}
+
+// TestAnswerLost: a command takes effect and the client never hears of it. It asks again, of
+// other replicas too, and gets what the command came to the first time.
+func TestAnswerLost(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 1)
+	lost := 0
+	lose := func(ctx context.Context, method string, q, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		err := invoke(ctx, method, q, reply, cc, o...)
+		if err == nil && method == control.Controller_Propose_FullMethodName {
+			if lost++; lost%5 != 0 {
+				return status.Error(codes.Unavailable, "the answer is lost")
+			}
+		}
+		return err
+	}
+	c.deploy(c.client(0))
+	x := c.client(1, grpc.WithUnaryInterceptor(lose))
+	for want := uint32(1); want <= 3; want++ {
+		r, err := x.Do(t.Context(), controller.Command{Kind: controller.KindLease, Lab: "lab1", Run: "run-1"})
+		if err != nil || r.Lower != want {
+			t.Errorf("%+v, %v, want %d", r, err, want)
+		}
+	}
+	if held := c.agree(x).Lab("lab1").Held(); len(held) != 3 || lost != 15 {
+		t.Errorf("leases: %v; %d answers", held, lost)
 	}
 }
 
@@ -327,12 +361,22 @@ func TestDiskHangs(t *testing.T) {
 	x := c.client(0)
 	c.deploy(x)
 	old := c.leader()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { // nobody else will answer
+		select {
+		case err := <-c.fails:
+			c.fails <- err
+			stop()
+		case <-ctx.Done():
+		}
+	}()
 	d := c.all[old].life.disk
 	d.mu.Lock()
 	next := ""
 	func() {
 		defer d.mu.Unlock()
-		r, err := x.Do(t.Context(), controller.Command{Kind: controller.KindLease, Lab: "lab1", Run: "run-1"})
+		r, err := x.Do(ctx, controller.Command{Kind: controller.KindLease, Lab: "lab1", Run: "run-1"})
 		if err != nil || r.Lower != 1 {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -364,5 +408,66 @@ func TestRestore(t *testing.T) {
 	}
 	if err := m.Restore(io.NopCloser(bytes.NewReader(b))); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnknownEntry: a replica that does not understand an entry ends, and has applied nothing.
+func TestUnknownEntry(t *testing.T) {
+	m := newMachine()
+	before, err := m.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"", `{"v":2,"at":1,"kind":"lead"}`, `{"v":1,"at":1,"kind":"lead","more":1}`} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q is taken", bad)
+				}
+			}()
+			m.Apply(&raft.Log{Index: 7, Term: 1, Data: []byte(bad)})
+		}()
+	}
+	if after, err := m.read(); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("%s, %v", after, err)
+	}
+}
+
+// TestSnapshotHolds: a snapshot that is written late has in it what was there when it was
+// taken.
+func TestSnapshotHolds(t *testing.T) {
+	m := newMachine()
+	apply := func(id string) {
+		b, err := controller.Command{Kind: controller.KindLead, Replica: id, At: 1}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Apply(&raft.Log{Index: 1, Term: 1, Data: b})
+	}
+	apply("controller0")
+	want, err := m.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := m.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply("controller1")
+	store := raft.NewInmemSnapshotStore()
+	sink, err := store.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Persist(sink); err != nil {
+		t.Fatal(err)
+	}
+	_, r, err := store.Open(sink.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s, %v; when it was taken it was %s", got, err, want)
 	}
 }
