@@ -168,7 +168,7 @@ func TestLiveFallback(t *testing.T) {
 			file := write(t, text(c.mode, c.faults))
 			must(t, "deploy", "-q", "-r", "netns", file)
 			defer must(t, "destroy", "t-kinds")
-			o := runFaulty(t, file, "--dilation", "1000")
+			o := runFaulty(t, file, "--dilation", "400")
 			if c.dead != "" && (o.code != exitRuntime || !strings.Contains(o.err, c.dead)) || c.dead == "" && o.code != exitOK && o.code != exitFidelity {
 				t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
 			}
