@@ -494,6 +494,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 		existed = existed || len(found) > 0 || slices.Contains(labs, name)
 	}
 	if !existed {
+		_ = os.Remove(StateDir) // empty if one that was killed had come so far
 		return false, nil
 	}
 	if err := s.open(nil); err != nil {
