@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/controller/client"
+	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 func (p *program) controllerCommand() *cli.Command {
@@ -21,33 +22,17 @@ func (p *program) controllerCommand() *cli.Command {
 }
 
 func (p *program) controllerLs() *cli.Command {
-	const name = "controller-ls"
 	return &cli.Command{
 		Name: "ls", Usage: "list the controllers: who leads, in which term, and how far each has come", OnUsageError: onUsage,
 		Description: "One that does not answer is gone: mcastlab deploy brings it back. A lab without controllers has none to list.",
-		Flags:       []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
-		Action: func(c *cli.Context) error {
-			if f := c.String("format"); f != "table" && f != "json" {
-				return usageError{fmt.Errorf("no format %q: use table or json", f)}
-			}
-			if err := noArgs(c); err != nil {
-				return err
-			}
-			d, err := p.attach(c)
-			if err != nil {
-				return err
-			}
+		Flags:       listFlags("controller-ls"),
+		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {
 			all := d.Controllers(c.Context)
-			if c.String("format") == "json" {
-				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/controllers/v1", "lab": d.Lab.Name, "controllers": all})
-			} else {
-				err = writeControllers(p.out, all)
+			if asJSON {
+				return writeJSON(p.out, map[string]any{"schema": "mcastlab/controllers/v1", "lab": d.Lab.Name, "controllers": all})
 			}
-			if err != nil {
-				return err
-			}
-			return d.Close()
-		},
+			return writeControllers(p.out, all)
+		}),
 	}
 }
 

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -78,29 +79,37 @@ func (p *program) groupShow(name string) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: "show each group's tree, what every path has acknowledged, and who is the slowest", OnUsageError: onUsage,
 		Description: "A group exists while a workload holds it.",
-		Flags:       []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf("group-ls", "format")}},
-		Action: func(c *cli.Context) error {
-			if f := c.String("format"); f != "table" && f != "json" {
-				return usageError{fmt.Errorf("no format %q: use table or json", f)}
-			}
-			if err := noArgs(c); err != nil {
-				return err
-			}
-			d, err := p.attach(c)
-			if err != nil {
-				return err
-			}
+		Flags:       listFlags("group-ls"),
+		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {
 			groups := d.Groups(c.Context)
-			if c.String("format") == "json" {
-				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/groups/v1", "lab": d.Lab.Name, "groups": append([]orchestrator.GroupTree{}, groups...)})
-			} else {
-				writeGroups(p.out, groups)
+			if asJSON {
+				return writeJSON(p.out, map[string]any{"schema": "mcastlab/groups/v1", "lab": d.Lab.Name, "groups": append([]orchestrator.GroupTree{}, groups...)})
 			}
-			if err != nil {
-				return err
-			}
-			return d.Close()
-		},
+			writeGroups(p.out, groups)
+			return nil
+		}),
+	}
+}
+
+// listFlags are those of a command that lists something of a lab that is up.
+func listFlags(name string) []cli.Flag {
+	return []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}}
+}
+
+// listing is what such a command does: show prints it.
+func (p *program) listing(show func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if f := c.String("format"); f != "table" && f != "json" {
+			return usageError{fmt.Errorf("no format %q: use table or json", f)}
+		}
+		if err := noArgs(c); err != nil {
+			return err
+		}
+		d, err := p.attach(c)
+		if err != nil {
+			return err
+		}
+		return errors.Join(show(c, d, c.String("format") == "json"), d.Close())
 	}
 }
 

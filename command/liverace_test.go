@@ -17,6 +17,9 @@ func TestLiveRaces(t *testing.T) {
 		t.Skip("for go test -race")
 	}
 	if os.Geteuid() != 0 {
+		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+			t.Fatal("root is needed")
+		}
 		t.Skip("root is needed")
 	}
 	before := snapshot(t)

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -46,23 +45,9 @@ func (g *gathering) run() (n *Net, rows []apps.Row, err error) {
 			n.SetFault(id, g.fault(n, id))
 		}
 	}
-	raw, err := json.Marshal(g.p)
-	if err != nil {
-		return nil, nil, err
-	}
 	params := testParams
 	params.MTU = g.mtu
-	records := make([][][]byte, len(g.hosts))
-	if err = n.Run(Job{
-		Name: "a", Hosts: g.hosts, Params: params,
-		Program: func(r *rank.Rank) error { return g.app.Run(r, raw) },
-		Emit:    func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
-	}); err != nil {
-		return n, nil, err
-	}
-	if rows, err = g.app.Reduce(raw, records); err == nil {
-		err = n.Leftover()
-	}
+	rows, err = ofApp(n, g.hosts, params, g.app, g.p)
 	return n, rows, err
 }
 

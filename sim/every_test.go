@@ -112,12 +112,11 @@ func impairedNet(t *testing.T, g *topo.Graph, seed uint64, rules virtswitch.Rule
 	return n
 }
 
-// ofApp runs an app on random hosts and returns its rows.
-func ofApp(t *testing.T, n *Net, hosts []int, params rank.Params, app apps.App, p any) ([]apps.Row, error) {
-	t.Helper()
+// ofApp runs an app on hosts of a net and returns its rows. Nothing may be left over.
+func ofApp(n *Net, hosts []int, params rank.Params, app apps.App, p any) ([]apps.Row, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	records := make([][][]byte, len(hosts))
 	if err := n.Run(Job{
@@ -126,10 +125,11 @@ func ofApp(t *testing.T, n *Net, hosts []int, params rank.Params, app apps.App, 
 	}); err != nil {
 		return nil, err
 	}
-	if err := n.Leftover(); err != nil {
-		return nil, err
+	rows, err := app.Reduce(raw, records)
+	if err == nil {
+		err = n.Leftover()
 	}
-	return app.Reduce(raw, records)
+	return rows, err
 }
 
 // runSolver is one trial of a panel broadcast or a row swap of HPL: a random system on a
@@ -159,7 +159,7 @@ func runSolver(t *testing.T, what string, seed uint64) {
 	params := testParams
 	params.MTU, params.Activate = 256<<r.IntN(5), rules.Activate
 	hosts := r.Perm(g.Hosts)[:max(2, x.P*x.Q)]
-	rows, err := ofApp(t, lossyOn(t, g, seed, rules), hosts, params, hpl.App{}, hpl.Params{Workload: "hpl", Threshold: 16, GFlops: 50, Tests: []hpl.Test{x}})
+	rows, err := ofApp(lossyOn(t, g, seed, rules), hosts, params, hpl.App{}, hpl.Params{Workload: "hpl", Threshold: 16, GFlops: 50, Tests: []hpl.Test{x}})
 	if err != nil || len(rows) != 1 || rows[0].Solve.Passed == nil || !*rows[0].Solve.Passed {
 		t.Errorf("seed %d, HPL %+v: %+v, %v", seed, x, rows, err)
 	}
@@ -179,7 +179,7 @@ func runStorage(t *testing.T, scheme string, seed uint64) {
 		Random: r.IntN(2) == 0, Volume: 60000, IOs: 20 + r.IntN(40), Durability: []string{storage.Memory, storage.Fsync}[r.IntN(2)], OnFailure: storage.Stop,
 		Commit: 20 * vtime.Microsecond, Seed: seed,
 	}
-	rows, err := ofApp(t, lossyOn(t, g, seed, virtswitch.RulesFixed()), hosts, testParams, storage.App{Open: store.NewMemory().Open}, p)
+	rows, err := ofApp(lossyOn(t, g, seed, virtswitch.RulesFixed()), hosts, testParams, storage.App{Open: store.NewMemory().Open}, p)
 	if err != nil || len(rows) != 1 || !*rows[0].Verified || rows[0].IO.IOs != p.IOs*p.Jobs {
 		t.Errorf("seed %d, storage %+v: %+v, %v", seed, p, rows, err)
 	}
@@ -200,7 +200,7 @@ func runManyToMany(t *testing.T, scheme string, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := ofApp(t, n, all(c.Graph), testParams, manycast.App{}, p)
+	rows, err := ofApp(n, all(c.Graph), testParams, manycast.App{}, p)
 	if err != nil || len(rows) != 1 || !*rows[0].Verified || rows[0].Spread.Messages != expectedMessages(p, c.Graph.Hosts) {
 		t.Errorf("seed %d, %+v: %+v, %v", seed, p, rows, err)
 	}

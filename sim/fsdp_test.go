@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -45,24 +44,9 @@ func (o *overlapping) run() (*Net, []apps.Row, error) {
 			n.SetFault(id, &faults.Impairment{Loss: o.loss, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))})
 		}
 	}
-	raw, err := json.Marshal(o.p)
-	if err != nil {
-		return nil, nil, err
-	}
 	params := testParams
 	params.MTU = o.mtu
-	records := make([][][]byte, len(o.hosts))
-	if err = n.Run(Job{
-		Name: "o", Hosts: o.hosts, Params: params,
-		Program: func(r *rank.Rank) error { return o.app.Run(r, raw) },
-		Emit:    func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
-	}); err != nil {
-		return n, nil, err
-	}
-	rows, err := o.app.Reduce(raw, records)
-	if err == nil {
-		err = n.Leftover()
-	}
+	rows, err := ofApp(n, o.hosts, params, o.app, o.p)
 	return n, rows, err
 }
 
