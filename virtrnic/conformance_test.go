@@ -48,7 +48,7 @@ var promises = []struct {
 		{"unsignalled requests", "base.py: sq_sig_all", "TestUnsignalled", "requester.go", "if q.sigAll || w.wr.Flags&SendSignaled != 0 {", "if true {"},
 		{"SEND with invalidate", "", "TestSendWithInvalidate", "mr.go", "m.closed = true", ""},
 		{"memory at an address and with a key of the application's choice (not in the verbs)", "", "TestRegMRAs", "mr.go", "return n.chosen[key]", "return nil"},
-		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "ask := last || int(i+1)%n.ackEvery == 0", "ask := last"},
+		{"acknowledgements as often as asked", "", "TestAckEvery", "requester.go", "ask := last || (i+1)%n.ackEvery == 0", "ask := last"},
 		{"nothing allocates in steady state", "", "TestNoAllocations", "sgl.go", "s, n.sgls = n.sgls[k-1], n.sgls[:k-1]", "n.sgls = n.sgls[:k-1]"},
 		{"packet by packet round robin of queue pairs", "", "TestRoundRobin", "transmit.go", "q := round.pop()", "for k := round.n; k > 1; k-- {\n\t\t\tround.push(round.pop())\n\t\t}\n\t\tq := round.pop()"},
 	}},
@@ -73,7 +73,7 @@ var promises = []struct {
 		{"wire transcripts", "", "TestVerbTranscripts", "resources.go", "case first && last:\n\t\top = wire.OpReadRespOnly", "case first && last:\n\t\top = wire.OpReadRespLast"},
 	}},
 	{"UC", []promise{
-		{"SEND and WRITE of all sizes, nothing comes back", "test_qp.py: UC queue pairs", "TestUC", "requester.go", "OpCode: op + wire.OpCode(q.service)<<5, PKey", "OpCode: op, PKey"},
+		{"SEND and WRITE of all sizes, nothing comes back", "test_qp.py: UC queue pairs", "TestUC", "requester.go", "op+wire.OpCode(q.service)<<5, psn", "op, psn"},
 		{"a lost packet costs its message", "", "TestUCLoss", "datagram.go", "} else if gap || !r.active {", "} else if !r.active {"},
 		{"a WRITE lands in part", "", "TestUCPartialWrite", "datagram.go", "gap := f.PSN() != r.epsn", "gap := f.PSN().Before(r.epsn)"},
 		{"what is dropped, and why", "", "TestUCDrops", "datagram.go", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropAccess", "return DropNoReceive\n\tcase wire.SyndromeRemoteAcc:\n\t\treturn DropInvalid"},

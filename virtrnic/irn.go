@@ -45,7 +45,7 @@ func (n *NIC) selectively(q *QP) {
 		return
 	}
 	q.order = &reorder{}
-	packets := uint64((n.irn.Cap+q.mtu-1)/q.mtu + n.ackEvery)
+	packets := uint64((n.irn.Cap+q.mtu-1)/q.mtu + int(n.ackEvery))
 	q.sq.sel = &selective{cap: min(max(packets, irnFew+1), irnSlots, n.window)}
 }
 

@@ -142,7 +142,7 @@ func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 		return
 	}
 	f := n.pool.Get()
-	f.Start(&q.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.epsn, Selective: true})
+	f.StartNext(&q.env, wire.OpAcknowledge, r.epsn, wire.BitSelective)
 	f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence, MSN: r.msn})
 	addSACK(f, &q.order.came, r.epsn, cause)
 	f.Seal(uint16(r.epsn), n.trust)

@@ -103,14 +103,15 @@ func (n *NIC) DeregMR(m *MR) error {
 
 // region returns the region with the key, or nil.
 func (n *NIC) region(key uint32) *MR {
-	i := int(key>>8) - 1
-	if i < 0 || i >= len(n.mrs) {
+	i := key>>8 - 1
+	if uint(i) >= uint(len(n.mrs)) {
 		return n.chosenRegion(key)
 	}
-	if m := n.mrs[i]; m != nil && m.key == key {
-		return m
+	m := n.mrs[i]
+	if m != nil && m.key != key {
+		m = nil
 	}
-	return nil
+	return m
 }
 
 // chosenRegion is apart because a map's code in every lookup costs each packet about 9 %.

@@ -72,7 +72,7 @@ type NIC struct {
 	mac      wire.MAC
 	port     *machine.Port
 	pool     *wire.Pool
-	ackEvery int
+	ackEvery uint32
 	window   uint64
 	mtu      int
 	trust    bool
@@ -129,7 +129,7 @@ func New(c Config) *NIC {
 	}
 	n := &NIC{
 		mtu: mtu, window: window, ip: c.IP,
-		alias: c.Alias, aliases: uint32(c.Aliases), mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: max(1, c.AckEvery),
+		alias: c.Alias, aliases: uint32(c.Aliases), mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: uint32(max(1, c.AckEvery)),
 		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
@@ -172,7 +172,11 @@ func (n *NIC) Digest() uint64 { return n.digest }
 func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.RcvdPkts++
-	if n.intake == nil || !n.keep(now, f) {
+	switch {
+	case n.intake != nil && n.keep(now, f):
+	case f.Kind() == wire.KindRoCE && !n.raw: // what takeFrame does, for most frames
+		n.receive(now, f)
+	default:
 		n.takeFrame(now, f)
 	}
 	n.start(now)
@@ -341,14 +345,14 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 	if dst := f.DstIP(); dst != n.ip && dst-n.alias >= n.aliases || !n.mine(f) {
 		return nil, DropNotMine
 	}
-	if f.Version() != 0 {
+	op, version, pkey, dst := f.Transport()
+	if version != 0 {
 		return nil, DropVersion
 	}
-	q := n.qp(f.DestQP())
+	q := n.qp(dst)
 	if q == nil {
 		return nil, DropNoQP
 	}
-	op := f.OpCode()
 	if (op.Service() != q.service || !op.Is(wire.OpAssigned)) && (op != wire.OpCNP || q.cc == nil) {
 		return nil, DropService
 	}
@@ -364,7 +368,7 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 	if f.SrcIP() != q.attr.AV.DGID && q.service != wire.UD {
 		return nil, DropPeer
 	}
-	if f.PKey()&0x7fff != 0x7fff {
+	if pkey&0x7fff != 0x7fff {
 		return nil, DropPKey
 	}
 	if !f.CheckICRC() {
@@ -398,7 +402,11 @@ func (n *NIC) consume(f *wire.Frame) {
 // envelope lays out what is below the BTH of a queue pair's packets. The UDP source
 // port is constant per queue pair and differs between them, so that a flow keeps
 // its path and flows spread (the kernel's rdma_get_udp_sport).
-func (n *NIC) envelope(q *QP) wire.Envelope { return n.envelopeOf(q, q.attr.AV.TrafficClass) }
+func (n *NIC) envelope(q *QP) wire.Envelope {
+	e := n.envelopeOf(q, q.attr.AV.TrafficClass)
+	e.Connect(q.attr.DestQPN)
+	return e
+}
 
 func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 	label := q.attr.AV.FlowLabel & 0xfffff

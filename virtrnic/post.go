@@ -127,8 +127,33 @@ func (q *QP) prepare(w *sendWQE) {
 	}
 }
 
+// sendOps holds the opcodes of a message's packets: of the first, of the last, of both at
+// once and of those between.
+var sendOps = buildSendOps()
+
+func buildSendOps() (t [16][2][2]wire.OpCode) {
+	for o := range t {
+		t[o] = [2][2]wire.OpCode{
+			{opcodeOf(WROpcode(o), false, false), opcodeOf(WROpcode(o), false, true)},
+			{opcodeOf(WROpcode(o), true, false), opcodeOf(WROpcode(o), true, true)},
+		}
+	}
+	return t
+}
+
 // sendOpcode returns the opcode of a packet of a message.
 func sendOpcode(o WROpcode, first, last bool) wire.OpCode {
+	var i, j uint
+	if first {
+		i = 1
+	}
+	if last {
+		j = 1
+	}
+	return sendOps[o%16][i][j]
+}
+
+func opcodeOf(o WROpcode, first, last bool) wire.OpCode {
 	if o == WRSendWithInv && last {
 		if first {
 			return wire.OpSendOnlyInv

@@ -31,6 +31,7 @@ type requester struct {
 	nakAt      uint64 // 1 + packet of the last NAK without progress since
 	drainTo    uint64 // SQD: send up to here
 	drained    bool
+	midway     bool // the packet just built is followed by another of its message
 }
 
 // psn returns the PSN of a packet.
@@ -83,6 +84,10 @@ func (r *requester) sendable(q *QP) bool {
 	return r.requestable(q) || q.rq.out.n > 0
 }
 
+// follows says that another packet of the same message may follow the one just built, by
+// the window alone: it spares most packets a second look at everything else.
+func (r *requester) follows(q *QP) bool { return r.midway && r.nxt-r.una < q.nic.window }
+
 func (r *requester) requestable(q *QP) bool {
 	window := q.nic.window
 	if r.sel != nil {
@@ -118,6 +123,7 @@ func (r *requester) startedEnd() uint64 {
 // nextPacket builds the packet that goes out now, or returns nil if its work request
 // turns out to be unsendable. Requests and responses to READs take turns.
 func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
+	r.midway = false
 	if q.rq.out.n > 0 && (q.rq.turn || !r.requestable(q)) {
 		q.rq.turn = false
 		return q.rq.nextResponse(now, q)
@@ -167,14 +173,10 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	last := i == w.packets-1
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
 	psn := r.psn(r.nxt)
-	ask := last || int(i+1)%n.ackEvery == 0
+	ask := last || (i+1)%n.ackEvery == 0
 	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may be closed until it comes
 	f := n.pool.Get()
-	f.Start(&q.env, wire.BTH{
-		OpCode: op + wire.OpCode(q.service)<<5, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn,
-		AckReq:    ask && q.service == wire.RC,
-		Solicited: last && w.wr.Flags&SendSolicited != 0, Selective: r.sel != nil,
-	})
+	f.StartNext(&q.env, op+wire.OpCode(q.service)<<5, psn, r.bits(q, ask, last && w.wr.Flags&SendSolicited != 0))
 	info := op.Info()
 	if info.RETH {
 		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.length})
@@ -209,8 +211,23 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 		r.sent(now, q, last)
 		return f
 	}
+	r.midway = !last && r.sel == nil && q.state == StateRTS
 	r.armRTO(now, q, false)
 	return f
+}
+
+// bits returns what else the BTH of a SEND or WRITE says.
+func (r *requester) bits(q *QP, ask, solicited bool) (b wire.BTHBits) {
+	if ask && q.service == wire.RC {
+		b = wire.BitAckReq
+	}
+	if solicited {
+		b |= wire.BitSolicited
+	}
+	if r.sel != nil {
+		b |= wire.BitSelective
+	}
+	return b
 }
 
 // armRTO starts the retransmission timer if packets are outstanding; restart moves

@@ -308,7 +308,7 @@ func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
 		r.out.pop()
 		return f
 	case respondAtomic:
-		f.Start(&q.env, wire.BTH{OpCode: wire.OpAtomicAck, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
+		f.StartNext(&q.env, wire.OpAtomicAck, psn, 0)
 		f.AddAETH(h)
 		f.AddAtomicAckETH(wire.AtomicAckETH{Original: x.original})
 		r.out.pop()
@@ -348,7 +348,7 @@ func (r *responder) readResponse(q *QP, f *wire.Frame, x *response, psn wire.PSN
 	case last:
 		op = wire.OpReadRespLast
 	}
-	f.Start(&q.env, wire.BTH{OpCode: op, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn})
+	f.StartNext(&q.env, op, psn, 0)
 	if op != wire.OpReadRespMiddle {
 		f.AddAETH(h)
 	}

@@ -359,9 +359,11 @@ func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, 
 // acknowledgement builds an acknowledgement in an empty frame.
 func (r *responder) acknowledgement(q *QP, f *wire.Frame, psn wire.PSN, h wire.AETH) {
 	n := q.nic
-	f.Start(&q.env, wire.BTH{
-		OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: psn, Selective: q.order != nil && q.order.peer,
-	})
+	var bits wire.BTHBits
+	if q.order != nil && q.order.peer {
+		bits = wire.BitSelective
+	}
+	f.StartNext(&q.env, wire.OpAcknowledge, psn, bits)
 	f.AddAETH(h)
 	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++

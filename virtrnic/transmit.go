@@ -143,7 +143,8 @@ func (n *NIC) settle(until vtime.Time) {
 	for {
 		start, pause := n.tx.next(p.Free)
 		if start > until {
-			break
+			p.SetNext(start)
+			return
 		}
 		var f *wire.Frame
 		if pause {
@@ -155,8 +156,6 @@ func (n *NIC) settle(until vtime.Time) {
 		n.stats.SentPkts++
 		p.Commit(f, f.WireLen(), start)
 	}
-	at, _ := n.tx.next(p.Free)
-	p.SetNext(at)
 }
 
 // pick returns the frame that starts now, or nil if the queue pair whose turn it was
@@ -182,7 +181,7 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		if q.cc != nil && f != nil {
 			q.cc.sent(now, f.WireLen())
 		}
-		if !q.queued && q.sq.sendable(q) {
+		if !q.queued && (f != nil && q.sq.follows(q) || q.sq.sendable(q)) {
 			q.queued = true
 			if q.cc == nil || !n.hold(now, q) {
 				round.push(q)

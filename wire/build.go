@@ -16,9 +16,11 @@ type Flow struct {
 }
 
 // Envelope is a Flow in wire order, ready to be copied in front of each packet.
+//
+// The checksum of its IPv4 header is the sum of what is there: Seal adds the rest.
 type Envelope struct {
-	h     [EthernetLen + VLANLen + IPv6Len + UDPLen]byte
-	n     uint8
+	h     [EthernetLen + VLANLen + IPv6Len + UDPLen + BTHLen]byte
+	n     uint8 // bytes up to the BTH
 	flags uint8
 }
 
@@ -46,9 +48,11 @@ func NewEnvelope(w Flow) (e Envelope) {
 		src, dst := IPv6Of(w.Src), IPv6Of(w.Dst)
 		b = append(append(b, src[:]...), dst[:]...)
 	} else {
+		ip := len(b)
 		b = append(b, 0x45, w.Traffic, 0, 0, 0, 0, 0x40, 0, w.TTL, ProtocolUDP, 0, 0)
 		b = binary.BigEndian.AppendUint32(b, w.Src)
 		b = binary.BigEndian.AppendUint32(b, w.Dst)
+		binary.BigEndian.PutUint16(b[ip+10:], sumIPv4(b[ip:]))
 	}
 	b = UDP{SrcPort: w.SrcPort, DstPort: w.DstPort}.AppendTo(b)
 	e.n = uint8(len(b))
@@ -73,6 +77,39 @@ func (f *Frame) Start(e *Envelope, h BTH) {
 	f.flags, f.pay = e.flags, 0
 	h.put(f.h[e.n : e.n+BTHLen])
 	f.n = e.n + BTHLen
+}
+
+// Connect makes the envelope one of packets to a queue pair, which StartNext starts.
+func (e *Envelope) Connect(dst QPN) {
+	h := BTH{PKey: PKeyDefault, DestQP: dst}
+	h.put(e.h[e.n : e.n+BTHLen])
+}
+
+// BTHBits are the bits of a BTH that differ between the packets of a connection.
+type BTHBits uint32
+
+// Bits of the BTH, see there.
+const (
+	BitAckReq    BTHBits = 1 << 31
+	BitSelective BTHBits = 1 << 24
+	BitSolicited BTHBits = 1 << 7 // here, not on the wire
+)
+
+// StartNext begins a packet of a connected envelope as Start does. It takes a third of the
+// time, since most of the BTH is there already.
+func (f *Frame) StartNext(e *Envelope, op OpCode, psn PSN, bits BTHBits) {
+	const untagged = EthernetLen + IPv4Len + UDPLen
+	n := e.n
+	if n == untagged {
+		*(*[untagged + BTHLen]byte)(f.h[:]) = *(*[untagged + BTHLen]byte)(e.h[:])
+	} else {
+		copy(f.h[:], e.h[:n+BTHLen])
+	}
+	f.flags, f.pay, f.n = e.flags, 0, n+BTHLen
+	b := f.h[n : n+BTHLen]
+	b[0] = byte(op)
+	b[1] = byte(bits & BitSolicited)
+	binary.BigEndian.PutUint32(b[8:12], uint32(bits&^BitSolicited)|uint32(psn&PSNMask))
 }
 
 // StartDatagram begins a UDP datagram of the flow that is not RoCE.
@@ -170,12 +207,12 @@ func (f *Frame) Seal(id uint16, trusted bool) {
 	}
 }
 
+// sealIPv4 adds length and identification to the sum the envelope has of all the rest.
 func (f *Frame) sealIPv4(o int, total, id uint16) {
 	h := f.h[o : o+IPv4Len]
-	binary.BigEndian.PutUint16(h[2:4], total)
-	binary.BigEndian.PutUint16(h[4:6], id)
-	binary.BigEndian.PutUint16(h[10:12], 0)
-	binary.BigEndian.PutUint16(h[10:12], ^fold(sum16(h)))
+	binary.BigEndian.PutUint32(h[2:6], uint32(total)<<16|uint32(id))
+	sum := uint32(binary.BigEndian.Uint16(h[10:12])) + uint32(total) + uint32(id)
+	binary.BigEndian.PutUint16(h[10:12], ^fold(sum))
 }
 
 // BuildPFC makes the frame a pause frame.

@@ -156,6 +156,14 @@ func (f *Frame) DestQP() QPN {
 	return QPN(binary.BigEndian.Uint32(f.h[o:o+4])) & QPNMask
 }
 
+// Transport returns what a receiver looks at first in the BTH: opcode, transport version,
+// partition key and destination queue pair, in one look.
+func (f *Frame) Transport() (op OpCode, version uint8, pkey uint16, dst QPN) {
+	o := f.bthOff()
+	v := binary.BigEndian.Uint64(f.h[o : o+8])
+	return OpCode(v >> 56), uint8(v>>48) & 0xf, uint16(v >> 32), QPN(v) & QPNMask
+}
+
 // AckReq returns the BTH's acknowledge request bit.
 func (f *Frame) AckReq() bool { return f.h[f.bthOff()+8]&0x80 != 0 }
 

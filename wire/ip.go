@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"net/netip"
 )
 
@@ -68,7 +69,7 @@ func (h IPv4) AppendTo(b []byte) []byte {
 	src, dst := h.Src.As4(), h.Dst.As4()
 	b = append(b, src[:]...)
 	b = append(b, dst[:]...)
-	binary.BigEndian.PutUint16(b[at+10:], ^fold(sum16(b[at:at+IPv4Len])))
+	binary.BigEndian.PutUint16(b[at+10:], ^sumIPv4(b[at:]))
 	return b
 }
 
@@ -85,7 +86,7 @@ func ParseIPv4(b []byte) (h IPv4, rest []byte, err error) {
 	if b[0] != 0x45 {
 		return IPv4{}, nil, ErrOptions
 	}
-	if fold(sum16(b[:IPv4Len])) != 0xffff {
+	if sumIPv4(b) != 0xffff {
 		return IPv4{}, nil, ErrChecksum
 	}
 	frag := binary.BigEndian.Uint16(b[6:8])
@@ -170,6 +171,17 @@ func sum16(b []byte) (s uint32) {
 		s += uint32(b[0]) << 8
 	}
 	return s
+}
+
+// sumIPv4 returns the ones' complement sum of an IPv4 header without options. It adds words
+// of 64 bits, which folds to the same (RFC 1071 §2, B and C): 0 only if all bytes are.
+func sumIPv4(h []byte) uint16 {
+	_ = h[IPv4Len-1]
+	s, carry := bits.Add64(binary.BigEndian.Uint64(h[0:8]), binary.BigEndian.Uint64(h[8:16]), 0)
+	s, carry = bits.Add64(s, uint64(binary.BigEndian.Uint32(h[16:20])), carry)
+	s = s>>32 + s&0xffffffff + carry
+	s = s>>32 + s&0xffffffff
+	return fold(uint32(s))
 }
 
 // fold brings a sum of 16-bit words down to 16 bits, carries added back (RFC 1071 §1).
