@@ -172,7 +172,7 @@ type Workload struct {
 	HPL           *HPL           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
 	Storage       *Storage       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
 	Program       *Program       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
-	ManyToMany    *ManyToMany    `yaml:"many-to-many" doc:"messages of many hosts to one group, on an m-port n-tree; in a simulation only"`
+	ManyToMany    *ManyToMany    `yaml:"many-to-many" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
 }
 
 // Program is a program of the user's own.

@@ -12,16 +12,21 @@ import (
 )
 
 // ManyToMany is the benchmark of the cyclic multicast paper: in each iteration sources and
-// members are drawn anew, and each source sends one message to all members but itself.
+// members are drawn anew, and each source sends one message to all members of its group but
+// itself.
 type ManyToMany struct {
 	Label      string     `yaml:"label" doc:"name in reports" default:"many-to-many"`
-	Schemes    []Scheme   `yaml:"schemes" doc:"cyclic, a tree per source; cyclic-class, one per class of sources; opensm, one tree; unicast" required:"true"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; unicast" required:"true"`
 	Sources    Share      `yaml:"sources" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
-	Group      Share      `yaml:"group" doc:"hosts that receive, likewise" default:"all"`
+	Group      Share      `yaml:"group" doc:"hosts of a group, likewise" default:"all"`
+	Groups     string     `yaml:"groups" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`
 	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations Iterations `yaml:"iterations" doc:"draws of sources and members; auto: 30" default:"auto"`
 	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
+
+// groupsPerSource: each source sends to a group of its own.
+const groupsPerSource = "per-source"
 
 // drawsDefault is how many iterations auto is (CYC-20).
 const drawsDefault = 30
@@ -72,6 +77,7 @@ func (x Share) Of(hosts int) int {
 // and label are left to the caller.
 func (m *ManyToMany) Program(g *topo.Graph, t *MPortNTree) (p manycast.Params, hosts []int) {
 	p = manycast.Params{M: t.M, N: t.N, Sources: m.Sources.Of(g.Hosts), Members: m.Group.Of(g.Hosts), Iterations: int(m.Iterations)}
+	p.PerSource = m.Groups == groupsPerSource
 	if p.Iterations == 0 {
 		p.Iterations = drawsDefault
 	}

@@ -17,6 +17,7 @@ func TestManyToMany(t *testing.T) {
 	l, err := Parse("x", []byte(ntreeLab+`switches: {forwarding: cut-through, queues: input, replication: sync}
 workloads:
   - many-to-many: {schemes: [cyclic, opensm, {cyclic-class: {label: class}}], sources: 40%, group: 13, sizes: [32B, 128KiB]}
+  - many-to-many: {label: apart, schemes: [opensm], groups: per-source, sizes: [32B]}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +33,9 @@ workloads:
 	p, hosts := l.Workloads[0].ManyToMany.Program(g, l.Topology.MPortNTree)
 	if p.Sources != 51 || p.Members != 13 || p.Iterations != 30 || p.M != 8 || p.N != 3 || len(hosts) != 128 || p.Schemes[2].Label != "class" {
 		t.Errorf("%+v on %d hosts", p, len(hosts))
+	}
+	if apart, _ := l.Workloads[1].ManyToMany.Program(g, l.Topology.MPortNTree); p.PerSource || !apart.PerSource {
+		t.Errorf("a group for each source: %v by default, %v with groups: per-source", p.PerSource, apart.PerSource)
 	}
 	f := l.Fabric(g)
 	if f.Switch.Input == nil || !f.Switch.Input.Together || !f.Switch.CutThrough {
@@ -74,6 +78,7 @@ func TestManyToManyRefused(t *testing.T) {
 		{ntreeLab + "switches: {pfc: false}\n" + work, "pfc: {priorities: [3]}"},
 		{ntreeLab + "nics: {traffic-class: 46}\n" + work, "pfc: {priorities: [5]}"},
 		{ntreeLab + work + "faults: [{loss: {links: \"*\", rate: 0.1}}]\n", "leave the fault loss out"},
+		{ntreeLab + "workloads: [{many-to-many: {schemes: [cyclic], sizes: [32B], groups: each}}]\n", "shared or per-source"},
 		{ntreeLab + "nics: {icrc: flag}\n" + work, "memory: phantom"},
 		{ntreeLab + "switches: {queues: inptu}\n", "queues"},
 		{ntreeLab + "switches: {replication: sync}\n", "queues: input only"},

@@ -150,6 +150,9 @@ func (f *forms) allgather(name string, n, parallel int) float64 {
 
 // TestAllgatherForms compares every Allgather with its closed form.
 func TestAllgatherForms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")
+	}
 	sizes := []int{0, 64, 4 << 10, 64 << 10, 1 << 20}
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n%5s %-20s %9s %12s %12s %7s\n", "ranks", "scheme", "bytes", "expected us", "got us", "ratio")

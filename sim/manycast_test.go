@@ -125,8 +125,8 @@ func TestOneToMany(t *testing.T) {
 			for _, row := range rows {
 				want := 0.0
 				for i := range p.Iterations {
-					src, members := p.Draw(i, c.Graph.Hosts)
-					want += oneToMany(c.Graph, row.Scheme, row.SizeBytes, mode.cut, src[0], members) / float64(p.Iterations)
+					src, groups := p.Draw(i, c.Graph.Hosts)
+					want += oneToMany(c.Graph, row.Scheme, row.SizeBytes, mode.cut, src[0], groups[0]) / float64(p.Iterations)
 				}
 				ratio := row.JCT.Avg / want
 				fmt.Fprintf(&table, "%-13s %5d %7d %-12s %11.3f %11.3f %7.4f\n", mode.name, group, row.SizeBytes, row.Scheme, want, row.JCT.Avg, ratio)
@@ -159,22 +159,54 @@ func TestManyToManyExact(t *testing.T) {
 					M: shape[0], N: shape[1], Sizes: []int{32, 10000}, Sources: 1 + int(seed*7+uint64(k))%hosts, Members: 1 + int(seed*5+uint64(k)*3)%hosts,
 					Iterations: 2, Seed: seed,
 				}
-				rows, n := cast(t, c, p, manycast.App{}, false)
-				for _, row := range rows {
-					if row.Verified == nil || !*row.Verified {
-						t.Errorf("seed %d, IBFT(%d, %d), %s at %d bytes: not every message came right and once\nreplay: go test ./sim -run ManyToManyExact -from %[1]d -seeds 1",
-							seed, shape[0], shape[1], row.Scheme, row.SizeBytes)
-					}
-					if want := expectedMessages(p, hosts); row.Spread.Messages != want {
-						t.Errorf("seed %d: %v messages came, want %v", seed, row.Spread.Messages, want)
-					}
-				}
-				for i := hosts; i < len(c.Graph.Nodes); i++ {
-					if d := n.Switch(i).Stats().Dropped(); d != 0 {
-						t.Errorf("seed %d: %s dropped %d packets: %v", seed, c.Graph.Nodes[i].Name, d, n.Switch(i).Stats().Drops)
-					}
+				for _, p.PerSource = range []bool{false, true} {
+					castExactly(t, c, p)
 				}
 			}
+		}
+	}
+}
+
+// castExactly runs the benchmark: every message comes right and once, and no switch has a
+// packet that it knows no way for.
+func castExactly(t *testing.T, c Config, p manycast.Params) {
+	t.Helper()
+	hosts := c.Graph.Hosts
+	what := fmt.Sprintf("seed %d, IBFT(%d, %d), %d sources to groups of %d (each its own: %v)", p.Seed, p.M, p.N, p.Sources, p.Members, p.PerSource)
+	replay := fmt.Sprintf("replay: go test ./sim -run ManyToManyExact -from %d -seeds 1", p.Seed)
+	rows, n := cast(t, c, p, manycast.App{}, false)
+	for _, row := range rows {
+		if row.Verified == nil || !*row.Verified {
+			t.Errorf("%s, %s at %d bytes: not every message came right and once\n%s", what, row.Scheme, row.SizeBytes, replay)
+		}
+		if want := expectedMessages(p, hosts); row.Spread.Messages != want {
+			t.Errorf("%s, %s: %v messages came, want %v\n%s", what, row.Scheme, row.Spread.Messages, want, replay)
+		}
+	}
+	for i := hosts; i < len(c.Graph.Nodes); i++ {
+		if d := n.Switch(i).Stats().Dropped(); d != 0 {
+			t.Errorf("%s: %s dropped %d packets: %v\n%s", what, c.Graph.Nodes[i].Name, d, n.Switch(i).Stats().Drops, replay)
+		}
+	}
+}
+
+// TestManyToManyDraws: all sources have one group, or each one of its own, the first of
+// them the same; a draw is of the numbers asked for, and another in each iteration.
+func TestManyToManyDraws(t *testing.T) {
+	p := manycast.Params{Sources: 51, Members: 13, Seed: 1}
+	sources, shared := p.Draw(0, 128)
+	p.PerSource = true
+	again, apart := p.Draw(0, 128)
+	_, next := p.Draw(1, 128)
+	if !slices.Equal(sources, again) || len(sources) != 51 || len(shared) != 51 || len(apart) != 51 || !slices.Equal(shared[0], apart[0]) {
+		t.Fatalf("%d sources with %d groups, %d with %d", len(sources), len(shared), len(again), len(apart))
+	}
+	for i := range sources {
+		if !slices.Equal(shared[i], shared[0]) || i > 0 && slices.Equal(apart[i], apart[i-1]) || slices.Equal(apart[i], next[i]) {
+			t.Errorf("source %d sends to %v and to %v, the one before to %v, in the next iteration to %v", i, shared[i], apart[i], apart[max(i, 1)-1], next[i])
+		}
+		if g := apart[i]; len(g) != 13 || !slices.IsSorted(g) || len(slices.Compact(slices.Clone(g))) != 13 {
+			t.Errorf("source %d has the group %v", i, g)
 		}
 	}
 }
@@ -182,9 +214,9 @@ func TestManyToManyExact(t *testing.T) {
 // expectedMessages returns how many messages come in an iteration, on average.
 func expectedMessages(p manycast.Params, hosts int) (n float64) {
 	for i := range p.Iterations {
-		sources, members := p.Draw(i, hosts)
-		for _, s := range sources {
-			for _, m := range members {
+		sources, groups := p.Draw(i, hosts)
+		for k, s := range sources {
+			for _, m := range groups[k] {
 				if m != s {
 					n += 1 / float64(p.Iterations)
 				}
@@ -275,7 +307,7 @@ func TestManyToManyAgainstPolling(t *testing.T) {
 		for _, together := range []bool{false, true} {
 			c := nTreeFabric(t, 4, 2, seed%2 == 0, &virtswitch.InputConfig{Together: together})
 			c.Seed = seed
-			p := manycast.Params{M: 4, N: 2, Sizes: []int{64, 9000}, Sources: 5, Members: 6, Iterations: 2, Seed: seed}
+			p := manycast.Params{M: 4, N: 2, Sizes: []int{64, 9000}, Sources: 5, Members: 6, PerSource: seed%4 > 1, Iterations: 2, Seed: seed}
 			_, fast := cast(t, c, p, manycast.App{}, false)
 			_, slow := cast(t, c, p, manycast.App{}, true)
 			if fast.Digest() != slow.Digest() {
@@ -290,9 +322,9 @@ func TestManyToManyAgainstPolling(t *testing.T) {
 func TestManyToManyNotices(t *testing.T) {
 	c := nTreeFabric(t, 4, 2, true, nil)
 	p := manycast.Params{M: 4, N: 2, Sizes: []int{64}, Sources: 3, Members: 4, Iterations: 1, Seed: 2}
-	_, members := p.Draw(0, c.Graph.Hosts)
+	_, groups := p.Draw(0, c.Graph.Hosts)
 	app := manycast.App{Delivered: func(r *rank.Rank, b *rank.Buffer) {
-		if r.ID() == members[0] {
+		if r.ID() == groups[0][0] {
 			b.Flip(64*2 + 10) // of the second source, or of a third if that is this host
 			b.Flip(64*3 + 10)
 		}

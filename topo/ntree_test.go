@@ -501,6 +501,26 @@ func TestSpanningTreeRoot(t *testing.T) {
 	}
 }
 
+// TestMLIDsSuffice: where there are LIDs there are multicast LIDs for three trees per host
+// (many-to-many takes one of each kind for each source), since there are 512 hosts at most.
+func TestMLIDsSuffice(t *testing.T) {
+	most := 0
+	for m := 4; m <= portsMax; m += 2 {
+		for n := 2; ; n++ {
+			x, err := NewNTree(m, n)
+			if err != nil {
+				break
+			}
+			if _, err := x.LIDs(); err == nil {
+				most = max(most, x.Hosts())
+			}
+		}
+	}
+	if most != 512 || 3*most > MLIDLast-MLIDFirst+1 {
+		t.Errorf("there are up to %d hosts with LIDs, and %d multicast LIDs", most, MLIDLast-MLIDFirst+1)
+	}
+}
+
 // TestNTreeRefused: shapes that cannot be, and LIDs that cannot.
 func TestNTreeRefused(t *testing.T) {
 	for _, c := range []struct {

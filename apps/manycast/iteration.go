@@ -14,11 +14,12 @@ import (
 // the rank's own message, and, unless it is phantom, one of each source behind it.
 type iteration struct {
 	*side
-	scheme           string
-	size             int
-	buf              *rank.Buffer
-	seed             uint64
-	sources, members []int
+	scheme  string
+	size    int
+	buf     *rank.Buffer
+	seed    uint64
+	sources []int
+	groups  [][]int // by place of the source that sends to it
 
 	out     []*rank.Outlet  // to send by, one after the other
 	reqs    []*rank.Request // 0: the message that is being sent; then those to come, by source
@@ -32,16 +33,16 @@ type iteration struct {
 func (x *iteration) run() (one sample, err error) {
 	r := x.r
 	if r.ID() == 0 {
-		if x.entries, err = x.fill(x.scheme, x.sources, x.members); err != nil {
+		if x.entries, err = x.fill(x.scheme, x.sources, x.groups); err != nil {
 			return one, err
 		}
 	}
 	if err := x.receive(); err != nil {
 		return one, err
 	}
-	if slices.Contains(x.sources, r.ID()) {
+	if i := slices.Index(x.sources, r.ID()); i >= 0 {
 		x.buf.Fill(messageSeed(x.seed, r.ID()), x.size)
-		if err := x.outlets(); err != nil {
+		if err := x.outlets(x.groups[i]); err != nil {
 			return one, err
 		}
 	}
@@ -65,15 +66,12 @@ func (x *iteration) run() (one sample, err error) {
 // receive posts a receive for each message to come.
 func (x *iteration) receive() error {
 	x.reqs = append(x.reqs, nil)
-	if !slices.Contains(x.members, x.r.ID()) {
-		return nil
-	}
 	mem := x.buf.Bytes()
 	if mem != nil {
 		clear(mem)
 	}
 	for i, src := range x.sources {
-		if src == x.r.ID() {
+		if src == x.r.ID() || !slices.Contains(x.groups[i], x.r.ID()) {
 			continue
 		}
 		in, err := x.inlet(src)
@@ -93,8 +91,8 @@ func (x *iteration) receive() error {
 	return nil
 }
 
-// outlets makes ready what the source sends by: one to the group, or one to each member.
-func (x *iteration) outlets() error {
+// outlets makes ready what the source sends by: one to its group, or one to each member.
+func (x *iteration) outlets(members []int) error {
 	me := x.r.ID()
 	add := func(lid int, ip uint32, qpn func() wire.QPN) error {
 		o, err := x.outlet(lid, ip, qpn)
@@ -102,13 +100,13 @@ func (x *iteration) outlets() error {
 		return err
 	}
 	if x.scheme != Unicast {
-		if len(x.members) == 1 && x.members[0] == me {
+		if len(members) == 1 && members[0] == me {
 			return nil // nobody else to send to
 		}
 		lid := x.mlid(x.scheme, me)
 		return add(lid, topo.MLIDAddress(lid), func() wire.QPN { return wire.QPNMulticast })
 	}
-	for _, m := range x.members {
+	for _, m := range members {
 		if m == me {
 			continue
 		}

@@ -1,7 +1,8 @@
 // Package manycast is the many-to-many benchmark of the cyclic multicast paper: hosts
-// drawn at random send one message each to a group drawn at random, all at once, by the
-// paper's trees, by OpenSM's one tree, or one unicast after the other (CYC-17, CYC-20).
-// Messages are unreliable (UC) and of as many packets as they need.
+// drawn at random send one message each to a group drawn at random, one for all or each its
+// own, all at once, by the paper's trees, by OpenSM's one tree per group, or one unicast
+// after the other (CYC-17, CYC-20). Messages are unreliable (UC) and of as many packets as
+// they need.
 package manycast
 
 import (
@@ -24,8 +25,8 @@ const Name = "many-to-many"
 // Schemes.
 const (
 	Cyclic      = "cyclic"       // a tree per source: the union on its paths (CYC-11)
-	CyclicClass = "cyclic-class" // a tree per class of sources (CYC-12)
-	OpenSM      = "opensm"       // one tree (CYC-16)
+	CyclicClass = "cyclic-class" // a tree per group and class of sources (CYC-12)
+	OpenSM      = "opensm"       // one tree per group (CYC-16)
 	Unicast     = "unicast"      // one message per member, each on the source's path to it (CYC-17)
 )
 
@@ -46,7 +47,8 @@ type Params struct {
 	Schemes    []Scheme        `json:"schemes"`
 	Sizes      []int           `json:"sizes"`      // bytes
 	Sources    int             `json:"sources"`    // hosts that send
-	Members    int             `json:"members"`    // hosts of the group
+	Members    int             `json:"members"`    // hosts of a group
+	PerSource  bool            `json:"per_source"` // each source has a group of its own
 	Iterations int             `json:"iterations"` // each with sources and members of its own
 	Memory     rank.MemoryKind `json:"memory"`     // "": auto
 	Seed       uint64          `json:"seed"`
@@ -63,9 +65,9 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	return rank.MemoryPhantom
 }
 
-// Draw returns the sources and the members of an iteration, ascending. They are the same
-// for all schemes and sizes.
-func (p *Params) Draw(iteration, hosts int) (sources, members []int) {
+// Draw returns the sources of an iteration and the members of the group that each sends
+// to, ascending. They are the same for all schemes and sizes.
+func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
 	root := prng.New(p.Seed)
 	s := root.Derive(fmt.Sprintf("draw/%d", iteration))
 	pick := func(n int) []int {
@@ -73,7 +75,16 @@ func (p *Params) Draw(iteration, hosts int) (sources, members []int) {
 		slices.Sort(all)
 		return all
 	}
-	return pick(p.Sources), pick(p.Members)
+	sources = pick(p.Sources)
+	groups = make([][]int, len(sources))
+	for i := range groups {
+		if i > 0 && !p.PerSource {
+			groups[i] = groups[0]
+		} else {
+			groups[i] = pick(p.Members)
+		}
+	}
+	return sources, groups
 }
 
 // record is what a rank measured of one scheme at one size.
@@ -154,51 +165,54 @@ func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
 	return s, err
 }
 
-// mlid returns the multicast LID that a source sends to.
+// mlid returns the multicast LID that a source sends to. Sources have one in common where
+// they have a tree in common. (Where there are LIDs there are at most 512 hosts, so that
+// three times as many multicast LIDs fit.)
 func (s *side) mlid(scheme string, src int) int {
-	switch scheme {
-	case Cyclic:
+	hosts := s.r.Size()
+	switch {
+	case scheme == Cyclic:
 		return topo.MLIDFirst + src
-	case CyclicClass:
-		return topo.MLIDFirst + s.r.Size() + s.tree.Class(src)
+	case scheme == CyclicClass && s.p.PerSource:
+		return topo.MLIDFirst + hosts + src
+	case scheme == CyclicClass:
+		return topo.MLIDFirst + hosts + s.tree.Class(src)
+	case s.p.PerSource:
+		return topo.MLIDFirst + 2*hosts + src
 	}
-	return topo.MLIDFirst + s.r.Size() + s.tree.Classes()
+	return topo.MLIDFirst + 2*hosts
 }
 
 // fill has the switches' multicast tables hold what the iteration needs, and returns how
 // many entries that is.
-func (s *side) fill(scheme string, sources, members []int) (int, error) {
+func (s *side) fill(scheme string, sources []int, groups [][]int) (int, error) {
 	var entries []rank.Branches
-	add := func(mlid int, tree []topo.Branches, err error) error {
+	done := map[int]bool{}
+	for i, src := range sources {
+		mlid := s.mlid(scheme, src)
+		if scheme == Unicast || done[mlid] {
+			continue
+		}
+		done[mlid] = true
+		var tree []topo.Branches
+		var err error
+		switch scheme {
+		case Cyclic:
+			tree, err = s.graph.CyclicTree(src, groups[i])
+		case CyclicClass:
+			tree, err = s.graph.ClassTree(s.tree.Class(src), groups[i])
+		default:
+			senders := sources
+			if s.p.PerSource {
+				senders = sources[i : i+1]
+			}
+			tree, err = s.graph.SpanningTree(groups[i], senders)
+		}
+		if err != nil {
+			return 0, err
+		}
 		for _, b := range tree {
 			entries = append(entries, rank.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
-		}
-		return err
-	}
-	var err error
-	switch scheme {
-	case Cyclic:
-		for _, src := range sources {
-			tree, terr := s.graph.CyclicTree(src, members)
-			if err = add(s.mlid(scheme, src), tree, terr); err != nil {
-				return 0, err
-			}
-		}
-	case CyclicClass:
-		done := map[int]bool{}
-		for _, src := range sources {
-			if c := s.tree.Class(src); !done[c] {
-				done[c] = true
-				tree, terr := s.graph.ClassTree(c, members)
-				if err = add(s.mlid(scheme, src), tree, terr); err != nil {
-					return 0, err
-				}
-			}
-		}
-	case OpenSM:
-		tree, terr := s.graph.SpanningTree(members, sources)
-		if err = add(s.mlid(scheme, 0), tree, terr); err != nil {
-			return 0, err
 		}
 	}
 	return len(entries), s.r.SetBranches(entries)
@@ -222,7 +236,7 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, scheme.Label, size, i+1, p.Iterations))
 		}
 		x := iteration{side: s, scheme: scheme.Name, size: size, buf: buf, seed: c.Seed(p.Seed, i)}
-		x.sources, x.members = p.Draw(i, r.Size())
+		x.sources, x.groups = p.Draw(i, r.Size())
 		one, err := x.run()
 		if err != nil {
 			return rec, err
