@@ -107,6 +107,10 @@ var lifecycle = []pitfall{
 			wrong: "A node that was killed and whose exit status nobody takes has not ended",
 			edits: edit("orchestrator/engine/process/process_linux.go", "return ok && len(after) > 0 && (after[0] == 'Z' || after[0] == 'X')", "return ok && len(after) == 0"),
 			test:  "orchestrator/engine/process TestEnded",
+		}, {
+			wrong: "Faults that come again and again keep a simulation going that has nothing else to do",
+			edits: edit("sim/faults.go", "\t\tif n.done() {\n", "\t\tif false {\n"),
+			test:  "sim TestNobodyLeft",
 		}},
 	},
 	{

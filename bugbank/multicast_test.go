@@ -151,6 +151,14 @@ var multicast = []pitfall{
 			wrong: "A McstID is forgotten before its packets can have left a paused queue of a slow link",
 			edits: edit("virtswitch/registration.go", "s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))", "s.quarantine = max(s.quarantine, 0*s.quanta(p, pauseQuanta))"),
 			test:  "virtswitch TestQuarantineOutlastsPauses",
+		}, {
+			wrong: "A group that is left for another is not deleted, and switches keep it for ever",
+			edits: edit("collective/deliver.go", "\t\t_ = t.g.Drop()", "\t\tt.g.Abandon()"),
+			test:  "sim TestFallbackLeavesNothing",
+		}, {
+			wrong: "Who leaves a group keeps its queue pair, which what is under way can still reach",
+			edits: edit("rank/lost.go", "\t\t_ = nic.DestroyQP(now, g.qp)\n", ""),
+			test:  "sim TestFallbackLeavesNothing",
 		}},
 	},
 	{
@@ -179,6 +187,10 @@ var multicast = []pitfall{
 			wrong: "What had come of a message that is broken off is not forgotten, and counts when it comes again",
 			edits: edit("collective/deliver.go", "\tif !slices.Contains(s.apart, s.me()) {\n\t\th.b.Forget(h.n)\n\t}\n", ""),
 			test:  "sim TestFallbackTorn",
+		}, {
+			wrong: "Who is served alone and was not heard is sent again what it has, and the source waits until it wants that",
+			edits: edit("collective/steps.go", "\t\ta.Have = s.has(st.Seq)\n", ""),
+			test:  "sim TestFallbackUnheard",
 		}},
 	},
 	{

@@ -81,7 +81,7 @@ var roce = []pitfall{
 			test:  "virtrnic TestRemoteErrors",
 		}, {
 			wrong: "A key is looked up by its index, and the rest of it is not compared",
-			edits: edit("virtrnic/mr.go", "m != nil && m.key == key {", "m != nil {"),
+			edits: edit("virtrnic/mr.go", "m != nil && m.key != key {", "m == nil {"),
 			test:  "virtrnic TestRemoteErrors",
 		}},
 	},

@@ -208,6 +208,8 @@ func (s *safeguard) joinFeeds() error {
 				}
 				s.lose(f.to, why)
 				lost = true
+			case renewals > 0:
+				s.well[f.to] = false // it had to be sent again
 			default:
 				s.judge(f)
 			}
@@ -216,18 +218,21 @@ func (s *safeguard) joinFeeds() error {
 		if len(again) == 0 {
 			break
 		}
-		if err := s.replan(step{Apart: s.apart, Renew: again}); err != nil {
+		// What failed may be that the source did not hear that all of it had come.
+		c, err := s.replan(step{Apart: s.apart, Renew: again})
+		if err != nil {
 			return err
 		}
 		for _, i := range again {
 			s.renewed[i]++
-			s.feed(i, nil)
+			s.feed(i, c)
 		}
 	}
 	if !lost {
 		return nil
 	}
-	return s.replan(step{Apart: s.apart})
+	_, err := s.replan(step{Apart: s.apart})
+	return err
 }
 
 // renewalsMax bounds how often connections with ranks apart are made anew for one message.

@@ -143,7 +143,7 @@ func (s *safeguard) cast() (cause string, err error) {
 // besides sends the message of a source that is apart itself: by the overlay, to all that are
 // not. The group is left as it is, for the messages of others.
 func (s *safeguard) besides() (cause string, err error) {
-	if err := s.replan(step{Apart: s.apart, Lacking: others(s.alive, others(s.apart, s.me())...)}); err != nil {
+	if _, err := s.replan(step{Apart: s.apart, Lacking: others(s.alive, others(s.apart, s.me())...)}); err != nil {
 		return "", err
 	}
 	return s.relayed()
@@ -219,7 +219,7 @@ func (s *safeguard) interrupt(cause string) error {
 	for _, i := range apart {
 		s.well[i] = false
 	}
-	if err := s.replan(step{Apart: apart, Lacking: lacking}); err != nil {
+	if _, err := s.replan(step{Apart: apart, Lacking: lacking}); err != nil {
 		return err
 	}
 	for _, i := range feeds {
@@ -228,15 +228,16 @@ func (s *safeguard) interrupt(cause string) error {
 	return s.tryNext()
 }
 
-// replan has all ranks take over a plan for what is alive now.
-func (s *safeguard) replan(st step) error {
+// replan has all ranks take over a plan for what is alive now. Their answers say who has the
+// message in hand.
+func (s *safeguard) replan(st step) (*call, error) {
 	st.Kind, st.Seq, st.Alive = stepPlan, s.hand.seq, s.alive
 	if st.Epoch == 0 {
 		st.Epoch = -1
 	}
 	number := s.step
-	s.tell(st)
-	return s.adopt(number, st)
+	c := s.tell(st)
+	return c, s.adopt(number, st)
 }
 
 // fell notes that the group was left.
@@ -265,7 +266,7 @@ func (s *safeguard) stop(seq int) (have bool) {
 	s.breakNet()
 	if h.seq != seq {
 		h.tree, h.recv = nil, nil
-		return h.seq > seq
+		return s.has(seq)
 	}
 	h.breaks++
 	if h.have {
@@ -283,6 +284,9 @@ func (s *safeguard) stop(seq int) (have bool) {
 	return false
 }
 
+// has says whether a message is here: it is of those before the one in hand.
+func (s *safeguard) has(seq int) bool { return s.hand.seq > seq || s.hand.seq == seq && s.hand.have }
+
 // leave takes the rank out of a group: its queue pair is gone, and what it had received is
 // known.
 func (s *safeguard) leave(t *tree) {
@@ -291,7 +295,7 @@ func (s *safeguard) leave(t *tree) {
 	}
 	t.dropped = true
 	if s.me() == t.members[0] {
-		_ = t.g.Drop() // the switches forget it by themselves, too
+		_ = t.g.Drop() // switches that cannot be told keep it, and nothing is sent to it any more
 	} else {
 		t.g.Abandon()
 	}

@@ -273,5 +273,6 @@ func (s *safeguard) takeUp(t *tree) error {
 		text = "without " + strings.Join(without, ", ")
 	}
 	t.g.NoteReturn(t.epoch, text)
-	return s.replan(step{Epoch: t.epoch, Apart: apart})
+	_, err := s.replan(step{Epoch: t.epoch, Apart: apart})
+	return err
 }

@@ -103,6 +103,7 @@ func (s *safeguard) act(number int, st step) (a answer) {
 		a.Have = s.stop(st.Seq)
 	case stepPlan:
 		err = s.adopt(number, st)
+		a.Have = s.has(st.Seq)
 	case stepTry:
 		err = s.register(st.Epoch, st.Members)
 	case stepProbe:

@@ -96,7 +96,8 @@ type entry struct {
 	own   []topo.End // sending ports
 	imps  []*Impairment
 	names []string
-	on    int // times it is on now; 0 or 1
+	on    int        // times it is on now; 0 or 1
+	until vtime.Time // when this time of it ends, if it lasts and has an end
 	gone  bool
 	seen  uint64 // of kinds that are not of frames: how often it came on
 	hit   uint64
@@ -185,18 +186,17 @@ func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
 	if !ok || e.Every == 0 && e.Over(now) {
 		return
 	}
-	keep := KeepNot
-	if e.Kind == KindPause && e.Every == 0 && e.Probability == 0 {
-		keep = KeepAlways // a plain pause is a part of the run to its end
-	}
+	keep := e.keep()
 	t.t.At(at, keep, func(now vtime.Time) {
 		if e.gone {
 			return
 		}
-		if end := at.Add(e.For); e.For > 0 && end <= now {
+		end := at.Add(e.For)
+		if e.For > 0 && end <= now {
 			t.plan(now, e, k+1)
 			return
-		} else if e.For > 0 {
+		}
+		if e.until = end; e.For > 0 {
 			t.t.At(end, max(keep, KeepWhile), func(now vtime.Time) { t.end(now, e) })
 		}
 		t.begin(now, e)
@@ -204,6 +204,14 @@ func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
 			t.plan(now, e, k+1)
 		}
 	})
+}
+
+// keep returns what a beginning of the fault means to a driver.
+func (e *entry) keep() Keep {
+	if e.Kind == KindPause && e.Every == 0 && e.Probability == 0 {
+		return KeepAlways // a plain pause is a part of the run to its end
+	}
+	return KeepNot
 }
 
 // begin makes a fault take effect.
@@ -344,10 +352,10 @@ func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 	}
 	keep := KeepNot
 	if e.Kind == KindPause && e.For > 0 {
-		keep = KeepAlways
-		if next >= e.From.Add(e.For) && e.Every == 0 {
-			return
+		if next >= e.until {
+			return // it ends before
 		}
+		keep = max(e.keep(), KeepWhile)
 	}
 	t.t.At(next, keep, func(now vtime.Time) { t.pause(now, e, number) })
 }

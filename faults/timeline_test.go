@@ -183,16 +183,17 @@ type script struct {
 }
 
 type planned struct {
-	at vtime.Time
-	f  func(now vtime.Time)
+	at   vtime.Time
+	keep Keep
+	f    func(now vtime.Time)
 }
 
 func (s *script) say(now vtime.Time, format string, args ...any) {
 	s.lines = append(s.lines, fmt.Sprintf("%d ", int64(now))+fmt.Sprintf(format, args...))
 }
 
-func (s *script) At(at vtime.Time, _ Keep, f func(now vtime.Time)) {
-	s.calls = append(s.calls, planned{max(at, s.now), f})
+func (s *script) At(at vtime.Time, keep Keep, f func(now vtime.Time)) {
+	s.calls = append(s.calls, planned{max(at, s.now), keep, f})
 }
 func (s *script) SetFault(from topo.End, l Link) { s.links[from] = l }
 func (s *script) SetCarrier(now vtime.Time, at topo.End, up bool) {
@@ -286,6 +287,26 @@ func TestTimeline(t *testing.T) {
 		s, _ := play(t, end, c.specs...)
 		if got := strings.Join(s.lines, ", "); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}
+
+// TestPauseAgain: a pause that comes again is renewed while it is on. When it is off nothing is
+// left to be called but its next beginning, which nobody waits for.
+func TestPauseAgain(t *testing.T) {
+	const us = vtime.Microsecond
+	w := Window{From: 1, For: 200 * us, Every: 400 * us}
+	s, _ := play(t, vtime.Time(210*us), Spec{Kind: KindPause, Window: w, Nodes: []int{0}})
+	if got := strings.Join(s.lines, ", "); got != "1 pause 0 1 65535, 167769601 pause 0 1 65535, 200000001 pause 0 1 0" {
+		t.Error(got)
+	}
+	if len(s.calls) != 1 || s.calls[0].at != vtime.Time(400*us)+1 || s.calls[0].keep != KeepNot {
+		t.Errorf("there are the calls %+v", s.calls)
+	}
+	s, _ = play(t, 1, Spec{Kind: KindPause, Window: w, Nodes: []int{0}})
+	for _, c := range s.calls {
+		if c.keep == KeepAlways {
+			t.Errorf("%+v keeps the run going", c)
 		}
 	}
 }

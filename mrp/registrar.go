@@ -284,8 +284,9 @@ func (a *Agent) HandleTimeout(now vtime.Time) {
 	}
 }
 
-// giveUp ends a phase whose confirmations do not come. A deletion counts as done: the
-// fabric forgets the group by itself.
+// giveUp ends a phase whose confirmations do not come. A deletion counts as done: switches
+// that could not be told keep the group, which costs them room and nothing else, as its
+// McstID is not used again; members that have left do not confirm.
 func (a *Agent) giveUp(now vtime.Time, r *registration) {
 	if r.phase == Deleting {
 		a.enter(now, r, Deleted)

@@ -124,8 +124,8 @@ func (d *drawing) entry(k faults.Kind, at, long vtime.Duration) string {
 	if k.Lasts() {
 		e += fmt.Sprintf(", for: %v", long)
 	}
-	// Pauses that come again for ever keep frames in queues for ever.
-	if d.r.Chance(0.2) && k != faults.KindPause && k != faults.KindPauseStorm {
+	// Storms that come again before the last pause has run out keep frames in queues for ever.
+	if d.r.Chance(0.2) && k != faults.KindPauseStorm {
 		e += fmt.Sprintf(", every: %v", long*vtime.Duration(2+d.r.IntN(3)))
 	}
 	if d.r.Chance(0.1) {

@@ -174,6 +174,9 @@ func named(names ...string) (all []bcast.Scheme) {
 
 // TestClosedForms compares every algorithm at every size with its closed form.
 func TestClosedForms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")
+	}
 	link := topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond}
 	star, err := topo.Star(4, link)
 	if err != nil {

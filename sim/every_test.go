@@ -194,7 +194,7 @@ func runManyToMany(t *testing.T, scheme string, seed uint64) {
 	c.Check, c.Seed = true, seed
 	p := manycast.Params{
 		Workload: "m", M: 4, N: levels, Sizes: []int{1 + r.IntN(20000)}, Sources: 1 + r.IntN(c.Graph.Hosts), Members: 1 + r.IntN(c.Graph.Hosts),
-		Iterations: 2, Seed: seed, Schemes: []manycast.Scheme{{Label: scheme, Name: scheme}},
+		PerSource: r.IntN(2) == 0, Iterations: 2, Seed: seed, Schemes: []manycast.Scheme{{Label: scheme, Name: scheme}},
 	}
 	n, err := New(c)
 	if err != nil {

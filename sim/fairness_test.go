@@ -153,6 +153,9 @@ func (x *fairness) back(flow string, from float64) vtime.Duration {
 // TestFairness: the multicast has the line, shares it fairly with each unicast flow that
 // comes, and has it again when that has gone.
 func TestFairness(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")
+	}
 	// The paper's set begins hyper increase after five times 10 MB, which at 40 Gb/s is
 	// later than all of its recovery at R_HAI would take.
 	cases := []*fairness{{set: "dcqcn", line: 40e9, times: 60, slow: true}}
@@ -188,6 +191,9 @@ func TestFairness(t *testing.T) {
 // source. With the filter of the switches the multicast has its fair share; without it
 // it is slowed down for each of them and falls below.
 func TestFilterCNPs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")
+	}
 	share := map[vtime.Duration]float64{}
 	for _, window := range []vtime.Duration{cnpFilter, 50 * vtime.Microsecond, 0} {
 		share[window] = crowded(t, window)

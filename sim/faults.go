@@ -7,6 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
 )
 
 // ErrCrashed says that the host of a rank crashed.
@@ -49,28 +50,62 @@ func (t target) id(at topo.End) int { return t.n.PortID(at.Node, at.Port) }
 // At implements faults.Target.
 func (t target) At(at vtime.Time, keep faults.Keep, f func(now vtime.Time)) {
 	n := t.n
+	var waiting *int
 	switch keep {
 	case faults.KeepNot:
-		n.begins++
+		waiting = &n.begins
 	case faults.KeepWhile:
-		n.ends++
+		waiting = &n.ends
+	default:
+		n.At(max(at, n.now), f)
+		return
 	}
+	*waiting++
 	n.At(max(at, n.now), func(now vtime.Time) {
-		switch keep {
-		case faults.KeepNot:
-			n.begins--
-			n.began = true
-		case faults.KeepWhile:
-			n.ends--
+		*waiting--
+		if n.done() {
+			n.held = append(n.held, func() { t.At(at, keep, f) })
+			return
 		}
+		n.began = n.began || keep == faults.KeepNot
 		f(now)
 	})
+}
+
+// done says that no program is left, nor anything that one has begun: of frames only those
+// by which faults pause switches. Faults that come again and again would have some under way
+// at any time, and timers of switches that wait for the end of a pause.
+func (n *Net) done() bool {
+	if n.reference != nil || !n.parked(false) || !n.quiet() {
+		return false
+	}
+	pauses := 0
+	for i := range n.ports {
+		for k := range n.ports[i].InFlight() {
+			if n.ports[i].Flying(k).Frame.Kind() == wire.KindPFC {
+				pauses++
+			}
+		}
+	}
+	return n.pool.Live == pauses
+}
+
+// resume has what faults did not do any more when the last program had ended happen now.
+func (n *Net) resume() {
+	held := n.held
+	n.held = nil
+	for _, put := range held {
+		put()
+	}
 }
 
 // idle says that nothing is left to do but what faults do, which come and go as if
 // somebody were there to see it. While they still move pause frames and routes it is asked
 // when one begins.
 func (n *Net) idle() bool {
+	if len(n.held) > 0 && n.pool.Live == 0 {
+		return true
+	}
 	if n.begins+n.ends == 0 || n.reference != nil {
 		return false
 	}
@@ -81,7 +116,7 @@ func (n *Net) idle() bool {
 		return false
 	}
 	n.began = false
-	return n.parked(true) && n.quiet()
+	return n.parked(true) && n.quiet() && (!n.parked(false) || n.pool.Live == 0)
 }
 
 // parked says that no program runs or, if waiting is all right, that those that do wait
@@ -96,8 +131,7 @@ func (n *Net) parked(waiting bool) bool {
 }
 
 // quiet says that nothing is under way that could end a wait: no work request and no
-// registration, which includes that all frames that matter have come. If no program is
-// left, frames have to have gone, too.
+// registration, which includes that all frames that matter have come.
 func (n *Net) quiet() bool {
 	for i := range n.nodes {
 		if h := n.nodes[i].host; h != nil {
@@ -106,7 +140,7 @@ func (n *Net) quiet() bool {
 			}
 		}
 	}
-	return n.Unfinished() == nil && (!n.parked(false) || n.pool.Live == 0)
+	return n.Unfinished() == nil
 }
 
 // SetFault implements faults.Target.

@@ -342,6 +342,7 @@ func (n *Net) Drain() error {
 	if n.reference != nil {
 		step = n.reference
 	}
+	n.resume()
 	for n.err == nil && !n.idle() && step() {
 		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
 			n.err = n.Observe()

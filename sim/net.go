@@ -53,9 +53,10 @@ type Net struct {
 	linkStats []LinkStats
 	begins    int // calls of the timeline that are due, by what they mean
 	ends      int
-	began     bool  // a fault has begun since it was last asked whether all is quiet
-	out       []Tap // by port: at the sending end; nil if nobody looks
-	in        []Tap // by port: at the receiving end
+	began     bool     // a fault has begun since it was last asked whether all is quiet
+	held      []func() // put calls of the timeline back that came when nothing was left to do
+	out       []Tap    // by port: at the sending end; nil if nobody looks
+	in        []Tap    // by port: at the receiving end
 	// watch is by node; nil if nobody does. looked says that there are taps or watchers.
 	watch  []machine.Watcher
 	looked bool

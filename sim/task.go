@@ -343,9 +343,14 @@ func deadlock(blocked []string) error {
 	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
 }
 
-// forgetTasks drops the tasks that have ended.
+// forgetTasks drops the tasks that have ended. Their numbers stay, for those to come: events
+// that were to wake them may still be in the queue.
 func (n *Net) forgetTasks() {
-	n.tasks, n.ended = n.tasks[:0], n.ended[:0]
+	n.ended = n.ended[:0]
+	for id := len(n.tasks) - 1; id >= 0; id-- { // the next run begins with the first
+		*n.tasks[id] = task{id: id, armed: vtime.Never, done: true}
+		n.ended = append(n.ended, id)
+	}
 	for i := range n.nodes {
 		if h := n.nodes[i].host; h != nil {
 			h.tasks = h.tasks[:0]
