@@ -234,17 +234,32 @@ func (s *Spec) BDP() int {
 	return int(int64(s.RTT()/vtime.Nanosecond) * (fast / 1e6) / 8000)
 }
 
-// RTT returns how long a frame of full size and its acknowledgement travel between the first
-// host and the one furthest from it, without waiting.
-func (s *Spec) RTT() vtime.Duration {
-	g := s.Graph
-	links, seen := 0, map[int]bool{}
+// UnderWay returns the bytes of payload that a queue pair with this MTU may have under way; 0:
+// as many as it likes.
+func (s *Spec) UnderWay(mtu int) int {
+	most := s.NIC.Window * mtu
+	if irn := s.irn(); irn != nil && (most == 0 || irn.Cap < most) {
+		most = irn.Cap
+	}
+	return most
+}
+
+// Far returns the links between the first host and the one furthest from it.
+func (s *Spec) Far() (links int) {
+	g, seen := s.Graph, map[int]bool{}
 	for h := 1; h < g.Hosts; h++ {
 		if leaf := g.Peer(h, 0).Node; !seen[leaf] {
 			seen[leaf] = true
 			links = max(links, g.Hops(0, h))
 		}
 	}
+	return links
+}
+
+// RTT returns how long a frame of full size and its acknowledgement travel between the first
+// host and the one furthest from it, without waiting.
+func (s *Spec) RTT() vtime.Duration {
+	g, links := s.Graph, s.Far()
 	var delay vtime.Duration
 	slow := g.Links[0].Rate
 	for _, l := range g.Links {

@@ -181,15 +181,21 @@ func (p point) runLive(t *testing.T) result {
 	if err := os.WriteFile(name, []byte(p.text()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), *binary, "run", "-q", "--runtime", p.Runtime, "--format", "json", "--runs", dir, name)
-	var complaint strings.Builder
-	c.Stderr = &complaint
-	out, err := c.Output()
-	var rep runner.Report
-	if jerr := json.Unmarshal(out, &rep); jerr != nil {
-		t.Fatalf("%+v: %v\n%s", p, errors.Join(err, jerr), complaint.String())
+	for _, slower := range []string{"1", "2", "4", "8", "16", "32"} {
+		c := exec.CommandContext(t.Context(), *binary, "run", "-q", "--runtime", p.Runtime, "--slower", slower, "--format", "json", "--runs", dir, name)
+		var complaint strings.Builder
+		c.Stderr = &complaint
+		out, err := c.Output()
+		var rep runner.Report
+		if jerr := json.Unmarshal(out, &rep); jerr != nil {
+			t.Fatalf("%+v: %v\n%s", p, errors.Join(err, jerr), complaint.String())
+		}
+		if rep.Fidelity.Verdict == "ok" {
+			return p.result(t, &rep, err)
+		}
 	}
-	return p.result(t, &rep, err)
+	t.Fatalf("%+v: the machine is too busy to keep time, even 32 times as slowly; what has been measured is kept", p)
+	return result{}
 }
 
 // load reads what was measured.

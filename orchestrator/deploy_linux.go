@@ -395,7 +395,7 @@ func (d *Deployed) each(f func(node int) error) error {
 // startWait bounds how long a node may take to open its sockets. Whether it runs at all is
 // looked at meanwhile.
 const (
-	startWait = 20 * time.Second
+	startWait = time.Minute
 	lookEvery = 250 * time.Millisecond
 )
 
@@ -428,8 +428,11 @@ func (d *Deployed) listensAt(ctx context.Context, node string) error {
 			if err != nil {
 				return err
 			}
-			if !there || time.Now().After(until) {
+			if !there {
 				return d.died(ctx, node)
+			}
+			if time.Now().After(until) {
+				return fmt.Errorf("node %s runs, but takes no calls after %v: is the machine overloaded?", node, startWait)
 			}
 			look = time.Now().Add(lookEvery)
 		}

@@ -35,7 +35,7 @@ const (
 type fidelity struct {
 	d     *Deployed
 	reh   *runner.Rehearsal
-	links []int     // by row: links that its last byte depends on, one after the other
+	links []int     // by row: links that its last byte depends on, one after the other (see linksOf)
 	rate  []float64 // by row: packet-hops per second of lab time
 
 	fixed float64            // dilation, if not to be chosen
@@ -118,6 +118,18 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 		}
 	}
 	return 0
+}
+
+// roundTripLinks returns the links whose lag a row waits for because its senders may have only
+// as much under way as one round trip takes, or less (BDP flow control is that): the lag of
+// each link, there and back, makes every round trip longer. 0: they may have twice that.
+func (d *Deployed) roundTripLinks(row apps.Row) int {
+	s := d.Lab.Fabric(d.Graph)
+	most := s.UnderWay(d.Lab.NICs.MTU)
+	if most == 0 || most >= 2*s.BDP() || row.SizeBytes <= most {
+		return 0
+	}
+	return 2 * s.Far() * int(row.JCT.P50/s.RTT().Microseconds())
 }
 
 // allgatherLinks is criticalLinks for an Allgather; 0: the row is of another workload.
@@ -257,7 +269,7 @@ func (f *fidelity) dilation(row int) float64 {
 	jctNs := f.reh.Rows[row].JCT.Min * 1000
 	lag := 0.0
 	if jctNs > 0 {
-		lag = float64(f.links[row]) * f.expected(f.reh.Rows[row]) * lagMargin / (lagShare * jctNs)
+		lag = float64(f.linksOf(row, f.reh.Rows[row])) * f.expected(f.reh.Rows[row]) * lagMargin / (lagShare * jctNs)
 	}
 	load := f.rate[row] * f.hopS / (float64(runtime.NumCPU()) * cpuShare)
 	f.dil[row] = round2(max(1, lag, load) * f.slow)
@@ -287,8 +299,12 @@ func (f *fidelity) forget(row int) {
 // of one in microseconds of lab time.
 func (f *fidelity) share(i int, row apps.Row) (share, lag float64) {
 	lag = lagUS(f.lag[i], f.dil[i])
-	return float64(f.links[i]) * lag / max(row.JCT.P50, 1e-6), lag
+	return float64(f.linksOf(i, row)) * lag / max(row.JCT.P50, 1e-6), lag
 }
+
+// linksOf returns the links that a row depends on, given the time that it took. Where frames
+// are lost that differs from the rehearsal's, and so do its round trips.
+func (f *fidelity) linksOf(i int, row apps.Row) int { return max(f.links[i], f.d.roundTripLinks(row)) }
 
 // judge says whether the clock did justice to every row that is claimed. lossFree says
 // that nothing was made to go wrong. Rows that came too late are marked.
@@ -319,12 +335,12 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		rows[i].Late = !ok && !out
 		if !ok && !out {
 			blame("%s %s at %v: %d links x %.3g us lag is %.0f %% of its %.4g us, more than %.0f %%", row.Workload, row.Scheme,
-				lab.Size(row.SizeBytes), f.links[i], lag, 100*share, row.JCT.P50, 100*lagShare)
+				lab.Size(row.SizeBytes), f.linksOf(i, row), lag, 100*share, row.JCT.P50, 100*lagShare)
 		}
 		v.Dilation, v.LagUS = max(v.Dilation, f.dil[i]), max(v.LagUS, lag)
 		v.Rows = append(v.Rows, runner.RowFidelity{
-			Workload: row.Workload, Scheme: row.Scheme, SizeBytes: row.SizeBytes, Dilation: f.dil[i], Links: f.links[i], LagUS: lag, Share: share, OK: ok, External: out,
-			Repeats: f.past[i],
+			Workload: row.Workload, Scheme: row.Scheme, SizeBytes: row.SizeBytes, Dilation: f.dil[i],
+			Links: f.linksOf(i, row), LagUS: lag, Share: share, OK: ok, External: out, Repeats: f.past[i],
 		})
 	}
 	return v

@@ -37,7 +37,7 @@ type Engine struct {
 func (Engine) Name() string { return Name }
 
 // Start implements engine.Engine.
-func (e Engine) Start(_ context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
+func (e Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		return fmt.Errorf("start nodes: %w", err)
@@ -52,7 +52,7 @@ func (e Engine) Start(_ context.Context, lab string, nodes []engine.Node, intend
 		}
 		all.Go(func() {
 			gate <- struct{}{}
-			errs[i] = e.start(lab, n, self)
+			errs[i] = e.start(ctx, lab, n, self)
 			<-gate
 		})
 	}
@@ -64,7 +64,7 @@ func (e Engine) Start(_ context.Context, lab string, nodes []engine.Node, intend
 const parallel = 4
 
 // start starts one process. It survives the caller.
-func (e Engine) start(lab string, n engine.Node, self *os.File) error {
+func (e Engine) start(ctx context.Context, lab string, n engine.Node, self *os.File) error {
 	log, err := os.OpenFile(e.LogDir(lab, n.Name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return fmt.Errorf("start node %s: %w", n.Name, err)
@@ -87,6 +87,7 @@ func (e Engine) start(lab string, n engine.Node, self *os.File) error {
 		}
 		return fmt.Errorf("start node %s: %w", n.Name, err)
 	}
+	awaitMarks(ctx, cmd.Process.Pid)
 	go func() { _ = cmd.Wait() }() // takes its exit status, so that no zombie stays while we run
 	return nil
 }
@@ -126,32 +127,52 @@ func marked() (found []node, err error) {
 		return nil, fmt.Errorf("look for nodes: %w", err)
 	}
 	for _, d := range dirs {
-		info, err := os.Stat(d)
-		if err != nil {
-			continue // ended meanwhile
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != engine.UID && st.Uid != 0 {
-			continue
-		}
-		env, err := os.ReadFile(filepath.Join(d, "environ"))
-		if err != nil || !bytes.Contains(env, []byte(engine.MarkLab+"=")) {
-			continue
-		}
-		n := node{}
-		for _, v := range strings.Split(string(env), "\x00") {
-			if x, ok := strings.CutPrefix(v, engine.MarkLab+"="); ok {
-				n.lab = x
-			}
-			if x, ok := strings.CutPrefix(v, engine.MarkNode+"="); ok {
-				n.node = x
-			}
-		}
-		if n.pid, err = strconv.Atoi(filepath.Base(d)); err == nil && n.node != "" && uidOf(d) == engine.UID {
+		if n, ok := markedIn(d); ok {
 			found = append(found, n)
 		}
 	}
 	slices.SortFunc(found, func(a, b node) int { return strings.Compare(a.node, b.node) })
 	return found, nil
+}
+
+// markedIn looks for our marks in the process with this folder, as marked does.
+func markedIn(dir string) (n node, ok bool) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return n, false // ended meanwhile
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != engine.UID && st.Uid != 0 {
+		return n, false
+	}
+	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil || !bytes.Contains(env, []byte(engine.MarkLab+"=")) {
+		return n, false
+	}
+	for _, v := range strings.Split(string(env), "\x00") {
+		if x, ok := strings.CutPrefix(v, engine.MarkLab+"="); ok {
+			n.lab = x
+		}
+		if x, ok := strings.CutPrefix(v, engine.MarkNode+"="); ok {
+			n.node = x
+		}
+	}
+	n.pid, err = strconv.Atoi(filepath.Base(dir))
+	return n, err == nil && n.node != "" && uidOf(dir) == engine.UID
+}
+
+// showWait bounds how long the kernel may take to show what a process was started with.
+const showWait = time.Minute
+
+// awaitMarks waits until a process that was just started can be found. That it has been
+// started is known when the kernel begins to replace the old program; the environment of
+// the new one can be read some time later, on a busy machine many milliseconds.
+func awaitMarks(ctx context.Context, pid int) {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	for until := time.Now().Add(showWait); time.Now().Before(until) && ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {
+		if _, ok := markedIn(dir); ok || ended(pid) {
+			return // who looks for it finds it, or finds that it has died
+		}
+	}
 }
 
 // uidOf returns the effective user of a process, or -1. The owner of its folder is root
