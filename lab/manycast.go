@@ -16,7 +16,7 @@ import (
 // itself.
 type ManyToMany struct {
 	Label      string     `yaml:"label" doc:"name in reports" default:"many-to-many"`
-	Schemes    []Scheme   `yaml:"schemes" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; unicast" required:"true"`
+	Schemes    []Scheme   `yaml:"schemes" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; opensm-drawn, likewise, of equally good roots one that is drawn; unicast" required:"true"`
 	Sources    Share      `yaml:"sources" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
 	Group      Share      `yaml:"group" doc:"hosts of a group, likewise" default:"all"`
 	Groups     string     `yaml:"groups" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`

@@ -261,7 +261,7 @@ func TestManyToManyLoads(t *testing.T) {
 			case manycast.CyclicClass:
 				tree, err = g.ClassTree(g.NTree().Class(src[0]), all(g))
 			default:
-				tree, err = g.SpanningTree(all(g), src)
+				tree, err = g.SpanningTree(all(g), src, nil)
 			}
 			if err != nil {
 				t.Fatal(err)

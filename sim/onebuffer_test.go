@@ -244,7 +244,7 @@ func oneBufferPackets(t *testing.T, g *topo.Graph, scheme string, src int, membe
 	case manycast.Cyclic:
 		return []*packet{{tree(g.CyclicTree(src, members))}}
 	case manycast.OpenSM:
-		return []*packet{{tree(g.SpanningTree(members, sources))}}
+		return []*packet{{tree(g.SpanningTree(members, sources, nil))}}
 	case drawnRoot:
 		root := prng.New(uint64(src))
 		return []*packet{{tree(g.ClassTree(root.Perm(g.NTree().Classes())[0], members))}}

@@ -83,10 +83,11 @@ func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 
 // SpanningTree returns the table of the one tree per group that OpenSM builds over any
 // fabric (CYC-16): its root is the switch with the least average distance to the members
-// (the first of several), and from switch to switch each member is behind the first port
-// of those that lead to it on a shortest way. Hosts that only send are attached likewise;
-// packets do not leave by ports that lead to nobody else.
-func (g *Graph) SpanningTree(members, senders []int) ([]Branches, error) {
+// (of several the one that choose returns, or the first if it is nil), and from switch to
+// switch each member is behind the first port of those that lead to it on a shortest way.
+// Hosts that only send are attached likewise; packets do not leave by ports that lead to
+// nobody else.
+func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int) ([]Branches, error) {
 	dist := map[int][]int{} // by leaf of a host in the tree
 	hosts := slices.Clone(members)
 	for _, h := range senders {
@@ -99,18 +100,26 @@ func (g *Graph) SpanningTree(members, senders []int) ([]Branches, error) {
 			dist[leaf] = g.shortest(leaf)
 		}
 	}
-	root, least := -1, math.MaxInt
+	var roots []int
+	least := math.MaxInt
 	for n := g.Hosts; n < len(g.Nodes); n++ {
 		sum := 0
 		for _, h := range members {
 			sum += dist[g.Peer(h, 0).Node][n]
 		}
-		if sum < least {
-			root, least = n, sum
+		switch {
+		case sum < least:
+			roots, least = append(roots[:0], n), sum
+		case sum == least:
+			roots = append(roots, n)
 		}
 	}
 	if len(members) == 0 {
 		return nil, fmt.Errorf("spanning tree: no host receives")
+	}
+	root := roots[0]
+	if choose != nil {
+		root = roots[choose(len(roots))]
 	}
 	s := spanning{g: g, dist: dist, parent: make([]int, len(g.Nodes)), below: make([]int, len(g.Nodes)), ports: make([]portSet, g.Switches())}
 	for i := range s.parent {

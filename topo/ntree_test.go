@@ -318,7 +318,7 @@ func TestMulticastTables(t *testing.T) {
 			for h := range g.Hosts {
 				all = append(all, h)
 			}
-			one := mustTree(t)(g.SpanningTree(members, all))
+			one := mustTree(t)(g.SpanningTree(members, all, nil))
 			for _, src := range all {
 				if !exact(g, mustTree(t)(g.CyclicTree(src, members)), src, members) {
 					t.Fatalf("%v: cyclic tree of P(%s) to %v is wrong", x, x.Label(src), members)
@@ -466,8 +466,8 @@ func TestDuplicationOnTheWayUpFails(t *testing.T) {
 	}
 }
 
-// TestSpanningTreeRoot: with all hosts in the group the root is the first top switch; with
-// members on one leaf it is that leaf.
+// TestSpanningTreeRoot: with all hosts in the group the root is the first top switch, or the
+// one that is chosen; with members on one leaf it is that leaf.
 func TestSpanningTreeRoot(t *testing.T) {
 	g := must(t)(MPortNTree(4, 3, link))
 	var all []int
@@ -475,7 +475,7 @@ func TestSpanningTreeRoot(t *testing.T) {
 		all = append(all, h)
 	}
 	tops := 0
-	for _, b := range mustTree(t)(g.SpanningTree(all, nil)) {
+	for _, b := range mustTree(t)(g.SpanningTree(all, nil, nil)) {
 		if g.Nodes[b.Switch].Tier == 3 {
 			tops++
 			if g.Nodes[b.Switch].Name != "sw00-0" {
@@ -486,17 +486,29 @@ func TestSpanningTreeRoot(t *testing.T) {
 	if tops != 1 {
 		t.Errorf("the tree has %d top switches", tops)
 	}
-	if tree := mustTree(t)(g.SpanningTree([]int{4, 5}, nil)); len(tree) != 1 || g.Nodes[tree[0].Switch].Name != "sw10-2" {
+	for i := range 4 { // all four top switches are equally near to all hosts
+		tree := mustTree(t)(g.SpanningTree(all, nil, func(roots int) int {
+			if roots != 4 {
+				t.Errorf("%d switches to choose from", roots)
+			}
+			return i
+		}))
+		name := g.Nodes[tree[slices.IndexFunc(tree, func(b Branches) bool { return g.Nodes[b.Switch].Tier == 3 })].Switch].Name
+		if want := fmt.Sprintf("sw%d%d-0", i/2, i%2); name != want || !exact(g, tree, 0, all) {
+			t.Errorf("choice %d: the tree hangs from %s, want %s", i, name, want)
+		}
+	}
+	if tree := mustTree(t)(g.SpanningTree([]int{4, 5}, nil, nil)); len(tree) != 1 || g.Nodes[tree[0].Switch].Name != "sw10-2" {
 		t.Errorf("the tree of two hosts of one leaf is %+v", tree)
 	}
-	tree := mustTree(t)(g.SpanningTree([]int{4, 5}, []int{0}))
+	tree := mustTree(t)(g.SpanningTree([]int{4, 5}, []int{0}, nil))
 	if !exact(g, tree, 0, []int{4, 5}) || !exact(g, tree, 4, []int{4, 5}) {
 		t.Errorf("a host that only sends is not attached: %+v", tree)
 	}
 	if _, links := spread(g, tree, 4); links != 2 {
 		t.Errorf("a packet between two hosts of a leaf crosses %d links: it goes to hosts that only send", links)
 	}
-	if _, err := g.SpanningTree(nil, nil); err == nil {
+	if _, err := g.SpanningTree(nil, nil, nil); err == nil {
 		t.Error("a tree without members")
 	}
 }

@@ -14,6 +14,7 @@ import (
 // the rank's own message, and, unless it is phantom, one of each source behind it.
 type iteration struct {
 	*side
+	number  int
 	scheme  string
 	size    int
 	buf     *rank.Buffer
@@ -33,7 +34,7 @@ type iteration struct {
 func (x *iteration) run() (one sample, err error) {
 	r := x.r
 	if r.ID() == 0 {
-		if x.entries, err = x.fill(x.scheme, x.sources, x.groups); err != nil {
+		if x.entries, err = x.fill(x.number, x.scheme, x.sources, x.groups); err != nil {
 			return one, err
 		}
 	}

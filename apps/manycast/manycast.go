@@ -27,11 +27,12 @@ const (
 	Cyclic      = "cyclic"       // a tree per source: the union on its paths (CYC-11)
 	CyclicClass = "cyclic-class" // a tree per group and class of sources (CYC-12)
 	OpenSM      = "opensm"       // one tree per group (CYC-16)
+	OpenSMDrawn = "opensm-drawn" // likewise, from a root that is drawn of those that are as good
 	Unicast     = "unicast"      // one message per member, each on the source's path to it (CYC-17)
 )
 
 // Names returns the names of all schemes.
-func Names() []string { return []string{Cyclic, CyclicClass, OpenSM, Unicast} }
+func Names() []string { return []string{Cyclic, CyclicClass, OpenSM, OpenSMDrawn, Unicast} }
 
 // Scheme is a scheme of a report.
 type Scheme struct {
@@ -85,6 +86,14 @@ func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
 		}
 	}
 	return sources, groups
+}
+
+// root returns how the root of the tree of a source's group is drawn. It is the same for all
+// sizes, and differs between iterations and, where each source has its own, between groups.
+func (p *Params) root(iteration, source int) func(roots int) int {
+	root := prng.New(p.Seed)
+	s := root.Derive(fmt.Sprintf("root/%d/%d", iteration, source))
+	return s.IntN
 }
 
 // record is what a rank measured of one scheme at one size.
@@ -185,7 +194,7 @@ func (s *side) mlid(scheme string, src int) int {
 
 // fill has the switches' multicast tables hold what the iteration needs, and returns how
 // many entries that is.
-func (s *side) fill(scheme string, sources []int, groups [][]int) (int, error) {
+func (s *side) fill(iteration int, scheme string, sources []int, groups [][]int) (int, error) {
 	var entries []rank.Branches
 	done := map[int]bool{}
 	for i, src := range sources {
@@ -206,7 +215,11 @@ func (s *side) fill(scheme string, sources []int, groups [][]int) (int, error) {
 			if s.p.PerSource {
 				senders = sources[i : i+1]
 			}
-			tree, err = s.graph.SpanningTree(groups[i], senders)
+			var choose func(int) int
+			if scheme == OpenSMDrawn {
+				choose = s.p.root(iteration, i)
+			}
+			tree, err = s.graph.SpanningTree(groups[i], senders, choose)
 		}
 		if err != nil {
 			return 0, err
@@ -235,7 +248,7 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 		if r.ID() == 0 {
 			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, scheme.Label, size, i+1, p.Iterations))
 		}
-		x := iteration{side: s, scheme: scheme.Name, size: size, buf: buf, seed: c.Seed(p.Seed, i)}
+		x := iteration{side: s, number: i, scheme: scheme.Name, size: size, buf: buf, seed: c.Seed(p.Seed, i)}
 		x.sources, x.groups = p.Draw(i, r.Size())
 		one, err := x.run()
 		if err != nil {
