@@ -27,7 +27,7 @@ func TestNodeDies(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			before := snapshot(t)
 			dir := t.TempDir()
-			text := strings.Replace(starLab("t-dies", "nics: {timeout: 67us, retries: 2}\n"), "iterations: 2", "iterations: 1000", 1)
+			text := strings.Replace(starLab("t-dies", "nics: {timeout: 262us, retries: 2}\n"), "iterations: 2", "iterations: 1000", 1)
 			cmd := exec.Command(program1(t), "run", "-q", "-r", "netns", "--dilation", "2000", "--runs", dir, write(t, text))
 			var said bytes.Buffer
 			cmd.Stderr = &said
