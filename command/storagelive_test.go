@@ -19,7 +19,9 @@ import (
 
 // liveStorageText is the lab with a timer that leaves a machine a second of wall time before
 // a NIC asks again: its processes and their disks may stall for a good part of one.
-func liveStorageText() string { return strings.Replace(storageText, "timeout: 67us", "timeout: 524us", 1) }
+func liveStorageText() string {
+	return strings.Replace(storageText, "timeout: 67us", "timeout: 524us", 1)
+}
 
 // storageRun runs a lab of storage that is up; its times are not asked for.
 func storageRun(t *testing.T, runtime, file string) *runner.Report {
