@@ -100,7 +100,7 @@ func byHand(t *testing.T) {
 	t.Helper()
 	plain := write(t, `name: t-kinds
 topology: {star: {hosts: 4}}
-nics: {timeout: 262us, retries: 2}
+nics: {timeout: 1ms, retries: 2}
 workloads:
   - bcast: {schemes: [cepheus], sizes: [1MiB], iterations: 15} # goes on for more than a millisecond
 `)
@@ -122,14 +122,15 @@ workloads:
 		{"host crashed: h2", []string{"--node", "h2", "--at", "1ms", "--every", "10ms", "--for", "1ms", "crash"}},
 	} {
 		must(t, append([]string{"fault", "add", "--lab", "t-kinds"}, c.args...)...)
-		if o := runFaulty(t, plain); o.code != exitRuntime || !regexp.MustCompile(c.want).MatchString(o.err) {
+		// A registration that nobody confirms ends after 60 ms: on this clock, 24 s.
+		if o := runFaulty(t, plain, "--dilation", "400"); o.code != exitRuntime || !regexp.MustCompile(c.want).MatchString(o.err) {
 			t.Errorf("%v: exit %d, %s; want %q", c.args, o.code, o.err, c.want)
 		}
 		if f := faultLs(t); len(f.Faults) != 1 || f.Faults[0].Seen == 0 || f.Faults[0].Hit == 0 && f.Faults[0].Kind != "crash" || len(f.Faults[0].Applied) != 1 {
 			t.Errorf("%v: fault ls says %+v", c.args, f)
 		}
 		must(t, "fault", "reset", "--lab", "t-kinds")
-		if o := runFaulty(t, plain); o.code != exitOK && o.code != exitFidelity {
+		if o := runFaulty(t, plain, "--dilation", "400"); o.code != exitOK && o.code != exitFidelity {
 			t.Errorf("after %v: exit %d, %s", c.args, o.code, o.err)
 		}
 	}

@@ -872,7 +872,11 @@ func TestLiveCommands(t *testing.T) {
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-hand") })
 	must(t, "deploy", "-q", "-r", "netns", file)
 	must(t, "fault", "add", "--lab", "t-hand", "--link", "h1-leaf0", "--rate", "0.02", "loss")
-	r := runLab(t, "netns", file, "--capture", "leaf0:*")
+	o := runFaulty(t, file, "--dilation", "1000", "--capture", "leaf0:*")
+	r := &runner.Report{}
+	if err := json.Unmarshal([]byte(o.out), r); err != nil || o.code != exitOK && o.code != exitFidelity {
+		t.Fatalf("exit %d, %v\n%s", o.code, err, o.err)
+	}
 	ls := must(t, "fault", "ls", "--format", "json").out
 	var f struct {
 		Faults []struct {
