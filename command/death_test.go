@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,6 +66,50 @@ func TestNodeDies(t *testing.T) {
 			same(t, before, snapshot(t))
 		})
 	}
+}
+
+// TestNodeStalls: a member that the machine does not let run for longer than its peers wait
+// is no failure of the network: the run fails, says which of the two was too short, and with
+// the exit code of a run that is not true to time.
+func TestNodeStalls(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	dir := t.TempDir()
+	text := strings.Replace(starLab("t-stalls", "nics: {timeout: 67us, retries: 1}\n"), "iterations: 2", "iterations: 1000", 1)
+	cmd := exec.Command(program1(t), "run", "-q", "-r", "netns", "--dilation", "2000", "--runs", dir, write(t, text))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _, _ = exec.Command(program1(t), "destroy", "t-stalls").Output() })
+	waitFor(t, func() bool {
+		b, err := os.ReadFile(filepath.Join(dir, "t-stalls-1", "events.jsonl"))
+		return err == nil && bytes.Contains(b, []byte(`"group-active"`))
+	})
+	pid := nodePID(t, "t-stalls", "h2")
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	// Two timers of 262 ms run out meanwhile.
+	<-time.After(time.Second)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for _, want := range []string{"transport retry counter exceeded, but frames were up to ", "NICs wait 262ms for an answer", "--slower 4"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%s\ndoes not say %q", said.String(), want)
+		}
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitFidelity {
+		t.Errorf("exit %d, want %d", code, exitFidelity)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "t-stalls-1", "summary.json"))
+	if err != nil || !bytes.Contains(b, []byte(`"verdict": "not judged"`)) {
+		t.Errorf("the summary does not say that nothing was judged: %v\n%s", err, b)
+	}
+	same(t, before, snapshot(t))
 }
 
 // waitFor waits until something holds, within the time a test may take.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -47,10 +48,15 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	if err != nil {
 		return nil, err
 	}
-	return orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
+	report, err = orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit,
 	})
+	var late *orchestrator.LateError
+	if errors.As(err, &late) {
+		err = fidelityError{err}
+	}
+	return report, err
 }
 
 func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.Options, error) {

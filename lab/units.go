@@ -169,12 +169,15 @@ func (t *Timeout) parse(s string) error {
 	return fmt.Errorf("timeout %q is beyond %v", s, virtrnic.Timeout(31))
 }
 
+// Duration returns the timeout in lab time.
+func (t Timeout) Duration() vtime.Duration { return virtrnic.Timeout(uint8(t)) }
+
 // String prints the timeout the code stands for.
 func (t Timeout) String() string {
 	if t == 0 {
 		return infinite
 	}
-	return virtrnic.Timeout(uint8(t)).String()
+	return t.Duration().String()
 }
 
 func (r *Retries) parse(s string) error {

@@ -35,3 +35,6 @@ func (g Lag) Add(o Lag) {
 func (g Lag) P99() int64 {
 	return max(g.Sent.ValueAtQuantile(99), g.Acted.ValueAtQuantile(99))
 }
+
+// Max returns the most of both, in nanoseconds.
+func (g Lag) Max() int64 { return max(g.Sent.Max(), g.Acted.Max()) }

@@ -67,11 +67,14 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 		return nil, err
 	}
 	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store, plane: d.plane}}
+	r.Report.Fidelity = notJudged()
 	if err = r.begin(ctx); err == nil {
 		err = r.start(ctx)
 	}
 	if err == nil {
-		err = r.workloads(ctx)
+		if err = r.workloads(ctx); err != nil {
+			err = r.blame(ctx, err)
+		}
 	}
 	err = errors.Join(err, r.end(ctx, err))
 	r.over(ctx, err)

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -13,6 +14,10 @@ func Flushed(err error) bool {
 	var s StatusError
 	return errors.As(err, &s) && virtrnic.WCStatus(s) == virtrnic.WCWRFlushErr
 }
+
+// GaveUp says whether the text of an error says that a NIC waited in vain for an answer, as
+// often as it may (nodes send errors as text).
+func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
 
 // WriteImm is Write that also ends a receive of the peer, which must have one posted.
 func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint32) (*Request, error) {
