@@ -33,11 +33,19 @@ func notJudged() runner.Fidelity {
 }
 
 // blame returns the error that ended the workloads, as a LateError if a NIC gave up waiting
-// while frames were late by as long as it waits.
+// while frames were late by as long as it waits, and nothing was made to go wrong.
 func (r *liveRun) blame(ctx context.Context, err error) error {
 	open := r.fid.open
 	if ctx.Err() != nil || open == noRow || r.d.Lab.NICs.Timeout == 0 || !rank.GaveUp(err.Error()) {
 		return err
+	}
+	if made, ferr := r.d.Faults(ctx); ferr != nil || len(made) > 0 {
+		return err
+	}
+	for i := range r.d.lost {
+		if r.d.lost[i].Load() {
+			return err
+		}
 	}
 	dilation := r.fid.dil[open]
 	lag, lerr := r.pace.set(ctx, dilation)
