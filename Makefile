@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test race fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
+.PHONY: help build test test-live race fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -8,6 +8,9 @@ build:                    ## build bin/mcastlab
 
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
+
+test-live:                ## tests that bring labs up, as root with Docker: about 25 minutes
+	MCASTLAB_LIVE=1 go test -p 1 -count=1 -timeout 60m ./command
 
 race:                     ## all tests under the race detector, sweeps cut short
 	go test -race -short ./...

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,6 +65,16 @@ var chapters = []struct {
 	{"RoCE and flow control", roce},
 	{"Multicast", multicast},
 	{"Inputs and privileges", inputs},
+	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL)},
+}
+
+// numbered joins tables of pitfalls and numbers them from the first on.
+func numbered(first int, tables ...[]pitfall) []pitfall {
+	all := slices.Concat(tables...)
+	for i := range all {
+		all[i].number = first + i
+	}
+	return all
 }
 
 // entry is a bug by its name.

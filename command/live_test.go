@@ -67,8 +67,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// need skips a test where it cannot run, or fails it where it must.
+// need skips a test that brings labs up unless MCASTLAB_LIVE asks for it, as make test-live
+// does: such tests take longer together than go test gives a package by default.
 func need(t *testing.T, runtimes ...string) {
+	t.Helper()
+	if os.Getenv("MCASTLAB_LIVE") == "" {
+		t.Skip("brings labs up: make test-live")
+	}
+	needRoot(t, runtimes...)
+}
+
+// needRoot skips a test where it cannot run, or fails it where it must.
+func needRoot(t *testing.T, runtimes ...string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("brings labs up")
@@ -221,7 +231,7 @@ func TestLiveStar(t *testing.T) {
 	file := write(t, starLab("t-star", ""))
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
-			need(t, runtime)
+			needRoot(t, runtime) // the one lab that go test ./... brings up, where it can
 			before := snapshot(t)
 			real := runLab(t, runtime, file)
 			compare(t, real, runLab(t, "sim", file))

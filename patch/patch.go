@@ -71,7 +71,8 @@ func Overlay(dir, root string, files map[string][]byte) (string, error) {
 // that cannot be said to be the bug's doing. The test may name a subtest, as in
 // TestDeploy/netns. One that runs for longer than limit has failed. dir is for the files.
 //
-// The overlay goes by the environment, so that what the test builds has the bug, too.
+// The overlay goes by the environment, so that what the test builds has the bug, too. Tests
+// that bring labs up do not skip.
 func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Duration) error {
 	list, err := Overlay(dir, root, files)
 	if err != nil {
@@ -84,7 +85,7 @@ func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Dura
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+list))
+	cmd.Env = append(os.Environ(), "MCASTLAB_LIVE=1", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+list))
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

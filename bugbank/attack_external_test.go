@@ -1,0 +1,4 @@
+package bugbank
+
+// attackExternal are external devices, found by attacking mcastlab itself.
+var attackExternal = []pitfall{}
