@@ -419,3 +419,33 @@ func TestFuzzed(t *testing.T) {
 		}
 	}
 }
+
+// TestRaced: make race has every package in which, tests included, goroutines meet.
+func TestRaced(t *testing.T) {
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "\nRACE = ")
+	list, _, _ = strings.Cut(list, "\n")
+	raced := func(dir string) bool {
+		return slices.ContainsFunc(strings.Fields(list), func(p string) bool {
+			tree, all := strings.CutSuffix(p, "/...")
+			return dir == tree || all && strings.HasPrefix(dir, tree+"/")
+		})
+	}
+	_, all := sources(t)
+	for _, s := range all {
+		concurrent := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
+			return i.Path.Value == `"sync"` || i.Path.Value == `"sync/atomic"`
+		})
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			_, started := n.(*ast.GoStmt)
+			concurrent = concurrent || started
+			return true
+		})
+		if concurrent && !raced(s.dir) {
+			t.Errorf("%s starts goroutines or takes locks: add %s to RACE in the Makefile", s.path, s.dir)
+		}
+	}
+}
