@@ -14,5 +14,29 @@ var attackHPL = []pitfall{
 			edits: edit("apps/hpl/solve.go", "\tif err := s.reduce(s.col, 0, len(columns), columns, sum); err != nil {\n\t\treturn err\n\t}\n", ""),
 			test:  "apps/hpl TestNorms",
 		}},
+	}, {
+		what: "A file that a lab names and that is elsewhere, or is no file",
+		seen: "HPL's `dat:` followed a link to /etc/shadow and printed a line of it",
+		bugs: []bug{{
+			wrong: "Links are followed wherever they lead",
+			edits: edit("lab/hpl.go", "\tf, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)\n", "\tf, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)\n"),
+			test:  "lab TestDatStaysInFolder",
+		}, {
+			wrong: "A message shows what the file holds",
+			edits: edit("apps/hpl/dat.go", "\t\tr.failf(\"a value is not a whole number\")\n", "\t\tr.failf(\"a value is not a whole number: %s\", s)\n"),
+			test:  "lab TestDatStaysInFolder",
+		}},
+	}, {
+		what: "A name from the command line that becomes a part of a path",
+		seen: "--lab ../../x read a state.json outside the folder of labs",
+		bugs: []bug{{
+			wrong: "Any name is a lab's",
+			edits: edit("orchestrator/store_linux.go", "\tif !lab.NameOK(name) {\n", "\tif name == \"\" {\n"),
+			test:  "orchestrator TestNamesStayInside",
+		}, {
+			wrong: "Any name is taken by --lab",
+			edits: edit("command/fault_linux.go", "\tif !lab.NameOK(name) {\n", "\tif name == \"\" {\n"),
+			test:  "command TestLabNames",
+		}},
 	},
 }

@@ -59,7 +59,14 @@ const (
 	phaseDestroying = "destroying"
 )
 
-func storeOf(lab string) *store { return &store{lab: lab, dir: filepath.Join(StateDir, lab)} }
+// storeOf returns the folder of a lab. Names come from command lines too: one that cannot
+// be a lab's could lead out of StateDir, where root then reads, writes and removes.
+func storeOf(name string) (*store, error) {
+	if !lab.NameOK(name) {
+		return nil, fmt.Errorf("%q cannot name a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
+	}
+	return &store{lab: name, dir: filepath.Join(StateDir, name)}, nil
+}
 
 // open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
 // log, if not nil, is told of the wait.
@@ -240,4 +247,7 @@ func (s *store) remove() error {
 }
 
 // LogFile returns where a node that is a process writes its standard error.
-func LogFile(lab, node string) string { return storeOf(lab).nodePath(node) + ".log" }
+func LogFile(lab, node string) string {
+	s := &store{lab: lab, dir: filepath.Join(StateDir, lab)}
+	return s.nodePath(node) + ".log"
+}
