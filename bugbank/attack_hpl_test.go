@@ -38,5 +38,21 @@ var attackHPL = []pitfall{
 			edits: edit("command/fault_linux.go", "\tif !lab.NameOK(name) {\n", "\tif name == \"\" {\n"),
 			test:  "command TestLabNames",
 		}},
+	}, {
+		what: "A file whose end is missing, taken for all there is",
+		seen: "half of a trace.jsonl was explained as if it were the run",
+		bugs: []bug{{
+			wrong: "A trace ends where its file does",
+			edits: edit("traces/explain/load.go", "\tif end != n-1 {\n", "\tif end > n {\n"),
+			test:  "traces/explain TestTruncated",
+		}, {
+			wrong: "A trace may lack lines in between",
+			edits: edit("traces/explain/load.go", "if end = n; l.Count != n-1 {", "if end = n; l.Count < 0 {"),
+			test:  "traces/explain TestTruncated",
+		}, {
+			wrong: "What is shown of half a trace ends with exit code 0",
+			edits: edit("command/trace.go", "\tif t.Incomplete != \"\" {", "\tif t.Incomplete == \"-\" {"),
+			test:  "command TestTraceErrors",
+		}},
 	},
 }
