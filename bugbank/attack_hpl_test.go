@@ -54,5 +54,17 @@ var attackHPL = []pitfall{
 			edits: edit("command/trace.go", "\tif t.Incomplete != \"\" {", "\tif t.Incomplete == \"-\" {"),
 			test:  "command TestTraceErrors",
 		}},
+	}, {
+		what: "Called durable, and not asked of the disk",
+		seen: "intents and state.json were written and renamed, and never synced",
+		bugs: []bug{{
+			wrong: "The content of a state is not synced before it gets its name",
+			edits: edit("orchestrator/disk_linux.go", "; err == nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())", "; err != nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())"),
+			test:  "orchestrator TestLossOfPower",
+		}, {
+			wrong: "The new name of a state is not synced",
+			edits: edit("orchestrator/disk_linux.go", "\tif err := d.rename(path+\".tmp\", path); err != nil {\n\t\treturn err\n\t}\n\treturn syncFolder(d, filepath.Dir(path))\n", "\treturn d.rename(path+\".tmp\", path)\n"),
+			test:  "orchestrator TestLossOfPower",
+		}},
 	},
 }
