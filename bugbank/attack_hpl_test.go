@@ -66,5 +66,17 @@ var attackHPL = []pitfall{
 			edits: edit("orchestrator/disk_linux.go", "\tif err := d.rename(path+\".tmp\", path); err != nil {\n\t\treturn err\n\t}\n\treturn syncFolder(d, filepath.Dir(path))\n", "\treturn d.rename(path+\".tmp\", path)\n"),
 			test:  "orchestrator TestLossOfPower",
 		}},
+	}, {
+		what: "A listener that takes a passing want for its end, or asks again without a pause",
+		seen: "too many open files ended a controller's listener for good, and made an agent spin",
+		bugs: []bug{{
+			wrong: "Any error of Accept is the end",
+			edits: edit("control/accept.go", "if err == nil || errors.Is(err, net.ErrClosed) {", "if true || errors.Is(err, net.ErrClosed) {"),
+			test:  "controller/replica TestListensOn",
+		}, {
+			wrong: "No pause between attempts, and each is told",
+			edits: edit("control/accept.go", "\t\twait = min(2*wait, acceptWaitMax)\n", "\t\twait = acceptWait\n"),
+			test:  "control TestAccept",
+		}},
 	},
 }
