@@ -67,7 +67,8 @@ func TestCountersPage(t *testing.T) {
 	}
 	table("Events of nodes", "event", reasons(all, "machine", kinds))
 	b.WriteString("\nTheir fields in `events.jsonl` are `port`, `priorities`, `qp`, `psn`, `group`, `value` and `text`. Events of the run itself are `workload`, `result` and `gap`\n" +
-		"(a node's events are missing from there on); what they are about is in `data`.\n")
+		"(a node's events are missing from there on); what they are about is in `data`. The last is `end`, with the number of lines before it: a file without it is of a run\n" +
+		"that was killed or goes on, or has been cut.\n")
 	page(t, "docs/counters.md", b.String())
 }
 

@@ -145,6 +145,7 @@ type Solve struct {
 	GFlops   *float64 `json:"gflops"`   // of all hosts, in lab time; null: not all panels
 	Residual *float64 `json:"residual"` // null: cost-only, or not asked for
 	Passed   *bool    `json:"passed"`
+	Norms    *Norms   `json:"norms,omitempty"`     // absent where there is no residual
 	Factors  string   `json:"lu_sha256,omitempty"` // of L, U and what became of b
 	// Times of the phases, each summed over the panels: broadcasts from the root's post to
 	// the last receiver, row swaps from the last process that begins to the last that ends
@@ -155,6 +156,16 @@ type Solve struct {
 	// Bytes that ranks received, over all of them.
 	BroadcastBytes int `json:"broadcast_bytes"`
 	SwapBytes      int `json:"swap_bytes"`
+}
+
+// Norms are the norms of a system A x = b, as HPL prints them: _oo is the largest sum of
+// a row's absolute values, _1 that of a column's.
+type Norms struct {
+	AOo float64 `json:"a_oo"`
+	A1  float64 `json:"a_1"`
+	XOo float64 `json:"x_oo"`
+	X1  float64 `json:"x_1"`
+	BOo float64 `json:"b_oo"`
 }
 
 // Printer is an App whose rows are not a table of sizes: it prints them itself.

@@ -241,6 +241,9 @@ func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
 		}
 		name = labs[0].Name
 	}
+	if !lab.NameOK(name) {
+		return nil, usageError{fmt.Errorf("%q cannot name a lab: --lab takes a name that mcastlab inspect lists", name)}
+	}
 	e, err := orchestrator.EngineOf(name, engines())
 	if err != nil {
 		return nil, err

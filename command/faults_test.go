@@ -209,3 +209,20 @@ func TestFuzzCommand(t *testing.T) {
 		t.Errorf("exit %d: %s%s", o.code, o.out, o.err)
 	}
 }
+
+// TestLabNames: --lab, and the variable that stands for it, take what can name a lab, and
+// no path to a state.json elsewhere.
+func TestLabNames(t *testing.T) {
+	for _, name := range []string{"../../tmp", "/tmp", ".", "A", "a b"} {
+		for _, verb := range [][]string{{"exec", "--node", "h0", "true"}, {"fault", "ls"}, {"fault", "add", "--node", "h0", "crash"}, {"fault", "reset"},
+			{"group", "ls"}, {"controller", "ls"}, {"capture", "h0:0"}, {"logs", "h0"}} {
+			t.Setenv("MCASTLAB_LAB_NAME", name)
+			if o := call(t, hooks{}, "", verb...); o.code != 2 || o.out != "" || !strings.Contains(o.err, "cannot name a lab") {
+				t.Errorf("%v of lab %q: exit %d\n%s%s", verb, name, o.code, o.out, o.err)
+			}
+		}
+		if o := call(t, hooks{}, "", "fault", "ls", "--lab", name); o.code != 2 || !strings.Contains(o.err, "cannot name a lab") {
+			t.Errorf("lab %q: exit %d\n%s%s", name, o.code, o.out, o.err)
+		}
+	}
+}

@@ -27,8 +27,13 @@ func TestHPL(t *testing.T) {
 	}
 	for _, x := range r.Results {
 		s := x.Solve
-		if s == nil || s.Passed == nil || !*s.Passed || x.Verified == nil || !*x.Verified || *s.GFlops <= 0 || *s.GFlops > 200 || len(s.Factors) != 64 || x.JCT.Avg <= 0 {
+		if s == nil || s.Passed == nil || !*s.Passed || x.Verified == nil || !*x.Verified || *s.GFlops <= 0 || *s.GFlops > 200 || len(s.Factors) != 64 || s.Norms == nil || x.JCT.Avg <= 0 {
 			t.Errorf("row %+v %+v", x, s)
+		}
+	}
+	for _, key := range []string{"a_oo", "a_1", "x_oo", "x_1", "b_oo"} {
+		if n := strings.Count(o.out, `"`+key+`": `); n != 10 {
+			t.Errorf("the report has norm %s of %d rows, not 10", key, n)
 		}
 	}
 	if n := strings.Count(strings.Join(r.Texts, ""), " ...... PASSED\n"); n != 10 {

@@ -63,6 +63,17 @@ func (p *program) traceAction(c *cli.Context) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("read trace of %s: %w", dir, err)
 	}
+	if err := p.showTrace(c, t, dir, format); err != nil {
+		return err
+	}
+	if t.Incomplete != "" { // what is there is shown, and not taken for all
+		return fmt.Errorf("read trace of %s: %s", dir, t.Incomplete)
+	}
+	return nil
+}
+
+// showTrace writes what is asked for.
+func (p *program) showTrace(c *cli.Context, t *explain.Trace, dir, format string) error {
 	if c.Bool("perfetto") {
 		return p.writePerfetto(t, c.String("output"))
 	}

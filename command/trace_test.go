@@ -95,6 +95,21 @@ func TestTraceErrors(t *testing.T) {
 			t.Errorf("%v: exit %d, %q; want %d, %q", c.args, o.code, o.err, c.code, c.err)
 		}
 	}
+	short := runOnce(t, traced)
+	name := filepath.Join(short, "trace.jsonl")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, text[:len(text)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{short}, {short, "--format", "json"}, {short, "--explain"}, {short, "--perfetto"}} {
+		o := call(t, hooks{}, "", append([]string{"trace"}, args...)...)
+		if o.code != 4 || o.out == "" || !strings.HasPrefix(o.err, "mcastlab: read trace of "+short+": the trace has no end after its ") {
+			t.Errorf("%v of half a trace: exit %d, %s\n%s", args, o.code, o.err, o.out)
+		}
+	}
 	if o := call(t, hooks{}, "", "run", "--trace", "all", "-q", write(t, star)); o.code != 2 || o.err != "mcastlab: no trace \"all\": use none or messages\n" {
 		t.Errorf("exit %d, %s", o.code, o.err)
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 
@@ -36,9 +37,9 @@ func SendFiles(socket string, files []*os.File) error {
 }
 
 // ReceiveFiles waits for one handover. The other side is told that it is done when take
-// has returned.
-func ReceiveFiles(l *net.UnixListener, take func(fds []int)) error {
-	c, err := l.AcceptUnix()
+// has returned. What keeps it from taking the connection is told to log.
+func ReceiveFiles(l *net.UnixListener, log io.Writer, take func(fds []int)) error {
+	c, err := Accept(l.AcceptUnix, log)
 	if err != nil {
 		return fmt.Errorf("wait for sockets: %w", err)
 	}

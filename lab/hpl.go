@@ -2,10 +2,12 @@ package lab
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/topo"
@@ -15,7 +17,7 @@ import (
 type HPL struct {
 	Label         string   `yaml:"label" doc:"name in reports" default:"hpl"`
 	Ranks         Hosts    `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
-	Dat           string   `yaml:"dat" doc:"file in the form of HPL.dat, in the lab file's folder or below it, that n to swap-threshold are read from"`
+	Dat           string   `yaml:"dat" doc:"file in the form of HPL.dat, in the lab file's folder or below it (no link may leave it), that n to swap-threshold are read from"`
 	N             []int    `yaml:"n" doc:"orders of the matrix"`
 	NB            []int    `yaml:"nb" doc:"columns of a panel, 1 to 1024 and at most n; default: 64"`
 	Grids         []string `yaml:"grids" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
@@ -132,15 +134,7 @@ func (c *checking) readDat(p string, h *HPL) {
 		c.failf(at, "%s is not in the lab file's folder or below it", h.Dat)
 		return
 	}
-	name := filepath.Join(c.dir, h.Dat)
-	info, err := os.Stat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > datBytesMax) {
-		err = fmt.Errorf("it is not a text file of at most %d bytes", datBytesMax)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(name)
-	}
+	text, err := readWithin(c.dir, h.Dat, datBytesMax)
 	if err != nil {
 		c.failf(at, "read %s: %v", h.Dat, err)
 		return
@@ -159,4 +153,29 @@ func (c *checking) readDat(p string, h *HPL) {
 	for _, g := range in.Grids {
 		h.Grids = append(h.Grids, fmt.Sprintf("%dx%d", g[0], g[1]))
 	}
+}
+
+// readWithin reads a regular file of at most max bytes in a folder or below it. Links are
+// followed as long as they stay there: a lab file that somebody else wrote must not show
+// what only its reader may see.
+func readWithin(dir, name string, max int64) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	// Without O_NONBLOCK a named pipe is waited for until somebody opens its other end.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > max {
+		return nil, fmt.Errorf("it is not a text file of at most %d bytes", max)
+	}
+	return io.ReadAll(io.LimitReader(f, max)) // it may grow meanwhile
 }

@@ -2,11 +2,13 @@ package lab
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -28,7 +30,7 @@ func TestHPLMistakes(t *testing.T) {
 		{good + ", swap: roll", `workloads[0].hpl.swap cannot be "roll"`},
 		{"nb: [16]", `workloads[0].hpl needs "n", or "dat"`},
 		{"dat: ../HPL.dat", "../HPL.dat is not in the lab file's folder or below it"},
-		{"dat: none.dat", "read none.dat: stat none.dat: no such file"},
+		{"dat: none.dat", "read none.dat: openat none.dat: no such file"},
 		{good + ", dat: HPL.dat", "HPL.dat says what n, nb, grids and bcast say: give either"},
 	} {
 		l, err := Parse("x", fmt.Appendf(nil, hplLab, c.keys))
@@ -78,5 +80,39 @@ func TestHPLDat(t *testing.T) {
 	}
 	if again, err := Parse("elsewhere", l.Resolved()); err != nil || !reflect.DeepEqual(again.Workloads, l.Workloads) {
 		t.Errorf("resolved, it is another lab: %v\n%s", err, l.Resolved())
+	}
+}
+
+// TestDatStaysInFolder: no way out of the lab file's folder is followed, nothing but a
+// regular file is read, and no message shows what a file holds.
+func TestDatStaysInFolder(t *testing.T) {
+	const secret = "root:$6$topsecret"
+	top := t.TempDir()
+	dir := filepath.Join(top, "labs")
+	made := []error{
+		os.MkdirAll(filepath.Join(dir, "below"), 0o755), os.Mkdir(filepath.Join(top, "out"), 0o755),
+		os.WriteFile(filepath.Join(top, "out", "shadow"), []byte(strings.Repeat(secret+"\n", 40)), 0o600),
+		os.WriteFile(filepath.Join(dir, "below", "own"), []byte(strings.Repeat(secret+"\n", 40)), 0o600),
+		os.WriteFile(filepath.Join(dir, "long"), make([]byte, datBytesMax+1), 0o600),
+		os.Symlink(filepath.Join(top, "out", "shadow"), filepath.Join(dir, "absolute")),
+		os.Symlink("../out/shadow", filepath.Join(dir, "relative")),
+		os.Symlink("relative", filepath.Join(dir, "chain")),
+		os.Symlink("../out", filepath.Join(dir, "folder")),
+		os.Symlink("/dev/zero", filepath.Join(dir, "zero")),
+		os.Symlink("below/own", filepath.Join(dir, "inside")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
+	}
+	if err := errors.Join(made...); err != nil {
+		t.Fatal(err)
+	}
+	const escapes, plain = "path escapes from parent", "it is not a text file of at most 65536 bytes"
+	for _, c := range []struct{ dat, want string }{
+		{"absolute", escapes}, {"relative", escapes}, {"chain", escapes}, {"folder/shadow", escapes}, {"zero", escapes}, {"below/../../out/shadow", "not in the lab file's folder"},
+		{"pipe", plain}, {"long", plain}, {"below", plain}, {"inside", "line 5: a value is not a whole number"}, {"below/own", "line 5: a value is not a whole number"},
+	} {
+		_, err := Parse(filepath.Join(dir, "x.mcl.yml"), fmt.Appendf(nil, hplLab, "dat: "+c.dat))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", c.dat, err, c.want)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -57,7 +58,7 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 		return err
 	}
 	a := &agent{version: version, data: data, programs: programs}
-	go a.takeSockets(handover)
+	go a.takeSockets(handover, os.Stderr)
 	go func() { // a node without metrics is still a node
 		if err := a.serveMetrics(ctx, metrics); err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
@@ -136,15 +137,16 @@ type agent struct {
 	node    *node // nil before the first Configure
 }
 
-// takeSockets waits for handovers; a later one replaces an earlier.
-func (a *agent) takeSockets(l *net.UnixListener) {
+// takeSockets waits for handovers; a later one replaces an earlier. What goes wrong is told
+// to log.
+func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
 	for {
-		err := control.ReceiveFiles(l, a.replaceSockets)
+		err := control.ReceiveFiles(l, log, a.replaceSockets)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+			fmt.Fprintf(log, "mcastlab node: %v\n", err)
 		}
 	}
 }

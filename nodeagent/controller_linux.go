@@ -48,7 +48,7 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	for i := range o.Replicas {
 		all = append(all, "controller"+strconv.Itoa(i))
 	}
-	network, err := replica.Listen(o.Name, func(id string) string {
+	network, err := replica.Listen(o.Name, os.Stderr, func(id string) string {
 		if id == o.Name {
 			return filepath.Join(o.Dir, control.PeerSocket)
 		}

@@ -93,7 +93,11 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	return &Deployed{Lab: l, Graph: g, o: o, store: storeOf(l.Name), nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}, nil
+	s, err := storeOf(l.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}, nil
 }
 
 // ensure brings the lab up if it is not. The lock is held.
@@ -137,7 +141,10 @@ const (
 
 // Attach connects to a lab that is up.
 func Attach(name string, o Options) (*Deployed, error) {
-	s := storeOf(name)
+	s, err := storeOf(name)
+	if err != nil {
+		return nil, err
+	}
 	st, ok, err := s.get()
 	if err != nil {
 		return nil, err
@@ -477,7 +484,10 @@ func (d *Deployed) takeDown(ctx context.Context) error {
 // Destroy removes everything of a lab, whatever state it is in and under whichever
 // engine. existed says whether there was anything.
 func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed bool, err error) {
-	s := storeOf(name)
+	s, err := storeOf(name)
+	if err != nil {
+		return false, err
+	}
 	_, statErr := os.Stat(s.dir)
 	existed = statErr == nil
 	var there []engine.Engine

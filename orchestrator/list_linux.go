@@ -29,7 +29,11 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 		return nil, fmt.Errorf("list labs: %w", needRoot(err))
 	}
 	for _, d := range dirs {
-		st, ok, err := storeOf(d.Name()).get()
+		s, err := storeOf(d.Name())
+		if err != nil {
+			continue // no lab's
+		}
+		st, ok, err := s.get()
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +74,11 @@ func List(ctx context.Context, engines []engine.Engine) ([]LabInfo, error) {
 
 // EngineOf returns the engine a lab is up under.
 func EngineOf(name string, engines []engine.Engine) (engine.Engine, error) {
-	st, ok, err := storeOf(name).get()
+	s, err := storeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	st, ok, err := s.get()
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,14 @@ const (
 	phaseDestroying = "destroying"
 )
 
-func storeOf(lab string) *store { return &store{lab: lab, dir: filepath.Join(StateDir, lab)} }
+// storeOf returns the folder of a lab. Names come from command lines too: one that cannot
+// be a lab's could lead out of StateDir, where root then reads, writes and removes.
+func storeOf(name string) (*store, error) {
+	if !lab.NameOK(name) {
+		return nil, fmt.Errorf("%q cannot name a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
+	}
+	return &store{lab: name, dir: filepath.Join(StateDir, name)}, nil
+}
 
 // open makes the lab's folder if need be and takes its lock, waiting for whoever has it;
 // log, if not nil, is told of the wait.
@@ -89,6 +96,9 @@ func (s *store) open(log func(format string, args ...any)) error {
 		var held, there unix.Stat_t
 		if unix.Fstat(int(f.Fd()), &held) == nil && unix.Stat(f.Name(), &there) == nil && held.Ino == there.Ino {
 			s.lock = f
+			if err := syncFolder(osDisk{}, filepath.Dir(s.dir)); err != nil {
+				return errors.Join(fmt.Errorf("open state of lab %s: %w", s.lab, err), s.close())
+			}
 			return nil
 		}
 		if err := f.Close(); err != nil {
@@ -117,11 +127,12 @@ func (s *store) close() error {
 	return f.Close()
 }
 
-// intend writes down what is about to be done, durably.
+// intend writes down what is about to be done. When it returns, a loss of power does not
+// undo it.
 func (s *store) intend(effect, object string) error {
 	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
 	if err == nil {
-		err = failpoint.At("write intent: "+effect, func() error { return appendTo(filepath.Join(s.dir, "intents.jsonl"), append(b, '\n')) })
+		err = failpoint.At("write intent: "+effect, func() error { return appendTo(osDisk{}, filepath.Join(s.dir, "intents.jsonl"), append(b, '\n')) })
 	}
 	if err != nil {
 		return fmt.Errorf("write intent: %w", err)
@@ -129,16 +140,8 @@ func (s *store) intend(effect, object string) error {
 	return nil
 }
 
-func appendTo(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	return errors.Join(err, f.Close())
-}
-
-// put writes state.json as a whole.
+// put writes state.json as a whole: after a loss of power it is what it was, or what is
+// written here, and when put has returned it is that.
 func (s *store) put(st state) error {
 	b, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
@@ -149,12 +152,7 @@ func (s *store) put(st state) error {
 
 func (s *store) write(name string, b []byte) error {
 	path := filepath.Join(s.dir, name)
-	err := failpoint.At("write "+name, func() error {
-		if err := os.WriteFile(path+".tmp", b, 0o600); err != nil {
-			return err
-		}
-		return os.Rename(path+".tmp", path)
-	})
+	err := failpoint.At("write "+name, func() error { return replace(osDisk{}, path, b) })
 	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
 	}
@@ -240,4 +238,7 @@ func (s *store) remove() error {
 }
 
 // LogFile returns where a node that is a process writes its standard error.
-func LogFile(lab, node string) string { return storeOf(lab).nodePath(node) + ".log" }
+func LogFile(lab, node string) string {
+	s := &store{lab: lab, dir: filepath.Join(StateDir, lab)}
+	return s.nodePath(node) + ".log"
+}

@@ -101,6 +101,39 @@ func root(t *testing.T) {
 	t.Skip("root is needed")
 }
 
+// storeFor returns the folder of a lab that may be called so.
+func storeFor(t *testing.T, name string) *store {
+	t.Helper()
+	s, err := storeOf(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestNamesStayInside: no name leads out of the folder of labs, whichever verb it is given
+// to: what is there is not read, and not removed.
+func TestNamesStayInside(t *testing.T) {
+	dir := t.TempDir()
+	state := filepath.Join(dir, "state.json")
+	if err := os.WriteFile(state, []byte(`{"phase": "up", "engine": "process"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", ".", "..", "/", "../../.." + dir, dir, "a/../../.." + dir, "a/b", "a\x00", "A", "-a", strings.Repeat("a", 41)} {
+		_, attached := Attach(name, Options{})
+		_, engines := EngineOf(name, nil)
+		_, destroyed := Destroy(t.Context(), name, nil)
+		for what, err := range map[string]error{"attach": attached, "engine": engines, "destroy": destroyed} { // each by itself
+			if err == nil || !strings.Contains(err.Error(), "cannot name a lab") {
+				t.Errorf("%s %q: %v", what, name, err)
+			}
+		}
+	}
+	if _, err := os.Stat(state); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFoldersOfNodes: a node's folders are its user's alone; what is above may be passed
 // through, and not be read. What a node keeps stays, and its sockets do not.
 func TestFoldersOfNodes(t *testing.T) {
@@ -167,7 +200,7 @@ func (b *broken) Remove(_ context.Context, lab string, _ ...string) error {
 func TestDestroyTrouble(t *testing.T) {
 	root(t)
 	const name, neighbour = "t-destroy", "t-destroy-b"
-	left, other := storeOf(name), storeOf(neighbour)
+	left, other := storeFor(t, name), storeFor(t, neighbour)
 	t.Cleanup(func() { _ = left.remove(); _ = other.remove() })
 	if err := other.open(nil); err != nil {
 		t.Fatal(err)
@@ -252,7 +285,7 @@ func (s *starting) Start(_ context.Context, _ string, nodes []engine.Node, inten
 func TestStateFirst(t *testing.T) {
 	root(t)
 	const name = "t-first"
-	s := storeOf(name)
+	s := storeFor(t, name)
 	t.Cleanup(func() { _ = s.remove() })
 	l, err := lab.Parse("lab", []byte("name: "+name+"\ntopology: {star: {hosts: 2}}\n"))
 	if err != nil {
@@ -290,7 +323,7 @@ func TestStateFirst(t *testing.T) {
 func TestUpStays(t *testing.T) {
 	root(t)
 	const name = "t-stays"
-	s := storeOf(name)
+	s := storeFor(t, name)
 	t.Cleanup(func() { _ = s.remove() })
 	parse := func(hosts int) *lab.Lab {
 		l, err := lab.Parse("lab", fmt.Appendf(nil, "name: %s\ntopology: {star: {hosts: %d}}\n", name, hosts))

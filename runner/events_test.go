@@ -1,11 +1,15 @@
 package runner
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/lab"
 )
 
 // TestRotate: full files are put aside, the newest are kept, and what is given up is
@@ -43,5 +47,39 @@ func TestRotate(t *testing.T) {
 	}
 	if b, err := os.ReadFile(e.name(3)); err != nil || string(b) != "line\n" {
 		t.Errorf("events-3.jsonl holds %q, %v", b, err)
+	}
+}
+
+// TestFilesEnd: the events of a run end with how many there are, and of a summary that was
+// cut, wherever that was, nothing is believed.
+func TestFilesEnd(t *testing.T) {
+	l, err := lab.Parse("lab.mcl.yml", []byte("name: ends\ntopology: {star: {hosts: 2}}\nworkloads:\n  - bcast: {schemes: [unicast], sizes: [1kB], iterations: 1}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Simulate(t.Context(), l, Options{Base: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(r.RunDir, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	if want := fmt.Sprintf(`{"event":"end","value":%d}`, len(lines)-1); string(lines[len(lines)-1]) != want {
+		t.Errorf("the last event is %s, want %s", lines[len(lines)-1], want)
+	}
+	name := filepath.Join(r.RunDir, "summary.json")
+	if b, err = os.ReadFile(name); err != nil {
+		t.Fatal(err)
+	}
+	cut := t.TempDir()
+	for n := 0; n < len(b)-1; n += 7 { // without its last newline nothing is missing
+		if err := os.WriteFile(filepath.Join(cut, "summary.json"), b[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Compare(r.RunDir, cut); err == nil {
+			t.Errorf("%d of %d bytes of a summary are taken for it", n, len(b))
+		}
 	}
 }

@@ -113,12 +113,19 @@ func (e *Events) Note(now vtime.Time, event string, data any) {
 // Node returns the tracer of a node.
 func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
 
-// Close writes the number of events that were cut, and flushes.
+// Close writes the number of events that were cut, and that the events end, after how many
+// lines of this file; it flushes. A file without that end is of a run that was killed, or
+// has been cut.
 func (e *Events) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.cut > 0 && e.err == nil {
 		b, _ := json.Marshal(map[string]any{"event": "cut", "value": e.cut, "text": "events beyond the size limit were left out"})
+		_, e.err = e.w.Write(append(b, '\n'))
+		e.lines++
+	}
+	if e.err == nil {
+		b, _ := json.Marshal(map[string]any{"event": "end", "value": e.lines})
 		_, e.err = e.w.Write(append(b, '\n'))
 	}
 	if err := e.w.Flush(); err != nil && e.err == nil {

@@ -27,8 +27,8 @@ func TestEventsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
-	if len(lines) != 1+writers*each {
-		t.Errorf("%d lines, want %d", len(lines), 1+writers*each)
+	if len(lines) != 2+writers*each {
+		t.Errorf("%d lines, want %d", len(lines), 2+writers*each)
 	}
 	for i, l := range lines {
 		if !json.Valid(l) {

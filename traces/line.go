@@ -28,6 +28,7 @@ const (
 	LineWorkload = "workload" // a workload begins
 	LineGap      = "gap"      // nothing more came from Node
 	LineCut      = "cut"      // Count lines beyond the limit were left out
+	LineEnd      = "end"      // the trace ends here, after Count lines: without it the writer was killed, or the file was cut
 )
 
 // Kinds of packet.
@@ -87,11 +88,12 @@ type Line struct {
 }
 
 // Lines writes trace.jsonl. A line is complete or not there at all; what is beyond the
-// size limit is counted, which the last line says.
+// size limit is counted, which a line says. The last line says how many are before it.
 type Lines struct {
 	mu      sync.Mutex // nodes and the run itself write
 	w       *bufio.Writer
 	written int
+	lines   int
 	cut     int
 	err     error
 }
@@ -123,6 +125,7 @@ func (l *Lines) bytes(b []byte) {
 		return
 	}
 	l.written += len(b) + 1
+	l.lines++
 	if _, l.err = l.w.Write(append(b, '\n')); l.err != nil {
 		l.err = fmt.Errorf("write trace: %w", l.err)
 	}
@@ -141,16 +144,28 @@ func (l *Lines) flush() {
 	}
 }
 
-// Close says how much was cut, and flushes.
+// Close says how much was cut, ends the trace, and flushes.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.cut > 0 && l.err == nil {
-		b, _ := json.Marshal(Line{Kind: LineCut, Count: l.cut}) // of plain values: it cannot fail
-		_, l.err = l.w.Write(append(b, '\n'))
+	if l.cut > 0 {
+		l.last(&Line{Kind: LineCut, Count: l.cut})
 	}
+	l.last(&Line{Kind: LineEnd, Count: l.lines})
 	l.flush()
 	return l.err
+}
+
+// last writes a line for which there is always room. The lock is held.
+func (l *Lines) last(v *Line) {
+	if l.err != nil {
+		return
+	}
+	b, _ := json.Marshal(v) // of plain values: it cannot fail
+	l.lines++
+	if _, l.err = l.w.Write(append(b, '\n')); l.err != nil {
+		l.err = fmt.Errorf("write trace: %w", l.err)
+	}
 }
 
 // Cut returns how many lines were left out for size.

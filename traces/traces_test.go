@@ -30,6 +30,7 @@ func TestEvents(t *testing.T) {
 {"t_us":1.234567,"node":"leaf0","event":"pause-sent","port":0,"priorities":8,"value":0}
 {"t_us":2,"node":"h1","event":"nak-sent","qp":17,"psn":0,"text":"NAK(sequence)"}
 {"t_us":3,"node":"leaf1","event":"group-active","psn":5,"group":"10.254.0.1","value":3}
+{"event":"end","value":5}
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
@@ -48,15 +49,16 @@ func TestEventsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-	var last struct {
+	var cut, end struct {
 		Event string
 		Value uint64
 	}
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+	n := len(lines)
+	if err := errors.Join(json.Unmarshal([]byte(lines[n-2]), &cut), json.Unmarshal([]byte(lines[n-1]), &end)); err != nil {
 		t.Fatal(err)
 	}
-	if last.Event != "cut" || last.Value != e.Cut() || int(e.Cut())+len(lines)-2 != 10 {
-		t.Errorf("%d lines, cut %d, last %+v", len(lines), e.Cut(), last)
+	if cut.Event != "cut" || cut.Value != e.Cut() || int(e.Cut())+n-3 != 10 || end.Event != "end" || int(end.Value) != n-1 {
+		t.Errorf("%d lines, cut %d, the last two are %+v and %+v", n, e.Cut(), cut, end)
 	}
 }
 

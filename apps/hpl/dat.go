@@ -79,7 +79,8 @@ const valuesMax = 20
 // datLines are the lines of HPL.dat.
 const datLines = 31
 
-// datReader reads the lines of HPL.dat; the first mistake stays.
+// datReader reads the lines of HPL.dat; the first mistake stays. It names the line and
+// not what stands there: the file may be another than its name says.
 type datReader struct {
 	lines []string
 	at    int // line, from 1
@@ -110,7 +111,7 @@ func (r *datReader) words(n int) []string {
 func (r *datReader) number(s string) int {
 	v, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
-		r.failf("%q is not a whole number", s)
+		r.failf("a value is not a whole number")
 	}
 	return int(v)
 }
@@ -119,7 +120,7 @@ func (r *datReader) number(s string) int {
 func (r *datReader) count() int {
 	n := r.number(r.words(1)[0])
 	if n < 1 || n > valuesMax {
-		r.failf("%d values: a list has 1 to %d", n, valuesMax)
+		r.failf("a list has 1 to %d values", valuesMax)
 		return 1
 	}
 	return n
@@ -141,7 +142,7 @@ func (r *datReader) choices(n int, names []string) (out []string) {
 		}
 		i := r.number(w)
 		if i < 0 || i >= len(names) {
-			r.failf("there is no choice %d: use 0 to %d, or %s", i, len(names)-1, strings.Join(names, ", "))
+			r.failf("a value is no choice there is: use 0 to %d, or %s", len(names)-1, strings.Join(names, ", "))
 			i = 0
 		}
 		out = append(out, names[i])
@@ -168,7 +169,7 @@ func ParseDat(text string) (*Input, error) {
 	threshold := r.words(1)[0]
 	var err error
 	if in.Threshold, err = strconv.ParseFloat(threshold, 64); err != nil {
-		r.failf("%q is not a number", threshold)
+		r.failf("the threshold is not a number")
 	}
 	in.PFact = r.choices(r.count(), facts)
 	in.NBMin = r.numbers(r.count())

@@ -84,14 +84,14 @@ func TestParseDatErrors(t *testing.T) {
 		line       int
 		text, want string
 	}{
-		{5, "x Ns", `line 5: "x" is not a whole number`},
-		{5, "21", "line 5: 21 values: a list has 1 to 20"},
-		{5, "3", `line 6: "Ns" is not a whole number`},
+		{5, "x Ns", "line 5: a value is not a whole number"},
+		{5, "21", "line 5: a list has 1 to 20 values"},
+		{5, "3", "line 6: a value is not a whole number"},
 		{6, "29", "line 6: 1 values, it needs 2"},
-		{9, "2", "line 9: there is no choice 2: use 0 to 1, or row, column"},
-		{13, "high", `line 13: "high" is not a number`},
-		{15, "0 1 3", "line 15: there is no choice 3"},
-		{23, "0 9999 1", "line 23: there is no choice 9999"},
+		{9, "2", "line 9: a value is no choice there is: use 0 to 1, or row, column"},
+		{13, "high", "line 13: the threshold is not a number"},
+		{15, "0 1 3", "line 15: a value is no choice there is: use 0 to 2, or left"},
+		{23, "0 9999 1", "line 23: a value is no choice there is: use 0 to "},
 		{30, "", "line 30: 0 values, it needs 1"},
 	} {
 		l := strings.Split(dat, "\n")

@@ -3,6 +3,7 @@ package hpl_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -163,6 +164,22 @@ func TestVariants(t *testing.T) {
 				first := rows[i%6/3*3] // of the same mapping of ranks, which orders the digest
 				if f != first.Solve.Factors {
 					t.Errorf("%v of %v: %s, %s, depth %d makes other factors", size, grid, tests[i].Bcast, tests[i].Swap, tests[i].Depth)
+				}
+			}
+		}
+	}
+}
+
+// TestNorms: the norms of a system do not depend on how it lies on the processes.
+func TestNorms(t *testing.T) {
+	for _, n := range []int{1, 5, 40, 61} {
+		whole := solve(t, hpl.App{}, 1, params(test(n, min(n, 16), 1, 1, "1ring")), false)[0].Solve.Norms
+		want := []float64{whole.AOo, whole.A1, whole.XOo, whole.X1, whole.BOo}
+		for _, grid := range [][2]int{{2, 2}, {4, 1}, {3, 2}, {1, 3}} {
+			m := solve(t, hpl.App{}, grid[0]*grid[1], params(test(n, min(n, 7), grid[0], grid[1], "long")), false)[0].Solve.Norms
+			for i, got := range []float64{m.AOo, m.A1, m.XOo, m.X1, m.BOo} {
+				if math.Abs(got-want[i]) > 1e-9*want[i] {
+					t.Errorf("N %d on %v: norm %d is %v, on one process %v", n, grid, i, got, want[i])
 				}
 			}
 		}

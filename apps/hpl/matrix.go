@@ -2,7 +2,8 @@ package hpl
 
 // HPL's random matrix: the numbers of a linear congruential generator in column-major
 // order of the N by N+1 matrix [A b], so that each process makes its own part (HPL_rand.c,
-// HPL_pdmatgen.c).
+// HPL_pdmatgen.c). The seed is the generator's state before the first step: the first
+// element is made of the state after it (HPL_rand.c steps, then scales).
 const (
 	lcgMul  = 6364136223846793005
 	lcgAdd  = 1
@@ -44,7 +45,7 @@ func (g *geometry) fill(a []float64) {
 		var x uint64
 		for r := range g.mp {
 			if r%g.NB == 0 {
-				x = steps(col*uint64(g.N) + uint64(globalOf(r, g.NB, g.myRow, g.P))).of(lcgSeed)
+				x = steps(col*uint64(g.N) + uint64(globalOf(r, g.NB, g.myRow, g.P)) + 1).of(lcgSeed)
 			}
 			a[r*g.nq+c] = element(x)
 			x = next.of(x)

@@ -72,9 +72,9 @@ func reduceRow(p *Params, t *Test, all []*record) apps.Row {
 		s.GFlops = &g
 	}
 	if m := all[0].Norms; m != nil {
-		r := m.residual(t.N)
+		r := residual(all[0].Error, m, t.N)
 		ok := r < p.Threshold
-		s.Residual, s.Passed, row.Verified = &r, &ok, &ok
+		s.Residual, s.Passed, s.Norms, row.Verified = &r, &ok, m, &ok
 	}
 	return row
 }

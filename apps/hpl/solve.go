@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -14,7 +15,7 @@ import (
 func (s *solver) slots() int { return bits.Len(uint(max(s.P, s.Q))) + 2 }
 
 // slotWords is the size of a slot.
-func (s *solver) slotWords() int { return max(s.NB, 3*s.mp, 4) }
+func (s *solver) slotWords() int { return max(s.NB, 3*s.mp, s.nq, 4) }
 
 func (s *solver) slotLeg(peer, slot, n int) leg {
 	return leg{peer, s.numbers, slot * s.slotWords() * word, n * word}
@@ -118,7 +119,7 @@ func (s *solver) substitute() error {
 					y[i] += s.a[(r0+i)*s.nq+s.nq-1]
 				}
 			}
-			if err := s.reduce(s.row, k%s.Q, jb, y, func(a, b float64) float64 { return a + b }); err != nil {
+			if err := s.reduce(s.row, k%s.Q, jb, y, sum); err != nil {
 				return err
 			}
 		}
@@ -146,21 +147,13 @@ func (s *solver) substitute() error {
 	return nil
 }
 
-// norms are what the residual is made of, as HPL prints them.
-type norms struct {
-	Error float64 `json:"error"` // ||Ax-b||_oo
-	A     float64 `json:"a"`     // ||A||_oo
-	X     float64 `json:"x"`     // ||x||_oo
-	B     float64 `json:"b"`     // ||b||_oo
-}
-
 // epsilon is the relative precision of HPL's formula.
 const epsilon = 1.0 / (1 << 53)
 
-// residual returns HPL's scaled residual of a system of order n. A solution that is not
-// made of numbers has the largest there is.
-func (m *norms) residual(n int) float64 {
-	return number(m.Error / (epsilon * (m.A*m.X + m.B) * float64(n)))
+// residual returns HPL's scaled residual of a system of order n, whose worst row is off by
+// err. A solution that is not made of numbers has the largest there is.
+func residual(err float64, m *apps.Norms, n int) float64 {
+	return number(err / (epsilon * (m.AOo*m.XOo + m.BOo) * float64(n)))
 }
 
 // number returns x, or the largest number in place of an infinity or what is no number:
@@ -180,42 +173,57 @@ func (s *solver) verify() error {
 	a := make([]float64, s.mp*s.nq)
 	s.fill(a)
 	hasB, cols := ownerOf(s.N, s.NB, s.Q) == s.myCol, s.colsBelow(s.N)
-	v := make([]float64, 3*s.mp)
+	v, columns := make([]float64, 3*s.mp), make([]float64, cols)
 	ax, abs, b := v[:s.mp], v[s.mp:2*s.mp], v[2*s.mp:]
 	for i := range s.mp {
 		row := a[i*s.nq : (i+1)*s.nq]
 		for j, x := range s.x[:cols] {
 			ax[i] += row[j] * x
 			abs[i] += math.Abs(row[j])
+			columns[j] += math.Abs(row[j])
 		}
 		if hasB {
 			b[i] = row[s.nq-1]
 		}
 	}
-	x := []float64{0}
+	xOo, x1 := 0.0, []float64{0}
 	for _, e := range s.x[:cols] {
-		x[0] = math.Max(x[0], math.Abs(e))
+		xOo, x1[0] = math.Max(xOo, math.Abs(e)), x1[0]+math.Abs(e)
 	}
-	if err := s.reduce(s.row, 0, len(v), v, func(a, b float64) float64 { return a + b }); err != nil {
+	if err := s.reduce(s.col, 0, len(columns), columns, sum); err != nil {
 		return err
 	}
-	if err := s.reduce(s.row, 0, 1, x, math.Max); err != nil {
+	largest := []float64{xOo, 0}
+	for _, c := range columns { // only the first process row has the sums of whole columns
+		largest[1] = math.Max(largest[1], c)
+	}
+	if err := s.reduce(s.row, 0, len(v), v, sum); err != nil {
+		return err
+	}
+	if err := s.reduce(s.row, 0, len(largest), largest, math.Max); err != nil {
+		return err
+	}
+	if err := s.reduce(s.row, 0, 1, x1, sum); err != nil {
 		return err
 	}
 	if s.myCol != 0 {
 		return nil
 	}
-	m := []float64{0, 0, x[0], 0}
+	m := []float64{0, 0, 0}
 	for i := range s.mp {
 		m[0] = math.Max(m[0], math.Abs(b[i]-ax[i]))
 		m[1] = math.Max(m[1], abs[i])
-		m[3] = math.Max(m[3], math.Abs(b[i]))
+		m[2] = math.Max(m[2], math.Abs(b[i]))
 	}
 	if err := s.reduce(s.col, 0, len(m), m, math.Max); err != nil {
 		return err
 	}
 	if s.myRow == 0 {
-		s.rec.Norms = &norms{number(m[0]), number(m[1]), number(m[2]), number(m[3])}
+		s.rec.Error = number(m[0])
+		s.rec.Norms = &apps.Norms{AOo: number(m[1]), A1: number(largest[1]), XOo: number(largest[0]), X1: number(x1[0]), BOo: number(m[2])}
 	}
 	return nil
 }
+
+// sum adds.
+func sum(a, b float64) float64 { return a + b }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/mcastlab/mcastlab/control"
 )
 
 // What a connection between replicas carries, its first byte.
@@ -43,8 +45,9 @@ type Network struct {
 	open    map[*conn]bool
 }
 
-// Listen makes a replica's socket, which socket returns the path of.
-func Listen(self string, socket func(id string) string) (*Network, error) {
+// Listen makes a replica's socket, which socket returns the path of. What keeps it from
+// taking connections is told to log.
+func Listen(self string, log io.Writer, socket func(id string) string) (*Network, error) {
 	path := socket(self)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
@@ -57,7 +60,7 @@ func Listen(self string, socket func(id string) string) (*Network, error) {
 		self: self, socket: socket, l: l, done: make(chan struct{}), changed: make(chan struct{}), cut: map[string]bool{}, open: map[*conn]bool{},
 		queues: map[byte]chan net.Conn{carriesRaft: make(chan net.Conn), carriesCalls: make(chan net.Conn)},
 	}
-	n.all.Go(n.accept)
+	n.all.Go(func() { n.accept(log) })
 	return n, nil
 }
 
@@ -159,9 +162,9 @@ func (n *Network) pass(c *conn, sending bool) error {
 // deadlineLook is how often something that waits looks at its deadline.
 const deadlineLook = 20 * time.Millisecond
 
-func (n *Network) accept() {
+func (n *Network) accept(log io.Writer) {
 	for {
-		c, err := n.l.Accept()
+		c, err := control.Accept(n.l.Accept, log)
 		if err != nil {
 			return // closed
 		}

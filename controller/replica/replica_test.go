@@ -266,12 +266,12 @@ func TestCut(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	socket := func(id string) string { return filepath.Join(dir, id) }
-	a, err := Listen("a", socket)
+	a, err := Listen("a", os.Stderr, socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	b, err := Listen("b", socket)
+	b, err := Listen("b", os.Stderr, socket)
 	if err != nil {
 		t.Fatal(err)
 	}

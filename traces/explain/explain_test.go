@@ -3,10 +3,12 @@ package explain_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -399,6 +401,47 @@ func TestGap(t *testing.T) {
 		strings.Replace(text, `"c":1,`, `"c":1,"p":-1,`, 1), strings.Replace(text, `"k":"cut","t":0,"psn":0,"c":3`, `"k":"sent","n":"h0","t":0,"psn":0,"c":99999999999`, 1)} {
 		if _, err := explain.Read(strings.NewReader(bad)); err == nil {
 			t.Errorf("%.60q was read", bad)
+		}
+	}
+}
+
+// TestTruncated: no part of a trace is taken for the whole of it, wherever it was cut, and
+// what is read of it is said not to be all. Neither is one that lacks lines in between.
+func TestTruncated(t *testing.T) {
+	_, rep := simulate(t, "name: cut\ntopology: {star: {hosts: 3}}\ntrace: messages\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [5kB], iterations: 1}\n")
+	text, err := os.ReadFile(filepath.Join(rep.RunDir, runner.TraceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := func(b []byte) bool {
+		tr, err := explain.Read(bytes.NewReader(b))
+		if err == nil && tr.Incomplete != "" {
+			var list, table bytes.Buffer
+			err = errors.Join(tr.List().WriteText(&list), tr.Table().WriteText(&table))
+			if err != nil || !strings.HasPrefix(list.String(), "GAP: the trace has no end") || !strings.HasPrefix(table.String(), "GAP: the trace has no end") {
+				t.Errorf("of %d bytes: %v\n%s%s", len(b), err, &list, &table)
+			}
+			return false
+		}
+		return err == nil
+	}
+	for n := range len(text) - 1 { // without its last newline nothing is missing
+		if whole(text[:n]) {
+			t.Errorf("%d of %d bytes are taken for all", n, len(text))
+		}
+	}
+	if !whole(text) {
+		t.Errorf("a trace of %d bytes is not taken for one", len(text))
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	for i := range lines[:len(lines)-1] { // what follows the last newline is empty
+		if whole(bytes.Join(slices.Concat(lines[:i], lines[i+1:]), nil)) {
+			t.Errorf("without line %d of %d the trace is taken for all of it", i+1, len(lines)-1)
+		}
+	}
+	for _, more := range []string{"{", string(lines[1]), "{}\n"} {
+		if whole(append(bytes.Clone(text), more...)) {
+			t.Errorf("with %q after its end the trace is taken for what was written", more)
 		}
 	}
 }

@@ -24,6 +24,8 @@ type Trace struct {
 	Messages []*Message
 	Gaps     []traces.Line // nodes of which nothing came any more
 	Cut      int           // lines beyond the size limit
+	// Incomplete says what is missing of the file; empty: it has its end, and all before it.
+	Incomplete string
 
 	nodes     []*node
 	byName    map[string]int
@@ -177,7 +179,7 @@ func Read(r io.Reader) (*Trace, error) {
 	var ends []traces.Line
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 64<<20)
-	n := 1
+	n, end := 1, 0
 	for ; s.Scan(); n++ {
 		b := s.Bytes()
 		if n == 1 {
@@ -190,7 +192,8 @@ func Read(r io.Reader) (*Trace, error) {
 		var l traces.Line
 		if err := json.Unmarshal(b, &l); err != nil {
 			if !s.Scan() {
-				break // the writer was killed in the middle of its last line
+				end = 0 // whatever was before: the last line is not whole
+				break
 			}
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -200,6 +203,10 @@ func Read(r io.Reader) (*Trace, error) {
 		switch l.Kind {
 		case traces.LineDone, traces.LineReceived:
 			ends = append(ends, l)
+		case traces.LineEnd:
+			if end = n; l.Count != n-1 {
+				return nil, fmt.Errorf("line %d: the trace ends after %d lines, and here are %d: lines were taken out or put in", n, l.Count, n-1)
+			}
 		default:
 			t.take(l, flows)
 		}
@@ -209,6 +216,9 @@ func Read(r io.Reader) (*Trace, error) {
 	}
 	if n == 1 {
 		return nil, fmt.Errorf("it is empty")
+	}
+	if end != n-1 {
+		t.Incomplete = fmt.Sprintf("the trace has no end after its %d lines: the run was killed or goes on, or the file has been cut", n-1)
 	}
 	t.index(ends)
 	return t, nil

@@ -23,7 +23,7 @@ type Story struct {
 	Got     []Receiver `json:"receivers"`
 	Totals  Totals     `json:"totals"`
 	Events  []Event    `json:"events"`
-	Gaps    []string   `json:"gaps,omitempty"` // nodes of which records are missing
+	Gaps    []string   `json:"gaps,omitempty"` // what is missing of the trace
 }
 
 // Totals counts what a story has of each.
@@ -66,9 +66,7 @@ func (t *Trace) Story(m *Message) *Story {
 		c.say(m.Start+m.Sourced, m.Source, "done", "the source's work is done")
 	}
 	slices.SortStableFunc(c.s.Events, func(a, b Event) int { return compare(a.At, b.At) })
-	for _, g := range t.Gaps {
-		c.s.Gaps = append(c.s.Gaps, gap(g.Node, g.At, g.Text))
-	}
+	c.s.Gaps = t.gaps()
 	return c.s
 }
 

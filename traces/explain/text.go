@@ -21,10 +21,19 @@ type List struct {
 // List returns all messages.
 func (t *Trace) List() *List {
 	l := &List{Schema: ListSchema, Messages: t.Messages, Cut: t.Cut}
-	for _, g := range t.Gaps {
-		l.Gaps = append(l.Gaps, gap(g.Node, g.At, g.Text))
-	}
+	l.Gaps = t.gaps()
 	return l
+}
+
+// gaps says what is missing of the trace.
+func (t *Trace) gaps() (all []string) {
+	if t.Incomplete != "" {
+		all = append(all, t.Incomplete)
+	}
+	for _, g := range t.Gaps {
+		all = append(all, gap(g.Node, g.At, g.Text))
+	}
+	return all
 }
 
 func gap(node string, at int64, why string) string {
@@ -200,7 +209,7 @@ type Table struct {
 
 // Table explains all messages.
 func (t *Trace) Table() *Table {
-	out := &Table{Schema: ExplainSchema, Gaps: t.List().Gaps, Cut: t.Cut}
+	out := &Table{Schema: ExplainSchema, Gaps: t.gaps(), Cut: t.Cut}
 	type key struct {
 		workload, scheme string
 		bytes            int64
@@ -283,7 +292,7 @@ func (t *Trace) One(m *Message) *One {
 	if !ok {
 		return nil
 	}
-	return &One{Schema: ExplainSchema, Message: m, Times: timesOf(e.Parts), Path: e.Path, Gaps: t.List().Gaps, parts: e.Parts}
+	return &One{Schema: ExplainSchema, Message: m, Times: timesOf(e.Parts), Path: e.Path, Gaps: t.gaps(), parts: e.Parts}
 }
 
 // WriteText writes the parts, then the critical path.

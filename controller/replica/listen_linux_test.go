@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// said is a log that says when something has been written to it.
+type said struct {
+	first chan struct{}
+	once  sync.Once
+	n     atomic.Int32
+}
+
+// Write implements io.Writer.
+func (s *said) Write(b []byte) (int, error) {
+	s.n.Add(1)
+	s.once.Do(func() { close(s.first) })
+	return len(b), nil
+}
+
+// TestListensOn: a replica that may open no more files for a while takes connections again
+// when it may, and says once why it did not.
+func TestListensOn(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	from, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(from)
+	log := &said{first: make(chan struct{})}
+	n, err := Listen("a", log, func(id string) string { return filepath.Join(dir, id) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil { // what is open stays open
+		t.Fatal(err)
+	}
+	err = unix.Connect(from, &unix.SockaddrUnix{Name: filepath.Join(dir, "a")})
+	if err == nil {
+		<-log.first
+	}
+	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); back != nil || err != nil {
+		t.Fatal(back, err)
+	}
+	if _, err := unix.Write(from, []byte{carriesRaft, 1, 'b'}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.side(carriesRaft).Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := log.n.Load(); got != 1 {
+		t.Errorf("it is told %d times", got)
+	}
+}
