@@ -332,7 +332,7 @@ func (c *cast) allowance() vtime.Duration {
 	chunks := c.layout.count()
 	packets := chunks * max(1, (c.layout.chunk+c.r.Params().MTU-1)/c.r.Params().MTU)
 	bits := float64(c.layout.blocks*c.layout.n+packets*around) * 8
-	line := vtime.Duration(bits / float64(c.r.LinkRate()) * float64(vtime.Second))
+	line := vtime.Picoseconds(bits / float64(c.r.LinkRate()) * float64(vtime.Second))
 	if c.o.Pace > 0 {
 		line = line * 100 / vtime.Duration(c.o.Pace)
 	}

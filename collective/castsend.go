@@ -43,7 +43,7 @@ func (c *cast) tempo() (t tempo) {
 	}
 	line := 8 / float64(c.r.LinkRate()) * 100 / float64(c.o.Pace) * float64(vtime.Second)
 	t.perByte = line * float64(chains)
-	t.due = c.r.Now().Add(vtime.Duration(line * float64(own*(c.layout.chunk+around))))
+	t.due = c.r.Now().Add(vtime.Picoseconds(line * float64(own*(c.layout.chunk+around))))
 	return t
 }
 
@@ -57,7 +57,7 @@ func (t *tempo) wait(r *rank.Rank, chunks []rank.Piece) {
 	for _, p := range chunks {
 		bytes += p.Len + around*((p.Len+r.Params().MTU-1)/r.Params().MTU)
 	}
-	t.due = t.due.Add(vtime.Duration(t.perByte * float64(bytes)))
+	t.due = t.due.Add(vtime.Picoseconds(t.perByte * float64(bytes)))
 }
 
 // send multicasts this rank's block and hands the turn on. A request for datagrams ends

@@ -67,5 +67,5 @@ func (e *engine) spend(r *rank.Rank, worker int) {
 // allowance returns how long so many workers take for so many chunks.
 func (e *engine) allowance(chunks, workers int) vtime.Duration {
 	each := max(e.perChunk/vtime.Duration(workers), e.issue/vtime.Duration(len(e.cores)))
-	return vtime.Duration(chunks)*each + e.copying
+	return min(each.Times(int64(chunks)), vtime.SpanMax) + e.copying
 }

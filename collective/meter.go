@@ -57,21 +57,24 @@ func newMeter(r *rank.Rank) *meter {
 	return m
 }
 
-// atLineRate returns what a message of n bytes takes at the least.
-func (m *meter) atLineRate(n int) vtime.Duration {
+// onWire returns how long the packets of a message of n bytes are on a link.
+func (m *meter) onWire(n int) vtime.Duration {
 	packets := max(1, (n+m.mtu-1)/m.mtu)
-	wire := float64(n+packets*packetOverhead) * 8 / float64(m.rate) * float64(vtime.Second)
-	return vtime.Duration(wire) + m.rtt + m.host
+	return vtime.Picoseconds(float64(n+packets*packetOverhead) * 8 / float64(m.rate) * float64(vtime.Second))
 }
+
+// atLineRate returns what a message of n bytes takes with nothing in its way.
+func (m *meter) atLineRate(n int) vtime.Duration { return m.onWire(n) + m.rtt + m.host }
 
 // class returns what sizes are similar: those with one number of bits.
 func class(n int) int { return min(bits.Len(uint(n)), 32) }
 
-// normal returns what a message of n bytes normally takes.
+// normal returns what a message of n bytes normally takes: never less than its packets on a
+// link, even if messages of such sizes have taken no time at all.
 func (m *meter) normal(n int) vtime.Duration {
 	d := m.atLineRate(n)
 	if k := m.slow[class(n)]; k > 0 {
-		d = vtime.Duration(float64(d) * k)
+		d = max(m.onWire(n), vtime.Picoseconds(float64(d)*k))
 	}
 	return d
 }

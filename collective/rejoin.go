@@ -220,7 +220,7 @@ func (s *safeguard) testFrom(t *tree, source, sources int) (why string, err erro
 // sendTest sends the messages of a test, one after the other.
 func (s *safeguard) sendTest(t *tree, n, count int) (why string) {
 	whole := float64(count) * float64(s.meter.normal(n))
-	limit := s.r.Now().Add(vtime.Duration(whole / returnAbove))
+	limit := s.r.Now().Add(vtime.Picoseconds(whole / returnAbove))
 	for k := range count {
 		q, err := t.g.Send(s.scratch, 0, n)
 		if err != nil {

@@ -38,11 +38,11 @@ func newRelay(shapes ...shape) func(*rank.Rank, Options) (Algorithm, error) {
 	return func(r *rank.Rank, o Options) (Algorithm, error) { return &relay{r: r, o: o, shapes: shapes}, nil }
 }
 
-// cut divides n bytes into at most s pieces of whole packets, of equal size but the
-// last. A message of nothing is one piece of nothing.
+// cut divides n bytes into at most s pieces, at least one, of whole packets, of equal size
+// but the last. A message of nothing is one piece of nothing.
 func cut(n, s, mtu int) []piece {
 	packets := max(1, (n+mtu-1)/mtu)
-	s = min(s, packets)
+	s = max(1, min(s, packets))
 	size := (packets + s - 1) / s * mtu
 	pieces := make([]piece, 0, s)
 	for off := 0; ; off += size {

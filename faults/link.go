@@ -144,8 +144,8 @@ func (c Chain) Arrive(now vtime.Time, f *wire.Frame) (v Verdict) {
 	for _, l := range c {
 		w := l.Arrive(now, f)
 		v.Damage, v.Twice, v.Cut = v.Damage || w.Damage, v.Twice || w.Twice, v.Cut || w.Cut
-		v.Delay += w.Delay
-		v.Delay2 += w.Delay2
+		v.Delay = min(v.Delay+w.Delay, vtime.SpanMax)
+		v.Delay2 = min(v.Delay2+w.Delay2, vtime.SpanMax)
 		if w.Damage || w.Cut {
 			v.Bit = w.Bit
 		}

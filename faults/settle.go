@@ -126,18 +126,37 @@ func (t *Timeline) carry(now vtime.Time, links []int) {
 	if !changed {
 		return
 	}
-	at := now.Add(t.c.Reconverge)
-	if t.pending != nil && t.routesAt == at { // a link that changed at this instant, too
-		*t.pending = slices.Clone(t.down)
+	t.reroute(&routes{at: now.Add(t.c.Reconverge), down: slices.Clone(t.down)})
+}
+
+// routesMax is how many changes of routes may be on their way at a time. Links that flap
+// faster than that make the last of them take their newest state along, and later.
+const routesMax = 1024
+
+// routes are those without the links that are down, which switches have from an instant on.
+type routes struct {
+	at   vtime.Time
+	down []int
+}
+
+// reroute has switches get new routes at their time.
+func (t *Timeline) reroute(r *routes) {
+	if k := len(t.coming); k > 0 && (t.coming[k-1].at == r.at || k == routesMax) {
+		*t.coming[k-1] = *r // a link that changed at this instant, too, or one too many
 		return
 	}
-	down := slices.Clone(t.down)
-	t.pending, t.routesAt = &down, at
-	t.t.At(at, KeepAlways, func(now vtime.Time) {
-		if t.pending == &down {
-			t.pending = nil
+	t.coming = append(t.coming, r)
+	t.awaitRoutes(r)
+}
+
+func (t *Timeline) awaitRoutes(r *routes) {
+	t.t.At(r.at, KeepAlways, func(now vtime.Time) {
+		if now < r.at { // it was put off
+			t.awaitRoutes(r)
+			return
 		}
-		t.t.SetRoutes(now, down)
+		t.coming = slices.DeleteFunc(t.coming, func(o *routes) bool { return o == r })
+		t.t.SetRoutes(now, r.down)
 	})
 }
 

@@ -86,8 +86,7 @@ type Timeline struct {
 	all      []*entry
 	carriers map[topo.End]*carrier // by sending port
 	down     []int                 // links, ascending
-	routesAt vtime.Time            // when routes are installed next
-	pending  *[]int                // and without which links
+	coming   []*routes             // on their way to switches, in the order of their times
 }
 
 // entry is a fault that is applied.

@@ -358,3 +358,29 @@ func (s *script) SetControl(now vtime.Time, crashed []string, cut []Way) {
 }
 
 func (s *script) HeldBack(cut []Way) uint64 { return uint64(len(cut)) }
+
+// TestRoutesOnTheirWay: links that flap faster than routes converge leave a bounded number
+// of changes waiting, and switches have the state of the links in the end.
+func TestRoutesOnTheirWay(t *testing.T) {
+	s, tl := play(t, 0)
+	tl.c.Reconverge = 30_000
+	link := []int{0}
+	tl.Add(0, Spec{ID: "0", Kind: KindLinkDown, Window: Window{For: 10, Every: 20}, Links: link})
+	tl.Add(0, Spec{ID: "1", Kind: KindLinkDown, Window: Window{From: 60_000, For: vtime.Second}, Links: link})
+	most := 0
+	for at := vtime.Time(0); at < 60_100; at += 1000 {
+		s.until(at)
+		most = max(most, len(s.calls))
+	}
+	tl.Remove(s.now, "0")
+	s.until(s.now.Add(2 * tl.c.Reconverge))
+	last := ""
+	for _, l := range s.lines {
+		if strings.Contains(l, "routes without") {
+			last = l
+		}
+	}
+	if most < routesMax || most > routesMax+4 || !strings.HasSuffix(last, "routes without [0]") {
+		t.Errorf("%d calls waited, and in the end there was: %s", most, last)
+	}
+}

@@ -55,7 +55,7 @@ func (w *Window) next(k int64) (number int64, at vtime.Time, ok bool) {
 	}
 	for range looks {
 		if w.happens(k) {
-			return k, w.From.Add(vtime.Duration(k) * w.Every), true
+			return k, w.From.Add(w.Every.Times(k)), true
 		}
 		k++
 	}

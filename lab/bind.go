@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -214,7 +215,7 @@ func setBasic(v reflect.Value, s string) error {
 		v.SetUint(x)
 	case reflect.Float64:
 		x, err := strconv.ParseFloat(s, 64)
-		if err != nil {
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
 			return fmt.Errorf("%q is not a number", s)
 		}
 		v.SetFloat(x)

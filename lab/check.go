@@ -148,6 +148,13 @@ func (c *checking) checkTopology() {
 	}
 	c.g = g
 	c.checkSecond("links.delay", c.l.Links.Delay)
+	if t.Custom != nil {
+		for i, l := range t.Custom.Links {
+			if l.Delay != nil {
+				c.checkSecond(fmt.Sprintf("topology.custom.links[%d].delay", i), *l.Delay)
+			}
+		}
+	}
 }
 
 func (c *checking) checkNames(path string, names []string) {
@@ -195,12 +202,14 @@ func (c *checking) checkSwitches() {
 	}
 	c.checkSecond("switches.reconverge", s.Reconverge)
 	c.checkSecond("switches.latency", s.Latency)
+	c.checkSecond("switches.feedback-delay", s.FeedbackDelay)
 	if c.err == nil {
 		c.checkBuffer()
 	}
 }
 
-// checkSecond makes sure that a time is no more than a second.
+// checkSecond makes sure that a time is no more than a second: one that is spent by each
+// packet, message or hop, so that what a message takes stays far within a run.
 func (c *checking) checkSecond(path string, d Duration) {
 	if vtime.Duration(d) > vtime.Second {
 		c.failf(path, "%s of %v is more than a second", path, d)
@@ -247,8 +256,17 @@ func (c *checking) checkNICs() {
 		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both are more than 0, and rto-high is no less", n.IRN.RTOLow, n.IRN.RTOHigh)
 	case n.IRN != nil && n.IRN.Cap != nil && *n.IRN.Cap <= 0:
 		c.failf("nics.irn.cap", "nics.irn.cap of %v lets nothing be sent", *n.IRN.Cap)
+	case vtime.Duration(n.RNRTimer) > vtime.Second:
+		c.failf("nics.rnr-timer", "nics.rnr-timer of %v is more than a second", n.RNRTimer)
 	case n.ICRC == "flag" && !c.phantomOnly():
 		c.failf("nics.icrc", "nics.icrc can be flag only where all workloads use memory: phantom")
+	}
+	if h := n.HostCost; h != nil {
+		c.checkSecond("nics.host-cost.post", h.Post)
+		c.checkSecond("nics.host-cost.poll", h.Poll)
+		c.checkSecond("nics.host-cost.stack", h.Stack)
+		c.checkSecond("nics.host-cost.connection", h.Connection)
+		c.checkSecond("nics.host-cost.jitter", h.Jitter)
 	}
 }
 

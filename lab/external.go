@@ -130,7 +130,7 @@ func (l *Lab) Patience(x *External, dilation float64) (wait vtime.Duration, code
 	drain := float64(x.Window) * 8 / float64(l.Links.Rate) * float64(vtime.Second)
 	// There and back over the longest path of any shape here, with a full switch on it.
 	path := 2 * 7 * float64(vtime.Duration(l.Links.Delay)+vtime.Duration(l.Switches.Latency))
-	wait = vtime.Duration((drain + path) * dilation)
+	wait = vtime.Picoseconds((drain + path) * dilation)
 	for code = 1; code < 31 && virtrnic.Timeout(code) < wait; code++ {
 	}
 	return wait, code

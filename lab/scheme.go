@@ -253,6 +253,8 @@ func (c *checking) checkMulticast(at string, a algorithms, s *Scheme) {
 	case s.Chunk != nil && (*s.Chunk < 1 || *s.Chunk > chunkMax):
 		c.failf(at+".chunk", "chunk of %v: use 1B to %v", *s.Chunk, Size(chunkMax))
 	}
+	c.checkSecond(at+".per-chunk", value(s.PerChunk))
+	c.checkSecond(at+".copy-time", value(s.CopyTime))
 }
 
 // overMulticast returns the schemes over plain multicast.

@@ -110,6 +110,10 @@ func (s *Storage) check(c *checking, p string) {
 	if c.err != nil {
 		return
 	}
+	c.checkSecond(p+".commit", s.Commit)
+	c.checkSecond(p+".submit", s.Submit)
+	c.checkSecond(p+".copy", s.Copy)
+	c.checkSecond(p+".complete", s.Complete)
 	params, _ := s.Program(c.g)
 	if err := params.Check(len(ranks)); err != nil {
 		c.failf(p, "%s: %v", p, err)

@@ -82,6 +82,10 @@ var sizeUnits = []unit{
 	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
 }
 
+// unitsMax is the most bytes, or bits per second, that a value may have: 1024 TiB. So many for
+// each class of each port of a switch still have a sum.
+const unitsMax = 1 << 50
+
 // withUnit reads a number followed by one of the units, longest name first.
 func withUnit(s string, units []unit, example string) (int64, error) {
 	for _, u := range units {
@@ -94,7 +98,7 @@ func withUnit(s string, units []unit, example string) (int64, error) {
 			break
 		}
 		v *= u.scale
-		if v < 0 || v > math.MaxInt64/2 || v != math.Trunc(v) {
+		if v < 0 || v > unitsMax || v != math.Trunc(v) {
 			return 0, fmt.Errorf("%q is out of range or not whole", s)
 		}
 		return int64(v), nil
@@ -139,8 +143,12 @@ func (b Size) String() string { return inUnit(int64(b), sizeUnits) }
 
 func (d *Duration) parse(s string) error {
 	v, err := vtime.ParseDuration(s)
-	if err == nil && v < 0 {
+	switch {
+	case err != nil:
+	case v < 0:
 		err = fmt.Errorf("duration %q is negative", s)
+	case v > vtime.SpanMax:
+		err = fmt.Errorf("duration %q is more than a day: use at most %v", s, vtime.SpanMax)
 	}
 	*d = Duration(v)
 	return err

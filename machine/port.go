@@ -172,9 +172,6 @@ func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 	return 0, false, false
 }
 
-// Waking tells the port that the driver put its wake event at another instant than asked.
-func (p *Port) Waking(at vtime.Time) { p.wake = at }
-
 // Woken tells the port that a wake event has been taken from the queue. It returns
 // false if that one has been replaced by an earlier one since.
 func (p *Port) Woken(now vtime.Time) bool {

@@ -97,7 +97,7 @@ func (r *Rank) Sleep(d vtime.Duration) {
 // Compute lets as much lab time pass as so many floating-point operations take at
 // the given rate per second.
 func (r *Rank) Compute(flops, flopsPerSecond float64) {
-	r.Sleep(vtime.Duration(flops / flopsPerSecond * float64(vtime.Second)))
+	r.Sleep(vtime.Picoseconds(flops / flopsPerSecond * float64(vtime.Second)))
 }
 
 // External says whether a rank is an external host, on which no program runs.

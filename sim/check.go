@@ -182,7 +182,7 @@ func (c *checker) afterEvent() {
 // back (invariant 4).
 func (c *checker) conserved() {
 	n := c.net
-	held := len(n.late)
+	held := n.lates
 	for i := range n.ports {
 		held += n.ports[i].InFlight()
 	}

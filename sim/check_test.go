@@ -187,13 +187,6 @@ func wantRefusals(t *testing.T) {
 		t.Error("more tasks than numbers are spawned")
 	}
 	n.forgetTasks()
-	if panics(func() {
-		for range 1<<n.idBits + 1 {
-			n.At(0, func(vtime.Time) {})
-		}
-	}) == nil {
-		t.Error("more calls than numbers wait for their time")
-	}
 	s = starScene(t)
 	if what := panics(func() { _ = s.job(func(*rank.Rank) error { panic("at the program") }) }); what != "at the program" {
 		t.Errorf("a program's panic came out as %v", what)

@@ -109,7 +109,7 @@ func (n *Net) idle() bool {
 	if n.begins+n.ends == 0 || n.reference != nil {
 		return false
 	}
-	if n.queue.n <= n.begins+n.ends && (n.ends == 0 || n.pool.Live == 0 && n.parked(false)) {
+	if n.queue.n+n.far.len() <= n.begins+n.ends && (n.ends == 0 || n.pool.Live == 0 && n.parked(false)) {
 		return true
 	}
 	if !n.began {

@@ -1,8 +1,8 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
@@ -21,13 +21,6 @@ const (
 	classBits    = 3
 )
 
-// lateFrame is a frame held back by a fault.
-type lateFrame struct {
-	at   vtime.Time
-	port int
-	f    *wire.Frame
-}
-
 // timed is a call at an instant: the fault timeline.
 type timed struct {
 	at vtime.Time
@@ -43,24 +36,31 @@ func (n *Net) order(at vtime.Time) uint64 {
 	return (n.orderKey ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - n.idBits)
 }
 
-// schedule puts an event into the queue and returns its instant: at, or, if that is
-// further away than a key can say, an earlier one.
-func (n *Net) schedule(at vtime.Time, class, id int) vtime.Time {
-	span := vtime.Time(1) << (63 - classBits - n.idBits)
-	d := at - n.base
-	if d >= span {
+// schedule puts an event into the queue. One that is further away than a key can say waits
+// beside it.
+func (n *Net) schedule(at vtime.Time, class, id int) {
+	span := n.span()
+	if at-n.base >= span {
 		if n.now-n.base > span/2 {
 			n.rebase()
-			d = at - n.base
 		}
-		d = min(d, span-1)
-		at = n.base + d
+		if at-n.base >= span {
+			n.far.push(at, event{class, id})
+			return
+		}
 	}
-	n.queue.push(uint64(d)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at))
-	return at
+	n.queue.push(n.key(at, class, id))
 }
 
-// rebase makes keys count from now on. Rare: the span is seconds at the least.
+// span is how far from the base an event must be for a key to say so.
+func (n *Net) span() vtime.Time { return 1 << (63 - classBits - n.idBits) }
+
+// key packs an event.
+func (n *Net) key(at vtime.Time, class, id int) uint64 {
+	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at)
+}
+
+// rebase makes keys count from now on. Rare: the span is a quarter of a second at the least.
 func (n *Net) rebase() {
 	q := &n.queue
 	shift := uint64(n.now-n.base) << (n.idBits + classBits)
@@ -69,14 +69,46 @@ func (n *Net) rebase() {
 	for _, k := range keys {
 		q.push(k - shift)
 	}
-	n.base = n.now
+	n.countFrom(n.now)
 }
+
+// skip makes keys count from the earliest of the events that were too far away for one,
+// once there is none before it.
+func (n *Net) skip() bool {
+	at := n.far.first()
+	if at == vtime.Never {
+		return false
+	}
+	n.queue.last = 0
+	n.countFrom(at)
+	return n.err == nil
+}
+
+// countFrom sets what keys count from, which ends the run if that is after the end of lab
+// time, and gives keys to the events that are near enough by now.
+func (n *Net) countFrom(base vtime.Time) {
+	if base > vtime.End && n.err == nil {
+		n.err = fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, n.Waiting())
+	}
+	n.base = base
+	for n.far.first() < base.Add(vtime.Duration(n.span())) {
+		at := n.far.first()
+		e := n.far.pop()
+		n.queue.push(n.key(at, e.class, e.id))
+	}
+}
+
+// ErrEnd says that a run has come to the end of lab time.
+var ErrEnd = errors.New("lab time has ended")
 
 // step runs the next event. It returns false when there is none.
 func (n *Net) step() bool {
 	k, ok := n.queue.pop()
 	if !ok {
-		return false
+		if !n.skip() {
+			return false
+		}
+		k, _ = n.queue.pop()
 	}
 	at := n.base + vtime.Time(k>>(n.idBits+classBits))
 	if at < n.now {
@@ -203,17 +235,20 @@ func (n *Net) linkCount(id int, count func(*LinkStats)) {
 	}
 }
 
+// holdBack keeps a frame that a fault delivers later.
 func (n *Net) holdBack(id int, f *wire.Frame, d vtime.Duration) {
 	at := n.now.Add(max(d, vtime.Picosecond))
-	n.late = append(n.late, lateFrame{at, id, f})
+	if n.late == nil {
+		n.late = make([]agenda[*wire.Frame], len(n.ports))
+	}
+	n.late[id].push(at, f)
+	n.lates++
 	n.schedule(at, classLate, id)
 }
 
 func (n *Net) arriveLate(id int) {
-	i := slices.IndexFunc(n.late, func(l lateFrame) bool { return l.port == id && l.at <= n.now })
-	f := n.late[i].f
-	n.late = slices.Delete(n.late, i, i+1)
-	n.deliver(&n.ports[id], f)
+	n.lates--
+	n.deliver(&n.ports[id], n.late[id].pop())
 }
 
 // deliver hands a frame to the machine at the end of a link.
@@ -232,11 +267,11 @@ func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
 // requeue gives a link whose head has landed the event of its next frame.
 func (n *Net) requeue(id int, p *machine.Port) {
 	if at, wake, needed := p.Attend(); needed {
-		if !wake {
-			n.schedule(at, classArrival, id)
-		} else if got := n.schedule(at, classStart, id); got != at {
-			p.Waking(got)
+		class := classArrival
+		if wake {
+			class = classStart
 		}
+		n.schedule(at, class, id)
 	}
 }
 
@@ -260,7 +295,8 @@ func (n *Net) startPort(id int) {
 		nd.m.Settle(n.now, int(n.from[id].port))
 		n.arm(src)
 		if nd.host != nil && nd.host.news() && nd.armed != n.now {
-			nd.armed = n.schedule(n.now, classTimer, src) // unreliable requests complete when they start
+			nd.armed = n.now // unreliable requests complete when they start
+			n.schedule(n.now, classTimer, src)
 		}
 	}
 	n.requeue(id, p)
@@ -270,7 +306,8 @@ func (n *Net) startPort(id int) {
 func (n *Net) arm(id int) {
 	nd := &n.nodes[id]
 	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
-		nd.armed = n.schedule(max(at, n.now), classTimer, id)
+		nd.armed = max(at, n.now)
+		n.schedule(nd.armed, classTimer, id)
 	}
 }
 
@@ -290,32 +327,33 @@ func (n *Net) fireTimer(id int) {
 	n.arm(id)
 }
 
-// At arranges for f to be called at an instant of lab time.
+// At arranges for f to be called at an instant of lab time. Those that find no number of
+// their own share the last one.
 func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
-	id := len(n.timed)
+	at = max(at, n.now)
+	id, shared := len(n.timed), 1<<n.idBits-1
 	if k := len(n.untimed); k > 0 {
 		id = n.untimed[k-1]
 		n.untimed = n.untimed[:k-1]
 		n.timed[id] = timed{at, f}
-	} else {
-		if id >= 1<<n.idBits {
-			panic(fmt.Sprintf("sim: more than %d calls wait for their time", id))
-		}
+	} else if id < shared {
 		n.timed = append(n.timed, timed{at, f})
+	} else {
+		id = shared
+		n.crowd.push(at, f)
 	}
-	n.schedule(max(at, n.now), classCall, id)
+	n.schedule(at, classCall, id)
 }
 
 func (n *Net) callTimed(id int) {
-	t := &n.timed[id]
-	if t.at > n.now {
-		n.schedule(t.at, classCall, id)
-		return
+	if id == len(n.timed) {
+		n.crowd.pop()(n.now)
+	} else {
+		f := n.timed[id].f
+		n.timed[id].f = nil
+		n.untimed = append(n.untimed, id)
+		f(n.now)
 	}
-	f := t.f
-	t.f = nil
-	n.untimed = append(n.untimed, id)
-	f(n.now)
 	n.settled()
 }
 

@@ -47,8 +47,9 @@ type Net struct {
 	ports []machine.Port
 	from  []end // by port: who sends there
 	list  machine.List
-	fault []faults.Link // by port; nil if no link has one
-	late  []lateFrame
+	fault []faults.Link         // by port; nil if no link has one
+	late  []agenda[*wire.Frame] // by port: frames that a fault holds back; nil: none ever was
+	lates int                   // how many those are
 	// linkStats are by port; nil if there is no timeline.
 	linkStats []LinkStats
 	begins    int // calls of the timeline that are due, by what they mean
@@ -62,7 +63,8 @@ type Net struct {
 	looked bool
 
 	queue    radixHeap
-	base     vtime.Time // what keys count from
+	far      agenda[event] // what is too far away for a key
+	base     vtime.Time    // what keys count from
 	now      vtime.Time
 	idBits   uint
 	orderKey uint64
@@ -74,7 +76,8 @@ type Net struct {
 	// pastStarts says that the event being handled comes after the starts of its instant.
 	pastStarts bool
 	timed      []timed
-	untimed    []int // of timed, those that are free
+	untimed    []int                        // of timed, those that are free
+	crowd      agenda[func(now vtime.Time)] // calls for which timed has no room
 	random     prng.Stream
 	lease      uint32
 	branches   []rank.Branches // in the switches' multicast tables

@@ -31,9 +31,10 @@ func (n *Net) poll() bool {
 			best.offer(n, p.Next, classStart, id)
 		}
 	}
-	for i, l := range n.late {
-		best.offer(n, l.at, classLate, l.port)
-		_ = i
+	for port := range n.late {
+		if at := n.late[port].first(); at != vtime.Never {
+			best.offer(n, at, classLate, port)
+		}
 	}
 	for i := range n.nodes {
 		if at, armed := n.nodes[i].m.NextTimeout(); armed {

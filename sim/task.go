@@ -138,7 +138,8 @@ func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.s
 // armTask makes sure that a task that sleeps has an event no later than its time.
 func (n *Net) armTask(t *task) {
 	if at := max(t.until, n.now); at < t.armed {
-		t.armed = n.schedule(at, classTask, t.id)
+		t.armed = at
+		n.schedule(at, classTask, t.id)
 	}
 }
 

@@ -42,8 +42,8 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 			n.drop(now, r.pop(), DropRestart)
 		}
 	}
-	for _, p := range t.pauses {
-		n.drop(now, p.f, DropRestart)
+	for t.pauses.n > 0 {
+		n.drop(now, t.pauses.pop().f, DropRestart)
 	}
 	if in := n.intake; in != nil {
 		for in.fifo.n > 0 {

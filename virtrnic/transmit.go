@@ -18,16 +18,21 @@ type transmit struct {
 	stalled bool
 	elig    vtime.Time
 	held    holding // queue pairs whose time has not come
-	pauses  []pauseFrame
+	pauses  ring[pauseFrame]
 	until   [8]vtime.Time // when a received pause runs out
 	made    [8]ring[*wire.Frame]
 	round   [8]ring[*QP]
 }
 
 type pauseFrame struct {
-	at vtime.Time
-	f  *wire.Frame
+	at      vtime.Time
+	classes uint8
+	f       *wire.Frame
 }
+
+// pausesMax is how many pause frames may wait for the link. One that would be one too many
+// takes the place of the last, if it is for the same classes: what comes later counts.
+const pausesMax = 1024
 
 // ring is a growing FIFO.
 type ring[T any] struct {
@@ -112,8 +117,8 @@ func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 	if len(t.held) > 0 {
 		at = min(at, max(free, t.held[0].at))
 	}
-	if len(t.pauses) > 0 {
-		if p := max(free, t.pauses[0].at); p <= at {
+	if t.pauses.n > 0 {
+		if p := max(free, t.pauses.at(0).at); p <= at {
 			return p, true
 		}
 	}
@@ -148,8 +153,7 @@ func (n *NIC) settle(until vtime.Time) {
 		}
 		var f *wire.Frame
 		if pause {
-			f = n.tx.pauses[0].f
-			n.tx.pauses = append(n.tx.pauses[:0], n.tx.pauses[1:]...)
+			f = n.tx.pauses.pop().f
 		} else if f = n.pick(start); f == nil {
 			continue // what was ready no longer was; ready has shrunk
 		}
@@ -204,11 +208,15 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 			p.Quanta[i] = quanta
 		}
 	}
+	if k := n.tx.pauses.n; k >= pausesMax && n.tx.pauses.at(k-1).classes == classes {
+		n.tx.pauses.at(k - 1).f.BuildPFC(p)
+		return
+	}
 	f := n.pool.Get()
 	f.BuildPFC(p)
 	n.stats.Made++
 	n.stats.PausesSent++
-	n.tx.pauses = append(n.tx.pauses, pauseFrame{now.Add(pauseGap), f})
+	n.tx.pauses.push(pauseFrame{now.Add(pauseGap), classes, f})
 	if n.trace != nil {
 		n.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Priority: classes, Value: int64(quanta)})
 	}
@@ -271,7 +279,7 @@ func (n *NIC) armPause() {
 
 // Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
-	k := len(n.tx.pauses) + n.kept
+	k := int(n.tx.pauses.n) + n.kept
 	if n.intake != nil {
 		k += int(n.intake.fifo.n)
 	}

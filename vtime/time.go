@@ -1,7 +1,10 @@
 // Package vtime is lab time: int64 picoseconds since the start of a run, and the
 // timer table machines keep their deadlines in.
 //
-// Picoseconds, because 64 bytes at 400 Gb/s last 1.28 ns; int64 reaches 106 days.
+// Picoseconds, because 64 bytes at 400 Gb/s last 1.28 ns; int64 reaches 106 days. Lab time
+// ends before that, at End, and no single span that a user gives is longer than SpanMax:
+// an instant of a run and some such spans always have a sum. Sums and products that nobody
+// has bounded (Add, Times, Picoseconds) stop at the last instant and never wrap.
 package vtime
 
 import (
@@ -29,8 +32,50 @@ const (
 // Never is later than every instant of a run.
 const Never Time = math.MaxInt64
 
-// Add returns t+d.
-func (t Time) Add(d Duration) Time { return t + Time(d) }
+// Bounds of what a lab may say, and of a run.
+const (
+	SpanMax      = 86400 * Second      // a day: the longest span that a user may give
+	End     Time = 100 * Time(SpanMax) // no run goes on after 100 days of lab time
+)
+
+// endless is the longest span there is: what is so far away never comes within a run.
+const endless = Duration(Never) - 1
+
+// Add returns t+d, or the instant before Never if the sum is beyond it. Never stays Never.
+func (t Time) Add(d Duration) Time {
+	if s := t + Time(d); s >= t || d < 0 {
+		return s
+	}
+	return t.beyond()
+}
+
+// beyond is what becomes of an instant to which too much is added.
+func (t Time) beyond() Time {
+	if t == Never {
+		return Never
+	}
+	return Never - 1
+}
+
+// Times returns n times a span that is not negative, or the longest span there is.
+func (d Duration) Times(n int64) Duration {
+	if d > 0 && n > int64(endless/d) {
+		return endless
+	}
+	return d * Duration(n)
+}
+
+// Picoseconds returns what was computed with fractions as a span: none if it is negative or
+// no number, and the longest there is if it is more than that.
+func Picoseconds(ps float64) Duration {
+	switch {
+	case ps >= float64(endless):
+		return endless
+	case ps > 0:
+		return Duration(ps)
+	}
+	return 0
+}
 
 // Sub returns t-u.
 func (t Time) Sub(u Time) Duration { return Duration(t - u) }

@@ -1,6 +1,7 @@
 package vtime
 
 import (
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -82,4 +83,38 @@ func TestTimerTable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBeyond: no sum, product or rounding of spans wraps. An instant within lab time and a
+// span that a user may give have a sum; what is further away is the last instant before Never.
+func TestBeyond(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := Time(rapid.Int64Range(0, int64(Never)).Draw(t, "at"))
+		d := Duration(rapid.Int64Range(0, int64(Never)).Draw(t, "d"))
+		n := rapid.Int64Range(0, 1<<62).Draw(t, "n")
+		if s := at.Add(d); s < at || at != Never && s == Never && at+Time(d) != Never {
+			t.Fatalf("%d + %d is %d", at, d, s)
+		}
+		if at <= End && d <= SpanMax && at.Add(d) != at+Time(d) {
+			t.Fatalf("%v + %v is %v", at, d, at.Add(d))
+		}
+		if p := d.Times(n); p < 0 || n > 0 && p < d && d != Duration(Never) || n > 0 && p != endless && p/Duration(n) != d {
+			t.Fatalf("%d times %d is %d", d, n, p)
+		}
+	})
+	for _, c := range []struct{ got, want Time }{
+		{Never.Add(1), Never}, {Never.Add(0), Never}, {End.Add(Duration(Never)), Never - 1}, {Time(5).Add(-3), 2}, {0, Time(Duration(0).Times(1 << 62))},
+	} {
+		if c.got != c.want {
+			t.Errorf("%d, want %d", c.got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		ps   float64
+		want Duration
+	}{{1.9, 1}, {-1, 0}, {math.NaN(), 0}, {math.Inf(1), endless}, {math.Inf(-1), 0}, {1e300, endless}, {1e18, 1e18}} {
+		if got := Picoseconds(c.ps); got != c.want {
+			t.Errorf("%v picoseconds are %d, want %d", c.ps, got, c.want)
+		}
+	}
 }
