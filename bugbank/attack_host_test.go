@@ -20,4 +20,40 @@ var attackHost = []pitfall{
 			test: "netdev TestFeaturesOnGrowingStacks", root: true,
 		}},
 	},
+	{
+		what: "Only Ctrl-C and kill are thought of: a terminal that closes, Ctrl-\\ or a reader that goes leaves the lab up",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "Hangup and quit are not listened to",
+				edits: edit("command/signals.go", "[]os.Signal{syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{}"),
+				test:  "command TestSignalsLive", root: true,
+			},
+			{
+				wrong: "A write that nobody reads ends the program on the spot",
+				edits: []patch.Edit{
+					{File: "command/signals.go", Old: "\tsignal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)\n", New: ""},
+					{File: "command/pipe_linux.go", Old: "\tif len(fds) == 0 {\n", New: "\tif true {\n"},
+				},
+				test: "command TestSignalsLive", root: true,
+			},
+			{
+				wrong: "A hangup ends a run under nohup",
+				edits: edit("command/signals.go", "if !signal.Ignored(s) {", "if s != nil {"),
+				test:  "command TestHangupIgnored",
+			},
+		},
+	},
+	{
+		what: "A program that is interrupted ends only the program it has started, not those that one has started",
+		seen: "golang/go#23019",
+		bugs: []bug{{
+			wrong: "Programs of exec are no process groups",
+			edits: []patch.Edit{
+				{File: "orchestrator/exec_linux.go", Old: "\tcmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}\n", New: ""},
+				{File: "orchestrator/exec_linux.go", Old: "return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)", New: "return syscall.Kill(cmd.Process.Pid, syscall.SIGTERM)"},
+			},
+			test: "command TestSignalsLive", root: true,
+		}},
+	},
 }
