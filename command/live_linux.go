@@ -162,7 +162,7 @@ func (p *program) labName(c *cli.Context) (string, error) {
 
 func (p *program) nodeCommand() *cli.Command {
 	return &cli.Command{
-		Name: "node", Usage: "be the process of one node; started by deploy", Hidden: true, OnUsageError: onUsage,
+		Name: nodeVerb, Usage: "be the process of one node; started by deploy", Hidden: true, OnUsageError: onUsage,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Required: true, Usage: "folder of the node's sockets"},
 			&cli.StringFlag{Name: "data", Usage: "folder of what the node keeps when it dies"},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -27,24 +26,36 @@ const (
 	exitLab         = 3 // the lab file is wrong
 	exitRuntime     = 4
 	exitFidelity    = 5
-	exitInterrupted = 130
+	exitInterrupted = signalBase + int(syscall.SIGINT)
+	exitUnread      = signalBase + int(syscall.SIGPIPE)
 )
 
 const exitHelp = `EXIT CODES:
    0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
    3 wrong lab file   4 error while running   5 the clock did no justice to the lab
-   130 interrupted
+   130 interrupted, by Ctrl-C   128+N ended by signal N: 129 hangup, 131 quit, 143 terminate,
+   141 nobody reads the output any more. Whatever was begun is taken back first; another
+   signal, a second or more after the first, ends the program at once.
 `
 
 // Main runs mcastlab with the arguments of the process and ends the process with its exit
 // code. Labs may name the programs given, beside the workloads there are. Call it before
 // anything else: the nodes of a running lab are processes of the same binary.
 func Main(programs ...rank.Program) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr, hooks{programs: programs})
-	stop()
+	ctx, cancel := untilSignaled(context.Background())
+	out, errOut := &outlet{file: os.Stdout, gone: cancel}, &outlet{file: os.Stderr, gone: cancel}
+	if len(os.Args) < 2 || os.Args[1] != nodeVerb { // a node outlives whoever reads its log
+		awaitReaderless(func() { cancel(signaled{syscall.SIGPIPE}) }, os.Stdout, os.Stderr)
+	}
+	code := run(ctx, os.Args, os.Stdin, out, errOut, hooks{programs: programs})
+	if code == exitOK && (out.lost.Load() || errOut.lost.Load()) {
+		code = exitUnread
+	}
 	os.Exit(code)
 }
+
+// nodeVerb is the verb of the processes of a running lab's nodes.
+const nodeVerb = "node"
 
 // hooks are what is put into a run: the user's programs, and what tests replace.
 type hooks struct {
@@ -89,10 +100,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return exitOK
 	}
 	code := exitCode(ctx, err)
-	if code == exitInterrupted {
-		fmt.Fprintln(errOut, "mcastlab: interrupted")
-	} else {
+	switch {
+	case ctx.Err() == nil:
 		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
+	case code != exitUnread: // ends silently, as in any pipeline
+		fmt.Fprintln(errOut, "mcastlab: interrupted")
 	}
 	return code
 }
@@ -141,7 +153,7 @@ func exitCode(ctx context.Context, err error) int {
 	var labErr *lab.Error
 	switch {
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return interruptedCode(ctx)
 	case errors.As(err, &inner):
 		return inner.ExitCode() // of a program that exec ran
 	case errors.As(err, &usage):

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -159,15 +158,15 @@ func TestSockets(t *testing.T) {
 			}
 		}
 		err := ns.WithNetNSPath(na.path, func(ns.NetNS) error {
-			e, err := ethtool.NewEthtool()
+			e, err := openFeatures()
 			if err != nil {
 				return err
 			}
-			defer e.Close()
-			have, err := e.FeaturesWithState(a.Name())
+			defer e.close()
+			have, err := e.read(a.Name())
 			for _, f := range offloads {
 				s := have[f]
-				if s.Active && s.Available && !s.NeverChanged && !(trains && slices.Contains(forTrains, f)) {
+				if s.active && s.available && !s.fixed && !(trains && slices.Contains(forTrains, f)) {
 					t.Errorf("trains %v: %s is on", trains, f)
 				}
 			}

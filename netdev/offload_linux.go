@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/safchain/ethtool"
 )
 
 // offloads are the kernel's ways of letting one buffer stand for several frames, or of
@@ -23,11 +22,11 @@ var forTrains = []string{"tx-checksum-ip-generic", "tx-generic-segmentation", "t
 // them, and makes sure that they are.
 func (n *Namespace) plain(ends []End, trains bool) error {
 	return ns.WithNetNSPath(n.path, func(ns.NetNS) error {
-		e, err := ethtool.NewEthtool()
+		e, err := openFeatures()
 		if err != nil {
-			return fmt.Errorf("reach ethtool: %w", err)
+			return err
 		}
-		defer e.Close()
+		defer e.close()
 		for _, end := range ends {
 			if err := plainOne(e, end.Name(), trains); err != nil {
 				return fmt.Errorf("offloads of %s: %w", end.Alias, err)
@@ -37,14 +36,14 @@ func (n *Namespace) plain(ends []End, trains bool) error {
 	})
 }
 
-func plainOne(e *ethtool.Ethtool, name string, trains bool) error {
-	have, err := e.FeaturesWithState(name)
+func plainOne(e features, name string, trains bool) error {
+	have, err := e.read(name)
 	if err != nil {
-		return fmt.Errorf("read features: %w", err)
+		return err
 	}
 	want := map[string]bool{}
 	for _, f := range offloads {
-		if s, known := have[f]; known && s.Available && !s.NeverChanged && s.Active {
+		if s, known := have[f]; known && s.available && !s.fixed && s.active {
 			want[f] = false
 		}
 	}
@@ -56,16 +55,16 @@ func plainOne(e *ethtool.Ethtool, name string, trains bool) error {
 	if len(want) == 0 {
 		return nil
 	}
-	if err := e.Change(name, want); err != nil {
+	if err := e.change(name, want); err != nil {
 		return fmt.Errorf("switch off: %w", err)
 	}
-	now, err := e.Features(name)
+	now, err := e.read(name)
 	if err != nil {
-		return fmt.Errorf("read features: %w", err)
+		return err
 	}
 	var left []string
 	for _, f := range offloads {
-		if _, off := want[f]; off && now[f] {
+		if _, off := want[f]; off && now[f].active {
 			left = append(left, f)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 )
@@ -57,16 +59,26 @@ func (d *Deployed) Exec(ctx context.Context, pattern string, argv []string, out,
 	return code, errors.Join(errs...)
 }
 
-// execIn runs a program in the network namespace of a process.
+// execGrace is how long a program has to end when we are interrupted.
+const execGrace = 2 * time.Second
+
+// execIn runs a program in the network namespace of a process. It is a process group of its
+// own: when ctx ends, so do those that the program has started, which hold its output open.
 func execIn(ctx context.Context, pid int, argv []string, out, errOut io.Writer) (code int, err error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = out, errOut
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = execGrace
 	// The child is born in the namespace of the thread that starts it.
 	err = ns.WithNetNSPath(fmt.Sprintf("/proc/%d/ns/net", pid), func(ns.NetNS) error { return cmd.Start() })
 	if err != nil {
 		return 0, fmt.Errorf("exec %s: %w", argv[0], err)
 	}
 	err = cmd.Wait()
+	if ctx.Err() != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // those that did not want to hear; mostly there are none
+	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exit.ExitCode(), nil
