@@ -27,6 +27,9 @@ type group struct {
 	regions   bool       // its table has room for memory regions
 	reduce    *reduction // nil: it replicates
 	buried    vtime.Time
+	ingress   int           // port that its registration came by, the only one
+	attempt   uint32        // of the registration,
+	reroutes  uint64        // and which routes it goes by: those that the switch had when it began
 	env       wire.Envelope // of feedback this switch makes
 	envFor    envelopeKey
 	traffic   uint8 // DSCP and ECN of the data seen last
