@@ -45,7 +45,7 @@ var multicast = []pitfall{
 			test:  "virtswitch TestAggregationWraps",
 		}, {
 			wrong: "A path joins a group that is active, and the source waits for what it never got",
-			edits: edit("virtswitch/registration.go", "if g.active && s.rules.Activate {", "if g.active && s.rules.Activate && g.covers(out) {"),
+			edits: edit("virtswitch/registration.go", "if settled {", "if settled && g.covers(out) {"),
 			test:  "virtswitch TestLateMember",
 		}, {
 			wrong: "A repeated activation takes back what has been acknowledged",
@@ -125,7 +125,7 @@ var multicast = []pitfall{
 		number: 53, what: "A group is installed in half of the fabric, and the other half is a hole",
 		bugs: []bug{{
 			wrong: "A registration that fails leaves what it has installed",
-			edits: edit("mrp/registrar.go", "\tr.err = err\n\ta.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})\n", "\tr.err = err\n"),
+			edits: edit("mrp/registrar.go", "\tr.err = err\n\ta.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})\n", "\tr.err = err\n"),
 			test:  "mrp TestRegistrarFails",
 		}, {
 			wrong: "The first member that confirms stands for all",
@@ -133,7 +133,7 @@ var multicast = []pitfall{
 			test:  "mrp TestRegistrar",
 		}, {
 			wrong: "A switch without room says nothing",
-			edits: edit("virtswitch/registration.go", "\t\ts.refuse(now, in, f, id, wire.MRPErrNoMemory)\n", "\t\ts.absorb(f)\n"),
+			edits: edit("virtswitch/registration.go", "\t\ts.refuse(now, in, f, id, p.Attempt, wire.MRPErrNoMemory)\n", "\t\ts.absorb(f)\n"),
 			test:  "virtswitch TestRegistrationRefused",
 		}, {
 			wrong: "A group that a switch has refused is used all the same",
@@ -145,7 +145,7 @@ var multicast = []pitfall{
 		number: 54, what: "The address of a group is used again while packets of the old one are under way",
 		bugs: []bug{{
 			wrong: "A switch takes a McstID again as soon as it is deleted",
-			edits: edit("virtswitch/registration.go", "if g != nil && g.buried != 0 {", "if g != nil && g.buried == 1 {"),
+			edits: edit("virtswitch/registration.go", "g.buried != 0 && p.Attempt == g.attempt) {", "g.buried == 1 && p.Attempt == g.attempt) {"),
 			test:  "virtswitch TestDeletion",
 		}, {
 			wrong: "A McstID is forgotten before its packets can have left a paused queue of a slow link",

@@ -2,8 +2,9 @@ package guards
 
 // argued are guards that no input can fire, each with what it is for.
 var argued = map[string]string{
-	"sim/check.go walk: depth == 0": "A tree with a loop cannot be installed: a switch uses at most one port upward for a group and never the port " +
-		"a registration came by (virtswitch/registration.go). Should that rule break, the walk of the checker ends here instead of never.",
+	"sim/check.go walk: depth == 0": "A tree with a loop cannot be installed: in one attempt a switch is entered by one port and goes by one set of routes " +
+		"(virtswitch/registration.go). Should that rule break, the walk of the checker ends here instead of never.",
+	"sim/checktree.go follow: w.entered[far.Node]": "Invariant 8, for a switch that registers otherwise: bug-bank patches and mutants fire it.",
 	"sim/check.go afterEvent: len(g.Paths) > ports": "Invariant 6. A switch keeps one path per port, in a table that is indexed by port, so that no input makes it keep more; " +
 		"the check is for a switch that is written differently.",
 	"sim/loop.go step: at < n.now": "The event queue gives keys in order, and nothing is scheduled before now. An event of the past would be a mistake in one of the two, " +

@@ -24,13 +24,13 @@ func (o *outbox) anyPacket(r *rand.Rand, a *Agent, now vtime.Time) {
 		b := o.pool.Block()
 		buf := b.Fill(wire.BlockCap)[:0]
 		h := wire.MRPHeader{Total: 1, LeaderQPN: 17, Flags: oneOf(r, 0, wire.MRPConfirm, wire.MRPConfirm, wire.MRPError, wire.MRPActivate, wire.MRPDelete, wire.MRPMRUpdate) |
-			oneOf(r, 0, 0, 0, wire.MRPActivate, wire.MRPDelete, wire.MRPMRUpdate, wire.MRPMRUpdate|wire.MRPConfirm)}
+			oneOf(r, 0, 0, 0, wire.MRPActivate, wire.MRPDelete, wire.MRPMRUpdate, wire.MRPMRUpdate|wire.MRPConfirm), Attempt: oneOf[uint32](r, 0, 0, 0, 0, 0, 1)}
 		if r.IntN(20) == 0 {
 			h.Seq = 7 // of one
 		}
 		buf = h.AppendTo(buf)
 		for range 1 + r.IntN(2) {
-			rec := wire.MRPRecord{IP: oneOf[uint32](r, group, group, group+1, leader, src), Flags: uint8(r.IntN(2)), QPN: oneOf[wire.QPN](r, 17, wire.QPN(20+src-leader), wire.QPN(20+src-leader), 22)}
+			rec := wire.MRPRecord{IP: oneOf[uint32](r, group, group, group+1, leader, src), Flags: oneOf[uint8](r, 0, 1, 0, 1, uint8(wire.MRPErrRoutes)), QPN: oneOf[wire.QPN](r, 17, wire.QPN(20+src-leader), wire.QPN(20+src-leader), 22)}
 			buf = rec.AppendTo(buf)
 			if h.Flags&wire.MRPMRUpdate != 0 {
 				buf = wire.MRPRegion{VA: uint64(src-leader) * uint64(oneOf(r, 1, 1, 1, 2))}.AppendTo(buf)
@@ -82,7 +82,7 @@ func (o *outbox) cooperate(a *Agent, now vtime.Time) {
 			f := o.pool.Get()
 			f.StartDatagram(&e)
 			b := o.pool.Block()
-			h := wire.MRPHeader{Total: 1, LeaderQPN: 17, Flags: g.confirmation()}
+			h := wire.MRPHeader{Total: 1, LeaderQPN: 17, Flags: g.confirmation(), Attempt: g.attempt}
 			buf := wire.MRPRecord{IP: g.id, Flags: g.round, QPN: m.QPN}.AppendTo(h.AppendTo(b.Fill(wire.BlockCap)[:0]))
 			if h.Flags&wire.MRPMRUpdate != 0 {
 				buf = m.Region.AppendTo(buf)

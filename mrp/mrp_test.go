@@ -111,6 +111,58 @@ func TestRegistrar(t *testing.T) {
 	want("", Deleted)
 }
 
+// TestRegistrarBeginsAnew: when a switch says that routes have changed all members are asked
+// again, in another attempt, when it is time to repeat or all have confirmed. Confirmations
+// and errors of an earlier attempt do not count, and attempts come to an end.
+func TestRegistrarBeginsAnew(t *testing.T) {
+	a, o := newAgent(leader)
+	confirm := func(ip uint32, qpn wire.QPN, f wire.MRPFlags, attempt uint32) {
+		o.packet(a, 5, ip, leader, wire.MRPHeader{Total: 1, Flags: wire.MRPConfirm | f, LeaderQPN: 17, Attempt: attempt}, wire.MRPRecord{IP: group, QPN: qpn})
+	}
+	routes := func(attempt uint32) {
+		o.packet(a, 5, 10<<24|253<<16, leader, wire.MRPHeader{Total: 1, Flags: wire.MRPError, Attempt: attempt}, wire.MRPRecord{IP: group, Flags: uint8(wire.MRPErrRoutes)})
+	}
+	want := func(text string, p Phase) {
+		t.Helper()
+		if got := o.take(); got != text {
+			t.Errorf("sent %q\nwant %q", got, text)
+		}
+		if got, err := a.Status(group); got != p || err != nil {
+			t.Errorf("phase %v, %v; want %v", got, err, p)
+		}
+	}
+	if err := a.Register(0, twoMembers()); err != nil {
+		t.Fatal(err)
+	}
+	o.take()
+	confirm(leader+1, 21, 0, 0)
+	routes(0)
+	want("", Registering)
+	a.HandleTimeout(vtime.Time(vtime.Millisecond))
+	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 attempt=1 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
+	routes(0) // late
+	confirm(leader+1, 21, 0, 0)
+	confirm(leader+1, 21, 0, 1)
+	confirm(leader+2, 22, 0, 0)
+	want("", Registering)
+	confirm(leader+2, 22, 0, 1)
+	want("10.0.0.1>10.254.0.7 MRP activate 1/1 leaderqp=17 attempt=1 {10.254.0.7 qp=99}", Activating)
+	confirm(leader+1, 21, wire.MRPActivate, 1)
+	routes(1)
+	confirm(leader+2, 22, wire.MRPActivate, 1)
+	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 attempt=2 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
+	routes(2)
+	confirm(leader+1, 21, 0, 2)
+	confirm(leader+2, 22, 0, 2)
+	p, err := a.Status(group)
+	if p != Failed || err == nil || err.Error() != "group 10.254.0.7, registering: routes have changed in each of 3 attempts" {
+		t.Errorf("phase %v, %v", p, err)
+	}
+	if got := o.take(); got != "10.0.0.1>10.254.0.7 MRP delete 1/1 leaderqp=17 attempt=2 {10.254.0.7 qp=0}" {
+		t.Errorf("sent %q", got)
+	}
+}
+
 // TestRegistrarFails: silence, or a switch that refuses, ends the registration, names
 // who or what, and takes back what was installed.
 func TestRegistrarFails(t *testing.T) {

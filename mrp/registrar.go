@@ -62,6 +62,8 @@ type registration struct {
 	waiting map[uint32]Member // members that have not confirmed the phase
 	round   uint8             // generation of the regions
 	tries   int
+	attempt uint32 // how often it was begun anew,
+	anew    bool   // and that it has to be, for routes have changed meanwhile
 	retryAt vtime.Time
 	err     error
 }
@@ -129,6 +131,15 @@ func (a *Agent) Status(mcstID uint32) (Phase, error) {
 	return r.phase, r.err
 }
 
+// Led returns a group that this host leads and how far it has come; Unknown if it leads none
+// with the McstID.
+func (a *Agent) Led(mcstID uint32) (Group, Phase) {
+	if r := a.find(mcstID); r != nil {
+		return r.Group, r.phase
+	}
+	return Group{}, Unknown
+}
+
 // enter begins a phase: all members are asked, none has confirmed.
 func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 	r.phase, r.tries, r.retryAt = p, 0, vtime.Never
@@ -153,7 +164,7 @@ func (p Phase) asks() bool {
 func (a *Agent) ask(now vtime.Time, r *registration) {
 	r.retryAt = now.Add(a.retryAfter)
 	a.rearm()
-	h := wire.MRPHeader{Total: 1, LeaderQPN: r.LeaderQPN}
+	h := wire.MRPHeader{Total: 1, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}
 	switch r.phase {
 	case Activating:
 		h.Flags = wire.MRPActivate
@@ -186,6 +197,9 @@ func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 			per = wire.MRPRegionsMaxIP6 - 1
 		}
 	}
+	if r.attempt > 0 {
+		per--
+	}
 	var records []record
 	for _, m := range r.Members {
 		if _, waits := r.waiting[m.IP]; waits {
@@ -206,7 +220,7 @@ func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 // handleConfirm notes a member's confirmation of the phase the group is in.
 func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	r := a.find(p.Record(0).IP)
-	if r == nil || p.Flags != r.confirmation() {
+	if r == nil || p.Flags != r.confirmation() || p.Attempt != r.attempt {
 		a.stats.Ignored++
 		return
 	}
@@ -221,6 +235,8 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 		return
 	}
 	switch {
+	case r.anew && r.phase != Deleting:
+		a.beginAnew(now, r)
 	case r.phase == Registering && r.Activate:
 		a.enter(now, r, Activating)
 	case r.phase == Deleting:
@@ -251,20 +267,40 @@ func (r *registration) confirmation() wire.MRPFlags {
 }
 
 // handleError ends a registration that a switch cannot take, and takes back what
-// other switches have installed.
+// other switches have installed. One that routes have changed under begins anew when it would
+// be repeated, or is done: until then they may go on changing.
 func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 	rec := p.Record(0)
 	r := a.find(rec.IP)
-	if r == nil || !r.listed() {
+	why := wire.MRPErrorReason(rec.Flags)
+	switch {
+	case r == nil || p.Attempt != r.attempt:
 		a.stats.Ignored++
+	case why == wire.MRPErrRoutes && (r.phase == Registering || r.phase == Activating):
+		r.anew = true
+	case !r.listed():
+		a.stats.Ignored++
+	default:
+		a.fail(now, r, fmt.Errorf("register group %v: %v", wire.AddrOf(r.id), why))
+	}
+}
+
+// beginAnew asks all members again, in another attempt: what switches have installed so far
+// may be no tree, and with newer paths added it would be none.
+func (a *Agent) beginAnew(now vtime.Time, r *registration) {
+	r.anew = false
+	if int(r.attempt) == a.retriesMax {
+		a.fail(now, r, fmt.Errorf("group %v, %v: routes have changed in each of %d attempts", wire.AddrOf(r.id), r.phase, a.retriesMax+1))
 		return
 	}
-	a.fail(now, r, fmt.Errorf("register group %v: %v", wire.AddrOf(r.id), wire.MRPErrorReason(rec.Flags)))
+	r.attempt++
+	a.stats.Repeats++
+	a.enter(now, r, Registering)
 }
 
 func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 	r.err = err
-	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
+	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 	a.enter(now, r, Failed)
 }
 
@@ -273,6 +309,10 @@ func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 func (a *Agent) HandleTimeout(now vtime.Time) {
 	for _, r := range a.led {
 		if r.retryAt > now {
+			continue
+		}
+		if r.anew && r.phase != Deleting {
+			a.beginAnew(now, r)
 			continue
 		}
 		if r.tries++; r.tries > a.retriesMax {

@@ -23,6 +23,7 @@ type checker struct {
 	state  virtswitch.GroupState       // of the group being checked
 	node   int                         // the machine that took a frame in this event, or -1
 	group  uint32                      // the group of that frame, or 0
+	trees  treeCheck
 }
 
 // conserveEvery is how many events pass between counts of all frames, which look at
@@ -44,6 +45,7 @@ func (c *checker) failf(format string, args ...any) {
 func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 	c.node, c.group = int(p.Node), 0
 	if f.Kind() != wire.KindRoCE {
+		c.trees.beforeFrame(f)
 		return
 	}
 	switch {
@@ -147,6 +149,9 @@ func (c *checker) afterEvent() {
 	}
 	node := c.node
 	c.node = -1
+	if node >= 0 && n.graph.Nodes[node].Kind == topo.Host {
+		c.afterConfirmation(node)
+	}
 	if node < 0 || n.graph.Nodes[node].Kind != topo.Switch {
 		return
 	}

@@ -186,6 +186,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	n := t.n
 	nd := &n.nodes[node]
 	if nd.sw != nil {
+		n.forgotten()
 		return nd.sw.Restart(now)
 	}
 	h := nd.host
@@ -207,6 +208,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 // WipeGroups implements faults.Target.
 func (t target) WipeGroups(_ vtime.Time, node int) (groups int) {
 	if sw := t.n.nodes[node].sw; sw != nil {
+		t.n.forgotten()
 		groups = sw.WipeGroups()
 	}
 	return groups

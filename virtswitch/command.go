@@ -102,7 +102,7 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	} else {
 		s.dark.set(port)
 	}
-	s.fib = s.routes.without(s.dark)
+	s.reroute()
 	s.settle(now-1, port)
 	clear(s.pfc.until[port][:])
 	s.timers.Stop(s.timerPause(port))
@@ -120,7 +120,16 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 // SetRoutes installs another forwarding table.
 func (s *Switch) SetRoutes(t FIB) {
 	s.routes = t
-	s.fib = t.without(s.dark)
+	s.reroute()
+}
+
+// reroute takes the routes that are installed into use, but for ports without a carrier.
+func (s *Switch) reroute() {
+	t := s.routes.without(s.dark)
+	if !t.equal(&s.fib) {
+		s.reroutes++
+	}
+	s.fib = t
 }
 
 // without returns the table without some ports.

@@ -1,6 +1,10 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/wire"
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // FIB is the unicast forwarding table. Hosts sit in 10/8 in blocks of 256 addresses,
 // a block behind one leaf, so routes are kept per block and not per host.
@@ -52,6 +56,11 @@ func (t *FIB) lookup(ip uint32) (port int, set []uint16) {
 		return -1, nil
 	}
 	return -1, t.Sets[e-1]
+}
+
+// equal reports whether the tables are the same.
+func (t *FIB) equal(o *FIB) bool {
+	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) && slices.Equal(t.Local, o.Local)
 }
 
 // ecmp picks one of n equal-cost ports for the frame's flow. All fields of the

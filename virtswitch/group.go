@@ -27,6 +27,9 @@ type group struct {
 	regions   bool       // its table has room for memory regions
 	reduce    *reduction // nil: it replicates
 	buried    vtime.Time
+	ingress   int           // port that its registration came by, the only one
+	attempt   uint32        // of the registration,
+	reroutes  uint64        // and which routes it goes by: those that the switch had when it began
 	env       wire.Envelope // of feedback this switch makes
 	envFor    envelopeKey
 	traffic   uint8 // DSCP and ECN of the data seen last
@@ -45,8 +48,8 @@ type path struct {
 	nodes     int32       // nodes registered over this path, for Gleam's port load
 	cnps      uint32      // congestion notifications from here, aged
 	selective bool        // the last acknowledgement from here had the selective bit
-	lacks     bool        // the packet its last sequence NAK asked for,
-	missing   wire.PSN    // which is missing still if its AckPSN is the one before
+	lacks     bool        // the packet its last sequence NAK asked for is missing still,
+	missing   wire.PSN    // which is this one
 }
 
 type envelopeKey struct {

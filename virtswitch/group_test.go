@@ -179,7 +179,7 @@ func TestGroupGuards(t *testing.T) {
 			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1}, wire.MRPRecord{IP: 10<<24 | 1<<8 | 1, QPN: 5})
 		}, DropNotInTree},
 		{"unknown flags", 0, func() *wire.Frame {
-			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: 0x40}, wire.MRPRecord{})
+			return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: 0x80}, wire.MRPRecord{})
 		}, DropMalformed},
 		{"no record", 0, func() *wire.Frame { return l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1}) }, DropMalformed},
 	} {

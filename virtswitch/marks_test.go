@@ -85,6 +85,7 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 	for range 30 + r.IntN(100) {
 		i := oneOf(r, 0, 0, 0, 1, 2, 3, 4)
 		src, id := hostIP(i), oneOf[uint32](r, group1, group1, group1, group1+1)
+		attempt := oneOf[uint32](r, 0, 0, 0, 0, 0, 0, 1, 2)
 		var f *wire.Frame
 		switch r.IntN(14) {
 		case 0:
@@ -94,12 +95,12 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 			for _, h := range r.Perm(loneHosts)[:1+r.IntN(3)] {
 				rec = append(rec, wire.MRPRecord{IP: hostIP(h), QPN: wire.QPN(100 + h)})
 			}
-			f = l.mrp(src, id, wire.MRPHeader{Total: 1, LeaderQPN: 100}, rec...)
+			f = l.mrp(src, id, wire.MRPHeader{Total: 1, LeaderQPN: 100, Attempt: attempt}, rec...)
 		case 2, 3:
-			f = l.mrp(src, id, wire.MRPHeader{Total: 1, Flags: wire.MRPActivate, LeaderQPN: 100}, wire.MRPRecord{IP: id, QPN: 5})
+			f = l.mrp(src, id, wire.MRPHeader{Total: 1, Flags: wire.MRPActivate, LeaderQPN: 100, Attempt: attempt}, wire.MRPRecord{IP: id, QPN: 5})
 		case 4:
 			if r.IntN(3) == 0 {
-				f = l.mrp(src, id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: 100}, wire.MRPRecord{IP: id})
+				f = l.mrp(src, id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: 100, Attempt: attempt}, wire.MRPRecord{IP: id})
 			}
 		case 5:
 			f = l.ack(i, wire.PSN(r.IntN(20)), oneOf(r, wire.SyndromeACK, wire.SyndromePSNSequence, wire.SyndromeRNR))
@@ -129,6 +130,10 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 		case 12:
 			if r.IntN(10) == 0 {
 				l.sw.WipeGroups()
+			}
+			if r.IntN(6) == 0 {
+				port := r.IntN(4)
+				l.sw.SetCarrier(l.net.Now, port, l.sw.dark.has(port))
 			}
 			f = l.data(src, 10<<24|uint32(r.IntN(7))<<8|uint32(1+r.IntN(5)), 1, 1, uint8(r.Uint32()))
 		default:

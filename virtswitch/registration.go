@@ -11,7 +11,11 @@ import (
 const mrpTraffic = 48 << 2
 
 // handleMRP runs one step of the registration protocol (Cepheus §III-C). Each packet
-// stands for itself and may come twice: the table is the union of all (CEP-16).
+// stands for itself and may come twice: the table is the union of all (CEP-16) that are
+// of one attempt. Their paths are a tree if every switch routes all of them alike and is
+// entered by one port: the way of each member is then the same each time, and those that
+// have confirmed have no other paths but their ways. A switch whose routes have changed, or
+// that is entered from elsewhere, has the leader begin anew.
 func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	dst := f.DstIP()
 	if !wire.IsGroup(dst) {
@@ -29,7 +33,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	case (p.Flags&^wire.MRPMRUpdate == 0 || p.Flags == wire.MRPReduce) && p.Len() > leaderRecords(p):
 		s.register(now, in, f, dst, p)
 	case p.Flags == wire.MRPDelete:
-		s.deleteGroup(now, in, f, dst)
+		s.deleteGroup(now, in, f, dst, p.Attempt)
 	case p.Flags == wire.MRPActivate:
 		s.activate(now, in, f, dst, p)
 	default:
@@ -42,26 +46,37 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	leader := f.SrcIP()
 	g := s.groups.get(id)
-	if g != nil && g.buried != 0 {
-		s.drop(now, in, f, DropNotActive) // the McstID is still in quarantine
+	if g != nil && (p.Attempt < g.attempt || g.buried != 0 && p.Attempt == g.attempt) {
+		s.drop(now, in, f, DropNotActive) // of an attempt that is over, or the McstID is still in quarantine
 		return
 	}
+	if g != nil && p.Attempt > g.attempt {
+		s.prune(now, in, f, g)
+		g = nil
+	}
 	if !s.room(g, p) {
-		s.refuse(now, in, f, id, wire.MRPErrNoMemory)
+		s.refuse(now, in, f, id, p.Attempt, wire.MRPErrNoMemory)
 		return
 	}
 	fresh := g == nil
 	if fresh {
-		g = &group{id: id, index: make([]uint8, len(s.ports)), traffic: mrpTraffic}
+		g = &group{
+			id: id, index: make([]uint8, len(s.ports)), traffic: mrpTraffic, ingress: in, attempt: p.Attempt, reroutes: s.reroutes,
+		}
+	}
+	settled := g.active && s.rules.Activate
+	if !settled && (in != g.ingress || g.reroutes != s.reroutes) {
+		s.refuse(now, in, f, id, p.Attempt, wire.MRPErrRoutes)
+		return
 	}
 	out, why := s.route(g, in, p)
 	if why != 0 {
-		s.refuse(now, in, f, id, why)
+		s.refuse(now, in, f, id, p.Attempt, why)
 		return
 	}
-	if g.active && s.rules.Activate {
+	if settled {
 		// A repeat may travel on; a path that joins now would not know what it owes.
-		if g.index[in] == 0 || !g.covers(out) {
+		if in != g.ingress || !g.covers(out) {
 			s.drop(now, in, f, DropNotInTree)
 			return
 		}
@@ -127,18 +142,37 @@ func (g *group) covers(ports []int) bool {
 	return true
 }
 
+// prune takes the paths of an earlier attempt out of the table, and tells the switches on
+// them. Those that the new attempt has come to do not mind.
+func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
+	if g.buried == 0 {
+		for i := range g.path {
+			if p := &g.path[i]; !p.host && p.port != g.ingress && p.port != in {
+				b := s.pool.Block()
+				buf := wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, Attempt: g.attempt}.AppendTo(b.Fill(wire.BlockCap)[:0])
+				b.Fill(len(wire.MRPRecord{IP: g.id}.AppendTo(buf)))
+				s.sendMRP(now, in, p, f, b)
+			}
+		}
+		s.unload(g)
+	}
+	s.forgetGroup(g)
+}
+
 // route chooses a port for every record, or says why one has none. A node's port is
-// the one it is attached to, else a port of its unicast routes that the group uses
-// already, else the one that the fewest groups use (CEP-12, CEP-13). The port the
-// packet came from is never chosen. The leader's own record has no port: -1.
+// the one it is attached to, else the port of its unicast routes that the group has used
+// longest, else the one that the fewest groups use (CEP-12, CEP-13). With this order a node
+// has the same port each time, and two paths that part at a switch do not meet again as
+// long as all switches agree on what the shortest ways are. The port the packet came from is
+// never chosen. The leader's own record has no port: -1.
 func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.MRPErrorReason) {
 	out = make([]int, p.Len())
-	chosen := newBitset(len(s.ports))
+	chosen := make([]uint8, len(s.ports)) // by port: 1 + how many were chosen before
 	fan := 0
 	for i := range g.path {
 		if g.path[i].port != in {
-			chosen.set(g.path[i].port)
 			fan++
+			chosen[g.path[i].port] = uint8(fan)
 		}
 	}
 	climb := s.climb(g, in, p)
@@ -158,9 +192,9 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 		if port < 0 || port == in {
 			return nil, wire.MRPErrNoRoute
 		}
-		if !chosen.has(port) {
-			chosen.set(port)
+		if chosen[port] == 0 {
 			fan++
+			chosen[port] = uint8(fan)
 		}
 		if s.rules.LoadPerNode {
 			load[port]++
@@ -211,18 +245,23 @@ func (s *Switch) climb(g *group, in int, p wire.MRPPacket) bitset {
 }
 
 // pick returns the port of set to use, or -1. Ties go to the lowest port.
-func (s *Switch) pick(set []uint16, in int, chosen, climb bitset, load []int32) int {
-	best := -1
+func (s *Switch) pick(set []uint16, in int, chosen []uint8, climb bitset, load []int32) int {
+	best, used := -1, -1
 	for _, q := range set {
 		port := int(q)
 		switch {
 		case port == in:
 		case s.up != nil && s.up.has(port) && !climb.has(port):
-		case chosen.has(port):
-			return port
+		case chosen[port] != 0:
+			if used < 0 || chosen[port] < chosen[used] {
+				used = port
+			}
 		case best < 0 || load[port] < load[best]:
 			best = port
 		}
+	}
+	if used >= 0 {
+		return used
 	}
 	return best
 }
@@ -324,7 +363,7 @@ func (p *path) mac(mcstID uint32) wire.MAC {
 }
 
 // refuse tells the leader that the group cannot be installed here (CEP-18).
-func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id uint32, why wire.MRPErrorReason) {
+func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id, attempt uint32, why wire.MRPErrorReason) {
 	s.stats.Refused++
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupFailed, Group: id, Port: in, Text: why.String()})
@@ -338,7 +377,7 @@ func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id uint32, why wi
 	c := s.pool.Get()
 	c.StartDatagram(&e)
 	b := s.pool.Block()
-	buf := wire.MRPHeader{Total: 1, Flags: wire.MRPError}.AppendTo(b.Fill(wire.BlockCap)[:0])
+	buf := wire.MRPHeader{Total: 1, Flags: wire.MRPError, Attempt: attempt}.AppendTo(b.Fill(wire.BlockCap)[:0])
 	b.Fill(len(wire.MRPRecord{IP: id, Flags: uint8(why)}.AppendTo(buf)))
 	c.SetPayload(b)
 	c.Seal(0, s.trust)
@@ -355,17 +394,30 @@ func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	case g == nil:
 		s.drop(now, in, f, DropUnknownGroup)
 		return
-	case g.index[in] == 0:
+	case in != g.ingress:
 		s.drop(now, in, f, DropNotInTree)
 		return
-	case g.buried != 0 || len(g.path) < 2 || !s.rules.Activate:
+	case g.buried != 0 || len(g.path) < 2 || !s.rules.Activate || p.Attempt != g.attempt:
 		s.drop(now, in, f, DropNotActive)
+		return
+	case s.severed(g):
+		s.refuse(now, in, f, id, g.attempt, wire.MRPErrRoutes)
 		return
 	}
 	if !g.active {
 		s.open(now, g, wire.PSN(p.Record(0).QPN))
 	}
 	s.flood(now, in, f, g)
+}
+
+// severed reports whether a link of the group's tree has gone.
+func (s *Switch) severed(g *group) bool {
+	for i := range g.path {
+		if s.dark.has(g.path[i].port) {
+			return true
+		}
+	}
+	return false
 }
 
 // open lets data pass, the first with the given PSN. Feedback leaves by the path the
@@ -404,17 +456,21 @@ func (s *Switch) flood(now vtime.Time, in int, f *wire.Frame, g *group) {
 
 // deleteGroup closes the group and passes the packet on. The table stays for a while
 // so that a repeat finds its way, and so that the McstID is not used again while
-// frames of the old group may be under way.
-func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
+// frames of the old group may be under way. It ends its attempt and those before.
+func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt uint32) {
 	g := s.groups.get(id)
 	switch {
 	case g == nil:
 		s.drop(now, in, f, DropUnknownGroup)
 		return
-	case g.index[in] == 0:
+	case g.index[in] == 0 || g.buried != 0 && in != g.ingress: // what travels on twice must not go round
 		s.drop(now, in, f, DropNotInTree)
 		return
+	case attempt < g.attempt:
+		s.drop(now, in, f, DropNotActive)
+		return
 	}
+	g.attempt = attempt
 	if g.buried == 0 {
 		g.active = false
 		g.buried = now.Add(s.quarantine)
@@ -467,13 +523,18 @@ func (s *Switch) buryGroups(now vtime.Time) {
 		}
 	})
 	for _, g := range due {
-		s.groups.remove(g)
-		s.mftUsed -= MFTBytes(len(s.ports), g.regions)
-		if g.reduce != nil {
-			s.reductions--
-		}
+		s.forgetGroup(g)
 	}
 	if next != vtime.Never {
 		s.timers.Set(timerTombstone, next)
+	}
+}
+
+// forgetGroup gives back the room of a group's table.
+func (s *Switch) forgetGroup(g *group) {
+	s.groups.remove(g)
+	s.mftUsed -= MFTBytes(len(s.ports), g.regions)
+	if g.reduce != nil {
+		s.reductions--
 	}
 }

@@ -66,11 +66,13 @@ type Switch struct {
 	fib     FIB    // routes without the ports in dark
 	routes  FIB    // as they were installed
 	dark    bitset // ports whose link is not there
-	seed    uint32
-	rules   Rules
-	ip      uint32
-	trust   bool
-	trace   machine.Tracer
+	// reroutes is how often fib has changed.
+	reroutes uint64
+	seed     uint32
+	rules    Rules
+	ip       uint32
+	trust    bool
+	trace    machine.Tracer
 
 	buffer    buffer
 	pfc       pfcState

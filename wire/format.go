@@ -78,6 +78,9 @@ func (f *Frame) formatMRP() string {
 		return "MRP malformed"
 	}
 	s := fmt.Sprintf("MRP%v %d/%d leaderqp=%d", p.Flags, p.Seq+1, p.Total, p.LeaderQPN)
+	if p.Attempt > 0 {
+		s += fmt.Sprintf(" attempt=%d", p.Attempt)
+	}
 	for i := range p.Len() {
 		r := p.Record(i)
 		s += fmt.Sprintf(" {%v", AddrOf(r.IP))

@@ -115,11 +115,11 @@ var codecs = []codec{
 			}
 			return p, b[PFCLen:], nil
 		}),
-	of("MRP", mrpOne{MRPHeader{0, 3, MRPActivate | MRPConfirm, 0x11}, MRPRecord{0x0a000002, 1, 0x12}},
+	of("MRP", mrpOne{MRPHeader{0, 3, MRPActivate | MRPConfirm, 0x11, 0}, MRPRecord{0x0a000002, 1, 0x12}},
 		"0000 0003 18 000011 0a000002 01 000012",
 		func(t *rapid.T) mrpOne {
 			total := 1 + u[uint16](t, 100)
-			return mrpOne{MRPHeader{u(t, total-1), total, MRPFlags(u[uint8](t, 31)) &^ MRPMRUpdate, u(t, QPNMask)}, MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}}
+			return mrpOne{MRPHeader{u(t, total-1), total, MRPFlags(u[uint8](t, 31)) &^ MRPMRUpdate, u(t, QPNMask), u[uint32](t, 3)}, MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}}
 		},
 		func(m mrpOne, b []byte) []byte { return m.r.AppendTo(m.h.AppendTo(b)) },
 		func(b []byte) (mrpOne, []byte, error) {
@@ -146,11 +146,24 @@ var codecs = []codec{
 		},
 		func(h ND, b []byte) []byte { return h.AppendTo(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) },
 		func(b []byte) (ND, []byte, error) { return ParseND(b, IPv6Of(0x0a000001), IPv6Of(0x0a000002)) }),
-	of("MRPRegion", mrpRegions{MRPHeader{1, 2, MRPMRUpdate, 0x11}, [2]MRPRecord{{0x0a000001, 3, 0x11}, {0x0a000002, 3, 0x12}},
+	of("MRP of a later attempt", mrpOne{MRPHeader{0, 1, MRPDelete, 0x11, 0x0102}, MRPRecord{0x0a000002, 1, 0x12}},
+		"0000 0001 41 000011 00000102 0a000002 01 000012",
+		func(t *rapid.T) mrpOne {
+			return mrpOne{MRPHeader{0, 1, MRPDelete, u(t, QPNMask), 1 + u[uint32](t, 1<<32-2)}, MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}}
+		},
+		func(m mrpOne, b []byte) []byte { return m.r.AppendTo(m.h.AppendTo(b)) },
+		func(b []byte) (mrpOne, []byte, error) {
+			p, err := ParseMRP(b)
+			if err != nil {
+				return mrpOne{}, nil, err
+			}
+			return mrpOne{p.MRPHeader, p.Record(0)}, nil, nil
+		}),
+	of("MRPRegion", mrpRegions{MRPHeader{1, 2, MRPMRUpdate, 0x11, 0}, [2]MRPRecord{{0x0a000001, 3, 0x11}, {0x0a000002, 3, 0x12}},
 		[2]MRPRegion{{0x7f0011223344, 0x203}, {0x1000, 0x1ff}}},
 		"0001 0002 02 000011 0a000001 03 000011 00007f0011223344 00000203 0a000002 03 000012 0000000000001000 000001ff",
 		func(t *rapid.T) (m mrpRegions) {
-			m.h = MRPHeader{0, 1, MRPMRUpdate | MRPFlags(u[uint8](t, 31)), u(t, QPNMask)}
+			m.h = MRPHeader{0, 1, MRPMRUpdate | MRPFlags(u[uint8](t, 31)), u(t, QPNMask), u[uint32](t, 3)}
 			for i := range m.r {
 				m.r[i] = MRPRecord{u[uint32](t, 1<<32-1), u[uint8](t, 255), u(t, QPNMask)}
 				m.m[i] = MRPRegion{u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1)}

@@ -14,6 +14,7 @@ const PortMRP uint16 = 0x4d43
 const (
 	MRPHeaderLen     = 8
 	MRPRecordLen     = 8
+	mrpAttemptLen    = 4
 	MRPRecordsMax    = (1500 - IPv4Len - UDPLen - MRPHeaderLen) / MRPRecordLen // 183
 	MRPRecordsMaxIP6 = (1500 - IPv6Len - UDPLen - MRPHeaderLen) / MRPRecordLen // 180
 )
@@ -29,6 +30,7 @@ const (
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
 	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
 	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up what they send (ReduceImm)
+	mrpAgain    MRPFlags = 1 << 6 // the metadata end with the attempt
 )
 
 // MRPHeader is the 8 bytes of metadata in front of the records. Registration is
@@ -42,17 +44,28 @@ const (
 //	+---------------+---------------+-------------------------------+
 //	|     flags     |                leader QPN                     |
 //	+---------------+-----------------------------------------------+
+//	|           attempt, with flag 0x40 and from 1 on               |
+//	+---------------------------------------------------------------+
+//
+// The attempt counts how often a registration was begun anew because routes had changed:
+// what switches hold of an earlier one is void (the papers have no such thing). All packets
+// about the group have it, but those of the first attempt, 0, which are as in the papers.
 type MRPHeader struct {
 	Seq, Total uint16
 	Flags      MRPFlags
 	LeaderQPN  QPN
+	Attempt    uint32
 }
 
-// AppendTo appends the 8 header bytes.
+// AppendTo appends the 8 header bytes, and 4 of the attempt if it is not the first.
 func (h MRPHeader) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, h.Seq)
 	b = binary.BigEndian.AppendUint16(b, h.Total)
-	return binary.BigEndian.AppendUint32(b, uint32(h.Flags)<<24|uint32(h.LeaderQPN&QPNMask))
+	if h.Attempt == 0 {
+		return binary.BigEndian.AppendUint32(b, uint32(h.Flags)<<24|uint32(h.LeaderQPN&QPNMask))
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(h.Flags|mrpAgain)<<24|uint32(h.LeaderQPN&QPNMask))
+	return binary.BigEndian.AppendUint32(b, h.Attempt)
 }
 
 // MRPRecord is one node of a group. In a confirmation and in an error report IP is
@@ -85,6 +98,7 @@ const (
 	MRPErrNoMemory MRPErrorReason = 1 // the table holds no further group
 	MRPErrFanOut   MRPErrorReason = 2 // more outgoing paths than the switch can feed
 	MRPErrNoRoute  MRPErrorReason = 3 // a member's address is not reachable
+	MRPErrRoutes   MRPErrorReason = 4 // routes have changed in this attempt, whose paths would be no tree
 )
 
 // String names the reason.
@@ -96,6 +110,8 @@ func (r MRPErrorReason) String() string {
 		return "fan-out limit exceeded"
 	case MRPErrNoRoute:
 		return "no route to a member"
+	case MRPErrRoutes:
+		return "routes changed meanwhile"
 	}
 	return "unknown reason"
 }
@@ -107,7 +123,8 @@ type MRPPacket struct {
 }
 
 // ParseMRP reads the metadata and checks that whole records follow it: at least one
-// and at most MRPRecordsMax, or MRPRegionsMax with regions. seq must be below total.
+// and at most MRPRecordsMax, or MRPRegionsMax with regions, of which an attempt may take
+// the room of one. seq must be below total.
 func ParseMRP(b []byte) (MRPPacket, error) {
 	if len(b) < MRPHeaderLen {
 		return MRPPacket{}, ErrShort
@@ -120,11 +137,19 @@ func ParseMRP(b []byte) (MRPPacket, error) {
 		},
 		records: slices.Clip(b[MRPHeaderLen:]), // no record is read beyond the packet
 	}
-	size, most := p.size(), MRPRecordsMax
-	if size != MRPRecordLen {
-		most = MRPRegionsMax
+	size, room := p.size(), MRPRecordsMax*MRPRecordLen
+	if p.Flags&mrpAgain != 0 {
+		if len(p.records) < mrpAttemptLen {
+			return MRPPacket{}, ErrShort
+		}
+		p.Attempt = binary.BigEndian.Uint32(p.records)
+		if p.Attempt == 0 { // which is said by not saying so
+			return MRPPacket{}, ErrFormat
+		}
+		p.Flags &^= mrpAgain
+		p.records, room = p.records[mrpAttemptLen:], room-mrpAttemptLen
 	}
-	n := len(p.records) / size
+	n, most := len(p.records)/size, room/size
 	if len(p.records)%size != 0 || n == 0 || n > most {
 		return MRPPacket{}, ErrLength
 	}
