@@ -98,5 +98,13 @@ var attackHPL = []pitfall{
 			edits: edit("controller/replica/disk.go", "\tif d.started.Load() {\n\t\td.stuck.Store(true)\n", "\tif !d.started.Load() {\n\t\td.stuck.Store(true)\n"),
 			test:  "controller/replica TestDamagedReplica",
 		}},
+	}, {
+		what: "What has not been opened is closed on the way out",
+		seen: "a store that could not be opened again after a crash ended in a nil pointer; argued for a store passed over at first",
+		bugs: []bug{{
+			wrong: "The store of a replica is closed although there is none",
+			edits: edit("apps/storage/replica.go", "\t\t\tif p.store == nil {\n\t\t\t\treturn // it could not be opened again\n\t\t\t}\n", ""),
+			test:  "apps/storage TestNoStore",
+		}},
 	},
 }
