@@ -78,5 +78,33 @@ var attackHPL = []pitfall{
 			edits: edit("control/accept.go", "\t\twait = min(2*wait, acceptWaitMax)\n", "\t\twait = acceptWait\n"),
 			test:  "control TestAccept",
 		}},
+	}, {
+		what: "A log that is believed although a bit of it is not what was written",
+		seen: "a flipped byte of a raft log ended in the trace of a library's panic",
+		bugs: []bug{{
+			wrong: "The database follows pages that nobody has checked",
+			edits: edit("controller/replica/verify.go", "\tif err := f.tree(root, nil, nil); err != nil {\n\t\treturn err\n\t}\n\tif free", "\tif free"),
+			test:  "controller/replica TestFlipped",
+		}, {
+			wrong: "An entry of the log has no sum",
+			edits: edit("controller/replica/sum.go", "\tif string(entrySum(l)) != string(sum) {\n", "\tif string(entrySum(l)) == \"-\" {\n"),
+			test:  "controller/replica TestFlipped",
+		}, {
+			wrong: "An older page of beginnings stands in for the newer, and the last write is gone",
+			edits: edit("controller/replica/verify.go", " || e.Uint64(m[boltMetaSummed:]) != sum.Sum64() {", " {"),
+			test:  "controller/replica TestFlipped",
+		}, {
+			wrong: "A leader that comes upon damage ends in raft's panic, or goes on",
+			edits: edit("controller/replica/disk.go", "\tif d.started.Load() {\n\t\td.stuck.Store(true)\n", "\tif !d.started.Load() {\n\t\td.stuck.Store(true)\n"),
+			test:  "controller/replica TestDamagedReplica",
+		}},
+	}, {
+		what: "What has not been opened is closed on the way out",
+		seen: "a store that could not be opened again after a crash ended in a nil pointer; argued for a store passed over at first",
+		bugs: []bug{{
+			wrong: "The store of a replica is closed although there is none",
+			edits: edit("apps/storage/replica.go", "\t\t\tif p.store == nil {\n\t\t\t\treturn // it could not be opened again\n\t\t\t}\n", ""),
+			test:  "apps/storage TestNoStore",
+		}},
 	},
 }

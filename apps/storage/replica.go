@@ -48,10 +48,13 @@ func (p *replica) run() (err error) {
 		}
 	}
 	if p.p.Durability == Fsync {
-		if p.store, err = p.app.Open(p.r.Name(), p.name, p.p.Disk); err != nil {
-			return fmt.Errorf("open the store of %s: %w", p.r.Name(), err)
+		if err := p.openStore(); err != nil {
+			return err
 		}
 		defer func() {
+			if p.store == nil {
+				return // it could not be opened again
+			}
 			if cerr := p.store.Close(); err == nil {
 				err = cerr
 			}
@@ -327,12 +330,23 @@ func (s *serving) armCrash() {
 }
 
 // comeBack begins anew after a crash: memory is empty, the store has what was durable.
-func (p *replica) comeBack() (err error) {
+func (p *replica) comeBack() error {
 	for _, v := range p.volume {
 		clear(v)
 	}
 	if p.store != nil {
-		p.store, err = p.app.Open(p.r.Name(), p.name, p.p.Disk)
+		return p.openStore()
 	}
-	return err
+	return nil
+}
+
+// openStore opens the replica's store. One that cannot be opened ends the run, whatever the
+// policy: a replica that fails is gone on without, one that was never there, or whose
+// acknowledged writes cannot be read any more, must not pass for it.
+func (p *replica) openStore() (err error) {
+	if p.store, err = p.app.Open(p.r.Name(), p.name, p.p.Disk); err != nil {
+		p.store = nil
+		return fmt.Errorf("replica %s: %w (on-failure does not cover it; destroying a deployed lab removes its stores)", p.r.Name(), err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -338,6 +339,32 @@ func TestDiskFull(t *testing.T) {
 			}
 		} else if err != nil || o.IOs != 256 || o.Replicas != 2 {
 			t.Errorf("ended with %v: %+v", err, o)
+		}
+	}
+}
+
+// TestNoStore: a store that cannot be opened, at first or again after a crash, ends the run
+// with the replica's name and why, by either policy; it is not a replica less.
+func TestNoStore(t *testing.T) {
+	for _, policy := range []string{storage.Stop, storage.Degrade} {
+		for _, good := range []int{0, 1} {
+			v := newTrial(storage.Params{
+				Schemes: []string{"multicast-registered"}, Sizes: []int{512}, Depth: 4, Jobs: 1, Volume: 1 << 14, IOs: 30, Durability: storage.Fsync,
+				OnFailure: policy, Commit: 5 * vtime.Microsecond, Crash: &storage.Crash{Rank: 2, After: 40 * vtime.Microsecond},
+			})
+			mem, opened := store.NewMemory(), 0
+			v.app.Open = func(host, volume string, limit int64) (storage.Store, error) {
+				if host == "h2" {
+					if opened++; opened > good {
+						return nil, errors.New("open store: pebble: the manifest is damaged")
+					}
+				}
+				return mem.Open(host, volume, limit)
+			}
+			_, err := v.run(t)
+			if err == nil || !strings.Contains(err.Error(), "replica h2: open store: pebble: the manifest is damaged (on-failure does not cover it") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, the store is opened %d times: %v", policy, good, err)
+			}
 		}
 	}
 }

@@ -154,6 +154,7 @@ func (r *Replica) begin() (_ *life, err error) {
 	if l.raft, err = raft.NewRaft(cfg, l.machine, d, d, d.snapshots, trans); err != nil {
 		return fail(err)
 	}
+	d.started.Store(true)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.all.Go(func() { l.follow(ctx) })
@@ -195,7 +196,10 @@ func (r *Replica) Crash() error {
 // end lets go of everything.
 func (l *life) end() error {
 	l.stop()
-	errs := []error{l.trans.Close(), l.raft.Shutdown().Error()}
+	errs := []error{l.trans.Close()}
+	if down := l.raft.Shutdown(); !l.disk.stuck.Load() {
+		errs = append(errs, down.Error())
+	}
 	l.all.Wait()
 	l.mu.Lock()
 	for _, c := range l.peers { // each by itself
@@ -203,6 +207,9 @@ func (l *life) end() error {
 	}
 	l.peers = nil
 	l.mu.Unlock()
+	if l.disk.stuck.Load() {
+		return errors.Join(errs...) // raft still has the disk; both go with the process
+	}
 	return errors.Join(append(errs, l.disk.Close())...)
 }
 
