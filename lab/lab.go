@@ -36,7 +36,7 @@ type Topology struct {
 
 // FatTree is a k-ary fat-tree.
 type FatTree struct {
-	K int `yaml:"k" doc:"ports per switch, even, 2 to 128; k^3/4 hosts" required:"true"`
+	K int `yaml:"k" doc:"ports per switch, even, 2 to 64; k^3/4 hosts" required:"true"`
 }
 
 // ThreeLayer is a three-layer fat-tree. A preset fills in what is not given.

@@ -257,11 +257,17 @@ func (c *checking) checkMulticast(at string, a algorithms, s *Scheme) {
 	c.checkSecond(at+".copy-time", value(s.CopyTime))
 }
 
-// overMulticast returns the schemes over plain multicast.
+// overMulticast returns the schemes over plain multicast: those of the kind, or, where it has
+// none, of any.
 func (a algorithms) overMulticast() (names []string) {
-	for _, n := range a.names {
-		if slices.Contains(a.parameters(n), "staging") {
-			names = append(names, n)
+	for _, k := range []algorithms{a, broadcasts(), allgathers()} {
+		if len(names) > 0 {
+			break
+		}
+		for _, n := range k.names {
+			if slices.Contains(k.parameters(n), "staging") {
+				names = append(names, n)
+			}
 		}
 	}
 	return names

@@ -5,6 +5,25 @@ import (
 	"slices"
 )
 
+// Bounds of a graph. Routes, the proof that pauses cannot deadlock, and each change of routes
+// look at every switch port for every leaf: 2^30 of these looks take about ten seconds and
+// 1 GB. A fat-tree of 64-port switches, with its 65,536 hosts, needs 7x10^8.
+const (
+	hostsMax = 1 << 16
+	looksMax = 1 << 30
+)
+
+// checkSize refuses a graph that is too large, before it is built.
+func checkSize(hosts, leaves, switches, ports int) error {
+	switch {
+	case hosts > hostsMax:
+		return fmt.Errorf("%d hosts are more than a lab may have (%d)", hosts, hostsMax)
+	case switches > SwitchesMax || leaves > looksMax/max(1, switches*ports):
+		return fmt.Errorf("the routes of %d switches with %d ports to %d leaves are more than can be computed in some seconds: use fewer, larger switches", switches, ports, leaves)
+	}
+	return nil
+}
+
 // finish assigns addresses and checks the graph.
 func (g *Graph) finish() error {
 	if g.Hosts < 2 {
@@ -24,6 +43,7 @@ func (g *Graph) finish() error {
 	if err := g.assign(); err != nil {
 		return err
 	}
+	g.flat = g.flatten()
 	return g.checkReach()
 }
 

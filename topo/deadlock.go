@@ -81,7 +81,7 @@ func (s *portSet) next(p int) int {
 type dependencies struct {
 	g      *Graph
 	tables []Table
-	first  []int
+	flat               // first names channels
 	sets   [][]portSet // by switch: its sets of equal-cost ports
 	up     []portSet   // by switch: ports to a higher tier; nil: trees may take any
 	routes []portSet   // by channel: ports that unicast traffic from it leaves by
@@ -89,10 +89,7 @@ type dependencies struct {
 }
 
 func newDependencies(g *Graph, tables []Table, oneUp bool) *dependencies {
-	d := &dependencies{g: g, tables: tables, first: make([]int, len(g.Nodes)+1)}
-	for i := range g.Nodes {
-		d.first[i+1] = d.first[i] + len(g.Nodes[i].Links)
-	}
+	d := &dependencies{g: g, tables: tables, flat: g.flat}
 	d.routes = make([]portSet, d.first[len(g.Nodes)])
 	if oneUp {
 		d.up = make([]portSet, g.Switches())
@@ -152,10 +149,10 @@ func (d *dependencies) addRoutes() {
 			seen[v-g.Hosts] = b + 1
 			exits := d.exits(v, b)
 			for p := exits.next(0); p >= 0; p = exits.next(p + 1) {
-				far := g.Peer(v, p)
-				if c := d.first[far.Node] + far.Port; g.Nodes[far.Node].Kind == Switch && came[c] != b+1 {
+				far := d.far[d.first[v]+p]
+				if c := d.first[far.Node] + int(far.Port); int(far.Node) >= g.Hosts && came[c] != b+1 {
 					came[c] = b + 1
-					queue = append(queue, far)
+					queue = append(queue, End{int(far.Node), int(far.Port)})
 				}
 			}
 		}

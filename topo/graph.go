@@ -62,6 +62,7 @@ type Graph struct {
 	// byHand is set for custom graphs, whose tiers need not mean anything.
 	byHand bool
 	nTree  *NTree // nil: no m-port n-tree
+	flat   flat
 }
 
 // LinkParams are what the built-in shapes give every link.

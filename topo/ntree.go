@@ -17,7 +17,7 @@ import (
 type NTree struct{ m, n, h int }
 
 // nTreeHostsMax bounds the shapes before anything is computed from them.
-const nTreeHostsMax = 1 << 16
+const nTreeHostsMax = hostsMax
 
 // NewNTree returns the arithmetic of IBFT(m, n): m is even, 4 to 254, n from 2 on, with
 // at most 65,536 hosts.
@@ -127,6 +127,9 @@ func (t *NTree) Label(node int) string {
 func MPortNTree(m, n int, p LinkParams) (*Graph, error) {
 	t, err := NewNTree(m, n)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(t.Hosts(), t.width(n-1), t.Switches(), m); err != nil {
 		return nil, err
 	}
 	g := &Graph{nTree: t}

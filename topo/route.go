@@ -92,7 +92,7 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 		t.Attached = append(t.Attached, Attached{g.Nodes[h].IP, at.Port})
 	}
 	var w way
-	last := -1
+	last, flat := -1, g.flat
 	key := make([]byte, 0, 2*portsMax)
 	for b, leaf := range blocks {
 		if leaf != last {
@@ -104,8 +104,9 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 				continue
 			}
 			key = key[:0]
-			for p := range g.Nodes[n].Links {
-				if g.leads(&w, n, p, down) {
+			nearer := w.dist[n] - 1
+			for p, far := range flat.far[flat.first[n]:flat.first[n+1]] {
+				if w.dist[far.Node] == nearer && g.leads(&w, n, p, int(far.Node), down) {
 					key = append(key, byte(p), byte(p>>8))
 				}
 			}
@@ -115,19 +116,37 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 	return tables
 }
 
+// flat is the ends of all links in one list, for what looks at each of them many times: the
+// far end of port p of node n is far[first[n]+p].
+type flat struct {
+	first []int
+	far   []shortEnd
+}
+
+type shortEnd struct{ Node, Port int32 }
+
+func (g *Graph) flatten() flat {
+	f := flat{first: make([]int, len(g.Nodes)+1)}
+	for n := range g.Nodes {
+		for p := range g.Nodes[n].Links {
+			far := g.Peer(n, p)
+			f.far = append(f.far, shortEnd{int32(far.Node), int32(far.Port)})
+		}
+		f.first[n+1] = len(f.far)
+	}
+	return f
+}
+
 // way is how far every switch is from a leaf, -1 if there is no way.
 type way struct {
 	dist  []int
 	falls []bool // switches from which the way only goes down; nil: ways need not be up-down
 }
 
-// leads says whether the way from switch n goes by port p.
-func (g *Graph) leads(w *way, n, p int, down []bool) bool {
-	if down != nil && down[g.Nodes[n].Links[p]] {
-		return false
-	}
-	m := g.Peer(n, p).Node
-	if g.Nodes[m].Kind != Switch || w.dist[m] != w.dist[n]-1 {
+// leads says whether the way from switch n goes by port p, beyond which is node m, one
+// step nearer.
+func (g *Graph) leads(w *way, n, p, m int, down []bool) bool {
+	if down != nil && down[g.Nodes[n].Links[p]] || g.Nodes[m].Kind != Switch {
 		return false
 	}
 	return w.falls == nil || w.falls[n] == (g.Nodes[m].Tier < g.Nodes[n].Tier)
@@ -137,7 +156,7 @@ func (g *Graph) leads(w *way, n, p int, down []bool) bool {
 // they can.
 func (g *Graph) wayTo(leaf int, down []bool, upDown bool) way {
 	if !upDown {
-		return way{dist: g.distances(leaf, down, func(int, int) bool { return true })}
+		return way{dist: g.distances(leaf, down, nil)}
 	}
 	higher := func(from, to int) bool { return g.Nodes[to].Tier > g.Nodes[from].Tier }
 	w := way{dist: g.distances(leaf, down, higher), falls: make([]bool, len(g.Nodes))}
@@ -188,21 +207,20 @@ func (g *Graph) blocks() (leaf []int) {
 }
 
 // distances returns the hops from every switch to one of them by links that are not
-// down and steps that are allowed, seen from that one; -1 if there is no way. Hosts do
-// not forward.
+// down and steps that are allowed (nil: all), seen from that one; -1 if there is no way.
+// Hosts do not forward.
 func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) []int {
 	dist := make([]int, len(g.Nodes))
 	for i := range dist {
 		dist[i] = -1
 	}
 	dist[to] = 0
-	queue := []int{to}
-	for len(queue) > 0 {
-		n := queue[0]
-		queue = queue[1:]
-		for p, l := range g.Nodes[n].Links {
-			m := g.Peer(n, p).Node
-			if g.Nodes[m].Kind == Switch && dist[m] < 0 && (down == nil || !down[l]) && allowed(n, m) {
+	queue := append(make([]int, 0, g.Switches()), to)
+	for i := 0; i < len(queue); i++ {
+		n := queue[i]
+		for p, far := range g.flat.far[g.flat.first[n]:g.flat.first[n+1]] {
+			m := int(far.Node)
+			if m >= g.Hosts && dist[m] < 0 && (down == nil || !down[g.Nodes[n].Links[p]]) && (allowed == nil || allowed(n, m)) {
 				dist[m] = dist[n] + 1
 				queue = append(queue, m)
 			}
@@ -212,7 +230,7 @@ func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) 
 }
 
 // shortest returns the hops from every switch to one of them.
-func (g *Graph) shortest(to int) []int { return g.wayTo(to, nil, false).dist }
+func (g *Graph) shortest(to int) []int { return g.distances(to, nil, nil) }
 
 // Hops returns the links between two different hosts: 2 on one leaf, 4 in one pod of
 // a fat-tree, 6 across pods.

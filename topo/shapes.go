@@ -62,10 +62,10 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 }
 
 // FatTree returns the k-ary fat-tree: k pods of k/2 leaves and k/2 aggregation
-// switches, k/2 hosts per leaf, (k/2)^2 cores. k is even, 2 to 128.
+// switches, k/2 hosts per leaf, (k/2)^2 cores. k is even, 2 to 64.
 func FatTree(k int, p LinkParams) (*Graph, error) {
-	if k < 2 || k%2 != 0 || k > 128 {
-		return nil, fmt.Errorf("fat-tree with k = %d: k must be even, 2 to 128", k)
+	if k < 2 || k%2 != 0 || k > 64 {
+		return nil, fmt.Errorf("fat-tree with k = %d: k must be even, 2 to 64 (65536 hosts)", k)
 	}
 	h := k / 2
 	return ThreeLayer(ThreeLayerSpec{Radix: k, Pods: k, Leaves: h, Hosts: h, Aggs: h, Cores: h * h}, p)
@@ -135,9 +135,12 @@ func ThreeLayer(s ThreeLayerSpec, p LinkParams) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Graph{}
 	leaves, aggs := s.Pods*s.Leaves, s.Pods*s.Aggs
 	hosts := leaves * s.Hosts
+	if err := checkSize(hosts, leaves, leaves+aggs+s.Cores, s.Radix); err != nil {
+		return nil, err
+	}
+	g := &Graph{}
 	for h := range hosts {
 		g.addNode(fmt.Sprintf("h%d", h), Host, TierHost, h/s.Hosts/s.Leaves)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -237,5 +238,33 @@ func TestDraw(t *testing.T) {
 	}
 	if err := g.Draw(io.Discard, "png", ""); err == nil {
 		t.Error("unknown format accepted")
+	}
+}
+
+// TestSizeRefused: a graph that would take minutes to route is refused before it is built,
+// whatever its numbers.
+func TestSizeRefused(t *testing.T) {
+	var p LinkParams
+	for name, build := range map[string]func() (*Graph, error){ // each is its own check
+		"fat-tree": func() (*Graph, error) { return FatTree(66, p) },
+		"three-layer": func() (*Graph, error) {
+			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 254, Leaves: 127, Hosts: 127, Aggs: 127, Cores: 127 * 127}, p)
+		},
+		"many leaves": func() (*Graph, error) {
+			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 254, Leaves: 127, Hosts: 1, Aggs: 253, Cores: 253}, p)
+		},
+		"m-port n-tree":    func() (*Graph, error) { return MPortNTree(4, 14, p) },
+		"beyond all hosts": func() (*Graph, error) { return MPortNTree(254, 1<<30, p) },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := build()
+		runtime.ReadMemStats(&after)
+		if err == nil || after.TotalAlloc-before.TotalAlloc > 1<<20 {
+			t.Errorf("%s: %v, after %d bytes", name, err, after.TotalAlloc-before.TotalAlloc)
+		}
+	}
+	if g, err := MPortNTree(4, 10, p); err != nil || g.Hosts != 2048 {
+		t.Errorf("2048 hosts at small switches: %v", err)
 	}
 }
