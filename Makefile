@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
+.PHONY: help build test test-live race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -17,6 +17,9 @@ test-live:                ## tests that bring labs up, as root with Docker: abou
 RACE = command control controller/... endpoint failpoint interop/... live losses mutants netdev nodeagent orchestrator/... store traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
+
+race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
+	MCASTLAB_LIVE=1 go test -race -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
 FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME

@@ -56,4 +56,93 @@ var attackHost = []pitfall{
 			test: "command TestSignalsLive", root: true,
 		}},
 	},
+	{
+		what: "A call is under way when the configuration it is for ends: its descriptors' numbers are somebody else's by then",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "A loop that was stopped takes a rate and wakes a closed number",
+				edits: []patch.Edit{
+					{File: "live/wait_linux.go", Old: "\tif w.gone {\n", New: "\tif false {\n"},
+					{File: "live/loop.go", Old: "\tif l.stop {\n\t\treturn Lag{}, false\n\t}\n", New: ""},
+				},
+				test: "live TestStoppedLoop",
+			},
+			{
+				wrong: "A loop that was stopped receives from a number that it has no more",
+				edits: edit("live/loop.go", "\tif l.stop {\n\t\tl.mu.Unlock()\n\t\treturn false\n\t}\n", ""),
+				test:  "live TestStoppedLoop",
+			},
+		},
+	},
+	{
+		what: "A leader of the past is kept out only when what it must not reach is there already",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "The fence is raised when the new node runs",
+				edits: []patch.Edit{
+					{File: "nodeagent/agent_linux.go", Old: "\ta.fence.Raise(r.Epoch)\n", New: ""},
+					{File: "nodeagent/agent_linux.go", Old: "\ta.node = n\n\treturn &control.ConfigureReply", New: "\ta.node = n\n\ta.fence.Raise(r.Epoch)\n\treturn &control.ConfigureReply"},
+				},
+				test: "nodeagent TestFenceBeforeNode",
+			},
+			{
+				wrong: "A call without an epoch is not waited for",
+				edits: edit("control/fence.go", "\tif epoch == 0 && !slices.Contains(leaders, info.FullMethod) {\n",
+					"\tif epoch == 0 && (f.Highest() == 0 || !slices.Contains(leaders, info.FullMethod)) {\n"),
+				test: "control TestFenceWithoutEpoch",
+			},
+		},
+	},
+	{
+		what: "The display of a run's progress looks at what the run writes, and several ranks take steps at once",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "What is shown has no lock",
+				edits: edit("orchestrator/run_linux.go", "func (s *shown) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *shown) get() runner.ProgressState {\n"),
+				test:  "orchestrator TestProgressWhileStepping", race: true,
+			},
+			{
+				wrong: "Each rank that reports takes its step at once",
+				edits: edit("orchestrator/board_linux.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
+				test:  "orchestrator TestStepsOneByOne",
+			},
+		},
+	},
+	{
+		what: "What a crash has to end is ended later, when it is something else",
+		seen: "mcastlab",
+		bugs: []bug{{
+			wrong: "A goroutine ends the tasks of the host that crashed, whichever there are by then",
+			edits: edit("nodeagent/faults_linux.go", "\treturn lost // the job", "\tgo n.host.Stop()\n\treturn lost // the job"),
+			test:  "nodeagent TestCrashBeforeJob",
+		}},
+	},
+	{
+		what: "Events that were lost on the way are not told, and the rest is taken for all",
+		seen: "mcastlab",
+		bugs: []bug{{
+			wrong: "What nodes had no room for is counted and not looked at",
+			edits: edit("orchestrator/merge_linux.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
+			test:  "orchestrator TestMissingEvents",
+		}},
+	},
+	{
+		what: "A clock is taken for a promise that nothing earlier comes, which who is late cannot keep",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "Events are written up to the clock of the latest batches",
+				edits: edit("orchestrator/merge_linux.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
+				test:  "orchestrator TestMerge",
+			},
+			{
+				wrong: "A node's batches are put one after the other",
+				edits: edit("orchestrator/merge_linux.go", "\t\tslices.SortStableFunc(n.held, func(a, b *control.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
+				test:  "orchestrator TestMerge",
+			},
+		},
+	},
 }
