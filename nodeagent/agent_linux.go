@@ -225,7 +225,14 @@ func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.An
 	if n.out == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the node is no external host")
 	}
-	n.loop.Call(vtime.Never, func(vtime.Time) { n.out.Answer(wire.QPN(r.Qpn)) })
+	asker := n.graph.Nodes[0].IP
+	if n.id == 0 {
+		asker = n.graph.Nodes[1].IP // there are two hosts at least
+	}
+	n.loop.Call(vtime.Never, func(now vtime.Time) {
+		n.out.Answer(wire.QPN(r.Qpn))
+		n.out.Watch(now, asker)
+	})
 	return &control.AnswerReply{}, nil
 }
 
