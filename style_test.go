@@ -57,7 +57,7 @@ var imports = map[string][]string{
 	"counters":                    {"adapter", "mrp", "topo", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
 	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "controller", "controller/replica", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"apps", "apps/bcast", "collective", "control", "controller", "controller/client", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "vtime", "wire"},
+	"orchestrator":                {"adapter", "apps", "apps/bcast", "collective", "control", "controller", "controller/client", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "virtswitch", "vtime", "wire"},
 	"controller":                  {},
 	"controller/client":           {"control", "controller"},
 	"controller/controllertest":   {"controller", "controller/client", "prng"},

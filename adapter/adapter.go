@@ -70,6 +70,7 @@ type Stats struct {
 	Ignored  uint64 // questions that do not concern the fabric
 	Asked    uint64 // for the device's MAC
 	Told     uint64 // answers from it
+	Repeats  uint64 // packets of requests that it has sent again
 	Drops    [dropReasons]uint64
 }
 
@@ -82,8 +83,10 @@ type Adapter struct {
 	mac   wire.MAC // of the device, once it is known
 	known bool
 	held  []*wire.Frame // for the device, until its MAC is known
-	askAt vtime.Time    // when it is asked again
+	askAt vtime.Time    // when it is asked again,
+	asker uint32        // in the name of this host
 	stats Stats
+	seen  Seen
 }
 
 // askAgain is how long an answer is waited for.
@@ -125,6 +128,7 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		a.learn(now, mac)
 	}
 	if q, ok := f.Asks(); ok {
+		a.question(q)
 		a.answer(now, q, f)
 		return
 	}
@@ -135,10 +139,13 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	case f.Kind() != wire.KindRoCE || f.IPv6() != a.c.IPv6 || f.VLANID() != 0:
 		a.drop(now, f, DropForeign)
 	case f.SrcIP() != a.c.IP:
+		a.seen.Other = f.SrcIP()
 		a.drop(now, f, DropSource)
 	case a.nic.Queued() >= a.c.Window:
+		a.sent(f)
 		a.drop(now, f, DropOverrun)
 	default:
+		a.sent(f)
 		a.learn(now, f.SrcMAC())
 		a.stats.In++
 		a.nic.SendFrame(now, f)
@@ -155,7 +162,7 @@ func (a *Adapter) drop(now vtime.Time, f *wire.Frame, why DropReason) {
 
 // learn takes down the device's MAC address, and sends it what has waited for that.
 func (a *Adapter) learn(now vtime.Time, m wire.MAC) {
-	a.mac, a.known, a.askAt = m, true, vtime.Never
+	a.mac, a.known, a.askAt, a.seen.Heard = m, true, vtime.Never, true
 	for _, f := range a.held {
 		a.deliver(now, f)
 	}
@@ -178,6 +185,7 @@ func (a *Adapter) ask(now vtime.Time, sender uint32) {
 func (a *Adapter) deliver(now vtime.Time, f *wire.Frame) {
 	f.SetDstMAC(a.mac)
 	f.Untag()
+	a.given(f)
 	a.stats.Out++
 	a.out.send(now, f)
 }
@@ -204,7 +212,7 @@ func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 func (a *Adapter) HandleTimeout(now vtime.Time) {
 	a.nic.HandleTimeout(now)
 	if a.askAt <= now {
-		a.ask(now, a.held[0].SrcIP())
+		a.ask(now, a.asker)
 	}
 }
 
@@ -245,7 +253,8 @@ func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 	default:
 		a.held = append(a.held, f)
 		if len(a.held) == 1 {
-			a.ask(now, f.SrcIP())
+			a.asker = f.SrcIP()
+			a.ask(now, a.asker)
 		}
 	}
 }

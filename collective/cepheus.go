@@ -20,6 +20,9 @@ func newCepheus(r *rank.Rank, o Options) (Algorithm, error) {
 	if o.Fallback != "" && o.Fallback != FallbackOff {
 		return newSafeguard(r, o)
 	}
+	if o.Write {
+		return &writing{r: r, name: "bcast/" + o.Label}, nil
+	}
 	g, err := r.NewGroup("bcast/"+o.Label, r.First())
 	if err != nil {
 		return nil, err
@@ -36,6 +39,9 @@ func (c *cepheus) Begin(b *rank.Buffer, n, root int) (err error) {
 	}
 	if c.r.ID() != root {
 		c.recv, err = c.g.Recv(b, 0, n)
+	}
+	if err == nil && c.r.ID() == c.r.First() {
+		awaitExternals(c.r, root, c.g.McstID())
 	}
 	return err
 }

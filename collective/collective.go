@@ -75,6 +75,8 @@ type Options struct {
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
 	// Fallback is what multicast does when it does not work; empty is FallbackOff.
 	Fallback string `json:"fallback,omitempty"`
+	// Write makes cepheus use registered WRITEs in place of SENDs.
+	Write bool `json:"write,omitempty"`
 	// Float32 makes a reduction add floating-point numbers.
 	Float32 bool `json:"float32,omitempty"`
 }

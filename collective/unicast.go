@@ -15,6 +15,7 @@ type unicast struct {
 	n    int
 	root int
 	recv *rank.Request
+	told *rank.Buffer // the external root knows where it is
 }
 
 func newUnicast(r *rank.Rank, _ Options) (Algorithm, error) { return &unicast{r: r}, nil }
@@ -28,14 +29,28 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 				return err
 			}
 		}
+		awaitExternals(u.r, root, u.r.Address(root))
 		return nil
 	}
 	c, err := u.r.Connect(root)
 	if err != nil {
 		return err
 	}
+	if u.r.External(root) && u.told != b {
+		u.told = b
+		u.r.TellMemory(root, b)
+	}
 	u.recv, err = c.Recv(b, 0, n)
 	return err
+}
+
+// awaitExternals blocks until the external ranks can be sent to.
+func awaitExternals(r *rank.Rank, root int, address uint32) {
+	for i := range r.Size() {
+		if i != root && r.External(i) {
+			r.AwaitExternal(i, address)
+		}
+	}
 }
 
 // Run implements Algorithm.

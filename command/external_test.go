@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/interop/rcpeer"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
@@ -71,42 +72,132 @@ type keepOpen struct {
 // Close ends a read that waits, and leaves the device there.
 func (k keepOpen) Close() error { return k.SetReadDeadline(time.Unix(1, 0)) }
 
-// packets is how many a message of each test has.
+const externalWait = 30 * time.Second // for what takes half a second
+
+// group and group6 are what the labs of these tests name.
 const (
-	externalPackets = 4096
-	externalMTU     = 1024
-	externalWait    = 30 * time.Second // for what takes half a second
+	group  = "10.254.255.7"
+	group6 = "fd6d:6361:7374::afe:ff07"
 )
 
-func externalLab(name, more string) string {
-	return "name: " + name + `
-topology: {star: {hosts: 4}}
-links: {rate: 20Mbps, delay: 20us}
-nics: {mtu: 1024, timeout: 1s}
+// externalCase is a device in a lab: what it is there, and what the lab is like.
+type externalCase struct {
+	name, workload, remote string
+	source                 bool
+	write                  bool // by registered WRITEs
+	atomics                bool // before the message
+	mtu                    int  // default 1024
+	size                   int  // default 1 MiB
+	loss                   int  // one of so many packets is lost before the device, and one behind it
+	topology, links        string
+	device                 string // more keys of the external host
+	nics                   string // more keys
+	docker                 bool   // there, too: what differs is how nodes get their sockets
+	own                    string // address of the device, as the lab says it
+}
+
+func (c *externalCase) complete() {
+	if c.mtu == 0 {
+		c.mtu = 1024
+	}
+	if c.size == 0 {
+		c.size = 1 << 20
+	}
+	if c.topology == "" {
+		c.topology = "star: {hosts: 4}"
+	}
+	if c.nics == "" {
+		c.nics = "timeout: 1s"
+	}
+}
+
+func (c *externalCase) packets() int { return c.size / c.mtu }
+
+// start is the first PSN both ways: half the message is beyond the wrap.
+func (c *externalCase) start() uint32 { return uint32(1<<24 - c.packets()/2) }
+
+// The memory of a device that is written to.
+const (
+	deviceVA  = 0x7f0000001000
+	deviceKey = 0xabcd
+)
+
+func (c *externalCase) lab(name string) string {
+	more := c.workload
+	if strings.Contains(c.workload, "cepheus") {
+		more += ", group: " + group
+	}
+	if c.write {
+		more += ", operation: write"
+	}
+	return fmt.Sprintf(`name: %s
+topology: {%s}
+links: {%srate: 20Mbps, delay: 20us}
+nics: {mtu: %d, %s}
 hosts:
-  - {name: h3, kind: external, external: {qpn: 0x42, send-psn: 0xfff800, receive-psn: 0xfff800, timeout: 4s}}
+  - {name: h3, kind: external, external: {qpn: 0x42, send-psn: %d, receive-psn: %d, timeout: 4s, wait: 20s%s}}
 workloads:
-  - bcast: {sizes: [4MiB], iterations: 1, ` + more + "}\n"
+  - bcast: {sizes: [%dB], iterations: 1, %s}
+`, name, c.topology, c.links, c.mtu, c.nics, c.start(), c.start(), c.device, c.size, more)
 }
 
 // peer is the device of the tests: the endpoint that shares no code with ours.
-func peer(t *testing.T, dev *os.File, remote string, qpn uint32) *rcpeer.Peer {
+func (c *externalCase) peer(t *testing.T, dev *os.File, qpn uint32, change func(*rcpeer.Config)) *rcpeer.Peer {
 	t.Helper()
 	if err := dev.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	to, own := netip.MustParseAddr(remote), netip.AddrFrom4([4]byte{10, 0, 0, 4})
-	if to.Is6() {
-		own = netip.MustParseAddr("fd6d:6361:7374::a00:4")
+	x := rcpeer.Config{
+		MAC: net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}, IP: netip.MustParseAddr(c.own), QPN: 0x42, PeerIP: netip.MustParseAddr(c.remote), PeerQPN: qpn, Eager: true,
+		StartPSN: c.start(), PeerPSN: c.start(), MTU: c.mtu, Timeout: 4 * time.Second, RecvSize: c.size,
+		VA: deviceVA, RKey: deviceKey,
 	}
-	p, err := rcpeer.New(rcpeer.Config{
-		MAC: net.HardwareAddr{0x52, 0x54, 0, 1, 2, 3}, IP: own, QPN: 0x42, PeerIP: to, PeerQPN: qpn,
-		StartPSN: 0xfff800, PeerPSN: 0xfff800, MTU: externalMTU, Timeout: 4 * time.Second, RecvSize: externalPackets * externalMTU,
-	}, keepOpen{dev})
+	if c.write {
+		x.Memory = make([]byte, c.size)
+	}
+	if c.loss > 0 {
+		x.Timeout = 300 * time.Millisecond
+	}
+	if change != nil {
+		change(&x)
+	}
+	p, err := rcpeer.New(x, &lossy{ReadWriteCloser: keepOpen{dev}, every: c.loss})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// lossy loses one of so many RoCE packets each way; 0 is none.
+type lossy struct {
+	io.ReadWriteCloser
+	every, in, out int
+}
+
+func (l *lossy) lose(frame []byte, n *int) bool {
+	if l.every == 0 || len(frame) < 60 || frame[12] == 8 && frame[13] == 6 {
+		return false
+	}
+	*n++
+	return *n%l.every == 0
+}
+
+// Read returns the next frame that is not lost.
+func (l *lossy) Read(b []byte) (int, error) {
+	for {
+		n, err := l.ReadWriteCloser.Read(b)
+		if err != nil || !l.lose(b[:n], &l.in) {
+			return n, err
+		}
+	}
+}
+
+// Write sends a frame, or loses it.
+func (l *lossy) Write(b []byte) (int, error) {
+	if l.lose(b, &l.out) {
+		return len(b), nil
+	}
+	return l.ReadWriteCloser.Write(b)
 }
 
 // clean ends a peer and demands that nothing was sent twice or refused.
@@ -158,112 +249,188 @@ func (s *started) line(t *testing.T, pattern string) []string {
 	}
 }
 
-// report waits for the end of the run, which must be a good one.
-func (s *started) report(t *testing.T) *runner.Report {
+// report waits for the end of the run, with an exit code.
+func (s *started) report(t *testing.T, code int) *runner.Report {
 	t.Helper()
 	_, _ = io.Copy(io.Discard, s.err) // to its end
-	if err := s.cmd.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, s.all.String())
+	err := s.cmd.Wait()
+	if s.cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("%v, want exit %d\n%s", err, code, s.all.String())
 	}
 	r := &runner.Report{}
 	if err := json.Unmarshal(s.out.Bytes(), r); err != nil {
 		t.Fatal(err)
 	}
 	row := r.Results[0]
-	if row.Verified == nil || !*row.Verified || len(row.External) != 1 || r.Fidelity.Verdict != "ok" {
-		t.Errorf("row %+v, fidelity %+v", row, r.Fidelity)
+	if row.Verified == nil || !*row.Verified || len(row.External) != 1 || len(r.External) == 0 || r.External[0].What != rank.StepConnect {
+		t.Errorf("row %+v, steps %+v", row, r.External)
 	}
 	return r
 }
 
 // TestExternal: a RoCE device that knows nothing of mcastlab is receiver and source of a
-// group and unicast peer of a rank, 4,096 packets each, with a wrap of the PSN, over IPv4 and
-// over IPv6 in a VLAN. Nothing is sent twice on either side.
+// group, by SENDs and by WRITEs, and unicast peer of a rank, with a wrap of the PSN, over IPv4
+// and over IPv6 in a VLAN, with small packets and large, in a star and in a leaf-spine. Nothing
+// is sent twice on either side; and if packets are lost, all arrives, and the verdict says so.
 func TestExternal(t *testing.T) {
-	message := make([]byte, externalPackets*externalMTU)
-	r := rand.NewChaCha8([32]byte{7})
-	_, _ = r.Read(message)
-	const group, group6 = "10.254.0.1", "fd6d:6361:7374::afe:1"
-	for _, c := range []struct {
-		name, workload, remote string
-		source                 bool
-	}{
-		{"receiver", "schemes: [cepheus], root: h0", group, false},
-		{"source", "schemes: [cepheus], root: h3", group, true},
-		{"unicast-to", "schemes: [unicast], ranks: [h1, h3], root: h1", "10.0.0.2", false},
-		{"unicast-from", "schemes: [unicast], ranks: [h1, h3], root: h3", "10.0.0.2", true},
-		{"ipv6-receiver", "schemes: [cepheus], root: h0", group6, false},
-		{"ipv6-source", "schemes: [cepheus], root: h3", group6, true},
-		{"ipv6-unicast-to", "schemes: [unicast], ranks: [h1, h3], root: h1", "fd6d:6361:7374::a00:2", false},
+	const (
+		spine = "leaf-spine: {leaves: 2, spines: 2, hosts: 2}"
+		v6    = "ip: 6, vlan: 9, "
+		short = "timeout: 268ms"
+		to    = "schemes: [cepheus], root: h0"
+		from  = "schemes: [cepheus], root: h3"
+		uniTo = "schemes: [unicast], ranks: [h1, h3], root: h1"
+		uniFr = "schemes: [unicast], ranks: [h1, h3], root: h3"
+		h1    = "10.0.0.2"
+	)
+	for _, c := range []externalCase{
+		{name: "receiver", workload: to, remote: group, size: 4 << 20},
+		{name: "source", workload: from, remote: group, source: true, size: 4 << 20, docker: true},
+		{name: "unicast-to", workload: uniTo, remote: h1, docker: true},
+		{name: "unicast-from", workload: uniFr, remote: h1, source: true, atomics: true},
+		{name: "ipv6-receiver", workload: to, remote: group6, links: v6},
+		{name: "ipv6-source", workload: from, remote: group6, source: true, links: v6},
+		{name: "ipv6-unicast-to", workload: uniTo, remote: "fd6d:6361:7374::a00:2", links: v6},
+		{name: "large-receiver", workload: to, remote: group, mtu: 4096},
+		{name: "large-source", workload: from, remote: group, mtu: 4096, source: true},
+		{name: "large-unicast-to", workload: uniTo, remote: h1, mtu: 4096},
+		{name: "large-unicast-from", workload: uniFr, remote: h1, mtu: 4096, source: true},
+		{name: "spine-receiver", workload: to, remote: group, topology: spine},
+		{name: "spine-source", workload: from, remote: group, topology: spine, source: true},
+		{name: "write-receiver", workload: to, remote: group, write: true, device: fmt.Sprintf(", va: %#x, rkey: %#x", deviceVA, deviceKey)},
+		{name: "write-source", workload: from, remote: group, write: true, source: true, topology: spine},
+		{name: "lossy-receiver", workload: to, remote: group, loss: 101, nics: short, size: 256 << 10},
+		{name: "lossy-source", workload: from, remote: group, loss: 101, nics: short, size: 256 << 10, source: true},
+		{name: "lossy-unicast-to", workload: uniTo, remote: h1, loss: 101, nics: short, size: 256 << 10},
+		{name: "lossy-unicast-from", workload: uniFr, remote: h1, loss: 101, nics: short, size: 256 << 10, source: true},
+		{name: "lossy-write-receiver", workload: to, remote: group, loss: 101, nics: short, size: 256 << 10, write: true, topology: spine,
+			device: fmt.Sprintf(", va: %#x, rkey: %#x", deviceVA, deviceKey)},
 	} {
 		for _, runtime := range []string{"netns", "docker"} {
-			if runtime == "docker" && c.name != "source" && c.name != "unicast-to" {
-				continue // what is different is how nodes get their sockets
+			if runtime == "docker" && !c.docker {
+				continue
 			}
 			t.Run(c.name+"/"+runtime, func(t *testing.T) {
 				need(t, runtime)
-				program1(t) // its making takes time of its own
-				ctx, stop := context.WithTimeout(t.Context(), externalWait)
-				defer stop()
-				before := snapshot(t)
-				dev := tap(t, "mcltap0")
-				text := externalLab("t-ext", c.workload)
-				if netip.MustParseAddr(c.remote).Is6() {
-					text = strings.Replace(text, "links: {", "links: {ip: 6, vlan: 9, ", 1)
-				}
-				file := write(t, text)
-				t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
-				must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
-				var p *rcpeer.Peer
-				if c.remote == group || c.remote == group6 {
-					p = peer(t, dev, c.remote, 17) // any queue pair would do
-					p.PostRecv(1)
-				}
-				run := start(ctx, t, "run", "-r", runtime, "--runs", t.TempDir(), "--format", "json", file)
-				if p == nil {
-					qp, err := strconv.ParseUint(run.line(t, `^h3: .* connect QP 66 to QP (\d+) at `+regexp.QuoteMeta(c.remote))[1], 10, 24)
-					if err != nil {
-						t.Fatal(err)
-					}
-					p = peer(t, dev, c.remote, uint32(qp))
-					p.PostRecv(1)
-				}
-				want := sha256.Sum256(message)
-				if c.source {
-					run.line(t, `^h3: send 4194304 bytes now`)
-					if err := p.Send(ctx, message); err != nil {
-						t.Fatalf("%v; the peer counted %+v", err, p.Stats())
-					}
-				} else if err := p.WaitMessages(ctx, 1); err != nil {
-					t.Fatalf("%v; the peer counted %+v", err, p.Stats())
-				}
-				rep := run.report(t)
-				if !c.source {
-					m, err := p.Recv(ctx)
-					if err != nil {
-						t.Fatal(err)
-					}
-					want = sha256.Sum256(m.Data)
-					if s := p.Stats(); s.DataReceived != externalPackets {
-						t.Errorf("the peer received %d packets", s.DataReceived)
-					}
-				} else if s := p.Stats(); s.DataSent != externalPackets {
-					t.Errorf("the peer sent %d packets", s.DataSent)
-				}
-				if got := rep.Results[0].Sum; got != fmt.Sprintf("%x", want) {
-					t.Errorf("the lab has %s, the peer %x", got, want)
-				}
-				clean(t, p)
-				if n := count(t, rep.RunDir, "retransmitted") + count(t, rep.RunDir, "timeouts"); n != 0 {
-					t.Errorf("the lab sent %d packets again", n)
-				}
-				must(t, "destroy", "t-ext")
-				if err := dev.Close(); err != nil {
-					t.Error(err)
-				}
-				same(t, before, snapshot(t))
+				c.complete()
+				testExternal(t, &c, runtime)
 			})
 		}
+	}
+}
+
+func testExternal(t *testing.T, c *externalCase, runtime string) {
+	message := make([]byte, c.size)
+	r := rand.NewChaCha8([32]byte{7})
+	_, _ = r.Read(message)
+	program1(t) // its making takes time of its own
+	ctx, stop := context.WithTimeout(t.Context(), externalWait)
+	defer stop()
+	before := snapshot(t)
+	dev := tap(t, "mcltap0")
+	file := write(t, c.lab("t-ext"))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
+	must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
+	o := must(t, "group", "add-member", "--lab", "t-ext", "h3")
+	c.own = regexp.MustCompile(`^h3: address ([0-9a-f.:]+)/`).FindStringSubmatch(o.out)[1]
+	var p *rcpeer.Peer
+	if c.remote == group || c.remote == group6 {
+		p = c.peer(t, dev, 17, nil) // any queue pair would do
+		p.PostRecv(1)
+	}
+	run := start(ctx, t, "run", "-q", "-r", runtime, "--runs", t.TempDir(), "--format", "json", file)
+	if p == nil {
+		qp, err := strconv.ParseUint(run.line(t, `^h3: .* connect QP 66 to QP (\d+) at `+regexp.QuoteMeta(c.remote))[1], 10, 24)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p = c.peer(t, dev, uint32(qp), nil)
+		p.PostRecv(1)
+	}
+	if c.atomics {
+		testAtomics(ctx, t, p, run)
+	}
+	want, code := sha256.Sum256(message), 0
+	switch {
+	case c.write && c.source:
+		run.line(t, fmt.Sprintf(`^h3: write %d bytes with immediate data to VA 0, with any key, now`, c.size))
+		if err := p.Do(ctx, rcpeer.Request{Data: message, Write: true, Imm: 7, HasImm: true}); err != nil {
+			t.Fatalf("%v; the peer counted %+v", err, p.Stats())
+		}
+	case c.source:
+		run.line(t, fmt.Sprintf(`^h3: send %d bytes now`, c.size))
+		if err := p.Send(ctx, message); err != nil {
+			t.Fatalf("%v; the peer counted %+v", err, p.Stats())
+		}
+	default:
+		if err := p.WaitMessages(ctx, 1); err != nil {
+			t.Fatalf("%v; the peer counted %+v", err, p.Stats())
+		}
+	}
+	if c.loss > 0 {
+		code = 5
+	}
+	rep := run.report(t, code)
+	if c.write && !c.source {
+		p.ReadMemory(message, deviceVA)
+		want = sha256.Sum256(message)
+	} else if !c.source {
+		m, err := p.Recv(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = sha256.Sum256(m.Data)
+	}
+	if got := rep.Results[0].Sum; got != fmt.Sprintf("%x", want) {
+		t.Errorf("the lab has %s, the peer %x", got, want)
+	}
+	c.counted(t, p, rep)
+	must(t, "destroy", "t-ext")
+	if err := dev.Close(); err != nil {
+		t.Error(err)
+	}
+	same(t, before, snapshot(t))
+}
+
+// counted looks at what both sides have counted: each packet once, or more if some were lost.
+func (c *externalCase) counted(t *testing.T, p *rcpeer.Peer, rep *runner.Report) {
+	s, again := p.Stats(), count(t, rep.RunDir, "retransmitted")+count(t, rep.RunDir, "timeouts")
+	if c.loss > 0 {
+		if s.Retransmitted+again == 0 || !strings.Contains(rep.Fidelity.Reason, "although") {
+			t.Errorf("nothing was sent again, or the verdict does not say so: %+v, the peer counted %+v", rep.Fidelity, s)
+		}
+		if err := p.Close(); err != nil {
+			t.Errorf("close the peer: %v", err)
+		}
+		return
+	}
+	n := s.DataReceived
+	if c.source {
+		n = s.DataSent
+	}
+	if c.atomics {
+		n -= 2
+	}
+	if n != uint64(c.packets()) || again != 0 {
+		t.Errorf("the peer counted %+v, and the lab sent %d packets again", s, again)
+	}
+	clean(t, p)
+}
+
+// testAtomics adds to memory of a rank, which works, and to memory that nobody has, which would
+// end the connection: that is left to the tests of the NIC.
+func testAtomics(ctx context.Context, t *testing.T, p *rcpeer.Peer, run *started) {
+	t.Helper()
+	m := run.line(t, `^h3: 1048576 bytes of h1 are at VA (0x[0-9a-f]+) with key (0x[0-9a-f]+)`)
+	va, err := strconv.ParseUint(m[1], 0, 64)
+	key, err2 := strconv.ParseUint(m[2], 0, 32)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	first, err := p.FetchAdd(ctx, 5, va+16, uint32(key))
+	second, err2 := p.FetchAdd(ctx, 7, va+16, uint32(key))
+	if err := errors.Join(err, err2); err != nil || second != first+5 {
+		t.Fatalf("8 bytes were %#x, and after 5 was added %#x: %v", first, second, err)
 	}
 }
 
@@ -302,7 +469,9 @@ func TestExternalRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := snapshot(t)
-	file := write(t, externalLab("t-ext", "schemes: [cepheus]"))
+	lab := externalCase{workload: "schemes: [cepheus]", remote: group}
+	lab.complete()
+	file := write(t, lab.lab("t-ext"))
 	for _, c := range []struct {
 		attach []string
 		code   int
@@ -311,7 +480,7 @@ func TestExternalRefused(t *testing.T) {
 		{nil, 4, "host h3 of lab t-ext is external: name its interface with --attach h3=INTERFACE"},
 		{[]string{"h3=nosuch"}, 4, "interface nosuch: there is none of that name on this host"},
 		{[]string{"h3=lo"}, 4, "interface lo: it is the loopback interface"},
-		{[]string{"h3=mcltap1"}, 4, "interface mcltap1: it has the address 192.0.2.1/24"},
+		{[]string{"h3=mcltap1"}, 4, "interface mcltap1: it has the address 192.0.2.1/24, so this host uses it"},
 		{[]string{"h0=mcltap0"}, 4, "attach h0=mcltap0: h0 is no external host of lab t-ext (external: h3)"},
 		{[]string{"h3"}, 2, `attach "h3": write --attach HOST=INTERFACE`},
 	} {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,9 +16,9 @@ import (
 func (p *program) groupCommand() *cli.Command {
 	return &cli.Command{
 		Name: "group", Usage: "show the groups of a lab that is up; say what its external members are", OnUsageError: onUsage,
-		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupAddMember()},
+		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupAddMember(), p.groupReady()},
 		Action: func(c *cli.Context) error {
-			return usageError{fmt.Errorf("group needs ls or add-member, not %q", c.Args().First())}
+			return usageError{fmt.Errorf("group needs ls, add-member or ready, not %q", c.Args().First())}
 		},
 	}
 }
@@ -67,9 +69,42 @@ func (p *program) groupAddMember() *cli.Command {
 				return err
 			}
 			n, _ := d.Graph.Find(host)
-			fmt.Fprintf(p.out, "%s: address %v, QP %d, first PSN sent %d, expected %d; the next group of the lab is %v\n",
-				host, d.Graph.Prefix(n), x.QPN, x.SendPSN, x.ReceivePSN, d.Graph.Addr(group))
+			fmt.Fprintf(p.out, "%s: address %v, QP %d, first PSN sent %d, expected %d; %s\n",
+				host, d.Graph.Prefix(n), x.QPN, x.SendPSN, x.ReceivePSN, groupsOf(d, host, group))
 			return d.Close()
+		},
+	}
+}
+
+// groupsOf says which groups an external host will be in: those that the lab file names, or
+// the next of the lab.
+func groupsOf(d *orchestrator.Deployed, host string, next uint32) string {
+	var named []string
+	for i := range d.Lab.Workloads {
+		w := &d.Lab.Workloads[i]
+		if id := w.NamedGroup(); id != 0 && slices.ContainsFunc(w.Bcast.Ranks.Resolve(d.Graph), func(n int) bool { return d.Graph.Nodes[n].Name == host }) {
+			named = append(named, fmt.Sprintf("group %v", d.Graph.Addr(id)))
+		}
+	}
+	if len(named) > 0 {
+		return "in each run " + strings.Join(named, ", ")
+	}
+	return fmt.Sprintf("the next group of the lab is %v, and each run takes another: workloads can name one (group)", d.Graph.Addr(next))
+}
+
+func (p *program) groupReady() *cli.Command {
+	return &cli.Command{
+		Name: "ready", Usage: "say that an external host is connected: a run that waits for it goes on", ArgsUsage: "HOST", OnUsageError: onUsage,
+		Flags: []cli.Flag{labFlag()},
+		Action: func(c *cli.Context) error {
+			if c.Args().Len() != 1 {
+				return usageError{fmt.Errorf("group ready takes one host after its flags")}
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			return errors.Join(d.Ready(c.Args().First()), d.Close())
 		},
 	}
 }

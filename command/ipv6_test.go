@@ -147,7 +147,7 @@ func TestLiveIPv6(t *testing.T) {
 // IPv6: it finds the group by neighbor discovery and is found by it.
 func TestRCIPv6(t *testing.T) {
 	need(t)
-	const group, device = "fd6d:6361:7374::afe:1", "fd6d:6361:7374::a00:4"
+	const group, device = group6, "fd6d:6361:7374::a00:4"
 	for _, source := range []bool{false, true} {
 		t.Run(map[bool]string{false: "receiver", true: "source"}[source], func(t *testing.T) {
 			program1(t) // its making takes time of its own
@@ -172,11 +172,12 @@ func TestRCIPv6(t *testing.T) {
 			if source {
 				root = "h3"
 			}
-			text := strings.Replace(externalLab("t-ext6", "schemes: [cepheus], root: "+root), "links: {", "links: {ip: 6, ", 1)
-			file := write(t, strings.Replace(text, "qpn: 0x42", "qpn: 17", 1))
+			c := externalCase{workload: "schemes: [cepheus], root: " + root, remote: group, size: 4 << 20, links: "ip: 6, "}
+			c.complete()
+			file := write(t, strings.Replace(c.lab("t-ext6"), "qpn: 0x42", "qpn: 17", 1))
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext6") })
 			must(t, "deploy", "-q", "-r", "netns", "--attach", "h3=mclrc1", file)
-			if o := must(t, "group", "add-member", "--lab", "t-ext6", "h3"); !strings.HasPrefix(o.out, "h3: address "+device+"/96, QP 17,") || !strings.HasSuffix(o.out, "is "+group+"\n") {
+			if o := must(t, "group", "add-member", "--lab", "t-ext6", "h3"); !strings.HasPrefix(o.out, "h3: address "+device+"/96, QP 17,") || !strings.HasSuffix(o.out, "; in each run group "+group+"\n") {
 				t.Errorf("add-member says %s", o.out)
 			}
 			rc := func(verb string) *started {
@@ -209,7 +210,7 @@ func TestRCIPv6(t *testing.T) {
 				t.Errorf("row %+v; the device says %s", row, dev.out.String())
 			}
 			if source {
-				want := make([]byte, externalPackets*externalMTU)
+				want := make([]byte, c.size)
 				prng.Fill(want, 1, 0)
 				if got := r.Results[0].Sum; got != fmt.Sprintf("%x", sha256.Sum256(want)) {
 					t.Errorf("the lab has %s", got)

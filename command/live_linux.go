@@ -68,6 +68,7 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 		}
 		o.Attach[host] = name
 	}
+	o.Tell = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
 	if !c.Bool("quiet") {
 		o.Log = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
 	}

@@ -31,10 +31,13 @@ type Node struct {
 	Counts map[string]uint64 `json:"counts"` // of the machine
 	Drops  map[string]uint64 `json:"drops"`  // by reason, without zeros
 	Groups []Group           `json:"groups,omitempty"`
+	// Resting are the McstIDs of deleted groups that are not to be used again yet.
+	Resting []string `json:"resting,omitempty"`
 	// MFTBytes is the packed size of a switch's multicast forwarding tables.
 	MFTBytes int      `json:"mft_bytes,omitempty"`
 	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
 	Wait     []string `json:"waiting,omitempty"`
+	Device   *Device  `json:"device,omitempty"` // behind the port of an external host
 }
 
 // Rate says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was Lab
@@ -113,6 +116,9 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 		}
 		n.Groups = append(n.Groups, out)
 	}
+	for _, id := range sw.Resting() {
+		n.Resting = append(n.Resting, wire.AddrOf(id).String())
+	}
 }
 
 // NIC takes down what a NIC counts.
@@ -133,6 +139,7 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 func (n *Node) Adapter(a *adapter.Adapter) {
 	n.NIC(a.NIC())
 	n.Kind = KindExternal
+	n.Device = deviceOf(a)
 	c := a.Stats()
 	put(n.Counts, adapterCounts, c)
 	for _, r := range adapter.DropReasons() {
@@ -199,6 +206,16 @@ func Sum(all []Node) map[string]Totals {
 func Total(all []Node, name string) (sum uint64) {
 	for _, n := range all {
 		sum += n.Counts[name]
+	}
+	return sum
+}
+
+// Dropped returns the frames that nodes have dropped for one of the reasons.
+func Dropped(all []Node, reasons []string) (sum uint64) {
+	for _, n := range all {
+		for _, r := range reasons {
+			sum += n.Drops[r]
+		}
 	}
 	return sum
 }

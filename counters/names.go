@@ -164,6 +164,7 @@ var adapterCounts = []count[adapter.Stats]{
 	one("ignored", "such questions that do not concern the fabric", func(s *adapter.Stats) uint64 { return s.Ignored }),
 	one("asked", "questions for the device's MAC address", func(s *adapter.Stats) uint64 { return s.Asked }),
 	one("told", "the device's answers to them", func(s *adapter.Stats) uint64 { return s.Told }),
+	one("repeated_by_device", "request packets that the device sent again", func(s *adapter.Stats) uint64 { return s.Repeats }),
 }
 
 // portCounts are the counters of a port. Those that are for a wall clock only are 0

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 
 	"github.com/mcastlab/mcastlab/collective"
@@ -21,14 +22,23 @@ type Host struct {
 
 // External is the queue pair with which an external host takes part.
 type External struct {
-	QPN        Number  `yaml:"qpn" doc:"its number" default:"0"`
-	SendPSN    Number  `yaml:"send-psn" doc:"PSN of the first packet it sends" default:"0"`
-	ReceivePSN Number  `yaml:"receive-psn" doc:"PSN of the first packet it expects" default:"0"`
-	VA         Number  `yaml:"va" doc:"address of the memory that others write to" default:"0"`
-	RKey       Number  `yaml:"rkey" doc:"and its key" default:"0"`
-	Timeout    Timeout `yaml:"timeout" doc:"its retransmission timeout" default:"67.108864ms"`
-	Window     Size    `yaml:"window" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
+	QPN        Number   `yaml:"qpn" doc:"its number" default:"0"`
+	SendPSN    Number   `yaml:"send-psn" doc:"PSN of the first packet it sends" default:"0"`
+	ReceivePSN Number   `yaml:"receive-psn" doc:"PSN of the first packet it expects" default:"0"`
+	VA         Number   `yaml:"va" doc:"address of the memory that others write to" default:"0"`
+	RKey       Number   `yaml:"rkey" doc:"and its key" default:"0"`
+	Timeout    Timeout  `yaml:"timeout" doc:"its retransmission timeout" default:"67.108864ms"`
+	Window     Size     `yaml:"window" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
+	Ready      string   `yaml:"ready" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
+	Wait       Duration `yaml:"wait" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
 }
+
+// When a run begins to send to an external host.
+const (
+	ReadyAuto = "auto" // when it is seen to be there, or its operator says so
+	ReadyWord = "word" // when its operator says so
+	ReadyNow  = "now"
+)
 
 // Number is a whole number, decimal or 0x and hexadecimal.
 type Number uint64
@@ -108,6 +118,9 @@ func (x *External) Check() error {
 			return fmt.Errorf("%s of %d is more than %d", v.name, v.value, v.max)
 		}
 	}
+	if d := vtime.Duration(x.Wait); d < vtime.Second || d > 3600*vtime.Second {
+		return fmt.Errorf("wait of %v is not 1s to 3600s", x.Wait)
+	}
 	if x.Window < windowMin || x.Window > windowMax {
 		return fmt.Errorf("window of %v is not %v to %v", x.Window, Size(windowMin), Size(windowMax))
 	}
@@ -152,17 +165,18 @@ func (c *checking) checkHosts() {
 		if err := h.External.Check(); err != nil {
 			c.failf(p+".external", "external host %s: %v", h.Name, err)
 		}
-		if h.Kind == "external" && c.l.Runtime.Dilation > 1 {
+		if h.Kind == "external" {
 			c.checkPatience(p, h)
 		}
 	}
 }
 
-// checkPatience makes sure that an external host does not send again what only waits.
+// checkPatience makes sure that an external host does not send again what only waits. A lab
+// with one runs at dilation 1 unless it says otherwise.
 func (c *checking) checkPatience(p string, h *Host) {
 	x := &h.External
-	if err := c.l.CheckPatience(h.Name, x, float64(c.l.Runtime.Dilation)); err != nil {
-		c.failf(p, "%v", err)
+	if err := c.l.CheckPatience(h.Name, x, max(1, float64(c.l.Runtime.Dilation))); err != nil {
+		c.failf(p+".external.timeout", "%v", err)
 	}
 }
 
@@ -174,7 +188,7 @@ func (l *Lab) CheckPatience(name string, x *External, dilation float64) error {
 		return nil
 	}
 	return fmt.Errorf("at dilation %v what external host %s sends may wait %v, longer than its timeout of %v: "+
-		"use ibv timeout code %d there and timeout: %v here, or a smaller window or dilation",
+		"use ibv timeout code %d there and external: {timeout: %v} here, or a smaller external.window or dilation, or a faster links.rate",
 		dilation, name, wait, x.Timeout, code, virtrnic.Timeout(code))
 }
 
@@ -187,7 +201,7 @@ func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
 			out = append(out, n)
 		}
 	}
-	if len(out) == 0 {
+	if c.checkForExternals(p, b, len(out) > 0); len(out) == 0 {
 		return
 	}
 	root := c.l.ExternalHost(b.Root)
@@ -205,7 +219,7 @@ func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
 	case b.Schemes[0].Name == "unicast" && root != nil && len(ranks) > 2:
 		c.failf(p+".ranks", "%s is external and has one connection: as unicast source it can serve one rank", b.Root)
 	}
-	if b.Schemes[0].Name != "cepheus" {
+	if len(b.Schemes) == 0 || b.Schemes[0].Name != "cepheus" {
 		return
 	}
 	first := c.l.ExternalHost(out[0]).SendPSN
@@ -215,4 +229,54 @@ func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
 				x.SendPSN, x.ReceivePSN, name)
 		}
 	}
+}
+
+// checkForExternals verifies the keys that are for external hosts alone.
+func (c *checking) checkForExternals(p string, b *Bcast, external bool) {
+	scheme := ""
+	if len(b.Schemes) > 0 {
+		scheme = b.Schemes[0].Name
+	}
+	group, err := parseGroup(b.Group)
+	switch {
+	case b.Operation == "write" && (!external || scheme != "cepheus"):
+		c.failf(p+".operation", "operation write is for scheme cepheus with an external host among the ranks: leave it out")
+	case b.Group == "":
+	case !external || scheme != "cepheus":
+		c.failf(p+".group", "group is for scheme cepheus with an external host among the ranks: leave it out")
+	case err != nil:
+		c.failf(p+".group", "%v", err)
+	case c.l.Controllers > 1:
+		c.failf(p+".group", "with controllers it is they who give out addresses, not group %v: leave it out", wire.AddrOf(group))
+	}
+}
+
+// The groups that lab files may name. No run gets one of them otherwise.
+const (
+	NamedGroupFirst = wire.GroupNet | 0xff01
+	NamedGroupLast  = wire.GroupNet | 0xfffe
+)
+
+// parseGroup reads the address of a group; empty is 0.
+func parseGroup(s string) (uint32, error) {
+	if s == "" {
+		return 0, nil
+	}
+	a, err := netip.ParseAddr(s)
+	if ip, ok := wire.IPOf(a); err == nil && ok && a.Is4() && ip >= NamedGroupFirst && ip <= NamedGroupLast {
+		return ip, nil
+	}
+	return 0, fmt.Errorf("group %q is not %v to %v", s, wire.AddrOf(NamedGroupFirst), wire.AddrOf(NamedGroupLast))
+}
+
+// NamedGroup returns the McstID that the lab file names for the workload, or 0.
+func (w *Workload) NamedGroup() uint32 {
+	if w.Bcast == nil {
+		return 0
+	}
+	group, err := parseGroup(w.Bcast.Group)
+	if err != nil {
+		return 0 // it was checked
+	}
+	return group
 }

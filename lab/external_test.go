@@ -59,7 +59,16 @@ func TestExternalMistakes(t *testing.T) {
 		{"schemes: [cepheus]", "schemes: [cepheus], memory: hashed", "memory hashed is for ranks of the lab alone"},
 		{"schemes: [cepheus]", "schemes: [unicast], root: h3", "as unicast source it can serve one rank"},
 		{"receive-psn: 100", "receive-psn: 101", "a group has one start PSN"},
+		{"cepheus], sizes: [1MiB]", "cepheus], sizes: [1MiB], group: 10.254.0.1", `x:8:55: group "10.254.0.1" is not 10.254.255.1 to 10.254.255.254`},
+		{"cepheus], sizes: [1MiB]", "cepheus], ranks: [h0, h1], sizes: [1MiB], group: 10.254.255.1", "group is for scheme cepheus with an external host"},
+		{"1MiB]}", "1MiB], group: 10.254.255.1}\ncontrollers: 3\n", "with controllers it is they who give out addresses"},
+		{"cepheus], sizes: [1MiB]", "cepheus], ranks: [h0, h1], sizes: [1MiB], operation: write", "operation write is for scheme cepheus with an external host"},
+		{"cepheus], sizes: [1MiB]", "unicast], ranks: [h0, h3], sizes: [1MiB], operation: write", "operation write is for scheme cepheus with an external host"},
+		{"va: 0x7f0000000000", "wait: 10ms", "wait of 10ms is not 1s to 3600s"},
+		{"va: 0x7f0000000000", "ready: perhaps", `cannot be "perhaps"`},
+		{"bcast: {schemes: [cepheus], sizes: [1MiB]}", "program: {name: mine}", "x:8:14: h3 is external and runs no program: name other ranks"},
 		{"workloads:", "runtime: {dilation: 100}\nworkloads:", "longer than its timeout of 67.108864ms: use ibv timeout code 19 there"},
+		{"1Gbps", "100Mbps", "x:5:42: at dilation 1 what external host h3 sends may wait 167.78616ms, longer than its timeout of 67.108864ms: use ibv timeout code 16 there and external: {timeout: 268.435456ms} here"},
 	} {
 		_, err := Parse("x", []byte(strings.Replace(externalText, c.from, c.to, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -212,6 +212,8 @@ type Bcast struct {
 	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
 	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
 	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
+	Operation  string     `yaml:"operation" doc:"what carries a message: send; or, with an external host among the ranks and scheme cepheus, write: registered WRITEs (docs/writes.md)" default:"send" enum:"send,write"`
+	Group      string     `yaml:"group" doc:"address of the group, 10.254.255.1 to 10.254.255.254, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
 }
 
 // Allgather is the Allgather benchmark: every rank has a block that all others get.

@@ -69,7 +69,7 @@ type registration struct {
 }
 
 // Register starts to install a group. Its progress is Status; a McstID can be
-// registered once.
+// registered once, or again after Forget.
 func (a *Agent) Register(now vtime.Time, g Group) error {
 	switch {
 	case !wire.IsGroup(g.McstID):
@@ -120,6 +120,14 @@ func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
 		a.enter(now, r, Deleting)
 	}
 	return nil
+}
+
+// Forget lets a McstID be registered again whose group was deleted or could not be installed.
+// Whoever calls it has made sure that no frame of that group is under way any more.
+func (a *Agent) Forget(mcstID uint32) {
+	a.led = slices.DeleteFunc(a.led, func(r *registration) bool {
+		return r.id == mcstID && (r.phase == Deleted || r.phase == Failed)
+	})
 }
 
 // Status returns how far a group has come, and in Failed why.

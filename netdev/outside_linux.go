@@ -62,7 +62,7 @@ func OpenOutside(name string, mtu int) (*Outside, error) {
 	}
 	for _, x := range addrs {
 		if !x.IP.IsLinkLocalUnicast() {
-			return fail("it has the address %v: ip addr flush dev %s, or take another", x.IPNet, name)
+			return fail("it has the address %v, so this host uses it, perhaps to be reached at all: take an interface that has none", x.IPNet)
 		}
 	}
 	routes, err := netlink.RouteList(l, netlink.FAMILY_ALL)
@@ -71,7 +71,7 @@ func OpenOutside(name string, mtu int) (*Outside, error) {
 	}
 	for _, r := range routes {
 		if r.Dst == nil || !r.Dst.IP.IsLinkLocalUnicast() && !r.Dst.IP.IsMulticast() {
-			return fail("it has a route, %v: ip route flush dev %s, or take another", r.Dst, name)
+			return fail("it has a route, %v, so this host uses it: take an interface that has none", r.Dst)
 		}
 	}
 	return o, nil
@@ -87,6 +87,12 @@ func Index(name string) int {
 		return 0
 	}
 	return l.Attrs().Index
+}
+
+// Carrier reports whether an interface of this host is up and connected to something that is.
+func Carrier(name string) bool {
+	l, err := netlink.LinkByName(name)
+	return err == nil && l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0
 }
 
 // Socket opens a raw socket on the interface, which sees all that comes in, for whomever

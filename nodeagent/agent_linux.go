@@ -251,7 +251,14 @@ func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.An
 	if n.out == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the node is no external host")
 	}
-	return &control.AnswerReply{}, n.call(func(vtime.Time) { n.out.Answer(wire.QPN(r.Qpn)) })
+	asker := n.graph.Nodes[0].IP
+	if n.id == 0 {
+		asker = n.graph.Nodes[1].IP // there are two hosts at least
+	}
+	return &control.AnswerReply{}, n.call(func(now vtime.Time) {
+		n.out.Answer(wire.QPN(r.Qpn))
+		n.out.Watch(now, asker)
+	})
 }
 
 // SetMulticast implements control.NodeServer.

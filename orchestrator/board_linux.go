@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
+	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/wire"
@@ -26,9 +28,12 @@ type board struct {
 	pace   *pace
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
-	say    func(format string, args ...any) // to the operators of external hosts
+	note   func(rank.Step) // takes down what operators of external hosts were told
 	leases *leases
 	tables *tables
+
+	devices *devices // external hosts; nil: there are none
+	group   uint32   // the McstID that the lab file names; 0: none
 
 	stepping sync.Mutex // held for a whole step: any rank may report one
 
@@ -58,6 +63,9 @@ type leases struct {
 	run   string
 }
 
+// leasesMax is how many there are: the others can be named by the lab file.
+const leasesMax = lab.NamedGroupFirst&0xffff - 1
+
 // next leases one to a rank.
 func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
 	if l.plane != nil {
@@ -72,8 +80,8 @@ func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
 		return 0, err
 	case !ok:
 		return 0, fmt.Errorf("lab %s is not up any more", l.store.lab)
-	case st.Leased >= 1<<16-1:
-		return 0, errors.New("all 65535 McstIDs of the lab have been used: destroy and deploy it")
+	case st.Leased >= leasesMax:
+		return 0, fmt.Errorf("all %d McstIDs of the lab have been used: destroy and deploy it", leasesMax)
 	}
 	st.Leased++
 	return st.Leased, l.store.put(st)
@@ -87,8 +95,9 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	n := len(w.Hosts)
-	b.values, b.readers = map[string][]byte{}, map[string][]call{}
-	b.ranks, b.sending = make([]control.Node_JobClient, n), make([]sync.Mutex, n)
+	if err := b.prepare(ctx, d, w); err != nil {
+		return err
+	}
 	start := control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(b.pace.now())}
 	for i, p := range w.Peers {
 		if p != nil {
@@ -97,8 +106,6 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			})
 		}
 	}
-	b.spare = make([]bool, n)
-	copy(b.spare, w.Spare)
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
 	b.size = n - len(start.Peers)
 	for _, h := range w.Hosts {
@@ -117,6 +124,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	}
 	errs, lost, silent := make([]error, n), make([]error, n), make([]bool, n)
 	var all sync.WaitGroup
+	defer b.devices.begin(ctx, b.put, cancel)()
 	for i, h := range w.Hosts {
 		if external(i) {
 			continue
@@ -135,19 +143,30 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 				err = b.lose(i)
 			}
 			if errs[i] = err; err != nil {
-				errs[i] = fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, err)
+				errs[i] = b.devices.failed(ctx, fmt.Errorf("rank %d (%s): %w", i, d.Graph.Nodes[h].Name, err))
 				cancel() // the others would wait for it
 			}
 		})
 	}
 	all.Wait()
-	if err := firstCause(errs); err != nil {
+	if err := cmp.Or(b.devices.cause(), firstCause(errs)); err != nil {
 		if gone := errors.Join(lost...); gone != nil && outer.Err() == nil && isCancel(err) {
 			return gone
 		}
 		return err
 	}
 	return b.endAll(silent)
+}
+
+// prepare makes the board that of one workload.
+func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (err error) {
+	n := len(w.Hosts)
+	b.values, b.readers = map[string][]byte{}, map[string][]call{}
+	b.ranks, b.sending, b.spare = make([]control.Node_JobClient, n), make([]sync.Mutex, n), make([]bool, n)
+	copy(b.spare, w.Spare)
+	b.group = w.Group
+	b.devices, err = d.lookAfter(ctx, w, b.note)
+	return err
 }
 
 // endAll tells the ranks, all of which have ended, to let their connections go, but for those
@@ -283,6 +302,9 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		}
 		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
 	case *control.FromRank_Lease:
+		if b.group != 0 {
+			return b.lease(c, b.group, b.tables.d.rested(ctx, b.group))
+		}
 		lower, err := b.leases.next(ctx, c.rank)
 		return b.lease(c, wire.GroupNet|lower, err)
 	case *control.FromRank_Multicast:
@@ -319,8 +341,10 @@ func (b *board) lease(c call, group uint32, err error) error {
 }
 
 func (b *board) put(key string, value []byte) error {
-	if strings.HasPrefix(key, rank.ExternalKey) {
-		b.say("%s", value)
+	if strings.HasPrefix(key, rank.ExternalKey) && len(value) > 0 {
+		if err := b.devices.tell(value); err != nil {
+			return err
+		}
 	}
 	b.mu.Lock()
 	b.values[key] = value
@@ -342,6 +366,9 @@ func (b *board) get(c call, key string) error {
 	}
 	b.mu.Unlock()
 	if !ok {
+		if strings.HasPrefix(key, rank.ExternalKey+rank.ReadyKey) {
+			b.devices.await(key)
+		}
 		return nil
 	}
 	return b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: v}})

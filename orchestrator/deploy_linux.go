@@ -36,6 +36,9 @@ type Options struct {
 	Attach map[string]string
 	// Log, if set, is told what is being done.
 	Log func(format string, args ...any)
+	// Tell, if set, is told what the operator has to know, whether or not he wants to be told
+	// what is being done.
+	Tell func(format string, args ...any)
 }
 
 // Deployed is a lab that is up.
@@ -189,6 +192,13 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 func (d *Deployed) log(format string, args ...any) {
 	if d.o.Log != nil {
 		d.o.Log(format, args...)
+	}
+}
+
+// announce tells the operator what he has to know.
+func (d *Deployed) announce(format string, args ...any) {
+	if d.o.Tell != nil {
+		d.o.Tell(format, args...)
 	}
 }
 

@@ -1,15 +1,14 @@
 package orchestrator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/wire"
@@ -31,6 +30,9 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+wire.RoCEHeadersMax)
 		if err != nil {
 			return nil, err
+		}
+		if !netdev.Carrier(name) {
+			d.announce("warning: interface %s of external host %s has no carrier: what is at its other end is down, or not plugged in", name, host)
 		}
 		all[host] = o
 	}
@@ -119,8 +121,8 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 }
 
 // tellExternals takes over what has been said of external hosts since the deployment,
-// makes sure that the lab still holds together at a dilation, and tells their adapters.
-func (d *Deployed) tellExternals(ctx context.Context, dilation float64) error {
+// and makes sure that the lab still holds together at a dilation.
+func (d *Deployed) tellExternals(dilation float64) error {
 	st, _, err := d.store.get()
 	if err != nil {
 		return err
@@ -140,14 +142,28 @@ func (d *Deployed) tellExternals(ctx context.Context, dilation float64) error {
 	if _, err := lab.Parse("lab "+d.Lab.Name, d.Lab.Resolved()); err != nil {
 		return err
 	}
-	for i := range d.Lab.Hosts {
-		h := &d.Lab.Hosts[i]
-		if h.Kind != "external" {
+	if err := d.checkRegions(); err != nil {
+		return err
+	}
+	// What was said of an earlier run is of no use to this one.
+	if err := os.RemoveAll(filepath.Dir(d.store.readyMark("any"))); err != nil {
+		return fmt.Errorf("forget which external hosts were ready: %w", err)
+	}
+	return nil
+}
+
+// checkRegions makes sure that external hosts that are written to have memory.
+func (d *Deployed) checkRegions() error {
+	for _, w := range d.Lab.Workloads {
+		if w.Bcast == nil || w.Bcast.Operation != "write" {
 			continue
 		}
-		n, _ := d.Graph.Find(h.Name)
-		if _, err := d.nodes[n].Answer(ctx, &control.AnswerRequest{Qpn: uint32(h.External.QPN)}); err != nil {
-			return fmt.Errorf("tell the adapter of %s: %w", h.Name, err)
+		for _, h := range w.Bcast.Ranks.Resolve(d.Graph) {
+			name := d.Graph.Nodes[h].Name
+			if x := d.Lab.ExternalHost(name); x != nil && name != w.Bcast.Root && x.VA == 0 && x.RKey == 0 {
+				return fmt.Errorf("workload %s writes to external host %s, and its memory is not known: mcastlab group add-member --va ADDRESS --rkey KEY %s",
+					w.Label(), name, name)
+			}
 		}
 	}
 	return nil

@@ -9,13 +9,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/counters"
-
+	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // What a row is judged by, and what auto leaves room for.
@@ -318,9 +319,11 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 	if drops := counters.KernelDrops(now) - counters.KernelDrops(before); drops > 0 {
 		blame("the kernel dropped %d frames of the lab", drops)
 	}
-	claimed := slices.ContainsFunc(rows, func(r apps.Row) bool { return len(r.External) == 0 })
-	if n := counters.Total(now, "timeouts") - counters.Total(before, "timeouts"); n > 0 && lossFree && claimed {
+	if n := since(now, before, "timeouts"); n > 0 && lossFree {
 		blame("%d retransmission timers fired although nothing was lost", n)
+	}
+	if slices.ContainsFunc(rows, func(r apps.Row) bool { return len(r.External) > 0 }) {
+		f.judgeDevices(now, before, lossFree, blame)
 	}
 	for i, row := range rows {
 		if i >= len(f.links) {
@@ -344,6 +347,35 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		})
 	}
 	return v
+}
+
+// since returns by how much a count over all nodes has grown.
+func since(now, before []counters.Node, name string) uint64 {
+	return counters.Total(now, name) - counters.Total(before, name)
+}
+
+// judgeDevices is for rows with external hosts: of their times nothing is claimed, but what
+// was sent twice, or found no room, was not what the lab is about.
+func (f *fidelity) judgeDevices(now, before []counters.Node, lossFree bool, blame func(string, ...any)) {
+	// Where a switch has lost frames of its own accord, repeats are what the lab is about.
+	if lost := counters.Dropped(now, lostBySwitches) - counters.Dropped(before, lostBySwitches); lossFree && lost == 0 {
+		if n := since(now, before, "retransmitted"); n > 0 {
+			blame("%d packets were sent again although the lab lost nothing: an external host was late, or lost them", n)
+		}
+		if n := since(now, before, "repeated_by_device"); n > 0 {
+			blame("external hosts sent %d packets again although the lab lost nothing: is their timeout too short?", n)
+		}
+	}
+	overrun := []string{adapter.DropOverrun.String()}
+	if n := counters.Dropped(now, overrun) - counters.Dropped(before, overrun); n > 0 {
+		blame("%d packets of external hosts found external.window full: they send faster than links.rate, slow them down or use a larger window", n)
+	}
+}
+
+// lostBySwitches are the reasons for which switches drop frames that were in order.
+var lostBySwitches = []string{
+	virtswitch.DropBufferFull.String(), virtswitch.DropHeadroom.String(), virtswitch.DropWatchdog.String(),
+	virtswitch.DropProcessorFull.String(), virtswitch.DropRestart.String(),
 }
 
 // busySeconds returns the CPU time that the lab's processes have had, and this one, to

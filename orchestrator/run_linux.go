@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 
 	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
 )
@@ -157,7 +158,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		if fixed == 0 {
 			fixed = 1 // external devices live in wall time
 		}
-		if err := r.d.tellExternals(ctx, fixed); err != nil {
+		if err := r.d.tellExternals(fixed); err != nil {
 			return err
 		}
 	}
@@ -209,8 +210,14 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []byte), step func(context.Context, string) error) error {
 	stop := r.showProgress(ctx)
 	defer stop()
-	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids, say: r.d.log}
+	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids, note: r.told}
 	return r.d.runJob(ctx, w, r.board)
+}
+
+// told takes down what the operator of an external host was told to do.
+func (r *liveRun) told(s rank.Step) {
+	r.Report.External = append(r.Report.External, s)
+	r.Events.Note(r.pace.now(), "external", s)
 }
 
 // workloads runs all workloads, each step at the dilation its row needs.

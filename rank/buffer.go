@@ -37,8 +37,17 @@ type Buffer struct {
 // Alloc registers a buffer of n bytes that other ranks may write to and read.
 func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
 	return r.alloc(n, kind, func(nic *virtrnic.NIC, mem virtrnic.Memory) (*virtrnic.MR, error) {
-		return nic.RegMR(r.pd, mem, bufferAccess)
+		return nic.RegMR(r.pd, mem, r.access(kind))
 	})
+}
+
+// access returns what others may do with memory. External hosts may do atomics, too, which
+// need bytes to work on.
+func (r *Rank) access(kind MemoryKind) virtrnic.AccessFlags {
+	if r.c.Peers != nil && kind == MemoryBytes {
+		return bufferAccess | virtrnic.AccessRemoteAtomic
+	}
+	return bufferAccess
 }
 
 const bufferAccess = virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite | virtrnic.AccessRemoteRead

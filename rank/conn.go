@@ -86,8 +86,11 @@ func (c *Conn) external(p *Peer) error {
 		return fmt.Errorf("connect rank %d to external %s: %w", r.c.ID, r.c.Names[c.peer], err)
 	}
 	r.conns[c.peer] = c
-	r.Put(fmt.Sprintf("%s%d/%d", ExternalKey, r.c.ID, c.peer), fmt.Appendf(nil, "%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
-		r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.c.IPs[r.c.ID])))
+	r.tellConnect(fmt.Sprintf("%d/%d", r.c.ID, c.peer), c.peer, Step{
+		Address: r.addr(r.c.IPs[r.c.ID]).String(), ToQPN: uint32(c.qp.Num()),
+		Text: fmt.Sprintf("%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
+			r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.c.IPs[r.c.ID])),
+	})
 	return nil
 }
 
@@ -124,7 +127,7 @@ type remote struct {
 func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 	p := r.c.Params
 	a := virtrnic.QPAttr{
-		Port: 1, Access: bufferAccess, MaxQPRdAtomic: readsMax, MaxDestRdAtomic: readsMax,
+		Port: 1, Access: r.access(MemoryBytes), MaxQPRdAtomic: readsMax, MaxDestRdAtomic: readsMax,
 		AV:      virtrnic.AH{DGID: to.ip, TrafficClass: p.TrafficClass, HopLimit: 64},
 		PathMTU: p.MTU, DestQPN: to.qpn, RQPSN: to.rqPSN, SQPSN: to.sqPSN,
 		Timeout: p.Timeout, RetryCnt: p.RetryCnt, RNRRetry: p.RNRRetry, MinRNRTimer: p.MinRNRTimer,

@@ -127,8 +127,10 @@ func (g *Group) register(start wire.PSN) error {
 		}
 		if p := r.peer(i); p != nil {
 			m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: p.QPN})
-			r.Put(fmt.Sprintf("%s%s/%d", ExternalKey, g.name, i), fmt.Appendf(nil, "%s: group %v starts at PSN %v: connect QP %d to any QP at %v",
-				r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)))
+			r.tellConnect(fmt.Sprintf("%s/%d", g.name, i), i, Step{
+				Address: r.addr(g.id).String(),
+				Text:    fmt.Sprintf("%s: group %v starts at PSN %v: connect QP %d to any QP at %v", r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)),
+			})
 			continue
 		}
 		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
@@ -140,6 +142,7 @@ func (g *Group) register(start wire.PSN) error {
 	var err error
 	r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
 		a.Join(g.id, g.qp.Num())
+		a.Forget(g.id) // a lab file may name a group, which is then the same in every run
 		err = a.Register(now, m)
 	})
 	if err != nil {

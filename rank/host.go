@@ -85,19 +85,6 @@ type Params struct {
 	FirstPSN *wire.PSN
 }
 
-// Peer is the queue pair of an external host: a real device that takes part as a rank
-// without running a program.
-type Peer struct {
-	QPN                 wire.QPN
-	SendPSN, ReceivePSN wire.PSN // of the first packet it sends, and expects
-	VA                  uint64   // of memory it lets others write to
-	RKey                uint32
-}
-
-// ExternalKey begins the keys under which ranks publish what the operator of an external
-// host has to know.
-const ExternalKey = "external/"
-
 // Errors of this package; those of work requests carry the verbs' status as text.
 var (
 	ErrGroup = errors.New("group cannot be used")

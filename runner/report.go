@@ -8,6 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
 )
 
 // ReportSchema names the format of summary.json and of run --format json.
@@ -29,6 +30,9 @@ type Report struct {
 
 	// Faults are those of the lab file and, in a lab that is up, those added by hand.
 	Faults []FaultRow `json:"faults,omitempty"`
+
+	// External is what the operators of external hosts were told to do, in order.
+	External []rank.Step `json:"external,omitempty"`
 
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`

@@ -29,6 +29,10 @@ type Workload struct {
 	// Peers are, by rank, the external hosts, on which no program runs; nil if there are
 	// none.
 	Peers []*rank.Peer
+	// Root is the rank that sends, of a workload with external hosts, and Group the McstID
+	// that the lab file names for it, or 0.
+	Root  int
+	Group uint32
 	// Spare says, by rank, which may die in a running lab: the workload has a policy for it.
 	Spare []bool
 }
@@ -78,6 +82,7 @@ func prepare(l *lab.Lab, g *topo.Graph, a Apps, peers func(hosts []int) []*rank.
 		if err != nil {
 			return nil, err
 		}
+		w.Group = kind.NamedGroup()
 		all = append(all, w)
 	}
 	return all, nil
@@ -96,7 +101,9 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 		}
 	}
 	for _, s := range w.Schemes {
-		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: s.Options(len(hosts))})
+		o := s.Options(len(hosts))
+		o.Write = w.Operation == "write"
+		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s.Label, Name: s.Name, Options: o})
 	}
 	steps := 0
 	for _, size := range w.Sizes {
@@ -107,7 +114,7 @@ func prepareBcast(w *lab.Bcast, g *topo.Graph, seed uint64, peersOf func([]int) 
 	if err != nil {
 		return Workload{}, fmt.Errorf("write parameters of %s: %w", w.Label, err)
 	}
-	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers, Spare: spareReceivers(&p, len(hosts))}, nil
+	return Workload{Label: w.Label, Name: bcast.Name, Params: raw, Hosts: hosts, Steps: steps, Peers: peers, Root: p.Root, Spare: spareReceivers(&p, len(hosts))}, nil
 }
 
 // spareReceivers says that every rank but the root may be lost, if all schemes go on without

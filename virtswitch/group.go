@@ -293,6 +293,16 @@ func (s *Switch) Groups() (all []GroupState) {
 	return all
 }
 
+// Resting returns the McstIDs of deleted groups that are not to be used again yet, in order.
+func (s *Switch) Resting() (all []uint32) {
+	s.groups.each(func(g *group) {
+		if g.buried != 0 {
+			all = append(all, g.id)
+		}
+	})
+	return all
+}
+
 // Group returns the state of one group.
 func (s *Switch) Group(mcstID uint32) (v GroupState, ok bool) {
 	ok = s.ReadGroup(mcstID, &v)

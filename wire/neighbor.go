@@ -193,6 +193,17 @@ func (f *Frame) Asks() (q Ask, ok bool) {
 // IPv6 says whether it is a neighbor solicitation.
 func (q Ask) IPv6() bool { return q.v6 }
 
+// Sender returns the address of whoever asks, or 0 if it is none of the fabric's family.
+func (q Ask) Sender() uint32 {
+	if !q.v6 {
+		return q.arp.SenderIP
+	}
+	if ip := binary.BigEndian.Uint32(q.src[12:]); q.src == IPv6Of(ip) {
+		return ip
+	}
+	return 0
+}
+
 // Answer makes f the reply that says mac.
 func (q Ask) Answer(f *Frame, mac MAC) {
 	if q.v6 {

@@ -55,7 +55,7 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
 		return p.Memory
-	case len(p.External) > 0:
+	case len(p.External) > 0 || p.Schemes[scheme].Options.Write:
 		return rank.MemoryBytes
 	case size*ranks <= apps.RealMax:
 		return rank.MemoryBytes
@@ -225,7 +225,7 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.
 	}
 	r.Sync()
 	if r.External(p.Root) && r.ID() == r.First() {
-		r.Put(fmt.Sprintf("%sgo/%016x", rank.ExternalKey, seed), fmt.Appendf(nil, "%s: send %d bytes now", r.NameOf(p.Root), n))
+		tellRoot(r, p, b, n, seed)
 	}
 	s.Start = r.Now()
 	t, err := b.Run()
@@ -250,6 +250,15 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.
 	}
 	s.OK, s.Known = buf.Check(seed, n, expected(r, p, buf, seed))
 	return s, nil
+}
+
+// tellRoot tells the operator of an external root that it is to send.
+func tellRoot(r *rank.Rank, p *Params, b collective.Algorithm, n int, seed uint64) {
+	s := rank.Step{Host: r.NameOf(p.Root), What: rank.StepSend, Bytes: n, Text: fmt.Sprintf("%s: send %d bytes now", r.NameOf(p.Root), n)}
+	if collective.Writes(b) {
+		s.What, s.Text = rank.StepWrite, fmt.Sprintf("%s: write %d bytes with immediate data to VA 0, with any key, now", s.Host, n)
+	}
+	r.Tell(fmt.Sprintf("go/%016x", seed), s)
 }
 
 // expected returns what the message must hash to: the root works it out once and

@@ -33,6 +33,8 @@ const (
 	opWriteFirst = 0x06 // the others of WRITE follow in the order of SEND
 	withImm      = 1    // added to last and only
 	opAck        = 0x11
+	opAtomicAck  = 0x12
+	opFetchAdd   = 0x14
 )
 
 // op says what an opcode means: bits.
@@ -114,6 +116,8 @@ type packet struct {
 	syn     byte // AETH syndrome
 	msn     uint32
 	imm     uint32
+	add     uint64 // AtomicETH of a FETCH_ADD
+	before  uint64 // AtomicAckETH: what the memory held
 	payload []byte
 	tail    []byte // the pad of a received packet
 }
@@ -157,6 +161,10 @@ func encode(f flow, p packet) []byte {
 	}
 	if o&hasImm != 0 {
 		b = be.AppendUint32(b, p.imm)
+	}
+	if o&has28 != 0 {
+		b = be.AppendUint32(be.AppendUint64(b, p.va), p.rkey)
+		b = be.AppendUint64(be.AppendUint64(b, p.add), 0)
 	}
 	b = append(b, p.payload...)
 	b = append(b, make([]byte, pad)...)
@@ -312,6 +320,9 @@ func (p *packet) extend(o op, body []byte, pad int) {
 	}
 	if o&hasImm != 0 {
 		p.imm = be.Uint32(rest)
+	}
+	if o&has8 != 0 {
+		p.before = be.Uint64(rest)
 	}
 	p.payload, p.tail = body[o.headers():len(body)-pad], body[len(body)-pad:]
 }

@@ -4,9 +4,9 @@
 // agree on is the protocol and not a common mistake. Where the protocol leaves a choice it
 // does what Linux Soft-RoCE does, and it checks what Soft-RoCE checks.
 //
-// It sends SEND and RDMA WRITE, serves both, resolves its peer by ARP or neighbor discovery
-// and answers for its own address. It does not know VLAN tags, READ, atomics or congestion
-// control.
+// It sends SEND, RDMA WRITE and FETCH_ADD, serves the first two, resolves its peer by ARP or
+// neighbor discovery and answers for its own address. It does not know VLAN tags, READ or
+// congestion control.
 package rcpeer
 
 import (
@@ -54,6 +54,9 @@ type Config struct {
 	VA     uint64 // address of Memory for the peer's RDMA WRITE
 	RKey   uint32
 	Memory []byte // written by the endpoint until Close; read it with ReadMemory
+	// Eager asks for the peer's MAC address at once, as Linux does when a queue pair becomes
+	// ready to receive; otherwise it is asked for with the first packet.
+	Eager bool
 	// RecvSize is the size of each receive buffer in bytes, default 1 MiB.
 	RecvSize int
 }
@@ -349,7 +352,7 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 		f, p.control = p.control[0], p.control[1:]
 		return f, false, at
 	case !p.arp.known:
-		if p.err != nil || len(p.responses) == 0 && len(p.req.queue) == 0 {
+		if p.err != nil || !p.cfg.Eager && len(p.responses) == 0 && len(p.req.queue) == 0 {
 			return nil, false, at
 		}
 		f = p.ask(now)

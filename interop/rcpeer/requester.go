@@ -10,14 +10,16 @@ import (
 // maxMessage is the longest message of the RC service in bytes.
 const maxMessage = 1 << 31
 
-// Request is a SEND or an RDMA WRITE to make.
+// Request is a SEND, an RDMA WRITE or a FETCH_ADD to make.
 type Request struct {
-	Data   []byte
+	Data   []byte // not of a FETCH_ADD
 	Write  bool
-	VA     uint64 // of a WRITE: where to
+	VA     uint64 // of a WRITE or FETCH_ADD: where to
 	RKey   uint32
 	Imm    uint32 // opaque
 	HasImm bool
+	Atomic bool // FETCH_ADD of Add to 8 bytes
+	Add    uint64
 }
 
 // request is one that has its place in the sequence.
@@ -25,6 +27,7 @@ type request struct {
 	Request
 	first, packets uint64
 	done           bool
+	before         uint64 // what the memory of a FETCH_ADD held
 }
 
 // requester is the sending half. It numbers packets from 0 without wrap; the PSN on the
@@ -51,6 +54,15 @@ func (p *Peer) Send(ctx context.Context, data []byte) error {
 // Write writes data to the peer's memory at va and waits until it is acknowledged.
 func (p *Peer) Write(ctx context.Context, data []byte, va uint64, rkey uint32) error {
 	return p.Do(ctx, Request{Data: data, Write: true, VA: va, RKey: rkey})
+}
+
+// FetchAdd adds to 8 bytes of the peer's memory at va and returns what they were.
+func (p *Peer) FetchAdd(ctx context.Context, add, va uint64, rkey uint32) (before uint64, err error) {
+	w := p.Post(Request{Atomic: true, Add: add, VA: va, RKey: rkey})
+	err = w.Wait(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.request.before, err
 }
 
 // Do makes a request and waits until all of it is acknowledged.
@@ -84,8 +96,11 @@ type Pending struct {
 // ErrRemote, ErrRefused or ErrClosed, or is that of the port or of ctx.
 func (w *Pending) Wait(ctx context.Context) error {
 	p, q, what := w.peer, w.request, "send"
-	if q.Write {
+	switch {
+	case q.Write:
 		what = "write"
+	case q.Atomic:
+		what = "add to 8 of"
 	}
 	if len(q.Data) > maxMessage {
 		return fmt.Errorf("%s %d bytes: a message has at most %d", what, len(q.Data), maxMessage)
@@ -154,6 +169,9 @@ func (p *Peer) build(n uint64) packet {
 	if q.Write {
 		k.opcode += opWriteFirst - opSendFirst
 	}
+	if q.Atomic {
+		k.opcode, k.add = opFetchAdd, q.Add
+	}
 	// Twice a window at least, so that it never closes for want of an acknowledgment.
 	k.ackReq = last || (n+1)%uint64(max(1, p.cfg.Window/2)) == 0
 	return k
@@ -218,7 +236,7 @@ const (
 // MSN: neither is needed when PSNs are there.
 func (p *Peer) handleResponse(k *packet, now time.Time) {
 	r := &p.req
-	if k.opcode != opAck || k.syn>>7 != 0 || k.syn>>5&3 == 2 {
+	if k.opcode != opAck && k.opcode != opAtomicAck || k.syn>>7 != 0 || k.syn>>5&3 == 2 {
 		p.reject(badResponse)
 		return
 	}
@@ -239,6 +257,9 @@ func (p *Peer) handleResponse(k *packet, now time.Time) {
 	switch k.syn >> 5 & 3 {
 	case typeACK:
 		p.stats.AcksReceived++
+		if k.opcode == opAtomicAck {
+			p.fetched(n, k.before)
+		}
 		p.acknowledge(n+1, now)
 	case typeRNR:
 		p.stats.RNRsReceived++
@@ -254,6 +275,15 @@ func (p *Peer) handleResponse(k *packet, now time.Time) {
 			p.fail(fmt.Errorf("%w: NAK %#x at PSN %#x", ErrRemote, k.syn, k.psn))
 		case !r.retried: // one that is late asks for what is already on its way again
 			p.goBack(n)
+		}
+	}
+}
+
+// fetched takes down what a FETCH_ADD has found.
+func (p *Peer) fetched(n, before uint64) {
+	for _, q := range p.req.queue {
+		if q.first == n && q.Atomic {
+			q.before = before
 		}
 	}
 }

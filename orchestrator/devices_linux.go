@@ -1,0 +1,330 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// devices looks after the external hosts of a job: it tells their operators what to do, holds
+// ranks back until they can be sent to, and ends the job when one comes no further.
+type devices struct {
+	d    *Deployed
+	all  []*device
+	put  func(key string, value []byte) error
+	fail func() // ends the job
+	note func(rank.Step)
+
+	mu  sync.Mutex
+	err error // why the job was ended
+}
+
+// device is one of them.
+type device struct {
+	node int
+	view deviceView
+	base counters.Device // at the job's beginning
+
+	advances, given uint64    // when it last came further,
+	since           time.Time // which was then, or when its operator was told something
+	key             string    // that ranks wait for until it is ready; empty: none
+	asked           bool      // its operator was told that the run waits for it
+}
+
+// deviceTick is how often devices are looked at, deviceHint after what time operators are told
+// that the run waits for them.
+const (
+	deviceTick = 200 * time.Millisecond
+	deviceHint = 3 * time.Second
+)
+
+// lookAfter returns what looks after the external hosts of a workload, and lets their adapters
+// forget what was before; nil if there are none.
+func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rank.Step)) (*devices, error) {
+	v := &devices{d: d, note: note}
+	for i, p := range w.Peers {
+		if p == nil {
+			continue
+		}
+		n := w.Hosts[i]
+		if _, err := d.nodes[n].Answer(ctx, &control.AnswerRequest{Qpn: uint32(p.QPN)}); err != nil {
+			return nil, fmt.Errorf("tell the adapter of %s: %w", d.Graph.Nodes[n].Name, err)
+		}
+		x := &device{node: n, since: time.Now(), view: deviceView{
+			name: d.Graph.Nodes[n].Name, address: d.Graph.Addr(d.Graph.Nodes[n].IP).String(), iface: d.o.Attach[d.Graph.Nodes[n].Name],
+			x: *d.Lab.ExternalHost(d.Graph.Nodes[n].Name), source: i == w.Root,
+		}}
+		if err := v.look(ctx, x); err != nil {
+			return nil, err
+		}
+		x.base = x.view.seen
+		v.all = append(v.all, x)
+	}
+	if v.all == nil {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// look takes down what has been seen of a device.
+func (v *devices) look(ctx context.Context, x *device) error {
+	r, err := v.d.nodes[x.node].Inspect(ctx, &control.InspectRequest{})
+	if err != nil {
+		return fmt.Errorf("inspect node %s: %w", x.view.name, err)
+	}
+	s, err := r.Decode()
+	if err == nil && s.Device == nil {
+		err = fmt.Errorf("node %s is no external host", x.view.name)
+	}
+	if err != nil {
+		return err
+	}
+	x.view.seen, x.view.carrier = *s.Device, netdev.Carrier(x.view.iface)
+	return nil
+}
+
+// begin looks at the devices until the returned function is called, or the job ends. put gives
+// a key of the job a value, fail ends it. There need not be any devices.
+func (v *devices) begin(ctx context.Context, put func(string, []byte) error, fail func()) (stop func()) {
+	if v == nil {
+		return func() {}
+	}
+	v.put, v.fail = put, fail
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); v.run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+// run looks at the devices until ctx ends.
+func (v *devices) run(ctx context.Context) {
+	tick := time.NewTicker(deviceTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			v.mu.Lock()
+			for _, x := range v.all {
+				if err := v.look(ctx, x); err == nil { // a node that has died ends the job itself
+					v.check(ctx, x, now)
+				}
+			}
+			v.mu.Unlock()
+		}
+	}
+}
+
+// check lets ranks go on when the device is ready, and ends the job when it takes too long.
+func (v *devices) check(ctx context.Context, x *device, now time.Time) {
+	s := &x.view.seen
+	wait := time.Duration(vtime.Duration(x.view.x.Wait) / vtime.Nanosecond)
+	switch {
+	case x.key != "":
+		if v.ready(x) {
+			if err := v.put(x.key, nil); err != nil {
+				v.end(ctx, err)
+			}
+			x.key, x.since = "", now
+			return
+		}
+		if !x.asked && now.Sub(x.since) > deviceHint {
+			x.asked = true
+			v.d.announce("%s: nothing is sent to it until it looks for %s, or mcastlab group ready %s says that it is ready",
+				x.view.name, x.view.step.Address, x.view.name)
+		}
+		if now.Sub(x.since) > wait {
+			v.end(ctx, fmt.Errorf("it was not ready within %v", wait))
+		}
+		return
+	case s.Advances != x.advances, s.Given != x.given && s.AckPSN == s.GivenPSN, !x.view.source && (s.Given == 0 || s.Acks > 0 && s.AckPSN == s.GivenPSN):
+		x.advances, x.given, x.since = s.Advances, s.Given, now
+	case now.Sub(x.since) > wait && x.view.step.Host != "":
+		v.end(ctx, fmt.Errorf("no progress within %v", wait))
+	}
+}
+
+// ready reports whether a device can be sent to.
+func (v *devices) ready(x *device) bool {
+	if _, err := os.Stat(v.d.store.readyMark(x.view.name)); err == nil || x.view.x.Ready == lab.ReadyNow {
+		return true
+	}
+	to, s := x.view.step.Address, &x.view.seen
+	looked := s.TimesAsked(to) > x.base.TimesAsked(to) || s.Last != nil && s.Last.To == to
+	// A group's address is known beforehand, a rank's queue pair is not: to be there is not enough.
+	return x.view.x.Ready == lab.ReadyAuto && (looked || s.Heard && x.view.step.ToQPN == 0)
+}
+
+// end ends the job. The lock is held.
+func (v *devices) end(ctx context.Context, why error) {
+	if v.err != nil {
+		return
+	}
+	v.err = v.explain(ctx, why)
+	v.fail()
+}
+
+// tell tells operators what a rank has said to do.
+func (v *devices) tell(value []byte) error {
+	if v == nil {
+		return errors.New("a rank tells something to an external host, and there is none")
+	}
+	s, err := rank.ParseStep(value)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, x := range v.all {
+		if x.view.name == s.Host {
+			x.since = time.Now()
+			if s.What == rank.StepConnect {
+				x.view.step = s
+			}
+		}
+	}
+	v.d.announce("%s", s.Text)
+	v.note(s)
+	return nil
+}
+
+// await notes that ranks wait for a key until a device is ready.
+func (v *devices) await(key string) {
+	if v == nil {
+		return
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, rank.ExternalKey+rank.ReadyKey), "/")
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, x := range v.all {
+		if x.view.name == name {
+			x.key, x.since = key, time.Now()
+		}
+	}
+}
+
+// failed is called when a rank has failed, before the others are ended: what can be seen now
+// belongs to its error.
+func (v *devices) failed(ctx context.Context, err error) error {
+	if v == nil || ctx.Err() != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.err != nil {
+		return v.err
+	}
+	for _, x := range v.all {
+		_ = v.look(ctx, x) // what was seen before serves
+	}
+	v.err = v.explain(ctx, err)
+	return v.err
+}
+
+// explain adds to an error what is the matter with devices. The lock is held.
+func (v *devices) explain(ctx context.Context, err error) error {
+	var trees []GroupTree
+	var out []string
+	for _, x := range v.all {
+		if x.view.cause() == "" && len(v.all) > 1 {
+			continue
+		}
+		if trees == nil {
+			trees = v.d.Groups(ctx)
+		}
+		x.view.slowest = slowestPath(trees, x.view.step.Address)
+		out = append(out, x.view.String())
+	}
+	if out == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, strings.Join(out, "; "))
+}
+
+// cause returns why the devices have ended the job, if they have.
+func (v *devices) cause() error {
+	if v == nil {
+		return nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.err
+}
+
+// readyMark is the file that says that an external host is ready.
+func (s *store) readyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
+
+// Ready says that an external host can be sent to. A run that is under way goes on; the
+// next one asks again.
+func (d *Deployed) Ready(host string) error {
+	if d.Lab.ExternalHost(host) == nil {
+		return fmt.Errorf("%s is no external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+	}
+	mark := d.store.readyMark(host)
+	err := os.MkdirAll(filepath.Dir(mark), 0o700)
+	if err == nil {
+		err = os.WriteFile(mark, nil, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("say that %s is ready: %w", host, needRoot(err))
+	}
+	return nil
+}
+
+// restWait is how long a run waits until a group that the lab file names can be used again.
+const restWait = 20 * time.Second
+
+// rested waits until no switch holds a group of an earlier run, or frames of it.
+func (d *Deployed) rested(ctx context.Context, group uint32) error {
+	id := wire.AddrOf(group).String()
+	for begin := time.Now(); ; {
+		states, err := d.States(ctx)
+		if err != nil {
+			return err
+		}
+		where := holds(states, id)
+		if where == "" {
+			return nil
+		}
+		if time.Since(begin) > restWait {
+			return fmt.Errorf("switch %s still has group %s of an earlier run: destroy lab %s and deploy it again", where, id, d.Lab.Name)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(deviceTick):
+		}
+	}
+}
+
+// holds returns a switch that has a group, or has had it lately.
+func holds(states []counters.Node, id string) string {
+	for i := range states {
+		for _, g := range states[i].Groups {
+			if g.McstID == id {
+				return states[i].Node
+			}
+		}
+		for _, r := range states[i].Resting {
+			if r == id {
+				return states[i].Node
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,146 @@
+package orchestrator
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// deviceView is an external host as its lab sees it, for those who look for a mistake.
+type deviceView struct {
+	name, address, iface string
+	carrier              bool
+	x                    lab.External
+	source               bool
+	step                 rank.Step // what it was to connect to; zero: it was not told yet
+	seen                 counters.Device
+	slowest              string // path of its group
+}
+
+// cause returns what is the matter with the device, as far as it can be told from outside;
+// empty: nothing that can be seen.
+func (v *deviceView) cause() string {
+	for _, f := range []func() string{v.absent, v.misled, v.refused, v.silent} {
+		if s := f(); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// absent is for a device that is not there, or not under its address.
+func (v *deviceView) absent() string {
+	switch {
+	case !v.carrier:
+		return fmt.Sprintf("interface %s has no carrier: what is at its other end is down, or not plugged in", v.iface)
+	case v.seen.Other != "" && v.seen.Frames == 0:
+		return fmt.Sprintf("it sends from the address %s, and here it has %s: give it that one", v.seen.Other, v.address)
+	case !v.seen.Heard:
+		return fmt.Sprintf("nobody answers for %s on interface %s: is it up, and is that its address?", v.address, v.iface)
+	}
+	return ""
+}
+
+// misled is for a device that is connected to something else.
+func (v *deviceView) misled() string {
+	last, to := v.seen.Last, v.step.Address
+	switch {
+	case to == "":
+		return ""
+	case last != nil && last.To != to:
+		return fmt.Sprintf("it sends to %s, and is to be connected to %s", last.To, to)
+	case last != nil && v.step.ToQPN != 0 && last.QPN != v.step.ToQPN:
+		return fmt.Sprintf("it sends to QP %d at %s, and is to be connected to QP %d there", last.QPN, to, v.step.ToQPN)
+	case last == nil && v.seen.TimesAsked(to) == 0 && len(v.seen.Asked) > 0:
+		return fmt.Sprintf("it looks for %s, and is to be connected to %s", v.seen.Asked[len(v.seen.Asked)-1].Address, to)
+	}
+	return ""
+}
+
+// refused is for a device that does not accept what it gets, or whose packets do not fit.
+func (v *deviceView) refused() string {
+	r, n := v.seen.Requests, v.seen.NAK
+	behind := v.seen.Given > 0 && (v.seen.Acks == 0 || v.seen.AckPSN != v.seen.GivenPSN)
+	switch {
+	case v.source && r != nil && r.FirstPSN != v.step.SendPSN:
+		return fmt.Sprintf("its first packet has PSN %d, and the lab expects %d: set its send PSN (sq_psn), or send-psn here", r.FirstPSN, v.step.SendPSN)
+	case n != nil && behind && n.Reason == wire.SyndromePSNSequence.String() && v.seen.Acks == 0:
+		return fmt.Sprintf("it asks for PSN %d, and the lab starts at PSN %d: set its receive PSN (rq_psn), or receive-psn here", n.PSN, v.step.ReceivePSN)
+	case v.seen.Strange > 0 && v.seen.Acks == 0:
+		return fmt.Sprintf("it acknowledges what it was not sent: the lab starts at PSN %d: set its receive PSN (rq_psn), or receive-psn here", v.step.ReceivePSN)
+	case n != nil && behind && wire.SyndromeRNR.String() == n.Reason:
+		return fmt.Sprintf("it has no receive posted for PSN %d", n.PSN)
+	case n != nil && behind && n.Reason != wire.SyndromePSNSequence.String():
+		return fmt.Sprintf("it refuses PSN %d with %s: are its memory, its length and its key right?", n.PSN, n.Reason)
+	}
+	return ""
+}
+
+// silent is for a device that says nothing, or no more.
+func (v *deviceView) silent() string {
+	behind := v.seen.Given > 0 && (v.seen.Acks == 0 || v.seen.AckPSN != v.seen.GivenPSN)
+	switch {
+	case v.source && v.seen.Requests == nil:
+		return "it has sent nothing"
+	case v.source && !behind:
+		return ""
+	case behind && v.seen.Frames == 0:
+		return fmt.Sprintf("%d packets went to its QP %d and none was answered: is that the number of its queue pair, and is it connected to %s?",
+			v.seen.Given, v.step.QPN, v.step.Address)
+	case behind && v.seen.Acks > 0:
+		return fmt.Sprintf("it has acknowledged PSN %d, and was sent up to PSN %d", v.seen.AckPSN, v.seen.GivenPSN)
+	}
+	return ""
+}
+
+// String returns the cause, and what has been seen, as a part of an error's line.
+func (v *deviceView) String() string {
+	cause := v.cause()
+	if cause == "" {
+		cause = "it has come no further"
+	}
+	seen := []string{fmt.Sprintf("%d frames from it", v.seen.Frames)}
+	if l := v.seen.Last; l != nil {
+		seen = append(seen, fmt.Sprintf("the last %s with PSN %d to QP %d at %s", l.OpCode, l.PSN, l.QPN, l.To))
+	}
+	if v.seen.Other != "" {
+		seen = append(seen, "address "+v.seen.Other)
+	} else if v.seen.Heard {
+		seen = append(seen, "address "+v.address)
+	}
+	if v.slowest != "" {
+		seen = append(seen, "slowest path "+v.slowest)
+	}
+	return fmt.Sprintf("external host %s: %s (seen: %s)", v.name, cause, strings.Join(seen, ", "))
+}
+
+// slowestPath returns the path that holds a group back, and how far it is; empty: there is no
+// such group.
+func slowestPath(trees []GroupTree, address string) string {
+	if a, err := netip.ParseAddr(address); err == nil {
+		if ip, ok := wire.IPOf(a); ok {
+			address = wire.AddrOf(ip).String()
+		}
+	}
+	i := slices.IndexFunc(trees, func(t GroupTree) bool { return t.McstID == address })
+	if i < 0 || len(trees[i].Roots) == 0 {
+		return ""
+	}
+	for n := &trees[i].Roots[0]; ; {
+		k := slices.IndexFunc(n.Paths, func(p TreePath) bool { return p.To == n.Slowest && !p.Source })
+		if k < 0 {
+			return ""
+		}
+		p := &n.Paths[k]
+		if p.Below == nil {
+			return fmt.Sprintf("%s to %s, acknowledged PSN %d", p.Port, p.To, p.AckPSN)
+		}
+		n = p.Below
+	}
+}
