@@ -164,7 +164,9 @@ func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket
 	}
 	qpn, joined := a.member[id]
 	at := find(p, a.ip, qpn)
-	if !joined || listing && at < 0 {
+	// That a group is to be forgotten is confirmed by those who know nothing of it, too: the
+	// switches on the way here have heard it.
+	if !joined && p.Flags != wire.MRPDelete || listing && at < 0 {
 		a.stats.Ignored++
 		return
 	}

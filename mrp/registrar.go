@@ -212,7 +212,7 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	}
 	m, waits := r.waiting[member]
 	old := r.Regions && r.listed() && (p.Record(0).Flags != r.round || p.Region(0) != m.Region)
-	if !waits || m.QPN != p.Record(0).QPN || old {
+	if !waits || m.QPN != p.Record(0).QPN && r.phase != Deleting || old {
 		a.stats.Ignored++
 		return
 	}
