@@ -62,7 +62,7 @@ func (g *Group) join(leader int) error {
 		r.Put("group/"+name+"/up", []byte(errText(err)))
 		return err
 	}
-	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { a.Join(g.id, g.qp.Num()) })
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
 	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
 	if msg := r.c.Board.Get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
 		return fmt.Errorf("%w: %s", ErrGroup, msg)
@@ -139,7 +139,7 @@ func (g *Group) register(start wire.PSN) error {
 	}
 	var err error
 	r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
-		a.Join(g.id, g.qp.Num())
+		r.joined(a, g.id, g.qp.Num())
 		err = a.Register(now, m)
 	})
 	if err != nil {
@@ -231,11 +231,8 @@ func (g *Group) Delete() error {
 	} else {
 		r.c.Board.Get("group/"+g.name+"/down", "group "+g.name+" to be deleted")
 	}
-	var err error
-	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
-		a.Leave(g.id)
-		err = nic.DestroyQP(now, g.qp)
-	})
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.left(a, g.id) })
+	err := r.destroy(g.qp)
 	if err == nil && g.write != nil {
 		err = g.write.free()
 	}
