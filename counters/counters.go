@@ -35,6 +35,7 @@ type Node struct {
 	MFTBytes int      `json:"mft_bytes,omitempty"`
 	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
 	Wait     []string `json:"waiting,omitempty"`
+	Held     *Held    `json:"held,omitempty"` // of a node that is up
 }
 
 // Rate says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was Lab
