@@ -189,8 +189,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
 	default: // it has not been noticed yet
 	}
-	go n.host.Stop() // not under the loop's lock, which its tasks may wait for
-	return lost
+	return lost // the job, if there is one, unwinds its own tasks and no later one's
 }
 
 // WipeGroups implements faults.Target.
