@@ -214,6 +214,7 @@ func TestExternal(t *testing.T) {
 				file := write(t, text)
 				t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
 				must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
+				fresh := held(t, "t-ext")
 				var p *rcpeer.Peer
 				if c.remote == group || c.remote == group6 {
 					p = peer(t, dev, c.remote, 17) // any queue pair would do
@@ -257,6 +258,7 @@ func TestExternal(t *testing.T) {
 				if n := count(t, rep.RunDir, "retransmitted") + count(t, rep.RunDir, "timeouts"); n != 0 {
 					t.Errorf("the lab sent %d packets again", n)
 				}
+				rested(t, "t-ext", fresh)
 				must(t, "destroy", "t-ext")
 				if err := dev.Close(); err != nil {
 					t.Error(err)

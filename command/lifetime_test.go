@@ -73,6 +73,29 @@ func rested(t *testing.T, lab string, fresh census) {
 	t.Errorf("lab %s is not as it was deployed:\n%s", lab, strings.Join(differ, "\n"))
 }
 
+// empty is rested where the process of a node may have more or less than when it was deployed:
+// controllers come and go, and call it.
+func empty(t *testing.T, lab string) {
+	t.Helper()
+	var left census
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if left = held(t, lab); left.empty() {
+			return
+		}
+	}
+	t.Errorf("lab %s holds %+v", lab, left)
+}
+
+func (c census) empty() bool {
+	for _, n := range c { // each by itself
+		n.Goroutines, n.Files = 0, 0
+		if n != (node{}) {
+			return false
+		}
+	}
+	return true
+}
+
 // interrupted is a run of a lab that is up, which something ends.
 type interrupted struct {
 	t          *testing.T
