@@ -37,6 +37,8 @@ type Stats struct {
 	Confirmed      uint64 // confirmations sent as a member
 	Repeats        uint64 // rounds the registrar had to repeat
 	Ignored        uint64 // packets that concern no group of this host
+	// DeletionsGivenUp counts those that not all members have confirmed.
+	DeletionsGivenUp uint64
 
 	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // by Turn
 }
@@ -112,8 +114,19 @@ func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }
 // registration: in every group that lists it.
 func (a *Agent) Answer(qpn wire.QPN) { a.proxy, a.answers = qpn, true }
 
-// Leave undoes Join.
-func (a *Agent) Leave(mcstID uint32) { delete(a.member, mcstID) }
+// Leave undoes Join. If this host leads the group, its state is forgotten as soon as nothing
+// is left to do for it.
+func (a *Agent) Leave(mcstID uint32) {
+	delete(a.member, mcstID)
+	if r := a.find(mcstID); r != nil {
+		r.left = true
+		a.forget(r)
+	}
+}
+
+// Groups returns how many groups the agent answers for as a member, and how many this host
+// leads or still deletes.
+func (a *Agent) Groups() (member, led int) { return len(a.member), len(a.led) }
 
 // Restart makes the agent forget all groups, those it leads too.
 func (a *Agent) Restart() {

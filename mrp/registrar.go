@@ -64,7 +64,16 @@ type registration struct {
 	tries   int
 	retryAt vtime.Time
 	err     error
+	left    bool // the host has left the group: what is to be done goes on, and nobody asks
 }
+
+// deletionsMax is how often a deletion is repeated. The pauses between double, up to
+// deletionPauses times the first one, which is less than the time for which switches know a
+// deleted group (virtswitch): a repeat has to find its way through those that have heard.
+const (
+	deletionsMax   = 10
+	deletionPauses = 8
+)
 
 // Register starts to install a group. Its progress is Status; a McstID can be
 // registered once.
@@ -108,13 +117,21 @@ func (a *Agent) Update(now vtime.Time, mcstID uint32, leader wire.MRPRegion, mem
 	return nil
 }
 
-// Delete starts to take a group out of the fabric. It may be called in any phase.
+// Delete starts to take a group out of the fabric. It may be called in any phase. Of a group
+// that has failed, it goes on with the deletion that began then.
 func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
 	r := a.find(mcstID)
 	if r == nil {
 		return fmt.Errorf("delete group %v: not led by this host", wire.AddrOf(mcstID))
 	}
-	if r.phase != Deleting && r.phase != Deleted {
+	switch r.phase {
+	case Deleting, Deleted:
+	case Failed:
+		a.changes++
+		if r.phase = Deleting; len(r.waiting) == 0 {
+			r.phase = Deleted
+		}
+	default:
 		a.enter(now, r, Deleting)
 	}
 	return nil
@@ -146,12 +163,19 @@ func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 
 // asks says whether members have to confirm the phase.
 func (p Phase) asks() bool {
-	return p == Registering || p == Activating || p == Updating || p == Deleting
+	return p == Registering || p == Activating || p == Updating || p.deletes()
 }
+
+// deletes says whether the phase takes the group out of the fabric. One that failed may be
+// installed in part.
+func (p Phase) deletes() bool { return p == Deleting || p == Failed }
 
 // ask sends what the phase needs to those that have not confirmed it.
 func (a *Agent) ask(now vtime.Time, r *registration) {
 	r.retryAt = now.Add(a.retryAfter)
+	if r.phase.deletes() {
+		r.retryAt = now.Add(min(a.retryAfter<<r.tries, deletionPauses*a.retryAfter))
+	}
 	a.rearm()
 	h := wire.MRPHeader{Total: 1, LeaderQPN: r.LeaderQPN}
 	switch r.phase {
@@ -159,7 +183,7 @@ func (a *Agent) ask(now vtime.Time, r *registration) {
 		h.Flags = wire.MRPActivate
 		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id, QPN: wire.QPN(r.StartPSN)}}})
 		return
-	case Deleting:
+	case Deleting, Failed:
 		h.Flags = wire.MRPDelete
 		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 		return
@@ -212,7 +236,7 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	}
 	m, waits := r.waiting[member]
 	old := r.Regions && r.listed() && (p.Record(0).Flags != r.round || p.Region(0) != m.Region)
-	if !waits || m.QPN != p.Record(0).QPN && r.phase != Deleting || old {
+	if !waits || m.QPN != p.Record(0).QPN && !r.phase.deletes() || old {
 		a.stats.Ignored++
 		return
 	}
@@ -223,10 +247,28 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	switch {
 	case r.phase == Registering && r.Activate:
 		a.enter(now, r, Activating)
-	case r.phase == Deleting:
-		a.enter(now, r, Deleted)
+	case r.phase.deletes():
+		a.deleted(now, r)
 	default:
 		a.enter(now, r, Active)
+	}
+}
+
+// deleted ends a deletion.
+func (a *Agent) deleted(now vtime.Time, r *registration) {
+	r.waiting = nil
+	if r.phase == Deleting {
+		a.enter(now, r, Deleted)
+	}
+	r.retryAt = vtime.Never
+	a.rearm()
+	a.forget(r)
+}
+
+// forget drops a registration of which nothing is left to do or to ask.
+func (a *Agent) forget(r *registration) {
+	if r.left && (r.phase == Deleted || r.phase == Failed) && len(r.waiting) == 0 {
+		a.led = slices.DeleteFunc(a.led, func(o *registration) bool { return o == r })
 	}
 }
 
@@ -244,7 +286,7 @@ func (r *registration) confirmation() wire.MRPFlags {
 		return wire.MRPConfirm
 	case r.phase == Activating:
 		return wire.MRPConfirm | wire.MRPActivate
-	case r.phase == Deleting:
+	case r.phase.deletes():
 		return wire.MRPConfirm | wire.MRPDelete
 	}
 	return 0
@@ -264,18 +306,21 @@ func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 
 func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 	r.err = err
-	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 	a.enter(now, r, Failed)
 }
 
 // HandleTimeout implements virtrnic.Stack: it repeats what is not confirmed, and
 // gives up after enough repeats.
 func (a *Agent) HandleTimeout(now vtime.Time) {
-	for _, r := range a.led {
+	for _, r := range slices.Clone(a.led) { // some may be forgotten
 		if r.retryAt > now {
 			continue
 		}
-		if r.tries++; r.tries > a.retriesMax {
+		most := a.retriesMax
+		if r.phase.deletes() {
+			most = deletionsMax
+		}
+		if r.tries++; r.tries > most {
 			a.giveUp(now, r)
 			continue
 		}
@@ -285,11 +330,12 @@ func (a *Agent) HandleTimeout(now vtime.Time) {
 }
 
 // giveUp ends a phase whose confirmations do not come. A deletion counts as done: switches
-// that could not be told keep the group, which costs them room and nothing else, as its
-// McstID is not used again; members that have left do not confirm.
+// that could not be told keep the group until they age it out, which costs them room and
+// nothing else, as its McstID is not used again.
 func (a *Agent) giveUp(now vtime.Time, r *registration) {
-	if r.phase == Deleting {
-		a.enter(now, r, Deleted)
+	if r.phase.deletes() {
+		a.stats.DeletionsGivenUp++
+		a.deleted(now, r)
 		return
 	}
 	silent := make([]uint32, 0, len(r.waiting))

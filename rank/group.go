@@ -159,9 +159,12 @@ func (g *Group) await(want mrp.Phase, why string) error {
 			return nil
 		case mrp.Failed:
 			return fmt.Errorf("%w: %w", ErrGroup, err)
-		case mrp.Deleting, mrp.Deleted:
-			if want == mrp.Active {
+		case mrp.Deleting, mrp.Deleted, mrp.Unknown:
+			switch {
+			case want == mrp.Active:
 				return fmt.Errorf("%w: it was dropped before it was registered", ErrGroup)
+			case p == mrp.Unknown:
+				return nil // deleted, and left
 			}
 		}
 		g.r.c.Host.Park(vtime.Never, why)
