@@ -216,11 +216,7 @@ func TestInterruptedRuns(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, seed))
 	before := snapshot(t)
 	const lab = "t-dirty"
-	file := write(t, "name: "+lab+"\n"+`topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}
-nics: {timeout: 524us, retries: 2}
-workloads:
-  - bcast: {schemes: [cepheus, binomial], sizes: [4MiB], iterations: 2}
-`)
+	file := write(t, dirtyLab(lab))
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
 	must(t, "deploy", "-q", "-r", "netns", file)
 	fresh := held(t, lab)
@@ -255,6 +251,37 @@ workloads:
 		}
 	}
 	sameTimes(t, first, cleanRun(t, file))
+	rested(t, lab, fresh)
+	must(t, "destroy", lab)
+	same(t, before, snapshot(t))
+}
+
+// dirtyLab is a lab with a switch that is nobody's neighbour but switches'.
+func dirtyLab(name string) string {
+	return "name: " + name + `
+topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}
+nics: {timeout: 524us, retries: 2}
+workloads:
+  - bcast: {schemes: [cepheus, binomial], sizes: [4MiB], iterations: 2}
+`
+}
+
+// TestLeftovers: what nobody is left to give back, since the leader of a group was killed and so
+// was the run, the next run takes away.
+func TestLeftovers(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	const lab = "t-dirty"
+	file := write(t, dirtyLab(lab))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
+	must(t, "deploy", "-q", "-r", "netns", file)
+	fresh := held(t, lab)
+	r := begin(t, lab, file)
+	r.flows()
+	r.signal(syscall.SIGKILL)
+	killNode(t, lab, "h0")
+	r.ended(30 * time.Second)
+	cleanRun(t, file)
 	rested(t, lab, fresh)
 	must(t, "destroy", lab)
 	same(t, before, snapshot(t))

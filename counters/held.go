@@ -52,7 +52,7 @@ func (h *Held) NIC(nic *virtrnic.NIC) {
 
 // Agent takes down what a registration agent holds.
 func (h *Held) Agent(a *mrp.Agent) {
-	h.Registrations, h.Memberships = a.Held()
+	h.Memberships, h.Registrations = a.Groups()
 	if _, armed := a.NextTimeout(); armed {
 		h.Timers++
 	}

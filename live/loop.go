@@ -535,9 +535,6 @@ func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
 	l.calls = slices.Insert(l.calls, i, call{at, f})
 }
 
-// Calls returns how many functions At keeps for later. It is called from within Call or At.
-func (l *Loop) Calls() int { return len(l.calls) }
-
 // Sent returns how many frames a port has sent. It is called from within Call or At.
 func (l *Loop) Sent(port int) uint64 { return l.links[port].counts.Sent }
 

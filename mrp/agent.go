@@ -135,17 +135,6 @@ func (a *Agent) Restart() {
 	a.changes++
 }
 
-// Held returns how many groups this host leads whose end is not confirmed, and for how many it
-// answers.
-func (a *Agent) Held() (led, joined int) {
-	for _, r := range a.led {
-		if r.phase != Deleted {
-			led++
-		}
-	}
-	return led, len(a.member)
-}
-
 // Changes returns how often the state of a led group has changed: a cheap way to see
 // that there is news.
 func (a *Agent) Changes() uint64 { return a.changes }

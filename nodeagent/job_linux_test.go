@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -280,6 +281,9 @@ func TestWaysOut(t *testing.T) {
 				if got := j.done(); !strings.Contains(got, way.says) || way.says == "" && got != "" {
 					t.Errorf("the rank says %q, want %q", got, way.says)
 				}
+				if h := j.held(); way.says != "" && h.QPs > 0 { // others may take long to end
+					t.Errorf("after it has said so it has %d queue pairs", h.QPs)
+				}
 				if err := j.s.CloseSend(); err != nil {
 					t.Error(err)
 				}
@@ -323,11 +327,12 @@ func TestStuckProgram(t *testing.T) {
 	j.start()
 	j.have("stuck")
 	j.end()
-	j.until("silence", func() bool {
-		roce, _ := j.frames()
-		<-time.After(20 * time.Millisecond)
-		more, _ := j.frames()
-		return roce+more == 0
+	j.until("silence", func() (still bool) {
+		still = true
+		j.a.node.loop.Call(vtime.Never, func(vtime.Time) {
+			j.a.node.nic.QPs(func(q *virtrnic.QP) { still = still && q.State() == virtrnic.StateErr })
+		})
+		return still
 	})
 	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer stop()

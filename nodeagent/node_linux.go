@@ -242,7 +242,6 @@ func (n *node) state() counters.Node {
 			h.NIC(n.nic)
 			h.Agent(n.agent)
 		}
-		h.Timers += n.loop.Calls()
 	})
 	if n.host != nil {
 		s.Wait, h.Tasks = n.host.Waiting(), n.host.Tasks()
