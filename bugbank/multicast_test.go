@@ -125,7 +125,7 @@ var multicast = []pitfall{
 		number: 53, what: "A group is installed in half of the fabric, and the other half is a hole",
 		bugs: []bug{{
 			wrong: "A registration that fails leaves what it has installed",
-			edits: edit("mrp/registrar.go", "\tr.err = err\n\ta.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})\n", "\tr.err = err\n"),
+			edits: edit("mrp/registrar.go", "return p == Deleting || p == Failed", "return p == Deleting"),
 			test:  "mrp TestRegistrarFails",
 		}, {
 			wrong: "The first member that confirms stands for all",
@@ -149,7 +149,7 @@ var multicast = []pitfall{
 			test:  "virtswitch TestDeletion",
 		}, {
 			wrong: "A McstID is forgotten before its packets can have left a paused queue of a slow link",
-			edits: edit("virtswitch/registration.go", "s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))", "s.quarantine = max(s.quarantine, 0*s.quanta(p, pauseQuanta))"),
+			edits: edit("virtswitch/forget.go", "s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))", "s.quarantine = max(s.quarantine, 0*s.quanta(p, pauseQuanta))"),
 			test:  "virtswitch TestQuarantineOutlastsPauses",
 		}, {
 			wrong: "A group that is left for another is not deleted, and switches keep it for ever",
@@ -157,7 +157,7 @@ var multicast = []pitfall{
 			test:  "sim TestFallbackLeavesNothing",
 		}, {
 			wrong: "Who leaves a group keeps its queue pair, which what is under way can still reach",
-			edits: edit("rank/lost.go", "\t\t_ = nic.DestroyQP(now, g.qp)\n", ""),
+			edits: edit("rank/lost.go", "\t\t_ = g.r.destroy(g.qp)", "\t\tdelete(g.r.own.qps, g.qp)"),
 			test:  "sim TestFallbackLeavesNothing",
 		}},
 	},

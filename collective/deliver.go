@@ -300,6 +300,9 @@ func (s *safeguard) leave(t *tree) {
 		t.g.Abandon()
 	}
 	s.r.LookOver(0, "", []*rank.Rank{t.sub}, func() bool { return true })
+	if t.over { // else its registration goes on, and leaves it at its end
+		t.sub.Close()
+	}
 }
 
 // adopt takes a plan over.

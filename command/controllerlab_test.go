@@ -186,6 +186,7 @@ func controlPlane(t *testing.T, runtime string) {
 	if code, said := run(); code != exitOK && code != exitFidelity {
 		t.Fatalf("run after all were dead: exit %d, %s", code, said)
 	}
+	empty(t, ctlLab)
 	must(t, "destroy", ctlLab)
 }
 

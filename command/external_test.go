@@ -331,6 +331,7 @@ func testExternal(t *testing.T, c *externalCase, runtime string) {
 	file := write(t, c.lab("t-ext"))
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
 	must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
+	fresh := held(t, "t-ext")
 	o := must(t, "group", "add-member", "--lab", "t-ext", "h3")
 	c.own = regexp.MustCompile(`^h3: address ([0-9a-f.:]+)/`).FindStringSubmatch(o.out)[1]
 	var p *rcpeer.Peer
@@ -385,6 +386,7 @@ func testExternal(t *testing.T, c *externalCase, runtime string) {
 		t.Errorf("the lab has %s, the peer %x", got, want)
 	}
 	c.counted(t, p, rep)
+	rested(t, "t-ext", fresh)
 	must(t, "destroy", "t-ext")
 	if err := dev.Close(); err != nil {
 		t.Error(err)

@@ -62,6 +62,7 @@ nics: {timeout: 1ms}
 	file := write(t, text)
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-kinds") })
 	must(t, "deploy", "-q", "-r", "netns", file)
+	fresh := held(t, "t-kinds")
 	o := runFaulty(t, file)
 	if o.code != exitOK && o.code != exitFidelity {
 		t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
@@ -90,6 +91,7 @@ nics: {timeout: 1ms}
 	if f := faultLs(t); len(f.Faults) != 0 {
 		t.Errorf("after the run there are faults: %+v", f)
 	}
+	rested(t, "t-kinds", fresh)
 	byHand(t)
 	must(t, "destroy", "t-kinds")
 	same(t, before, snapshot(t))
@@ -106,6 +108,7 @@ workloads:
 `)
 	must(t, "destroy", "t-kinds")
 	must(t, "deploy", "-q", "-r", "netns", plain)
+	fresh := held(t, "t-kinds")
 	if out := must(t, "fault", "add", "--lab", "t-kinds", "--link", "re:^h[12]-leaf0$", "--rate", "1", "--dry-run", "loss").out; out != "h1:0>leaf0:1\nleaf0:1>h1:0\nh2:0>leaf0:2\nleaf0:2>h2:0\n" {
 		t.Errorf("dry run:\n%s", out)
 	}
@@ -130,6 +133,7 @@ workloads:
 			t.Errorf("%v: fault ls says %+v", c.args, f)
 		}
 		must(t, "fault", "reset", "--lab", "t-kinds")
+		rested(t, "t-kinds", fresh)
 		if o := runFaulty(t, plain, "--dilation", "400"); o.code != exitOK && o.code != exitFidelity {
 			t.Errorf("after %v: exit %d, %s", c.args, o.code, o.err)
 		}
@@ -169,7 +173,9 @@ func TestLiveFallback(t *testing.T) {
 			file := write(t, text(c.mode, c.faults))
 			must(t, "deploy", "-q", "-r", "netns", file)
 			defer must(t, "destroy", "t-kinds")
+			fresh := held(t, "t-kinds")
 			o := runFaulty(t, file, "--dilation", "400")
+			rested(t, "t-kinds", fresh)
 			if c.dead != "" && (o.code != exitRuntime || !strings.Contains(o.err, c.dead)) || c.dead == "" && o.code != exitOK && o.code != exitFidelity {
 				t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
 			}

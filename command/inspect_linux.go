@@ -83,10 +83,11 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 	return d.Close()
 }
 
-// writeNodes writes one line a node, and under it the groups a switch holds.
+// writeNodes writes one line a node. Groups, queue pairs and memory regions are what runs make:
+// between runs there are none.
 func writeNodes(out io.Writer, states []counters.Node) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tKIND\tPORTS\tSENT\tRECEIVED\tDROPPED\tKERNEL-DROPS\tGROUPS")
+	fmt.Fprintln(w, "NODE\tKIND\tPORTS\tSENT\tRECEIVED\tDROPPED\tKERNEL-DROPS\tGROUPS\tQPS\tMRS")
 	for _, s := range states {
 		var sent, received, dropped, kernel uint64
 		for _, p := range s.Ports {
@@ -95,7 +96,11 @@ func writeNodes(out io.Writer, states []counters.Node) error {
 		for _, n := range s.Drops { // a sum
 			dropped += n
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Node, s.Kind, len(s.Ports), sent, received, dropped, kernel, len(s.Groups))
+		var held counters.Held
+		if s.Held != nil {
+			held = *s.Held
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Node, s.Kind, len(s.Ports), sent, received, dropped, kernel, len(s.Groups), held.QPs, held.MRs)
 	}
 	return w.Flush()
 }

@@ -265,6 +265,7 @@ func liveTrains(t *testing.T, text string) {
 	file := write(t, text)
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-trains") })
 	must(t, "deploy", "-q", "-r", "netns", file)
+	fresh := held(t, "t-trains")
 	o := invoke(t, nil, "run", "-q", "-r", "netns", "--dilation", "10", "--capture", "leaf0:0", "--runs", t.TempDir(), "--format", "json", file)
 	if o.code != 0 && o.code != exitFidelity {
 		t.Fatalf("exit %d\n%s", o.code, o.err)
@@ -305,6 +306,7 @@ func liveTrains(t *testing.T, text string) {
 	if out, err := exec.Command("tshark", "-r", filepath.Join(r.RunDir, "leaf0_0.pcapng"), "-Y", "_ws.malformed || frame.len > 4400").Output(); err == nil && len(out) > 0 {
 		t.Errorf("the capture has\n%s", out)
 	}
+	rested(t, "t-trains", fresh)
 	must(t, "destroy", "t-trains")
 	same(t, before, snapshot(t))
 }
@@ -424,9 +426,10 @@ func TestDeploy(t *testing.T) {
 				t.Errorf("another lab of the same name: exit %d, %s", o.code, o.err)
 			}
 			owned(t, runtime, "t-a")
-			neighbours := nodePIDs(t, "t-a-b")
+			neighbours, fresh := nodePIDs(t, "t-a-b"), held(t, "t-a")
 			// The runs of both labs do not disturb each other, and leave them up.
 			runLab(t, runtime, a)
+			rested(t, "t-a", fresh)
 			killNode(t, "t-a", "h2")
 			if o := must(t, "deploy", "-r", runtime, a); !strings.Contains(o.out, "is up again\n") || o.err != "node h2 is gone: it is started again\nlink h2:0-leaf0:2 is made again\n" {
 				t.Errorf("after a node's death: %q %q", o.out, o.err)

@@ -48,12 +48,14 @@ func TestLiveStorage(t *testing.T) {
 			file := write(t, liveStorageText())
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-store") })
 			must(t, "deploy", "-q", "-r", runtime, file)
+			fresh := held(t, "t-store")
 			for run := range 2 {
 				for _, row := range storageRun(t, runtime, file).Results {
 					if row.IO == nil || !*row.Verified || row.IO.IOs != 50 || row.IO.Replicas != 3 || row.IO.Found != 50*run || row.IO.Copied != 0 {
 						t.Errorf("run %d: %+v", run, row.IO)
 					}
 				}
+				rested(t, "t-store", fresh)
 			}
 			if runtime == "docker" {
 				out, err := exec.Command("docker", "volume", "ls", "-q", "--filter", "label=mcastlab.lab=t-store").Output()
@@ -101,6 +103,7 @@ func storageKill(t *testing.T, runtime, file, policy string, wait time.Duration)
 	dir := t.TempDir()
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-store") })
 	must(t, "deploy", "-q", "-r", runtime, file)
+	fresh := held(t, "t-store")
 	cmd := exec.Command(program1(t), "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, "--format", "json", file)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
@@ -138,10 +141,41 @@ func storageKill(t *testing.T, runtime, file, policy string, wait time.Duration)
 	}
 	t.Logf("exit %d, %d IOs, %s", code, row.IO.IOs, strings.TrimSpace(said.String()))
 	must(t, "deploy", "-q", "-r", runtime, file)
+	rested(t, "t-store", fresh)
 	again := storageRun(t, runtime, file).Results[0].IO
 	if again.Problem != "" || again.IOs != 1500 || again.Replicas != 3 || again.Found < row.IO.IOs || again.Copied == 0 {
 		t.Errorf("the run after: %+v", again)
 	}
 	t.Logf("the run after found %d writes and copied %d blocks", again.Found, again.Copied)
+	rested(t, "t-store", fresh)
 	must(t, "destroy", "t-store")
+}
+
+// TestFailedStorage: a run of storage that ends with an error, because the link of a replica is
+// down, leaves no group on a lab that stays up, nor anything else; and the lab works.
+func TestFailedStorage(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	text := strings.NewReplacer("on-failure: degrade", "on-failure: stop", "[unicasts, multicast-registered]", "[multicast-shared, multicast-registered]").Replace(liveStorageText())
+	file := write(t, text)
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-store") })
+	must(t, "deploy", "-q", "-r", "netns", file)
+	fresh := held(t, "t-store")
+	for _, node := range []string{"h1", "h3"} {
+		must(t, "fault", "add", "--lab", "t-store", "--link", node+"-*", "--set", "frames={kind: data}", "--rate", "1", "loss")
+		o := invoke(t, nil, "run", "-q", "-r", "netns", "--dilation", "2000", "--runs", t.TempDir(), file)
+		if o.code != exitRuntime && o.code != exitFidelity || !strings.Contains(o.err, node) {
+			t.Errorf("without the link of %s: exit %d, %s", node, o.code, o.err)
+		}
+		must(t, "fault", "reset", "--lab", "t-store")
+		rested(t, "t-store", fresh)
+	}
+	for _, row := range storageRun(t, "netns", file).Results {
+		if row.IO == nil || !*row.Verified || row.IO.IOs != 50 {
+			t.Errorf("with all links: %+v", row.IO)
+		}
+	}
+	rested(t, "t-store", fresh)
+	must(t, "destroy", "t-store")
+	same(t, before, snapshot(t))
 }

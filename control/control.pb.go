@@ -1764,6 +1764,78 @@ func (*InspectRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
+type ReleaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseRequest) Reset() {
+	*x = ReleaseRequest{}
+	mi := &file_control_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseRequest) ProtoMessage() {}
+
+func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{27}
+}
+
+type ReleaseReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseReply) Reset() {
+	*x = ReleaseReply{}
+	mi := &file_control_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseReply) ProtoMessage() {}
+
+func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
+func (*ReleaseReply) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{28}
+}
+
 type InspectReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         []byte                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // NodeState as JSON
@@ -1773,7 +1845,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1857,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1870,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -1827,7 +1899,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1911,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1924,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Fault) GetId() string {
@@ -1927,7 +1999,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1939,7 +2011,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1952,7 +2024,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -1972,7 +2044,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2056,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2069,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -2127,7 +2199,9 @@ const file_control_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value\"\x1c\n" +
 	"\x04Done\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\"\x10\n" +
-	"\x0eInspectRequest\"$\n" +
+	"\x0eInspectRequest\"\x10\n" +
+	"\x0eReleaseRequest\"\x0e\n" +
+	"\fReleaseReply\"$\n" +
 	"\fInspectReply\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\"\xbd\x01\n" +
 	"\x05Fault\x12\x0e\n" +
@@ -2144,7 +2218,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"8\n" +
 	"\fResetRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids2\xa9\x06\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids2\xfc\x06\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -2156,7 +2230,8 @@ const file_control_proto_rawDesc = "" +
 	"\vResetFaults\x12!.mcastlab.control.v1.ResetRequest\x1a\x1e.mcastlab.control.v1.FaultList\x12N\n" +
 	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12X\n" +
 	"\fSetMulticast\x12#.mcastlab.control.v1.MulticastEntry\x1a#.mcastlab.control.v1.MulticastReply\x12Q\n" +
-	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReply2\xf6\x01\n" +
+	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReply\x12Q\n" +
+	"\aRelease\x12#.mcastlab.control.v1.ReleaseRequest\x1a!.mcastlab.control.v1.ReleaseReply2\xf6\x01\n" +
 	"\n" +
 	"Controller\x12L\n" +
 	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
@@ -2175,7 +2250,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_control_proto_goTypes = []any{
 	(*Proposal)(nil),         // 0: mcastlab.control.v1.Proposal
 	(*ProposalReply)(nil),    // 1: mcastlab.control.v1.ProposalReply
@@ -2204,10 +2279,12 @@ var file_control_proto_goTypes = []any{
 	(*Put)(nil),              // 24: mcastlab.control.v1.Put
 	(*Done)(nil),             // 25: mcastlab.control.v1.Done
 	(*InspectRequest)(nil),   // 26: mcastlab.control.v1.InspectRequest
-	(*InspectReply)(nil),     // 27: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 28: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 29: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 30: mcastlab.control.v1.ResetRequest
+	(*ReleaseRequest)(nil),   // 27: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 28: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 29: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 30: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 31: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 32: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
 	6,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
@@ -2220,35 +2297,37 @@ var file_control_proto_depIdxs = []int32{
 	24, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
 	25, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
 	23, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	28, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	30, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
 	7,  // 11: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
 	6,  // 12: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
 	11, // 13: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
 	14, // 14: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	29, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	31, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
 	26, // 16: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	30, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	32, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
 	17, // 18: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
 	19, // 19: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
 	26, // 20: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	0,  // 21: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	2,  // 22: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	4,  // 23: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	8,  // 24: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	9,  // 25: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	12, // 26: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	22, // 27: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	29, // 28: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	29, // 29: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	29, // 30: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	18, // 31: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	20, // 32: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	27, // 33: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	1,  // 34: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	3,  // 35: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	5,  // 36: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	24, // [24:37] is the sub-list for method output_type
-	11, // [11:24] is the sub-list for method input_type
+	27, // 21: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	0,  // 22: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	2,  // 23: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	4,  // 24: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	8,  // 25: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	9,  // 26: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	12, // 27: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	22, // 28: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	31, // 29: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	31, // 30: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	31, // 31: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	18, // 32: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	20, // 33: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	29, // 34: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	28, // 35: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	1,  // 36: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	3,  // 37: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	5,  // 38: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	25, // [25:39] is the sub-list for method output_type
+	11, // [11:25] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -2282,7 +2361,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

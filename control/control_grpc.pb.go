@@ -32,6 +32,7 @@ const (
 	Node_Answer_FullMethodName       = "/mcastlab.control.v1.Node/Answer"
 	Node_SetMulticast_FullMethodName = "/mcastlab.control.v1.Node/SetMulticast"
 	Node_Inspect_FullMethodName      = "/mcastlab.control.v1.Node/Inspect"
+	Node_Release_FullMethodName      = "/mcastlab.control.v1.Node/Release"
 )
 
 // NodeClient is the client API for Node service.
@@ -60,8 +61,11 @@ type NodeClient interface {
 	Answer(ctx context.Context, in *AnswerRequest, opts ...grpc.CallOption) (*AnswerReply, error)
 	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
 	SetMulticast(ctx context.Context, in *MulticastEntry, opts ...grpc.CallOption) (*MulticastReply, error)
-	// Inspect returns the node's counters and groups.
+	// Inspect returns the node's counters, groups and what it holds.
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectReply, error)
+	// Release takes back what runs have left on the node: the rank that still runs, all that
+	// ranks have made, and groups. When it answers nothing of that is there any more.
+	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseReply, error)
 }
 
 type nodeClient struct {
@@ -184,6 +188,16 @@ func (c *nodeClient) Inspect(ctx context.Context, in *InspectRequest, opts ...gr
 	return out, nil
 }
 
+func (c *nodeClient) Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseReply)
+	err := c.cc.Invoke(ctx, Node_Release_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -210,8 +224,11 @@ type NodeServer interface {
 	Answer(context.Context, *AnswerRequest) (*AnswerReply, error)
 	// SetMulticast tells a switch where what is sent to a plain multicast group goes.
 	SetMulticast(context.Context, *MulticastEntry) (*MulticastReply, error)
-	// Inspect returns the node's counters and groups.
+	// Inspect returns the node's counters, groups and what it holds.
 	Inspect(context.Context, *InspectRequest) (*InspectReply, error)
+	// Release takes back what runs have left on the node: the rank that still runs, all that
+	// ranks have made, and groups. When it answers nothing of that is there any more.
+	Release(context.Context, *ReleaseRequest) (*ReleaseReply, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -251,6 +268,9 @@ func (UnimplementedNodeServer) SetMulticast(context.Context, *MulticastEntry) (*
 }
 func (UnimplementedNodeServer) Inspect(context.Context, *InspectRequest) (*InspectReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
+}
+func (UnimplementedNodeServer) Release(context.Context, *ReleaseRequest) (*ReleaseReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -435,6 +455,24 @@ func _Node_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Release_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Release(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Release_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Release(ctx, req.(*ReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -473,6 +511,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Inspect",
 			Handler:    _Node_Inspect_Handler,
+		},
+		{
+			MethodName: "Release",
+			Handler:    _Node_Release_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

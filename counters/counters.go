@@ -38,6 +38,7 @@ type Node struct {
 	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
 	Wait     []string `json:"waiting,omitempty"`
 	Device   *Device  `json:"device,omitempty"` // behind the port of an external host
+	Held     *Held    `json:"held,omitempty"`   // of a node that is up
 }
 
 // Rate says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was Lab

@@ -42,6 +42,7 @@ type Switch struct {
 	Rules      virtswitch.Rules
 	Groups     int
 	FanOut     int
+	GroupAge   vtime.Duration // 0: groups do not age
 
 	ECN      ECN
 	Watchdog virtswitch.WatchdogConfig
@@ -175,7 +176,8 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
 		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
 		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, Input: s.Switch.Input, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, GroupAge: s.Switch.GroupAge,
+		Input: s.Switch.Input, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
 	}, nil
 }
 

@@ -110,7 +110,7 @@ func (l *Lab) fabricSwitch() fabric.Switch {
 	rules, _ := virtswitch.RulesByName(s.Rules) // the name has been checked
 	f := fabric.Switch{
 		Buffer: int(s.Buffer), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through",
-		Rules: rules, Groups: s.Groups, FanOut: s.FanOut,
+		Rules: rules, Groups: s.Groups, FanOut: s.FanOut, GroupAge: vtime.Duration(s.GroupAge),
 	}
 	if s.Queues == "input" {
 		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync"}

@@ -195,6 +195,8 @@ func (c *checking) checkSwitches() {
 		c.failf("switches.groups", "switches.groups of %d is not 1 to %d", s.Groups, virtswitch.GroupsMax)
 	case s.FanOut < 0:
 		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
+	case s.GroupAge != 0 && vtime.Duration(s.GroupAge) < vtime.Second:
+		c.failf("switches.group-age", "switches.group-age of %v is below 1s, which a registration may take: use a longer time, or 0 for never", s.GroupAge)
 	case s.PFC.XON != nil && s.PFC.XOFF != nil && *s.PFC.XON > *s.PFC.XOFF:
 		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", s.PFC.XON, s.PFC.XOFF)
 	case s.Buffer < bufferMin:

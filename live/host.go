@@ -26,6 +26,7 @@ type Host struct {
 	seen    uint64
 	newsAt  vtime.Time // of the latest news
 	stopped bool
+	tasks   int // that have not ended
 	live    sync.WaitGroup
 	caught  func(p any) // a panic of a program
 }
@@ -84,11 +85,13 @@ func (h *Host) rouse(t *task, at vtime.Time) {
 // Go starts a program's first task on the host at a lab time.
 func (h *Host) Go(now vtime.Time, f func()) {
 	h.live.Add(1)
+	h.count(1)
 	go h.run(&task{now: now, wake: make(chan vtime.Time, 1)}, f)
 }
 
 func (h *Host) run(t *task, f func()) {
 	defer h.live.Done()
+	defer h.count(-1)
 	h.token.Lock()
 	defer h.token.Unlock()
 	h.running = t
@@ -194,6 +197,19 @@ func (h *Host) Await(why string, f func() (vtime.Time, bool)) {
 		at = h.loop.Now()
 	}
 	t.now = max(t.now, at)
+}
+
+func (h *Host) count(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tasks += n
+}
+
+// Tasks returns how many tasks there are on the host.
+func (h *Host) Tasks() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tasks
 }
 
 // Waiting says what the host's tasks wait on.

@@ -22,7 +22,7 @@ const (
 	EventQPError                         // QP: a work request ended the connection; Text: the completion status
 	EventGroupAdded                      // Group: a switch has installed members; Value: paths
 	EventGroupActive                     // Group: data may pass; PSN: the first
-	EventGroupDeleted                    // Group: a switch has taken it out
+	EventGroupDeleted                    // Group: a switch has taken it out; Text: why, if not because it was told to
 	EventGroupFailed                     // Group: a switch could not install it; Text: the reason
 	EventSourceSwitch                    // Group; Port: where data comes from now
 	EventNakAggregated                   // Group, PSN: a switch sent a NAK to the source

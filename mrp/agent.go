@@ -37,6 +37,8 @@ type Stats struct {
 	Confirmed      uint64 // confirmations sent as a member
 	Repeats        uint64 // rounds the registrar had to repeat
 	Ignored        uint64 // packets that concern no group of this host
+	// DeletionsGivenUp counts those that not all members have confirmed.
+	DeletionsGivenUp uint64
 
 	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // by Turn
 }
@@ -84,6 +86,7 @@ type Agent struct {
 	proxy   wire.QPN            // joins whatever lists it,
 	answers bool                // if there is one
 	led     []*registration     // groups this host leads, by McstID
+	begun   map[uint32]uint32   // by McstID: the next attempt, of groups this host led and has forgotten
 	next    vtime.Time          // first repeat due
 	changes uint64
 	stats   Stats
@@ -93,7 +96,7 @@ type Agent struct {
 func New(c Config) *Agent {
 	a := &Agent{
 		ip: c.IP, v6: c.IPv6, vlan: c.VLAN, pool: c.Pool, sender: c.Sender,
-		retryAfter: c.RetryAfter, retriesMax: c.RetriesMax, member: map[uint32]wire.QPN{}, next: vtime.Never,
+		retryAfter: c.RetryAfter, retriesMax: c.RetriesMax, member: map[uint32]wire.QPN{}, begun: map[uint32]uint32{}, next: vtime.Never,
 	}
 	if a.retryAfter == 0 {
 		a.retryAfter = 10 * vtime.Millisecond
@@ -112,12 +115,24 @@ func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }
 // registration: in every group that lists it.
 func (a *Agent) Answer(qpn wire.QPN) { a.proxy, a.answers = qpn, true }
 
-// Leave undoes Join.
-func (a *Agent) Leave(mcstID uint32) { delete(a.member, mcstID) }
+// Leave undoes Join. If this host leads the group, its state is forgotten as soon as nothing
+// is left to do for it.
+func (a *Agent) Leave(mcstID uint32) {
+	delete(a.member, mcstID)
+	if r := a.find(mcstID); r != nil {
+		r.left = true
+		a.forget(r)
+	}
+}
+
+// Groups returns how many groups the agent answers for as a member, and how many this host
+// leads or still deletes.
+func (a *Agent) Groups() (member, led int) { return len(a.member), len(a.led) }
 
 // Restart makes the agent forget all groups, those it leads too.
 func (a *Agent) Restart() {
 	clear(a.member)
+	clear(a.begun)
 	a.led, a.next = nil, vtime.Never
 	a.changes++
 }
@@ -164,7 +179,9 @@ func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket
 	}
 	qpn, joined := a.member[id]
 	at := find(p, a.ip, qpn)
-	if !joined || listing && at < 0 {
+	// That a group is to be forgotten is confirmed by those who know nothing of it, too: the
+	// switches on the way here have heard it.
+	if !joined && p.Flags != wire.MRPDelete || listing && at < 0 {
 		a.stats.Ignored++
 		return
 	}

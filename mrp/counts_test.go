@@ -1,6 +1,7 @@
 package mrp
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/vtime"
@@ -57,17 +58,15 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("deleting", Stats{Sent: 5, Received: 15, Ignored: 10, Repeats: 1, Confirmed: 1}, 4)
-	for k := range 3 { // silence: the fabric forgets by itself
-		a.HandleTimeout(vtime.Time(k+2) * vtime.Time(vtime.Millisecond))
-	}
-	want("given up", Stats{Sent: 7, Received: 15, Ignored: 10, Repeats: 3, Confirmed: 1}, 5)
+	silence(a) // the fabric forgets by itself
+	want("given up", Stats{Sent: 15, Received: 15, Ignored: 10, Repeats: 11, Confirmed: 1, DeletionsGivenUp: 1}, 5)
 	if p, err := a.Status(group); p != Deleted || err != nil {
 		t.Errorf("phase %v, %v; want %v", p, err, Deleted)
 	}
 	if err := a.Delete(7, group); err != nil {
 		t.Fatal(err)
 	}
-	want("deleted before", Stats{Sent: 7, Received: 15, Ignored: 10, Repeats: 3, Confirmed: 1}, 5)
+	want("deleted before", Stats{Sent: 15, Received: 15, Ignored: 10, Repeats: 11, Confirmed: 1, DeletionsGivenUp: 1}, 5)
 	if p, err := a.Status(group + 1); p != Unknown || err != nil {
 		t.Errorf("a group nobody knows is %v, %v", p, err)
 	}
@@ -94,8 +93,91 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("after timeout %d the group is %v, want %v", k, p, want)
 		}
 	}
-	if _, ok := a.NextTimeout(); ok {
-		t.Error("a group that failed has a timer")
+	if got, want := silence(a), []int{10, 20, 40, 80, 80, 80, 80, 80, 80, 80, 80}; !slices.Equal(got, want) {
+		t.Errorf("its deletion waits %v ms, want %v", got, want)
+	}
+	if p, err := a.Status(group); p != Failed || err == nil || a.Stats().DeletionsGivenUp != 1 {
+		t.Errorf("phase %v, %v, %d deletions given up", p, err, a.Stats().DeletionsGivenUp)
+	}
+}
+
+// silence lets all timers fire and returns the pauses between them in milliseconds.
+func silence(a *Agent) (pauses []int) {
+	at, ok := a.NextTimeout()
+	last := vtime.Time(0)
+	if r := a.find(group); r != nil {
+		last = r.retryAt.Add(-a.retryAfter) // the first pause is the shortest
+	}
+	for ; ok; at, ok = a.NextTimeout() {
+		pauses = append(pauses, int(at.Sub(last)/vtime.Millisecond))
+		last = at
+		a.HandleTimeout(at)
+	}
+	return pauses
+}
+
+// TestFailedIsDeleted: a registration that failed is taken out of the fabric as a group is
+// that ends: the deletion is repeated until every member has confirmed it, by whatever queue
+// pair, and then nothing is left of the group, not even a timer, once the host has left it.
+func TestFailedIsDeleted(t *testing.T) {
+	for _, leave := range []string{"before", "after", "deleted"} {
+		o := &outbox{pool: &wire.Pool{}}
+		a := New(Config{IP: leader, Pool: o.pool, Sender: o, RetryAfter: vtime.Millisecond})
+		a.Join(group, 17)
+		if err := a.Register(0, twoMembers()); err != nil {
+			t.Fatal(err)
+		}
+		o.packet(a, 1, 9, leader, wire.MRPHeader{Total: 1, Flags: wire.MRPError}, wire.MRPRecord{IP: group, Flags: uint8(wire.MRPErrNoRoute)})
+		if p, err := a.Status(group); p != Failed || err == nil {
+			t.Fatalf("phase %v, %v", p, err)
+		}
+		if leave == "before" {
+			a.Leave(group)
+		}
+		if leave == "deleted" {
+			if err := a.Delete(2, group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sent := a.Stats().Sent
+		for range 3 {
+			at, _ := a.NextTimeout()
+			a.HandleTimeout(at)
+		}
+		if got := a.Stats().Sent - sent; got != 3 {
+			t.Errorf("left %s: %d deletions in three pauses", leave, got)
+		}
+		confirm := func(member uint32) {
+			o.packet(a, 9, member, leader, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete | wire.MRPConfirm}, wire.MRPRecord{IP: group})
+		}
+		confirm(leader + 1)
+		if _, ok := a.NextTimeout(); !ok {
+			t.Errorf("left %s: nothing is repeated for the other member", leave)
+		}
+		confirm(leader + 2)
+		if _, ok := a.NextTimeout(); ok {
+			t.Errorf("left %s: a group that is deleted has a timer", leave)
+		}
+		if p, _ := a.Status(group); p != map[string]Phase{"before": Unknown, "after": Failed, "deleted": Deleted}[leave] {
+			t.Errorf("left %s: phase %v", leave, p)
+		}
+		a.Leave(group)
+		if member, led := a.Groups(); member+led != 0 {
+			t.Errorf("left %s: the agent keeps %d groups as a member, %d as leader", leave, member, led)
+		}
+	}
+}
+
+// TestStrangerConfirmsDeletion: a host that is not in the group, or not any more, confirms that
+// it is to be forgotten, and nothing else.
+func TestStrangerConfirmsDeletion(t *testing.T) {
+	o := &outbox{pool: &wire.Pool{}}
+	a := New(Config{IP: leader + 1, Pool: o.pool, Sender: o})
+	for _, f := range []wire.MRPFlags{0, wire.MRPActivate, wire.MRPDelete} {
+		o.packet(a, 1, leader, group, wire.MRPHeader{Total: 1, Flags: f}, wire.MRPRecord{IP: group})
+	}
+	if s := a.Stats(); s.Confirmed != 1 || s.Ignored != 2 {
+		t.Errorf("%+v; want the deletion confirmed and two ignored", s)
 	}
 }
 

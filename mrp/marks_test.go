@@ -3,6 +3,7 @@ package mrp
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/machine/machinetest"
@@ -73,9 +74,9 @@ func (o *outbox) anyCall(r *rand.Rand, a *Agent, now vtime.Time) {
 
 // cooperate has every member confirm what it is asked, so that groups get on.
 func (o *outbox) cooperate(a *Agent, now vtime.Time) {
-	for _, g := range a.led {
+	for _, g := range slices.Clone(a.led) {
 		for _, m := range g.Members {
-			if !g.phase.asks() {
+			if len(g.waiting) == 0 {
 				break
 			}
 			e := wire.NewEnvelope(wire.Flow{Src: m.IP, Dst: leader, TTL: 64, SrcPort: wire.PortMRP, DstPort: wire.PortMRP})
@@ -134,7 +135,7 @@ func TestGuardsFire(t *testing.T) {
 	for seed := range uint64(seeds) {
 		a, o := registrations(seed, &phases)
 		for _, g := range a.led {
-			if g.phase.asks() {
+			if len(g.waiting) > 0 || g.left && (g.phase == Deleted || g.phase == Failed) {
 				t.Errorf("seed %d: group %v is still %v", seed, wire.AddrOf(g.id), g.phase)
 			}
 		}

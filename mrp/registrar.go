@@ -62,11 +62,21 @@ type registration struct {
 	waiting map[uint32]Member // members that have not confirmed the phase
 	round   uint8             // generation of the regions
 	tries   int
-	attempt uint32 // how often it was begun anew,
-	anew    bool   // and that it has to be, for routes have changed meanwhile
+	first   uint32 // attempt it began with: not 0 if the McstID was registered before
+	attempt uint32 // and the one it is in: it is begun anew
+	anew    bool   // when routes have changed meanwhile
 	retryAt vtime.Time
 	err     error
+	left    bool // the host has left the group: what is to be done goes on, and nobody asks
 }
+
+// deletionsMax is how often a deletion is repeated. The pauses between double, up to
+// deletionPauses times the first one, which is less than the time for which switches know a
+// deleted group (virtswitch): a repeat has to find its way through those that have heard.
+const (
+	deletionsMax   = 10
+	deletionPauses = 8
+)
 
 // Register starts to install a group. Its progress is Status; a McstID can be
 // registered once, or again after Forget.
@@ -81,7 +91,7 @@ func (a *Agent) Register(now vtime.Time, g Group) error {
 	case a.find(g.McstID) != nil:
 		return fmt.Errorf("register group %v: registered before", wire.AddrOf(g.McstID))
 	}
-	r := &registration{Group: g, id: g.McstID}
+	r := &registration{Group: g, id: g.McstID, first: a.begun[g.McstID], attempt: a.begun[g.McstID]}
 	r.Members = slices.Clone(g.Members) // Update changes them
 	i, _ := slices.BinarySearchFunc(a.led, r.id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
 	a.led = slices.Insert(a.led, i, r)
@@ -110,24 +120,40 @@ func (a *Agent) Update(now vtime.Time, mcstID uint32, leader wire.MRPRegion, mem
 	return nil
 }
 
-// Delete starts to take a group out of the fabric. It may be called in any phase.
+// Delete starts to take a group out of the fabric. It may be called in any phase. Of a group
+// that has failed, it goes on with the deletion that began then.
 func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
 	r := a.find(mcstID)
 	if r == nil {
 		return fmt.Errorf("delete group %v: not led by this host", wire.AddrOf(mcstID))
 	}
-	if r.phase != Deleting && r.phase != Deleted {
+	switch r.phase {
+	case Deleting, Deleted:
+	case Failed:
+		a.changes++
+		if r.phase = Deleting; len(r.waiting) == 0 {
+			r.phase = Deleted
+		}
+	default:
 		a.enter(now, r, Deleting)
 	}
 	return nil
 }
 
 // Forget lets a McstID be registered again whose group was deleted or could not be installed.
-// Whoever calls it has made sure that no frame of that group is under way any more.
+// Whoever calls it has made sure that no frame of that group is under way any more. What
+// switches still know of it is of an earlier attempt, and void.
 func (a *Agent) Forget(mcstID uint32) {
-	a.led = slices.DeleteFunc(a.led, func(r *registration) bool {
-		return r.id == mcstID && (r.phase == Deleted || r.phase == Failed)
-	})
+	if r := a.find(mcstID); r != nil && (r.phase == Deleted || r.phase == Failed) {
+		a.drop(r)
+	}
+}
+
+// drop takes a registration out of the list.
+func (a *Agent) drop(r *registration) {
+	a.begun[r.id] = r.attempt + 1
+	a.led = slices.DeleteFunc(a.led, func(o *registration) bool { return o == r })
+	a.rearm()
 }
 
 // Status returns how far a group has come, and in Failed why.
@@ -165,12 +191,19 @@ func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 
 // asks says whether members have to confirm the phase.
 func (p Phase) asks() bool {
-	return p == Registering || p == Activating || p == Updating || p == Deleting
+	return p == Registering || p == Activating || p == Updating || p.deletes()
 }
+
+// deletes says whether the phase takes the group out of the fabric. One that failed may be
+// installed in part.
+func (p Phase) deletes() bool { return p == Deleting || p == Failed }
 
 // ask sends what the phase needs to those that have not confirmed it.
 func (a *Agent) ask(now vtime.Time, r *registration) {
 	r.retryAt = now.Add(a.retryAfter)
+	if r.phase.deletes() {
+		r.retryAt = now.Add(min(a.retryAfter<<r.tries, deletionPauses*a.retryAfter))
+	}
 	a.rearm()
 	h := wire.MRPHeader{Total: 1, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}
 	switch r.phase {
@@ -178,7 +211,7 @@ func (a *Agent) ask(now vtime.Time, r *registration) {
 		h.Flags = wire.MRPActivate
 		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id, QPN: wire.QPN(r.StartPSN)}}})
 		return
-	case Deleting:
+	case Deleting, Failed:
 		h.Flags = wire.MRPDelete
 		a.send(now, r.id, h, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 		return
@@ -234,7 +267,7 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	}
 	m, waits := r.waiting[member]
 	old := r.Regions && r.listed() && (p.Record(0).Flags != r.round || p.Region(0) != m.Region)
-	if !waits || m.QPN != p.Record(0).QPN || old {
+	if !waits || m.QPN != p.Record(0).QPN && !r.phase.deletes() || old {
 		a.stats.Ignored++
 		return
 	}
@@ -243,14 +276,32 @@ func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 		return
 	}
 	switch {
-	case r.anew && r.phase != Deleting:
+	case r.anew && !r.phase.deletes():
 		a.beginAnew(now, r)
 	case r.phase == Registering && r.Activate:
 		a.enter(now, r, Activating)
-	case r.phase == Deleting:
-		a.enter(now, r, Deleted)
+	case r.phase.deletes():
+		a.deleted(now, r)
 	default:
 		a.enter(now, r, Active)
+	}
+}
+
+// deleted ends a deletion.
+func (a *Agent) deleted(now vtime.Time, r *registration) {
+	r.waiting = nil
+	if r.phase == Deleting {
+		a.enter(now, r, Deleted)
+	}
+	r.retryAt = vtime.Never
+	a.rearm()
+	a.forget(r)
+}
+
+// forget drops a registration of which nothing is left to do or to ask.
+func (a *Agent) forget(r *registration) {
+	if r.left && (r.phase == Deleted || r.phase == Failed) && len(r.waiting) == 0 {
+		a.drop(r)
 	}
 }
 
@@ -268,7 +319,7 @@ func (r *registration) confirmation() wire.MRPFlags {
 		return wire.MRPConfirm
 	case r.phase == Activating:
 		return wire.MRPConfirm | wire.MRPActivate
-	case r.phase == Deleting:
+	case r.phase.deletes():
 		return wire.MRPConfirm | wire.MRPDelete
 	}
 	return 0
@@ -297,7 +348,7 @@ func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 // may be no tree, and with newer paths added it would be none.
 func (a *Agent) beginAnew(now vtime.Time, r *registration) {
 	r.anew = false
-	if int(r.attempt) == a.retriesMax {
+	if int(r.attempt-r.first) == a.retriesMax {
 		a.fail(now, r, fmt.Errorf("group %v, %v: routes have changed in each of %d attempts", wire.AddrOf(r.id), r.phase, a.retriesMax+1))
 		return
 	}
@@ -308,22 +359,25 @@ func (a *Agent) beginAnew(now vtime.Time, r *registration) {
 
 func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 	r.err = err
-	a.send(now, r.id, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, LeaderQPN: r.LeaderQPN, Attempt: r.attempt}, []record{{MRPRecord: wire.MRPRecord{IP: r.id}}})
 	a.enter(now, r, Failed)
 }
 
 // HandleTimeout implements virtrnic.Stack: it repeats what is not confirmed, and
 // gives up after enough repeats.
 func (a *Agent) HandleTimeout(now vtime.Time) {
-	for _, r := range a.led {
+	for _, r := range slices.Clone(a.led) { // some may be forgotten
 		if r.retryAt > now {
 			continue
 		}
-		if r.anew && r.phase != Deleting {
+		if r.anew && !r.phase.deletes() {
 			a.beginAnew(now, r)
 			continue
 		}
-		if r.tries++; r.tries > a.retriesMax {
+		most := a.retriesMax
+		if r.phase.deletes() {
+			most = deletionsMax
+		}
+		if r.tries++; r.tries > most {
 			a.giveUp(now, r)
 			continue
 		}
@@ -333,11 +387,12 @@ func (a *Agent) HandleTimeout(now vtime.Time) {
 }
 
 // giveUp ends a phase whose confirmations do not come. A deletion counts as done: switches
-// that could not be told keep the group, which costs them room and nothing else, as its
-// McstID is not used again; members that have left do not confirm.
+// that could not be told keep the group until they age it out, which costs them room and
+// nothing else, as its McstID is not used again.
 func (a *Agent) giveUp(now vtime.Time, r *registration) {
-	if r.phase == Deleting {
-		a.enter(now, r, Deleted)
+	if r.phase.deletes() {
+		a.stats.DeletionsGivenUp++
+		a.deleted(now, r)
 		return
 	}
 	silent := make([]uint32, 0, len(r.waiting))

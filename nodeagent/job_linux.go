@@ -21,6 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -65,8 +66,13 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	_ = n.crash() // of another job's time
-	b := &board{host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), dead: make(chan struct{}), stopped: n.done}
+	n.forgetEnds()
+	b := &board{
+		host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), dead: make(chan struct{}),
+		released: make(chan struct{}), stopped: n.done,
+	}
+	n.running.Store(b)
+	defer n.running.Store(nil)
 	done := make(chan error, 1)
 	n.host.Go(vtime.Time(start.Lab), func() {
 		root := prng.New(n.lab.Seed)
@@ -75,13 +81,15 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 			Host: n.host, Board: b, Peers: peersOf(start), Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
-			b.rank = r
+			b.rank = r // from now on it is given back, whatever comes
 			err = app.Run(r, start.Params)
 		}
 		done <- err
 	})
 	go b.receive()
-	return n.endJob(b, done)
+	err = n.endJob(b, done)
+	n.abandon(b, err != nil)
+	return err
 }
 
 // peersOf returns, by rank, the external hosts of a job, or nil.
@@ -99,40 +107,80 @@ func peersOf(start *control.Start) []*rank.Peer {
 }
 
 // endJob waits for the program's end or the orchestrator's, tells the former to the
-// latter, and cleans up.
+// latter, and waits until that lets the rank go.
 func (n *node) endJob(b *board, done <-chan error) error {
 	var err error
 	select {
 	case err = <-done:
 		if e := n.crash(); e != nil {
-			err, b.rank = e, nil
+			err = e
 		}
 	case err = <-n.crashed:
-		close(b.dead)
-		n.host.Stop() // the task no longer writes to the board
-		b.rank = nil
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
 	case <-n.over:
 		n.host.Stop()
 		return status.Error(codes.Aborted, "the node's loop has ended: see its log")
 	case <-b.gone:
-		n.host.Stop()
 		return status.Error(codes.Canceled, "the orchestrator has gone")
+	case <-b.released:
+		return status.Error(codes.Canceled, "the rank was taken back: another run begins")
 	}
 	text := ""
 	if err != nil {
 		text = err.Error()
+		n.abandon(b, true) // before anybody hears of it: what the rank has under way must not go on
 	}
 	if err := b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: text}}}); err != nil {
 		return err
 	}
-	<-b.gone
-	if b.rank != nil {
-		n.host.Go(n.loop.Now(), b.rank.Close)
+	select { // others may still need what the rank has acknowledged
+	case <-b.gone:
+	case <-b.released:
+	case <-n.over:
+	}
+	return nil
+}
+
+// forgetEnds forgets how jobs before this one ended.
+func (n *node) forgetEnds() {
+	_ = n.crash()
+	select {
+	case <-n.caught:
+	default:
+	}
+}
+
+// abandon unwinds what of the rank's program still runs and gives back all that the rank has
+// made. A rank that is broken off stops sending at once, however long its program takes to
+// unwind. The second call does nothing.
+func (n *node) abandon(b *board, brokenOff bool) {
+	if b.abandoned {
+		return
+	}
+	b.abandoned = true
+	close(b.dead)
+	select {
+	case <-n.over:
+		return // the NIC has gone, and all with it
+	default:
+	}
+	if brokenOff {
+		n.loop.Call(vtime.Never, n.silence)
 	}
 	n.host.Stop()
-	return nil
+	if b.rank != nil {
+		n.host.Go(n.loop.Now(), b.rank.Abandon)
+		n.host.Stop()
+	}
+}
+
+// silence makes every queue pair of the NIC stop.
+func (n *node) silence(now vtime.Time) {
+	n.nic.QPs(func(q *virtrnic.QP) {
+		// One in RESET has nothing under way; any other may go to ERR.
+		_ = n.nic.ModifyQP(now, q, virtrnic.QPAttr{State: virtrnic.StateErr}, virtrnic.AttrState)
+	})
 }
 
 // board is the out-of-band channel as the rank sees it: calls to the orchestrator.
@@ -145,9 +193,13 @@ type board struct {
 	last    uint64
 	replies map[uint64]chan *control.ToRank
 	gone    chan struct{} // closed when the orchestrator says no more
-	dead    chan struct{} // closed when the host has crashed
+	dead    chan struct{} // closed when the rank is given up
 	stopped <-chan struct{}
 	rank    *rank.Rank // set by the rank's task before it ends
+
+	release   sync.Once
+	released  chan struct{} // closed when the rank is to be given up
+	abandoned bool
 }
 
 // receive hands replies to the calls that wait for them.

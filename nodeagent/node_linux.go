@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -45,6 +46,8 @@ type node struct {
 	done   chan struct{} // closed when the node is stopped
 	job    sync.Mutex    // held by the job that runs
 	caught chan any
+
+	running atomic.Pointer[board] // of the job that runs
 
 	ports   []machine.Port
 	faults  *faults.Timeline // only with the loop's lock
@@ -149,7 +152,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 		n.nic = virtrnic.New(nc)
 		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
-		n.host = live.NewHost(n.loop, n.nic, n.agent, func(p any) { n.caught <- p })
+		n.host = live.NewHost(n.loop, n.nic, n.agent, n.panicked)
 		n.loop.Start(n.nic, n.host.News)
 		return nil
 	}
@@ -161,6 +164,14 @@ func (n *node) build(id int, sockets []int, rate live.Rate) error {
 	n.sw = virtswitch.New(sc)
 	n.loop.Start(n.sw, nil)
 	return nil
+}
+
+// panicked notes what a program panicked with: the first of its tasks to do so.
+func (n *node) panicked(p any) {
+	select {
+	case n.caught <- p:
+	default:
+	}
 }
 
 // machine returns the machine that the node's loop drives.
@@ -216,20 +227,39 @@ func (n *node) state() counters.Node {
 			KernelDrops: c.KernelDrops, Cut: c.Cut, Busy: c.Busy,
 		})
 	}
+	h := &counters.Held{Goroutines: runtime.NumGoroutine(), Files: openFiles(), Rank: n.running.Load() != nil}
 	n.loop.Call(vtime.Never, func(now vtime.Time) {
 		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
 		switch {
 		case n.sw != nil:
 			s.Switch(n.sw, n.graph)
+			h.Switch(n.sw, s.Groups)
 		case n.out != nil:
 			s.Adapter(n.out)
+			h.NIC(n.nic)
 		default:
 			s.NIC(n.nic)
 			s.Agent(n.agent)
+			h.NIC(n.nic)
+			h.Agent(n.agent)
 		}
 	})
 	if n.host != nil {
-		s.Wait = n.host.Waiting()
+		s.Wait, h.Tasks = n.host.Waiting(), n.host.Tasks()
 	}
+	s.Held = h
 	return s
+}
+
+// openFiles returns how many descriptors the process has open, or 0 where that cannot be seen.
+func openFiles() int {
+	d, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return 0
+	}
+	names, err := d.Readdirnames(-1)
+	if errors.Join(err, d.Close()) != nil {
+		return 0
+	}
+	return len(names) - 1 // but for the one that looks
 }

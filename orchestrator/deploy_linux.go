@@ -64,11 +64,15 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 		return nil, Unchanged, err
 	}
 	did, err = d.ensure(ctx)
+	if err == nil && did == Repaired { // what a run had on a node that is back is no good any more
+		err = d.tidyBefore(ctx)
+	}
 	return d, did, errors.Join(err, d.store.close())
 }
 
 // Run runs a lab's workloads under an engine. It brings the lab up and takes it down
-// again; a lab that is up already it leaves so. No other verb comes in between.
+// again; a lab that is up already it leaves so, and nothing of the run on it. No other verb
+// comes in between.
 func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
 	d, err := plan(l, o)
 	if err != nil {
@@ -79,13 +83,24 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 	}
 	did, err := d.ensure(ctx)
 	if err == nil {
-		report, err = d.run(ctx, ro)
+		report, err = d.runOnce(ctx, ro, did != Made)
 		err = errors.Join(err, d.Close())
 		if did == Made {
 			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
 		}
 	}
 	return report, errors.Join(err, d.store.close())
+}
+
+// runOnce runs the lab's workloads. One that stays up is clean before and after.
+func (d *Deployed) runOnce(ctx context.Context, o RunOptions, stays bool) (*runner.Report, error) {
+	if stays {
+		if err := d.tidyBefore(ctx); err != nil {
+			return nil, err
+		}
+		defer d.tidyAfter(ctx)
+	}
+	return d.run(ctx, o)
 }
 
 func plan(l *lab.Lab, o Options) (*Deployed, error) {

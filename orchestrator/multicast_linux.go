@@ -2,8 +2,10 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/wire"
@@ -55,17 +57,23 @@ func (t *tables) end(ctx context.Context, group uint32) error {
 	all := t.switches[group]
 	delete(t.switches, group)
 	t.mu.Unlock()
+	var errs []error
 	for _, sw := range all {
 		if _, err := t.d.nodes[sw].SetMulticast(ctx, &control.MulticastEntry{Group: group}); err != nil {
-			return fmt.Errorf("have %s forget a multicast group: %w", t.d.Graph.Nodes[sw].Name, err)
+			errs = append(errs, fmt.Errorf("have %s forget a multicast group: %w", t.d.Graph.Nodes[sw].Name, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// clear takes out what a job that failed has left. Its addresses are not used again, so
-// what a switch that is gone cannot be told does no harm.
+// clearWait bounds what a job that has ended may spend on taking out what it has left.
+const clearWait = 5 * time.Second
+
+// clear takes out what a job that failed, or was interrupted, has left. Its addresses are not
+// used again, so what a switch that is gone cannot be told does no harm.
 func (t *tables) clear(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), clearWait)
+	defer stop()
 	t.mu.Lock()
 	var left []uint32
 	for group := range t.switches { // each by itself

@@ -352,6 +352,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		if i < len(r.base) {
 			states[i].Since(&r.base[i])
 		}
+		states[i].Held = nil // of a process, and of no run
 	}
 	return r.Counters(states)
 }

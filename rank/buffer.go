@@ -66,7 +66,7 @@ func (r *Rank) alloc(n int, kind MemoryKind, register func(*virtrnic.NIC, virtrn
 	}
 	var err error
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		b.mr, err = register(nic, b.memory())
+		b.mr, err = r.newMR(register(nic, b.memory()))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("allocate %d bytes: %w", n, err)
@@ -94,7 +94,7 @@ func (b *Buffer) Copy(to int, src *Buffer, from, n int) {
 // Free takes the buffer's registration back.
 func (b *Buffer) Free() error {
 	var err error
-	b.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DeregMR(b.mr) })
+	b.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = b.r.deregister(nic, b.mr) })
 	b.freed = b.freed || err == nil
 	return err
 }

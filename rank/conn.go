@@ -109,7 +109,7 @@ func (c *Conn) create() (err error) {
 
 func (r *Rank) createQP() (q *virtrnic.QP, err error) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		q, err = nic.CreateQP(virtrnic.QPInit{
+		q, err = r.newQP(nic, virtrnic.QPInit{
 			PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: QueueDepth, SQSigAll: true,
 		})
 	})

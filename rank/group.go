@@ -62,7 +62,7 @@ func (g *Group) join(leader int) error {
 		r.Put("group/"+name+"/up", []byte(errText(err)))
 		return err
 	}
-	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { a.Join(g.id, g.qp.Num()) })
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
 	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
 	if msg := r.c.Board.Get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
 		return fmt.Errorf("%w: %s", ErrGroup, msg)
@@ -141,7 +141,7 @@ func (g *Group) register(start wire.PSN) error {
 	}
 	var err error
 	r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
-		a.Join(g.id, g.qp.Num())
+		r.joined(a, g.id, g.qp.Num())
 		a.Forget(g.id) // a lab file may name a group, which is then the same in every run
 		err = a.Register(now, m)
 	})
@@ -162,9 +162,12 @@ func (g *Group) await(want mrp.Phase, why string) error {
 			return nil
 		case mrp.Failed:
 			return fmt.Errorf("%w: %w", ErrGroup, err)
-		case mrp.Deleting, mrp.Deleted:
-			if want == mrp.Active {
+		case mrp.Deleting, mrp.Deleted, mrp.Unknown:
+			switch {
+			case want == mrp.Active:
 				return fmt.Errorf("%w: it was dropped before it was registered", ErrGroup)
+			case p == mrp.Unknown:
+				return nil // deleted, and left
 			}
 		}
 		g.r.c.Host.Park(vtime.Never, why)
@@ -234,11 +237,8 @@ func (g *Group) Delete() error {
 	} else {
 		r.c.Board.Get("group/"+g.name+"/down", "group "+g.name+" to be deleted")
 	}
-	var err error
-	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
-		a.Leave(g.id)
-		err = nic.DestroyQP(now, g.qp)
-	})
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.left(a, g.id) })
+	err := r.destroy(g.qp)
 	if err == nil && g.write != nil {
 		err = g.write.free()
 	}

@@ -32,14 +32,10 @@ func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint
 // Abandon takes the rank out of the group at once and tells nobody, as when a process
 // dies: its queue pair is gone, and what was under way never ends.
 func (g *Group) Abandon() {
-	g.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
-		a.Leave(g.id)
-		if g.qp == nil {
-			return
-		}
-		// The queue pair exists and is ours: destroying it cannot fail.
-		_ = nic.DestroyQP(now, g.qp)
-	})
+	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { g.r.left(a, g.id) })
+	if g.qp != nil {
+		_ = g.r.destroy(g.qp) // it is ours, or gone already
+	}
 }
 
 // Drop is Delete where members may be gone: it waits for nobody. The leader goes on asking

@@ -98,11 +98,11 @@ func (m *Multicast) attach(depth int) (err error) {
 		init.Type = virtrnic.TypeUC
 	}
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		if m.cq, err = nic.CreateCQ(depth); err != nil {
+		if m.cq, err = r.newCQ(nic, depth); err != nil {
 			return
 		}
 		init.RecvCQ = m.cq
-		if m.qp, err = nic.CreateQP(init); err != nil {
+		if m.qp, err = r.newQP(nic, init); err != nil {
 			return
 		}
 		if err = m.bringUp(now, nic); err != nil {
@@ -110,10 +110,11 @@ func (m *Multicast) attach(depth int) (err error) {
 		}
 		if m.kind == Writes {
 			err = nic.AttachUC(m.qp, m.ip)
-			return
-		}
-		if m.ah, err = nic.CreateAH(r.pd, m.path()); err == nil {
+		} else if m.ah, err = r.newAH(nic, m.path()); err == nil {
 			err = nic.AttachMcast(m.qp, m.ip)
+		}
+		if err == nil {
+			r.attached(m.qp, m.ip)
 		}
 	})
 	return err
@@ -157,7 +158,7 @@ func (m *Multicast) Open(b *Buffer, round uint8) (err error) {
 	// The lower half of the address is the group's alone, and so are these keys.
 	key := virtrnic.ChosenKeys | m.ip&0xffff<<8 | uint32(round)
 	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		m.window, err = nic.RegMRAs(m.r.pd, b.memory(), bufferAccess, multicastVA, key)
+		m.window, err = m.r.newMR(nic.RegMRAs(m.r.pd, b.memory(), bufferAccess, multicastVA, key))
 	})
 	return err
 }
@@ -167,7 +168,7 @@ func (m *Multicast) Shut() (err error) {
 	if m.window == nil {
 		return nil
 	}
-	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DeregMR(m.window) })
+	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = m.r.deregister(nic, m.window) })
 	m.window = nil
 	return err
 }
@@ -281,7 +282,13 @@ func (m *Multicast) Close() error {
 			err = nic.DetachMcast(m.qp, m.ip)
 		}
 		if err == nil {
-			err = nic.DestroyQP(now, m.qp)
+			err = m.r.destroyQP(now, nic, m.qp)
+		}
+		if err == nil && m.ah != nil {
+			err = m.r.destroyAH(nic, m.ah)
+		}
+		if err == nil {
+			err = m.r.destroyCQ(nic, m.cq)
 		}
 	})
 	if err == nil && m.r.c.ID == 0 {

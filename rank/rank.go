@@ -34,6 +34,8 @@ type Rank struct {
 	wrid  uint64
 	addr  func(ip uint32) netip.Addr // as the fabric writes it
 
+	own     own
+	job     *job
 	broken  bool  // Break was called
 	waiting []int // peers that the rank waits for in Connect
 }
@@ -43,17 +45,21 @@ const cqDepth = 1 << 17
 
 // New returns a rank; runtimes call it from the rank's own task.
 func New(c Config) (*Rank, error) {
-	r := &Rank{c: c, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
+	r := newRank(c, &job{mrs: map[*virtrnic.MR]bool{}})
 	var err error
 	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		r.pd = nic.AllocPD()
-		r.cq, err = nic.CreateCQ(cqDepth)
-		r.addr = nic.Addr
+		if err = r.open(nic); err == nil {
+			r.pd = nic.AllocPD()
+		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start rank %d: %w", c.ID, err)
 	}
 	return r, nil
+}
+
+func newRank(c Config, j *job) *Rank {
+	return &Rank{c: c, job: j, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
 }
 
 // ID returns the rank's number, 0 to Size-1.
@@ -169,17 +175,4 @@ func (r *Rank) spend(d vtime.Duration) {
 		d += vtime.Duration(r.c.Random.Float64() * float64(j))
 	}
 	r.Sleep(d)
-}
-
-// Close destroys the rank's connections. Runtimes call it when all ranks have ended.
-func (r *Rank) Close() {
-	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		for peer := range r.c.Size {
-			if c := r.conns[peer]; c != nil {
-				// The queue pair exists and is ours: destroying it cannot fail.
-				_ = nic.DestroyQP(now, c.qp)
-			}
-		}
-	})
-	r.conns = nil
 }

@@ -49,7 +49,7 @@ func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reductio
 	}
 	var err error
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		t.ah, err = nic.CreateAH(r.pd, virtrnic.AH{DGID: t.g.id, TrafficClass: r.c.Params.TrafficClass, HopLimit: 64})
+		t.ah, err = r.newAH(nic, virtrnic.AH{DGID: t.g.id, TrafficClass: r.c.Params.TrafficClass, HopLimit: 64})
 	})
 	if err == nil {
 		t.ring, err = r.Alloc(reduceRing*t.room(), kind)
@@ -67,7 +67,7 @@ func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reductio
 // datagramQP makes a queue pair for reductions.
 func (r *Rank) datagramQP() (q *virtrnic.QP, err error) {
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		q, err = nic.CreateQP(virtrnic.QPInit{
+		q, err = r.newQP(nic, virtrnic.QPInit{
 			Type: virtrnic.TypeUD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: reduceRing, SQSigAll: true,
 		})
 		a := virtrnic.QPAttr{Port: 1, QKey: wire.ReduceQKey}
@@ -100,6 +100,11 @@ func (t *Reduction) post(i int) (err error) {
 // from Scatter.
 func (t *Reduction) Delete() error {
 	if err := t.g.Delete(); err != nil {
+		return err
+	}
+	var err error
+	t.g.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = t.g.r.destroyAH(nic, t.ah) })
+	if err != nil {
 		return err
 	}
 	return t.ring.Free()

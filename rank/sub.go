@@ -41,11 +41,13 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	}
 	c.Random = r.c.Random.Derive("part/" + name)
 	c.Board = &subBoard{Board: r.c.Board, prefix: "part/" + name + "/", id: me, size: len(members)}
-	s, err := New(c)
+	s := newRank(c, r.job)
+	s.pd = r.pd
+	var err error
+	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = s.open(nic) })
 	if err != nil {
 		return nil, fmt.Errorf("part %s: %w", name, err)
 	}
-	s.pd = r.pd
 	return s, nil
 }
 

@@ -76,7 +76,7 @@ func (r *Rank) newUC(ip uint32, qpn wire.QPN) (q *virtrnic.QP, err error) {
 		virtrnic.AttrSQPSN,
 	}
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		q, err = nic.CreateQP(virtrnic.QPInit{
+		q, err = r.newQP(nic, virtrnic.QPInit{
 			Type: virtrnic.TypeUC, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, MaxSendWR: ucDepth, MaxRecvWR: ucDepth, SQSigAll: true,
 		})
 		for i, to := range []virtrnic.QPState{virtrnic.StateInit, virtrnic.StateRTR, virtrnic.StateRTS} {
@@ -130,6 +130,7 @@ func (i *Inlet) Attach(group uint32) (err error) {
 	if err != nil {
 		return fmt.Errorf("inlet from rank %d: %w", i.peer, err)
 	}
+	i.r.attached(i.qp, group)
 	i.groups = append(i.groups, group)
 	return nil
 }
@@ -147,11 +148,6 @@ func (i *Inlet) Close() (err error) {
 		i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = errors.Join(err, nic.DetachMcast(i.qp, g)) })
 	}
 	return errors.Join(err, i.r.destroy(i.qp))
-}
-
-func (r *Rank) destroy(q *virtrnic.QP) (err error) {
-	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.DestroyQP(now, q) })
-	return err
 }
 
 // Unwanted returns how many packets this host's adapter has dropped because nobody waited

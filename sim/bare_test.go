@@ -252,5 +252,5 @@ func bcastNet(ackEvery int) (*sim.Net, error) {
 	if err != nil {
 		return nil, err
 	}
-	return n, n.Run(sim.Job{Name: "b", Hosts: hostsOf(1024, 2), Params: benchParams, Program: bcastProgram(4096, 0, phantom, func() {})})
+	return n, n.Run(sim.Job{Name: "b", Hosts: hostsOf(1024, 2), Params: benchParams, Keep: true, Program: bcastProgram(4096, 0, phantom, func() {})})
 }

@@ -210,10 +210,15 @@ func (c *checker) atRest() error {
 	if err := n.Leftover(); err != nil {
 		c.failf("at rest %v (4)", err)
 	}
-	if err := n.Unfinished(); err != nil {
+	return n.err
+}
+
+// finished checks that all work requests have ended when nothing is left to do.
+func (c *checker) finished() error {
+	if err := c.net.Unfinished(); err != nil {
 		c.failf("%v (7)", err)
 	}
-	return n.err
+	return c.net.err
 }
 
 // Unfinished says which work request has not ended, when nothing is left to do.

@@ -43,7 +43,7 @@ func TestFLT16(t *testing.T) {
 			small := []int{0, 1, 4} // one leaf, and a host of another pod
 			run := func(hosts []int, name string, wantErr bool) *rank.Group {
 				var led *rank.Group
-				err := n.Run(Job{Name: name, Hosts: hosts, Params: testParams, Program: func(r *rank.Rank) error {
+				err := n.Run(Job{Name: name, Hosts: hosts, Params: testParams, Keep: true, Program: func(r *rank.Rank) error {
 					gr, err := r.NewGroup(name, 0)
 					if !wantErr || err == nil {
 						if err == nil && r.ID() == 0 {

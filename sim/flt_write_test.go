@@ -24,7 +24,7 @@ func (s *scene) job(program func(r *rank.Rank) error) error {
 	n := s.build()
 	params := testParams
 	params.MTU, params.FirstPSN, params.Activate = s.mtu, &s.psn, s.rules.Activate
-	return n.Run(Job{Name: "scene", Hosts: s.nodes(), Params: params, Program: program})
+	return n.Run(Job{Name: "scene", Hosts: s.nodes(), Params: params, Keep: true, Program: program})
 }
 
 // oneRETH watches the link to a member: every WRITE of a PSN, however often it comes, must

@@ -204,7 +204,7 @@ func TestBareMovesTheSame(t *testing.T) {
 		// The group of the first job stays; its tree is the bare loop's, and the second
 		// job's group has the same shape.
 		first := bareBcast(n, packets, ack).hops
-		err = n.Run(sim.Job{Name: "again", Hosts: hostsOf(1024, 2), Params: benchParams, Program: bcastProgram(packets*4096, 1, phantom, func() { real = n.Stats().Hops })})
+		err = n.Run(sim.Job{Name: "again", Hosts: hostsOf(1024, 2), Params: benchParams, Keep: true, Program: bcastProgram(packets*4096, 1, phantom, func() { real = n.Stats().Hops })})
 		if err != nil {
 			t.Fatal(err)
 		}

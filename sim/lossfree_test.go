@@ -68,7 +68,7 @@ func TestGroupsSpread(t *testing.T) {
 	s := newScene(t, g, err)
 	n := s.build()
 	params := testParams
-	err = n.Run(Job{Name: "groups", Hosts: s.nodes(), Params: params, Program: func(r *rank.Rank) error {
+	err = n.Run(Job{Name: "groups", Hosts: s.nodes(), Params: params, Keep: true, Program: func(r *rank.Rank) error {
 		for i := range 23 {
 			if _, err := r.NewGroup(fmt.Sprint(i), 0); err != nil {
 				return err

@@ -183,7 +183,7 @@ func (s *scene) run(messages ...message) error {
 	hosts := s.nodes()
 	params := testParams
 	params.MTU, params.FirstPSN, params.Activate = s.mtu, &s.psn, s.rules.Activate
-	return n.Run(Job{Name: "scene", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error {
+	return n.Run(Job{Name: "scene", Hosts: hosts, Params: params, Keep: true, Program: func(r *rank.Rank) error {
 		g, err := r.NewGroup("g", 0)
 		if err != nil {
 			return err

@@ -199,8 +199,11 @@ type job struct {
 	errs    []error
 	size    int // ranks that a barrier waits for
 	spare   []bool
-	emit    func(rank int, record []byte)
-	report  func(what string)
+	keep    bool
+	// multicast are the plain groups that the switches know for it.
+	multicast []uint32
+	emit      func(rank int, record []byte)
+	report    func(what string)
 }
 
 // Job describes a program to run.
@@ -212,6 +215,7 @@ type Job struct {
 	Spare   []bool
 	Program func(*rank.Rank) error
 	Params  rank.Params
+	Keep    bool                          // what the ranks have made and left stays, to be looked at
 	Emit    func(rank int, record []byte) // takes what ranks record; may be nil
 	Report  func(what string)             // told what the program says it is at; may be nil
 }
@@ -222,7 +226,7 @@ func (n *Net) Run(spec Job) error {
 	j := &job{
 		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
 		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
-		emit: spec.Emit, report: spec.Report, spare: spec.Spare,
+		emit: spec.Emit, report: spec.Report, spare: spec.Spare, keep: spec.Keep,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -267,19 +271,43 @@ func (j *job) finish() error {
 	if err != nil {
 		return err
 	}
-	if err := j.firstError(); err != nil {
-		return err
+	failed := j.firstError()
+	if failed == nil && len(blocked) > 0 {
+		failed = deadlock(blocked)
 	}
-	if len(blocked) > 0 {
-		return deadlock(blocked)
+	if n.check != nil && failed == nil {
+		err = n.check.finished()
 	}
+	if err == nil && !j.keep {
+		err = j.release()
+	}
+	if n.check != nil && err == nil {
+		err = n.check.atRest()
+	}
+	if failed != nil && !errors.Is(err, ErrInvariant) {
+		return failed
+	}
+	return err
+}
+
+// release takes back what the ranks have made and left, whether they have ended well or not,
+// and waits until the fabric has forgotten it.
+func (j *job) release() error {
+	n := j.net
 	for _, r := range j.ranks {
-		r.Close()
+		if r != nil { // else it could not be started
+			r.Abandon()
+		}
 	}
-	if n.check != nil {
-		return n.check.atRest()
+	for _, ip := range j.multicast {
+		n.endMulticast(ip)
 	}
-	return nil
+	n.setBranches(nil)
+	n.settled()
+	if n.pool.Live == 0 && n.quiet() {
+		return nil
+	}
+	return n.Drain()
 }
 
 // lose takes a rank that has crashed out of the barriers, if the job can do without it.
@@ -290,12 +318,12 @@ func (j *job) lose(rank int) {
 	j.size--
 	j.waiting = slices.DeleteFunc(j.waiting, func(t *task) bool { return t.rank == rank })
 	if len(j.waiting) == j.size && j.size > 0 {
-		j.release()
+		j.goOn()
 	}
 }
 
-// release lets the ranks in the barrier go on.
-func (j *job) release() {
+// goOn lets the ranks in the barrier go on.
+func (j *job) goOn() {
 	for _, t := range j.waiting {
 		j.net.makeReady(t)
 	}
@@ -394,7 +422,7 @@ func (b board) Get(key, why string) []byte {
 func (b board) Barrier() {
 	j := b.j
 	if len(j.waiting) == j.size-1 {
-		j.release()
+		j.goOn()
 		return
 	}
 	j.waiting = append(j.waiting, j.net.running)
@@ -421,7 +449,10 @@ func (b board) Emit(record []byte) {
 
 // SetBranches implements rank.Subnet.
 func (b board) SetBranches(entries []rank.Branches) {
-	n := b.j.net
+	b.j.net.setBranches(entries)
+}
+
+func (n *Net) setBranches(entries []rank.Branches) {
 	for _, e := range n.branches {
 		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
 	}
@@ -448,11 +479,13 @@ func (b board) Multicast(hosts []uint32) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
+	b.j.multicast = append(b.j.multicast, ip)
 	return ip, b.j.net.SetMulticast(ip, nodes, nil)
 }
 
 // EndMulticast implements rank.Board.
 func (b board) EndMulticast(group uint32) error {
+	b.j.multicast = slices.DeleteFunc(b.j.multicast, func(ip uint32) bool { return ip == group })
 	b.j.net.endMulticast(group)
 	return nil
 }

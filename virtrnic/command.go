@@ -14,28 +14,29 @@ func (n *NIC) Note(now vtime.Time, e machine.Event) {
 }
 
 // Restart makes the NIC what it was when it was made, but for its counters: queue pairs,
-// memory regions and the frames it holds are gone, without a completion to anybody. Their
-// numbers and keys are not used again. It returns how many frames it held; they count as
+// memory regions and all else that was made with verbs, and the frames it holds, are gone,
+// without a completion to anybody; numbers and keys are not used again soon. It returns how many frames it held; they count as
 // dropped.
 func (n *NIC) Restart(now vtime.Time) (lost int) {
 	n.settleBefore(now)
 	before := n.dropped()
-	for i, q := range n.qps {
+	for _, q := range n.qps {
 		if q != nil {
 			q.becomeReset(now)
-			n.qps[i] = nil
+			n.remove(q)
 		}
 	}
-	n.mcast, n.unacked, n.events = nil, 0, ring[AsyncEvent]{}
 	for _, m := range n.mrs {
 		if m != nil {
-			m.gone = true
+			n.forget(m)
 		}
 	}
 	for _, m := range n.chosen { // each by itself
-		m.gone = true
+		n.forget(m)
 	}
-	n.chosen = nil
+	n.mcast, n.unacked, n.events, n.deadEvents = nil, 0, ring[AsyncEvent]{}, 0
+	n.life++
+	n.made = Made{}
 	t := &n.tx
 	for prio := range t.made {
 		for r := &t.made[prio]; r.n > 0; {

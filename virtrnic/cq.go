@@ -15,6 +15,9 @@ type CQ struct {
 	overrun bool
 	channel *CompChannel // may be nil
 	armed   armed
+	users   int // queue pairs
+	life    uint32
+	gone    bool
 }
 
 // CreateCQ returns a completion queue for depth completions, 1 to MaxQPWR*16.
@@ -22,7 +25,30 @@ func (n *NIC) CreateCQ(depth int) (*CQ, error) {
 	if depth < 1 || depth > MaxQPWR*16 {
 		return nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", depth, MaxQPWR*16, ErrInvalid)
 	}
-	return &CQ{nic: n, depth: depth}, nil
+	n.made.CQs++
+	return &CQ{nic: n, depth: depth, life: n.life}, nil
+}
+
+// of says whether the queue is one of the device.
+func (c *CQ) of(n *NIC) bool { return c != nil && c.nic == n && c.life == n.life && !c.gone }
+
+// DestroyCQ takes the queue back, with what is in it, once no queue pair uses it.
+func (n *NIC) DestroyCQ(c *CQ) error {
+	switch {
+	case !c.of(n):
+		return fmt.Errorf("destroy completion queue: %w", ErrInvalid)
+	case c.users > 0:
+		return fmt.Errorf("destroy completion queue: %d queue pairs use it: %w", c.users, ErrBusy)
+	}
+	c.gone, c.ring, c.armed = true, ring[WC]{}, armedNot
+	n.made.CQs--
+	if c.channel != nil {
+		c.channel.events.removeIf(func(o *CQ) bool { return o == c })
+	}
+	if c.overrun {
+		n.events.removeIf(func(e AsyncEvent) bool { return e.CQ == c })
+	}
+	return nil
 }
 
 // ResizeCQ changes the depth; what is in the queue must fit.

@@ -25,17 +25,32 @@ type AddressHandle struct {
 	env  wire.Envelope
 	dst  uint32
 	prio uint8
+	life uint32
+	gone bool
 }
 
 // CreateAH returns an address handle. The DGID may be a multicast group.
 func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
-	if pd == nil || pd.nic != n {
+	if !pd.of(n) {
 		return nil, fmt.Errorf("create address handle: protection domain of another device: %w", ErrInvalid)
 	}
 	var q QP // datagrams of all queue pairs of a host to an address share their path
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
 	q.prio = n.priority(a.TrafficClass)
-	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio}, nil
+	pd.users++
+	n.made.AHs++
+	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio, life: n.life}, nil
+}
+
+// DestroyAH takes an address handle back. Requests that were posted with it still go.
+func (n *NIC) DestroyAH(a *AddressHandle) error {
+	if a == nil || a.pd.nic != n || a.gone || a.life != n.life {
+		return fmt.Errorf("destroy address handle: %w", ErrInvalid)
+	}
+	a.gone = true
+	a.pd.users--
+	n.made.AHs--
+	return nil
 }
 
 // nextDatagram builds the datagram of a work request.

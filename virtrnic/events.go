@@ -2,6 +2,7 @@ package virtrnic
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -56,14 +57,33 @@ type AsyncEvent struct {
 // GetAsyncEvent takes the oldest event. One kind of event of one object waits at most
 // once.
 func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
-	if n.events.n == 0 {
-		return AsyncEvent{}, false
-	}
-	e := n.events.pop()
-	if e.QP != nil {
+	for n.events.n > 0 {
+		e := n.events.pop()
+		if e.QP == nil {
+			return e, true
+		}
+		if e.QP.gone {
+			n.deadEvents--
+			continue
+		}
 		e.QP.told &^= 1 << e.Type
+		return e, true
 	}
-	return e, true
+	return AsyncEvent{}, false
+}
+
+// disown forgets the events of a queue pair that is destroyed. They stay in the queue until
+// they are the greater part of it, which keeps destroying many from looking at all each time.
+func (n *NIC) disown(q *QP) {
+	q.gone = true
+	if q.told == 0 {
+		return
+	}
+	n.deadEvents += bits.OnesCount32(q.told)
+	if 2*n.deadEvents > int(n.events.n) {
+		n.events.removeIf(func(e AsyncEvent) bool { return e.QP != nil && e.QP.gone })
+		n.deadEvents = 0
+	}
 }
 
 // event reports something of a queue pair.

@@ -375,11 +375,11 @@ func (c *chaos) flood() {
 	for range c.qp[0].sq.max + 1 {
 		_ = n.PostSend(c.net.Now, c.qp[0], SendWR{Opcode: WRSend, UD: UDDest{AH: anyOf(c.r, c.ahs, 0)}})
 	}
-	qps, mrs := n.qps, n.mrs
-	n.qps, n.mrs = make([]*QP, MaxQPs), make([]*MR, ChosenKeys>>8-1)
+	full := n.tables
+	n.qps, n.mrs, n.freedQPNs, n.freedKeys = make([]*QP, MaxQPs), make([]*MR, ChosenKeys>>8-1), ring[wire.QPN]{}, ring[uint32]{}
 	_, errQP := n.CreateQP(init)
 	_, errMR := n.RegMR(c.pd[0], Phantom(1), 0)
-	n.qps, n.mrs = qps, mrs
+	n.tables = full
 	if errQP == nil || errMR == nil {
 		c.t.Errorf("full tables take more: %v, %v", errQP, errMR)
 	}

@@ -3,10 +3,34 @@ package virtrnic
 import "fmt"
 
 // PD is a protection domain: a queue pair reaches only regions of its own.
-type PD struct{ nic *NIC }
+type PD struct {
+	nic   *NIC
+	users int // queue pairs, regions, address handles, shared receive queues
+	life  uint32
+	gone  bool
+}
 
 // AllocPD returns a new protection domain.
-func (n *NIC) AllocPD() *PD { return &PD{n} }
+func (n *NIC) AllocPD() *PD {
+	n.made.PDs++
+	return &PD{nic: n, life: n.life}
+}
+
+// of says whether the domain is one of the device.
+func (p *PD) of(n *NIC) bool { return p != nil && p.nic == n && p.life == n.life && !p.gone }
+
+// DeallocPD takes the domain back once nothing is in it.
+func (n *NIC) DeallocPD(p *PD) error {
+	switch {
+	case !p.of(n):
+		return fmt.Errorf("deallocate protection domain: %w", ErrInvalid)
+	case p.users > 0:
+		return fmt.Errorf("deallocate protection domain: %d things are in it: %w", p.users, ErrBusy)
+	}
+	p.gone = true
+	n.made.PDs--
+	return nil
+}
 
 // MR is a registered memory region.
 type MR struct {
@@ -35,15 +59,16 @@ func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
 	if err := n.checkMR(pd, mem, access); err != nil {
 		return nil, err
 	}
-	if len(n.mrs)+1 >= int(ChosenKeys>>8) {
+	key, ok := n.freeKey()
+	if !ok {
 		return nil, fmt.Errorf("register memory: %d regions and no key is left: %w", len(n.mrs), ErrNoMem)
 	}
 	const page = 4096
-	m := &MR{pd: pd, mem: mem, addr: n.nextVA, length: mem.Size(), access: access}
+	m := &MR{pd: pd, mem: mem, addr: n.nextVA, length: mem.Size(), access: access, key: key}
 	n.nextVA += (m.length + page) &^ (page - 1)
-	// As in rxe: the table index in the upper 24 bits, 8 random bits below.
-	m.key = uint32(len(n.mrs)+1)<<8 | uint32(n.keys.Uint64()&0xff)
-	n.mrs = append(n.mrs, m)
+	n.mrs[key>>8-1] = m
+	n.made.MRs++
+	pd.users++
 	return m, nil
 }
 
@@ -70,12 +95,14 @@ func (n *NIC) RegMRAs(pd *PD, mem Memory, access AccessFlags, addr uint64, key u
 	}
 	m := &MR{pd: pd, mem: mem, addr: addr, length: mem.Size(), access: access, key: key}
 	n.chosen[key] = m
+	n.made.MRs++
+	pd.users++
 	return m, nil
 }
 
 // checkMR returns why memory cannot be registered.
 func (n *NIC) checkMR(pd *PD, mem Memory, access AccessFlags) error {
-	if pd == nil || pd.nic != n {
+	if !pd.of(n) {
 		return fmt.Errorf("register memory: protection domain of another device: %w", ErrInvalid)
 	}
 	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
@@ -92,13 +119,21 @@ func (n *NIC) DeregMR(m *MR) error {
 	if m == nil || n.region(m.key) != m {
 		return fmt.Errorf("deregister memory: %w", ErrKey)
 	}
+	n.forget(m)
+	return nil
+}
+
+// forget takes a region out of the tables.
+func (n *NIC) forget(m *MR) {
 	if m.key >= ChosenKeys {
 		delete(n.chosen, m.key)
 	} else {
 		n.mrs[m.key>>8-1] = nil
+		n.freedKeys.push(m.key)
 	}
 	m.gone = true
-	return nil
+	m.pd.users--
+	n.made.MRs--
 }
 
 // region returns the region with the key, or nil.

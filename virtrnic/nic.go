@@ -87,20 +87,21 @@ type NIC struct {
 	requests machine.RequestTracer // nil: nobody asks
 	stack    Stack
 
-	qps    []*QP
-	mrs    []*MR
+	tables
 	nextVA uint64
 	keys   prng.Stream
 	timers vtime.TimerTable
 	tx     transmit
 	intake *intake // nil: what arrives is taken at once
 
-	mcast   map[uint32][]*QP // by group; never walked
-	events  ring[AsyncEvent]
-	sgls    [][]SGE // lists and inline data of work requests, for the next ones
-	inlines [][]byte
-	scratch [GRHLen]byte // what is written to memory and was no payload
-	unacked int          // work requests of UC and UD in send queues
+	mcast  map[uint32][]*QP // by group; never walked
+	events ring[AsyncEvent]
+	// deadEvents is how many of them are of queue pairs that are destroyed.
+	deadEvents int
+	sgls       [][]SGE // lists and inline data of work requests, for the next ones
+	inlines    [][]byte
+	scratch    [GRHLen]byte // what is written to memory and was no payload
+	unacked    int          // work requests of UC and UD in send queues
 
 	dcqcn *DCQCN // nil: no congestion control
 	line  uint64 // rate of the port in bits per second, for it
@@ -197,7 +198,7 @@ func (n *NIC) HandleTimeout(now vtime.Time) {
 			n.ownTimer(now, slot)
 			continue
 		}
-		q := n.qps[(slot-timerQPs)/2]
+		q := n.slots[(slot-timerQPs)/2]
 		switch {
 		case q == nil:
 		case slot == q.timerRTO():

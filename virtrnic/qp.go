@@ -12,7 +12,8 @@ import (
 type QP struct {
 	nic     *NIC
 	num     wire.QPN
-	index   int
+	index   int // in the NIC's table; its number follows from it
+	slot    int // of its timers
 	state   QPState
 	service wire.Service // RC, UC or UD
 	cc      *congestion  // nil without congestion control
@@ -34,6 +35,7 @@ type QP struct {
 	told    uint32 // asynchronous events that wait, by type
 	talked  bool   // a packet came while in RTR
 	groups  int    // multicast groups attached to
+	gone    bool   // destroyed
 
 	maxSendSGE, maxRecvSGE, maxInline int
 }
@@ -52,7 +54,7 @@ func (q *QP) RQPSN() wire.PSN { return q.rq.epsn }
 
 // CreateQP returns a queue pair in RESET.
 func (n *NIC) CreateQP(init QPInit) (*QP, error) {
-	if init.PD == nil || init.PD.nic != n || init.SendCQ == nil || init.RecvCQ == nil {
+	if !init.PD.of(n) || !init.SendCQ.of(n) || !init.RecvCQ.of(n) {
 		return nil, fmt.Errorf("create queue pair: needs a protection domain and completion queues of the device: %w", ErrInvalid)
 	}
 	if init.MaxSendWR < 0 || init.MaxSendWR > MaxQPWR || init.MaxRecvWR < 0 || init.MaxRecvWR > MaxQPWR {
@@ -65,14 +67,15 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 		return nil, fmt.Errorf("create queue pair: pieces beyond %d: %w", MaxSGE, ErrInvalid)
 	case init.MaxInline < 0 || init.MaxInline > MaxInlineData:
 		return nil, fmt.Errorf("create queue pair: inline data beyond %d: %w", MaxInlineData, ErrInvalid)
-	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC):
+	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC || !init.SRQ.of(n)):
 		return nil, fmt.Errorf("create queue pair: shared receive queue of another device, or for UC: %w", ErrInvalid)
 	}
-	if len(n.qps) >= MaxQPs {
-		return nil, fmt.Errorf("create queue pair: %d exist: %w", len(n.qps), ErrNoMem)
+	index, num, ok := n.freeQPN()
+	if !ok {
+		return nil, fmt.Errorf("create queue pair: %d exist: %w", MaxQPs, ErrNoMem)
 	}
 	q := &QP{
-		nic: n, index: len(n.qps), num: firstQPN + wire.QPN(len(n.qps)), pd: init.PD,
+		nic: n, index: index, num: num, pd: init.PD,
 		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll, service: init.Type.service(), srq: init.SRQ,
 		maxSendSGE: init.MaxSendSGE, maxRecvSGE: init.MaxRecvSGE, maxInline: init.MaxInline,
 	}
@@ -82,13 +85,12 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 		q.recv = &init.SRQ.queue
 		init.SRQ.users++
 	}
-	n.qps = append(n.qps, q)
-	n.timers.Grow(timerQPs + 2*len(n.qps))
+	n.enter(q)
 	return q, nil
 }
 
-// DestroyQP takes the queue pair back. Its number is not used again, so late packets
-// find no queue pair.
+// DestroyQP takes the queue pair back. Its number is not used again for as long as that can
+// be (freeQPN), so late packets find no queue pair.
 func (n *NIC) DestroyQP(now vtime.Time, q *QP) error {
 	if q.index >= len(n.qps) || n.qps[q.index] != q {
 		return fmt.Errorf("destroy queue pair: %w", ErrInvalid)
@@ -101,18 +103,9 @@ func (n *NIC) DestroyQP(now vtime.Time, q *QP) error {
 	if q.srq != nil {
 		q.srq.users--
 	}
-	n.qps[q.index] = nil
+	n.remove(q)
 	n.start(now)
 	return nil
-}
-
-// qp returns the queue pair with the given number, or nil.
-func (n *NIC) qp(num wire.QPN) *QP {
-	i := int(num) - int(firstQPN)
-	if i < 0 || i >= len(n.qps) {
-		return nil
-	}
-	return n.qps[i]
 }
 
 // QPs visits the NIC's queue pairs in the order of their numbers.
@@ -246,8 +239,8 @@ func (q *QP) push(now vtime.Time, c *CQ, w WC, solicited bool) {
 	}
 }
 
-func (q *QP) timerRTO() int { return timerQPs + 2*q.index }
-func (q *QP) timerRNR() int { return timerQPs + 2*q.index + 1 }
+func (q *QP) timerRTO() int { return timerQPs + 2*q.slot }
+func (q *QP) timerRNR() int { return timerQPs + 2*q.slot + 1 }
 
 func (q *QP) stopTimers() {
 	q.nic.timers.Stop(q.timerRTO())

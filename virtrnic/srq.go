@@ -10,30 +10,43 @@ type SRQ struct {
 	sge   int
 	limit int // below so many buffers an event is raised, once; 0: never
 	users int
+	life  uint32
+	gone  bool
 }
 
 // CreateSRQ returns a shared receive queue for maxWR buffers, 1 to MaxQPWR, of up to
 // maxSGE pieces each (0: 1).
 func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
 	switch {
-	case pd == nil || pd.nic != n:
+	case !pd.of(n):
 		return nil, fmt.Errorf("create shared receive queue: protection domain of another device: %w", ErrInvalid)
 	case maxWR < 1 || maxWR > MaxQPWR || maxSGE < 0 || maxSGE > MaxSGE:
 		return nil, fmt.Errorf("create shared receive queue: %d buffers of %d pieces: %w", maxWR, maxSGE, ErrInvalid)
 	}
-	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE}, nil
+	pd.users++
+	n.made.SRQs++
+	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE, life: n.life}, nil
 }
+
+// of says whether the queue is one of the device.
+func (s *SRQ) of(n *NIC) bool { return s.nic == n && s.life == n.life && !s.gone }
 
 // DestroySRQ takes the queue back once no queue pair uses it.
 func (n *NIC) DestroySRQ(s *SRQ) error {
-	if s.users > 0 {
+	switch {
+	case !s.of(n):
+		return fmt.Errorf("destroy shared receive queue: %w", ErrInvalid)
+	case s.users > 0:
 		return fmt.Errorf("destroy shared receive queue: %d queue pairs use it: %w", s.users, ErrBusy)
 	}
 	for s.queue.n > 0 {
 		w := s.queue.pop()
 		n.release(w.SGL, nil)
 	}
-	s.queue.max = 0
+	s.queue.max, s.gone = 0, true
+	s.pd.users--
+	n.made.SRQs--
+	n.events.removeIf(func(e AsyncEvent) bool { return e.SRQ == s })
 	return nil
 }
 

@@ -62,6 +62,17 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
+// removeIf takes out what unwanted says, and gives memory back that is not needed any more.
+func (r *ring[T]) removeIf(unwanted func(T) bool) {
+	var kept ring[T]
+	for i := range r.n {
+		if v := *r.at(i); !unwanted(v) {
+			kept.push(v)
+		}
+	}
+	*r = kept
+}
+
 // at returns element i, oldest first.
 func (r *ring[T]) at(i uint32) *T { return &r.buf[(r.head+i)&uint32(len(r.buf)-1)] }
 

@@ -18,7 +18,7 @@ func (s *Switch) WipeGroups() (groups int) {
 			s.unload(g)
 		}
 	})
-	s.groups, s.mftUsed, s.reductions = groupTable{}, 0, 0
+	s.groups, s.mftUsed, s.reductions, s.ageAt = groupTable{}, 0, 0, vtime.Never
 	s.timers.Stop(timerTombstone)
 	return groups
 }

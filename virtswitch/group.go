@@ -20,13 +20,14 @@ type group struct {
 	nak       wire.PSN // MePSN: the smallest expected PSN of pending NAKs
 	nakSyn    wire.Syndrome
 	hasNak    bool
-	asked     wire.PSN   // PSN of the last NAK sent to the source,
-	asks      bool       // and it has not come again since
-	active    bool       // data may pass
-	selective bool       // all members keep what comes out of order
-	regions   bool       // its table has room for memory regions
-	reduce    *reduction // nil: it replicates
-	buried    vtime.Time
+	asked     wire.PSN      // PSN of the last NAK sent to the source,
+	asks      bool          // and it has not come again since
+	active    bool          // data may pass
+	selective bool          // all members keep what comes out of order
+	regions   bool          // its table has room for memory regions
+	reduce    *reduction    // nil: it replicates
+	buried    vtime.Time    // when it is forgotten; 0: it is not deleted
+	used      vtime.Time    // when something of it came last
 	ingress   int           // port that its registration came by, the only one
 	attempt   uint32        // of the registration,
 	reroutes  uint64        // and which routes it goes by: those that the switch had when it began
@@ -131,6 +132,7 @@ func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 		s.drop(now, in, f, DropNotActive)
 		return
 	}
+	g.used = now
 	op := f.OpCode()
 	if s.late != nil && s.serve(now, in, f, op) {
 		return

@@ -29,7 +29,11 @@ const (
 	// pauseGap is by how much a pause frame follows its cause. It makes the order in
 	// which ports start frames at one instant immaterial.
 	pauseGap = vtime.Picosecond
-	// quarantineMin is how long a deleted group is remembered at least, so that a repeated
-	// deletion still finds its tree. It exceeds the registrar's five repeats.
+	// quarantineMin is how long a deleted group is remembered at least after the last packet
+	// that deletes it, so that a repeat still finds its tree. It exceeds the longest pause
+	// between the registrar's repeats, 80 ms.
 	quarantineMin = 100 * vtime.Millisecond
+	// unopenedAge is how long a group stays of which the registration does not go on: longer
+	// than a registrar that is alive takes for all its repeats.
+	unopenedAge = vtime.Second
 )

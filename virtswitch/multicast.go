@@ -36,6 +36,12 @@ func (s *Switch) SetMulticast(m Multicast) {
 	}
 }
 
+// WipeMulticast takes all entries away and returns how many there were.
+func (s *Switch) WipeMulticast() (entries int) {
+	entries, s.multicast = len(s.multicast), nil
+	return entries
+}
+
 func (s *Switch) findMulticast(ip uint32) (int, bool) {
 	return slices.BinarySearchFunc(s.multicast, ip, func(m Multicast, ip uint32) int { return cmp.Compare(m.IP, ip) })
 }

@@ -45,6 +45,7 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 // given (CEP-12..CEP-16).
 func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	leader := f.SrcIP()
+	s.Age(now) // what nobody uses must not keep this one out, nor turn it aside
 	g := s.groups.get(id)
 	if g != nil && (p.Attempt < g.attempt || g.buried != 0 && p.Attempt == g.attempt) {
 		s.drop(now, in, f, DropNotActive) // of an attempt that is over, or the McstID is still in quarantine
@@ -69,6 +70,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 		s.refuse(now, in, f, id, p.Attempt, wire.MRPErrRoutes)
 		return
 	}
+	g.used = now
 	out, why := s.route(g, in, p)
 	if why != 0 {
 		s.refuse(now, in, f, id, p.Attempt, why)
@@ -87,6 +89,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	}
 	if fresh {
 		s.groups.put(g)
+		s.ageAt = min(s.ageAt, now.Add(s.ageOf(g)))
 		s.mftUsed += MFTBytes(len(s.ports), false)
 		if p.Flags == wire.MRPReduce {
 			g.reduce = newReduction()
@@ -404,6 +407,7 @@ func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 		s.refuse(now, in, f, id, g.attempt, wire.MRPErrRoutes)
 		return
 	}
+	g.used = now
 	if !g.active {
 		s.open(now, g, wire.PSN(p.Record(0).QPN))
 	}
@@ -452,89 +456,4 @@ func (s *Switch) flood(now vtime.Time, in int, f *wire.Frame, g *group) {
 		}
 	}
 	s.absorb(f)
-}
-
-// deleteGroup closes the group and passes the packet on. The table stays for a while
-// so that a repeat finds its way, and so that the McstID is not used again while
-// frames of the old group may be under way. It ends its attempt and those before.
-func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt uint32) {
-	g := s.groups.get(id)
-	switch {
-	case g == nil:
-		s.drop(now, in, f, DropUnknownGroup)
-		return
-	case g.index[in] == 0 || g.buried != 0 && in != g.ingress: // what travels on twice must not go round
-		s.drop(now, in, f, DropNotInTree)
-		return
-	case attempt < g.attempt:
-		s.drop(now, in, f, DropNotActive)
-		return
-	}
-	g.attempt = attempt
-	if g.buried == 0 {
-		g.active = false
-		g.buried = now.Add(s.quarantine)
-		s.unload(g)
-		if s.timers.At(timerTombstone) > g.buried {
-			s.timers.Set(timerTombstone, g.buried)
-		}
-		if s.trace != nil {
-			s.trace.Trace(now, machine.Event{Kind: machine.EventGroupDeleted, Group: id})
-		}
-	}
-	s.flood(now, in, f, g)
-}
-
-// setQuarantine chooses how long a McstID is not used again: longer than its packets can
-// stand in a queue that is paused twice in a row, or until a watchdog acts.
-func (s *Switch) setQuarantine() {
-	s.quarantine = quarantineMin
-	for p := range s.ports {
-		s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))
-	}
-	if s.dog != nil {
-		s.quarantine = max(s.quarantine, s.dog.Detect+s.dog.Restore)
-	}
-}
-
-// unload takes the group out of the port loads.
-func (s *Switch) unload(g *group) {
-	for i := range g.path {
-		p := &g.path[i]
-		if s.rules.LoadPerNode {
-			s.portLoad[p.port] -= p.nodes
-		} else {
-			s.portLoad[p.port]--
-		}
-	}
-}
-
-// buryGroups forgets the groups whose time has come.
-func (s *Switch) buryGroups(now vtime.Time) {
-	next := vtime.Never
-	var due []*group
-	s.groups.each(func(g *group) {
-		switch {
-		case g.buried == 0:
-		case g.buried <= now:
-			due = append(due, g)
-		default:
-			next = min(next, g.buried)
-		}
-	})
-	for _, g := range due {
-		s.forgetGroup(g)
-	}
-	if next != vtime.Never {
-		s.timers.Set(timerTombstone, next)
-	}
-}
-
-// forgetGroup gives back the room of a group's table.
-func (s *Switch) forgetGroup(g *group) {
-	s.groups.remove(g)
-	s.mftUsed -= MFTBytes(len(s.ports), g.regions)
-	if g.reduce != nil {
-		s.reductions--
-	}
 }

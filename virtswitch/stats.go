@@ -63,6 +63,7 @@ type Stats struct {
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
 	Refused                    uint64 // registrations that could not be installed
+	AgedOut                    uint64 // groups deleted because nothing was heard of them
 	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
 	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
 	ReducedIn, ReducedOut      uint64 // packets of reductions that gave to a sum; sums sent up or to their member, repeats included

@@ -35,6 +35,9 @@ type Config struct {
 	Rules   Rules
 	Groups  int // most groups registered at once, 0: GroupsMax; one with regions takes the room of two or three (MFTBytes)
 	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
+	// GroupAge is how long nothing may be heard of a group before it is taken for forgotten
+	// (Age); 0: for ever.
+	GroupAge vtime.Duration
 	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
 	// CNP is passed on.
 	CNPWindow vtime.Duration
@@ -93,7 +96,9 @@ type Switch struct {
 	// reductions is how many groups have a table for reductions.
 	reductions int
 	fanOut     int
-	up         bitset // ports to a higher tier; nil: no tiers
+	groupAge   vtime.Duration
+	ageAt      vtime.Time // no group is too old before
+	up         bitset     // ports to a higher tier; nil: no tiers
 	cnpWindow  vtime.Duration
 	// quarantine is how long a deleted group is remembered.
 	quarantine vtime.Duration
@@ -116,7 +121,7 @@ func New(c Config) *Switch {
 		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
 		dark: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
-		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow,
+		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax

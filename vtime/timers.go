@@ -25,6 +25,28 @@ func (t *TimerTable) Grow(n int) {
 	}
 }
 
+// Shrink takes the slots from n on away.
+func (t *TimerTable) Shrink(n int) { t.at = t.at[:n] }
+
+// Move gives a slot the deadline of another one, which is disarmed.
+func (t *TimerTable) Move(from, to int) {
+	t.at[to] = t.at[from]
+	t.at[from] = Never
+}
+
+// Len returns the number of slots, Armed how many of them are.
+func (t *TimerTable) Len() int { return len(t.at) }
+
+// Armed returns how many slots are armed.
+func (t *TimerTable) Armed() (n int) {
+	for _, at := range t.at {
+		if at != Never {
+			n++
+		}
+	}
+	return n
+}
+
 // Set arms the slot for instant at, replacing an earlier deadline.
 func (t *TimerTable) Set(slot int, at Time) {
 	t.at[slot] = at

@@ -69,7 +69,8 @@ func (h MRPHeader) AppendTo(b []byte) []byte {
 }
 
 // MRPRecord is one node of a group. In a confirmation and in an error report IP is
-// the McstID the message is about, and in an error report Flags holds the reason.
+// the McstID the message is about, and in an error report Flags holds the reason. A
+// host confirms a deletion also if it is not, or no longer, in the group; QPN is 0 then.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

@@ -1,0 +1,59 @@
+package counters
+
+import (
+	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// Held is what a node holds at the moment: of what runs make, and of its process. A lab that
+// stays up has between runs what it had when it was deployed.
+type Held struct {
+	// Of a switch. Half-installed groups are among its groups.
+	Groups    int `json:"groups,omitempty"`
+	Half      int `json:"half_installed,omitempty"`
+	Multicast int `json:"multicast_entries,omitempty"`
+
+	// Of a host.
+	Rank          bool `json:"rank,omitempty"`          // one runs, or has not been let go yet
+	Tasks         int  `json:"tasks,omitempty"`         // of its program
+	QPs           int  `json:"qps,omitempty"`           //
+	MRs           int  `json:"mrs,omitempty"`           //
+	CQs           int  `json:"cqs,omitempty"`           //
+	PDs           int  `json:"pds,omitempty"`           //
+	Others        int  `json:"others,omitempty"`        // address handles, shared receive queues, attachments to multicast groups
+	Registrations int  `json:"registrations,omitempty"` // groups it leads, until their deletion is confirmed
+	Memberships   int  `json:"memberships,omitempty"`   // groups it answers for
+
+	Timers      int `json:"timers,omitempty"`       // armed
+	QueuedBytes int `json:"queued_bytes,omitempty"` // of a switch's buffer
+
+	Goroutines int `json:"goroutines,omitempty"`
+	Files      int `json:"files,omitempty"` // open descriptors
+}
+
+// Switch takes down what a switch holds; its groups are among a node's counters.
+func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
+	h.Groups, h.Multicast = len(groups), sw.MulticastEntries()
+	for i := range groups {
+		if !groups[i].Active {
+			h.Half++
+		}
+	}
+	h.Timers, h.QueuedBytes = sw.ArmedTimers(), sw.BufferUsed()
+}
+
+// NIC takes down what a NIC holds.
+func (h *Held) NIC(nic *virtrnic.NIC) {
+	m := nic.Made()
+	h.QPs, h.MRs, h.CQs, h.PDs, h.Others = m.QPs, m.MRs, m.CQs, m.PDs, m.AHs+m.SRQs+m.Attached
+	h.Timers = nic.ArmedTimers()
+}
+
+// Agent takes down what a registration agent holds.
+func (h *Held) Agent(a *mrp.Agent) {
+	h.Memberships, h.Registrations = a.Groups()
+	if _, armed := a.NextTimeout(); armed {
+		h.Timers++
+	}
+}

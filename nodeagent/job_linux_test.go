@@ -1,0 +1,349 @@
+package nodeagent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// holder is a program that makes one of each thing a rank can make, has more to send than it
+// ever will, and then does what it is told to.
+func holder(stuck <-chan struct{}) rank.Program {
+	return rank.Program{Name: "holder", Run: func(r *rank.Rank, _ []string) error {
+		b, err := r.Alloc(8<<20, rank.MemoryHashed)
+		if err != nil {
+			return err
+		}
+		part, err := r.Sub("part", []int{0})
+		if err != nil {
+			return err
+		}
+		if _, err := part.Alloc(1<<10, rank.MemoryBytes); err != nil {
+			return err
+		}
+		r.Go("leader", func() error {
+			_, err := r.NewGroup("g", 0)
+			return err
+		})
+		if _, err := r.NewMulticast("u", rank.Datagrams, 16); err != nil {
+			return err
+		}
+		c, err := r.Connect(1)
+		if err != nil {
+			return err
+		}
+		for range 16 {
+			if _, err := c.Send(b, 0, b.Len()); err != nil {
+				return err
+			}
+		}
+		switch what := r.Get("what"); string(what) {
+		case "error":
+			return errors.New("it failed")
+		case "panic":
+			panic("on purpose")
+		case "panics":
+			for i := range 4 {
+				r.Go("worker", func() error { panic(i) })
+			}
+			r.Get("nothing")
+		case "stuck":
+			<-stuck
+		}
+		return nil
+	}}
+}
+
+// jobs is an agent, its one node, and the stream over which its rank runs; the test is the
+// orchestrator and the other end of the link.
+type jobs struct {
+	t    *testing.T
+	a    *agent
+	c    control.NodeClient
+	link int
+	pool wire.Pool
+	end  context.CancelFunc
+	s    control.Node_JobClient
+	last uint64 // the question what to do, which waits for its answer
+	led  bool   // the member's queue pair was asked for
+}
+
+func newJobs(t *testing.T, p rank.Program) *jobs {
+	t.Helper()
+	a := &agent{programs: []rank.Program{p}}
+	far := configureAs(t, a, "h0", 1)
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := a.server()
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		s.Stop()
+		<-served
+		if err := a.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &jobs{t: t, a: a, c: control.NewNodeClient(conn), link: far[0]}
+}
+
+// start starts the rank and goes on when its data flows.
+func (j *jobs) start() {
+	j.t.Helper()
+	ctx, end := context.WithCancel(j.t.Context())
+	j.end = end
+	var err error
+	if j.s, err = j.c.Job(ctx); err != nil {
+		j.t.Fatal(err)
+	}
+	j.tell(&control.ToRank{What: &control.ToRank_Start{Start: &control.Start{
+		App: program.Name, Params: []byte(`{"workload":"w","program":"holder"}`), Names: []string{"h0", "h1"}, Ips: []uint32{0x0a000001, 0x0a000002},
+		Job: "job", Lab: int64(j.a.node.loop.Now()),
+	}}})
+	for j.last, j.led = 0, false; j.last == 0 || !j.led; {
+		m, err := j.s.Recv()
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		j.answer(m)
+	}
+	j.until("data to flow", func() bool { roce, _ := j.frames(); return roce > 0 })
+}
+
+// answer answers what a rank asks before it asks what to do.
+func (j *jobs) answer(m *control.FromRank) {
+	j.t.Helper()
+	r := &control.ToRank{Id: m.Id}
+	switch q := m.What.(type) {
+	case *control.FromRank_Put, *control.FromRank_Record:
+		return
+	case *control.FromRank_Get:
+		if q.Get == "what" {
+			j.last = m.Id
+			return
+		}
+		v := binary.BigEndian.AppendUint32(nil, 17) // a queue pair that nobody has
+		if strings.HasPrefix(q.Get, "conn/") {
+			v = binary.BigEndian.AppendUint32(v, 100)
+		}
+		j.led = j.led || q.Get == "group/g/qp/1"
+		r.What = &control.ToRank_Value{Value: v}
+	case *control.FromRank_Barrier:
+		r.What = &control.ToRank_Release{Release: int64(j.a.node.loop.Now())}
+	case *control.FromRank_Lease:
+		r.What = &control.ToRank_Lease{Lease: &control.Lease{Group: wire.GroupNet | 1}}
+	case *control.FromRank_Multicast:
+		r.What = &control.ToRank_Lease{Lease: &control.Lease{Group: wire.MulticastNet | 1}}
+	case *control.FromRank_Report:
+		r.What = &control.ToRank_Ok{Ok: true}
+	default:
+		j.t.Fatalf("the rank says %v", m)
+	}
+	j.tell(r)
+}
+
+func (j *jobs) tell(m *control.ToRank) {
+	j.t.Helper()
+	if err := j.s.Send(m); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// have has the program do something.
+func (j *jobs) have(what string) {
+	j.t.Helper()
+	j.tell(&control.ToRank{Id: j.last, What: &control.ToRank_Value{Value: []byte(what)}})
+}
+
+// done returns what the rank ended with, as it says itself.
+func (j *jobs) done() string {
+	j.t.Helper()
+	for {
+		m, err := j.s.Recv()
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		if d := m.GetDone(); d != nil {
+			return d.Error
+		}
+	}
+}
+
+// frames takes what has come by the link: packets of RoCE, and DELETEs of groups.
+func (j *jobs) frames() (roce, deletes int) {
+	j.t.Helper()
+	b := make([]byte, 1<<14)
+	for {
+		n, err := unix.Read(j.link, b)
+		if errors.Is(err, unix.EAGAIN) {
+			return roce, deletes
+		}
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		f, err := j.pool.Parse(b[:n])
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		switch f.Kind() {
+		case wire.KindRoCE:
+			roce++
+		case wire.KindMRP:
+			if p, err := wire.ParseMRP(f.Payload().Bytes()); err == nil && p.Flags&wire.MRPDelete != 0 {
+				deletes++
+			}
+		}
+		j.pool.Put(f)
+	}
+}
+
+// until waits until something holds, within the time a test may take.
+func (j *jobs) until(what string, holds func() bool) {
+	j.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+		if time.Now().After(deadline) {
+			j.t.Fatalf("%s does not come: the node holds %+v", what, j.held())
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// held returns what the node holds of a run; the process is the test's.
+func (j *jobs) held() counters.Held {
+	h := *j.a.node.state().Held
+	h.Goroutines, h.Files = 0, 0
+	return h
+}
+
+// TestWaysOut: whichever way a rank's job ends, nothing of what the rank has made is left on its
+// host, nothing more is sent, and the switches are told to forget the group that it leads.
+func TestWaysOut(t *testing.T) {
+	stuck := make(chan struct{})
+	j := newJobs(t, holder(stuck))
+	fresh := j.held()
+	gone := func() { j.end() }
+	for _, way := range []struct {
+		name string
+		out  func()
+		says string // of the rank
+	}{
+		{"success", func() { j.have("end") }, ""},
+		{"error", func() { j.have("error") }, "it failed"},
+		{"panic", func() { j.have("panic") }, "the program panicked: on purpose"},
+		{"workers panic", func() { j.have("panics") }, "the program panicked: "},
+		{"host crash", func() {
+			j.a.node.loop.Call(vtime.Never, func(now vtime.Time) { target{j.a.node}.Restart(now, j.a.node.id) })
+		}, control.Crashed},
+		{"stream broken off", gone, "-"},
+		{"stream closed", func() { _ = j.s.CloseSend() }, "-"},
+		{"taken back", func() {
+			if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+				t.Error(err)
+			}
+		}, "-"},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			j.t = t
+			j.start()
+			j.until("all that it makes", func() bool {
+				h := j.held()
+				return h.QPs == 3 && h.MRs == 2 && h.CQs > 2 && h.PDs == 1 && h.Rank && h.Tasks == 2 && h.Registrations == 1 && h.Memberships == 1
+			})
+			way.out()
+			if way.says != "-" {
+				if got := j.done(); !strings.Contains(got, way.says) || way.says == "" && got != "" {
+					t.Errorf("the rank says %q, want %q", got, way.says)
+				}
+				if h := j.held(); way.says != "" && h.QPs > 0 { // others may take long to end
+					t.Errorf("after it has said so it has %d queue pairs", h.QPs)
+				}
+				if err := j.s.CloseSend(); err != nil {
+					t.Error(err)
+				}
+			}
+			deletes := 0
+			j.until("the end of the job", func() bool {
+				_, d := j.frames()
+				deletes += d
+				h := j.held()
+				h.Registrations, h.Timers = 0, 0 // nobody is there to confirm the group's end
+				return h == fresh
+			})
+			j.until("the DELETE", func() bool {
+				_, d := j.frames()
+				deletes += d
+				return deletes > 0 || way.name == "host crash" || way.name == "taken back" // these know no groups any more
+			})
+			for range 100 {
+				if roce, _ := j.frames(); roce > 0 {
+					t.Fatalf("%d packets are sent after the end", roce)
+				}
+				<-time.After(time.Millisecond)
+			}
+			gone()
+			if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			if h := j.held(); h != fresh {
+				t.Errorf("once more taken back the node holds %+v, when it was new %+v", h, fresh)
+			}
+		})
+	}
+}
+
+// TestStuckProgram: a program that waits for something outside package rank cannot be unwound. What it had under
+// way stops all the same, and who wants the host for another run is told why that cannot be.
+func TestStuckProgram(t *testing.T) {
+	stuck := make(chan struct{})
+	j := newJobs(t, holder(stuck))
+	fresh := j.held()
+	j.start()
+	j.have("stuck")
+	j.end()
+	j.until("silence", func() (still bool) {
+		still = true
+		j.a.node.loop.Call(vtime.Never, func(vtime.Time) {
+			j.a.node.nic.QPs(func(q *virtrnic.QP) { still = still && q.State() == virtrnic.StateErr })
+		})
+		return still
+	})
+	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	if _, err := j.a.Release(ctx, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "its rank does not end within 5s: ") {
+		t.Errorf("a stuck program is taken back: %v", err)
+	}
+	close(stuck)
+	if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if h := j.held(); h != fresh {
+		t.Errorf("the node holds %+v, when it was new %+v", h, fresh)
+	}
+}

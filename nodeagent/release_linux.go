@@ -1,0 +1,81 @@
+package nodeagent
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// releaseWait is how long a program may take to unwind: one that blocks only through package
+// rank is gone at once.
+const releaseWait = 5 * time.Second
+
+// Release implements control.NodeServer. Between runs nothing on a node is anybody's: what a
+// rank could not give back itself goes with all else its NIC holds.
+func (a *agent) Release(ctx context.Context, _ *control.ReleaseRequest) (*control.ReleaseReply, error) {
+	n, done, err := a.configured()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if n.host != nil {
+		if err := n.endRank(ctx); err != nil {
+			return nil, err
+		}
+		defer n.job.Unlock()
+	}
+	return &control.ReleaseReply{}, n.call(n.reset)
+}
+
+// endRank makes the job that runs come to its end, and keeps others from beginning: the caller
+// unlocks n.job.
+func (n *node) endRank(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, releaseWait)
+	defer stop()
+	for tick := time.NewTicker(time.Millisecond); ; {
+		if n.job.TryLock() {
+			tick.Stop()
+			return nil
+		}
+		if b := n.running.Load(); b != nil {
+			b.release.Do(func() { close(b.released) })
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return status.Errorf(codes.FailedPrecondition, "its rank does not end within %v: the program waits for something that is not the lab's%s",
+				releaseWait, n.waits())
+		case <-tick.C:
+		}
+	}
+}
+
+// waits says what the host's tasks wait on, if they do.
+func (n *node) waits() string {
+	why := n.host.Waiting()
+	if len(why) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(why, ", ") + ")"
+}
+
+// reset takes back what runs have made here. The plain multicast groups of a lab with
+// controllers are theirs to take away.
+func (n *node) reset(now vtime.Time) {
+	switch {
+	case n.sw != nil:
+		n.sw.WipeGroups()
+		if len(n.lab.Replicas()) == 0 {
+			n.sw.WipeMulticast()
+		}
+	case n.host != nil:
+		n.agent.Restart()
+		n.nic.Restart(now)
+	}
+}

@@ -1,0 +1,141 @@
+package virtrnic
+
+import "github.com/mcastlab/mcastlab/wire"
+
+// tables is what the NIC knows its objects by. Everything can be made and destroyed without
+// end: numbers, keys and timers are used again, numbers and keys as late as that can be.
+type tables struct {
+	qps       []*QP          // by index; nil: free
+	freedQPNs ring[wire.QPN] // the one that was freed first goes first
+	slots     []*QP          // by timer slot, in the order in which they were made; nil: destroyed
+	holes     int            // of slots, those that are nil
+	mrs       []*MR          // by index; nil: free
+	freedKeys ring[uint32]
+	made      Made
+	life      uint32 // restarts: what was made before is none of the NIC's
+}
+
+// Made counts what was made with verbs and not taken back.
+type Made struct {
+	QPs, MRs, CQs, PDs, AHs, SRQs int
+	Attached                      int // queue pairs that receive what is sent to multicast groups, over all groups
+}
+
+// Made returns what exists.
+func (n *NIC) Made() Made {
+	m := n.made
+	for _, members := range n.mcast { // a sum
+		m.Attached += len(members)
+	}
+	return m
+}
+
+// ArmedTimers returns how many timers will fire if nothing comes in between.
+func (n *NIC) ArmedTimers() int { return n.timers.Armed() }
+
+// freeQPN returns the index and the number of the next queue pair. Old packets may be under
+// way to a number that was freed, so it comes back as late as possible: first all MaxQPs
+// indices are used, then the one that was freed first, each time with a number that is higher
+// by MaxQPs. A number comes back after 255 uses of its index, which are at least 255 queue
+// pairs of this NIC, and as many as 255 * MaxQPs if few exist at a time.
+func (n *NIC) freeQPN() (index int, num wire.QPN, ok bool) {
+	if index = len(n.qps); index < MaxQPs {
+		n.qps = append(n.qps, nil)
+		return index, firstQPN + wire.QPN(index), true
+	}
+	if n.freedQPNs.n == 0 {
+		return 0, 0, false
+	}
+	num = n.freedQPNs.pop() + MaxQPs
+	index = indexOf(num)
+	if num >= firstQPN+qpnUses*MaxQPs {
+		num = firstQPN + wire.QPN(index)
+	}
+	return index, num, true
+}
+
+// qpnUses is how many numbers an index has: they end below 2^24 - 1, which is for multicast.
+const qpnUses = 255
+
+func indexOf(num wire.QPN) int { return int(num-firstQPN) & (MaxQPs - 1) }
+
+// qp returns the queue pair with the given number, or nil.
+func (n *NIC) qp(num wire.QPN) *QP {
+	i := indexOf(num)
+	if i >= len(n.qps) {
+		return nil
+	}
+	if q := n.qps[i]; q != nil && q.num == num {
+		return q
+	}
+	return nil
+}
+
+// enter puts a queue pair into the tables.
+func (n *NIC) enter(q *QP) {
+	n.qps[q.index] = q
+	q.slot = len(n.slots)
+	n.slots = append(n.slots, q)
+	n.timers.Grow(timerQPs + 2*len(n.slots))
+	n.made.QPs++
+	q.pd.users++
+	q.sendCQ.users++
+	q.recvCQ.users++
+}
+
+// remove takes a queue pair, which is in RESET, out of the tables.
+func (n *NIC) remove(q *QP) {
+	n.qps[q.index] = nil
+	n.freedQPNs.push(q.num)
+	n.slots[q.slot] = nil
+	n.disown(q)
+	n.made.QPs--
+	q.pd.users--
+	q.sendCQ.users--
+	q.recvCQ.users--
+	if n.holes++; n.holes > slotHoles && 2*n.holes > len(n.slots) {
+		n.compact()
+	}
+}
+
+// slotHoles is how many timer slots may lie idle however few queue pairs there are.
+const slotHoles = 64
+
+// compact closes the holes among the timer slots. The order stays, in which timers of one
+// instant fire.
+func (n *NIC) compact() {
+	to := 0
+	for from, q := range n.slots {
+		if q == nil {
+			continue
+		}
+		if to != from {
+			n.timers.Move(q.timerRTO(), timerQPs+2*to)
+			n.timers.Move(q.timerRNR(), timerQPs+2*to+1)
+			n.slots[to], q.slot = q, to
+		}
+		to++
+	}
+	clear(n.slots[to:])
+	n.slots, n.holes = n.slots[:to], 0
+	n.timers.Shrink(timerQPs + 2*to)
+}
+
+// keysFresh is how many regions get a place in the table that no region had before. A key
+// that was freed is then used again, the first of them first.
+const keysFresh = 1 << 16
+
+// freeKey returns the key of the next region. As in rxe it is its place in the table, from 1,
+// in the upper 24 bits, and 8 random bits below; when a place is used again those are the
+// ones after the last ones, so that a key comes back after 256 uses of its place.
+func (n *NIC) freeKey() (key uint32, ok bool) {
+	if n.freedKeys.n > 0 && len(n.mrs) >= keysFresh {
+		old := n.freedKeys.pop()
+		return old&^0xff | (old+1)&0xff, true
+	}
+	if len(n.mrs)+1 >= int(ChosenKeys>>8) {
+		return 0, false
+	}
+	n.mrs = append(n.mrs, nil)
+	return uint32(len(n.mrs))<<8 | uint32(n.keys.Uint64()&0xff), true
+}
