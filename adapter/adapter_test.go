@@ -97,6 +97,16 @@ func send(w wire.Flow, src, dst uint32, mac wire.MAC, psn wire.PSN) func(*wire.F
 	}
 }
 
+// ack builds an acknowledgement of the device's.
+func (b *bench) ack(dst uint32, psn wire.PSN, syndrome wire.Syndrome) func(*wire.Frame) {
+	return func(f *wire.Frame) {
+		e := wire.NewEnvelope(wire.Flow{IPv6: b.v6, SrcMAC: deviceMAC, DstMAC: wire.HostMAC(dst), Src: deviceIP, Dst: dst, TTL: 64, SrcPort: 0xc000, DstPort: wire.PortRoCEv2})
+		f.Start(&e, wire.BTH{OpCode: wire.OpAcknowledge, PKey: 0xffff, DestQP: 0x42, PSN: psn})
+		f.AddAETH(wire.AETH{Syndrome: syndrome})
+		f.Seal(0, false)
+	}
+}
+
 // TestPassOn: packets go through in both directions; those to the device carry the MAC
 // it was last seen with.
 func TestPassOn(t *testing.T) {
@@ -380,10 +390,13 @@ func anything(t *testing.T, seed uint64) *Stats {
 			case 5:
 				b.device.send(now, func(f *wire.Frame) { f.BuildPFC(wire.PFC{Enable: 8}) })
 			default:
-				if b.a.known || r.IntN(50) == 0 {
-					b.device.send(now, b.packet(deviceIP, hostIP, deviceMAC, wire.PSN(i)))
-				} else {
+				switch {
+				case !b.a.known && r.IntN(50) != 0:
 					return
+				case what == 6:
+					b.device.send(now, b.ack(hostIP, wire.PSN(i), wire.SyndromeACK))
+				default:
+					b.device.send(now, b.packet(deviceIP, hostIP, deviceMAC, wire.PSN(i)))
 				}
 			}
 			in++
