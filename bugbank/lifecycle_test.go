@@ -185,7 +185,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestLeases",
 		}, {
 			wrong: "When all McstIDs are used the first come again",
-			edits: edit("orchestrator/board_linux.go", "case st.Leased >= 1<<16-1:", "case st.Leased >= 1<<17-1:"),
+			edits: edit("orchestrator/board_linux.go", "case st.Leased >= leasesMax:", "case st.Leased >= 1<<17-1:"),
 			test:  "orchestrator TestLeases",
 		}},
 	},

@@ -116,3 +116,13 @@ func TestJudgeDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestHolds: a group is not free while a switch has it, nor while its frames may be under way.
+func TestHolds(t *testing.T) {
+	states := []counters.Node{{Node: "leaf0", Groups: []counters.Group{{McstID: "10.254.255.1"}}}, {Node: "leaf1", Resting: []string{"10.254.255.2"}}}
+	for id, want := range map[string]string{"10.254.255.1": "leaf0", "10.254.255.2": "leaf1", "10.254.255.3": ""} { // each is its own check
+		if got := holds(states, id); got != want {
+			t.Errorf("group %s is at %q, want %q", id, got, want)
+		}
+	}
+}
