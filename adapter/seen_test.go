@@ -33,7 +33,7 @@ func TestSeen(t *testing.T) {
 			b.run(t)
 		}
 		answer := func(psn wire.PSN, syndrome wire.Syndrome) {
-			b.device.send(b.Now, b.ack(groupID, psn, syndrome))
+			b.device.send(b.Now, b.answer(deviceIP, groupID, psn, syndrome))
 			b.run(t)
 		}
 		answer(11, wire.SyndromeACK)
