@@ -48,18 +48,19 @@ const (
 	DropSource                       // from outside, but not from the device's address
 	DropForeign                      // from outside, and nothing the lab knows
 	DropUnresolved                   // for a device that does not answer ARP
+	DropNotGiven                     // acknowledgement of what the device was not sent: its PSNs are not those of the lab
 
 	dropReasons
 )
 
-var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign", "unresolved"}
+var dropNames = [dropReasons]string{"overrun", "wrong-source", "foreign", "unresolved", "not-given"}
 
 // String returns the reason's name.
 func (r DropReason) String() string { return dropNames[r] }
 
 // DropReasons lists all reasons in order.
 func DropReasons() []DropReason {
-	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved}
+	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved, DropNotGiven}
 }
 
 // Stats counts what an adapter did.
@@ -141,12 +142,21 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	case f.SrcIP() != a.c.IP:
 		a.seen.Other = f.SrcIP()
 		a.drop(now, f, DropSource)
+	default:
+		a.learn(now, f.SrcMAC())
+		a.pass(now, f)
+	}
+}
+
+// pass passes a packet of the device on to the lab. What it acknowledges without having been
+// sent it stays here: switches merge acknowledgements, and would take this one for the message.
+func (a *Adapter) pass(now vtime.Time, f *wire.Frame) {
+	switch given := a.sent(f); {
+	case !given:
+		a.drop(now, f, DropNotGiven)
 	case a.nic.Queued() >= a.c.Window:
-		a.sent(f)
 		a.drop(now, f, DropOverrun)
 	default:
-		a.sent(f)
-		a.learn(now, f.SrcMAC())
 		a.stats.In++
 		a.nic.SendFrame(now, f)
 	}

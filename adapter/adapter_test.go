@@ -97,6 +97,16 @@ func send(w wire.Flow, src, dst uint32, mac wire.MAC, psn wire.PSN) func(*wire.F
 	}
 }
 
+// answer builds an acknowledgement of either kind.
+func (b *bench) answer(src, dst uint32, psn wire.PSN, syndrome wire.Syndrome) func(*wire.Frame) {
+	return func(f *wire.Frame) {
+		e := wire.NewEnvelope(wire.Flow{IPv6: b.v6, SrcMAC: deviceMAC, DstMAC: wire.HostMAC(dst), Src: src, Dst: dst, TTL: 64, SrcPort: 0xc000, DstPort: wire.PortRoCEv2})
+		f.Start(&e, wire.BTH{OpCode: wire.OpAcknowledge, PKey: 0xffff, DestQP: 0x42, PSN: psn})
+		f.AddAETH(wire.AETH{Syndrome: syndrome})
+		f.Seal(0, false)
+	}
+}
+
 // TestPassOn: packets go through in both directions; those to the device carry the MAC
 // it was last seen with.
 func TestPassOn(t *testing.T) {
@@ -361,6 +371,10 @@ func anything(t *testing.T, seed uint64) *Stats {
 		b.At(at, func(now vtime.Time) {
 			switch what {
 			case 0, 1:
+				if what == 1 && r.IntN(2) == 0 {
+					b.leaf.send(now, b.answer(hostIP, deviceIP, wire.PSN(i), wire.SyndromeACK))
+					return
+				}
 				b.leaf.send(now, b.packet([]uint32{hostIP, groupID}[r.IntN(2)], deviceIP, wire.HostMAC(hostIP), wire.PSN(i)))
 				return
 			case 2:
@@ -374,16 +388,23 @@ func anything(t *testing.T, seed uint64) *Stats {
 				})
 				return
 			case 3:
-				b.device.send(now, ask(b.v6, []uint32{hostIP, groupID, deviceIP, 10<<24 | 99}[r.IntN(4)]))
+				target := []uint32{hostIP, groupID, deviceIP, 10<<24 | 99}[r.IntN(4)]
+				if b.device.send(now, ask(b.v6, target)); r.IntN(4) == 0 {
+					in++
+					b.device.send(now, func(f *wire.Frame) { f.BuildAsk(b.v6, deviceMAC, deviceIP+1, target) })
+				}
 			case 4:
 				b.device.send(now, b.packet(deviceIP+1, hostIP, deviceMAC, wire.PSN(i)))
 			case 5:
 				b.device.send(now, func(f *wire.Frame) { f.BuildPFC(wire.PFC{Enable: 8}) })
 			default:
-				if b.a.known || r.IntN(50) == 0 {
-					b.device.send(now, b.packet(deviceIP, hostIP, deviceMAC, wire.PSN(i)))
-				} else {
+				switch {
+				case !b.a.known && r.IntN(50) != 0:
 					return
+				case what == 6:
+					b.device.send(now, b.answer(deviceIP, hostIP, wire.PSN(i), []wire.Syndrome{wire.SyndromeACK, wire.SyndromeRNR}[r.IntN(2)]))
+				default:
+					b.device.send(now, b.packet(deviceIP, hostIP, deviceMAC, wire.PSN(i)))
 				}
 			}
 			in++

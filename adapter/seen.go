@@ -17,7 +17,7 @@ type Asked struct {
 // Seen is what has been seen of the device, for those who look for a mistake. Frames and
 // PSNs are those since Watch; addresses are those since the adapter began.
 type Seen struct {
-	Heard bool    // it has answered for its address, or sent a frame
+	Heard bool    // it has answered for its address, asked for another, or sent a packet
 	Other uint32  // an address that is not its own from which it has asked or sent; 0: none
 	Asked []Asked // what it has asked for, at most askedMax
 
@@ -75,8 +75,9 @@ func (a *Adapter) question(q wire.Ask) {
 	a.seen.Asked = append(a.seen.Asked, Asked{q.IP, 1})
 }
 
-// sent notes a packet from the device.
-func (a *Adapter) sent(f *wire.Frame) {
+// sent notes a packet from the device. It reports whether that is no acknowledgement, or one of
+// what the device was given.
+func (a *Adapter) sent(f *wire.Frame) (given bool) {
 	s := &a.seen
 	s.Frames++
 	s.OpCode, s.PSN, s.To, s.QPN = f.OpCode(), f.PSN(), f.DstIP(), f.DestQP()
@@ -87,8 +88,9 @@ func (a *Adapter) sent(f *wire.Frame) {
 			a.stats.Repeats++
 		}
 	case s.OpCode.Info().AETH:
-		s.answer(f.AETH().Syndrome)
+		return s.answer(f.AETH().Syndrome)
 	}
+	return true
 }
 
 // request notes a packet of a request and reports whether it is a repeat.
@@ -106,21 +108,24 @@ func (s *Seen) request() (again bool) {
 	return again
 }
 
-// answer notes an acknowledgement of either kind.
-func (s *Seen) answer(syndrome wire.Syndrome) {
+// answer notes an acknowledgement of either kind, and reports whether it is of what the device
+// was given.
+func (s *Seen) answer(syndrome wire.Syndrome) (given bool) {
 	s.Syndrome = syndrome
 	if !syndrome.IsACK() {
 		s.NAKs++
 		s.NAKPSN, s.NAKReason = s.PSN, syndrome
-		return
+		return true
 	}
 	switch {
 	case s.Given == 0 || s.PSN.After(s.GivenPSN):
 		s.Strange++
+		return false
 	case s.Acks == 0 || s.PSN.After(s.AckPSN):
 		s.Acks++
 		s.AckPSN = s.PSN
 	}
+	return true
 }
 
 // given notes a packet to the device.

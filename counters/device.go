@@ -10,7 +10,7 @@ import (
 // Device is what the port of an external host has seen of the device behind it: frames and
 // PSNs since the last workload began, addresses since the lab was deployed.
 type Device struct {
-	Heard    bool            `json:"heard"` // it has answered for its address, or sent a frame
+	Heard    bool            `json:"heard"` // it has answered for its address, asked for another, or sent a packet
 	MAC      string          `json:"mac,omitempty"`
 	Other    string          `json:"other_address,omitempty"` // not its own, from which it asked or sent
 	Asked    []DeviceAsked   `json:"asked,omitempty"`

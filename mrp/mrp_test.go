@@ -99,6 +99,7 @@ func TestRegistrar(t *testing.T) {
 	if _, armed := a.NextTimeout(); armed {
 		t.Error("an active group has a timer")
 	}
+	a.Forget(group) // which is in use
 	if err := a.Register(30, twoMembers()); err == nil {
 		t.Error("a McstID is registered twice")
 	}
@@ -109,6 +110,15 @@ func TestRegistrar(t *testing.T) {
 	confirm(41, leader+1, 21, wire.MRPDelete)
 	confirm(42, leader+2, 22, wire.MRPDelete)
 	want("", Deleted)
+	if err := a.Register(50, twoMembers()); err == nil {
+		t.Error("a McstID that was not forgotten is registered again")
+	}
+	a.Forget(group)
+	want("", Unknown)
+	if err := a.Register(51, twoMembers()); err != nil {
+		t.Error(err)
+	}
+	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
 }
 
 // TestRegistrarBeginsAnew: when a switch says that routes have changed all members are asked

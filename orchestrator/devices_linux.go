@@ -247,7 +247,7 @@ func (v *devices) explain(ctx context.Context, err error) error {
 		if trees == nil {
 			trees = v.d.Groups(ctx)
 		}
-		x.view.slowest = slowestPath(trees, x.view.step.Address)
+		x.view.slowest = slowestPath(trees, x.view.step.Address, x.view.name)
 		out = append(out, x.view.String())
 	}
 	if out == nil {

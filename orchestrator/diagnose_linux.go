@@ -121,8 +121,8 @@ func (v *deviceView) String() string {
 }
 
 // slowestPath returns the path that holds a group back, and how far it is; empty: there is no
-// such group.
-func slowestPath(trees []GroupTree, address string) string {
+// such group. Of several it is that of a host.
+func slowestPath(trees []GroupTree, address, host string) string {
 	if a, err := netip.ParseAddr(address); err == nil {
 		if ip, ok := wire.IPOf(a); ok {
 			address = wire.AddrOf(ip).String()
@@ -136,6 +136,9 @@ func slowestPath(trees []GroupTree, address string) string {
 		k := slices.IndexFunc(n.Paths, func(p TreePath) bool { return p.To == n.Slowest && !p.Source })
 		if k < 0 {
 			return ""
+		}
+		if same := slices.IndexFunc(n.Paths, func(p TreePath) bool { return p.To == host && p.AckPSN == n.Paths[k].AckPSN && !p.Source }); same >= 0 {
+			k = same
 		}
 		p := &n.Paths[k]
 		if p.Below == nil {

@@ -41,7 +41,7 @@ func TestLeases(t *testing.T) {
 			want++
 		}
 	}
-	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: 1<<16 - 1}); err != nil {
+	if err := s.put(state{Schema: stateSchema, Lab: "x", Phase: phaseUp, Leased: leasesMax}); err != nil {
 		t.Fatal(err)
 	}
 	if id, err := (&leases{store: s}).next(t.Context(), 0); err == nil {

@@ -2,6 +2,7 @@ package virtswitch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -338,9 +339,12 @@ func TestDeletion(t *testing.T) {
 		for l.net.Now < vtime.Time(50*vtime.Millisecond) && l.stub[1].got == nil && l.net.Step() {
 		}
 	}
+	if r := l.sw.Resting(); len(r) != 0 {
+		t.Errorf("before deletion %v rest", r)
+	}
 	drop()
-	if len(l.sw.Groups()) != 0 || l.sw.PortLoad(1) != 0 {
-		t.Errorf("after deletion: groups %v, load %d", l.sw.Groups(), l.sw.PortLoad(1))
+	if r := l.sw.Resting(); len(l.sw.Groups()) != 0 || l.sw.PortLoad(1) != 0 || !slices.Equal(r, []uint32{group1}) {
+		t.Errorf("after deletion: groups %v, load %d, %v rest", l.sw.Groups(), l.sw.PortLoad(1), r)
 	}
 	l.stub[1].got = nil
 	drop()
@@ -352,8 +356,8 @@ func TestDeletion(t *testing.T) {
 	if l.sw.Stats().Drops[DropNotActive] != 1 {
 		t.Errorf("registration of a McstID in quarantine: drops %v", l.sw.Stats().Drops)
 	}
-	if l.sw.groups.n != 0 {
-		t.Errorf("%d groups are remembered after the quarantine", l.sw.groups.n)
+	if r := l.sw.Resting(); l.sw.groups.n != 0 || len(r) != 0 {
+		t.Errorf("%d groups are remembered after the quarantine, %v rest", l.sw.groups.n, r)
 	}
 	l.register(group1, 2)
 	if len(l.sw.Groups()) != 1 {

@@ -192,6 +192,14 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
+// SetPeerQPN says to which queue pair requests go from now on. It is for peers whose number
+// is known only later.
+func (p *Peer) SetPeerQPN(qpn uint32) {
+	p.mu.Lock()
+	p.cfg.PeerQPN = qpn
+	p.mu.Unlock()
+}
+
 // Err returns why the queue pair is in the error state, or nil.
 func (p *Peer) Err() error {
 	p.mu.Lock()
