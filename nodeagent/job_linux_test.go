@@ -301,6 +301,11 @@ func TestWaysOut(t *testing.T) {
 				deletes += d
 				return deletes > 0 || way.name == "host crash" || way.name == "taken back" // these know no groups any more
 			})
+			j.until("what was on its way", func() bool {
+				roce, _ := j.frames()
+				<-time.After(10 * time.Millisecond)
+				return roce == 0 && j.a.node.state().Live == 0
+			})
 			for range 100 {
 				if roce, _ := j.frames(); roce > 0 {
 					t.Fatalf("%d packets are sent after the end", roce)
