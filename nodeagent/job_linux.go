@@ -162,7 +162,8 @@ func (n *node) abandon(b *board, brokenOff bool) {
 	close(b.dead)
 	select {
 	case <-n.over:
-		return // the NIC has gone, and all with it
+		n.host.Stop() // the NIC has gone, and all with it
+		return
 	default:
 	}
 	if brokenOff {

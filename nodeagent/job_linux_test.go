@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -227,7 +228,7 @@ func (j *jobs) frames() (roce, deletes int) {
 // until waits until something holds, within the time a test may take.
 func (j *jobs) until(what string, holds func() bool) {
 	j.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); {
+	for deadline := time.Now().Add(20 * time.Second); !holds(); {
 		if time.Now().After(deadline) {
 			j.t.Fatalf("%s does not come: the node holds %+v", what, j.held())
 		}
@@ -245,8 +246,7 @@ func (j *jobs) held() counters.Held {
 // TestWaysOut: whichever way a rank's job ends, nothing of what the rank has made is left on its
 // host, nothing more is sent, and the switches are told to forget the group that it leads.
 func TestWaysOut(t *testing.T) {
-	stuck := make(chan struct{})
-	j := newJobs(t, holder(stuck))
+	j := newJobs(t, holder(nil))
 	fresh := j.held()
 	gone := func() { j.end() }
 	for _, way := range []struct {
@@ -269,7 +269,7 @@ func TestWaysOut(t *testing.T) {
 			}
 		}, "-"},
 	} {
-		t.Run(way.name, func(t *testing.T) {
+		ok := t.Run(way.name, func(t *testing.T) {
 			j.t = t
 			j.start()
 			j.until("all that it makes", func() bool {
@@ -301,6 +301,11 @@ func TestWaysOut(t *testing.T) {
 				deletes += d
 				return deletes > 0 || way.name == "host crash" || way.name == "taken back" // these know no groups any more
 			})
+			j.until("what was on its way", func() bool {
+				roce, _ := j.frames()
+				<-time.After(10 * time.Millisecond)
+				return roce == 0 && j.a.node.state().Live == 0
+			})
 			for range 100 {
 				if roce, _ := j.frames(); roce > 0 {
 					t.Fatalf("%d packets are sent after the end", roce)
@@ -315,6 +320,9 @@ func TestWaysOut(t *testing.T) {
 				t.Errorf("once more taken back the node holds %+v, when it was new %+v", h, fresh)
 			}
 		})
+		if !ok {
+			return // what is left now would be found again
+		}
 	}
 }
 
@@ -322,7 +330,9 @@ func TestWaysOut(t *testing.T) {
 // way stops all the same, and who wants the host for another run is told why that cannot be.
 func TestStuckProgram(t *testing.T) {
 	stuck := make(chan struct{})
+	free := sync.OnceFunc(func() { close(stuck) })
 	j := newJobs(t, holder(stuck))
+	t.Cleanup(free)
 	fresh := j.held()
 	j.start()
 	j.have("stuck")
@@ -339,7 +349,7 @@ func TestStuckProgram(t *testing.T) {
 	if _, err := j.a.Release(ctx, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "its rank does not end within 5s: ") {
 		t.Errorf("a stuck program is taken back: %v", err)
 	}
-	close(stuck)
+	free()
 	if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
 		t.Fatal(err)
 	}
