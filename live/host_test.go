@@ -39,7 +39,7 @@ func TestParkUntil(t *testing.T) {
 	const most = 10
 	parks, late := 0, vtime.Duration(0)
 	done := make(chan struct{})
-	h.Go(l.Now(), func() {
+	h.Go(l.Now(), "task", func() {
 		defer close(done)
 		until := h.Now().Add(5 * vtime.Millisecond)
 		h.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { // it makes news, and has not seen it
@@ -57,7 +57,9 @@ func TestParkUntil(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("the task does not end")
 	}
-	h.Stop()
+	if !h.Stop() {
+		t.Error("the host does not stop")
+	}
 	l.Stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -189,7 +189,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
 	default: // it has not been noticed yet
 	}
-	go n.host.Stop() // not under the loop's lock, which its tasks may wait for
+	go n.endTasks() // not under the loop's lock, which its tasks may wait for
 	return lost
 }
 
