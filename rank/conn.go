@@ -226,7 +226,7 @@ func (r *Rank) Wait(reqs ...*Request) error {
 			r.spend(r.c.Params.Cost.Stack)
 		}
 		if q.err != nil && first == nil {
-			first = r.ended(q)
+			first = r.cause(q)
 		}
 	}
 	return first

@@ -108,6 +108,15 @@ func (r *Rank) get(key, why string) []byte {
 // over reports whether the rank has failed.
 func (r *Rank) over() bool { return r.Failed() != nil }
 
+// cause returns how a request ended: if only because its connection had failed, how that did.
+func (r *Rank) cause(q *Request) error {
+	err := r.ended(q)
+	if Flushed(err) && !r.survives {
+		return r.health.err // this request's, if none came before it
+	}
+	return err
+}
+
 // ended describes how a request of the rank failed.
 func (r *Rank) ended(q *Request) error {
 	return fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.err)
