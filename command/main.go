@@ -90,7 +90,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	code := exitCode(ctx, err)
 	if code == exitInterrupted {
-		fmt.Fprintln(errOut, "mcastlab: interrupted")
+		text := "interrupted"
+		if outside := (runner.OutsideError{}); errors.As(err, &outside) {
+			text += ": " + outside.Error()
+		}
+		fmt.Fprintln(errOut, "mcastlab:", text)
 	} else {
 		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
 	}

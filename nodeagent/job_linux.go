@@ -81,6 +81,9 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 		done <- err
 	})
 	go b.receive()
+	ended := make(chan struct{})
+	defer close(ended)
+	go n.observe(b, ended)
 	return n.endJob(b, done)
 }
 
