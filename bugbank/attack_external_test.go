@@ -74,7 +74,7 @@ var attackExternal = []pitfall{
 			test:  "orchestrator TestHolds",
 		}, {
 			wrong: "A group that is in use can be registered again",
-			edits: edit("mrp/registrar.go", "r.id == mcstID && (r.phase == Deleted || r.phase == Failed)", "r.id == mcstID"),
+			edits: edit("mrp/registrar.go", "r != nil && (r.phase == Deleted || r.phase == Failed)", "r != nil"),
 			test:  "mrp TestRegistrar",
 		}},
 	},

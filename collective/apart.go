@@ -41,6 +41,7 @@ func (s *safeguard) line(source, apart int) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
+	sub.Survive()
 	sub.SetTrafficClass(s.r.Params().LowClass)
 	// A timeout that comes while the packets only wait sends them all again, behind themselves.
 	sub.SetTimeout(s.meter.window << min(1+s.renewed[apart], 6))

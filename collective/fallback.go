@@ -188,6 +188,7 @@ func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
 	if s.base, err = r.Sub(s.label+"/base", s.alive); err != nil {
 		return nil, err
 	}
+	s.base.Survive() // here and in its other views the rank looks at failures itself
 	// Probes do not wait behind data, and are patient with what waits in adapters.
 	s.base.SetTrafficClass(probeClass)
 	s.base.SetTimeout(patience * s.meter.window)

@@ -66,6 +66,7 @@ func (s *safeguard) overlay() (in bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		sub.Survive()
 		// What the group has left in queues may be long in going. Each time that is not
 		// waited for adds to it.
 		sub.SetTimeout(s.meter.window << min(h.breaks, 5))

@@ -63,6 +63,7 @@ func (s *safeguard) register(epoch int, members []int) error {
 	if err != nil {
 		return err
 	}
+	sub.Survive()
 	t := &tree{epoch: epoch, members: members, sub: sub, g: sub.PrepareGroup("tree", 0), since: s.r.Now()}
 	s.next = t
 	s.r.Go("registration", func() error {

@@ -49,7 +49,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 		return nil, err
 	}
 	report, err = orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
-		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress,
+		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit,
 	})
 	var late *orchestrator.LateError

@@ -104,7 +104,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case ctx.Err() == nil:
 		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
 	case code != exitUnread: // ends silently, as in any pipeline
-		fmt.Fprintln(errOut, "mcastlab: interrupted")
+		text := "interrupted"
+		if outside := (runner.OutsideError{}); errors.As(err, &outside) {
+			text += ": " + outside.Error()
+		}
+		fmt.Fprintln(errOut, "mcastlab:", text)
 	}
 	return code
 }

@@ -1405,6 +1405,8 @@ type FromRank struct {
 	//	*FromRank_Lease
 	//	*FromRank_Done
 	//	*FromRank_Multicast
+	//	*FromRank_Rest
+	//	*FromRank_Outside
 	What          isFromRank_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1526,6 +1528,24 @@ func (x *FromRank) GetMulticast() *Multicast {
 	return nil
 }
 
+func (x *FromRank) GetRest() *Rest {
+	if x != nil {
+		if x, ok := x.What.(*FromRank_Rest); ok {
+			return x.Rest
+		}
+	}
+	return nil
+}
+
+func (x *FromRank) GetOutside() *Outside {
+	if x != nil {
+		if x, ok := x.What.(*FromRank_Outside); ok {
+			return x.Outside
+		}
+	}
+	return nil
+}
+
 type isFromRank_What interface {
 	isFromRank_What()
 }
@@ -1562,6 +1582,14 @@ type FromRank_Multicast struct {
 	Multicast *Multicast `protobuf:"bytes,9,opt,name=multicast,proto3,oneof"` // answered by a Lease
 }
 
+type FromRank_Rest struct {
+	Rest *Rest `protobuf:"bytes,10,opt,name=rest,proto3,oneof"`
+}
+
+type FromRank_Outside struct {
+	Outside *Outside `protobuf:"bytes,11,opt,name=outside,proto3,oneof"`
+}
+
 func (*FromRank_Put) isFromRank_What() {}
 
 func (*FromRank_Get) isFromRank_What() {}
@@ -1578,6 +1606,125 @@ func (*FromRank_Done) isFromRank_What() {}
 
 func (*FromRank_Multicast) isFromRank_What() {}
 
+func (*FromRank_Rest) isFromRank_What() {}
+
+func (*FromRank_Outside) isFromRank_What() {}
+
+// Rest says whether nothing that the host does by itself will end the waits of its tasks:
+// all wait for something that has no time, and its NIC has nothing under way.
+type Rest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resting       bool                   `protobuf:"varint,1,opt,name=resting,proto3" json:"resting,omitempty"`
+	Who           []string               `protobuf:"bytes,2,rep,name=who,proto3" json:"who,omitempty"`          // waits for what: NAME on WHAT
+	Replies       uint64                 `protobuf:"varint,3,opt,name=replies,proto3" json:"replies,omitempty"` // to the rank's calls that have come
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rest) Reset() {
+	*x = Rest{}
+	mi := &file_control_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rest) ProtoMessage() {}
+
+func (x *Rest) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rest.ProtoReflect.Descriptor instead.
+func (*Rest) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Rest) GetResting() bool {
+	if x != nil {
+		return x.Resting
+	}
+	return false
+}
+
+func (x *Rest) GetWho() []string {
+	if x != nil {
+		return x.Who
+	}
+	return nil
+}
+
+func (x *Rest) GetReplies() uint64 {
+	if x != nil {
+		return x.Replies
+	}
+	return 0
+}
+
+// Outside says that a task does not come back to package rank.
+type Outside struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          string                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`  // empty: it has come back
+	Wall          int64                  `protobuf:"varint,2,opt,name=wall,proto3" json:"wall,omitempty"` // nanoseconds so far
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outside) Reset() {
+	*x = Outside{}
+	mi := &file_control_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outside) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outside) ProtoMessage() {}
+
+func (x *Outside) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outside.ProtoReflect.Descriptor instead.
+func (*Outside) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Outside) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
+func (x *Outside) GetWall() int64 {
+	if x != nil {
+		return x.Wall
+	}
+	return 0
+}
+
 // Multicast asks for a plain multicast group of the hosts with the given addresses, or
 // ends one.
 type Multicast struct {
@@ -1590,7 +1737,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1749,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1762,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -1642,7 +1789,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1801,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1814,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Put) GetKey() string {
@@ -1693,7 +1840,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1852,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1865,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Done) GetError() string {
@@ -1736,7 +1883,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1748,7 +1895,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1761,7 +1908,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 type ReleaseRequest struct {
@@ -1772,7 +1919,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1931,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1944,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 type ReleaseReply struct {
@@ -1808,7 +1955,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1820,7 +1967,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1833,7 +1980,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 type InspectReply struct {
@@ -1845,7 +1992,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2004,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2017,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -1899,7 +2046,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2058,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2071,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Fault) GetId() string {
@@ -1999,7 +2146,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2158,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2171,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -2044,7 +2191,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2203,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2216,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -2179,7 +2326,7 @@ const file_control_proto_rawDesc = "" +
 	"\x0eMulticastReply\"3\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\rR\x05group\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xbd\x02\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xa8\x03\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12,\n" +
 	"\x03put\x18\x02 \x01(\v2\x18.mcastlab.control.v1.PutH\x00R\x03put\x12\x12\n" +
@@ -2189,8 +2336,18 @@ const file_control_proto_rawDesc = "" +
 	"\x06record\x18\x06 \x01(\fH\x00R\x06record\x12\x16\n" +
 	"\x05lease\x18\a \x01(\bH\x00R\x05lease\x12/\n" +
 	"\x04done\x18\b \x01(\v2\x19.mcastlab.control.v1.DoneH\x00R\x04done\x12>\n" +
-	"\tmulticast\x18\t \x01(\v2\x1e.mcastlab.control.v1.MulticastH\x00R\tmulticastB\x06\n" +
-	"\x04what\"3\n" +
+	"\tmulticast\x18\t \x01(\v2\x1e.mcastlab.control.v1.MulticastH\x00R\tmulticast\x12/\n" +
+	"\x04rest\x18\n" +
+	" \x01(\v2\x19.mcastlab.control.v1.RestH\x00R\x04rest\x128\n" +
+	"\aoutside\x18\v \x01(\v2\x1c.mcastlab.control.v1.OutsideH\x00R\aoutsideB\x06\n" +
+	"\x04what\"L\n" +
+	"\x04Rest\x12\x18\n" +
+	"\aresting\x18\x01 \x01(\bR\aresting\x12\x10\n" +
+	"\x03who\x18\x02 \x03(\tR\x03who\x12\x18\n" +
+	"\areplies\x18\x03 \x01(\x04R\areplies\"1\n" +
+	"\aOutside\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\x12\x12\n" +
+	"\x04wall\x18\x02 \x01(\x03R\x04wall\"3\n" +
 	"\tMulticast\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\rR\x05hosts\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\rR\x03end\"-\n" +
@@ -2250,7 +2407,7 @@ func file_control_proto_rawDescGZIP() []byte {
 	return file_control_proto_rawDescData
 }
 
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_control_proto_goTypes = []any{
 	(*Proposal)(nil),         // 0: mcastlab.control.v1.Proposal
 	(*ProposalReply)(nil),    // 1: mcastlab.control.v1.ProposalReply
@@ -2275,16 +2432,18 @@ var file_control_proto_goTypes = []any{
 	(*MulticastReply)(nil),   // 20: mcastlab.control.v1.MulticastReply
 	(*Lease)(nil),            // 21: mcastlab.control.v1.Lease
 	(*FromRank)(nil),         // 22: mcastlab.control.v1.FromRank
-	(*Multicast)(nil),        // 23: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 24: mcastlab.control.v1.Put
-	(*Done)(nil),             // 25: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 26: mcastlab.control.v1.InspectRequest
-	(*ReleaseRequest)(nil),   // 27: mcastlab.control.v1.ReleaseRequest
-	(*ReleaseReply)(nil),     // 28: mcastlab.control.v1.ReleaseReply
-	(*InspectReply)(nil),     // 29: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 30: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 31: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 32: mcastlab.control.v1.ResetRequest
+	(*Rest)(nil),             // 23: mcastlab.control.v1.Rest
+	(*Outside)(nil),          // 24: mcastlab.control.v1.Outside
+	(*Multicast)(nil),        // 25: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 26: mcastlab.control.v1.Put
+	(*Done)(nil),             // 27: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 28: mcastlab.control.v1.InspectRequest
+	(*ReleaseRequest)(nil),   // 29: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 30: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 31: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 32: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 33: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 34: mcastlab.control.v1.ResetRequest
 }
 var file_control_proto_depIdxs = []int32{
 	6,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
@@ -2294,43 +2453,45 @@ var file_control_proto_depIdxs = []int32{
 	15, // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
 	21, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
 	16, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	24, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	25, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	23, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	30, // 10: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	7,  // 11: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	6,  // 12: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	11, // 13: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	14, // 14: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	31, // 15: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	26, // 16: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	32, // 17: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	17, // 18: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	19, // 19: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	26, // 20: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	27, // 21: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
-	0,  // 22: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	2,  // 23: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	4,  // 24: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	8,  // 25: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	9,  // 26: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	12, // 27: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	22, // 28: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	31, // 29: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	31, // 30: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	31, // 31: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	18, // 32: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	20, // 33: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	29, // 34: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	28, // 35: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
-	1,  // 36: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	3,  // 37: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	5,  // 38: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	25, // [25:39] is the sub-list for method output_type
-	11, // [11:25] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	26, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	27, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	25, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	23, // 10: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
+	24, // 11: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
+	32, // 12: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	7,  // 13: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	6,  // 14: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	11, // 15: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	14, // 16: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	33, // 17: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	28, // 18: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	34, // 19: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	17, // 20: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	19, // 21: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	28, // 22: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	29, // 23: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	0,  // 24: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	2,  // 25: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	4,  // 26: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	8,  // 27: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	9,  // 28: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	12, // 29: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	22, // 30: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	33, // 31: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	33, // 32: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	33, // 33: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	18, // 34: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	20, // 35: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	31, // 36: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	30, // 37: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	1,  // 38: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	3,  // 39: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	5,  // 40: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	27, // [27:41] is the sub-list for method output_type
+	13, // [13:27] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2354,6 +2515,8 @@ func file_control_proto_init() {
 		(*FromRank_Lease)(nil),
 		(*FromRank_Done)(nil),
 		(*FromRank_Multicast)(nil),
+		(*FromRank_Rest)(nil),
+		(*FromRank_Outside)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2361,7 +2524,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

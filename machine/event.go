@@ -34,13 +34,15 @@ const (
 	EventReturn                          // Group: transfers go by multicast again; Value: the new epoch; Text: who is not in it
 	EventProbe                           // Group: it was tried and is not taken into use; Value: its epoch; Text: why not
 	EventMemberLost                      // Value: the rank that is given up; Text: its host, and why
+	EventFaultAdded                      // Text: a fault that was added by hand, and its id
+	EventFaultRemoved                    // Text: the id of one that was taken away
 )
 
 var eventNames = [...]string{
 	"drop", "pause-sent", "pause-received", "nak-sent", "nak-received", "timeout", "retransmit",
 	"qp-state", "qp-error", "group-added", "group-active", "group-deleted", "group-failed",
 	"source-switch", "nak-aggregated", "ack-repeated", "pause-storm", "pause-storm-over", "group-regions",
-	"fallback", "return", "probe-failed", "member-lost",
+	"fallback", "return", "probe-failed", "member-lost", "fault-added", "fault-removed",
 }
 
 // EventKinds is how many kinds there are.

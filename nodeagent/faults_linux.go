@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -41,6 +42,7 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 			// A leader may have died after it told us.
 			if epoch == 0 || !slices.ContainsFunc(n.faults.List(now), func(o faults.Status) bool { return o.ID == s.ID }) {
 				n.faults.Add(now, s)
+				n.noteByHand(now, machine.EventFaultAdded, s.ID, ": "+s.Text)
 			}
 		}
 	})
@@ -90,6 +92,14 @@ func listed(all []faults.Status) *control.FaultList {
 	return out
 }
 
+// noteByHand puts into the events that a fault of nobody's lab file comes or goes. All nodes
+// hear of all faults: the first one says so.
+func (n *node) noteByHand(now vtime.Time, kind machine.EventKind, id, more string) {
+	if n.id == 0 && !strings.HasPrefix(id, faults.LabPrefix) {
+		n.events.Trace(now, machine.Event{Kind: kind, Text: id + more})
+	}
+}
+
 // goes returns what tells which faults a reset is about.
 func goes(r *control.ResetRequest) func(id string) bool {
 	return func(id string) bool {
@@ -111,6 +121,7 @@ func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*contro
 	err = n.call(func(now vtime.Time) {
 		for _, id := range n.faults.RemoveIf(now, goes(r)) {
 			gone.Faults = append(gone.Faults, &control.Fault{Id: id})
+			n.noteByHand(now, machine.EventFaultRemoved, id, "")
 		}
 	})
 	return gone, err

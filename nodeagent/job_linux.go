@@ -67,14 +67,11 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	n.forgetEnds()
-	b := &board{
-		host: n.host, s: s, replies: map[uint64]chan *control.ToRank{}, gone: make(chan struct{}), dead: make(chan struct{}),
-		released: make(chan struct{}), stopped: n.done,
-	}
+	b := &board{host: n.host, s: s, calls: map[uint64]*question{}, gone: make(chan struct{}), released: make(chan struct{})}
 	n.running.Store(b)
 	defer n.running.Store(nil)
 	done := make(chan error, 1)
-	n.host.Go(vtime.Time(start.Lab), func() {
+	n.host.Go(vtime.Time(start.Lab), fmt.Sprintf("rank %d (%s)", start.Rank, n.name), func() {
 		root := prng.New(n.lab.Seed)
 		r, err := rank.New(rank.Config{
 			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
@@ -82,11 +79,14 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 		})
 		if err == nil {
 			b.rank = r // from now on it is given back, whatever comes
-			err = app.Run(r, start.Params)
+			err = rank.Run(func() error { return app.Run(r, start.Params) })
 		}
 		done <- err
 	})
 	go b.receive()
+	ended := make(chan struct{})
+	defer close(ended)
+	go n.observe(b, ended)
 	err = n.endJob(b, done)
 	n.abandon(b, err != nil)
 	return err
@@ -119,7 +119,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
 	case <-n.over:
-		n.host.Stop()
+		n.endTasks()
 		return status.Error(codes.Aborted, "the node's loop has ended: see its log")
 	case <-b.gone:
 		return status.Error(codes.Canceled, "the orchestrator has gone")
@@ -159,20 +159,19 @@ func (n *node) abandon(b *board, brokenOff bool) {
 		return
 	}
 	b.abandoned = true
-	close(b.dead)
 	select {
 	case <-n.over:
-		n.host.Stop() // the NIC has gone, and all with it
+		n.endTasks() // the NIC has gone, and all with it
 		return
 	default:
 	}
 	if brokenOff {
 		n.loop.Call(vtime.Never, n.silence)
 	}
-	n.host.Stop()
+	n.endTasks()
 	if b.rank != nil {
-		n.host.Go(n.loop.Now(), b.rank.Abandon)
-		n.host.Stop()
+		n.host.Go(n.loop.Now(), "the rank's end", b.rank.Abandon)
+		n.endTasks()
 	}
 }
 
@@ -192,11 +191,10 @@ type board struct {
 	sending sync.Mutex
 	mu      sync.Mutex
 	last    uint64
-	replies map[uint64]chan *control.ToRank
+	calls   map[uint64]*question
+	replies uint64        // that have come
 	gone    chan struct{} // closed when the orchestrator says no more
-	dead    chan struct{} // closed when the rank is given up
-	stopped <-chan struct{}
-	rank    *rank.Rank // set by the rank's task before it ends
+	rank    *rank.Rank    // set by the rank's task before it ends
 
 	release   sync.Once
 	released  chan struct{} // closed when the rank is to be given up
@@ -212,11 +210,13 @@ func (b *board) receive() {
 			return // io.EOF at the proper end
 		}
 		b.mu.Lock()
-		c := b.replies[m.Id]
-		delete(b.replies, m.Id)
+		q := b.calls[m.Id]
+		delete(b.calls, m.Id)
+		b.replies++
 		b.mu.Unlock()
-		if c != nil {
-			c <- m
+		if q != nil {
+			q.reply = m
+			close(q.came)
 		}
 	}
 }
@@ -236,28 +236,39 @@ func (b *board) tell(m *control.FromRank) {
 	_ = b.send(m)
 }
 
-// ask sends a call and returns its reply; the host's other tasks go on meanwhile.
-func (b *board) ask(why string, m *control.FromRank) (reply *control.ToRank) {
-	c := make(chan *control.ToRank, 1)
+// question is a call of the rank that is not answered yet.
+type question struct {
+	came  chan struct{} // closed when the reply is there
+	reply *control.ToRank
+}
+
+func (q *question) answered() bool {
+	select {
+	case <-q.came:
+		return true
+	default:
+		return false
+	}
+}
+
+// ask sends a call and returns its reply; the host's other tasks go on meanwhile. It returns
+// nil if over, which may be nil, does not want to wait on. Who waits when the job ends, or the
+// host crashes, is unwound by the host.
+func (b *board) ask(why string, m *control.FromRank, over func() bool) *control.ToRank {
+	q := &question{came: make(chan struct{})}
 	b.mu.Lock()
 	b.last++
 	m.Id = b.last
-	b.replies[m.Id] = c
+	b.calls[m.Id] = q
 	b.mu.Unlock()
 	b.tell(m)
-	b.host.Await(why, func() (vtime.Time, bool) {
-		select {
-		case reply = <-c:
-			return vtime.Never, true
-		case <-b.gone:
-			return 0, false
-		case <-b.dead:
-			return 0, false
-		case <-b.stopped:
-			return 0, false
+	for !q.answered() {
+		if over != nil && over() {
+			return nil
 		}
-	})
-	return reply
+		b.host.ParkBeside(why, q.came)
+	}
+	return q.reply
 }
 
 // Put implements rank.Board.
@@ -266,23 +277,28 @@ func (b *board) Put(key string, value []byte) {
 }
 
 // Get implements rank.Board.
-func (b *board) Get(key, why string) []byte {
-	return b.ask(why, &control.FromRank{What: &control.FromRank_Get{Get: key}}).GetValue()
+func (b *board) Get(key, why string, over func() bool) (value []byte, ok bool) {
+	m := b.ask(why, &control.FromRank{What: &control.FromRank_Get{Get: key}}, over)
+	return m.GetValue(), m != nil
 }
 
 // Barrier implements rank.Board. All ranks go on at one instant of lab time, which the
 // orchestrator puts far enough ahead for its message to arrive.
-func (b *board) Barrier() {
-	m := b.ask("the other ranks to synchronise", &control.FromRank{What: &control.FromRank_Barrier{Barrier: true}})
+func (b *board) Barrier(over func() bool) bool {
+	m := b.ask("the other ranks to synchronise", &control.FromRank{What: &control.FromRank_Barrier{Barrier: true}}, over)
+	if m == nil {
+		return false
+	}
 	for at := vtime.Time(m.GetRelease()); b.host.Now() < at; {
 		b.host.Park(at, "the common start")
 	}
+	return true
 }
 
 // Report implements rank.Board. The orchestrator may change the clock's rate before it
 // answers.
 func (b *board) Report(what string) {
-	b.ask("the orchestrator", &control.FromRank{What: &control.FromRank_Report{Report: what}})
+	b.ask("the orchestrator", &control.FromRank{What: &control.FromRank_Report{Report: what}}, nil)
 }
 
 // Emit implements rank.Board.
@@ -292,7 +308,7 @@ func (b *board) Emit(record []byte) {
 
 // LeaseGroup implements rank.Board.
 func (b *board) LeaseGroup() (uint32, error) {
-	return leased(b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}))
+	return leased(b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}, nil))
 }
 
 func leased(reply *control.ToRank) (uint32, error) {
@@ -305,11 +321,11 @@ func leased(reply *control.ToRank) (uint32, error) {
 
 // Multicast implements rank.Board.
 func (b *board) Multicast(hosts []uint32) (uint32, error) {
-	return leased(b.ask("the switches to know a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{Hosts: hosts}}}))
+	return leased(b.ask("the switches to know a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{Hosts: hosts}}}, nil))
 }
 
 // EndMulticast implements rank.Board.
 func (b *board) EndMulticast(group uint32) error {
-	_, err := leased(b.ask("the switches to forget a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{End: group}}}))
+	_, err := leased(b.ask("the switches to forget a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{End: group}}}, nil))
 	return err
 }

@@ -198,7 +198,7 @@ func (n *node) known() func(ip uint32) bool {
 func (n *node) stop() error {
 	close(n.done)
 	if n.host != nil {
-		n.host.Stop()
+		n.endTasks()
 	}
 	n.loop.Stop()
 	return errors.Join(<-n.ended, n.loop.Close())

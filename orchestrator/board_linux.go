@@ -19,6 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -28,7 +29,8 @@ type board struct {
 	pace   *pace
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
-	note   func(rank.Step) // takes down what operators of external hosts were told
+	note   func(rank.Step)                  // takes down what operators of external hosts were told
+	warn   func(format string, args ...any) // to the user
 	leases *leases
 	tables *tables
 
@@ -46,6 +48,7 @@ type board struct {
 	spare   []bool // by rank: it may die, and the job goes on
 	sending []sync.Mutex
 	late    *time.Timer // after a loss
+	rest    rest
 }
 
 // call is a rank's question that waits for its answer.
@@ -87,6 +90,23 @@ func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
 	return st.Leased, l.store.put(st)
 }
 
+// startOf returns what the ranks of a workload are told first.
+func (d *Deployed) startOf(w runner.Workload, now vtime.Time) *control.Start {
+	start := &control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(now)}
+	for i, p := range w.Peers {
+		if p != nil {
+			start.Peers = append(start.Peers, &control.Peer{
+				Rank: uint32(i), Qpn: uint32(p.QPN), SendPsn: uint32(p.SendPSN), ReceivePsn: uint32(p.ReceivePSN), Va: p.VA, Rkey: p.RKey,
+			})
+		}
+	}
+	for _, h := range w.Hosts {
+		start.Names = append(start.Names, d.Graph.Nodes[h].Name)
+		start.Ips = append(start.Ips, d.Graph.Nodes[h].IP)
+	}
+	return start
+}
+
 // runJob runs a workload's ranks to their end.
 func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) error {
 	b.tables = &tables{d: d, run: b.leases.run, switches: map[uint32][]int{}}
@@ -98,20 +118,9 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	if err := b.prepare(ctx, d, w); err != nil {
 		return err
 	}
-	start := control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(b.pace.now())}
-	for i, p := range w.Peers {
-		if p != nil {
-			start.Peers = append(start.Peers, &control.Peer{
-				Rank: uint32(i), Qpn: uint32(p.QPN), SendPsn: uint32(p.SendPSN), ReceivePsn: uint32(p.ReceivePSN), Va: p.VA, Rkey: p.RKey,
-			})
-		}
-	}
+	start := d.startOf(w, b.pace.now())
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
 	b.size = n - len(start.Peers)
-	for _, h := range w.Hosts {
-		start.Names = append(start.Names, d.Graph.Nodes[h].Name)
-		start.Ips = append(start.Ips, d.Graph.Nodes[h].IP)
-	}
 	for i, h := range w.Hosts {
 		if external(i) {
 			continue
@@ -127,10 +136,12 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	defer b.devices.begin(ctx, b.put, cancel)()
 	for i, h := range w.Hosts {
 		if external(i) {
+			b.rest.over[i] = true
 			continue
 		}
 		all.Go(func() {
-			err := b.serve(ctx, i, &start)
+			defer func() { b.ended(i, outer.Err() == nil) }()
+			err := b.serve(ctx, i, start)
 			silent[i] = status.Code(err) == codes.Unavailable
 			crashed := err != nil && strings.HasPrefix(err.Error(), control.Crashed)
 			if b.spare[i] && ctx.Err() == nil && (silent[i] || crashed) {
@@ -148,8 +159,19 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			}
 		})
 	}
+	unwatch := func() {}
+	if len(start.Peers) == 0 { // an external host may always do something
+		unwatch = b.watchRest(ctx, d, cancel)
+	}
 	all.Wait()
+	unwatch()
+	if outer.Err() != nil {
+		return errors.Join(outer.Err(), b.outside())
+	}
 	if err := cmp.Or(b.devices.cause(), firstCause(errs)); err != nil {
+		if dead := b.dead(); dead != nil && isCancel(err) {
+			return dead
+		}
 		if gone := errors.Join(lost...); gone != nil && outer.Err() == nil && isCancel(err) {
 			return gone
 		}
@@ -163,6 +185,7 @@ func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (er
 	n := len(w.Hosts)
 	b.values, b.readers = map[string][]byte{}, map[string][]call{}
 	b.ranks, b.sending, b.spare = make([]control.Node_JobClient, n), make([]sync.Mutex, n), make([]bool, n)
+	b.rest = newRest(n)
 	copy(b.spare, w.Spare)
 	b.group = w.Group
 	b.devices, err = d.lookAfter(ctx, w, b.note)
@@ -226,7 +249,11 @@ func (b *board) serve(ctx context.Context, rank int, start *control.Start) error
 			}
 			return nil
 		}
-		if err := b.answer(ctx, call{rank, m.Id}, m); err != nil {
+		b.hear(rank, m)
+		b.work(1)
+		err = b.answer(ctx, call{rank, m.Id}, m)
+		b.work(-1)
+		if err != nil {
 			return err
 		}
 	}
@@ -234,6 +261,9 @@ func (b *board) serve(ctx context.Context, rank int, start *control.Start) error
 
 func (b *board) reply(c call, m *control.ToRank) error {
 	m.Id = c.id
+	b.mu.Lock()
+	b.rest.replies[c.rank]++
+	b.mu.Unlock()
 	b.sending[c.rank].Lock()
 	defer b.sending[c.rank].Unlock()
 	if err := b.ranks[c.rank].Send(m); err != nil && !b.spare[c.rank] { // who serves a spare rank notices
@@ -284,6 +314,8 @@ func (b *board) lose(rank int) error {
 // answer does what a rank asks.
 func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 	switch q := m.What.(type) {
+	case *control.FromRank_Rest, *control.FromRank_Outside:
+		return nil // heard
 	case *control.FromRank_Put:
 		return b.put(q.Put.Key, q.Put.Value)
 	case *control.FromRank_Get:

@@ -24,6 +24,7 @@ type RunOptions struct {
 	Dilation float64 // 0: the lab's
 	Slower   float64 // multiplies what auto chooses; 0 means 1
 	Progress runner.Progress
+	Say      func(format string, args ...any) // tells the user at once; may be nil
 
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
@@ -86,7 +87,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	reh, err := runner.Rehearse(ctx, d.Lab, d.apps())
+	reh, err := runner.Rehearse(ctx, d.Lab, d.apps(), o.Say)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	}
 	if err == nil {
 		if err = r.workloads(ctx); err != nil {
-			err = r.blame(ctx, err)
+			err = r.named(ctx, r.blame(ctx, err))
 		}
 	}
 	err = errors.Join(err, r.end(ctx, err))
@@ -210,7 +211,10 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []byte), step func(context.Context, string) error) error {
 	stop := r.showProgress(ctx)
 	defer stop()
-	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids, note: r.told}
+	r.board = &board{pace: r.pace, step: step, emit: emit, leases: r.ids, note: r.told, warn: r.o.Say}
+	if r.board.warn == nil {
+		r.board.warn = func(string, ...any) {}
+	}
 	return r.d.runJob(ctx, w, r.board)
 }
 
@@ -317,7 +321,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	}
 	r.Meta.LabUS = r.pace.now().Microseconds()
 	if ctx.Err() != nil {
-		return nil
+		return r.interruptedFaults(ctx)
 	}
 	faulty, err := r.endFaults(ctx)
 	if err != nil {
@@ -355,6 +359,21 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		states[i].Held = nil // of a process, and of no run
 	}
 	return r.Counters(states)
+}
+
+// interruptedWait bounds what an interrupted run still asks of the nodes.
+const interruptedWait = 2 * time.Second
+
+// interruptedFaults is endFaults of a run that was interrupted, as far as nodes answer: what
+// made it go on for so long may be a fault.
+func (r *liveRun) interruptedFaults(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), interruptedWait)
+	defer stop()
+	_, err := r.endFaults(ctx)
+	if ctx.Err() != nil {
+		return nil // the interrupt is the news
+	}
+	return err
 }
 
 // endFaults takes the lab file's faults away, and into the report what they and those that

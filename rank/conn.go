@@ -57,7 +57,7 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
 	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, peer), hello)
 	r.waiting = append(r.waiting, peer)
-	answer := r.c.Board.Get(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
+	answer := r.get(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
 	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == peer })
 	switch {
 	case r.broken:
@@ -213,34 +213,48 @@ func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.R
 	return q, nil
 }
 
-// Wait blocks until all requests have ended and returns the first error among them.
+// Wait blocks until all requests have ended and returns the first error among them. If any
+// request of the rank has failed it does not wait on, and returns how that one did (Survive).
 func (r *Rank) Wait(reqs ...*Request) error {
 	var first error
 	for _, q := range reqs {
-		r.await(q)
+		if err := r.await(q); err != nil {
+			if first == nil {
+				first = err
+			}
+			return first
+		}
 		r.spend(r.c.Params.Cost.Poll)
 		if !q.send {
 			r.spend(r.c.Params.Cost.Stack)
 		}
 		if q.err != nil && first == nil {
-			first = fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.err)
+			first = r.cause(q)
 		}
 	}
 	return first
 }
 
-// await blocks until the request has ended.
-func (r *Rank) await(q *Request) {
+// await blocks until the request has ended, or the rank has failed.
+func (r *Rank) await(q *Request) error {
 	for !q.done {
-		if !r.poll() && !q.done {
-			r.c.Host.Park(vtime.Never, q.what())
+		if r.poll() || q.done {
+			continue
 		}
+		if r.health.err != nil {
+			return r.health.err
+		}
+		r.c.Host.Park(vtime.Never, q.what())
 	}
+	return nil
 }
 
 // poll takes what the completion queue holds; it returns false if it was empty.
 func (r *Rank) poll() (some bool) {
-	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { some = r.take(nic) })
+	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		some = r.take(nic)
+		r.health.look(nic)
+	})
 	if some {
 		r.c.Host.Kick() // another worker's request may be among them
 	}
@@ -262,7 +276,9 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 		delete(r.reqs, w.WRID)
 		q.done, q.wc = true, w
 		if w.Status != virtrnic.WCSuccess {
-			q.err = StatusError(w.Status)
+			if q.err = StatusError(w.Status); !r.survives {
+				r.health.fail(r.ended(q))
+			}
 		}
 	}
 }
@@ -301,7 +317,7 @@ func (q *Request) Done() bool { return q.done }
 
 // WaitAny blocks until one of the requests has ended and returns which, and its error.
 // Requests that are nil are left out; one at least must not be. If several have ended
-// it is the first of them.
+// it is the first of them. If the rank has failed it does not wait on, as Wait.
 func (r *Rank) WaitAny(reqs ...*Request) (i int, err error) {
 	for {
 		open := -1
@@ -318,6 +334,9 @@ func (r *Rank) WaitAny(reqs ...*Request) (i int, err error) {
 			return -1, fmt.Errorf("rank %d waits for one of no requests", r.c.ID)
 		}
 		if !r.poll() && !slices.ContainsFunc(reqs, func(q *Request) bool { return q != nil && q.done }) {
+			if r.health.err != nil {
+				return open, r.health.err
+			}
 			r.c.Host.Park(vtime.Never, reqs[open].what())
 		}
 	}

@@ -69,7 +69,7 @@ func (r *Rank) Tell(key string, s Step) {
 // connected. The run ends if that does not come to pass.
 func (r *Rank) AwaitExternal(rank int, address uint32) {
 	name := r.c.Names[rank]
-	r.c.Board.Get(ExternalKey+ReadyKey+name+"/"+r.addr(address).String(), "external "+name+" to be ready")
+	r.get(ExternalKey+ReadyKey+name+"/"+r.addr(address).String(), "external "+name+" to be ready")
 }
 
 // tellConnect tells what the external host has to connect to.

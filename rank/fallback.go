@@ -17,7 +17,7 @@ import (
 // what is begun later. When it returns nothing lands in buffers any more. Peers are not
 // told: they see silence.
 func (r *Rank) Break() {
-	r.broken = true
+	r.broken, r.survives = true, true // who calls it knows what fails
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		for peer := range r.c.Size {
 			if c := r.conns[peer]; c != nil {
@@ -53,6 +53,7 @@ func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func()
 			for _, v := range views {
 				some = v.take(nic) || some
 			}
+			r.health.look(nic)
 		})
 		if some {
 			r.c.Host.Kick()
@@ -63,7 +64,7 @@ func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func()
 		if r.Now() >= until {
 			return false
 		}
-		r.c.Host.Park(until, why)
+		r.park(until, why)
 	}
 }
 

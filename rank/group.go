@@ -64,7 +64,7 @@ func (g *Group) join(leader int) error {
 	}
 	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
 	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
-	if msg := r.c.Board.Get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
+	if msg := r.get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
 		return fmt.Errorf("%w: %s", ErrGroup, msg)
 	}
 	return nil
@@ -109,7 +109,7 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 		r.Put(key, binary.BigEndian.AppendUint32(v, uint32(start)))
 		return start, nil
 	}
-	v := r.c.Board.Get(key, "leader of group "+g.name)
+	v := r.get(key, "leader of group "+g.name)
 	if len(v) != 8 {
 		return 0, fmt.Errorf("%w: its leader has no McstID", ErrGroup)
 	}
@@ -133,7 +133,7 @@ func (g *Group) register(start wire.PSN) error {
 			})
 			continue
 		}
-		v := r.c.Board.Get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
+		v := r.get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
 		m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: wire.QPN(binary.BigEndian.Uint32(v))})
 	}
 	if g.write != nil {
@@ -156,7 +156,10 @@ func (g *Group) await(want mrp.Phase, why string) error {
 	for {
 		var p mrp.Phase
 		var err error
-		g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { p, err = a.Status(g.id) })
+		g.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
+			p, err = a.Status(g.id)
+			g.r.health.look(nic)
+		})
 		switch p {
 		case want:
 			return nil
@@ -170,7 +173,7 @@ func (g *Group) await(want mrp.Phase, why string) error {
 				return nil // deleted, and left
 			}
 		}
-		g.r.c.Host.Park(vtime.Never, why)
+		g.r.park(vtime.Never, why)
 	}
 }
 
@@ -235,7 +238,7 @@ func (g *Group) Delete() error {
 		}
 		r.Put("group/"+g.name+"/down", nil)
 	} else {
-		r.c.Board.Get("group/"+g.name+"/down", "group "+g.name+" to be deleted")
+		r.get("group/"+g.name+"/down", "group "+g.name+" to be deleted")
 	}
 	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.left(a, g.id) })
 	err := r.destroy(g.qp)

@@ -38,10 +38,11 @@ type Board interface {
 	// Put publishes a value. A key is written once; a rank that alone reads it may write it,
 	// too, to end its own wait.
 	Put(key string, value []byte)
-	// Get blocks until the key has a value. why ends "waiting on ...".
-	Get(key, why string) []byte
-	// Barrier blocks until all ranks of the job have called it.
-	Barrier()
+	// Get blocks until the key has a value. why ends "waiting on ...". Whenever a work request
+	// of the host has failed it asks over, and returns false once that does not want to wait on.
+	Get(key, why string, over func() bool) (value []byte, ok bool)
+	// Barrier blocks until all ranks of the job have called it, or over as in Get.
+	Barrier(over func() bool) bool
 	// Report says what the job is at.
 	Report(what string)
 	// Emit hands over a record of what the rank measured.
@@ -90,4 +91,6 @@ var (
 	ErrGroup = errors.New("group cannot be used")
 	// ErrBroken is of connections after Break.
 	ErrBroken = errors.New("the connections were broken off")
+	// ErrDeadlock says that ranks wait for something that cannot come.
+	ErrDeadlock = errors.New("deadlock")
 )

@@ -75,7 +75,7 @@ func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multic
 func (m *Multicast) lease() (err error) {
 	r, key := m.r, "multicast/"+m.name
 	if r.c.ID != 0 {
-		v := r.c.Board.Get(key, "the first rank to make multicast group "+m.name)
+		v := r.get(key, "the first rank to make multicast group "+m.name)
 		if len(v) != 4 {
 			return fmt.Errorf("%w: the first rank has none", ErrGroup)
 		}

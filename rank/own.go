@@ -22,8 +22,15 @@ type own struct {
 
 // job is what all views of a rank share.
 type job struct {
-	views []*Rank // in the order in which they were made; the first is the rank itself
-	mrs   map[*virtrnic.MR]bool
+	views  []*Rank // in the order in which they were made; the first is the rank itself
+	mrs    map[*virtrnic.MR]bool
+	health health
+}
+
+func newJob() *job {
+	j := &job{mrs: map[*virtrnic.MR]bool{}}
+	j.health.job = j
+	return j
 }
 
 // open makes what a view of a rank needs: a completion queue, in the rank's domain.

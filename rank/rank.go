@@ -34,10 +34,12 @@ type Rank struct {
 	wrid  uint64
 	addr  func(ip uint32) netip.Addr // as the fabric writes it
 
-	own     own
-	job     *job
-	broken  bool  // Break was called
-	waiting []int // peers that the rank waits for in Connect
+	own      own
+	job      *job
+	broken   bool // Break was called
+	survives bool // Survive was called
+	health   *health
+	waiting  []int // peers that the rank waits for in Connect
 }
 
 // cqDepth holds every completion a rank can have outstanding in the workloads here.
@@ -45,7 +47,7 @@ const cqDepth = 1 << 17
 
 // New returns a rank; runtimes call it from the rank's own task.
 func New(c Config) (*Rank, error) {
-	r := newRank(c, &job{mrs: map[*virtrnic.MR]bool{}})
+	r := newRank(c, newJob())
 	var err error
 	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		if err = r.open(nic); err == nil {
@@ -59,7 +61,7 @@ func New(c Config) (*Rank, error) {
 }
 
 func newRank(c Config, j *job) *Rank {
-	return &Rank{c: c, job: j, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
+	return &Rank{c: c, job: j, health: &j.health, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
 }
 
 // ID returns the rank's number, 0 to Size-1.
@@ -128,13 +130,17 @@ func (r *Rank) peer(rank int) *Peer {
 
 // Sync blocks until all ranks have called it. It is out of band: no packet is sent
 // and, on the event clock, no time passes.
-func (r *Rank) Sync() { r.c.Board.Barrier() }
+func (r *Rank) Sync() {
+	if !r.c.Board.Barrier(r.over) {
+		panic(failure{r.health.err})
+	}
+}
 
 // Put publishes a value for other ranks, out of band. A key is written once.
 func (r *Rank) Put(key string, value []byte) { r.c.Board.Put(key, value) }
 
 // Get returns a published value; it waits for it.
-func (r *Rank) Get(key string) []byte { return r.c.Board.Get(key, "value "+key) }
+func (r *Rank) Get(key string) []byte { return r.get(key, "value "+key) }
 
 // Report says what the program is at, for the progress line.
 func (r *Rank) Report(what string) { r.c.Board.Report(what) }
@@ -142,11 +148,14 @@ func (r *Rank) Report(what string) { r.c.Board.Report(what) }
 // Emit hands over a record of what the rank measured.
 func (r *Rank) Emit(record []byte) { r.c.Board.Emit(record) }
 
-// Go runs f beside the rank, as a worker on the same host. Wait for it with Join.
+// Go runs f beside the rank, as a worker on the same host. Wait for it with Join. A worker's
+// error ends all waits of the rank, as that of a request does, unless the rank survives it.
 func (r *Rank) Go(name string, f func() error) *Worker {
 	w := &Worker{r: r, name: name}
 	r.c.Host.Spawn(name, func() {
-		w.err = f()
+		if w.err = Run(f); w.err != nil && !r.survives {
+			r.health.fail(w.err)
+		}
 		w.done = true
 		r.c.Host.Kick()
 	})
@@ -164,6 +173,9 @@ type Worker struct {
 // Join waits for the worker and returns what it returned.
 func (w *Worker) Join() error {
 	for !w.done {
+		if err := w.r.Failed(); err != nil {
+			return err
+		}
 		w.r.c.Host.Park(vtime.Never, "worker "+w.name)
 	}
 	return w.err

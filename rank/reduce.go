@@ -250,7 +250,7 @@ func (s *scatter) pause() error {
 		until = min(until, c.again)
 	}
 	if !gave { // else something may have come meanwhile
-		r.c.Host.Park(until, "the sums of "+s.g.name)
+		r.park(until, "the sums of "+s.g.name)
 	}
 	return nil
 }

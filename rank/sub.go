@@ -59,7 +59,7 @@ func (r *Rank) Until(why string, cond func() bool) {
 		if cond() {
 			return
 		}
-		r.c.Host.Park(vtime.Never, why)
+		r.park(vtime.Never, why)
 	}
 }
 
@@ -73,6 +73,7 @@ func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func
 		// All in one look: what comes after it wakes the task.
 		r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 			some = r.take(nic)
+			r.health.look(nic)
 			for _, g := range groups {
 				g.take(nic)
 			}
@@ -86,7 +87,7 @@ func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func
 		if r.Now() >= until {
 			return false
 		}
-		r.c.Host.Park(until, why)
+		r.park(until, why)
 	}
 }
 
@@ -106,20 +107,25 @@ type subBoard struct {
 func (b *subBoard) Put(key string, value []byte) { b.Board.Put(b.prefix+key, value) }
 
 // Get implements Board.
-func (b *subBoard) Get(key, why string) []byte { return b.Board.Get(b.prefix+key, why) }
+func (b *subBoard) Get(key, why string, over func() bool) ([]byte, bool) {
+	return b.Board.Get(b.prefix+key, why, over)
+}
 
 // Barrier implements Board. The first member hears of all others and then says so.
-func (b *subBoard) Barrier() {
+func (b *subBoard) Barrier(over func() bool) bool {
 	b.round++
 	const why = "the other ranks of a part to synchronise"
 	all := fmt.Sprintf("sync/%d", b.round)
 	if b.id != 0 {
 		b.Put(fmt.Sprintf("%s/%d", all, b.id), nil)
-		b.Get(all, why)
-		return
+		_, ok := b.Get(all, why, over)
+		return ok
 	}
 	for i := 1; i < b.size; i++ {
-		b.Get(fmt.Sprintf("%s/%d", all, i), why)
+		if _, ok := b.Get(fmt.Sprintf("%s/%d", all, i), why, over); !ok {
+			return false
+		}
 	}
 	b.Put(all, nil)
+	return true
 }

@@ -95,7 +95,7 @@ func (w *writes) list(m *mrp.Group) {
 	m.Regions = true
 	at := func(rank int) wire.MRPRegion {
 		if w.mode == MRPerRequest {
-			return regionOf(w.g.r.c.Board.Get(w.key("control", rank), w.why(rank)))
+			return regionOf(w.g.r.get(w.key("control", rank), w.why(rank)))
 		}
 		return w.windows[0].region(rank)
 	}
@@ -159,7 +159,7 @@ func (v *Window) region(rank int) wire.MRPRegion {
 		if p := r.peer(rank); p != nil {
 			v.regions[rank] = wire.MRPRegion{VA: p.VA, RKey: p.RKey}
 		} else {
-			v.regions[rank] = regionOf(r.c.Board.Get(v.w.key(fmt.Sprintf("window/%d", v.index), rank), v.w.why(rank)))
+			v.regions[rank] = regionOf(r.get(v.w.key(fmt.Sprintf("window/%d", v.index), rank), v.w.why(rank)))
 		}
 		v.have[rank] = true
 	}
@@ -184,7 +184,7 @@ func (g *Group) NewWindow(n int, kind MemoryKind) (*Window, error) {
 	w.windows = append(w.windows, v)
 	up := fmt.Sprintf("group/%s/window/%d/up", g.name, v.index)
 	if !g.leads() {
-		if msg := g.r.c.Board.Get(up, "leader of group "+g.name); len(msg) > 0 {
+		if msg := g.r.get(up, "leader of group "+g.name); len(msg) > 0 {
 			return nil, fmt.Errorf("%w: %s", ErrGroup, msg)
 		}
 		return v, nil
@@ -269,7 +269,9 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 	slot := w.posted % wire.MRVersionsMax
 	w.posted++
 	if before := w.pending[slot]; before != nil {
-		r.await(before)
+		if err := r.await(before); err != nil {
+			return nil, err
+		}
 	}
 	w.pending[slot] = q
 	text := w.slots.bytes[slot*size : slot*size]

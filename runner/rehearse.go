@@ -25,18 +25,19 @@ type Rehearsal struct {
 }
 
 // Rehearse runs a lab's workloads on the event clock and keeps nothing but the times. If
-// the lab's faults make a workload fail, it rehearses without them.
-func Rehearse(ctx context.Context, l *lab.Lab, a Apps) (*Rehearsal, error) {
-	r, err := rehearse(ctx, l, a)
+// the lab's faults make a workload fail, it rehearses without them. say, if not nil, tells the
+// user at once.
+func Rehearse(ctx context.Context, l *lab.Lab, a Apps, say func(format string, args ...any)) (*Rehearsal, error) {
+	r, err := rehearse(ctx, l, a, say)
 	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {
 		return r, err
 	}
 	healthy := *l
 	healthy.Faults = nil
-	return rehearse(ctx, &healthy, a)
+	return rehearse(ctx, &healthy, a, say)
 }
 
-func rehearse(ctx context.Context, l *lab.Lab, a Apps) (*Rehearsal, error) {
+func rehearse(ctx context.Context, l *lab.Lab, a Apps, say func(format string, args ...any)) (*Rehearsal, error) {
 	g, err := l.Graph()
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
@@ -55,7 +56,7 @@ func rehearse(ctx context.Context, l *lab.Lab, a Apps) (*Rehearsal, error) {
 	}
 	r := &Rehearsal{}
 	for _, w := range all {
-		if err := r.workload(n, l, w); err != nil {
+		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w) }); err != nil {
 			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
 		}
 	}

@@ -20,11 +20,12 @@ import (
 
 // Options are the choices of a run that are not the lab's.
 type Options struct {
-	Base         string   // run folders go there
-	Captures     []string // patterns of port names: h0:0, leaf*:*
-	CaptureBytes int64    // all capture files together; 0: CaptureBytesDefault
-	Check        bool     // verify the invariants after every event
-	Progress     Progress // may be nil
+	Base         string                           // run folders go there
+	Captures     []string                         // patterns of port names: h0:0, leaf*:*
+	CaptureBytes int64                            // all capture files together; 0: CaptureBytesDefault
+	Check        bool                             // verify the invariants after every event
+	Progress     Progress                         // may be nil
+	Say          func(format string, args ...any) // tells the user at once; may be nil
 	Apps         Apps
 }
 
@@ -193,9 +194,11 @@ func (r *simulation) workloads(g *topo.Graph) error {
 func (r *simulation) workload(w Workload) error {
 	rows, before := len(r.Report.Results), r.traffic(w.Hosts)
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
-		return r.net.Run(sim.Job{
-			Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
-			Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+		return aside(r.ctx, r.net, r.o.Say, func() error {
+			return r.net.Run(sim.Job{
+				Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
+				Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+			})
 		})
 	})
 	if rows+1 == len(r.Report.Results) {

@@ -167,7 +167,7 @@ func (t *trial) judge(phase string, mayFail bool, rows []apps.Row, err error) (*
 		return &Violation{phase + ", invariant " + invariantNumber.FindString(err.Error()), err.Error()}, nil
 	case errors.Is(err, errEndless):
 		return &Violation{phase + ", endless", fmt.Sprintf("more than %d events, half of them without faults", 2*eventsMax)}, nil
-	case errors.Is(err, sim.ErrDeadlock):
+	case errors.Is(err, rank.ErrDeadlock):
 		return &Violation{phase + ", deadlock", err.Error()}, nil
 	case err != nil && !mayFail:
 		return &Violation{phase + ", failed", err.Error()}, nil

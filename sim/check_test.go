@@ -212,7 +212,7 @@ func wantRefusals(t *testing.T) {
 		}
 		return r.Wait(q) // that nobody sends
 	})
-	if !errors.Is(err, ErrDeadlock) || called != far {
+	if !errors.Is(err, rank.ErrDeadlock) || called != far {
 		t.Errorf("a receive that nothing comes for ends with %v; the call at %v came at %v", err, far, called)
 	}
 

@@ -261,6 +261,7 @@ func TestFLT18(t *testing.T) {
 			s := newScene(t, g, err)
 			var result error
 			err = s.job(func(r *rank.Rank) error {
+				r.Survive()
 				g, w, err := r.NewWriteGroup("g", 0, mode, 3*s.mtu, rank.MemoryBytes)
 				if err != nil {
 					return err

@@ -73,6 +73,7 @@ type Net struct {
 	ended   []int // numbers of tasks that have ended
 	ready   []*task
 	running *task
+	turn    turn
 	// pastStarts says that the event being handled comes after the starts of its instant.
 	pastStarts bool
 	timed      []timed

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
+	"sync/atomic"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/rank"
@@ -31,6 +31,7 @@ type task struct {
 	host   *host
 	job    *job
 	name   string
+	label  *string // the name, for those who look on
 	id     int
 	rank   int // of the program, or -1 for a worker
 	next   func() (struct{}, bool)
@@ -50,7 +51,7 @@ type unwound struct{}
 
 // spawn makes a task; it runs for the first time when the loop comes to it.
 func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
-	t := &task{host: h, job: j, rank: rank, name: name, id: n.freeTask(), armed: vtime.Never}
+	t := &task{host: h, job: j, rank: rank, name: name, label: &name, id: n.freeTask(), armed: vtime.Never}
 	n.tasks[t.id] = t
 	h.tasks = append(h.tasks, t)
 	j.live++
@@ -69,6 +70,28 @@ func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 	})
 	n.makeReady(t)
 	return t
+}
+
+// turn is what of the tasks' turns others than the loop may look at.
+type turn struct {
+	number atomic.Uint64
+	task   atomic.Pointer[string] // its name; nil: none has it
+}
+
+func (u *turn) begin(t *task) {
+	u.number.Add(1)
+	u.task.Store(t.label)
+}
+
+func (u *turn) end() { u.task.Store(nil) }
+
+// Turn returns the number and the name of the task that has the turn, or no name: one that
+// keeps it has not come back to package rank. It may be called at any time by anybody.
+func (n *Net) Turn() (number uint64, name string) {
+	if t := n.turn.task.Load(); t != nil {
+		name = *t
+	}
+	return n.turn.number.Load(), name
 }
 
 // freeTask returns the number of a new task: that of one that has ended, if there is one.
@@ -105,7 +128,9 @@ func (n *Net) runTasks() {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
+		n.turn.begin(t)
 		t.next()
+		n.turn.end()
 		n.running = nil
 		if t.done {
 			n.ended = append(n.ended, t.id)
@@ -250,7 +275,7 @@ func (j *job) runRank(i int, c rank.Config, program func(*rank.Rank) error) erro
 		return err
 	}
 	j.ranks[i] = r
-	return program(r)
+	return rank.Run(func() error { return program(r) })
 }
 
 // finish runs the loop until the job's tasks have ended and the fabric is quiet.
@@ -273,7 +298,7 @@ func (j *job) finish() error {
 	}
 	failed := j.firstError()
 	if failed == nil && len(blocked) > 0 {
-		failed = deadlock(blocked)
+		failed = rank.Deadlock(blocked)
 	}
 	if n.check != nil && failed == nil {
 		err = n.check.finished()
@@ -359,19 +384,6 @@ func (n *Net) Waiting() string {
 	return best
 }
 
-// ErrDeadlock says that ranks wait for something that cannot come.
-var ErrDeadlock = errors.New("deadlock")
-
-func deadlock(blocked []string) error {
-	const show = 4
-	more := ""
-	if len(blocked) > show {
-		more = fmt.Sprintf(", and %d more", len(blocked)-show)
-		blocked = blocked[:show]
-	}
-	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
-}
-
 // forgetTasks drops the tasks that have ended. Their numbers stay, for those to come: events
 // that were to wake them may still be in the queue.
 func (n *Net) forgetTasks() {
@@ -404,11 +416,14 @@ func (b board) Put(key string, value []byte) {
 }
 
 // Get implements rank.Board.
-func (b board) Get(key, why string) []byte {
+func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
 	waits := false
 	for {
 		if v, ok := b.j.board[key]; ok {
-			return v
+			return v, true
+		}
+		if over() {
+			return nil, false
 		}
 		if !waits {
 			waits = true
@@ -419,16 +434,23 @@ func (b board) Get(key, why string) []byte {
 }
 
 // Barrier implements rank.Board.
-func (b board) Barrier() {
+func (b board) Barrier(over func() bool) bool {
 	j := b.j
+	if over() {
+		return false
+	}
 	if len(j.waiting) == j.size-1 {
 		j.goOn()
-		return
+		return true
 	}
 	j.waiting = append(j.waiting, j.net.running)
 	for round := j.round; j.round == round; {
+		if over() {
+			return false
+		}
 		b.h.Park(vtime.Never, fmt.Sprintf("the other ranks to synchronise (%d of %d are there)", len(j.waiting), j.size))
 	}
+	return true
 }
 
 // Report implements rank.Board.

@@ -171,7 +171,7 @@ func troubled(t *testing.T, seed uint64) {
 	t.Helper()
 	d := drawTrouble(t, seed)
 	n, err := d.run(t)
-	if errors.Is(err, ErrInvariant) || errors.Is(err, ErrDeadlock) || errors.Is(err, errEndless) {
+	if errors.Is(err, ErrInvariant) || errors.Is(err, rank.ErrDeadlock) || errors.Is(err, errEndless) {
 		t.Errorf("%v\n%v", d, err)
 	}
 	again, other := drawTrouble(t, seed).run(t)

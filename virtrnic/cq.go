@@ -73,6 +73,9 @@ func (n *NIC) PollCQ(c *CQ) (WC, bool) {
 func (c *CQ) push(now vtime.Time, w WC, solicited bool) (overrun bool) {
 	n := c.nic
 	n.completions++
+	if w.Status != WCSuccess {
+		n.failures++
+	}
 	n.digest = wire.MixWord(n.digest, uint64(now))
 	n.digest = wire.MixWord(n.digest, w.WRID<<16^uint64(w.ByteLen)<<8^uint64(w.Status)^uint64(w.QPN)<<40)
 	if int(c.ring.n) == c.depth {

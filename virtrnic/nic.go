@@ -109,6 +109,7 @@ type NIC struct {
 	kept  int    // request packets that wait for their turn
 
 	completions uint64
+	failures    uint64 // completions that are no success
 	digest      uint64 // of all completions, with their times
 	stats       Stats
 	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: none
@@ -168,6 +169,9 @@ func (n *NIC) Stats() *Stats { return &n.stats }
 // Completions returns how many completions and asynchronous events were ever produced: a
 // cheap way to see that there are new ones.
 func (n *NIC) Completions() uint64 { return n.completions }
+
+// Failures returns a count that goes up with every completion that is no success.
+func (n *NIC) Failures() uint64 { return n.failures }
 
 // Digest chains the time and contents of every completion.
 func (n *NIC) Digest() uint64 { return n.digest }

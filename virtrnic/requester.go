@@ -500,3 +500,9 @@ func (q *QP) Acknowledged() uint64 { return q.sq.una }
 
 // Outstanding returns the send work requests not completed yet.
 func (q *QP) Outstanding() int { return q.sq.n }
+
+// Unfinished returns how many work requests of all send queues have not ended.
+func (n *NIC) Unfinished() (requests int) {
+	n.QPs(func(q *QP) { requests += q.Outstanding() })
+	return requests
+}

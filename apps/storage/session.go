@@ -33,6 +33,7 @@ func (w *row) open(e *epoch, job int) (*session, error) {
 	if s.r, err = w.r.Sub(w.key("%d/%d", e.Number, job), append([]int{w.p.Client}, e.Members...)); err != nil {
 		return nil, err
 	}
+	s.r.Survive() // the client looks at what fails, and decides
 	size := w.p.logBytes(w.bs)
 	if mode, ok := mrMode(w.scheme); ok {
 		if s.group, s.window, err = s.r.NewWriteGroup("log", 0, mode, size, rank.MemoryBytes); err != nil {

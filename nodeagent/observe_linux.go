@@ -1,0 +1,110 @@
+package nodeagent
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+const (
+	// observeEvery is how often a node looks at its rank.
+	observeEvery = 250 * time.Millisecond
+	// restLooks is at how many looks in a row nothing may have moved before the rank is said
+	// to rest.
+	restLooks = 4
+)
+
+// outsideAfter is when a rank that does not come back to package rank is spoken of: so that
+// whoever ends the run knows of it, and so that people learn of it.
+var outsideAfter = [...]time.Duration{time.Second, 5 * time.Second}
+
+// observe tells the orchestrator whether the rank's tasks rest, and whether one of them does
+// not come back to package rank, until ended is closed.
+func (n *node) observe(b *board, ended <-chan struct{}) {
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	var o observer
+	for {
+		select {
+		case <-ended:
+			return
+		case <-n.done:
+			return
+		case <-tick.C:
+			o.rest(n, b)
+			o.outside(n, b)
+		}
+	}
+}
+
+// observer is what was seen, and what was said of it.
+type observer struct {
+	moves  uint64
+	looks  int  // in a row at which nothing had moved
+	rested bool // was said
+	told   int  // of outsideAfter
+	task   string
+}
+
+// rest says when the host has come to rest, and when it does not rest any more.
+func (o *observer) rest(n *node, b *board) {
+	b.mu.Lock()
+	replies := b.replies // before the look: what comes after it is seen as a move
+	b.mu.Unlock()
+	who, resting := n.host.Resting()
+	moves, idle := n.moves()
+	if !resting || !idle || moves+replies != o.moves {
+		o.moves, o.looks = moves+replies, 0
+		if o.rested {
+			o.rested = false
+			b.tell(&control.FromRank{What: &control.FromRank_Rest{Rest: &control.Rest{}}})
+		}
+		return
+	}
+	if o.looks++; o.looks == restLooks {
+		o.rested = true
+		b.tell(&control.FromRank{What: &control.FromRank_Rest{Rest: &control.Rest{Resting: true, Who: who, Replies: replies}}})
+	}
+}
+
+// moves returns a count that goes up when something ends on the host that tasks may wait for,
+// and says whether nothing will by itself: neither the NIC nor the registrar has a timer that
+// runs for work that is under way.
+func (n *node) moves() (count uint64, idle bool) {
+	n.loop.Call(vtime.Never, func(vtime.Time) {
+		_, timer := n.nic.NextTimeout()
+		_, registers := n.agent.NextTimeout()
+		count, idle = n.nic.Completions()+n.agent.Changes(), !registers && (!timer || n.nic.Unfinished() == 0)
+	})
+	return count, idle
+}
+
+// outside says when a task has been outside package rank for some time, and when it is back.
+func (o *observer) outside(n *node, b *board) {
+	task, since := n.host.Outside()
+	if o.told > 0 && (task != o.task || since < outsideAfter[0]) {
+		o.told = 0
+		b.tell(&control.FromRank{What: &control.FromRank_Outside{Outside: &control.Outside{}}})
+	}
+	if o.told < len(outsideAfter) && since >= outsideAfter[o.told] {
+		o.told, o.task = o.told+1, task
+		b.tell(&control.FromRank{What: &control.FromRank_Outside{Outside: &control.Outside{Task: task, Wall: int64(since)}}})
+	}
+}
+
+// endTasks ends what runs on the host. A program that blocks outside package rank cannot be
+// ended but with its process; the lab's next deployment starts the node again.
+func (n *node) endTasks() {
+	if n.host.Stop() {
+		return
+	}
+	task, _ := n.host.Outside()
+	if task == "" {
+		task = "a task"
+	}
+	fmt.Fprintf(os.Stderr, "mcastlab node %s: %s does not end: it blocks outside package rank, so the node ends with it\n", n.name, task)
+	os.Exit(1)
+}

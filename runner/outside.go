@@ -1,0 +1,87 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mcastlab/mcastlab/sim"
+)
+
+// OutsideAfter is after how long of wall time a program that has not come back to package
+// rank is spoken of.
+const OutsideAfter = 5 * time.Second
+
+const (
+	// outsideEvery is how often it is looked whether a simulation's program is outside.
+	outsideEvery = 250 * time.Millisecond
+	// interruptWait is how long an interrupted simulation may take to notice.
+	interruptWait = time.Second
+)
+
+// OutsideError says that a rank's program does not come back to package rank, where alone it
+// can be ended.
+type OutsideError struct {
+	Task string        // rank 2 (h2)
+	For  time.Duration // of wall time
+}
+
+// Error says who, and what to do.
+func (e OutsideError) Error() string {
+	return fmt.Sprintf("%s has not come back to package rank for %v: it blocks or computes outside of it; "+
+		"wait by calls of package rank only, not on channels, locks or time.Sleep (docs/programs.md)", e.Task, e.For.Round(100*time.Millisecond))
+}
+
+// aside runs f, which drives n, such that a program that blocks neither goes unnoticed nor
+// keeps an interrupt from ending the run: then f is left to itself, and the error names the
+// program. say may be nil.
+func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any), f func() error) error {
+	done, tick := make(chan error, 1), time.NewTicker(outsideEvery)
+	defer tick.Stop()
+	go func() { done <- f() }()
+	var o outside
+	over := ctx.Done()
+	for late := (<-chan time.Time)(nil); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-over:
+			over, late = nil, time.After(interruptWait)
+		case <-late:
+			return o.blame(ctx.Err())
+		case <-tick.C:
+			if o.look(n) && say != nil {
+				say("%v", o.now)
+			}
+		}
+	}
+}
+
+// outside is what was seen of the program that runs.
+type outside struct {
+	turn  uint64
+	since time.Time
+	now   OutsideError // without a task if none has run for long
+	said  bool
+}
+
+// look returns true once for a turn that has lasted too long.
+func (o *outside) look(n *sim.Net) (say bool) {
+	turn, task := n.Turn()
+	if task == "" || turn != o.turn {
+		*o = outside{turn: turn, since: time.Now()}
+		return false
+	}
+	o.now = OutsideError{Task: task, For: time.Since(o.since)}
+	say = o.now.For >= OutsideAfter && !o.said
+	o.said = o.said || say
+	return say
+}
+
+// blame returns the error of a run that was interrupted and does not notice.
+func (o *outside) blame(err error) error {
+	if o.now.Task == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, o.now)
+}
