@@ -223,6 +223,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads: [{hpl: {n: [8], nb: [4], grids: [1x2], bcast: [1ring], gflops: NaN}}]\n", `lab:3:75: workloads[0].hpl.gflops: "NaN" is not a number`},
 		{head + "workloads: [{storage: {schemes: [unicasts], bs: [1B], copy: 2s}}]\n", "lab:3:61: workloads[0].storage.copy of 2s is more than a second"},
 		{head + "workloads: [{bcast: {schemes: [{uc-multicast: {per-chunk: 2s}}], sizes: [1B]}}]\n", "lab:3:59: workloads[0].bcast.schemes[0].per-chunk of 2s is more than a second"},
+		{head + "workloads: [{reduce-scatter: {schemes: [{ring: {pace: 5}}], sizes: [4B]}}]\n", "lab:3:55: scheme ring has no pace: it is for uc-multicast or ud-multicast"},
 		{head + "faults: [{at: 86401s, restart: {nodes: h0}}]\n", `lab:3:15: faults[0].at: duration "86401s" is more than a day: use at most 86400s`},
 		{"name: x\ntopology: {custom: {hosts: [a, b], switches: [s], links: [a-s, {ends: b-s, delay: 2s}]}}\n", "lab:2:83: topology.custom.links[1].delay of 2s is more than a second"},
 		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
