@@ -66,7 +66,7 @@ var imports = map[string][]string{
 	"orchestrator/engine/process": {"failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
 	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "collective", "counters", "fabric", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
-	"search":                      {"apps", "apps/bcast", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
+	"search":                      {"apps", "apps/bcast", "apps/hpl", "apps/manycast", "apps/storage", "collective", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
 	"interop/rcpeer":              {},

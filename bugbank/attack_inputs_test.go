@@ -1,4 +1,81 @@
 package bugbank
 
 // attackInputs are labs that panic, overflow or take for ever, found by attacking mcastlab itself.
-var attackInputs = []pitfall{}
+var attackInputs = []pitfall{
+	{
+		what: "Times further away than a queue's keys can say, and more events than they can number",
+		seen: "this project: a frame held back for 35 s, and links that flapped every 20 ns, ended in a panic",
+		bugs: []bug{{
+			wrong: "An event that is too far away comes early",
+			edits: edit("sim/loop.go", "\t\t\tn.far.push(at, event{class, id})\n\t\t\treturn\n", "\t\t\tat = n.base + span - 1\n"),
+			test:  "sim TestFarEvents",
+		}, {
+			wrong: "Calls for which there is no number end the run",
+			edits: edit("sim/loop.go", "\t\tid = shared\n\t\tn.crowd.push(at, f)\n", "\t\tpanic(shared)\n"),
+			test:  "sim TestManyCalls",
+		}, {
+			wrong: "Lab time has no end, and a run goes on as long as numbers last",
+			edits: edit("sim/loop.go", "if base > vtime.End && n.err == nil {", "if base > vtime.Never {"),
+			test:  "sim TestEndOfTime",
+		}, {
+			wrong: "As many changes of routes are on their way as links flap while they converge",
+			edits: edit("faults/settle.go", " || k == routesMax", ""),
+			test:  "faults TestRoutesOnTheirWay",
+		}},
+	},
+	{
+		what: "Sums and products of times that wrap",
+		seen: "this project: a host cost of 9223372s was taken, and overflowed in silence",
+		bugs: []bug{{
+			wrong: "An instant and a span wrap",
+			edits: edit("vtime/time.go", "s >= t || d < 0 {", "s >= t || d != 0 {"),
+			test:  "vtime TestBeyond",
+		}, {
+			wrong: "A duration may be as long as numbers last",
+			edits: edit("lab/units.go", "\tcase v > vtime.SpanMax:\n", "\tcase v > 1<<62:\n"),
+			test:  "lab TestErrors",
+		}, {
+			wrong: "What each message costs a host has no bound",
+			edits: edit("lab/check.go", "\t\tc.checkSecond(\"nics.host-cost.post\", h.Post)\n", ""),
+			test:  "lab TestErrors",
+		}, {
+			wrong: "No number is taken for one",
+			edits: edit("lab/bind.go", " || math.IsNaN(x) || math.IsInf(x, 0)", " || math.Signbit(x) && x > 0"),
+			test:  "lab TestErrors",
+		}},
+	},
+	{
+		what: "Nothing, divided into parts",
+		seen: "this project: a broadcast of 0 bytes over a fallback divided by zero",
+		bugs: []bug{{
+			wrong: "A message of nothing is cut into no piece",
+			edits: edit("collective/relay.go", "s = max(1, min(s, packets))", "s = min(s, packets)"),
+			test:  "collective TestCut",
+		}, {
+			wrong: "Messages that take no time make it normal to take none",
+			edits: edit("collective/meter.go", "max(m.onWire(n), vtime.Picoseconds(float64(d)*k))", "vtime.Picoseconds(float64(d) * k)"),
+			test:  "collective TestMeterOfNothing",
+		}, {
+			wrong: "The hint where no scheme has a parameter lists the last of none",
+			edits: edit("lab/scheme.go", "[]algorithms{a, broadcasts(), allgathers()}", "[]algorithms{a}"),
+			test:  "lab TestErrors",
+		}},
+	},
+	{
+		what: "Input that takes for ever: devices, pipes that nobody writes to, graphs of half a million hosts",
+		seen: "this project: a fat-tree that the page allowed validated for ten minutes in 20 GB, and no signal ended it",
+		bugs: []bug{{
+			wrong: "Devices and pipes are lab files",
+			edits: edit("lab/parse.go", "\tcase !info.Mode().IsRegular():\n", "\tcase info.Mode()&os.ModeSocket != 0:\n"),
+			test:  "lab TestBounded",
+		}, {
+			wrong: "A graph is as large as its ports allow",
+			edits: edit("topo/check.go", "\tcase hosts > hostsMax:\n", "\tcase hosts < 0:\n"),
+			test:  "topo TestSizeRefused",
+		}, {
+			wrong: "Reading a lab does not end when the command does",
+			edits: edit("command/answer.go", "\tcase <-ctx.Done():\n\t}\n\tselect {", "\tcase <-context.WithoutCancel(ctx).Done():\n\t}\n\tselect {"),
+			test:  "command TestAnswers",
+		}},
+	},
+}

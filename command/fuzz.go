@@ -11,12 +11,14 @@ import (
 func (p *program) fuzzCommand() *cli.Command {
 	const name = "fuzz"
 	return &cli.Command{
-		Name: name, Usage: "search timelines of faults for one that breaks a promise", ArgsUsage: "LAB", OnUsageError: onUsage,
+		Name: name, Usage: "search timelines of faults for one that breaks a promise", ArgsUsage: "[LAB]", OnUsageError: onUsage,
 		Description: "Each seed draws faults and runs the lab's workloads, made small, on the event clock with every invariant checked: first with the\n" +
 			"faults, when workloads may fail but nothing may be wrong, then without, when everything must be right. What fails is made as small\n" +
-			"as it can and written to a lab file.",
+			"as it can and written to a lab file.\n" +
+			"With --labs each seed draws a whole lab, which is run twice, once on one processor, with every invariant checked.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many seeds", EnvVars: envOf(name, "seeds")},
+			&cli.Uint64Flag{Name: "labs", Usage: "draw so many labs, in place of timelines of one", EnvVars: envOf(name, "labs")},
 			&cli.Uint64Flag{Name: "from", Usage: "the first seed", EnvVars: envOf(name, "from")},
 			&cli.StringFlag{Name: "out", Value: "runs", Usage: "folder for labs that fail", EnvVars: envOf(name, "out")},
 			&cli.BoolFlag{Name: "replay", Usage: "run the lab's own faults through both phases", EnvVars: envOf(name, "replay")},
@@ -27,6 +29,9 @@ func (p *program) fuzzCommand() *cli.Command {
 }
 
 func (p *program) fuzzAction(c *cli.Context) error {
+	if c.IsSet("labs") {
+		return p.fuzzLabs(c)
+	}
 	l, err := p.labArg(c)
 	if err != nil {
 		return err
@@ -43,10 +48,8 @@ func (p *program) fuzzAction(c *cli.Context) error {
 		return nil
 	}
 	res, err := search.Run(c.Context, l, search.Options{From: c.Uint64("from"), Seeds: c.Uint64("seeds")})
-	for i := range res.Findings {
-		if _, werr := search.Write(c.String("out"), &res.Findings[i]); werr != nil {
-			return werr
-		}
+	if werr := writeFindings(c, res.Findings); werr != nil {
+		return werr
 	}
 	if err != nil {
 		return err
@@ -58,6 +61,43 @@ func (p *program) fuzzAction(c *cli.Context) error {
 	}
 	if err == nil && len(res.Findings) > 0 {
 		err = failedError{fmt.Errorf("%d seeds broke a promise", len(res.Findings))}
+	}
+	return err
+}
+
+func writeFindings(c *cli.Context, all []search.Finding) error {
+	for i := range all {
+		if _, err := search.Write(c.String("out"), &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fuzzLabs draws labs and runs them.
+func (p *program) fuzzLabs(c *cli.Context) error {
+	if c.Args().Present() || c.Bool("replay") || c.IsSet("seeds") {
+		return usageError{fmt.Errorf("fuzz --labs draws its labs itself: give no lab, --seeds or --replay")}
+	}
+	res, err := search.Labs(c.Context, search.Options{From: c.Uint64("from"), Seeds: c.Uint64("labs")})
+	if werr := writeFindings(c, res.Findings); werr != nil {
+		return werr
+	}
+	if err != nil {
+		return err
+	}
+	if c.String("format") == "json" {
+		err = writeJSON(p.out, map[string]any{"schema": "mcastlab/fuzz-labs/v1", "result": res})
+	} else {
+		fmt.Fprintf(p.out, "%d labs from seed %d on: %d with faults, %d ended with an error, %d that their faults kept from ending, %d packet-hops, %d broke a promise\n",
+			res.Labs, res.From, res.Faulty, res.Ended, res.Long, res.Hops, len(res.Findings))
+		for _, f := range res.Findings {
+			fmt.Fprintf(p.out, "seed %d: %s: %s\n  replay: mcastlab %s\n  drawn again: mcastlab fuzz --labs 1 --from %d\n",
+				f.Seed, f.Class, f.Text, f.Replay(f.File), f.Seed)
+		}
+	}
+	if err == nil && len(res.Findings) > 0 {
+		err = failedError{fmt.Errorf("%d labs broke a promise", len(res.Findings))}
 	}
 	return err
 }

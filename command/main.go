@@ -114,14 +114,18 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 }
 
 func (p *program) app() *cli.App {
+	pure := []*cli.Command{
+		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(),
+		p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+	}
+	for _, c := range pure {
+		c.Action = answering(c.Action)
+	}
 	return &cli.App{
-		Name:  "mcastlab",
-		Usage: "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
-		Commands: append([]*cli.Command{
-			p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(),
-			p.schemaCommand(), p.completionCommand(), p.versionCommand(),
-		}, p.liveCommands()...),
-		Writer: p.out, ErrWriter: p.errOut,
+		Name:     "mcastlab",
+		Usage:    "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
+		Commands: append(pure, p.liveCommands()...),
+		Writer:   p.out, ErrWriter: p.errOut,
 		HideVersion:           true,
 		EnableBashCompletion:  true,
 		Suggest:               true,

@@ -45,6 +45,9 @@ func (b *binder) failf(n ast.Node, format string, args ...any) {
 
 // bind fills v from n. path names the value in messages of later checks.
 func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
+	if len(b.errs) > 0 {
+		return // one mistake is told: of a file with thousands no more are looked for
+	}
 	if t := start(n); t != nil {
 		b.at[path] = pos{t.Position.Line, t.Position.Column}
 	}
@@ -113,6 +116,8 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 		k := key(e)
 		i := fieldByKey(v.Type(), k)
 		switch {
+		case len(b.errs) > 0:
+			return
 		case i < 0:
 			b.failf(e.Key, "unknown key %q%s", k, suggest(k, keysOf(v.Type())))
 		case seen[k]:

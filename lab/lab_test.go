@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goccy/go-yaml"
@@ -221,6 +223,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads: [{hpl: {n: [8], nb: [4], grids: [1x2], bcast: [1ring], gflops: NaN}}]\n", `lab:3:75: workloads[0].hpl.gflops: "NaN" is not a number`},
 		{head + "workloads: [{storage: {schemes: [unicasts], bs: [1B], copy: 2s}}]\n", "lab:3:61: workloads[0].storage.copy of 2s is more than a second"},
 		{head + "workloads: [{bcast: {schemes: [{uc-multicast: {per-chunk: 2s}}], sizes: [1B]}}]\n", "lab:3:59: workloads[0].bcast.schemes[0].per-chunk of 2s is more than a second"},
+		{head + "workloads: [{reduce-scatter: {schemes: [{ring: {pace: 5}}], sizes: [4B]}}]\n", "lab:3:55: scheme ring has no pace: it is for uc-multicast or ud-multicast"},
 		{head + "faults: [{at: 86401s, restart: {nodes: h0}}]\n", `lab:3:15: faults[0].at: duration "86401s" is more than a day: use at most 86400s`},
 		{"name: x\ntopology: {custom: {hosts: [a, b], switches: [s], links: [a-s, {ends: b-s, delay: 2s}]}}\n", "lab:2:83: topology.custom.links[1].delay of 2s is more than a second"},
 		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
@@ -466,4 +469,47 @@ func TestFileTooLarge(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(text), err)
 		}
 	}
+}
+
+// TestBounded: text that costs a parser much, and what is no file at all, ends in one line,
+// within few allocations for what there is.
+func TestBounded(t *testing.T) {
+	var keys, flow, list strings.Builder
+	for i := range 90_000 {
+		fmt.Fprintf(&keys, "k%d: 1\n", i)
+		fmt.Fprintf(&flow, "k%d: 1,", i)
+		list.WriteString(" - a\n")
+	}
+	for name, text := range map[string]string{ // each is its own check
+		"keys": keys.String(), "nested": "name: x\nlinks:\n " + strings.ReplaceAll(keys.String(), "\n", "\n "), "flow": "{" + flow.String() + "}",
+		"list": "name: x\nexpect:\n" + list.String(), "hyphens": strings.Repeat("-", 900_000), "nested lists": strings.Repeat("- ", 450_000),
+		"empty items": strings.Repeat("-\n", 450_000), "colons": strings.Repeat("a: ", 300_000), "commas": "a: [" + strings.Repeat(",", 900_000) + "]",
+		"question marks": strings.Repeat("? ", 450_000), "tags": strings.Repeat("!", 900_000), "anchors": strings.Repeat("&a ", 300_000),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Parse("lab", []byte(text))
+		runtime.ReadMemStats(&after)
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2000 || mib > 1024 {
+			t.Errorf("%s: %d MiB, and %.200v", name, mib, err)
+		}
+	}
+	text := "name: x\ntopology: {star: {hosts: 2}}\nworkloads:\n" + strings.Repeat("  - bcast:\n      schemes: [cepheus]\n      sizes: [1B]\n", 2000)
+	if _, err := Parse("lab", []byte(text)); err == nil || !strings.Contains(err.Error(), "two workloads are called") {
+		t.Errorf("many mappings of few keys: %v", err)
+	}
+	for _, file := range []string{"/dev/zero", "/dev/full", fifo(t)} {
+		if _, err := Read(file); err == nil || !strings.Contains(err.Error(), "not a lab file") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+func fifo(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

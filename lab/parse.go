@@ -3,10 +3,12 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -17,6 +19,7 @@ import (
 const (
 	fileBytesMax = 1 << 20
 	depthMax     = 32
+	keysMax      = 1000 // of one mapping on lines of its own; the parser takes time with their square
 )
 
 // Error is a mistake in a lab file.
@@ -47,17 +50,23 @@ func Parse(file string, text []byte) (*Lab, error) { return Reader{}.Parse(file,
 // Read reads and checks a lab file. What is wrong with the file is an *Error; a file
 // that cannot be read is another error.
 func (r Reader) Read(file string) (*Lab, error) {
-	info, err := os.Stat(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer does not hold it up
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
 	}
-	if info.IsDir() {
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read lab file: %w", err)
+	case info.IsDir():
 		return nil, fmt.Errorf("read lab file %s: it is a directory", file)
-	}
-	if info.Size() > fileBytesMax {
+	case !info.Mode().IsRegular():
+		return nil, &Error{File: file, Text: "it is a device, a pipe or a socket, not a lab file; what a program writes is read with -, from standard input"}
+	case info.Size() > fileBytesMax:
 		return nil, &Error{File: file, Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", info.Size(), fileBytesMax)}
 	}
-	text, err := os.ReadFile(file)
+	text, err := io.ReadAll(io.LimitReader(f, fileBytesMax+1))
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
 	}
@@ -84,6 +93,9 @@ func (r Reader) parse(dir string, text []byte) (*Lab, error) {
 	}
 	if line := tooDeep(text); line > 0 {
 		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d levels of nesting", depthMax)}
+	}
+	if line := tooMany(text); line > 0 {
+		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d keys of one mapping: no mapping of a lab file has so many", keysMax)}
 	}
 	f, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -145,6 +157,27 @@ func tooDeep(text []byte) (line int) {
 		if strings.TrimSpace(l) != "" && indent > 4*depthMax {
 			return i + 1
 		}
+	}
+	return 0
+}
+
+// tooMany returns the line at which a mapping in block style has more keys than a lab file's
+// may have, or 0. It runs before the parser, too.
+func tooMany(text []byte) (line int) {
+	var keys [4*depthMax + 1]int // by indentation: of the mapping that is open there
+	brackets := 0
+	for i, l := range strings.Split(string(text), "\n") {
+		indent := len(l) - len(strings.TrimLeft(l, " "))
+		rest := l[indent:]
+		if brackets == 0 && rest != "" && rest[0] != '#' && indent < len(keys) {
+			clear(keys[indent+1:])
+			if rest[0] == '-' {
+				keys[indent] = 0
+			} else if keys[indent]++; keys[indent] > keysMax {
+				return i + 1
+			}
+		}
+		brackets = max(0, brackets+strings.Count(l, "{")+strings.Count(l, "[")-strings.Count(l, "}")-strings.Count(l, "]"))
 	}
 	return 0
 }

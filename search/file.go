@@ -7,6 +7,14 @@ import (
 	"strings"
 )
 
+// Replay returns the command and its arguments that show the finding of a file again.
+func (f *Finding) Replay(file string) string {
+	if f.Drawn {
+		return "run --check " + file
+	}
+	return "fuzz --replay " + file
+}
+
 // Write writes the lab of a finding into a folder, with what it shows and how to see it
 // again, and returns the file's name.
 func Write(dir string, f *Finding) (string, error) {
@@ -14,8 +22,8 @@ func Write(dir string, f *Finding) (string, error) {
 		return "", fmt.Errorf("write finding: %w", err)
 	}
 	name := filepath.Join(dir, fmt.Sprintf("%s-seed%d.mcl.yml", f.Lab.Name, f.Seed))
-	text := fmt.Sprintf("# seed %d: %s\n# %s\n# replay: mcastlab fuzz --replay %s\n%s",
-		f.Seed, f.Class, strings.ReplaceAll(f.Text, "\n", " "), filepath.Base(name), f.Lab.Compact())
+	text := fmt.Sprintf("# seed %d: %s\n# %s\n# replay: mcastlab %s\n%s",
+		f.Seed, f.Class, strings.ReplaceAll(f.Text, "\n", " "), f.Replay(filepath.Base(name)), f.Lab.Compact())
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 		return "", fmt.Errorf("write finding: %w", err)
 	}

@@ -32,9 +32,10 @@ type Finding struct {
 	Seed   uint64   `json:"seed"`
 	Class  string   `json:"class"`
 	Text   string   `json:"text"`
-	Faults int      `json:"faults"` // drawn, and
-	Left   int      `json:"left"`   // left after shrinking
-	Lab    *lab.Lab `json:"-"`      // as small as it was made
+	Drawn  bool     `json:"drawn,omitempty"` // the lab was drawn, too: TryLab shows it again
+	Faults int      `json:"faults"`          // drawn, and
+	Left   int      `json:"left"`            // left after shrinking
+	Lab    *lab.Lab `json:"-"`               // as small as it was made
 	File   string   `json:"file,omitempty"`
 }
 

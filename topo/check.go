@@ -19,7 +19,8 @@ func checkSize(hosts, leaves, switches, ports int) error {
 	case hosts > hostsMax:
 		return fmt.Errorf("%d hosts are more than a lab may have (%d)", hosts, hostsMax)
 	case switches > SwitchesMax || leaves > looksMax/max(1, switches*ports):
-		return fmt.Errorf("the routes of %d switches with %d ports to %d leaves are more than can be computed in some seconds: use fewer, larger switches", switches, ports, leaves)
+		return fmt.Errorf("the routes of %d switches with %d ports to %d leaves are more than can be computed in some seconds: use fewer, larger switches",
+			switches, ports, leaves)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 			}
 			key = key[:0]
 			nearer := w.dist[n] - 1
-			for p, far := range flat.far[flat.first[n]:flat.first[n+1]] {
+			for p, far := range flat.far[flat.first[n]:flat.first[n+1]] { // a list, by port
 				if w.dist[far.Node] == nearer && g.leads(&w, n, p, int(far.Node), down) {
 					key = append(key, byte(p), byte(p>>8))
 				}
@@ -218,7 +218,7 @@ func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) 
 	queue := append(make([]int, 0, g.Switches()), to)
 	for i := 0; i < len(queue); i++ {
 		n := queue[i]
-		for p, far := range g.flat.far[g.flat.first[n]:g.flat.first[n+1]] {
+		for p, far := range g.flat.far[g.flat.first[n]:g.flat.first[n+1]] { // a list, by port
 			m := int(far.Node)
 			if m >= g.Hosts && dist[m] < 0 && (down == nil || !down[g.Nodes[n].Links[p]]) && (allowed == nil || allowed(n, m)) {
 				dist[m] = dist[n] + 1

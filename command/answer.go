@@ -1,0 +1,50 @@
+package command
+
+import (
+	"context"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+// answerWithin is how long a command that was interrupted may take to say so by itself.
+const answerWithin = 500 * time.Millisecond
+
+// answering makes a command that has no effect on the machine but its own files answer an
+// interrupt within a second, whatever it is computing: routes of a large fabric, a proof, a
+// matrix. What it leaves behind goes on until the process ends, which it does then; files of
+// a run are valid at any time.
+func answering(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if c.Command.Name == "run" && c.String("runtime") != "sim" {
+			return action(c) // it has to take down what it has put up
+		}
+		_, err := answered(c.Context, func() (struct{}, error) { return struct{}{}, action(c) })
+		return err
+	}
+}
+
+// answered returns what f does or, if the context ends and f does not within a moment, the
+// context's error.
+func answered[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+	type result struct {
+		v   T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		v, err := f()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-time.After(answerWithin):
+		return v, ctx.Err()
+	}
+}

@@ -1,0 +1,119 @@
+package search
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// TestLabs: random labs keep all promises: seeds that stay, and some of this day's.
+func TestLabs(t *testing.T) {
+	blocks := []Options{{From: 0, Seeds: 200}, {From: 1_000_000 + 100*uint64(time.Now().Unix()/86400), Seeds: 100}}
+	if testing.Short() {
+		blocks = []Options{{From: 0, Seeds: 25}}
+	}
+	for _, o := range blocks {
+		res, err := Labs(context.Background(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range res.Findings {
+			t.Errorf("seed %d: %s: %s\nreplay: mcastlab fuzz --labs 1 --from %d\n%s", f.Seed, f.Class, f.Text, f.Seed, f.Lab.Compact())
+		}
+		t.Logf("seeds from %d on: %d labs, %d with faults, %d ended with an error, %d long, %d packet-hops", o.From, res.Labs, res.Faulty, res.Ended, res.Long, res.Hops)
+		if res.Ended > res.Labs*3/4 {
+			t.Errorf("%d of %d labs ended with an error: such labs show little", res.Ended, res.Labs)
+		}
+	}
+}
+
+// TestLabKeys: every key of a lab file is drawn, and left in labs that check, but for those
+// that are left out on purpose. A new key that cannot be drawn is found here.
+func TestLabKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws some hundred labs")
+	}
+	want := map[string]bool{}
+	keysOf("", reflect.TypeFor[lab.Lab](), want)
+	for seed := uint64(0); seed < 1500 && len(want) > 0; seed++ {
+		_, s, err := drawLab(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.strike("", want)
+	}
+	for path := range want {
+		t.Errorf("no lab has %s", path)
+	}
+}
+
+// keysOf lists the keys of a lab file by their paths.
+func keysOf(path string, t reflect.Type, all map[string]bool) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		if t.Kind() == reflect.Slice {
+			path += "[]"
+		}
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	for i := range t.NumField() {
+		p := path + "." + t.Field(i).Tag.Get("yaml")
+		switch {
+		case (&labDraw{}).never(p), strings.HasSuffix(p, "schemes[].name"), strings.HasSuffix(p, "allgather.name"), strings.HasSuffix(p, "reduce-scatter.name"):
+			continue // a scheme without parameters is its name
+		case strings.HasPrefix(p, ".workloads[].fsdp.schemes[].") && strings.HasSuffix(p, ".label"), strings.HasPrefix(p, ".workloads[].many-to-many.schemes[]."),
+			strings.HasPrefix(p, ".workloads[].reduce-scatter.schemes[]."), strings.HasPrefix(p, ".workloads[].fsdp.schemes[].reduce-scatter."):
+			continue // these kinds have no parameters, or no label of a half
+		}
+		all[p] = true
+		keysOf(p, t.Field(i).Type, all)
+	}
+}
+
+// strike takes the keys that a sketch has out of those that are looked for.
+func (s *sketch) strike(path string, want map[string]bool) {
+	delete(want, path)
+	for _, k := range s.kids {
+		switch {
+		case k.key != "":
+			k.strike(path+"."+k.key, want)
+		default:
+			k.strike(path+"[]", want)
+		}
+	}
+}
+
+// TestShrinkLab: of a lab that breaks a promise only what breaks it is left.
+func TestShrinkLab(t *testing.T) {
+	found := 0
+	for seed := uint64(0); found < 5; seed++ {
+		l, s, err := drawLab(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := func(l *lab.Lab) (out LabOutcome, err error) {
+			for i := range l.Faults {
+				if l.Faults[i].Kind() == faults.KindDelay {
+					out.Violation = &Violation{Class: "delay"}
+				}
+			}
+			return out, nil
+		}
+		out, _ := bad(l)
+		if out.Violation == nil {
+			continue
+		}
+		found++
+		small, err := shrinkLab(s, l, out.Violation, bad)
+		if err != nil || len(small.Faults) != 1 || small.Faults[0].Kind() != faults.KindDelay || len(small.Workloads) != 1 {
+			t.Errorf("seed %d: %v, and this is left:\n%s", seed, err, small.Compact())
+		}
+	}
+}
