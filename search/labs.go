@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 )
 
@@ -239,9 +240,9 @@ func (r *labRun) judge(l *lab.Lab) *Violation {
 		return &Violation{"invariant " + invariantNumber.FindString(r.text), r.text}
 	case errors.As(r.err, &labErr), r.report == nil:
 		return &Violation{classRefused, r.text}
-	case errors.Is(r.err, sim.ErrDeadlock) && len(l.Faults) == 0:
+	case errors.Is(r.err, rank.ErrDeadlock) && len(l.Faults) == 0:
 		return &Violation{classDeadlock, r.text}
-	case errors.Is(r.err, sim.ErrDeadlock):
+	case errors.Is(r.err, rank.ErrDeadlock):
 		return nil // a fault took away what somebody waits for
 	}
 	for _, f := range r.report.Failures() {
