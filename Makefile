@@ -14,7 +14,7 @@ test-live:                ## tests that bring labs up, as root with Docker: abou
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command control controller/... endpoint failpoint interop/... live losses mutants netdev nodeagent orchestrator/... store traces
+RACE = command control controller/... endpoint failpoint interop/... live losses mutants netdev nodeagent orchestrator/... runner search store traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
 

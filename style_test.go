@@ -437,7 +437,7 @@ func TestRaced(t *testing.T) {
 	_, all := sources(t)
 	for _, s := range all {
 		concurrent := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
-			return i.Path.Value == `"sync"` || i.Path.Value == `"sync/atomic"`
+			return i.Path.Value == `"sync"`
 		})
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			_, started := n.(*ast.GoStmt)

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/sim"
 )
 
