@@ -4,9 +4,10 @@ package live
 
 import (
 	"errors"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +51,7 @@ func stoppedLoop(t *testing.T) {
 
 	over := make(chan struct{})
 	var callers sync.WaitGroup
+	var made atomic.Int64
 	hammer := func(f func()) {
 		callers.Go(func() {
 			for {
@@ -58,15 +60,22 @@ func stoppedLoop(t *testing.T) {
 					return
 				default:
 					f()
+					made.Add(1)
+					runtime.Gosched()
 				}
 			}
 		})
+	}
+	more := func(calls int64) { // lets the callers make so many calls more together
+		for target := made.Load() + calls; made.Load() < target; {
+			runtime.Gosched()
+		}
 	}
 	hammer(func() { l.Call(vtime.Never, func(vtime.Time) {}) })
 	hammer(func() { l.SetRate(l.Rate()) })
 	hammer(func() { l.SetAlarm(l.Now()) })
 	hammer(func() { l.Stats() })
-	time.Sleep(2 * time.Millisecond)
+	more(50)
 	l.Stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
@@ -88,7 +97,7 @@ func stoppedLoop(t *testing.T) {
 	if _, err := unix.Write(other[1].fd, []byte("for somebody else")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Millisecond)
+	more(200)
 	if l.Call(vtime.Never, func(vtime.Time) { t.Error("a loop that was stopped does something") }) {
 		t.Error("a loop that was stopped says that it did something")
 	}
