@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
+.PHONY: help build test test-live race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -14,6 +14,9 @@ test-live:                ## tests that bring labs up, as root with Docker: abou
 
 race:                     ## all tests under the race detector, sweeps cut short
 	go test -race -short ./...
+
+race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
+	MCASTLAB_LIVE=1 go test -race -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
 FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME

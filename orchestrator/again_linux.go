@@ -94,7 +94,7 @@ func (r *liveRun) rowAgain(ctx context.Context, one lab.Workload, i, try int) er
 	begun := false
 	rows, _, err := r.Rows(w, r.pace.now, func(emit func(int, []byte)) error {
 		return r.job(ctx, w, emit, func(ctx context.Context, what string) error {
-			r.doing = "again: " + what
+			r.shown.say("again: " + what)
 			if begun {
 				return nil
 			}

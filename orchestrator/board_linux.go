@@ -30,6 +30,8 @@ type board struct {
 	leases *leases
 	tables *tables
 
+	stepping sync.Mutex // held for a whole step: any rank may report one
+
 	mu      sync.Mutex
 	values  map[string][]byte
 	readers map[string][]call
@@ -276,7 +278,7 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		return nil
 	case *control.FromRank_Report:
 		b.further()
-		if err := b.step(ctx, q.Report); err != nil {
+		if err := b.steps(ctx, q.Report); err != nil {
 			return err
 		}
 		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
@@ -298,6 +300,13 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 		return b.lease(c, wire.MulticastNet|lower, err)
 	}
 	return fmt.Errorf("it says %T, which this version does not know", m.What)
+}
+
+// steps takes the steps of all ranks one after the other.
+func (b *board) steps(ctx context.Context, what string) error {
+	b.stepping.Lock()
+	defer b.stepping.Unlock()
+	return b.step(ctx, what)
 }
 
 // lease answers with a group, or why there is none.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/mcastlab/mcastlab/controller"
@@ -39,12 +39,39 @@ type liveRun struct {
 	fid   *fidelity
 	ids   *leases
 	board *board
-	doing string
-	next  int           // step
-	hops  atomic.Uint64 // of the steps before it, as rehearsed
+	next  int // step
+	shown shown
 	base  []counters.Node
 	caps  *captures
 	ends  []topo.End
+}
+
+// shown is how far a run has come, for the progress display, which looks while steps go on.
+type shown struct {
+	mu    sync.Mutex
+	state runner.ProgressState
+}
+
+// say says what the run is doing.
+func (s *shown) say(doing string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Doing = doing
+}
+
+// begin says that another step of a workload begins; hops are those of the one before it.
+func (s *shown) begin(doing string, hops uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Doing = doing
+	s.state.Step++
+	s.state.PacketHops += hops
+}
+
+func (s *shown) get() runner.ProgressState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
 }
 
 // settleWait is how long a lab is left alone before its counters are read: the last
@@ -160,13 +187,13 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	}
 	r.fid.fix(fixed)
 	if fixed == 0 {
-		r.doing = "calibrating"
+		r.shown.say("calibrating")
 		if err := r.calibrate(ctx); err != nil {
 			return fmt.Errorf("calibrate: %w", err)
 		}
 	}
 	if len(r.d.Lab.Externals()) > 0 && fixed == 1 {
-		r.doing = "calibrating"
+		r.shown.say("calibrating")
 		if err := r.carries(ctx); err != nil {
 			return err
 		}
@@ -205,18 +232,19 @@ func (r *liveRun) workloads(ctx context.Context) error {
 	return nil
 }
 
-// step is called before each iteration: a new row may need another rate.
+// step is called before each iteration, one at a time: a new row may need another rate.
 func (r *liveRun) step(ctx context.Context, what string) error {
 	if r.next >= len(r.reh.Steps) {
 		return fmt.Errorf("%s was not rehearsed", what)
 	}
-	r.doing = what
 	row := r.reh.Steps[r.next].Row
+	before := uint64(0)
 	if r.next > 0 {
-		r.hops.Add(r.reh.Steps[r.next-1].Hops)
+		before = r.reh.Steps[r.next-1].Hops
 	}
 	first := r.next == 0 || r.reh.Steps[r.next-1].Row != row
 	r.next++
+	r.shown.begin(what, before)
 	if !first {
 		return nil
 	}
@@ -255,7 +283,9 @@ func (r *liveRun) showProgress(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				r.o.Progress.Update(runner.ProgressState{Doing: r.doing, Step: r.next, Steps: len(r.reh.Steps), LabTime: r.pace.now(), PacketHops: r.hops.Load()})
+				p := r.shown.get()
+				p.Steps, p.LabTime = len(r.reh.Steps), r.pace.now()
+				r.o.Progress.Update(p)
 			}
 		}
 	}()
