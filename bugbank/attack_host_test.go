@@ -56,4 +56,43 @@ var attackHost = []pitfall{
 			test: "command TestSignalsLive", root: true,
 		}},
 	},
+	{
+		what: "A call is under way when the configuration it is for ends: its descriptors' numbers are somebody else's by then",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "A loop that was stopped takes a rate and wakes a closed number",
+				edits: []patch.Edit{
+					{File: "live/wait_linux.go", Old: "\tif w.gone {\n", New: "\tif false {\n"},
+					{File: "live/loop.go", Old: "\tif l.stop {\n\t\treturn Lag{}, false\n\t}\n", New: ""},
+				},
+				test: "live TestStoppedLoop",
+			},
+			{
+				wrong: "A loop that was stopped receives from a number that it has no more",
+				edits: edit("live/loop.go", "\tif l.stop {\n\t\tl.mu.Unlock()\n\t\treturn false\n\t}\n", ""),
+				test:  "live TestStoppedLoop",
+			},
+		},
+	},
+	{
+		what: "A leader of the past is kept out only when what it must not reach is there already",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "The fence is raised when the new node runs",
+				edits: []patch.Edit{
+					{File: "nodeagent/agent_linux.go", Old: "\ta.fence.Raise(r.Epoch)\n", New: ""},
+					{File: "nodeagent/agent_linux.go", Old: "\ta.node = n\n\treturn &control.ConfigureReply", New: "\ta.node = n\n\ta.fence.Raise(r.Epoch)\n\treturn &control.ConfigureReply"},
+				},
+				test: "nodeagent TestFenceBeforeNode",
+			},
+			{
+				wrong: "A call without an epoch is not waited for",
+				edits: edit("control/fence.go", "\tif epoch == 0 && !slices.Contains(leaders, info.FullMethod) {\n",
+					"\tif epoch == 0 && (f.Highest() == 0 || !slices.Contains(leaders, info.FullMethod)) {\n"),
+				test: "control TestFenceWithoutEpoch",
+			},
+		},
+	},
 }

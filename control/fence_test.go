@@ -118,3 +118,31 @@ func TestIntercept(t *testing.T) {
 		}
 	}
 }
+
+// TestFenceWithoutEpoch: a leader's call without an epoch, of a lab that has no controllers
+// yet, ends before the first epoch begins, and none is admitted after.
+func TestFenceWithoutEpoch(t *testing.T) {
+	var f Fence
+	info := &grpc.UnaryServerInfo{FullMethod: Node_AddFaults_FullMethodName}
+	at, goOn, ended := make(chan bool), make(chan bool), make(chan error, 1)
+	go func() {
+		_, err := f.Intercept(t.Context(), nil, info, func(context.Context, any) (any, error) { close(at); <-goOn; return nil, nil })
+		ended <- err
+	}()
+	<-at
+	raised := make(chan bool)
+	go func() { f.Raise(1); close(raised) }()
+	select {
+	case <-raised:
+		t.Error("an epoch is in while a call from before it is at work")
+	case <-time.After(20 * time.Millisecond): // that it waits cannot be seen otherwise
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	<-raised
+	if _, err := f.Intercept(t.Context(), nil, info, nil); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("a call without an epoch: %v", err)
+	}
+}

@@ -123,13 +123,15 @@ func (h *Host) Now() vtime.Time { return h.running.now }
 // Do implements rank.Host.
 func (h *Host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
 	t := h.running
-	h.loop.Call(t.now, func(now vtime.Time) {
+	if !h.loop.Call(t.now, func(now vtime.Time) {
 		t.now = now
 		h.mu.Lock()
 		t.seen = h.seen
 		h.mu.Unlock()
 		f(now, h.nic, h.agent)
-	})
+	}) {
+		panic(unwound{})
+	}
 }
 
 // Park implements rank.Host.

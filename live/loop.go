@@ -230,7 +230,8 @@ func (l *Loop) Run() error {
 	}
 }
 
-// Stop ends Run.
+// Stop ends Run. Once that has returned the loop touches none of its interfaces: their
+// descriptors may be closed, and their numbers somebody else's.
 func (l *Loop) Stop() {
 	l.mu.Lock()
 	l.stop = true
@@ -251,9 +252,13 @@ func (l *Loop) Now() vtime.Time {
 
 // Call runs f with the machine for itself, as an input at lab time at, or as early after
 // it as the machine allows; vtime.Never means now. The lag of an input that came too
-// late for its time is recorded.
-func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) {
+// late for its time is recorded. It reports whether it did: a loop that was stopped does not.
+func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	l.mu.Lock()
+	if l.stop {
+		l.mu.Unlock()
+		return false
+	}
 	at = min(at, l.clock.Lab(l.c.Mono.Now()))
 	l.receive()
 	l.handle(at)
@@ -272,6 +277,7 @@ func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) {
 	if kick {
 		l.wait.wake()
 	}
+	return true
 }
 
 // turn does all that is due.
@@ -510,15 +516,18 @@ func (l *Loop) deadline() vtime.Time {
 }
 
 // SetRate announces a change of the clock's rate and returns the lag recorded since
-// the last one.
-func (l *Loop) SetRate(r Rate) Lag {
+// the last one, and whether it did so: a loop that was stopped does not.
+func (l *Loop) SetRate(r Rate) (Lag, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stop {
+		return Lag{}, false
+	}
 	l.clock.Set(r)
 	lag := l.lag
 	l.lag = NewLag()
 	l.wait.wake()
-	return lag
+	return lag, true
 }
 
 // SetFault puts a fault at the end of the link into a port; nil takes it away. It is
@@ -564,7 +573,9 @@ func (l *Loop) Stats() (links []LinkStats, held int) {
 	held = len(l.late)
 	for i := range l.links {
 		s := l.links[i].counts
-		s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
+		if !l.stop {
+			s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
+		}
 		links = append(links, s)
 		held += l.ports[i].InFlight() + l.links[i].coming.n
 	}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,9 @@ const (
 type waiter struct {
 	fds  []unix.PollFd
 	kick int // eventfd
+
+	mu   sync.Mutex // of what follows
+	gone bool       // closed: the number may be somebody else's descriptor
 }
 
 func newWaiter(fds []int) (*waiter, error) {
@@ -68,8 +72,18 @@ func (w *waiter) wait(ns int64) {
 
 // wake ends a wait, the present one or the next.
 func (w *waiter) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return
+	}
 	b := [8]byte{1}
 	_, _ = unix.Write(w.kick, b[:]) // full means that a wake is pending already
 }
 
-func (w *waiter) close() error { return unix.Close(w.kick) }
+func (w *waiter) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = true
+	return unix.Close(w.kick)
+}

@@ -131,7 +131,9 @@ type agent struct {
 	programs []rank.Program
 	fence    control.Fence // of labs with controllers
 
-	mu      sync.Mutex
+	// mu is held for reading by every call for as long as it uses the node, whose descriptors
+	// close when it ends. Streams (Watch, Job) do not hold it: they end with the node.
+	mu      sync.RWMutex
 	sockets []int
 	node    *node // nil before the first Configure
 }
@@ -173,6 +175,9 @@ func (a *agent) halt() error {
 
 // Configure implements control.NodeServer.
 func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*control.ConfigureReply, error) {
+	// Before the old node ends, and without the lock, which calls of older epochs still want:
+	// none of them reaches the new one.
+	a.fence.Raise(r.Epoch)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.halt(); err != nil {
@@ -183,58 +188,77 @@ func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*cont
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
 	a.node = n
-	a.fence.Raise(r.Epoch)
 	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }
 
-// configured returns the node, or an error before the first Configure.
-func (a *agent) configured() (*node, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// configured returns the node, or an error before the first Configure. The node stays what it
+// is until done is called.
+func (a *agent) configured() (n *node, done func(), err error) {
+	a.mu.RLock()
 	if a.node == nil {
-		return nil, status.Error(codes.FailedPrecondition, "the node is not configured yet")
+		a.mu.RUnlock()
+		return nil, nil, status.Error(codes.FailedPrecondition, "the node is not configured yet")
 	}
-	return a.node, nil
+	return a.node, a.mu.RUnlock, nil
+}
+
+// errStopped says that the node's loop has been stopped.
+func errStopped() error {
+	return status.Error(codes.FailedPrecondition, "the node's configuration has ended")
+}
+
+// call runs f as an input of the node's machine.
+func (n *node) call(f func(now vtime.Time)) error {
+	if !n.loop.Call(vtime.Never, f) {
+		return errStopped()
+	}
+	return nil
 }
 
 // SetRate implements control.NodeServer.
 func (a *agent) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
-	lag := n.loop.SetRate(rateOf(r))
+	defer done()
+	lag, ok := n.loop.SetRate(rateOf(r))
+	if !ok {
+		return nil, errStopped()
+	}
 	return &control.LagReply{Sent: control.HistogramOf(lag.Sent), Acted: control.HistogramOf(lag.Acted)}, nil
 }
 
 // Inspect implements control.NodeServer.
 func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.InspectReply, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	return n.inspect()
 }
 
 // Answer implements control.NodeServer.
 func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.AnswerReply, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if n.out == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the node is no external host")
 	}
-	n.loop.Call(vtime.Never, func(vtime.Time) { n.out.Answer(wire.QPN(r.Qpn)) })
-	return &control.AnswerReply{}, nil
+	return &control.AnswerReply{}, n.call(func(vtime.Time) { n.out.Answer(wire.QPN(r.Qpn)) })
 }
 
 // SetMulticast implements control.NodeServer.
 func (a *agent) SetMulticast(_ context.Context, r *control.MulticastEntry) (*control.MulticastReply, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if n.sw == nil {
 		return nil, status.Error(codes.FailedPrecondition, "the node is no switch")
 	}
@@ -245,25 +269,26 @@ func (a *agent) SetMulticast(_ context.Context, r *control.MulticastEntry) (*con
 	for _, p := range r.From {
 		m.From = append(m.From, uint16(p))
 	}
-	n.loop.Call(vtime.Never, func(vtime.Time) { n.sw.SetMulticast(m) })
-	return &control.MulticastReply{}, nil
+	return &control.MulticastReply{}, n.call(func(vtime.Time) { n.sw.SetMulticast(m) })
 }
 
 // Watch implements control.NodeServer.
 func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return err
 	}
+	done()
 	return n.events.stream(s, n.loop.Now, n.done)
 }
 
 // Job implements control.NodeServer.
 func (a *agent) Job(s control.Node_JobServer) error {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return err
 	}
+	done()
 	if n.host == nil {
 		return status.Error(codes.FailedPrecondition, "the node is no host that runs ranks")
 	}

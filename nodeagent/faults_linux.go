@@ -18,10 +18,11 @@ import (
 
 // AddFaults implements control.NodeServer.
 func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.FaultList, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var specs []faults.Spec
 	for _, f := range r.Faults {
 		s, err := specOf(n.lab, n.graph, f)
@@ -34,7 +35,7 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 	if err != nil {
 		return nil, err
 	}
-	n.loop.Call(vtime.Never, func(now vtime.Time) {
+	err = n.call(func(now vtime.Time) {
 		for _, s := range specs {
 			// A leader may have died after it told us.
 			if epoch == 0 || !slices.ContainsFunc(n.faults.List(now), func(o faults.Status) bool { return o.ID == s.ID }) {
@@ -42,7 +43,10 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 			}
 		}
 	})
-	return n.listFaults(), nil
+	if err != nil {
+		return nil, err
+	}
+	return n.listFaults()
 }
 
 // specOf reads a fault by the rules of the lab file.
@@ -60,17 +64,18 @@ func specOf(l *lab.Lab, g *topo.Graph, f *control.Fault) (s faults.Spec, err err
 
 // ListFaults implements control.NodeServer.
 func (a *agent) ListFaults(context.Context, *control.InspectRequest) (*control.FaultList, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
-	return n.listFaults(), nil
+	defer done()
+	return n.listFaults()
 }
 
 // listFaults returns what is applied here, with its counts.
-func (n *node) listFaults() (out *control.FaultList) {
-	n.loop.Call(vtime.Never, func(now vtime.Time) { out = listed(n.faults.List(now)) })
-	return out
+func (n *node) listFaults() (out *control.FaultList, err error) {
+	err = n.call(func(now vtime.Time) { out = listed(n.faults.List(now)) })
+	return out, err
 }
 
 // listed returns the message of a list of faults.
@@ -96,17 +101,18 @@ func goes(r *control.ResetRequest) func(id string) bool {
 
 // ResetFaults implements control.NodeServer.
 func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*control.FaultList, error) {
-	n, err := a.configured()
+	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	gone := &control.FaultList{}
-	n.loop.Call(vtime.Never, func(now vtime.Time) {
+	err = n.call(func(now vtime.Time) {
 		for _, id := range n.faults.RemoveIf(now, goes(r)) {
 			gone.Faults = append(gone.Faults, &control.Fault{Id: id})
 		}
 	})
-	return gone, nil
+	return gone, err
 }
 
 // newTimeline returns the timeline of a node: it applies what concerns the node, and knows
@@ -189,8 +195,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
 	default: // it has not been noticed yet
 	}
-	go n.host.Stop() // not under the loop's lock, which its tasks may wait for
-	return lost
+	return lost // the job, if there is one, unwinds its own tasks and no later one's
 }
 
 // WipeGroups implements faults.Target.

@@ -114,6 +114,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
 	case <-n.over:
+		n.host.Stop()
 		return status.Error(codes.Aborted, "the node's loop has ended: see its log")
 	case <-b.gone:
 		n.host.Stop()

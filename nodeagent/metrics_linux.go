@@ -46,8 +46,8 @@ func listenPrivate(dir, name string) (*net.UnixListener, error) {
 
 // snapshot returns what inspect shows. The node stays what it is meanwhile.
 func (a *agent) snapshot() (counters.Node, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.mu.RLock()
+	defer a.mu.RUnlock()
 	if a.node == nil {
 		return counters.Node{}, errors.New("the node is not configured yet")
 	}
