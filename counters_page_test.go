@@ -66,8 +66,9 @@ func TestCountersPage(t *testing.T) {
 		kinds = append(kinds, machine.EventKind(k))
 	}
 	table("Events of nodes", "event", reasons(all, "machine", kinds))
-	b.WriteString("\nTheir fields in `events.jsonl` are `port`, `priorities`, `qp`, `psn`, `group`, `value` and `text`. Events of the run itself are `workload`, `result` and `gap`\n" +
-		"(a node's events are missing from there on); what they are about is in `data`.\n")
+	b.WriteString("\nTheir fields in `events.jsonl` are `port`, `priorities`, `qp`, `psn`, `group`, `value` and `text`. Events of the run itself are `workload`, `result`, `gap`\n" +
+		"(a node's events are missing from there on), and at the end `missing` (so many of a node's, which it had no room for until they could be sent) and `disorder` (so many are not\n" +
+		"in the order of time: their nodes were late by more than the time between two batches); what they are about is in `data`.\n")
 	page(t, "docs/counters.md", b.String())
 }
 

@@ -95,4 +95,54 @@ var attackHost = []pitfall{
 			},
 		},
 	},
+	{
+		what: "The display of a run's progress looks at what the run writes, and several ranks take steps at once",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "What is shown has no lock",
+				edits: edit("orchestrator/run_linux.go", "func (s *shown) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *shown) get() runner.ProgressState {\n"),
+				test:  "orchestrator TestProgressWhileStepping", race: true,
+			},
+			{
+				wrong: "Each rank that reports takes its step at once",
+				edits: edit("orchestrator/board_linux.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
+				test:  "orchestrator TestStepsOneByOne",
+			},
+		},
+	},
+	{
+		what: "What a crash has to end is ended later, when it is something else",
+		seen: "mcastlab",
+		bugs: []bug{{
+			wrong: "A goroutine ends the tasks of the host that crashed, whichever there are by then",
+			edits: edit("nodeagent/faults_linux.go", "\treturn lost // the job", "\tgo n.host.Stop()\n\treturn lost // the job"),
+			test:  "nodeagent TestCrashBeforeJob",
+		}},
+	},
+	{
+		what: "Events that were lost on the way are not told, and the rest is taken for all",
+		seen: "mcastlab",
+		bugs: []bug{{
+			wrong: "What nodes had no room for is counted and not looked at",
+			edits: edit("orchestrator/merge_linux.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
+			test:  "orchestrator TestMissingEvents",
+		}},
+	},
+	{
+		what: "A clock is taken for a promise that nothing earlier comes, which who is late cannot keep",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "Events are written up to the clock of the latest batches",
+				edits: edit("orchestrator/merge_linux.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
+				test:  "orchestrator TestMerge",
+			},
+			{
+				wrong: "A node's batches are put one after the other",
+				edits: edit("orchestrator/merge_linux.go", "\t\tslices.SortStableFunc(n.held, func(a, b *control.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
+				test:  "orchestrator TestMerge",
+			},
+		},
+	},
 }

@@ -44,6 +44,7 @@ type bug struct {
 	edits []patch.Edit
 	test  string // package and test: virtswitch TestForward
 	root  bool   // the test cannot do without root
+	race  bool   // nor without the race detector
 }
 
 // edit is a patch in one place.
@@ -166,6 +167,9 @@ func TestBankBites(t *testing.T) {
 			files, err := patch.Apply(root, e.edits...)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if e.race { // what the test builds is under it, too
+				t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -race")
 			}
 			began := time.Now()
 			pkg, test := e.where()

@@ -126,6 +126,9 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 	if r.CaptureCut > 0 {
 		fmt.Fprintf(p.errOut, "captures: %d frames beyond the limit were left out\n", r.CaptureCut)
 	}
+	if r.EventsCut > 0 {
+		fmt.Fprintf(p.errOut, "events: %d are missing, which nodes had no room for until they could be sent\n", r.EventsCut)
+	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
 	return nil
 }

@@ -650,8 +650,8 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{11}
 }
 
-// EventBatch holds events in the order of their time. No later batch has an event
-// before until.
+// EventBatch holds events of one node in the order of their time, up to its clock until. Later
+// batches may have earlier events, by as much as the node was late: whoever merges leaves room.
 type EventBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`

@@ -115,8 +115,7 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 	defer tick.Stop()
 	for last := false; ; {
 		// Inputs have lab times from before the clock's, so what is traced after this
-		// reading may be earlier by what the loop was late. The watcher's merge allows
-		// for that.
+		// reading may be earlier by what the loop was late: the contract says so.
 		until := now()
 		if e.trace != nil {
 			e.trace.flush()

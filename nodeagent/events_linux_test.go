@@ -96,3 +96,26 @@ func TestTraceLines(t *testing.T) {
 		t.Errorf("%d lines are held, %d counted", len(e.lines), e.short)
 	}
 }
+
+// TestEventsCut: events that wait to be sent have a bound; what is beyond it is counted, and
+// every batch says so from then on.
+func TestEventsCut(t *testing.T) {
+	stopped := make(chan struct{})
+	close(stopped)
+	var e events
+	for range eventsHeld + 3 {
+		e.Trace(2, machine.Event{Kind: machine.EventTimeout})
+	}
+	var out batches
+	if err := e.stream(&out, func() vtime.Time { return 7 }, stopped); err != nil {
+		t.Fatal(err)
+	}
+	if len(out.all) == 0 || len(out.all[0].Events) != eventsHeld {
+		t.Fatalf("%d batches, which do not begin with all events", len(out.all))
+	}
+	for _, b := range out.all {
+		if b.Cut != 3 {
+			t.Errorf("a batch says that %d events are missing, want 3", b.Cut)
+		}
+	}
+}

@@ -300,7 +300,8 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if runErr == nil {
 		time.Sleep(settleWait)
 	}
-	r.watch.end()
+	r.Report.EventsCut, r.Meta.EventsLate = r.watch.end()
+	r.Meta.EventsCut = r.Report.EventsCut
 	if r.caps != nil {
 		if err := r.caps.close(); err != nil {
 			return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // watch merges the events of all nodes, in the order of lab time, into a run's events.
@@ -20,10 +19,7 @@ type watch struct {
 	mu    sync.Mutex
 	out   *traces.Events
 	trace *traces.Lines // nil: none is asked for
-	cut   []uint64      // by node: lines of the trace it had no room for
-	names []string
-	held  [][]*control.Event // by node, in order
-	until []vtime.Time       // by node: no event before it comes any more
+	merge merge
 	all   sync.WaitGroup
 	stop  context.CancelFunc
 }
@@ -35,10 +31,11 @@ func isCancel(err error) bool {
 // startWatch starts to collect.
 func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *traces.Lines) (*watch, error) {
 	ctx, stop := context.WithCancel(ctx)
-	n := len(d.nodes)
-	w := &watch{out: out, trace: trace, cut: make([]uint64, n), held: make([][]*control.Event, n), until: make([]vtime.Time, n), stop: stop}
+	w := &watch{out: out, trace: trace, merge: newMerge(len(d.nodes)), stop: stop}
 	for i, c := range d.nodes {
-		w.names = append(w.names, c.name)
+		w.merge.nodes[i].name = c.name
+	}
+	for i, c := range d.nodes {
 		s, err := c.Watch(ctx, &control.WatchRequest{})
 		if err != nil {
 			stop()
@@ -51,22 +48,26 @@ func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *tr
 
 // follow takes one node's batches. If the node goes, the gap is named.
 func (w *watch) follow(i int, s control.Node_WatchClient) {
+	n := &w.merge.nodes[i]
 	for {
 		b, err := s.Recv()
 		w.mu.Lock()
 		switch {
 		case err == nil:
-			w.held[i] = append(w.held[i], b.Events...)
-			w.until[i] = vtime.Time(b.Until)
-			w.take(i, b)
-		case errors.Is(err, io.EOF) || isCancel(err):
-			w.until[i] = vtime.Never
-		default:
-			w.out.Note(w.until[i], "gap", map[string]string{"node": w.names[i], "text": "no more events: " + status.Convert(err).Message()})
+			w.merge.take(i, b)
 			if w.trace != nil {
-				w.trace.Write(&traces.Line{Kind: traces.LineGap, Node: w.names[i], At: int64(w.until[i]), Text: status.Convert(err).Message()})
+				for _, line := range b.Trace {
+					w.trace.Raw(line)
+				}
 			}
-			w.until[i] = vtime.Never
+		case errors.Is(err, io.EOF) || isCancel(err):
+			w.merge.end(i)
+		default:
+			w.out.Note(n.until, "gap", map[string]string{"node": n.name, "text": "no more events: " + status.Convert(err).Message()})
+			if w.trace != nil {
+				w.trace.Write(&traces.Line{Kind: traces.LineGap, Node: n.name, At: int64(n.until), Text: status.Convert(err).Message()})
+			}
+			w.merge.end(i)
 		}
 		w.flush()
 		w.mu.Unlock()
@@ -76,57 +77,42 @@ func (w *watch) follow(i int, s control.Node_WatchClient) {
 	}
 }
 
-// take takes lines of the trace. The lock is held.
-func (w *watch) take(i int, b *control.EventBatch) {
-	if w.trace == nil {
-		return
-	}
-	for _, line := range b.Trace {
-		w.trace.Raw(line)
-	}
-	w.cut[i] = max(w.cut[i], b.TraceCut)
-}
-
-// flush writes what no earlier event can come before. The lock is held.
+// flush writes what hardly any earlier event can come before. The lock is held.
 func (w *watch) flush() {
-	limit := vtime.Never
-	for _, t := range w.until {
-		limit = min(limit, t)
-	}
-	for {
-		first := -1
-		for i, h := range w.held {
-			if len(h) > 0 && vtime.Time(h[0].Lab) < limit && (first < 0 || h[0].Lab < w.held[first][0].Lab) {
-				first = i
-			}
+	w.merge.flush(func(node string, e *control.Event) {
+		if at, ev, ok := e.Machine(); ok {
+			w.out.Node(node).Trace(at, ev)
 		}
-		if first < 0 {
-			w.out.Flush() // readable while the run goes on
-			if w.trace != nil {
-				w.trace.Flush()
-			}
-			return
-		}
-		if at, ev, ok := w.held[first][0].Machine(); ok {
-			w.out.Node(w.names[first]).Trace(at, ev)
-		}
-		w.held[first] = w.held[first][1:]
+	})
+	w.out.Flush() // readable while the run goes on
+	if w.trace != nil {
+		w.trace.Flush()
 	}
 }
 
-// end stops collecting and writes what is left.
-func (w *watch) end() {
+// end stops collecting, writes what is left, and says what is missing: events that nodes had
+// no room for, and those that are not in their place.
+func (w *watch) end() (missing, late uint64) {
 	w.stop()
 	w.all.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.until {
-		w.until[i] = vtime.Never
+	for i := range w.merge.nodes {
+		w.merge.end(i)
 	}
 	w.flush()
-	for i, cut := range w.cut {
-		if cut > 0 {
-			w.trace.Write(&traces.Line{Kind: traces.LineCut, Node: w.names[i], Count: int(cut)})
+	for i := range w.merge.nodes {
+		n := &w.merge.nodes[i]
+		if cut := n.events.lost(); cut > 0 {
+			missing += cut
+			w.out.Note(w.merge.last, "missing", map[string]any{"node": n.name, "events": cut, "text": "the node had no room for them until they could be sent"})
+		}
+		if cut := n.lines.lost(); cut > 0 && w.trace != nil {
+			w.trace.Write(&traces.Line{Kind: traces.LineCut, Node: n.name, Count: int(cut)})
 		}
 	}
+	if late = w.merge.late; late > 0 {
+		w.out.Note(w.merge.last, "disorder", map[string]any{"events": late, "text": "their nodes were so late that earlier places in this file had been written"})
+	}
+	return missing, late
 }

@@ -47,6 +47,8 @@ type Meta struct {
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`
+	EventsCut    uint64 `json:"events_missing,omitempty"` // that nodes had no room for
+	EventsLate   uint64 `json:"events_late,omitempty"`    // that are not in the order of time
 	TraceNotIn   int    `json:"trace_lines_cut,omitempty"`
 	CaptureFiles int    `json:"capture_files"`
 }

@@ -34,6 +34,10 @@ type Report struct {
 	Counters map[string]counters.Totals `json:"counters,omitempty"`
 
 	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
+
+	// EventsCut are events that are missing because nodes had no room for them until they
+	// could be sent. What is measured does not depend on them.
+	EventsCut uint64 `json:"events_missing,omitempty"`
 }
 
 // Fidelity says whether the clock did justice to the lab.

@@ -1,0 +1,87 @@
+package orchestrator
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// merge puts the events of all nodes into the order of lab time. A node that sends a batch
+// cannot know that nothing earlier will come: a rank may act, and a frame that waits in a socket
+// is worked off, at a lab time that has passed by what the node is late. What is written is
+// therefore older than the batch before the last of every node, by which time a node has to be
+// late by the whole time between two batches before an event misses its place. Those that do are
+// written and counted.
+type merge struct {
+	nodes []following
+	last  vtime.Time // of what was written
+	late  uint64     // written after later ones
+}
+
+// following is what is known of one node.
+type following struct {
+	name   string
+	held   []*control.Event // in order
+	until  vtime.Time       // its clock at the latest batch
+	before vtime.Time       // and at the one before that
+	begun  bool
+	events shortage
+	lines  shortage // of the trace
+}
+
+// shortage counts what a node had no room for since it is followed: nodes count all their life.
+type shortage struct{ first, now uint64 }
+
+func (s *shortage) lost() uint64 { return s.now - s.first }
+
+func newMerge(n int) merge { return merge{nodes: make([]following, n)} }
+
+// take takes a node's batch.
+func (m *merge) take(i int, b *control.EventBatch) {
+	n := &m.nodes[i]
+	if !n.begun {
+		n.begun, n.events.first, n.lines.first = true, b.Cut, b.TraceCut
+	}
+	n.events.now, n.lines.now = max(n.events.now, n.events.first, b.Cut), max(n.lines.now, n.lines.first, b.TraceCut)
+	if until := vtime.Time(b.Until); until > n.until { // batches of a trace repeat it
+		n.before, n.until = n.until, until
+	}
+	if len(b.Events) > 0 {
+		n.held = append(n.held, b.Events...)
+		slices.SortStableFunc(n.held, func(a, b *control.Event) int { return cmp.Compare(a.Lab, b.Lab) })
+	}
+}
+
+// end says that nothing more comes from a node.
+func (m *merge) end(i int) { m.nodes[i].before, m.nodes[i].until = vtime.Never, vtime.Never }
+
+// flush writes all that is in its place.
+func (m *merge) flush(write func(node string, e *control.Event)) {
+	limit := vtime.Never
+	for i := range m.nodes {
+		limit = min(limit, m.nodes[i].before)
+	}
+	for {
+		first := -1
+		for i := range m.nodes {
+			h := m.nodes[i].held
+			if len(h) > 0 && vtime.Time(h[0].Lab) < limit && (first < 0 || h[0].Lab < m.nodes[first].held[0].Lab) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return
+		}
+		n := &m.nodes[first]
+		e := n.held[0]
+		n.held = n.held[1:]
+		if at := vtime.Time(e.Lab); at < m.last {
+			m.late++
+		} else {
+			m.last = at
+		}
+		write(n.name, e)
+	}
+}
