@@ -108,8 +108,8 @@ func table(b *strings.Builder, all []result, runtime string, hosts int, rates []
 const intro = `# Loss tolerance
 
 What loss of frames costs a broadcast: in-network multicast (` + "`cepheus`" + `) and the chain, with go-back-N and with selective repeat (IRN). It has the shape of
-Fig. 13 of the Cepheus paper (R-C15). Every copy of a data packet is lost with the given probability on every link, each by itself; acknowledgements are not
-lost. 100 Gb/s, 4 KiB packets, the lab file's defaults otherwise: a retransmission timeout of 4.2 ms, which go-back-N waits for if the last packet of a message
+Fig. 13 of the Cepheus paper (R-C15), which has 128 MB and go-back-N, and loses packets in the middle switches. Here every copy of a data packet is lost with the given
+probability on every link, each by itself; acknowledgements are not lost. 100 Gb/s, 4 KiB packets, the lab file's defaults otherwise: a retransmission timeout of 4.2 ms, which go-back-N waits for if the last packet of a message
 is lost (the chain has as many messages per hop as there are ranks); IRN's are 100 and 320 us.
 
 This page and its plot are made from ` + "`losses/testdata/measured.jsonl`" + ` (` + "`go test ./losses -run LossPage -rewrite`" + `). To measure what is lacking there:

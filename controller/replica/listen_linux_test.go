@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,7 +53,11 @@ func TestListensOn(t *testing.T) {
 	}
 	err = unix.Connect(from, &unix.SockaddrUnix{Name: filepath.Join(dir, "a")})
 	if err == nil {
-		<-log.first
+		select {
+		case <-log.first:
+		case <-time.After(20 * time.Second):
+			t.Error("nothing is said of it")
+		}
 	}
 	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); back != nil || err != nil {
 		t.Fatal(back, err)
@@ -60,12 +65,13 @@ func TestListensOn(t *testing.T) {
 	if _, err := unix.Write(from, []byte{carriesRaft, 1, 'b'}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := n.side(carriesRaft).Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
+	select {
+	case c := <-n.queues[carriesRaft]:
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the connection is not taken")
 	}
 	if got := log.n.Load(); got != 1 {
 		t.Errorf("it is told %d times", got)
