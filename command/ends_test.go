@@ -67,14 +67,14 @@ func interrupted(t *testing.T, signals int, word, bin string, args ...string) ou
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(errOut.String(), word); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(errOut.String(), word); <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never says %q: %s", word, errOut)
 		}
 	}
 	for range signals {
 		_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended at the first
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 	}
 	select {
 	case <-ended:
