@@ -17,7 +17,7 @@ var attackEnds = []pitfall{
 			{
 				wrong: "A worker looks at the requests of its own view of the rank only",
 				edits: edit("rank/health.go", "\tfor _, v := range h.job.views {\n\t\tif !v.survives {\n\t\t\tv.take(nic)\n\t\t}\n\t}\n", ""),
-				test:  "runner TestRunsEnd",
+				test:  "sim TestFailureEndsBoard",
 			},
 			{
 				wrong: "Who waits for other ranks beside the fabric does not hear of failures",

@@ -1,15 +1,10 @@
 package command
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -104,7 +99,6 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report
 	if c.String("runtime") != "sim" {
 		return p.runLive(c, l, progress, limit)
 	}
-	defer p.endAtSecond(c.Context)()
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
 		Progress: progress, Say: p.say, Apps: runner.Apps{Bcast: p.hooks.bcast, Programs: p.hooks.programs},
@@ -114,32 +108,6 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report
 // say tells the user something at once.
 func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.errOut, "mcastlab: "+format+"\n", args...)
-}
-
-// sameInterrupt is within what time signals are one interrupt: programs such as timeout send
-// theirs twice.
-const sameInterrupt = 100 * time.Millisecond
-
-// endAtSecond has a second interrupt end the process at once, until the function that it
-// returns is called: for a run that leaves nothing behind.
-func (p *program) endAtSecond(ctx context.Context) (stop func()) {
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
-	go func() {
-		select {
-		case <-ctx.Done(): // the first
-		case <-done:
-			return
-		}
-		time.Sleep(sameInterrupt)
-		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-		defer signal.Stop(signals)
-		select {
-		case <-signals:
-			os.Exit(exitInterrupted)
-		case <-done:
-		}
-	}()
-	return func() { close(done) }
 }
 
 func (p *program) writeReport(r *runner.Report, format string) error {

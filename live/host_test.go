@@ -108,7 +108,7 @@ func TestParkBeside(t *testing.T) {
 	<-parked
 	var who []string
 	for resting := false; !resting || len(who) == 0; who, resting = h.Resting() {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	if who[0] != "rank 1 on a word" {
 		t.Errorf("%v waits", who)

@@ -118,7 +118,7 @@ func TestRegistrar(t *testing.T) {
 	if err := a.Register(51, twoMembers()); err != nil {
 		t.Error(err)
 	}
-	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
+	want("10.0.0.1>10.254.0.7 MRP register 1/1 leaderqp=17 attempt=1 {10.0.0.2 qp=21} {10.0.0.3 qp=22}", Registering)
 }
 
 // TestRegistrarBeginsAnew: when a switch says that routes have changed all members are asked

@@ -159,10 +159,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			}
 		})
 	}
-	unwatch := func() {}
-	if len(start.Peers) == 0 { // an external host may always do something
-		unwatch = b.watchRest(ctx, d, cancel)
-	}
+	unwatch := b.watchRest(ctx, d, len(start.Peers) > 0, cancel)
 	all.Wait()
 	unwatch()
 	if outer.Err() != nil {

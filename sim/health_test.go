@@ -11,8 +11,8 @@ import (
 )
 
 // failing is a job of three ranks of which rank 0 sends to rank 1 over a link that is down, and
-// then waits, as the test says; the others do likewise, for what rank 0 does not do.
-func failing(t *testing.T, waits func(r *rank.Rank, q *rank.Request) error) error {
+// then waits, as the test says; part says that it sends by a view. The others wait for what rank 0 does not do.
+func failing(t *testing.T, part bool, waits func(r *rank.Rank, q *rank.Request) error) error {
 	t.Helper()
 	s := starScene(t)
 	n := s.build()
@@ -26,7 +26,13 @@ func failing(t *testing.T, waits func(r *rank.Rank, q *rank.Request) error) erro
 		}
 		var q *rank.Request
 		if r.ID() < 2 {
-			c, err := r.Connect(1 - r.ID())
+			view := r
+			if part {
+				if view, err = r.Sub("pair", []int{0, 1}); err != nil {
+					return err
+				}
+			}
+			c, err := view.Connect(1 - r.ID())
 			if err != nil {
 				return err
 			}
@@ -76,8 +82,10 @@ func TestFailureEndsBoard(t *testing.T) {
 			return nil
 		},
 	} {
-		if err := failing(t, waits); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", name, err, want)
+		for _, part := range []bool{false, true} {
+			if err := failing(t, part, waits); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s, by a view %v: %v, want %s", name, part, err, want)
+			}
 		}
 	}
 	survives := func(r *rank.Rank, q *rank.Request) error {
@@ -91,7 +99,7 @@ func TestFailureEndsBoard(t *testing.T) {
 		r.Get("word")
 		return nil
 	}
-	if err := failing(t, survives); err != nil {
+	if err := failing(t, false, survives); err != nil {
 		t.Errorf("a program that survives: %v", err)
 	}
 	waitsOn := func(r *rank.Rank, _ *rank.Request) error {
@@ -99,7 +107,7 @@ func TestFailureEndsBoard(t *testing.T) {
 		r.Get("nothing")
 		return nil
 	}
-	if err := failing(t, waitsOn); !errors.Is(err, rank.ErrDeadlock) {
+	if err := failing(t, false, waitsOn); !errors.Is(err, rank.ErrDeadlock) {
 		t.Errorf("a program that survives, and waits for nothing: %v", err)
 	}
 }
