@@ -360,8 +360,12 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 		f, p.control = p.control[0], p.control[1:]
 		return f, false, at
 	case !p.arp.known:
-		if p.err != nil || !p.cfg.Eager && len(p.responses) == 0 && len(p.req.queue) == 0 {
+		idle := len(p.responses) == 0 && len(p.req.queue) == 0
+		if p.err != nil || idle && !p.cfg.Eager {
 			return nil, false, at
+		}
+		if idle {
+			p.arp.tries = 0 // nothing fails as long as there is nothing to send
 		}
 		f = p.ask(now)
 		return f, false, p.arp.next
