@@ -104,7 +104,7 @@ func (d *labDraw) never(path string) bool {
 		".faults[].control-partition", ".faults[].controller-crash":
 		return true
 	}
-	return false
+	return path == ".topology.three-layer.preset" // a thousand hosts
 }
 
 // left says which keys are left out this time.
@@ -141,6 +141,8 @@ func (d *labDraw) special(path string) *sketch {
 	switch path {
 	case ".topology.custom":
 		return d.custom()
+	case ".topology.three-layer":
+		return d.threeLayer()
 	case ".workloads[].hpl.threshold": // below it results are not what they should be
 		return scalar(d.some("16", "-1"))
 	case ".switches.scheduling":
@@ -151,6 +153,26 @@ func (d *labDraw) special(path string) *sketch {
 		return s
 	}
 	return nil
+}
+
+// threeLayer draws counts that fit each other: ports that hosts and lower switches leave go
+// up in equal shares.
+func (d *labDraw) threeLayer() *sketch {
+	hosts, aggs, low, leaves := 1+d.r.IntN(3), 1+d.r.IntN(2), 1+d.r.IntN(2), 1+d.r.IntN(2)
+	radix := hosts + aggs*low
+	if leaves*low >= radix {
+		leaves = 1
+	}
+	up, groups := radix-leaves*low, d.pick(1, aggs)
+	pods := max(1, d.r.IntN(1+radix*groups/aggs)) // each agg has one link to each of its cores
+	s := &sketch{kind: reflect.Struct}
+	for _, x := range []struct {
+		key string
+		n   int
+	}{{"radix", radix}, {"pods", pods}, {"leaves", leaves}, {"hosts", hosts}, {"aggs", aggs}, {"cores", up * groups}, {"core-groups", groups}} {
+		s.kids = append(s.kids, &sketch{key: x.key, text: fmt.Sprint(x.n), kind: reflect.String, required: true})
+	}
+	return s
 }
 
 // custom draws a graph by hand: a tree of switches, a few links beside it, and hosts.
