@@ -219,6 +219,7 @@ func (n *node) state() counters.Node {
 		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
 		switch {
 		case n.sw != nil:
+			n.sw.Age(now) // who looks is not to see what is forgotten
 			s.Switch(n.sw, n.graph)
 		case n.out != nil:
 			s.Adapter(n.out)
