@@ -57,15 +57,15 @@ func aged(t *testing.T, r *rand.Rand) *lone {
 			}
 		case 2:
 			if m.there {
+				m.open, m.used = true, now
 				send(id, wire.MRPHeader{Flags: wire.MRPActivate}, wire.MRPRecord{IP: id})
-				m.open, m.used = true, l.sw.groups.get(id).used
 			}
 		default:
 			if m.open {
+				m.used = now
 				l.net.At(now, func(vtime.Time) { l.stub[0].send(l.data(hostIP(0), id, 9, 5, 26<<2)) })
 				l.run()
 				now = max(now, l.net.Now)
-				m.used = l.sw.groups.get(id).used
 			}
 		}
 		look()
