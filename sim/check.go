@@ -198,26 +198,34 @@ func (c *checker) conserved() {
 	}
 }
 
-// atRest checks what must hold when nothing is left to do.
-func (c *checker) atRest() error {
+// atRest checks what must hold when nothing is left to do. kept says that what was made is to
+// be looked at.
+func (c *checker) atRest(kept bool) error {
 	n := c.net
 	c.conserved()
 	if err := n.Leftover(); err != nil {
 		c.failf("at rest %v (4)", err)
+	}
+	if err := n.Residue(); err != nil && !kept {
+		c.failf("at rest %v (8)", err)
 	}
 	return n.err
 }
 
 // finished checks that all work requests have ended when nothing is left to do.
 func (c *checker) finished() error {
-	if err := c.net.Unfinished(); err != nil {
+	if err := c.net.unfinished; err != nil {
 		c.failf("%v (7)", err)
 	}
 	return c.net.err
 }
 
-// Unfinished says which work request has not ended, when nothing is left to do.
-func (n *Net) Unfinished() (err error) {
+// Unfinished says which work request of the last job had not ended when nothing was left to
+// do.
+func (n *Net) Unfinished() error { return n.unfinished }
+
+// open says which work request has not ended.
+func (n *Net) open() (err error) {
 	for i := range n.nodes {
 		nic := n.nodes[i].nic
 		if nic == nil {

@@ -118,6 +118,11 @@ func TestFallbackLeavesNothing(t *testing.T) {
 				if got := s.pairs(); !slices.Equal(got, c.want) {
 					t.Errorf("there are the queue pairs %q, want %q", got, c.want)
 				}
+				for i := range s.graph.Hosts { // the job's, the probes', the group's; the source's of ranks apart
+					if made := s.net.nodes[i].nic.Made(); made.CQs > 4 || made.CQs > 3 && i > 0 || made.PDs != 1 {
+						t.Errorf("h%d has %d completion queues and %d domains: those of groups that were left stay", i, made.CQs, made.PDs)
+					}
+				}
 				if old := s.stale(); len(old) > 0 {
 					t.Errorf("%v keep what was left; %v", old, s.events)
 				}
@@ -138,7 +143,7 @@ func TestFallbackLeavesNothing(t *testing.T) {
 }
 
 // TestFallbackCutOff: a switch cannot be told to forget a group while there is no way to it;
-// the leader says it again for 50 ms. Nor can one behind a switch that has forgotten the group,
+// the leader says it again ten times. Nor can one behind a switch that has forgotten the group,
 // which knows no way on: it keeps the group, and adapters do not.
 func TestFallbackCutOff(t *testing.T) {
 	for name, c := range map[string]struct { // each is its own check

@@ -140,7 +140,7 @@ func (n *Net) quiet() bool {
 			}
 		}
 	}
-	return n.Unfinished() == nil
+	return n.open() == nil
 }
 
 // SetFault implements faults.Target.
@@ -200,6 +200,8 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 		k.stop()
 		k.done = true // also if it had not begun
 	}
+	_, led := h.agent.Groups()
+	n.orphans += led
 	h.agent.Restart()
 	return nd.nic.Restart(now)
 }

@@ -79,6 +79,9 @@ type Net struct {
 	lease      uint32
 	branches   []rank.Branches // in the switches' multicast tables
 	check      *checker
+	fresh      [][]amount // what each node held when the lab was built; nil without check
+	orphans    int        // groups whose leader's host has crashed
+	unfinished error      // of the last job, before it gave everything back
 	err        error
 	doing      string // what the job last said it is at
 	steps      int    // how often it has
@@ -151,6 +154,7 @@ func New(cfg Config) (*Net, error) {
 	n.queue.touch = n.touch
 	if cfg.Check {
 		n.check = newChecker(n)
+		n.note()
 	}
 	return n, nil
 }

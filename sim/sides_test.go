@@ -139,6 +139,7 @@ func (v *trial) drawOp(r *rand.Rand, f *sideFlow) {
 
 // sideHost is what the flows of a host share.
 type sideHost struct {
+	fresh    []amount // what the lab has to hold there at rest, once the flows have begun
 	nic      *virtrnic.NIC
 	pd       *virtrnic.PD
 	sends    *virtrnic.CQ
@@ -204,6 +205,10 @@ func (v trial) startSides(n *Net) (*sides, error) {
 	for i := range s.flows {
 		s.arrange(&s.flows[i])
 	}
+	n.note() // the flows stay when the ranks have ended
+	for node, h := range s.hosts {
+		h.fresh = n.fresh[node]
+	}
 	return s, s.err
 }
 
@@ -243,6 +248,11 @@ func (s *sides) area(h *sideHost, size int, access virtrnic.AccessFlags) area {
 	var err error
 	a.mr, err = h.nic.RegMR(h.pd, a.b, access|virtrnic.AccessLocalWrite)
 	s.must(err)
+	for i := range h.fresh { // it stays when the ranks have ended
+		if h.fresh[i].what == "memory regions" {
+			h.fresh[i].n++
+		}
+	}
 	return a
 }
 

@@ -274,6 +274,7 @@ func (j *job) finish() error {
 	if failed == nil && len(blocked) > 0 {
 		failed = deadlock(blocked)
 	}
+	n.unfinished = n.open()
 	if n.check != nil && failed == nil {
 		err = n.check.finished()
 	}
@@ -281,7 +282,7 @@ func (j *job) finish() error {
 		err = j.release()
 	}
 	if n.check != nil && err == nil {
-		err = n.check.atRest()
+		err = n.check.atRest(j.keep)
 	}
 	if failed != nil && !errors.Is(err, ErrInvariant) {
 		return failed

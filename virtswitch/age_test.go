@@ -109,6 +109,28 @@ func TestAge(t *testing.T) {
 	}
 }
 
+// TestDeletionFindsItsWay: a deletion that is repeated for longer than the quarantine reaches
+// the members each time, and the group is forgotten a quarantine after the last one.
+func TestDeletionFindsItsWay(t *testing.T) {
+	l := groupLab(t, nil)
+	const repeats = 8
+	for k := range repeats {
+		l.at(float64(10_000+80_000*k), func() {
+			l.stub[0].send(l.mrp(hostIP(0), group1, wire.MRPHeader{Total: 1, Flags: wire.MRPDelete}, wire.MRPRecord{IP: group1}))
+		})
+	}
+	l.run()
+	for i := 1; i < 4; i++ {
+		if len(l.stub[i].got) != repeats {
+			t.Errorf("member %d got %d of %d deletions", i, len(l.stub[i].got), repeats)
+		}
+	}
+	last := vtime.Time(10+80*(repeats-1)) * vtime.Time(vtime.Millisecond)
+	if l.sw.Holding() != (Holding{}) || l.net.Now.Sub(last) < quarantineMin || l.net.Now.Sub(last) > 2*quarantineMin {
+		t.Errorf("at %v the switch holds %+v", l.net.Now, l.sw.Holding())
+	}
+}
+
 // TestAgeMakesRoom: a group that was left half installed neither keeps the next one out nor
 // turns it to another port.
 func TestAgeMakesRoom(t *testing.T) {

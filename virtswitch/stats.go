@@ -76,3 +76,35 @@ func (s *Stats) Dropped() (n uint64) {
 	}
 	return n
 }
+
+// Holding is what a switch holds: all of it is 0 in one that was just made.
+type Holding struct {
+	Groups     int // that are not deleted
+	Buried     int // deleted ones that are remembered
+	PortLoad   int // of all ports
+	MFTBytes   int
+	Reductions int
+	Multicast  int // plain groups
+	Frames     int
+	Buffered   int // bytes of the buffer that are charged
+	Timers     int // that are armed
+}
+
+// Holding returns what the switch holds.
+func (s *Switch) Holding() Holding {
+	h := Holding{
+		MFTBytes: s.mftUsed, Reductions: s.reductions, Multicast: len(s.multicast), Frames: s.Queued(),
+		Buffered: s.buffer.lossy + s.buffer.lossless + s.buffer.used, Timers: s.timers.Armed(),
+	}
+	s.groups.each(func(g *group) {
+		if g.buried == 0 {
+			h.Groups++
+		} else {
+			h.Buried++
+		}
+	})
+	for _, load := range s.portLoad {
+		h.PortLoad += int(load)
+	}
+	return h
+}
