@@ -231,6 +231,7 @@ func (n *node) state() counters.Node {
 		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
 		switch {
 		case n.sw != nil:
+			n.sw.Age(now) // who looks is not to see what is forgotten
 			s.Switch(n.sw, n.graph)
 			h.Switch(n.sw, s.Groups)
 		case n.out != nil:
