@@ -53,12 +53,19 @@ func held(t *testing.T, lab string) census {
 // them is left. Nobody is waited for but the nodes themselves.
 func rested(t *testing.T, lab string, fresh census) {
 	t.Helper()
+	restedBut(t, lab, fresh, func(*node) {})
+}
+
+// restedBut is rested where something does not count.
+func restedBut(t *testing.T, lab string, fresh census, but func(n *node)) {
+	t.Helper()
 	var differ []string
 	for deadline := time.Now().Add(20 * time.Second); ; {
 		now := held(t, lab)
 		differ = nil
 		for name, want := range fresh { // sorted below
-			if got := now[name]; got != want {
+			got := now[name]
+			if but(&got); got != want {
 				differ = append(differ, fmt.Sprintf("%s holds %+v\n\tfreshly deployed %+v", name, got, want))
 			}
 		}
@@ -94,6 +101,16 @@ func (c census) empty() bool {
 		}
 	}
 	return true
+}
+
+// registering leaves out a group whose deletion the leader's host still repeats. Who was killed
+// in the middle of a registration has no tree by which the members hear of its end: the host
+// gives up after 630 ms of lab time, ten minutes here, or when the next run takes it back.
+func registering(n *node) {
+	if n.Registrations == 1 {
+		n.Registrations = 0
+		n.Timers--
+	}
 }
 
 // interrupted is a run of a lab that is up, which something ends.
@@ -243,7 +260,10 @@ func TestInterruptedRuns(t *testing.T) {
 		}
 		<-time.After(wait)
 		all[name](r)
-		if random.IntN(3) > 0 {
+		switch rest := random.IntN(3) > 0; {
+		case rest && r.cmd.ProcessState.ExitCode() < 0: // killed
+			restedBut(t, lab, fresh, registering)
+		case rest:
 			rested(t, lab, fresh)
 		}
 		if t.Failed() {

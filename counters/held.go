@@ -12,6 +12,7 @@ type Held struct {
 	// Of a switch. Half-installed groups are among its groups.
 	Groups    int `json:"groups,omitempty"`
 	Half      int `json:"half_installed,omitempty"`
+	PortLoad  int `json:"port_load,omitempty"` // paths of groups, over all ports
 	Multicast int `json:"multicast_entries,omitempty"`
 
 	// Of a host.
@@ -32,15 +33,19 @@ type Held struct {
 	Files      int `json:"files,omitempty"` // open descriptors
 }
 
-// Switch takes down what a switch holds; its groups are among a node's counters.
+// Switch takes down what a switch holds. Deleted groups, whose McstIDs rest for a while after
+// every run, and their timer do not count.
 func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
-	h.Groups, h.Multicast = len(groups), sw.MulticastEntries()
+	a := sw.Holding()
+	h.Groups, h.PortLoad, h.Multicast, h.QueuedBytes, h.Timers = a.Groups, a.PortLoad, a.Multicast, a.Buffered, a.Timers
+	if a.Buried > 0 {
+		h.Timers--
+	}
 	for i := range groups {
 		if !groups[i].Active {
 			h.Half++
 		}
 	}
-	h.Timers, h.QueuedBytes = sw.ArmedTimers(), sw.BufferUsed()
 }
 
 // NIC takes down what a NIC holds.

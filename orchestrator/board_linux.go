@@ -263,10 +263,11 @@ func (b *board) reply(c call, m *control.ToRank) error {
 	b.mu.Unlock()
 	b.sending[c.rank].Lock()
 	defer b.sending[c.rank].Unlock()
-	if err := b.ranks[c.rank].Send(m); err != nil && !b.spare[c.rank] { // who serves a spare rank notices
-		return err
+	err := b.ranks[c.rank].Send(m)
+	if errors.Is(err, io.EOF) || b.spare[c.rank] {
+		return nil // the stream has ended: who serves that rank hears why, and it is not the fault of the one that is served here
 	}
-	return nil
+	return err
 }
 
 // lossWait is how long the ranks that are left may come no further, from one report to the

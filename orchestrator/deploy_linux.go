@@ -96,6 +96,9 @@ func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *run
 func (d *Deployed) runOnce(ctx context.Context, o RunOptions, stays bool) (*runner.Report, error) {
 	if stays {
 		if err := d.tidyBefore(ctx); err != nil {
+			if ctx.Err() != nil { // what was found is still there
+				d.tidyAfter(ctx)
+			}
 			return nil, err
 		}
 		defer d.tidyAfter(ctx)
