@@ -283,6 +283,7 @@ func TestGuardsFire(t *testing.T) {
 		paced(t, seed)
 		sleepers(t, seed)
 		troubled(t, seed)
+		leftBehind(t, seed)
 		if t.Failed() {
 			t.Fatalf("replay: go test ./sim -run GuardsFire -from %d -seeds 1", seed)
 		}

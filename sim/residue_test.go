@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
@@ -204,4 +205,37 @@ func TestNothingLeft(t *testing.T) {
 		t.Errorf("deadlocks, crashes, deletions given up: %v; made %v: the sweep does not reach everything", saw, made)
 	}
 	t.Logf("deadlocks, crashes, deletions given up: %v; made %v", saw, made)
+}
+
+// leftBehind has somebody leave something of a kind in a host or a switch: the next job that
+// ends well, or does not, ends with that.
+func leftBehind(t *testing.T, seed uint64) {
+	r := prng.New(seed)
+	n := starScene(t).build()
+	host := int(r.Uint64() % uint64(n.graph.Hosts))
+	want := "protection domains"
+	n.At(vtime.Time(r.Uint64()%uint64(vtime.Millisecond)), func(vtime.Time) {
+		switch nic := n.NIC(host); r.Uint64() % 3 {
+		case 0:
+			nic.AllocPD()
+		case 1:
+			want = "completion queues"
+			if _, err := nic.CreateCQ(1); err != nil {
+				t.Error(err)
+			}
+		default:
+			want = "groups it is in"
+			n.Agent(host).Join(wire.GroupNet|0x7777, 17)
+		}
+	})
+	err := n.Run(Job{Name: "left", Hosts: []int{0, 1}, Params: testParams, Program: func(k *rank.Rank) error {
+		k.Sleep(vtime.Millisecond)
+		if r.Uint64()%2 == 0 {
+			return errLeft
+		}
+		return nil
+	}})
+	if !errors.Is(err, ErrInvariant) || !strings.Contains(err.Error(), want) {
+		t.Errorf("seed %d: %v; want a broken invariant, %s", seed, err, want)
+	}
 }

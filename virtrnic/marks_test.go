@@ -664,6 +664,7 @@ func TestGuardsFire(t *testing.T) {
 			c := newChaos(t, r, false)
 			c.flood()
 			c.end()
+			wrecked(t, rand.New(rand.NewPCG(seed, 25)))
 			_, err := DCQCNByName(oneOf(r, "none", ""))
 			if _, odd := DCQCNByName("nonesuch"); err != nil || odd == nil {
 				t.Error("DCQCNByName takes what there is not")

@@ -344,3 +344,86 @@ func TestDestroyOrder(t *testing.T) {
 		t.Errorf("after a restart the NIC has %+v", n.Made())
 	}
 }
+
+// wrecked makes and destroys objects of all kinds of two NICs at random, those that are in use,
+// gone or the other NIC's, too. When all are taken back in the verbs' order nothing is left.
+func wrecked(t *testing.T, r *rand.Rand) {
+	p := newPair(t, pairOptions{})
+	n := p.nic[0]
+	pds, cqs, qps := append([]*PD{nil}, p.pd[:]...), p.cq[:], p.qp[:]
+	var srqs []*SRQ
+	ahs := []*AddressHandle{nil}
+	var mrs []*MR
+	create := func() {
+		switch pd := anyElement(r, pds); r.IntN(7) {
+		case 0:
+			pds = append(pds, n.AllocPD())
+		case 1:
+			if c, err := n.CreateCQ(4); err == nil {
+				cqs = append(cqs, c)
+			}
+		case 2:
+			if s, err := n.CreateSRQ(pd, 4, 1); err == nil {
+				srqs = append(srqs, s)
+			}
+		case 3:
+			if a, err := n.CreateAH(pd, AH{DGID: 10<<24 | 2}); err == nil {
+				ahs = append(ahs, a)
+			}
+		case 4:
+			if m, err := n.RegMR(pd, Phantom(8), 0); err == nil {
+				mrs = append(mrs, m)
+			}
+		default:
+			init := QPInit{PD: pd, SendCQ: anyElement(r, cqs), RecvCQ: anyElement(r, cqs)}
+			if len(srqs) > 0 && r.IntN(2) == 0 {
+				init.SRQ = anyElement(r, srqs)
+			}
+			if q, err := n.CreateQP(init); err == nil {
+				n.event(EventCommEst, q)
+				qps = append(qps, q)
+			}
+		}
+	}
+	destroy := func() {
+		_ = n.DeallocPD(anyElement(r, pds)) // refusals are what this is about
+		_ = n.DestroyCQ(anyElement(r, cqs))
+		_ = n.DestroyQP(0, anyElement(r, qps))
+		_ = n.DestroyAH(anyElement(r, ahs))
+		if len(srqs) > 0 {
+			_ = n.DestroySRQ(anyElement(r, srqs))
+		}
+		if len(mrs) > 0 {
+			_ = n.DeregMR(anyElement(r, mrs))
+		}
+	}
+	for step := range 600 {
+		if create(); step%3 == 0 {
+			destroy()
+		}
+		if step%50 == 0 {
+			n.GetAsyncEvent()
+		}
+	}
+	for _, q := range qps {
+		_ = n.DestroyQP(0, q) // what is gone already is refused, here and below
+	}
+	for _, s := range srqs {
+		_ = n.DestroySRQ(s)
+	}
+	for _, a := range ahs {
+		_ = n.DestroyAH(a)
+	}
+	for _, m := range mrs {
+		_ = n.DeregMR(m)
+	}
+	for _, c := range cqs {
+		_ = n.DestroyCQ(c)
+	}
+	for _, pd := range pds {
+		_ = n.DeallocPD(pd)
+	}
+	if e, ok := n.GetAsyncEvent(); ok || n.Made() != (Made{}) || len(n.slots)-n.holes != 0 {
+		t.Errorf("an event %v (%v), %+v, %d timer slots with %d holes", e.Type, ok, n.Made(), len(n.slots), n.holes)
+	}
+}
