@@ -65,7 +65,7 @@ var attackEnds = []pitfall{
 			},
 			{
 				wrong: "A host waits for its tasks without end",
-				edits: edit("live/host.go", "\tcase <-time.After(stopWait):\n\t\treturn false\n", "\tcase <-time.After(time.Hour):\n\t\treturn false\n"),
+				edits: edit("live/host.go", "name, _ := h.Outside(); name != \"\"", "name, _ := h.Outside(); name == \"nobody\""),
 				test:  "live TestStopBlocked",
 			},
 		},

@@ -121,7 +121,7 @@ func (h *Host) proceed(t *task) {
 	h.calls.leave(t.name)
 }
 
-// stopWait is how long of wall time programs may take to come to an end.
+// stopWait is how long of wall time a program may take to come to its end.
 const stopWait = 3 * time.Second
 
 // Stop makes every task that waits, or comes to wait, unwind, and returns when all have
@@ -139,10 +139,15 @@ func (h *Host) Stop() (ended bool) {
 		h.live.Wait()
 		close(done)
 	}()
-	select {
-	case <-done:
-	case <-time.After(stopWait):
-		return false
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		case <-time.After(stopWait):
+			if name, _ := h.Outside(); name != "" {
+				return false
+			} // else a store takes its time
+		}
 	}
 	h.mu.Lock()
 	h.stopped = false

@@ -142,8 +142,15 @@ func TestStopBlocked(t *testing.T) {
 		h.Park(vtime.Never, "the end") // where it unwinds
 	})
 	<-left
-	if h.Stop() {
-		t.Error("it has stopped")
+	stopped := make(chan bool, 1)
+	go func() { stopped <- h.Stop() }()
+	select {
+	case ended := <-stopped:
+		if ended {
+			t.Error("it has stopped")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("Stop waits for it")
 	}
 	if name, since := h.Outside(); name != "rank 3" || since <= 0 {
 		t.Errorf("%q is outside for %v", name, since)
