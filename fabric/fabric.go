@@ -281,8 +281,8 @@ func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
 		IP: n.IP, IPv6: s.Graph.IPv6, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
-		TrustICRC: s.TrustICRC,
-		Keys:      s.stream("keys/" + n.Name),
+		TrustICRC: s.TrustICRC, Lossy: ^s.Switch.Lossless,
+		Keys: s.stream("keys/" + n.Name),
 	}
 	if t, lids := s.lids(); t != nil {
 		c.Alias, c.Aliases = topo.LIDAddress(t.BaseLID(node)), lids

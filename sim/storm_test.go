@@ -28,6 +28,12 @@ var stormFlows = []flow{
 // watchdogs fired after the storm began.
 func stormRun(t *testing.T, seed uint64, storm bool, dog virtswitch.WatchdogConfig) (took []vtime.Duration, fired []vtime.Duration, drops uint64) {
 	t.Helper()
+	return stormOn(t, 1<<3, seed, storm, dog)
+}
+
+// stormOn is stormRun in a fabric with other lossless classes.
+func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswitch.WatchdogConfig) (took []vtime.Duration, fired []vtime.Duration, drops uint64) {
+	t.Helper()
 	const begin = 100 * vtime.Time(vtime.Microsecond)
 	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 5}, sceneLink)
 	if err != nil {
@@ -36,7 +42,7 @@ func stormRun(t *testing.T, seed uint64, storm bool, dog virtswitch.WatchdogConf
 	n, err := New(Config{
 		Spec: fabric.Spec{
 			Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 8},
-			Switch: fabric.Switch{Buffer: 16 << 20, XOFF: 64 << 10, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(), Watchdog: dog},
+			Switch: fabric.Switch{Buffer: 16 << 20, XOFF: 64 << 10, Lossless: lossless, Rules: virtswitch.RulesFixed(), Watchdog: dog},
 		},
 		Trace: func(int) machine.Tracer { return stormTracer{&fired, begin} },
 	})
@@ -168,4 +174,22 @@ func pauseSteps(from, until vtime.Time, full vtime.Duration) (steps []pauseStep)
 		steps = append(steps, pauseStep{at, faults.PauseQuantaMax})
 	}
 	return append(steps, pauseStep{until, 0})
+}
+
+// TestStormOnLossyClass: without PFC, or with PFC for another class, a NIC that pauses without
+// end stops nobody, neither its switch nor, through that, other hosts.
+func TestStormOnLossyClass(t *testing.T) {
+	dog := virtswitch.WatchdogConfig{Detect: 200 * vtime.Microsecond, Restore: 200 * vtime.Microsecond}
+	for _, lossless := range []uint8{0, 1 << 4} {
+		calm, _, _ := stormOn(t, lossless, 1, false, dog)
+		took, fired, _ := stormOn(t, lossless, 1, true, dog)
+		for i := range took {
+			if calm[i] == 0 || took[i] == 0 || took[i] > calm[i]+calm[i]/100 {
+				t.Errorf("lossless %#x: flow %v took %v under the storm, %v without", lossless, stormFlows[i], took[i], calm[i])
+			}
+		}
+		if len(fired) > 0 {
+			t.Errorf("lossless %#x: %d watchdogs fired", lossless, len(fired))
+		}
+	}
 }

@@ -112,8 +112,8 @@ func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
 	if in.stalled {
 		return true
 	}
-	if in.bytes > intakeXOFF {
-		n.pausePeer(now, 1<<n.priority(f.Traffic()))
+	if prio := n.priority(f.Traffic()); in.bytes > intakeXOFF && n.lossy>>prio&1 == 0 {
+		n.pausePeer(now, 1<<prio)
 	}
 	n.armIntake()
 	return true

@@ -130,6 +130,37 @@ func TestNICRestart(t *testing.T) {
 	p.nic[1].QPs(func(q *QP) { t.Errorf("queue pair %d is still there", q.Num()) })
 }
 
+// TestPauseOfLossyClass: a NIC stops for a pause of its data's class if that has PFC, and asks
+// for one if it is slow; without PFC it does neither, and loses what it has no room for.
+func TestPauseOfLossyClass(t *testing.T) {
+	const n = 4 << 20
+	for _, lossy := range []bool{false, true} {
+		o := pairOptions{mtu: 4096, timeout: 17, retry: 7}
+		if lossy {
+			o.lossy = 1 << 3
+		}
+		p := newPair(t, o)
+		_, sm := p.region(0, n, 3)
+		_, dm := p.region(1, n, 0)
+		p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n)})
+		p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, n)})
+		p.nic[1].SendPause(0, 1<<3|1<<6, 0xffff) // 335 us
+		p.net.At(100*us, func(now vtime.Time) {
+			if sent := p.nic[0].Stats().DataPackets; lossy == (sent < 100) {
+				t.Errorf("lossy %v: %d requests are sent while the class is paused", lossy, sent)
+			}
+			p.nic[1].SetIntake(now, 10e9)
+		})
+		p.run()
+		p.want(0, WC{WRID: 1, Opcode: WCSend, ByteLen: n})
+		s, r := p.nic[0].Stats(), p.nic[1].Stats()
+		if s.PausesReceived == 0 || (s.PausesIgnored != 0) != lossy || (r.PausesSent > 1) == lossy || (r.Drops[DropIntakeFull] != 0) != lossy {
+			t.Errorf("lossy %v: of %d pauses %d were ignored; the slow NIC has sent %d and dropped %d frames",
+				lossy, s.PausesReceived, s.PausesIgnored, r.PausesSent, r.Drops[DropIntakeFull])
+		}
+	}
+}
+
 // TestPausePassesIntake: a pause is obeyed when it arrives, however much waits in front of
 // it in a NIC that is slow or stalled: the port does that by itself.
 func TestPausePassesIntake(t *testing.T) {

@@ -56,10 +56,12 @@ type Config struct {
 	Congestion *DCQCN
 	// IRN is selective repeat; nil: go-back-N.
 	IRN     *IRN
-	VLAN    uint16      // of all packets; 0: untagged
-	Classes *[64]uint8  // priorities by DSCP; nil: the upper three bits
-	Keys    prng.Stream // of the random part of memory keys
-	Trace   machine.Tracer
+	VLAN    uint16     // of all packets; 0: untagged
+	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
+	// Lossy are the priorities without PFC: the NIC does not pause them, nor obey who does.
+	Lossy uint8
+	Keys  prng.Stream // of the random part of memory keys
+	Trace machine.Tracer
 }
 
 // NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
@@ -80,6 +82,7 @@ type NIC struct {
 	raw      bool
 	vlan     uint16
 	classes  *[64]uint8
+	lossy    uint8
 	trace    machine.Tracer
 	requests machine.RequestTracer // nil: nobody asks
 	stack    Stack
@@ -130,7 +133,7 @@ func New(c Config) *NIC {
 	n := &NIC{
 		mtu: mtu, window: window, ip: c.IP,
 		alias: c.Alias, aliases: uint32(c.Aliases), mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: uint32(max(1, c.AckEvery)),
-		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, trace: c.Trace, keys: c.Keys,
+		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, lossy: c.Lossy, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
 	n.requests, _ = c.Trace.(machine.RequestTracer)

@@ -41,6 +41,7 @@ type pairOptions struct {
 	rdAtomic      uint8 // initiator depth and responder resources; > 0 opens READ and atomics
 	init          func(*QPInit)
 	unsignalled   bool
+	lossy         uint8
 }
 
 // eventLog writes a NIC's events into the transcript.
@@ -79,7 +80,7 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	for i := range 2 {
 		c := Config{
 			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
-			TrustICRC: o.trust, Congestion: o.congestion, IRN: o.irn[i], Keys: root.Derive(string(rune('a' + i))),
+			TrustICRC: o.trust, Lossy: o.lossy, Congestion: o.congestion, IRN: o.irn[i], Keys: root.Derive(string(rune('a' + i))),
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}

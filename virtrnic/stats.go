@@ -74,6 +74,7 @@ type Stats struct {
 	CNPHandled          uint64
 	PausesSent          uint64
 	PausesReceived      uint64
+	PausesIgnored       uint64 // of those, those that name a priority without PFC
 	BytesReceived       uint64 // payload accepted in order
 	MessagesSent        uint64 // completed at the requester
 	MessagesReceived    uint64 // completed at the responder

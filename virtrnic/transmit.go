@@ -215,11 +215,15 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 	n.start(now)
 }
 
-// handlePause obeys a pause frame.
+// handlePause obeys a pause frame, but for priorities without PFC.
 func (n *NIC) handlePause(now vtime.Time, f *wire.Frame) {
 	h := f.PFC()
 	n.consume(f)
 	n.stats.PausesReceived++
+	if h.Enable&n.lossy != 0 {
+		n.stats.PausesIgnored++
+		h.Enable &^= n.lossy
+	}
 	t := &n.tx
 	for i, q := range h.Quanta {
 		if h.Enable>>i&1 == 0 {

@@ -11,6 +11,9 @@ import (
 // PFCConfig sets priority-based flow control up (802.1Qbb).
 type PFCConfig struct {
 	Lossless uint8 // bit i: priority i is lossless
+	// Obey are priorities that neighbours may pause although they are not lossless here
+	// (asymmetric PFC).
+	Obey uint8
 	// XOFF and XON are thresholds in bytes per (ingress, priority). 0 chooses: XOFF
 	// shares half of the buffer among the lossless queues after their headroom, XON is
 	// three quarters of it.
@@ -43,6 +46,7 @@ func Headroom(rate int64, delay, own, peer vtime.Duration, mtu int) int {
 // pfcState is the flow control of all ports.
 type pfcState struct {
 	lossless  uint8
+	obeys     uint8 // priorities that neighbours may pause
 	xoffBytes int
 	xonBytes  int
 	alpha     float64
@@ -60,7 +64,7 @@ type pauseFrame struct {
 
 func newPFCState(c PFCConfig, ports, limit int) pfcState {
 	p := pfcState{
-		lossless: c.Lossless, xoffBytes: c.XOFF, xonBytes: c.XON, alpha: c.Alpha, headroom: c.Headroom,
+		lossless: c.Lossless, obeys: c.Lossless | c.Obey, xoffBytes: c.XOFF, xonBytes: c.XON, alpha: c.Alpha, headroom: c.Headroom,
 		quanta: uint16(c.Quanta), stopped: newBitset(ports), until: make([][8]vtime.Time, ports),
 	}
 	if p.quanta == 0 {
@@ -211,11 +215,16 @@ func (e *egress) popPause() *wire.Frame {
 }
 
 // handlePause obeys a pause frame: each class it names stops for its quanta, or goes
-// on if they are zero.
+// on if they are zero. Priorities without PFC do neither, as 802.1Qbb has it: who may lose
+// frames is not to stop others.
 func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 	h := f.PFC()
 	s.absorb(f)
 	s.stats.PausesReceived++
+	if h.Enable&^s.pfc.obeys != 0 {
+		s.stats.PausesIgnored++
+		h.Enable &= s.pfc.obeys
+	}
 	e, p := &s.eg[port], &s.ports[port]
 	if p.Next < now {
 		s.settle(now-1, port)

@@ -170,7 +170,7 @@ func TestECNThresholds(t *testing.T) {
 
 func dogLab(t *testing.T, forward bool) *lone {
 	return newLone(t, func(c *Config) {
-		c.PFC = PFCConfig{Lossless: 1 << 3, XOFF: 20000, Headroom: []int{40000, 40000, 40000, 40000, 40000, 40000}}
+		c.PFC = PFCConfig{Lossless: 1 << 3, Obey: 1 << 4, XOFF: 20000, Headroom: []int{40000, 40000, 40000, 40000, 40000, 40000}}
 		c.Watchdog = WatchdogConfig{Detect: 50 * vtime.Microsecond, Restore: 20 * vtime.Microsecond, Forward: forward}
 	})
 }

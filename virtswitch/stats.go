@@ -54,6 +54,7 @@ type Stats struct {
 	Drops     [dropReasons]uint64
 
 	PausesSent, PausesReceived uint64
+	PausesIgnored              uint64 // of those received, those that name a priority without PFC
 	AcksIn, AcksOut            uint64 // group feedback that acknowledges
 	NaksIn, NaksOut            uint64
 	AcksRepeated               uint64 // CEP-34

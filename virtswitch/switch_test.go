@@ -74,6 +74,7 @@ func newLone(t *testing.T, change func(*Config)) *lone {
 	}
 	l := &lone{t: t, net: machinetest.New(counts, links)}
 	c := Config{IP: 10<<24 | 253<<16, Ports: l.net.PortsOf(0), Pool: l.net.Pool, Buffer: 1 << 20, Rules: RulesFixed()}
+	c.PFC.Obey = 0xff // pauses hold back what tests want to see waiting
 	for i := range loneHosts {
 		c.FIB.SetHost(hostIP(i), i)
 	}
@@ -243,6 +244,43 @@ func TestPriority(t *testing.T) {
 	}
 	if got := l.stub[3].got; !slices.Equal(got, want) {
 		t.Errorf("with class 3 paused\n got %q\nwant %q", got, want)
+	}
+}
+
+// TestPauseOfLossyClass: a pause frame that names all classes stops those with PFC, and those
+// that are paused asymmetrically; the others go on, whether it stops or frees them.
+func TestPauseOfLossyClass(t *testing.T) {
+	for _, c := range []struct{ lossless, obey, stops uint8 }{{0, 0, 0}, {1 << 3, 0, 1 << 3}, {0x28, 0, 0x28}, {1 << 3, 1 << 5, 0x28}} {
+		for _, quanta := range []uint16{0, 60000} { // 307 us
+			l := newLone(t, func(k *Config) {
+				k.PFC = PFCConfig{Lossless: c.lossless, Obey: c.obey, XOFF: 20000, Headroom: []int{9000, 9000, 9000, 9000, 9000, 9000}}
+			})
+			l.pause(3, 0xff, quanta)
+			l.at(2, func() {
+				for prio := range uint8(8) {
+					l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, wire.PSN(prio), prio<<5))
+				}
+			})
+			came := map[string]bool{}
+			l.at(50, func() {
+				for _, psn := range psns(l.stub[3].got) {
+					came[psn] = true
+				}
+			})
+			l.run()
+			ignored := uint64(0)
+			if c.stops != 0xff {
+				ignored = 1
+			}
+			for prio := range uint8(8) {
+				if paused := quanta > 0 && c.stops>>prio&1 != 0; came[fmt.Sprint("psn=", prio)] == paused {
+					t.Errorf("lossless %#x, obeyed %#x, %d quanta: class %d has gone on: %v", c.lossless, c.obey, quanta, prio, paused)
+				}
+			}
+			if st := l.sw.Stats(); st.PausesReceived != 1 || st.PausesIgnored != ignored || len(l.stub[3].got) != 8 {
+				t.Errorf("lossless %#x: %d pauses received, %d ignored, %d frames in the end", c.lossless, st.PausesReceived, st.PausesIgnored, len(l.stub[3].got))
+			}
+		}
 	}
 }
 
