@@ -28,7 +28,7 @@ type InputConfig struct {
 // priority; lanes are numbered by priority, then ingress.
 type crossbar struct {
 	together bool
-	lanes    [][]*held
+	lanes    []laneRing
 	wants    []bitset // by egress: lanes whose first packet has a copy for it
 	wanted   bitset   // egresses that some lane wants
 	leaving  bitset   // lanes whose first packet has started on all its ports
@@ -37,6 +37,37 @@ type crossbar struct {
 	frames   int      // copies that wait
 	next     vtime.Time
 	spare    []*held
+}
+
+// laneRing is the FIFO of a lane: a lossless ingress that is paused late holds thousands of packets, which
+// must not all move when one leaves.
+type laneRing struct {
+	ring []*held // a power of two
+	head int
+	n    int
+}
+
+func (l *laneRing) push(h *held) {
+	if l.n == len(l.ring) {
+		ring := make([]*held, max(4, 2*l.n))
+		for i := range l.n {
+			ring[i] = l.ring[(l.head+i)&(l.n-1)]
+		}
+		l.ring, l.head = ring, 0
+	}
+	l.ring[(l.head+l.n)&(len(l.ring)-1)] = h
+	l.n++
+}
+
+// first returns the packet that is next to leave, of a lane that has one.
+func (l *laneRing) first() *held { return l.ring[l.head] }
+
+func (l *laneRing) pop() *held {
+	h := l.ring[l.head]
+	l.ring[l.head] = nil
+	l.head = (l.head + 1) & (len(l.ring) - 1)
+	l.n--
+	return h
 }
 
 // held is a packet in its ingress.
@@ -57,7 +88,7 @@ func newCrossbar(c *InputConfig, ports int) *crossbar {
 		return nil
 	}
 	x := &crossbar{
-		together: c.Together, lanes: make([][]*held, 8*ports), wants: make([]bitset, ports), wanted: newBitset(ports),
+		together: c.Together, lanes: make([]laneRing, 8*ports), wants: make([]bitset, ports), wanted: newBitset(ports),
 		leaving: newBitset(8 * ports), turn: make([]int, ports), next: vtime.Never,
 	}
 	for p := range x.wants {
@@ -77,12 +108,12 @@ func (s *Switch) hold(port int, f *wire.Frame, a *arrival) {
 		}
 		*h = held{arrival: arrival{size: a.size, in: a.in, prio: a.prio}, copies: h.copies[:0]}
 		a.held = h
-		x.lanes[lane] = append(x.lanes[lane], h)
+		x.lanes[lane].push(h)
 		x.fresh = append(x.fresh, h)
 	}
 	a.held.copies = append(a.held.copies, onward{port, f})
 	x.frames++
-	if x.lanes[lane][0] == a.held {
+	if x.lanes[lane].first() == a.held {
 		x.want(lane, port)
 	}
 }
@@ -134,7 +165,7 @@ func (s *Switch) admit(now vtime.Time) {
 func (s *Switch) shed(now vtime.Time, h *held) {
 	x := s.crossbar
 	lane := int(h.prio)*len(s.ports) + h.in
-	first := x.lanes[lane][0] == h
+	first := x.lanes[lane].first() == h
 	for len(h.copies) > 0 {
 		c := h.copies[0]
 		h.copies = slices.Delete(h.copies, 0, 1)
@@ -158,7 +189,7 @@ func (s *Switch) cross(now vtime.Time) {
 	for again := true; again; {
 		again = false
 		for lane := x.leaving.next(0); lane >= 0; lane = x.leaving.next(lane + 1) {
-			if x.lanes[lane][0].until <= now {
+			if x.lanes[lane].first().until <= now {
 				s.leave(now, lane)
 				again = true
 			}
@@ -172,7 +203,7 @@ func (s *Switch) cross(now vtime.Time) {
 	}
 	x.next = vtime.Never
 	for lane := x.leaving.next(0); lane >= 0; lane = x.leaving.next(lane + 1) {
-		x.next = min(x.next, x.lanes[lane][0].until)
+		x.next = min(x.next, x.lanes[lane].first().until)
 	}
 	for p := x.wanted.next(0); p >= 0; p = x.wanted.next(p + 1) {
 		if free := s.ports[p].Free; free > now {
@@ -185,8 +216,9 @@ func (s *Switch) cross(now vtime.Time) {
 func (s *Switch) forget(now vtime.Time) {
 	s.crossUntil(now - 1)
 	x := s.crossbar
-	for _, lane := range x.lanes {
-		for _, h := range lane {
+	for i := range x.lanes {
+		for l := &x.lanes[i]; l.n > 0; {
+			h := l.pop()
 			for _, c := range h.copies {
 				s.drop(now, h.in, c.f, DropRestart)
 			}
@@ -198,18 +230,16 @@ func (s *Switch) forget(now vtime.Time) {
 // leave takes a lane's first packet out; the next one is first now.
 func (s *Switch) leave(now vtime.Time, lane int) {
 	x := s.crossbar
-	l := x.lanes[lane]
-	h := l[0]
-	x.lanes[lane] = append(l[:0], l[1:]...)
+	h := x.lanes[lane].pop()
 	x.leaving.clear(lane)
 	if h.charged {
 		s.release(now, waiter{size: int32(h.size), charge: h.charge})
 	}
 	x.spare = append(x.spare, h)
-	if len(x.lanes[lane]) == 0 {
+	if x.lanes[lane].n == 0 {
 		return
 	}
-	first := x.lanes[lane][0]
+	first := x.lanes[lane].first()
 	if len(first.copies) == 0 { // it was refused
 		x.leaving.set(lane)
 	}
@@ -253,14 +283,14 @@ func (s *Switch) may(now vtime.Time, lane int) bool {
 	if !s.crossbar.together {
 		return true
 	}
-	h := s.crossbar.lanes[lane][0]
+	h := s.crossbar.lanes[lane].first()
 	return !slices.ContainsFunc(h.copies, func(c onward) bool { return !s.idle(now, c.port, h.prio) })
 }
 
 // begin starts a lane's copy for an egress, or all its copies.
 func (s *Switch) begin(now vtime.Time, lane, port int) {
 	x := s.crossbar
-	h := x.lanes[lane][0]
+	h := x.lanes[lane].first()
 	for i := 0; i < len(h.copies); {
 		c := h.copies[i]
 		if c.port != port && !x.together || s.ports[c.port].Free > now {
