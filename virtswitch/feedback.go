@@ -25,7 +25,7 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	if h.Syndrome.IsACK() {
 		s.stats.AcksIn++
 		if psn.After(g.ack[i]) {
-			g.ack[i], g.path[i].msn = psn, h.MSN
+			g.acked(i, psn, h.MSN)
 		}
 		if s.triggers(g, i, psn) {
 			s.generate(now, f, g, in)
@@ -45,6 +45,14 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	s.handleNak(now, f, g, in, i)
 }
 
+// acked notes that a path has all packets up to psn, so that it no longer lacks one of them: a
+// NAK that is kept would be for another packet once PSNs have gone round.
+func (g *group) acked(i int, psn wire.PSN, msn uint32) {
+	p := &g.path[i]
+	g.ack[i], p.msn = psn, msn
+	p.lacks = p.lacks && p.missing.After(psn)
+}
+
 // triggers says whether an acknowledgement up to psn from path i may have moved the
 // minimum: only the path that holds it can (CEP-29).
 func (s *Switch) triggers(g *group, i int, psn wire.PSN) bool {
@@ -57,7 +65,7 @@ func (s *Switch) triggers(g *group, i int, psn wire.PSN) bool {
 func (s *Switch) handleNak(now vtime.Time, f *wire.Frame, g *group, in, i int) {
 	psn, h := f.PSN(), f.AETH()
 	if before := psn.Add(-1); before.After(g.ack[i]) {
-		g.ack[i], g.path[i].msn = before, h.MSN
+		g.acked(i, before, h.MSN)
 	}
 	lowest := !g.hasNak || !psn.After(g.nak)
 	if g.asks && psn == g.asked && s.rules.OneNakPerGap {

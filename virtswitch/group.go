@@ -48,8 +48,8 @@ type path struct {
 	nodes     int32       // nodes registered over this path, for Gleam's port load
 	cnps      uint32      // congestion notifications from here, aged
 	selective bool        // the last acknowledgement from here had the selective bit
-	lacks     bool        // the packet its last sequence NAK asked for,
-	missing   wire.PSN    // which is missing still if its AckPSN is the one before
+	lacks     bool        // the packet its last sequence NAK asked for is missing still,
+	missing   wire.PSN    // which is this one
 }
 
 type envelopeKey struct {

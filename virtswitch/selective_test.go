@@ -1,6 +1,7 @@
 package virtswitch
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/wire"
@@ -57,4 +58,58 @@ func TestSelectiveRecall(t *testing.T) {
 	l.wantAtSource("it is filled", "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=8 S ACK msn=2\n10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=9 S NAK(sequence) msn=2")
 	l.tell(2, 21, wire.SyndromeACK)
 	l.wantAtSource("so is the second", "10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=20 S ACK msn=3")
+}
+
+// TestSelectiveRecallOnce: a NAK that has been answered is not passed on again when PSNs come
+// round to its packet, 2^24 packets later, whether the gap was filled by an acknowledgement,
+// by a later NAK, or by another member's turn as source.
+func TestSelectiveRecallOnce(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fill func(l *lone)
+	}{
+		{"acknowledged", func(l *lone) { l.tell(1, 10, wire.SyndromeACK) }},
+		{"an RNR NAK", func(l *lone) { l.tell(1, 11, wire.SyndromeRNR) }},
+		{"late NAK", func(l *lone) { l.tell(1, 10, wire.SyndromeACK); l.tell(1, 5, wire.SyndromePSNSequence) }},
+		{"source meanwhile", func(l *lone) {
+			for _, psn := range []wire.PSN{10, 12} {
+				for i := 1; i < 4; i++ {
+					l.tell(i, psn, wire.SyndromeACK)
+				}
+				if psn == 10 {
+					l.stub[1].send(l.data(hostIP(1), group1, 9, 11, 26<<2))
+					l.run()
+					l.tell(0, 11, wire.SyndromeACK)
+					l.tell(2, 11, wire.SyndromeACK)
+					l.tell(3, 11, wire.SyndromeACK)
+					l.stub[0].send(l.data(hostIP(0), group1, 9, 12, 26<<2))
+					l.run()
+				}
+			}
+		}},
+	} {
+		l := groupLab(t, nil)
+		for i := 1; i < 4; i++ {
+			l.tell(i, 4, wire.SyndromeACK)
+		}
+		l.tell(1, 5, wire.SyndromePSNSequence)
+		c.fill(l)
+		l.stub[0].got = nil
+		// Round to the packet before: nobody asks for anything any more.
+		psn := wire.PSN(12)
+		for psn != 4 {
+			next := psn.Add(1 << 22)
+			if d := (4 - psn) & wire.PSNMask; d < 1<<22 {
+				next = 4
+			}
+			psn = next
+			for i := 3; i > 0; i-- {
+				l.stub[0].send(l.data(hostIP(0), group1, 9, psn, 26<<2))
+				l.tell(i, psn, wire.SyndromeACK)
+			}
+		}
+		if got := l.took(0); strings.Contains(got, "NAK") {
+			t.Errorf("%s: asked for again after 2^24 packets:\n%s", c.name, got)
+		}
+	}
 }
