@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
@@ -112,6 +113,14 @@ func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*contro
 // newTimeline returns the timeline of a node: it applies what concerns the node, and knows
 // of all links, since routes depend on them.
 func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeline {
+	n.routes = router{
+		find: func(down []int) virtswitch.FIB {
+			t, spec := n.graph.RoutesAt(n.id, down...), n.lab.Fabric(n.graph)
+			return spec.FIB(n.id, &t)
+		},
+		call: func(f func()) { n.loop.Call(vtime.Never, func(vtime.Time) { f() }) },
+		set:  func(t virtswitch.FIB) { n.sw.SetRoutes(t) },
+	}
 	return faults.NewTimeline(faults.Config{
 		Graph: n.graph, Seed: n.lab.Seed, Reconverge: vtime.Duration(n.lab.Switches.Reconverge), Latency: latency,
 		Owns: func(node int) bool { return node == n.id },
@@ -144,16 +153,9 @@ func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
 
 // SetRoutes implements faults.Target.
 func (t target) SetRoutes(_ vtime.Time, down []int) {
-	n := t.n
-	if n.sw == nil {
-		return
+	if t.n.sw != nil {
+		t.n.routes.want(down)
 	}
-	tables := n.graph.Routes()
-	if len(down) > 0 {
-		tables = n.graph.RoutesWithout(down...)
-	}
-	spec := n.lab.Fabric(n.graph)
-	n.sw.SetRoutes(spec.FIB(n.id, &tables[n.id-n.graph.Hosts]))
 }
 
 // SetRate implements faults.Target.

@@ -48,6 +48,7 @@ type node struct {
 
 	ports   []machine.Port
 	faults  *faults.Timeline // only with the loop's lock
+	routes  router           // of a switch
 	crashed chan error       // why the host's programs have ended
 }
 

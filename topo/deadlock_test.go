@@ -37,6 +37,11 @@ func TestNoDeadlock(t *testing.T) {
 		if got := g.RoutesWithout(); !slices.EqualFunc(got, g.Routes(), sameTable) {
 			t.Errorf("%s: routes without a failure are not the routes", name)
 		}
+		for i, all := range g.Routes() {
+			if !sameTable(g.RoutesAt(g.Hosts+i), all) {
+				t.Errorf("%s: the routes at %s are not those", name, g.Nodes[g.Hosts+i].Name)
+			}
+		}
 	}
 }
 
@@ -70,6 +75,10 @@ func TestNoDeadlockAfterFailures(t *testing.T) {
 			t.Errorf("without %s: %v", linkNames(g, failed), err)
 		}
 		checkUpDown(t, g, tables, failed)
+		one := failed[0] % g.Switches()
+		if !sameTable(g.RoutesAt(g.Hosts+one, failed...), tables[one]) {
+			t.Errorf("without %s: the routes at %s are not those", linkNames(g, failed), g.Nodes[g.Hosts+one].Name)
+		}
 	})
 	if n != 48+48*47/2 {
 		t.Errorf("%d failures, want 48 single and 1128 double ones", n)
@@ -191,7 +200,7 @@ func TestDeadlockFound(t *testing.T) {
 		for i := range g.Links {
 			down[i] = g.LinkName(i) == "leaf0:2-agg0:0" || g.LinkName(i) == "leaf2:3-agg3:0"
 		}
-		wantRing(t, g, g.CheckDeadlock(g.routes(down, false)))
+		wantRing(t, g, g.CheckDeadlock(g.routes(allSwitches, down, false)))
 	})
 	t.Run("trees with two ports up", func(t *testing.T) {
 		// Unicast is up-down, but a member behind each of two ports up makes a leaf turn

@@ -22,18 +22,35 @@ type Attached struct {
 // Routes returns the shortest-path routing of every switch, in node order: toward a
 // host all ports whose neighbour is one hop nearer to the host's leaf. In a fat-tree
 // these are the up-down paths.
-func (g *Graph) Routes() []Table { return g.routes(nil, false) }
+func (g *Graph) Routes() []Table { return g.routes(allSwitches, nil, false) }
 
 // RoutesWithout returns the routing once the given links have failed. In a graph whose
 // switches stand in tiers paths go up and then down, never up again, also where a
 // longer way round is the only one left: such ways make PFC deadlock possible, so a
 // host without an up-down path has no route. In other graphs paths are the shortest.
 func (g *Graph) RoutesWithout(failed ...int) []Table {
+	return g.routes(allSwitches, g.marked(failed), g.tiered())
+}
+
+// RoutesAt returns the routing of one switch: that of Routes, or of RoutesWithout if links
+// have failed. It takes a fraction of their time.
+func (g *Graph) RoutesAt(node int, failed ...int) Table {
+	if len(failed) == 0 {
+		return g.routes(node, nil, false)[node-g.Hosts]
+	}
+	return g.routes(node, g.marked(failed), g.tiered())[node-g.Hosts]
+}
+
+// allSwitches is in place of the one switch whose routes are wanted.
+const allSwitches = -1
+
+// marked returns which links are among those that have failed.
+func (g *Graph) marked(failed []int) []bool {
 	down := make([]bool, len(g.Links))
 	for _, l := range failed {
 		down[l] = true
 	}
-	return g.routes(down, g.tiered())
+	return down
 }
 
 // tiered says whether every link between switches joins different tiers.
@@ -47,11 +64,16 @@ func (g *Graph) tiered() bool {
 	return true
 }
 
-func (g *Graph) routes(down []bool, upDown bool) []Table {
+// routes makes the tables of all switches, or of one; those of the others are empty.
+func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 	blocks := g.blocks()
 	tables := make([]Table, g.Switches())
 	seen := make([]map[string]int32, g.Switches())
-	for i := range tables {
+	from, to := 0, len(tables)
+	if only != allSwitches {
+		from, to = only-g.Hosts, only-g.Hosts+1
+	}
+	for i := from; i < to; i++ {
 		tables[i].Set = make([]int32, len(blocks))
 		for b := range tables[i].Set {
 			tables[i].Set[b] = -1
@@ -63,6 +85,9 @@ func (g *Graph) routes(down []bool, upDown bool) []Table {
 			continue
 		}
 		at := g.Peer(h, 0)
+		if only != allSwitches && at.Node != only {
+			continue
+		}
 		t := &tables[at.Node-g.Hosts]
 		t.Attached = append(t.Attached, Attached{g.Nodes[h].IP, at.Port})
 	}
@@ -73,7 +98,7 @@ func (g *Graph) routes(down []bool, upDown bool) []Table {
 		if leaf != last {
 			w, last = g.wayTo(leaf, down, upDown), leaf
 		}
-		for i := range tables {
+		for i := from; i < to; i++ {
 			n := g.Hosts + i
 			if n == leaf || w.dist[n] < 0 {
 				continue

@@ -1,0 +1,72 @@
+package nodeagent
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// TestRouter: while routes are found the loop's lock is free; of several changes meanwhile
+// only the last is installed, and nothing once the loop has ended.
+func TestRouter(t *testing.T) {
+	var lock sync.Mutex
+	var set [][]int
+	ended := false
+	begun, goOn, installed := make(chan []int), make(chan bool), make(chan bool, 9)
+	r := router{
+		find: func(down []int) virtswitch.FIB {
+			begun <- down
+			<-goOn
+			return virtswitch.FIB{Sets: [][]uint16{{uint16(len(down))}}}
+		},
+		call: func(f func()) {
+			lock.Lock()
+			defer lock.Unlock()
+			if !ended {
+				f()
+			}
+		},
+	}
+	r.set = func(f virtswitch.FIB) {
+		set = append(set, slices.Clone(r.down))
+		if int(f.Sets[0][0]) != len(r.down) {
+			t.Errorf("routes without %v are installed for %v", f.Sets[0][0], r.down)
+		}
+		installed <- true
+	}
+	want := func(down ...int) { r.call(func() { r.want(down) }) }
+	want(1)
+	if got := <-begun; !slices.Equal(got, []int{1}) {
+		t.Errorf("looks for routes without %v", got)
+	}
+	want(1, 2) // takes the lock, which a search that kept it would never give
+	want(1, 2, 3)
+	goOn <- true
+	if got := <-begun; !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("then looks for routes without %v", got)
+	}
+	goOn <- true
+	<-installed
+	want()
+	<-begun
+	goOn <- true
+	<-installed
+	r.call(func() {
+		if len(set) != 2 || len(set[0]) != 3 || len(set[1]) != 0 || r.busy {
+			t.Errorf("installed %v, busy %v", set, r.busy)
+		}
+	})
+	want(5)
+	<-begun
+	r.call(func() { ended = true })
+	goOn <- true // the search ends, and with it what waits for it
+	select {
+	case <-begun:
+		t.Error("searches again though the loop has ended")
+	case <-installed:
+		t.Error("installs though the loop has ended")
+	default:
+	}
+}
