@@ -1,4 +1,88 @@
 package bugbank
 
 // attackTrees are trees of groups under changing routes, and rules of the cores, found by attacking mcastlab itself.
-var attackTrees = []pitfall{}
+var attackTrees = []pitfall{
+	{
+		what: "Routes change while a group is registered, and old paths and new ones together are no tree",
+		bugs: []bug{{
+			wrong: "A switch is entered by any port, and routes each packet of a registration by what routes there are",
+			edits: edit("virtswitch/registration.go", "if !settled && (in != g.ingress || g.reroutes != s.reroutes) {", "if false {"),
+			test:  "sim TestTreeWhateverChanges",
+		}, {
+			wrong: "Packets of one attempt are routed by whatever routes there are",
+			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "in != g.ingress"),
+			test:  "sim TestTreeWhateverChanges",
+		}, {
+			wrong: "A new attempt adds its paths to those of the one before",
+			edits: edit("virtswitch/registration.go", "\t\ts.prune(now, in, f, g)\n\t\tg = nil\n",
+				"\t\tg.attempt, g.ingress, g.reroutes, g.buried = p.Attempt, in, s.reroutes, 0\n"),
+			test: "sim TestTreeOnRandomGraphs",
+		}, {
+			wrong: "A confirmation of an earlier attempt counts",
+			edits: edit("mrp/registrar.go", " || p.Attempt != r.attempt {\n\t\ta.stats.Ignored++\n\t\treturn\n\t}\n\tm, waits", " {\n\t\ta.stats.Ignored++\n\t\treturn\n\t}\n\tm, waits"),
+			test:  "mrp TestRegistrarBeginsAnew",
+		}, {
+			wrong: "A tree is activated although a link of it has gone",
+			edits: edit("virtswitch/registration.go", "case s.severed(g):", "case false:"),
+			test:  "sim TestTreeWhateverChanges",
+		}},
+	},
+	{
+		what: "Of several equal ways a switch takes one that other members' ways meet again",
+		bugs: []bug{{
+			wrong: "Of the ports that a group uses already the lowest is taken",
+			edits: edit("virtswitch/registration.go", "if used < 0 || chosen[port] < chosen[used] {", "if used < 0 {"),
+			test:  "sim TestTreeOnRandomGraphs",
+		}},
+	},
+	{
+		what: "A pause of a class without PFC is obeyed, and one host stops others where frames are rather lost",
+		bugs: []bug{{
+			wrong: "A switch obeys pauses of all classes",
+			edits: edit("virtswitch/pfc.go", "\t\th.Enable &= s.pfc.obeys\n", ""),
+			test:  "virtswitch TestPauseOfLossyClass",
+		}, {
+			wrong: "A NIC obeys pauses of all classes",
+			edits: edit("virtrnic/transmit.go", "\t\th.Enable &^= n.lossy\n", ""),
+			test:  "virtrnic TestPauseOfLossyClass",
+		}, {
+			wrong: "A slow NIC pauses a class without PFC",
+			edits: edit("virtrnic/intake.go", "in.bytes > intakeXOFF && n.lossy>>prio&1 == 0 {", "in.bytes > intakeXOFF {"),
+			test:  "virtrnic TestPauseOfLossyClass",
+		}, {
+			wrong: "NICs of a fabric do not know which classes have PFC",
+			edits: edit("fabric/fabric.go", ", Lossy: ^s.Switch.Lossless,", ","),
+			test:  "sim TestNICOfLossyClass",
+		}},
+	},
+	{
+		what: "PSNs go round, and what was kept from before is taken for new",
+		bugs: []bug{{
+			wrong: "A NAK is remembered when its packet has come, and passed on again 2^24 packets later",
+			edits: edit("virtswitch/feedback.go", "\tp.lacks = p.lacks && p.missing.After(psn)\n", ""),
+			test:  "virtswitch TestSelectiveRecallOnce",
+		}},
+	},
+	{
+		what: "A packet leaves a long queue, and all that wait behind it are moved",
+		bugs: []bug{{
+			wrong: "A lane of the crossbar is a slice whose rest is copied down",
+			edits: edit("virtswitch/crossbar.go",
+				"\th := l.ring[l.head]\n\tl.ring[l.head] = nil\n\tl.head = (l.head + 1) & (len(l.ring) - 1)\n\tl.n--\n\treturn h\n",
+				"\th := l.ring[0]\n\tcopy(l.ring, l.ring[1:l.n])\n\tl.n--\n\tl.ring[l.n] = nil\n\treturn h\n"),
+			test: "virtswitch TestLaneRing",
+		}},
+	},
+	{
+		what: "Routes are worked out while frames wait for the lock",
+		bugs: []bug{{
+			wrong: "A live switch looks for routes with its loop's lock",
+			edits: edit("nodeagent/routes_linux.go", "\t\tgo r.follow()\n", "\t\tr.busy = false\n\t\tr.set(r.find(r.down))\n"),
+			test:  "nodeagent TestRouter",
+		}, {
+			wrong: "Routes that were asked for first are installed last",
+			edits: edit("nodeagent/routes_linux.go", "if done = asked == r.wanted; done {", "if done = true; done {"),
+			test:  "nodeagent TestRouter",
+		}},
+	},
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -190,6 +191,31 @@ func TestStormOnLossyClass(t *testing.T) {
 		}
 		if len(fired) > 0 {
 			t.Errorf("lossless %#x: %d watchdogs fired", lossless, len(fired))
+		}
+	}
+}
+
+// TestNICOfLossyClass: the NICs of a fabric know which classes have PFC. A slow one pauses its
+// switch in such a class; in another it drops what it has no room for.
+func TestNICOfLossyClass(t *testing.T) {
+	for _, lossless := range []uint8{1 << 3, 1 << 4} {
+		g, err := topo.Star(2, sceneLink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := New(Config{Check: true, Spec: fabric.Spec{
+			Graph: g, Seed: 1, Switch: fabric.Switch{Buffer: 16 << 20, Lossless: lossless, Rules: virtswitch.RulesFixed()},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.NIC(1).SetIntake(0, 10e9)
+		if err := n.Run(Job{Name: "slow", Hosts: []int{0, 1}, Params: testParams, Program: func(r *rank.Rank) error { return crossRank(r, 4<<20) }}); err != nil {
+			t.Errorf("lossless %#x: %v", lossless, err)
+		}
+		s := n.NIC(1).Stats()
+		if paused, lost := s.PausesSent > 0, s.Drops[virtrnic.DropIntakeFull] > 0; paused != (lossless == 1<<3) || lost == paused {
+			t.Errorf("lossless %#x: the slow NIC has sent %d pauses and dropped %d frames", lossless, s.PausesSent, s.Drops[virtrnic.DropIntakeFull])
 		}
 	}
 }
