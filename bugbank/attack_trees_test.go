@@ -9,6 +9,10 @@ var attackTrees = []pitfall{
 			edits: edit("virtswitch/registration.go", "if !settled && (in != g.ingress || g.reroutes != s.reroutes) {", "if false {"),
 			test:  "sim TestTreeWhateverChanges",
 		}, {
+			wrong: "A switch is entered by any port in one attempt",
+			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "g.reroutes != s.reroutes"),
+			test:  "sim TestTreeOnRandomGraphs",
+		}, {
 			wrong: "Packets of one attempt are routed by whatever routes there are",
 			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "in != g.ingress"),
 			test:  "sim TestTreeWhateverChanges",

@@ -120,8 +120,12 @@ func TestTreeOnRandomGraphs(t *testing.T) {
 	if testing.Short() {
 		seeds = 300
 	}
-	ended := map[mrp.Phase]int{}
+	all := []uint64{13217} // two ways meet in one attempt, with routes that no switch of both has seen change
 	for seed := range seeds {
+		all = append(all, seed)
+	}
+	ended := map[mrp.Phase]int{}
+	for _, seed := range all {
 		r := rand.New(rand.NewPCG(seed, 50))
 		links := randomFabric(r)
 		g, err := byHand(strings.TrimSpace(links))
