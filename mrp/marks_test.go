@@ -95,6 +95,16 @@ func (o *outbox) cooperate(a *Agent, now vtime.Time) {
 	}
 }
 
+// unsettle has a switch say of every group that is asked for that routes have changed.
+func (o *outbox) unsettle(a *Agent, now vtime.Time) {
+	for _, g := range a.led {
+		if g.phase.asks() {
+			o.packet(a, now, 10<<24|253<<16, leader, wire.MRPHeader{Total: 1, Flags: wire.MRPError, Attempt: g.attempt},
+				wire.MRPRecord{IP: g.id, Flags: uint8(wire.MRPErrRoutes)})
+		}
+	}
+}
+
 // registrations lets an agent take packets and calls at random, until all is done. It counts
 // the phases that its groups were seen in.
 func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
@@ -119,6 +129,9 @@ func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
 		o.sent = append(o.sent, fmt.Sprint(now, ", next ", at, armed, ", changes ", a.Changes()))
 	}
 	for at, armed := a.NextTimeout(); armed; at, armed = a.NextTimeout() {
+		if seed%4 == 0 {
+			o.unsettle(a, at)
+		}
 		a.HandleTimeout(at)
 	}
 	return a, o

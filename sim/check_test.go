@@ -96,6 +96,17 @@ var sabotages = []sabotage{
 			}
 		})
 	}},
+	{invariant: "is not active there or has none back", do: func(_ *testing.T, n *Net, _ *rand.Rand) {
+		// A switch forgets a group between its activation and the last confirmation of it.
+		n.SetFault(n.PortID(n.graph.Peer(0, 0).Node, n.graph.Peer(0, 0).Port), observer(func(_ vtime.Time, f *wire.Frame) {
+			if !isMRP(f) {
+				return
+			}
+			if p, err := wire.ParseMRP(f.Payload().Bytes()); err == nil && p.Flags == wire.MRPConfirm|wire.MRPActivate {
+				n.nodes[n.graph.Peer(0, 0).Node].sw.WipeGroups()
+			}
+		}))
+	}},
 	{invariant: "frames are handed out", do: func(_ *testing.T, n *Net, r *rand.Rand) {
 		n.At(someInstant(r), func(vtime.Time) { n.pool.Get() })
 	}},

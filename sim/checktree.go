@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -53,18 +55,8 @@ func (c *checker) afterConfirmation(node int) {
 	w := treeWalk{c: c, group: id, entered: make([]bool, len(c.net.nodes))}
 	w.entered[node] = true
 	w.follow(node, 0)
-	for _, m := range g.Members {
-		hosts, err := c.net.graph.HostsAt([]uint32{m.IP})
-		switch {
-		case c.trees.forgot:
-		case err != nil || !w.entered[hosts[0]]:
-			c.failf("the tree of group %v does not lead to %v (8)", wire.AddrOf(id), wire.AddrOf(m.IP))
-		default:
-			w.ends--
-		}
-	}
-	if w.ends > 0 && !c.trees.forgot {
-		c.failf("the tree of group %v leads to %d hosts that are no members (8)", wire.AddrOf(id), w.ends)
+	if !c.trees.forgot && !w.reached(g.Members) {
+		c.failf("the tree of group %v leads to %d hosts, which are not its %d members (8)", wire.AddrOf(id), w.ends, len(g.Members))
 	}
 }
 
@@ -80,9 +72,8 @@ type treeWalk struct {
 func (w *treeWalk) follow(node, port int) {
 	n := w.c.net
 	far := n.graph.Peer(node, port)
-	name := n.graph.Nodes[far.Node].Name
 	if w.entered[far.Node] {
-		w.c.failf("the paths of group %v come to %s twice (8)", wire.AddrOf(w.group), name)
+		w.c.failf("the paths of group %v come to %s twice (8)", wire.AddrOf(w.group), n.graph.Nodes[far.Node].Name)
 		return
 	}
 	w.entered[far.Node] = true
@@ -90,19 +81,11 @@ func (w *treeWalk) follow(node, port int) {
 		w.ends++
 		return
 	}
-	var g virtswitch.GroupState
-	if !n.nodes[far.Node].sw.ReadGroup(w.group, &g) || !g.Active {
+	g, ok := w.back(far)
+	if !ok {
 		if !w.c.trees.forgot {
-			w.c.failf("a path of group %v leads to %s, which has not activated it (8)", wire.AddrOf(w.group), name)
+			w.c.failf("a path of group %v leads to %s, which is not active there or has none back (8)", wire.AddrOf(w.group), n.graph.PortName(far))
 		}
-		return
-	}
-	back := false
-	for _, p := range g.Paths {
-		back = back || p.Port == far.Port
-	}
-	if !back && !w.c.trees.forgot {
-		w.c.failf("a path of group %v leads to %s, which has none back (8)", wire.AddrOf(w.group), n.graph.PortName(far))
 		return
 	}
 	for _, p := range g.Paths {
@@ -110,4 +93,22 @@ func (w *treeWalk) follow(node, port int) {
 			w.follow(far.Node, p.Port)
 		}
 	}
+}
+
+// back returns a switch's table of the group, and whether it is active and has a path by the
+// port.
+func (w *treeWalk) back(at topo.End) (g virtswitch.GroupState, ok bool) {
+	ok = w.c.net.nodes[at.Node].sw.ReadGroup(w.group, &g) && g.Active &&
+		slices.ContainsFunc(g.Paths, func(p virtswitch.PathState) bool { return p.Port == at.Port })
+	return g, ok
+}
+
+// reached reports whether the walk has come to all members, and to nobody else.
+func (w *treeWalk) reached(members []mrp.Member) bool {
+	for _, m := range members {
+		if hosts, err := w.c.net.graph.HostsAt([]uint32{m.IP}); err != nil || !w.entered[hosts[0]] {
+			return false
+		}
+	}
+	return w.ends == len(members)
 }

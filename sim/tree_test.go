@@ -145,7 +145,7 @@ func (l *treeLab) instants(t *testing.T, late int) (all []vtime.Time) {
 	t.Helper()
 	phase, why, wrong := l.register(t, treeRun{seed: 1, late: late}, func(n *Net) {
 		for id := range n.Ports() {
-			n.SetFault(id, observer(func(now vtime.Time) { all = append(all, now) }))
+			n.SetFault(id, observer(func(now vtime.Time, _ *wire.Frame) { all = append(all, now) }))
 		}
 	})
 	if phase != mrp.Active || wrong != nil {
@@ -156,11 +156,11 @@ func (l *treeLab) instants(t *testing.T, late int) (all []vtime.Time) {
 }
 
 // observer is told of every frame.
-type observer func(now vtime.Time)
+type observer func(now vtime.Time, f *wire.Frame)
 
 // Arrive implements faults.Link.
-func (o observer) Arrive(now vtime.Time, _ *wire.Frame) faults.Verdict {
-	o(now)
+func (o observer) Arrive(now vtime.Time, f *wire.Frame) faults.Verdict {
+	o(now, f)
 	return faults.Verdict{}
 }
 
