@@ -97,7 +97,7 @@ var switchCounts = []count[virtswitch.Stats]{
 	one("acks_repeated", "packets that every path had, answered with the last ACK again", func(s *virtswitch.Stats) uint64 { return s.AcksRepeated }),
 	one("filtered", "copies not made because the path has the packet", func(s *virtswitch.Stats) uint64 { return s.Filtered }),
 	one("source_switches", "times that data of a group came from another path than before", func(s *virtswitch.Stats) uint64 { return s.SourceSwitches }),
-	one("refused", "registrations that could not be installed", func(s *virtswitch.Stats) uint64 { return s.Refused }),
+	one("refused", "registrations that could not be installed, or not in this attempt for routes have changed", func(s *virtswitch.Stats) uint64 { return s.Refused }),
 	one("mr_updates", "members' regions taken from WRITEs that announce them", func(s *virtswitch.Stats) uint64 { return s.MRUpdates }),
 	one("reths_rewritten", "WRITEs sent to a member's own region", func(s *virtswitch.Stats) uint64 { return s.RETHsRewritten }),
 	one("reduced_in", "packets of reductions whose numbers were taken up", func(s *virtswitch.Stats) uint64 { return s.ReducedIn }),
