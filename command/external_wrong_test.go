@@ -81,7 +81,7 @@ func TestExternalWrong(t *testing.T) {
 			c.device += ", window: 64KiB"
 			before := snapshot(t)
 			dev := tap(t, "mcltap0")
-			file := write(t, strings.Replace(c.lab("t-ext"), "wait: 20s", "wait: 3s", 1))
+			file := write(t, strings.Replace(c.lab("t-ext"), "wait: 20s", "wait: 2s", 1))
 			ctx, stop := context.WithTimeout(t.Context(), externalWait)
 			defer stop()
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
