@@ -350,7 +350,7 @@ func TestDestroyOrder(t *testing.T) {
 func wrecked(t *testing.T, r *rand.Rand) {
 	p := newPair(t, pairOptions{})
 	n := p.nic[0]
-	pds, cqs, qps := append([]*PD{nil}, p.pd[:]...), p.cq[:], p.qp[:]
+	pds, cqs, qps := append([]*PD{nil}, p.pd[:]...), p.cq[:], p.qp[1:] // the first queue pair keeps its domain and its completion queue
 	var srqs []*SRQ
 	ahs := []*AddressHandle{nil}
 	var mrs []*MR
@@ -376,6 +376,9 @@ func wrecked(t *testing.T, r *rand.Rand) {
 			}
 		default:
 			init := QPInit{PD: pd, SendCQ: anyElement(r, cqs), RecvCQ: anyElement(r, cqs)}
+			if r.IntN(2) == 0 {
+				init.PD, init.SendCQ, init.RecvCQ = p.pd[0], p.cq[0], p.cq[0]
+			}
 			if len(srqs) > 0 && r.IntN(2) == 0 {
 				init.SRQ = anyElement(r, srqs)
 			}
@@ -397,15 +400,15 @@ func wrecked(t *testing.T, r *rand.Rand) {
 			_ = n.DeregMR(anyElement(r, mrs))
 		}
 	}
-	for step := range 600 {
+	for step := range 3000 {
 		if create(); step%3 == 0 {
 			destroy()
 		}
-		if step%50 == 0 {
+		if step%20 == 0 {
 			n.GetAsyncEvent()
 		}
 	}
-	for _, q := range qps {
+	for _, q := range append(qps, p.qp[0]) {
 		_ = n.DestroyQP(0, q) // what is gone already is refused, here and below
 	}
 	for _, s := range srqs {
