@@ -128,7 +128,8 @@ func TestLabFilePage(t *testing.T) {
 	b.WriteString("# The lab file\n\nThis page is made from the types of package `lab` (`go test . -run LabFilePage -rewrite`).\n\n" +
 		"A lab file is YAML and ends in `.mcl.yml`. It is strict: an unknown key is an error with line, column and the key that was probably meant.\n" +
 		"Values carry units: rates `100Gbps`, times `600ns`, sizes `64KiB` (`KiB` is 1024 bytes, `kB` 1000). `mcastlab validate --resolved` prints a lab\n" +
-		"with every default written out; `mcastlab schema` prints the JSON schema for editors.\n")
+		"with every default written out; `mcastlab schema` prints the JSON schema for editors. A time is at most a day (`86400s`), one that each packet,\n" +
+		"message or hop takes at most a second, and a run in simulation ends with an error after 100 days of lab time. A lab has at most 65,536 hosts.\n")
 	seen := map[reflect.Type]bool{}
 	describe(&b, "The file", reflect.TypeFor[lab.Lab](), seen)
 	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`, `{multicast: {parallel: 2}}`.\n" +

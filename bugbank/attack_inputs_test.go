@@ -21,6 +21,10 @@ var attackInputs = []pitfall{
 			wrong: "As many changes of routes are on their way as links flap while they converge",
 			edits: edit("faults/settle.go", " || k == routesMax", ""),
 			test:  "faults TestRoutesOnTheirWay",
+		}, {
+			wrong: "Pause frames of a storm that is faster than its link pile up",
+			edits: edit("virtrnic/transmit.go", "k >= pausesMax && ", "k >= 1<<30 && "),
+			test:  "sim TestPausesWait",
 		}},
 	},
 	{

@@ -17,7 +17,7 @@ type silent struct {
 
 func (s *silent) Read([]byte) (int, error) {
 	close(s.asked)
-	<-time.After(time.Minute)
+	<-time.After(20 * time.Second)
 	s.ended.Store(true)
 	return 0, io.EOF
 }
@@ -35,7 +35,7 @@ func TestAnswers(t *testing.T) {
 		var errOut bytes.Buffer
 		code := run(ctx, append([]string{"mcastlab"}, args...), in, io.Discard, &errOut, hooks{})
 		if in.ended.Load() || code != exitInterrupted || errOut.String() != "mcastlab: interrupted\n" {
-			t.Errorf("%v: exit code %d: %s", args, code, errOut.String())
+			t.Fatalf("%v: exit code %d: %s", args, code, errOut.String())
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 const (
 	fileBytesMax = 1 << 20
 	depthMax     = 32
-	keysMax      = 1000 // of one mapping on lines of its own; the parser takes time with their square
+	keysMax      = 1000 // of one mapping on lines of its own, and empty items; the parser takes time with their square
 )
 
 // Error is a mistake in a lab file.
@@ -95,7 +95,7 @@ func (r Reader) parse(dir string, text []byte) (*Lab, error) {
 		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d levels of nesting", depthMax)}
 	}
 	if line := tooMany(text); line > 0 {
-		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d keys of one mapping: no mapping of a lab file has so many", keysMax)}
+		return nil, &Error{Line: line, Column: 1, Text: fmt.Sprintf("more than %d keys of one mapping, or items without a value: no lab file has so many", keysMax)}
 	}
 	f, err := parser.ParseBytes(text, 0)
 	if err != nil {
@@ -162,11 +162,16 @@ func tooDeep(text []byte) (line int) {
 }
 
 // tooMany returns the line at which a mapping in block style has more keys than a lab file's
-// may have, or 0. It runs before the parser, too.
+// may have, or the file more lines with nothing but hyphens, or 0. It runs before the parser, too.
 func tooMany(text []byte) (line int) {
 	var keys [4*depthMax + 1]int // by indentation: of the mapping that is open there
-	brackets := 0
+	brackets, bare := 0, 0
 	for i, l := range strings.Split(string(text), "\n") {
+		if t := strings.TrimLeft(l, " -"); strings.Contains(l, "-") && (t == "" || t[0] == '#') {
+			if bare++; bare > keysMax {
+				return i + 1
+			}
+		}
 		indent := len(l) - len(strings.TrimLeft(l, " "))
 		rest := l[indent:]
 		if brackets == 0 && rest != "" && rest[0] != '#' && indent < len(keys) {

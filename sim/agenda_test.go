@@ -194,3 +194,26 @@ func BenchmarkHeld(b *testing.B) {
 		})
 	}
 }
+
+// TestPausesWait: pause frames that come faster than the link takes them wait in a bounded
+// number, and the last one of all that were asked for is the last that is sent.
+func TestPausesWait(t *testing.T) {
+	n := starNet(t, 2)
+	for i := range 5000 {
+		n.Pause(0, 1<<3, uint16(i+1))
+	}
+	if k := n.NIC(0).Queued(); k < 1000 || k > 1100 {
+		t.Errorf("%d frames wait", k)
+	}
+	var last uint16
+	n.SetTap(0, 0, func(_ vtime.Time, f *wire.Frame) {
+		if f.Kind() == wire.KindPFC {
+			last = f.PFC().Quanta[3]
+		}
+	})
+	for n.step() && last != 5000 {
+	}
+	if last != 5000 {
+		t.Errorf("the last pause is of %d quanta", last)
+	}
+}

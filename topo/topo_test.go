@@ -250,6 +250,9 @@ func TestSizeRefused(t *testing.T) {
 		"three-layer": func() (*Graph, error) {
 			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 254, Leaves: 127, Hosts: 127, Aggs: 127, Cores: 127 * 127}, p)
 		},
+		"many hosts": func() (*Graph, error) {
+			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 8, Leaves: 100, Hosts: 200, Aggs: 54, Cores: 308, CoreGroups: 2}, p)
+		},
 		"many leaves": func() (*Graph, error) {
 			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 254, Leaves: 127, Hosts: 1, Aggs: 253, Cores: 253}, p)
 		},
