@@ -13,9 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/control"
@@ -68,6 +66,7 @@ func holder(stuck <-chan struct{}) rank.Program {
 			}
 			r.Get("nothing")
 		case "stuck":
+			<-stuck // somebody sees that it waits
 			<-stuck
 		}
 		return nil
@@ -326,8 +325,9 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestStuckProgram: a program that waits for something outside package rank cannot be unwound. What it had under
-// way stops all the same, and who wants the host for another run is told why that cannot be.
+// TestStuckProgram: a program that waits for something outside package rank cannot be unwound
+// (endTasks says what becomes of it), but what it had under way stops at once; if it comes back
+// in time, the host takes part in the next run.
 func TestStuckProgram(t *testing.T) {
 	stuck := make(chan struct{})
 	free := sync.OnceFunc(func() { close(stuck) })
@@ -336,6 +336,7 @@ func TestStuckProgram(t *testing.T) {
 	fresh := j.held()
 	j.start()
 	j.have("stuck")
+	stuck <- struct{}{}
 	j.end()
 	j.until("silence", func() (still bool) {
 		still = true
@@ -344,11 +345,6 @@ func TestStuckProgram(t *testing.T) {
 		})
 		return still
 	})
-	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer stop()
-	if _, err := j.a.Release(ctx, nil); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "its rank does not end within 5s: ") {
-		t.Errorf("a stuck program is taken back: %v", err)
-	}
 	free()
 	if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
 		t.Fatal(err)

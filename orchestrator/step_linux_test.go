@@ -44,6 +44,7 @@ func TestStepsOneByOne(t *testing.T) {
 		return nil
 	}}
 	b.ranks, b.sending, b.spare = slices.Repeat([]control.Node_JobClient{s}, ranks), make([]sync.Mutex, ranks), make([]bool, ranks)
+	b.rest = newRest(ranks)
 	var all sync.WaitGroup
 	for rank := range ranks {
 		all.Go(func() {

@@ -212,7 +212,7 @@ func (c *checker) atRest(kept bool) error {
 		c.failf("at rest %v (4)", err)
 	}
 	if err := n.Residue(); err != nil && !kept {
-		c.failf("at rest %v (8)", err)
+		c.failf("at rest %v (9)", err)
 	}
 	return n.err
 }

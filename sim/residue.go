@@ -48,7 +48,7 @@ func (n *Net) note() {
 // the deletion was given up, because switches or hosts did not answer until the last repeat,
 // and those whose leader's host crashed.
 func (n *Net) Residue() error {
-	orphans := n.orphans
+	orphans, settled := n.orphans, n.queue.n == 0 && !n.stalled()
 	for i := range n.nodes {
 		if h := n.nodes[i].host; h != nil {
 			orphans += int(h.agent.Stats().DeletionsGivenUp)
@@ -61,7 +61,7 @@ func (n *Net) Residue() error {
 			excused = groups > 0 && groups <= orphans
 		}
 		for k, a := range n.amounts(i) {
-			if fresh := n.fresh[i][k]; a.n != fresh.n && (!a.later || n.queue.n == 0) && !(a.orphans && excused) {
+			if fresh := n.fresh[i][k]; a.n != fresh.n && (!a.later || settled) && !(a.orphans && excused) {
 				return fmt.Errorf("%s has %d %s, in a lab that was just built %d", n.graph.Nodes[i].Name, a.n, a.what, fresh.n)
 			}
 		}

@@ -36,6 +36,9 @@ const (
 // intakeQuanta is the pause that a slow NIC asks for.
 const intakeQuanta = 0xffff
 
+// Stalled reports whether the NIC is stopped by Stall.
+func (n *NIC) Stalled() bool { return n.tx.stalled }
+
 // Stall stops the NIC: it sends nothing, lets what arrives wait, and no timer of a queue
 // pair fires. It goes on where it was. Verbs may be called meanwhile.
 func (n *NIC) Stall(now vtime.Time, on bool) {
