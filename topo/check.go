@@ -2,6 +2,7 @@ package topo
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -64,55 +65,89 @@ func (g *Graph) checkReach() error {
 // symmetric: if a port leads from s toward leaf b on a shortest path from leaf a, its
 // far end leads back toward a over the same link.
 func (g *Graph) CheckRoutes(tables []Table) error {
-	blocks := g.blocks()
-	dist := make(map[int][]int)
-	blockOf := make(map[int]int)
-	for b, leaf := range blocks {
-		if dist[leaf] == nil {
-			dist[leaf] = g.shortest(leaf)
-			blockOf[leaf] = b
+	c := routeCheck{g: g, tables: tables}
+	seen := make([]bool, len(g.Nodes))
+	for b, leaf := range g.blocks() {
+		if !seen[leaf] {
+			seen[leaf] = true
+			c.leaves = append(c.leaves, leafBlock{leaf, b})
 		}
 	}
-	leaves := slices.Sorted(func(yield func(int) bool) {
-		for l := range blockOf { // sorted by the caller
-			if !yield(l) {
-				return
-			}
+	all := make([]uint16, g.Switches()*len(c.leaves))
+	for i := range g.Switches() {
+		c.dist = append(c.dist, all[i*len(c.leaves):][:len(c.leaves)])
+	}
+	for k, l := range c.leaves {
+		for i, d := range g.shortest(l.node)[g.Hosts:] {
+			c.dist[i][k] = uint16(d) // -1 becomes outOfReach
 		}
-	})
-	for _, b := range leaves {
-		for i := range tables {
-			if err := g.checkRoute(tables, i, b, blockOf, dist, leaves); err != nil {
-				return err
+	}
+	for i := range tables {
+		if err := c.nearer(i); err != nil {
+			return err
+		}
+	}
+	for i := range tables {
+		if err := c.symmetric(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// routeCheck is a check of routing tables.
+type routeCheck struct {
+	g      *Graph
+	tables []Table
+	leaves []leafBlock
+	dist   [][]uint16 // hops by switch, then by leaf: what is looked at together lies together
+}
+
+// outOfReach is the distance of a switch to which no way leads.
+const outOfReach = math.MaxUint16
+
+// leafBlock is a leaf, and a block of addresses at it.
+type leafBlock struct{ node, block int }
+
+// nearer verifies that switch i has a route to every leaf in its reach, and that each of its
+// ports leads nearer.
+func (c *routeCheck) nearer(i int) error {
+	g, s := c.g, c.g.Hosts+i
+	for k, b := range c.leaves {
+		if s == b.node || c.dist[i][k] == outOfReach {
+			continue
+		}
+		set := c.tables[i].Set[b.block]
+		if set < 0 {
+			return fmt.Errorf("switch %s has no route to %s", g.Nodes[s].Name, g.Nodes[b.node].Name)
+		}
+		for _, p := range c.tables[i].Sets[set] {
+			far := g.Peer(s, int(p)).Node - g.Hosts
+			if far < 0 || c.dist[far][k] != c.dist[i][k]-1 {
+				return fmt.Errorf("switch %s: port %d does not lead nearer to %s", g.Nodes[s].Name, p, g.Nodes[b.node].Name)
 			}
 		}
 	}
 	return nil
 }
 
-// checkRoute verifies switch i's route toward leaf b.
-func (g *Graph) checkRoute(tables []Table, i, b int, blockOf map[int]int, dist map[int][]int, leaves []int) error {
-	s := g.Hosts + i
-	if s == b || dist[b][s] < 0 {
-		return nil
-	}
-	set := tables[i].Set[blockOf[b]]
-	if set < 0 {
-		return fmt.Errorf("switch %s has no route to %s", g.Nodes[s].Name, g.Nodes[b].Name)
-	}
-	for _, p := range tables[i].Sets[set] {
-		far := g.Peer(s, int(p))
-		if dist[b][far.Node] != dist[b][s]-1 {
-			return fmt.Errorf("switch %s: port %d does not lead nearer to %s", g.Nodes[s].Name, p, g.Nodes[b].Name)
+// symmetric verifies that what comes to switch i on a shortest path from a leaf over a link
+// by which its routes lead can go back by it.
+func (c *routeCheck) symmetric(i int) error {
+	g, s := c.g, c.g.Hosts+i
+	for p := range g.Nodes[s].Links {
+		port, far := uint16(p), g.Peer(s, p)
+		f := far.Node - g.Hosts
+		if f < 0 || !slices.ContainsFunc(c.tables[i].Sets, func(set []uint16) bool { return slices.Contains(set, port) }) {
+			continue
 		}
-		for _, a := range leaves {
-			if a == far.Node || dist[a][s]+1 != dist[a][far.Node] {
-				continue // s is not on a shortest path from a over this link
+		back, here, there := &c.tables[f], c.dist[i], c.dist[f]
+		for k, a := range c.leaves {
+			if here[k]+1 != there[k] {
+				continue // this is not on a shortest path from the leaf over the link
 			}
-			back := &tables[far.Node-g.Hosts]
-			set := back.Set[blockOf[a]]
-			if set < 0 || !slices.Contains(back.Sets[set], uint16(far.Port)) {
-				return fmt.Errorf("route from %s to %s over link %s is not symmetric", g.Nodes[a].Name, g.Nodes[b].Name, g.LinkName(g.Nodes[s].Links[p]))
+			if set := back.Set[a.block]; set < 0 || !slices.Contains(back.Sets[set], uint16(far.Port)) {
+				return fmt.Errorf("routes from %s over link %s are not symmetric", g.Nodes[a.node].Name, g.LinkName(g.Nodes[s].Links[p]))
 			}
 		}
 	}
