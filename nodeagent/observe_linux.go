@@ -96,7 +96,7 @@ func (o *observer) outside(n *node, b *board) {
 }
 
 // endTasks ends what runs on the host. A program that blocks outside package rank cannot be
-// ended but with its process; the lab's next deployment starts the node again.
+// ended but with its process; the lab's next run or deployment starts the node again.
 func (n *node) endTasks() {
 	if n.host.Stop() {
 		return
