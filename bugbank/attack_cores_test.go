@@ -90,4 +90,16 @@ var attackCores = []pitfall{
 			test:  "virtswitch TestAge",
 		}},
 	},
+	{
+		what: "Pauses of several classes wait for one link, and only those of one are put together",
+		bugs: []bug{{
+			wrong: "What is one too many takes the place of another of the same classes, and two storms pile up",
+			edits: edit("virtrnic/transmit.go", "k >= pausesMax {", "k >= pausesMax && n.tx.pauses.at(k-1).f.PFC().Enable == classes {"),
+			test:  "virtrnic TestGuardsFire",
+		}, {
+			wrong: "What takes the place of a pause forgets its other classes",
+			edits: edit("virtrnic/transmit.go", "\t\tp.Enable |= old.Enable\n", ""),
+			test:  "virtrnic TestGuardsFire",
+		}},
+	},
 }

@@ -23,7 +23,7 @@ var attackInputs = []pitfall{
 			test:  "faults TestRoutesOnTheirWay",
 		}, {
 			wrong: "Pause frames of a storm that is faster than its link pile up",
-			edits: edit("virtrnic/transmit.go", "k >= pausesMax && ", "k >= 1<<30 && "),
+			edits: edit("virtrnic/transmit.go", "k >= pausesMax {", "k >= 1<<30 {"),
 			test:  "sim TestPausesWait",
 		}},
 	},

@@ -189,7 +189,7 @@ func chosen(t *testing.T, today string) (some []entry) {
 		for name := range strings.SplitSeq(*only, ",") {
 			n := len(some)
 			for _, e := range all {
-				if e.name == name || strings.TrimRight(e.name, "abcdefgh") == name {
+				if e.name == name || strings.TrimRight(e.name, "abcdefghijklmnopqrstuvwxyz") == name {
 					some = append(some, e)
 				}
 			}

@@ -138,6 +138,22 @@ func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
 	return a, o
 }
 
+// again has every McstID registered once more of which the agent has been told to forget what
+// it knows. That counts where the group is over, and what switches still hear of it is not
+// of the new attempt.
+func again(t *testing.T, a *Agent) {
+	t.Helper()
+	for _, g := range slices.Clone(a.led) {
+		before, attempt := g.phase, g.attempt
+		a.Forget(g.id)
+		err := a.Register(vtime.Never, g.Group)
+		over := before == Deleted || before == Failed
+		if now := a.find(g.id); over != (err == nil) || over != (now.attempt > attempt) {
+			t.Errorf("group %v was %v: registered again, %v, in attempt %d after %d", wire.AddrOf(g.id), before, err, now.attempt, attempt)
+		}
+	}
+}
+
 // TestGuardsFire: agents take packets and calls at random, keep no frame, and every phase
 // of a group comes to an end. What they ignore is counted; package guards looks under
 // coverage at whether each of their guards has fired.
@@ -152,6 +168,7 @@ func TestGuardsFire(t *testing.T) {
 				t.Errorf("seed %d: group %v is still %v", seed, wire.AddrOf(g.id), g.phase)
 			}
 		}
+		again(t, a)
 		if o.pool.Live != 0 || o.pool.LiveBlocks != 0 {
 			t.Errorf("seed %d: %d frames, %d payloads live", seed, o.pool.Live, o.pool.LiveBlocks)
 		}

@@ -333,6 +333,9 @@ func TestStuckProgram(t *testing.T) {
 	free := sync.OnceFunc(func() { close(stuck) })
 	j := newJobs(t, holder(stuck))
 	t.Cleanup(free)
+	j.a.node.job.Lock()
+	j.a.node.exit = func(int) { <-stuck } // the process is the test's, which may be slow
+	j.a.node.job.Unlock()
 	fresh := j.held()
 	j.start()
 	j.have("stuck")

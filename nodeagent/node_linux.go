@@ -46,6 +46,7 @@ type node struct {
 	done   chan struct{} // closed when the node is stopped
 	job    sync.Mutex    // held by the job that runs
 	caught chan any
+	exit   func(code int) // ends the process
 
 	running atomic.Pointer[board] // of the job that runs
 
@@ -85,7 +86,7 @@ func newNode(r *control.ConfigureRequest, sockets []int, data string) (*node, er
 	}
 	n := &node{
 		name: r.Node, id: id, data: data, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}),
-		caught: make(chan any, 1), crashed: make(chan error, 1),
+		caught: make(chan any, 1), crashed: make(chan error, 1), exit: os.Exit,
 	}
 	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
 		return nil, err

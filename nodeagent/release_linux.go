@@ -12,8 +12,9 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// releaseWait is how long a program may take to unwind: one that blocks only through package
-// rank is gone at once.
+// releaseWait is how long a rank may take to end. One that blocks only through package rank is
+// gone at once, and with one that blocks outside it the node ends sooner than this
+// (live.Host.Stop): what is left is a store that takes its time.
 const releaseWait = 5 * time.Second
 
 // Release implements control.NodeServer. Between runs nothing on a node is anybody's: what a
@@ -49,7 +50,7 @@ func (n *node) endRank(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			tick.Stop()
-			return status.Errorf(codes.FailedPrecondition, "its rank does not end within %v: the program waits for something that is not the lab's%s",
+			return status.Errorf(codes.FailedPrecondition, "its rank does not end within %v: its store does not answer%s",
 				releaseWait, n.waits())
 		case <-tick.C:
 		}

@@ -284,6 +284,7 @@ func TestGuardsFire(t *testing.T) {
 		sleepers(t, seed)
 		troubled(t, seed)
 		leftBehind(t, seed)
+		gaveUp(t, seed)
 		if t.Failed() {
 			t.Fatalf("replay: go test ./sim -run GuardsFire -from %d -seeds 1", seed)
 		}

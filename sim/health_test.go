@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -44,6 +45,33 @@ func failing(t *testing.T, part bool, waits func(r *rank.Rank, q *rank.Request) 
 		}
 		return waits(r, q)
 	}})
+}
+
+// gaveUp is a job whose ranks wait for each other beside the fabric when one of them has a
+// request that fails, or only after that.
+func gaveUp(t *testing.T, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 101))
+	for _, sync := range []bool{false, true} {
+		for _, looks := range []bool{false, true} {
+			err := failing(t, r.IntN(2) == 0, func(k *rank.Rank, q *rank.Request) error {
+				if k.Sleep(vtime.Duration(r.IntN(int(40 * vtime.Microsecond)))); k.ID() > 0 {
+					k.Get("nothing")
+				}
+				if looks { // and goes on
+					_ = k.Wait(q)
+				}
+				if sync {
+					k.Sync()
+				}
+				k.Get("nothing")
+				return nil
+			})
+			if err == nil || !strings.HasSuffix(err.Error(), "rank 0, send to rank 1: transport retry counter exceeded") {
+				t.Errorf("seed %d, sync %v, looks %v: %v", seed, sync, looks, err)
+			}
+		}
+	}
 }
 
 // TestFailureEndsBoard: every wait of a rank ends with the failure of a request, also one beside

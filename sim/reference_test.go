@@ -193,8 +193,20 @@ func (m *marker) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
 }
 
 // runVariant runs a broadcast by all schemes at once crossing traffic and returns the
-// digest, the stats and the outcome.
+// digest, the stats and the outcome. What a job that fails has made is taken back when nothing
+// is left to do. The loop has looked by then at instants for which something was armed that
+// was stopped since, and the driver that polls has not: its clock stands earlier, and what
+// follows is earlier, too. So of such a job all is compared but that.
 func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
+	t.Helper()
+	digest, stats, out := runJob(t, v, polling, false)
+	if out != fmt.Sprint(error(nil)) {
+		return runJob(t, v, polling, true)
+	}
+	return digest, stats, out
+}
+
+func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string) {
 	t.Helper()
 	n, err := New(v.cfg)
 	if err != nil {
@@ -232,7 +244,7 @@ func runVariant(t *testing.T, v variant, polling bool) (uint64, Stats, string) {
 	for h := range v.graph.Hosts {
 		hosts = append(hosts, h)
 	}
-	err = n.Run(Job{Name: "b", Hosts: hosts, Params: testParams, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
+	err = n.Run(Job{Name: "b", Hosts: hosts, Params: testParams, Keep: keep, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
 	return n.Digest(), n.Stats(), fmt.Sprint(err)
 }
 

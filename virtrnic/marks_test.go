@@ -665,6 +665,7 @@ func TestGuardsFire(t *testing.T) {
 			c.flood()
 			c.end()
 			wrecked(t, rand.New(rand.NewPCG(seed, 25)))
+			piled(t, rand.New(rand.NewPCG(seed, 26)))
 			_, err := DCQCNByName(oneOf(r, "none", ""))
 			if _, odd := DCQCNByName("nonesuch"); err != nil || odd == nil {
 				t.Error("DCQCNByName takes what there is not")

@@ -295,3 +295,38 @@ func repeated(t *testing.T, r *rand.Rand, log bool) *pair {
 	}
 	return p
 }
+
+// piled has a NIC send pause frames of any classes faster than its link takes them: they wait
+// in a bounded number, and what was last said of each class is the last that the peer hears.
+func piled(t *testing.T, r *rand.Rand) {
+	p := newPair(t, pairOptions{})
+	var said, heard [8]uint16
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+		if f.Kind() == wire.KindPFC {
+			h := f.PFC()
+			for i, q := range h.Quanta {
+				if h.Enable>>i&1 != 0 {
+					heard[i] = q
+				}
+			}
+		}
+		return fate
+	}
+	one := uint8(1 << r.IntN(8))
+	for range r.IntN(2 * pausesMax) {
+		classes, quanta := one|oneOf(r, 0, one, uint8(r.Uint32())), uint16(r.IntN(10))
+		for i := range said {
+			if classes>>i&1 != 0 {
+				said[i] = quanta
+			}
+		}
+		p.nic[0].SendPause(p.net.Now, classes, quanta)
+	}
+	if k := p.nic[0].tx.pauses.n; k > pausesMax {
+		t.Errorf("%d pause frames wait", k)
+	}
+	p.run()
+	if said != heard {
+		t.Errorf("the peer has last heard %v, and what was said is %v", heard, said)
+	}
+}

@@ -25,13 +25,12 @@ type transmit struct {
 }
 
 type pauseFrame struct {
-	at      vtime.Time
-	classes uint8
-	f       *wire.Frame
+	at vtime.Time
+	f  *wire.Frame
 }
 
-// pausesMax is how many pause frames may wait for the link. One that would be one too many
-// takes the place of the last, if it is for the same classes: what comes later counts.
+// pausesMax is how many pause frames may wait for the link. What would be one too many is
+// said by the last of them: for each class what came later counts.
 const pausesMax = 1024
 
 // ring is a growing FIFO.
@@ -219,15 +218,23 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 			p.Quanta[i] = quanta
 		}
 	}
-	if k := n.tx.pauses.n; k >= pausesMax && n.tx.pauses.at(k-1).classes == classes {
-		n.tx.pauses.at(k - 1).f.BuildPFC(p)
+	if k := n.tx.pauses.n; k >= pausesMax {
+		last := n.tx.pauses.at(k - 1).f
+		old := last.PFC()
+		p.Enable |= old.Enable
+		for i := range p.Quanta {
+			if classes>>i&1 == 0 {
+				p.Quanta[i] = old.Quanta[i]
+			}
+		}
+		last.BuildPFC(p)
 		return
 	}
 	f := n.pool.Get()
 	f.BuildPFC(p)
 	n.stats.Made++
 	n.stats.PausesSent++
-	n.tx.pauses.push(pauseFrame{now.Add(pauseGap), classes, f})
+	n.tx.pauses.push(pauseFrame{now.Add(pauseGap), f})
 	if n.trace != nil {
 		n.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Priority: classes, Value: int64(quanta)})
 	}
