@@ -82,4 +82,13 @@ var attackInputs = []pitfall{
 			test:  "command TestAnswers",
 		}},
 	},
+	{
+		what: "A write that nobody acknowledged, of which some packets have come",
+		seen: "this project: the client gave up while WRITEs crept over slow links, and the read-back called half a block wrong bytes",
+		bugs: []bug{{
+			wrong: "A block is of one write, the one before or the one under way",
+			edits: edit("apps/storage/recover.go", "for at, mtu := 0, p.r.Params().MTU; at", "for at, mtu := 0, p.bs; at"),
+			test:  "apps/storage TestTorn",
+		}},
+	},
 }
