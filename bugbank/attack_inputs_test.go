@@ -91,4 +91,17 @@ var attackInputs = []pitfall{
 			test:  "apps/storage TestTorn",
 		}},
 	},
+	{
+		what: "A search that takes every deadlock beside a fault for the fault's",
+		seen: "this project: ranks that waited without end beside a failed send passed in random labs",
+		bugs: []bug{{
+			wrong: "Any fault that does not end explains a deadlock",
+			edits: edit("search/explain.go", "f.Kind() == faults.KindStall && f.For == nil", "f.For == nil"),
+			test:  "search TestExplained",
+		}, {
+			wrong: "A stall that ends explains one",
+			edits: edit("search/explain.go", " && f.For == nil", ""),
+			test:  "search TestExplained",
+		}},
+	},
 }
