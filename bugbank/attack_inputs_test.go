@@ -82,4 +82,26 @@ var attackInputs = []pitfall{
 			test:  "command TestAnswers",
 		}},
 	},
+	{
+		what: "A write that nobody acknowledged, of which some packets have come",
+		seen: "this project: the client gave up while WRITEs crept over slow links, and the read-back called half a block wrong bytes",
+		bugs: []bug{{
+			wrong: "A block is of one write, the one before or the one under way",
+			edits: edit("apps/storage/recover.go", "for at, mtu := 0, p.r.Params().MTU; at", "for at, mtu := 0, p.bs; at"),
+			test:  "apps/storage TestTorn",
+		}},
+	},
+	{
+		what: "A search that takes every deadlock beside a fault for the fault's",
+		seen: "this project: ranks that waited without end beside a failed send passed in random labs",
+		bugs: []bug{{
+			wrong: "Any fault that does not end explains a deadlock",
+			edits: edit("search/explain.go", "f.Kind() == faults.KindStall && f.For == nil", "f.For == nil"),
+			test:  "search TestExplained",
+		}, {
+			wrong: "A stall that ends explains one",
+			edits: edit("search/explain.go", " && f.For == nil", ""),
+			test:  "search TestExplained",
+		}},
+	},
 }

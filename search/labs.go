@@ -20,9 +20,9 @@ import (
 // Bounds of a run of a drawn lab. What its faults keep from ending within so many packet-hops
 // is run without them, and must end then.
 const (
-	labHopsMax  = 500_000
-	labLooksMax = 50               // of some ten thousand events each
-	calmTimes   = 6                // as much may a lab without faults take
+	labHopsMax  = 150_000
+	labLooksMax = 15               // of some ten thousand events each
+	calmTimes   = 20               // as much may a lab without faults take
 	labWallMax  = 10 * time.Minute // of a machine that may have much else to do
 	labBytesMax = 2 << 30
 )
@@ -112,7 +112,11 @@ const (
 
 // TryLab runs a lab twice, with run folders in dir.
 func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err error) {
-	first := runLab(ctx, l, dir, runtime.NumCPU(), 1)
+	budgets := 1
+	if len(l.Faults) == 0 {
+		budgets = calmTimes
+	}
+	first := runLab(ctx, l, dir, runtime.NumCPU(), budgets)
 	if ctx.Err() != nil {
 		return out, ctx.Err()
 	}
@@ -129,7 +133,7 @@ func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err er
 	if out.Violation != nil {
 		return out, nil
 	}
-	second := runLab(ctx, l, dir, 1, 1)
+	second := runLab(ctx, l, dir, 1, budgets)
 	if first.digest != second.digest || first.text != second.text {
 		out.Violation = &Violation{classDigest, fmt.Sprintf("on all processors %s %s, on one %s %s", first.digest, first.text, second.digest, second.text)}
 	}
@@ -142,9 +146,10 @@ type labRun struct {
 	text   string // of the error
 	digest string
 	hops   uint64
-	long   bool // it was stopped: it had more packet-hops or events than there may be
-	hung   bool // it did not answer
-	fat    bool // it took too much memory
+	lost   uint64 // to faults on links
+	long   bool   // it was stopped: it had more packet-hops or events than there may be
+	hung   bool   // it did not answer
+	fat    bool   // it took too much memory
 	panics string
 	report *runner.Report
 }
@@ -173,9 +178,13 @@ func runLab(ctx context.Context, l *lab.Lab, dir string, processors, budgets int
 	}()
 	select {
 	case r := <-done:
-		r.long, r.fat, r.hops = watch.long, watch.fat, watch.hops
+		r.long, r.fat = watch.long, watch.fat
 		if r.report != nil {
 			r.digest = r.report.Digest
+			t, err := readTally(base)
+			if r.hops, r.lost = t.Hops, t.Lost; r.err == nil {
+				r.err = err
+			}
 		}
 		if r.err != nil {
 			r.text = strings.ReplaceAll(r.err.Error(), base, "")
@@ -240,10 +249,10 @@ func (r *labRun) judge(l *lab.Lab) *Violation {
 		return &Violation{"invariant " + invariantNumber.FindString(r.text), r.text}
 	case errors.As(r.err, &labErr), r.report == nil:
 		return &Violation{classRefused, r.text}
-	case errors.Is(r.err, rank.ErrDeadlock) && len(l.Faults) == 0:
-		return &Violation{classDeadlock, r.text}
+	case errors.Is(r.err, rank.ErrDeadlock) && r.explained(l):
+		return nil
 	case errors.Is(r.err, rank.ErrDeadlock):
-		return nil // a fault took away what somebody waits for
+		return &Violation{classDeadlock, r.text}
 	}
 	for _, f := range r.report.Failures() {
 		if !strings.HasSuffix(f, noReplica) {

@@ -122,8 +122,9 @@ func (s *session) write(b *rank.Buffer, slot, block int) (reqs []*rank.Request, 
 	return reqs, nil
 }
 
-// close lets connections and memory go. The client does so when no replica has anything
-// under way. broken says that not all replicas may be there.
+// close lets connections and memory go. The client does so when no replica takes anything
+// any more: a WRITE that is still under way has come in part, or not at all. broken says
+// that not all replicas may be there.
 func (s *session) close(broken bool) error {
 	if s.group != nil {
 		end := s.group.Delete

@@ -33,15 +33,16 @@ var (
 
 // trial is a run of the workload on a star.
 type trial struct {
-	p     storage.Params
-	app   storage.App
-	ranks int
-	seed  uint64
-	mtu   int
-	cost  rank.HostCost
-	loss  float64
-	link  topo.LinkParams
-	check bool
+	p       storage.Params
+	app     storage.App
+	ranks   int
+	seed    uint64
+	mtu     int
+	cost    rank.HostCost
+	loss    float64
+	timeout uint8 // as the NIC counts it
+	link    topo.LinkParams
+	check   bool
 
 	net *sim.Net
 }
@@ -54,7 +55,7 @@ func newTrial(p storage.Params) *trial {
 		p.OnFailure = storage.Stop
 	}
 	return &trial{
-		p: p, ranks: 4, seed: 1, mtu: 4096, check: true, app: storage.App{Open: store.NewMemory().Open},
+		p: p, ranks: 4, seed: 1, mtu: 4096, timeout: 4, check: true, app: storage.App{Open: store.NewMemory().Open},
 		link: topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond},
 	}
 }
@@ -92,7 +93,7 @@ func (v *trial) run(t *testing.T) ([]apps.Row, error) {
 	runErr := v.net.Run(sim.Job{
 		Name: "storage", Hosts: hosts,
 		Params: rank.Params{
-			MTU: v.mtu, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 4, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 8, Activate: rules.Activate, Cost: v.cost,
+			MTU: v.mtu, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: v.timeout, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 8, Activate: rules.Activate, Cost: v.cost,
 		},
 		Program: func(r *rank.Rank) error { return v.app.Run(r, raw) },
 		Emit:    func(i int, rec []byte) { records[i] = append(records[i], rec) },
@@ -498,5 +499,46 @@ func TestCheck(t *testing.T) {
 		if err := p.Check(4); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// TestTorn: on links so slow that timers expire the client gives up while WRITEs are under
+// way. Such a block may have packets of them and of what was there before, alike on all
+// replicas, and nothing else.
+func TestTorn(t *testing.T) {
+	const bs, mtu = 60000, 1024
+	torn, noticed := 0, 0
+	for timeout := uint8(4); timeout < 10; timeout++ {
+		for _, ranks := range []int{3, 6, 11} {
+			for _, spoil := range []bool{false, true} {
+				v := newTrial(storage.Params{Schemes: []string{"unicasts"}, Sizes: []int{bs}, Depth: 2, Jobs: 1, Volume: 2 * bs, IOs: 5, Durability: storage.Memory})
+				v.mtu, v.ranks, v.timeout, v.link.Rate = mtu, ranks, timeout, 1e9
+				halves, spoiled := 0, false
+				v.app.Delivered = func(r *rank.Rank, volume [][]byte) {
+					for at := 0; at < len(volume[0]); at += bs {
+						b := volume[0][at : at+bs]
+						if b[0] == 0 || b[bs-1] != 0 {
+							continue
+						}
+						if halves++; spoil {
+							b[mtu], spoiled = b[mtu]^1, true
+						}
+					}
+				}
+				rows, _ := v.run(t) // also a recovery may fail: then there is no row
+				for _, r := range rows {
+					if torn += halves; (r.IO.Problem != "") != spoiled {
+						t.Errorf("timeout %d, %d ranks, %d torn blocks, spoiled %v: %q", timeout, ranks, halves, spoiled, r.IO.Problem)
+					}
+					if r.IO.Problem != "" {
+						noticed++
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d torn blocks, %d spoiled runs noticed", torn, noticed)
+	if torn == 0 || noticed == 0 {
+		t.Errorf("%d torn blocks, %d spoiled runs noticed: the trials miss what they are for", torn, noticed)
 	}
 }
