@@ -101,7 +101,7 @@ nics: {timeout: 1ms}
 // of it comes up.
 func TestAgentCrashLive(t *testing.T) {
 	file := write(t, starLab("t-agent", "faults: [{at: 20us, agent-crash: {nodes: leaf0}}]\n"))
-	for _, args := range [][]string{{"deploy", "-r", "netns"}, {"deploy", "-r", "docker", "--dry-run"}, {"run", "-q", "-r", "netns"}, {"run", "-q", "-r", "docker"}} {
+	for _, args := range [][]string{{"deploy", "-r", "netns", "--dry-run"}, {"deploy", "-r", "docker", "--dry-run"}, {"run", "-q", "-r", "netns"}, {"run", "-q", "-r", "docker"}} {
 		o := call(t, hooks{}, "", append(args, file)...)
 		if o.code == exitOK || !strings.Contains(o.err, "faults[0]: agent-crash happens in a simulation only") {
 			t.Errorf("%v: exit %d, %s", args, o.code, o.err)

@@ -57,14 +57,6 @@ workloads:
 	if err := l.CheckLive(); err != nil {
 		t.Errorf("without many-to-many: %v", err)
 	}
-	agent, err := l.ParseFault("{agent-crash: {nodes: h0}}")
-	if err != nil || agent.For == nil || *agent.For != Duration(AgentCrashDefault) {
-		t.Fatalf("an agent that crashes without for: %+v, %v", agent, err)
-	}
-	l.Faults = append(l.Faults, *agent)
-	if err := l.CheckLive(); !errors.As(err, &e) || !strings.Contains(err.Error(), "faults[0]: agent-crash happens in a simulation only") {
-		t.Errorf("agent-crash on a wall clock: %v", err)
-	}
 }
 
 // TestManyToManyRefused: one clear line for each mistake.
