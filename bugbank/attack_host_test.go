@@ -145,4 +145,25 @@ var attackHost = []pitfall{
 			},
 		},
 	},
+	{
+		what: "A process that dies is taken for a machine that is switched off: nobody brings it back, its links stay up, or those who cannot bring it back say that they do",
+		seen: "mcastlab",
+		bugs: []bug{
+			{
+				wrong: "A simulation ends before the process is started anew, and the next workload begins without it",
+				edits: edit("faults/timeline.go", "max(keep, e.keepEnd())", "max(keep, KeepWhile)"),
+				test:  "sim TestAgentCrash",
+			},
+			{
+				wrong: "The links of a node that has no process have a carrier",
+				edits: edit("faults/kind.go", "return k == KindCrash || k == KindAgentCrash", "return k == KindCrash"),
+				test:  "faults TestTimeline",
+			},
+			{
+				wrong: "A lab that is up takes the kind and does nothing of the sort",
+				edits: edit("faults/kind.go", "return k == KindAgentCrash }", "return false && k == KindAgentCrash }"),
+				test:  "lab TestAgentCrash",
+			},
+		},
+	},
 }

@@ -43,11 +43,13 @@ func labFlag() cli.Flag {
 	return &cli.StringFlag{Name: "lab", Aliases: []string{"l"}, Usage: "name of the lab; may be left out if just one is up", EnvVars: []string{"MCASTLAB_LAB_NAME"}}
 }
 
-// kindList names all kinds of faults.
+// kindList names all kinds of faults of labs that are up.
 func kindList() string {
 	var words []string
 	for _, k := range faults.Kinds() {
-		words = append(words, string(k))
+		if !k.Simulated() {
+			words = append(words, string(k))
+		}
 	}
 	return strings.Join(words, ", ")
 }
@@ -162,6 +164,9 @@ func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 		entry = append(entry, "probability: "+strconv.FormatFloat(c.Float64("probability"), 'g', -1, 64))
 	}
 	f, err := l.ParseFault("{" + strings.Join(entry, ", ") + "}")
+	if err == nil {
+		err = f.CheckLive()
+	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("fault add %s: %w", kind, err)}
 	}

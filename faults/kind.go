@@ -31,6 +31,7 @@ const (
 	KindPause        Kind = "pause"
 	KindPauseStorm   Kind = "pause-storm"
 	KindCrash        Kind = "crash"
+	KindAgentCrash   Kind = "agent-crash"
 	KindRestart      Kind = "restart"
 	KindWipe         Kind = "wipe-mft"
 	KindRoom         Kind = "mft-full"
@@ -44,7 +45,7 @@ const (
 // kinds are all kinds, in the order of the docs.
 var kinds = []Kind{
 	KindLoss, KindCorrupt, KindTruncate, KindDuplicate, KindReorder, KindDelay, KindRateCut, KindLinkDown,
-	KindPause, KindPauseStorm, KindCrash, KindRestart, KindWipe, KindRoom, KindStall, KindSlowReceiver,
+	KindPause, KindPauseStorm, KindCrash, KindAgentCrash, KindRestart, KindWipe, KindRoom, KindStall, KindSlowReceiver,
 	KindControlPartition, KindControllerCrash,
 }
 
@@ -60,6 +61,12 @@ func (k Kind) OfLinks() bool { return slices.Index(kinds, k) <= slices.Index(kin
 // OfControl says whether the kind concerns the lab's controllers, which a simulation has none
 // of.
 func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }
+
+// Kills reports whether the kind's nodes are dead while it is on.
+func (k Kind) Kills() bool { return k == KindCrash || k == KindAgentCrash }
+
+// Simulated reports whether only a simulation has the kind.
+func (k Kind) Simulated() bool { return k == KindAgentCrash }
 
 // Lasts says whether the kind has a duration; restart and wipe-mft happen and are over.
 func (k Kind) Lasts() bool { return k != KindRestart && k != KindWipe }

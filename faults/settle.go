@@ -13,7 +13,7 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 	switch e.Kind {
 	case KindLinkDown:
 		t.carry(now, e.Links)
-	case KindCrash:
+	case KindCrash, KindAgentCrash:
 		var links []int
 		for _, n := range e.Nodes {
 			links = append(links, t.c.Graph.Nodes[n].Links...)
@@ -165,7 +165,7 @@ func (t *Timeline) blame(link int) (all []*entry) {
 	l := &t.c.Graph.Links[link]
 	for _, e := range t.all {
 		if e.on > 0 && (e.Kind == KindLinkDown && slices.Contains(e.Links, link) ||
-			e.Kind == KindCrash && (slices.Contains(e.Nodes, l.A.Node) || slices.Contains(e.Nodes, l.B.Node))) {
+			e.Kind.Kills() && (slices.Contains(e.Nodes, l.A.Node) || slices.Contains(e.Nodes, l.B.Node))) {
 			all = append(all, e)
 		}
 	}

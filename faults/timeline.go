@@ -196,7 +196,7 @@ func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
 			return
 		}
 		if e.until = end; e.For > 0 {
-			t.t.At(end, max(keep, KeepWhile), func(now vtime.Time) { t.end(now, e) })
+			t.t.At(end, max(keep, e.keepEnd()), func(now vtime.Time) { t.end(now, e) })
 		}
 		t.begin(now, e)
 		if e.Every > 0 {
@@ -213,6 +213,14 @@ func (e *entry) keep() Keep {
 	return KeepNot
 }
 
+// keepEnd returns what an end of the fault means to a driver.
+func (e *entry) keepEnd() Keep {
+	if e.Kind == KindAgentCrash {
+		return KeepAlways // no program is started on a node that has no process
+	}
+	return KeepWhile
+}
+
 // begin makes a fault take effect.
 func (t *Timeline) begin(now vtime.Time, e *entry) {
 	e.seen++
@@ -221,7 +229,7 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 		t.count(e, func(at topo.End, v uint64) { e.base[at] = v })
 	}
 	switch e.Kind {
-	case KindCrash, KindRestart:
+	case KindCrash, KindAgentCrash, KindRestart:
 		for _, n := range e.Nodes {
 			if t.owns(n) {
 				e.hit += uint64(t.t.Restart(now, n))

@@ -270,6 +270,8 @@ func TestTimeline(t *testing.T) {
 			"50 carrier 1:0 false, 50 carrier 3:1 false, 60 restart 1, 80 carrier 1:0 true, 80 carrier 3:1 true, 150 routes without [1], 180 routes without []"},
 		"crash of the switch": {[]Spec{{Kind: KindCrash, Window: at(5, 0), Nodes: []int{3}}},
 			"5 restart 3, 5 carrier 0:0 false, 5 carrier 3:0 false, 5 carrier 1:0 false, 5 carrier 3:1 false, 5 carrier 2:0 false, 5 carrier 3:2 false, 105 routes without [0 1 2]"},
+		"crash of an agent": {[]Spec{{Kind: KindAgentCrash, Window: at(50, 20), Nodes: []int{1}}},
+			"50 restart 1, 50 carrier 1:0 false, 50 carrier 3:1 false, 70 carrier 1:0 true, 70 carrier 3:1 true, 150 routes without [1], 170 routes without []"},
 		"rate-cut": {[]Spec{{Kind: KindRateCut, Window: at(5, 20), Links: []int{0}, Rate: 7}, {ID: "b", Kind: KindRateCut, Window: at(10, 5), Links: []int{0}, Rate: 3}},
 			"5 rate 0:0 7, 5 rate 3:0 7, 10 rate 0:0 3, 10 rate 3:0 3, 15 rate 0:0 7, 15 rate 3:0 7, 25 rate 0:0 100000000000, 25 rate 3:0 100000000000"},
 		"stall twice": {[]Spec{{Kind: KindStall, Window: Window{From: 1, For: 2, Every: 10}, Nodes: []int{2}}},
@@ -307,6 +309,21 @@ func TestPauseAgain(t *testing.T) {
 	for _, c := range s.calls {
 		if c.keep == KeepAlways {
 			t.Errorf("%+v keeps the run going", c)
+		}
+	}
+}
+
+// TestAgentComesBack: an agent that has crashed comes back whether or not somebody waits for
+// it; a crashed node does if somebody does.
+func TestAgentComesBack(t *testing.T) {
+	for _, c := range []struct {
+		kind Kind
+		want Keep
+	}{{KindAgentCrash, KeepAlways}, {KindCrash, KeepWhile}} {
+		s, _ := play(t, 60, Spec{Kind: c.kind, Window: Window{From: 50, For: 20}, Nodes: []int{1}})
+		back := slices.IndexFunc(s.calls, func(p planned) bool { return p.at == 70 })
+		if back < 0 || s.calls[back].keep != c.want {
+			t.Errorf("%s: at 60 there are the calls %+v", c.kind, s.calls)
 		}
 	}
 }

@@ -128,6 +128,10 @@ func kindNames() (all []string) {
 }
 
 func (c *checking) checkTimes(p string, f *Fault, k faults.Kind) {
+	if k == faults.KindAgentCrash && f.For == nil {
+		again := Duration(AgentCrashDefault)
+		f.For = &again
+	}
 	switch {
 	case f.For != nil && *f.For <= 0:
 		c.failf(p+".for", "for of %v: a fault lasts for some time, or without for to the end", *f.For)
@@ -218,7 +222,7 @@ func (c *checking) checkKindOfNodes(at string, k faults.Kind, nodes []int) {
 			if node.Kind != topo.Switch {
 				c.failf(at+".nodes", "%s is a host: %s is of switches", node.Name, k)
 			}
-		case faults.KindCrash, faults.KindRestart:
+		case faults.KindCrash, faults.KindAgentCrash, faults.KindRestart:
 			if external {
 				c.failf(at+".nodes", "%s is external: it crashes by itself", node.Name)
 			}

@@ -15,7 +15,7 @@ import (
 // Fault is something that goes wrong, once or again and again.
 type Fault struct {
 	At          Duration  `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
-	For         *Duration `yaml:"for" doc:"for how long; then everything is as before. Default: to the end"`
+	For         *Duration `yaml:"for" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
 	Every       *Duration `yaml:"every" doc:"it comes again so long after it last began"`
 	Probability float64   `yaml:"probability" doc:"that it comes, each time, above 0 to 1" default:"1"`
 
@@ -30,6 +30,7 @@ type Fault struct {
 	Pause        *PauseFault `yaml:"pause" doc:"hosts' adapters pause their switch, and let it go on at the end"`
 	PauseStorm   *StormFault `yaml:"pause-storm" doc:"hosts' adapters send pause frames all the time"`
 	Crash        *NodeFault  `yaml:"crash" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
+	AgentCrash   *NodeFault  `yaml:"agent-crash" doc:"as crash, of the process that is the switch or host: it is started anew after for, 10ms unless said otherwise, and no workload begins before; in simulations only"`
 	Restart      *NodeFault  `yaml:"restart" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
 	WipeMFT      *NodeFault  `yaml:"wipe-mft" doc:"switches forget their multicast groups"`
 	MFTFull      *RoomFault  `yaml:"mft-full" doc:"switches have no memory for more groups"`
@@ -155,6 +156,9 @@ type SlowFault struct {
 // LinkDelayDefault is how much later frames come at the most that a fault holds back.
 const LinkDelayDefault = 5 * vtime.Microsecond
 
+// AgentCrashDefault is after how long a process that has died is started anew.
+const AgentCrashDefault = 10 * vtime.Millisecond
+
 // kind returns the kind of a fault and its settings; n is how many kinds are given.
 func (f *Fault) kind() (k faults.Kind, settings any, n int) {
 	v := reflect.ValueOf(f).Elem()
@@ -172,6 +176,16 @@ func (f *Fault) kind() (k faults.Kind, settings any, n int) {
 func (f *Fault) Kind() faults.Kind {
 	k, _, _ := f.kind()
 	return k
+}
+
+// CheckLive says why the fault cannot happen on a wall clock.
+func (f *Fault) CheckLive() error {
+	k := f.Kind()
+	if !k.Simulated() {
+		return nil
+	}
+	return fmt.Errorf("%s happens in a simulation only: a process that ends takes its interfaces along, and its neighbours' with them; "+
+		"use crash, or mcastlab run with runtime sim", k)
 }
 
 // OfFrames returns the settings of a fault that happens to single frames, or nil.

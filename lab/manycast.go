@@ -155,5 +155,10 @@ func (l *Lab) CheckLive() error {
 				"where multicast tables are filled and hosts have LIDs: use mcastlab run with runtime sim", i)}
 		}
 	}
+	for i := range l.Faults {
+		if err := l.Faults[i].CheckLive(); err != nil {
+			return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("faults[%d]: %v", i, err)}
+		}
+	}
 	return nil
 }

@@ -145,6 +145,11 @@ var effects = map[string]struct {
 	"crash": {"", func(r *faultRun) error {
 		return unless(r.sw("spine0").Forwarded > 0 && r.nic("h0").Retransmitted > 0, "nothing was lost, or nothing went round")
 	}},
+	"agent-crash": {"host crashed: h2", func(r *faultRun) error {
+		// The run has waited for the process that was started anew.
+		f := r.tl.List(r.net.Now())[0]
+		return unless(!f.On && f.Over && r.net.Now() >= vtime.Time(100*vtime.Microsecond).Add(lab.AgentCrashDefault), "the agent has not come back")
+	}},
 	"host-crash": {"host crashed: h2", func(r *faultRun) error {
 		return unless(r.nic("h0").RetryExceeded > 0, "the source did not give up")
 	}},

@@ -159,7 +159,7 @@ func (d *drawing) settings(k faults.Kind) (in []string) {
 		return append(in, "node: "+d.host())
 	case k == faults.KindPauseStorm:
 		return append(in, "node: "+d.host(), fmt.Sprintf("gap: %v", d.some(20*vtime.Microsecond)))
-	case k == faults.KindCrash, k == faults.KindRestart:
+	case k.Kills(), k == faults.KindRestart:
 		if d.r.Chance(0.3) {
 			return append(in, "nodes: "+d.host())
 		}

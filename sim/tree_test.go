@@ -178,6 +178,7 @@ var treeChanges = []struct {
 		return faults.Window{From: at, For: 30 * vtime.Microsecond, Every: 70 * vtime.Microsecond}
 	}},
 	{"crash", faults.KindCrash, func(at vtime.Time) faults.Window { return faults.Window{From: at, For: 35 * vtime.Microsecond} }},
+	{"agent crash", faults.KindAgentCrash, func(at vtime.Time) faults.Window { return faults.Window{From: at, For: 35 * vtime.Microsecond} }},
 	{"restart", faults.KindRestart, func(at vtime.Time) faults.Window { return faults.Window{From: at} }},
 	{"wipe", faults.KindWipe, func(at vtime.Time) faults.Window { return faults.Window{From: at} }},
 }

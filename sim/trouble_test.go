@@ -93,7 +93,7 @@ func (d *trouble) draw(id string, k faults.Kind) {
 		s.Links, s.Rate = []int{link}, int64(1+r.IntN(40))*1e9
 	case faults.KindLinkDown:
 		s.Links = []int{link}
-	case faults.KindCrash, faults.KindRestart:
+	case faults.KindCrash, faults.KindAgentCrash, faults.KindRestart:
 		s.Nodes = []int{[]int{host, sw}[r.IntN(2)]}
 	case faults.KindWipe, faults.KindRoom:
 		s.Nodes, s.Room = []int{sw}, r.IntN(2)
