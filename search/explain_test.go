@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/lab"
@@ -43,6 +44,21 @@ func TestExplained(t *testing.T) {
 			if v := r.judge(read(other, "{}")); (v != nil) != c.deadlock {
 				t.Errorf("%s instead of %s, ended with %v: %v", other, c.fault, r.err, v)
 			}
+		}
+	}
+}
+
+// TestStillInForce: a pause that is in force when all is over, and ends later than keys can
+// say, is no residue of the run.
+func TestStillInForce(t *testing.T) {
+	for at := range 20 {
+		l, err := lab.Parse("beside", []byte(fmt.Sprintf("name: beside\ntopology: {star: {hosts: 2}}\nworkloads: [{bcast: {schemes: [chain], sizes: [4KiB], iterations: 1}}]\n"+
+			"faults: [{rate-cut: {rate: 1Mbps}}, {pause: {node: [h1]}}, {at: %dns, restart: {nodes: [h0]}}]\n", at*400)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := runLab(context.Background(), l, t.TempDir(), 1, 1); r.judge(l) != nil {
+			t.Errorf("at %d ns: %v", at*400, r.judge(l))
 		}
 	}
 }
