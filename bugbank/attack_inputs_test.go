@@ -104,4 +104,13 @@ var attackInputs = []pitfall{
 			test:  "search TestExplained",
 		}},
 	},
+	{
+		what: "What is far away is not counted among what is still to come",
+		seen: "this project: a pause of half a minute was in force when a run was over, and its timer was called a residue",
+		bugs: []bug{{
+			wrong: "A lab is settled when nothing near is left to do",
+			edits: edit("sim/residue.go", " && n.far.len() == 0", ""),
+			test:  "search TestStillInForce",
+		}},
+	},
 }

@@ -46,3 +46,33 @@ func TestExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestStillInForce: a pause that is in force when all is over, and ends later than keys can
+// say, is no residue of the run.
+func TestStillInForce(t *testing.T) {
+	for _, rate := range []string{"1Mbps", "1Gbps"} {
+		l, err := lab.Parse("pause", []byte("name: pause\nseed: 2000254\n"+
+			"topology: {three-layer: {radix: 4, pods: 1, leaves: 1, hosts: 2, aggs: 1, cores: 2, core-groups: 1}}\n"+
+			"workloads: [{hpl: {n: [17], nb: [1], grids: [\"1x2\"], bcast: [longM], pfact: [right], rfact: [crout]}}]\n"+
+			"faults: [{rate-cut: {rate: "+rate+"}}, {pause: {node: [h1]}}, {restart: {nodes: [h0]}}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := runLab(context.Background(), l, t.TempDir(), 1, 1); r.judge(l) != nil {
+			t.Errorf("%s: %v", rate, r.judge(l))
+		}
+	}
+}
+
+// TestFewWrites: no drawn lab has more WRITEs than a run may take.
+func TestFewWrites(t *testing.T) {
+	for _, seed := range []uint64{2000466, 2000651, 2000770} { // drew 43,000 blocks and more
+		l, _, err := drawLab(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := settleWrites(l); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}

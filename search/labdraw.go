@@ -1,6 +1,7 @@
 package search
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -45,7 +46,7 @@ func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 			continue
 		}
 		if l, err = s.mend(); err == nil && len(l.Workloads) > 0 {
-			if err = settleDeadlock(l); err == nil {
+			if err = errors.Join(settleDeadlock(l), settleWrites(l)); err == nil {
 				return l, s, nil
 			}
 		}
@@ -61,6 +62,32 @@ func settleDeadlock(l *lab.Lab) error {
 		return err
 	}
 	return g.CheckDeadlock(g.Routes())
+}
+
+// writesMax bounds the WRITEs of a drawn lab: a volume of many blocks of a byte takes
+// millions of packet-hops, and nothing is wrong with that.
+const writesMax = 50_000
+
+// settleWrites refuses a lab whose storage workloads have more WRITEs.
+func settleWrites(l *lab.Lab) error {
+	g, err := l.Graph()
+	if err != nil {
+		return err
+	}
+	writes := 0
+	for _, w := range l.Workloads {
+		if s := w.Storage; s != nil {
+			ios := s.IOs
+			if ios == 0 {
+				ios = int(s.Size / max(1, slices.Max(s.BS)))
+			}
+			writes += ios * max(1, s.NumJobs) * len(s.BS) * len(s.Schemes) * g.Hosts
+		}
+	}
+	if writes > writesMax {
+		return fmt.Errorf("%d WRITEs take too long", writes)
+	}
+	return nil
 }
 
 // lab draws the topology first: names come from it.

@@ -48,7 +48,7 @@ func (n *Net) note() {
 // the deletion was given up, because switches or hosts did not answer until the last repeat,
 // and those whose leader's host crashed.
 func (n *Net) Residue() error {
-	orphans, settled := n.orphans, n.queue.n == 0 && !n.stalled()
+	orphans, settled := n.orphans, n.queue.n == 0 && n.far.len() == 0 && !n.stalled()
 	for i := range n.nodes {
 		if h := n.nodes[i].host; h != nil {
 			orphans += int(h.agent.Stats().DeletionsGivenUp)
