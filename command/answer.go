@@ -7,8 +7,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// answerWithin is how long a command that was interrupted may take to say so by itself.
-const answerWithin = 500 * time.Millisecond
+// answerWithin is how long a command that was interrupted may take to say so by itself, and
+// completeWithin how long one that has a run's folder to complete: it does so at once, unless
+// it is still building a large fabric or the machine is busy.
+const (
+	answerWithin   = 500 * time.Millisecond
+	completeWithin = 3 * time.Second
+)
 
 // answering makes a command that has no effect on the machine but its own files answer an
 // interrupt within a second, whatever it is computing: routes of a large fabric, a proof, a
@@ -19,14 +24,18 @@ func answering(action cli.ActionFunc) cli.ActionFunc {
 		if c.Command.Name == "run" && c.String("runtime") != "sim" {
 			return action(c) // it has to take down what it has put up
 		}
-		_, err := answered(c.Context, func() (struct{}, error) { return struct{}{}, action(c) })
+		within := answerWithin
+		if c.Command.Name == "run" {
+			within = completeWithin
+		}
+		_, err := answered(c.Context, within, func() (struct{}, error) { return struct{}{}, action(c) })
 		return err
 	}
 }
 
 // answered returns what f does or, if the context ends and f does not within a moment, the
 // context's error.
-func answered[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+func answered[T any](ctx context.Context, within time.Duration, f func() (T, error)) (v T, err error) {
 	type result struct {
 		v   T
 		err error
@@ -44,7 +53,7 @@ func answered[T any](ctx context.Context, f func() (T, error)) (v T, err error) 
 	select {
 	case r := <-done:
 		return r.v, r.err
-	case <-time.After(answerWithin):
+	case <-time.After(within):
 		return v, ctx.Err()
 	}
 }

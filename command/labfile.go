@@ -34,7 +34,7 @@ func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
 	}
 	name := c.Args().First()
 	if name == "-" {
-		return answered(c.Context, func() (*lab.Lab, error) {
+		return answered(c.Context, answerWithin, func() (*lab.Lab, error) {
 			text, err := io.ReadAll(io.LimitReader(p.in, 2<<20))
 			if err != nil {
 				return nil, fmt.Errorf("read lab from standard input: %w", err)
@@ -49,7 +49,7 @@ func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return answered(c.Context, func() (*lab.Lab, error) { return r.Read(file) })
+	return answered(c.Context, answerWithin, func() (*lab.Lab, error) { return r.Read(file) })
 }
 
 // findLab returns the lab file that a path means.

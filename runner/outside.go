@@ -15,7 +15,8 @@ const OutsideAfter = 5 * time.Second
 const (
 	// outsideEvery is how often it is looked whether a simulation's program is outside.
 	outsideEvery = 250 * time.Millisecond
-	// interruptWait is how long an interrupted simulation may take to notice.
+	// interruptWait is how long an interrupted simulation is waited for before it is looked
+	// whether a program holds it up. One that computes notices, if slowly on a busy machine.
 	interruptWait = time.Second
 )
 
@@ -48,7 +49,10 @@ func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any)
 		case <-over:
 			over, late = nil, time.After(interruptWait)
 		case <-late:
-			return o.blame(ctx.Err())
+			if o.now.For >= interruptWait/2 {
+				return o.blame(ctx.Err()) // it waits in the program, and may for ever
+			}
+			late = time.After(outsideEvery) // it computes, and looks after its ranks' turns
 		case <-tick.C:
 			if o.look(n) && say != nil {
 				say("%v", o.now)

@@ -77,6 +77,10 @@ var sabotages = []sabotage{
 		})
 	}},
 	{invariant: "", do: func(_ *testing.T, n *Net, r *rand.Rand) {
+		// A member is stalled for good: what it has, and what waits for it, stands still.
+		n.At(someInstant(r), func(now vtime.Time) { n.NIC(1+r.IntN(n.graph.Hosts-1)).Stall(now, true) })
+	}},
+	{invariant: "", do: func(_ *testing.T, n *Net, r *rand.Rand) {
 		// A member or a switch forgets its groups: feedback that was under way speaks for nobody
 		// any more, and no invariant is broken.
 		at := someInstant(r)
