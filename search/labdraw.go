@@ -29,15 +29,10 @@ type labDraw struct {
 	size     int              // messages are about so large
 }
 
-// DrawLab returns the lab of a seed.
-func DrawLab(seed uint64) (*lab.Lab, error) {
-	l, _, err := drawLab(seed)
-	return l, err
-}
-
 // drawsMax bounds how many files are drawn for one that the checks take.
 const drawsMax = 20
 
+// drawLab returns the lab of a seed, and the sketch it was made of.
 func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 	root := prng.New(seed)
 	for i := range drawsMax {
