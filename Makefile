@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants
+.PHONY: help build test test-live race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -25,7 +25,7 @@ FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME
 	@set -e; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
 	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
-	  controller:FuzzDecodeCommand controller:FuzzDecodeState; do \
+	  controller:FuzzDecodeCommand controller:FuzzDecodeState faults:FuzzDecode; do \
 	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
@@ -36,6 +36,12 @@ patches:                  ## each row of docs/verbs.md: its test fails under its
 
 bugs:                     ## each bug of docs/bug-bank.md: its test fails under it (a quarter of an hour; some want root)
 	MCASTLAB_BUGS=all go test ./bugbank -run TestBankBites -v -timeout 0
+
+release:                  ## archives and Debian packages of the commit that is checked out, in dist/ (docs/versions.md)
+	go run ./internal/release
+
+release-check:            ## a release is the same when built twice, installs into an empty root as root, and by the module's path
+	MCASTLAB_RELEASE=linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64 MCASTLAB_RELEASE_COLD=1 go test ./internal/release -v -count=1 -timeout 60m
 
 lint:                     ## golangci-lint with the project's settings
 	golangci-lint run

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/wire"
@@ -127,6 +129,7 @@ func TestLabFilePage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# The lab file\n\nThis page is made from the types of package `lab` (`go test . -run LabFilePage -rewrite`).\n\n" +
 		"A lab file is YAML and ends in `.mcl.yml`. It is strict: an unknown key is an error with line, column and the key that was probably meant.\n" +
+		"All that is wrong is told at once, up to 20 mistakes, and `validate`, `run` and `deploy` look whether a run measures what `expect` names.\n" +
 		"Values carry units: rates `100Gbps`, times `600ns`, sizes `64KiB` (`KiB` is 1024 bytes, `kB` 1000). `mcastlab validate --resolved` prints a lab\n" +
 		"with every default written out; `mcastlab schema` prints the JSON schema for editors. A time is at most a day (`86400s`), one that each packet,\n" +
 		"message or hop takes at most a second, and a run in simulation ends with an error after 100 days of lab time. A lab has at most 65,536 hosts.\n")
@@ -135,14 +138,13 @@ func TestLabFilePage(t *testing.T) {
 	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`, `{multicast: {parallel: 2}}`.\n" +
 		"A custom link may be its ends alone: `a:0-b:3`. `ranks: all` means every host.\n")
 	b.WriteString("\n## Schemes\n\n| workload | scheme | parameters, with defaults |\n|---|---|---|\n")
-	for _, name := range collective.Names() {
-		fmt.Fprintf(&b, "| bcast | `%s` | %s |\n", name, parameters(collective.Parameters(name)))
-	}
-	for _, name := range collective.AllgatherNames() {
-		fmt.Fprintf(&b, "| allgather | `%s` | %s |\n", name, parameters(collective.AllgatherParameters(name)))
-	}
-	for _, name := range collective.ReduceScatterNames() {
-		fmt.Fprintf(&b, "| reduce-scatter | `%s` | %s |\n", name, parameters(collective.ReduceScatterParameters(name)))
+	for _, e := range registry.All() {
+		if k, ok := e.Kind.(apps.Collective); ok {
+			all := k.Algorithms()
+			for _, name := range all.Names {
+				fmt.Fprintf(&b, "| %s | `%s` | %s |\n", e.Name, name, parameters(all.Parameters(name)))
+			}
+		}
 	}
 	page(t, "docs/lab-file.md", b.String())
 }

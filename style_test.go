@@ -25,61 +25,69 @@ var imports = map[string][]string{
 	"wire":                        {},
 	"vtime":                       {},
 	"prng":                        {},
-	"machine":                     {"vtime", "wire"},
-	"machine/machinetest":         {"machine", "vtime", "wire"},
+	"machine":                     {"machine/queue", "vtime", "wire"},
+	"machine/queue":               {"vtime"},
+	"machine/machinetest":         {"faults", "machine", "vtime", "wire"},
 	"topo":                        {"vtime", "wire"},
-	"virtswitch":                  {"machine", "prng", "vtime", "wire"},
-	"virtrnic":                    {"machine", "prng", "vtime", "wire"},
+	"virtswitch":                  {"machine", "machine/queue", "prng", "vtime", "wire"},
+	"virtrnic":                    {"machine", "machine/queue", "prng", "vtime", "wire"},
 	"mrp":                         {"vtime", "wire"},
 	"adapter":                     {"machine", "mrp", "virtrnic", "vtime", "wire"},
 	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"faults":                      {"prng", "topo", "vtime", "wire"},
+	"faults":                      {"internal/strictjson", "prng", "topo", "vtime", "wire"},
 	"traces":                      {"machine", "vtime", "wire"},
 	"traces/explain":              {"traces", "wire"},
+	"rank/outofband":              {},
 	"rank":                        {"machine", "mrp", "prng", "virtrnic", "vtime", "wire"},
-	"collective":                  {"rank", "vtime"},
-	"apps":                        {"collective", "prng", "rank", "vtime"},
-	"apps/program":                {"apps", "rank"},
-	"apps/bcast":                  {"apps", "collective", "rank", "vtime"},
-	"apps/allgather":              {"apps", "collective", "prng", "rank"},
-	"apps/reducescatter":          {"apps", "collective", "prng", "rank"},
-	"apps/fsdp":                   {"apps", "apps/allgather", "apps/reducescatter", "collective", "prng", "rank", "vtime"},
-	"apps/hpl":                    {"apps", "collective", "rank", "vtime"},
-	"apps/manycast":               {"apps", "prng", "rank", "topo", "vtime", "wire"},
-	"apps/storage":                {"apps", "prng", "rank", "vtime"},
-	"store":                       {"apps/storage"},
-	"lab":                         {"apps/hpl", "apps/manycast", "apps/storage", "collective", "fabric", "faults", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"live":                        {"faults", "machine", "mrp", "virtrnic", "vtime", "wire"},
+	"collective/fallback":         {"rank", "vtime"},
+	"collective":                  {"collective/fallback", "rank", "vtime"},
+	"lab/setting":                 {"collective", "faults", "rank", "topo", "vtime"},
+	"apps":                        {"collective", "lab/setting", "prng", "rank", "topo", "vtime"},
+	"apps/program":                {"apps", "lab/setting", "rank", "topo"},
+	"apps/bcast":                  {"apps", "collective", "lab/setting", "rank", "topo", "vtime", "wire"},
+	"apps/allgather":              {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
+	"apps/alltoall":               {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
+	"apps/reducescatter":          {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
+	"apps/fsdp":                   {"apps", "apps/allgather", "apps/reducescatter", "collective", "lab/setting", "prng", "rank", "topo", "vtime"},
+	"apps/hpl":                    {"apps", "collective", "lab/setting", "rank", "topo", "vtime"},
+	"apps/manycast":               {"apps", "faults", "lab/setting", "prng", "rank", "topo", "vtime", "wire"},
+	"apps/storage":                {"apps", "lab/setting", "prng", "rank", "topo", "vtime"},
+	"apps/registry":               {"apps", "apps/allgather", "apps/alltoall", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "lab/setting", "rank"},
+	"store":                       {"apps", "apps/storage"},
+	"lab":                         {"apps", "apps/registry", "collective", "fabric", "faults", "lab/setting", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"sim":                         {"fabric", "faults", "machine", "mrp", "prng", "rank", "rank/outofband", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
+	"live":                        {"faults", "machine", "machine/queue", "mrp", "virtrnic", "vtime", "wire"},
 	"netdev":                      {},
 	"failpoint":                   {},
 	"patch":                       {},
 	"counters":                    {"adapter", "mrp", "topo", "virtrnic", "virtswitch", "wire"},
 	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/program", "apps/reducescatter", "apps/storage", "control", "controller", "controller/replica", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"adapter", "apps", "apps/bcast", "collective", "control", "controller", "controller/client", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "runner", "topo", "traces", "virtswitch", "vtime", "wire"},
-	"controller":                  {},
+	"nodeagent":                   {"adapter", "apps", "apps/registry", "control", "controller", "controller/replica", "counters", "fabric", "failpoint", "faults", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
+	"orchestrator":                {"adapter", "apps", "apps/bcast", "apps/registry", "control", "controller", "controller/client", "counters", "failpoint", "faults", "lab", "live", "netdev", "orchestrator/engine", "rank", "rank/outofband", "runner", "topo", "traces", "virtswitch", "vtime", "wire"},
+	"controller":                  {"internal/strictjson"},
+	"internal/strictjson":         {},
 	"controller/client":           {"control", "controller"},
 	"controller/controllertest":   {"controller", "controller/client", "prng"},
 	"controller/replica":          {"control", "controller"},
 	"orchestrator/engine":         {},
 	"orchestrator/engine/process": {"failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
-	"runner":                      {"apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "collective", "counters", "fabric", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
-	"search":                      {"apps", "apps/bcast", "apps/hpl", "apps/manycast", "apps/storage", "collective", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
+	"runner":                      {"apps", "apps/registry", "collective", "counters", "fabric", "faults", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
+	"search":                      {"apps", "apps/bcast", "apps/registry", "collective", "faults", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
 	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
 	"interop":                     {},
 	"interop/rcpeer":              {},
-	"command":                     {"apps/bcast", "apps/program", "apps/reducescatter", "control", "controller/client", "counters", "endpoint", "faults", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "prng", "rank", "runner", "search", "topo", "traces/explain", "vtime", "wire"},
+	"command":                     {"apps", "apps/bcast", "apps/program", "apps/reducescatter", "control", "controller/client", "counters", "endpoint", "faults", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "prng", "rank", "runner", "search", "topo", "traces/explain", "vtime", "wire"},
 	"cmd/mcastlab":                {"command"},
+	"internal/release":            {},
 	"examples/ring-sum":           {"command", "rank"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
-	"wire", "vtime", "prng", "machine", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank",
-	"collective", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "sim",
+	"wire", "vtime", "prng", "machine", "machine/queue", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "rank", "rank/outofband",
+	"collective", "collective/fallback", "lab/setting", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "sim",
 }
 
 // banned are standard packages that pure packages must not import, and why.
@@ -95,6 +103,11 @@ var exempt = map[string]string{
 	"machine/machinetest var rewrite":     "it is a flag of tests",
 	"machine/machinetest var transcripts": "it is a flag of tests",
 	"failpoint var hits":                  "it is in builds for tests only",
+}
+
+// isPure reports whether a package is pure: programs of workloads are, listed or not.
+func isPure(dir string) bool {
+	return slices.Contains(pure, dir) || strings.HasPrefix(dir, "apps/") && dir != "apps/registry"
 }
 
 // Limits of size.
@@ -165,7 +178,7 @@ func TestImports(t *testing.T) {
 			switch {
 			case inside && !slices.Contains(allowed, own):
 				t.Errorf("%s imports %s: %s may import only %v", s.path, own, s.dir, allowed)
-			case !inside && slices.Contains(pure, s.dir) && banned[path] != "" && exempt[s.dir+" imports "+path] == "":
+			case !inside && isPure(s.dir) && banned[path] != "" && exempt[s.dir+" imports "+path] == "":
 				t.Errorf("%s imports %s: %s", s.path, path, banned[path])
 			case !inside && s.dir == "wire" && strings.Contains(path, "."):
 				t.Errorf("%s imports %s: wire uses the standard library only", s.path, path)
@@ -301,11 +314,11 @@ func TestBannedCode(t *testing.T) {
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				if slices.Contains(pure, s.dir) && !s.test {
+				if isPure(s.dir) && !s.test {
 					t.Errorf("%s: goroutine in a core: return what is to be done", at(n))
 				}
 			case *ast.RangeStmt:
-				if slices.Contains(pure, s.dir) && !s.test && ranges(n, maps) && !commented[fset.Position(n.Pos()).Line] {
+				if isPure(s.dir) && !s.test && ranges(n, maps) && !commented[fset.Position(n.Pos()).Line] {
 					t.Errorf("%s: walk over a map: sort the keys, or say on the line why the order cannot show", at(n))
 				}
 			case *ast.SelectorExpr:
@@ -337,9 +350,7 @@ func mutable(d ast.Decl) string {
 		switch x := v.Values[0].(type) {
 		case *ast.CompositeLit:
 		case *ast.BasicLit:
-			if name != "version" { // set by the linker
-				return name
-			}
+			return name
 		case *ast.CallExpr:
 			if f := fmt.Sprint(x.Fun); !strings.HasPrefix(f, "build") && !strings.Contains(f, "regexp") && !strings.Contains(f, "errors") {
 				return name

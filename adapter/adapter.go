@@ -1,12 +1,12 @@
-// Package adapter is the port by which a device that is not ours joins a lab: an
-// unmodified RoCE peer on a real interface. It stands between the device and the leaf,
-// does for the device what the fabric expects of a host and the device cannot (confirm
-// registrations, obey pauses), and for the fabric what the device expects of a network
-// (answer ARP and neighbor discovery, address frames to its MAC).
+// Package adapter joins an external device, an unmodified RoCE peer on a real interface, to a
+// lab. An adapter stands between the device and its leaf switch. For the device it does what
+// the fabric expects of a host and the device cannot do: it confirms registrations and obeys
+// pauses. For the fabric it does what the device expects of a network: it answers ARP and
+// neighbor discovery, and addresses frames to the device's MAC.
 //
-// It is a machine.Machine with two ports, Lab toward the leaf and Outside toward the
-// device. Frames are passed on as they are but for MAC addresses and, in a lab with a VLAN,
-// the tag, which the device does not see.
+// An Adapter is a machine.Machine with two ports, Lab toward the leaf switch and Outside
+// toward the device. It passes frames on unchanged except for MAC addresses and, in a lab with
+// a VLAN, the tag, which the device does not see.
 package adapter
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// The ports.
+// Ports of an adapter.
 const (
 	Lab     = 0
 	Outside = 1
@@ -29,24 +29,25 @@ type Config struct {
 	Ports []machine.Port // Lab, Outside
 	Pool  *wire.Pool
 	IPv6  bool
-	VLAN  uint16 // of the lab's packets; 0: untagged
-	// Window is how many frames from outside may wait for the lab's link. A device sends
-	// at the speed of its wire; with a dilation above 1 the lab takes less.
+	VLAN  uint16 // VLAN of the lab's packets; 0: untagged
+	// Window is how many frames from the device may wait for the lab's link. A device sends at
+	// the speed of its wire; with a dilation above 1 the lab's link is slower.
 	Window  int
 	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
-	// Known says whether an address is one of the fabric: for those the adapter answers.
+	// Known reports whether an address belongs to the fabric; the adapter answers ARP and
+	// neighbor discovery for those.
 	Known func(ip uint32) bool
 	Trace machine.Tracer
 }
 
-// DropReason says why an adapter dropped a frame.
+// DropReason is the reason why an adapter dropped a frame.
 type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
 const (
 	DropOverrun    DropReason = iota // the window was full
 	DropSource                       // from outside, but not from the device's address
-	DropForeign                      // from outside, and nothing the lab knows
+	DropForeign                      // from outside, and of no kind that the lab knows
 	DropUnresolved                   // for a device that does not answer ARP
 	DropNotGiven                     // acknowledgement of what the device was not sent: its PSNs are not those of the lab
 
@@ -63,15 +64,15 @@ func DropReasons() []DropReason {
 	return []DropReason{DropOverrun, DropSource, DropForeign, DropUnresolved, DropNotGiven}
 }
 
-// Stats counts what an adapter did.
+// Stats counts the work of an adapter.
 type Stats struct {
 	In       uint64 // RoCE packets from the device
 	Out      uint64 // RoCE packets to it
 	Answered uint64 // ARP requests and neighbor solicitations
 	Ignored  uint64 // questions that do not concern the fabric
-	Asked    uint64 // for the device's MAC
-	Told     uint64 // answers from it
-	Repeats  uint64 // packets of requests that it has sent again
+	Asked    uint64 // questions for the device's MAC
+	Told     uint64 // answers of the device
+	Repeats  uint64 // request packets that the device has sent again
 	Drops    [dropReasons]uint64
 }
 
@@ -81,16 +82,16 @@ type Adapter struct {
 	nic   *virtrnic.NIC // the lab's side: queues, priorities, pauses
 	agent *mrp.Agent
 	out   outside
-	mac   wire.MAC // of the device, once it is known
+	mac   wire.MAC // of the device; zero until it is known
 	known bool
-	held  []*wire.Frame // for the device, until its MAC is known
-	askAt vtime.Time    // when it is asked again,
-	asker uint32        // in the name of this host
+	held  []*wire.Frame // frames for the device, until its MAC is known
+	askAt vtime.Time    // when the device is asked again
+	asker uint32        // host in whose name it is asked
 	stats Stats
 	seen  Seen
 }
 
-// askAgain is how long an answer is waited for.
+// askAgain is the time between two questions for the device's MAC.
 const askAgain = 250 * vtime.Millisecond
 
 // New returns an adapter.
@@ -102,8 +103,8 @@ func New(c Config) *Adapter {
 	return a
 }
 
-// Answer says which queue pair of the device takes part in groups: registrations that
-// list it are confirmed.
+// Answer sets the queue pair of the device that takes part in groups: the adapter confirms
+// registrations that list it.
 func (a *Adapter) Answer(qpn wire.QPN) { a.agent.Answer(qpn) }
 
 // NIC returns the adapter's side toward the lab.
@@ -112,7 +113,7 @@ func (a *Adapter) NIC() *virtrnic.NIC { return a.nic }
 // Stats returns what was counted so far.
 func (a *Adapter) Stats() *Stats { return &a.stats }
 
-// MAC returns the device's MAC address, as far as it is known.
+// MAC returns the device's MAC address, or zero while it is not known.
 func (a *Adapter) MAC() wire.MAC { return a.mac }
 
 // Queued returns the frames waiting in the adapter.
@@ -148,8 +149,8 @@ func (a *Adapter) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	}
 }
 
-// pass passes a packet of the device on to the lab. What it acknowledges without having been
-// sent it stays here: switches merge acknowledgements, and would take this one for the message.
+// pass passes a packet of the device on to the lab, unless it acknowledges more than the
+// device was sent: switches merge acknowledgements and would take it for a real one.
 func (a *Adapter) pass(now vtime.Time, f *wire.Frame) {
 	switch given := a.sent(f); {
 	case !given:
@@ -170,7 +171,7 @@ func (a *Adapter) drop(now vtime.Time, f *wire.Frame, why DropReason) {
 	a.c.Pool.Put(f)
 }
 
-// learn takes down the device's MAC address, and sends it what has waited for that.
+// learn records the device's MAC address, and sends the frames that have waited for it.
 func (a *Adapter) learn(now vtime.Time, m wire.MAC) {
 	a.mac, a.known, a.askAt, a.seen.Heard = m, true, vtime.Never, true
 	for _, f := range a.held {
@@ -179,7 +180,7 @@ func (a *Adapter) learn(now vtime.Time, m wire.MAC) {
 	a.held = nil
 }
 
-// ask asks the device for its MAC address, in the name of the one who wants to reach it.
+// ask asks the device for its MAC address, in the name of the host that wants to reach it.
 func (a *Adapter) ask(now vtime.Time, sender uint32) {
 	mac := wire.HostMAC(sender)
 	if wire.IsGroup(sender) {
@@ -200,8 +201,8 @@ func (a *Adapter) deliver(now vtime.Time, f *wire.Frame) {
 	a.out.send(now, f)
 }
 
-// answer tells the device whom it can reach: the fabric's hosts and groups, by addresses
-// of the fabric's family.
+// answer answers a question of the device for an address, if that belongs to one of the
+// fabric's hosts or groups.
 func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 	mac := wire.HostMAC(q.IP)
 	if wire.IsGroup(q.IP) {
@@ -244,11 +245,11 @@ func (a *Adapter) Settle(until vtime.Time, port int) {
 	a.out.settle(until)
 }
 
-// stack is what the lab's side hands its frames to.
+// stack takes the frames that the lab's side has received.
 type stack Adapter
 
-// HandleFrame implements virtrnic.Stack: registrations are answered here, and what is
-// for the device goes to it.
+// HandleFrame implements virtrnic.Stack: it answers registrations itself and passes the other
+// frames to the device.
 func (s *stack) HandleFrame(now vtime.Time, f *wire.Frame) {
 	a := (*Adapter)(s)
 	if f.Kind() != wire.KindRoCE {
@@ -278,7 +279,7 @@ func (s *stack) NextTimeout() (vtime.Time, bool) { return s.agent.NextTimeout() 
 // outside is the transmitter toward the device: one FIFO, never paused.
 type outside struct {
 	port *machine.Port
-	elig vtime.Time // when the head of the queue could start at the earliest
+	elig vtime.Time // earliest start of the head of the queue
 	wait []*wire.Frame
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -196,4 +197,49 @@ func (p *Blocks) Messages(records [][][]byte) ([]Message, error) {
 		labels = append(labels, s.Label)
 	}
 	return Iterations(p.Workload, labels, p.Sizes, -1, records)
+}
+
+// BlockSettings is what settings of collectives over blocks have in common.
+type BlockSettings struct {
+	Label, Memory string
+	Schemes       []setting.Scheme
+	Sizes         []setting.Size
+	Iterations    setting.Iterations
+	WarmUp        int
+}
+
+// Blocks returns the parameters on so many ranks, and how many iterations there are.
+func (b *BlockSettings) Blocks(ranks int, seed uint64) (p Blocks, steps int) {
+	p = Blocks{Workload: b.Label, Memory: Memory(b.Memory), WarmUp: b.WarmUp, Seed: seed}
+	for _, s := range b.Schemes {
+		p.Schemes = append(p.Schemes, Scheme{Label: s.Label, Name: s.Name, Options: s.Options(ranks)})
+	}
+	for _, size := range b.Sizes {
+		count := Repeats(int(b.Iterations), int(size))
+		p.Sizes, p.Iterations = append(p.Sizes, int(size)), append(p.Iterations, count)
+		steps += len(p.Schemes) * (p.WarmUp + count)
+	}
+	return p, steps
+}
+
+// Repeats returns how often a size is measured if so many are asked for; 0 is auto:
+// 10 up to 64 KiB, 3 up to 1 MiB, 1 above.
+func Repeats(asked, size int) int {
+	switch {
+	case asked > 0:
+		return asked
+	case size <= 64<<10:
+		return 10
+	case size <= 1<<20:
+		return 3
+	}
+	return 1
+}
+
+// Memory returns the kind that a word of a lab file means; "": auto.
+func Memory(word string) rank.MemoryKind {
+	if word == "auto" {
+		return ""
+	}
+	return rank.MemoryKind(word)
 }

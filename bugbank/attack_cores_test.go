@@ -6,11 +6,11 @@ var attackCores = []pitfall{
 		what: "What was made on a host or in a switch stays when nobody needs it any more",
 		bugs: []bug{{
 			wrong: "A NIC has 65,536 numbers of queue pairs for its life",
-			edits: edit("virtrnic/tables.go", "\tif n.freedQPNs.n == 0 {", "\tif true {"),
+			edits: edit("virtrnic/tables.go", "\tif n.freedQPNs.Len() == 0 {", "\tif true {"),
 			test:  "virtrnic TestReclaim",
 		}, {
 			wrong: "The number of a queue pair that was destroyed comes back as it was",
-			edits: edit("virtrnic/tables.go", "n.freedQPNs.pop() + MaxQPs", "n.freedQPNs.pop()"),
+			edits: edit("virtrnic/tables.go", "n.freedQPNs.Pop() + MaxQPs", "n.freedQPNs.Pop()"),
 			test:  "virtrnic TestReclaim",
 		}, {
 			wrong: "A number comes back that is multicast's",
@@ -30,7 +30,7 @@ var attackCores = []pitfall{
 			test:  "virtrnic TestReclaim",
 		}, {
 			wrong: "A region leaves its place for ever",
-			edits: edit("virtrnic/mr.go", "\t\tn.freedKeys.push(m.key)\n", ""),
+			edits: edit("virtrnic/mr.go", "\t\tn.freedKeys.Push(m.key)\n", ""),
 			test:  "virtrnic TestReclaim",
 		}, {
 			wrong: "A completion queue goes that queue pairs use",
@@ -58,7 +58,7 @@ var attackCores = []pitfall{
 			test:  "sim TestNothingLeft",
 		}, {
 			wrong: "Each group that the fallback leaves costs a completion queue",
-			edits: edit("collective/deliver.go", "\tif t.over { // else", "\tif false { // else"),
+			edits: edit("collective/fallback/epochs.go", "\tif g.ended { // else", "\tif false { // else"),
 			test:  "sim TestFallbackLeavesNothing",
 		}},
 	},
@@ -82,7 +82,7 @@ var attackCores = []pitfall{
 			test:  "virtswitch TestDeletionFindsItsWay",
 		}, {
 			wrong: "A group that nobody deletes keeps its room and its load for ever",
-			edits: edit("virtswitch/registration.go", "\ts.Age(now) // what", "\t// what"),
+			edits: edit("virtswitch/registration.go", "\ts.Age(now) // groups that", "\t// groups that"),
 			test:  "virtswitch TestAgeMakesRoom",
 		}, {
 			wrong: "A group that is in use is aged out",
@@ -94,7 +94,7 @@ var attackCores = []pitfall{
 		what: "Pauses of several classes wait for one link, and only those of one are put together",
 		bugs: []bug{{
 			wrong: "What is one too many takes the place of another of the same classes, and two storms pile up",
-			edits: edit("virtrnic/transmit.go", "k >= pausesMax {", "k >= pausesMax && n.tx.pauses.at(k-1).f.PFC().Enable == classes {"),
+			edits: edit("virtrnic/transmit.go", "k >= pausesMax {", "k >= pausesMax && n.tx.pauses.At(k-1).f.PFC().Enable == classes {"),
 			test:  "virtrnic TestGuardsFire",
 		}, {
 			wrong: "What takes the place of a pause forgets its other classes",

@@ -116,7 +116,7 @@ var attackHost = []pitfall{
 		seen: "mcastlab",
 		bugs: []bug{{
 			wrong: "A goroutine ends the tasks of the host that crashed, whichever there are by then",
-			edits: edit("nodeagent/faults_linux.go", "\treturn lost // the job", "\tgo n.host.Stop()\n\treturn lost // the job"),
+			edits: edit("nodeagent/target_linux.go", "\treturn lost // the job", "\tgo n.host.Stop()\n\treturn lost // the job"),
 			test:  "nodeagent TestCrashBeforeJob",
 		}},
 	},
@@ -161,8 +161,23 @@ var attackHost = []pitfall{
 			},
 			{
 				wrong: "A lab that is up takes the kind and does nothing of the sort",
-				edits: edit("faults/kind.go", "return k == KindAgentCrash }", "return false && k == KindAgentCrash }"),
-				test:  "lab TestAgentCrash",
+				edits: edit("nodeagent/successor_linux.go", "\tt.n.leaving.Store(true)\n\tlost = t.Restart(now, node)\n\tt.n.loop.Halt()\n", "\tlost = t.Restart(now, node)\n"),
+				test:  "nodeagent TestSwitchSuccessor",
+			},
+			{
+				wrong: "What the process before has counted is lost with it",
+				edits: edit("nodeagent/successor_linux.go", "\tn.before = &x.Counted\n", ""),
+				test:  "nodeagent TestSwitchSuccessor",
+			},
+			{
+				wrong: "The new process admits leaders of the past",
+				edits: edit("nodeagent/successor_linux.go", "\ta.fence.Raise(x.Epoch)\n", ""),
+				test:  "nodeagent TestSwitchSuccessor",
+			},
+			{
+				wrong: "The new process forgets what faults are still to come, and when they end",
+				edits: edit("faults/state.go", "\t\tt.await(p)\n", "\t\t_ = p\n"),
+				test:  "faults TestState",
 			},
 		},
 	},

@@ -19,7 +19,7 @@ var attackHPL = []pitfall{
 		seen: "HPL's `dat:` followed a link to /etc/shadow and printed a line of it",
 		bugs: []bug{{
 			wrong: "Links are followed wherever they lead",
-			edits: edit("lab/hpl.go", "\tf, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)\n", "\tf, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)\n"),
+			edits: edit("lab/within.go", "\tf, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)\n", "\tf, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)\n"),
 			test:  "lab TestDatStaysInFolder",
 		}, {
 			wrong: "A message shows what the file holds",

@@ -36,7 +36,7 @@ var attackInputs = []pitfall{
 			test:  "vtime TestBeyond",
 		}, {
 			wrong: "A duration may be as long as numbers last",
-			edits: edit("lab/units.go", "\tcase v > vtime.SpanMax:\n", "\tcase v > 1<<62:\n"),
+			edits: edit("lab/setting/values.go", "\tcase v > vtime.SpanMax:\n", "\tcase v > 1<<62:\n"),
 			test:  "lab TestErrors",
 		}, {
 			wrong: "What each message costs a host has no bound",
@@ -57,11 +57,11 @@ var attackInputs = []pitfall{
 			test:  "collective TestCut",
 		}, {
 			wrong: "Messages that take no time make it normal to take none",
-			edits: edit("collective/meter.go", "max(m.onWire(n), vtime.Picoseconds(float64(d)*k))", "vtime.Picoseconds(float64(d) * k)"),
-			test:  "collective TestMeterOfNothing",
+			edits: edit("collective/fallback/meter.go", "max(m.onWire(n), vtime.Picoseconds(float64(d)*k))", "vtime.Picoseconds(float64(d) * k)"),
+			test:  "collective/fallback TestMeterOfNothing",
 		}, {
 			wrong: "The hint where no scheme has a parameter lists the last of none",
-			edits: edit("lab/scheme.go", "[]algorithms{a, broadcasts(), allgathers()}", "[]algorithms{a}"),
+			edits: edit("lab/setting/scheme.go", "[]Algorithms{a, Broadcasts(), Allgathers()}", "[]Algorithms{a}"),
 			test:  "lab TestErrors",
 		}},
 	},
@@ -96,11 +96,11 @@ var attackInputs = []pitfall{
 		seen: "this project: ranks that waited without end beside a failed send passed in random labs",
 		bugs: []bug{{
 			wrong: "Any fault that does not end explains a deadlock",
-			edits: edit("search/explain.go", "f.Kind() == faults.KindStall && f.For == nil", "f.For == nil"),
+			edits: edit("search/explain.go", "\treturn false\n}\n", "\treturn f.For == nil\n}\n"),
 			test:  "search TestExplained",
 		}, {
 			wrong: "A stall that ends explains one",
-			edits: edit("search/explain.go", " && f.For == nil", ""),
+			edits: edit("search/explain.go", "\tcase faults.KindStall, faults.KindPause:\n\t\treturn f.For == nil\n", "\tcase faults.KindStall, faults.KindPause:\n\t\treturn true\n"),
 			test:  "search TestExplained",
 		}},
 	},

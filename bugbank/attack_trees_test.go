@@ -11,7 +11,7 @@ var attackTrees = []pitfall{
 		}, {
 			wrong: "A switch is entered by any port in one attempt",
 			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "g.reroutes != s.reroutes"),
-			test:  "sim TestTreeOnRandomGraphs",
+			test:  "virtswitch TestSweepTranscripts",
 		}, {
 			wrong: "Packets of one attempt are routed by whatever routes there are",
 			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "in != g.ingress"),
@@ -43,7 +43,7 @@ var attackTrees = []pitfall{
 		what: "A pause of a class without PFC is obeyed, and one host stops others where frames are rather lost",
 		bugs: []bug{{
 			wrong: "A switch obeys pauses of all classes",
-			edits: edit("virtswitch/pfc.go", "\t\th.Enable &= s.pfc.obeys\n", ""),
+			edits: edit("virtswitch/pfc.go", "\t\th.Enable &= s.obeys\n", ""),
 			test:  "virtswitch TestPauseOfLossyClass",
 		}, {
 			wrong: "A NIC obeys pauses of all classes",
@@ -63,18 +63,18 @@ var attackTrees = []pitfall{
 		what: "PSNs go round, and what was kept from before is taken for new",
 		bugs: []bug{{
 			wrong: "A NAK is remembered when its packet has come, and passed on again 2^24 packets later",
-			edits: edit("virtswitch/feedback.go", "\tp.lacks = p.lacks && p.missing.After(psn)\n", ""),
+			edits: edit("virtswitch/aggregation.go", "\tr.repairPending = r.repairPending && r.lastNakPSN.After(psn)\n", ""),
 			test:  "virtswitch TestSelectiveRecallOnce",
 		}},
 	},
 	{
 		what: "A packet leaves a long queue, and all that wait behind it are moved",
 		bugs: []bug{{
-			wrong: "A lane of the crossbar is a slice whose rest is copied down",
-			edits: edit("virtswitch/crossbar.go",
-				"\th := l.ring[l.head]\n\tl.ring[l.head] = nil\n\tl.head = (l.head + 1) & (len(l.ring) - 1)\n\tl.n--\n\treturn h\n",
-				"\th := l.ring[0]\n\tcopy(l.ring, l.ring[1:l.n])\n\tl.n--\n\tl.ring[l.n] = nil\n\treturn h\n"),
-			test: "virtswitch TestLaneRing",
+			wrong: "A queue is a slice whose rest is copied down",
+			edits: edit("machine/queue/fifo.go",
+				"\tp := &q.buf[q.head&uint32(len(q.buf)-1)]\n\tv := *p\n\tvar zero T\n\t*p = zero\n\tq.head++\n\tq.n--\n",
+				"\tv := q.buf[0]\n\tcopy(q.buf, q.buf[1:q.n])\n\tvar zero T\n\tq.n--\n\tq.buf[q.n] = zero\n"),
+			test: "machine/queue TestFIFO",
 		}},
 	},
 	{

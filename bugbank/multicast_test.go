@@ -5,11 +5,11 @@ var multicast = []pitfall{
 		number: 43, what: "A NAK acknowledges what is before it, and so for members that lack it",
 		bugs: []bug{{
 			wrong: "A NAK is passed on as soon as it comes, and the source forgets what another member still lacks",
-			edits: edit("virtswitch/feedback.go", "nak := g.hasNak && m == g.nak.Add(-1)", "nak := g.hasNak"),
+			edits: edit("virtswitch/aggregation.go", "case a.nakPending && m == a.pendingNakPSN.Add(-1):", "case a.nakPending:"),
 			test:  "virtswitch TestNakAggregation",
 		}, {
 			wrong: "A fatal NAK is passed on with the PSN of its member",
-			edits: edit("virtswitch/feedback.go", "if first := g.agg.Add(1); psn.After(first) {", "if first := g.agg.Add(1); false {"),
+			edits: edit("virtswitch/aggregation.go", "if first := a.aggAckPSN.Add(1); psn.After(first) {", "if first := a.aggAckPSN.Add(1); false {"),
 			test:  "virtswitch TestNakAggregation",
 		}},
 	},
@@ -17,11 +17,11 @@ var multicast = []pitfall{
 		number: 44, what: "A later NAK covers an earlier one of a smaller PSN",
 		bugs: []bug{{
 			wrong: "The last NAK takes the place of the one that waits",
-			edits: edit("virtswitch/feedback.go", "lowest := !g.hasNak || !psn.After(g.nak)", "lowest := true"),
+			edits: edit("virtswitch/aggregation.go", "smallest := !a.nakPending || !psn.After(a.pendingNakPSN)", "smallest := true"),
 			test:  "virtswitch TestLaterHigherNak",
 		}, {
 			wrong: "A NAK that all paths have passed is remembered, and being the smallest keeps back all that follow",
-			edits: edit("virtswitch/feedback.go", "case g.hasNak && s.rules.ForgetStaleNak && !g.nak.After(m):", "case g.hasNak && s.rules.ForgetStaleNak && g.nak.After(m) && !g.nak.After(m):"),
+			edits: edit("virtswitch/aggregation.go", "case a.nakPending && a.rules.ForgetStaleNak && !a.pendingNakPSN.After(m):", "case false:"),
 			test:  "virtswitch TestStaleNak",
 		}},
 	},
@@ -29,7 +29,7 @@ var multicast = []pitfall{
 		number: 45, what: "The minimum of PSNs on both sides of 2^24",
 		bugs: []bug{{
 			wrong: "The path with the smallest PSN is found as if PSNs were numbers",
-			edits: edit("virtswitch/group.go", "g.ack[min].After(a)", "g.ack[min] > a"),
+			edits: edit("virtswitch/aggregation.go", "a.ackPSN[min].After(psn)", "a.ackPSN[min] > psn"),
 			test:  "virtswitch TestAggregationWraps",
 		}, {
 			wrong: "Which PSN is later is told by the larger number",
@@ -41,7 +41,7 @@ var multicast = []pitfall{
 		number: 46, what: "A path of which nothing is known counts as having all, or nothing",
 		bugs: []bug{{
 			wrong: "Paths have acknowledged what the table says when it is made, whatever PSN the group starts at",
-			edits: edit("virtswitch/registration.go", "\tfor i := range g.ack {\n\t\tg.ack[i] = g.agg\n\t}\n", ""),
+			edits: edit("virtswitch/aggregation.go", "\tfor i := range a.ackPSN {\n\t\ta.ackPSN[i] = a.aggAckPSN\n\t}\n", ""),
 			test:  "virtswitch TestAggregationWraps",
 		}, {
 			wrong: "A path joins a group that is active, and the source waits for what it never got",
@@ -57,15 +57,15 @@ var multicast = []pitfall{
 		number: 47, what: "A member is taken out while its last acknowledgement is under way",
 		bugs: []bug{{
 			wrong: "Who does not answer within a window is given up, and its answer is under way",
-			edits: edit("collective/deliver.go", "\t\tcase c.dead(i) != \"\":\n\t\t\ts.lose(i, c.dead(i))\n", "\t\tcase !reached:\n\t\t\ts.lose(i, \"it does not answer\")\n"),
+			edits: edit("collective/fallback/source.go", "\t\tcase c.unreachable(i) != \"\":\n\t\t\tb.giveUp(i, c.unreachable(i))\n", "\t\tcase !reached:\n\t\t\tb.giveUp(i, \"it does not answer\")\n"),
 			test:  "sim TestFallbackOncePerCause",
 		}, {
 			wrong: "Who is given up is to be in the groups to come all the same, and they wait for it",
-			edits: edit("collective/deliver.go", "s.alive, s.apart = others(s.alive, i), others(s.apart, i)", "s.apart = others(s.apart, i)"),
+			edits: edit("collective/fallback/membership.go", "m.alive, m.apart = without(m.alive, i), without(m.apart, i)", "m.apart = without(m.apart, i)"),
 			test:  "sim TestFallbackCrash",
 		}, {
 			wrong: "Who is given up and lives is not told, and waits",
-			edits: edit("collective/deliver.go", "s.lost, s.halted = !slices.Contains(s.alive, s.me()), false", "s.halted = false"),
+			edits: edit("collective/fallback/membership.go", "return !slices.Contains(m.alive, m.me)", "return false"),
 			test:  "sim TestFallbackUnreachable",
 		}},
 	},
@@ -73,7 +73,7 @@ var multicast = []pitfall{
 		number: 48, what: "Repeats reach those who have the packet, and each acknowledges it again",
 		bugs: []bug{{
 			wrong: "Switches send repeats to all members",
-			edits: edit("virtswitch/group.go", "if s.rules.FilterRetransmits && !psn.After(have) {", "if s.rules.FilterRetransmits && have > wire.PSNMask {"),
+			edits: edit("virtswitch/aggregation.go", "return a.rules.FilterRetransmits && !psn.After(a.ackPSN[path])", "return false"),
 			test:  "virtswitch TestRepeatsFiltered",
 		}},
 	},
@@ -105,7 +105,7 @@ var multicast = []pitfall{
 		number: 51, what: "One branch that is paused fills the buffer and stops everybody",
 		bugs: []bug{{
 			wrong: "A queue that is full stops all neighbours, and not the one it is filled by",
-			edits: edit("virtswitch/pfc.go", "\ts.sendPause(now, in, 1<<prio, s.pfc.quanta)\n\ts.timers.Set(s.timerRefresh(in), now", "\tfor p := range s.ports {\n\t\ts.sendPause(now, p, 1<<prio, s.pfc.quanta)\n\t}\n\ts.timers.Set(s.timerRefresh(in), now"),
+			edits: edit("virtswitch/pfc.go", "\ts.sendPause(now, in, 1<<prio, s.pauseQuanta)\n\ts.timers.Set(s.timerRefresh(in), now", "\tfor p := range s.ports {\n\t\ts.sendPause(now, p, 1<<prio, s.pauseQuanta)\n\t}\n\ts.timers.Set(s.timerRefresh(in), now"),
 			test:  "virtswitch TestPausedGroups",
 		}, {
 			wrong: "What the watchdog drops goes on holding its part of the buffer",
@@ -137,7 +137,7 @@ var multicast = []pitfall{
 			test:  "virtswitch TestRegistrationRefused",
 		}, {
 			wrong: "A group that a switch has refused is used all the same",
-			edits: edit("collective/fallback.go", "\tif t.err == nil {\n\t\ts.on, s.next = t, nil\n", "\tif t.over {\n\t\ts.on, s.next = t, nil\n"),
+			edits: edit("collective/fallback/bcast.go", "\tif first.err == nil {\n", "\tif first.ended {\n"),
 			test:  "sim TestFallbackFanOut",
 		}},
 	},
@@ -153,7 +153,7 @@ var multicast = []pitfall{
 			test:  "virtswitch TestQuarantineOutlastsPauses",
 		}, {
 			wrong: "A group that is left for another is not deleted, and switches keep it for ever",
-			edits: edit("collective/deliver.go", "\t\t_ = t.g.Drop()", "\t\tt.g.Abandon()"),
+			edits: edit("collective/fallback/epochs.go", "\t\t_ = g.group.Drop()", "\t\tg.group.Abandon()"),
 			test:  "sim TestFallbackLeavesNothing",
 		}, {
 			wrong: "Who leaves a group keeps its queue pair, which what is under way can still reach",
@@ -165,7 +165,7 @@ var multicast = []pitfall{
 		number: 55, what: "Two sources at once, after the source has changed",
 		bugs: []bug{{
 			wrong: "A late packet of the old source makes it the source again",
-			edits: edit("virtswitch/group.go", "if !f.PSN().After(g.agg) {", "if false {"),
+			edits: edit("virtswitch/aggregation.go", "if !psn.After(a.aggAckPSN) {\n\t\t\treturn", "if false {\n\t\t\treturn"),
 			test:  "virtswitch TestStaleSource",
 		}, {
 			wrong: "A damaged acknowledgement that looks like data makes its sender the source",
@@ -177,19 +177,19 @@ var multicast = []pitfall{
 		number: 56, what: "Two changes to unicast for one cause, or one that races the last acknowledgement",
 		bugs: []bug{{
 			wrong: "A group comes back though its test has failed, and is left again for the cause that there was",
-			edits: edit("collective/rejoin.go", "if why, err = s.test(t); err != nil {", "if _, err = s.test(t); err != nil {"),
-			test:  "sim TestFLT17",
+			edits: edit("collective/fallback/source.go", "if why, err = b.test(c); err != nil {", "if _, err = b.test(c); err != nil {"),
+			test:  "sim TestFallbackThroughput",
 		}, {
 			wrong: "A group that is left soon after it came back is tried again at once",
-			edits: edit("collective/rejoin.go", "c.Hold, soon = min(2*c.Hold, holdWindowsMax*window), false", "c.Hold = min(2*c.Hold, holdWindowsMax*window)"),
-			test:  "collective TestComeback",
+			edits: edit("collective/fallback/backoff.go", "b.Hold, atOnce = min(2*b.Hold, holdWindowsMax*window), false", "b.Hold = min(2*b.Hold, holdWindowsMax*window)"),
+			test:  "collective/fallback TestBackoff",
 		}, {
 			wrong: "What had come of a message that is broken off is not forgotten, and counts when it comes again",
-			edits: edit("collective/deliver.go", "\tif !slices.Contains(s.apart, s.me()) {\n\t\th.b.Forget(h.n)\n\t}\n", ""),
+			edits: edit("collective/fallback/receiver.go", "\tif !b.members.isApart(b.me()) {\n\t\tm.buf.Forget(m.n)\n\t}\n", ""),
 			test:  "sim TestFallbackTorn",
 		}, {
 			wrong: "Who is served alone and was not heard is sent again what it has, and the source waits until it wants that",
-			edits: edit("collective/steps.go", "\t\ta.Have = s.has(st.Seq)\n", ""),
+			edits: edit("collective/fallback/receiver.go", "\t\ta.Have = b.has(st.Seq)\n", ""),
 			test:  "sim TestFallbackUnheard",
 		}},
 	},
@@ -211,11 +211,11 @@ var multicast = []pitfall{
 		seen: "RFC 5401, RFC 2887",
 		bugs: []bug{{
 			wrong: "Every acknowledgement of a member makes one to the source, whether the minimum has moved or not",
-			edits: edit("virtswitch/feedback.go", "ack := m.After(g.agg) || s.rules.EmitTies", "ack := true"),
+			edits: edit("virtswitch/aggregation.go", "m.After(a.aggAckPSN) || a.rules.EmitTies, m", "true, m"),
 			test:  "virtswitch TestAggregation",
 		}, {
 			wrong: "Each member's NAK for one packet reaches the source",
-			edits: edit("virtswitch/feedback.go", "if g.asks && psn == g.asked && s.rules.OneNakPerGap {", "if false {"),
+			edits: edit("virtswitch/aggregation.go", "if a.nakOutstanding && psn == a.nakPSN && a.rules.OneNakPerGap {", "if false {"),
 			test:  "virtswitch TestAskedAgain",
 		}},
 	},

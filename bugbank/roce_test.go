@@ -102,11 +102,11 @@ var roce = []pitfall{
 		seen: "Linux rxe, sent_psn_nak",
 		bugs: []bug{{
 			wrong: "A switch that has passed a NAK on keeps back all later ones for the same packet, also after it has come again",
-			edits: edit("virtswitch/group.go", "\tif g.asks && !psn.After(g.asked) {\n\t\tg.asks = false\n\t}\n", ""),
+			edits: edit("virtswitch/group.go", "\tg.onData(psn)\n", ""),
 			test:  "virtswitch TestAskedAgain",
 		}, {
 			wrong: "A NAK that acknowledges nothing new is put aside until something else comes",
-			edits: edit("virtswitch/feedback.go", "if lowest && s.rules.NakGenerates || ", "if "),
+			edits: edit("virtswitch/aggregation.go", "if smallest && a.rules.NakGenerates || ", "if "),
 			test:  "virtswitch TestAskedAgain",
 		}},
 	},
@@ -128,7 +128,7 @@ var roce = []pitfall{
 		seen: "Guo et al., SIGCOMM 2016, §4.1",
 		bugs: []bug{{
 			wrong: "A loss sends the source back to the start of the message instead of to the packet that is missing",
-			edits: edit("virtrnic/irn_requester.go", "\tif s == nil {\n\t\tr.seek(r.una)\n", "\tif s == nil {\n\t\tr.seek(min(r.una, r.wqes.at(0).first))\n"),
+			edits: edit("virtrnic/irn_requester.go", "\tif s == nil {\n\t\tr.seek(r.una)\n", "\tif s == nil {\n\t\tr.seek(min(r.una, r.wqes.At(0).first))\n"),
 			test:  "virtrnic TestGoesBackToLoss",
 		}, {
 			wrong: "Every packet behind a gap is answered with a NAK of its own, each of which makes the source go back",
@@ -141,11 +141,11 @@ var roce = []pitfall{
 		seen: "sonic-buildimage#29203 and #3964, sonic-swss#4581, #1586 and #3036",
 		bugs: []bug{{
 			wrong: "While the storm lasts the priority is given back, and taken over again, and so on",
-			edits: edit("virtswitch/watchdog.go", "\ts.dog.due[port][prio] = vtime.Never\n\treturn true\n", "\ts.setDue(port, prio, vtime.Time(0).Add(s.dog.Detect))\n\treturn true\n"),
+			edits: edit("virtswitch/pfc.go", "s.watchdogs[port].stopped(uint8(i))\n", "s.watchdogs[port].stopped(uint8(i))\n\t\tif storm {\n\t\t\ts.watchdogs[port].due[i] = now\n\t\t\ts.armWatchdog(port, now)\n\t\t}\n"),
 			test:  "virtswitch TestWatchdog",
 		}, {
 			wrong: "The end of a pause does not stop the watchdog's clock: pauses with breaks count as one",
-			edits: edit("virtswitch/pfc.go", "\t\t\ts.dog.due[port][prio] = vtime.Never\n\t\t\tif e.storm", "\t\t\tif e.storm"),
+			edits: edit("virtswitch/watchdog.go", "\t\tw.due[prio] = vtime.Never\n\t\tif w.storm", "\t\tif w.storm"),
 			test:  "virtswitch TestWatchdogPatience",
 		}, {
 			wrong: "A pause with nothing waiting is a storm",
@@ -153,7 +153,7 @@ var roce = []pitfall{
 			test:  "virtswitch TestWatchdogPatience",
 		}, {
 			wrong: "A link that goes down while its neighbour pauses stays paused, and is taken for a storm",
-			edits: edit("virtswitch/command.go", "\ts.resume(now, port, s.eg[port].stopped)\n", ""),
+			edits: edit("virtswitch/command.go", "\ts.resume(now, port, s.eg[port].obeyed.stopped)\n", ""),
 			test:  "virtswitch TestWatchdogLinkDown",
 		}, {
 			wrong: "What waited before the pause came does not start the clock: the storm is noticed when the next frame comes, if one does",

@@ -20,12 +20,12 @@ func allgathers() []scheme {
 // AllgatherNames returns the names of all Allgather algorithms in alphabetical order.
 func AllgatherNames() []string { return namesOf(allgathers()) }
 
-// AllgatherParameters returns what can be chosen about an Allgather algorithm.
+// AllgatherParameters returns the parameters of an Allgather algorithm.
 func AllgatherParameters(name string) []Parameter { return parametersOf(allgathers(), name) }
 
-// NewAllgather prepares an Allgather algorithm on a rank. All ranks of the job must call
-// it. The buffer has as many blocks of n bytes as there are ranks; a rank begins with the
-// one of its number. There is no root.
+// NewAllgather prepares an Allgather algorithm on a rank. All ranks of the job must call it.
+// The buffer has one block of n bytes per rank; a rank starts with the block of its own number
+// and ends with all of them. There is no root.
 func NewAllgather(name string, r *rank.Rank, o Options) (Algorithm, error) {
 	return prepare("allgather", allgathers(), name, r, o)
 }
@@ -102,7 +102,7 @@ func doublingRounds(me, size int) (rounds []round) {
 	return rounds
 }
 
-// doubled returns the transfers of the d blocks from lo on, and of those that were handed
+// doubled returns the transfers of the d blocks from lo on, and of the blocks that were handed
 // down to their ranks.
 func doubled(peer, lo, d, pow, size int) []transfer {
 	all := []transfer{{peer, lo, lo + d}}
@@ -153,13 +153,13 @@ func AllgatherLinks(name string, o Options, ranks int, hops func(a, b int) int) 
 			rounds += 2
 		}
 		return rounds * far
-	case "multicast", "uc-multicast": // the barrier, a block and what tells the next one, the handshake
+	case "multicast", "uc-multicast": // the barrier, a block and the activation of the next one, the handshake
 		return (bits.Len(uint(ranks-1)) + 2*((ranks+o.chains(ranks)-1)/o.chains(ranks))) * far
-	case "cepheus": // a block, its acknowledgement and what tells the next one
+	case "cepheus": // a block, its acknowledgement and the activation of the next one
 		return (3*((ranks+o.chains(ranks)-1)/o.chains(ranks)) - 2) * far
 	}
 	return far
 }
 
-// chains returns how many ranks multicast at a time.
+// chains returns how many ranks multicast at the same time.
 func (o *Options) chains(ranks int) int { return max(1, min(o.Parallel, ranks)) }

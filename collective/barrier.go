@@ -2,21 +2,21 @@ package collective
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// barrier is the dissemination barrier: in round k a rank sends an empty message to the
-// one 2^k after it and waits for that of the one 2^k before it. For numbers of ranks that
-// are powers of two it takes as long as recursive doubling, and it takes any number.
+// barrier is the dissemination barrier: in round k a rank sends an empty message to the rank
+// 2^k after it and waits for one from the rank 2^k before it. It works for any number of
+// ranks, and for powers of two it takes as long as recursive doubling.
 //
 //	T = ceil(log2 N) S(0, L) after the last rank has come
 type barrier struct {
 	r    *rank.Rank
 	b    *rank.Buffer
-	next []*rank.Request    // of the barrier after this one, by round
-	sent [2][]*rank.Request // in this barrier, and in the one before
+	next []*rank.Request    // receives of the next barrier, by round
+	sent [2][]*rank.Request // sends of this barrier and of the previous one
 }
 
-// NewBarrier prepares a barrier on a rank. All ranks of the job must call it. Begin is
-// called once, with any buffer; the ranks then call Run as often as they like, with no
-// other synchronisation, and each returns when all have called it.
+// NewBarrier prepares a barrier on a rank. All ranks of the job must call it. Begin is called
+// once, with any buffer. The ranks may then call Run any number of times without other
+// synchronisation, and each call returns when all ranks have made it.
 func NewBarrier(r *rank.Rank) Algorithm { return &barrier{r: r} }
 
 // Begin implements Algorithm.
@@ -45,14 +45,14 @@ func (m *barrier) post() error {
 	return nil
 }
 
-// Run implements Algorithm. The receives of the next barrier are there before anybody can
-// have left this one.
+// Run implements Algorithm. It posts the receives of the next barrier before any rank can have
+// left this one.
 func (m *barrier) Run() (at Times, err error) {
 	now := m.next
 	if err := m.post(); err != nil {
 		return at, err
 	}
-	// What was sent two barriers ago has arrived; its acknowledgements are hardly waited for.
+	// These messages are two barriers old and have long arrived, so this hardly waits.
 	if err := m.r.Wait(m.sent[1]...); err != nil {
 		return at, err
 	}
@@ -74,5 +74,6 @@ func (m *barrier) Run() (at Times, err error) {
 	return at, nil
 }
 
-// Close implements Algorithm: it waits for what the last barriers sent.
+// Close implements Algorithm: it waits until the messages of the last barriers are
+// acknowledged.
 func (m *barrier) Close() error { return m.r.Wait(append(m.sent[1], m.sent[0]...)...) }

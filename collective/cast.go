@@ -8,62 +8,62 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// cast is Broadcast and Allgather over plain multicast, which is unreliable, after
-// Khalilov et al., "Network-Offloaded Bandwidth-Optimal Broadcast and Allgather for
-// Distributed AI" (SC 2024; §III and §IV, AG-1 to AG-27).
+// cast is Broadcast and Allgather over plain multicast, which is unreliable, after Khalilov et
+// al., "Network-Offloaded Bandwidth-Optimal Broadcast and Allgather for Distributed AI" (SC
+// 2024; §III and §IV, AG-1, AG-7).
 //
-// The fast path streams chunks to a multicast group, their number in the immediate data,
-// with nothing coming back; a receiver marks them in a bitmap. Before anybody sends, a
-// barrier makes sure that all have posted receives. In an Allgather ranks stand in M
-// chains, and a rank whose block has left activates the next one of its chain. The slow
-// path begins if a receiver's cutoff timer runs out while chunks are missing: it fetches
-// them from its left neighbour by READs over a ring of reliable connections. Last, each
-// rank tells its left neighbour that it will read no more and waits for the same from the
+// The fast path streams chunks to a multicast group, with their numbers in the immediate data,
+// and nothing is sent back; a receiver marks them in a bitmap. Before any rank sends, a
+// barrier makes sure that all have posted receives. In an Allgather ranks form M chains, and a
+// rank that has sent its block activates the next one of its chain. The slow path starts on a
+// receiver when its cutoff timer expires while chunks are missing: it fetches them from its
+// left neighbour by READs over a ring of reliable connections. At the end each rank tells its
+// left neighbour that it will read no more, and waits for the same message from its right
+// neighbour.
 // right one.
-//
-// Three kinds of worker share this (AG-23): the caller does the barrier, a send worker the
-// sending, and receive workers, each with subgroups of its own, the rest; the first of
-// them does the recovery and the handshake as well.
+// Three kinds of workers share this (AG-23). The caller does the barrier; a send worker sends;
+// receive workers, each with subgroups of its own, do the rest. The first receive worker also
+// does the recovery and the handshake.
 type cast struct {
-	r       *rank.Rank // with connections of its own: the fetch ring's
+	r       *rank.Rank // view with connections of its own, for the fetch ring
 	o       Options
 	kind    rank.MulticastKind
 	gather  bool
 	barrier Algorithm
-	chains  [][]*rank.Multicast // by chain and subgroup; of datagrams all chains have the same
+	chains  [][]*rank.Multicast // by chain and subgroup; with datagrams all chains share the same groups
 	workers []*castWorker
 	engine  engine
 	ring    *fetchRing
 	joins   []*rank.Worker
 
-	// The operation.
-	round   uint32 // of operations: what is for another one is dropped
+	// State of the current operation.
+	round   uint32 // number of the operation: messages of others are dropped
 	b       *rank.Buffer
 	layout  layout
 	root    int
-	missing int  // chunks
-	turn    bool // this rank may send,
-	sent    bool // and has
-	clear   bool // all have posted receives
+	missing int  // chunks that this rank lacks
+	turn    bool // this rank may send
+	sent    bool // this rank has sent its block
+	clear   bool // all ranks have posted receives
 	over    bool // the handshake is done
-	settles bool // Begin waits for the receive workers
+	settles bool // Begin waits until the receive workers are idle
 	closing bool
-	cutoff  vtime.Time     // when what is missing is fetched; Never before the barrier
-	barred  vtime.Duration // the last barrier took so long
+	cutoff  vtime.Time     // when missing chunks are fetched; Never before the barrier
+	barred  vtime.Duration // duration of the last barrier
 	err     error
 	counts  Recovery
 }
 
-// Recovery counts what a rank did beside the fast path.
+// Recovery counts a rank's work beside the fast path.
 type Recovery struct {
-	Cutoffs    int `json:"cutoffs"`    // operations in which the timer ran out on missing chunks
+	Cutoffs    int `json:"cutoffs"`    // operations in which the timer expired while chunks were missing
 	Requests   int `json:"requests"`   // fetch requests sent
-	Fetched    int `json:"fetched"`    // chunks got from the left neighbour
-	Duplicates int `json:"duplicates"` // chunks that came again
+	Fetched    int `json:"fetched"`    // chunks fetched from the left neighbour
+	Duplicates int `json:"duplicates"` // chunks that arrived again
 	Stale      int `json:"stale"`      // chunks of an earlier operation
 }
 
-// Add adds what another rank did, or this one before.
+// Add adds the counts of another rank, or earlier ones of this rank.
 func (r *Recovery) Add(o Recovery) {
 	r.Cutoffs += o.Cutoffs
 	r.Requests += o.Requests
@@ -72,13 +72,12 @@ func (r *Recovery) Add(o Recovery) {
 	r.Stale += o.Stale
 }
 
-// Since returns what was done after an earlier count.
+// Since returns the counts since an earlier value.
 func (r Recovery) Since(o Recovery) Recovery {
 	return Recovery{r.Cutoffs - o.Cutoffs, r.Requests - o.Requests, r.Fetched - o.Fetched, r.Duplicates - o.Duplicates, r.Stale - o.Stale}
 }
 
-// RecoveryOf returns what an algorithm has done so far beside its fast path, or nil if it
-// loses nothing.
+// RecoveryOf returns an algorithm's counts so far, or nil if the algorithm cannot lose data.
 func RecoveryOf(a Algorithm) *Recovery {
 	c, ok := a.(Recovering)
 	if !ok {
@@ -88,13 +87,13 @@ func RecoveryOf(a Algorithm) *Recovery {
 	return &r
 }
 
-// Recovering is an Algorithm that may lose data and get it back.
+// Recovering is an Algorithm that may lose data and recovers it.
 type Recovering interface {
 	Recovery() Recovery
 }
 
-// chunksMax is what 24 bits of immediate data number; the other 8 tell operations apart
-// (AG-8).
+// chunksMax is how many chunks 24 bits of immediate data can number; the other 8 bits hold the
+// number of the operation (AG-8).
 const chunksMax = 1 << 24
 
 func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Algorithm, error) {
@@ -114,7 +113,7 @@ func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Alg
 	if c.r, err = r.Sub(name, all); err != nil {
 		return nil, err
 	}
-	// Of its own, so that nothing else comes by the barrier's connections, nor the ring's.
+	// The barrier gets a view of its own, so that its connections carry no other messages.
 	b, err := r.Sub(name+"/barrier", all)
 	if err != nil {
 		return nil, err
@@ -139,7 +138,7 @@ func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Alg
 	return c, nil
 }
 
-// barrierOf is a barrier with connections of its own.
+// barrierOf is a barrier with its own view of the rank, and so its own connections.
 type barrierOf struct {
 	Algorithm
 	r *rank.Rank
@@ -155,11 +154,11 @@ func (b *barrierOf) Close() error {
 	return nil
 }
 
-// attach joins the groups and deals them out to the receive workers.
+// attach joins the groups and divides them among the receive workers.
 func (c *cast) attach() error {
 	chains := 1
 	if c.kind == rank.Writes && c.gather {
-		chains = min(c.o.Parallel, c.r.Size()) // messages of two chains must not meet in a queue pair
+		chains = min(c.o.Parallel, c.r.Size()) // messages of two chains must not share a queue pair
 	}
 	for w := range c.o.Workers {
 		c.workers = append(c.workers, &castWorker{c: c, index: w})
@@ -181,7 +180,7 @@ func (c *cast) attach() error {
 	return nil
 }
 
-// first does the first barrier: its time is what the first cutoff is reckoned with.
+// first does the first barrier; its duration gives the first cutoff.
 func (c *cast) first() error {
 	b, err := c.r.Alloc(0, rank.MemoryPhantom)
 	if err != nil {
@@ -203,7 +202,7 @@ func (c *cast) synchronise() error {
 }
 
 // Begin implements Algorithm. A broadcast has one block, the root's; an Allgather has one
-// of every rank.
+// block per rank.
 func (c *cast) Begin(b *rank.Buffer, n, root int) error {
 	blocks, chunk := 1, c.r.Params().MTU
 	if c.gather {
@@ -215,7 +214,7 @@ func (c *cast) Begin(b *rank.Buffer, n, root int) error {
 	if c.kind == rank.Writes && b.Kind() == rank.MemoryHashed {
 		return fmt.Errorf("hashed memory, where parts of a lost chunk would be written twice: use bytes or phantom")
 	}
-	// Workers that are busy with what came late use what changes here.
+	// Workers that still handle late arrivals read the state that changes here.
 	c.settles = true
 	c.r.Until("the receive workers", func() bool {
 		return !slices.ContainsFunc(c.workers, func(w *castWorker) bool { return !w.idle })
@@ -244,7 +243,7 @@ func (c *cast) Begin(b *rank.Buffer, n, root int) error {
 	return nil
 }
 
-// block returns the block that this rank begins with, or -1.
+// block returns the block that this rank starts with, or -1.
 func (c *cast) block() int {
 	switch {
 	case c.gather:
@@ -255,8 +254,8 @@ func (c *cast) block() int {
 	return -1
 }
 
-// chain returns the first and last rank of this rank's chain: M chains of R = P/M ranks
-// in a row, the first P mod M of them longer by one (AG-21).
+// chain returns the first and last rank of this rank's chain. There are M chains of R = P/M
+// consecutive ranks; the first P mod M are longer by one (AG-21).
 func (c *cast) chain() (first, last int) {
 	i := c.chainOf(c.r.ID())
 	return chainStart(c.r.Size(), c.parallel(), i), chainStart(c.r.Size(), c.parallel(), i+1) - 1
@@ -294,10 +293,10 @@ func (c *cast) Run() (at Times, err error) {
 	return at, c.err
 }
 
-// shut keeps what comes late out of the buffer, which is the user's again.
+// shut keeps late arrivals out of the buffer, which now belongs to the user again.
 func (c *cast) shut() error {
 	if c.kind == rank.Datagrams {
-		return nil // it gets no further than staging
+		return nil // late datagrams get no further than staging
 	}
 	for _, groups := range c.chains {
 		for _, m := range groups {
@@ -309,16 +308,17 @@ func (c *cast) shut() error {
 	return nil
 }
 
-// around is the bytes of headers and gaps of a packet, at the most.
+// around is an upper bound of the bytes of headers and gaps of a packet.
 const around = 100
 
-// alphaMin is what the cutoff timer allows at least for noise (AG-12).
+// alphaMin is the least allowance of the cutoff timer for noise (AG-12).
 const alphaMin = vtime.Millisecond
 
-// allowance returns how long after the barrier chunks may come: the time of the receive
-// buffer on the link, or at the receive workers if they are slower, and alpha, which
-// covers what else there is (AG-12): a millisecond, or four barriers, and for the
-// activations of a chain twice as long as as many steps of the barrier take.
+// allowance returns how long after the barrier chunks may still arrive. It is the transmission
+// time of the receive buffer on the link, or the time that the receive workers take if that is
+// longer, plus alpha, which covers everything else (AG-12). The default of alpha is
+// the longer of a millisecond and four barriers, plus, for each activation in the chain, two
+// steps of the barrier.
 func (c *cast) allowance() vtime.Duration {
 	alpha := c.o.Alpha
 	if alpha == 0 {
@@ -342,7 +342,7 @@ func (c *cast) allowance() vtime.Duration {
 // Recovery implements Recovering.
 func (c *cast) Recovery() Recovery { return c.counts }
 
-// fail ends the operation.
+// fail ends the operation with an error.
 func (c *cast) fail(err error) error {
 	if c.err == nil {
 		c.err = err
@@ -363,7 +363,7 @@ func (c *cast) Close() error {
 	if err := c.ring.close(); err != nil {
 		return err
 	}
-	if err := c.barrier.Close(); err != nil { // it brings all ranks together
+	if err := c.barrier.Close(); err != nil { // this also synchronises all ranks
 		return err
 	}
 	for _, groups := range c.chains {
@@ -383,7 +383,7 @@ func (c *cast) Close() error {
 	return nil
 }
 
-// single is any operation of one rank: nothing.
+// single is any operation in a job of one rank: it does nothing.
 type single struct{ r *rank.Rank }
 
 // Begin implements Algorithm.

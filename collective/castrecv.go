@@ -10,8 +10,8 @@ import (
 // stagingMax is the longest receive queue that ConnectX takes (AG-20).
 const stagingMax = 8192
 
-// castWorker is a receive worker: it takes what comes by its subgroups, which no other
-// worker does, and marks it in a bitmap of its own (AG-5, AG-11).
+// castWorker is a receive worker. It alone takes the messages of its subgroups, and marks
+// their chunks in a bitmap of its own (AG-5, AG-11).
 type castWorker struct {
 	c      *cast
 	index  int
@@ -19,20 +19,20 @@ type castWorker struct {
 	groups []*rank.Multicast // of the inlets
 	have   bitmap
 	copies []copying
-	idle   bool // it waits
+	idle   bool // the worker waits
 }
 
 // inlet is a subgroup at a receiver. Datagrams land in a ring of staging slots, because a
-// datagram takes the receive that is next and not the place it is for (AG-6).
+// datagram takes the next posted receive, wherever its chunk belongs (AG-6).
 type inlet struct {
 	m     *rank.Multicast
 	kind  rank.MemoryKind // of the slots
-	slots []rank.Receive  // posted, or about to be
-	stage []*rank.Buffer  // what they are in
-	again []rank.Receive  // to be posted
+	slots []rank.Receive  // receives that are posted, or about to be
+	stage []*rank.Buffer  // buffers of the slots
+	again []rank.Receive  // receives to be posted again
 }
 
-// copying is a slot whose chunk is on its way to the user's buffer (AG-5, step 4).
+// copying is a slot whose chunk is being copied to the user's buffer (AG-5, step 4).
 type copying struct {
 	at    vtime.Time
 	from  *inlet
@@ -40,7 +40,7 @@ type copying struct {
 	chunk int
 }
 
-// begin makes the worker ready for an operation.
+// begin prepares the worker for an operation.
 func (w *castWorker) begin() error {
 	c := w.c
 	w.have.reset(c.layout.count())
@@ -62,14 +62,14 @@ func (w *castWorker) begin() error {
 	return nil
 }
 
-// stock posts receives until there are as many as the operation can use. What was
-// registered and posted before stays so (AG-25).
+// stock posts receives until there are as many as the operation can use. Slots that were
+// registered and posted before stay so (AG-25).
 func (in *inlet) stock(c *cast) error {
 	kind := rank.MemoryBytes
 	if c.b.Kind() == rank.MemoryPhantom {
 		kind = rank.MemoryPhantom
 	}
-	if in.kind != kind && len(in.stage) > 0 { // slots of the other kind would lose what comes
+	if in.kind != kind && len(in.stage) > 0 { // slots of the other kind would lose the data
 		if err := in.m.Clear(); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (in *inlet) stock(c *cast) error {
 	return in.m.Post(more...)
 }
 
-// free takes the staging memory back.
+// free deregisters the staging memory.
 func (in *inlet) free() error {
 	for _, b := range in.stage {
 		if err := b.Free(); err != nil {
@@ -121,15 +121,15 @@ func (w *castWorker) free() error {
 	return nil
 }
 
-// run is the worker.
+// run is the worker's loop.
 func (w *castWorker) run() error {
 	c := w.c
 	for !c.closing {
 		if w.idle = true; c.settles {
 			c.r.Notify()
 		}
-		// A deadline that is set meanwhile counts, too: what was to come may all have come, or
-		// been lost, before this rank is through the barrier.
+		// The deadline is computed again at each look: all messages may have arrived, or been
+		// lost, before this rank has passed the barrier that sets it.
 		until := w.deadline()
 		c.r.Look(until, "multicast chunks", w.groups, func() bool { return w.ready() || w.deadline() < until })
 		w.idle = false
@@ -156,7 +156,7 @@ func (w *castWorker) run() error {
 	return nil
 }
 
-// ready says whether there is something to do.
+// ready reports whether the worker has something to do.
 func (w *castWorker) ready() bool {
 	for _, m := range w.groups {
 		if m.Arrived() > 0 {
@@ -166,7 +166,7 @@ func (w *castWorker) ready() bool {
 	return w.c.closing || w.index == 0 && w.c.ring.ready()
 }
 
-// deadline returns when there is something to do even if nothing comes.
+// deadline returns when the worker has something to do even if nothing arrives.
 func (w *castWorker) deadline() vtime.Time {
 	at := vtime.Never
 	if len(w.copies) > 0 {
@@ -190,7 +190,7 @@ func (w *castWorker) take(in *inlet, a rank.Arrival) error {
 	switch {
 	case round != c.round&0xff || k >= c.layout.count():
 		c.counts.Stale++
-	case w.have.has(k) || c.ring.fetching(k):
+	case w.have.has(k) || c.ring.fetching(k): // it has been fetched, or is being fetched (AG-17)
 		c.counts.Duplicates++
 	default:
 		off, n := c.layout.at(k)
@@ -207,7 +207,7 @@ func (w *castWorker) take(in *inlet, a rank.Arrival) error {
 	return w.release(in, a.Slot)
 }
 
-// release makes a slot ready to be posted again, at once if chunks take the worker time.
+// release frees a slot for the next post, and posts it at once if chunks take the worker time.
 func (w *castWorker) release(in *inlet, slot int) error {
 	in.again = append(in.again, in.slots[slot])
 	if w.c.engine.perChunk > 0 {
@@ -226,7 +226,7 @@ func (in *inlet) repost() error {
 	return in.m.Post(again...)
 }
 
-// copied takes note of the copies that have ended.
+// copied handles the copies that have ended.
 func (w *castWorker) copied() error {
 	now, done := w.c.r.Now(), 0
 	for done < len(w.copies) && w.copies[done].at <= now {
@@ -249,19 +249,19 @@ func (w *castWorker) copied() error {
 	return nil
 }
 
-// copying says whether a chunk is on its way from staging.
+// copying reports whether a chunk is being copied from staging.
 func (w *castWorker) copying(chunk int) bool {
 	return slices.ContainsFunc(w.copies, func(k copying) bool { return k.chunk == chunk })
 }
 
-// got counts chunks that are in their place.
+// got counts chunks that have reached their place.
 func (c *cast) got(n int) {
 	if c.missing -= n; c.missing == 0 {
-		c.r.Notify() // the first receive worker goes on with the handshake
+		c.r.Notify() // the first receive worker continues with the handshake
 	}
 }
 
-// has says whether a chunk is there, or on its way from staging.
+// has reports whether a chunk is in its place or being copied there from staging.
 func (c *cast) has(k int) bool {
 	for _, w := range c.workers {
 		if w.have.has(k) {

@@ -5,14 +5,14 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// batch is how many chunks are posted with one doorbell (AG-4), batchesMax how many
-// batches a subgroup has under way: enough that the link never waits for the worker.
+// batch is how many chunks are posted with one doorbell (AG-4). batchesMax is how many batches
+// a subgroup may have outstanding, enough that the link never waits for the worker.
 const (
 	batch      = 64
 	batchesMax = 2
 )
 
-// sender is the send worker.
+// sender is the loop of the send worker.
 func (c *cast) sender() error {
 	for {
 		c.r.Until("a turn to multicast", func() bool { return c.closing || c.turn && c.clear && !c.sent })
@@ -25,12 +25,12 @@ func (c *cast) sender() error {
 	}
 }
 
-// tempo is the pace of a rank that multicasts: chunks leave at such distances that the ranks
-// of all chains together take a part of a link. Chains begin one after the other, by a
-// chunk each, so that their chunks come to a receiver in turn.
+// tempo paces a rank that multicasts: it spaces chunks so that the ranks of all chains
+// together use a given part of a link. Chains start one chunk after the other, so that their
+// chunks reach a receiver in turn.
 type tempo struct {
-	perByte float64    // picoseconds; 0: as fast as the link
-	due     vtime.Time // of the next chunk
+	perByte float64    // picoseconds per byte; 0: as fast as the link
+	due     vtime.Time // when the next chunk may leave
 }
 
 func (c *cast) tempo() (t tempo) {
@@ -47,7 +47,7 @@ func (c *cast) tempo() (t tempo) {
 	return t
 }
 
-// wait lets the time come at which chunks may leave.
+// wait waits until chunks may leave.
 func (t *tempo) wait(r *rank.Rank, chunks []rank.Piece) {
 	if t.perByte == 0 {
 		return
@@ -60,9 +60,8 @@ func (t *tempo) wait(r *rank.Rank, chunks []rank.Piece) {
 	t.due = t.due.Add(vtime.Picoseconds(t.perByte * float64(bytes)))
 }
 
-// send multicasts this rank's block and hands the turn on. A request for datagrams ends
-// when the last of them starts on the wire, so the next rank of the chain hears of its
-// turn right behind it.
+// send multicasts this rank's block and then activates the next rank. A request of datagrams
+// completes when the last one starts on the wire, so the activation follows right behind it.
 func (c *cast) send() error {
 	groups := c.chains[0]
 	if len(c.chains) > 1 {
@@ -75,7 +74,7 @@ func (c *cast) send() error {
 	}
 	for {
 		var waits []*rank.Request
-		for i, m := range groups { // a batch of each in turn: the NIC takes turns as well
+		for i, m := range groups { // one batch of each in turn, as the NIC takes turns too
 			for len(under[i]) > 0 && under[i][0].Done() {
 				if err := c.r.Wait(under[i][0]); err != nil {
 					return err
@@ -119,7 +118,7 @@ func anyDone(all []*rank.Request) bool {
 	return false
 }
 
-// pieces takes the next batch off a run of chunks, or with a pace the next chunk.
+// pieces takes the next batch off a run of chunks, or just one chunk if a pace is set.
 func (c *cast) pieces(s *span) (all []rank.Piece) {
 	most := batch
 	if c.o.Pace > 0 {

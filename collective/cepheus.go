@@ -7,7 +7,7 @@ import "github.com/mcastlab/mcastlab/rank"
 //
 //	T = S(M, Lmax)
 //
-// whatever N. Done at the root: when the last acknowledgement has come back.
+// for any N. At the root it is done when the last acknowledgement has come back.
 type cepheus struct {
 	r    *rank.Rank
 	g    *rank.Group
@@ -30,8 +30,8 @@ func newCepheus(r *rank.Rank, o Options) (Algorithm, error) {
 	return &cepheus{r: r, g: g}, nil
 }
 
-// Begin implements Algorithm. A new root takes the group over first: the PSN counters of
-// the old one and its own are synchronised (CEP-40).
+// Begin implements Algorithm. If the root has changed, the new root first takes the group
+// over: the old and the new root synchronise their PSN counters (CEP-40).
 func (c *cepheus) Begin(b *rank.Buffer, n, root int) (err error) {
 	c.b, c.n = b, n
 	if err := c.g.SetSource(root); err != nil {

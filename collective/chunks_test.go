@@ -69,7 +69,7 @@ func TestPaperSubgroups(t *testing.T) {
 }
 
 // TestBitmap: runs are the maximal ones, lowest first, and no more than asked for. A
-// bitmap of 2^b bits is 2^b/8 bytes and covers 2^b chunks (F-23).
+// bitmap of 2^b bits is 2^b/8 bytes and covers 2^b chunks (F-23, R-A5).
 func TestBitmap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 300).Draw(t, "chunks")

@@ -1,16 +1,18 @@
-// Package collective holds the algorithms that move data between all ranks: over
-// in-network multicast, and over unicast connections as the systems do that it is
-// compared with. Each is a short file whose doc comment gives its closed form.
+// Package collective implements collective operations: Broadcast, Allgather, Alltoall,
+// Reduce-scatter and the barrier. Some algorithms use in-network multicast; the others use
+// unicast connections, as the systems do that multicast is compared with. A New function
+// (NewBcast, NewAllgather and so on) prepares the algorithm of a given name on a rank. Each
+// algorithm is a short file whose doc comment gives the closed form of its time.
 //
-// Symbols of the closed forms: N ranks, r = N-1 receivers, M bytes, B the link rate,
-// S(m, L) the time of one message of m bytes over L links, start to last bit:
+// The closed forms use these symbols: N ranks, r = N-1 receivers, M bytes, B the link rate,
+// and S(m, L) the time of one message of m bytes over L links, from its start to its last bit:
 //
 //	S(m, L) = wire(m)/B + (L-1)(t_pkt + switch latency) + L d
 //
-// where wire(m) is m with all headers and gaps, t_pkt the time of the last packet and
-// d a link's delay; A(L) is the time of an acknowledgement over L links. Host cost is
-// left out; it adds per message. The forms hold where no two connections share a link
-// inside the fabric.
+// where wire(m) is the size of m with all headers and gaps, t_pkt the time of the last packet
+// and d the delay of a link. A(L) is the time of an acknowledgement over L links. The forms
+// leave out host cost, which adds to each message. They hold where no two connections share a
+// link inside the fabric.
 package collective
 
 import (
@@ -22,58 +24,59 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Times are the instants at which a rank was done with an operation.
+// Times are the instants at which a rank had finished the two parts of an operation.
 type Times struct {
-	Received vtime.Time // it holds the whole result (the root of a broadcast from the start)
-	Done     vtime.Time // and everything it sent is acknowledged
+	Received vtime.Time // the rank holds the whole result (the root of a broadcast: from the start)
+	Done     vtime.Time // the rank also has everything that it sent acknowledged
 }
 
-// Algorithm is one rank's side of a collective operation. It is used for one message
-// after another.
+// Algorithm is one rank's side of a collective operation. It serves one message after another.
 type Algorithm interface {
-	// Begin posts the receives of a message of n bytes at the start of b. What n and
-	// root mean is said where the kind of operation is made. Once all ranks have
-	// returned from it, all call Run.
+	// Begin prepares a message of n bytes at the start of b and posts its receives. The New
+	// function of each kind of operation says what n and root mean. All ranks call Run once
+	// all have returned from Begin.
 	Begin(b *rank.Buffer, n, root int) error
-	// Run moves the message and returns when this rank has no more to do.
+	// Run moves the message and returns when this rank's part is done.
 	Run() (Times, error)
-	// Close takes back what the algorithm holds in the fabric. All ranks call it.
+	// Close releases what the algorithm holds in the fabric. All ranks must call it.
 	Close() error
 }
 
-// Options are the parameters of a scheme. What is 0 has the default in Parameters.
+// Options are the parameters of an algorithm. A zero field takes the default that Parameters
+// gives.
 type Options struct {
-	// Label tells several instances of one algorithm in a job apart.
+	// Label distinguishes several instances of one algorithm in a job.
 	Label string `json:"-"`
-	// Slices is the number of pieces a message is passed on in.
+	// Slices is the number of pieces that a message is passed on in.
 	Slices int `json:"slices,omitempty"`
-	// Radix is the number of ways a tree divides the ranks in, from 2 on.
+	// Radix is the number of subtrees that a tree divides the ranks into, 2 or more.
 	Radix int `json:"radix,omitempty"`
-	// Block is the bytes of a block.
+	// Block is the size of a block in bytes.
 	Block int `json:"block,omitempty"`
-	// Parallel is the number of ranks that multicast at a time.
+	// Parallel is the number of ranks that multicast at the same time.
 	Parallel int `json:"parallel,omitempty"`
-	// Subgroups is the number of multicast groups that a block is divided among, Workers of
-	// workers that receive, each from subgroups of its own.
+	// Subgroups is the number of multicast groups that a block is divided among. Workers is
+	// the number of receive workers, each of which has subgroups of its own.
 	Subgroups int `json:"subgroups,omitempty"`
 	Workers   int `json:"workers,omitempty"`
-	// Staging is how many receives of a subgroup are posted at most, up to 8192.
+	// Staging is the largest number of posted receives of a subgroup, up to 8192.
 	Staging int `json:"staging,omitempty"`
-	// Chunk is the bytes of a multicast WRITE.
+	// Chunk is the size of a multicast WRITE in bytes.
 	Chunk int `json:"chunk,omitempty"`
-	// Pace is the percentage of a link that all ranks which multicast at a time take
-	// together; 0: each as much as it gets.
+	// Pace is the percentage of a link that all ranks which multicast at the same time use
+	// together; 0: no limit.
 	Pace int `json:"pace,omitempty"`
-	// Alpha is what the cutoff timer allows beside the time of the bytes; 0: reckoned from
-	// the barrier.
+	// Alpha is what the cutoff timer allows beyond the transmission time; 0: it is derived
+	// from the duration of the barrier.
 	Alpha vtime.Duration `json:"alpha,omitempty"`
-	// Engine is a model of what receives, EngineDPA; empty: it takes no time. PerChunk is
-	// what a worker spends on a chunk, in place of the engine's; CopyTime how long after
-	// that the chunk has come from staging to its place.
+	// Engine names the model of the receiving hardware, EngineDPA; if it is empty receiving
+	// takes no time. PerChunk replaces the engine's time of a worker per chunk. CopyTime is
+	// how long after that the chunk has been copied from staging to its place.
 	Engine   string         `json:"engine,omitempty"`
 	PerChunk vtime.Duration `json:"per_chunk,omitempty"`
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
-	// Fallback is what multicast does when it does not work; empty is FallbackOff.
+	// Fallback selects what a broadcast does when multicast does not work; empty is
+	// FallbackOff.
 	Fallback string `json:"fallback,omitempty"`
 	// Write makes cepheus use registered WRITEs in place of SENDs.
 	Write bool `json:"write,omitempty"`
@@ -81,13 +84,13 @@ type Options struct {
 	Float32 bool `json:"float32,omitempty"`
 }
 
-// Parameter is something that can be chosen about a scheme.
+// Parameter is one of the parameters that an algorithm has.
 type Parameter struct {
 	Name    string // slices, radix, block, parallel, subgroups, workers, staging or chunk
-	Default int    // of slices: 0 means as many as there are ranks
+	Default int    // 0 means as many slices as there are ranks
 }
 
-// Defaults.
+// Default values of parameters.
 const (
 	radixDefault = 4
 	blockDefault = 1 << 20
@@ -100,12 +103,12 @@ func sliced(n int) []Parameter { return []Parameter{{"slices", n}} }
 func radix() []Parameter       { return []Parameter{{"radix", radixDefault}} }
 func blocks() []Parameter      { return []Parameter{{"block", blockDefault}} }
 
-// casts are the parameters of multicast over UD.
+// casts returns the parameters of algorithms over UD multicast, and more.
 func casts(more ...Parameter) []Parameter {
 	return append([]Parameter{{"subgroups", 1}, {"workers", 1}, {"staging", stagingDefault}}, more...)
 }
 
-// scheme is an entry of the list of algorithms.
+// scheme is an entry in the list of algorithms.
 type scheme struct {
 	name   string
 	params []Parameter
@@ -147,7 +150,7 @@ func namesOf(list []scheme) (names []string) {
 	return names
 }
 
-// Parameters returns what can be chosen about a broadcast algorithm.
+// Parameters returns the parameters of a broadcast algorithm.
 func Parameters(name string) []Parameter { return parametersOf(broadcasts(), name) }
 
 func parametersOf(list []scheme, name string) []Parameter {
@@ -159,12 +162,12 @@ func parametersOf(list []scheme, name string) []Parameter {
 	return nil
 }
 
-// TakesHashed says whether a broadcast algorithm works with hashed memory, where nothing
+// TakesHashed reports whether a broadcast algorithm works with hashed memory, in which no byte
 // may be written twice.
 func TakesHashed(name string) bool { return name != "uc-multicast" }
 
-// NewBcast prepares a broadcast algorithm on a rank: connections, groups. All ranks
-// of the job must call it. A message of n bytes goes from the root to all.
+// NewBcast prepares a broadcast algorithm on a rank: it makes connections and groups. All
+// ranks of the job must call it. A message of n bytes goes from the root to all.
 func NewBcast(name string, r *rank.Rank, o Options) (Algorithm, error) {
 	return prepare("broadcast", broadcasts(), name, r, o)
 }
@@ -187,8 +190,8 @@ func prepare(kind string, list []scheme, name string, r *rank.Rank, o Options) (
 	return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
 }
 
-// options fills in the defaults and checks the rest. Without a parameter of that name
-// a message is one slice.
+// options fills in the defaults and checks the rest. In an algorithm without the parameter
+// slices a message is one slice.
 func (s *scheme) options(o Options, ranks int) (Options, error) {
 	given := []struct {
 		name string
@@ -228,17 +231,17 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 	return o, nil
 }
 
-// HasFallback says whether a broadcast algorithm can go round multicast that does not work.
+// HasFallback reports whether a broadcast algorithm can avoid multicast that does not work.
 func HasFallback(name string) bool { return name == "cepheus" || name == "gleam" }
 
-// relative numbers the ranks from the root on.
+// relative returns this rank's number when ranks are counted from the root.
 func relative(r *rank.Rank, root int) int { return (r.ID() - root + r.Size()) % r.Size() }
 
-// absolute undoes relative.
+// absolute is the inverse of relative.
 func absolute(r *rank.Rank, root, rel int) int { return (rel + root) % r.Size() }
 
-// connectAll connects the rank to each of the given peers in a fixed order. Both
-// sides of every connection must do so.
+// connectAll connects the rank to each of the given peers in a fixed order. Both sides of
+// every connection must call it.
 func connectAll(r *rank.Rank, peers []int) error {
 	for _, p := range peers {
 		if _, err := r.Connect(p); err != nil {
@@ -248,9 +251,9 @@ func connectAll(r *rank.Rank, peers []int) error {
 	return nil
 }
 
-// connectAny is connectAll for peers that need not form a tree. In ascending order no
-// cycle of ranks waits for each other: the connection whose two numbers are the least
-// of all that are missing is always the next one at both its ends.
+// connectAny is connectAll for peers that need not form a tree. Each rank connects in
+// ascending order of its peers, so no cycle of ranks waits for each other: of all missing
+// connections, the one with the smallest pair of ranks is the next at both its ends.
 func connectAny(r *rank.Rank, peers []int) error {
 	p := slices.Clone(peers)
 	slices.Sort(p)

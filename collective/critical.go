@@ -2,10 +2,10 @@ package collective
 
 import "math/bits"
 
-// CriticalLinks returns over how many links, one after the other, the last byte of a
-// broadcast depends: what each link adds to its time adds so often to the whole. hops
-// gives the links between two ranks, counted from the root as 0; n is the message's
-// bytes.
+// CriticalLinks returns how many link traversals, one after the other, the last byte of a
+// broadcast depends on: extra time on every link adds to the whole that many times. hops
+// returns the links between two ranks, counted from the root as 0; n is the size of the
+// message in bytes.
 func CriticalLinks(name string, o Options, ranks, n, mtu int, hops func(a, b int) int) (links int) {
 	for _, s := range broadcasts() {
 		if s.name != name {
@@ -72,8 +72,8 @@ func (c *critical) links(name string) (worst int) {
 	return worst
 }
 
-// below follows a tree below a rank. A large message that is not sliced goes to the next
-// child when the one before has acknowledged it.
+// below follows a tree below a rank. A large message without slices goes to the next child
+// once the previous one has acknowledged it.
 func (c *critical) below(f shape, me int) (worst int) {
 	_, children := f(me, c.ranks, c.o)
 	before := 0
@@ -96,7 +96,7 @@ func (c *critical) rdmc() int {
 	return (2*steps - 1) * c.farthest()
 }
 
-// farthest returns the most links between a rank and any of those it may talk to.
+// farthest returns the most links between a rank and any other that it may communicate with.
 func (c *critical) farthest() (links int) {
 	for a := range c.ranks {
 		for b := range a {

@@ -30,16 +30,3 @@ func TestCut(t *testing.T) {
 		}
 	})
 }
-
-// TestMeterOfNothing: messages that take next to no time, as those of nothing may, do not make it
-// normal that a message takes none.
-func TestMeterOfNothing(t *testing.T) {
-	m := newTestMeter()
-	for range 1000 {
-		m.begin(5, 0)
-		m.end(6)
-		if m.normal(0) < m.onWire(0) {
-			t.Fatalf("normal is %v, and its packet takes %v", m.normal(0), m.onWire(0))
-		}
-	}
-}

@@ -7,22 +7,22 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// engine is the model of what receives (AG-30): each worker spends a time on each
-// completion, and the workers that share a core have it to themselves for a part of that.
-// A chunk of C bytes every c cycles of a clock f makes
+// engine models the hardware that receives (AG-30). Each worker spends a time on each
+// completion, and for a part of that time it occupies its core, which it shares with other
+// workers. Chunks of C bytes, c cycles each, at a clock f give
 //
 //	rate = min(link, W f C / c, cores f C / i)
 //
-// with i instructions of one cycle each (F-22). All zero: it costs nothing.
+// with i instructions of one cycle each (F-22). With all fields zero receiving takes no time.
 type engine struct {
-	perChunk vtime.Duration // of a worker
-	issue    vtime.Duration // of a core
-	copying  vtime.Duration // until a chunk has come from staging to the user's buffer, meanwhile others go on
-	cores    []vtime.Time   // free from then on
+	perChunk vtime.Duration // time of a worker
+	issue    vtime.Duration // part of it that occupies the core
+	copying  vtime.Duration // until a chunk is copied from staging to the user's buffer; other work goes on meanwhile
+	cores    []vtime.Time   // when each core is free again
 }
 
-// The data path accelerator of BlueField-3 (§II-C and table I): cores of 16 threads at
-// 1.8 GHz, cycles and instructions per completion.
+// Data path accelerator of BlueField-3 (§II-C and table I, AG-28): cores of 16 threads at 1.8
+// GHz, with cycles and instructions per completion.
 const (
 	dpaClock   = 1.8e9
 	dpaThreads = 16
@@ -31,7 +31,7 @@ const (
 	dpaCyclesUD, dpaInstructionsUD = 1084, 113
 )
 
-// EngineDPA is the engine of SmartNICs.
+// EngineDPA names the engine of SmartNICs.
 const EngineDPA = "dpa"
 
 func newEngine(o Options, kind rank.MulticastKind) (e engine, err error) {
@@ -64,7 +64,7 @@ func (e *engine) spend(r *rank.Rank, worker int) {
 	r.Sleep(max(now.Add(e.perChunk), *core).Sub(now))
 }
 
-// allowance returns how long so many workers take for so many chunks.
+// allowance returns how long the given number of workers take for the given number of chunks.
 func (e *engine) allowance(chunks, workers int) vtime.Duration {
 	each := max(e.perChunk/vtime.Duration(workers), e.issue/vtime.Duration(len(e.cores)))
 	return min(each.Times(int64(chunks)), vtime.SpanMax) + e.copying

@@ -7,23 +7,24 @@ import (
 )
 
 // transfer is a run of blocks that a rank sends to a peer or receives from it. Ranks are
-// places in a list; block i is the one that the rank at place i begins with.
+// numbered by their place in a list; block i is the one that the rank at place i starts with.
 type transfer struct{ peer, lo, hi int }
 
-// round is what a rank sends once it has received all of the round before.
+// round is what a rank sends and receives in one round. It sends once it has received
+// everything of the round before.
 type round struct{ send, recv []transfer }
 
-// exchange brings blocks that are spread over ranks to all of them. Every byte comes to
-// a rank once.
+// exchange distributes blocks that are spread over ranks to all of them. Every byte reaches a
+// rank once.
 //
-// Where rounds go to several ranks, nobody must race ahead: what comes early takes a link
-// from what others wait for. So a message above one MTU waits until its receiver has come
-// to the round and says so by an empty message (MPI's rendezvous), and until those of the
-// round before are acknowledged.
+// Where rounds go to several ranks no rank may run ahead, because an early message would take
+// link capacity from messages that others wait for. A message above one MTU therefore waits
+// until its receiver has reached the round, which it announces by an empty message (MPI's
+// rendezvous), and until the messages of the round before are acknowledged.
 type exchange struct {
 	r      *rank.Rank
-	places []int           // ranks
-	bound  func(i int) int // where block i begins in the buffer
+	places []int           // ranks, by place
+	bound  func(i int) int // offset of block i in the buffer
 	rounds []round
 	inTurn bool // rounds go to several ranks
 
@@ -66,7 +67,7 @@ func (x *exchange) post(b *rank.Buffer) error {
 	return nil
 }
 
-// run goes through the rounds and returns what may not be acknowledged yet.
+// run performs the rounds and returns the sends that may not be acknowledged yet.
 func (x *exchange) run() (sent []*rank.Request, err error) {
 	for i, n := range x.rounds {
 		for _, p := range x.meets(n.recv) {
@@ -104,7 +105,7 @@ func (x *exchange) send(sent *[]*rank.Request, to, off, n int) error {
 	return err
 }
 
-// meets returns the peers of the transfers that have to wait for their receiver.
+// meets returns the peers of the transfers that must wait for their receiver.
 func (x *exchange) meets(all []transfer) (peers []int) {
 	for _, t := range all {
 		if x.inTurn && x.bound(t.hi)-x.bound(t.lo) > x.r.Params().MTU && !slices.Contains(peers, t.peer) {
@@ -119,12 +120,12 @@ func equal(n, blocks int) func(i int) int {
 	return func(i int) int { return int(int64(i) * int64(n) / int64(blocks)) }
 }
 
-// alone is what every rank has when it begins with its own block only.
+// alone says that every rank starts with one block, its own (the parameter has of the rounds).
 func alone(int) int { return 1 }
 
-// ringRounds passes each block round the ring, one step per round: in round t a rank
-// sends the block of t before it to the next rank. Rank i has the blocks from i to
-// i+has(i)-1 already and does not get them again.
+// ringRounds passes each block round the ring, one step per round: in round t a rank sends the
+// block of the rank t before it to the next rank. Rank i already has the blocks from i to
+// i+has(i)-1 and does not get them again.
 func ringRounds(me, size int, has func(int) int) (rounds []round) {
 	prev, next := (me+size-1)%size, (me+1)%size
 	for t := range size - 1 {
@@ -143,13 +144,14 @@ func ringRounds(me, size int, has func(int) int) (rounds []round) {
 }
 
 // disseminationRounds is Bruck's algorithm: after k rounds a rank has the blocks of the
-// radix^k ranks from itself on. It works for any number of ranks. has is as in
+// radix^k ranks from itself on. It works for any number of ranks. has means the same as in
 // ringRounds.
 func disseminationRounds(me, size, radix int, has func(int) int) (rounds []round) {
 	for d := 1; d < size; d *= radix {
 		var n round
 		for v := d; v < min(d*radix, size); v += d {
-			// A rank gets the blocks from v to v+d after itself from the rank v after it.
+			// A rank gets the blocks from v to v+d after itself from the rank that is v after
+			// it.
 			from, to := (me+v)%size, (me-v+size)%size
 			end := min(v+d, size)
 			n.recv = append(n.recv, wrapped(from, me+max(v, has(me)), me+end, size)...)
@@ -160,8 +162,8 @@ func disseminationRounds(me, size, radix int, has func(int) int) (rounds []round
 	return rounds
 }
 
-// wrapped returns the transfers of the blocks lo to hi-1, which count on beyond the
-// last one.
+// wrapped returns the transfers of the blocks lo to hi-1, where numbers beyond the last block
+// start again at 0.
 func wrapped(peer, lo, hi, size int) (all []transfer) {
 	for lo < hi {
 		end := min(hi, (lo/size+1)*size)

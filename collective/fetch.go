@@ -8,52 +8,52 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// fetchRing is the slow path of a cast (AG-13): reliable connections to the left and the right
-// neighbour, over which a rank asks the left one for chunks, which answers when it has some
-// of them, and then READs them out of its buffer. A rank asks for its first missing chunks
-// and, once it has what was answered, for those that are missing then. It answers for
-// whatever it has of what was asked for (AG-14): if it waited until it had all of that,
-// three ranks that lack two of three blocks each would wait for each other for ever. As it
-// is, the left neighbour of a rank that lacks the lowest chunk that is missing anywhere
-// either has that chunk or asks for it itself, so it always comes on.
+// fetchRing is the slow path of a cast (AG-13). It has reliable connections to the left and
+// the right neighbour (AG-18). A rank asks its left neighbour for its first missing chunks;
+// the neighbour answers once it has some of them, and the rank READs those out of the
+// neighbour's buffer (AG-19). Then it asks for the chunks that are still missing. A neighbour
+// answers with whatever part it has (AG-14): if it waited for all of them, three ranks that
+// lack two of three blocks each would wait for each other for ever. This always makes
+// progress: consider a rank that lacks the lowest chunk missing anywhere. Its left neighbour
+// either has that chunk or asks for it itself.
 //
-// A request and its answer alternate, and everything else comes once in an operation, so
+// A request and its answer alternate, and all other messages occur once in an operation, so
 // few receives are enough.
 type fetchRing struct {
 	c           *cast
 	left, right *rank.Conn
 	slots       []controlSlot
-	b           *rank.Buffer // of the slots, and behind them of what is sent
+	b           *rank.Buffer // holds the slots, followed by the messages to send
 	sent        [kinds]*rank.Request
 
-	// The operation.
+	// State of the current operation.
 	active bool
 	asked  bool // a request is not answered yet
-	cut    bool // the cutoff timer has run out
+	cut    bool // the cutoff timer has expired
 	reads  []reading
-	busy   bitmap // chunks of the reads
-	wanted []span // by the right neighbour, not answered yet
-	told   bool   // the left neighbour: no more READs
-	free   bool   // the right neighbour says so
+	busy   bitmap // chunks that outstanding READs fetch
+	wanted []span // chunks that the right neighbour has asked for and not been answered
+	told   bool   // the left neighbour has been told that there are no more READs
+	free   bool   // the right neighbour has said that it has no more READs
 }
 
 // control is the kind of a message between neighbours. It is in the upper 4 bits of the
-// immediate data, the operation's number in the others; only request and answer have a
-// payload.
+// immediate data, and the number of the operation in the others. Only requests and answers
+// have a payload.
 type control uint32
 
 const (
-	controlRequest  control = iota // to the left: chunks that are missing
-	controlAnswer                  // to the right: those of them that are here, and where
-	controlActivate                // to the right: your turn to multicast
-	controlFinal                   // to the left: no more READs
+	controlRequest  control = iota // to the left: which chunks are missing
+	controlAnswer                  // to the right: which of them are here, and where
+	controlActivate                // to the right: it is your turn to multicast
+	controlFinal                   // to the left: no more READs will come
 
 	kinds
 )
 
 const (
 	roundBits = 28
-	// A request or answer names so many runs of chunks: half a packet of 4 KiB.
+	// spansMax is how many runs of chunks a request or answer names: half a packet of 4 KiB.
 	spansMax    = 256
 	spanLen     = 8
 	answerHead  = 16 // VA 8, R_Key 4, 4 unused
@@ -68,7 +68,7 @@ type controlSlot struct {
 	q    *rank.Request
 }
 
-// reading is a READ under way.
+// reading is an outstanding READ.
 type reading struct {
 	span
 	q *rank.Request
@@ -109,17 +109,17 @@ func (g *fetchRing) post(s *controlSlot) (err error) {
 	return err
 }
 
-// begin makes the ring ready for an operation.
+// begin prepares the ring for an operation.
 func (g *fetchRing) begin() {
 	g.active, g.asked, g.cut, g.told, g.free = true, false, false, false, false
 	g.reads, g.wanted = g.reads[:0], nil
 	g.busy.reset(g.c.layout.count())
 }
 
-// fetching says whether a chunk is on its way from the left neighbour.
+// fetching reports whether a chunk is being read from the left neighbour.
 func (g *fetchRing) fetching(k int) bool { return g.busy.has(k) }
 
-// deadline returns when the cutoff timer runs out.
+// deadline returns when the cutoff timer expires.
 func (g *fetchRing) deadline() vtime.Time {
 	if !g.active || g.cut || g.c.missing == 0 {
 		return vtime.Never
@@ -127,7 +127,7 @@ func (g *fetchRing) deadline() vtime.Time {
 	return g.c.cutoff
 }
 
-// ready says whether step has something to do.
+// ready reports whether step has something to do.
 func (g *fetchRing) ready() bool {
 	for i := range g.slots {
 		if g.slots[i].q.Done() {
@@ -142,7 +142,7 @@ func (g *fetchRing) ready() bool {
 	return g.active && g.c.clear && g.c.missing == 0 && (!g.told || g.free && !g.c.over)
 }
 
-// step does what there is to do, and waits for nothing that a neighbour decides.
+// step does everything that is possible now. It never waits for a neighbour.
 func (g *fetchRing) step() error {
 	for i := range g.slots {
 		s := &g.slots[i]
@@ -174,8 +174,9 @@ func (g *fetchRing) step() error {
 	return g.finish()
 }
 
-// handle takes a message. Those of an earlier operation are answers that came too late. A
-// turn may come when the handshake is over: others can have fetched what it is for.
+// handle processes a message. Messages of an earlier operation are answers that came too late.
+// An activation may come after the handshake, because other ranks can have fetched the block
+// that it is for.
 func (g *fetchRing) handle(s *controlSlot) error {
 	kind, round := control(s.q.Imm()>>roundBits), s.q.Imm()&(1<<roundBits-1)
 	if round != g.c.round&(1<<roundBits-1) || !g.active && kind != controlActivate {
@@ -198,7 +199,7 @@ func (g *fetchRing) handle(s *controlSlot) error {
 	return nil
 }
 
-// ask requests what is missing once the timer has run out (AG-13).
+// ask requests the missing chunks once the timer has expired (AG-13).
 func (g *fetchRing) ask() error {
 	c := g.c
 	if c.missing == 0 || g.asked || len(g.reads) > 0 || c.r.Now() < c.cutoff {
@@ -208,7 +209,7 @@ func (g *fetchRing) ask() error {
 	g.cut = true
 	all := runs(span{0, c.layout.count()}, spansMax, func(k int) bool { return !c.has(k) })
 	if len(all) == 0 {
-		return nil // all is here, and is being copied
+		return nil // all chunks have arrived and are being copied
 	}
 	if first {
 		c.counts.Cutoffs++
@@ -218,7 +219,7 @@ func (g *fetchRing) ask() error {
 	return g.send(controlRequest, g.left, appendSpans(nil, all))
 }
 
-// answer tells the right neighbour what is here of what it wants, and where.
+// answer tells the right neighbour which of the chunks that it wants are here, and where.
 func (g *fetchRing) answer() error {
 	var all []span
 	for _, s := range g.wanted {
@@ -237,7 +238,7 @@ func (g *fetchRing) answer() error {
 	return g.send(controlAnswer, g.right, appendSpans(head, all))
 }
 
-// here says whether a chunk is in the user's buffer.
+// here reports whether a chunk is in the user's buffer.
 func (g *fetchRing) here(k int) bool {
 	for _, w := range g.c.workers {
 		if w.have.has(k) {
@@ -247,10 +248,10 @@ func (g *fetchRing) here(k int) bool {
 	return false
 }
 
-// readsMax bounds how many READs an answer leads to; what is left is asked for again.
+// readsMax bounds the number of READs per answer; the rest is requested again.
 const readsMax = 1024
 
-// read gets what the left neighbour has and is still missing.
+// read fetches the chunks that the left neighbour has and this rank still lacks.
 func (g *fetchRing) read(body []byte) error {
 	g.asked = false
 	if len(body) < answerHead {
@@ -277,7 +278,7 @@ func (g *fetchRing) read(body []byte) error {
 	return nil
 }
 
-// fetched takes note of the READs that have ended.
+// fetched handles the READs that have completed.
 func (g *fetchRing) fetched() error {
 	open := g.reads[:0]
 	for _, r := range g.reads {
@@ -298,8 +299,8 @@ func (g *fetchRing) fetched() error {
 	return nil
 }
 
-// finish is the final handshake (AG-16): the left neighbour learns that nothing will be
-// read any more, and when the right one has said so the buffer is the user's again.
+// finish is the final handshake (AG-16). It tells the left neighbour that this rank reads no
+// more. Once the right neighbour has said the same, the buffer belongs to the user again.
 func (g *fetchRing) finish() error {
 	c := g.c
 	if c.missing > 0 || !c.clear {
@@ -319,11 +320,11 @@ func (g *fetchRing) finish() error {
 	return nil
 }
 
-// activate gives the turn to the next rank of the chain, which is the right neighbour. It
-// is called by the send worker.
+// activate tells the next rank of the chain, which is the right neighbour, that it is its
+// turn. The send worker calls it.
 func (g *fetchRing) activate() error { return g.send(controlActivate, g.right, nil) }
 
-// send sends a message; the one of its kind before it has long arrived.
+// send sends a message. The previous message of the same kind has long arrived.
 func (g *fetchRing) send(kind control, to *rank.Conn, body []byte) (err error) {
 	if before := g.sent[kind]; before != nil {
 		if err := g.c.r.Wait(before); err != nil {
@@ -336,7 +337,7 @@ func (g *fetchRing) send(kind control, to *rank.Conn, body []byte) (err error) {
 	return err
 }
 
-// close waits until everything sent has arrived.
+// close waits until everything that was sent has arrived.
 func (g *fetchRing) close() error {
 	for _, q := range g.sent {
 		if q == nil {
@@ -349,7 +350,7 @@ func (g *fetchRing) close() error {
 	return nil
 }
 
-// appendSpans writes runs of chunks: first 4, count 4, big-endian.
+// appendSpans encodes runs of chunks: first 4 bytes, count 4 bytes, big-endian.
 func appendSpans(b []byte, all []span) []byte {
 	for _, s := range all {
 		b = binary.BigEndian.AppendUint32(b, uint32(s.lo))
@@ -358,7 +359,8 @@ func appendSpans(b []byte, all []span) []byte {
 	return b
 }
 
-// parseSpans undoes appendSpans; the runs must be within so many chunks.
+// parseSpans decodes what appendSpans wrote; the runs must lie within the given number of
+// chunks.
 func parseSpans(b []byte, chunks int) (all []span, err error) {
 	if len(b)%spanLen != 0 || len(b) > spansMax*spanLen {
 		return nil, fmt.Errorf("list of chunks of %d bytes from a neighbour", len(b))

@@ -6,29 +6,29 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// groupGather is an Allgather over in-network multicast. Every rank sends its block to all
-// others once. The ranks stand in M chains of R = N/M ranks (AG-21); in each chain one
-// after the other sends, all chains at a time. A chain has one group, and its source
-// changes: when a rank's block is acknowledged by all, the next one takes over its PSN
-// (CEP-40) and is told so by an empty message. If M does not divide N the first chains
-// are longer by one.
+// groupGather is an Allgather over in-network multicast: every rank sends its block once, to
+// all others. The ranks form M chains of R = N/M ranks (AG-21); if M does not divide N the
+// first chains are longer by one. All chains send at the same time, and in each chain one rank
+// after the other. A chain has one group, whose source changes: when all have acknowledged a
+// rank's block, the next rank takes over its PSN (CEP-40), and learns that it may by an empty
+// message.
 //
 //	T = (R-1) (t + A(L) + S(0, L)) + t, t = (M-1) wire(n)/B + S(n, L); with M = N, M-2 in place of M-1
 //	(blocks of one packet do not meet: t = S(n, L))
 //
-// of which (N-1) wire(n)/B is the bytes that a rank receives (F-13). With many at a time
-// every link has a queue (the incast of AG-22): 16 of 16 ranks take 1.18 times as long
-// at 1 MiB.
+// of which (N-1) wire(n)/B is for the bytes that a rank receives (F-13). When many ranks send
+// at the same time every link has a queue (the incast of AG-22): 16 of 16 ranks take 1.18
+// times as long at 1 MiB.
 type groupGather struct {
 	r      *rank.Rank
 	chains []chain
-	own    int // chain
+	own    int // this rank's chain
 	b      *rank.Buffer
 	n      int
-	turn   *rank.Request // the empty message; nil for the first of a chain
+	turn   *rank.Request // receive of the empty message; nil for the first rank of a chain
 }
 
-// chain is ranks that send one after the other.
+// chain is a list of ranks that send one after the other.
 type chain struct {
 	g           *rank.Group
 	first, last int
@@ -55,7 +55,7 @@ func newGroupGather(r *rank.Rank, o Options) (Algorithm, error) {
 	return m, nil
 }
 
-// Begin implements Algorithm. Each chain's first rank takes its group back.
+// Begin implements Algorithm. The first rank of each chain takes its group back.
 func (m *groupGather) Begin(b *rank.Buffer, n, _ int) error {
 	m.b, m.n, m.turn = b, n, nil
 	me := m.r.ID()
@@ -111,8 +111,8 @@ func (m *groupGather) Run() (at Times, err error) {
 	return at, err
 }
 
-// send waits for the rank's turn in its chain, sends the block to all and passes the turn
-// on. It returns what may not be acknowledged yet.
+// send waits for the rank's turn in its chain, sends the block to all and passes the turn on.
+// It returns the request that may not be acknowledged yet.
 func (m *groupGather) send(c *chain) (*rank.Request, error) {
 	me := m.r.ID()
 	if m.turn != nil {

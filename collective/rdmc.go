@@ -7,22 +7,22 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// rdmc is the binomial pipeline of RDMC (Behrens et al., "RDMC: A Reliable RDMA
-// Multicast for Large Objects"; BAS-3). The first 2^l ranks stand at the vertices of a
-// hypercube, l = floor(log2 N). In step j every vertex sends a block to its neighbour in
-// dimension j mod l: the root block j, the others the newest that the neighbour lacks.
-// So every link is busy in both directions, and with k blocks all have everything after
-// l + k - 1 steps. A rank has one send at a time under way:
+// rdmc is the binomial pipeline of RDMC (Behrens et al., "RDMC: A Reliable RDMA Multicast for
+// Large Objects"; BAS-3). The first 2^l ranks are the vertices of a hypercube, l = floor(log2
+// N). In step j every vertex sends a block to its neighbour in dimension j mod l: the root
+// sends block j, the others the newest block that the neighbour lacks. So every link is busy
+// in both directions, and all ranks have all k blocks after l + k - 1 steps. A rank has one
+// send outstanding at a time:
 //
 //	T = S(0, L) + (l + k - 2) (S(b, L) + A(L)) + S(b, L) [+ A(L) + S(b, L) if N is not 2^l]
 //
-// with blocks of b bytes. Each of the N - 2^l ranks that remain shares a vertex with one
-// that receives: in a step one of the two sends for the vertex while the other receives
-// for it and gives the first what that lacks. That takes one step more.
+// with blocks of b bytes. Each of the N - 2^l remaining ranks shares a vertex with one of the
+// first. In each step one of the two sends for the vertex; the other receives for it and gives
+// the sender the block that it lacks. That takes one step more.
 //
-// A block is sent when its receiver has come to the same step and says so by an empty
-// message: so no two ranks send to one at a time. After the first step that is there with
-// the acknowledgement of the block before.
+// A block is sent once its receiver has reached the same step, which the receiver announces by
+// an empty message, so no two ranks send to one at the same time. After the first step that
+// message arrives together with the acknowledgement of the previous block.
 type rdmc struct {
 	r     *rank.Rank
 	block int
@@ -30,18 +30,18 @@ type rdmc struct {
 	n     int
 	root  int
 	steps []rdmcStep
-	recv  []*rank.Request // by step; nil: none
+	recv  []*rank.Request // by step; nil: none in that step
 	ready []*rank.Request
 }
 
-// rdmcStep is whom a rank sends a block to in a step, and from whom it receives one,
-// counted from the root; -1: nobody.
+// rdmcStep is one step of a rank: the rank that it sends a block to and the rank that it
+// receives one from, counted from the root; -1: none.
 type rdmcStep struct{ to, block, from, comes int }
 
 func newRDMC(r *rank.Rank, o Options) (Algorithm, error) { return &rdmc{r: r, block: o.Block}, nil }
 
-// RDMCBlocksMax is how many blocks a message can have: for each there is an empty message
-// that may go to the same queue pair.
+// RDMCBlocksMax is how many blocks a message can have: for each block there is also an empty
+// message that may go to the same queue pair.
 const RDMCBlocksMax = rank.QueueDepth / 2
 
 // Begin implements Algorithm.
@@ -82,7 +82,7 @@ func (t *rdmc) Begin(b *rank.Buffer, n, root int) error {
 	return nil
 }
 
-// part returns where a block is.
+// part returns the offset and length of a block.
 func (t *rdmc) part(block int) (off, n int) {
 	off = block * t.block
 	return off, min(t.block, t.n-off)
@@ -140,12 +140,13 @@ func (t *rdmc) Run() (at Times, err error) {
 // Close implements Algorithm.
 func (t *rdmc) Close() error { return nil }
 
-// pipeline is the schedule of the binomial pipeline: ranks, blocks, dimensions.
+// pipeline is the schedule of the binomial pipeline, in numbers of ranks, blocks and
+// dimensions.
 type pipeline struct{ size, blocks, dims int }
 
-func (p pipeline) last() int { return p.dims + p.blocks - 2 } // step
+func (p pipeline) last() int { return p.dims + p.blocks - 2 } // last step
 
-// sends returns what a vertex sends in a step, if anything.
+// sends returns what a vertex sends in a step; ok is false if it sends nothing.
 func (p pipeline) sends(vertex, step int) (to, block int, ok bool) {
 	d := step % p.dims
 	to = vertex ^ 1<<d
@@ -160,8 +161,7 @@ func (p pipeline) sends(vertex, step int) (to, block int, ok bool) {
 	return to, min(block, p.blocks-1), block >= 0
 }
 
-// place returns the rank on one side of a vertex; side 1 of some is empty, which is ok
-// false.
+// place returns the rank on one side of a vertex. ok is false if that side, 1, is empty.
 func (p pipeline) place(vertex, side int) (rank int, ok bool) {
 	if side == 0 {
 		return vertex, true
@@ -170,16 +170,16 @@ func (p pipeline) place(vertex, side int) (rank int, ok bool) {
 	return rank, vertex > 0 && rank < p.size
 }
 
-// turn is what the sides of a vertex do in a step: one sends to the next vertex, and the
-// other receives and gives the sender what only it had. So each of them lacks at most
+// turn is what the two sides of a vertex do in a step. One side sends to the next vertex; the
+// other receives, and gives the sender the block that only it had. So each side lacks at most
 // one of the vertex's blocks.
 type turn struct {
 	out, in int
-	gift    int // block that in gives out; -1: none
+	gift    int // block that side in gives to side out; -1: none
 }
 
-// turns returns what a vertex does step by step. At the end the sides give each other
-// what is left: two turns, one each way, at the same time.
+// turns returns what a vertex does step by step. At the end each side gives the other the
+// block that it lacks: two turns, one in each direction, at the same time.
 func (p pipeline) turns(vertex int) []turn {
 	all := make([]turn, p.last()+1)
 	_, pair := p.place(vertex, 1)
@@ -204,7 +204,7 @@ func (p pipeline) turns(vertex int) []turn {
 	return append(all, turn{in: 1, gift: only[1]}, turn{out: 1, gift: only[0]})
 }
 
-// plan returns what a rank does step by step.
+// plan returns the steps of a rank.
 func (p pipeline) plan(me int) (steps []rdmcStep) {
 	vertex, side := me, 0
 	if me >= 1<<p.dims {
@@ -238,7 +238,7 @@ func (p pipeline) plan(me int) (steps []rdmcStep) {
 		}
 		steps = append(steps, s)
 	}
-	// The last two turns are one step.
+	// The last two turns happen in one step.
 	x, y := &steps[len(steps)-2], steps[len(steps)-1]
 	if y.to >= 0 {
 		x.to, x.block = y.to, y.block

@@ -19,12 +19,12 @@ func reduceScatters() []scheme {
 // order.
 func ReduceScatterNames() []string { return namesOf(reduceScatters()) }
 
-// ReduceScatterParameters returns what can be chosen about a Reduce-scatter algorithm.
+// ReduceScatterParameters returns the parameters of a Reduce-scatter algorithm.
 func ReduceScatterParameters(name string) []Parameter { return parametersOf(reduceScatters(), name) }
 
-// ReduceScatterLinks is CriticalLinks for a Reduce-scatter of n bytes per rank. In the
-// network a chunk waits for the answer to the one a window before it, which has been up to
-// the root, a leaf, and down.
+// ReduceScatterLinks is CriticalLinks for a Reduce-scatter of n bytes per rank. In the network
+// a chunk waits for the answer to the chunk one window earlier, which has travelled up to the
+// root of the tree, a leaf switch, and down.
 func ReduceScatterLinks(name string, ranks, n, mtu int, hops func(a, b int) int) int {
 	c := critical{ranks: ranks, hops: hops}
 	far := c.farthest()
@@ -35,26 +35,26 @@ func ReduceScatterLinks(name string, ranks, n, mtu int, hops func(a, b int) int)
 	return (chunks + rank.ReduceWindow - 1) / rank.ReduceWindow * (2*far - 2)
 }
 
-// NewReduceScatter prepares a Reduce-scatter algorithm on a rank. All ranks of the job
-// must call it. The buffer has as many blocks of n bytes as there are ranks, of 32-bit
-// numbers, little-endian: integers whose sum wraps, or with Options.Float32 floating
-// point. At the end each rank has in the block of its number the sum of what all had
-// there; the other blocks are what they were or partial sums. There is no root. Summing
-// takes no lab time.
+// NewReduceScatter prepares a Reduce-scatter algorithm on a rank. All ranks of the job must
+// call it. The buffer has one block of n bytes per rank, made of 32-bit little-endian numbers:
+// integers whose sum wraps, or with Options.Float32 floating point. At the end the block of a
+// rank's own number holds the sum of that block over all ranks; its other blocks hold their
+// old contents or partial sums. There is no root. Summing takes no lab time.
 func NewReduceScatter(name string, r *rank.Rank, o Options) (Algorithm, error) {
 	return prepare("reduce-scatter", reduceScatters(), name, r, o)
 }
 
-// reduceRing passes partial sums round the ring, each rank adding its own, N-1 steps
-// (BAS-13). The block of rank i starts at rank i+1 and gathers the numbers of i+1, i+2, ..
-// in this order, and of i last: the order of floating-point additions is fixed.
+// reduceRing passes partial sums round the ring, where each rank adds its own numbers, in N-1
+// steps (BAS-13). The block of rank i starts at rank i+1, and the numbers of ranks i+1, i+2
+// and so on are added in this order, those of i last. So the order of floating-point additions
+// is fixed.
 //
 //	T = (N-1) S(n, L)
 type reduceRing struct {
 	r    *rank.Rank
 	add  func(sum, more []byte)
 	b    *rank.Buffer
-	in   *rank.Buffer // what comes, by step
+	in   *rank.Buffer // received partial sums, by step
 	n    int
 	recv []*rank.Request
 }
@@ -81,7 +81,7 @@ func addInt32(sum, more []byte) {
 	}
 }
 
-// addFloat32 adds floating-point numbers: more, then sum.
+// addFloat32 adds floating-point numbers, as more + sum in this order.
 func addFloat32(sum, more []byte) {
 	for i := 0; i+4 <= len(sum); i += 4 {
 		v := math.Float32frombits(binary.LittleEndian.Uint32(more[i:])) + math.Float32frombits(binary.LittleEndian.Uint32(sum[i:]))
@@ -150,16 +150,17 @@ func (t *reduceRing) Close() error {
 	return in.Free()
 }
 
-// inNetwork leaves the adding to the switches (BAS-14): every rank sends its blocks of the
-// others' up the group's tree once, and gets one block, of sums. The leaf of rank 0 is at
-// the tree's root. A switch adds what comes by its ports in their order, and a rank its own
-// numbers last: the topology fixes the order of floating-point additions.
+// inNetwork has the switches do the additions (BAS-14): every rank sends the blocks of all
+// others up the group's tree once, and receives one block of sums. The leaf switch of rank 0
+// is the root of the tree. A switch adds what arrives at its ports in the order of the ports,
+// and a rank adds its own numbers last, so the topology fixes the order of floating-point
+// additions.
 //
 //	T = (N-1) wire(n)/B + ceil(n/MTU) wire(0)/B + (L-1)(t_pkt + switch latency) + L d
 //
-// where L is the links from a rank to the root and down to another. Chunks of a packet are
-// under way in a window of 128; where it ends before the first answer comes, it bounds the
-// rate.
+// where L is the number of links from a rank to the root and down to another rank. The network
+// has a window of 128 chunks of one packet each. If the window ends before the first answer
+// arrives, it bounds the rate.
 type inNetwork struct {
 	r     *rank.Rank
 	label string
@@ -173,8 +174,8 @@ func newInNetwork(r *rank.Rank, o Options) (Algorithm, error) {
 	return &inNetwork{r: r, label: o.Label, float: o.Float32}, nil
 }
 
-// Begin implements Algorithm. The first one registers the group, for memory of the kind of
-// the buffer; all that follow have that kind.
+// Begin implements Algorithm. The first call registers the group for memory of the kind of its
+// buffer; the buffers of all later calls must have the same kind.
 func (t *inNetwork) Begin(b *rank.Buffer, n, _ int) (err error) {
 	if err := wholeNumbers(n); err != nil {
 		return err

@@ -2,8 +2,9 @@ package collective
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// shape is a tree: it says whom a rank receives from and whom it passes on to, in that
-// order. Ranks count from the root; the root's parent is -1.
+// shape is the shape of a tree: it returns the rank that a rank receives from and those that
+// it passes the message on to, in that order. Ranks count from the root; the parent of the
+// root is -1.
 type shape func(me, size int, o Options) (parent int, children []int)
 
 // relay passes a message down one tree, or a share of it down each of several. A rank
@@ -21,14 +22,14 @@ type relay struct {
 	streams []stream
 }
 
-// stream is what a relay does with its share of the message.
+// stream is a relay's work for its share of the message down one tree.
 type stream struct {
-	parent   int // absolute; -1 at the root
+	parent   int // rank number, not relative to the root; -1 at the root
 	children []int
 	pieces   []piece
 	recv     []*rank.Request
-	next     int  // piece to pass on
-	inTurn   bool // a child must have acknowledged before the next one is served
+	next     int  // index of the next piece to pass on
+	inTurn   bool // a child must acknowledge a piece before the next child is served
 }
 
 // piece is a part of the message.
@@ -38,8 +39,8 @@ func newRelay(shapes ...shape) func(*rank.Rank, Options) (Algorithm, error) {
 	return func(r *rank.Rank, o Options) (Algorithm, error) { return &relay{r: r, o: o, shapes: shapes}, nil }
 }
 
-// cut divides n bytes into at most s pieces, at least one, of whole packets, of equal size
-// but the last. A message of nothing is one piece of nothing.
+// cut divides n bytes into at least one and at most s pieces of whole packets, all of equal
+// size except the last. An empty message is one empty piece.
 func cut(n, s, mtu int) []piece {
 	packets := max(1, (n+mtu-1)/mtu)
 	s = max(1, min(s, packets))
@@ -53,8 +54,9 @@ func cut(n, s, mtu int) []piece {
 	}
 }
 
-// shares divides a message among the trees, in whole packets; the last trees go without
-// if there are too few. With one receiver there is one tree: two would share a connection.
+// shares divides a message among the trees in whole packets; if there are too few packets the
+// last trees get none. With one receiver there is one tree, because two would share a
+// connection.
 func (t *relay) shares(n int) []piece {
 	return cut(n, min(len(t.shapes), t.r.Size()-1), t.r.Params().MTU)
 }
@@ -81,7 +83,7 @@ func (t *relay) begin(f shape, share piece, root int) error {
 	for i := range s.pieces {
 		s.pieces[i].off += share.off
 	}
-	// Parents connect first: no cycle of ranks waits for each other.
+	// Parents connect first, so no cycle of ranks waits for each other.
 	if parent >= 0 {
 		s.parent = absolute(t.r, root, parent)
 		for _, p := range s.pieces {
@@ -131,10 +133,10 @@ func (t *relay) Run() (at Times, err error) {
 	return at, err
 }
 
-// take waits for the next piece of any stream and returns the stream; nil: there is no
-// more. At the root the streams take turns.
+// take waits for the next piece of any stream and returns the stream; nil means that no piece
+// is left. At the root the streams take turns.
 func (t *relay) take() (*stream, error) {
-	var open *stream // with the fewest pieces behind it
+	var open *stream // the stream that has passed on the fewest pieces
 	count := 0
 	for i := range t.streams {
 		if s := &t.streams[i]; s.next < len(s.pieces) {

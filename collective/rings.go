@@ -66,7 +66,7 @@ func twoRingsFrom(me, from, size int) (parent int, children []int) {
 	return parent, upTo(size, me+1)
 }
 
-// along returns a rank's place in a ring that ends before the given rank.
+// along returns a rank's place in a ring from rank from to rank end-1.
 func along(me, from, end int) (parent int, children []int) {
 	if me >= from {
 		children = upTo(end, me+1)
@@ -74,7 +74,7 @@ func along(me, from, end int) (parent int, children []int) {
 	return me - 1, children
 }
 
-// upTo returns the ranks among those given that are below the end.
+// upTo returns those of the given ranks that are below end.
 func upTo(end int, ranks ...int) (in []int) {
 	for _, r := range ranks {
 		if r < end {

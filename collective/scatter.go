@@ -2,32 +2,32 @@ package collective
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// spread broadcasts in two halves: the root's message is scattered down a tree, each
-// rank ending with a block of M/N, and then every rank gets the blocks it lacks from
-// the others.
+// spread broadcasts in two halves. First the root's message is scattered down a tree, which
+// leaves each rank with a block of M/N; then every rank gets the blocks that it lacks from the
+// others.
 //
 // scatter-allgather (BAS-8; van de Geijn's for any radix, as UCC has it) scatters by the
 // k-nomial tree and gathers by dissemination with the same radix:
 //
 //	T = 2 (N-1)/N wire(M)/B + start-up of up to (radix-1) log_radix N sends and log_radix N rounds
 //
-// long is HPL's bandwidth-reducing broadcast (F-8): a binary scatter, and then the
-// blocks are rolled round the ring in N-1 steps:
+// long is HPL's bandwidth-reducing broadcast (F-8): a binary scatter, after which the blocks
+// pass round the ring in N-1 steps:
 //
 //	T = 2 (N-1)/N wire(M)/B + (log2 N + N-1) start-ups
 //
-// longM sends the whole message to rank 1 first and then does so with the others.
+// longM sends the whole message to rank 1 first and then does the same with the other ranks.
 type spread struct {
 	r        *rank.Rank
 	radix    int
-	roll     bool // gather round the ring
+	roll     bool // the second half goes round the ring
 	modified bool
 
 	b        *rank.Buffer
 	n        int
 	whole    int // rank that gets the whole message first, or -1
 	places   []int
-	parent   int // place; -1 at the root
+	parent   int // place of the parent; -1 at the root
 	children []int
 	got      []*rank.Request
 	gather   exchange
@@ -68,7 +68,7 @@ func (s *spread) Begin(b *rank.Buffer, n, root int) error {
 	return s.begin(me, root)
 }
 
-// begin prepares a rank that takes part in the scattering.
+// begin prepares a rank that takes part in the scatter.
 func (s *spread) begin(me, root int) error {
 	size := len(s.places)
 	bound := equal(s.n, size)
@@ -134,8 +134,7 @@ func (s *spread) Run() (at Times, err error) {
 	return at, err
 }
 
-// scatter passes the children's blocks on, those of one after those of the other if they
-// exceed a packet.
+// scatter passes the children's blocks on. Blocks above one packet go one after the other.
 func (s *spread) scatter() (sent []*rank.Request, err error) {
 	post := func(to, off, n int) error {
 		q, err := sendTo(s.r, to, s.b, off, n)

@@ -2,8 +2,8 @@ package collective
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// newUDMulticast is Broadcast over UD multicast (see cast): the root multicasts its
-// buffer in datagrams of an MTU, which land in staging rings.
+// newUDMulticast is Broadcast over UD multicast (see cast). The root multicasts its buffer in
+// datagrams of an MTU, which land in staging rings.
 //
 //	T = T_bar + max(wire(M)/B, M/W) + path + T_fin
 //
@@ -15,17 +15,17 @@ func newUDMulticast(r *rank.Rank, o Options) (Algorithm, error) {
 	return newCast(r, o, rank.Datagrams, false)
 }
 
-// newUCMulticast is newUDMulticast over UC: chunks, which may be several packets, are
-// WRITEs with immediate that land where they belong, without staging (AG-27). A packet
-// that is lost costs its chunk. It needs memory at one address with one key at all ranks
-// and queue pairs of UC that receive from a multicast group, which no standard has
-// (rank.Writes). Of a chunk's packets the first carries 16 and the last 4 bytes more.
+// newUCMulticast is newUDMulticast over UC: chunks, which may have several packets, are WRITEs
+// with immediate data that land in their place without staging (AG-27). A lost packet costs
+// its whole chunk. It needs memory at the same address with the same key on all ranks, and UC
+// queue pairs that receive from a multicast group, which no standard provides (rank.Writes).
+// The first packet of a chunk carries 16 bytes more, and the last 4.
 func newUCMulticast(r *rank.Rank, o Options) (Algorithm, error) {
 	return newCast(r, o, rank.Writes, false)
 }
 
-// newMulticast is Allgather over UD multicast: M chains of R = N/M ranks, of each of which
-// one rank at a time multicasts its block (AG-21).
+// newMulticast is Allgather over UD multicast. There are M chains of R = N/M ranks, and in
+// each chain one rank at a time multicasts its block (AG-21).
 //
 //	T = T_bar + R min(M, N-1) wire(n)/B + (R-1) sigma + path + T_fin
 //

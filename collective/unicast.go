@@ -2,8 +2,8 @@ package collective
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// unicast sends the message to every receiver over a connection of its own, all at
-// once; the root's link is shared fairly among them (BAS-4).
+// unicast sends the message to every receiver over a connection of its own, to all at the same
+// time; they share the root's link fairly (BAS-4).
 //
 //	T = r wire(M)/B + S(l, Lmax) - wire(l)/B
 //
@@ -15,7 +15,7 @@ type unicast struct {
 	n    int
 	root int
 	recv *rank.Request
-	told *rank.Buffer // the external root knows where it is
+	told *rank.Buffer // memory of this rank that the external root has been told of
 }
 
 func newUnicast(r *rank.Rank, _ Options) (Algorithm, error) { return &unicast{r: r}, nil }
@@ -44,7 +44,7 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 	return err
 }
 
-// awaitExternals blocks until the external ranks can be sent to.
+// awaitExternals blocks until the external ranks are ready to receive.
 func awaitExternals(r *rank.Rank, root int, address uint32) {
 	for i := range r.Size() {
 		if i != root && r.External(i) {

@@ -7,9 +7,10 @@ import (
 )
 
 // writing is cepheus by registered WRITEs (docs/writes.md), in which external hosts can take
-// part: a device that receives has memory of which the leaves know, and posts nothing. Members
-// learn nothing of a WRITE, so a root of the lab's tells the others out of band when all have
-// it; an external root WRITEs with immediate data, which ends a receive of each.
+// part: the leaf switches know the memory of a device that receives, and the device posts
+// nothing. Members are not notified of a WRITE, so a root that runs a program tells the others
+// out of band when all have the data. An external root WRITEs with immediate data, which
+// completes a receive of each member.
 type writing struct {
 	r     *rank.Rank
 	name  string
@@ -21,8 +22,8 @@ type writing struct {
 	recv  *rank.Request
 }
 
-// Begin implements Algorithm. The first call makes the group, and a message that is longer
-// than those before a new window.
+// Begin implements Algorithm. The first call makes the group. A message longer than all before
+// gets a new window.
 func (w *writing) Begin(b *rank.Buffer, n, root int) (err error) {
 	w.b, w.n = b, n
 	w.round++

@@ -254,7 +254,7 @@ func timelineKilled(t *testing.T, c *client.Client, runtime, file string) {
 	}
 }
 
-// threeFaults says whether there are three faults, each at both ends of its link, once.
+// threeFaults reports whether there are three faults, each at both ends of its link, once.
 func threeFaults(t *testing.T) bool {
 	t.Helper()
 	var f faultStates

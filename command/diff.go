@@ -16,24 +16,24 @@ func (p *program) diffCommand() *cli.Command {
 	const name = "diff"
 	return &cli.Command{
 		Name: name, Usage: "say where two runs of a lab part", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
-		Description: "RUN is a run's folder. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
+		Description: "RUN is a run's folder: mcastlab diff runs/star-1 runs/star-2. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
 			"the schemes, or from 1MiB on ratios between schemes that differ by more than 10 %.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 2 {
 				return usageError{fmt.Errorf("diff takes two run folders, not %d", c.Args().Len())}
 			}
+			if err := oneOf(c, "format", "table", "json"); err != nil {
+				return err
+			}
 			d, err := runner.Compare(c.Args().Get(0), c.Args().Get(1))
 			if err != nil {
 				return err
 			}
-			switch f := c.String("format"); f {
-			case "json":
+			if c.String("format") == "json" {
 				err = writeJSON(p.out, d)
-			case "table":
+			} else {
 				err = d.WriteTable(p.out)
-			default:
-				err = usageError{fmt.Errorf("no format %q: use table or json", f)}
 			}
 			if err == nil && len(d.Parts) > 0 {
 				err = failedError{errors.New("the runs part: " + strings.Join(d.Parts, "; "))}

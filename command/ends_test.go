@@ -2,9 +2,12 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,6 +104,15 @@ func TestOutside(t *testing.T) {
 				t.Errorf("exit %d, want %d and once %q: %s", o.code, exitInterrupted, want, o.err)
 			}
 		})
+	}
+	dir := t.TempDir()
+	said, err := exec.Command(bin, "run", "-q", "--runs", dir, outsideLab(t, "t-panics", "panic", "sim")).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitRuntime ||
+		!regexp.MustCompile(`mcastlab: .*rank 2 panicked: assignment to entry in nil map \(at main\.go:\d+\)\n`).Match(said) || !bytes.Contains(said, []byte("main.run(")) {
+		t.Errorf("a panic: %v: %s", err, said)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "t-panics-1", "meta.json")); err != nil || bytes.Contains(b, []byte(`"running"`)) {
+		t.Errorf("its folder is not complete: %v: %s", err, b)
 	}
 	o := interruptAt(t, "mcastlab: rank 2 (h2) has not come back", bin, "run", "-q", "--runs", t.TempDir(), outsideLab(t, "t-outside", "sleep", "sim"))
 	if o.code != exitInterrupted {

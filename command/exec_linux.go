@@ -1,7 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
+	"path"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -19,20 +22,26 @@ func (e innerError) Error() string { return fmt.Sprintf("the program ended with 
 func (e innerError) ExitCode() int { return e.code }
 
 func (p *program) execCommand() *cli.Command {
-	const name = "exec"
+	const name = execVerb
 	return &cli.Command{
 		Name: name, Usage: "run a program of this host in the network namespaces of nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
-		Description: "mcastlab exec --node 'leaf*' -- tcpdump -c 10 -i p0\nThe exit code is the largest of the program's.",
+		Description: "mcastlab exec --node 'leaf*' -- tcpdump -c 10 -i p0\nWhat follows -- is the program's. The exit code is the largest of the program's.",
 		Flags: []cli.Flag{
 			labFlag(),
-			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Required: true, Usage: "name or pattern of nodes", EnvVars: envOf(name, "node")},
+			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "name or pattern of nodes", EnvVars: envOf(name, "node")},
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
 				return usageError{fmt.Errorf("exec needs a program after its flags: mcastlab exec --node h0 -- ip link")}
 			}
+			if err := required(c, "node"); err != nil {
+				return err
+			}
 			d, err := p.attach(c)
 			if err != nil {
+				return err
+			}
+			if err := anyNode(d, c.String("node")); err != nil {
 				return err
 			}
 			code, err := d.Exec(c.Context, c.String("node"), c.Args().Slice(), p.out, p.errOut)
@@ -47,13 +56,31 @@ func (p *program) execCommand() *cli.Command {
 	}
 }
 
+// anyNode returns an error unless the pattern fits the name of a node or a controller.
+func anyNode(d *orchestrator.Deployed, pattern string) error {
+	names := slices.Clone(d.Lab.Replicas())
+	for i := range d.Graph.Nodes {
+		names = append(names, d.Graph.Nodes[i].Name)
+	}
+	for _, n := range names {
+		switch ok, err := path.Match(pattern, n); {
+		case err != nil:
+			return usageError{fmt.Errorf("exec at %q: %w", pattern, err)}
+		case ok:
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("exec at %q: lab %s has no node that is called so: mcastlab inspect %s lists them", pattern, d.Lab.Name, d.Lab.Name)}
+}
+
 func (p *program) checkCommand() *cli.Command {
 	const name = "check"
 	return &cli.Command{
 		Name: name, Usage: "look whether this host can hold running labs", OnUsageError: onUsage,
-		Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Description: "The exit code is 4 if something is missing; what to do about it is said beside it.",
+		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
+			if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
 				return err
 			}
 			all := orchestrator.Check(c.Context, engines())

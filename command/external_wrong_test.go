@@ -148,7 +148,7 @@ func wrongAtomic(ctx context.Context, p *rcpeer.Peer, run *started) error {
 			}
 			p.SetPeerQPN(uint32(n))
 			if _, err = p.FetchAdd(ctx, 1, va, 1); !errors.Is(err, rcpeer.ErrRemote) || !strings.Contains(err.Error(), "NAK 0x62") {
-				return fmt.Errorf("an atomic with a wrong key: %v, want NAK 0x62", err)
+				return fmt.Errorf("an atomic with a wrong key: %w, want NAK 0x62", err)
 			}
 			return nil
 		}

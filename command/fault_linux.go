@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -39,32 +40,41 @@ func (s *settings) Set(v string) error {
 // String implements cli.Generic.
 func (s *settings) String() string { return strings.Join(*s, " ") }
 
+// labVariable stands for --lab.
+const labVariable = "MCASTLAB_LAB_NAME"
+
 func labFlag() cli.Flag {
-	return &cli.StringFlag{Name: "lab", Aliases: []string{"l"}, Usage: "name of the lab; may be left out if just one is up", EnvVars: []string{"MCASTLAB_LAB_NAME"}}
+	return &cli.StringFlag{Name: "lab", Aliases: []string{"l"}, Usage: "name of the lab", DefaultText: "the only one that is up", EnvVars: []string{labVariable}}
 }
 
-// kindList names all kinds of faults of labs that are up.
-func kindList() string {
-	var words []string
+// liveKinds returns the names of all kinds of faults.
+func liveKinds() (all []string) {
 	for _, k := range faults.Kinds() {
-		if !k.Simulated() {
-			words = append(words, string(k))
-		}
+		all = append(all, string(k))
 	}
-	return strings.Join(words, ", ")
+	return all
+}
+
+// kindList names all kinds of faults.
+func kindList() string {
+	return strings.Join(liveKinds(), ", ")
 }
 
 func (p *program) faultAdd() *cli.Command {
 	const name = "fault-add"
 	return &cli.Command{
-		Name: "add", Usage: "add a fault: " + kindList(), ArgsUsage: "KIND", OnUsageError: onUsage,
-		Description: "The keys are those of the lab file (docs/faults.md). Times are lab time, from now on.",
+		Name: "add", Usage: "add a fault", ArgsUsage: "KIND", OnUsageError: onUsage,
+		Description: "KIND is one of " + kindList() + ".\n" +
+			"The keys are those of the lab file (docs/faults.md). Times are lab time, from now on. For example\n" +
+			"  mcastlab fault add loss --link 'h0-*' --rate 1% --for 10ms\n" +
+			"  mcastlab fault add crash --node leaf1 --dry-run\n" +
+			"It prints the fault's id, by which fault reset takes it away.",
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "link", Usage: "links: a:1-b:2, agg*-core*, re:^h[0-3]-, tier:leaf-agg, label:rack1", EnvVars: envOf(name, "link")},
 			&cli.StringFlag{Name: "node", Usage: "hosts or switches: h3, h0..h7, agg*, re:..., tier:core, label:rack1", EnvVars: envOf(name, "node")},
 			&cli.StringFlag{Name: "controller", Usage: "controllers: controller0, controller*", EnvVars: envOf(name, "controller")},
-			&cli.StringFlag{Name: "rate", Usage: "probability per frame; bits per second of rate-cut and slow-receiver", EnvVars: envOf(name, "rate")},
+			&cli.StringFlag{Name: "rate", Usage: "probability per frame, 0.01 or 1%; bits per second of rate-cut and slow-receiver", EnvVars: envOf(name, "rate")},
 			&cli.StringFlag{Name: "delay", Usage: "how much later a frame comes", EnvVars: envOf(name, "delay")},
 			&cli.IntFlag{Name: "priority", Value: 3, Usage: "class that is paused", EnvVars: envOf(name, "priority")},
 			&cli.GenericFlag{Name: "set", Value: &settings{}, Usage: "any other key of the kind: nth=[3], frames={kind: ack, from: h7}", EnvVars: envOf(name, "set")},
@@ -79,14 +89,14 @@ func (p *program) faultAdd() *cli.Command {
 }
 
 func (p *program) faultAddAction(c *cli.Context) error {
-	if c.Args().Len() != 1 {
-		return usageError{fmt.Errorf("fault add takes one kind after its flags: %s", kindList())}
+	if err := oneArg(c, "one kind ("+kindList()+")"); err != nil {
+		return err
 	}
 	d, err := p.attach(c)
 	if err != nil {
 		return err
 	}
-	f, err := faultFromFlags(c, d.Lab)
+	f, err := p.faultFromFlags(c, d.Lab)
 	if err != nil {
 		return err
 	}
@@ -100,7 +110,10 @@ func (p *program) faultAddAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	m := orchestrator.FaultOf(f, c.Args().First()+"-"+strconv.FormatInt(time.Now().UnixMilli(), 36))
+	m, err := d.FaultOf(f, c.Args().First()+"-"+strconv.FormatInt(time.Now().UnixMilli(), 36))
+	if err != nil {
+		return err
+	}
 	if err := d.AddFaults(c.Context, []*control.Fault{m}, now); err != nil {
 		return err
 	}
@@ -122,7 +135,7 @@ func (p *program) writeTargets(l *lab.Lab, g *topo.Graph, f *lab.Fault) error {
 
 // faultFromFlags reads a fault through the lab file's own rules, so that both mean the
 // same and are checked alike.
-func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
+func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 	kind := c.Args().First()
 	links := faults.Kind(kind).OfLinks()
 	var in []string
@@ -139,6 +152,9 @@ func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 		in = append(in, fmt.Sprintf("priority: %d", c.Int("priority")))
 	default:
 		put("node", "nodes")
+		if err := p.refuse("is of pause and pause-storm", "priority"); err != nil {
+			return nil, err
+		}
 	}
 	if c.IsSet("rate") {
 		in = append(in, "rate: "+c.String("rate"))
@@ -164,9 +180,6 @@ func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 		entry = append(entry, "probability: "+strconv.FormatFloat(c.Float64("probability"), 'g', -1, 64))
 	}
 	f, err := l.ParseFault("{" + strings.Join(entry, ", ") + "}")
-	if err == nil {
-		err = f.CheckLive()
-	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("fault add %s: %w", kind, err)}
 	}
@@ -174,30 +187,39 @@ func faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 }
 
 func (p *program) faultLs() *cli.Command {
-	const name = "fault-ls"
 	return &cli.Command{
 		Name: "ls", Usage: "list the faults that are applied and what they hit", OnUsageError: onUsage,
-		Flags: []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
-		Action: func(c *cli.Context) error {
-			d, err := p.attach(c)
-			if err != nil {
-				return err
-			}
+		Flags: listFlags("fault-ls"),
+		Action: p.listing(func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error {
 			all, err := d.Faults(c.Context)
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case asJSON:
+				return writeJSON(p.out, map[string]any{"schema": "mcastlab/faults/v1", "faults": faultRows(all)})
 			}
-			if c.String("format") == "json" {
-				err = writeJSON(p.out, map[string]any{"schema": "mcastlab/faults/v1", "faults": all})
-			} else {
-				err = p.writeFaults(all)
-			}
-			if err != nil {
-				return err
-			}
-			return d.Close()
-		},
+			return p.writeFaults(all)
+		}),
 	}
+}
+
+// faultRow is a fault as fault ls --json writes it.
+type faultRow struct {
+	ID      string   `json:"id,omitempty"`
+	Entry   string   `json:"entry,omitempty"`
+	Kind    string   `json:"kind,omitempty"`
+	On      bool     `json:"on,omitempty"`
+	Over    bool     `json:"over,omitempty"`
+	Seen    uint64   `json:"seen,omitempty"`
+	Hit     uint64   `json:"hit,omitempty"`
+	Applied []string `json:"applied,omitempty"`
+}
+
+func faultRows(all []*control.Fault) (rows []faultRow) {
+	for _, f := range all {
+		rows = append(rows, faultRow{f.Id, f.Text, f.Kind, f.On, f.Over, f.Seen, f.Hit, f.Applied})
+	}
+	return rows
 }
 
 func (p *program) writeFaults(all []*control.Fault) error {
@@ -211,7 +233,7 @@ func (p *program) writeFaults(all []*control.Fault) error {
 		case f.Over:
 			state = "over"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", f.Id, state, f.Seen, f.Hit, f.Entry, strings.Join(f.Applied, ","))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", f.Id, state, f.Seen, f.Hit, f.Text, strings.Join(f.Applied, ","))
 	}
 	return w.Flush()
 }
@@ -219,8 +241,12 @@ func (p *program) writeFaults(all []*control.Fault) error {
 func (p *program) faultReset() *cli.Command {
 	return &cli.Command{
 		Name: "reset", Usage: "take all faults away, or those whose id begins so", ArgsUsage: "[ID]", OnUsageError: onUsage,
-		Flags: []cli.Flag{labFlag()},
+		Description: "mcastlab fault ls lists the ids. The lab file's faults have ids, too: lab-0, lab-1.",
+		Flags:       []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
+			if c.Args().Len() > 1 {
+				return oneArg(c, "one id or the beginning of several")
+			}
 			d, err := p.attach(c)
 			if err != nil {
 				return err
@@ -233,18 +259,23 @@ func (p *program) faultReset() *cli.Command {
 	}
 }
 
-// attach connects to the lab that --lab names, or to the only one that is up.
+// attach connects to the lab that --lab names, or to the only one that is up. It says which
+// that is unless the command line does.
 func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
-	name := c.String("lab")
+	name, why := c.String("lab"), "named by "+labVariable
 	if name == "" {
 		labs, err := orchestrator.List(c.Context, engines())
 		if err != nil {
 			return nil, err
 		}
 		if len(labs) != 1 {
-			return nil, usageError{fmt.Errorf("%d labs are up: say which with --lab", len(labs))}
+			var names []string
+			for _, l := range labs {
+				names = append(names, l.Name)
+			}
+			return nil, usageError{fmt.Errorf("%d labs are up: %s", len(labs), whichLab(names))}
 		}
-		name = labs[0].Name
+		name, why = labs[0].Name, "the only one that is up"
 	}
 	if !lab.NameOK(name) {
 		return nil, usageError{fmt.Errorf("%q cannot name a lab: --lab takes a name that mcastlab inspect lists", name)}
@@ -253,5 +284,24 @@ func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.onLine("lab", "l") == "" {
+		p.say("lab: %s, %s", name, why)
+	}
 	return orchestrator.Attach(name, orchestrator.Options{Engine: e})
+}
+
+// whichLab returns the remedy for a missing --lab where no lab, or more than one, is up.
+func whichLab(names []string) string {
+	if len(names) == 0 {
+		return "bring one up with mcastlab deploy"
+	}
+	return "say which with --lab: " + strings.Join(names, ", ")
+}
+
+// hasNode returns an error unless the lab has such a node, or such a controller.
+func hasNode(d *orchestrator.Deployed, name string) error {
+	if _, ok := d.Graph.Find(name); ok || slices.Contains(d.Lab.Replicas(), name) {
+		return nil
+	}
+	return usageError{fmt.Errorf("lab %s has no node %s: mcastlab inspect %s lists them", d.Lab.Name, name, d.Lab.Name)}
 }

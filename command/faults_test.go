@@ -97,18 +97,6 @@ nics: {timeout: 1ms}
 	same(t, before, snapshot(t))
 }
 
-// TestAgentCrashLive: a lab with a fault that only a simulation has is refused before anything
-// of it comes up.
-func TestAgentCrashLive(t *testing.T) {
-	file := write(t, starLab("t-agent", "faults: [{at: 20us, agent-crash: {nodes: leaf0}}]\n"))
-	for _, args := range [][]string{{"deploy", "-r", "netns", "--dry-run"}, {"deploy", "-r", "docker", "--dry-run"}, {"run", "-q", "-r", "netns"}, {"run", "-q", "-r", "docker"}} {
-		o := call(t, hooks{}, "", append(args, file)...)
-		if o.code == exitOK || !strings.Contains(o.err, "faults[0]: agent-crash happens in a simulation only") {
-			t.Errorf("%v: exit %d, %s", args, o.code, o.err)
-		}
-	}
-}
-
 // byHand adds the faults that end a run, one after the other.
 func byHand(t *testing.T) {
 	t.Helper()
@@ -149,10 +137,6 @@ workloads:
 		if o := runFaulty(t, plain, "--dilation", "400"); o.code != exitOK && o.code != exitFidelity {
 			t.Errorf("after %v: exit %d, %s", c.args, o.code, o.err)
 		}
-	}
-	const refused = "agent-crash happens in a simulation only"
-	if o := invoke(t, nil, "fault", "add", "--lab", "t-kinds", "--node", "h2", "agent-crash"); o.code != exitUsage || !strings.Contains(o.err, refused) {
-		t.Errorf("exit %d, %s", o.code, o.err)
 	}
 	must(t, "fault", "add", "--lab", "t-kinds", "--link", "h1-leaf0", "--for", "1us", "link-down")
 	deadline := time.Now().Add(30 * time.Second)

@@ -17,9 +17,9 @@ func (p *program) fuzzCommand() *cli.Command {
 			"as it can and written to a lab file.\n" +
 			"With --labs each seed draws a whole lab, which is run twice, once on one processor, with every invariant checked.",
 		Flags: []cli.Flag{
-			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many seeds", EnvVars: envOf(name, "seeds")},
-			&cli.Uint64Flag{Name: "labs", Usage: "draw so many labs, in place of timelines of one", EnvVars: envOf(name, "labs")},
-			&cli.Uint64Flag{Name: "from", Usage: "the first seed", EnvVars: envOf(name, "from")},
+			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many timelines", EnvVars: envOf(name, "seeds")},
+			&cli.Uint64Flag{Name: "labs", Usage: "draw so many labs, in place of timelines of one", DefaultText: "none", EnvVars: envOf(name, "labs")},
+			&cli.Uint64Flag{Name: "from", Usage: "the first seed", DefaultText: "0", EnvVars: envOf(name, "from")},
 			&cli.StringFlag{Name: "out", Value: "runs", Usage: "folder for labs that fail", EnvVars: envOf(name, "out")},
 			&cli.BoolFlag{Name: "replay", Usage: "run the lab's own faults through both phases", EnvVars: envOf(name, "replay")},
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")},
@@ -29,8 +29,16 @@ func (p *program) fuzzCommand() *cli.Command {
 }
 
 func (p *program) fuzzAction(c *cli.Context) error {
+	if err := oneOf(c, "format", "table", "json"); err != nil {
+		return err
+	}
 	if c.IsSet("labs") {
 		return p.fuzzLabs(c)
+	}
+	if c.Bool("replay") {
+		if err := p.refuse("is of a search: --replay runs the lab's own faults once", "seeds", "from", "out", "format"); err != nil {
+			return err
+		}
 	}
 	l, err := p.labArg(c)
 	if err != nil {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -37,8 +38,8 @@ func (p *program) groupAddMember() *cli.Command {
 			number("receive-psn", "PSN of the first packet it expects"), number("va", "address of memory that others write to"), number("rkey", "and its key"),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Len() != 1 {
-				return usageError{fmt.Errorf("group add-member takes one host after its flags")}
+			if err := oneArg(c, "one host"); err != nil {
+				return err
 			}
 			host := c.Args().First()
 			numbers := map[string]lab.Number{}
@@ -54,6 +55,9 @@ func (p *program) groupAddMember() *cli.Command {
 			}
 			d, err := p.attach(c)
 			if err != nil {
+				return err
+			}
+			if err := hasNode(d, host); err != nil {
 				return err
 			}
 			x, group, err := d.Member(host, func(x *lab.External) {
@@ -76,13 +80,16 @@ func (p *program) groupAddMember() *cli.Command {
 	}
 }
 
-// groupsOf says which groups an external host will be in: those that the lab file names, or
-// the next of the lab.
+// groupsOf returns the groups that an external host will be in: those that the lab file names, or
+// the next one of the lab.
 func groupsOf(d *orchestrator.Deployed, host string, next uint32) string {
 	var named []string
 	for i := range d.Lab.Workloads {
 		w := &d.Lab.Workloads[i]
-		if id := w.NamedGroup(); id != 0 && slices.ContainsFunc(w.Bcast.Ranks.Resolve(d.Graph), func(n int) bool { return d.Graph.Nodes[n].Name == host }) {
+		if w.Bcast == nil {
+			continue
+		}
+		if id := w.Bcast.NamedGroup(); id != 0 && slices.ContainsFunc(w.Bcast.Ranks.Resolve(d.Graph), func(n int) bool { return d.Graph.Nodes[n].Name == host }) {
 			named = append(named, fmt.Sprintf("group %v", d.Graph.Addr(id)))
 		}
 	}
@@ -97,11 +104,14 @@ func (p *program) groupReady() *cli.Command {
 		Name: "ready", Usage: "say that an external host is connected: a run that waits for it goes on", ArgsUsage: "HOST", OnUsageError: onUsage,
 		Flags: []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
-			if c.Args().Len() != 1 {
-				return usageError{fmt.Errorf("group ready takes one host after its flags")}
+			if err := oneArg(c, "one host"); err != nil {
+				return err
 			}
 			d, err := p.attach(c)
 			if err != nil {
+				return err
+			}
+			if err := hasNode(d, c.Args().First()); err != nil {
 				return err
 			}
 			return errors.Join(d.Ready(c.Args().First()), d.Close())
@@ -134,10 +144,7 @@ func listFlags(name string) []cli.Flag {
 // listing is what such a command does: show prints it.
 func (p *program) listing(show func(c *cli.Context, d *orchestrator.Deployed, asJSON bool) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if f := c.String("format"); f != "table" && f != "json" {
-			return usageError{fmt.Errorf("no format %q: use table or json", f)}
-		}
-		if err := noArgs(c); err != nil {
+		if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
 			return err
 		}
 		d, err := p.attach(c)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 )
 
 // TestHPL runs the example, whose parameters are in an HPL.dat, and reads its JSON.
@@ -26,7 +27,7 @@ func TestHPL(t *testing.T) {
 		t.Fatalf("%d rows, %d texts, %d expectations", len(r.Results), len(r.Texts), len(r.Expect))
 	}
 	for _, x := range r.Results {
-		s := x.Solve
+		s := apps.DetailsOf[hpl.Solve](x)
 		if s == nil || s.Passed == nil || !*s.Passed || x.Verified == nil || !*x.Verified || *s.GFlops <= 0 || *s.GFlops > 200 || len(s.Factors) != 64 || s.Norms == nil || x.JCT.Avg <= 0 {
 			t.Errorf("row %+v %+v", x, s)
 		}

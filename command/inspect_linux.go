@@ -21,11 +21,10 @@ func (p *program) inspectCommand() *cli.Command {
 		Subcommands: []*cli.Command{p.groupShow("group")},
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json or prometheus", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {
-			f := c.String("format")
-			switch {
-			case f != "table" && f != "json" && f != "prometheus":
-				return usageError{fmt.Errorf("no format %q: use table, json or prometheus", f)}
-			case f == "prometheus" && !c.Args().Present():
+			if err := oneOf(c, "format", "table", "json", "prometheus"); err != nil {
+				return err
+			}
+			if c.String("format") == "prometheus" && !c.Args().Present() {
 				return usageError{errors.New("format prometheus is for one lab: name it")}
 			}
 			if !c.Args().Present() {

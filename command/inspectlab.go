@@ -15,6 +15,7 @@ func (p *program) validateCommand() *cli.Command {
 	const name = "validate"
 	return &cli.Command{
 		Name: name, Usage: "check a lab file", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: labText + "\nWhat is wrong is said with line and column, and the exit code is 3. A ring in which PFC can deadlock is a warning.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "resolved", Usage: "print the lab with every default written out", EnvVars: envOf(name, "resolved")},
 		},
@@ -31,7 +32,7 @@ func (p *program) validateCommand() *cli.Command {
 			if err := g.CheckRoutes(tables); err != nil {
 				return err
 			}
-			if l.Switches.PFC.Enabled {
+			if l.Switches.PFC.Enabled && l.Topology.Custom == nil { // of others labToRun has told
 				if err := g.CheckDeadlock(tables); err != nil { // it may be what the lab is for
 					fmt.Fprintf(p.errOut, "warning: %v\n", err)
 				}
@@ -51,11 +52,16 @@ func (p *program) graphCommand() *cli.Command {
 	const name = "graph"
 	return &cli.Command{
 		Name: name, Usage: "draw a lab's topology", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: labText + "\n  mcastlab graph examples/quickstart.mcl.yml -o lab.svg",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "svg, dot or mermaid; default: by the output's name, else svg", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "file to write; default: standard output", EnvVars: envOf(name, "output")},
 		},
 		Action: func(c *cli.Context) error {
+			format, err := drawFormat(c.String("format"), c.String("output"))
+			if err != nil {
+				return err
+			}
 			l, err := p.labArg(c)
 			if err != nil {
 				return err
@@ -64,33 +70,35 @@ func (p *program) graphCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			format := drawFormat(c.String("format"), c.String("output"))
-			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), l.Links.Rate)
+			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), l.LinkRates(g))
 			return p.draw(g, format, title, c.String("output"))
 		},
 	}
 }
 
-func drawFormat(format, file string) string {
-	if format != "" {
-		return format
+// drawFormat returns the format that is asked for, by its name or by that of the file.
+func drawFormat(format, file string) (string, error) {
+	switch format {
+	case topo.FormatSVG, topo.FormatDOT, topo.FormatMermaid:
+		return format, nil
+	case "":
+	default:
+		return "", usageError{fmt.Errorf("no drawing format %q: use svg, dot or mermaid", format)}
 	}
-	switch filepath.Ext(file) {
+	switch ext := filepath.Ext(file); ext {
+	case "", ".svg":
+		return topo.FormatSVG, nil
 	case ".dot", ".gv":
-		return topo.FormatDOT
+		return topo.FormatDOT, nil
 	case ".mmd", ".md":
-		return topo.FormatMermaid
+		return topo.FormatMermaid, nil
+	default:
+		return "", usageError{fmt.Errorf("no drawing format for *%s: name the file *.svg, *.dot, *.gv, *.mmd or *.md, or say which with --format", ext)}
 	}
-	return topo.FormatSVG
 }
 
 func (p *program) draw(g *topo.Graph, format, title, file string) error {
-	switch format {
-	case topo.FormatSVG, topo.FormatDOT, topo.FormatMermaid:
-	default:
-		return usageError{fmt.Errorf("no drawing format %q: use svg, dot or mermaid", format)}
-	}
-	if file == "" {
+	if file == "" || file == "-" {
 		return g.Draw(p.out, format, title)
 	}
 	w, err := os.Create(file)

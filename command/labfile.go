@@ -19,18 +19,28 @@ import (
 // labSuffix ends the names of lab files.
 const labSuffix = ".mcl.yml"
 
+// labText is what help says of an argument that names a lab.
+const labText = "LAB is a lab file, a folder that holds one, or - for standard input; without it, the one in this folder."
+
 // labArg reads the lab named on the command line: a file, a folder with one lab file,
 // - for standard input, or, if nothing is named, the one in the working directory.
 func (p *program) labArg(c *cli.Context) (*lab.Lab, error) { return p.readLab(c, lab.Reader{}) }
 
-// labToRun is labArg for a lab whose programs this binary must have.
+// labToRun is labArg for a lab whose programs this binary must have. It prints the lab's warnings.
 func (p *program) labToRun(c *cli.Context) (*lab.Lab, error) {
-	return p.readLab(c, lab.Reader{Programs: rankprogram.Names(p.hooks.programs)})
+	l, err := p.readLab(c, lab.Reader{Programs: rankprogram.Names(p.hooks.programs), Expect: true})
+	if err != nil || c.Bool("quiet") {
+		return l, err
+	}
+	for _, w := range l.Warnings() {
+		fmt.Fprintf(p.errOut, "warning: %s\n", w)
+	}
+	return l, nil
 }
 
 func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
 	if c.Args().Len() > 1 {
-		return nil, usageError{fmt.Errorf("%s takes one lab file, not %d (flags go before it)", c.Command.Name, c.Args().Len())}
+		return nil, usageError{fmt.Errorf("%s takes one lab file, not %d", c.Command.Name, c.Args().Len())}
 	}
 	name := c.Args().First()
 	if name == "-" {
@@ -48,6 +58,9 @@ func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
 	file, err := findLab(name)
 	if err != nil {
 		return nil, err
+	}
+	if file != name && !c.Bool("quiet") {
+		p.say("lab file: %s", file)
 	}
 	return answered(c.Context, answerWithin, func() (*lab.Lab, error) { return r.Read(file) })
 }
@@ -80,7 +93,7 @@ func envOf(command, flag string) []string {
 	return []string{"MCASTLAB_" + strings.ToUpper(strings.ReplaceAll(command+"_"+flag, "-", "_"))}
 }
 
-// exists says whether there is a file or folder of that name.
+// exists reports whether there is a file or folder of that name.
 func exists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil

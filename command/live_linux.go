@@ -86,6 +86,7 @@ func (p *program) deployCommand() *cli.Command {
 	const name = "deploy"
 	return &cli.Command{
 		Name: name, Aliases: []string{"dep"}, Usage: "bring a lab up and leave it so", ArgsUsage: "[LAB]", OnUsageError: onUsage,
+		Description: labText + "\nA second time it changes nothing, or brings back what has gone. It needs root: mcastlab check says what else.",
 		Flags: []cli.Flag{
 			runtimeFlag(name, "docker"), attachFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
@@ -128,7 +129,7 @@ func (p *program) destroyCommand() *cli.Command {
 	const name = "destroy"
 	return &cli.Command{
 		Name: name, Aliases: []string{"des"}, Usage: "remove everything of a lab, in whatever state it is", ArgsUsage: "[LAB]", OnUsageError: onUsage,
-		Description: "LAB is a lab file, a folder that holds one, or the name of a lab that is up.",
+		Description: "LAB is a lab file, a folder that holds one, or the name of a lab that is up; without it, the lab file in this folder.",
 		Action: func(c *cli.Context) error {
 			lab, err := p.labName(c)
 			if err != nil {

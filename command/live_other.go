@@ -17,3 +17,8 @@ func (p *program) liveCommands() []*cli.Command { return nil }
 func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress, int64) (*runner.Report, error) {
 	return nil, errors.New("running labs need Linux; this system has the runtime sim")
 }
+
+// liveValues and liveArguments are of labs that are up.
+func (*completing) liveValues(string) []string { return nil }
+
+func (*completing) liveArguments() []string { return nil }

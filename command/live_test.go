@@ -83,7 +83,7 @@ func needRoot(t *testing.T, runtimes ...string) {
 	if testing.Short() {
 		t.Skip("brings labs up")
 	}
-	why := ""
+	var why string
 	switch {
 	case os.Geteuid() != 0:
 		why = "root is needed"
@@ -170,7 +170,10 @@ func runLab(t *testing.T, runtime, file string, more ...string) *runner.Report {
 	t.Helper()
 	var o outcome
 	for _, slower := range []string{"1", "4"} {
-		o = invoke(t, nil, append(append([]string{"run", "-q", "--runtime", runtime, "--slower", slower, "--runs", t.TempDir(), "--format", "json"}, more...), file)...)
+		if runtime != "sim" {
+			more = append(more[:len(more):len(more)], "--slower", slower)
+		}
+		o = invoke(t, nil, append(append([]string{"run", "-q", "--runtime", runtime, "--runs", t.TempDir(), "--format", "json"}, more...), file)...)
 		if o.code != exitFidelity {
 			break
 		}
@@ -189,7 +192,7 @@ func runLab(t *testing.T, runtime, file string, more ...string) *runner.Report {
 	return r
 }
 
-// timely says whether the times of a run mean anything. On a machine that is too busy for
+// timely reports whether the times of a run mean anything. On a machine that is too busy for
 // the lab they do not, and the run says so, which is all that can be asked of it.
 func timely(t *testing.T, r *runner.Report) bool {
 	t.Helper()

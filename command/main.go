@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -57,7 +58,7 @@ func Main(programs ...rank.Program) {
 // nodeVerb is the verb of the processes of a running lab's nodes.
 const nodeVerb = "node"
 
-// hooks are what is put into a run: the user's programs, and what tests replace.
+// hooks are what a run gets from the caller: the user's programs, and what tests replace.
 type hooks struct {
 	bcast    bcast.App
 	programs []rank.Program
@@ -85,6 +86,7 @@ type program struct {
 	in          io.Reader
 	out, errOut io.Writer
 	hooks       hooks
+	given       []string // names of the flags that the command line has
 }
 
 // run runs the program and returns its exit code. Results go to out, everything else
@@ -94,7 +96,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	err := checkPrograms(h.programs)
 	if err == nil {
 		app := p.app()
-		err = app.RunContext(ctx, flagsFirst(app, args))
+		if len(args) > 1 && args[1] == completeVerb {
+			p.complete(app, args[2:])
+			return exitOK
+		}
+		if args, err = p.arrange(app, args); err == nil {
+			err = app.RunContext(ctx, args)
+		}
 	}
 	if err == nil {
 		return exitOK
@@ -102,7 +110,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	code := exitCode(ctx, err)
 	switch {
 	case ctx.Err() == nil:
-		fmt.Fprintf(errOut, "mcastlab: %v\n", err)
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			fmt.Fprintln(errOut, "mcastlab:", line)
+		}
 	case code != exitUnread: // ends silently, as in any pipeline
 		text := "interrupted"
 		if outside := (runner.OutsideError{}); errors.As(err, &outside) {
@@ -116,18 +126,25 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 func (p *program) app() *cli.App {
 	pure := []*cli.Command{
 		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(),
-		p.schemaCommand(), p.completionCommand(), p.versionCommand(),
+		p.schemaCommand(), p.completionCommand(), p.manualCommand(), p.versionCommand(), p.helpCommand(),
 	}
 	for _, c := range pure {
 		c.Action = answering(c.Action)
 	}
+	all := append(pure, p.liveCommands()...)
+	dress(all, "mcastlab")
 	return &cli.App{
-		Name:     "mcastlab",
+		Name:      "mcastlab",
+		UsageText: "mcastlab COMMAND [ARGUMENT...] [--FLAG VALUE...]: flags stand before or after the arguments",
+		Description: "A first run: mcastlab run examples/quickstart.mcl.yml. mcastlab help COMMAND tells how to use one.\n" +
+			"Each flag has a variable of the environment, which is its default: MCASTLAB_RUN_FORMAT=json stands for run --format json.",
 		Usage:    "try in-network RoCE multicast without FPGA boards, RDMA NICs or a cluster",
-		Commands: append(pure, p.liveCommands()...),
+		Commands: all,
 		Writer:   p.out, ErrWriter: p.errOut,
-		HideVersion:           true,
-		EnableBashCompletion:  true,
+		HideVersion: true,
+		Flags: []cli.Flag{ // arrange makes it the verb
+			&cli.BoolFlag{Name: "version", Aliases: []string{"v"}, Usage: "print the version", DisableDefaultText: true},
+		},
 		Suggest:               true,
 		CustomAppHelpTemplate: cli.AppHelpTemplate + "\n" + exitHelp,
 		ExitErrHandler:        func(*cli.Context, error) {},
@@ -144,12 +161,14 @@ func (p *program) app() *cli.App {
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 
-func onUsage(_ *cli.Context, err error, _ bool) error { return usageError{err} }
+func onUsage(c *cli.Context, err error, _ bool) error {
+	return usageError{fmt.Errorf("%w: see %s --help", err, c.Command.HelpName)}
+}
 
-// failedError says that a run ended but did not show what it should.
+// failedError says that a run ended with an expectation that does not hold, or data that did not verify.
 type failedError struct{ error }
 
-// fidelityError says that a run's times are not those of the lab.
+// fidelityError says that the machine was too slow for a run's times to be those of the lab.
 type fidelityError struct{ error }
 
 // exitCode maps an error to the program's exit code.
@@ -208,7 +227,7 @@ func (p *program) schemaCommand() *cli.Command {
 
 func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return usageError{fmt.Errorf("%s takes no argument, not %q", c.Command.Name, c.Args().First())}
+		return usageError{fmt.Errorf("%s takes no argument, not %q", verbOf(c), c.Args().First())}
 	}
 	return nil
 }

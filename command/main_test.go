@@ -196,7 +196,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown flag", []string{"run", "--fast", "x"}, 2, "flag provided but not defined: -fast"},
 		{"bad format", []string{"run", "--format", "xml", quickstart}, 2, `no format "xml"`},
 		{"two labs", []string{"run", quickstart, quickstart}, 2, "takes one lab file, not 2"},
-		{"unknown port", []string{"run", "-q", "--runs", dir, "--capture", "h99:0", quickstart}, 4, `capture "h99:0": no port is called so`},
+		{"unknown port", []string{"run", "-q", "--runs", dir, "--capture", "h99:0", quickstart}, 2, `capture "h99:0": no port is called so`},
 		{"bad drawing", []string{"graph", "--format", "png", quickstart}, 2, `no drawing format "png"`},
 		{"bad shell", []string{"completion", "csh"}, 2, `not "csh"`},
 		{"stray argument", []string{"version", "x"}, 2, "version takes no argument"},
@@ -290,13 +290,19 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// TestValidateWarns: switches in a ring under PFC can deadlock; without it they cannot.
+// TestValidateWarns: switches in a ring under PFC can deadlock; without it they cannot. A run
+// says the same before it begins.
 func TestValidateWarns(t *testing.T) {
 	const ring = "name: ring\ntopology:\n  custom:\n    hosts: [a, b, c, d, e]\n    switches: [s, t, u, v, w]\n" +
 		"    links: [a-s, b-t, c-u, d-v, e-w, s-t, t-u, u-v, v-w, w-s]\n"
 	o := call(t, hooks{}, "", "validate", write(t, ring))
 	if o.code != 0 || !regexp.MustCompile(`^warning: priority flow control can deadlock: .*, [stuvw]( > [stuvw]){5}\n$`).MatchString(o.err) {
 		t.Errorf("exit %d, %q", o.code, o.err)
+	}
+	const work = "workloads: [{bcast: {schemes: [unicast], sizes: [64B], iterations: 1}}]\n"
+	r := call(t, hooks{}, "", "run", "--runs", t.TempDir(), write(t, ring+work))
+	if first, _, _ := strings.Cut(r.err, "\n"); r.code != 0 || first+"\n" != o.err {
+		t.Errorf("run: exit %d, %q, and validate says %q", r.code, first, o.err)
 	}
 	if o := call(t, hooks{}, "", "validate", write(t, ring+"switches: {pfc: false}\n")); o.code != 0 || o.err != "" {
 		t.Errorf("without PFC: exit %d, %q", o.code, o.err)

@@ -18,7 +18,7 @@ const (
 	stall     = 10 * time.Second // without an iteration: say what it waits on
 )
 
-// progress shows how a run comes along: a bar on a terminal, sparse lines elsewhere.
+// progress shows the progress of a run: a bar on a terminal, sparse lines elsewhere.
 type progress struct {
 	w        io.Writer
 	bar      *progressbar.ProgressBar
@@ -62,8 +62,8 @@ func (p *progress) Update(s runner.ProgressState) {
 	p.last = now
 }
 
-// describe says where the run is: lab time, how it relates to real time, packet-hops
-// per second, and after a stall what the ranks wait on.
+// describe returns the progress in words: lab time, its ratio to real time, packet-hops per second,
+// and after a stall what the ranks wait for.
 func (p *progress) describe(s runner.ProgressState, now time.Time) string {
 	real := now.Sub(p.start).Seconds()
 	ratio := real * 1e6 / max(1e-9, s.LabTime.Microseconds())

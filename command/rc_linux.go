@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -36,10 +37,9 @@ func (p *program) rcVerb(verb string) *cli.Command {
 	text := func(flag, value, usage string) *cli.StringFlag {
 		return &cli.StringFlag{Name: flag, Value: value, Usage: usage, EnvVars: envOf(name, flag)}
 	}
-	need := func(f *cli.StringFlag) *cli.StringFlag { f.Required = true; return f }
 	flags := []cli.Flag{
-		need(text("interface", "", "interface of this machine")), need(text("ip", "", "own address")),
-		need(text("remote-ip", "", "address it is connected to: of a host, or of a group")),
+		text("interface", "", "interface of this machine"), text("ip", "", "own address"),
+		text("remote-ip", "", "address it is connected to: of a host, or of a group"),
 		text("remote-qpn", "1", "queue pair it is connected to; a group takes any"),
 		text("send-psn", "0", "PSN of the first packet sent"), text("receive-psn", "0", "PSN of the first packet expected"),
 		text("size", "4MiB", "bytes of a message"), text("file", "", "what to send, or where to put what came; default: a pattern, nowhere"),
@@ -48,7 +48,7 @@ func (p *program) rcVerb(verb string) *cli.Command {
 		text("rate", "1Gbps", "at which it sends"), text("timeout", "67ms", "retransmission timeout"),
 	}
 	if verb == "write" {
-		flags = append(flags, need(text("va", "", "address of the remote memory")), need(text("rkey", "", "and its key")))
+		flags = append(flags, text("va", "", "address of the remote memory"), text("rkey", "", "and its key"))
 	}
 	usage := map[string]string{
 		"send": "send messages", "recv": "receive messages", "write": "write into the remote's memory",
@@ -132,8 +132,17 @@ func (a *rcArgs) addresses(own, remote string) error {
 }
 
 func (p *program) rcAction(c *cli.Context, verb string) error {
-	if err := noArgs(c); err != nil {
+	needs := []string{"interface", "ip", "remote-ip"}
+	if verb == "write" {
+		needs = append(needs, "va", "rkey")
+	}
+	if err := cmp.Or(noArgs(c), required(c, needs...)); err != nil {
 		return err
+	}
+	if verb != "recv" && c.IsSet("file") {
+		if err := p.refuse("has no effect with --file, whose length it is", "size"); err != nil {
+			return err
+		}
 	}
 	a, err := rcParse(c, verb)
 	if err != nil {

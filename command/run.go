@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/runner"
 )
@@ -16,7 +18,11 @@ func (p *program) runCommand() *cli.Command {
 	const name = "run"
 	return &cli.Command{
 		Name: name, Usage: "run a lab's workloads and report what they show", ArgsUsage: "[LAB]", OnUsageError: onUsage,
-		Description: "LAB is a lab file, a folder that holds one, or - for standard input.\nThe run's files go to a folder of their own, runs/<lab>-<n>.",
+		Description: labText + "\nThe run's files go to a folder of their own, runs/<lab>-<n>. For example\n" +
+			"  mcastlab run examples/quickstart.mcl.yml                 on the event clock, as a table\n" +
+			"  mcastlab run examples/star.mcl.yml --format json -q      for a program to read\n" +
+			"  sudo mcastlab run -r netns examples/star.mcl.yml         on real interfaces, as processes\n" +
+			"docs/lab-file.md says what a lab file may have, docs/running.md how labs run outside the simulator.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{
@@ -24,9 +30,9 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own",
 			},
 			attachFlag(name),
-			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time; 0: what the lab says", EnvVars: envOf(name, "dilation")},
-			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "times what dilation auto chooses", EnvVars: envOf(name, "slower")},
-			&cli.Uint64Flag{Name: "seed", Usage: "use this seed and not the lab's", EnvVars: envOf(name, "seed")},
+			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},
+			&cli.Float64Flag{Name: "slower", Value: 1, Usage: "of a running lab: so many times what dilation auto chooses", EnvVars: envOf(name, "slower")},
+			&cli.Uint64Flag{Name: "seed", Usage: "seed of every random draw", DefaultText: "the lab's", EnvVars: envOf(name, "seed")},
 			&cli.StringFlag{Name: "runs", Value: "runs", Usage: "folder that run folders go to", EnvVars: envOf(name, "runs")},
 			&cli.StringSliceFlag{
 				Name: "capture", EnvVars: envOf(name, "capture"),
@@ -35,7 +41,7 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "capture-limit", Value: "1GiB", Usage: "bytes that all captures may have together", EnvVars: envOf(name, "capture-limit")},
 			&cli.StringFlag{
 				Name: "trace", EnvVars: envOf(name, "trace"),
-				Usage: "none, or messages: record what mcastlab trace needs, whatever the lab says",
+				Usage: "none, or messages: record what mcastlab trace needs", DefaultText: "what the lab says",
 			},
 			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow)", EnvVars: envOf(name, "check")},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
@@ -46,10 +52,8 @@ func (p *program) runCommand() *cli.Command {
 
 func (p *program) runAction(c *cli.Context) error {
 	format := c.String("format")
-	switch format {
-	case "table", "json", "jsonl", "csv":
-	default:
-		return usageError{fmt.Errorf("no format %q: use table, json, jsonl or csv", format)}
+	if err := cmp.Or(oneOf(c, "format", "table", "json", "jsonl", "csv"), p.refuseForRun(c)); err != nil {
+		return err
 	}
 	limit, err := lab.ParseSize(c.String("capture-limit"))
 	if err != nil {
@@ -72,6 +76,9 @@ func (p *program) runAction(c *cli.Context) error {
 	default:
 		return usageError{fmt.Errorf("no trace %q: use none or messages", v)}
 	}
+	if err := checkPorts(l, c.StringSlice("capture")); err != nil {
+		return err
+	}
 	report, err := p.runIn(c, l, int64(limit))
 	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {
@@ -82,10 +89,38 @@ func (p *program) runAction(c *cli.Context) error {
 		return err
 	}
 	if f := report.Failures(); len(f) > 0 {
-		return failedError{errors.New(strings.Join(f, "\nmcastlab: "))}
+		return failedError{errors.New(strings.Join(f, "\n"))}
 	}
 	if f := report.Fidelity; f.Verdict != "ok" {
 		return fidelityError{fmt.Errorf("fidelity %s: %s", f.Verdict, f.Reason)}
+	}
+	return nil
+}
+
+// refuseForRun refuses flags of the command line that have no effect on this run.
+func (p *program) refuseForRun(c *cli.Context) (err error) {
+	if c.String("runtime") == "sim" {
+		err = p.refuse("is of labs that run: it goes with --runtime docker or netns", "dilation", "slower", "attach")
+	} else {
+		err = p.refuse("is of simulations: it goes with --runtime sim", "check")
+	}
+	if err == nil && !c.IsSet("capture") {
+		err = p.refuse("goes with --capture", "capture-limit")
+	}
+	return err
+}
+
+// checkPorts finds ports to capture that the lab has not.
+func checkPorts(l *lab.Lab, patterns []string) error {
+	if len(patterns) == 0 {
+		return nil
+	}
+	g, err := l.Graph()
+	if err != nil {
+		return err
+	}
+	if _, err := runner.MatchPorts(g, patterns); err != nil {
+		return usageError{err}
 	}
 	return nil
 }
@@ -101,7 +136,7 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report
 	}
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
-		Progress: progress, Say: p.say, Apps: runner.Apps{Bcast: p.hooks.bcast, Programs: p.hooks.programs},
+		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs},
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// signaled is why a program ends before it has done its work.
+// signaled is the error of a program that a signal ends.
 type signaled struct{ by syscall.Signal }
 
 // Error says it to the user.

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ type ending struct {
 // endAt starts the program and, at a moment, asks it to end.
 func endAt(t *testing.T, sig syscall.Signal, moment time.Duration, env []string, args ...string) ending {
 	t.Helper()
+	if signal.Ignored(sig) { // by nohup: the program would rightly ignore it, too, if we went on to
+		signal.Notify(make(chan os.Signal, 1), sig)
+	}
 	ctx, stop := context.WithTimeout(t.Context(), moment+endLimit)
 	defer stop()
 	r, w, err := os.Pipe()

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/storage"
 )
 
 const storageText = `name: t-store
@@ -39,15 +40,15 @@ func TestStorage(t *testing.T) {
 		t.Fatalf("%d rows", len(rows))
 	}
 	for _, r := range rows {
-		if r.IO == nil || r.IO.IOs != 50 || r.IO.IOPS <= 0 || len(r.IO.Percentiles) != 17 || r.IO.Replicas != 3 || !*r.Verified || r.JCT.P50 <= r.Source.P50 {
-			t.Errorf("row %+v %+v", r, r.IO)
+		if ios(r) == nil || ios(r).IOs != 50 || ios(r).IOPS <= 0 || len(ios(r).Percentiles) != 17 || ios(r).Replicas != 3 || !*r.Verified || r.JCT.P50 <= r.Source.P50 {
+			t.Errorf("row %+v %+v", r, ios(r))
 		}
 	}
 	crash := strings.Replace(storageText, "on-failure", "crash: {host: h2, after: 100us}, on-failure", 1)
 	rows, _ = storageRows(t, crash, 0)
 	for _, r := range rows {
-		if r.IO.IOs != 50 || r.IO.Replicas != 2 || len(r.IO.Lost) != 1 || r.IO.Lost[0] != "h2" || r.IO.Copied == 0 || !*r.Verified {
-			t.Errorf("degraded: %+v", r.IO)
+		if ios(r).IOs != 50 || ios(r).Replicas != 2 || len(ios(r).Lost) != 1 || ios(r).Lost[0] != "h2" || ios(r).Copied == 0 || !*r.Verified {
+			t.Errorf("degraded: %+v", ios(r))
 		}
 	}
 	_, o := storageRows(t, strings.Replace(crash, "degrade", "stop", 1), exitRuntime)
@@ -56,7 +57,7 @@ func TestStorage(t *testing.T) {
 	}
 	full := strings.Replace(storageText, "on-failure: degrade", "disk: 100KiB", 1)
 	rows, o = storageRows(t, full, exitRuntime)
-	if !strings.Contains(o.err, "it cannot commit: store: no space left on device") || len(rows) != 1 || rows[0].IO.IOs == 0 || rows[0].IO.IOs > 25 || rows[0].IO.Error == "" {
+	if !strings.Contains(o.err, "it cannot commit: store: no space left on device") || len(rows) != 1 || ios(rows[0]).IOs == 0 || ios(rows[0]).IOs > 25 || ios(rows[0]).Error == "" {
 		t.Errorf("full: %s, %+v", o.err, rows)
 	}
 	o = call(t, hooks{}, "", "run", "--runs", t.TempDir(), "-q", write(t, storageText))
@@ -80,3 +81,6 @@ func TestStorage(t *testing.T) {
 		}
 	}
 }
+
+// ios returns what a row of storage says beside its times.
+func ios(r apps.Row) *storage.IO { return apps.DetailsOf[storage.IO](r) }

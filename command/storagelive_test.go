@@ -51,8 +51,8 @@ func TestLiveStorage(t *testing.T) {
 			fresh := held(t, "t-store")
 			for run := range 2 {
 				for _, row := range storageRun(t, runtime, file).Results {
-					if row.IO == nil || !*row.Verified || row.IO.IOs != 50 || row.IO.Replicas != 3 || row.IO.Found != 50*run || row.IO.Copied != 0 {
-						t.Errorf("run %d: %+v", run, row.IO)
+					if ios(row) == nil || !*row.Verified || ios(row).IOs != 50 || ios(row).Replicas != 3 || ios(row).Found != 50*run || ios(row).Copied != 0 {
+						t.Errorf("run %d: %+v", run, ios(row))
 					}
 				}
 				rested(t, "t-store", fresh)
@@ -132,18 +132,18 @@ func storageKill(t *testing.T, runtime, file, policy string, wait time.Duration)
 	row := r.Results[0]
 	code := cmd.ProcessState.ExitCode()
 	switch {
-	case !*row.Verified || len(row.IO.Lost) != 1 || row.IO.Lost[0] != "h2" || row.IO.Replicas != 2:
-		t.Errorf("row %+v", row.IO)
-	case policy == "degrade" && (code != 0 && code != exitFidelity || row.IO.IOs != 1500):
-		t.Errorf("degrade: exit %d, %d IOs\n%s", code, row.IO.IOs, said.String())
-	case policy == "stop" && (code != exitRuntime || !strings.Contains(said.String(), "replica h2 failed after ") || row.IO.IOs >= 1500):
-		t.Errorf("stop: exit %d, %d IOs\n%s", code, row.IO.IOs, said.String())
+	case !*row.Verified || len(ios(row).Lost) != 1 || ios(row).Lost[0] != "h2" || ios(row).Replicas != 2:
+		t.Errorf("row %+v", ios(row))
+	case policy == "degrade" && (code != 0 && code != exitFidelity || ios(row).IOs != 1500):
+		t.Errorf("degrade: exit %d, %d IOs\n%s", code, ios(row).IOs, said.String())
+	case policy == "stop" && (code != exitRuntime || !strings.Contains(said.String(), "replica h2 failed after ") || ios(row).IOs >= 1500):
+		t.Errorf("stop: exit %d, %d IOs\n%s", code, ios(row).IOs, said.String())
 	}
-	t.Logf("exit %d, %d IOs, %s", code, row.IO.IOs, strings.TrimSpace(said.String()))
+	t.Logf("exit %d, %d IOs, %s", code, ios(row).IOs, strings.TrimSpace(said.String()))
 	must(t, "deploy", "-q", "-r", runtime, file)
 	rested(t, "t-store", fresh)
-	again := storageRun(t, runtime, file).Results[0].IO
-	if again.Problem != "" || again.IOs != 1500 || again.Replicas != 3 || again.Found < row.IO.IOs || again.Copied == 0 {
+	again := ios(storageRun(t, runtime, file).Results[0])
+	if again.Problem != "" || again.IOs != 1500 || again.Replicas != 3 || again.Found < ios(row).IOs || again.Copied == 0 {
 		t.Errorf("the run after: %+v", again)
 	}
 	t.Logf("the run after found %d writes and copied %d blocks", again.Found, again.Copied)
@@ -171,8 +171,8 @@ func TestFailedStorage(t *testing.T) {
 		rested(t, "t-store", fresh)
 	}
 	for _, row := range storageRun(t, "netns", file).Results {
-		if row.IO == nil || !*row.Verified || row.IO.IOs != 50 {
-			t.Errorf("with all links: %+v", row.IO)
+		if ios(row) == nil || !*row.Verified || ios(row).IOs != 50 {
+			t.Errorf("with all links: %+v", ios(row))
 		}
 	}
 	rested(t, "t-store", fresh)

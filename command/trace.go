@@ -25,7 +25,7 @@ func (p *program) traceCommand() *cli.Command {
 			"  mcastlab trace RUN --perfetto -o FILE      all of it for https://ui.perfetto.dev\n" +
 			"docs/traces.md says what each word means.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "message", Aliases: []string{"m"}, Usage: "number of a message, as the list has it", EnvVars: envOf(name, "message")},
+			&cli.IntFlag{Name: "message", Aliases: []string{"m"}, Usage: "number of a message, as the list has it", DefaultText: "all", EnvVars: envOf(name, "message")},
 			&cli.BoolFlag{
 				Name: "explain", Aliases: []string{"e"}, EnvVars: envOf(name, "explain"),
 				Usage: "split times into serialisation, queueing, propagation, pause, retransmission, host, straggler",
@@ -38,17 +38,18 @@ func (p *program) traceCommand() *cli.Command {
 	}
 }
 
-// told is what the command shows.
+// told is a result of the command that can be printed as text.
 type told interface{ WriteText(w io.Writer) error }
 
 func (p *program) traceAction(c *cli.Context) error {
 	if c.Args().Len() != 1 {
 		return usageError{fmt.Errorf("trace takes one run folder, not %d", c.Args().Len())}
 	}
+	if err := oneOf(c, "format", "table", "json"); err != nil {
+		return err
+	}
 	format := c.String("format")
 	switch {
-	case format != "table" && format != "json":
-		return usageError{fmt.Errorf("no format %q: use table or json", format)}
 	case c.Bool("perfetto") && (c.IsSet("message") || c.Bool("explain") || c.IsSet("format")):
 		return usageError{errors.New("--perfetto is by itself: all messages, in its own format")}
 	case c.IsSet("output") && !c.Bool("perfetto"):

@@ -63,15 +63,15 @@ func (p *program) captureCommand() *cli.Command {
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "write", Aliases: []string{"w"}, Value: "-", Usage: "file to write, - for standard output", EnvVars: envOf(name, "write")},
-			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Usage: "stop after so many frames", EnvVars: envOf(name, "count")},
+			&cli.IntFlag{Name: "count", Aliases: []string{"c"}, Usage: "stop after so many frames", DefaultText: "at Ctrl-C", EnvVars: envOf(name, "count")},
 		},
 		Action: p.captureAction,
 	}
 }
 
 func (p *program) captureAction(c *cli.Context) (err error) {
-	if c.Args().Len() != 1 {
-		return usageError{fmt.Errorf("capture takes one port after its flags: NODE:PORT")}
+	if err := oneArg(c, "one port, NODE:PORT"); err != nil {
+		return err
 	}
 	d, err := p.attach(c)
 	if err != nil {
@@ -100,13 +100,17 @@ func (p *program) captureAction(c *cli.Context) (err error) {
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print what a node has written", ArgsUsage: "NODE", OnUsageError: onUsage,
-		Flags: []cli.Flag{labFlag()},
+		Description: "NODE is a host, a switch or a controller: mcastlab logs h0.",
+		Flags:       []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
-			if c.Args().Len() != 1 {
-				return usageError{fmt.Errorf("logs takes the name of one node")}
+			if err := oneArg(c, "the name of one node"); err != nil {
+				return err
 			}
 			d, err := p.attach(c)
 			if err != nil {
+				return err
+			}
+			if err := hasNode(d, c.Args().First()); err != nil {
 				return err
 			}
 			b, err := d.Logs(c.Context, c.Args().First())

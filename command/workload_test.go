@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/runner"
 )
@@ -24,7 +26,7 @@ func TestBadWorkloads(t *testing.T) {
 		{"unknown broadcast", "bcast: {schemes: [binomal], sizes: [1KiB]}", `no broadcast scheme "binomal", did you mean "binomial"?`},
 		{"far from any broadcast", "bcast: {schemes: [x], sizes: [1KiB]}", `no broadcast scheme "x": use 1ring, `},
 		{"unknown allgather", "allgather: {schemes: [rings], sizes: [1KiB]}", `no allgather scheme "rings", did you mean "ring"?`},
-		{"unknown reduce-scatter", "reduce-scatter: {schemes: [in-netwrok], sizes: [1KiB]}", `no reduce-scatter scheme "in-netwrok", did you mean "in-network"?`},
+		{"unknown reduce-scatter", "reduce-scatter: {schemes: [in-netork], sizes: [1KiB]}", `no reduce-scatter scheme "in-netork", did you mean "in-network"?`},
 		{"RDMC block of 0", "bcast: {schemes: [{rdmc: {block: 0B}}], sizes: [1KiB]}", "block of 0B: use 1B to 2GiB"},
 		{"RDMC block too small", "bcast: {schemes: [{rdmc: {block: 1B}}], sizes: [1MiB]}", "more than the "},
 		{"half numbers", "reduce-scatter: {schemes: [ring], sizes: [6B]}", "6B are not whole numbers of 4 bytes"},
@@ -63,10 +65,10 @@ func allRight(t *testing.T, r *runner.Report) {
 	for _, x := range r.Results {
 		have[x.Workload+" "+x.Scheme] = true
 		ranks := 8
-		if x.Solve != nil {
+		if apps.DetailsOf[hpl.Solve](x) != nil {
 			ranks = 4
-			if x.Solve.N != 256 || x.Solve.Passed == nil || !*x.Solve.Passed {
-				t.Errorf("%s %s of order %d: passed is %v", x.Workload, x.Scheme, x.Solve.N, x.Solve.Passed)
+			if apps.DetailsOf[hpl.Solve](x).N != 256 || apps.DetailsOf[hpl.Solve](x).Passed == nil || !*apps.DetailsOf[hpl.Solve](x).Passed {
+				t.Errorf("%s %s of order %d: passed is %v", x.Workload, x.Scheme, apps.DetailsOf[hpl.Solve](x).N, apps.DetailsOf[hpl.Solve](x).Passed)
 			}
 		}
 		if x.Verified == nil || !*x.Verified || x.Ranks != ranks {

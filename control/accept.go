@@ -14,9 +14,9 @@ const (
 	acceptWaitMax = time.Second
 )
 
-// Accept takes the next connection of a listener. What keeps a process from taking it, such
-// as too many open files, may pass: it is told to log, once, and tried again, less and less
-// often. Only a listener that is closed has no more connections.
+// Accept returns the next connection of a listener. An error such as too many open files may be
+// temporary: it is written to log once, and Accept tries again with growing pauses. Only a closed
+// listener makes it return an error.
 func Accept[C net.Conn](accept func() (C, error), log io.Writer) (C, error) {
 	return acceptPausing(accept, log, time.Sleep)
 }

@@ -1,4 +1,4 @@
-// Package control is what an orchestrator and the agents of nodes say to each other.
+// Package control defines the messages between an orchestrator and the agents of nodes.
 package control
 
 import (
@@ -20,8 +20,14 @@ const (
 	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
 )
 
-// Crashed begins what a rank ends with whose host has crashed.
+// Crashed is the prefix of the error of a rank whose host has crashed.
 const Crashed = "host crashed: "
+
+// Again is a gRPC service config that retries calls refused with codes.Aborted. An agent whose
+// process ends refuses calls so before it has done anything; a new connection reaches its successor.
+const Again = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+	"maxAttempts": 5, "initialBackoff": "0.05s", "maxBackoff": "1s", "backoffMultiplier": 3, "retryableStatusCodes": ["ABORTED"]
+}}]}`
 
 // EventOf returns the message of a machine's event.
 func EventOf(now vtime.Time, e machine.Event) *Event {
@@ -31,8 +37,7 @@ func EventOf(now vtime.Time, e machine.Event) *Event {
 	}
 }
 
-// Machine returns the event that a message stands for. ok is false if this version does
-// not know its kind.
+// Machine returns the event in a message. ok is false if this version does not know its kind.
 func (e *Event) Machine() (at vtime.Time, ev machine.Event, ok bool) {
 	ev = machine.Event{
 		Kind: machine.EventKind(e.Kind), Port: int(e.Port), Priority: uint8(e.Priority), QP: wire.QPN(e.Qp),

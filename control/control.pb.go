@@ -2031,7 +2031,7 @@ func (x *InspectReply) GetState() []byte {
 type Fault struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Entry  string                 `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`    // as it stands in the lab file, a mapping in YAML
+	Text   string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`      // as a lab file says it: for people to read
 	Origin int64                  `protobuf:"varint,3,opt,name=origin,proto3" json:"origin,omitempty"` // lab time that its times count from
 	// What is known of it where it is applied.
 	Kind          string   `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2039,7 +2039,8 @@ type Fault struct {
 	Over          bool     `protobuf:"varint,6,opt,name=over,proto3" json:"over,omitempty"` // it never comes again
 	Seen          uint64   `protobuf:"varint,7,opt,name=seen,proto3" json:"seen,omitempty"` // frames it was asked about; of faults that are not of frames, how often it came
 	Hit           uint64   `protobuf:"varint,8,opt,name=hit,proto3" json:"hit,omitempty"`
-	Applied       []string `protobuf:"bytes,9,rep,name=applied,proto3" json:"applied,omitempty"` // ports at whose arrivals it looks, or nodes
+	Applied       []string `protobuf:"bytes,9,rep,name=applied,proto3" json:"applied,omitempty"`  // ports at whose arrivals it looks, or nodes
+	Message       []byte   `protobuf:"bytes,10,opt,name=message,proto3" json:"message,omitempty"` // what it does: mcastlab/fault/v1, by faults.Encode
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2081,9 +2082,9 @@ func (x *Fault) GetId() string {
 	return ""
 }
 
-func (x *Fault) GetEntry() string {
+func (x *Fault) GetText() string {
 	if x != nil {
-		return x.Entry
+		return x.Text
 	}
 	return ""
 }
@@ -2133,6 +2134,13 @@ func (x *Fault) GetHit() uint64 {
 func (x *Fault) GetApplied() []string {
 	if x != nil {
 		return x.Applied
+	}
+	return nil
+}
+
+func (x *Fault) GetMessage() []byte {
+	if x != nil {
+		return x.Message
 	}
 	return nil
 }
@@ -2360,17 +2368,19 @@ const file_control_proto_rawDesc = "" +
 	"\x0eReleaseRequest\"\x0e\n" +
 	"\fReleaseReply\"$\n" +
 	"\fInspectReply\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\fR\x05state\"\xbd\x01\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\"\xd5\x01\n" +
 	"\x05Fault\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05entry\x18\x02 \x01(\tR\x05entry\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
 	"\x06origin\x18\x03 \x01(\x03R\x06origin\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02on\x18\x05 \x01(\bR\x02on\x12\x12\n" +
 	"\x04over\x18\x06 \x01(\bR\x04over\x12\x12\n" +
 	"\x04seen\x18\a \x01(\x04R\x04seen\x12\x10\n" +
 	"\x03hit\x18\b \x01(\x04R\x03hit\x12\x18\n" +
-	"\aapplied\x18\t \x03(\tR\aapplied\"?\n" +
+	"\aapplied\x18\t \x03(\tR\aapplied\x12\x18\n" +
+	"\amessage\x18\n" +
+	" \x01(\fR\amessage\"?\n" +
 	"\tFaultList\x122\n" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"8\n" +
 	"\fResetRequest\x12\x16\n" +

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Apply makes one command take effect, or returns the result it had when it did. epoch is
-// raft's term of the entry. Whatever is wrong with a command is a result; nothing else but the
-// state and the command decides on it.
+// Apply applies one command, or returns the result of a command that was applied before. epoch is
+// raft's term of the entry. An invalid command is not an error of the replica but has a Result with
+// an error, which depends on nothing but the state and the command.
 func (s *State) Apply(epoch uint64, c Command) Result {
 	s.Epoch = max(s.Epoch, epoch)
 	s.Clock = max(s.Clock, c.At)
@@ -68,7 +68,7 @@ func (s *State) session(c *Command) (*Session, error) {
 	return x, nil
 }
 
-// do applies a command that has not been.
+// do applies a command that was not applied before.
 func (s *State) do(c *Command) Result {
 	switch c.Kind {
 	case KindLead:
@@ -152,8 +152,8 @@ func (s *State) deploy(c *Command) Result {
 	return Result{}
 }
 
-// begin begins a run. One that has not ended has nobody any more: verbs of a lab exclude each
-// other.
+// begin begins a run. An earlier run that has not ended was abandoned, since commands on a lab
+// exclude each other: it is ended.
 func (s *State) begin(l *Lab, c *Command) Result {
 	if c.Run == "" || l.Run(c.Run) != nil {
 		return failed("run %q of lab %s: it has no name, or had been begun", c.Run, l.Name)
@@ -182,7 +182,7 @@ func (s *State) end(l *Lab, c *Command) Result {
 	return Result{}
 }
 
-// over ends a run, and lets go what it holds.
+// over ends a run, and releases what it holds.
 func (s *State) over(l *Lab, r *Run, why string) {
 	r.Ended, r.Error = max(s.Clock, 1), why
 	var held []uint32
@@ -238,7 +238,7 @@ func (s *State) nextFree(l *Lab) string {
 	return fmt.Sprintf("the first is free in %v", (time.Duration(first-s.Clock) + time.Second).Truncate(time.Second))
 }
 
-// leave ends a group. Switches that were told of it are told first; then its McstID rests.
+// leave ends a group. Switches that know of it are told first; then its McstID is quarantined.
 func (s *State) leave(l *Lab, lower uint32) {
 	g := l.Group(lower)
 	if g.Stage != StageNone {
@@ -248,7 +248,7 @@ func (s *State) leave(l *Lab, lower uint32) {
 	s.rest(l, lower)
 }
 
-// rest forgets a group; its McstID is not leased for a while.
+// rest forgets a group and quarantines its McstID.
 func (s *State) rest(l *Lab, lower uint32) {
 	l.Groups = slices.DeleteFunc(l.Groups, func(g Group) bool { return g.Lower == lower })
 	if i, ok := l.lease(lower); ok {
@@ -273,7 +273,7 @@ func (l *Lab) add(c *Command) Result {
 	return Result{}
 }
 
-// reset takes the faults away whose id begins so, once nodes have been told.
+// reset removes the faults whose id begins with prefix, once nodes have been told.
 func (l *Lab) reset(prefix string) {
 	for i := range l.Faults {
 		if strings.HasPrefix(l.Faults[i].ID, prefix) {
@@ -282,8 +282,8 @@ func (l *Lab) reset(prefix string) {
 	}
 }
 
-// done takes down what nodes have been told. Of a leader of old it is not believed, nor of a
-// stage that is over.
+// done records what nodes have been told. It ignores reports of a deposed leader, and of a stage
+// that is over.
 func (s *State) done(l *Lab, c *Command) Result {
 	if c.Epoch < s.Epoch {
 		return failed("epoch %d is over: it is %d", c.Epoch, s.Epoch)

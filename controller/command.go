@@ -1,12 +1,12 @@
 package controller
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+
+	"github.com/mcastlab/mcastlab/internal/strictjson"
 )
 
 // Kind says what a command is to do.
@@ -15,24 +15,24 @@ type Kind string
 // Kinds of commands.
 const (
 	KindLead   Kind = "lead"   // a replica leads from this term on
-	KindDeploy Kind = "deploy" // a lab is to be brought up from nothing
-	KindPhase  Kind = "phase"  // and has come so far
+	KindDeploy Kind = "deploy" // a lab is being brought up from nothing
+	KindPhase  Kind = "phase"  // the lab has reached a phase
 	KindForget Kind = "forget" // a lab is gone
 	KindBegin  Kind = "begin"  // a run begins; those before it are over
 	KindEnd    Kind = "end"    // a run has ended
 	KindLease  Kind = "lease"  // a run needs an McstID, for a group
-	KindFree   Kind = "free"   // and does not any more
+	KindFree   Kind = "free"   // a run no longer needs an McstID
 	KindFaults Kind = "faults" // faults are to be applied
-	KindReset  Kind = "reset"  // and taken away
+	KindReset  Kind = "reset"  // faults are to be removed
 	KindDone   Kind = "done"   // nodes have been told
 )
 
-// kinds are all kinds.
+// kinds lists all kinds of commands.
 var kinds = []Kind{KindLead, KindDeploy, KindPhase, KindForget, KindBegin, KindEnd, KindLease, KindFree, KindFaults, KindReset, KindDone}
 
-// commandVersion is the format of commands. A replica that meets one it does not know stops:
-// it must not leave out what the others apply.
-const commandVersion = 1
+// commandVersion is the version of the format of commands. A replica that meets another version
+// stops: it must not skip what the other replicas apply.
+const commandVersion = 2
 
 // CommandMax bounds the bytes of a command.
 const CommandMax = 4 << 20
@@ -40,8 +40,9 @@ const CommandMax = 4 << 20
 // Command is one change of a state.
 type Command struct {
 	Version int `json:"v"`
-	// Client and Seq name the command: whatever is sent with the same is the same. Low is the
-	// first Seq whose result the client does not have yet. The leader's own have no client.
+	// Client and Seq identify the command: a copy with the same two is the same command. Low is
+	// the first Seq whose result the client does not have yet. The leader's own commands have no
+	// client.
 	Client string `json:"client,omitempty"`
 	Seq    uint64 `json:"seq,omitempty"`
 	Low    uint64 `json:"low,omitempty"`
@@ -76,7 +77,7 @@ type Command struct {
 type Done struct {
 	Fault string `json:"fault,omitempty"`
 	Lower uint32 `json:"lower,omitempty"`
-	Stage Stage  `json:"stage"` // it was in
+	Stage Stage  `json:"stage"` // the stage it was in
 	Error string `json:"error,omitempty"`
 }
 
@@ -98,7 +99,7 @@ func DecodeCommand(b []byte) (c Command, err error) {
 	if len(b) > CommandMax {
 		return c, fmt.Errorf("read command: %d bytes are more than %d", len(b), CommandMax)
 	}
-	if err := strict(b, &c); err != nil {
+	if err := strictjson.Decode(b, &c); err != nil {
 		return Command{}, fmt.Errorf("read command: %w", err)
 	}
 	if err := c.check(); err != nil {
@@ -107,7 +108,7 @@ func DecodeCommand(b []byte) (c Command, err error) {
 	return c, nil
 }
 
-// check refuses what no client of this version sends.
+// check refuses a command that no client of this version sends.
 func (c *Command) check() error {
 	switch {
 	case c.Version != commandVersion:
@@ -142,7 +143,7 @@ func (s *State) Encode() ([]byte, error) {
 // DecodeState reads a snapshot. One that is damaged or that breaks an invariant is an error.
 func DecodeState(b []byte) (*State, error) {
 	s := New()
-	if err := strict(b, s); err != nil {
+	if err := strictjson.Decode(b, s); err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	if s.Schema != StateSchema {
@@ -154,22 +155,9 @@ func DecodeState(b []byte) (*State, error) {
 	return s, nil
 }
 
-// strict reads JSON that has nothing in it that v has not, and nothing behind it.
-func strict(b []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something comes behind its end")
-	}
-	return nil
-}
-
 // DecodeResult reads a result.
 func DecodeResult(b []byte) (r Result, err error) {
-	if err := strict(b, &r); err != nil {
+	if err := strictjson.Decode(b, &r); err != nil {
 		return r, fmt.Errorf("read result: %w", err)
 	}
 	return r, nil

@@ -1,8 +1,8 @@
-// Package controller is what a lab's control plane knows and decides: labs, groups, the
-// leases of their McstIDs, timelines of faults, and runs. It is one deterministic state
+// Package controller holds the state of a lab's control plane and decides on it: labs, groups,
+// the leases of their McstIDs, timelines of faults, and runs. It is one deterministic state
 // machine without I/O: commands go in, in an order that all replicas agree on, and results
-// come out. What has to happen at nodes follows from the state (Pending); whoever does it says
-// so with another command.
+// come out. What has to be done at nodes follows from the state (Pending); the leader does it
+// and reports it with another command.
 //
 // A command that is applied twice has one effect: it carries its client's number, and the
 // result is kept until the client has it.
@@ -10,15 +10,16 @@ package controller
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 )
 
-// Limits of what a state holds. What is full answers with an error.
+// Limits of what a state holds. A command that would exceed one is answered with an error.
 const (
 	sessionsMax = 1024      // clients whose results are kept
-	resultsMax  = 256       // of one client, that it has not said it has
+	resultsMax  = 256       // results of one client that it has not acknowledged
 	faultsMax   = 4096      // of one lab
 	runsMax     = 64        // that have ended; older ones are forgotten
 	labsMax     = 64        //
@@ -29,11 +30,11 @@ const (
 
 // Times on the clock of the state, in nanoseconds.
 const (
-	// Retry is the longest a client may go on asking for one thing: later its command is refused
-	// unless it is known. It bounds how long results have to be kept.
+	// Retry bounds how long a client may repeat one command: later copies are refused unless the
+	// result is still known. It bounds how long results have to be kept.
 	Retry = 2 * time.Minute
-	// Quarantine is how long an McstID rests before it is leased again: longer than a frame of
-	// its former group lives, in queues that are paused, too.
+	// Quarantine is how long an McstID stays unused before it is leased again: longer than a frame
+	// of its former group can live, even in queues that are paused.
 	Quarantine = 10 * time.Minute
 )
 
@@ -50,15 +51,15 @@ const (
 // phases are those that a lab can be put in.
 var phases = []string{PhaseDeploying, PhaseStarting, PhaseWiring, PhaseConfiguring, PhaseUp, PhaseRepairing}
 
-// Stage is how far something has come that nodes have to do.
+// Stage is the progress of a change that nodes have to make.
 type Stage string
 
 // Stages, in the order they are passed.
 const (
 	StageNone     Stage = ""         // nodes have nothing to do with it
 	StageAdding   Stage = "adding"   // nodes are to be told
-	StageOn       Stage = "on"       // they have been
-	StageRemoving Stage = "removing" // they are to be told that it is over
+	StageOn       Stage = "on"       // nodes have been told
+	StageRemoving Stage = "removing" // nodes are to be told that it is over
 )
 
 // stages are all stages.
@@ -77,9 +78,9 @@ type State struct {
 }
 
 // StateSchema names the format of a snapshot.
-const StateSchema = "mcastlab/controller/v1"
+const StateSchema = "mcastlab/controller/v2"
 
-// Lab is a lab as it should be.
+// Lab is the intended state of a lab.
 type Lab struct {
 	Name       string  `json:"name"`
 	File       string  `json:"file"` // resolved
@@ -87,7 +88,7 @@ type Lab struct {
 	Phase      string  `json:"phase"`
 	Generation uint64  `json:"generation"` // counts the times nodes were configured
 	Lowers     uint32  `json:"lowers"`     // McstIDs there are: 1 to this, the lower halves of addresses
-	Next       uint32  `json:"next"`       // looked at first
+	Next       uint32  `json:"next"`       // lower half at which the search for a free McstID begins
 	Leases     []Lease `json:"leases"`     // by lower half
 	Groups     []Group `json:"groups"`     // by lower half
 	Faults     []Fault `json:"faults"`     // in the order they were added
@@ -97,8 +98,8 @@ type Lab struct {
 // Lease is an McstID that is not free.
 type Lease struct {
 	Lower uint32 `json:"lower"`
-	Run   string `json:"run,omitempty"`   // that holds it; empty: nobody does
-	Until int64  `json:"until,omitempty"` // it rests until then
+	Run   string `json:"run,omitempty"`   // the run that holds it; empty: none
+	Until int64  `json:"until,omitempty"` // end of its quarantine
 }
 
 // Group is a group that holds an McstID.
@@ -116,12 +117,14 @@ type Group struct {
 
 // Fault is an entry of a lab's timeline.
 type Fault struct {
-	ID     string `json:"id"`
-	Kind   string `json:"kind"`
-	Entry  string `json:"entry"`  // as a lab file has it
-	Origin int64  `json:"origin"` // lab time its times count from, picoseconds
-	Stage  Stage  `json:"stage,omitempty"`
-	Error  string `json:"error,omitempty"`
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	Text string `json:"text"` // as a lab file says it, for people to read
+	// Message is what nodes are told (faults.Encode); here it is only kept.
+	Message json.RawMessage `json:"message"`
+	Origin  int64           `json:"origin"` // lab time its times count from, picoseconds
+	Stage   Stage           `json:"stage,omitempty"`
+	Error   string          `json:"error,omitempty"`
 }
 
 // Run is a run of a lab's workloads.
@@ -135,10 +138,10 @@ type Run struct {
 // Session is a client whose results are kept.
 type Session struct {
 	Client string `json:"client"`
-	// Until is when it gives up whatever it has asked for. From then on it may be forgotten: no
-	// command of it is applied any more, whoever held it back meanwhile.
+	// Until is when the client gives up all its commands. From then on the session may be
+	// forgotten: none of its commands is applied any more, however long a copy was delayed.
 	Until   int64  `json:"until"`
-	Low     uint64 `json:"low"` // results below it were received
+	Low     uint64 `json:"low"` // the client has received all results below it
 	Results []Kept `json:"results"`
 }
 
@@ -148,10 +151,10 @@ type Kept struct {
 	Result Result `json:"result"`
 }
 
-// Result is what a command came to.
+// Result is the result of a command.
 type Result struct {
 	Epoch      uint64 `json:"epoch"` // raft's term it was applied in
-	Index      uint64 `json:"index"` // of the state, after it
+	Index      uint64 `json:"index"` // index of the state after the command
 	Lower      uint32 `json:"lower,omitempty"`
 	Generation uint64 `json:"generation,omitempty"`
 	Error      string `json:"error,omitempty"`
@@ -208,7 +211,7 @@ func (l *Lab) Held() (lowers []uint32) {
 	return lowers
 }
 
-// Pending says whether nodes have something to do.
+// Pending reports whether nodes have something to do.
 func (l *Lab) Pending() bool {
 	return slices.ContainsFunc(l.Faults, func(f Fault) bool { return f.Stage.pending() }) ||
 		slices.ContainsFunc(l.Groups, func(g Group) bool { return g.Stage.pending() })
@@ -216,8 +219,8 @@ func (l *Lab) Pending() bool {
 
 func (s Stage) pending() bool { return s == StageAdding || s == StageRemoving }
 
-// Check finds what no state may be: a lease twice, a group without one, a lease of a run that
-// is over.
+// Check returns an error if an invariant is broken: an McstID leased twice, a group without a
+// lease, a lease of a run that is over.
 func (s *State) Check() error {
 	if s.Clock < 0 || s.Clock > clockMax || len(s.Labs) > labsMax || len(s.Sessions) > sessionsMax {
 		return fmt.Errorf("clock %d, %d labs, %d clients", s.Clock, len(s.Labs), len(s.Sessions))
@@ -312,7 +315,7 @@ func (l *Lab) checkFaults() error {
 	return nil
 }
 
-// lease returns where a lease is, or would be.
+// lease returns the index of a lease, or the one at which it would be inserted.
 func (l *Lab) lease(lower uint32) (int, bool) {
 	return slices.BinarySearchFunc(l.Leases, lower, func(x Lease, lower uint32) int { return cmp.Compare(x.Lower, lower) })
 }

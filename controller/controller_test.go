@@ -61,7 +61,7 @@ func story() []Command {
 		}),
 		{Version: commandVersion, At: start + 6, Kind: KindDone, Lab: "lab1", Epoch: 2, Done: []Done{{Lower: 2, Stage: StageAdding}}},
 		c(7, KindFaults, func(x *Command) {
-			x.Faults = []Fault{{ID: "lab-0", Kind: "loss", Entry: "{loss: {rate: 0.1}}", Origin: 7}, {ID: "lab-1", Kind: "crash", Entry: "{crash: {nodes: [h1]}}", Origin: 7}}
+			x.Faults = []Fault{{ID: "lab-0", Kind: "loss", Text: "{loss: {rate: 0.1}}", Message: []byte(`{"schema":"mcastlab/fault/v1"}`), Origin: 7}, {ID: "lab-1", Kind: "crash", Text: "{crash: {nodes: [h1]}}", Message: []byte(`{"schema":"mcastlab/fault/v1"}`), Origin: 7}}
 		}),
 		{Version: commandVersion, At: start + 7, Kind: KindDone, Lab: "lab1", Epoch: 2, Done: []Done{{Fault: "lab-0", Stage: StageAdding}, {Fault: "lab-1", Stage: StageAdding, Error: "node h1 is gone"}}},
 		c(8, KindReset, func(x *Command) { x.Prefix = "lab-1" }),
@@ -108,10 +108,10 @@ func TestGolden(t *testing.T) {
 	if again, err := back.Encode(); err != nil || !bytes.Equal(again, b) {
 		t.Errorf("the snapshot came back as %s, %v", again, err)
 	}
-	if _, err := DecodeCommand([]byte(`{"v":1,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
+	if _, err := DecodeCommand([]byte(`{"v":2,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
 		t.Errorf("a kind that is not known: %v", err)
 	}
-	for _, bad := range []string{`{"v":2,"at":1,"kind":"lead"}`, `{"v":1,"at":1,"kind":"lead","more":1}`, `{"v":1,"at":1,"kind":"lead"} x`, `{"v":1,"at":1,"kind":"begin","lab":"l"}`} {
+	for _, bad := range []string{`{"v":3,"at":1,"kind":"lead"}`, `{"v":2,"at":1,"kind":"lead","more":1}`, `{"v":2,"at":1,"kind":"lead"} x`, `{"v":2,"at":1,"kind":"begin","lab":"l"}`} {
 		if _, err := DecodeCommand([]byte(bad)); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
@@ -348,7 +348,7 @@ func randomHistory(t *testing.T, seed uint64) error {
 		return err
 	}
 	if b, err := other.Encode(); err != nil || !bytes.Equal(a, b) {
-		return fmt.Errorf("after a snapshot: %s, without one: %s, %v", b, a, err)
+		return fmt.Errorf("after a snapshot: %s, without one: %s, %w", b, a, err)
 	}
 	return nil
 }

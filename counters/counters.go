@@ -178,6 +178,23 @@ func (n *Node) Since(before *Node) {
 	}
 }
 
+// Plus adds what the process that was the node before this one had counted.
+func (n *Node) Plus(before *Node) {
+	for i := range min(len(n.Ports), len(before.Ports)) {
+		p, q := &n.Ports[i], &before.Ports[i]
+		p.Sent, p.SentBytes, p.Received, p.ReceivedBytes = p.Sent+q.Sent, p.SentBytes+q.SentBytes, p.Received+q.Received, p.ReceivedBytes+q.ReceivedBytes
+		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed+q.Malformed, p.LostToFault+q.LostToFault, p.CopiedByFault+q.CopiedByFault
+		p.HeldByFault += q.HeldByFault
+		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops+q.KernelDrops, p.Cut+q.Cut, p.Busy+q.Busy
+	}
+	for k, v := range before.Counts { // a sum
+		n.Counts[k] += v
+	}
+	for k, v := range before.Drops { // a sum
+		n.Drops[k] += v
+	}
+}
+
 // Totals are the counts of all nodes of a kind together.
 type Totals struct {
 	Counts map[string]uint64 `json:"counts"`

@@ -11,7 +11,7 @@ import (
 // unix socket in its directory.
 const MetricsSocket = "metrics.sock"
 
-// Count names one counter and says what it counts: docs/counters.md and the metrics' help
+// Count names one counter and says what it counts (GEN-11): docs/counters.md and the metrics' help
 // are made of these.
 type Count struct{ Name, Doc string }
 

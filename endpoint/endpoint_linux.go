@@ -100,20 +100,7 @@ func (e *Endpoint) connect() (err error) {
 		if e.qp, err = e.nic.CreateQP(virtrnic.QPInit{PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, MaxSendWR: 1024, MaxRecvWR: 1024, SQSigAll: true}); err != nil {
 			return
 		}
-		for _, s := range []struct {
-			to   virtrnic.QPState
-			mask virtrnic.AttrMask
-		}{
-			{virtrnic.StateInit, virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags},
-			{virtrnic.StateRTR, virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN |
-				virtrnic.AttrRQPSN | virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer},
-			{virtrnic.StateRTS, virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry | virtrnic.AttrSQPSN | virtrnic.AttrMaxQPRdAtomic},
-		} {
-			a.State = s.to
-			if err = e.nic.ModifyQP(now, e.qp, a, s.mask|virtrnic.AttrState); err != nil {
-				return
-			}
-		}
+		err = e.nic.BringUp(now, e.qp, a)
 	})
 	return err
 }

@@ -26,7 +26,7 @@ func (n *neighbor) Send(frames [][]byte) (int, error) {
 	return n.Packet.Send(frames)
 }
 
-// datagram says whether a frame of ours carries UDP, and not a question or an answer about
+// datagram reports whether a frame of ours carries UDP, and not a question or an answer about
 // addresses.
 func datagram(b []byte) bool {
 	h, rest, err := wire.ParseEthernet(b)

@@ -98,7 +98,7 @@ func (s *Spec) Port(node, port int) machine.PortConfig {
 	}
 }
 
-// cutsThrough says whether a node forwards what comes at the given rate before its
+// cutsThrough reports whether a node forwards what comes at the given rate before its
 // end: a switch in cut-through mode does, unless one of its ports is faster.
 func (s *Spec) cutsThrough(node int, rate int64) bool {
 	if !s.Switch.CutThrough || s.Graph.Nodes[node].Kind != topo.Switch {

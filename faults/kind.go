@@ -52,23 +52,20 @@ var kinds = []Kind{
 // Kinds returns all kinds.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// OfFrames says whether the kind is one that happens to single frames at the end of a link.
+// OfFrames reports whether the kind is one that happens to single frames at the end of a link.
 func (k Kind) OfFrames() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindDelay) }
 
-// OfLinks says whether the kind concerns links, and not nodes.
+// OfLinks reports whether the kind concerns links, and not nodes.
 func (k Kind) OfLinks() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
 
-// OfControl says whether the kind concerns the lab's controllers, which a simulation has none
+// OfControl reports whether the kind concerns the lab's controllers, which a simulation has none
 // of.
 func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }
 
 // Kills reports whether the kind's nodes are dead while it is on.
 func (k Kind) Kills() bool { return k == KindCrash || k == KindAgentCrash }
 
-// Simulated reports whether only a simulation has the kind.
-func (k Kind) Simulated() bool { return k == KindAgentCrash }
-
-// Lasts says whether the kind has a duration; restart and wipe-mft happen and are over.
+// Lasts reports whether the kind has a duration; restart and wipe-mft happen and are over.
 func (k Kind) Lasts() bool { return k != KindRestart && k != KindWipe }
 
 // Spec is one fault of a timeline, with the links or nodes that it concerns.

@@ -41,8 +41,8 @@ type Impairment struct {
 	// Hold is by how much each frame comes later, and Jitter by how much more at the most.
 	// No frame passes another.
 	Hold, Jitter vtime.Duration
-	// Match, if set, picks the frames concerned; nil: all but pause frames.
-	Match  func(f *wire.Frame) bool
+	// Match, if set, picks the frames concerned; nil: all but pause frames. A lab's is a *Match.
+	Match  Matcher
 	Random prng.Stream
 
 	Seen, Hit uint64 // frames that matched; frames that something happened to
@@ -73,7 +73,7 @@ func (b *Burst) lost(r *prng.Stream) bool {
 
 // Arrive implements Link.
 func (m *Impairment) Arrive(now vtime.Time, f *wire.Frame) (v Verdict) {
-	if m.Match == nil && f.Kind() == wire.KindPFC || m.Match != nil && !m.Match(f) {
+	if m.Match == nil && f.Kind() == wire.KindPFC || m.Match != nil && !m.Match.Frame(f) {
 		return v
 	}
 	if !m.On(now) {
@@ -171,17 +171,4 @@ func (n *Nth) Arrive(_ vtime.Time, f *wire.Frame) Verdict {
 	}
 	n.Seen++
 	return Verdict{Drop: n.Drop[n.Seen]}
-}
-
-// Cut returns what is left of a frame that a fault has cut, if anything: a frame that is
-// shorter than its headers say is none, as a receiver's port finds. The frame goes back
-// to the pool.
-func Cut(p *wire.Pool, f *wire.Frame, bit uint64) *wire.Frame {
-	b := f.AppendTo(nil)
-	p.Put(f)
-	left, err := p.Parse(b[:bit%uint64(len(b))])
-	if err != nil {
-		return nil
-	}
-	return left
 }

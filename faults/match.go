@@ -57,6 +57,18 @@ func classify(f *wire.Frame) Class {
 	return Data
 }
 
+// Matcher picks frames.
+type Matcher interface {
+	// Frame reports whether the frame is picked.
+	Frame(f *wire.Frame) bool
+}
+
+// MatchFunc picks frames by a function, which no message can say.
+type MatchFunc func(f *wire.Frame) bool
+
+// Frame implements Matcher.
+func (m MatchFunc) Frame(f *wire.Frame) bool { return m(f) }
+
 // Match picks frames: those of which all that is given holds. Without a class it picks
 // all but pause frames: a link that loses those is not lossy but broken.
 type Match struct {
@@ -70,7 +82,7 @@ type Match struct {
 	Last     wire.PSN
 }
 
-// Frame says whether the frame is picked.
+// Frame implements Matcher.
 func (m *Match) Frame(f *wire.Frame) bool {
 	class := classify(f)
 	if m.Classes == 0 && class == PFC || m.Classes != 0 && m.Classes&class == 0 {

@@ -27,30 +27,27 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 		t.setControl(now)
 	}
 	for _, n := range e.Nodes {
-		if !t.owns(n) {
-			continue
-		}
-		switch e.Kind {
-		case KindRoom:
+		switch {
+		case e.Kind == KindRoom && t.ownsSwitch(n):
 			room := -1
 			t.each(KindRoom, n, func(o *entry) {
 				if room < 0 || o.Room < room {
 					room = o.Room
 				}
 			})
-			t.t.LimitGroups(now, n, room)
-		case KindStall:
+			t.t.Switches.LimitGroups(now, n, room)
+		case e.Kind == KindStall && t.ownsHost(n):
 			on := false
 			t.each(KindStall, n, func(*entry) { on = true })
-			t.t.Stall(now, n, on)
-		case KindSlowReceiver:
+			t.t.Hosts.Stall(now, n, on)
+		case e.Kind == KindSlowReceiver && t.ownsHost(n):
 			rate := int64(0)
 			t.each(KindSlowReceiver, n, func(o *entry) {
 				if rate == 0 || o.Rate < rate {
 					rate = o.Rate
 				}
 			})
-			t.t.SetIntake(now, n, rate)
+			t.t.Hosts.SetIntake(now, n, rate)
 		}
 	}
 }
@@ -66,6 +63,9 @@ func (t *Timeline) each(k Kind, node int, visit func(*entry)) {
 
 // setControl makes the control plane what the faults that are on now say.
 func (t *Timeline) setControl(now vtime.Time) {
+	if t.t.Control == nil {
+		return
+	}
 	var crashed []string
 	var cut []Way
 	for _, e := range t.all {
@@ -77,7 +77,7 @@ func (t *Timeline) setControl(now vtime.Time) {
 			cut = append(cut, e.Cut...)
 		}
 	}
-	t.t.SetControl(now, crashed, cut)
+	t.t.Control.SetControl(now, crashed, cut)
 }
 
 // setRate gives a link the lowest rate that a fault says, or its own.
@@ -91,7 +91,7 @@ func (t *Timeline) setRate(now vtime.Time, link int) {
 	}
 	for _, at := range [2]topo.End{l.A, l.B} {
 		if t.owns(at.Node) {
-			t.t.SetRate(now, at, rate)
+			t.t.Links.SetRate(now, at, rate)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (t *Timeline) carry(now vtime.Time, links []int) {
 		changed = true
 		for _, at := range [2]topo.End{l.A, l.B} {
 			if t.owns(at.Node) {
-				t.t.SetCarrier(now, at, was)
+				t.t.Links.SetCarrier(now, at, was)
 			}
 		}
 	}
@@ -150,14 +150,19 @@ func (t *Timeline) reroute(r *routes) {
 }
 
 func (t *Timeline) awaitRoutes(r *routes) {
-	t.t.At(r.at, KeepAlways, func(now vtime.Time) {
-		if now < r.at { // it was put off
-			t.awaitRoutes(r)
-			return
-		}
-		t.coming = slices.DeleteFunc(t.coming, func(o *routes) bool { return o == r })
-		t.t.SetRoutes(now, r.down)
-	})
+	t.await(&pending{act: actRoutes, r: r, at: r.at, keep: KeepAlways})
+}
+
+// install gives switches the routes that are due, or were before they were put off.
+func (t *Timeline) install(now vtime.Time, r *routes) {
+	if now < r.at {
+		t.awaitRoutes(r)
+		return
+	}
+	t.coming = slices.DeleteFunc(t.coming, func(o *routes) bool { return o == r })
+	if t.t.Switches != nil {
+		t.t.Switches.SetRoutes(now, r.down)
+	}
 }
 
 // blame returns the faults that keep a link down.

@@ -10,58 +10,6 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Keep says what a call that a timeline asks for means to a driver that stops when
-// nothing is left to do.
-type Keep uint8
-
-// What calls mean.
-const (
-	KeepNot   Keep = iota // a fault begins: nobody waits for that
-	KeepWhile             // it ends: somebody may, as long as programs run or frames are held
-	KeepAlways
-)
-
-// Target is what a driver lets faults do to its links and nodes. Nodes and ports that are
-// not the driver's own it ignores. Calls come from within Add, Remove and the calls that
-// were asked for.
-type Target interface {
-	// At arranges for a call at an instant, or at once if that has passed.
-	At(at vtime.Time, keep Keep, f func(now vtime.Time))
-	// SetFault puts a fault on the direction of a link that leaves the port; nil takes it away.
-	SetFault(from topo.End, l Link)
-	// SetCarrier tells the node at a port whether its link is there.
-	SetCarrier(now vtime.Time, at topo.End, up bool)
-	// SetRoutes gives all switches the routes without the links that are down.
-	SetRoutes(now vtime.Time, down []int)
-	// SetRate makes a port's transmitter send at bits per second.
-	SetRate(now vtime.Time, at topo.End, rate int64)
-	// Sent returns how many frames a port has sent.
-	Sent(at topo.End) uint64
-	// Pause makes a host send a PFC frame.
-	Pause(now vtime.Time, node int, classes uint8, quanta uint16)
-	// Restart makes a node lose all it knows and holds; lost is how many frames that were.
-	// On a host the programs end.
-	Restart(now vtime.Time, node int) (lost int)
-	// WipeGroups makes a switch forget its groups and returns how many it had.
-	WipeGroups(now vtime.Time, node int) (groups int)
-	// LimitGroups bounds the groups of a switch; -1: it is what it was configured with.
-	LimitGroups(now vtime.Time, node int, room int)
-	// Refused returns how many registrations a switch has refused.
-	Refused(node int) uint64
-	// Stall stops a host's adapter, or lets it go on.
-	Stall(now vtime.Time, node int, on bool)
-	// SetIntake bounds the rate at which a host takes what arrives; 0: no bound.
-	SetIntake(now vtime.Time, node int, rate int64)
-	// Waited returns how many frames have waited at a host that was stalled or slow.
-	Waited(node int) uint64
-	// SetControl says which controllers are crashed, and in which directions nothing gets
-	// through between them.
-	SetControl(now vtime.Time, crashed []string, cut []Way)
-	// HeldBack returns how often something could not be sent at once for a cut that begins at
-	// one of these controllers.
-	HeldBack(from []Way) uint64
-}
-
 // Config describes a timeline.
 type Config struct {
 	Graph *topo.Graph
@@ -87,6 +35,28 @@ type Timeline struct {
 	carriers map[topo.End]*carrier // by sending port
 	down     []int                 // links, ascending
 	coming   []*routes             // on their way to switches, in the order of their times
+	calls    []*pending            // in the order in which they were asked for
+}
+
+// act is what a call does that a timeline has asked for.
+type act uint8
+
+const (
+	actBegin  act = iota // a fault comes
+	actEnd               // it ends
+	actPause             // it has hosts send pause frames
+	actRoutes            // switches get new routes
+)
+
+// pending is a call that a timeline has asked its driver for. It is kept as what it is, and not
+// as a function only, because a timeline may go on in another process (State).
+type pending struct {
+	act    act
+	e      *entry  // whose call it is, or
+	r      *routes // the routes
+	at     vtime.Time
+	keep   Keep
+	number int64 // of the fault's beginning; of a pause, of the time that it is on
 }
 
 // entry is a fault that is applied.
@@ -110,8 +80,19 @@ func NewTimeline(c Config, t Target) *Timeline {
 
 func (t *Timeline) owns(node int) bool { return t.c.Owns == nil || t.c.Owns(node) }
 
+func (t *Timeline) ownsHost(node int) bool { return node < t.c.Graph.Hosts && t.owns(node) }
+
+func (t *Timeline) ownsSwitch(node int) bool { return node >= t.c.Graph.Hosts && t.owns(node) }
+
 // Add applies a fault beside those that are.
 func (t *Timeline) Add(now vtime.Time, s Spec) {
+	if e := t.insert(s); !s.Kind.OfFrames() {
+		t.plan(now, e, 0)
+	}
+}
+
+// insert enters a fault of which nothing comes yet but for that it looks at frames.
+func (t *Timeline) insert(s Spec) *entry {
 	e := &entry{Spec: s, base: map[topo.End]uint64{}}
 	name := "fault/" + strings.TrimPrefix(s.ID, LabPrefix)
 	e.Window.Random = t.root.Derive(name + "/times")
@@ -133,9 +114,6 @@ func (t *Timeline) Add(now vtime.Time, s Spec) {
 		e.names = append(e.names, g.PortName(to))
 		t.rewire(from)
 	}
-	if s.Kind.OfFrames() {
-		return
-	}
 	for _, l := range s.Links {
 		for _, at := range [2]topo.End{g.Links[l].A, g.Links[l].B} {
 			if t.owns(at.Node) {
@@ -152,7 +130,7 @@ func (t *Timeline) Add(now vtime.Time, s Spec) {
 		slices.ContainsFunc(s.Cut, func(c Way) bool { return c.From == t.c.Controller }) {
 		e.names = append(e.names, t.c.Controller)
 	}
-	t.plan(now, e, 0)
+	return e
 }
 
 // rewire puts what faults there are on a direction of a link.
@@ -170,10 +148,10 @@ func (t *Timeline) rewire(from topo.End) {
 		}
 	}
 	if all == nil {
-		t.t.SetFault(from, nil)
+		t.t.Links.SetFault(from, nil)
 		return
 	}
-	t.t.SetFault(from, all)
+	t.t.Links.SetFault(from, all)
 }
 
 // plan arranges for the fault's next beginning, from number k on.
@@ -185,24 +163,44 @@ func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
 	if !ok || e.Every == 0 && e.Over(now) {
 		return
 	}
-	keep := e.keep()
-	t.t.At(at, keep, func(now vtime.Time) {
-		if e.gone {
-			return
-		}
-		end := at.Add(e.For)
-		if e.For > 0 && end <= now {
-			t.plan(now, e, k+1)
-			return
-		}
-		if e.until = end; e.For > 0 {
-			t.t.At(end, max(keep, e.keepEnd()), func(now vtime.Time) { t.end(now, e) })
-		}
-		t.begin(now, e)
-		if e.Every > 0 {
-			t.plan(now, e, k+1)
+	t.await(&pending{act: actBegin, e: e, at: at, keep: e.keep(), number: k})
+}
+
+// await has the driver make a call.
+func (t *Timeline) await(p *pending) {
+	t.calls = append(t.calls, p)
+	t.t.Clock.At(p.at, p.keep, func(now vtime.Time) {
+		t.calls = slices.DeleteFunc(t.calls, func(o *pending) bool { return o == p })
+		switch p.act {
+		case actBegin:
+			t.come(now, p.e, p.at, p.number)
+		case actEnd:
+			t.end(now, p.e)
+		case actPause:
+			t.pause(now, p.e, uint64(p.number))
+		case actRoutes:
+			t.install(now, p.r)
 		}
 	})
+}
+
+// come makes time number k of a fault, which is due at an instant, begin.
+func (t *Timeline) come(now vtime.Time, e *entry, at vtime.Time, k int64) {
+	if e.gone {
+		return
+	}
+	keep, end := e.keep(), at.Add(e.For)
+	if e.For > 0 && end <= now {
+		t.plan(now, e, k+1)
+		return
+	}
+	if e.until = end; e.For > 0 {
+		t.await(&pending{act: actEnd, e: e, at: end, keep: max(keep, e.keepEnd())})
+	}
+	t.begin(now, e)
+	if e.Every > 0 {
+		t.plan(now, e, k+1)
+	}
 }
 
 // keep returns what a beginning of the fault means to a driver.
@@ -231,14 +229,18 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 	switch e.Kind {
 	case KindCrash, KindAgentCrash, KindRestart:
 		for _, n := range e.Nodes {
-			if t.owns(n) {
-				e.hit += uint64(t.t.Restart(now, n))
+			switch {
+			case !t.owns(n):
+			case e.Kind == KindAgentCrash:
+				e.hit += uint64(t.t.Links.EndAgent(now, n))
+			default:
+				e.hit += uint64(t.t.Links.Restart(now, n))
 			}
 		}
 	case KindWipe:
 		for _, n := range e.Nodes {
-			if t.owns(n) {
-				e.hit += uint64(t.t.WipeGroups(now, n))
+			if t.ownsSwitch(n) {
+				e.hit += uint64(t.t.Switches.WipeGroups(now, n))
 			}
 		}
 	case KindPause, KindPauseStorm:
@@ -260,9 +262,9 @@ func (t *Timeline) end(now vtime.Time, e *entry) {
 	e.on = 0
 	if e.Kind == KindPause {
 		for _, n := range e.Nodes {
-			if t.owns(n) {
+			if t.ownsHost(n) {
 				e.hit++
-				t.t.Pause(now, n, 1<<e.Priority, 0)
+				t.t.Hosts.Pause(now, n, 1<<e.Priority, 0)
 			}
 		}
 	}
@@ -319,23 +321,24 @@ func (t *Timeline) List(now vtime.Time) (all []Status) {
 func (t *Timeline) count(e *entry, visit func(at topo.End, v uint64)) {
 	switch e.Kind {
 	case KindControlPartition:
-		visit(topo.End{Node: -1}, t.t.HeldBack(e.Cut))
+		if t.t.Control != nil {
+			visit(topo.End{Node: -1}, t.t.Control.HeldBack(e.Cut))
+		}
 	case KindRateCut:
 		for _, l := range e.Links {
 			for _, at := range [2]topo.End{t.c.Graph.Links[l].A, t.c.Graph.Links[l].B} {
 				if t.owns(at.Node) {
-					visit(at, t.t.Sent(at))
+					visit(at, t.t.Links.Sent(at))
 				}
 			}
 		}
 	case KindRoom, KindStall, KindSlowReceiver:
 		for _, n := range e.Nodes {
 			switch {
-			case !t.owns(n):
-			case e.Kind == KindRoom:
-				visit(topo.End{Node: n}, t.t.Refused(n))
-			default:
-				visit(topo.End{Node: n}, t.t.Waited(n))
+			case e.Kind == KindRoom && t.ownsSwitch(n):
+				visit(topo.End{Node: n}, t.t.Switches.Refused(n))
+			case e.Kind != KindRoom && t.ownsHost(n):
+				visit(topo.End{Node: n}, t.t.Hosts.Waited(n))
 			}
 		}
 	}
@@ -352,9 +355,9 @@ func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 		if e.Kind == KindPause {
 			next = now.Add(t.fullPause(n) / 2)
 		}
-		if t.owns(n) {
+		if t.ownsHost(n) {
 			e.hit++
-			t.t.Pause(now, n, 1<<e.Priority, PauseQuantaMax)
+			t.t.Hosts.Pause(now, n, 1<<e.Priority, PauseQuantaMax)
 		}
 	}
 	keep := KeepNot
@@ -364,11 +367,15 @@ func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 		}
 		keep = max(e.keep(), KeepWhile)
 	}
-	t.t.At(next, keep, func(now vtime.Time) { t.pause(now, e, number) })
+	t.await(&pending{act: actPause, e: e, at: next, keep: keep, number: int64(number)})
 }
 
 // fullPause returns how long the longest pause lasts on a host's link.
 func (t *Timeline) fullPause(node int) vtime.Duration {
-	rate := t.c.Graph.Links[t.c.Graph.Nodes[node].Links[0]].Rate
+	return FullPause(t.c.Graph.Links[t.c.Graph.Nodes[node].Links[0]].Rate)
+}
+
+// FullPause returns how long the longest pause lasts on a link of a rate in bit/s.
+func FullPause(rate int64) vtime.Duration {
 	return vtime.Duration(float64(PauseQuantaMax*wire.PauseQuantumBits) / float64(rate) * float64(vtime.Second))
 }

@@ -30,10 +30,11 @@ func TestWindow(t *testing.T) {
 	b := a
 	n := 0
 	for k := range vtime.Time(10000) {
-		if a.On(2*k) != b.On(2*k) || a.On(2*k) != a.On(2*k) {
+		on := a.On(2 * k)
+		if on != b.On(2*k) || on != a.On(2*k) {
 			t.Fatalf("time %d: two answers", k)
 		}
-		if a.On(2 * k) {
+		if on {
 			n++
 		}
 	}
@@ -164,7 +165,7 @@ func TestCut(t *testing.T) {
 			pool.Put(f)
 			break
 		}
-		if left := Cut(&pool, f, bit); left != nil {
+		if left := cut(&pool, f, bit); left != nil {
 			t.Errorf("%d bytes are still %v", bit, left)
 			pool.Put(left)
 		}
@@ -211,6 +212,10 @@ func (s *script) Restart(now vtime.Time, node int) int {
 	s.say(now, "restart %d", node)
 	return 3
 }
+func (s *script) EndAgent(now vtime.Time, node int) int {
+	s.say(now, "end agent %d", node)
+	return 3
+}
 func (s *script) WipeGroups(now vtime.Time, node int) int {
 	s.say(now, "wipe %d", node)
 	return 2
@@ -249,7 +254,7 @@ func play(t *testing.T, end vtime.Time, specs ...Spec) (*script, *Timeline) {
 		t.Fatal(err)
 	}
 	s := &script{links: map[topo.End]Link{}}
-	tl := NewTimeline(Config{Graph: g, Seed: 1, Reconverge: 100}, s)
+	tl := NewTimeline(Config{Graph: g, Seed: 1, Reconverge: 100}, Target{s, s, s, s, s})
 	for _, x := range specs {
 		tl.Add(0, x)
 	}
@@ -271,7 +276,7 @@ func TestTimeline(t *testing.T) {
 		"crash of the switch": {[]Spec{{Kind: KindCrash, Window: at(5, 0), Nodes: []int{3}}},
 			"5 restart 3, 5 carrier 0:0 false, 5 carrier 3:0 false, 5 carrier 1:0 false, 5 carrier 3:1 false, 5 carrier 2:0 false, 5 carrier 3:2 false, 105 routes without [0 1 2]"},
 		"crash of an agent": {[]Spec{{Kind: KindAgentCrash, Window: at(50, 20), Nodes: []int{1}}},
-			"50 restart 1, 50 carrier 1:0 false, 50 carrier 3:1 false, 70 carrier 1:0 true, 70 carrier 3:1 true, 150 routes without [1], 170 routes without []"},
+			"50 end agent 1, 50 carrier 1:0 false, 50 carrier 3:1 false, 70 carrier 1:0 true, 70 carrier 3:1 true, 150 routes without [1], 170 routes without []"},
 		"rate-cut": {[]Spec{{Kind: KindRateCut, Window: at(5, 20), Links: []int{0}, Rate: 7}, {ID: "b", Kind: KindRateCut, Window: at(10, 5), Links: []int{0}, Rate: 3}},
 			"5 rate 0:0 7, 5 rate 3:0 7, 10 rate 0:0 3, 10 rate 3:0 3, 15 rate 0:0 7, 15 rate 3:0 7, 25 rate 0:0 100000000000, 25 rate 3:0 100000000000"},
 		"stall twice": {[]Spec{{Kind: KindStall, Window: Window{From: 1, For: 2, Every: 10}, Nodes: []int{2}}},

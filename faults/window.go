@@ -19,7 +19,7 @@ type Window struct {
 	Random      prng.Stream
 }
 
-// On says whether the fault is on.
+// On reports whether the fault is on.
 func (w *Window) On(now vtime.Time) bool {
 	if now < w.From {
 		return false
@@ -31,12 +31,12 @@ func (w *Window) On(now vtime.Time) bool {
 	return (w.For == 0 || d < w.For) && w.happens(k)
 }
 
-// Over says that the fault never comes again.
+// Over reports whether the fault never comes again.
 func (w *Window) Over(now vtime.Time) bool {
 	return w.Every == 0 && w.For > 0 && now >= w.From.Add(w.For)
 }
 
-// happens says whether time number k, from 0 on, comes about.
+// happens reports whether time number k, from 0 on, comes about.
 func (w *Window) happens(k int64) bool {
 	if w.Probability == 0 || w.Probability >= 1 {
 		return true

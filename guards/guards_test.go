@@ -111,7 +111,7 @@ func (c *collector) branch(at ast.Node, cond string, body []ast.Stmt) {
 // away are the functions that turn something away.
 var away = []string{"drop", "refuse", "failf", "fail", "failOldest", "panic", "event", "impliedNak"}
 
-// turnsAway says whether a statement of a branch, nested branches left out, drops, refuses,
+// turnsAway reports whether a statement of a branch, nested branches left out, drops, refuses,
 // answers with a NAK, counts something ignored, or returns early with nothing done.
 func turnsAway(s ast.Stmt) bool {
 	switch s := s.(type) {
@@ -120,12 +120,11 @@ func turnsAway(s ast.Stmt) bool {
 	case *ast.BranchStmt:
 		return s.Tok == token.CONTINUE
 	case *ast.IncDecStmt:
-		text := fmt.Sprint(s.X)
-		if i, ok := s.X.(*ast.IndexExpr); ok {
-			text = lastName(i.X)
-		} else {
-			text = lastName(s.X)
+		counter := s.X
+		if i, ok := counter.(*ast.IndexExpr); ok {
+			counter = i.X
 		}
+		text := lastName(counter)
 		return text == "Drops" || text == "Ignored"
 	case *ast.ExprStmt:
 		if call, ok := s.X.(*ast.CallExpr); ok {
@@ -141,7 +140,7 @@ func turnsAway(s ast.Stmt) bool {
 	return false
 }
 
-// negative says whether a result tells that something is refused: false, nil, an error
+// negative reports whether a result tells that something is refused: false, nil, an error
 // made here, a reason, a NAK.
 func negative(e ast.Expr) bool {
 	switch e := e.(type) {
@@ -171,7 +170,7 @@ type block struct {
 	fired                            bool
 }
 
-// holds says whether a position is in the block.
+// holds reports whether a position is in the block.
 func (b block) holds(p token.Position) bool {
 	after := p.Line > b.fromLine || p.Line == b.fromLine && p.Column >= b.fromCol
 	return after && (p.Line < b.toLine || p.Line == b.toLine && p.Column < b.toCol)

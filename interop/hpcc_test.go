@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/runner"
 )
@@ -77,7 +79,7 @@ func TestHPCC(t *testing.T) {
 		t.Fatalf("%d rows of ours, want 8; %d of hpcc, want 4; %v", len(r.Results), len(want), f)
 	}
 	for _, row := range r.Results {
-		s := row.Solve
+		s := apps.DetailsOf[hpl.Solve](row)
 		system := fmt.Sprintf("N %d, NB %d, %d x %d", s.N, s.NB, s.P, s.Q)
 		if s.Norms == nil {
 			t.Fatalf("%s: the report has no norms", system)

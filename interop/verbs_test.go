@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine/machinetest"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/traces"
@@ -35,9 +36,9 @@ func newVerbsBench(t *testing.T, c *traces.Capture, keys string) *verbsBench {
 		t: t, statuses: map[virtrnic.WCStatus]bool{},
 		net: machinetest.New([]int{1, 1}, []machinetest.Link{{A: 0, B: 1, BitsPerSec: 100e9, Delay: vtime.Microsecond}}),
 	}
-	b.net.Fate = func(now vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+	b.net.Fate = func(now vtime.Time, _ int, f *wire.Frame) faults.Verdict {
 		c.Frame(now, now, f)
-		return machinetest.Fate{Drop: b.lose != nil && b.lose(f)}
+		return faults.Verdict{Drop: b.lose != nil && b.lose(f)}
 	}
 	root := prng.New(1)
 	for i := range 2 {

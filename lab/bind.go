@@ -4,25 +4,27 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // textual is a value that reads itself from a scalar.
-type textual interface{ parse(string) error }
+type textual interface{ Set(string) error }
 
 // shorthand is a struct that may be written as a scalar.
-type shorthand interface{ short(scalar string) error }
+type shorthand interface{ Short(scalar string) error }
 
 // binder fills Go values from the nodes of a YAML file. Unlike a general decoder it
 // knows where everything stands: each mistake is one line with position and remedy.
 type binder struct {
-	at   map[string]pos // by path: where the value stands
-	errs []*Error
+	at     map[string]pos // by path: where the value stands
+	errs   []*Error
+	spoilt spoilt
+	path   string // of the value that is being read
 }
 
 type pos struct{ line, column int }
@@ -41,13 +43,24 @@ func start(n ast.Node) *token.Token {
 func (b *binder) failf(n ast.Node, format string, args ...any) {
 	t := start(n)
 	b.errs = append(b.errs, &Error{Line: t.Position.Line, Column: t.Position.Column, Text: fmt.Sprintf(format, args...)})
+	b.spoilt[part(b.path)] = true
 }
+
+// full reports whether so many mistakes were found that no more are looked for.
+func (b *binder) full() bool { return len(b.errs) >= mistakesMax }
 
 // bind fills v from n. path names the value in messages of later checks.
 func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
-	if len(b.errs) > 0 {
-		return // one mistake is told: of a file with thousands no more are looked for
+	if b.full() {
+		return
 	}
+	above := b.path
+	b.path = path
+	b.bindAt(path, n, v)
+	b.path = above
+}
+
+func (b *binder) bindAt(path string, n ast.Node, v reflect.Value) {
 	if t := start(n); t != nil {
 		b.at[path] = pos{t.Position.Line, t.Position.Column}
 	}
@@ -66,11 +79,11 @@ func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
 		}
 		v.Set(reflect.New(v.Type().Elem()))
 		setDefaults(v.Elem())
-		b.bind(path, n, v.Elem())
+		b.bindAt(path, n, v.Elem())
 		return
 	}
 	if p, ok := v.Addr().Interface().(textual); ok {
-		b.bindScalar(n, path, p.parse)
+		b.bindScalar(n, path, p.Set)
 		return
 	}
 	if h, ok := v.Addr().Interface().(*Hosts); ok {
@@ -96,7 +109,7 @@ func (b *binder) bind(path string, n ast.Node, v reflect.Value) {
 func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 	if h, ok := v.Addr().Interface().(shorthand); ok {
 		if s, isScalar := scalar(n); isScalar {
-			if err := h.short(s); err != nil {
+			if err := h.Short(s); err != nil {
 				b.failf(n, "%s: %v", last(path), err)
 			}
 			return
@@ -104,22 +117,23 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 	}
 	entries, ok := entriesOf(n)
 	if !ok {
-		b.failf(n, "%s must be a mapping with %s", last(path), list(keysOf(v.Type())))
+		b.failf(n, "%s must be a mapping with %s", last(path), setting.List(keysOf(v.Type())))
 		return
 	}
 	if s, single := v.Addr().Interface().(*Scheme); single && len(entries) == 1 && key(entries[0]) != "name" {
 		b.bindNamed(path, entries[0], s)
 		return
 	}
-	seen := map[string]bool{}
+	seen, unknown := map[string]bool{}, false
 	for _, e := range entries {
 		k := key(e)
-		i := fieldByKey(v.Type(), k)
+		i := setting.FieldByKey(v.Type(), k)
 		switch {
-		case len(b.errs) > 0:
+		case b.full():
 			return
 		case i < 0:
-			b.failf(e.Key, "unknown key %q%s", k, suggest(k, keysOf(v.Type())))
+			unknown = true
+			b.failf(e.Key, "unknown key %q%s", k, setting.Suggest(k, keysOf(v.Type())))
 		case seen[k]:
 			b.failf(e.Key, "key %q is there twice", k)
 		default:
@@ -127,8 +141,8 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 		}
 		seen[k] = true
 	}
-	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.Tag.Get("required") != "" && !seen[f.Tag.Get("yaml")] {
+	for i := range v.NumField() { // a key that is missing may be there under a wrong name
+		if f := v.Type().Field(i); f.Tag.Get("required") != "" && !unknown && !seen[f.Tag.Get("yaml")] {
 			b.failf(n, "%s needs %q: %s", last(path), f.Tag.Get("yaml"), f.Tag.Get("doc"))
 		}
 	}
@@ -146,9 +160,9 @@ func (b *binder) bindNamed(path string, e *ast.MappingValueNode, s *Scheme) {
 	s.Name = name
 	for _, p := range entries {
 		k := key(p)
-		i := fieldByKey(v.Type(), k)
+		i := setting.FieldByKey(v.Type(), k)
 		if i < 0 || k == "name" {
-			b.failf(p.Key, "unknown parameter %q%s", k, suggest(k, append([]string{"label"}, parameters(name)...)))
+			b.failf(p.Key, "unknown parameter %q%s", k, setting.Suggest(k, append([]string{"label"}, setting.ParameterNames(name)...)))
 			continue
 		}
 		b.bind(join(path, k), p.Value, v.Field(i))
@@ -178,8 +192,9 @@ func (b *binder) bindHosts(path string, n ast.Node, h *Hosts) {
 		}
 		return
 	}
+	before := len(b.errs)
 	b.bindSlice(path, n, reflect.ValueOf(h).Elem())
-	if len(*h) == 0 && len(b.errs) == 0 {
+	if len(*h) == 0 && len(b.errs) == before {
 		b.failf(n, "%s is empty: name at least two hosts, or write all", last(path))
 	}
 }
@@ -263,15 +278,6 @@ func key(e *ast.MappingValueNode) string {
 	return "<<"
 }
 
-func fieldByKey(t reflect.Type, key string) int {
-	for i := range t.NumField() {
-		if t.Field(i).Tag.Get("yaml") == key {
-			return i
-		}
-	}
-	return -1
-}
-
 func keysOf(t reflect.Type) (keys []string) {
 	for i := range t.NumField() {
 		keys = append(keys, t.Field(i).Tag.Get("yaml"))
@@ -286,57 +292,12 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// last returns what a message calls the value at a path.
+// last returns the name that messages use for the value at a path.
 func last(path string) string {
 	if path == "" {
 		return "a lab file"
 	}
 	return path
-}
-
-func list(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
-}
-
-// suggest names the word nearest to a misspelt one, or all there are if they are few.
-func suggest(got string, words []string) string {
-	best, dist := "", 3
-	for _, w := range words {
-		if d := distance(got, w); d < dist && d < len(w) {
-			best, dist = w, d
-		}
-	}
-	switch {
-	case best != "":
-		return fmt.Sprintf(", did you mean %q?", best)
-	case len(words) > 0 && len(words) <= 12:
-		return ": use " + list(words)
-	}
-	return ""
-}
-
-// distance is the Levenshtein distance, letters of different case being alike.
-func distance(a, b string) int {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := slices.Clone(row)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(prev[j]+cost, prev[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // setDefaults fills a struct from its default tags.
@@ -357,7 +318,7 @@ func setDefaults(v reflect.Value) {
 		var err error
 		switch x := f.Addr().Interface().(type) {
 		case textual:
-			err = x.parse(text)
+			err = x.Set(text)
 		case *Hosts: // empty is all
 		case *Names:
 			*x = Names{text}

@@ -18,6 +18,7 @@ func (l *Lab) Graph() (*topo.Graph, error) {
 	g, err := l.shape()
 	if err == nil {
 		g.IPv6 = l.Links.IP == 6
+		l.retier(g)
 	}
 	return g, err
 }

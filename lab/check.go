@@ -2,77 +2,107 @@ package lab
 
 import (
 	"fmt"
-	"path"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
-
-// sizeMax is the largest message: what RoCE allows.
-const sizeMax = Size(1) << 31
 
 var (
 	labName  = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 	nodeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,30}$`)
 )
 
-// NameOK says whether s may name a lab: what becomes a part of paths and names of
+// NameOK reports whether s may name a lab: what becomes a part of paths and names of
 // containers is checked once, here.
 func NameOK(s string) bool { return labName.MatchString(s) }
 
-// LabelOK says whether s may be a label in reports, or name a program.
-func LabelOK(s string) bool { return labelName.MatchString(s) }
+// LabelOK reports whether s may be a label in reports, or name a program.
+func LabelOK(s string) bool { return setting.LabelOK(s) }
 
-// checking finds what no single value shows: choices that exclude each other, names
-// that do not exist.
+// checking verifies what no single value shows: choices that exclude each other, names that do
+// not exist.
 type checking struct {
 	l   *Lab
 	dir string // of the lab file
 	at  map[string]pos
 	// programs are those that workloads may name; nil: any.
 	programs []string
+	expect   bool // look whether the lab measures what lines of expect name
 	g        *topo.Graph
-	err      *Error
+	err      *Error // the first of the part that is being checked
+	all      []*Error
+	spoilt   spoilt
 }
 
-// failf notes a mistake at a path, the first one only.
+// failf records a mistake at a path. Only the first one at a place in the file is reported, since
+// others may follow from it.
 func (c *checking) failf(path, format string, args ...any) {
-	if c.err != nil {
+	e := &Error{Text: fmt.Sprintf(format, args...)}
+	for at := path; ; {
+		if p, ok := c.at[at]; ok {
+			e.Line, e.Column = p.line, p.column
+			break
+		}
+		i := strings.LastIndexAny(at, ".[")
+		if i < 0 {
+			break
+		}
+		at = at[:i]
+	}
+	c.spoilt[part(path)] = true
+	told := slices.ContainsFunc(c.all, func(o *Error) bool { return o.Line == e.Line && o.Column == e.Column })
+	if c.err == nil {
+		c.err = e
+	} else if told {
 		return
 	}
-	c.err = &Error{Text: fmt.Sprintf(format, args...)}
-	for {
-		if p, ok := c.at[path]; ok {
-			c.err.Line, c.err.Column = p.line, p.column
-			return
-		}
-		i := strings.LastIndexAny(path, ".[")
-		if i < 0 {
-			return
-		}
-		path = path[:i]
+	if len(c.all) < mistakesMax {
+		c.all = append(c.all, e)
 	}
 }
 
-// check verifies the whole file and fills in what depends on other values.
-func (l *Lab) check(dir string, at map[string]pos, programs []string) error {
-	c := &checking{l: l, dir: dir, at: at, programs: programs}
-	for _, f := range []func(){
-		c.checkName, c.checkEnums, c.checkTopology, c.checkControllers,
-		c.checkSwitches, c.checkNICs, c.checkHosts, c.checkWorkloads, c.checkLabels, c.checkFaults, c.checkExpect,
+// check verifies the whole file, as far as it could be read, and fills in what depends on other
+// values. It returns the mistakes that reading and checking found.
+func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
+	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, expect: r.Expect, all: b.errs, spoilt: b.spoilt}
+	c.checkEnums()
+	for _, s := range []struct {
+		name  string
+		f     func()
+		needs []string // sections: with a mistake in one of them nothing can be said of this one
+	}{
+		{"name", c.checkName, nil},
+		{"topology", c.checkTopology, nil},
+		{"controllers", c.checkControllers, []string{"topology"}},
+		{"switches", c.checkSwitches, []string{"topology", "nics", "links"}},
+		{"nics", c.checkNICs, nil},
+		{"hosts", c.checkHosts, []string{"topology", "links", "switches", "runtime"}},
+		{"workloads", c.checkWorkloads, []string{"topology", "hosts", "controllers"}},
+		{"labels", c.checkLabels, []string{"topology"}},
+		{"faults", c.checkFaults, []string{"topology", "hosts", "controllers", "labels"}},
+		{"expect", c.checkExpect, nil},
 	} {
-		if f(); c.err != nil {
-			return c.err
+		_, there := c.at[s.name]
+		if c.spoilt[s.name] || c.spoilt.has(s.needs...) || !there && c.spoilt[""] {
+			continue // what is missing may be there under a wrong name
 		}
+		c.err = nil
+		s.f()
 	}
-	return nil
+	return c.all
+}
+
+// item begins the check of an item of a section. It reports whether the item could be read; an item
+// that could not is not to be checked.
+func (c *checking) item(path string) (ok bool) {
+	c.err = nil
+	return !c.spoilt[path] && len(c.all) < mistakesMax
 }
 
 func (c *checking) checkName() {
@@ -111,9 +141,9 @@ func (c *checking) enums(path string, v reflect.Value) {
 
 func (c *checking) enum(path, got string, words []string) {
 	if got != "" && !slices.Contains(words, got) {
-		hint := suggest(got, words)
+		hint := setting.Suggest(got, words)
 		if !strings.Contains(hint, "use ") {
-			hint += " Use " + list(words)
+			hint += " Use " + setting.List(words)
 		}
 		c.failf(path, "%s cannot be %q%s", path, got, hint)
 	}
@@ -128,7 +158,7 @@ func (c *checking) checkTopology() {
 		}
 	}
 	if shapes != 1 {
-		c.failf("topology", "topology has %d shapes, it needs one: %s", shapes, list(keysOf(reflect.TypeFor[Topology]())))
+		c.failf("topology", "topology has %d shapes, it needs one: %s", shapes, setting.List(keysOf(reflect.TypeFor[Topology]())))
 		return
 	}
 	if t.ThreeLayer != nil {
@@ -148,6 +178,7 @@ func (c *checking) checkTopology() {
 	}
 	c.g = g
 	c.checkSecond("links.delay", c.l.Links.Delay)
+	c.checkTiers()
 	if t.Custom != nil {
 		for i, l := range t.Custom.Links {
 			if l.Delay != nil {
@@ -210,12 +241,9 @@ func (c *checking) checkSwitches() {
 	}
 }
 
-// checkSecond makes sure that a time is no more than a second: one that is spent by each
-// packet, message or hop, so that what a message takes stays far within a run.
+// checkSecond is setting.Checker's Second.
 func (c *checking) checkSecond(path string, d Duration) {
-	if vtime.Duration(d) > vtime.Second {
-		c.failf(path, "%s of %v is more than a second", path, d)
-	}
+	(&setting.Checker{Fail: c.failf}).Second(path, d)
 }
 
 // bufferMin holds a handful of the largest frames.
@@ -256,11 +284,14 @@ func (c *checking) checkNICs() {
 		c.failf("nics.irn", "nics.irn has no use with retransmit: %s: write retransmit: irn", n.Retransmit)
 	case n.IRN != nil && (n.IRN.RTOLow <= 0 || n.IRN.RTOHigh < n.IRN.RTOLow):
 		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both are more than 0, and rto-high is no less", n.IRN.RTOLow, n.IRN.RTOHigh)
+	case n.IRN != nil && c.g != nil && vtime.Duration(n.IRN.RTOLow) < c.soonest():
+		c.failf("nics.irn.rto-low", "nics.irn.rto-low of %v is shorter than the %v in which a packet of %d bytes can be acknowledged at best: all would be repeated",
+			n.IRN.RTOLow, c.soonest(), n.MTU)
 	case n.IRN != nil && n.IRN.Cap != nil && *n.IRN.Cap <= 0:
 		c.failf("nics.irn.cap", "nics.irn.cap of %v lets nothing be sent", *n.IRN.Cap)
 	case vtime.Duration(n.RNRTimer) > vtime.Second:
 		c.failf("nics.rnr-timer", "nics.rnr-timer of %v is more than a second", n.RNRTimer)
-	case n.ICRC == "flag" && !c.phantomOnly():
+	case n.ICRC == "flag" && !c.spoilt.has("workloads") && !c.phantomOnly():
 		c.failf("nics.icrc", "nics.icrc can be flag only where all workloads use memory: phantom")
 	}
 	if h := n.HostCost; h != nil {
@@ -269,139 +300,5 @@ func (c *checking) checkNICs() {
 		c.checkSecond("nics.host-cost.stack", h.Stack)
 		c.checkSecond("nics.host-cost.connection", h.Connection)
 		c.checkSecond("nics.host-cost.jitter", h.Jitter)
-	}
-}
-
-func (c *checking) phantomOnly() bool {
-	for _, w := range c.l.Workloads {
-		_, kinds := w.given()
-		for _, k := range kinds {
-			memory := k.Elem().FieldByName("Memory")
-			if costs := w.HPL != nil && w.HPL.CostOnly; !costs && (!memory.IsValid() || memory.String() != string(rank.MemoryPhantom)) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func (c *checking) checkWorkloads() {
-	labels := map[string]bool{}
-	for i, w := range c.l.Workloads {
-		p := fmt.Sprintf("workloads[%d]", i)
-		keys, kinds := w.given()
-		if len(kinds) != 1 {
-			c.failf(p, "a workload needs one kind: %s", list(keysOf(reflect.TypeFor[Workload]())))
-			return
-		}
-		p += "." + keys[0]
-		kinds[0].Interface().(checked).check(c, p)
-		if labels[w.Label()] {
-			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
-		}
-		labels[w.Label()] = true
-	}
-}
-
-const badLabel = "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens"
-
-var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
-
-func (b *Bcast) check(c *checking, p string) {
-	c.checkLabel(p, b.Label)
-	ranks := c.checkRanks(p, "a broadcast", b.Ranks)
-	if c.err != nil {
-		return
-	}
-	c.checkSizes(p, b.Sizes, b.WarmUp, 1)
-	c.checkSchemes(p, broadcasts(), b.Schemes, b.Sizes)
-	for i, s := range b.Schemes {
-		if b.Memory == string(rank.MemoryHashed) && !collective.TakesHashed(s.Name) {
-			c.failf(p+".memory", "%s writes parts of what is lost twice, which hashed memory cannot take: use bytes or phantom, or leave scheme %d out", s.Name, i)
-		}
-	}
-	if b.Root == "" {
-		b.Root = c.g.Nodes[ranks[0]].Name
-	}
-	root, ok := c.g.Find(b.Root)
-	if !ok || root >= c.g.Hosts {
-		c.failf(p+".root", "there is no host %q%s", b.Root, suggest(b.Root, c.hostNames()))
-	} else if !slices.Contains(ranks, root) {
-		c.failf(p+".root", "root %s is not among the ranks", b.Root)
-	}
-	if c.err == nil {
-		c.checkExternalRanks(p, b, ranks)
-	}
-}
-
-func (c *checking) hostNames() (names []string) {
-	for i := range c.g.Hosts {
-		names = append(names, c.g.Nodes[i].Name)
-	}
-	return names
-}
-
-// checkRanks resolves the ranks of a workload.
-func (c *checking) checkRanks(p, what string, names Hosts) []int {
-	for i, want := range names {
-		at := fmt.Sprintf("%s.ranks[%d]", p, i)
-		if _, err := path.Match(want, ""); err != nil {
-			c.failf(at, "%q is not a pattern: %v", want, err)
-		} else if len(match(c.g, want)) == 0 {
-			c.failf(at, "there is no host %q%s", want, suggest(want, c.hostNames()))
-		}
-	}
-	ranks := names.Resolve(c.g)
-	if c.err == nil && len(ranks) < 2 {
-		c.failf(p+".ranks", "a group of %d: %s needs at least two ranks", len(ranks), what)
-	}
-	return ranks
-}
-
-// match returns the hosts that a name, a pattern or a range means: h3, h*, h0..h511.
-func match(g *topo.Graph, want string) (hosts []int) {
-	from, to, ranged := strings.Cut(want, "..")
-	if ranged {
-		a, okA := g.Find(from)
-		b, okB := g.Find(to)
-		if !okA || !okB || a > b || b >= g.Hosts {
-			return nil
-		}
-		for h := a; h <= b; h++ {
-			hosts = append(hosts, h)
-		}
-		return hosts
-	}
-	for h := range g.Hosts {
-		if ok, _ := path.Match(want, g.Nodes[h].Name); ok {
-			hosts = append(hosts, h)
-		}
-	}
-	return hosts
-}
-
-// Resolve returns the hosts meant, in rank order: all, or in the order of the names,
-// each once.
-func (h Hosts) Resolve(g *topo.Graph) (hosts []int) {
-	if len(h) == 0 {
-		h = Hosts{"*"}
-	}
-	seen := map[int]bool{}
-	for _, want := range h {
-		for _, i := range match(g, want) {
-			if !seen[i] {
-				seen[i] = true
-				hosts = append(hosts, i)
-			}
-		}
-	}
-	return hosts
-}
-
-func (c *checking) checkExpect() {
-	for i, e := range c.l.Expect {
-		if _, err := ParseExpect(e); err != nil {
-			c.failf(fmt.Sprintf("expect[%d]", i), "expect: %v", err)
-		}
 	}
 }

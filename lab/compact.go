@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Compact returns the lab as a short file: what is as it would be anyway is left out.
-// Reading it gives the same lab.
+// Compact returns the lab as a short file, without keys that have their default. Reading it gives
+// the same lab.
 func (l *Lab) Compact() []byte {
 	var b strings.Builder
 	v, def := reflect.ValueOf(l).Elem(), defaultsOf(reflect.TypeFor[Lab]())
@@ -30,14 +30,14 @@ func (l *Lab) Compact() []byte {
 // Text returns the fault as an entry of a lab file on one line, which ParseFault reads.
 func (f *Fault) Text() string { return flow(reflect.ValueOf(f).Elem()) }
 
-// defaultsOf returns a struct in which everything is as if nothing were given.
+// defaultsOf returns a struct in which every field has its default.
 func defaultsOf(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	setDefaults(v)
 	return v
 }
 
-// flow writes a value on one line, without what is as it would be anyway.
+// flow writes a value on one line, without keys that have their default.
 func flow(v reflect.Value) string {
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()

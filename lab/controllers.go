@@ -6,13 +6,14 @@ import (
 	"strconv"
 
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/topo"
 )
 
 // replicaPrefix begins the names of controllers.
 const replicaPrefix = "controller"
 
-// Replicas returns the names of the lab's controllers; one that the command line is itself has
+// Replicas returns the names of the lab's controllers. A lab whose state the command line keeps has
 // none.
 func (l *Lab) Replicas() (names []string) {
 	if l.Controllers < 3 {
@@ -43,7 +44,7 @@ func (l *Lab) replicas(words Names) (names []string, err error) {
 			}
 		}
 		if !some {
-			return nil, fmt.Errorf("there is no controller %q%s", w, suggest(w, all))
+			return nil, fmt.Errorf("there is no controller %q%s", w, setting.Suggest(w, all))
 		}
 	}
 	slices.Sort(names)

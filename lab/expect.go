@@ -21,8 +21,9 @@ import (
 // of frames on all links, payload what of that is messages, sent and received those of its
 // hosts.
 //
-// A line may begin with CAL or PRED. CAL says that a parameter of the lab was chosen so
-// that the line holds: that it does reproduces nothing. PRED says that none was.
+// A line may begin with PRED or CAL. PRED (predicted) says that no parameter was chosen to make the
+// line hold. CAL (calibrated) says that a parameter of the lab was chosen so that it holds, so that
+// it reproduces nothing.
 type Expect struct {
 	Text        string
 	Basis       string // CAL, PRED or nothing

@@ -2,10 +2,9 @@ package lab
 
 import (
 	"fmt"
-	"net/netip"
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -43,7 +42,8 @@ const (
 // Number is a whole number, decimal or 0x and hexadecimal.
 type Number uint64
 
-func (n *Number) parse(s string) error {
+// Set reads a number, decimal or 0x and hexadecimal.
+func (n *Number) Set(s string) error {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
 		return fmt.Errorf("%q is not a whole number, decimal or 0x and hexadecimal", s)
@@ -58,7 +58,7 @@ func (n Number) String() string { return strconv.FormatUint(uint64(n), 10) }
 // ParseNumber reads a number, decimal or 0x and hexadecimal.
 func ParseNumber(s string) (Number, error) {
 	var n Number
-	err := n.parse(s)
+	err := n.Set(s)
 	return n, err
 }
 
@@ -97,7 +97,7 @@ func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rank.Peer {
 	return peers
 }
 
-// Peer returns what ranks must know.
+// Peer returns what ranks must know of the external host.
 func (x *External) Peer() *rank.Peer {
 	return &rank.Peer{
 		QPN: wire.QPN(x.QPN), SendPSN: wire.PSN(x.SendPSN), ReceivePSN: wire.PSN(x.ReceivePSN), VA: uint64(x.VA), RKey: uint32(x.RKey),
@@ -140,7 +140,7 @@ func (x *External) WindowFrames(mtu int) int { return int(x.Window) / (mtu + wir
 // may have to wait for its acknowledgement when its window is full, and the shortest
 // timeout code that allows it.
 func (l *Lab) Patience(x *External, dilation float64) (wait vtime.Duration, code uint8) {
-	drain := float64(x.Window) * 8 / float64(l.Links.Rate) * float64(vtime.Second)
+	drain := float64(x.Window) * 8 / float64(l.HostRate()) * float64(vtime.Second)
 	// There and back over the longest path of any shape here, with a full switch on it.
 	path := 2 * 7 * float64(vtime.Duration(l.Links.Delay)+vtime.Duration(l.Switches.Latency))
 	wait = vtime.Picoseconds((drain + path) * dilation)
@@ -154,10 +154,13 @@ func (c *checking) checkHosts() {
 	for i := range c.l.Hosts {
 		h := &c.l.Hosts[i]
 		p := fmt.Sprintf("hosts[%d]", i)
+		if !c.item(p) {
+			continue
+		}
 		node, ok := c.g.Find(h.Name)
 		switch {
 		case !ok || node >= c.g.Hosts:
-			c.failf(p+".name", "there is no host %q%s", h.Name, suggest(h.Name, c.hostNames()))
+			c.failf(p+".name", "there is no host %q%s", h.Name, setting.Suggest(h.Name, setting.HostNames(c.g)))
 		case seen[h.Name]:
 			c.failf(p+".name", "host %s is there twice", h.Name)
 		}
@@ -190,93 +193,4 @@ func (l *Lab) CheckPatience(name string, x *External, dilation float64) error {
 	return fmt.Errorf("at dilation %v what external host %s sends may wait %v, longer than its timeout of %v: "+
 		"use ibv timeout code %d there and external: {timeout: %v} here, or a smaller external.window or dilation, or a faster links.rate",
 		dilation, name, wait, x.Timeout, code, virtrnic.Timeout(code))
-}
-
-// checkExternalRanks verifies a workload in which external hosts take part. They run no
-// program: they can be the source or a receiver, and pass nothing on.
-func (c *checking) checkExternalRanks(p string, b *Bcast, ranks []int) {
-	var out []string
-	for _, r := range ranks {
-		if n := c.g.Nodes[r].Name; c.l.ExternalHost(n) != nil {
-			out = append(out, n)
-		}
-	}
-	if c.checkForExternals(p, b, len(out) > 0); len(out) == 0 {
-		return
-	}
-	root := c.l.ExternalHost(b.Root)
-	switch {
-	case len(out) == len(ranks):
-		c.failf(p+".ranks", "all ranks are external: one at least must be the lab's")
-	case len(b.Schemes) != 1:
-		c.failf(p+".schemes", "%s is external and has one connection: use one scheme per workload", out[0])
-	case b.Schemes[0].Name != "cepheus" && b.Schemes[0].Name != "unicast":
-		c.failf(p+".schemes[0]", "%s needs every rank to run a program, and %s is external: use cepheus or unicast", b.Schemes[0].Name, out[0])
-	case b.Schemes[0].Fallback != "" && b.Schemes[0].Fallback != collective.FallbackOff:
-		c.failf(p+".schemes[0].fallback", "a fallback needs every rank to run a program, and %s is external", out[0])
-	case b.Memory == "hashed" || b.Memory == "phantom":
-		c.failf(p+".memory", "memory %s is for ranks of the lab alone, and %s is external: use bytes", b.Memory, out[0])
-	case b.Schemes[0].Name == "unicast" && root != nil && len(ranks) > 2:
-		c.failf(p+".ranks", "%s is external and has one connection: as unicast source it can serve one rank", b.Root)
-	}
-	if len(b.Schemes) == 0 || b.Schemes[0].Name != "cepheus" {
-		return
-	}
-	first := c.l.ExternalHost(out[0]).SendPSN
-	for _, name := range out {
-		if x := c.l.ExternalHost(name); x.SendPSN != first || x.ReceivePSN != first {
-			c.failf(p+".ranks", "a group has one start PSN: give send-psn and receive-psn of external hosts in it one value, not %d and %d as %s has",
-				x.SendPSN, x.ReceivePSN, name)
-		}
-	}
-}
-
-// checkForExternals verifies the keys that are for external hosts alone.
-func (c *checking) checkForExternals(p string, b *Bcast, external bool) {
-	scheme := ""
-	if len(b.Schemes) > 0 {
-		scheme = b.Schemes[0].Name
-	}
-	group, err := parseGroup(b.Group)
-	switch {
-	case b.Operation == "write" && (!external || scheme != "cepheus"):
-		c.failf(p+".operation", "operation write is for scheme cepheus with an external host among the ranks: leave it out")
-	case b.Group == "":
-	case !external || scheme != "cepheus":
-		c.failf(p+".group", "group is for scheme cepheus with an external host among the ranks: leave it out")
-	case err != nil:
-		c.failf(p+".group", "%v", err)
-	case c.l.Controllers > 1:
-		c.failf(p+".group", "with controllers it is they who give out addresses, not group %v: leave it out", wire.AddrOf(group))
-	}
-}
-
-// The groups that lab files may name. No run gets one of them otherwise.
-const (
-	NamedGroupFirst = wire.GroupNet | 0xff01
-	NamedGroupLast  = wire.GroupNet | 0xfffe
-)
-
-// parseGroup reads the address of a group; empty is 0.
-func parseGroup(s string) (uint32, error) {
-	if s == "" {
-		return 0, nil
-	}
-	a, err := netip.ParseAddr(s)
-	if ip, ok := wire.IPOf(a); err == nil && ok && a.Is4() && ip >= NamedGroupFirst && ip <= NamedGroupLast {
-		return ip, nil
-	}
-	return 0, fmt.Errorf("group %q is not %v to %v", s, wire.AddrOf(NamedGroupFirst), wire.AddrOf(NamedGroupLast))
-}
-
-// NamedGroup returns the McstID that the lab file names for the workload, or 0.
-func (w *Workload) NamedGroup() uint32 {
-	if w.Bcast == nil {
-		return 0
-	}
-	group, err := parseGroup(w.Bcast.Group)
-	if err != nil {
-		return 0 // it was checked
-	}
-	return group
 }

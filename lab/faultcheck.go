@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -16,7 +17,7 @@ func (m matcher) match(f *Frames) (p faults.Match, err error) {
 	for _, w := range f.Kind {
 		c, ok := faults.ClassOf(w)
 		if !ok {
-			return p, fmt.Errorf("frames.kind: there is no kind of frame %q%s", w, suggest(w, faults.Classes()))
+			return p, fmt.Errorf("frames.kind: there is no kind of frame %q%s", w, setting.Suggest(w, faults.Classes()))
 		}
 		p.Classes |= c
 	}
@@ -31,7 +32,7 @@ func (m matcher) match(f *Frames) (p faults.Match, err error) {
 			}
 		}
 		if len(p.OpCodes) == n {
-			return p, fmt.Errorf("frames.opcode: there is no opcode %q%s", w, suggest(w, opcodeNames()))
+			return p, fmt.Errorf("frames.opcode: there is no opcode %q%s", w, setting.Suggest(w, opcodeNames()))
 		}
 	}
 	if f.PSN != nil {
@@ -73,10 +74,13 @@ func (c *checking) checkFaults() {
 	for i := range c.l.Faults {
 		f := &c.l.Faults[i]
 		p := fmt.Sprintf("faults[%d]", i)
+		if !c.item(p) {
+			continue
+		}
 		k, settings, kinds := f.kind()
 		if kinds != 1 {
-			c.failf(p, "a fault is one of %s; this is %d of them", list(kindNames()), kinds)
-			return
+			c.failf(p, "a fault is one of %s; this is %d of them", setting.List(kindNames()), kinds)
+			continue
 		}
 		c.checkTimes(p, f, k)
 		at := p + "." + string(k)
@@ -98,12 +102,9 @@ func (c *checking) checkFaults() {
 		s, err := f.Spec(c.l, c.g, "")
 		if err != nil {
 			c.failf(at+place(settings), "%s: %v", k, err)
-			return
+			continue
 		}
 		c.checkKindOfNodes(at, k, s.Nodes)
-		if c.err != nil {
-			return
-		}
 	}
 }
 
@@ -188,7 +189,7 @@ func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 	if g := f.GilbertElliott; g != nil {
 		for _, p := range []struct {
 			name string
-			v    float64
+			v    Probability
 		}{{"to-bad", g.ToBad}, {"to-good", g.ToGood}, {"loss-bad", g.LossBad}, {"loss-good", g.LossGood}} {
 			if !(p.v >= 0 && p.v <= 1) {
 				c.failf(at+".gilbert-elliott."+p.name, "%s of %v is not a probability: use 0 to 1", p.name, p.v)

@@ -14,10 +14,10 @@ import (
 
 // Fault is something that goes wrong, once or again and again.
 type Fault struct {
-	At          Duration  `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
-	For         *Duration `yaml:"for" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
-	Every       *Duration `yaml:"every" doc:"it comes again so long after it last began"`
-	Probability float64   `yaml:"probability" doc:"that it comes, each time, above 0 to 1" default:"1"`
+	At          Duration    `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
+	For         *Duration   `yaml:"for" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
+	Every       *Duration   `yaml:"every" doc:"it comes again so long after it last began"`
+	Probability Probability `yaml:"probability" doc:"that it comes, each time, above 0 to 1, or 100%" default:"1"`
 
 	Loss         *LinkFault  `yaml:"loss" doc:"links lose frames"`
 	Corrupt      *LinkFault  `yaml:"corrupt" doc:"links flip a bit of RoCE packets"`
@@ -30,7 +30,7 @@ type Fault struct {
 	Pause        *PauseFault `yaml:"pause" doc:"hosts' adapters pause their switch, and let it go on at the end"`
 	PauseStorm   *StormFault `yaml:"pause-storm" doc:"hosts' adapters send pause frames all the time"`
 	Crash        *NodeFault  `yaml:"crash" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
-	AgentCrash   *NodeFault  `yaml:"agent-crash" doc:"as crash, of the process that is the switch or host: it is started anew after for, 10ms unless said otherwise, and no workload begins before; in simulations only"`
+	AgentCrash   *NodeFault  `yaml:"agent-crash" doc:"as crash, of the process that is the switch or host: it is started anew after for, 10ms unless said otherwise, and no workload begins before"`
 	Restart      *NodeFault  `yaml:"restart" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
 	WipeMFT      *NodeFault  `yaml:"wipe-mft" doc:"switches forget their multicast groups"`
 	MFTFull      *RoomFault  `yaml:"mft-full" doc:"switches have no memory for more groups"`
@@ -58,7 +58,7 @@ type LinkFault struct {
 	Direction      string          `yaml:"direction" doc:"both; up, from the lower tier; or down" default:"both" enum:"both,up,down"`
 	Sender         Names           `yaml:"sender" doc:"only the directions that leave these nodes"`
 	Frames         *Frames         `yaml:"frames" doc:"which frames; default: all but pause frames"`
-	Rate           *float64        `yaml:"rate" doc:"probability per frame, 0 to 1; delay needs none"`
+	Rate           *Probability    `yaml:"rate" doc:"probability per frame, 0 to 1, or 0% to 100%; delay needs none"`
 	Nth            []int           `yaml:"nth" doc:"in place of rate: the frames with these numbers, from 1 on, of those it is about in each direction of each link"`
 	EveryNth       int             `yaml:"every-nth" doc:"in place of rate: every so many-th frame; 0: none" default:"0"`
 	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" doc:"in place of rate, for loss: in bursts"`
@@ -68,10 +68,10 @@ type LinkFault struct {
 
 // GilbertElliott is loss in bursts: a link is good or bad, and may change with each frame.
 type GilbertElliott struct {
-	ToBad    float64 `yaml:"to-bad" doc:"probability per frame that a good link becomes bad" required:"true"`
-	ToGood   float64 `yaml:"to-good" doc:"and a bad one good" required:"true"`
-	LossBad  float64 `yaml:"loss-bad" doc:"probability of loss while it is bad" default:"1"`
-	LossGood float64 `yaml:"loss-good" doc:"and while it is good" default:"0"`
+	ToBad    Probability `yaml:"to-bad" doc:"probability per frame that a good link becomes bad" required:"true"`
+	ToGood   Probability `yaml:"to-good" doc:"and a bad one good" required:"true"`
+	LossBad  Probability `yaml:"loss-bad" doc:"probability of loss while it is bad" default:"1"`
+	LossGood Probability `yaml:"loss-good" doc:"and while it is good" default:"0"`
 }
 
 // Frames picks frames: those of which all that is given holds.
@@ -87,7 +87,8 @@ type Frames struct {
 // PSNs is a range of packet sequence numbers; the last may be beyond the wrap.
 type PSNs [2]wire.PSN
 
-func (p *PSNs) parse(s string) error {
+// Set reads a PSN, or a first and a last one.
+func (p *PSNs) Set(s string) error {
 	from, to, ranged := strings.Cut(s, "..")
 	if !ranged {
 		to = from
@@ -178,16 +179,6 @@ func (f *Fault) Kind() faults.Kind {
 	return k
 }
 
-// CheckLive says why the fault cannot happen on a wall clock.
-func (f *Fault) CheckLive() error {
-	k := f.Kind()
-	if !k.Simulated() {
-		return nil
-	}
-	return fmt.Errorf("%s happens in a simulation only: a process that ends takes its interfaces along, and its neighbours' with them; "+
-		"use crash, or mcastlab run with runtime sim", k)
-}
-
 // OfFrames returns the settings of a fault that happens to single frames, or nil.
 func (f *Fault) OfFrames() *LinkFault {
 	_, settings, _ := f.kind()
@@ -208,7 +199,7 @@ func (f *Fault) Spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
 		s.Every = vtime.Duration(*f.Every)
 	}
 	if f.Probability < 1 {
-		s.Probability = f.Probability
+		s.Probability = float64(f.Probability)
 	}
 	m := matcher{l, g}
 	var err error
@@ -299,7 +290,7 @@ func contains(all []int, x int) bool {
 func (m matcher) impairment(k faults.Kind, f *LinkFault) (i faults.Impairment, err error) {
 	rate := 1.0
 	if f.Rate != nil {
-		rate = *f.Rate
+		rate = float64(*f.Rate)
 	}
 	i.Delay, i.EveryNth = LinkDelayDefault, f.EveryNth
 	if f.Delay != nil {
@@ -312,7 +303,7 @@ func (m matcher) impairment(k faults.Kind, f *LinkFault) (i faults.Impairment, e
 		}
 	}
 	if g := f.GilbertElliott; g != nil {
-		i.Burst = &faults.Burst{ToBad: g.ToBad, ToGood: g.ToGood, LossBad: g.LossBad, LossGood: g.LossGood}
+		i.Burst = &faults.Burst{ToBad: float64(g.ToBad), ToGood: float64(g.ToGood), LossBad: float64(g.LossBad), LossGood: float64(g.LossGood)}
 	}
 	switch k {
 	case faults.KindLoss:
@@ -336,7 +327,7 @@ func (m matcher) impairment(k faults.Kind, f *LinkFault) (i faults.Impairment, e
 		if err != nil {
 			return i, err
 		}
-		i.Match = p.Frame
+		i.Match = &p
 	}
 	return i, nil
 }

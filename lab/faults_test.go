@@ -1,13 +1,9 @@
 package lab
 
-import (
-	"errors"
-	"strings"
-	"testing"
-)
+import "testing"
 
 // TestAgentCrash: an agent that has crashed comes back, also if the file does not say when; and
-// only a simulation has such a fault.
+// that may happen on a wall clock, too.
 func TestAgentCrash(t *testing.T) {
 	l, err := Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\nfaults:\n  - {at: 1ms, agent-crash: {nodes: leaf0}}\n"))
 	if err != nil {
@@ -23,8 +19,37 @@ func TestAgentCrash(t *testing.T) {
 	if all, err := l.Timeline(g); err != nil || len(all) != 1 || all[0].For != AgentCrashDefault {
 		t.Errorf("the timeline is %+v, %v", all, err)
 	}
-	var e *Error
-	if err := l.CheckLive(); !errors.As(err, &e) || !strings.Contains(err.Error(), "faults[0]: agent-crash happens in a simulation only") {
+	if err := l.CheckLive(); err != nil {
 		t.Errorf("on a wall clock: %v", err)
+	}
+}
+
+// TestPercent: a probability is a number or a share in percent, and both mean the same.
+func TestPercent(t *testing.T) {
+	read := func(rate string) (*Lab, error) {
+		return Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\nfaults:\n  - loss: {rate: "+rate+"}\n    probability: "+rate+
+			"\n    for: 1ms\n  - {loss: {gilbert-elliott: {to-bad: "+rate+", to-good: 50%}}}\n"))
+	}
+	for _, c := range []struct {
+		text string
+		want Probability
+	}{{"1%", 0.01}, {"0.7%", 0.007}, {"100%", 1}, {"2.5 %", 0.025}, {"0.3", 0.3}, {"1e-3", 0.001}, {`"1%"`, 0.01}} {
+		l, err := read(c.text)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		f, burst := l.Faults[0], l.Faults[1].Loss.GilbertElliott
+		if *f.Loss.Rate != c.want || f.Probability != c.want || burst.ToBad != c.want || burst.ToGood != 0.5 {
+			t.Errorf("%s: rate %v, probability %v, to-bad %v, to-good %v", c.text, *f.Loss.Rate, f.Probability, burst.ToBad, burst.ToGood)
+		}
+		if again, err := Parse("lab", l.Resolved()); err != nil || *again.Faults[0].Loss.Rate != c.want {
+			t.Errorf("%s: resolved: %v\n%s", c.text, err, l.Resolved())
+		}
+	}
+	for _, bad := range []string{"101%", "-1%", "1%%", "%", "1 apple", "NaN%", "Inf"} {
+		if _, err := read(bad); err == nil {
+			t.Errorf("%s is accepted", bad)
+		}
 	}
 }

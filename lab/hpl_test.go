@@ -2,14 +2,15 @@ package lab
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 )
 
 const hplLab = "name: a\ntopology: {star: {hosts: 4}}\nworkloads:\n  - hpl: {%s}\n"
@@ -45,7 +46,7 @@ func TestHPLMistakes(t *testing.T) {
 		}
 	}
 	both := "name: a\ntopology: {star: {hosts: 4}}\nworkloads:\n  - hpl: {" + good + "}\n    bcast: {schemes: [cepheus], sizes: [1KiB]}\n"
-	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast, allgather, reduce-scatter, fsdp, hpl, storage, program or many-to-many") {
+	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program or many-to-many") {
 		t.Error(err)
 	}
 }
@@ -68,10 +69,7 @@ func TestHPLDat(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := l.Workloads[0].HPL
-	p, err := h.params()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := input[hpl.Params](t, l, 0)
 	if len(p.Tests) != 4 || p.Tests[3].Label != "cepheus_depth1" || p.Tests[3].TV() != "WC1XC2R4" || p.Threshold != 12.5 || p.GFlops != 10 || h.Dat != "" {
 		t.Errorf("%+v", p)
 	}
@@ -83,36 +81,23 @@ func TestHPLDat(t *testing.T) {
 	}
 }
 
-// TestDatStaysInFolder: no way out of the lab file's folder is followed, nothing but a
-// regular file is read, and no message shows what a file holds.
-func TestDatStaysInFolder(t *testing.T) {
-	const secret = "root:$6$topsecret"
-	top := t.TempDir()
-	dir := filepath.Join(top, "labs")
-	made := []error{
-		os.MkdirAll(filepath.Join(dir, "below"), 0o755), os.Mkdir(filepath.Join(top, "out"), 0o755),
-		os.WriteFile(filepath.Join(top, "out", "shadow"), []byte(strings.Repeat(secret+"\n", 40)), 0o600),
-		os.WriteFile(filepath.Join(dir, "below", "own"), []byte(strings.Repeat(secret+"\n", 40)), 0o600),
-		os.WriteFile(filepath.Join(dir, "long"), make([]byte, datBytesMax+1), 0o600),
-		os.Symlink(filepath.Join(top, "out", "shadow"), filepath.Join(dir, "absolute")),
-		os.Symlink("../out/shadow", filepath.Join(dir, "relative")),
-		os.Symlink("relative", filepath.Join(dir, "chain")),
-		os.Symlink("../out", filepath.Join(dir, "folder")),
-		os.Symlink("/dev/zero", filepath.Join(dir, "zero")),
-		os.Symlink("below/own", filepath.Join(dir, "inside")),
-		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600),
-	}
-	if err := errors.Join(made...); err != nil {
+// input returns the parameters of a workload's program. All hosts of the lab take part.
+func input[P any](t *testing.T, l *Lab, workload int) P {
+	t.Helper()
+	g, err := l.Graph()
+	if err != nil {
 		t.Fatal(err)
 	}
-	const escapes, plain = "path escapes from parent", "it is not a text file of at most 65536 bytes"
-	for _, c := range []struct{ dat, want string }{
-		{"absolute", escapes}, {"relative", escapes}, {"chain", escapes}, {"folder/shadow", escapes}, {"zero", escapes}, {"below/../../out/shadow", "not in the lab file's folder"},
-		{"pipe", plain}, {"long", plain}, {"below", plain}, {"inside", "line 5: a value is not a whole number"}, {"below/own", "line 5: a value is not a whole number"},
-	} {
-		_, err := Parse(filepath.Join(dir, "x.mcl.yml"), fmt.Appendf(nil, hplLab, "dat: "+c.dat))
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v, want %s", c.dat, err, c.want)
-		}
+	w, err := l.Workloads[workload].Chosen().Kind.Prepare(&apps.Setup{Graph: g})
+	if err != nil {
+		t.Fatal(err)
 	}
+	if len(w.Hosts) != g.Hosts {
+		t.Errorf("%d of %d hosts take part", len(w.Hosts), g.Hosts)
+	}
+	p, ok := w.Input.(P)
+	if !ok {
+		t.Fatalf("its parameters are %T", w.Input)
+	}
+	return p
 }

@@ -3,7 +3,7 @@
 // unit or a host that does not exist is an error with line, column and remedy.
 package lab
 
-import "reflect"
+import "github.com/mcastlab/mcastlab/apps/registry"
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
@@ -80,16 +80,18 @@ type Custom struct {
 // CustomLink is a link of a custom graph: its ends as text, or with parameters.
 type CustomLink struct {
 	Ends  string    `yaml:"ends" doc:"a-b, or a:0-b:3 with ports" required:"true"`
-	Rate  *Rate     `yaml:"rate" doc:"default: that of links"`
-	Delay *Duration `yaml:"delay" doc:"default: that of links"`
+	Rate  *Rate     `yaml:"rate" doc:"default: that of links, or of their tier"`
+	Delay *Duration `yaml:"delay" doc:"default: that of links, or of their tier"`
 }
 
 // Links is what links have in common.
 type Links struct {
 	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
-	IP    int      `yaml:"ip" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
-	VLAN  int      `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
+	// Tiers is what links between some tiers differ in; nil: nothing.
+	Tiers *LinkTiers `yaml:"tiers" doc:"what the links between two tiers differ in: {leaf-spine: {rate: 400Gbps}}"`
+	IP    int        `yaml:"ip" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
+	VLAN  int        `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
 }
 
 // Switches is what switches have in common.
@@ -164,103 +166,8 @@ type Runtime struct {
 	IO       string   `yaml:"io" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 
-// Workload is one of the kinds of work.
-type Workload struct {
-	Bcast         *Bcast         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
-	Allgather     *Allgather     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
-	ReduceScatter *ReduceScatter `yaml:"reduce-scatter" doc:"MPI-Reduce-scatter benchmark"`
-	FSDP          *FSDP          `yaml:"fsdp" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
-	HPL           *HPL           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
-	Storage       *Storage       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
-	Program       *Program       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
-	ManyToMany    *ManyToMany    `yaml:"many-to-many" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
-}
-
-// Program is a program of the user's own.
-type Program struct {
-	Label string   `yaml:"label" doc:"name in reports; default: the program's"`
-	Name  string   `yaml:"name" doc:"name that the binary gives it" required:"true"`
-	Args  []string `yaml:"args" doc:"its arguments"`
-	Ranks Hosts    `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-}
-
-// checked is a kind of work that can say what is wrong with it.
-type checked interface{ check(c *checking, p string) }
-
-// given returns the kinds of work that are given, by their keys.
-func (w *Workload) given() (keys []string, kinds []reflect.Value) {
-	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
-		if !v.Field(i).IsNil() {
-			keys, kinds = append(keys, v.Type().Field(i).Tag.Get("yaml")), append(kinds, v.Field(i))
-		}
-	}
-	return keys, kinds
-}
-
-// Label returns the workload's name in reports.
-func (w *Workload) Label() string {
-	_, kinds := w.given()
-	return kinds[0].Elem().FieldByName("Label").String()
-}
-
-// Bcast is the broadcast benchmark.
-type Bcast struct {
-	Label      string     `yaml:"label" doc:"name in reports" default:"bcast"`
-	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms" required:"true"`
-	Root       string     `yaml:"root" doc:"host that sends; default: the first rank"`
-	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	Sizes      []Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
-	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string     `yaml:"memory" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
-	Operation  string     `yaml:"operation" doc:"what carries a message: send; or, with an external host among the ranks and scheme cepheus, write: registered WRITEs (docs/writes.md)" default:"send" enum:"send,write"`
-	Group      string     `yaml:"group" doc:"address of the group, 10.254.255.1 to 10.254.255.254, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
-}
-
-// Allgather is the Allgather benchmark: every rank has a block that all others get.
-type Allgather struct {
-	Label      string     `yaml:"label" doc:"name in reports" default:"allgather"`
-	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms: ring, linear, recursive-doubling, multicast" required:"true"`
-	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	Sizes      []Size     `yaml:"sizes" doc:"bytes per rank, at most 2GiB over all ranks" required:"true"`
-	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
-}
-
-// ReduceScatter is the Reduce-scatter benchmark: every rank gets a block of sums.
-type ReduceScatter struct {
-	Label      string     `yaml:"label" doc:"name in reports" default:"reduce-scatter"`
-	Schemes    []Scheme   `yaml:"schemes" doc:"algorithms: ring, in-network" required:"true"`
-	Ranks      Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	Sizes      []Size     `yaml:"sizes" doc:"bytes of sums per rank, whole 32-bit numbers, at most 2GiB over all ranks" required:"true"`
-	Numbers    string     `yaml:"numbers" doc:"what is added up: int32 wraps, float32 is added in an order that the scheme fixes" default:"int32" enum:"int32,float32"`
-	Iterations Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int        `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string     `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
-}
-
-// Scheme is an algorithm: its name, or its name with parameters.
-type Scheme struct {
-	Name     string `yaml:"name" doc:"algorithm" required:"true"`
-	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
-	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
-	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
-	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
-	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
-
-	Fallback string `yaml:"fallback" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
-
-	Subgroups *int      `yaml:"subgroups" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
-	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
-	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
-	Chunk     *Size     `yaml:"chunk" doc:"bytes of a multicast WRITE; default: 4KiB"`
-	Pace      *int      `yaml:"pace" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
-	Alpha     *Duration `yaml:"alpha" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
-	Engine    string    `yaml:"engine" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
-	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`
-	CopyTime  *Duration `yaml:"copy-time" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
-}
+// Workload is one of the kinds of work, of which package registry has all.
+type Workload = registry.Workload
 
 // TraceMessages is the value of trace that records what messages do.
 const TraceMessages = "messages"

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps/manycast"
 	"github.com/mcastlab/mcastlab/topo"
 )
 
@@ -30,11 +31,11 @@ workloads:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, hosts := l.Workloads[0].ManyToMany.Program(g, l.Topology.MPortNTree)
-	if p.Sources != 51 || p.Members != 13 || p.Iterations != 30 || p.M != 8 || p.N != 3 || len(hosts) != 128 || p.Schemes[2].Label != "class" {
-		t.Errorf("%+v on %d hosts", p, len(hosts))
+	p := input[manycast.Params](t, l, 0)
+	if p.Sources != 51 || p.Members != 13 || p.Iterations != 30 || p.M != 8 || p.N != 3 || p.Schemes[2].Label != "class" {
+		t.Errorf("%+v", p)
 	}
-	if apart, _ := l.Workloads[1].ManyToMany.Program(g, l.Topology.MPortNTree); p.PerSource || !apart.PerSource {
+	if apart := input[manycast.Params](t, l, 1); p.PerSource || !apart.PerSource {
 		t.Errorf("a group for each source: %v by default, %v with groups: per-source", p.PerSource, apart.PerSource)
 	}
 	f := l.Fabric(g)
@@ -44,7 +45,7 @@ workloads:
 	if c := f.NICConfig(8); c.Alias != topo.LIDAddress(129) || c.Aliases != 16 {
 		t.Errorf("h8 has %d aliases from %#x on, want 16 from LID 129", c.Aliases, c.Alias)
 	}
-	for pct, want := range map[Share]int{-10: 13, -40: 51, -70: 90, shareAll: 128, 1: 1, -1: 1} { // each is its own case
+	for pct, want := range map[Share]int{-10: 13, -40: 51, -70: 90, -100: 128, 1: 1, -1: 1} { // each is its own case
 		if got := pct.Of(128); got != want {
 			t.Errorf("%v of 128 hosts is %d, want %d (CYC-20)", pct, got, want)
 		}

@@ -39,7 +39,10 @@ func (e *Error) Error() string {
 
 // Reader reads lab files for a binary that has these programs of the user's own; nil: a
 // lab may name any.
-type Reader struct{ Programs []string }
+type Reader struct {
+	Programs []string
+	Expect   bool // refuse lines of expect about what no run of the lab measures
+}
 
 // Read reads and checks a lab file that may name any program.
 func Read(file string) (*Lab, error) { return Reader{}.Read(file) }
@@ -47,14 +50,14 @@ func Read(file string) (*Lab, error) { return Reader{}.Read(file) }
 // Parse is Read of the text of a lab file; file names it in messages.
 func Parse(file string, text []byte) (*Lab, error) { return Reader{}.Parse(file, text) }
 
-// Read reads and checks a lab file. What is wrong with the file is an *Error; a file
-// that cannot be read is another error.
+// Read reads and checks a lab file. What is wrong with the file is an *Error or *Mistakes, which
+// unwrap to it; a file that cannot be read is another error.
 func (r Reader) Read(file string) (*Lab, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer does not hold it up
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // nothing was written
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -73,18 +76,31 @@ func (r Reader) Read(file string) (*Lab, error) {
 	return r.Parse(file, text)
 }
 
-// Parse reads and checks the text of a lab file; file names it in messages.
+// Parse reads and checks the text of a lab file; file names it in messages. A file with one
+// mistake gives an *Error, one with several *Mistakes.
 func (r Reader) Parse(file string, text []byte) (*Lab, error) {
-	l, err := r.parse(filepath.Dir(file), text)
-	var e *Error
-	if errors.As(err, &e) {
-		e.File = file
+	l, mistakes := r.parse(filepath.Dir(file), text)
+	if len(mistakes) > 0 {
+		return nil, asError(file, mistakes)
 	}
-	return l, err
+	return l, nil
 }
 
 // parse reads the text of a lab file of a folder.
-func (r Reader) parse(dir string, text []byte) (*Lab, error) {
+func (r Reader) parse(dir string, text []byte) (*Lab, []*Error) {
+	body, e := parseBody(text)
+	if e != nil {
+		return nil, []*Error{e}
+	}
+	var l Lab
+	setDefaults(reflect.ValueOf(&l).Elem())
+	b := &binder{at: map[string]pos{}, spoilt: spoilt{}}
+	b.bind("", body, reflect.ValueOf(&l).Elem())
+	return &l, l.check(dir, b, r)
+}
+
+// parseBody returns the mapping that a lab file is.
+func parseBody(text []byte) (ast.Node, *Error) {
 	if len(text) > fileBytesMax {
 		return nil, &Error{Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", len(text), fileBytesMax)}
 	}
@@ -114,17 +130,7 @@ func (r Reader) parse(dir string, text []byte) (*Lab, error) {
 	if body == nil {
 		return nil, &Error{Text: "the file is empty: it needs at least name, topology and workloads"}
 	}
-	var l Lab
-	setDefaults(reflect.ValueOf(&l).Elem())
-	b := &binder{at: map[string]pos{}}
-	b.bind("", body, reflect.ValueOf(&l).Elem())
-	if len(b.errs) > 0 {
-		return nil, b.errs[0]
-	}
-	if err := l.check(dir, b.at, r.Programs); err != nil {
-		return nil, err
-	}
-	return &l, nil
+	return body, nil
 }
 
 // findTab returns the position of a tab in the indentation, or 0.
@@ -188,7 +194,7 @@ func tooMany(text []byte) (line int) {
 }
 
 // syntaxError turns the parser's error into one line.
-func syntaxError(err error) error {
+func syntaxError(err error) *Error {
 	e := &Error{Text: "not valid YAML"}
 	var y yaml.Error
 	if errors.As(err, &y) {

@@ -15,13 +15,13 @@ const SchemaID = "https://github.com/mcastlab/mcastlab/lab/v1"
 // Schema returns the JSON schema of lab files, made from the types, for editors.
 func Schema() ([]byte, error) {
 	r := jsonschema.Reflector{
-		FieldNameTag: "yaml", RequiredFromJSONSchemaTags: true, Mapper: mapScalar, Anonymous: true,
+		FieldNameTag: "yaml", RequiredFromJSONSchemaTags: true, Mapper: mapScalar, Anonymous: true, Namer: definition,
 	}
 	s := r.Reflect(&Lab{})
 	s.ID = SchemaID
 	s.Title = "mcastlab lab file"
 	for _, t := range structs(reflect.TypeFor[Lab](), nil) {
-		describe(s.Definitions[t.Name()], t)
+		describe(s.Definitions[definition(t)], t)
 	}
 	for name, short := range map[string]*jsonschema.Schema{ // each is its own definition
 		"PFC":        {Type: "boolean"},
@@ -45,6 +45,18 @@ func Schema() ([]byte, error) {
 		return nil, fmt.Errorf("make schema: %w", err)
 	}
 	return append(out, '\n'), nil
+}
+
+// definition returns what the schema calls a type: settings of workloads have the name of
+// their kind.
+func definition(t reflect.Type) string {
+	kinds := reflect.TypeFor[Workload]()
+	for i := range kinds.NumField() {
+		if kinds.Field(i).Type.Elem() == t {
+			return kinds.Field(i).Name
+		}
+	}
+	return strings.TrimSuffix(t.Name(), "Settings")
 }
 
 // structs lists the struct types a type is made of.
@@ -122,6 +134,8 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number", Minimum: "1"}, {Type: "string", Enum: []any{"auto"}}}}
 	case reflect.TypeFor[Count]():
 		return numberOr("ranks")
+	case reflect.TypeFor[Probability]():
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number"}, pattern(`^[0-9.]+ ?%$`)}}
 	case reflect.TypeFor[Share]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1"}, pattern(`^([0-9]+%|all)$`)}}
 	case reflect.TypeFor[Number]():

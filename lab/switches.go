@@ -39,9 +39,14 @@ type CNPFilter struct {
 	Window  Duration `yaml:"window" doc:"time in which the counts of notifications halve" default:"10ms"`
 }
 
-func (e *ECN) short(s string) error       { return onOff(&e.Enabled, s) }
-func (w *Watchdog) short(s string) error  { return onOff(&w.Enabled, s) }
-func (f *CNPFilter) short(s string) error { return onOff(&f.Enabled, s) }
+// Short reads true and false.
+func (e *ECN) Short(s string) error { return onOff(&e.Enabled, s) }
+
+// Short reads true and false.
+func (w *Watchdog) Short(s string) error { return onOff(&w.Enabled, s) }
+
+// Short reads true and false.
+func (f *CNPFilter) Short(s string) error { return onOff(&f.Enabled, s) }
 
 // onOff reads true and false.
 func onOff(to *bool, s string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/topo"
 )
 
@@ -37,7 +38,7 @@ func (m matcher) nodes(words Names, depth int) (nodes []int, err error) {
 			return nil, err
 		}
 		if len(some) == 0 {
-			return nil, fmt.Errorf("there is no node %q%s", w, suggest(w, m.names()))
+			return nil, fmt.Errorf("there is no node %q%s", w, setting.Suggest(w, m.names()))
 		}
 		nodes = append(nodes, some...)
 	}
@@ -85,7 +86,7 @@ func (m matcher) test(w string) (func(name string, t topo.Tier) bool, error) {
 	if tier, ok := strings.CutPrefix(w, "tier:"); ok {
 		i := slices.Index(tiers, tier)
 		if i < 0 {
-			return nil, fmt.Errorf("%q is not a tier%s", tier, suggest(tier, tiers))
+			return nil, fmt.Errorf("%q is not a tier%s", tier, setting.Suggest(tier, tiers))
 		}
 		return func(_ string, t topo.Tier) bool { return int(t) == i }, nil
 	}
@@ -114,7 +115,7 @@ func (m matcher) labelled(name string, depth int) ([]int, error) {
 	if slices.Contains(known, name) {
 		return nil, fmt.Errorf("label %q is made of itself", name)
 	}
-	return nil, fmt.Errorf("there is no label %q%s", name, suggest(name, known))
+	return nil, fmt.Errorf("there is no label %q%s", name, setting.Suggest(name, known))
 }
 
 // links returns the links that one of the words means, in order: their name fits the
@@ -182,13 +183,16 @@ func (m matcher) link(w string) (func(l *topo.Link) bool, error) {
 func (c *checking) checkLabels() {
 	for i, k := range c.l.Labels {
 		at := fmt.Sprintf("labels[%d]", i)
+		if !c.item(at) {
+			continue
+		}
 		for _, o := range c.l.Labels[:i] {
 			if o.Name == k.Name {
 				c.failf(at+".name", "two labels are called %q", k.Name)
 			}
 		}
-		if !labelName.MatchString(k.Name) {
-			c.failf(at+".name", badLabel, k.Name)
+		if !setting.LabelOK(k.Name) {
+			c.failf(at+".name", setting.BadLabel, k.Name)
 		}
 		if _, err := (matcher{c.l, c.g}).labelled(k.Name, 0); err != nil {
 			c.failf(at+".nodes", "label %s: %v", k.Name, err)

@@ -6,21 +6,31 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Types of values with units. Each reads from text and prints text that reads back
-// the same.
-
-// Rate is bits per second.
-type Rate int64
-
-// Size is bytes.
-type Size int64
-
-// Duration is lab time.
-type Duration vtime.Duration
+// the same. Those that settings of workloads have, too, are in package setting.
+type (
+	// Rate is bits per second.
+	Rate = setting.Rate
+	// Size is bytes.
+	Size = setting.Size
+	// Duration is lab time.
+	Duration = setting.Duration
+	// Iterations is a number of repeats; 0 is auto.
+	Iterations = setting.Iterations
+	// Count is a number; 0 is as many as there are ranks.
+	Count = setting.Count
+	// Share is a number of hosts: above 0 itself, below 0 a percentage.
+	Share = setting.Share
+	// Hosts is a choice of hosts: names and patterns; empty is all.
+	Hosts = setting.Hosts
+	// Scheme is an algorithm: its name, or its name with parameters.
+	Scheme = setting.Scheme
+)
 
 // Timeout is a retransmission timeout as a verbs code; 0 is infinite.
 type Timeout uint8
@@ -37,10 +47,11 @@ type Class uint8
 // Dilation is wall time per lab time; 0 is auto.
 type Dilation float64
 
-// dilationMax is about four months of wall time for a second of lab time.
+// dilationMax is the largest dilation: about four months of wall time for a second of lab time.
 const dilationMax = 1e7
 
-func (d *Dilation) parse(s string) error {
+// Set reads a number, or auto.
+func (d *Dilation) Set(s string) error {
 	if s == "auto" {
 		*d = 0
 		return nil
@@ -61,111 +72,33 @@ func (d Dilation) String() string {
 	return strconv.FormatFloat(float64(d), 'g', -1, 64)
 }
 
-// Iterations is a number of repeats; 0 is auto.
-type Iterations int
+// Probability is a number from 0 to 1, in a file also a share in percent.
+type Probability float64
 
-// Count is a number; 0 is as many as there are ranks.
-type Count int
-
-// Hosts is a choice of hosts: names and patterns; empty is all.
-type Hosts []string
-
-type unit struct {
-	name  string
-	scale float64
-}
-
-var rateUnits = []unit{{"Tbps", 1e12}, {"Gbps", 1e9}, {"Mbps", 1e6}, {"kbps", 1e3}, {"bps", 1}}
-
-var sizeUnits = []unit{
-	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
-	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
-}
-
-// unitsMax is the most bytes, or bits per second, that a value may have: 1024 TiB. So many for
-// each class of each port of a switch still have a sum.
-const unitsMax = 1 << 50
-
-// withUnit reads a number followed by one of the units, longest name first.
-func withUnit(s string, units []unit, example string) (int64, error) {
-	for _, u := range units {
-		num, found := strings.CutSuffix(s, u.name)
-		if !found {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
-		if err != nil {
-			break
-		}
-		v *= u.scale
-		if v < 0 || v > unitsMax || v != math.Trunc(v) {
-			return 0, fmt.Errorf("%q is out of range or not whole", s)
-		}
-		return int64(v), nil
+// Set reads the number or the share.
+func (p *Probability) Set(s string) error {
+	num, percent := strings.CutSuffix(s, "%")
+	if percent {
+		num = strings.TrimSpace(num) + "e-2"
 	}
-	names := make([]string, len(units))
-	for i, u := range units {
-		names[i] = u.name
+	v, err := strconv.ParseFloat(num, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Errorf("%q is not a number, such as 0.01, or a share, such as 1%%", s)
 	}
-	return 0, fmt.Errorf("%q needs a number and a unit (%s), for example %s", s, strings.Join(names, ", "), example)
+	*p = Probability(v)
+	return nil
 }
-
-// inUnit prints v in the largest of the units in which it is whole.
-func inUnit(v int64, units []unit) string {
-	for _, u := range units {
-		if v != 0 && v%int64(u.scale) == 0 {
-			return strconv.FormatInt(v/int64(u.scale), 10) + u.name
-		}
-	}
-	return strconv.FormatInt(v, 10) + units[len(units)-1].name
-}
-
-func (r *Rate) parse(s string) error {
-	v, err := withUnit(s, rateUnits, "100Gbps")
-	if err == nil && (v < 1e6 || v > 100e12) {
-		err = fmt.Errorf("%q is not between 1Mbps and 100Tbps", s)
-	}
-	*r = Rate(v)
-	return err
-}
-
-// String prints the rate with its unit.
-func (r Rate) String() string { return inUnit(int64(r), rateUnits) }
-
-func (b *Size) parse(s string) error {
-	v, err := withUnit(s, sizeUnits, "64KiB")
-	*b = Size(v)
-	return err
-}
-
-// String prints the size with its unit; sizes that are whole KiB and more in binary.
-func (b Size) String() string { return inUnit(int64(b), sizeUnits) }
-
-func (d *Duration) parse(s string) error {
-	v, err := vtime.ParseDuration(s)
-	switch {
-	case err != nil:
-	case v < 0:
-		err = fmt.Errorf("duration %q is negative", s)
-	case v > vtime.SpanMax:
-		err = fmt.Errorf("duration %q is more than a day: use at most %v", s, vtime.SpanMax)
-	}
-	*d = Duration(v)
-	return err
-}
-
-// String prints the span with its unit.
-func (d Duration) String() string { return vtime.Duration(d).String() }
 
 const infinite = "infinite"
 
-func (t *Timeout) parse(s string) error {
+// Set reads a span with its unit, or infinite.
+func (t *Timeout) Set(s string) error {
 	if s == infinite {
 		*t = 0
 		return nil
 	}
 	var d Duration
-	if err := d.parse(s); err != nil {
+	if err := d.Set(s); err != nil {
 		return fmt.Errorf("%w, or infinite", err)
 	}
 	for code := uint8(1); code < 32; code++ {
@@ -188,7 +121,8 @@ func (t Timeout) String() string {
 	return t.Duration().String()
 }
 
-func (r *Retries) parse(s string) error {
+// Set reads a number, or infinite.
+func (r *Retries) Set(s string) error {
 	if s == infinite {
 		*r = RetriesInfinite
 		return nil
@@ -209,7 +143,8 @@ func (r Retries) String() string {
 	return strconv.Itoa(int(r))
 }
 
-func (c *Class) parse(s string) error {
+// Set reads a number.
+func (c *Class) Set(s string) error {
 	v, err := strconv.ParseUint(s, 10, 8)
 	if err != nil || v > 63 {
 		return fmt.Errorf("%q is not a DSCP from 0 to 63", s)
@@ -224,65 +159,15 @@ func (c Class) String() string { return strconv.Itoa(int(c)) }
 // Priority returns the PFC class of the DSCP.
 func (c Class) Priority() int { return int(c >> 3) }
 
-func (i *Iterations) parse(s string) error {
-	if s == "auto" {
-		*i = 0
-		return nil
-	}
-	v, err := strconv.ParseUint(s, 10, 24)
-	if err != nil || v == 0 {
-		return fmt.Errorf("%q is not a number of iterations from 1 to 16777215, or auto", s)
-	}
-	*i = Iterations(v)
-	return nil
-}
-
-// String prints the number.
-func (i Iterations) String() string {
-	if i == 0 {
-		return "auto"
-	}
-	return strconv.Itoa(int(i))
-}
-
-func (c *Count) parse(s string) error {
-	if s == "ranks" {
-		*c = 0
-		return nil
-	}
-	v, err := strconv.ParseUint(s, 10, 20)
-	if err != nil || v == 0 {
-		return fmt.Errorf("%q is not a number from 1 on, or ranks", s)
-	}
-	*c = Count(v)
-	return nil
-}
-
-// String prints the number.
-func (c Count) String() string {
-	if c == 0 {
-		return "ranks"
-	}
-	return strconv.Itoa(int(c))
-}
-
-// ParseSize reads a size with its unit.
-func ParseSize(s string) (Size, error) {
-	var b Size
-	err := b.parse(s)
-	return b, err
-}
-
-// ParseRate reads a rate with its unit.
-func ParseRate(s string) (Rate, error) {
-	var r Rate
-	err := r.parse(s)
-	return r, err
-}
-
 // ParseTimeout reads a retransmission timeout as a verbs code.
 func ParseTimeout(s string) (uint8, error) {
 	var t Timeout
-	err := t.parse(s)
+	err := t.Set(s)
 	return uint8(t), err
 }
+
+// ParseSize reads a size with its unit.
+func ParseSize(s string) (Size, error) { return setting.ParseSize(s) }
+
+// ParseRate reads a rate with its unit.
+func ParseRate(s string) (Rate, error) { return setting.ParseRate(s) }

@@ -19,11 +19,11 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Rate says how lab time runs from an instant on.
+// Rate is the rate of lab time from an instant on (GEN-9).
 type Rate struct {
 	Mono     int64      // nanoseconds of CLOCK_MONOTONIC
 	Lab      vtime.Time // lab time at that instant
-	Dilation float64    // wall time per lab time, from 1 up
+	Dilation float64    // wall time per lab time, at least 1
 }
 
 // lab returns the lab time at a monotonic instant.
@@ -40,9 +40,9 @@ func (r Rate) mono(lab vtime.Time) int64 {
 	return r.Mono + int64(ns)
 }
 
-// Clock turns CLOCK_MONOTONIC into lab time and back. All nodes of a lab are given the
-// same rates. A change of rate may be announced ahead; it must be between the reads
-// of others, so the owner's lock protects it.
+// Clock converts CLOCK_MONOTONIC to lab time and back. All nodes of a lab are given the same
+// rates, and a change of rate may be announced ahead. A Clock does no locking of its own: the
+// owner's lock must protect it.
 type Clock struct {
 	now, next Rate
 	changing  bool
@@ -65,7 +65,7 @@ func (c *Clock) Lab(mono int64) vtime.Time {
 	return c.now.lab(mono)
 }
 
-// Mono returns the monotonic instant at which lab time comes to t.
+// Mono returns the monotonic instant of lab time t.
 func (c *Clock) Mono(t vtime.Time) int64 {
 	if c.changing && t >= c.next.Lab {
 		return c.next.mono(t)
@@ -73,27 +73,27 @@ func (c *Clock) Mono(t vtime.Time) int64 {
 	return c.now.mono(t)
 }
 
-// Dilation returns the present dilation.
+// Dilation returns the current dilation.
 func (c *Clock) Dilation() float64 { return c.now.Dilation }
 
-// Monotonic reads CLOCK_MONOTONIC in nanoseconds, and knows the offset of the wall clock
-// that the kernel stamps frames with.
+// Monotonic reads CLOCK_MONOTONIC in nanoseconds, and measures the offset to the wall clock,
+// with which the kernel stamps frames.
 type Monotonic struct {
 	base time.Time // a reading of Go's clock
 	mono int64     // CLOCK_MONOTONIC at base
 
-	offset   int64 // wall clock less CLOCK_MONOTONIC
-	measured int64 // when
+	offset   int64 // wall clock minus CLOCK_MONOTONIC
+	measured int64 // when the offset was measured
 }
 
-// offsetEvery is how often the offset of the wall clock is measured again: it is steered.
+// offsetEvery is how often the offset is measured again, because the wall clock is steered.
 const offsetEvery = int64(time.Second)
 
 // Now returns CLOCK_MONOTONIC in nanoseconds.
 func (m *Monotonic) Now() int64 { return m.mono + int64(time.Since(m.base)) }
 
-// Wall returns what to take from a stamp of the wall clock to get CLOCK_MONOTONIC. One
-// goroutine calls it.
+// Wall returns the offset to subtract from a wall-clock time stamp to get CLOCK_MONOTONIC.
+// Only one goroutine may call it.
 func (m *Monotonic) Wall() int64 {
 	if now := m.Now(); m.measured == 0 || now-m.measured > offsetEvery {
 		m.measure()
@@ -101,8 +101,8 @@ func (m *Monotonic) Wall() int64 {
 	return m.offset
 }
 
-// measure reads both clocks a few times and believes the closest pair: in between the
-// process may have had to wait.
+// measure reads both clocks a few times and uses the pair read closest together, since the
+// process may have been preempted between two reads.
 func (m *Monotonic) measure() {
 	best := int64(math.MaxInt64)
 	for range 8 {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewMonotonic ties Go's clock, which is cheap to read, to CLOCK_MONOTONIC, which
-// means the same in every process of a host.
+// NewMonotonic relates Go's clock, which is cheap to read, to CLOCK_MONOTONIC, which is the
+// same in every process of a host.
 func NewMonotonic() (*Monotonic, error) {
 	m := &Monotonic{}
 	best := time.Duration(1<<63 - 1)
-	for range 8 { // the closest of a few readings
+	for range 8 { // keep the pair read closest together
 		var ts unix.Timespec
 		before := time.Now()
 		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -13,27 +13,27 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Host is a host of the lab as the ranks on it see it (rank.Host). Its tasks are
-// goroutines of which one runs at a time. A task has a lab time of its own: that of
-// what woke it up, however long the wake-up took.
+// Host is a host of the lab for the ranks on it (rank.Host). Its tasks are goroutines, of
+// which one runs at a time. A task has a lab time of its own: the time of the event that woke
+// it, however long the wake-up took.
 type Host struct {
 	loop  *Loop
 	nic   *virtrnic.NIC
 	agent *mrp.Agent
 
-	token   sync.Mutex // held by the task that runs
+	token   sync.Mutex // held by the running task
 	running *task
-	calls   calls // of the task that runs
+	calls   calls // of the running task
 
-	mu      sync.Mutex // of what follows; taken under the loop's lock, never around it
+	mu      sync.Mutex // protects the fields below; taken under the loop's lock, never around it
 	asleep  map[*task]bool
-	tasks   int // those that have not ended
+	tasks   int // tasks that have not ended
 	seen    uint64
-	failed  uint64     // completions that are no success
-	newsAt  vtime.Time // of the latest news
+	failed  uint64     // count of completions with an error
+	newsAt  vtime.Time // lab time of the latest news
 	stopped bool
 	live    sync.WaitGroup
-	caught  func(p any) // a panic of a program
+	caught  func(p any) // takes the panic of a program
 }
 
 // task is one goroutine of a rank.
@@ -41,26 +41,25 @@ type task struct {
 	now   vtime.Time
 	until vtime.Time
 	wake  chan vtime.Time
-	seen  uint64 // news the task has looked at
+	seen  uint64 // count of news at the task's last look
 	name  string
 	why   string
 
-	beside bool   // waits for what comes from outside the lab, too; of the news, failures only concern it
-	failed uint64 // those of them that the task has looked at
+	beside bool   // also waits for something outside the lab; of the news only failures wake it
+	failed uint64 // count of failures at the task's last look
 }
 
-// unwound is what a task panics with when the run is over, so that its deferred calls
-// run.
+// unwound is the panic value of tasks when the run is over, so that their deferred calls run.
 type unwound struct{}
 
-// NewHost returns the host around a NIC. News has to be told to it (Loop.Start).
-// caught is given what a program panicked with.
+// NewHost returns the host around a NIC. The loop must call its News (Loop.Start). caught
+// receives the panic value of a program.
 func NewHost(l *Loop, nic *virtrnic.NIC, agent *mrp.Agent, caught func(p any)) *Host {
 	return &Host{loop: l, nic: nic, agent: agent, asleep: map[*task]bool{}, caught: caught}
 }
 
-// News looks whether an input at lab time at has changed what tasks may wait for, and
-// returns when it wants to be asked next even if nothing comes. The loop calls it under
+// News checks whether an input at lab time at has changed something that tasks may wait for.
+// It returns when it must be called next even if there is no input. The loop calls it under
 // its lock.
 func (h *Host) News(at vtime.Time) (alarm vtime.Time) {
 	h.mu.Lock()
@@ -71,7 +70,7 @@ func (h *Host) News(at vtime.Time) (alarm vtime.Time) {
 		h.seen, h.failed, h.newsAt = c, failed, at
 	}
 	alarm = vtime.Never
-	for t := range h.asleep { // each by itself
+	for t := range h.asleep { // order does not matter
 		switch {
 		case t.until <= at:
 			h.rouse(t, t.until)
@@ -85,10 +84,10 @@ func (h *Host) News(at vtime.Time) (alarm vtime.Time) {
 	return alarm
 }
 
-// rouse wakes a task that sleeps.
+// rouse wakes a sleeping task.
 func (h *Host) rouse(t *task, at vtime.Time) {
 	delete(h.asleep, t)
-	t.wake <- at // has room for one, and a task is roused once
+	t.wake <- at // the channel holds one value, and a task is roused only once
 }
 
 // Go starts a program's first task on the host at a lab time.
@@ -115,22 +114,22 @@ func (h *Host) run(t *task, f func()) {
 	f()
 }
 
-// proceed lets a task go on that has got the token.
+// proceed continues a task that has taken the token.
 func (h *Host) proceed(t *task) {
 	h.running = t
 	h.calls.leave(t.name)
 }
 
-// stopWait is how long of wall time a program may take to come to its end.
+// stopWait is how much wall time a program has to end.
 const stopWait = 3 * time.Second
 
-// Stop makes every task that waits, or comes to wait, unwind, and returns when all have
-// ended. A program that does not come back to package rank meanwhile cannot be ended: then
-// it returns false, and the host is of no use any more.
+// Stop makes every task unwind, now or when it next blocks in package rank, and reports
+// whether all tasks have ended. A program that does not call package rank within stopWait
+// cannot be ended; then Stop returns false and the host cannot be used any more.
 func (h *Host) Stop() (ended bool) {
 	h.mu.Lock()
 	h.stopped = true
-	for t := range h.asleep { // each wakes up
+	for t := range h.asleep { // order does not matter
 		h.rouse(t, t.now)
 	}
 	h.mu.Unlock()
@@ -146,7 +145,7 @@ func (h *Host) Stop() (ended bool) {
 		case <-time.After(stopWait):
 			if name, _ := h.Outside(); name != "" {
 				return false
-			} // else a store takes its time
+			} // else a store is still at work
 		}
 	}
 	h.mu.Lock()
@@ -185,7 +184,7 @@ func (h *Host) Park(until vtime.Time, why string) {
 		panic(unwound{})
 	}
 	h.asleep[t] = true
-	if h.seen != t.seen { // came since the task last looked, which it may do now: once
+	if h.seen != t.seen { // news has come since the task's last look, so it may look again at once
 		t.seen = h.seen
 		h.rouse(t, min(h.newsAt, until))
 	}
@@ -197,7 +196,7 @@ func (h *Host) Park(until vtime.Time, why string) {
 	h.resume(t, <-t.wake)
 }
 
-// resume lets a task go on that has been roused.
+// resume continues a task that has been roused.
 func (h *Host) resume(t *task, at vtime.Time) {
 	h.token.Lock()
 	h.proceed(t)
@@ -210,8 +209,8 @@ func (h *Host) resume(t *task, at vtime.Time) {
 	t.now = max(t.now, at)
 }
 
-// ParkBeside blocks the task until over is closed, by somebody outside the lab, or a request
-// of the host has failed since the task looked, or it is woken by another task.
+// ParkBeside blocks the task until something outside the lab closes over, until a request of
+// the host has failed since the task's last look, or until another task wakes it.
 func (h *Host) ParkBeside(why string, over <-chan struct{}) {
 	t := h.running
 	h.calls.enter()
@@ -237,7 +236,7 @@ func (h *Host) ParkBeside(why string, over <-chan struct{}) {
 		if h.asleep[t] {
 			delete(h.asleep, t)
 		} else {
-			<-t.wake // somebody was first
+			<-t.wake // another goroutine has roused the task already
 		}
 		h.mu.Unlock()
 	}
@@ -249,7 +248,7 @@ func (h *Host) Kick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.running.now
-	for t := range h.asleep { // each wakes up
+	for t := range h.asleep { // order does not matter
 		h.rouse(t, at)
 	}
 }
@@ -257,8 +256,8 @@ func (h *Host) Kick() {
 // Spawn implements rank.Host.
 func (h *Host) Spawn(name string, f func()) { h.Go(h.running.now, h.running.name+"/"+name, f) }
 
-// Await lets other tasks of the host run while f blocks on something outside the lab.
-// The task goes on at the lab time that f returns; vtime.Never means now.
+// Await lets other tasks of the host run while f blocks on something outside the lab. The task
+// continues at the lab time that f returns; vtime.Never means now.
 func (h *Host) Await(why string, f func() (vtime.Time, bool)) {
 	t := h.running
 	t.why = why
@@ -276,21 +275,21 @@ func (h *Host) Await(why string, f func() (vtime.Time, bool)) {
 	t.now = max(t.now, at)
 }
 
-// count notes tasks that begin or end.
+// count adds n to the number of tasks.
 func (h *Host) count(n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tasks += n
 }
 
-// Tasks returns how many tasks there are on the host.
+// Tasks returns the number of tasks on the host.
 func (h *Host) Tasks() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.tasks
 }
 
-// Waiting says what the host's tasks wait on.
+// Waiting returns what each of the host's tasks waits for.
 func (h *Host) Waiting() (why []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -301,7 +300,8 @@ func (h *Host) Waiting() (why []string) {
 	return why
 }
 
-// Resting says whether all tasks wait for something that has no time, and who for what.
+// Resting reports whether all tasks wait for something without a deadline, and lists what each
+// waits for.
 func (h *Host) Resting() (who []string, resting bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -315,15 +315,15 @@ func (h *Host) Resting() (who []string, resting bool) {
 	return who, len(h.asleep) == h.tasks
 }
 
-// Outside says which task has not come back to package rank, and for how long; no time if
-// none runs.
+// Outside returns the task that is running code outside package rank, and for how long; the
+// time is 0 if there is none.
 func (h *Host) Outside() (name string, since time.Duration) { return h.calls.outside() }
 
-// calls says since when the task that runs is outside package rank.
+// calls tracks since when the running task has been outside package rank.
 type calls struct {
 	mu   sync.Mutex
 	name string
-	left time.Time // zero: it is inside, or none runs
+	left time.Time // zero: the task is inside, or none runs
 }
 
 func (c *calls) enter() {

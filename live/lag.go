@@ -4,14 +4,14 @@ package live
 
 import "github.com/HdrHistogram/hdrhistogram-go"
 
-// lagMaxNs is the largest lag told apart from larger ones: a minute.
+// lagMaxNs is the largest lag that is recorded exactly: a minute.
 const lagMaxNs = 60e9
 
-// Lag says by how much inputs and departures were later than they should have been, in
-// nanoseconds of wall time, to two digits.
+// Lag records by how much inputs and departures were late, in nanoseconds of wall time, to two
+// digits.
 type Lag struct {
 	Sent  *hdrhistogram.Histogram // frames handed to the kernel
-	Acted *hdrhistogram.Histogram // what ranks did too late for the instant they did it at
+	Acted *hdrhistogram.Histogram // acts of ranks, against their lab time
 }
 
 // NewLag returns an empty record.
@@ -19,9 +19,9 @@ func NewLag() Lag {
 	return Lag{hdrhistogram.New(1, lagMaxNs, 2), hdrhistogram.New(1, lagMaxNs, 2)}
 }
 
-// record adds a value; earlier than due counts as in time.
+// record adds a value; a negative lag counts as in time.
 func record(h *hdrhistogram.Histogram, ns int64) {
-	// A value above the largest is counted as the largest.
+	// A value above lagMaxNs is recorded as lagMaxNs.
 	_ = h.RecordValue(min(max(ns, 1), lagMaxNs))
 }
 
@@ -31,10 +31,10 @@ func (g Lag) Add(o Lag) {
 	g.Acted.Merge(o.Acted)
 }
 
-// P99 returns the 99th percentile of the worse of the two, in nanoseconds.
+// P99 returns the larger 99th percentile of the two, in nanoseconds.
 func (g Lag) P99() int64 {
 	return max(g.Sent.ValueAtQuantile(99), g.Acted.ValueAtQuantile(99))
 }
 
-// Max returns the most of both, in nanoseconds.
+// Max returns the largest value of both, in nanoseconds.
 func (g Lag) Max() int64 { return max(g.Sent.Max(), g.Acted.Max()) }

@@ -3,7 +3,6 @@
 package live
 
 import (
-	"container/heap"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -21,10 +21,10 @@ type IO interface {
 	Receive(take func(wall int64, b []byte)) (n int, err error)
 	Send(frames [][]byte) (sent int, err error)
 	Drops() uint64 // frames the kernel lost for want of room
-	Cut() uint64   // frames sent on a link that is no more
+	Cut() uint64   // frames sent after the link was removed
 }
 
-// NewIO takes over a socket, in which frames are alone or in trains.
+// NewIO wraps a socket. trains says whether it carries trains of frames or single frames.
 func NewIO(fd int, trains bool) IO {
 	if trains {
 		return NewTrains(fd)
@@ -39,10 +39,10 @@ type Config struct {
 	// Delays of the links into each port: propagation and this node's pipeline.
 	Delays []vtime.Duration
 	Rate   Rate
+	Left   *Left // state of the loop that this one replaces, in which case Rate is unused; or nil
 }
 
-// Loop drives one machine. Make it with New, give it the machine with Start, and run it
-// with Run.
+// Loop drives one machine. New makes it, Start gives it the machine, and Run runs it.
 type Loop struct {
 	c    Config
 	pool wire.Pool
@@ -53,29 +53,30 @@ type Loop struct {
 	m      machine.Machine
 	ports  []machine.Port
 	links  []link
-	watch  machine.Watcher // nil: nobody looks
-	late   arrivals        // frames that a fault holds back
-	calls  []call          // in the order of time
+	watch  machine.Watcher     // nil: none
+	late   queue.Heap[arrival] // frames that a fault delays
+	calls  []call              // in the order of their lab times
 	seq    uint64
-	last   vtime.Time // of the machine: inputs are never earlier
+	last   vtime.Time // lab time of the machine: inputs are never earlier
 	lag    Lag
-	news   func(at vtime.Time) (alarm vtime.Time) // told after each input; nil if nobody asks
-	alarm  vtime.Time                             // when news is to be told without an input, or Never
+	news   func(at vtime.Time) (alarm vtime.Time) // called after each input; may be nil
+	alarm  vtime.Time                             // when to call news without an input, or Never
 	asleep int64                                  // until when the loop sleeps, or 0
 	wait   *waiter
 	stop   bool
 	err    error
 }
 
-// link is what the loop keeps about one port.
+// link is the loop's state of one port.
 type link struct {
 	io     IO
 	delay  vtime.Duration
-	coming queue // frames that are not due yet, in order
+	coming queue.FIFO[machine.Flight] // frames that are not due yet, in order
+	latest vtime.Time                 // when the last of them is due
 	fault  faults.Link
-	out    [][]byte // frames due, until the kernel has taken them
+	out    [][]byte // frames that are due, until the kernel has taken them
 	store  [batch][]byte
-	due    [batch]int64 // when each should have been handed over
+	due    [batch]int64 // when each of them should have been sent
 	counts LinkStats
 }
 
@@ -83,82 +84,37 @@ type link struct {
 type LinkStats struct {
 	Sent, SentBytes         uint64
 	Received, ReceivedBytes uint64
-	Malformed               uint64 // did not parse
-	Lost                    uint64 // by a fault at the end of the link
-	Copied                  uint64 // by a fault
-	Held                    uint64 // handed over later by a fault
-	Busy                    uint64 // sends the kernel had no room for at first
+	faults.Counts                  // at the end of the link; Malformed includes what did not parse
+	Busy                    uint64 // sends that the kernel at first had no room for
 	KernelDrops             uint64
-	Cut                     uint64 // sent on a link that is no more
+	Cut                     uint64 // sent after the link was removed
 }
 
-// arrival is a frame that has been received and is due at a lab time.
+// arrival is a frame that a port has received.
 type arrival struct {
-	at   vtime.Time
-	seq  uint64
 	port int
 	f    *wire.Frame
 }
 
-// queue is the frames of one link that are not due yet. Frames do not pass each other on a
-// link, so it is a FIFO.
-type queue struct {
-	ring    []machine.Flight // power of two
-	head, n int
-	latest  vtime.Time // when the last one is due
+// push adds a frame that is due at an instant, or when the previous frame is if that is later:
+// frames do not overtake each other on a link.
+func (k *link) push(at vtime.Time, f *wire.Frame) {
+	k.latest = max(k.latest, at)
+	k.coming.Push(machine.Flight{At: k.latest, Frame: f})
 }
 
-func (q *queue) push(at vtime.Time, f *wire.Frame) {
-	if q.n == len(q.ring) {
-		ring := make([]machine.Flight, max(64, 2*len(q.ring)))
-		for i := range q.n {
-			ring[i] = q.ring[(q.head+i)&(len(q.ring)-1)]
-		}
-		q.ring, q.head = ring, 0
-	}
-	q.latest = max(q.latest, at)
-	q.ring[(q.head+q.n)&(len(q.ring)-1)] = machine.Flight{At: q.latest, Frame: f}
-	q.n++
-}
-
-// first returns when the oldest frame is due, or vtime.Never.
-func (q *queue) first() vtime.Time {
-	if q.n == 0 {
+// first returns when the oldest frame is due, or vtime.Never if there is none.
+func (k *link) first() vtime.Time {
+	if k.coming.Len() == 0 {
 		return vtime.Never
 	}
-	return q.ring[q.head].At
+	return k.coming.First().At
 }
 
-func (q *queue) pop() *wire.Frame {
-	f := q.ring[q.head].Frame
-	q.ring[q.head].Frame = nil
-	q.head = (q.head + 1) & (len(q.ring) - 1)
-	q.n--
-	return f
-}
-
-// call is something to be done at a lab time.
+// call is a function to be called at a lab time.
 type call struct {
 	at vtime.Time
 	f  func(now vtime.Time)
-}
-
-type arrivals []arrival
-
-func (a arrivals) Len() int { return len(a) }
-func (a arrivals) Less(i, j int) bool {
-	return a[i].at < a[j].at || a[i].at == a[j].at && a[i].seq < a[j].seq
-}
-func (a arrivals) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-
-// Push implements heap.Interface.
-func (a *arrivals) Push(x any) { *a = append(*a, x.(arrival)) }
-
-// Pop implements heap.Interface.
-func (a *arrivals) Pop() any {
-	last := (*a)[len(*a)-1]
-	*a = (*a)[:len(*a)-1]
-	return last
 }
 
 // New returns a loop without a machine.
@@ -171,14 +127,16 @@ func New(c Config) (*Loop, error) {
 		fds = append(fds, io.FD())
 	}
 	var err error
-	l.wait, err = newWaiter(fds)
+	if l.wait, err = newWaiter(fds); err == nil && c.Left != nil {
+		err = l.goOn(c.Left)
+	}
 	return l, err
 }
 
-// Pool returns the pool the machine's frames come from.
+// Pool returns the pool of the machine's frames.
 func (l *Loop) Pool() *wire.Pool { return &l.pool }
 
-// Ports makes the machine's transmitters. IDs and lists are the loop's.
+// Ports makes the machine's transmitters; the loop owns their IDs and lists.
 func (l *Loop) Ports(configs []machine.PortConfig) []machine.Port {
 	l.ports = make([]machine.Port, len(configs))
 	for i, c := range configs {
@@ -188,18 +146,18 @@ func (l *Loop) Ports(configs []machine.PortConfig) []machine.Port {
 	return l.ports
 }
 
-// Start hands the machine over. news, if not nil, is called under the loop's lock after
-// each input with the lab time of that input; it returns when it wants to be told even
-// if nothing comes, or vtime.Never.
+// Start hands the machine over. If news is not nil, it is called under the loop's lock after
+// each input, with the lab time of that input; it returns when it must be called next even
+// without an input, or vtime.Never.
 func (l *Loop) Start(m machine.Machine, news func(at vtime.Time) (alarm vtime.Time)) {
 	l.m, l.news = m, news
 }
 
-// SetWatch has w see the machine's frames, under the loop's lock. It is called from within Call
-// or At, or before Run.
+// SetWatch makes w see the machine's frames, under the loop's lock. It must be called from
+// within Call or At, or before Run.
 func (l *Loop) SetWatch(w machine.Watcher) { l.watch = w }
 
-// Run drives the machine until Stop. It keeps its thread.
+// Run drives the machine until Stop. It stays on one thread.
 func (l *Loop) Run() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -230,8 +188,8 @@ func (l *Loop) Run() error {
 	}
 }
 
-// Stop ends Run. Once that has returned the loop touches none of its interfaces: their
-// descriptors may be closed, and their numbers somebody else's.
+// Stop ends Run. After Stop the loop uses none of its interfaces, so their descriptors may be
+// closed and their numbers reused.
 func (l *Loop) Stop() {
 	l.mu.Lock()
 	l.stop = true
@@ -239,8 +197,7 @@ func (l *Loop) Stop() {
 	l.wait.wake()
 }
 
-// Close releases what the loop itself holds. Run must have returned; the interfaces
-// stay open.
+// Close releases what the loop itself holds. Run must have returned. The interfaces stay open.
 func (l *Loop) Close() error { return l.wait.close() }
 
 // Now returns the lab time.
@@ -250,9 +207,9 @@ func (l *Loop) Now() vtime.Time {
 	return l.clock.Lab(l.c.Mono.Now())
 }
 
-// Call runs f with the machine for itself, as an input at lab time at, or as early after
-// it as the machine allows; vtime.Never means now. The lag of an input that came too
-// late for its time is recorded. It reports whether it did: a loop that was stopped does not.
+// Call runs f with exclusive access to the machine, as an input at lab time at, or as soon
+// after it as the machine allows; vtime.Never means now. If the input is late, its lag is
+// recorded. Call reports whether f was called: a stopped loop does not call it.
 func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	l.mu.Lock()
 	if l.stop {
@@ -262,6 +219,10 @@ func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	at = min(at, l.clock.Lab(l.c.Mono.Now()))
 	l.receive()
 	l.handle(at)
+	if l.stop { // one of the inputs has ended the loop
+		l.mu.Unlock()
+		return false
+	}
 	if at < l.last {
 		record(l.lag.Acted, l.clock.Mono(l.last)-l.clock.Mono(at))
 		at = l.last
@@ -280,29 +241,29 @@ func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	return true
 }
 
-// turn does all that is due.
+// turn handles everything that is due.
 func (l *Loop) turn() {
 	for range turnsMax {
 		got := l.receive()
 		now := l.clock.Lab(l.c.Mono.Now())
 		l.handle(now)
-		if !l.transmit(now) && got == 0 || l.err != nil {
+		if l.stop || !l.transmit(now) && got == 0 || l.err != nil {
 			return
 		}
 	}
 }
 
-// turnsMax bounds how long a turn keeps others from the machine.
+// turnsMax bounds how long a turn excludes others from the machine.
 const turnsMax = 64
 
-// told passes the news of an input on.
+// told calls news after an input.
 func (l *Loop) told(at vtime.Time) {
 	if l.news != nil {
 		l.alarm = l.news(at)
 	}
 }
 
-// receive takes what the interfaces have and notes when it is due.
+// receive takes the frames that the interfaces have received and records when each is due.
 func (l *Loop) receive() (got int) {
 	offset := l.c.Mono.Wall()
 	for i := range l.links {
@@ -316,7 +277,7 @@ func (l *Loop) receive() (got int) {
 	return got
 }
 
-// take parses a frame. It is due a link's delay after its sender handed it over.
+// take parses a frame. It is due a link's delay after its sender handed it to the kernel.
 func (l *Loop) take(port int, mono int64, b []byte) {
 	k := &l.links[port]
 	k.counts.Received++
@@ -326,32 +287,30 @@ func (l *Loop) take(port int, mono int64, b []byte) {
 		k.counts.Malformed++
 		return
 	}
-	k.coming.push(l.clock.Lab(mono).Add(k.delay), f)
+	k.push(l.clock.Lab(mono).Add(k.delay), f)
 }
 
-// hold keeps a frame that a fault delivers later.
+// hold keeps a frame that a fault delays.
 func (l *Loop) hold(at vtime.Time, port int, f *wire.Frame) {
 	l.seq++
-	heap.Push(&l.late, arrival{at, l.seq, port, f})
+	l.late.Push(at, l.seq, arrival{port, f})
 }
 
-// next returns when the next frame is due, and on which port; -1 is one that a fault held.
+// next returns when the next frame is due, and on which port; port -1 stands for the frames
+// that faults delay.
 func (l *Loop) next() (at vtime.Time, port int) {
-	at, port = vtime.Never, -1
-	if len(l.late) > 0 {
-		at = l.late[0].at
-	}
+	at, port = l.late.Next(), -1
 	for i := range l.links {
-		if t := l.links[i].coming.first(); t < at {
+		if t := l.links[i].first(); t < at {
 			at, port = t, i
 		}
 	}
 	return at, port
 }
 
-// handle gives the machine its inputs up to now, in the order of their lab time.
+// handle gives the machine its inputs up to now, in the order of their lab times.
 func (l *Loop) handle(now vtime.Time) {
-	for {
+	for !l.stop {
 		at, port := l.next()
 		if l.alarm <= now && l.alarm < at {
 			due := l.alarm
@@ -378,51 +337,46 @@ func (l *Loop) handle(now vtime.Time) {
 		}
 		l.last = max(l.last, at)
 		if port < 0 {
-			a := heap.Pop(&l.late).(arrival)
+			a := l.late.Pop().Value
 			l.m.HandleFrame(l.last, a.port, a.f)
 		} else {
-			l.arrive(port, l.links[port].coming.pop())
+			l.arrive(port, l.links[port].coming.Pop().Frame)
 		}
 		l.told(l.last)
 	}
 }
 
-// arrive asks the link's fault, if there is one, and hands the frame over.
+// arrive applies the link's fault, if there is one, and hands the frame to the machine.
 func (l *Loop) arrive(port int, f *wire.Frame) {
 	k := &l.links[port]
-	if k.fault != nil {
-		v := k.fault.Arrive(l.last, f)
-		if v.Damage {
-			l.pool.Damage(f, v.Bit)
-		}
-		if v.Cut && !v.Drop {
-			if f = faults.Cut(&l.pool, f, v.Bit); f == nil {
-				k.counts.Malformed++
-				return
-			}
-		}
-		if v.Twice {
-			k.counts.Copied++
-			l.hold(l.last.Add(max(v.Delay2, 1)), port, l.pool.Clone(f))
-		}
-		switch {
-		case v.Drop:
-			k.counts.Lost++
-			if l.watch != nil {
-				l.watch.Lost(l.last, port, f)
-			}
-			l.pool.Put(f)
-			return
-		case v.Delay > 0:
-			k.counts.Held++
-			l.hold(l.last.Add(v.Delay), port, f)
-			return
-		}
+	if k.fault == nil {
+		l.m.HandleFrame(l.last, port, f)
+		return
 	}
-	l.m.HandleFrame(l.last, port, f)
+	v := k.fault.Arrive(l.last, f)
+	faults.Apply(v, faults.Arrival{Port: port, Frame: f, Pool: &l.pool, Count: &k.counts.Counts}, linkEnd{l})
 }
 
-// transmit hands over every frame whose last bit has left by now.
+// linkEnd takes the frames that faults let through (faults.Sink).
+type linkEnd struct{ l *Loop }
+
+// Decided implements faults.Sink.
+func (e linkEnd) Decided(port int, f *wire.Frame, v faults.Verdict) {
+	if v.Drop && e.l.watch != nil {
+		e.l.watch.Lost(e.l.last, port, f)
+	}
+}
+
+// Deliver implements faults.Sink.
+func (e linkEnd) Deliver(port int, f *wire.Frame) { e.l.m.HandleFrame(e.l.last, port, f) }
+
+// Hold implements faults.Sink.
+func (e linkEnd) Hold(port int, f *wire.Frame, d vtime.Duration) {
+	e.l.hold(e.l.last.Add(max(d, vtime.Picosecond)), port, f)
+}
+
+// transmit sends every frame whose last bit has left by now, and reports whether the kernel
+// took any.
 func (l *Loop) transmit(now vtime.Time) (any bool) {
 	for i := range l.ports {
 		p, k := &l.ports[i], &l.links[i]
@@ -465,9 +419,9 @@ func (l *Loop) queue(k *link, fl machine.Flight, delay vtime.Duration) {
 	l.pool.Put(fl.Frame)
 }
 
-// flush hands a port's batch to the kernel and records by how much each frame is late.
-// What the kernel has no room for is tried again at the next turn, in order; some says
-// that it took any.
+// flush hands a port's batch to the kernel, records by how much each frame is late, and
+// reports whether the kernel took any. Frames that the kernel has no room for are tried again
+// at the next turn, in order.
 func (l *Loop) flush(i int, k *link) (some bool) {
 	sent, err := k.io.Send(k.out)
 	if err != nil && l.err == nil {
@@ -481,7 +435,7 @@ func (l *Loop) flush(i int, k *link) (some bool) {
 		record(l.lag.Sent, now-k.due[j])
 	}
 	rest := len(k.out) - sent
-	for j := range rest { // keep the buffers, in order, at the front
+	for j := range rest { // move the unsent buffers to the front, in order
 		k.store[j], k.store[j+sent] = k.store[j+sent], k.store[j]
 		k.out[j], k.due[j] = k.store[j], k.due[j+sent]
 	}
@@ -489,7 +443,7 @@ func (l *Loop) flush(i int, k *link) (some bool) {
 	return sent > 0
 }
 
-// deadline returns when the loop has to act next if nothing comes.
+// deadline returns when the loop must act next if nothing arrives.
 func (l *Loop) deadline() vtime.Time {
 	at := l.alarm
 	if len(l.calls) > 0 {
@@ -515,8 +469,8 @@ func (l *Loop) deadline() vtime.Time {
 	return at
 }
 
-// SetRate announces a change of the clock's rate and returns the lag recorded since
-// the last one, and whether it did so: a loop that was stopped does not.
+// SetRate announces a change of the clock's rate. It returns the lag recorded since the last
+// change, and reports whether it did so: a stopped loop does not.
 func (l *Loop) SetRate(r Rate) (Lag, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -530,12 +484,12 @@ func (l *Loop) SetRate(r Rate) (Lag, bool) {
 	return lag, true
 }
 
-// SetFault puts a fault at the end of the link into a port; nil takes it away. It is
+// SetFault sets the fault at the end of the link into a port; nil removes it. It must be
 // called from within Call or At, or before Run.
 func (l *Loop) SetFault(port int, f faults.Link) { l.links[port].fault = f }
 
-// At arranges for f to be called under the loop's lock at a lab time, or at once if that
-// has passed. It is called from within Call or At, or before Run.
+// At arranges for f to be called under the loop's lock at a lab time, or at once if that has
+// passed. It must be called from within Call or At, or before Run.
 func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
 	i := len(l.calls)
 	for i > 0 && l.calls[i-1].at > at {
@@ -544,10 +498,10 @@ func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
 	l.calls = slices.Insert(l.calls, i, call{at, f})
 }
 
-// Sent returns how many frames a port has sent. It is called from within Call or At.
+// Sent returns how many frames a port has sent. It must be called from within Call or At.
 func (l *Loop) Sent(port int) uint64 { return l.links[port].counts.Sent }
 
-// Rate returns the clock's present rate.
+// Rate returns the clock's current rate.
 func (l *Loop) Rate() Rate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -555,7 +509,7 @@ func (l *Loop) Rate() Rate {
 	return l.clock.now
 }
 
-// SetAlarm arranges for news to be told at a lab time even if nothing comes.
+// SetAlarm arranges for news to be called at a lab time even without an input.
 func (l *Loop) SetAlarm(at vtime.Time) {
 	l.mu.Lock()
 	l.alarm = min(l.alarm, at)
@@ -566,18 +520,18 @@ func (l *Loop) SetAlarm(at vtime.Time) {
 	}
 }
 
-// Stats returns what passed each port, and how many frames the loop itself holds.
+// Stats returns the counters of each port, and how many frames the loop itself holds.
 func (l *Loop) Stats() (links []LinkStats, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held = len(l.late)
+	held = l.late.Len()
 	for i := range l.links {
 		s := l.links[i].counts
 		if !l.stop {
 			s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
 		}
 		links = append(links, s)
-		held += l.ports[i].InFlight() + l.links[i].coming.n
+		held += l.ports[i].InFlight() + l.links[i].coming.Len()
 	}
 	return links, held
 }

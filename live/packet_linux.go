@@ -12,7 +12,7 @@ import (
 // frameBytesMax is the longest frame: a 4096-byte payload with every header.
 const frameBytesMax = 4352
 
-// batch is how many frames one system call moves, and one train has at the most.
+// batch is the largest number of frames of one system call.
 const batch = 64
 
 // mmsghdr is the kernel's struct mmsghdr.
@@ -22,8 +22,8 @@ type mmsghdr struct {
 	_   [4]byte
 }
 
-// Packet moves whole frames through a bound AF_PACKET socket, up to 64 with one system
-// call. The socket is non-blocking, stamps what it receives and tells of its VLAN tag.
+// Packet moves whole frames through a bound AF_PACKET socket, up to 64 with one system call.
+// The socket is non-blocking, and delivers time stamps and VLAN tags.
 type Packet struct {
 	fd   int
 	rx   [batch]mmsghdr
@@ -37,7 +37,7 @@ type Packet struct {
 	cut   uint64
 }
 
-// NewPacket takes over a socket.
+// NewPacket wraps a socket.
 func NewPacket(fd int) *Packet {
 	p := &Packet{fd: fd}
 	for i := range p.rx {
@@ -55,8 +55,8 @@ func NewPacket(fd int) *Packet {
 // FD returns the socket.
 func (p *Packet) FD() int { return p.fd }
 
-// Receive hands what is waiting, at most 64 frames, to take, with the wall clock in
-// nanoseconds at which the kernel got each. The bytes are valid during the call.
+// Receive passes the waiting frames, at most 64, to take, each with the wall clock in
+// nanoseconds at which the kernel received it. The bytes are valid during the call.
 func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	for i := range p.rx {
 		p.rx[i].hdr.SetControllen(len(p.rxC[i]))
@@ -65,7 +65,7 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	for i := range r {
 		m := &p.rx[i]
 		if m.hdr.Flags&unix.MSG_TRUNC != 0 {
-			p.drops++ // longer than any frame of ours
+			p.drops++ // longer than any frame of a lab
 			continue
 		}
 		k := readControl(p.rxC[i][:m.hdr.Controllen])
@@ -74,20 +74,20 @@ func (p *Packet) Receive(take func(wall int64, b []byte)) (n int, err error) {
 	return r, err
 }
 
-// receive takes what is waiting in a socket, at most as many messages as there is room for.
+// receive takes the messages that wait in a socket, at most len(m).
 func receive(fd int, m []mmsghdr) (n int, err error) {
 	r, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
 	switch e {
 	case 0:
 		return int(r), nil
-	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // the last: the link went, which is said once
+	case unix.EAGAIN, unix.EINTR, unix.ENETDOWN: // ENETDOWN: the link is gone, which the socket reports once
 		return 0, nil
 	}
 	return 0, fmt.Errorf("receive frames: %w", e)
 }
 
-// send hands messages to the kernel and returns how many it took; full says that it has no
-// room just now, gone that the link is no more.
+// send hands messages to the kernel and returns how many it took. full means that the kernel
+// has no room at the moment, gone that the link no longer exists.
 func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
 	for {
 		r, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT, 0, 0)
@@ -105,8 +105,8 @@ func send(fd int, m []mmsghdr) (n int, full, gone bool, err error) {
 	}
 }
 
-// Send hands frames to the kernel, in order, and returns how many it took. It takes
-// fewer only when it has no room just now.
+// Send hands frames to the kernel, in order, and returns how many it took: fewer than all only
+// if it has no room at the moment.
 func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 	for sent < len(frames) {
 		n := min(batch, len(frames)-sent)
@@ -126,7 +126,7 @@ func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 	return sent, nil
 }
 
-// Cut returns how many frames were sent on a link that is no more.
+// Cut returns how many frames were sent after the link was removed.
 func (p *Packet) Cut() uint64 { return p.cut }
 
 // Drops returns how many frames the kernel dropped for want of room in the socket,

@@ -118,7 +118,7 @@ func Split(b []byte, take func(b []byte)) (n int, err error) {
 	if len(b) < vnetLen {
 		return 0, errTrainShort
 	}
-	kind, size := b[1], int(binary.LittleEndian.Uint16(b[4:6])) // virtio_net_hdr is in the host's order
+	kind, size := b[1], int(binary.LittleEndian.Uint16(b[4:6])) // virtio_net_hdr has the host's byte order
 	b = b[vnetLen:]
 	if kind == 0 {
 		take(b)
@@ -136,7 +136,8 @@ func Split(b []byte, take func(b []byte)) (n int, err error) {
 	id := idOf(first[:heads])
 	for at := heads; at < len(b); at += size {
 		end := min(at+size, len(b))
-		// The header goes in front of its payload, over what has been taken already.
+		// The header is written before its payload, over bytes that have been delivered
+		// already.
 		h := b[at-heads : at]
 		copy(h, first[:])
 		setHeads(h, end-at, id+uint16(n))
@@ -185,8 +186,8 @@ func setHeads(h []byte, n int, id uint16) {
 	udp[6], udp[7] = 0, 0 // RoCE's UDP checksum
 }
 
-// pseudo returns the sum over the pseudo header of n bytes of UDP: what the kernel completes
-// when it takes the train apart.
+// pseudo returns the checksum of the pseudo header for n bytes of UDP; the kernel completes it
+// when it splits the train.
 func pseudo(h []byte, n int) uint16 {
 	s := uint32(wire.ProtocolUDP) + uint32(n)
 	if len(h) == trainHeads6 {
@@ -223,7 +224,7 @@ func (t *Trains) Send(frames [][]byte) (sent int, err error) {
 	return sent, nil
 }
 
-// couple makes trains of the first frames, in order, at most a batch, and returns how many.
+// couple makes trains of the first frames, in order, at most trainBatch, and returns how many.
 func (t *Trains) couple(frames [][]byte) (trains int) {
 	t.txIO, t.heads = t.txIO[:0], t.heads[:0]
 	for len(frames) > 0 && trains < batch && len(t.txIO)+2+TrainMax <= cap(t.txIO) {
@@ -301,14 +302,15 @@ func trainLen(frames [][]byte) (k int) {
 	return k
 }
 
-// bare says whether a frame is all datagram, without the padding that a train would not
-// tell, and the datagram has no checksum.
+// bare reports whether a frame is nothing but its datagram, with no padding, which a train
+// would not keep, and the datagram has no checksum.
 func bare(f []byte, heads int) bool {
 	udp := f[heads-wire.UDPLen : heads]
 	return int(binary.BigEndian.Uint16(udp[4:6])) == len(f)-heads+wire.UDPLen && udp[6] == 0 && udp[7] == 0 && len(f) > heads
 }
 
-// sameFlow compares the heads of two frames but for what setHeads writes.
+// sameFlow reports whether the heads of two frames are equal in all fields that setHeads does
+// not write.
 func sameFlow(a, b []byte) bool {
 	if len(a) == trainHeads6 {
 		return [18]byte(a[:18]) == [18]byte(b[:18]) && [38]byte(a[20:58]) == [38]byte(b[20:58])

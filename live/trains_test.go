@@ -14,7 +14,7 @@ import (
 
 // roce builds the bytes of a RoCE frame.
 func roce(pool *wire.Pool, psn wire.PSN, payload int, src uint32, ce bool, change ...func(*wire.Flow)) []byte {
-	traffic := uint8(26<<2 | wire.ECNECT0)
+	traffic := 26<<2 | wire.ECNECT0
 	if ce {
 		traffic |= wire.ECNCE
 	}

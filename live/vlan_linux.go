@@ -9,15 +9,15 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// The kernel takes the 802.1Q tag out of a frame before any socket sees it, and tells of it
-// in a control message (PACKET_AUXDATA). A frame that is received is put together again.
+// The kernel removes the 802.1Q tag of a frame before any socket sees it, and reports it in a
+// control message (PACKET_AUXDATA). Received frames are put together again here.
 
 // controlLen holds the two control messages of a socket: a time stamp and the tag.
 const controlLen = 96
 
-// control is what the control messages of a received frame say.
+// control holds the contents of a received frame's control messages.
 type control struct {
-	wall   int64 // SCM_TIMESTAMPNS, 0 without
+	wall   int64 // SCM_TIMESTAMPNS; 0 if there is none
 	tag    uint16
 	tagged bool
 }
@@ -43,8 +43,8 @@ func readControl(c []byte) (k control) {
 	return k
 }
 
-// whole returns the frame that a message brought, with its tag. The message is in b, behind
-// VLANLen bytes of room; the frame begins after skip bytes of it.
+// whole returns the received frame with its tag. The message is in b after VLANLen bytes of
+// room, and the frame begins after skip bytes of the message.
 func (k control) whole(b []byte, skip int) []byte {
 	if at := wire.VLANLen + skip + 2*len(wire.MAC{}); k.tagged && len(b) >= at {
 		copy(b, b[wire.VLANLen:at])

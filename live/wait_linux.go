@@ -18,13 +18,13 @@ const (
 	rawNs = 50_000_000
 )
 
-// waiter sleeps until a frame comes, it is kicked, or a time has come.
+// waiter sleeps until a frame arrives, it is woken, or a deadline has come.
 type waiter struct {
 	fds  []unix.PollFd
 	kick int // eventfd
 
-	mu   sync.Mutex // of what follows
-	gone bool       // closed: the number may be somebody else's descriptor
+	mu   sync.Mutex // protects the fields below
+	gone bool       // closed: the descriptor number may have been reused
 }
 
 func newWaiter(fds []int) (*waiter, error) {
@@ -39,8 +39,7 @@ func newWaiter(fds []int) (*waiter, error) {
 	return w, nil
 }
 
-// sharpen lets the calling thread's sleeps end when they should and not up to 50 us
-// later.
+// sharpen makes the sleeps of the calling thread end on time and not up to 50 us later.
 func sharpen() error {
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set timer slack: %w", err)
@@ -48,7 +47,7 @@ func sharpen() error {
 	return nil
 }
 
-// wait sleeps for at most ns; a negative ns is without end. It returns early for any
+// wait sleeps for at most ns; a negative ns means without limit. It may return early for any
 // reason.
 func (w *waiter) wait(ns int64) {
 	ts := unix.NsecToTimespec(max(ns, 0))
@@ -66,11 +65,11 @@ func (w *waiter) wait(ns int64) {
 	}
 	if w.fds[0].Revents != 0 {
 		var b [8]byte
-		_, _ = unix.Read(w.kick, b[:]) // only clears it
+		_, _ = unix.Read(w.kick, b[:]) // clears the eventfd
 	}
 }
 
-// wake ends a wait, the present one or the next.
+// wake ends the current wait, or else the next one.
 func (w *waiter) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +77,7 @@ func (w *waiter) wake() {
 		return
 	}
 	b := [8]byte{1}
-	_, _ = unix.Write(w.kick, b[:]) // full means that a wake is pending already
+	_, _ = unix.Write(w.kick, b[:]) // a full eventfd means that a wake is pending already
 }
 
 func (w *waiter) close() error {

@@ -8,8 +8,8 @@ import (
 // EventKind says what happened. Names appear in events.jsonl and are not changed.
 type EventKind uint8
 
-// What machines report. Per-packet business is not among them: frames are for
-// captures, events for what is rare and worth a line.
+// Events that machines report. None comes with every packet: captures show frames, and events
+// show what is rare and worth a line.
 const (
 	EventDrop           EventKind = iota // a frame was dropped; Text: the reason
 	EventPauseSent                       // Port, Priority: told the neighbour to stop; Value: quanta, 0 to go on

@@ -1,7 +1,7 @@
-// Package machine is the contract between protocol cores (switch, NIC) and whatever
-// drives them: the deterministic event loop or real time.
+// Package machine is the contract between protocol cores (switch, NIC) and their drivers:
+// the deterministic event loop, and the loop in real time.
 //
-// A core owns no clock, socket, goroutine, file or global. It is given frames and
+// A core owns no clock, socket, goroutine, file or global (GEN-10). It is given frames and
 // the time, and gives frames back by committing them to its ports. Links belong to
 // the driver: rate, delay, when a transmitter is free. Queues, flow control and
 // scheduling belong to the core.
@@ -11,9 +11,9 @@
 // A core need not be called each time a transmitter falls idle. When the driver
 // wants to know what a port did up to some instant it calls Settle, and the core
 // commits, with their true start times, the frames whose transmission would have
-// begun by then. While a frame is on the link its arrival is occasion enough, so a
-// hop costs one event. The rules that make the outcome the same as if the core had
-// been called at every such instant:
+// begun by then. While a frame is on the link, its arrival is when the driver settles, so a
+// hop costs one event. These rules make the outcome the same as if the core had been called at
+// every such instant:
 //
 //	R1  Before a core changes or reads a port's state at now it settles that port to
 //	    strictly before now. Frames that arrive at now compete for a start at now.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -26,8 +27,7 @@ type Port struct {
 	Next vtime.Time // when the next frame would start; vtime.Never if none may be sent
 	Free vtime.Time // when the last committed frame has left
 
-	ring    []Flight // power of two
-	head, n uint32
+	flights queue.FIFO[Flight] // what is on the link
 	id      uint32
 	listed  bool
 	keyed   bool // driver: the head of the ring has its event
@@ -90,7 +90,7 @@ func (p *Port) ID() uint32 { return p.id }
 // Delay returns the propagation delay plus the pipeline latency of the far end.
 func (p *Port) Delay() vtime.Duration { return p.delay }
 
-// SetRate makes what is committed from now on take the time it takes at another rate.
+// SetRate sets the rate of the frames that are committed from now on.
 func (p *Port) SetRate(bitsPerSec int64) { p.bytePs16 = BytePs16(bitsPerSec) }
 
 // Serialize returns how long size bytes occupy the transmitter.
@@ -105,11 +105,7 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	if p.cut && f.Kind() == wire.KindRoCE {
 		at = start.Add(p.Serialize(min(size, CutBytes)) + p.delay)
 	}
-	if int(p.n) == len(p.ring) {
-		p.grow()
-	}
-	p.ring[(p.head+p.n)&uint32(len(p.ring)-1)] = Flight{at, f}
-	p.n++
+	p.flights.Push(Flight{at, f})
 	if !p.keyed && !p.listed {
 		p.attend()
 	}
@@ -118,7 +114,7 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 // SetNext records when the next frame would start, or vtime.Never.
 func (p *Port) SetNext(t vtime.Time) {
 	p.Next = t
-	if t != vtime.Never && p.n == 0 && !p.listed {
+	if t != vtime.Never && p.flights.Len() == 0 && !p.listed {
 		p.attend()
 	}
 }
@@ -128,27 +124,16 @@ func (p *Port) attend() {
 	p.list.ids = append(p.list.ids, p.id)
 }
 
-func (p *Port) grow() {
-	ring := make([]Flight, max(8, 2*len(p.ring)))
-	for i := range p.n {
-		ring[i] = p.ring[(p.head+i)&uint32(len(p.ring)-1)]
-	}
-	p.ring, p.head = ring, 0
-}
-
 // InFlight returns the number of frames on the link.
-func (p *Port) InFlight() int { return int(p.n) }
+func (p *Port) InFlight() int { return p.flights.Len() }
 
 // Flying returns frame i on the link, oldest first.
-func (p *Port) Flying(i int) Flight { return p.ring[(p.head+uint32(i))&uint32(len(p.ring)-1)] }
+func (p *Port) Flying(i int) Flight { return *p.flights.At(i) }
 
 // Land takes the oldest frame off the link.
 func (p *Port) Land() Flight {
-	e := p.ring[p.head&uint32(len(p.ring)-1)]
-	p.head = (p.head + 1) & uint32(len(p.ring)-1)
-	p.n--
 	p.keyed = false
-	return e
+	return p.flights.Pop()
 }
 
 // Attend tells the driver which event the port needs now: the arrival of the frame
@@ -156,12 +141,12 @@ func (p *Port) Land() Flight {
 // asked for; Land and Woken forget it again.
 func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 	p.listed = false
-	if p.n > 0 {
+	if p.flights.Len() > 0 {
 		if p.keyed {
 			return 0, false, false
 		}
 		p.keyed = true
-		return p.ring[p.head&uint32(len(p.ring)-1)].At, false, true
+		return p.flights.First().At, false, true
 	}
 	// Not before Next is known to be an instant: wake is in the other cache line. It may be
 	// later than Next, since a paced sender's next start may move forward.
@@ -172,8 +157,8 @@ func (p *Port) Attend() (at vtime.Time, wake, needed bool) {
 	return 0, false, false
 }
 
-// Woken tells the port that a wake event has been taken from the queue. It returns
-// false if that one has been replaced by an earlier one since.
+// Woken tells the port that a wake event has been taken from the queue, and reports whether
+// that event still counts: an earlier one may have replaced it since.
 func (p *Port) Woken(now vtime.Time) bool {
 	if p.wake != now {
 		return false

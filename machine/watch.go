@@ -5,8 +5,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Request is what a NIC reports of a work request to a tracer that wants to know. There are
-// a few per message, none per packet.
+// Request is a NIC's report of a work request to a RequestTracer. There are a few per message
+// and none per packet.
 type Request struct {
 	Kind    RequestKind
 	Op      string // SEND, WRITE, READ and so on, posted only

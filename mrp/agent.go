@@ -1,5 +1,5 @@
-// Package mrp is the hosts' side of group registration (Cepheus §III-C): the agent
-// that answers for a member, and the registrar on the leader's host that installs a
+// Package mrp is the hosts' side of group registration (Cepheus §III-C, CEP-3, CEP-8): the
+// agent that answers for a member, and the registrar on the leader's host that installs a
 // group in the fabric and activates or deletes it (the paper calls it controller).
 //
 // It is a protocol core without I/O, called by the NIC it sits on (virtrnic.Stack).
@@ -49,10 +49,10 @@ type Turn uint8
 
 // Turns of the source of a message.
 const (
-	Fallback    Turn = iota // left multicast
-	Return                  // came back to it
-	ProbeFailed             // tried a group that was registered anew, and did not take it
-	MemberLost              // gave a member up
+	Fallback    Turn = iota // it went over to unicast
+	Return                  // it went back to multicast
+	ProbeFailed             // it tried a group that was registered again, and did not use it
+	MemberLost              // it gave up a member
 )
 
 // Note counts a turn.
@@ -83,8 +83,8 @@ type Agent struct {
 	retriesMax int
 
 	member  map[uint32]wire.QPN // by McstID: the queue pair that joined
-	proxy   wire.QPN            // joins whatever lists it,
-	answers bool                // if there is one
+	proxy   wire.QPN            // queue pair that joins every group that lists it; valid if answers
+	answers bool                // there is a proxy
 	led     []*registration     // groups this host leads, by McstID
 	begun   map[uint32]uint32   // by McstID: the next attempt, of groups this host led and has forgotten
 	next    vtime.Time          // first repeat due
@@ -137,8 +137,8 @@ func (a *Agent) Restart() {
 	a.changes++
 }
 
-// Changes returns how often the state of a led group has changed: a cheap way to see
-// that there is news.
+// Changes returns how often the state of a led group has changed. To compare it with an
+// earlier value is a cheap way to find out that something has.
 func (a *Agent) Changes() uint64 { return a.changes }
 
 // Stats returns what was counted so far.

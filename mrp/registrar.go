@@ -62,9 +62,9 @@ type registration struct {
 	waiting map[uint32]Member // members that have not confirmed the phase
 	round   uint8             // generation of the regions
 	tries   int
-	first   uint32 // attempt it began with: not 0 if the McstID was registered before
-	attempt uint32 // and the one it is in: it is begun anew
-	anew    bool   // when routes have changed meanwhile
+	first   uint32 // number of the first attempt: not 0 if the McstID was registered before
+	attempt uint32 // number of the present attempt
+	anew    bool   // routes have changed, so another attempt has to begin
 	retryAt vtime.Time
 	err     error
 	left    bool // the host has left the group: what is to be done goes on, and nobody asks
@@ -189,12 +189,12 @@ func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 	a.ask(now, r)
 }
 
-// asks says whether members have to confirm the phase.
+// asks reports whether members have to confirm the phase.
 func (p Phase) asks() bool {
 	return p == Registering || p == Activating || p == Updating || p.deletes()
 }
 
-// deletes says whether the phase takes the group out of the fabric. One that failed may be
+// deletes reports whether the phase takes the group out of the fabric. One that failed may be
 // installed in part.
 func (p Phase) deletes() bool { return p == Deleting || p == Failed }
 
@@ -305,7 +305,7 @@ func (a *Agent) forget(r *registration) {
 	}
 }
 
-// listed says whether the phase's packets list the members.
+// listed reports whether the phase's packets list the members.
 func (r *registration) listed() bool { return r.phase == Registering || r.phase == Updating }
 
 // confirmation returns the flags that confirm the phase, or 0.

@@ -156,13 +156,13 @@ func (p *pkg) plain(m *mutant) []byte {
 	return slices.Concat(text[:m.start], []byte(m.new), text[m.end:])
 }
 
-// valid says whether the mutant compiles.
+// valid reports whether the mutant compiles.
 func (p *pkg) valid(m *mutant) bool {
 	_, err := p.check(m.file, p.plain(m), nil)
 	return err == nil
 }
 
-// switchable says whether the mutant compiles behind its switch. Where the language wants
+// switchable reports whether the mutant compiles behind its switch. Where the language wants
 // a constant, or a type is out of the file's reach, it does not, and gets a build of its own.
 func (p *pkg) switchable(m *mutant) bool {
 	if m.switched == "" {

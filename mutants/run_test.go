@@ -28,7 +28,7 @@ type stage struct {
 // Tests that take most of the time of their package: they come after the others.
 const (
 	slow    = "^(TestRandom|TestSizesUpTo2GiB|TestHashed|TestReactionPointModel|TestGuardsFire|Fuzz)"
-	simSlow = "^Test(IRN|EventsPerHop|Allocations|BareMoves|Smoke|Fairness|IncastFairness|LostCNPs|FilterCNPs|FLT11|FLT15|ClosedForms|Scheme)"
+	simSlow = "^Test(IRN|EventsPerHop|Allocations|BareMoves|Smoke|Fairness|IncastFairness|LostCNPs|FilterCNPs|UniformLoss|RegistrationTrouble|ClosedForms|Scheme)"
 	nothing = "^$"
 )
 
@@ -166,7 +166,7 @@ func (b *build) try(t *testing.T, number, round int) (by string) {
 	return ""
 }
 
-// passes says whether a test, or all of the stage if none is known, passes with every
+// passes reports whether a test, or all of the stage if none is known, passes with every
 // switch off: one that fails anyway would be said to kill every mutant.
 func (b *build) passes(t *testing.T, s stage, test string) bool {
 	if b.alone {

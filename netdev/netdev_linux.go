@@ -56,7 +56,7 @@ func (n *Namespace) Close() error {
 	return n.fd.Close()
 }
 
-// Same says whether the namespace is still that of the process: a process id may have
+// Same reports whether the namespace is still that of the process: a process id may have
 // been used again.
 func (n *Namespace) Same(pid int) bool {
 	other, err := netns.GetFromPid(pid)
@@ -115,8 +115,8 @@ func (n *Namespace) Ports(ports int) (up []bool, err error) {
 // dumpsMax is how often a list that the kernel could not finish is asked for.
 const dumpsMax = 8
 
-// whole asks for a list until it is whole: one that changed while the kernel wrote it down
-// may lack what is there, and what is taken to be gone is made again.
+// whole requests a list until it is complete: a list that changed while the kernel wrote it may
+// lack an interface that exists, which would then be made again.
 func whole[T any](list func() (T, error)) (all T, err error) {
 	for range dumpsMax {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -18,8 +18,8 @@ var offloads = []string{
 // forTrains are those that trains need: the buffer stays one on the link.
 var forTrains = []string{"tx-checksum-ip-generic", "tx-generic-segmentation", "tx-udp-segmentation"}
 
-// plain switches the offloads of a node's interfaces off, as far as trains do not need
-// them, and makes sure that they are.
+// plain switches the offloads of a node's interfaces off, except those that trains need, and
+// verifies that they are off.
 func (n *Namespace) plain(ends []End, trains bool) error {
 	return ns.WithNetNSPath(n.path, func(ns.NetNS) error {
 		e, err := openFeatures()

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Outside is an interface of this host behind which an external RoCE device is.
+// Outside is an interface of this host that leads to an external RoCE device.
 type Outside struct {
 	Name  string
 	index int

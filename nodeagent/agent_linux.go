@@ -33,8 +33,8 @@ import (
 // messageMax bounds one message in either direction.
 const messageMax = 16 << 20
 
-// Serve runs the agent of a node whose directory is dir, until ctx ends. What the node
-// keeps when it dies is in data, if that is not empty. version is told to the orchestrator;
+// Serve runs the agent of a node whose directory is dir, until ctx ends. What the node keeps
+// across restarts is in data, if that is not empty. version is reported to the orchestrator;
 // programs are the user's own.
 func Serve(ctx context.Context, dir, data, version string, programs []rank.Program) error {
 	failpoint.Node("dies-at-start")
@@ -44,37 +44,57 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 	if err := nameProcess(); err != nil {
 		return err
 	}
-	metrics, err := listenPrivate(dir, counters.MetricsSocket)
+	a := &agent{version: version, data: data, programs: programs, execute: execute, failed: make(chan error, 1)}
+	x, err := inherit()
 	if err != nil {
 		return err
 	}
-	handover, err := listen(dir, control.HandoverSocket)
-	if err != nil {
+	if err := a.listen(dir, x); err != nil {
 		return err
 	}
-	defer func() { _ = handover.Close() }() // the process ends
-	calls, err := listen(dir, control.AgentSocket)
-	if err != nil {
-		return err
+	defer func() { _ = a.listeners[control.HandoverSocket].Close() }() // the process ends
+	a.calls = a.server()
+	if x != nil {
+		if err := a.takeOver(x); err != nil {
+			return err
+		}
 	}
-	a := &agent{version: version, data: data, programs: programs}
-	go a.takeSockets(handover, os.Stderr)
+	go a.takeSockets(a.listeners[control.HandoverSocket], os.Stderr)
 	go func() { // a node without metrics is still a node
-		if err := a.serveMetrics(ctx, metrics); err != nil {
+		if err := a.serveMetrics(ctx, a.listeners[counters.MetricsSocket]); err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
 		}
 	}()
-	s := a.server()
 	go func() {
 		<-ctx.Done()
-		s.Stop()
+		a.calls.Stop()
 	}()
-	if err := s.Serve(calls); err != nil && ctx.Err() == nil {
+	if err := a.calls.Serve(a.listeners[control.AgentSocket]); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.leaving && ctx.Err() == nil {
+		return <-a.failed // a success replaces this process, so only an error gets here
+	}
 	return a.halt()
+}
+
+// listen opens the agent's sockets in a node's directory, or takes over those of the node's
+// previous process.
+func (a *agent) listen(dir string, x *legacy) error {
+	a.listeners = map[string]*net.UnixListener{}
+	for _, s := range []struct {
+		name string
+		open func(dir, name string) (*net.UnixListener, error)
+	}{{counters.MetricsSocket, listenPrivate}, {control.HandoverSocket, listen}, {control.AgentSocket, listen}} {
+		l, err := x.listener(s.name, func() (*net.UnixListener, error) { return s.open(dir, s.name) })
+		if err != nil {
+			return err
+		}
+		a.listeners[s.name] = l
+	}
+	return nil
 }
 
 // streamsMax is how many calls one connection may have open. A run has two for as long as it lasts.
@@ -87,8 +107,8 @@ func (a *agent) server() *grpc.Server {
 	return s
 }
 
-// nameProcess sets what ps and top show: the file a node was started from has no name of its
-// own.
+// nameProcess sets the name that ps and top show: the file that a node was started from has no
+// telling name.
 func nameProcess() error {
 	name := append([]byte("mcastlab"), 0)
 	if err := unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0); err != nil {
@@ -132,15 +152,20 @@ type agent struct {
 	programs []rank.Program
 	fence    control.Fence // of labs with controllers
 
+	calls     *grpc.Server
+	listeners map[string]*net.UnixListener // by the names of their sockets
+	execute   func(*legacy) error          // replaces the process
+	failed    chan error                   // the error if that failed
+
 	// mu is held for reading by every call for as long as it uses the node, whose descriptors
 	// close when it ends. Streams (Watch, Job) do not hold it: they end with the node.
 	mu      sync.RWMutex
 	sockets []int
 	node    *node // nil before the first Configure
+	leaving bool  // the process ends, and another one takes its place
 }
 
-// takeSockets waits for handovers; a later one replaces an earlier. What goes wrong is told
-// to log.
+// takeSockets waits for handovers; a later one replaces an earlier. Errors are written to log.
 func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
 	for {
 		err := control.ReceiveFiles(l, log, a.replaceSockets)
@@ -155,6 +180,10 @@ func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
 
 func (a *agent) replaceSockets(fds []int) {
 	a.mu.Lock()
+	if a.leaving {
+		a.mu.Unlock()
+		select {} // the sender gets no answer, and the sockets are closed with the process
+	}
 	defer a.mu.Unlock()
 	if err := a.halt(); err != nil {
 		fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
@@ -177,15 +206,18 @@ func (a *agent) halt() error {
 
 // Configure implements control.NodeServer.
 func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*control.ConfigureReply, error) {
-	// Before the old node ends, and without the lock, which calls of older epochs still want:
-	// none of them reaches the new one.
+	// The fence is raised before the old node ends, and without the lock, for which calls of older
+	// epochs still wait: none of them reaches the new node.
 	a.fence.Raise(r.Epoch)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.leaving {
+		return nil, errLeaving()
+	}
 	if err := a.halt(); err != nil {
 		return nil, status.Errorf(codes.Internal, "end the old configuration: %v", err)
 	}
-	n, err := newNode(r, a.sockets, a.data)
+	n, err := newNode(r, a.sockets, a.data, nil, a.succeed)
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
@@ -201,18 +233,25 @@ func (a *agent) configured() (n *node, done func(), err error) {
 		a.mu.RUnlock()
 		return nil, nil, status.Error(codes.FailedPrecondition, "the node is not configured yet")
 	}
+	if a.node.leaving.Load() {
+		a.mu.RUnlock()
+		return nil, nil, errLeaving()
+	}
 	return a.node, a.mu.RUnlock, nil
 }
 
-// errStopped says that the node's loop has been stopped.
-func errStopped() error {
+// errStopped returns why the node's loop has been stopped.
+func (n *node) errStopped() error {
+	if n.leaving.Load() {
+		return errLeaving()
+	}
 	return status.Error(codes.FailedPrecondition, "the node's configuration has ended")
 }
 
 // call runs f as an input of the node's machine.
 func (n *node) call(f func(now vtime.Time)) error {
 	if !n.loop.Call(vtime.Never, f) {
-		return errStopped()
+		return n.errStopped()
 	}
 	return nil
 }
@@ -226,7 +265,7 @@ func (a *agent) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, 
 	defer done()
 	lag, ok := n.loop.SetRate(rateOf(r))
 	if !ok {
-		return nil, errStopped()
+		return nil, n.errStopped()
 	}
 	return &control.LagReply{Sent: control.HistogramOf(lag.Sent), Acted: control.HistogramOf(lag.Acted)}, nil
 }

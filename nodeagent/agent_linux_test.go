@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/rank"
 )
 
 // TestStreams: an agent says how many streams a connection may have open at once, which the
@@ -72,33 +73,41 @@ const nodeDir = "MCASTLAB_TEST_NODE"
 func TestBeNode(t *testing.T) {
 	dir := os.Getenv(nodeDir)
 	if dir == "" {
-		t.Skip("it is for TestNoNewPrivileges")
+		t.Skip("it is for tests that need a node's process")
 	}
-	if err := Serve(t.Context(), dir, "", "test", nil); err != nil {
+	stuck := rank.Program{Name: "stuck", Run: func(*rank.Rank, []string) error { select {} }}
+	idle := rank.Program{Name: "idle", Run: func(*rank.Rank, []string) error { return nil }}
+	if err := Serve(t.Context(), dir, "", "test", []rank.Program{stuck, idle}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// startNode starts it, and returns its number once it takes calls.
+func startNode(t *testing.T, dir string) (pid int) {
+	t.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^TestBeNode$")
+	c.Env = append(os.Environ(), nodeDir+"="+dir)
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		if l, err := net.Dial("unix", filepath.Join(dir, control.AgentSocket)); err == nil {
+			_ = l.Close() // it is there
+			return c.Process.Pid
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the node does not start")
+		}
 	}
 }
 
 // TestNoNewPrivileges: no thread of a node, in a build without cgo, can gain by executing something what it does
 // not have.
 func TestNoNewPrivileges(t *testing.T) {
-	dir := t.TempDir()
-	c := exec.Command(os.Args[0], "-test.run=^TestBeNode$")
-	c.Env = append(os.Environ(), nodeDir+"="+dir)
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		if l, err := net.Dial("unix", filepath.Join(dir, control.AgentSocket)); err == nil {
-			_ = l.Close() // it is there
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the node does not start")
-		}
-	}
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", c.Process.Pid))
+	pid := startNode(t, t.TempDir())
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(threads) < 2 {
 		t.Fatalf("%d threads, %v", len(threads), err)
 	}

@@ -35,7 +35,7 @@ type ControllerOptions struct {
 	Version  string
 }
 
-// ServeController runs a controller until ctx ends or its disk fails.
+// ServeController runs a controller until ctx ends or its disk fails. It returns the disk's error.
 func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	failpoint.Node("dies-at-start")
 	if err := giveUpPrivileges(); err != nil {
@@ -86,15 +86,15 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	return nil
 }
 
-// controllerNode is what a controller has in common with other nodes: a clock, and faults that
-// befall it.
+// controllerNode is what a controller has in common with other nodes: a clock, and faults applied
+// to it.
 type controllerNode struct {
 	control.UnimplementedNodeServer
 	o       ControllerOptions
 	replica *replica.Replica
 	network *replica.Network
-	down    atomic.Bool // what faults say
-	act     sync.Mutex  // held while that is done
+	down    atomic.Bool // a fault says that the controller is down
+	act     sync.Mutex  // held while the replica crashes or comes back
 
 	mu      sync.Mutex
 	lab     *lab.Lab
@@ -142,9 +142,10 @@ func (n *controllerNode) Configure(_ context.Context, q *control.ConfigureReques
 	ctx, stop := context.WithCancel(context.Background())
 	n.lab, n.mono, n.clock, n.rate, n.calls, n.changed, n.stop = l, mono, live.Clock{}, rateOf(q.Rate), nil, make(chan struct{}), stop
 	n.clock.Set(n.rate)
+	t := controlTarget{n: n}
 	n.faults = faults.NewTimeline(faults.Config{
 		Graph: g, Seed: l.Seed, Owns: func(int) bool { return false }, Controller: n.o.Name,
-	}, controlTarget{n: n})
+	}, faults.Target{Clock: t, Control: t})
 	go n.run(ctx)
 	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: n.o.Version}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/controller/replica"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
 )
@@ -82,9 +83,10 @@ func TestControllerFaults(t *testing.T) {
 		}
 		return s.State
 	}
+	message := func(entry string) []byte { return faultMessage(t, n.lab, entry) }
 	add := func(id, entry string) {
 		t.Helper()
-		l := &control.FaultList{Faults: []*control.Fault{{Id: id, Entry: entry, Origin: int64(n.now())}}}
+		l := &control.FaultList{Faults: []*control.Fault{{Id: id, Text: entry, Message: message(entry), Origin: int64(n.now())}}}
 		if _, err := n.AddFaults(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
@@ -129,10 +131,32 @@ func TestControllerFaults(t *testing.T) {
 	if got := list(); got != "" {
 		t.Errorf("after a reset:\n%s", got)
 	}
-	bad := &control.FaultList{Faults: []*control.Fault{{Id: "x", Entry: "{loss: {rate: 1}}"}}}
+	bad := &control.FaultList{Faults: []*control.Fault{{Id: "x", Message: message("{loss: {rate: 1}}")}}}
 	if _, err := n.AddFaults(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "loss is not of controllers") {
 		t.Errorf("a fault of links: %v", err)
 	}
+}
+
+// faultMessage returns the message of a fault that is given as in a lab file.
+func faultMessage(t *testing.T, l *lab.Lab, entry string) []byte {
+	t.Helper()
+	f, err := l.ParseFault(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := l.Graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := f.Spec(l, g, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := faults.Encode(&s, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // eventually waits until something holds.

@@ -2,8 +2,11 @@ package nodeagent
 
 import (
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/machine"
@@ -15,7 +18,7 @@ import (
 // Bounds of a node's events.
 const (
 	eventsHeld  = 1 << 16                // that wait to be sent
-	eventsEvery = 200 * time.Millisecond // between batches: what a kill can lose at the most
+	eventsEvery = 200 * time.Millisecond // between batches, which bounds what a kill can lose
 )
 
 // linesBatch is how many lines of the trace go into a batch: gRPC takes 4 MiB.
@@ -27,17 +30,17 @@ type events struct {
 	all   []*control.Event
 	cut   uint64
 	lines [][]byte // of the trace
-	short uint64   // of them, lost for want of room
+	short uint64   // lines that were dropped for want of room
 	trace *recorder
 }
 
-// recorder is the recorder of the node's trace, for the loop and for who sends it.
+// recorder records the node's trace; the loop writes it and the watcher's stream reads it.
 type recorder struct {
 	mu  sync.Mutex
 	rec *traces.Recorder
 }
 
-// record starts to collect a trace and returns who has to be told.
+// record starts to collect a trace and returns the recorder that the loop has to call.
 func (e *events) record(name string) *recorder {
 	e.trace = &recorder{rec: traces.NewRecorder(name, e, e.line)}
 	return e.trace
@@ -108,7 +111,30 @@ func (e *events) take() (all []*control.Event, cut uint64) {
 	return all, e.cut
 }
 
-// stream sends batches until the watcher goes or the node is stopped, which has a last
+// legacy encodes what was not sent to anybody yet.
+func (e *events) legacy() []byte {
+	if e.trace != nil {
+		e.trace.flush()
+	}
+	all, cut := e.take()
+	b, err := proto.Marshal(&control.EventBatch{Events: all, Cut: cut, Trace: e.lines, TraceCut: e.short})
+	if err != nil { // a text that is no UTF-8
+		b, _ = proto.Marshal(&control.EventBatch{Cut: cut + uint64(len(all)), TraceCut: e.short + uint64(len(e.lines))})
+	}
+	return b
+}
+
+// takeOver continues with the events that the previous process had not sent.
+func (e *events) takeOver(legacy []byte) error {
+	var b control.EventBatch
+	if err := proto.Unmarshal(legacy, &b); err != nil {
+		return fmt.Errorf("take over events: %w", err)
+	}
+	e.all, e.cut, e.lines, e.short = b.Events, b.Cut, b.Trace, b.TraceCut
+	return nil
+}
+
+// stream sends batches until the watcher goes, or until the node is stopped; then it sends a last
 // batch.
 func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done <-chan struct{}) error {
 	tick := time.NewTicker(eventsEvery)
@@ -140,7 +166,7 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 	}
 }
 
-// sendLines sends what there is of the trace.
+// sendLines sends the lines of the trace collected so far.
 func (e *events) sendLines(s control.Node_WatchServer, until vtime.Time) error {
 	e.mu.Lock()
 	lines, short := e.lines, e.short

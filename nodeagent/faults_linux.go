@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,6 +36,7 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 	if err != nil {
 		return nil, err
 	}
+	var list *control.FaultList
 	err = n.call(func(now vtime.Time) {
 		for _, s := range specs {
 			// A leader may have died after it told us.
@@ -45,22 +45,17 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 				n.noteByHand(now, machine.EventFaultAdded, s.ID, ": "+s.Text)
 			}
 		}
+		list = listed(n.faults.List(now)) // at once: one of them may end the process
 	})
-	if err != nil {
-		return nil, err
-	}
-	return n.listFaults()
+	return list, err
 }
 
-// specOf reads a fault by the rules of the lab file.
+// specOf reads the message of a fault.
 func specOf(l *lab.Lab, g *topo.Graph, f *control.Fault) (s faults.Spec, err error) {
-	entry, err := l.ParseFault(f.Entry)
-	if err != nil {
+	if s, err = faults.Decode(f.Message, g, l.Replicas()); err != nil {
 		return s, err
 	}
-	if s, err = entry.Spec(l, g, f.Id); err != nil {
-		return s, err
-	}
+	s.ID, s.Text = f.Id, f.Text
 	s.From = s.From.Add(vtime.Duration(f.Origin))
 	return s, nil
 }
@@ -86,21 +81,21 @@ func listed(all []faults.Status) *control.FaultList {
 	out := &control.FaultList{}
 	for _, s := range all {
 		out.Faults = append(out.Faults, &control.Fault{
-			Id: s.ID, Kind: string(s.Kind), Entry: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
+			Id: s.ID, Kind: string(s.Kind), Text: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
 		})
 	}
 	return out
 }
 
-// noteByHand puts into the events that a fault of nobody's lab file comes or goes. All nodes
-// hear of all faults: the first one says so.
+// noteByHand records as an event that a fault which is not of the lab file was added or removed.
+// All nodes know of all faults; only the first node reports them.
 func (n *node) noteByHand(now vtime.Time, kind machine.EventKind, id, more string) {
 	if n.id == 0 && !strings.HasPrefix(id, faults.LabPrefix) {
 		n.events.Trace(now, machine.Event{Kind: kind, Text: id + more})
 	}
 }
 
-// goes returns what tells which faults a reset is about.
+// goes returns a predicate that reports whether a reset removes the fault with an id.
 func goes(r *control.ResetRequest) func(id string) bool {
 	return func(id string) bool {
 		if len(r.Ids) > 0 {
@@ -138,126 +133,20 @@ func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeli
 		call: func(f func()) { n.loop.Call(vtime.Never, func(vtime.Time) { f() }) },
 		set:  func(t virtswitch.FIB) { n.sw.SetRoutes(t) },
 	}
+	t := target{n}
+	parts := faults.Target{Clock: t, Links: t}
+	if n.graph.Nodes[n.id].Kind == topo.Host {
+		parts.Hosts = hostTarget{n}
+	} else {
+		parts.Switches = switchTarget{n}
+	}
 	return faults.NewTimeline(faults.Config{
 		Graph: n.graph, Seed: n.lab.Seed, Reconverge: vtime.Duration(n.lab.Switches.Reconverge), Latency: latency,
 		Owns: func(node int) bool { return node == n.id },
-	}, target{n})
+	}, parts)
 }
 
-// target is the node as faults see it (faults.Target). The loop calls it under its lock.
-type target struct{ n *node }
-
-// At implements faults.Target.
-func (t target) At(at vtime.Time, _ faults.Keep, f func(now vtime.Time)) { t.n.loop.At(at, f) }
-
-// SetFault implements faults.Target.
-func (t target) SetFault(from topo.End, l faults.Link) {
-	if to := t.n.graph.Peer(from.Node, from.Port); to.Node == t.n.id {
-		t.n.loop.SetFault(to.Port, l)
-	}
-}
-
-// SetCarrier implements faults.Target.
-func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
-	switch n := t.n; {
-	case at.Node != n.id:
-	case n.sw != nil:
-		n.sw.SetCarrier(now, at.Port, up)
-	default:
-		n.nic.SetCarrier(now, up)
-	}
-}
-
-// SetRoutes implements faults.Target.
-func (t target) SetRoutes(_ vtime.Time, down []int) {
-	if t.n.sw != nil {
-		t.n.routes.want(down)
-	}
-}
-
-// SetRate implements faults.Target.
-func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
-	if at.Node == t.n.id {
-		t.n.machine().Settle(now, at.Port)
-		t.n.ports[at.Port].SetRate(rate)
-	}
-}
-
-// Sent implements faults.Target.
-func (t target) Sent(at topo.End) uint64 { return t.n.loop.Sent(at.Port) }
-
-// Pause implements faults.Target.
-func (t target) Pause(now vtime.Time, node int, classes uint8, quanta uint16) {
-	if node == t.n.id && t.n.nic != nil {
-		t.n.nic.SendPause(now, classes, quanta)
-	}
-}
-
-// Restart implements faults.Target.
-func (t target) Restart(now vtime.Time, node int) (lost int) {
-	n := t.n
-	if node != n.id {
-		return 0
-	}
-	if n.sw != nil {
-		return n.sw.Restart(now)
-	}
-	n.agent.Restart()
-	lost = n.nic.Restart(now)
-	select {
-	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
-	default: // it has not been noticed yet
-	}
-	return lost // the job, if there is one, unwinds its own tasks and no later one's
-}
-
-// WipeGroups implements faults.Target.
-func (t target) WipeGroups(_ vtime.Time, node int) (groups int) {
-	if node == t.n.id && t.n.sw != nil {
-		groups = t.n.sw.WipeGroups()
-	}
-	return groups
-}
-
-// LimitGroups implements faults.Target.
-func (t target) LimitGroups(_ vtime.Time, node int, room int) {
-	if node == t.n.id && t.n.sw != nil {
-		t.n.sw.LimitGroups(room)
-	}
-}
-
-// Refused implements faults.Target.
-func (t target) Refused(node int) (refused uint64) {
-	if node == t.n.id && t.n.sw != nil {
-		refused = t.n.sw.Stats().Refused
-	}
-	return refused
-}
-
-// Stall implements faults.Target.
-func (t target) Stall(now vtime.Time, node int, on bool) {
-	if node == t.n.id && t.n.host != nil {
-		t.n.nic.Stall(now, on)
-	}
-}
-
-// SetIntake implements faults.Target.
-func (t target) SetIntake(now vtime.Time, node int, rate int64) {
-	if node == t.n.id && t.n.host != nil {
-		t.n.nic.SetIntake(now, rate)
-	}
-}
-
-// Waited implements faults.Target.
-func (t target) Waited(node int) (waited uint64) {
-	if node == t.n.id && t.n.nic != nil {
-		waited = t.n.nic.Stats().Waited
-	}
-	return waited
-}
-
-// crash returns why the programs of this host have ended, if it crashed since it was last
-// asked.
+// crash returns why the programs of this host have ended, if the host crashed since the last call.
 func (n *node) crash() error {
 	select {
 	case err := <-n.crashed:
@@ -266,9 +155,3 @@ func (n *node) crash() error {
 		return nil
 	}
 }
-
-// SetControl implements faults.Target: a node of the fabric is no controller.
-func (t target) SetControl(vtime.Time, []string, []faults.Way) {}
-
-// HeldBack implements faults.Target.
-func (t target) HeldBack([]faults.Way) uint64 { return 0 }

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// hands are how a controller that leads reaches the agents of nodes (replica.Effects). One
+// hands are the leading controller's clients of the nodes' agents (replica.Effects). Only one
 // goroutine calls them.
 type hands struct {
 	nodes string // folder that holds the folders of all nodes' sockets
@@ -33,14 +33,14 @@ type hands struct {
 	adopted map[string]adoption // by node
 }
 
-// adoption says for which leader and configuration a node has been looked after.
+// adoption is the leader and configuration for which a node was last given its faults.
 type adoption struct{ epoch, generation uint64 }
 
 func newHands(nodes string) *hands {
 	return &hands{nodes: nodes, conns: map[string]*grpc.ClientConn{}, adopted: map[string]adoption{}}
 }
 
-// read takes a lab's file in.
+// read parses a lab's file, unless it was the last one read.
 func (h *hands) read(l *controller.Lab) error {
 	if h.lab != nil && h.file == l.File {
 		return nil
@@ -65,7 +65,7 @@ func (h *hands) node(name string) (control.NodeClient, error) {
 		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, control.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
-			}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+			}), grpc.WithDefaultServiceConfig(control.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
 		if err != nil {
 			return nil, fmt.Errorf("reach node %s: %w", name, err)
 		}
@@ -74,7 +74,7 @@ func (h *hands) node(name string) (control.NodeClient, error) {
 	return control.NewNodeClient(c), nil
 }
 
-// atOnce is how many nodes are told something at once.
+// atOnce is how many nodes are called at once.
 const atOnce = 8
 
 // each does something at nodes, a few at a time, and returns what failed.
@@ -168,7 +168,7 @@ func adopt(ctx context.Context, c control.NodeClient, l *controller.Lab) error {
 }
 
 func messageOf(f controller.Fault) *control.Fault {
-	return &control.Fault{Id: f.ID, Kind: f.Kind, Entry: f.Entry, Origin: f.Origin}
+	return &control.Fault{Id: f.ID, Kind: f.Kind, Text: f.Text, Message: f.Message, Origin: f.Origin}
 }
 
 // AddFaults implements replica.Effects.

@@ -10,13 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/allgather"
-	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/apps/fsdp"
-	"github.com/mcastlab/mcastlab/apps/hpl"
-	"github.com/mcastlab/mcastlab/apps/program"
-	"github.com/mcastlab/mcastlab/apps/reducescatter"
-	"github.com/mcastlab/mcastlab/apps/storage"
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
@@ -28,27 +22,15 @@ import (
 
 // appByName returns the program of a workload; programs are the user's own.
 func (n *node) appByName(name string, programs []rank.Program) (apps.App, error) {
-	switch name {
-	case program.Name:
-		return program.App{Programs: programs}, nil
-	case bcast.Name:
-		return bcast.App{}, nil
-	case allgather.Name:
-		return allgather.App{}, nil
-	case reducescatter.Name:
-		return reducescatter.App{}, nil
-	case fsdp.Name:
-		return fsdp.App{}, nil
-	case hpl.Name:
-		return hpl.App{}, nil
-	case storage.Name:
-		return storage.App{Open: n.openStore, Clocked: true}, nil
+	app, ok := registry.App(name, apps.Env{Programs: programs, OpenStore: n.openStore, Clocked: true})
+	if !ok {
+		return nil, fmt.Errorf("this agent has no program %q", name)
 	}
-	return nil, fmt.Errorf("this agent has no program %q", name)
+	return app, nil
 }
 
-// runJob runs one rank to its end. The stream's first message starts it; when the
-// orchestrator closes its side all ranks have ended and the rank's resources go.
+// runJob runs one rank to its end. The stream's first message starts it. The orchestrator closes
+// its side when all ranks have ended; then the rank's resources are released.
 func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 	if !n.job.TryLock() {
 		return status.Error(codes.ResourceExhausted, "a rank is already running on this host")
@@ -78,7 +60,7 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 			Host: n.host, Board: b, Peers: peersOf(start), Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
-			b.rank = r // from now on it is given back, whatever comes
+			b.rank = r // from now on it is released on every way out
 			err = rank.Run(func() error { return app.Run(r, start.Params) })
 		}
 		done <- err
@@ -106,8 +88,8 @@ func peersOf(start *control.Start) []*rank.Peer {
 	return all
 }
 
-// endJob waits for the program's end or the orchestrator's, tells the former to the
-// latter, and waits until that lets the rank go.
+// endJob waits until the program has ended or the orchestrator has gone. It tells the orchestrator
+// how the program ended, and waits until the orchestrator releases the rank.
 func (n *node) endJob(b *board, done <-chan error) error {
 	var err error
 	select {
@@ -119,12 +101,22 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case p := <-n.caught:
 		err = fmt.Errorf("the program panicked: %v", p)
 	case <-n.over:
+		if n.leaving.Load() {
+			err = n.crash()
+			break
+		}
 		n.endTasks()
-		return status.Error(codes.Aborted, "the node's loop has ended: see its log")
+		return status.Error(codes.Internal, "the node's loop has ended: see its log")
 	case <-b.gone:
 		return status.Error(codes.Canceled, "the orchestrator has gone")
 	case <-b.released:
 		return status.Error(codes.Canceled, "the rank was taken back: another run begins")
+	}
+	if n.leaving.Load() { // what the rank has goes with the process
+		if err == nil {
+			return errLeaving() // it crashed before the rank had begun
+		}
+		return b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: err.Error()}}})
 	}
 	text := ""
 	if err != nil {
@@ -151,11 +143,11 @@ func (n *node) forgetEnds() {
 	}
 }
 
-// abandon unwinds what of the rank's program still runs and gives back all that the rank has
-// made. A rank that is broken off stops sending at once, however long its program takes to
-// unwind. The second call does nothing.
+// abandon unwinds the rank's program if it still runs, and releases all that the rank has made. A
+// rank that is broken off stops sending at once, however long its program takes to unwind. A second
+// call does nothing.
 func (n *node) abandon(b *board, brokenOff bool) {
-	if b.abandoned {
+	if b.abandoned || n.leaving.Load() {
 		return
 	}
 	b.abandoned = true
@@ -183,7 +175,7 @@ func (n *node) silence(now vtime.Time) {
 	})
 }
 
-// board is the out-of-band channel as the rank sees it: calls to the orchestrator.
+// board is the rank's side of the out-of-band channel: calls to the orchestrator.
 type board struct {
 	host *live.Host
 	s    control.Node_JobServer
@@ -192,8 +184,8 @@ type board struct {
 	mu      sync.Mutex
 	last    uint64
 	calls   map[uint64]*question
-	replies uint64        // that have come
-	gone    chan struct{} // closed when the orchestrator says no more
+	replies uint64        // replies received
+	gone    chan struct{} // closed when the orchestrator's stream has ended
 	rank    *rank.Rank    // set by the rank's task before it ends
 
 	release   sync.Once
@@ -230,13 +222,13 @@ func (b *board) send(m *control.FromRank) error {
 	return nil
 }
 
-// tell sends what needs no reply.
+// tell sends a message that needs no reply.
 func (b *board) tell(m *control.FromRank) {
 	// If the orchestrator has gone the rank is unwound at its next wait.
 	_ = b.send(m)
 }
 
-// question is a call of the rank that is not answered yet.
+// question is a call of the rank that waits for its reply.
 type question struct {
 	came  chan struct{} // closed when the reply is there
 	reply *control.ToRank
@@ -251,9 +243,9 @@ func (q *question) answered() bool {
 	}
 }
 
-// ask sends a call and returns its reply; the host's other tasks go on meanwhile. It returns
-// nil if over, which may be nil, does not want to wait on. Who waits when the job ends, or the
-// host crashes, is unwound by the host.
+// ask sends a call and returns its reply; the host's other tasks go on meanwhile. It returns nil
+// once over, which may be nil, reports that the wait is over. The host unwinds a task that still
+// waits when the job ends or the host crashes.
 func (b *board) ask(why string, m *control.FromRank, over func() bool) *control.ToRank {
 	q := &question{came: make(chan struct{})}
 	b.mu.Lock()

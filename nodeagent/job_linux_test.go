@@ -235,9 +235,18 @@ func (j *jobs) until(what string, holds func() bool) {
 	}
 }
 
+func (j *jobs) state() counters.Node {
+	j.t.Helper()
+	s, err := j.a.node.state()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return s
+}
+
 // held returns what the node holds of a run; the process is the test's.
 func (j *jobs) held() counters.Held {
-	h := *j.a.node.state().Held
+	h := *j.state().Held
 	h.Goroutines, h.Files = 0, 0
 	return h
 }
@@ -303,7 +312,7 @@ func TestWaysOut(t *testing.T) {
 			j.until("what was on its way", func() bool {
 				roce, _ := j.frames()
 				<-time.After(10 * time.Millisecond)
-				return roce == 0 && j.a.node.state().Live == 0
+				return roce == 0 && j.state().Live == 0
 			})
 			for range 100 {
 				if roce, _ := j.frames(); roce > 0 {

@@ -24,8 +24,8 @@ const (
 	metricsAtOnce = 4                // requests under way
 )
 
-// serveMetrics serves the metrics of the node that the agent is at the time, until ctx
-// ends. The node's directory lets in only root and the node's user, and so does the socket.
+// serveMetrics serves the metrics of the agent's current node, until ctx ends. Only root and the
+// node's user may enter the node's directory and connect to the socket.
 func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
 	s := &http.Server{Handler: metricsHandler(a.snapshot), ReadHeaderTimeout: metricsHeader, WriteTimeout: metricsAnswer, MaxHeaderBytes: 1 << 14}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the process ends
@@ -37,8 +37,8 @@ func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
 }
 
 // listenPrivate listens at a socket in the node's directory that only root and the node's
-// user can connect to, whatever the directory's rights are. The mask is the process's: it
-// must be called before anything else may create files.
+// user can connect to, whatever the directory's rights are. It changes the umask, which the whole
+// process shares: it must be called before anything else may create files.
 func listenPrivate(dir, name string) (*net.UnixListener, error) {
 	defer unix.Umask(unix.Umask(0o177))
 	return listen(dir, name)
@@ -51,7 +51,7 @@ func (a *agent) snapshot() (counters.Node, error) {
 	if a.node == nil {
 		return counters.Node{}, errors.New("the node is not configured yet")
 	}
-	return a.node.state(), nil
+	return a.node.state()
 }
 
 // metricsHandler serves /metrics from snapshots of the node's counters.

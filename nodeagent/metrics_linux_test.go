@@ -103,8 +103,11 @@ func TestMetrics(t *testing.T) {
 		lab: got[lab],
 	}
 	a.mu.Lock()
-	s := a.node.state()
+	s, err := a.node.state()
 	a.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
 	expect(want, s)
 	compare(t, got, want)
 	if s.Drops["foreign"] != 1 || got[`mcastlab_port_received_bytes_total{node="leaf0",port="1"}`] < 60 || got[lab] <= 0 {

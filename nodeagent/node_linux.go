@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/control"
@@ -30,7 +31,7 @@ import (
 type node struct {
 	name  string
 	id    int    // in the graph
-	data  string // folder of what the node keeps; empty: nothing
+	data  string // folder of what the node keeps across restarts; empty: nothing
 	lab   *lab.Lab
 	graph *topo.Graph
 	loop  *live.Loop
@@ -50,6 +51,11 @@ type node struct {
 
 	running atomic.Pointer[board] // of the job that runs
 
+	configure []byte         // the configuration, for the next process of this node
+	before    *counters.Node // what earlier processes of this node have counted; nil: there was none
+	leaving   atomic.Bool    // set by an agent-crash: the process ends
+	finishing sync.Once
+
 	ports   []machine.Port
 	faults  *faults.Timeline // only with the loop's lock
 	routes  router           // of a switch
@@ -60,8 +66,9 @@ func rateOf(r *control.Rate) live.Rate {
 	return live.Rate{Mono: r.Mono, Lab: vtime.Time(r.Lab), Dilation: r.Dilation}
 }
 
-// newNode builds the machine that the lab file says and starts its loop.
-func newNode(r *control.ConfigureRequest, sockets []int, data string) (*node, error) {
+// newNode builds the machine that the lab file says and starts its loop. What another process
+// has left is in x, which may be nil; left is called when an agent-crash has ended the loop.
+func newNode(r *control.ConfigureRequest, sockets []int, data string, x *legacy, left func(*node)) (*node, error) {
 	l, err := lab.Parse(r.Node, r.Lab)
 	if err != nil {
 		return nil, err
@@ -88,8 +95,16 @@ func newNode(r *control.ConfigureRequest, sockets []int, data string) (*node, er
 		name: r.Node, id: id, data: data, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}),
 		caught: make(chan any, 1), crashed: make(chan error, 1), exit: os.Exit,
 	}
-	if err := n.build(id, sockets, rateOf(r.Rate)); err != nil {
+	if n.configure, err = proto.Marshal(r); err != nil {
 		return nil, err
+	}
+	if err := n.build(id, sockets, rateOf(r.Rate), x); err != nil {
+		return nil, err
+	}
+	if x != nil {
+		if err := n.takeOver(x); err != nil {
+			return nil, errors.Join(err, n.loop.Close())
+		}
 	}
 	// The loop keeps one processor; another is for calls and ranks.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
@@ -100,23 +115,29 @@ func newNode(r *control.ConfigureRequest, sockets []int, data string) (*node, er
 		}
 		n.ended <- err
 		close(n.over)
+		if n.leaving.Load() {
+			left(n)
+		}
 	}()
 	return n, nil
 }
 
-func (n *node) build(id int, sockets []int, rate live.Rate) error {
+func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	mono, err := live.NewMonotonic()
 	if err != nil {
 		return err
 	}
 	spec := n.lab.Fabric(n.graph)
 	c := live.Config{Mono: mono, Rate: rate}
+	if x != nil {
+		c.Left = &x.Left
+	}
 	var ports []machine.PortConfig
 	for p, fd := range sockets {
-		if p == len(n.graph.Nodes[id].Links) { // a device knows no trains
+		if p == len(n.graph.Nodes[id].Links) { // a device does not understand trains
 			c.IO = append(c.IO, live.NewPacket(fd))
 			c.Delays = append(c.Delays, 0)
-			ports = append(ports, machine.PortConfig{BitsPerSec: int64(n.lab.Links.Rate)})
+			ports = append(ports, machine.PortConfig{BitsPerSec: int64(n.lab.HostRate())})
 			break
 		}
 		c.IO = append(c.IO, live.NewIO(fd, n.lab.Runtime.IO == "trains"))
@@ -195,9 +216,12 @@ func (n *node) known() func(ip uint32) bool {
 	return func(ip uint32) bool { return ips[ip] }
 }
 
+// finish has watchers sent their last batch.
+func (n *node) finish() { n.finishing.Do(func() { close(n.done) }) }
+
 // stop ends ranks and loop.
 func (n *node) stop() error {
-	close(n.done)
+	n.finish()
 	if n.host != nil {
 		n.endTasks()
 	}
@@ -206,7 +230,13 @@ func (n *node) stop() error {
 }
 
 // inspect returns the node's counters.
-func (n *node) inspect() (*control.InspectReply, error) { return inspected(n.state()) }
+func (n *node) inspect() (*control.InspectReply, error) {
+	s, err := n.state()
+	if err != nil {
+		return nil, err
+	}
+	return inspected(s)
+}
 
 func inspected(s counters.Node) (*control.InspectReply, error) {
 	b, err := json.Marshal(s)
@@ -216,11 +246,39 @@ func inspected(s counters.Node) (*control.InspectReply, error) {
 	return &control.InspectReply{State: b}, nil
 }
 
-// state takes down the node's counters.
-func (n *node) state() counters.Node {
-	r := n.loop.Rate()
-	s := counters.Node{Node: n.name, Rate: &counters.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}}
+// state returns the node's counters.
+func (n *node) state() (s counters.Node, err error) {
+	h := &counters.Held{Goroutines: runtime.NumGoroutine(), Files: openFiles(), Rank: n.running.Load() != nil}
 	links, _ := n.loop.Stats()
+	err = n.call(func(now vtime.Time) {
+		if n.sw != nil {
+			n.sw.Age(now) // groups that have aged out are not shown
+		}
+		s = n.counted(links)
+		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
+		switch {
+		case n.sw != nil:
+			h.Switch(n.sw, s.Groups)
+		case n.out != nil:
+			h.NIC(n.nic)
+		default:
+			h.NIC(n.nic)
+			h.Agent(n.agent)
+		}
+	})
+	r := n.loop.Rate()
+	s.Rate = &counters.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
+	if n.host != nil {
+		s.Wait, h.Tasks = n.host.Waiting(), n.host.Tasks()
+	}
+	s.Held = h
+	return s, err
+}
+
+// counted returns the counters of the machine and its ports, including those of earlier processes.
+// It is called with the loop's lock, or after the loop has ended.
+func (n *node) counted(links []live.LinkStats) counters.Node {
+	s := counters.Node{Node: n.name}
 	for i, c := range links {
 		s.Ports = append(s.Ports, counters.Port{
 			Port: i, Sent: c.Sent, SentBytes: c.SentBytes, Received: c.Received, ReceivedBytes: c.ReceivedBytes,
@@ -228,28 +286,18 @@ func (n *node) state() counters.Node {
 			KernelDrops: c.KernelDrops, Cut: c.Cut, Busy: c.Busy,
 		})
 	}
-	h := &counters.Held{Goroutines: runtime.NumGoroutine(), Files: openFiles(), Rank: n.running.Load() != nil}
-	n.loop.Call(vtime.Never, func(now vtime.Time) {
-		s.LabUS, s.Live = now.Microseconds(), n.loop.Pool().Live
-		switch {
-		case n.sw != nil:
-			n.sw.Age(now) // who looks is not to see what is forgotten
-			s.Switch(n.sw, n.graph)
-			h.Switch(n.sw, s.Groups)
-		case n.out != nil:
-			s.Adapter(n.out)
-			h.NIC(n.nic)
-		default:
-			s.NIC(n.nic)
-			s.Agent(n.agent)
-			h.NIC(n.nic)
-			h.Agent(n.agent)
-		}
-	})
-	if n.host != nil {
-		s.Wait, h.Tasks = n.host.Waiting(), n.host.Tasks()
+	switch {
+	case n.sw != nil:
+		s.Switch(n.sw, n.graph)
+	case n.out != nil:
+		s.Adapter(n.out)
+	default:
+		s.NIC(n.nic)
+		s.Agent(n.agent)
 	}
-	s.Held = h
+	if n.before != nil {
+		s.Plus(n.before)
+	}
 	return s
 }
 

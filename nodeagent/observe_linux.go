@@ -12,13 +12,13 @@ import (
 const (
 	// observeEvery is how often a node looks at its rank.
 	observeEvery = 250 * time.Millisecond
-	// restLooks is at how many looks in a row nothing may have moved before the rank is said
-	// to rest.
+	// restLooks is the number of looks in a row at which nothing has moved after which the rank
+	// is reported to rest.
 	restLooks = 4
 )
 
-// outsideAfter is when a rank that does not come back to package rank is spoken of: so that
-// whoever ends the run knows of it, and so that people learn of it.
+// outsideAfter is how long a rank may stay outside package rank before it is reported: first for
+// the code that ends a run, then for people.
 var outsideAfter = [...]time.Duration{time.Second, 5 * time.Second}
 
 // observe tells the orchestrator whether the rank's tasks rest, and whether one of them does
@@ -40,16 +40,16 @@ func (n *node) observe(b *board, ended <-chan struct{}) {
 	}
 }
 
-// observer is what was seen, and what was said of it.
+// observer is what was observed of a rank, and what was reported.
 type observer struct {
 	moves  uint64
 	looks  int  // in a row at which nothing had moved
-	rested bool // was said
+	rested bool // it was reported that the rank rests
 	told   int  // of outsideAfter
 	task   string
 }
 
-// rest says when the host has come to rest, and when it does not rest any more.
+// rest reports to the orchestrator when the host comes to rest, and when it no longer rests.
 func (o *observer) rest(n *node, b *board) {
 	b.mu.Lock()
 	replies := b.replies // before the look: what comes after it is seen as a move
@@ -82,7 +82,8 @@ func (n *node) moves() (count uint64, idle bool) {
 	return count, idle
 }
 
-// outside says when a task has been outside package rank for some time, and when it is back.
+// outside reports to the orchestrator when a task has been outside package rank for some time, and
+// when it is back.
 func (o *observer) outside(n *node, b *board) {
 	task, since := n.host.Outside()
 	if o.told > 0 && (task != o.task || since < outsideAfter[0]) {
@@ -95,8 +96,8 @@ func (o *observer) outside(n *node, b *board) {
 	}
 }
 
-// endTasks ends what runs on the host. A program that blocks outside package rank cannot be
-// ended but with its process; the lab's next run or deployment starts the node again.
+// endTasks ends the host's tasks. A program that blocks outside package rank can only be ended with
+// its process; the lab's next run or deployment starts the node again.
 func (n *node) endTasks() {
 	for !n.host.Stop() {
 		task, _ := n.host.Outside()

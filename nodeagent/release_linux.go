@@ -17,8 +17,8 @@ import (
 // (live.Host.Stop): what is left is a store that takes its time.
 const releaseWait = 5 * time.Second
 
-// Release implements control.NodeServer. Between runs nothing on a node is anybody's: what a
-// rank could not give back itself goes with all else its NIC holds.
+// Release implements control.NodeServer. Between runs nothing on a node is in use: whatever a rank
+// could not release itself is removed with everything else that its NIC holds.
 func (a *agent) Release(ctx context.Context, _ *control.ReleaseRequest) (*control.ReleaseReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
@@ -34,8 +34,8 @@ func (a *agent) Release(ctx context.Context, _ *control.ReleaseRequest) (*contro
 	return &control.ReleaseReply{}, n.call(n.reset)
 }
 
-// endRank makes the job that runs come to its end, and keeps others from beginning: the caller
-// unlocks n.job.
+// endRank ends the job that runs, and returns with n.job locked so that no other begins. The caller
+// unlocks it.
 func (n *node) endRank(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, releaseWait)
 	defer stop()
@@ -57,7 +57,7 @@ func (n *node) endRank(ctx context.Context) error {
 	}
 }
 
-// waits says what the host's tasks wait on, if they do.
+// waits returns what the host's tasks wait for, or an empty string.
 func (n *node) waits() string {
 	why := n.host.Waiting()
 	if len(why) == 0 {
@@ -66,8 +66,8 @@ func (n *node) waits() string {
 	return " (" + strings.Join(why, ", ") + ")"
 }
 
-// reset takes back what runs have made here. The plain multicast groups of a lab with
-// controllers are theirs to take away.
+// reset removes what runs have made on this node. The plain multicast groups of a lab with
+// controllers are removed by those.
 func (n *node) reset(now vtime.Time) {
 	switch {
 	case n.sw != nil:

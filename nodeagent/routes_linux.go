@@ -20,7 +20,7 @@ type router struct {
 	busy   bool  // somebody looks for them
 }
 
-// want has routes found without the links that are down. It is called with the loop's lock.
+// want requests routes that avoid the links that are down. It is called with the loop's lock.
 func (r *router) want(down []int) {
 	r.down = slices.Clone(down)
 	r.wanted++

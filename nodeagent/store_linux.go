@@ -3,14 +3,14 @@ package nodeagent
 import (
 	"errors"
 
-	"github.com/mcastlab/mcastlab/apps/storage"
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/store"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// openStore opens a store of this node, which lasts when the node dies.
-func (n *node) openStore(host, volume string, limit int64) (s storage.Store, err error) {
+// openStore opens a store of this node, which survives the node.
+func (n *node) openStore(host, volume string, limit int64) (s apps.Store, err error) {
 	if n.data == "" {
 		return nil, errors.New("this node keeps nothing: deploy the lab anew")
 	}
@@ -32,37 +32,37 @@ func beside(h *live.Host, f func()) {
 // patientStore is a store whose calls let the host's other tasks run.
 type patientStore struct {
 	host *live.Host
-	s    storage.Store
+	s    apps.Store
 }
 
-// Put implements storage.Store.
-func (p *patientStore) Put(records []storage.Record) (err error) {
+// Put implements apps.Store.
+func (p *patientStore) Put(records []apps.Record) (err error) {
 	beside(p.host, func() { err = p.s.Put(records) })
 	return err
 }
 
-// Sync implements storage.Store.
+// Sync implements apps.Store.
 func (p *patientStore) Sync() (err error) {
 	beside(p.host, func() { err = p.s.Sync() })
 	return err
 }
 
-// Each implements storage.Store.
-func (p *patientStore) Each(f func(storage.Record) error) (err error) {
+// Each implements apps.Store.
+func (p *patientStore) Each(f func(apps.Record) error) (err error) {
 	beside(p.host, func() { err = p.s.Each(f) })
 	return err
 }
 
-// Get implements storage.Store.
-func (p *patientStore) Get(block uint32) (r storage.Record, err error) {
+// Get implements apps.Store.
+func (p *patientStore) Get(block uint32) (r apps.Record, err error) {
 	beside(p.host, func() { r, err = p.s.Get(block) })
 	return r, err
 }
 
-// Crash implements storage.Store.
+// Crash implements apps.Store.
 func (p *patientStore) Crash() { beside(p.host, p.s.Crash) }
 
-// Close implements storage.Store.
+// Close implements apps.Store.
 func (p *patientStore) Close() (err error) {
 	beside(p.host, func() { err = p.s.Close() })
 	return err

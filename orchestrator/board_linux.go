@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,22 +13,22 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// board is the out-of-band channel between the ranks of a job, as seen from the side
-// that keeps it.
+// board is the orchestrator's side of the out-of-band channel between the ranks of a job.
 type board struct {
 	pace   *pace
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
-	note   func(rank.Step)                  // takes down what operators of external hosts were told
+	note   func(rank.Step)                  // records what operators of external hosts were told
 	warn   func(format string, args ...any) // to the user
 	leases *leases
 	tables *tables
@@ -40,25 +39,22 @@ type board struct {
 	stepping sync.Mutex // held for a whole step: any rank may report one
 
 	mu      sync.Mutex
-	values  map[string][]byte
-	readers map[string][]call
-	waiting []call
-	size    int
+	channel *outofband.Board[call] // what ranks wait for
 	ranks   []control.Node_JobClient
-	spare   []bool // by rank: it may die, and the job goes on
 	sending []sync.Mutex
 	late    *time.Timer // after a loss
 	rest    rest
 }
 
-// call is a rank's question that waits for its answer.
+// call is a request of a rank that waits for its reply.
 type call struct {
 	rank int
 	id   uint64
 }
 
-// leases hands out the lower halves of group addresses. In a lab without controllers each is
-// used once in the lab's life; controllers let one rest after a run before it is used again.
+// leases hands out the lower halves of group addresses. Without controllers each is used once
+// while the lab is up; controllers keep one unused for a time after a run before they lease it
+// again.
 type leases struct {
 	mu    sync.Mutex
 	store *store
@@ -66,8 +62,8 @@ type leases struct {
 	run   string
 }
 
-// leasesMax is how many there are: the others can be named by the lab file.
-const leasesMax = lab.NamedGroupFirst&0xffff - 1
+// leasesMax is the number of lower halves that are leased; the others can be named by the lab file.
+const leasesMax = bcast.NamedGroupFirst&0xffff - 1
 
 // next leases one to a rank.
 func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
@@ -120,7 +116,6 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 	}
 	start := d.startOf(w, b.pace.now())
 	external := func(i int) bool { return w.Peers != nil && w.Peers[i] != nil }
-	b.size = n - len(start.Peers)
 	for i, h := range w.Hosts {
 		if external(i) {
 			continue
@@ -144,7 +139,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			err := b.serve(ctx, i, start)
 			silent[i] = status.Code(err) == codes.Unavailable
 			crashed := err != nil && strings.HasPrefix(err.Error(), control.Crashed)
-			if b.spare[i] && ctx.Err() == nil && (silent[i] || crashed) {
+			if b.channel.Spare(i) && ctx.Err() == nil && (silent[i] || crashed) {
 				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others came no further within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
 				if silent[i] {
 					d.lost[h].Store(true)
@@ -179,18 +174,26 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 
 // prepare makes the board that of one workload.
 func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (err error) {
+	if err := d.awaitAgents(ctx); err != nil {
+		return err
+	}
 	n := len(w.Hosts)
-	b.values, b.readers = map[string][]byte{}, map[string][]call{}
-	b.ranks, b.sending, b.spare = make([]control.Node_JobClient, n), make([]sync.Mutex, n), make([]bool, n)
+	programs := n
+	for _, p := range w.Peers {
+		if p != nil {
+			programs--
+		}
+	}
+	b.channel = outofband.New[call](programs, w.Spare)
+	b.ranks, b.sending = make([]control.Node_JobClient, n), make([]sync.Mutex, n)
 	b.rest = newRest(n)
-	copy(b.spare, w.Spare)
 	b.group = w.Group
 	b.devices, err = d.lookAfter(ctx, w, b.note)
 	return err
 }
 
-// endAll tells the ranks, all of which have ended, to let their connections go, but for those
-// that are there no more.
+// endAll tells the ranks, all of which have ended, to release their connections. silent marks
+// ranks whose streams are gone.
 func (b *board) endAll(silent []bool) error {
 	var running []control.Node_JobClient
 	for i, s := range b.ranks {
@@ -211,7 +214,7 @@ func (b *board) endAll(silent []bool) error {
 	return nil
 }
 
-// firstCause returns the first error that is not the echo of another's.
+// firstCause returns the first error that is not a consequence of another rank's.
 func firstCause(errs []error) error {
 	var echo error
 	for _, err := range errs {
@@ -264,17 +267,17 @@ func (b *board) reply(c call, m *control.ToRank) error {
 	b.sending[c.rank].Lock()
 	defer b.sending[c.rank].Unlock()
 	err := b.ranks[c.rank].Send(m)
-	if errors.Is(err, io.EOF) || b.spare[c.rank] {
-		return nil // the stream has ended: who serves that rank hears why, and it is not the fault of the one that is served here
+	if errors.Is(err, io.EOF) || b.channel.Spare(c.rank) {
+		return nil // the stream has ended: the goroutine that serves that rank gets the error, which is not one of the rank served here
 	}
 	return err
 }
 
-// lossWait is how long the ranks that are left may come no further, from one report to the
-// next: they may wait for the one that is gone.
+// lossWait is how long the remaining ranks may make no progress, from one report to the next,
+// after one was lost: they may be waiting for the lost one.
 const lossWait = 3 * time.Minute
 
-// hurry ends the job when the ranks come no further.
+// hurry ends the job when the ranks make no progress for lossWait.
 func (b *board) hurry(cancel func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -290,7 +293,7 @@ func (b *board) relax() {
 	b.late.Stop()
 }
 
-// further says that the ranks have come further.
+// further notes that the ranks have made progress.
 func (b *board) further() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -302,14 +305,12 @@ func (b *board) further() {
 // lose goes on without a rank.
 func (b *board) lose(rank int) error {
 	b.mu.Lock()
-	b.size--
-	b.waiting = slices.DeleteFunc(b.waiting, func(c call) bool { return c.rank == rank })
-	all := b.complete()
+	all := b.channel.Lose(rank)
 	b.mu.Unlock()
 	return b.release(all)
 }
 
-// answer does what a rank asks.
+// answer carries out one request of a rank.
 func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 	switch q := m.What.(type) {
 	case *control.FromRank_Rest, *control.FromRank_Outside:
@@ -354,14 +355,14 @@ func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
 	return fmt.Errorf("it says %T, which this version does not know", m.What)
 }
 
-// steps takes the steps of all ranks one after the other.
+// steps handles the reported steps of all ranks one after the other.
 func (b *board) steps(ctx context.Context, what string) error {
 	b.stepping.Lock()
 	defer b.stepping.Unlock()
 	return b.step(ctx, what)
 }
 
-// lease answers with a group, or why there is none.
+// lease replies with a group's address, or with the error that kept one from being leased.
 func (b *board) lease(c call, group uint32, err error) error {
 	l := &control.Lease{Group: group}
 	if err != nil {
@@ -377,9 +378,7 @@ func (b *board) put(key string, value []byte) error {
 		}
 	}
 	b.mu.Lock()
-	b.values[key] = value
-	readers := b.readers[key]
-	delete(b.readers, key)
+	readers := b.channel.Put(key, value)
 	b.mu.Unlock()
 	var errs []error
 	for _, c := range readers {
@@ -390,10 +389,7 @@ func (b *board) put(key string, value []byte) error {
 
 func (b *board) get(c call, key string) error {
 	b.mu.Lock()
-	v, ok := b.values[key]
-	if !ok {
-		b.readers[key] = append(b.readers[key], c)
-	}
+	v, ok := b.channel.Get(c.rank, c, key)
 	b.mu.Unlock()
 	if !ok {
 		if strings.HasPrefix(key, rank.ExternalKey+rank.ReadyKey) {
@@ -404,21 +400,12 @@ func (b *board) get(c call, key string) error {
 	return b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: v}})
 }
 
-// barrier lets all ranks go on at one instant of lab time once all are there.
+// barrier lets all ranks go on at one instant of lab time once all have reached it.
 func (b *board) barrier(c call) error {
 	b.mu.Lock()
-	b.waiting = append(b.waiting, c)
-	all := b.complete()
+	all := b.channel.Arrive(c.rank, c)
 	b.mu.Unlock()
 	return b.release(all)
-}
-
-// complete returns the barrier's calls if all ranks have made theirs. The lock is held.
-func (b *board) complete() (all []call) {
-	if len(b.waiting) == b.size {
-		all, b.waiting = b.waiting, nil
-	}
-	return all
 }
 
 // release lets ranks go on from a barrier.

@@ -4,54 +4,48 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
-// Dilations of the calibration: one so slow that any machine keeps up, to see how late
-// frames are when there is no hurry, and one so fast that none does, to see what a frame
-// costs when there is always another.
+// Dilations of the calibration. One is so slow that any machine keeps up, and shows how late
+// frames are without load. The other is so fast that no machine keeps up, and shows what a
+// frame costs when there is always another one to send.
 const (
 	calibrationDilation = 8000
 	saturatingDilation  = 200
 )
 
 // lagTrials is how often the lag of a scheme is measured. The smaller counts: the other
-// may be a hiccup of the host's, which would make all that follows slower by far, and a
-// row for which it was too little is measured again.
+// may be a delay of the host's, which would make all that follows much slower. A row for
+// which the smaller was too little is measured again.
 const lagTrials = 2
 
-// carryTrials is how often it is tried what a frame costs before a rate is refused. The
-// smallest counts: a process uses for the first time what it has, and the host has hiccups.
+// carryTrials is how often the cost of a frame is measured before a rate is refused. The
+// smallest counts: a process is slow at first (page faults, caches), and the host has delays.
 const carryTrials = 4
 
-// trialKind is a smaller form of a workload, run to see what the host can do.
+// trialKind is a smaller form of the workloads, run to see what the host can do.
 type trialKind struct {
-	name   string
-	change func(*lab.Bcast)                                  // what of the workload is tried; without schemes nothing
-	ended  func(w *lab.Workload, schemes []lab.Scheme) error // nil, or called after each workload
+	name  string
+	form  apps.Trial                                 // a workload without a scheme of its index is left out
+	ended func(w *lab.Workload, scheme string) error // nil, or called after each workload
 }
 
 // calibrate runs small messages of each scheme for its lag, and then a large one for the
 // cost of a frame.
 func (r *liveRun) calibrate(ctx context.Context) error {
-	most := 1
-	for _, w := range r.d.Lab.Workloads {
-		most = max(most, len(trialOf(&w).Schemes))
-	}
-	for i := range most * lagTrials {
-		k := i / lagTrials
+	for i := range r.schemes() * lagTrials {
 		_, _, err := r.trial(ctx, trialKind{
 			name: fmt.Sprintf("lag-%d", i),
-			change: func(b *lab.Bcast) {
-				b.Sizes, b.Schemes = []lab.Size{4 << 10, 32 << 10}, b.Schemes[min(k, len(b.Schemes)):min(k+1, len(b.Schemes))]
-			},
-			ended: func(w *lab.Workload, schemes []lab.Scheme) error {
+			form: apps.Trial{Scheme: i / lagTrials, Sizes: []lab.Size{4 << 10, 32 << 10}},
+			ended: func(w *lab.Workload, scheme string) error {
 				lag, err := r.pace.set(ctx, calibrationDilation)
-				r.fid.saw(w.Label(), schemes[0].Label, lag.P99())
+				r.fid.saw(w.Label(), scheme, lag.P99())
 				return err
 			},
 		})
@@ -62,10 +56,7 @@ func (r *liveRun) calibrate(ctx context.Context) error {
 	if _, err := r.pace.set(ctx, saturatingDilation); err != nil {
 		return err
 	}
-	busy, frames, err := r.trial(ctx, trialKind{
-		name:   "cost",
-		change: func(b *lab.Bcast) { b.Schemes, b.Sizes = b.Schemes[:1], []lab.Size{512 << 10} },
-	})
+	busy, frames, err := r.trial(ctx, trialKind{name: "cost", form: apps.Trial{Sizes: []lab.Size{512 << 10}}})
 	if err != nil {
 		return err
 	}
@@ -77,51 +68,17 @@ func (r *liveRun) calibrate(ctx context.Context) error {
 	return nil
 }
 
-// trialOf returns the broadcast that stands for a workload in a trial: what is measured is
-// the host, not the workload.
-func trialOf(w *lab.Workload) lab.Bcast {
-	switch {
-	case w.Bcast != nil:
-		return *w.Bcast
-	case w.Allgather != nil:
-		return lab.Bcast{Label: w.Allgather.Label, Schemes: w.Allgather.Schemes}
+// schemes returns how many schemes a workload has at the most that are tried.
+func (r *liveRun) schemes() (most int) {
+	for i := range r.d.Lab.Workloads {
+		for n := 0; ; n++ {
+			if one, _ := r.d.Lab.Workloads[i].Trial(apps.Trial{Graph: r.d.Graph, Scheme: n}); one == nil {
+				most = max(most, n)
+				break
+			}
+		}
 	}
-	ranks := lab.Hosts(nil)
-	switch {
-	case w.HPL != nil:
-		ranks = w.HPL.Ranks
-	case w.Program != nil:
-		ranks = w.Program.Ranks
-	case w.ReduceScatter != nil:
-		ranks = w.ReduceScatter.Ranks
-	case w.FSDP != nil:
-		ranks = w.FSDP.Ranks
-	case w.Storage != nil:
-		ranks = w.Storage.Ranks
-	}
-	return lab.Bcast{Label: w.Label(), Ranks: ranks, Schemes: []lab.Scheme{{Name: "unicast", Label: "unicast"}}, Memory: "auto"}
-}
-
-// smaller returns the form of a workload that a trial runs, and its schemes.
-func (r *liveRun) smaller(w *lab.Workload, change func(*lab.Bcast)) (lab.Workload, []lab.Scheme) {
-	b := trialOf(w)
-	b.Iterations, b.WarmUp = 3, 0
-	change(&b)
-	a := w.Allgather
-	if a == nil {
-		return lab.Workload{Bcast: &b}, b.Schemes
-	}
-	all := *a
-	all.Iterations, all.WarmUp, all.Sizes = b.Iterations, 0, nil
-	if len(b.Schemes) == 0 || slices.ContainsFunc(a.Schemes, func(s lab.Scheme) bool { return s.Label == b.Schemes[0].Label }) {
-		all.Schemes = b.Schemes
-	} else { // of a broadcast
-		all.Schemes = a.Schemes[:1]
-	}
-	for _, s := range b.Sizes { // over all ranks
-		all.Sizes = append(all.Sizes, max(1, s/lab.Size(len(a.Ranks.Resolve(r.d.Graph)))))
-	}
-	return lab.Workload{Allgather: &all}, all.Schemes
+	return most
 }
 
 // trial runs the lab's workloads in a smaller form and returns the seconds of CPU time it
@@ -135,15 +92,16 @@ func (r *liveRun) trial(ctx context.Context, kind trialKind) (busy float64, fram
 	for _, n := range found {
 		pids = append(pids, n.PID)
 	}
+	kind.form.Graph = r.d.Graph
 	for i := range r.d.Lab.Workloads {
 		w := &r.d.Lab.Workloads[i]
-		small, schemes := r.smaller(w, kind.change)
-		if len(schemes) == 0 {
+		small, scheme := w.Trial(kind.form)
+		if small == nil {
 			continue
 		}
-		b, n, err := r.tryOne(ctx, kind, small, pids)
+		b, n, err := r.tryOne(ctx, kind, registry.Of(small), pids)
 		if err == nil && kind.ended != nil {
-			err = kind.ended(w, schemes)
+			err = kind.ended(w, scheme)
 		}
 		if err != nil {
 			return 0, 0, err
@@ -153,8 +111,8 @@ func (r *liveRun) trial(ctx context.Context, kind trialKind) (busy float64, fram
 	return busy, frames, nil
 }
 
-// tryOne runs one workload of a trial. The first iteration, in which a process uses for
-// the first time what it has, is not what is tried.
+// tryOne runs one workload of a trial. The first iteration, in which a process is slow (page
+// faults, caches), is not measured.
 func (r *liveRun) tryOne(ctx context.Context, kind trialKind, one lab.Workload, pids []int) (busy float64, frames uint64, err error) {
 	w, err := r.prepareOne(kind.name, one)
 	if err != nil {
@@ -167,7 +125,7 @@ func (r *liveRun) tryOne(ctx context.Context, kind trialKind, one lab.Workload, 
 		}
 		states, err := r.d.States(ctx)
 		if err == nil && kind.ended != nil {
-			_, err = r.pace.set(ctx, calibrationDilation) // what was late until now is dropped
+			_, err = r.pace.set(ctx, calibrationDilation) // drops the lag recorded until now
 		}
 		from, sent = busySeconds(pids), counters.Sent(states)
 		return err
@@ -191,7 +149,7 @@ func (r *liveRun) prepareOne(suffix string, one lab.Workload) (runner.Workload, 
 		return runner.Workload{}, err
 	}
 	l.Workloads = []lab.Workload{one}
-	all, err := runner.Prepare(l, r.d.Graph, runner.Apps{})
+	all, err := runner.Prepare(l, r.d.Graph, apps.Env{})
 	if err != nil {
 		return runner.Workload{}, err
 	}
@@ -213,10 +171,7 @@ func (r *liveRun) carries(ctx context.Context) error {
 	}
 	need := math.Inf(1)
 	for i := 0; i < carryTrials && need > carryShare; i++ {
-		busy, frames, err := r.trial(ctx, trialKind{name: fmt.Sprintf("cost-%d", i), change: func(b *lab.Bcast) {
-			b.Ranks, b.Root, b.Schemes, b.Sizes = own, own[0], []lab.Scheme{{Name: "unicast"}}, []lab.Size{512 << 10}
-			b.Operation, b.Group = "send", ""
-		}})
+		busy, frames, err := r.trial(ctx, trialKind{name: fmt.Sprintf("cost-%d", i), form: apps.Trial{Among: own, Sizes: []lab.Size{512 << 10}}})
 		if err != nil {
 			return fmt.Errorf("calibrate: %w", err)
 		}

@@ -21,7 +21,7 @@ import (
 )
 
 // tap captures the frames of one interface of a lab that is up, in both directions,
-// through a socket of its own: the nodes do not know.
+// through a socket of its own; the nodes are not involved.
 type tap struct {
 	p    live.IO
 	f    *os.File
@@ -29,10 +29,10 @@ type tap struct {
 	mono *live.Monotonic
 	lab  func(mono int64) vtime.Time
 	mu   *sync.Mutex // of the budget that taps share, and of from
-	from *vtime.Time // frames before it are not wanted
+	from *vtime.Time // frames before it are not written
 }
 
-// tapInterval is how long a tap sleeps at the most.
+// tapIntervalMs bounds how long a tap sleeps, in milliseconds.
 const tapIntervalMs = 100
 
 // newTap opens a capture of a port; it is written to w.
@@ -142,7 +142,7 @@ func (d *Deployed) startCaptures(ctx context.Context, dir string, ends []topo.En
 	return k, nil
 }
 
-// begin takes down what passes from a lab time on.
+// begin records frames from a lab time on.
 func (k *captures) begin(at vtime.Time) {
 	k.mu.Lock()
 	k.from = at

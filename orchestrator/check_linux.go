@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Finding is one thing a host has to have, or does not.
+// Finding is one requirement on the host, and whether the host meets it.
 type Finding struct {
 	What   string `json:"what"`
 	OK     bool   `json:"ok"`
@@ -29,7 +29,7 @@ const (
 	filesPerLab              = 1024
 )
 
-// Check looks whether this host can hold running labs.
+// Check examines whether this host can run labs.
 func Check(ctx context.Context, engines []engine.Engine) (all []Finding) {
 	var u unix.Utsname
 	release := ""

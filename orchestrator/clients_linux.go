@@ -54,14 +54,14 @@ func (d *Deployed) open() error {
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
-// On a machine that is out of breath a node may stand still for a while.
+// On an overloaded machine a node may not run for a while.
 const callWait = time.Minute
 
 // dial prepares the connection to an agent. Each call ends within wait.
 func dial(name, socket string, wait time.Duration) (*client, error) {
 	// The socket's folder is what protects it: only root and the node's user get in.
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+		grpc.WithDefaultServiceConfig(control.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
 	if err != nil {
 		return nil, fmt.Errorf("reach node %s: %w", name, err)
 	}
@@ -84,10 +84,10 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 	}
 }
 
-// restDilation is how slow the clock of a lab runs that nothing else is said of.
+// restDilation is the dilation of a lab that is up while no run sets another.
 const restDilation = 1000
 
-// clock returns the clock that nodes have; nil is one that starts now.
+// clock returns the clock that nodes have; with a nil rate it is a new one that starts now.
 func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
@@ -108,7 +108,7 @@ func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
 }
 
 // configure makes nodes what the lab file says they are, with the clock that the others have.
-// Leaders of epochs before the given one they refuse.
+// From then on the nodes refuse leaders of earlier epochs.
 func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
 	text := d.Lab.Resolved()
 	return d.each(func(i int) error {
@@ -123,7 +123,7 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 	})
 }
 
-// States returns what all nodes tell of themselves, in node order.
+// States returns the state that each node reports, in node order.
 func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 	all := make([]counters.Node, len(d.nodes))
 	err := d.each(func(i int) error {
@@ -137,11 +137,10 @@ func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 	return all, err
 }
 
-// Look returns what all nodes tell of themselves; of a node that does not answer it says
-// that it is gone.
+// Look returns the state that each node reports; a node that does not answer is marked as gone.
 func (d *Deployed) Look(ctx context.Context) []counters.Node {
 	all := make([]counters.Node, len(d.nodes))
-	_ = d.each(func(i int) error { // what fails is said in the table
+	_ = d.each(func(i int) error { // a node that fails is marked in the result
 		all[i] = counters.Node{Node: d.nodes[i].name, Kind: "gone"}
 		if r, err := d.nodes[i].Inspect(ctx, &control.InspectRequest{}); err == nil {
 			if s, err := r.Decode(); err == nil {
@@ -153,7 +152,7 @@ func (d *Deployed) Look(ctx context.Context) []counters.Node {
 	return all
 }
 
-// Logs returns what a node has written.
+// Logs returns the log of a node.
 func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 	if _, ok := d.Graph.Find(node); !ok && !slices.Contains(d.Lab.Replicas(), node) {
 		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
@@ -161,8 +160,8 @@ func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 	return d.o.Engine.Logs(ctx, d.Lab.Name, node)
 }
 
-// saveLogs writes what nodes have said to logs/NODE.log of a run's folder; of nodes that
-// have said nothing there is no file.
+// saveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
+// gets no file.
 func (d *Deployed) saveLogs(ctx context.Context, dir string) error {
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name

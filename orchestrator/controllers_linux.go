@@ -103,8 +103,8 @@ func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
 	return d.openPlane()
 }
 
-// bringUpPlane starts the controllers of a lab that is brought up, and tells them of it. What
-// is to come goes by them.
+// bringUpPlane starts the controllers of a lab that is brought up, and tells them of it. Every
+// later step is recorded by them first.
 func (d *Deployed) bringUpPlane(ctx context.Context) error {
 	all := d.Lab.Replicas()
 	if len(all) == 0 {
@@ -162,7 +162,7 @@ func (d *Deployed) tell(ctx context.Context, c controller.Command) (controller.R
 	return d.plane.Do(ctx, c)
 }
 
-// phase says how far the lab has come.
+// phase records how far the deployment has come. It returns the leader's epoch.
 func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error) {
 	r, err := d.tell(ctx, controller.Command{Kind: controller.KindPhase, Phase: p})
 	return r.Epoch, err
@@ -205,17 +205,17 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 	})
 }
 
-// gone says whether a call failed since there is nobody to take it, or it was stopped.
+// gone reports whether a call failed because no process takes it, or because it was cancelled.
 func gone(err error) bool {
 	c := status.Code(err)
 	return c == codes.Unavailable || c == codes.DeadlineExceeded
 }
 
-// replicaWait bounds how long a controller may take to answer for itself.
+// replicaWait bounds a call to one controller about its own state.
 const replicaWait = 5 * time.Second
 
-// each calls all controllers, each by itself, and returns what failed. Those that are gone are
-// left out.
+// each calls every controller by itself and joins their errors. Controllers that are gone are
+// skipped.
 func (p *plane) each(ctx context.Context, what string, f func(ctx context.Context, i int, n *client) error) error {
 	errs := make([]error, len(p.nodes))
 	var all sync.WaitGroup
@@ -232,7 +232,7 @@ func (p *plane) each(ctx context.Context, what string, f func(ctx context.Contex
 	return errors.Join(append(errs, ctx.Err())...)
 }
 
-// split parts faults of the control plane from the others.
+// split separates faults of the fabric from those of the control plane.
 func split(all []*control.Fault) (fabric, plane []*control.Fault) {
 	for _, f := range all {
 		if faults.Kind(f.Kind).OfControl() {
@@ -244,8 +244,8 @@ func split(all []*control.Fault) (fabric, plane []*control.Fault) {
 	return fabric, plane
 }
 
-// addControl applies faults of the control plane. Controllers are told of them one by one:
-// without a majority there is nobody else to tell. One that is gone cannot be told.
+// addControl applies faults of the control plane. Each controller is told by itself, since that
+// works without a majority. One that is gone cannot be told.
 func (p *plane) addControl(ctx context.Context, all []*control.Fault) error {
 	if len(all) == 0 {
 		return nil
@@ -256,23 +256,28 @@ func (p *plane) addControl(ctx context.Context, all []*control.Fault) error {
 	})
 }
 
+// faultsAtOnce is how many faults one command enters: each may name every port of the lab.
+const faultsAtOnce = 64
+
 // addFaults enters faults into the lab's timeline and waits until nodes have them.
 func (p *plane) addFaults(ctx context.Context, all []*control.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
-	c := controller.Command{Kind: controller.KindFaults, Lab: p.lab}
+	var add []controller.Fault
 	for _, f := range all {
-		c.Faults = append(c.Faults, controller.Fault{ID: f.Id, Kind: f.Kind, Entry: f.Entry, Origin: f.Origin})
+		add = append(add, controller.Fault{ID: f.Id, Kind: f.Kind, Text: f.Text, Message: f.Message, Origin: f.Origin})
 	}
-	if _, err := p.Do(ctx, c); err != nil {
-		return err
+	for part := range slices.Chunk(add, faultsAtOnce) {
+		if _, err := p.Do(ctx, controller.Command{Kind: controller.KindFaults, Lab: p.lab, Faults: part}); err != nil {
+			return err
+		}
 	}
 	var failed []string
 	err := p.Await(ctx, "that nodes have the faults", func(s *controller.State) bool {
 		failed = nil
 		l := s.Lab(p.lab)
-		for _, f := range c.Faults {
+		for _, f := range add {
 			if l == nil {
 				return true
 			}
@@ -290,8 +295,8 @@ func (p *plane) addFaults(ctx context.Context, all []*control.Fault) error {
 	return err
 }
 
-// resetFaults takes faults away, those of the control plane first: they may be what keeps the
-// others from being taken away.
+// resetFaults removes faults, those of the control plane first: they may be what prevents the
+// removal of the others.
 func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 	err := p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
 		_, err := n.ResetFaults(ctx, &control.ResetRequest{Prefix: prefix})
@@ -318,8 +323,8 @@ func (p *plane) faults(ctx context.Context) (lists []*control.FaultList, err err
 	})
 }
 
-// setRate tells controllers of a change of the clock. What they need it for are faults of their
-// own: one that is gone has none.
+// setRate tells controllers of a change of the clock, which they need only for their own faults.
+// One that is gone has none, so errors do not matter.
 func (p *plane) setRate(ctx context.Context, r *control.Rate) {
 	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *client) error {
 		_, err := n.SetRate(ctx, r)
@@ -350,13 +355,13 @@ func (p *plane) multicast(ctx context.Context, run, holder string, hosts []uint3
 	return r.Lower, err
 }
 
-// endMulticast ends a plain multicast group; switches are told in their time.
+// endMulticast ends a plain multicast group. It does not wait until switches have been told.
 func (p *plane) endMulticast(ctx context.Context, run string, lower uint32) error {
 	_, err := p.Do(ctx, controller.Command{Kind: controller.KindFree, Lab: p.lab, Run: run, Lower: lower})
 	return err
 }
 
-// Controllers returns how each of the lab's controllers is.
+// Controllers returns the status of each of the lab's controllers.
 func (d *Deployed) Controllers(ctx context.Context) []controllers.Status {
 	if d.plane == nil {
 		return []controllers.Status{}
@@ -364,7 +369,7 @@ func (d *Deployed) Controllers(ctx context.Context) []controllers.Status {
 	return d.plane.Status(ctx)
 }
 
-// next returns the McstID's lower half that is leased next, if nothing comes in between.
+// next returns the lower half of the McstID that is leased next unless another lease precedes it.
 func (p *plane) next() (uint32, error) {
 	s, err := p.Read(context.Background())
 	if err != nil {

@@ -30,14 +30,13 @@ import (
 type Options struct {
 	Engine  engine.Engine
 	Version string
-	// Programs are the user's own that this binary has, and so do the nodes.
+	// Programs are the user's own programs in this binary, which the nodes run too.
 	Programs []rank.Program
 	// Attach names the interfaces of this host behind which external hosts are.
 	Attach map[string]string
-	// Log, if set, is told what is being done.
+	// Log, if set, receives a line for each step.
 	Log func(format string, args ...any)
-	// Tell, if set, is told what the operator has to know, whether or not he wants to be told
-	// what is being done.
+	// Tell, if set, receives what the operator has to know, even where Log is not set.
 	Tell func(format string, args ...any)
 }
 
@@ -53,9 +52,9 @@ type Deployed struct {
 	plane *plane        // of a lab with controllers
 }
 
-// Deploy brings a lab up, or finds that it is up already, and brings back what of it is
-// gone. What a deployment that did not come to its end has left is removed first. If it
-// fails, or ctx ends, what it made is removed.
+// Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
+// unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
+// it made.
 func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcome, err error) {
 	if d, err = plan(l, o); err != nil {
 		return nil, Unchanged, err
@@ -64,15 +63,15 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 		return nil, Unchanged, err
 	}
 	did, err = d.ensure(ctx)
-	if err == nil && did == Repaired { // what a run had on a node that is back is no good any more
+	if err == nil && did == Repaired { // a node that is back has nothing of the run that was on it
 		err = d.tidyBefore(ctx)
 	}
 	return d, did, errors.Join(err, d.store.close())
 }
 
-// Run runs a lab's workloads under an engine. It brings the lab up and takes it down
-// again; a lab that is up already it leaves so, and nothing of the run on it. No other verb
-// comes in between.
+// Run runs a lab's workloads under an engine. It brings the lab up and takes it down again. A lab
+// that is up already stays up, and nothing of the run stays on it. The lab is locked throughout,
+// so no other command runs meanwhile.
 func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
 	d, err := plan(l, o)
 	if err != nil {
@@ -184,8 +183,8 @@ func Attach(name string, o Options) (*Deployed, error) {
 	return d, d.open()
 }
 
-// isUp says whether just this lab is up. Whether all of it is there is another question
-// (findDrift).
+// isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
+// findDrift looks for those.
 func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	st, ok, err := d.store.get()
 	if err != nil || !ok || st.Phase != phaseUp {
@@ -213,14 +212,14 @@ func (d *Deployed) log(format string, args ...any) {
 	}
 }
 
-// announce tells the operator what he has to know.
+// announce tells the operator what has to be known.
 func (d *Deployed) announce(format string, args ...any) {
 	if d.o.Tell != nil {
 		d.o.Tell(format, args...)
 	}
 }
 
-// bringUp makes everything, from whatever is there.
+// bringUp makes the whole lab, whatever exists of it already.
 func (d *Deployed) bringUp(ctx context.Context) error {
 	outside, err := d.openOutside()
 	if err != nil {
@@ -294,8 +293,7 @@ func (d *Deployed) node(name string) (n engine.Node, err error) {
 	return n, err
 }
 
-// wire makes links and hands nodes the sockets on the ends of all their links: those that
-// are said to be affected.
+// wire makes links, and hands each affected node the sockets on the ends of all its links.
 func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool, outside map[string]*netdev.Outside) (err error) {
 	spaces, err := d.spaces(ctx)
 	if err != nil {
@@ -356,7 +354,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 	return err
 }
 
-// spaces opens the network namespaces of all nodes; nil is one that does not run.
+// spaces opens the network namespaces of all nodes. The entry of a node that does not run is nil.
 func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
@@ -405,7 +403,7 @@ func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
 	return netdev.End{NS: spaces[e.Node], Port: e.Port, Alias: d.Lab.Name + " " + d.Graph.PortName(e), MAC: mac}
 }
 
-// trains says whether frames cross links in trains.
+// trains reports whether frames cross links in trains.
 func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 
 // each calls f for every node that is not lost, a few at a time, and returns what failed.
@@ -434,7 +432,7 @@ const (
 	lookEvery = 250 * time.Millisecond
 )
 
-// runs says whether a node's process is there.
+// runs reports whether a node's process exists.
 func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	for _, n := range found {
@@ -479,7 +477,7 @@ func (d *Deployed) listensAt(ctx context.Context, node string) error {
 	}
 }
 
-// died says what a node that does not answer has left in its log.
+// died returns an error with the last line in the log of a node that does not answer.
 func (d *Deployed) died(ctx context.Context, node string) error {
 	log, err := d.o.Engine.Logs(ctx, d.Lab.Name, node)
 	if err != nil || len(log) == 0 {
@@ -488,7 +486,7 @@ func (d *Deployed) died(ctx context.Context, node string) error {
 	return fmt.Errorf("node %s did not start: %s", node, lastLine(log))
 }
 
-// Close lets the connections go; the lab stays up.
+// Close closes the connections; the lab stays up.
 func (d *Deployed) Close() error {
 	var errs []error
 	for i, c := range d.nodes {
@@ -509,8 +507,8 @@ func (d *Deployed) takeDown(ctx context.Context) error {
 	return errors.Join(d.Close(), remove(ctx, d.store, []engine.Engine{d.o.Engine}))
 }
 
-// Destroy removes everything of a lab, whatever state it is in and under whichever
-// engine. existed says whether there was anything.
+// Destroy removes everything of a lab, whatever its state and under whichever engine. existed
+// tells whether there was anything.
 func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed bool, err error) {
 	s, err := storeOf(name)
 	if err != nil {
@@ -535,7 +533,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 		existed = existed || len(found) > 0 || slices.Contains(labs, name)
 	}
 	if !existed {
-		_ = os.Remove(StateDir) // empty if one that was killed had come so far
+		_ = os.Remove(StateDir) // empty if a deployment was killed just after making it
 		return false, nil
 	}
 	if err := s.open(nil); err != nil {
@@ -545,11 +543,11 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	return true, errors.Join(remove(ctx, s, engines), s.close())
 }
 
-// lateNodes is for how long an engine may still come up with a node that a deployment had
-// asked for when it was killed.
+// lateNodes is how long an engine may take to start a node that a deployment had requested
+// before it was killed.
 const lateNodes = 500 * time.Millisecond
 
-// removeLate removes what appears after all has been removed.
+// removeLate removes nodes that appear after all others have been removed.
 func removeLate(ctx context.Context, lab string, engines []engine.Engine) error {
 	for until := time.Now().Add(lateNodes); time.Now().Before(until); {
 		for _, e := range engines {

@@ -20,8 +20,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// devices looks after the external hosts of a job: it tells their operators what to do, holds
-// ranks back until they can be sent to, and ends the job when one comes no further.
+// devices monitors the external hosts of a job. It tells their operators what to do, holds ranks
+// back until the devices are ready, and ends the job when one makes no progress.
 type devices struct {
 	d    *Deployed
 	all  []*device
@@ -33,7 +33,7 @@ type devices struct {
 	err error // why the job was ended
 }
 
-// device is one of them.
+// device is one external host of the job.
 type device struct {
 	node int
 	view deviceView
@@ -41,19 +41,19 @@ type device struct {
 
 	advances, given uint64    // when it last came further,
 	since           time.Time // which was then, or when its operator was told something
-	key             string    // that ranks wait for until it is ready; empty: none
-	asked           bool      // its operator was told that the run waits for it
+	key             string    // key of the job that ranks wait for until the device is ready; empty: none
+	asked           bool      // set when its operator was told that the run waits for it
 }
 
-// deviceTick is how often devices are looked at, deviceHint after what time operators are told
+// deviceTick is the interval at which devices are checked; after deviceHint operators are told
 // that the run waits for them.
 const (
 	deviceTick = 200 * time.Millisecond
 	deviceHint = 3 * time.Second
 )
 
-// lookAfter returns what looks after the external hosts of a workload, and lets their adapters
-// forget what was before; nil if there are none.
+// lookAfter returns the monitor of a workload's external hosts and resets their adapters. It
+// returns nil if there are none.
 func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rank.Step)) (*devices, error) {
 	v := &devices{d: d, note: note}
 	for i, p := range w.Peers {
@@ -80,7 +80,7 @@ func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(r
 	return v, nil
 }
 
-// look takes down what has been seen of a device.
+// look records what its adapter has seen of a device.
 func (v *devices) look(ctx context.Context, x *device) error {
 	r, err := v.d.nodes[x.node].Inspect(ctx, &control.InspectRequest{})
 	if err != nil {
@@ -97,8 +97,8 @@ func (v *devices) look(ctx context.Context, x *device) error {
 	return nil
 }
 
-// begin looks at the devices until the returned function is called, or the job ends. put gives
-// a key of the job a value, fail ends it. There need not be any devices.
+// begin checks the devices until the returned function is called, or the job ends. put sets a key
+// of the job, fail ends the job. v may be nil: then there are no devices.
 func (v *devices) begin(ctx context.Context, put func(string, []byte) error, fail func()) (stop func()) {
 	if v == nil {
 		return func() {}
@@ -110,7 +110,7 @@ func (v *devices) begin(ctx context.Context, put func(string, []byte) error, fai
 	return func() { cancel(); <-done }
 }
 
-// run looks at the devices until ctx ends.
+// run checks the devices until ctx ends.
 func (v *devices) run(ctx context.Context) {
 	tick := time.NewTicker(deviceTick)
 	defer tick.Stop()
@@ -166,7 +166,7 @@ func (v *devices) ready(x *device) bool {
 	}
 	to, s := x.view.step.Address, &x.view.seen
 	looked := s.TimesAsked(to) > x.base.TimesAsked(to) || s.Last != nil && s.Last.To == to
-	// A group's address is known beforehand, a rank's queue pair is not: to be there is not enough.
+	// A group's address is known beforehand, a rank's queue pair is not: a carrier alone is not enough.
 	return x.view.x.Ready == lab.ReadyAuto && (looked || s.Heard && x.view.step.ToQPN == 0)
 }
 
@@ -179,7 +179,7 @@ func (v *devices) end(ctx context.Context, why error) {
 	v.fail()
 }
 
-// tell tells operators what a rank has said to do.
+// tell passes a rank's instructions on to the operators.
 func (v *devices) tell(value []byte) error {
 	if v == nil {
 		return errors.New("a rank tells something to an external host, and there is none")
@@ -218,8 +218,8 @@ func (v *devices) await(key string) {
 	}
 }
 
-// failed is called when a rank has failed, before the others are ended: what can be seen now
-// belongs to its error.
+// failed is called when a rank has failed, before the others are ended: what is seen of the
+// devices at that moment belongs to its error.
 func (v *devices) failed(ctx context.Context, err error) error {
 	if v == nil || ctx.Err() != nil {
 		return err
@@ -230,13 +230,13 @@ func (v *devices) failed(ctx context.Context, err error) error {
 		return v.err
 	}
 	for _, x := range v.all {
-		_ = v.look(ctx, x) // what was seen before serves
+		_ = v.look(ctx, x) // if it fails, the previous look serves
 	}
 	v.err = v.explain(ctx, err)
 	return v.err
 }
 
-// explain adds to an error what is the matter with devices. The lock is held.
+// explain adds to an error what is wrong with the devices. The lock is held.
 func (v *devices) explain(ctx context.Context, err error) error {
 	var trees []GroupTree
 	var out []string
@@ -266,11 +266,11 @@ func (v *devices) cause() error {
 	return v.err
 }
 
-// readyMark is the file that says that an external host is ready.
+// readyMark is the file whose existence says that an external host is ready.
 func (s *store) readyMark(host string) string { return filepath.Join(s.dir, "ready", host) }
 
-// Ready says that an external host can be sent to. A run that is under way goes on; the
-// next one asks again.
+// Ready marks an external host as ready to receive. It holds for the run that is under way; the
+// next one waits again.
 func (d *Deployed) Ready(host string) error {
 	if d.Lab.ExternalHost(host) == nil {
 		return fmt.Errorf("%s is no external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
@@ -289,7 +289,7 @@ func (d *Deployed) Ready(host string) error {
 // restWait is how long a run waits until a group that the lab file names can be used again.
 const restWait = 20 * time.Second
 
-// rested waits until no switch holds a group of an earlier run, or frames of it.
+// rested waits until no switch holds the group, or frames of it, from an earlier run.
 func (d *Deployed) rested(ctx context.Context, group uint32) error {
 	id := wire.AddrOf(group).String()
 	for begin := time.Now(); ; {

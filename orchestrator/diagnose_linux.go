@@ -12,19 +12,19 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// deviceView is an external host as its lab sees it, for those who look for a mistake.
+// deviceView is an external host as the lab sees it, for diagnosing mistakes.
 type deviceView struct {
 	name, address, iface string
 	carrier              bool
 	x                    lab.External
 	source               bool
-	step                 rank.Step // what it was to connect to; zero: it was not told yet
+	step                 rank.Step // what it is to connect to; zero: its operator was not told yet
 	seen                 counters.Device
 	slowest              string // path of its group
 }
 
-// cause returns what is the matter with the device, as far as it can be told from outside;
-// empty: nothing that can be seen.
+// cause returns what is wrong with the device, as far as that shows from outside, or an empty
+// string.
 func (v *deviceView) cause() string {
 	for _, f := range []func() string{v.absent, v.misled, v.refused, v.silent} {
 		if s := f(); s != "" {
@@ -34,7 +34,7 @@ func (v *deviceView) cause() string {
 	return ""
 }
 
-// absent is for a device that is not there, or not under its address.
+// absent diagnoses a device that does not answer, or not under its address.
 func (v *deviceView) absent() string {
 	switch {
 	case !v.carrier:
@@ -47,7 +47,7 @@ func (v *deviceView) absent() string {
 	return ""
 }
 
-// misled is for a device that is connected to something else.
+// misled diagnoses a device that is connected to something else.
 func (v *deviceView) misled() string {
 	last, to := v.seen.Last, v.step.Address
 	switch {
@@ -63,7 +63,7 @@ func (v *deviceView) misled() string {
 	return ""
 }
 
-// refused is for a device that does not accept what it gets, or whose packets do not fit.
+// refused diagnoses a device that rejects what it gets, or whose packets are not accepted.
 func (v *deviceView) refused() string {
 	r, n := v.seen.Requests, v.seen.NAK
 	behind := v.seen.Given > 0 && (v.seen.Acks == 0 || v.seen.AckPSN != v.seen.GivenPSN)
@@ -82,7 +82,7 @@ func (v *deviceView) refused() string {
 	return ""
 }
 
-// silent is for a device that says nothing, or no more.
+// silent diagnoses a device that sends nothing, or nothing more.
 func (v *deviceView) silent() string {
 	behind := v.seen.Given > 0 && (v.seen.Acks == 0 || v.seen.AckPSN != v.seen.GivenPSN)
 	switch {
@@ -120,8 +120,8 @@ func (v *deviceView) String() string {
 	return fmt.Sprintf("external host %s: %s (seen: %s)", v.name, cause, strings.Join(seen, ", "))
 }
 
-// slowestPath returns the path that holds a group back, and how far it is; empty: there is no
-// such group. Of several it is that of a host.
+// slowestPath returns the path that holds a group back, and how far it has acknowledged; empty:
+// there is no such group. A path to a host takes precedence.
 func slowestPath(trees []GroupTree, address, host string) string {
 	if a, err := netip.ParseAddr(address); err == nil {
 		if ip, ok := wire.IPOf(a); ok {

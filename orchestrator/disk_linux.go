@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// disk is what files are written to. A loss of power leaves of a file what was synced, and
-// of a folder, which holds the names of its files, the same; of the rest it leaves any
-// part. StateDir is in memory on most systems and lost with it; where it is not, nodes
-// that an engine brings up again find their lab.
+// disk is the file system that state is written to. After a loss of power, what was synced of a
+// file is there, and so are the names that were synced of a folder; of the rest any part may be.
+// StateDir is in memory on most systems and lost with it; where it is not, nodes that an engine
+// brings up again find their lab.
 type disk interface {
 	open(name string, flag int) (diskFile, error)
 	rename(from, to string) error
@@ -21,14 +21,14 @@ type diskFile interface {
 	Sync() error
 }
 
-// osDisk is the machine's.
+// osDisk is the machine's file system.
 type osDisk struct{}
 
 func (osDisk) open(name string, flag int) (diskFile, error) { return os.OpenFile(name, flag, 0o600) }
 func (osDisk) rename(from, to string) error                 { return os.Rename(from, to) }
 
-// appendTo adds to a file, which it makes if need be. Once it has returned a loss of power
-// takes nothing of it.
+// appendTo appends to a file, which it creates if necessary. Once it has returned, the content
+// survives a loss of power.
 func appendTo(d disk, path string, b []byte) error {
 	if err := writeSynced(d, path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, b); err != nil {
 		return err
@@ -36,9 +36,9 @@ func appendTo(d disk, path string, b []byte) error {
 	return syncFolder(d, filepath.Dir(path))
 }
 
-// replace gives a file another content. A loss of power meanwhile leaves the old one or the
-// new one; once it has returned the new one. The order makes it so: a name must not lead
-// to content that is not on the disk yet.
+// replace replaces a file's content. A loss of power meanwhile leaves the old or the new content,
+// and after replace has returned the new one. That is why it writes and syncs before it renames:
+// a name must not lead to content that is not on disk yet.
 func replace(d disk, path string, b []byte) error {
 	if err := writeSynced(d, path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, b); err != nil {
 		return err

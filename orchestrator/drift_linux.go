@@ -16,9 +16,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// drift is what of a lab that is up is not there any more.
+// drift lists the parts of a lab that is up which are gone.
 type drift struct {
-	nodes []int // whose processes have ended, or whose repair has not
+	nodes []int // whose processes have ended, or whose repair was not finished
 	links []int // whose interfaces are gone or down, those of such nodes among them
 
 	replicas []string // controllers whose processes have ended
@@ -38,8 +38,8 @@ func (d *Deployed) affected(x drift) map[int]bool {
 	return all
 }
 
-// findDrift looks for what is gone. A node whose repair was broken off counts as gone,
-// whatever it looks like: it may have sockets on interfaces that are no more, or none.
+// findDrift looks for parts that are gone. A node whose repair was interrupted counts as gone even
+// if it runs: it may have no sockets, or sockets on interfaces that no longer exist.
 func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	st, _, err := d.store.get()
 	if err != nil {
@@ -70,8 +70,8 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 	return x, err
 }
 
-// repair brings back what is gone. Nodes that lose a neighbour start from scratch, too;
-// the others do not notice.
+// repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
+// are not affected.
 func (d *Deployed) repair(ctx context.Context, x drift) error {
 	if err := d.repairReplicas(ctx, x.replicas); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	return d.mending(nil)
 }
 
-// mending writes down which nodes are being repaired.
+// mending records durably which nodes are being repaired.
 func (d *Deployed) mending(nodes map[int]bool) error {
 	st, _, err := d.store.get()
 	if err != nil {

@@ -59,7 +59,7 @@ func (d *Deployed) Exec(ctx context.Context, pattern string, argv []string, out,
 	return code, errors.Join(errs...)
 }
 
-// execGrace is how long a program has to end when we are interrupted.
+// execGrace is how long a program may take to end after an interrupt.
 const execGrace = 2 * time.Second
 
 // execIn runs a program in the network namespace of a process. It is a process group of its
@@ -77,7 +77,7 @@ func execIn(ctx context.Context, pid int, argv []string, out, errOut io.Writer) 
 	}
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // those that did not want to hear; mostly there are none
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that ignored SIGTERM; mostly there are none
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -117,7 +117,7 @@ func (l *lines) put(line []byte) error {
 	return err
 }
 
-// end writes a last line that has no end.
+// end writes a last line that lacks a newline.
 func (l *lines) end() {
 	if len(l.rest) > 0 {
 		_ = l.put(append(l.rest, '\n')) // the program's own exit code counts

@@ -51,7 +51,7 @@ func externalsOf(l *lab.Lab) string {
 	return "it has none"
 }
 
-// sameAttachments says whether a deployed lab has the interfaces that are asked for, and
+// sameAttachments reports whether a deployed lab has the interfaces that are asked for, and
 // whether they are still the ones it was deployed with.
 func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
 	if len(d.o.Attach) > 0 && !maps.Equal(d.o.Attach, st.Attach) {
@@ -84,8 +84,8 @@ func withOutside(files []*os.File, o *netdev.Outside) ([]*os.File, error) {
 	return append(files, f), err
 }
 
-// Member says what is known of an external host's queue pair, for the runs to come. It
-// returns the address its group will have in the next run.
+// Member changes what the lab knows of an external host's queue pair, for later runs. It returns
+// the address that the host's group will have in the next run.
 func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.External, group uint32, err error) {
 	if err := d.store.open(d.o.Log); err != nil {
 		return x, 0, err
@@ -120,8 +120,8 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	return x, wire.GroupNet | next, errors.Join(err, d.store.close())
 }
 
-// tellExternals takes over what has been said of external hosts since the deployment,
-// and makes sure that the lab still holds together at a dilation.
+// tellExternals applies what group add-member has set for external hosts since the deployment,
+// and checks that the lab is still valid at a dilation.
 func (d *Deployed) tellExternals(dilation float64) error {
 	st, _, err := d.store.get()
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *Deployed) tellExternals(dilation float64) error {
 	if err := d.checkRegions(); err != nil {
 		return err
 	}
-	// What was said of an earlier run is of no use to this one.
+	// Marks that were set for an earlier run do not hold for this one.
 	if err := os.RemoveAll(filepath.Dir(d.store.readyMark("any"))); err != nil {
 		return fmt.Errorf("forget which external hosts were ready: %w", err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/faults"
@@ -14,16 +16,28 @@ import (
 
 // timeline returns the lab file's faults. Their times count from the start of the
 // workloads.
-func (r *liveRun) timeline() (all []*control.Fault) {
+func (r *liveRun) timeline() (all []*control.Fault, err error) {
 	for i := range r.d.Lab.Faults {
-		all = append(all, FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i)))
+		f, err := r.d.FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
 	}
-	return all
+	return all, nil
 }
 
-// FaultOf returns the message of a fault.
-func FaultOf(f *lab.Fault, id string) *control.Fault {
-	return &control.Fault{Id: id, Kind: string(f.Kind()), Entry: f.Text()}
+// FaultOf returns the message of a fault of the lab.
+func (d *Deployed) FaultOf(f *lab.Fault, id string) (*control.Fault, error) {
+	s, err := f.Spec(d.Lab, d.Graph, id)
+	if err != nil {
+		return nil, fmt.Errorf("fault %s: %w", id, err)
+	}
+	b, err := faults.Encode(&s, d.Graph)
+	if err != nil {
+		return nil, err
+	}
+	return &control.Fault{Id: id, Kind: string(s.Kind), Text: s.Text, Message: b}, nil
 }
 
 // AddFaults applies faults whose times count from origin.
@@ -81,7 +95,34 @@ func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error)
 	return all, err
 }
 
-// ResetFaults takes away the faults whose id begins so; all, if prefix is empty.
+// awaitAgents waits until every node has a process: no workload begins before. Each node knows of
+// all faults of the fabric, so that any one can be asked.
+func (d *Deployed) awaitAgents(ctx context.Context) error {
+	i := 0
+	for i+1 < len(d.nodes) && d.lost[i].Load() {
+		i++
+	}
+	for said := false; ; said = true {
+		list, err := d.nodes[i].ListFaults(ctx, &control.InspectRequest{})
+		if err != nil {
+			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+		}
+		k := slices.IndexFunc(list.Faults, func(f *control.Fault) bool { return f.On && faults.Kind(f.Kind) == faults.KindAgentCrash })
+		if k < 0 {
+			return nil
+		}
+		if !said {
+			d.log("no workload begins while fault %s is in force: %s", list.Faults[k].Id, list.Faults[k].Text)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery / 10):
+		}
+	}
+}
+
+// ResetFaults removes the faults whose id begins with prefix; all, if it is empty.
 func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 	if d.plane != nil {
 		return d.plane.resetFaults(ctx, prefix)

@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/live"
@@ -19,27 +17,28 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// What a row is judged by, and what auto leaves room for.
+// The limits by which a row is judged, and the margins that dilation: auto leaves.
 const (
 	// lagShare is the largest part of a row's JCT that the lag of its links may come to.
 	lagShare = 0.05
-	// lagMargin is by how much more lag than calibration saw a row is prepared for. One
-	// that sees more yet is measured again.
+	// lagMargin is the factor by which a row's lag may exceed what calibration measured. A
+	// row with more is measured again.
 	lagMargin = 2
 	// cpuShare is the part of the machine the lab may keep busy.
 	cpuShare = 0.5
-	// carryShare is what it may take at the most where dilation 1 is a must.
+	// carryShare is the largest part of the machine that the lab may take where dilation must be 1.
 	carryShare = 0.8
 )
 
-// fidelity says how slow the clock must be for each row, and afterwards whether it was.
+// fidelity computes how slow the clock must be for each row, and judges afterwards whether it was
+// slow enough.
 type fidelity struct {
 	d     *Deployed
 	reh   *runner.Rehearsal
 	links []int     // by row: links that its last byte depends on, one after the other (see linksOf)
 	rate  []float64 // by row: packet-hops per second of lab time
 
-	fixed float64            // dilation, if not to be chosen
+	fixed float64            // dilation that was asked for; 0: auto
 	lagNs map[string]float64 // a link's, of wall time, by workload and scheme (lagKey)
 	hopS  float64            // CPU seconds of one hop
 
@@ -64,8 +63,8 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 		f.lag[i] = live.NewLag()
 		f.links = append(f.links, d.criticalLinks(row))
 		took := float64(row.Iterations) * row.Source.Avg
-		if row.IO != nil {
-			took = row.IO.RuntimeUS
+		if t, ok := row.Details.(apps.Timed); ok {
+			took = t.TookUS()
 		}
 		if took > 0 {
 			f.rate[i] = hops[i] / took * 1e6
@@ -76,46 +75,9 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 
 // criticalLinks returns the links that a row's time depends on.
 func (d *Deployed) criticalLinks(row apps.Row) int {
-	for _, w := range d.Lab.Workloads {
-		if a := w.Allgather; a != nil {
-			if links := d.allgatherLinks(a, row); links > 0 {
-				return links
-			}
-			continue
-		}
-		if w.Label() != row.Workload {
-			continue
-		}
-		if w.ReduceScatter != nil {
-			return d.reduceLinks(w.ReduceScatter, row)
-		}
-		if w.FSDP != nil {
-			return d.overlapLinks(w.FSDP, row)
-		}
-		if w.Program != nil {
-			return d.mostLinks(row)
-		}
-		if w.HPL != nil {
-			return d.criticalHPL(w.HPL, row)
-		}
-		if w.Storage != nil {
-			return d.storageLinks(w.Storage)
-		}
-		b := w.Bcast
-		for _, s := range b.Schemes {
-			if s.Label != row.Scheme {
-				continue
-			}
-			hosts := b.Ranks.Resolve(d.Graph)
-			root := 0
-			for i, h := range hosts {
-				if d.Graph.Nodes[h].Name == b.Root {
-					root = i
-				}
-			}
-			at := func(i int) int { return hosts[(root+i)%len(hosts)] }
-			hops := func(a, b int) int { return d.Graph.Hops(at(a), at(b)) }
-			return collective.CriticalLinks(s.Name, s.Options(len(hosts)), len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops)
+	for i := range d.Lab.Workloads {
+		if w := &d.Lab.Workloads[i]; w.Label() == row.Workload {
+			return w.Chosen().Kind.Links(d.Graph, d.Lab.NICs.MTU, &row)
 		}
 	}
 	return 0
@@ -133,97 +95,12 @@ func (d *Deployed) roundTripLinks(row apps.Row) int {
 	return 2 * s.Far() * int(row.JCT.P50/s.RTT().Microseconds())
 }
 
-// allgatherLinks is criticalLinks for an Allgather; 0: the row is of another workload.
-func (d *Deployed) allgatherLinks(a *lab.Allgather, row apps.Row) int {
-	for _, s := range a.Schemes {
-		if a.Label == row.Workload && s.Label == row.Scheme {
-			hosts := a.Ranks.Resolve(d.Graph)
-			hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
-			return collective.AllgatherLinks(s.Name, s.Options(len(hosts)), len(hosts), hops)
-		}
-	}
-	return 0
-}
-
-// storageLinks returns the links that an IO depends on: there and back.
-func (d *Deployed) storageLinks(s *lab.Storage) (far int) {
-	hosts := s.Ranks.Resolve(d.Graph)
-	client, _ := d.Graph.Find(s.Client)
-	for _, h := range hosts {
-		far = max(far, d.Graph.Hops(client, h))
-	}
-	return 2 * far
-}
-
-// reduceLinks is criticalLinks for a Reduce-scatter.
-func (d *Deployed) reduceLinks(a *lab.ReduceScatter, row apps.Row) int {
-	for _, s := range a.Schemes {
-		if s.Label == row.Scheme {
-			hosts := a.Ranks.Resolve(d.Graph)
-			hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
-			return collective.ReduceScatterLinks(s.Name, len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops)
-		}
-	}
-	return 0
-}
-
-// overlapLinks is criticalLinks for an Allgather and a Reduce-scatter at one time: those of
-// the half with more.
-func (d *Deployed) overlapLinks(f *lab.FSDP, row apps.Row) int {
-	for _, x := range f.Schemes {
-		if x.Label != row.Scheme {
-			continue
-		}
-		hosts := f.Ranks.Resolve(d.Graph)
-		hops := func(a, b int) int { return d.Graph.Hops(hosts[a], hosts[b]) }
-		return max(collective.AllgatherLinks(x.Allgather.Name, x.Allgather.Options(len(hosts)), len(hosts), hops),
-			collective.ReduceScatterLinks(x.ReduceScatter.Name, len(hosts), row.SizeBytes, d.Lab.NICs.MTU, hops))
-	}
-	return 0
-}
-
-// mostLinks returns how many links can have been crossed one after the other in a row's
-// time: of a program of the user's own nothing else is known. A crossing takes the delay of
-// a link and the time of the smallest frame at least.
-func (d *Deployed) mostLinks(row apps.Row) int {
-	least := math.Inf(1)
-	for i := range d.Graph.Links {
-		l := &d.Graph.Links[i]
-		least = min(least, l.Delay.Microseconds()+smallestFrameBits/float64(l.Rate)*1e6)
-	}
-	return int(math.Ceil(row.JCT.Max / least))
-}
-
-// smallestFrameBits is the smallest frame with its preamble and gap.
-const smallestFrameBits = 8 * 84
-
-// criticalHPL returns the links of a test of HPL: of its messages that follow each other,
-// each over as many links as there are between any two of its ranks at the most.
-func (d *Deployed) criticalHPL(h *lab.HPL, row apps.Row) (links int) {
-	p, hosts, err := h.Program(d.Graph)
-	if err != nil {
-		return 0
-	}
-	far := 0
-	for _, a := range hosts {
-		for _, b := range hosts {
-			far = max(far, d.Graph.Hops(a, b))
-		}
-	}
-	for i := range p.Tests {
-		if t := &p.Tests[i]; t.Label == row.Scheme {
-			links = max(links, t.SerialMessages()*far)
-		}
-	}
-	return links
-}
-
 func (f *fidelity) fix(dilation float64) { f.fixed = dilation }
 
 func lagKey(workload, scheme string) string { return workload + "." + scheme }
 
-// saw takes the lag in nanoseconds of wall time that a link had in a trial of a scheme; of
-// several trials the smallest counts.
+// saw records the lag of a link, in nanoseconds of wall time, in a trial of a scheme. Of several
+// trials the smallest counts.
 func (f *fidelity) saw(workload, scheme string, lagNs int64) {
 	k := lagKey(workload, scheme)
 	if old, ok := f.lagNs[k]; !ok || float64(lagNs) < old {
@@ -237,7 +114,7 @@ func (f *fidelity) expected(row apps.Row) (lagNs float64) {
 	if v, ok := f.lagNs[lagKey(row.Workload, row.Scheme)]; ok {
 		return v
 	}
-	for _, v := range f.lagNs { // the order is all the same
+	for _, v := range f.lagNs { // the order does not matter
 		lagNs = max(lagNs, v)
 	}
 	return lagNs
@@ -252,7 +129,7 @@ func (f *fidelity) seen() map[string]float64 {
 	return all
 }
 
-// calibrated takes what the calibration saw: busy seconds of CPU and frames sent.
+// calibrated records what the calibration measured: seconds of CPU time and frames sent.
 func (f *fidelity) calibrated(busy float64, frames uint64, slower float64) {
 	f.hopS = busy / float64(max(frames, 1))
 	if slower > 0 {
@@ -260,8 +137,8 @@ func (f *fidelity) calibrated(busy float64, frames uint64, slower float64) {
 	}
 }
 
-// dilation returns what a row needs: so slow that the lag of its links is a small part
-// of its time, and that the machine is half idle.
+// dilation returns the dilation that a row needs, at which the lag of its links is a small part of
+// its time and the machine is half idle.
 func (f *fidelity) dilation(row int) float64 {
 	if f.fixed > 0 {
 		f.dil[row] = f.fixed
@@ -277,8 +154,8 @@ func (f *fidelity) dilation(row int) float64 {
 	return f.dil[row]
 }
 
-// need returns the part of the machine that the busiest row takes at dilation 1 if a hop
-// costs so many seconds of CPU time.
+// need returns the part of the machine that the busiest row takes at dilation 1 if a hop costs
+// hopS seconds of CPU time.
 func (f *fidelity) need(hopS float64) (share float64) {
 	for _, rate := range f.rate {
 		share = max(share, rate*hopS/float64(runtime.NumCPU()))
@@ -307,8 +184,8 @@ func (f *fidelity) share(i int, row apps.Row) (share, lag float64) {
 // are lost that differs from the rehearsal's, and so do its round trips.
 func (f *fidelity) linksOf(i int, row apps.Row) int { return max(f.links[i], f.d.roundTripLinks(row)) }
 
-// judge says whether the clock did justice to every row that is claimed. lossFree says
-// that nothing was made to go wrong. Rows that came too late are marked.
+// judge returns whether the clock was slow enough for every row. lossFree tells that no fault was
+// applied. Rows whose frames were too late are marked.
 func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree bool) runner.Fidelity {
 	v := runner.Fidelity{Verdict: "ok", Rows: []runner.RowFidelity{}}
 	blame := func(format string, args ...any) {
@@ -354,8 +231,8 @@ func since(now, before []counters.Node, name string) uint64 {
 	return counters.Total(now, name) - counters.Total(before, name)
 }
 
-// judgeDevices is for rows with external hosts: of their times nothing is claimed, but what
-// was sent twice, or found no room, was not what the lab is about.
+// judgeDevices judges runs with external hosts. Nothing is claimed of their times, but packets
+// that were sent twice, or found no room, are not results of the lab.
 func (f *fidelity) judgeDevices(now, before []counters.Node, lossFree bool, blame func(string, ...any)) {
 	// Where a switch has lost frames of its own accord, repeats are what the lab is about.
 	if lost := counters.Dropped(now, lostBySwitches) - counters.Dropped(before, lostBySwitches); lossFree && lost == 0 {
@@ -378,8 +255,8 @@ var lostBySwitches = []string{
 	virtswitch.DropProcessorFull.String(), virtswitch.DropRestart.String(),
 }
 
-// busySeconds returns the CPU time that the lab's processes have had, and this one, to
-// 10 ms. What else the host does is not in it.
+// busySeconds returns the CPU time of the lab's processes and of this one, to 10 ms. Other
+// processes of the host do not count.
 func busySeconds(pids []int) float64 {
 	total := 0.0
 	for _, pid := range append([]int{os.Getpid()}, pids...) {

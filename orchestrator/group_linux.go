@@ -42,7 +42,7 @@ func (d *Deployed) Groups(ctx context.Context) []GroupTree {
 	return groupTrees(d.Graph, d.Look(ctx))
 }
 
-// groupTrees puts together what each switch tells of its groups.
+// groupTrees combines what each switch reports of its groups.
 func groupTrees(g *topo.Graph, states []counters.Node) (all []GroupTree) {
 	b := treeBuilder{g: g, at: map[string]map[int]*counters.Group{}}
 	var ids []string

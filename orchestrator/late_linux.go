@@ -10,15 +10,15 @@ import (
 	"github.com/mcastlab/mcastlab/runner"
 )
 
-// LateError says that a run failed because this machine was too late for its NICs' timers,
-// which is no result of the lab's network.
+// LateError is the error of a run that failed because this machine was too late for the NICs'
+// timers, which is not a result of the lab's network.
 type LateError struct {
 	Err   error         // what ended the run
 	Late  time.Duration // of wall time that a frame was late, at the most
 	Waits time.Duration // of wall time that a NIC waits for an answer
 }
 
-// Error says what ended the run, and what is to blame.
+// Error returns what ended the run, and that the machine caused it.
 func (e *LateError) Error() string {
 	return fmt.Sprintf("%v, but frames were up to %v late on this machine, and NICs wait %v for an answer: it is too busy for the lab; "+
 		"run it more slowly (--slower 4, or a larger --dilation) or with a longer nics.timeout", e.Err, e.Late, e.Waits)
@@ -27,7 +27,7 @@ func (e *LateError) Error() string {
 // Unwrap returns what ended the run.
 func (e *LateError) Unwrap() error { return e.Err }
 
-// notJudged is the verdict of a run on a wall clock that has not come to its end.
+// notJudged is the verdict of a run in real time that did not finish.
 func notJudged() runner.Fidelity {
 	return runner.Fidelity{Verdict: "not judged", Reason: "the run failed before its end"}
 }
@@ -50,14 +50,14 @@ func (r *liveRun) blame(ctx context.Context, err error) error {
 	dilation := r.fid.dil[open]
 	lag, lerr := r.pace.set(ctx, dilation)
 	if lerr != nil {
-		return err // a node that is gone explains itself
+		return err // a node that is gone is cause enough
 	}
 	r.fid.took(lag)
 	return lateness(err, r.fid.lag[open], r.d.Lab.NICs.Timeout.Duration().Microseconds()*dilation)
 }
 
-// lateness is blame, given the lag of the row that ran and how many microseconds of wall
-// time a NIC waits.
+// lateness is blame for given numbers: the lag of the row that ran, and how many microseconds of
+// wall time a NIC waits.
 func lateness(err error, lag live.Lag, waitsUS float64) error {
 	waits := time.Duration(waitsUS * 1000)
 	late := time.Duration(lag.Max())

@@ -8,19 +8,18 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// merge puts the events of all nodes into the order of lab time. A node that sends a batch
-// cannot know that nothing earlier will come: a rank may act, and a frame that waits in a socket
-// is worked off, at a lab time that has passed by what the node is late. What is written is
-// therefore older than the batch before the last of every node, by which time a node has to be
-// late by the whole time between two batches before an event misses its place. Those that do are
-// written and counted.
+// merge puts the events of all nodes into the order of lab time. A node that sends a batch cannot
+// know that nothing earlier will follow: when the node is late, a rank acts, or a frame that waits
+// in a socket is handled, at a lab time in the past. Therefore only events are written that are
+// older than every node's last batch but one. An event misses its place only if its node is late
+// by the whole time between two batches; such events are written all the same, and counted.
 type merge struct {
 	nodes []following
-	last  vtime.Time // of what was written
-	late  uint64     // written after later ones
+	last  vtime.Time // lab time of the latest event written
+	late  uint64     // events written after later ones
 }
 
-// following is what is known of one node.
+// following is the state of merging one node.
 type following struct {
 	name   string
 	held   []*control.Event // in order
@@ -31,14 +30,14 @@ type following struct {
 	lines  shortage // of the trace
 }
 
-// shortage counts what a node had no room for since it is followed: nodes count all their life.
+// shortage counts what a node had no room for while it is followed. Nodes count from their start.
 type shortage struct{ first, now uint64 }
 
 func (s *shortage) lost() uint64 { return s.now - s.first }
 
 func newMerge(n int) merge { return merge{nodes: make([]following, n)} }
 
-// take takes a node's batch.
+// take adds a batch of node i.
 func (m *merge) take(i int, b *control.EventBatch) {
 	n := &m.nodes[i]
 	if !n.begun {
@@ -54,10 +53,10 @@ func (m *merge) take(i int, b *control.EventBatch) {
 	}
 }
 
-// end says that nothing more comes from a node.
+// end notes that nothing more comes from node i.
 func (m *merge) end(i int) { m.nodes[i].before, m.nodes[i].until = vtime.Never, vtime.Never }
 
-// flush writes all that is in its place.
+// flush writes the events that hardly anything earlier can precede.
 func (m *merge) flush(write func(node string, e *control.Event)) {
 	limit := vtime.Never
 	for i := range m.nodes {

@@ -20,7 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/counters"
 )
 
-// metricsWait bounds how long a node may take to tell its metrics.
+// metricsWait bounds how long a node may take to answer with its metrics.
 const metricsWait = 10 * time.Second
 
 // Metrics writes the metrics of all nodes in Prometheus' text format: each metric's help
@@ -45,7 +45,7 @@ func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	return writeMetrics(out, all)
 }
 
-// fetchMetrics asks the node at a socket.
+// fetchMetrics fetches the metrics of the node at a socket.
 func fetchMetrics(ctx context.Context, socket string) ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsWait)
 	defer cancel()
@@ -81,7 +81,7 @@ func fetchMetrics(ctx context.Context, socket string) ([]*dto.MetricFamily, erro
 	return families, nil
 }
 
-// writeMetrics merges what nodes told and writes it, by name and then by node.
+// writeMetrics merges the nodes' metrics and writes them, by name and then by node.
 func writeMetrics(out io.Writer, all prometheus.Gatherers) error {
 	families, err := all.Gather()
 	if err != nil {

@@ -66,11 +66,11 @@ func (t *tables) end(ctx context.Context, group uint32) error {
 	return errors.Join(errs...)
 }
 
-// clearWait bounds what a job that has ended may spend on taking out what it has left.
+// clearWait bounds how long a job that has ended may take to remove its groups.
 const clearWait = 5 * time.Second
 
-// clear takes out what a job that failed, or was interrupted, has left. Its addresses are not
-// used again, so what a switch that is gone cannot be told does no harm.
+// clear removes the groups of a job that failed or was interrupted. Their addresses are not used
+// again, so an entry in a switch that cannot be reached does no harm.
 func (t *tables) clear(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), clearWait)
 	defer stop()

@@ -34,7 +34,7 @@ const (
 	releaseLead = 10 * time.Millisecond
 )
 
-// newPace takes the clock over as the nodes have it.
+// newPace starts from the clock that the nodes have.
 func newPace(d *Deployed, have counters.Rate) (*pace, error) {
 	m, err := live.NewMonotonic()
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 	at := p.mono.Now() + int64(rateLead)
 	r := live.Rate{Mono: at, Lab: p.clock.Lab(p.mono.Now()).Add(vtime.Duration(float64(rateLead) * 1000 / p.clock.Dilation())), Dilation: dilation}
 	if r.Dilation == p.rate.Dilation {
-		r = p.rate // only the lag is asked for
+		r = p.rate // only the lag is wanted
 	} else {
 		p.clock.Set(r)
 		p.rate = r

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nodeNice is the niceness of nodes: frames leave late when somebody else's computing
-// keeps a node waiting for its turn. The nodes themselves have no right to it.
+// nodeNice is the niceness of nodes: frames leave late when other programs keep a node from
+// running. The nodes themselves have no right to set it.
 const nodeNice = -20
 
 // prefer gives a node's process, with all threads it has and will have, precedence over

@@ -16,25 +16,25 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 )
 
-// A lab that stays up is given back as it was deployed. Ranks release what they have made on
-// every way out; what is looked for here is what they could not: a group whose leader was
-// killed, a rank whose orchestrator was.
+// A run leaves a lab that stays up as it was deployed. Ranks release what they have made however
+// they end. This file removes what they could not release: a group whose leader was killed, or a
+// rank whose orchestrator was.
 
 const (
-	// tidyWait bounds what a run that has ended may spend on that.
+	// tidyWait bounds how long a run that has ended may spend on that.
 	tidyWait = 10 * time.Second
 	// ownWait is how long ranks may take to give back what they have made, and switches to hear
 	// of it; drainWait how long frames may be under way after that. The clock is no slower than
 	// restDilation.
 	ownWait   = 2 * time.Second
 	drainWait = 2 * time.Second
-	// tidyRounds is how often remains are taken away: a registration that was under way may
-	// install a group again.
+	// tidyRounds is how often remains are removed: a registration that was under way may install
+	// a group again.
 	tidyRounds = 3
 )
 
-// remains says what runs have left on a node, or nothing. Of the plain multicast groups of a
-// lab with controllers those know.
+// remains lists what runs have left on a node. The plain multicast groups of a lab with
+// controllers are not listed: the controllers keep track of them.
 func (d *Deployed) remains(n *counters.Node) (what []string) {
 	h := n.Held
 	if h == nil {
@@ -65,7 +65,7 @@ func (d *Deployed) remains(n *counters.Node) (what []string) {
 	return what
 }
 
-// left says what runs have left, node by node, and on which nodes.
+// left returns, as text, what runs have left on each node, and the nodes concerned.
 func (d *Deployed) left(states []counters.Node) (text string, nodes []int) {
 	var all []string
 	for i := range states {
@@ -77,8 +77,8 @@ func (d *Deployed) left(states []counters.Node) (text string, nodes []int) {
 	return strings.Join(all, "; "), nodes
 }
 
-// tidyBefore takes away what an earlier run has left. Faults of its lab file go, too; where
-// there are controllers their leader sees to that.
+// tidyBefore removes what an earlier run has left, the faults of its lab file among it; where
+// there are controllers their leader removes those.
 func (d *Deployed) tidyBefore(ctx context.Context) error {
 	if d.plane == nil {
 		if err := d.ResetFaults(ctx, faults.LabPrefix); err != nil {
@@ -88,8 +88,8 @@ func (d *Deployed) tidyBefore(ctx context.Context) error {
 	return d.tidy(ctx, "an earlier run")
 }
 
-// tidyAfter does so after a run, of whatever still answers. What is left then the next run
-// takes away, or names.
+// tidyAfter does the same after a run, on the nodes that still answer. What is left then is
+// removed or named by the next run.
 func (d *Deployed) tidyAfter(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
@@ -101,8 +101,8 @@ func (d *Deployed) tidyAfter(ctx context.Context) {
 	}
 }
 
-// tidy takes away what a run has left: groups, ranks and what they have made, frames that are
-// under way. It fails if that cannot be. whose names the run.
+// tidy removes what a run has left: groups, ranks and what they have made, frames that are under
+// way. It fails if something remains. whose names the run.
 func (d *Deployed) tidy(ctx context.Context, whose string) error {
 	states, err := d.settled(ctx, ownWait)
 	if err != nil {
@@ -125,9 +125,8 @@ func (d *Deployed) tidy(ctx context.Context, whose string) error {
 	return nil
 }
 
-// settled returns what nodes tell of themselves once nothing of a run is left and no frame
-// under way, or when they have had so long for it. Frames that a fault holds back which was
-// added by hand stay where they are.
+// settled returns the nodes' states once nothing of a run is left and no frame is under way, or
+// when wait is over. Frames that a fault added by hand holds back do not count.
 func (d *Deployed) settled(ctx context.Context, wait time.Duration) ([]counters.Node, error) {
 	states := d.Look(ctx)
 	for until, hurried := time.Now().Add(wait), false; ; states = d.Look(ctx) {
@@ -152,7 +151,7 @@ func (d *Deployed) settled(ctx context.Context, wait time.Duration) ([]counters.
 	}
 }
 
-// hurry makes a clock that is slower than that of a lab at rest as fast as that.
+// hurry speeds a clock that is slower than restDilation up to that.
 func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 	i := slices.IndexFunc(states, func(s counters.Node) bool { return s.Rate != nil })
 	if i < 0 || states[i].Rate.Dilation <= restDilation {
@@ -165,7 +164,7 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 	return err
 }
 
-// release has nodes take back what runs have left on them. One that has gone has nothing.
+// release has nodes release what runs have left on them. A node that has died has nothing.
 func (d *Deployed) release(ctx context.Context, nodes []int) error {
 	errs := make([]error, len(d.nodes))
 	for _, i := range nodes {

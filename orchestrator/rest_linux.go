@@ -13,27 +13,27 @@ import (
 	"github.com/mcastlab/mcastlab/runner"
 )
 
-// A job in which all ranks wait for each other does not end by itself. The agents say when
-// their host has come to rest (nodeagent/observe_linux.go); once all of a job have, and
-// nothing moves in the fabric either, nobody is left who could end a wait.
+// A job in which all ranks wait for each other does not end by itself. The agents report when
+// their host is at rest (nodeagent/observe_linux.go). Once all hosts of a job are, and nothing
+// moves in the fabric either, no wait can end any more.
 
 const (
-	// restEvery is how often it is looked whether all ranks rest, and how long nothing may
-	// move then.
+	// restEvery is the interval at which a job is checked for ranks that all rest; nothing may
+	// move in the fabric from one check to the next.
 	restEvery = time.Second
-	// heldLooks is after how many looks in a row at which nothing moves even frames that are
-	// held somewhere, for a pause that does not end, are not waited for.
+	// heldLooks is the number of checks in a row at which nothing has moved after which even
+	// held frames, by a pause that does not end, are no reason to wait.
 	heldLooks = 8
 )
 
-// rest is what the ranks have said of themselves. The board's lock holds for it.
+// rest is what the ranks have reported about themselves. The board's lock protects it.
 type rest struct {
-	said    []*control.Rest    // by rank; nil: it does not rest
-	away    []*control.Outside // by rank; nil: it comes back to package rank
-	replies []uint64           // by rank: that were sent to it
+	said    []*control.Rest    // by rank; nil: the rank does not rest
+	away    []*control.Outside // by rank; nil: its program is not blocked outside package rank
+	replies []uint64           // by rank: replies sent to it
 	over    []bool             // by rank: it has ended, or there is no program
 	busy    int                // calls that are being answered
-	moves   uint64             // what the ranks have said so far, in messages
+	moves   uint64             // messages received from the ranks so far
 	dead    error              // why the job was ended: a deadlock
 }
 
@@ -59,7 +59,7 @@ func (r *rest) deadlocked() error {
 	return rank.Deadlock(who)
 }
 
-// hear takes note of what a rank says of itself.
+// hear records what a rank reports about itself.
 func (b *board) hear(rank int, m *control.FromRank) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -81,14 +81,15 @@ func (b *board) hear(rank int, m *control.FromRank) {
 	}
 }
 
-// work says that so many more calls are being answered.
+// work changes the number of calls that are being answered.
 func (b *board) work(calls int) {
 	b.mu.Lock()
 	b.rest.busy += calls
 	b.mu.Unlock()
 }
 
-// ended says that a rank has ended, or is lost, by itself or because the run was interrupted.
+// ended notes that a rank has ended or is lost. itself tells whether it did so by itself, and not
+// because the run was interrupted.
 func (b *board) ended(rank int, itself bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +99,7 @@ func (b *board) ended(rank int, itself bool) {
 	}
 }
 
-// outside returns, as an error, which rank does not come back to package rank, or nil.
+// outside returns an error that names a rank which does not return to package rank, or nil.
 func (b *board) outside() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,15 +111,15 @@ func (b *board) outside() error {
 	return nil
 }
 
-// dead returns why the job was ended, if all its ranks wait for what cannot come.
+// dead returns the error of a job that was ended as a deadlock, or nil.
 func (b *board) dead() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.rest.dead
 }
 
-// watchRest ends the job when all its ranks wait for what cannot come, until the function that
-// it returns is called. An external host may always do something.
+// watchRest ends the job when its ranks are deadlocked, until the function that it returns is
+// called. With an external host, which may send at any time, no job counts as deadlocked.
 func (b *board) watchRest(ctx context.Context, d *Deployed, external bool, end func()) (stop func()) {
 	if external {
 		return func() {}
@@ -151,7 +152,7 @@ func (b *board) lookOn(ctx context.Context, d *Deployed, end func()) {
 		}
 		states, err := d.States(ctx)
 		if err != nil {
-			looks, before = 0, nil // a node that is gone is found by others
+			looks, before = 0, nil // a node that is gone is noticed elsewhere
 			continue
 		}
 		moved, held := traffic(states, said)
@@ -170,8 +171,8 @@ func (b *board) lookOn(ctx context.Context, d *Deployed, end func()) {
 	}
 }
 
-// traffic returns counts of which one changes when anything moves in the fabric, but for pause
-// frames, and how many frames are held there.
+// traffic returns counts, one of which changes whenever a frame other than a pause frame moves in
+// the fabric, and the number of frames held there.
 func traffic(states []counters.Node, said uint64) (moved []uint64, held int) {
 	for i := range states {
 		held += states[i].Live
@@ -179,8 +180,8 @@ func traffic(states []counters.Node, said uint64) (moved []uint64, held int) {
 	return []uint64{said, counters.Sent(states) - counters.Total(states, "pauses_sent")}, held
 }
 
-// named returns the error that ended a run, with the faults that were made by hand and are in
-// force: they may be why.
+// named adds to the error that ended a run the faults in force that were added by hand: they may
+// be the cause.
 func (r *liveRun) named(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
@@ -191,7 +192,7 @@ func (r *liveRun) named(ctx context.Context, err error) error {
 	}
 	for _, f := range all {
 		if f.On {
-			err = fmt.Errorf("%w; fault %s is in force: %s", err, f.Id, f.Entry)
+			err = fmt.Errorf("%w; fault %s is in force: %s", err, f.Id, f.Text)
 		}
 	}
 	return err

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
-
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
@@ -24,7 +24,7 @@ type RunOptions struct {
 	Dilation float64 // 0: the lab's
 	Slower   float64 // multiplies what auto chooses; 0 means 1
 	Progress runner.Progress
-	Say      func(format string, args ...any) // tells the user at once; may be nil
+	Say      func(format string, args ...any) // prints a message for the user at once; may be nil
 
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
@@ -48,20 +48,20 @@ type liveRun struct {
 	ends  []topo.End
 }
 
-// shown is how far a run has come, for the progress display, which looks while steps go on.
+// shown is the progress of a run. The display reads it while steps write it.
 type shown struct {
 	mu    sync.Mutex
 	state runner.ProgressState
 }
 
-// say says what the run is doing.
+// say sets what the run is doing.
 func (s *shown) say(doing string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.Doing = doing
 }
 
-// begin says that another step of a workload begins; hops are those of the one before it.
+// begin notes that another step of a workload begins. hops are the packet-hops of the step before.
 func (s *shown) begin(doing string, hops uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,18 +76,18 @@ func (s *shown) get() runner.ProgressState {
 	return s.state
 }
 
-// settleWait is how long a lab is left alone before its counters are read: the last
-// acknowledgements and the last batch of events.
+// settleWait is how long a lab is left alone before its counters are read, for the last
+// acknowledgements and the last batch of events to arrive.
 const settleWait = 300 * time.Millisecond
 
-// run runs the lab's workloads. Results, events and counters go to a folder of the run's
-// own, as those of a simulation do. The report is nil if nothing was begun.
+// run runs the lab's workloads. Results, events and counters go to a folder of the run's own, as
+// with a simulation. The report is nil if nothing was begun.
 func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error) {
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {
 		return nil, err
 	}
-	reh, err := runner.Rehearse(ctx, d.Lab, d.apps(), o.Say)
+	reh, err := runner.Rehearse(ctx, d.Lab, d.env(), o.Say)
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	return r.Report, r.Finish(ctx, d.Lab, err)
 }
 
-// begin tells the controllers of the run. What an earlier one has left there is over: its
-// faults, and what it holds.
+// begin tells the controllers of the run. They end an earlier run that was left open, its faults
+// and its leases.
 func (r *liveRun) begin(ctx context.Context) error {
 	if r.d.plane == nil {
 		return nil
@@ -146,8 +146,8 @@ func (r *liveRun) over(ctx context.Context, err error) {
 	}
 }
 
-// apps are what the lab's workloads run.
-func (d *Deployed) apps() runner.Apps { return runner.Apps{Programs: d.o.Programs} }
+// env returns what workloads need beside the lab: the user's programs.
+func (d *Deployed) env() apps.Env { return apps.Env{Programs: d.o.Programs} }
 
 // start sets the clock going, configures all nodes and finds out how fast they can be.
 func (r *liveRun) start(ctx context.Context) (err error) {
@@ -204,7 +204,11 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.caps.begin(r.pace.now())
-	return r.d.AddFaults(ctx, r.timeline(), r.pace.now())
+	all, err := r.timeline()
+	if err != nil {
+		return err
+	}
+	return r.d.AddFaults(ctx, all, r.pace.now())
 }
 
 // job runs one workload with records going to emit, and step called before each step.
@@ -218,7 +222,7 @@ func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []b
 	return r.d.runJob(ctx, w, r.board)
 }
 
-// told takes down what the operator of an external host was told to do.
+// told records what the operator of an external host was told to do.
 func (r *liveRun) told(s rank.Step) {
 	r.Report.External = append(r.Report.External, s)
 	r.Events.Note(r.pace.now(), "external", s)
@@ -226,7 +230,7 @@ func (r *liveRun) told(s rank.Step) {
 
 // workloads runs all workloads, each step at the dilation its row needs.
 func (r *liveRun) workloads(ctx context.Context) error {
-	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph, r.d.apps())
+	all, err := runner.PrepareLive(r.d.Lab, r.d.Graph, r.d.env())
 	if err != nil {
 		return err
 	}
@@ -262,11 +266,11 @@ func (r *liveRun) step(ctx context.Context, what string) error {
 	return r.rowEnds(ctx, r.fid.dilation(row), row)
 }
 
-// noRow is the row that runs when none does.
+// noRow is the index of the open row while none runs.
 const noRow = -1
 
-// rowEnds closes the account of the row that was running, sets a rate and opens the
-// account of the next row.
+// rowEnds adds the lag since the last change of rate to the row that was running, sets a
+// dilation, and makes next the open row.
 func (r *liveRun) rowEnds(ctx context.Context, dilation float64, next int) error {
 	lag, err := r.pace.set(ctx, dilation)
 	if err == nil && r.fid.open != noRow {
@@ -339,7 +343,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 		if r.d.lost[i].Load() {
 			lossFree = false
 			if i < len(r.base) {
-				states[i] = r.base[i] // what it counted since has gone with it
+				states[i] = r.base[i] // what it has counted since is lost
 			}
 		}
 	}
@@ -361,30 +365,30 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	return r.Counters(states)
 }
 
-// interruptedWait bounds what an interrupted run still asks of the nodes.
+// interruptedWait bounds the calls that an interrupted run still makes to nodes.
 const interruptedWait = 2 * time.Second
 
-// interruptedFaults is endFaults of a run that was interrupted, as far as nodes answer: what
-// made it go on for so long may be a fault.
+// interruptedFaults is endFaults for a run that was interrupted, as far as nodes answer: a fault
+// may be why the run took so long.
 func (r *liveRun) interruptedFaults(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), interruptedWait)
 	defer stop()
 	_, err := r.endFaults(ctx)
 	if ctx.Err() != nil {
-		return nil // the interrupt is the news
+		return nil // the interrupt is the error to report
 	}
 	return err
 }
 
-// endFaults takes the lab file's faults away, and into the report what they and those that
-// were added by hand have hit.
+// endFaults removes the lab file's faults, and enters what they and those added by hand have hit
+// into the report.
 func (r *liveRun) endFaults(ctx context.Context) (faulty bool, err error) {
 	all, err := r.d.Faults(ctx)
 	if err != nil {
 		return false, err
 	}
 	for _, f := range all {
-		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Entry, Seen: f.Seen, Hit: f.Hit})
+		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
 	}
 	if len(r.d.Lab.Faults) > 0 {
 		err = r.d.ResetFaults(ctx, faults.LabPrefix)

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
 )
@@ -43,7 +44,7 @@ func TestStepsOneByOne(t *testing.T) {
 		at.Add(-1)
 		return nil
 	}}
-	b.ranks, b.sending, b.spare = slices.Repeat([]control.Node_JobClient{s}, ranks), make([]sync.Mutex, ranks), make([]bool, ranks)
+	b.channel, b.ranks, b.sending = outofband.New[call](ranks, nil), slices.Repeat([]control.Node_JobClient{s}, ranks), make([]sync.Mutex, ranks)
 	b.rest = newRest(ranks)
 	var all sync.WaitGroup
 	for rank := range ranks {

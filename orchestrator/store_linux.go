@@ -24,11 +24,11 @@ const StateDir = "/run/mcastlab"
 //
 //	lab.yml       the resolved lab file
 //	state.json    what is deployed
-//	intents.jsonl what was going to be done, written before it was
-//	lock          held by the verb that is at work
+//	intents.jsonl each effect, written before it happens
+//	lock          held by the command that is at work
 //	n/NODE/       a node's sockets; the node's user owns it
 //	n/NODE.log    a node's standard error, of nodes that are processes
-//	d/NODE/       what a node that is a process keeps when it dies; its user owns it
+//	d/NODE/       what a node that is a process keeps across restarts; its user owns it
 type store struct {
 	lab, dir string
 	lock     *os.File
@@ -42,12 +42,12 @@ type state struct {
 	Phase   string    `json:"phase"` // deploying, up, destroying
 	Since   time.Time `json:"since"`
 	Version string    `json:"version"`
-	Leased  uint32    `json:"leased"`            // McstIDs that runs have had: none is used twice
-	Mending []string  `json:"mending,omitempty"` // nodes whose repair has begun and has not come to its end
+	Leased  uint32    `json:"leased"`            // McstIDs leased so far: none is used twice
+	Mending []string  `json:"mending,omitempty"` // nodes whose repair has begun and not finished
 
 	Attach  map[string]string       `json:"attach,omitempty"`  // interfaces of external hosts
 	Indexes map[string]int          `json:"indexes,omitempty"` // and the kernel's numbers of them
-	Members map[string]lab.External `json:"members,omitempty"` // what was said of their queue pairs since
+	Members map[string]lab.External `json:"members,omitempty"` // what group add-member has set since
 }
 
 const stateSchema = "mcastlab/state/v1"
@@ -78,7 +78,7 @@ func (s *store) open(log func(format string, args ...any)) error {
 		f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) && os.MkdirAll(s.dir, 0o711) == nil {
-				continue // a destroy took the folder away
+				continue // a destroy removed the folder
 			}
 			return fmt.Errorf("lock lab %s: %w", s.lab, needRoot(err))
 		}
@@ -92,7 +92,7 @@ func (s *store) open(log func(format string, args ...any)) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("lock lab %s: %w", s.lab, err), f.Close())
 		}
-		// Whoever held it may have removed the folder: then the lock is nobody's.
+		// The previous holder may have removed the folder: then this lock protects nothing.
 		var held, there unix.Stat_t
 		if unix.Fstat(int(f.Fd()), &held) == nil && unix.Stat(f.Name(), &there) == nil && held.Ino == there.Ino {
 			s.lock = f
@@ -117,7 +117,7 @@ func needRoot(err error) error {
 	return err
 }
 
-// close gives the lock back.
+// close releases the lock.
 func (s *store) close() error {
 	if s.lock == nil {
 		return nil
@@ -127,8 +127,8 @@ func (s *store) close() error {
 	return f.Close()
 }
 
-// intend writes down what is about to be done. When it returns, a loss of power does not
-// undo it.
+// intend records an effect that is about to happen. Once it has returned, the record survives a
+// loss of power.
 func (s *store) intend(effect, object string) error {
 	b, err := json.Marshal(map[string]string{"at": time.Now().UTC().Format(time.RFC3339Nano), "effect": effect, "object": object})
 	if err == nil {
@@ -140,8 +140,8 @@ func (s *store) intend(effect, object string) error {
 	return nil
 }
 
-// put writes state.json as a whole: after a loss of power it is what it was, or what is
-// written here, and when put has returned it is that.
+// put replaces state.json. After a loss of power the file has the old or the new content, and once
+// put has returned the new one.
 func (s *store) put(st state) error {
 	b, err := json.MarshalIndent(st, "", "  ")
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *store) get() (st state, ok bool, err error) {
 	return st, true, nil
 }
 
-// under says whether the lab was deployed under an engine.
+// under reports whether the lab was deployed under an engine.
 func (s *store) under(e engine.Engine) bool {
 	st, ok, err := s.get()
 	return err != nil || ok && st.Engine == e.Name()
@@ -184,7 +184,7 @@ func (s *store) under(e engine.Engine) bool {
 func (s *store) nodeDir(node string) (string, error) {
 	dir := s.nodePath(node)
 	err := failpoint.At("make node folder", func() error {
-		if err := os.RemoveAll(dir); err != nil { // sockets of a node that is no more
+		if err := os.RemoveAll(dir); err != nil { // sockets of a node that has died
 			return err
 		}
 		return ownDir(dir)
@@ -227,7 +227,7 @@ func (s *store) forget(nodes []string) error {
 
 func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", node) }
 
-// remove takes the folder away, the lock with it.
+// remove removes the folder, and with it the lock.
 func (s *store) remove() error {
 	if err := failpoint.At("remove state", func() error { return os.RemoveAll(s.dir) }); err != nil {
 		return fmt.Errorf("remove state of lab %s: %w", s.lab, err)

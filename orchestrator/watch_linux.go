@@ -41,16 +41,22 @@ func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *tr
 			stop()
 			return nil, fmt.Errorf("watch node %s: %w", c.name, err)
 		}
-		w.all.Go(func() { w.follow(i, s) })
+		w.all.Go(func() { w.follow(ctx, i, c, s) })
 	}
 	return w, nil
 }
 
-// follow takes one node's batches. If the node goes, the gap is named.
-func (w *watch) follow(i int, s control.Node_WatchClient) {
+// follow receives one node's batches. If the node dies, the gap is recorded. A process that ends in
+// an orderly way, for its successor to take its place, sends all it has, and the successor goes on.
+func (w *watch) follow(ctx context.Context, i int, c control.NodeClient, s control.Node_WatchClient) {
 	n := &w.merge.nodes[i]
 	for {
 		b, err := s.Recv()
+		if errors.Is(err, io.EOF) && ctx.Err() == nil {
+			if s, err = c.Watch(ctx, &control.WatchRequest{}); err == nil {
+				continue
+			}
+		}
 		w.mu.Lock()
 		switch {
 		case err == nil:
@@ -77,7 +83,7 @@ func (w *watch) follow(i int, s control.Node_WatchClient) {
 	}
 }
 
-// flush writes what hardly any earlier event can come before. The lock is held.
+// flush writes the events that are due (merge). The lock is held.
 func (w *watch) flush() {
 	w.merge.flush(func(node string, e *control.Event) {
 		if at, ev, ok := e.Machine(); ok {
@@ -90,8 +96,8 @@ func (w *watch) flush() {
 	}
 }
 
-// end stops collecting, writes what is left, and says what is missing: events that nodes had
-// no room for, and those that are not in their place.
+// end stops collecting and writes what is left. It returns the number of events that nodes had no
+// room for, and of those written out of order.
 func (w *watch) end() (missing, late uint64) {
 	w.stop()
 	w.all.Wait()

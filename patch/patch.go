@@ -100,7 +100,7 @@ func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Dura
 // what is wanted.
 const NoFailFile = "-rapid.nofailfile"
 
-// UsesRapid says whether a package's tests take rapid's flags.
+// UsesRapid reports whether a package's tests take rapid's flags.
 func UsesRapid(root, pkg string) bool {
 	files, _ := filepath.Glob(filepath.Join(root, pkg, "*_test.go")) // a pattern without mistakes
 	return slices.ContainsFunc(files, func(f string) bool {

@@ -3,6 +3,8 @@
 package prng
 
 import (
+	"encoding/binary"
+	"errors"
 	"math/bits"
 	"math/rand/v2"
 )
@@ -46,7 +48,7 @@ func (s *Stream) IntN(n int) int {
 // Float64 returns a number in [0, 1).
 func (s *Stream) Float64() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// Chance returns true with probability p.
+// Chance reports whether an event of probability p happens in this draw.
 func (s *Stream) Chance(p float64) bool { return s.Float64() < p }
 
 // Perm returns a random permutation of [0, n).
@@ -83,4 +85,19 @@ func Fill(b []byte, seed, off uint64) {
 		b[0] = byte(w >> (off % 8 * 8))
 		b, off = b[1:], off+1
 	}
+}
+
+// MarshalBinary returns the stream as it is, for another process to go on with.
+func (s Stream) MarshalBinary() ([]byte, error) {
+	b, err := s.pcg.MarshalBinary()
+	return binary.BigEndian.AppendUint64(b, s.seed), err
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler.
+func (s *Stream) UnmarshalBinary(b []byte) error {
+	if len(b) < 8 {
+		return errors.New("prng: a stream is cut short")
+	}
+	s.seed = binary.BigEndian.Uint64(b[len(b)-8:])
+	return s.pcg.UnmarshalBinary(b[:len(b)-8])
 }

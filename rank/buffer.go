@@ -12,14 +12,14 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// MemoryKind says what a buffer is made of.
+// MemoryKind names what the memory of a buffer is made of.
 type MemoryKind string
 
 // Kinds of memory (virtrnic.Memory).
 const (
-	MemoryBytes   MemoryKind = "bytes"   // real
-	MemoryHashed  MemoryKind = "hashed"  // a hash of what was written
-	MemoryPhantom MemoryKind = "phantom" // a length only
+	MemoryBytes   MemoryKind = "bytes"   // real bytes
+	MemoryHashed  MemoryKind = "hashed"  // only a hash of what was written
+	MemoryPhantom MemoryKind = "phantom" // only a length
 )
 
 // Buffer is registered memory of a rank.
@@ -31,7 +31,7 @@ type Buffer struct {
 	hashed *virtrnic.Hashed
 	mr     *virtrnic.MR
 	freed  bool
-	seed   uint64 // of the message that is expected
+	seed   uint64 // names the message that is expected (Expect)
 }
 
 // Alloc registers a buffer of n bytes that other ranks may write to and read.
@@ -41,8 +41,8 @@ func (r *Rank) Alloc(n int, kind MemoryKind) (*Buffer, error) {
 	})
 }
 
-// access returns what others may do with memory. External hosts may do atomics, too, which
-// need bytes to work on.
+// access returns the operations that peers may do on memory of a kind. A job with external
+// hosts also allows atomics, which need real bytes.
 func (r *Rank) access(kind MemoryKind) virtrnic.AccessFlags {
 	if r.c.Peers != nil && kind == MemoryBytes {
 		return bufferAccess | virtrnic.AccessRemoteAtomic
@@ -52,7 +52,7 @@ func (r *Rank) access(kind MemoryKind) virtrnic.AccessFlags {
 
 const bufferAccess = virtrnic.AccessLocalWrite | virtrnic.AccessRemoteWrite | virtrnic.AccessRemoteRead
 
-// alloc makes memory and has it registered.
+// alloc makes the memory and registers it with register.
 func (r *Rank) alloc(n int, kind MemoryKind, register func(*virtrnic.NIC, virtrnic.Memory) (*virtrnic.MR, error)) (*Buffer, error) {
 	b := &Buffer{r: r, kind: kind, size: uint64(n)}
 	switch kind {
@@ -74,7 +74,7 @@ func (r *Rank) alloc(n int, kind MemoryKind, register func(*virtrnic.NIC, virtrn
 	return b, nil
 }
 
-// memory returns what the buffer is made of.
+// memory returns the memory of the buffer as the NIC takes it.
 func (b *Buffer) memory() virtrnic.Memory {
 	switch b.kind {
 	case MemoryBytes:
@@ -85,13 +85,13 @@ func (b *Buffer) memory() virtrnic.Memory {
 	return virtrnic.Phantom(b.size)
 }
 
-// Copy copies n bytes from offset from of another buffer of the rank to offset to. It
-// takes no lab time.
+// Copy copies n bytes from offset from of src, another buffer of the same rank, to offset to.
+// It takes no lab time.
 func (b *Buffer) Copy(to int, src *Buffer, from, n int) {
 	virtrnic.Copy(b.memory(), uint64(to), src.memory(), uint64(from), n)
 }
 
-// Free takes the buffer's registration back.
+// Free deregisters the buffer.
 func (b *Buffer) Free() error {
 	var err error
 	b.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = b.r.deregister(nic, b.mr) })
@@ -105,16 +105,16 @@ func (b *Buffer) Kind() MemoryKind { return b.kind }
 // Len returns the buffer's size.
 func (b *Buffer) Len() int { return int(b.size) }
 
-// Bytes returns the contents of real memory, else nil.
+// Bytes returns the contents of real memory (MemoryBytes), and nil for other kinds.
 func (b *Buffer) Bytes() []byte { return b.bytes }
 
-// Addr returns the buffer's virtual address, RKey the key for remote access to it.
+// Addr returns the buffer's virtual address.
 func (b *Buffer) Addr() uint64 { return b.mr.Addr() }
 
-// RKey returns the key for remote access.
+// RKey returns the key that peers need for WRITEs, READs and atomics.
 func (b *Buffer) RKey() uint32 { return b.mr.RKey() }
 
-// Fill writes the first n bytes of the message named by seed.
+// Fill writes the first n bytes of the message that seed names.
 func (b *Buffer) Fill(seed uint64, n int) {
 	switch b.kind {
 	case MemoryBytes:
@@ -124,7 +124,7 @@ func (b *Buffer) Fill(seed uint64, n int) {
 	}
 }
 
-// Expect clears the buffer before the message named by seed is received into it.
+// Expect clears the buffer before the message that seed names is received into it.
 func (b *Buffer) Expect(seed uint64, n int) {
 	b.seed = seed
 	switch b.kind {
@@ -135,13 +135,14 @@ func (b *Buffer) Expect(seed uint64, n int) {
 	}
 }
 
-// Digest is what a message of n bytes must hash to (HashMessage).
+// Digest is the hash that a message of n bytes must have (HashMessage).
 type Digest struct{ sum uint64 }
 
-// Bytes returns the digest for publishing.
+// Bytes returns the digest as bytes that can be published (Rank.Put).
 func (d Digest) Bytes() []byte { return binary.BigEndian.AppendUint64(nil, d.sum) }
 
-// DigestOf undoes Bytes; malformed bytes give a digest that nothing has.
+// DigestOf returns the digest that Bytes has encoded. Malformed bytes give a digest that no
+// message has.
 func DigestOf(b []byte) Digest {
 	if len(b) != 8 {
 		return Digest{^uint64(0)}
@@ -149,7 +150,7 @@ func DigestOf(b []byte) Digest {
 	return Digest{binary.BigEndian.Uint64(b)}
 }
 
-// HashMessage returns the digest of the first n bytes of the message named by seed.
+// HashMessage returns the digest of the first n bytes of the message that seed names.
 func HashMessage(seed uint64, n int) Digest {
 	var buf [1 << 15]byte
 	var sum uint64
@@ -161,8 +162,8 @@ func HashMessage(seed uint64, n int) Digest {
 	return Digest{sum}
 }
 
-// Check says whether the buffer holds the message named by seed, whose digest is
-// given. Phantom memory cannot tell: known is false.
+// Check reports in ok whether the first n bytes of the buffer are the expected message, whose
+// digest is want. known is false for phantom memory, which has no contents to compare.
 func (b *Buffer) Check(seed uint64, n int, want Digest) (ok, known bool) {
 	switch b.kind {
 	case MemoryBytes:
@@ -182,8 +183,8 @@ func (b *Buffer) Check(seed uint64, n int, want Digest) (ok, known bool) {
 	return false, false
 }
 
-// Flip alters the byte at an offset, as broken memory would: a hook for tests of the
-// checking.
+// Flip inverts the byte at an offset, as faulty memory would, so that tests can see that Check
+// notices it.
 func (b *Buffer) Flip(off int) {
 	switch b.kind {
 	case MemoryBytes:
@@ -193,7 +194,7 @@ func (b *Buffer) Flip(off int) {
 	}
 }
 
-// sge names a part of the buffer.
+// sge returns the scatter/gather element of n bytes from off on.
 func (b *Buffer) sge(off, n int) virtrnic.SGE {
 	return virtrnic.SGE{Addr: b.mr.Addr() + uint64(off), Length: uint32(n), LKey: b.mr.LKey()}
 }

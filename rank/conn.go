@@ -18,11 +18,11 @@ type Conn struct {
 	qp   *virtrnic.QP
 }
 
-// Request is a send or receive under way.
+// Request is a posted work request: a send, a receive, a WRITE or a READ.
 type Request struct {
 	conn  *Conn
 	group *Group
-	of    string // what it is, if it is neither the connection's nor the group's
+	of    string // names the request in errors if it belongs to neither a connection nor a group
 	mcast *Multicast
 	send  bool
 	done  bool
@@ -30,11 +30,12 @@ type Request struct {
 	err   error
 }
 
-// QueueDepth is how many work requests of a kind a connection takes.
+// QueueDepth is the number of work requests that each queue of a connection, send and receive,
+// holds.
 const QueueDepth = virtrnic.MaxQPWR
 
-// Connect returns the connection to a peer, made at the first call. Both sides must
-// call it, in any order; it blocks until the other has.
+// Connect returns the connection to a peer; the first call makes it. Both sides must call it,
+// in any order; the first call blocks until the peer has called it too.
 func (r *Rank) Connect(peer int) (*Conn, error) {
 	if r.broken {
 		return nil, ErrBroken
@@ -77,8 +78,8 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	return c, nil
 }
 
-// external connects to an external host's queue pair, and says what that has to connect
-// to.
+// external connects to an external host's queue pair, and tells the operator of that host what
+// to connect it to.
 func (c *Conn) external(p *Peer) error {
 	r := c.r
 	to := remote{ip: r.c.IPs[c.peer], qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
@@ -132,28 +133,11 @@ func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 		PathMTU: p.MTU, DestQPN: to.qpn, RQPSN: to.rqPSN, SQPSN: to.sqPSN,
 		Timeout: p.Timeout, RetryCnt: p.RetryCnt, RNRRetry: p.RNRRetry, MinRNRTimer: p.MinRNRTimer,
 	}
-	steps := []struct {
-		to   virtrnic.QPState
-		mask virtrnic.AttrMask
-	}{
-		{virtrnic.StateInit, virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags},
-		{virtrnic.StateRTR, virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN |
-			virtrnic.AttrRQPSN | virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer},
-		{virtrnic.StateRTS, virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry |
-			virtrnic.AttrSQPSN | virtrnic.AttrMaxQPRdAtomic},
-	}
-	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		for _, s := range steps {
-			a.State = s.to
-			if err = nic.ModifyQP(now, q, a, s.mask|virtrnic.AttrState); err != nil {
-				return
-			}
-		}
-	})
+	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.BringUp(now, q, a) })
 	return err
 }
 
-// readsMax is how many READs a connection has under way at most, either way.
+// readsMax is the largest number of READs outstanding on a connection in each direction.
 const readsMax = 16
 
 // Send starts to send n bytes of the buffer from off as one message.
@@ -161,7 +145,8 @@ func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
 	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
 }
 
-// SendImm is Send with 32 bits beside the message, which its receive tells (Request.Imm).
+// SendImm is Send with 32 bits of immediate data, which the peer reads from its receive
+// (Request.Imm).
 func (c *Conn) SendImm(b *Buffer, off, n int, imm uint32) (*Request, error) {
 	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSendWithImm, SGE: b.sge(off, n), Imm: imm})
 }
@@ -171,12 +156,12 @@ func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Re
 	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
 }
 
-// Read starts to read n bytes of the peer's memory into the buffer from off on.
+// Read starts to read n bytes of the peer's memory into the buffer at off.
 func (c *Conn) Read(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
 	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMARead, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
 }
 
-// request posts to the connection's send queue.
+// request posts a work request to the connection's send queue.
 func (c *Conn) request(wr virtrnic.SendWR) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
@@ -184,7 +169,7 @@ func (c *Conn) request(wr virtrnic.SendWR) (*Request, error) {
 	return c.r.post(&Request{conn: c, send: true}, c.qp, wr, virtrnic.RecvWR{})
 }
 
-// Recv posts n bytes of the buffer from off for the next message.
+// Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	return c.r.post(&Request{conn: c}, c.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
@@ -213,8 +198,9 @@ func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.R
 	return q, nil
 }
 
-// Wait blocks until all requests have ended and returns the first error among them. If any
-// request of the rank has failed it does not wait on, and returns how that one did (Survive).
+// Wait blocks until all requests have completed and returns the first error among them. If
+// another request of the rank fails meanwhile, Wait returns that failure at once (but see
+// Survive).
 func (r *Rank) Wait(reqs ...*Request) error {
 	var first error
 	for _, q := range reqs {
@@ -235,7 +221,7 @@ func (r *Rank) Wait(reqs ...*Request) error {
 	return first
 }
 
-// await blocks until the request has ended, or the rank has failed.
+// await blocks until the request has completed or the rank has failed.
 func (r *Rank) await(q *Request) error {
 	for !q.done {
 		if r.poll() || q.done {
@@ -249,7 +235,7 @@ func (r *Rank) await(q *Request) error {
 	return nil
 }
 
-// poll takes what the completion queue holds; it returns false if it was empty.
+// poll takes all completions of the view's queue, and reports whether there were any.
 func (r *Rank) poll() (some bool) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		some = r.take(nic)
@@ -261,7 +247,8 @@ func (r *Rank) poll() (some bool) {
 	return some
 }
 
-// take ends the requests whose completions are in the queue.
+// take completes the requests whose completions are in the queue, and reports whether there
+// were any.
 func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 	for {
 		w, ok := nic.PollCQ(r.cq)
@@ -283,13 +270,13 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 	}
 }
 
-// StatusError is a work request's failure.
+// StatusError is the status of a failed work request.
 type StatusError virtrnic.WCStatus
 
 // Error returns the verbs' text of the status.
 func (e StatusError) Error() string { return virtrnic.WCStatus(e).String() }
 
-// what describes the request in the words of a log line.
+// what names the request for error texts.
 func (q *Request) what() string {
 	switch {
 	case q.of != "":
@@ -312,12 +299,13 @@ func (q *Request) Len() int { return int(q.wc.ByteLen) }
 // Imm returns the immediate data of a completed receive.
 func (q *Request) Imm() uint32 { return q.wc.Imm }
 
-// Done says whether the request has ended, as far as the rank has looked: Look, Until and Wait do.
+// Done reports whether the request has completed. Only Look, Until and the Wait functions take
+// completions from the queue, so the answer is as old as the last of these calls.
 func (q *Request) Done() bool { return q.done }
 
-// WaitAny blocks until one of the requests has ended and returns which, and its error.
-// Requests that are nil are left out; one at least must not be. If several have ended
-// it is the first of them. If the rank has failed it does not wait on, as Wait.
+// WaitAny blocks until one of the requests has completed and returns its index and its error;
+// if several have, the first of them. Nil requests are skipped, but at least one must not be
+// nil. As with Wait, a failure of the rank ends it at once.
 func (r *Rank) WaitAny(reqs ...*Request) (i int, err error) {
 	for {
 		open := -1

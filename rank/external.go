@@ -11,43 +11,44 @@ import (
 // without running a program.
 type Peer struct {
 	QPN                 wire.QPN
-	SendPSN, ReceivePSN wire.PSN // of the first packet it sends, and expects
-	VA                  uint64   // of memory it lets others write to
+	SendPSN, ReceivePSN wire.PSN // PSN of the first packet that the device sends, and of the first that it expects
+	VA                  uint64   // address of the memory that the device lets others write to
 	RKey                uint32
 }
 
-// ExternalKey begins the keys under which ranks publish what the operator of an external
-// host has to know.
+// ExternalKey is the prefix of the keys under which ranks publish Steps for the operators of
+// external hosts.
 const ExternalKey = "external/"
 
-// ReadyKey begins the keys that have a value when an external host can be sent to. Behind it
-// are the host's name, a slash, and the address that it is connected to.
+// ReadyKey is the prefix of the keys that get a value when an external host is ready to
+// receive. The rest of the key is the host's name, a slash, and the address that the host is
+// connected to.
 const ReadyKey = "ready/"
 
-// Steps of an operator.
+// Kinds of steps (Step.What).
 const (
-	StepConnect = "connect" // the queue pair, to what is said
-	StepMemory  = "memory"  // of a rank, which the device may write, read, and do atomics in
-	StepSend    = "send"    // one message
-	StepWrite   = "write"   // the same, as a WRITE with immediate data
+	StepConnect = "connect" // connect the device's queue pair as the step says
+	StepMemory  = "memory"  // note the memory of a rank that the device may write, read, and do atomics on
+	StepSend    = "send"    // send one message with SEND
+	StepWrite   = "write"   // send one message as a WRITE with immediate data
 )
 
-// Step is what the operator of an external host has to know, and to do.
+// Step is one instruction to the operator of an external host.
 type Step struct {
 	Host       string `json:"host"`
 	What       string `json:"what"`
-	QPN        uint32 `json:"qpn,omitempty"`     // of the device
-	Address    string `json:"address,omitempty"` // that it is connected to
-	ToQPN      uint32 `json:"to_qpn,omitempty"`  // and the queue pair there; 0: any
-	SendPSN    uint32 `json:"send_psn"`          // where the device starts to send,
-	ReceivePSN uint32 `json:"receive_psn"`       // and what it expects first
+	QPN        uint32 `json:"qpn,omitempty"`     // queue pair of the device
+	Address    string `json:"address,omitempty"` // address to connect it to
+	ToQPN      uint32 `json:"to_qpn,omitempty"`  // queue pair to connect it to; 0: any
+	SendPSN    uint32 `json:"send_psn"`          // first PSN that the device sends
+	ReceivePSN uint32 `json:"receive_psn"`       // first PSN that the device expects
 	VA         uint64 `json:"va,omitempty"`
 	RKey       uint32 `json:"rkey,omitempty"`
 	Bytes      int    `json:"bytes,omitempty"`
-	Text       string `json:"text"` // all of it, as a line
+	Text       string `json:"text"` // the whole step as one line
 }
 
-// ParseStep undoes what Tell does.
+// ParseStep decodes a step that Tell has published.
 func ParseStep(b []byte) (s Step, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("read a step of an external host: %w", err)
@@ -55,31 +56,32 @@ func ParseStep(b []byte) (s Step, err error) {
 	return s, nil
 }
 
-// Tell tells the operator of an external host what to do. Each step of a job has a key of
-// its own.
+// Tell publishes a step for the operator of an external host. Each step of a job needs a key
+// of its own.
 func (r *Rank) Tell(key string, s Step) {
 	b, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // it is numbers and text
+		panic(err) // cannot happen: a Step has only numbers and strings
 	}
 	r.Put(ExternalKey+key, b)
 }
 
-// AwaitExternal blocks until the external host can be sent to from the address to which it is
-// connected. The run ends if that does not come to pass.
+// AwaitExternal blocks until the external host is ready to receive from the address that it is
+// connected to. If it never gets ready, the run ends.
 func (r *Rank) AwaitExternal(rank int, address uint32) {
 	name := r.c.Names[rank]
 	r.get(ExternalKey+ReadyKey+name+"/"+r.addr(address).String(), "external "+name+" to be ready")
 }
 
-// tellConnect tells what the external host has to connect to.
+// tellConnect tells the operator what to connect the device's queue pair to.
 func (r *Rank) tellConnect(key string, rank int, s Step) {
 	p := r.c.Peers[rank]
 	s.Host, s.What, s.QPN, s.SendPSN, s.ReceivePSN = r.c.Names[rank], StepConnect, uint32(p.QPN), uint32(p.SendPSN), uint32(p.ReceivePSN)
 	r.Tell(key, s)
 }
 
-// TellMemory tells where the external host can write to, read and do atomics on this rank.
+// TellMemory tells the operator which memory of this rank the device may write to, read and do
+// atomics on.
 func (r *Rank) TellMemory(rank int, b *Buffer) {
 	at := r.addr(r.c.IPs[r.c.ID])
 	r.Tell(fmt.Sprintf("memory/%d/%d/%x", r.c.ID, rank, b.Addr()), Step{

@@ -10,14 +10,14 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// What a group needs that leaves multicast while it does not work, and comes back to it
-// (Cepheus §V-D; package collective decides when).
+// Here are the operations for groups that leave multicast while it does not work and return to
+// it later (Cepheus §V-D). Package collective/fallback decides when.
 
-// Break ends what is under way over the rank's connections with an error, and does so with
-// what is begun later. When it returns nothing lands in buffers any more. Peers are not
-// told: they see silence.
+// Break ends all outstanding requests of the rank's connections with an error, and all later
+// ones too. When it returns, nothing lands in buffers any more. Peers are not told; to them
+// the rank is silent.
 func (r *Rank) Break() {
-	r.broken, r.survives = true, true // who calls it knows what fails
+	r.broken, r.survives = true, true // the caller expects failures, so they do not end the rank
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		for peer := range r.c.Size {
 			if c := r.conns[peer]; c != nil {
@@ -33,18 +33,18 @@ func (r *Rank) Break() {
 	r.c.Host.Kick()
 }
 
-// SetTrafficClass chooses the class of connections that are made from now on.
+// SetTrafficClass sets the traffic class of connections made from now on.
 func (r *Rank) SetTrafficClass(c uint8) { r.c.Params.TrafficClass = c }
 
-// SetTimeout makes the retransmission timeout of connections that are made from now on at
-// least d, if it is not that long.
+// SetTimeout raises the retransmission timeout of connections made from now on to at least d.
 func (r *Rank) SetTimeout(d vtime.Duration) {
 	for p := &r.c.Params; p.Timeout != 0 && p.Timeout < 31 && virtrnic.Timeout(p.Timeout) < d; p.Timeout++ {
 	}
 }
 
-// LookOver is Look for requests of several views of the rank (Sub); its own are not looked
-// at unless it is among them.
+// LookOver is Look for the requests of several views of the rank (Sub), and reports whether
+// cond holds. It takes completions only of the views given; r itself counts only if it is one
+// of them.
 func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func() bool) bool {
 	for {
 		some := false
@@ -68,56 +68,59 @@ func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func()
 	}
 }
 
-// OK says whether a request has ended well, as far as the rank has looked.
+// OK reports whether the request has completed without an error, as of the last look (see
+// Done).
 func (q *Request) OK() bool { return q.done && q.err == nil }
 
-// Err returns what a request has ended with.
+// Err returns the error that the request has completed with, or nil.
 func (q *Request) Err() error { return q.err }
 
-// Probe starts to find out whether the peer's adapter answers: by a WRITE of nothing, which
-// takes no receive and changes no memory. It fails when the retries are used up.
+// Probe starts to find out whether the peer's NIC answers, by a WRITE of length zero, which
+// takes no receive and changes no memory. The request fails when the NIC has used up its
+// retries.
 func (c *Conn) Probe(b *Buffer) (*Request, error) {
 	return c.r.post(&Request{conn: c, send: true, of: fmt.Sprintf("rank %d to answer", c.peer)}, c.qp,
 		virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)}, virtrnic.RecvWR{})
 }
 
-// Acknowledged returns a count that goes up by one with each packet of the source that all
-// members have acknowledged. It is the source's to ask.
+// Acknowledged returns how many packets of the source all members have acknowledged. Only the
+// source may call it.
 func (g *Group) Acknowledged() (packets uint64) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { packets = g.qp.Acknowledged() })
 	return packets
 }
 
-// Expects returns the PSN of the packet that this member takes next.
+// Expects returns the PSN that this member expects next.
 func (g *Group) Expects() (psn uint32) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { psn = uint32(g.qp.RQPSN()) })
 	return psn
 }
 
-// Lag returns how many packets the second of two values of Expects is behind the first.
-func Lag(ahead, behind uint32) int { return int(wire.PSN(ahead).Sub(wire.PSN(behind))) }
+// Lag returns by how many packets behind is behind ahead. Both are values of Expects.
+func Lag(ahead, behind uint32) int { return wire.PSN(ahead).Sub(wire.PSN(behind)) }
 
-// Forget makes the first n bytes of a buffer as they were before a message was received
-// into it that did not come to its end.
+// Forget undoes the partial receipt of a message: it clears the first n bytes of the buffer as
+// before the message.
 func (b *Buffer) Forget(n int) { b.Expect(b.seed, n) }
 
-// NoteFallback puts into the run's events that the group has left multicast; epoch is the
-// one that ended.
+// NoteFallback records in the run's events that the group has left multicast. epoch is the
+// number of the epoch that ended.
 func (g *Group) NoteFallback(epoch int, cause string) {
 	g.r.note(mrp.Fallback, machine.Event{Kind: machine.EventFallback, Group: g.id, Value: int64(epoch), Text: cause})
 }
 
-// NoteReturn puts there that it is used from now on; without says for whom not.
+// NoteReturn records that the group uses multicast again. without lists the ranks that are not
+// served by it.
 func (g *Group) NoteReturn(epoch int, without string) {
 	g.r.note(mrp.Return, machine.Event{Kind: machine.EventReturn, Group: g.id, Value: int64(epoch), Text: without})
 }
 
-// NoteProbe puts there why it is not used although it was registered.
+// NoteProbe records why a group that was registered anew is not used.
 func (g *Group) NoteProbe(epoch int, why string) {
 	g.r.note(mrp.ProbeFailed, machine.Event{Kind: machine.EventProbe, Group: g.id, Value: int64(epoch), Text: why})
 }
 
-// NoteLost puts into the run's events that a rank is given up.
+// NoteLost records in the run's events that a rank has been given up.
 func (r *Rank) NoteLost(rank int, why string) {
 	r.note(mrp.MemberLost, machine.Event{Kind: machine.EventMemberLost, Value: int64(rank), Text: r.c.Names[rank] + ": " + why})
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Group is a multicast group all ranks of the job are in: one queue pair on every
-// member, connected to the group's address (CEP-6).
+// Group is a multicast group that all ranks of the job are members of. Each member has one
+// queue pair, which is connected to the group's address (CEP-1, CEP-6, GLE-3).
 type Group struct {
 	r      *Rank
 	name   string
 	id     uint32
 	qp     *virtrnic.QP
 	source int
-	write  *writes // nil: the group takes no WRITEs
-	reduce bool    // its members send to the sum (Reduction)
+	write  *writes // nil if the group takes no WRITEs
+	reduce bool    // members send to the switches that sum (Reduction)
 }
 
-// NewGroup registers a group in the fabric. All ranks must call it with the same name
-// and leader; it returns when every member is confirmed and data may flow. The leader
+// NewGroup registers a group in the fabric. All ranks must call it with the same name and
+// leader. It returns when every member has been confirmed, so that data may flow. The leader
 // is the first source.
 func (r *Rank) NewGroup(name string, leader int) (*Group, error) {
 	g := r.PrepareGroup(name, leader)
@@ -33,13 +33,13 @@ func (r *Rank) NewGroup(name string, leader int) (*Group, error) {
 	return g, nil
 }
 
-// PrepareGroup is the beginning of NewGroup, in which nothing happens yet. Join does the
-// rest; Drop ends it at any time, also for a group that could not be joined.
+// PrepareGroup is the first half of NewGroup; it neither sends nor blocks. Join does the rest.
+// Drop ends the group at any time, also one whose Join failed.
 func (r *Rank) PrepareGroup(name string, leader int) *Group {
 	return &Group{r: r, name: name, source: leader}
 }
 
-// Join makes the rank a member of a group that was prepared, as all others do; see NewGroup.
+// Join makes the rank a member of a prepared group. All ranks must call it; see NewGroup.
 func (g *Group) Join() error { return g.join(g.source) }
 
 // join makes this rank a member and, on the leader, installs the group.
@@ -70,7 +70,7 @@ func (g *Group) join(leader int) error {
 	return nil
 }
 
-// attach makes the rank's queue pair in the group.
+// attach makes the rank's queue pair of the group.
 func (g *Group) attach(start wire.PSN) (err error) {
 	if g.reduce {
 		g.qp, err = g.r.datagramQP()
@@ -89,7 +89,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// lease agrees on the McstID and the start PSN.
+// lease agrees with the other ranks on the McstID and the start PSN.
 func (g *Group) lease(leader int) (start wire.PSN, err error) {
 	r, key := g.r, "group/"+g.name+"/id"
 	if r.c.ID == leader {
@@ -102,7 +102,7 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 		}
 		for i := range r.c.Size {
 			if p := r.peer(i); p != nil {
-				start = p.SendPSN // all external members begin there, both ways
+				start = p.SendPSN // all external members start at this PSN, for sending and for receiving
 			}
 		}
 		v := binary.BigEndian.AppendUint32(nil, g.id)
@@ -151,7 +151,7 @@ func (g *Group) register(start wire.PSN) error {
 	return g.await(mrp.Active, "registration of group "+g.name)
 }
 
-// await blocks until the leader's registration has come to a phase or failed.
+// await blocks until the leader's registration has reached a phase, or has failed.
 func (g *Group) await(want mrp.Phase, why string) error {
 	for {
 		var p mrp.Phase
@@ -186,10 +186,10 @@ func (g *Group) QP() *virtrnic.QP { return g.qp }
 // Source returns the rank that may send.
 func (g *Group) Source() int { return g.source }
 
-// SetSource makes another rank the source. All ranks call it, between messages: the
-// old source has everything acknowledged and the new one has received it. Only the
-// two change anything: their PSN counters (CEP-40). Before the new source sends, the
-// old one must have returned from here, for example by a Sync.
+// SetSource makes another rank the source. All ranks call it between messages, when the old
+// source has everything acknowledged and the new one has received it. It changes only the PSN
+// counters of these two (CEP-7, CEP-40, GLE-11). The new source may send only after the old
+// one has returned from SetSource; a Sync, for example, ensures that.
 func (g *Group) SetSource(rank int) error {
 	old := g.source
 	g.source = rank
@@ -208,7 +208,8 @@ func (g *Group) SetSource(rank int) error {
 	return nil
 }
 
-// Send starts to send n bytes of the buffer from off to all other members.
+// Send starts to send n bytes of the buffer from off to all other members. Only the source may
+// call it.
 func (g *Group) Send(b *Buffer, off, n int) (*Request, error) {
 	if g.source != g.r.c.ID {
 		return nil, fmt.Errorf("%w: rank %d is not the source of %s, rank %d is", ErrGroup, g.r.c.ID, g.name, g.source)
@@ -218,7 +219,7 @@ func (g *Group) Send(b *Buffer, off, n int) (*Request, error) {
 	return g.r.post(&Request{group: g, send: true}, g.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
-// Recv posts n bytes of the buffer from off for the next message of the group.
+// Recv posts a receive: the next message of the group lands in n bytes of the buffer at off.
 func (g *Group) Recv(b *Buffer, off, n int) (*Request, error) {
 	g.r.spend(g.r.c.Params.Cost.Post)
 	return g.r.post(&Request{group: g}, g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
@@ -248,7 +249,7 @@ func (g *Group) Delete() error {
 	return err
 }
 
-// leads says whether this rank registered the group.
+// leads reports whether this rank registered the group.
 func (g *Group) leads() (yes bool) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) {
 		p, _ := a.Status(g.id)

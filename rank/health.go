@@ -9,20 +9,19 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// health is what a rank and all its views (Sub) know of what has failed on its host. A
-// request that has failed means a message that does not come somewhere: whoever waits for
-// it, or for what it would have led to, may wait without end, and so may this rank for
-// them. So a failure ends all waits of the rank, whatever they are for. The rank's program
-// ends with it, and with the program the job.
+// health is what a rank and all its views (Sub) know about failures on their host. After a
+// failed request some message may never arrive, so whoever waits for it, directly or not, may
+// wait for ever, and this rank for them in turn. A failure therefore ends all waits of the
+// rank, whatever they wait for, and with them the rank's program and the job.
 type health struct {
 	job  *job
-	seen uint64 // failed completions of the NIC that were looked for
+	seen uint64 // count of the NIC's failed completions at the last look
 	err  error  // the first failure
 }
 
-// look takes what the views' completion queues hold if something on the host has failed
-// since the last look. It is called in the same Do as whatever else a wait looks at, so
-// that what comes after that look wakes the task.
+// look takes the completions of all views if something on the host has failed since the last
+// look. It is called in the same Do as the other checks of a wait, so that whatever happens
+// after them wakes the task.
 func (h *health) look(nic *virtrnic.NIC) {
 	failed := nic.Failures()
 	if failed == h.seen {
@@ -36,28 +35,28 @@ func (h *health) look(nic *virtrnic.NIC) {
 	}
 }
 
-// fail notes a failure; the first one counts.
+// fail records a failure; only the first one counts.
 func (h *health) fail(err error) {
 	if h.err == nil {
 		h.err = err
 	}
 }
 
-// Survive says that the program looks at the failures of this view's requests itself: such
-// a failure is what the wait for that request returns, and no other wait ends with it.
+// Survive declares that the program handles the failures of this view's requests itself. Then
+// only the wait for the failed request returns the failure, and no other wait ends with it.
 func (r *Rank) Survive() { r.survives = true }
 
-// Failed returns the failure that ends the waits of the rank, or nil.
+// Failed returns the failure that ends the waits of the rank, or nil if there is none.
 func (r *Rank) Failed() error {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { r.health.look(nic) })
 	return r.health.err
 }
 
-// failure is what a wait that returns no error panics with when the rank has failed.
+// failure is the panic value of waits that return no error, once the rank has failed.
 type failure struct{ err error }
 
-// Run runs a rank's program and returns its error, also what has ended one of its waits
-// that returns none. Runtimes call it.
+// Run runs a rank's program and returns its error. It also returns a failure that ended a wait
+// which returns no error. Runtimes call it.
 func Run(program func() error) (err error) {
 	defer func() {
 		p := recover()
@@ -70,7 +69,8 @@ func Run(program func() error) (err error) {
 	return program()
 }
 
-// Deadlock returns the error of a job whose tasks all wait for what cannot come: NAME on WHAT.
+// Deadlock returns the error of a job in which every task waits for something that cannot
+// come. Each entry of blocked reads NAME on WHAT.
 func Deadlock(blocked []string) error {
 	const show = 4
 	more := ""
@@ -81,8 +81,8 @@ func Deadlock(blocked []string) error {
 	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
 }
 
-// park blocks until something may have changed, or ends the program if the rank has failed.
-// The caller has looked (health.look).
+// park blocks until something may have changed; it ends the program if the rank has failed.
+// The caller has called health.look before.
 func (r *Rank) park(until vtime.Time, why string) {
 	if err := r.health.err; err != nil {
 		panic(failure{err})
@@ -90,7 +90,7 @@ func (r *Rank) park(until vtime.Time, why string) {
 	r.c.Host.Park(until, why)
 }
 
-// get returns a published value; it waits for it, or ends the program if the rank fails.
+// get waits for a published value and returns it; it ends the program if the rank fails.
 func (r *Rank) get(key, why string) []byte {
 	v, ok := r.c.Board.Get(key, why, r.over)
 	if !ok {
@@ -102,16 +102,17 @@ func (r *Rank) get(key, why string) []byte {
 // over reports whether the rank has failed.
 func (r *Rank) over() bool { return r.Failed() != nil }
 
-// cause returns how a request ended: if only because its connection had failed, how that did.
+// cause returns why a request failed. If it was only flushed because its connection had failed
+// before, that is the connection's failure.
 func (r *Rank) cause(q *Request) error {
 	err := r.ended(q)
 	if Flushed(err) && !r.survives {
-		return r.health.err // this request's, if none came before it
+		return r.health.err // this request's own failure, if it was the first
 	}
 	return err
 }
 
-// ended describes how a request of the rank failed.
+// ended returns the error of a failed request, with the rank and the request in its text.
 func (r *Rank) ended(q *Request) error {
 	return fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.err)
 }

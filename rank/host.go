@@ -1,9 +1,11 @@
-// Package rank is what a distributed program sees of the lab: one Rank per process,
-// blocking verbs, connections to other ranks, groups, the lab's clock, workers. The same
-// program runs on the event clock and in containers.
+// Package rank is the API that distributed programs of a lab are written against. A Rank is
+// one process of a job. It offers blocking calls on top of verbs: connections to other ranks
+// (Connect), multicast groups (NewGroup, NewWriteGroup, NewMulticast, NewReduction),
+// registered memory (Alloc), an out-of-band channel (Put, Get, Sync), the lab's clock and
+// workers (Go). The same program runs on the event clock and in containers.
 //
-// A program is an ordinary function. It blocks only through this package: a bare
-// channel operation or time.Sleep would stop the event loop.
+// A program is an ordinary function. It may block only through this package: a bare channel
+// operation or time.Sleep would stop the event loop.
 package rank
 
 import (
@@ -15,49 +17,51 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Host is what a runtime gives to a rank: the host it sits on. Its methods are called
-// from the rank's tasks only.
+// Host is the host that a rank runs on, as the runtime provides it. Its methods may be called
+// only from the rank's tasks.
 type Host interface {
 	// Now returns the lab time.
 	Now() vtime.Time
-	// Do runs f with the host's NIC and registration agent for itself.
+	// Do runs f with exclusive access to the host's NIC and registration agent.
 	Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent))
-	// Park blocks the calling task until something may have changed on the host (a
-	// completion, an agent's news, a Kick) or the time has come. why ends the sentence
-	// "waiting on ...". When the run is over it does not return.
+	// Park blocks the calling task until something may have changed on the host (a completion,
+	// news of the agent, a Kick) or the time until has come. why completes the sentence
+	// "waiting on ...". Once the run is over Park does not return.
 	Park(until vtime.Time, why string)
-	// Kick lets the host's other tasks look again at what they wait on.
+	// Kick wakes the host's other tasks, so that they check again what they wait for.
 	Kick()
 	// Spawn starts another task on the host.
 	Spawn(name string, f func())
 }
 
-// Board is the out-of-band channel between the ranks of a job: what a launcher's key
-// and value service is to MPI. It costs no lab time on the event clock.
+// Board is the out-of-band channel between the ranks of a job, like the key-value service of
+// an MPI launcher. It costs no lab time on the event clock.
 type Board interface {
-	// Put publishes a value. A key is written once; a rank that alone reads it may write it,
-	// too, to end its own wait.
+	// Put publishes a value. A key is written once. The only reader of a key may write it too,
+	// to end its own wait.
 	Put(key string, value []byte)
-	// Get blocks until the key has a value. why ends "waiting on ...". Whenever a work request
-	// of the host has failed it asks over, and returns false once that does not want to wait on.
+	// Get blocks until the key has a value. why completes the sentence "waiting on ...".
+	// Whenever a work request of the host has failed, Get calls over, and returns ok false if
+	// over reports that the caller no longer waits.
 	Get(key, why string, over func() bool) (value []byte, ok bool)
-	// Barrier blocks until all ranks of the job have called it, or over as in Get.
+	// Barrier blocks until all ranks of the job have called it. It reports whether they have:
+	// it returns false if over ended the wait, as in Get.
 	Barrier(over func() bool) bool
-	// Report says what the job is at.
+	// Report sets the text that describes what the job is doing.
 	Report(what string)
-	// Emit hands over a record of what the rank measured.
+	// Emit hands a record of the rank's measurements to the runtime.
 	Emit(record []byte)
-	// LeaseGroup returns a McstID that no group of the lab has or had lately.
+	// LeaseGroup returns a McstID that no group of the lab has or had recently.
 	LeaseGroup() (uint32, error)
-	// Multicast has the switches pass on what is sent to a plain IPv4 multicast group, by
-	// any of the hosts with the given addresses to all others of them, and returns its
-	// address, which no group of the lab has or had.
+	// Multicast makes the switches forward a new plain IPv4 multicast group among the hosts
+	// with the given addresses: what one of them sends reaches all others. It returns the
+	// group's address, which no other group of the lab has or had.
 	Multicast(hosts []uint32) (uint32, error)
-	// EndMulticast takes such a group out of the switches.
+	// EndMulticast removes such a group from the switches.
 	EndMulticast(group uint32) error
 }
 
-// HostCost models what software on a host costs in lab time (all zero by default).
+// HostCost models the lab time that software on a host takes (all zero by default).
 type HostCost struct {
 	Post       vtime.Duration // posting a work request
 	Poll       vtime.Duration // taking a completion

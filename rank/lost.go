@@ -9,17 +9,17 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Flushed says whether a request ended because its connection had been lost before.
+// Flushed reports whether a request failed only because its connection had failed before.
 func Flushed(err error) bool {
 	var s StatusError
 	return errors.As(err, &s) && virtrnic.WCStatus(s) == virtrnic.WCWRFlushErr
 }
 
-// GaveUp says whether the text of an error says that a NIC waited in vain for an answer, as
-// often as it may (nodes send errors as text).
+// GaveUp reports whether the text of an error says that a NIC used up its retries without an
+// answer. It looks at the text because nodes send errors as text.
 func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
 
-// WriteImm is Write that also ends a receive of the peer, which must have one posted.
+// WriteImm is Write that also completes a receive of the peer, which must have one posted.
 func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint32) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
@@ -29,17 +29,17 @@ func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint
 	}, virtrnic.RecvWR{})
 }
 
-// Abandon takes the rank out of the group at once and tells nobody, as when a process
-// dies: its queue pair is gone, and what was under way never ends.
+// Abandon takes the rank out of the group at once and tells nobody, as when a process dies:
+// its queue pair is destroyed, and outstanding requests never complete.
 func (g *Group) Abandon() {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { g.r.left(a, g.id) })
 	if g.qp != nil {
-		_ = g.r.destroy(g.qp) // it is ours, or gone already
+		_ = g.r.destroy(g.qp) // it is ours, or destroyed already
 	}
 }
 
-// Drop is Delete where members may be gone: it waits for nobody. The leader goes on asking
-// the fabric to forget the group.
+// Drop is Delete for a group whose members may be gone: it waits for nobody. The leader keeps
+// asking the fabric to forget the group.
 func (g *Group) Drop() (err error) {
 	if g.leads() {
 		g.r.c.Host.Do(func(now vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { err = a.Delete(now, g.id) })

@@ -13,52 +13,53 @@ import (
 // MulticastKind is the transport service of a plain multicast group.
 type MulticastKind uint8
 
-// Kinds.
+// Kinds of multicast groups.
 const (
-	// Datagrams are UD: a message of one packet lands in the next receive of each member.
+	// Datagrams are UD: a message is one packet and lands in the next receive of each member.
 	Datagrams MulticastKind = iota
-	// Writes are UC: a WRITE with immediate lands in the window of each member, which is
-	// at one address with one key everywhere (virtrnic.RegMRAs, virtrnic.AttachUC).
+	// Writes are UC: a WRITE with immediate data lands in the window of each member. The
+	// window has the same address and key at all members (virtrnic.RegMRAs,
+	// virtrnic.AttachUC).
 	Writes
 )
 
-// DatagramHeader is what a receive of a datagram holds in front of the data.
+// DatagramHeader is the number of bytes that a receive of a datagram holds before the data.
 const DatagramHeader = virtrnic.GRHLen
 
-// Multicast is a plain IP multicast group that all ranks of the job are attached to: what
-// a rank sends reaches all others at most once, unacknowledged and in no promised order.
+// Multicast is a plain IP multicast group that all ranks of the job are attached to. What a
+// rank sends reaches each other member at most once, unacknowledged and in no promised order.
 type Multicast struct {
 	r       *Rank
 	name    string
 	kind    MulticastKind
 	ip      uint32
 	qp      *virtrnic.QP
-	cq      *virtrnic.CQ // of receives
+	cq      *virtrnic.CQ // completions of receives
 	ah      *virtrnic.AddressHandle
-	window  *virtrnic.MR // Writes: where they land
+	window  *virtrnic.MR // Writes: the window that they land in; nil: none is open
 	arrived []Arrival
 }
 
-// Arrival is a message that came by a group.
+// Arrival is a completed receive of a group.
 type Arrival struct {
-	Slot int    // the receive it took
+	Slot int    // slot of the receive that the message took
 	Imm  uint32 // its immediate data
-	Len  int    // bytes
-	Err  error  // the receive ended without a message
+	Len  int    // length in bytes
+	Err  error  // why the receive ended without a message, or nil
 }
 
-// Piece is a message to be sent: part of a buffer, with immediate data.
+// Piece is a message to send: part of a buffer, with immediate data.
 type Piece struct {
 	Off, Len int
 	Imm      uint32
 }
 
-// multicastVA is where windows are, at every member.
+// multicastVA is the address of the windows at every member.
 const multicastVA = 1 << 40
 
-// NewMulticast attaches the rank to a group. All ranks must call it with the same name and
-// kind; nobody may send before all have. The group takes up to depth receives, 1 to
-// QueueDepth.
+// NewMulticast attaches the rank to a group (AG-2). All ranks must call it with the same name
+// and kind, and nobody may send before all have returned. depth, from 1 to QueueDepth, is how
+// many receives the group holds.
 func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multicast, error) {
 	m := &Multicast{r: r, name: name, kind: kind}
 	err := m.lease()
@@ -71,7 +72,7 @@ func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multic
 	return m, nil
 }
 
-// lease agrees on the address; the first rank has the switches know it.
+// lease agrees on the group's address; the first rank has the switches forward it.
 func (m *Multicast) lease() (err error) {
 	r, key := m.r, "multicast/"+m.name
 	if r.c.ID != 0 {
@@ -90,7 +91,7 @@ func (m *Multicast) lease() (err error) {
 	return nil
 }
 
-// attach makes the queue pair and has it receive.
+// attach makes the queue pair and attaches it to the group.
 func (m *Multicast) attach(depth int) (err error) {
 	r := m.r
 	init := virtrnic.QPInit{PD: r.pd, SendCQ: r.cq, MaxSendWR: QueueDepth, MaxRecvWR: depth, Type: virtrnic.TypeUD}
@@ -120,7 +121,7 @@ func (m *Multicast) attach(depth int) (err error) {
 	return err
 }
 
-// path is where the group's messages go.
+// path returns the destination of the group's messages.
 func (m *Multicast) path() virtrnic.AH {
 	return virtrnic.AH{DGID: m.ip, TrafficClass: m.r.c.Params.TrafficClass, HopLimit: 64}
 }
@@ -146,16 +147,18 @@ func (m *Multicast) bringUp(now vtime.Time, nic *virtrnic.NIC) error {
 	return nil
 }
 
-// qkey is known to all members; the upper half would be privileged.
+// qkey returns the Q_Key that all members use. Its top bit is clear because Q_Keys with it set
+// are privileged.
 func (m *Multicast) qkey() uint32 { return m.ip & 0x7fff_ffff }
 
 // IP returns the group's address.
 func (m *Multicast) IP() uint32 { return m.ip }
 
-// Open makes a buffer the window of Writes, at this rank; round, the same at all ranks,
-// tells it from windows before. What is for another round is dropped.
+// Open makes a buffer this rank's window for Writes. round, which must be the same at all
+// ranks, tells this window from those before; Writes for another round are dropped.
 func (m *Multicast) Open(b *Buffer, round uint8) (err error) {
-	// The lower half of the address is the group's alone, and so are these keys.
+	// The lower half of the address belongs to this group alone, and so do the keys made of
+	// it.
 	key := virtrnic.ChosenKeys | m.ip&0xffff<<8 | uint32(round)
 	m.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		m.window, err = m.r.newMR(nic.RegMRAs(m.r.pd, b.memory(), bufferAccess, multicastVA, key))
@@ -163,7 +166,7 @@ func (m *Multicast) Open(b *Buffer, round uint8) (err error) {
 	return err
 }
 
-// Shut ends what Open began: nothing lands in the buffer any more.
+// Shut closes the window: nothing lands in the buffer any more.
 func (m *Multicast) Shut() (err error) {
 	if m.window == nil {
 		return nil
@@ -173,10 +176,10 @@ func (m *Multicast) Shut() (err error) {
 	return err
 }
 
-// Receive is where a datagram may land: part of a buffer, the data behind DatagramHeader
-// bytes. Of Writes only the slot counts.
+// Receive is the place that a message may land in: part of a buffer, where the data follow
+// DatagramHeader bytes. For Writes only the slot counts.
 type Receive struct {
-	Slot     int // its number in Arrival
+	Slot     int // number that its Arrival carries
 	B        *Buffer
 	Off, Len int
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// own is what a rank, or a view of one (Sub), has made on its host and not taken back. It is
-// what lets everything go at once, wherever a program was left.
+// own holds everything that a rank, or a view of one (Sub), has made on its host and not
+// destroyed yet, so that all of it can be released at once, wherever the program stopped.
 type own struct {
-	qps    map[*virtrnic.QP][]uint32 // with the multicast groups each is attached to
+	qps    map[*virtrnic.QP][]uint32 // value: the multicast groups that the queue pair is attached to
 	cqs    []*virtrnic.CQ
 	ahs    []*virtrnic.AddressHandle
-	groups map[uint32]bool // those that this host's agent answers for, by McstID
+	groups map[uint32]bool // groups that this host's agent is registered for, by McstID
 }
 
 // job is what all views of a rank share.
@@ -33,7 +33,7 @@ func newJob() *job {
 	return j
 }
 
-// open makes what a view of a rank needs: a completion queue, in the rank's domain.
+// open makes the completion queue of a view of a rank and adds the view to the job.
 func (r *Rank) open(nic *virtrnic.NIC) (err error) {
 	if r.cq, err = nic.CreateCQ(cqDepth); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (r *Rank) newQP(nic *virtrnic.NIC, init virtrnic.QPInit) (*virtrnic.QP, err
 	return q, err
 }
 
-// attached notes that a queue pair takes what is sent to a multicast group.
+// attached records that a queue pair is attached to a multicast group.
 func (r *Rank) attached(q *virtrnic.QP, group uint32) {
 	if all := r.own.qps[q]; !slices.Contains(all, group) {
 		r.own.qps[q] = append(all, group)
@@ -90,8 +90,8 @@ func (r *Rank) destroyCQ(nic *virtrnic.NIC, c *virtrnic.CQ) error {
 	return nic.DestroyCQ(c)
 }
 
-// newMR notes a region as the rank's. All its views may use it, so it outlives the one that
-// has registered it.
+// newMR records a region as the rank's. All views may use it, so it outlives the view that
+// registered it.
 func (r *Rank) newMR(m *virtrnic.MR, err error) (*virtrnic.MR, error) {
 	if err == nil {
 		r.job.mrs[m] = true
@@ -99,25 +99,25 @@ func (r *Rank) newMR(m *virtrnic.MR, err error) (*virtrnic.MR, error) {
 	return m, err
 }
 
-// deregister takes a region back.
+// deregister deregisters a region.
 func (r *Rank) deregister(nic *virtrnic.NIC, m *virtrnic.MR) error {
 	delete(r.job.mrs, m)
 	return nic.DeregMR(m)
 }
 
-// joined notes that the host's agent answers for a group.
+// joined records that the host's agent is a member of a group, or leads it.
 func (r *Rank) joined(a *mrp.Agent, group uint32, qpn wire.QPN) {
 	a.Join(group, qpn)
 	r.own.groups[group] = true
 }
 
-// left undoes joined. The agent goes on with the deletion of a group that it leads.
+// left undoes joined. If the agent leads the group, it continues to delete it.
 func (r *Rank) left(a *mrp.Agent, group uint32) {
 	a.Leave(group)
 	delete(r.own.groups, group)
 }
 
-// destroy takes a queue pair back, which is attached to no multicast group.
+// destroy destroys a queue pair that is attached to no multicast group.
 func (r *Rank) destroy(q *virtrnic.QP) (err error) {
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = r.destroyQP(now, nic, q) })
 	return err
@@ -128,10 +128,11 @@ func (r *Rank) destroyQP(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP) erro
 	return nic.DestroyQP(now, q)
 }
 
-// Close takes back what the rank has made: queue pairs, completion queues, address handles
-// and, of the rank itself, what its views have made, memory and the protection domain. Of a
-// group that is not deleted it asks the fabric to forget it, if it leads it. It waits for
-// nobody. Runtimes call it on the rank itself when all ranks have ended.
+// Close destroys what the rank has made: queue pairs, completion queues and address handles.
+// On the rank itself, rather than a view, this includes what the views have made, memory and
+// the protection domain. If the rank leads a group that has not been deleted, Close asks the
+// fabric to forget the group. It waits for nobody. Runtimes call it on the rank itself when
+// all ranks have ended.
 func (r *Rank) Close() {
 	some := false
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) {
@@ -146,7 +147,7 @@ func (r *Rank) Close() {
 		r.job.views = r.job.views[:1]
 		byKey := func(a, b *virtrnic.MR) int { return cmp.Compare(a.RKey(), b.RKey()) }
 		for _, m := range slices.SortedFunc(maps.Keys(r.job.mrs), byKey) {
-			_ = nic.DeregMR(m) // the rank's own, or gone because the host was restarted
+			_ = nic.DeregMR(m) // an error means that it is gone because the host was restarted
 		}
 		clear(r.job.mrs)
 		_ = nic.DeallocPD(r.pd) // as above
@@ -156,8 +157,8 @@ func (r *Rank) Close() {
 	}
 }
 
-// Abandon is Close for a program that was left at any point, or did not end well. It may be
-// called from any task of the host once the rank's own tasks run no more.
+// Abandon is Close for a program that stopped early or with an error. It may be called from
+// any task of the host once the rank's own tasks have stopped.
 func (r *Rank) Abandon() {
 	for _, v := range r.job.views {
 		v.broken = true
@@ -165,8 +166,9 @@ func (r *Rank) Abandon() {
 	r.Close()
 }
 
-// release takes back what a view has made, but for memory. Errors mean that it is gone
-// already, because the host was restarted. It reports whether requests have ended.
+// release destroys what a view has made, except memory, and reports whether requests have
+// completed. Errors are ignored: they mean that the object is gone because the host was
+// restarted.
 func (r *Rank) release(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) (some bool) {
 	some = r.take(nic)
 	for _, g := range slices.Sorted(maps.Keys(r.own.groups)) {

@@ -10,18 +10,18 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Config is what a runtime makes a Rank of.
+// Config is what a runtime makes a Rank from.
 type Config struct {
 	ID       int
 	Size     int
 	HostName string
-	Names    []string // of all ranks' hosts
-	IPs      []uint32 // of all ranks
+	Names    []string // of the ranks' hosts, by rank
+	IPs      []uint32 // of the ranks' hosts, by rank
 	Host     Host
 	Board    Board
 	Params   Params
 	Random   prng.Stream
-	Peers    []*Peer // by rank: external hosts; nil if there are none
+	Peers    []*Peer // external hosts by rank; nil if there are none
 }
 
 // Rank is one process of a distributed program.
@@ -32,17 +32,17 @@ type Rank struct {
 	conns map[int]*Conn
 	reqs  map[uint64]*Request
 	wrid  uint64
-	addr  func(ip uint32) netip.Addr // as the fabric writes it
+	addr  func(ip uint32) netip.Addr // converts an address to the fabric's IP version
 
 	own      own
 	job      *job
 	broken   bool // Break was called
 	survives bool // Survive was called
 	health   *health
-	waiting  []int // peers that the rank waits for in Connect
+	waiting  []int // peers whose answer Connect waits for
 }
 
-// cqDepth holds every completion a rank can have outstanding in the workloads here.
+// cqDepth is enough for every completion that a rank's workloads can have outstanding.
 const cqDepth = 1 << 17
 
 // New returns a rank; runtimes call it from the rank's own task.
@@ -102,13 +102,13 @@ func (r *Rank) Sleep(d vtime.Duration) {
 	}
 }
 
-// Compute lets as much lab time pass as so many floating-point operations take at
-// the given rate per second.
+// Compute lets the lab time pass that so many floating-point operations take at the given rate
+// per second.
 func (r *Rank) Compute(flops, flopsPerSecond float64) {
 	r.Sleep(vtime.Picoseconds(flops / flopsPerSecond * float64(vtime.Second)))
 }
 
-// External says whether a rank is an external host, on which no program runs.
+// External reports whether a rank is an external host, on which no program runs.
 func (r *Rank) External(rank int) bool { return r.peer(rank) != nil }
 
 // First returns the lowest rank on which a program runs.
@@ -128,28 +128,29 @@ func (r *Rank) peer(rank int) *Peer {
 	return nil
 }
 
-// Sync blocks until all ranks have called it. It is out of band: no packet is sent
-// and, on the event clock, no time passes.
+// Sync blocks until all ranks have called it. It works out of band: no packet is sent and, on
+// the event clock, no time passes.
 func (r *Rank) Sync() {
 	if !r.c.Board.Barrier(r.over) {
 		panic(failure{r.health.err})
 	}
 }
 
-// Put publishes a value for other ranks, out of band. A key is written once.
+// Put publishes a value for the other ranks, out of band. A key may be written only once.
 func (r *Rank) Put(key string, value []byte) { r.c.Board.Put(key, value) }
 
-// Get returns a published value; it waits for it.
+// Get blocks until the key has a value and returns it.
 func (r *Rank) Get(key string) []byte { return r.get(key, "value "+key) }
 
-// Report says what the program is at, for the progress line.
+// Report sets the text of the progress line.
 func (r *Rank) Report(what string) { r.c.Board.Report(what) }
 
-// Emit hands over a record of what the rank measured.
+// Emit hands a record of measurements to the runtime; programs call Record.
 func (r *Rank) Emit(record []byte) { r.c.Board.Emit(record) }
 
-// Go runs f beside the rank, as a worker on the same host. Wait for it with Join. A worker's
-// error ends all waits of the rank, as that of a request does, unless the rank survives it.
+// Go runs f concurrently with the rank, as a worker on the same host. Use Join to wait for it.
+// An error of f ends all waits of the rank, as a failed request does, unless the rank survives
+// failures (Survive).
 func (r *Rank) Go(name string, f func() error) *Worker {
 	w := &Worker{r: r, name: name}
 	r.c.Host.Spawn(name, func() {
@@ -170,7 +171,7 @@ type Worker struct {
 	err  error
 }
 
-// Join waits for the worker and returns what it returned.
+// Join waits until the worker has ended and returns its error.
 func (w *Worker) Join() error {
 	for !w.done {
 		if err := w.r.Failed(); err != nil {
@@ -181,7 +182,7 @@ func (w *Worker) Join() error {
 	return w.err
 }
 
-// spend lets the cost of a piece of host software pass, with its jitter.
+// spend lets the time pass that a piece of host software takes, with jitter.
 func (r *Rank) spend(d vtime.Duration) {
 	if j := r.c.Params.Cost.Jitter; d > 0 && j > 0 {
 		d += vtime.Duration(r.c.Random.Float64() * float64(j))

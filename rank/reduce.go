@@ -10,30 +10,30 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Reduction is a group whose switches add up what its members send (BAS-14). Its queue
-// pairs are datagram ones: what is lost the members repeat, until they are answered.
+// Reduction is a group whose switches sum up what its members send (BAS-14). Its queue pairs
+// are UD, so members repeat what is lost until they receive the answer.
 type Reduction struct {
 	g     *Group
 	ah    *virtrnic.AddressHandle
-	ring  *Buffer    // where answers land
-	slots []*Request // posted receives, by place in the ring
-	head  int        // oldest of them
+	ring  *Buffer    // ring buffer that answers land in
+	slots []*Request // posted receives, by their place in the ring
+	head  int        // place of the oldest receive
 	next  uint32     // number of the first chunk of the next Scatter
 }
 
-// ErrReduction says that a reduction was not answered.
+// ErrReduction is returned when a reduction has not been answered within the retries.
 var ErrReduction = errors.New("reduction is not answered")
 
-// ReduceWindow is how many chunks of an MTU a rank has given and not been answered at the
-// most.
+// ReduceWindow is the largest number of chunks, each of at most an MTU, that a rank has sent
+// without having received the sums.
 const ReduceWindow = wire.ReduceWindow
 
-// reduceRing is how many answers can wait for a rank that is busy: those to a whole window,
-// and as many that come again.
+// reduceRing is how many answers a busy rank can hold: those to a whole window, and as many
+// repeated ones.
 const reduceRing = 2 * ReduceWindow
 
-// NewReduction registers a reduction in the fabric, as NewGroup does a group. Sums are of
-// memory of the kind given, bytes or phantom.
+// NewReduction registers a reduction in the fabric, as NewGroup does a group. Sums are taken
+// of memory of the given kind, bytes or phantom.
 func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reduction, error) {
 	if kind != MemoryBytes && kind != MemoryPhantom {
 		return nil, fmt.Errorf("reduction %s: memory of kind %s cannot be added up: use %s or %s", name, kind, MemoryBytes, MemoryPhantom)
@@ -64,7 +64,7 @@ func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reductio
 	return t, nil
 }
 
-// datagramQP makes a queue pair for reductions.
+// datagramQP makes a UD queue pair for reductions.
 func (r *Rank) datagramQP() (q *virtrnic.QP, err error) {
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		q, err = r.newQP(nic, virtrnic.QPInit{
@@ -85,10 +85,10 @@ func (r *Rank) datagramQP() (q *virtrnic.QP, err error) {
 	return q, err
 }
 
-// room is what a datagram may take in the ring.
+// room returns the bytes of the ring that one datagram may take.
 func (t *Reduction) room() int { return virtrnic.GRHLen + t.g.r.c.Params.MTU }
 
-// post posts a place of the ring.
+// post posts the receive of place i of the ring.
 func (t *Reduction) post(i int) (err error) {
 	r := t.g.r
 	r.spend(r.c.Params.Cost.Post)
@@ -96,8 +96,8 @@ func (t *Reduction) post(i int) (err error) {
 	return err
 }
 
-// Delete takes the reduction out of the fabric. All ranks call it, when all have returned
-// from Scatter.
+// Delete removes the reduction from the fabric. All ranks call it after all have returned from
+// Scatter.
 func (t *Reduction) Delete() error {
 	if err := t.g.Delete(); err != nil {
 		return err
@@ -110,33 +110,33 @@ func (t *Reduction) Delete() error {
 	return t.ring.Free()
 }
 
-// scatter is a Scatter under way. Chunks are counted from 0.
+// scatter is a Scatter in progress. Chunks are counted from 0.
 type scatter struct {
 	*Reduction
 	b       *Buffer
-	n       int // bytes of a block
+	n       int // bytes in a block
 	float   bool
-	per     int // chunks of a block
-	base    int // all before it are answered
-	end     int // all before it have been given
+	per     int // chunks in a block
+	base    int // all chunks before this one are answered
+	end     int // all chunks before this one have been sent
 	open    [ReduceWindow]givenChunk
 	sent    []*Request
-	waiting vtime.Duration // until the first repeat
+	waiting vtime.Duration // time until the first repeat of a chunk
 }
 
-// givenChunk is a chunk that was given and may be not answered yet.
+// givenChunk is the state of a chunk that was sent; done means that it was answered.
 type givenChunk struct {
 	done  bool
 	tries int
-	again vtime.Time // when it is given again
+	again vtime.Time // when to send it again
 }
 
-// Scatter is a Reduce-scatter: b has as many blocks of n bytes as there are ranks, of
-// 32-bit numbers, little-endian, integers or floating point; each rank gets in the block of
-// its number the sum of what all had there. Its own number is added last; the others in the
-// order of the switches' ports, tree by tree. All ranks call it, within the time that
-// retries take. A chunk that is not answered is given again after the timeout of the queue
-// pairs, twice as long later again, and so on.
+// Scatter does a Reduce-scatter. b has one block of n bytes per rank, made of 32-bit
+// little-endian numbers, integers or floating point. Each rank gets, in the block of its own
+// number, the sum of that block over all ranks. The switches add in the order of their ports,
+// tree by tree, and a rank adds its own numbers last. All ranks must call it, within the time
+// that the retries take. A chunk that is not answered is sent again after the timeout of the
+// queue pairs, and again after twice that time, and so on.
 func (t *Reduction) Scatter(b *Buffer, n int, float bool) error {
 	r := t.g.r
 	mtu := r.c.Params.MTU
@@ -165,15 +165,17 @@ func (t *Reduction) Scatter(b *Buffer, n int, float bool) error {
 	return r.Wait(s.sent...)
 }
 
-// place returns whose block a chunk is of, and where in the buffer it is.
+// place returns the rank that gets the sum of a chunk, and the chunk's offset and length in
+// the buffer.
 func (s *scatter) place(k int) (owner, off, n int) {
 	size, mtu := s.g.r.c.Size, s.g.r.c.Params.MTU
-	owner = k % size // one after the other, so that no rank gets all its sums at once
+	owner = k % size // in turn, so that no rank gets all its sums at once
 	at := k / size * mtu
 	return owner, owner*s.n + at, min(mtu, s.n-at)
 }
 
-// give sends what this rank has for a chunk; of its own block, nothing but that.
+// give sends this rank's numbers of a chunk. For a chunk of its own block it only announces
+// itself.
 func (s *scatter) give(k int) error {
 	r, c := s.g.r, &s.open[k%ReduceWindow]
 	owner, off, n := s.place(k)
@@ -195,7 +197,7 @@ func (s *scatter) give(k int) error {
 	return err
 }
 
-// take takes the oldest datagram that has come, if there is one.
+// take handles the oldest datagram that has arrived, and reports whether there was one.
 func (s *scatter) take() (took bool, err error) {
 	r, q := s.g.r, s.slots[s.head]
 	if !q.done {
@@ -208,7 +210,8 @@ func (s *scatter) take() (took bool, err error) {
 		return true, err
 	}
 	m, at := wire.ReduceImmOf(wire.ImmDt(q.wc.Imm)), s.head*s.room()+virtrnic.GRHLen
-	// Counted from the window's start; what was answered before it is far beyond its end.
+	// Chunks are counted from the start of the window: one that was answered before the window
+	// counts as far beyond its end.
 	k := s.base + int((m.Chunk-s.next-uint32(s.base))%wire.ReduceChunks)
 	if q.wc.WithImm && k < s.end && !s.open[k%ReduceWindow].done {
 		owner, off, n := s.place(k)
@@ -229,7 +232,8 @@ func (s *scatter) take() (took bool, err error) {
 	return true, err
 }
 
-// pause gives again what has to be by now, or else waits until something comes or has to.
+// pause sends again the chunks whose time has come; if there are none it waits for an answer
+// or for the next such time.
 func (s *scatter) pause() error {
 	r := s.g.r
 	until, gave := vtime.Never, false
@@ -249,7 +253,7 @@ func (s *scatter) pause() error {
 		}
 		until = min(until, c.again)
 	}
-	if !gave { // else something may have come meanwhile
+	if !gave { // a send takes time, in which an answer may have arrived
 		r.park(until, "the sums of "+s.g.name)
 	}
 	return nil

@@ -9,11 +9,11 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Sub returns the rank's view of a part of the job, as MPI's communicators are: ranks
-// are numbered by their place in members, and connections, groups, published values and
-// Sync are the part's own. Every algorithm that takes a Rank works on it. Memory
-// registered by the rank serves all its views. All members call it with one name and
-// one list; a name is used once in a job.
+// Sub returns the rank's view of a part of the job, like a communicator of MPI. In it ranks
+// are numbered by their place in members, and connections, groups, published values and Sync
+// belong to the part alone. Every algorithm that takes a Rank works on a view. Memory
+// registered by the rank serves all its views. All members must call Sub with the same name
+// and list; a name may be used once in a job.
 func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	me := slices.Index(members, r.c.ID)
 	if me < 0 {
@@ -21,7 +21,7 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	}
 	c := r.c
 	c.ID, c.Size, c.Peers = me, len(members), nil
-	inRow := true // numbers without a gap: the job's tables serve, which matters in large jobs
+	inRow := true // if the members are consecutive, the job's tables serve, which saves memory in large jobs
 	for i, m := range members {
 		inRow = inRow && m == members[0]+i
 		if m < 0 || m >= r.c.Size {
@@ -51,11 +51,11 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	return s, nil
 }
 
-// Until blocks until cond holds. What cond reads is changed by the rank's other workers,
-// which call Notify afterwards. why ends the sentence "waiting on ...".
+// Until blocks until cond holds. What cond reads is changed by the rank's other workers, which
+// must call Notify afterwards. why completes the sentence "waiting on ...".
 func (r *Rank) Until(why string, cond func() bool) {
 	for {
-		r.poll() // on a wall clock, what came before this look is no news any more
+		r.poll() // on a wall clock, completions that came before this look do not wake the task
 		if cond() {
 			return
 		}
@@ -63,14 +63,14 @@ func (r *Rank) Until(why string, cond func() bool) {
 	}
 }
 
-// Look blocks until cond holds, or until a lab time; it says whether cond holds. What cond
-// may look at is what has come: which requests of the rank are Done, the Arrivals of the
-// given groups, and what the rank's other workers change, who call Notify afterwards. It
-// must not wait itself.
+// Look blocks until cond holds or the lab time until has come, and reports whether cond holds.
+// cond may read which requests of the rank are Done, the Arrivals of the given groups, and
+// what the rank's other workers change, which must call Notify afterwards. cond itself must
+// not block.
 func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func() bool) bool {
 	for {
 		some := false
-		// All in one look: what comes after it wakes the task.
+		// All checks happen in one Do, so that whatever happens after them wakes the task.
 		r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 			some = r.take(nic)
 			r.health.look(nic)
@@ -91,11 +91,11 @@ func (r *Rank) Look(until vtime.Time, why string, groups []*Multicast, cond func
 	}
 }
 
-// Notify lets the rank's workers look again at what they wait on.
+// Notify wakes the rank's other workers, so that they check again what they wait for.
 func (r *Rank) Notify() { r.c.Host.Kick() }
 
-// subBoard is the out-of-band channel of a part of a job: the job's, with keys and
-// barriers of its own.
+// subBoard is the out-of-band channel of a part of a job: the channel of the job, with keys
+// and barriers of its own.
 type subBoard struct {
 	Board
 	prefix   string
@@ -111,7 +111,8 @@ func (b *subBoard) Get(key, why string, over func() bool) ([]byte, bool) {
 	return b.Board.Get(b.prefix+key, why, over)
 }
 
-// Barrier implements Board. The first member hears of all others and then says so.
+// Barrier implements Board. The first member waits for all others and then tells them to go
+// on.
 func (b *subBoard) Barrier(over func() bool) bool {
 	b.round++
 	const why = "the other ranks of a part to synchronise"

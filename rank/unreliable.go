@@ -10,30 +10,30 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Messages of UC: of as many packets as they need, to one address or to all that a
-// multicast group's address leads to, without any answer. One of which a packet is lost
-// never comes.
+// UC messages have as many packets as they need. They go to one host, or to all hosts that a
+// multicast group's address leads to, and nothing is sent back. A message of which a packet is
+// lost never arrives.
 
-// Branches is a switch's entry for a multicast group: packets leave by Ports, but for the
-// one they came by, and may come by From as well.
+// Branches is a switch's entry for a multicast group. A packet leaves by all of Ports except
+// the one that it came in by; it may come in by Ports and by From.
 type Branches struct {
-	Switch      int // node of the lab
+	Switch      int // node number in the lab
 	Group       uint32
 	Ports, From []uint16
 }
 
-// Subnet is a Board behind which somebody fills the switches' multicast tables, as a
-// subnet manager does. It takes no lab time.
+// Subnet is a Board whose runtime can fill the switches' multicast tables, as a subnet manager
+// does. Filling them takes no lab time.
 type Subnet interface {
-	// SetBranches replaces all entries of the call before by these.
+	// SetBranches replaces all entries of the previous call.
 	SetBranches(entries []Branches)
 }
 
-// ErrSubnet is of a runtime in which nobody fills multicast tables.
+// ErrSubnet is returned by runtimes that cannot fill multicast tables.
 var ErrSubnet = errors.New("nobody fills the switches' multicast tables in this runtime: use sim")
 
-// SetBranches has the switches' multicast tables hold these entries in place of those of
-// the call before.
+// SetBranches fills the switches' multicast tables with these entries, which replace all
+// entries of the previous call.
 func (r *Rank) SetBranches(entries []Branches) error {
 	s, ok := r.c.Board.(Subnet)
 	if !ok {
@@ -43,15 +43,15 @@ func (r *Rank) SetBranches(entries []Branches) error {
 	return nil
 }
 
-// Outlet is where UC messages leave for an address.
+// Outlet sends UC messages to one address.
 type Outlet struct {
 	r  *Rank
 	qp *virtrnic.QP
 	to uint32
 }
 
-// NewOutlet returns an outlet to an address of a host and the queue pair of an Inlet
-// there, or, if the address is an IPv4 multicast group's, to all inlets attached to it.
+// NewOutlet returns an outlet to a host's address and the queue pair of an Inlet there. If the
+// address is that of an IPv4 multicast group, messages go to all inlets attached to the group.
 func (r *Rank) NewOutlet(ip uint32, qpn wire.QPN) (*Outlet, error) {
 	if wire.IsMulticast(ip) {
 		qpn = wire.QPNMulticast
@@ -63,7 +63,7 @@ func (r *Rank) NewOutlet(ip uint32, qpn wire.QPN) (*Outlet, error) {
 	return &Outlet{r, q, ip}, nil
 }
 
-// newUC makes a queue pair of UC that is connected.
+// newUC makes a UC queue pair and connects it.
 func (r *Rank) newUC(ip uint32, qpn wire.QPN) (q *virtrnic.QP, err error) {
 	p := r.c.Params
 	a := virtrnic.QPAttr{
@@ -88,11 +88,11 @@ func (r *Rank) newUC(ip uint32, qpn wire.QPN) (q *virtrnic.QP, err error) {
 	return q, err
 }
 
-// ucDepth is how many messages of a queue pair of UC may be under way.
+// ucDepth is how many messages a UC queue pair may have outstanding.
 const ucDepth = 64
 
-// Send starts to send n bytes of the buffer from off as one message. The request ends
-// when its last packet begins to leave.
+// Send starts to send n bytes of the buffer from off as one message. The request completes
+// when its last packet starts on the wire.
 func (o *Outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	o.r.spend(o.r.c.Params.Cost.Post)
 	o.r.spend(o.r.c.Params.Cost.Stack)
@@ -100,10 +100,10 @@ func (o *Outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	return o.r.post(q, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
-// Close takes the outlet back; what it has not sent yet is lost.
+// Close destroys the outlet; messages that have not been sent yet are lost.
 func (o *Outlet) Close() error { return o.r.destroy(o.qp) }
 
-// Inlet is where the UC messages of another rank come in.
+// Inlet receives the UC messages of another rank.
 type Inlet struct {
 	r      *Rank
 	qp     *virtrnic.QP
@@ -113,7 +113,7 @@ type Inlet struct {
 
 // NewInlet returns an inlet for messages of a rank.
 func (r *Rank) NewInlet(peer int) (*Inlet, error) {
-	// What it would send to is not known, and it sends nothing.
+	// An inlet sends nothing, so the queue pair that it is connected to does not matter.
 	q, err := r.newUC(r.c.IPs[peer], wire.QPNMulticast)
 	if err != nil {
 		return nil, fmt.Errorf("inlet from rank %d: %w", peer, err)
@@ -121,10 +121,10 @@ func (r *Rank) NewInlet(peer int) (*Inlet, error) {
 	return &Inlet{r: r, qp: q, peer: peer}, nil
 }
 
-// QPN returns the number to send to.
+// QPN returns the queue pair number that outlets send to.
 func (i *Inlet) QPN() wire.QPN { return i.qp.Num() }
 
-// Attach makes the inlet take what the peer sends to a multicast group.
+// Attach makes the inlet receive what the peer sends to a multicast group.
 func (i *Inlet) Attach(group uint32) (err error) {
 	i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.AttachUC(i.qp, group) })
 	if err != nil {
@@ -135,14 +135,14 @@ func (i *Inlet) Attach(group uint32) (err error) {
 	return nil
 }
 
-// Recv posts n bytes of the buffer from off for the next message.
+// Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (i *Inlet) Recv(b *Buffer, off, n int) (*Request, error) {
 	i.r.spend(i.r.c.Params.Cost.Post)
 	q := &Request{of: fmt.Sprintf("receive from rank %d", i.peer)}
 	return i.r.post(q, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
 
-// Close takes the inlet back.
+// Close destroys the inlet.
 func (i *Inlet) Close() (err error) {
 	for _, g := range i.groups {
 		i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = errors.Join(err, nic.DetachMcast(i.qp, g)) })
@@ -150,8 +150,8 @@ func (i *Inlet) Close() (err error) {
 	return errors.Join(err, i.r.destroy(i.qp))
 }
 
-// Unwanted returns how many packets this host's adapter has dropped because nobody waited
-// for them: copies that came twice, or to hosts that are no members.
+// Unwanted returns how many packets this host's NIC has dropped because no queue pair took
+// them: duplicates, or copies to hosts that are not members.
 func (r *Rank) Unwanted() (n uint64) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		d := &nic.Stats().Drops

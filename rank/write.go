@@ -10,45 +10,46 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// MRMode says how a WRITE to a group finds the memory of each member, which has its own
-// address and key.
+// MRMode selects how a WRITE to a group finds the memory of each member, since each member's
+// memory has its own address and key.
 type MRMode string
 
-// Modes.
+// Modes of finding memory.
 const (
-	// MRPerRequest: the source announces every member's region before each WRITE, by a
-	// small WRITE of its own that leaves look into (Gleam §3.3, GLE-8).
+	// MRPerRequest: the source announces every member's region before each WRITE, by a small
+	// WRITE of its own, which leaf switches read (Gleam §3.3, GLE-8).
 	MRPerRequest MRMode = "per-request"
-	// MRRegistered: MRP tells the leaves, with the group and with each new window (CEP-25).
+	// MRRegistered: MRP tells the leaf switches the regions when the group and each new window
+	// are made (CEP-25).
 	MRRegistered MRMode = "registered"
-	// MRShared: address and key are the same everywhere, by agreement; nobody rewrites
-	// anything (Gleam appendix C, GLE-13).
+	// MRShared: address and key are the same at all members by agreement, and no switch
+	// rewrites them (Gleam appendix C, GLE-13).
 	MRShared MRMode = "shared"
 )
 
-// writes is what a group that takes WRITEs has beside.
+// writes is the part of a group's state that only groups with WRITEs have.
 type writes struct {
 	g       *Group
 	mode    MRMode
 	windows []*Window
-	control *Buffer    // per-request: where announcements land here,
-	slots   *Buffer    // and where those of this rank wait for their acknowledgement
-	pending []*Request // by slot: the WRITE that the announcement was for
+	control *Buffer    // per-request: memory that others' announcements land in
+	slots   *Buffer    // per-request: announcements of this rank, until they are acknowledged
+	pending []*Request // WRITE that each slot's announcement belongs to
 	posted  int
 }
 
-// Window is memory of one size at every member of a group, where WRITEs to the group land.
-// The Buffer is this rank's.
+// Window is memory of the same size at every member of a group, which WRITEs to the group land
+// in. The embedded Buffer is this rank's part.
 type Window struct {
 	*Buffer
 	w       *writes
 	index   int
-	regions []wire.MRPRegion // by rank, as far as they were asked for
+	regions []wire.MRPRegion // by rank; valid where have is true
 	have    []bool
 }
 
-// NewWriteGroup registers a group that takes WRITEs, like NewGroup, and makes its first
-// window, of n bytes. All ranks call it with the same arguments.
+// NewWriteGroup registers a group that takes WRITEs, as NewGroup does, and makes its first
+// window, of n bytes. All ranks must call it with the same arguments.
 func (r *Rank) NewWriteGroup(name string, leader int, mode MRMode, n int, kind MemoryKind) (*Group, *Window, error) {
 	switch mode {
 	case MRPerRequest, MRRegistered, MRShared:
@@ -69,8 +70,8 @@ func (r *Rank) NewWriteGroup(name string, leader int, mode MRMode, n int, kind M
 	return g, g.write.windows[0], nil
 }
 
-// prepare makes the first window's memory and what announcements need, before the group
-// is registered.
+// prepare allocates the first window and the memory for announcements, before the group is
+// registered.
 func (w *writes) prepare(g *Group) (err error) {
 	first := w.windows[0]
 	if err := first.alloc(int(first.size), first.kind); err != nil {
@@ -86,8 +87,8 @@ func (w *writes) prepare(g *Group) (err error) {
 	return nil
 }
 
-// list gives the registration the regions that leaves start with: those of the first
-// window, or those where announcements land.
+// list gives the registration the regions that the leaf switches start with: those of the
+// first window, or in mode per-request those that announcements land in.
 func (w *writes) list(m *mrp.Group) {
 	if w.mode == MRShared {
 		return
@@ -110,7 +111,7 @@ func (w *writes) list(m *mrp.Group) {
 	}
 }
 
-// key names a rank's value under the group's.
+// key returns the name of a value that a rank publishes for the group.
 func (w *writes) key(what string, rank int) string {
 	return fmt.Sprintf("group/%s/%s/%d", w.g.name, what, rank)
 }
@@ -121,7 +122,7 @@ func (w *writes) why(rank int) string {
 
 func region(b *Buffer) []byte { return wire.MRPRegion{VA: b.Addr(), RKey: b.RKey()}.AppendTo(nil) }
 
-// regionOf undoes region; malformed bytes give a region that nobody has.
+// regionOf decodes a published region. Malformed bytes give a region that no member has.
 func regionOf(b []byte) wire.MRPRegion {
 	if len(b) != wire.MRPRegionLen {
 		return wire.MRPRegion{}
@@ -129,16 +130,17 @@ func regionOf(b []byte) wire.MRPRegion {
 	return wire.MRPRegion{VA: binary.BigEndian.Uint64(b), RKey: binary.BigEndian.Uint32(b[8:])}
 }
 
-// windowsMax bounds a group's windows: in mode shared each has a key, from the group's
-// 256.
+// windowsMax bounds a group's windows: in mode shared each takes one of the 256 keys that the
+// group has.
 const windowsMax = 256
 
-// alloc makes this rank's part of the window and publishes where it is.
+// alloc allocates this rank's part of the window and publishes its region.
 func (v *Window) alloc(n int, kind MemoryKind) (err error) {
 	r := v.w.g.r
 	v.regions, v.have = make([]wire.MRPRegion, r.c.Size), make([]bool, r.c.Size)
 	if v.w.mode == MRShared {
-		// The McstID's lower half is the group's alone, and so are these 256 keys.
+		// The lower half of the McstID belongs to this group alone, and so do the 256 keys
+		// made of it.
 		key := virtrnic.ChosenKeys | v.w.g.id&0xffff<<8 | uint32(v.index)
 		v.Buffer, err = r.alloc(n, kind, func(nic *virtrnic.NIC, mem virtrnic.Memory) (*virtrnic.MR, error) {
 			return nic.RegMRAs(r.pd, mem, bufferAccess, uint64(v.index+1)<<40, key)
@@ -152,7 +154,7 @@ func (v *Window) alloc(n int, kind MemoryKind) (err error) {
 	return err
 }
 
-// region returns a rank's part of the window; it waits for it.
+// region waits until a rank has published its part of the window and returns it.
 func (v *Window) region(rank int) wire.MRPRegion {
 	if !v.have[rank] {
 		r := v.w.g.r
@@ -166,8 +168,8 @@ func (v *Window) region(rank int) wire.MRPRegion {
 	return v.regions[rank]
 }
 
-// NewWindow makes another window. All ranks call it, with nothing under way in the group;
-// it returns when all have the memory. In mode registered the windows before it can no
+// NewWindow makes another window. All ranks must call it, with no WRITE outstanding in the
+// group. It returns when all have the memory. In mode registered the previous windows can no
 // longer be written to.
 func (g *Group) NewWindow(n int, kind MemoryKind) (*Window, error) {
 	w := g.write
@@ -200,7 +202,7 @@ func (g *Group) NewWindow(n int, kind MemoryKind) (*Window, error) {
 	return v, err
 }
 
-// update tells the leaves where the window is.
+// update tells the leaf switches where the window is.
 func (g *Group) update(v *Window) (err error) {
 	var members []wire.MRPRegion
 	for i := range g.r.c.Size {
@@ -217,14 +219,14 @@ func (g *Group) update(v *Window) (err error) {
 	return g.await(mrp.Active, "new regions of group "+g.name)
 }
 
-// Write starts to write n bytes of the buffer from off to offset at of the window, at all
-// other members. Its request ends when all have them; members learn nothing of it. In mode
-// per-request it blocks while wire.MRVersionsMax WRITEs are outstanding.
+// Write starts to write n bytes of the buffer from off to offset at of the window of all other
+// members. The request completes when all members have the data; the members are not told. In
+// mode per-request Write blocks while wire.MRVersionsMax WRITEs are outstanding.
 func (g *Group) Write(v *Window, at int, b *Buffer, off, n int) (*Request, error) {
 	return g.writeTo(v, at, virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n)})
 }
 
-// WriteImm is Write that also ends a receive of each member, which must have one posted.
+// WriteImm is Write that also completes a receive of each member, which must have one posted.
 func (g *Group) WriteImm(v *Window, at int, b *Buffer, off, n int, imm uint32) (*Request, error) {
 	return g.writeTo(v, at, virtrnic.SendWR{Opcode: virtrnic.WRRDMAWriteWithImm, SGE: b.sge(off, n), Imm: imm})
 }
@@ -254,8 +256,8 @@ func (g *Group) writeTo(v *Window, at int, wr virtrnic.SendWR) (*Request, error)
 	return r.post(q, g.qp, wr, virtrnic.RecvWR{})
 }
 
-// announced posts a WRITE behind the announcement of where it goes. Nothing may come
-// between the two, so both are posted at once.
+// announced posts a WRITE after the announcement of its target. No other request may come
+// between the two, so both are posted in one call.
 func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request, error) {
 	r := w.g.r
 	size := wire.MRUpdateLen * r.c.Size
@@ -285,7 +287,7 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 		r.wrid++
 		wr.WRID, wr.RKey = r.wrid, wire.MRAnnounced|uint32(w.g.qp.SQPSN())
 		for off := 0; off < len(text) && err == nil; off += r.c.Params.MTU {
-			// Its completion is nobody's: if it fails, so does the WRITE.
+			// Nobody waits for this completion: if it fails, the WRITE fails too.
 			err = nic.PostSend(now, w.g.qp, virtrnic.SendWR{
 				Opcode: virtrnic.WRRDMAWrite, SGE: w.slots.sge(slot*size+off, min(r.c.Params.MTU, len(text)-off)), RemoteAddr: wire.MRUpdateVA,
 			})
@@ -304,7 +306,7 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 	return q, nil
 }
 
-// free takes the registrations of the group's memory back.
+// free deregisters the group's memory.
 func (w *writes) free() (err error) {
 	all := []*Buffer{w.control, w.slots}
 	for _, v := range w.windows {

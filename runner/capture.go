@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// MatchPorts returns the ports whose names fit any of the patterns, in node order.
+// MatchPorts returns the ports whose names match any of the patterns, in node order.
 func MatchPorts(g *topo.Graph, patterns []string) (ends []topo.End, err error) {
 	found := make([]bool, len(patterns))
 	for node := range g.Nodes {

@@ -21,7 +21,7 @@ import (
 // DiffSchema names the format of diff --format json.
 const DiffSchema = "mcastlab/diff/v1"
 
-// Limits of what counts as the same story.
+// Limits within which two runs count as equal.
 const (
 	ratioTolerance = 0.10    // of the ratio between schemes
 	ratioFrom      = 1 << 20 // bytes: below, ratios are shown and not judged
@@ -33,8 +33,8 @@ type Diff struct {
 	A      string     `json:"a"`
 	B      string     `json:"b"`
 	Rows   []DiffRow  `json:"rows"`
-	Counts []DiffItem `json:"counts"` // that differ
-	Parts  []string   `json:"parts"`  // where the runs part, in words; empty: the same story
+	Counts []DiffItem `json:"counts"` // counters that differ
+	Parts  []string   `json:"parts"`  // where the runs differ, in words; empty: nowhere
 }
 
 // DiffRow is one scheme at one size in both runs.

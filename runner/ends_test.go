@@ -27,6 +27,7 @@ func endings() (all []string) {
 	}
 	list("bcast", collective.Names(), "")
 	list("allgather", collective.AllgatherNames(), "")
+	list("alltoall", collective.AlltoallNames(), "")
 	list("reduce-scatter", collective.ReduceScatterNames(), "")
 	return append(all,
 		"bcast: {schemes: [{cepheus: {fallback: full}}], sizes: [20000B], iterations: 2}",

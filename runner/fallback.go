@@ -9,10 +9,10 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// causesShown is how many causes of fallbacks a table tells of a row.
+// causesShown bounds how many causes of fallbacks a table lists for a row.
 const causesShown = 3
 
-// beside says what rows with a fallback did beside multicast, a line each.
+// beside returns a line for each row with a fallback about what it did beside multicast.
 func beside(rows []apps.Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -32,7 +32,7 @@ func beside(rows []apps.Row) string {
 	return b.String()
 }
 
-// movements tells a row's fallbacks and what came of them.
+// movements describes a row's fallbacks and returns to multicast.
 func movements(s *collective.Safety) string {
 	times := func(n int) string {
 		if n == 1 {

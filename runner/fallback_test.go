@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -30,7 +32,7 @@ workloads:
 			if err != nil {
 				t.Fatalf("%s: %v", more, err)
 			}
-			s := rep.Results[0].Solve
+			s := apps.DetailsOf[hpl.Solve](rep.Results[0])
 			if s == nil || s.Passed == nil || !*s.Passed {
 				t.Fatalf("%s: %+v", more, rep.Results)
 			}

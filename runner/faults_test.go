@@ -44,7 +44,7 @@ func newFaultRun(t *testing.T, l *lab.Lab, faulty bool) *faultRun {
 			t.Fatal(err)
 		}
 	}
-	if r.works, err = Prepare(l, g, Apps{}); err != nil {
+	if r.works, err = Prepare(l, g, apps.Env{}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -94,7 +94,7 @@ func (r *faultRun) agent(name string) mrp.Stats {
 }
 
 // toward returns what faults did on the way from one node to a neighbour.
-func (r *faultRun) toward(from, to string) sim.LinkStats {
+func (r *faultRun) toward(from, to string) faults.Counts {
 	g := r.net.Graph()
 	a, _ := g.Find(from)
 	for p := range g.Nodes[a].Links {
@@ -103,7 +103,7 @@ func (r *faultRun) toward(from, to string) sim.LinkStats {
 		}
 	}
 	r.t.Fatalf("%s is no neighbour of %s", to, from)
-	return sim.LinkStats{}
+	return faults.Counts{}
 }
 
 // effects says what each example must show besides hits, by its file's name.

@@ -3,7 +3,6 @@ package runner
 import (
 	"os"
 	"runtime"
-	"runtime/debug"
 	"time"
 )
 
@@ -71,31 +70,4 @@ func memoryBytes() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.Sys
-}
-
-// version is set by the linker for releases.
-var version = ""
-
-// Version returns the program's version: a release's, or the commit it was built from.
-func Version() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	revision, modified := "", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = "+changes"
-		}
-	}
-	if len(revision) >= 12 {
-		return "dev-" + revision[:12] + modified
-	}
-	return info.Main.Version
 }

@@ -8,34 +8,33 @@ import (
 	"github.com/mcastlab/mcastlab/sim"
 )
 
-// OutsideAfter is after how long of wall time a program that has not come back to package
-// rank is spoken of.
+// OutsideAfter is the wall time after which a program that has not returned to package rank is
+// reported.
 const OutsideAfter = 5 * time.Second
 
 const (
-	// outsideEvery is how often it is looked whether a simulation's program is outside.
+	// outsideEvery is the interval at which a simulation checks for programs outside package rank.
 	outsideEvery = 250 * time.Millisecond
 	// interruptWait is how long an interrupted simulation is waited for before it is looked
 	// whether a program holds it up. One that computes notices, if slowly on a busy machine.
 	interruptWait = time.Second
 )
 
-// OutsideError says that a rank's program does not come back to package rank, where alone it
-// can be ended.
+// OutsideError is the error of a rank whose program does not return to package rank, the only place
+// where it can be ended.
 type OutsideError struct {
 	Task string        // rank 2 (h2)
 	For  time.Duration // of wall time
 }
 
-// Error says who, and what to do.
+// Error names the rank and the remedy.
 func (e OutsideError) Error() string {
 	return fmt.Sprintf("%s has not come back to package rank for %v: it blocks or computes outside of it; "+
 		"wait by calls of package rank only, not on channels, locks or time.Sleep (docs/programs.md)", e.Task, e.For.Round(100*time.Millisecond))
 }
 
-// aside runs f, which drives n, such that a program that blocks neither goes unnoticed nor
-// keeps an interrupt from ending the run: then f is left to itself, and the error names the
-// program. say may be nil.
+// aside runs f, which drives n. A program that blocks is reported, and does not keep an interrupt
+// from ending the run: then f is abandoned, and the error names the program. say may be nil.
 func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any), f func() error) error {
 	done, tick := make(chan error, 1), time.NewTicker(outsideEvery)
 	defer tick.Stop()
@@ -61,7 +60,7 @@ func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any)
 	}
 }
 
-// outside is what was seen of the program that runs.
+// outside is what was observed of the program that runs.
 type outside struct {
 	turn  uint64
 	since time.Time
@@ -69,7 +68,7 @@ type outside struct {
 	said  bool
 }
 
-// look returns true once for a turn that has lasted too long.
+// look reports whether a turn has lasted too long. It reports true once for each turn.
 func (o *outside) look(n *sim.Net) (say bool) {
 	turn, task := n.Turn()
 	if task == "" || turn != o.turn {
@@ -82,7 +81,7 @@ func (o *outside) look(n *sim.Net) (say bool) {
 	return say
 }
 
-// blame returns the error of a run that was interrupted and does not notice.
+// blame returns the error of a run that does not react to an interrupt.
 func (o *outside) blame(err error) error {
 	if o.now.Task == "" {
 		return err

@@ -57,8 +57,8 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 // OnClose has f called when the run ends, before the summary is written.
 func (r *Record) OnClose(f func() error) { r.closes = append(r.closes, f) }
 
-// Measure runs one workload and takes its results into the report, those of an
-// interrupted run too. run is given where ranks' records go.
+// Measure runs one workload and enters its results into the report, also those of an interrupted
+// run. run gets the function that takes the ranks' records.
 func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) error {
 	rows, records, err := r.Rows(w, now, run)
 	r.Report.Results = append(r.Report.Results, rows...)

@@ -5,20 +5,19 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 )
 
-// Step is one iteration as a rehearsal saw it.
+// Step is one iteration as measured by a rehearsal.
 type Step struct {
 	Row  int    // index into the rehearsal's rows
 	Hops uint64 // frames that crossed a link
 }
 
-// Rehearsal is what a lab does on the event clock: how long each row takes and how many
-// frames move, which is what a wall clock has to keep up with.
+// Rehearsal is what a lab does on the event clock: how long each row takes and how many frames
+// move. A running lab has to keep up with that.
 type Rehearsal struct {
 	Rows  []apps.Row
 	Steps []Step
@@ -27,17 +26,17 @@ type Rehearsal struct {
 // Rehearse runs a lab's workloads on the event clock and keeps nothing but the times. If
 // the lab's faults make a workload fail, it rehearses without them. say, if not nil, tells the
 // user at once.
-func Rehearse(ctx context.Context, l *lab.Lab, a Apps, say func(format string, args ...any)) (*Rehearsal, error) {
-	r, err := rehearse(ctx, l, a, say)
+func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
+	r, err := rehearse(ctx, l, env, say)
 	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {
 		return r, err
 	}
 	healthy := *l
 	healthy.Faults = nil
-	return rehearse(ctx, &healthy, a, say)
+	return rehearse(ctx, &healthy, env, say)
 }
 
-func rehearse(ctx context.Context, l *lab.Lab, a Apps, say func(format string, args ...any)) (*Rehearsal, error) {
+func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
 	g, err := l.Graph()
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
@@ -50,7 +49,7 @@ func rehearse(ctx context.Context, l *lab.Lab, a Apps, say func(format string, a
 		return nil, err
 	}
 	n.Observe = ctx.Err
-	all, err := Prepare(l, g, a)
+	all, err := Prepare(l, g, env)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
 		return err
 	}
 	i := 0
-	if w.Name == program.Name { // it says what it is at when it likes
+	if len(rows) > 0 && rows[0].Payload == apps.PayloadOwn { // a program reports steps of its own choice
 		for ; i+1 < len(marks); i++ {
 			r.Steps = append(r.Steps, Step{len(r.Rows), marks[i+1] - marks[i]})
 		}

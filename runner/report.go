@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/program"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -44,7 +43,7 @@ type Report struct {
 	EventsCut uint64 `json:"events_missing,omitempty"`
 }
 
-// Fidelity says whether the clock did justice to the lab.
+// Fidelity says whether the clock was slow enough for the machine, so that times are true.
 type Fidelity struct {
 	Verdict string `json:"verdict"` // ok, or violated
 	Reason  string `json:"reason"`
@@ -71,8 +70,7 @@ type RowFidelity struct {
 	Repeats   int     `json:"repeats,omitempty"`  // times it was measured before, when the machine was late
 }
 
-// of says whether a result is true to time: ok, violated, or not claimed of a row with
-// external hosts.
+// of returns the verdict on one row: ok, violated, or not claimed for a row with external hosts.
 func (f *Fidelity) of(row apps.Row) string {
 	switch {
 	case row.Late:
@@ -83,7 +81,7 @@ func (f *Fidelity) of(row apps.Row) string {
 	return f.Verdict
 }
 
-// write says what a wall clock's results are worth; of a virtual one there is nothing to say.
+// write writes the verdict on a run in real time; for a simulation it writes nothing.
 func (f *Fidelity) write(b *strings.Builder) {
 	if len(f.Rows) == 0 {
 		return
@@ -103,8 +101,8 @@ func (f *Fidelity) write(b *strings.Builder) {
 // virtualClock is the fidelity of every simulated run: nothing can be late.
 func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual clock", Dilation: 1} }
 
-// Expectation is a line of the lab's expect and what came of it. Got is the value of
-// its left side, null if a quantity it names was not measured.
+// Expectation is a line of the lab's expect and whether it held. Got is the value of its left side,
+// null if a quantity that it names was not measured.
 type Expectation struct {
 	Text  string   `json:"text"`
 	Basis string   `json:"basis,omitempty"` // CAL or PRED (lab.Expect)
@@ -114,7 +112,7 @@ type Expectation struct {
 	missing error
 }
 
-// evaluate holds the lab's expectations against the results.
+// evaluate compares the lab's expectations with the results.
 func evaluate(lines []string, rows []apps.Row) []Expectation {
 	out := []Expectation{}
 	for _, text := range lines {
@@ -134,7 +132,7 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 }
 
 // quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
-// microseconds, or of HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
+// microseconds, or of what the row's details know, as HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
 // WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same
 // number of bytes are the same.
 func quantity(name string, rows []apps.Row) (float64, error) {
@@ -150,27 +148,20 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		if r.Workload != part[0] || r.Scheme != part[1] || r.SizeBytes != int(size) {
 			continue
 		}
-		if part[3] == "sum" && r.Solve != nil {
-			return phase(name, r.Solve, part[4])
-		}
-		if part[3] == "bytes" {
+		switch part[3] {
+		case "jct":
+			return r.JCT.Statistic(name, part[4])
+		case "source":
+			return r.Source.Statistic(name, part[4])
+		case "bytes":
 			return traffic(name, r.Traffic, part[4])
 		}
-		if part[3] == "io" && r.IO != nil {
-			return ofIOs(name, r.IO, part[4])
+		if r.Details != nil {
+			if v, known, err := r.Details.Quantity(name, part[3], part[4]); known {
+				return v, err
+			}
 		}
-		s := map[string]apps.Summary{"jct": r.JCT, "source": r.Source}
-		if r.Spread != nil {
-			s["latency"], s["goodput"] = r.Spread.Latency, r.Spread.Goodput
-		}
-		if r.Overlap != nil {
-			s["allgather"], s["reduce-scatter"] = r.Overlap.Gathered, r.Overlap.Reduced
-		}
-		times, ok := s[part[3]]
-		if !ok {
-			return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
-		}
-		return statistic(name, times, part[4])
+		return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
 	}
 	return 0, fmt.Errorf("%s was not measured", name)
 }
@@ -193,64 +184,15 @@ func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 	return 0, fmt.Errorf("%s: no bytes %q: use links, payload, sent or received", name, which)
 }
 
-// phase returns what a phase of HPL took, summed over all panels.
-func phase(name string, s *apps.Solve, which string) (float64, error) {
-	switch which {
-	case "broadcast":
-		return s.BroadcastUS, nil
-	case "swap":
-		return s.SwapUS, nil
-	case "factor":
-		return s.FactorUS, nil
-	}
-	return 0, fmt.Errorf("%s: no phase %q: use broadcast, swap or factor", name, which)
-}
-
-// ofIOs returns what storage counts over all IOs of a row.
-func ofIOs(name string, o *apps.IO, which string) (float64, error) {
-	switch which {
-	case "iops":
-		return o.IOPS, nil
-	case "replicas":
-		return float64(o.Replicas), nil
-	case "copied":
-		return float64(o.Copied), nil
-	}
-	return 0, fmt.Errorf("%s: no quantity %q: use iops, replicas or copied", name, which)
-}
-
-func statistic(name string, s apps.Summary, which string) (float64, error) {
-	switch which {
-	case "avg":
-		return s.Avg, nil
-	case "min":
-		return s.Min, nil
-	case "max":
-		return s.Max, nil
-	case "p50":
-		return s.P50, nil
-	case "p99":
-		if s.P99 == nil {
-			return 0, fmt.Errorf("%s needs at least 100 iterations", name)
-		}
-		return *s.P99, nil
-	}
-	return 0, fmt.Errorf("%s: no statistic %q: use avg, min, max, p50 or p99", name, which)
-}
-
 // Failures returns one line for each row that did not verify and each expectation that
 // does not hold.
 func (r *Report) Failures() (lines []string) {
 	for _, row := range r.Results {
-		if s := row.Solve; s != nil && s.Passed != nil && !*s.Passed {
-			lines = append(lines, fmt.Sprintf("%s %s: the residual of %.6g is not below the threshold", row.Workload, row.Scheme, *s.Residual))
-		} else if o := row.IO; o != nil && o.Problem != "" {
-			lines = append(lines, fmt.Sprintf("%s %s at %v: %s", row.Workload, row.Scheme, lab.Size(row.SizeBytes), o.Problem))
-		} else if row.Payload == program.Payload {
-			for _, text := range row.Wrong {
-				lines = append(lines, fmt.Sprintf("%s %s, %s", row.Workload, row.Scheme, text))
-			}
-		} else if row.Verified != nil && !*row.Verified {
+		var own []string
+		if j, ok := row.Details.(apps.Judge); ok {
+			own = j.Failures(&row)
+		}
+		if lines = append(lines, own...); len(own) == 0 && row.Verified != nil && !*row.Verified {
 			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
 		}
 	}

@@ -26,14 +26,14 @@ type Options struct {
 	Check        bool                             // verify the invariants after every event
 	Progress     Progress                         // may be nil
 	Say          func(format string, args ...any) // tells the user at once; may be nil
-	Apps         Apps
+	Env          apps.Env                         // of the workloads' programs
 }
 
 // CaptureBytesDefault is how many bytes a run's captures may have together.
 const CaptureBytesDefault = 1 << 30
 
-// Progress is told how a run comes along, a few times per second at the least while
-// packets move.
+// Progress is called with the progress of a run, at least a few times per second while packets
+// move.
 type Progress interface {
 	Update(ProgressState)
 	Done()
@@ -64,6 +64,7 @@ type simulation struct {
 // Simulate runs a lab's workloads on the event clock. The report holds what was
 // measured even if the run ends with an error; it is nil if nothing was begun.
 func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
+	o.Env.Programs = catching(o.Env.Programs, o.Say)
 	g, err := l.Graph()
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
@@ -175,7 +176,7 @@ func (r *simulation) observe() error {
 
 // workloads runs one workload after the other on the same fabric.
 func (r *simulation) workloads(g *topo.Graph) error {
-	all, err := Prepare(r.lab, g, r.o.Apps)
+	all, err := Prepare(r.lab, g, r.o.Env)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -18,7 +18,7 @@ import (
 // shows.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { return x.Solve != nil || x.IO != nil })
+	sized := slices.DeleteFunc(slices.Clone(r.Results), func(x apps.Row) bool { _, own := x.Details.(apps.Untabled); return own })
 	if len(sized) > 0 {
 		writeRows(&b, sized)
 		b.WriteByte('\n')
@@ -44,7 +44,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
 	}
 	b.WriteString(beside(sized))
-	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == program.Payload })
+	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == apps.PayloadOwn })
 	if s := sentences(compared); s != "" {
 		b.WriteString(s + "\n")
 	}
@@ -68,14 +68,11 @@ func unclaimed(rows []apps.Row) string {
 // writeRows aligns all columns to the right, with an empty line between schemes. A
 // column for the workload is there if there is more than one.
 func writeRows(b *strings.Builder, rows []apps.Row) {
-	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified", "Latency(us)", "Gb/s",
-		"Allgather(us)", "Reduce-scatter(us)"}
-	workloads, p99, spread, overlap := false, false, false, false
+	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified"}
+	workloads, p99 := false, false
 	for _, r := range rows {
 		workloads = workloads || r.Workload != rows[0].Workload
 		p99 = p99 || r.JCT.P99 != nil
-		spread = spread || r.Spread != nil
-		overlap = overlap || r.Overlap != nil
 	}
 	cells := [][]string{}
 	for _, r := range rows {
@@ -87,16 +84,30 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			cells[i][0] = r.Workload + "." + r.Scheme
 		}
 	}
-	for _, part := range []struct { // from the right
-		shown    bool
-		from, to int
-	}{{overlap, 12, 14}, {spread, 10, 12}, {p99, 6, 7}} {
-		if part.shown {
+	if !p99 {
+		const at = 6
+		head = slices.Delete(head, at, at+1)
+		for i := range cells {
+			cells[i] = slices.Delete(cells[i], at, at+1)
+		}
+	}
+	for _, of := range registry.Columned() {
+		if !slices.ContainsFunc(rows, func(r apps.Row) bool { return columnsOf(r, of) != nil }) {
 			continue
 		}
-		head = slices.Delete(head, part.from, part.to)
-		for i := range cells {
-			cells[i] = slices.Delete(cells[i], part.from, part.to)
+		own, _ := of.Columns()
+		for _, c := range own {
+			head = append(head, c.Head)
+		}
+		for i, r := range rows {
+			if d := columnsOf(r, of); d != nil {
+				own, _ = d.Columns()
+			} else {
+				own = slices.Repeat([]apps.Column{{Cell: "-"}}, len(own))
+			}
+			for _, c := range own {
+				cells[i] = append(cells[i], c.Cell)
+			}
 		}
 	}
 	width := make([]int, len(head))
@@ -116,6 +127,14 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 	}
 }
 
+// columnsOf returns the row's details if they have the columns of, else nil.
+func columnsOf(r apps.Row, of apps.Columned) apps.Columned {
+	if d, ok := r.Details.(apps.Columned); ok && d.Key() == of.Key() {
+		return d
+	}
+	return nil
+}
+
 func rowCells(r apps.Row) []string {
 	us := func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 	p99 := "-"
@@ -123,7 +142,7 @@ func rowCells(r apps.Row) []string {
 		p99 = us(*r.JCT.P99)
 	}
 	verified := "no: phantom"
-	if r.Payload == program.Payload {
+	if r.Payload == apps.PayloadOwn {
 		verified = "-"
 	}
 	if r.Verified != nil {
@@ -132,17 +151,9 @@ func rowCells(r apps.Row) []string {
 			verified = "yes (" + r.Payload + ")"
 		}
 	}
-	latency, goodput := "-", "-"
-	if r.Spread != nil {
-		latency, goodput = us(r.Spread.Latency.Avg), us(r.Spread.Goodput.Avg)
-	}
-	gathered, reduced := "-", "-"
-	if r.Overlap != nil {
-		gathered, reduced = us(r.Overlap.Gathered.Avg), us(r.Overlap.Reduced.Avg)
-	}
 	return []string{
 		r.Scheme, lab.Size(r.SizeBytes).String(), us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
-		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified, latency, goodput, gathered, reduced,
+		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified,
 	}
 }
 
@@ -155,8 +166,15 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			head = append(head, of+"_"+s+"_us")
 		}
 	}
+	head = append(head, "verified", "fidelity")
+	for _, of := range registry.Columned() {
+		_, own := of.Columns()
+		for _, k := range own {
+			head = append(head, k.Head)
+		}
+	}
 	// A csv.Writer keeps its first error for Error.
-	_ = c.Write(append(head, "verified", "fidelity", "sources", "members", "latency_avg_us", "goodput_avg_gbps", "allgather_avg_us", "reduce_scatter_avg_us"))
+	_ = c.Write(head)
 	for _, x := range r.Results {
 		line := []string{x.Workload, x.Scheme, strconv.Itoa(x.SizeBytes), strconv.Itoa(x.Ranks), strconv.Itoa(x.Iterations), x.Payload}
 		for _, s := range []apps.Summary{x.JCT, x.Source} {
@@ -169,15 +187,16 @@ func (r *Report) WriteCSV(w io.Writer) error {
 			verified = strconv.FormatBool(*x.Verified)
 		}
 		line = append(line, verified, r.Fidelity.of(x))
-		if s := x.Spread; s != nil {
-			line = append(line, strconv.Itoa(s.Sources), strconv.Itoa(s.Members), optional(&s.Latency.Avg), optional(&s.Goodput.Avg))
-		} else {
-			line = append(line, "", "", "", "")
-		}
-		if o := x.Overlap; o != nil {
-			line = append(line, optional(&o.Gathered.Avg), optional(&o.Reduced.Avg))
-		} else {
-			line = append(line, "", "")
+		for _, of := range registry.Columned() {
+			_, own := of.Columns()
+			if d := columnsOf(x, of); d != nil {
+				_, own = d.Columns()
+			} else {
+				own = make([]apps.Column, len(own))
+			}
+			for _, k := range own {
+				line = append(line, k.Cell)
+			}
 		}
 		_ = c.Write(line)
 	}

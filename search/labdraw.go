@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/apps/hpl"
-	"github.com/mcastlab/mcastlab/apps/manycast"
-	"github.com/mcastlab/mcastlab/apps/storage"
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
@@ -49,8 +47,8 @@ func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 	return nil, nil, fmt.Errorf("seed %d draws no lab that checks: %w", seed, err)
 }
 
-// settleDeadlock refuses a lab that the proof says can deadlock by itself: what it shows
-// would be true.
+// settleDeadlock refuses a lab whose buffer dependencies can deadlock: its deadlock would be no
+// finding.
 func settleDeadlock(l *lab.Lab) error {
 	g, err := l.Graph()
 	if err != nil || !l.Switches.PFC.Enabled {
@@ -118,8 +116,8 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 // Bounds of what is drawn, so that a lab takes a fraction of a second.
 const hostsMax = 24
 
-// never says which keys are not drawn: what only running labs have, a program of the user's
-// own, a file beside the lab, and lines that results must meet.
+// never reports whether a key is never drawn: keys that only running labs have, programs of the
+// user's own, files beside the lab, and lines of expect.
 func (d *labDraw) never(path string) bool {
 	switch path {
 	case ".hosts", ".runtime", ".controllers", ".expect", ".workloads[].program", ".workloads[].hpl.dat",
@@ -129,12 +127,12 @@ func (d *labDraw) never(path string) bool {
 	return path == ".topology.three-layer.preset" // a thousand hosts
 }
 
-// left says which keys are left out this time.
+// left reports whether a key is left out in this lab.
 func (d *labDraw) left(path string) bool {
 	return d.never(path) || strings.HasSuffix(path, ".label") && d.r.Chance(0.9)
 }
 
-// always says which keys are needed though the schema does not say so.
+// always reports whether a key is needed although the schema does not say so.
 func (d *labDraw) always(path string) bool {
 	switch path {
 	case ".workloads", ".workloads[].hpl.n", ".workloads[].hpl.grids", ".workloads[].hpl.bcast", ".workloads[].hpl.nb", ".workloads[].storage.size":
@@ -273,19 +271,14 @@ func (d *labDraw) textual(path string, t reflect.Type) (text string, ok bool) {
 	return "", false
 }
 
-// schemesOf returns the names of the schemes of a workload.
+// schemesOf returns the names of the schemes of a workload; of what is none, those of
+// broadcasts.
 func schemesOf(path string) []string {
-	switch {
-	case strings.Contains(path, "reduce-scatter"):
-		return collective.ReduceScatterNames()
-	case strings.Contains(path, "allgather"):
-		return collective.AllgatherNames()
-	case strings.Contains(path, "many-to-many"):
-		return manycast.Names()
-	case strings.Contains(path, "storage"):
-		return storage.Schemes()
-	case strings.Contains(path, "hpl"):
-		return hpl.Bcasts()
+	if below, ok := strings.CutPrefix(path, ".workloads[]."); ok {
+		kind, rest, _ := strings.Cut(below, ".")
+		if names := registry.SchemeNames(kind, rest); names != nil {
+			return names
+		}
 	}
 	return collective.Names()
 }

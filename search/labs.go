@@ -22,12 +22,12 @@ import (
 const (
 	labHopsMax  = 150_000
 	labLooksMax = 15               // of some ten thousand events each
-	calmTimes   = 20               // as much may a lab without faults take
+	calmTimes   = 20               // as much may a step of a lab without faults take
 	labWallMax  = 10 * time.Minute // of a machine that may have much else to do
 	labBytesMax = 2 << 30
 )
 
-// LabsResult is what random labs came to.
+// LabsResult is the result of running random labs.
 type LabsResult struct {
 	From     uint64    `json:"from"`
 	Labs     uint64    `json:"labs"`
@@ -47,7 +47,7 @@ func Labs(ctx context.Context, o Options) (*LabsResult, error) {
 	if err != nil {
 		return res, fmt.Errorf("folder for runs: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
 	for seed := o.From; seed < o.From+o.Seeds && len(res.Findings) < findingsMax; seed++ {
 		l, s, err := drawLab(seed)
 		if err != nil {
@@ -126,7 +126,7 @@ func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err er
 		calm := *l
 		calm.Faults = nil
 		if last := runLab(ctx, &calm, dir, 1, calmTimes); last.long {
-			out.Violation = &Violation{classEndless, fmt.Sprintf("more than %d packet-hops without its faults", calmTimes*labHopsMax)}
+			out.Violation = &Violation{classEndless, fmt.Sprintf("more than %d packet-hops in one step without its faults", calmTimes*labHopsMax)}
 		}
 		return out, ctx.Err()
 	}
@@ -140,7 +140,7 @@ func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err er
 	return out, ctx.Err()
 }
 
-// labRun is what one run of a lab came to.
+// labRun is the outcome of one run of a lab.
 type labRun struct {
 	err    error
 	text   string // of the error
@@ -161,7 +161,7 @@ func runLab(ctx context.Context, l *lab.Lab, dir string, processors, budgets int
 	if err != nil {
 		return &labRun{err: err}
 	}
-	defer os.RemoveAll(base)
+	defer os.RemoveAll(base) //nolint:errcheck // so is this
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch := &labWatch{cancel: cancel, budgets: budgets}
@@ -195,10 +195,12 @@ func runLab(ctx context.Context, l *lab.Lab, dir string, processors, budgets int
 	}
 }
 
-// labWatch stops a run that takes too much.
+// labWatch stops a run that takes too much: with faults all of it, without them a step of it,
+// as many steps of large messages come to an end, however long they take together.
 type labWatch struct {
 	cancel    func()
-	hops      uint64
+	doing     string // the step
+	before    uint64 // packet-hops when it began
 	looks     int
 	budgets   int
 	long, fat bool
@@ -206,8 +208,10 @@ type labWatch struct {
 
 // Update implements runner.Progress.
 func (w *labWatch) Update(s runner.ProgressState) {
-	w.hops = s.PacketHops
-	if w.looks++; w.looks > w.budgets*labLooksMax || w.hops > uint64(w.budgets)*labHopsMax {
+	if w.budgets > 1 && s.Doing != w.doing {
+		w.doing, w.before, w.looks = s.Doing, s.PacketHops, 0
+	}
+	if w.looks++; w.looks > w.budgets*labLooksMax || s.PacketHops-w.before > uint64(w.budgets)*labHopsMax {
 		w.long = true
 		w.cancel()
 	}
@@ -233,7 +237,7 @@ func place(stack []byte) string {
 	return "an unknown place"
 }
 
-// judge says whether a run breaks a promise.
+// judge returns the promise that a run has broken, or nil.
 func (r *labRun) judge(l *lab.Lab) *Violation {
 	var labErr *lab.Error
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/runner"
 )
 
 // TestLabs: random labs keep all promises: seeds that stay, and some of this day's.
@@ -68,7 +69,7 @@ func keysOf(path string, t reflect.Type, all map[string]bool) {
 		case (&labDraw{}).never(p), strings.HasSuffix(p, "schemes[].name"), strings.HasSuffix(p, "allgather.name"), strings.HasSuffix(p, "reduce-scatter.name"):
 			continue // a scheme without parameters is its name
 		case strings.HasPrefix(p, ".workloads[].fsdp.schemes[].") && strings.HasSuffix(p, ".label"), strings.HasPrefix(p, ".workloads[].many-to-many.schemes[]."),
-			strings.HasPrefix(p, ".workloads[].reduce-scatter.schemes[]."), strings.HasPrefix(p, ".workloads[].fsdp.schemes[].reduce-scatter."):
+			strings.HasPrefix(p, ".workloads[].alltoall.schemes[]."), strings.HasPrefix(p, ".workloads[].reduce-scatter.schemes[]."), strings.HasPrefix(p, ".workloads[].fsdp.schemes[].reduce-scatter."):
 			continue // these kinds have no parameters, or no label of a half
 		}
 		all[p] = true
@@ -113,6 +114,38 @@ func TestShrinkLab(t *testing.T) {
 		small, err := shrinkLab(s, l, out.Violation, bad)
 		if err != nil || len(small.Faults) != 1 || small.Faults[0].Kind() != faults.KindDelay || len(small.Workloads) != 1 {
 			t.Errorf("seed %d: %v, and this is left:\n%s", seed, err, small.Compact())
+		}
+	}
+}
+
+// TestLongLab: a lab without faults may take as many packet-hops as it has steps for, and not
+// more than its share in one of them; with faults it has one share for all.
+func TestLongLab(t *testing.T) {
+	for _, c := range []struct {
+		budgets, steps, looks int // of each step
+		hops                  uint64
+		long                  bool
+	}{
+		{calmTimes, 14, 2, calmTimes * labHopsMax, false},
+		{calmTimes, 14, calmTimes * labLooksMax, 1, false},
+		{calmTimes, 1, 2, calmTimes*labHopsMax + 1, true},
+		{calmTimes, 2, calmTimes*labLooksMax + 1, 1, true},
+		{1, 2, 2, labHopsMax / 2, false},
+		{1, 3, 2, labHopsMax / 2, true},
+		{1, 2, labLooksMax, 1, true},
+	} {
+		stopped := false
+		w := &labWatch{cancel: func() { stopped = true }, budgets: c.budgets}
+		var hops uint64
+		for step := range c.steps {
+			w.Update(runner.ProgressState{Doing: strconv.Itoa(step), PacketHops: hops})
+			hops += c.hops
+			for range c.looks - 1 {
+				w.Update(runner.ProgressState{Doing: strconv.Itoa(step), PacketHops: hops})
+			}
+		}
+		if w.long != c.long || stopped != c.long {
+			t.Errorf("%+v: long %v, stopped %v", c, w.long, stopped)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -73,7 +74,7 @@ func (s *sketch) at(line int) (part, parent *sketch) {
 	return nil, nil
 }
 
-// parts returns all parts that something could do without, the largest first.
+// parts returns all parts that may be removed, the largest first.
 func (s *sketch) parts() (all []removal) {
 	for i, k := range s.kids {
 		if !k.required || s.kind == reflect.Slice {
@@ -98,7 +99,7 @@ func (r removal) do() (undo func()) {
 	return func() { r.parent.kids = before }
 }
 
-// union says whether of a struct's fields one is chosen: there are several pointers to
+// union reports whether of a struct's fields one is chosen: there are several pointers to
 // structs, each a kind of its own.
 func union(t reflect.Type) bool {
 	n := 0
@@ -197,8 +198,8 @@ func (s *sketch) mend() (*lab.Lab, error) {
 		if l, err = lab.Parse("drawn", s.file()); err == nil {
 			return l, nil
 		}
-		e, ok := err.(*lab.Error)
-		if !ok {
+		var e *lab.Error
+		if !errors.As(err, &e) {
 			return nil, err
 		}
 		part, parent := s.at(e.Line)

@@ -17,7 +17,7 @@ type Options struct {
 	Hook Hook
 }
 
-// Result is what a search came to.
+// Result is the result of a search.
 type Result struct {
 	From     uint64    `json:"from"`
 	Seeds    uint64    `json:"seeds"`   // that were tried

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -74,30 +75,30 @@ func changes(l *lab.Lab) (all []func(*lab.Lab) bool) {
 }
 
 // bcastChanges are those of a broadcast.
-func bcastChanges(b *lab.Bcast, i int) (all []func(*lab.Lab) bool) {
-	of := func(change func(b *lab.Bcast) bool) {
+func bcastChanges(b *bcast.Settings, i int) (all []func(*lab.Lab) bool) {
+	of := func(change func(b *bcast.Settings) bool) {
 		all = append(all, func(c *lab.Lab) bool { return change(c.Workloads[i].Bcast) })
 	}
 	for k := range b.Schemes {
-		of(func(b *lab.Bcast) bool {
+		of(func(b *bcast.Settings) bool {
 			many := len(b.Schemes) > 1
 			b.Schemes = b.Schemes[k : k+1]
 			return many
 		})
 	}
 	for k := range b.Sizes {
-		of(func(b *lab.Bcast) bool {
+		of(func(b *bcast.Settings) bool {
 			many := len(b.Sizes) > 1
 			b.Sizes = b.Sizes[k : k+1]
 			return many
 		})
 	}
-	of(func(b *lab.Bcast) bool {
+	of(func(b *bcast.Settings) bool {
 		more := b.Iterations != 1
 		b.Iterations = 1
 		return more
 	})
-	of(func(b *lab.Bcast) bool {
+	of(func(b *bcast.Settings) bool {
 		b.Sizes[0] /= 2
 		return b.Sizes[0] >= 1
 	})
@@ -158,7 +159,7 @@ func faultChanges(l *lab.Lab, i int) (all []func(*lab.Lab) bool) {
 	return all
 }
 
-// narrow makes a fault of all links one of a single one.
+// narrow restricts a fault of all links to a single one. It reports whether that changed the fault.
 func narrow(f *lab.Fault, link string) bool {
 	var links *lab.Names
 	switch {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -108,11 +107,11 @@ func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, *faults.Timel
 		}
 		return ctx.Err()
 	}
-	app := bcast.App{}
+	env := apps.Env{}
 	if hook != nil {
-		app.Delivered = func(r *rank.Rank, b *rank.Buffer) { hook(n, r, b) }
+		env.Delivered = func(r *rank.Rank, b *rank.Buffer) { hook(n, r, b) }
 	}
-	works, err := runner.Prepare(l, g, runner.Apps{Bcast: app})
+	works, err := runner.Prepare(l, g, env)
 	return &trial{lab: l, net: n, works: works}, tl, err
 }
 

@@ -128,6 +128,16 @@ var sabotages = []sabotage{
 			n.ports[id] = p
 		}
 	}},
+	{invariant: "", tight: true, do: func(_ *testing.T, n *Net, r *rand.Rand) {
+		// A fault makes the links from hosts as much longer, or doubles what comes over them.
+		for h := range n.graph.Hosts {
+			f := &faults.Impairment{Hold: 40 * vtime.Microsecond}
+			if r.IntN(3) == 0 {
+				f = &faults.Impairment{Duplicate: 1, Delay: vtime.Nanosecond}
+			}
+			n.SetFault(n.PortID(h, 0), f)
+		}
+	}},
 	{invariant: "still has 1 work requests", do: func(t *testing.T, n *Net, r *rand.Rand) {
 		// A request without a timeout, to a queue pair that does not exist.
 		nic := n.NIC(r.IntN(n.graph.Hosts))

@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// forms are the closed forms of the broadcast algorithms (papers/results.md §1, with
+// forms are the closed forms of the broadcast algorithms (docs/rules/formulas.md, with
 // start-up terms): host cost 0, store-and-forward, one rate everywhere.
 type forms struct {
 	g       *topo.Graph

@@ -49,6 +49,7 @@ func trials() map[string]kindTrials {
 	return map[string]kindTrials{
 		"bcast":     {collective.Names(), runScheme},
 		"allgather": {collective.AllgatherNames(), runAllgather},
+		"alltoall":  {collective.AlltoallNames(), runAlltoall},
 		"reduce-scatter": {collective.ReduceScatterNames(), func(t *testing.T, name string, seed uint64) {
 			lossyJob(t, seed, 2+int(seed)%15, 1e-3, func(r *rank.Rank) error { return sums(r, name, []int{1 + int(seed*seed*37)%900}, false, nil) })
 		}},
@@ -160,7 +161,7 @@ func runSolver(t *testing.T, what string, seed uint64) {
 	params.MTU, params.Activate = 256<<r.IntN(5), rules.Activate
 	hosts := r.Perm(g.Hosts)[:max(2, x.P*x.Q)]
 	rows, err := ofApp(lossyOn(t, g, seed, rules), hosts, params, hpl.App{}, hpl.Params{Workload: "hpl", Threshold: 16, GFlops: 50, Tests: []hpl.Test{x}})
-	if err != nil || len(rows) != 1 || rows[0].Solve.Passed == nil || !*rows[0].Solve.Passed {
+	if err != nil || len(rows) != 1 || apps.DetailsOf[hpl.Solve](rows[0]).Passed == nil || !*apps.DetailsOf[hpl.Solve](rows[0]).Passed {
 		t.Errorf("seed %d, HPL %+v: %+v, %v", seed, x, rows, err)
 	}
 }
@@ -180,7 +181,7 @@ func runStorage(t *testing.T, scheme string, seed uint64) {
 		Commit: 20 * vtime.Microsecond, Seed: seed,
 	}
 	rows, err := ofApp(lossyOn(t, g, seed, virtswitch.RulesFixed()), hosts, testParams, storage.App{Open: store.NewMemory().Open}, p)
-	if err != nil || len(rows) != 1 || !*rows[0].Verified || rows[0].IO.IOs != p.IOs*p.Jobs {
+	if err != nil || len(rows) != 1 || !*rows[0].Verified || apps.DetailsOf[storage.IO](rows[0]).IOs != p.IOs*p.Jobs {
 		t.Errorf("seed %d, storage %+v: %+v, %v", seed, p, rows, err)
 	}
 }
@@ -201,7 +202,7 @@ func runManyToMany(t *testing.T, scheme string, seed uint64) {
 		t.Fatal(err)
 	}
 	rows, err := ofApp(n, all(c.Graph), testParams, manycast.App{}, p)
-	if err != nil || len(rows) != 1 || !*rows[0].Verified || rows[0].Spread.Messages != expectedMessages(p, c.Graph.Hosts) {
+	if err != nil || len(rows) != 1 || !*rows[0].Verified || apps.DetailsOf[manycast.Spread](rows[0]).Messages != expectedMessages(p, c.Graph.Hosts) {
 		t.Errorf("seed %d, %+v: %+v, %v", seed, p, rows, err)
 	}
 }

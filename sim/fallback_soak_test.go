@@ -114,7 +114,7 @@ func (c *oneCause) check() error {
 	return nil
 }
 
-// lasting says whether the fault keeps a group from being of any use all the time.
+// lasting reports whether the fault keeps a group from being of any use all the time.
 func (c *oneCause) lasting() bool {
 	return c.kind == faults.KindRateCut || c.kind == faults.KindSlowReceiver
 }

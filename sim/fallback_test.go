@@ -185,7 +185,7 @@ func (s *safe) message(r *rank.Rank, b collective.Algorithm, buf *rank.Buffer, m
 	return nil
 }
 
-// right says whether a buffer holds a message.
+// right reports whether a buffer holds a message.
 func (s *safe) right(r *rank.Rank, buf *rank.Buffer, m int) bool {
 	if r.ID() == s.root(m) {
 		return true
@@ -328,10 +328,10 @@ func safeFabric() (*topo.Graph, error) {
 	return topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 3}, safeLink)
 }
 
-// TestFLT17: throughput below half of normal makes the group leave multicast, once for each
+// TestFallbackThroughput (FLT-17): throughput below half of normal makes the group leave multicast, once for each
 // cause: it does not come back while the cause lasts, and does afterwards. A switch that
 // crashed is gone for good: the group comes back by another way.
-func TestFLT17(t *testing.T) {
+func TestFallbackThroughput(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long under the race detector, which has nothing to find in one goroutine at a time")
 	}
@@ -428,7 +428,7 @@ func (g *trigger) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 	return v
 }
 
-// ofGroup says whether a frame is data of a group, or its feedback.
+// ofGroup reports whether a frame is data of a group, or its feedback.
 func ofGroup(f *wire.Frame) bool {
 	return f.Kind() == wire.KindRoCE && (wire.IsGroup(f.DstIP()) || wire.IsGroup(f.SrcIP()))
 }
@@ -564,9 +564,9 @@ func TestFallbackUnreachable(t *testing.T) {
 	}
 }
 
-// TestRC24: the threshold is half of normal throughput. A link at well over half of its rate
+// TestFallbackThreshold (R-C24): the threshold is half of normal throughput. A link at well over half of its rate
 // leaves multicast alone, one at well under half makes it be left.
-func TestRC24(t *testing.T) {
+func TestFallbackThreshold(t *testing.T) {
 	for percent := int64(25); percent <= 100; percent += 5 {
 		g, err := safeFabric()
 		s := newSafe(t, g, err, 25, 150_000)

@@ -126,7 +126,7 @@ func (x *formTable) swaps() {
 		if err != nil || len(rows) != 1 {
 			x.t.Fatalf("%d rows, %v", len(rows), err)
 		}
-		x.row("F-8", "row swap", "long", pivots+" pivots, us", (2+float64(e))*(ranks-1)/ranks*u, rows[0].Solve.SwapUS)
+		x.row("F-8", "row swap", "long", pivots+" pivots, us", (2+float64(e))*(ranks-1)/ranks*u, apps.DetailsOf[hpl.Solve](rows[0]).SwapUS)
 	}
 }
 

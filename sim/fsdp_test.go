@@ -89,7 +89,7 @@ func runPair(t *testing.T, pair fsdp.Pair, seed uint64) {
 		if row.Verified == nil || !*row.Verified || row.Iterations != 2 || row.WarmUp != o.p.WarmUp {
 			t.Errorf("%s: %+v", what, row)
 		}
-		if v := row.Overlap; row.JCT.Max != max(v.Gathered.Max, v.Reduced.Max) || v.Gathered.Min > row.JCT.Min || v.Reduced.Min > row.JCT.Min {
+		if v := apps.DetailsOf[fsdp.Overlap](row); row.JCT.Max != max(v.Gathered.Max, v.Reduced.Max) || v.Gathered.Min > row.JCT.Min || v.Reduced.Min > row.JCT.Min {
 			t.Errorf("%s: %+v of %+v", what, v, row.JCT)
 		}
 	}

@@ -127,7 +127,7 @@ func TestReductionRefused(t *testing.T) {
 	n := lossyNet(t, 1, faults.Impairment{})
 	err := n.Run(Job{Name: "j", Hosts: []int{0, 3}, Params: testParams, Program: func(k *rank.Rank) error {
 		if _, err := k.NewReduction("r", 0, rank.MemoryHashed); err == nil || !strings.Contains(err.Error(), "cannot be added up") {
-			return fmt.Errorf("hashed memory: %v", err)
+			return fmt.Errorf("hashed memory: %w", err)
 		}
 		red, err := k.NewReduction("r", 0, rank.MemoryPhantom)
 		if err != nil {

@@ -157,6 +157,9 @@ func (n *Net) arrive(id int) {
 	}
 	n.requeue(id, p)
 	n.stats.Hops++
+	if f.Kind() != wire.KindPFC {
+		n.moves++
+	}
 	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
 		n.stats.AckHops++
 	}
@@ -164,7 +167,7 @@ func (n *Net) arrive(id int) {
 		n.show(id, p, f)
 	}
 	if n.fault != nil && n.fault[id] != nil {
-		n.arriveFaulty(id, p, f)
+		n.arriveFaulty(id, f)
 		return
 	}
 	if !n.cfg.NoDigest {
@@ -196,49 +199,47 @@ func (n *Net) showTaps(id int, p *machine.Port, f *wire.Frame) {
 	}
 }
 
-func (n *Net) arriveFaulty(id int, p *machine.Port, f *wire.Frame) {
-	v := n.fault[id].Arrive(n.now, f)
-	if v.Damage {
-		n.pool.Damage(f, v.Bit)
+func (n *Net) arriveFaulty(id int, f *wire.Frame) {
+	a := faults.Arrival{Port: id, Frame: f, Pool: &n.pool}
+	if n.linkStats != nil {
+		a.Count = &n.linkStats[id]
 	}
-	p.Account(n.now, f, v.Drop)
-	if v.Cut && !v.Drop {
-		if f = faults.Cut(&n.pool, f, v.Bit); f == nil {
-			n.stats.Lost++
-			n.linkCount(id, func(s *LinkStats) { s.Malformed++ })
-			return
-		}
-	}
-	if v.Twice {
-		n.linkCount(id, func(s *LinkStats) { s.Copied++ })
-		n.holdBack(id, n.pool.Clone(f), v.Delay2)
-	}
-	switch {
-	case v.Drop:
+	if !faults.Apply(n.fault[id].Arrive(n.now, f), a, linkEnd{n}) {
 		n.stats.Lost++
-		n.linkCount(id, func(s *LinkStats) { s.Lost++ })
-		if n.watch != nil && n.watch[p.Node] != nil {
-			n.watch[p.Node].Lost(n.now, int(p.NodePort), f)
-		}
-		n.pool.Put(f)
-	case v.Delay > 0:
-		n.linkCount(id, func(s *LinkStats) { s.Held++ })
-		n.holdBack(id, f, v.Delay)
-	default:
-		n.deliver(p, f)
 	}
 }
 
-// linkCount counts what a fault did at the end of a link, if there is a timeline.
-func (n *Net) linkCount(id int, count func(*LinkStats)) {
-	if n.linkStats != nil {
-		count(&n.linkStats[id])
+// linkEnd is where faults hand the simulation what they leave of frames (faults.Sink). Ports go
+// by the number of their transmitter.
+type linkEnd struct{ n *Net }
+
+// Decided implements faults.Sink.
+func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
+	n, p := e.n, &e.n.ports[id]
+	p.Account(n.now, f, v.Drop)
+	if n.check != nil {
+		n.check.decided(p, f, v)
+	}
+	if v.Drop && n.watch != nil && n.watch[p.Node] != nil {
+		n.watch[p.Node].Lost(n.now, int(p.NodePort), f)
 	}
 }
+
+// Deliver implements faults.Sink.
+func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(&e.n.ports[id], f) }
+
+// Hold implements faults.Sink.
+func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.holdBack(id, f, d) }
 
 // holdBack keeps a frame that a fault delivers later.
 func (n *Net) holdBack(id int, f *wire.Frame, d vtime.Duration) {
 	at := n.now.Add(max(d, vtime.Picosecond))
+	if f.Kind() == wire.KindPFC {
+		n.pauseLate = max(n.pauseLate, d)
+	}
+	if n.outlasts(f, d) {
+		n.orphans++
+	}
 	if n.late == nil {
 		n.late = make([]agenda[*wire.Frame], len(n.ports))
 	}
@@ -249,7 +250,11 @@ func (n *Net) holdBack(id int, f *wire.Frame, d vtime.Duration) {
 
 func (n *Net) arriveLate(id int) {
 	n.lates--
-	n.deliver(&n.ports[id], n.late[id].pop())
+	f := n.late[id].pop()
+	if f.Kind() != wire.KindPFC {
+		n.moves++
+	}
+	n.deliver(&n.ports[id], f)
 }
 
 // deliver hands a frame to the machine at the end of a link.
@@ -381,6 +386,7 @@ func (n *Net) Drain() error {
 	if n.reference != nil {
 		step = n.reference
 	}
+	n.stuck = false
 	n.resume()
 	for n.err == nil && !n.idle() && step() {
 		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
@@ -396,9 +402,9 @@ func (n *Net) stalled() bool {
 }
 
 // Leftover says what is still held when the run is over: every frame must be back, unless a
-// NIC is stalled, with which what it has and what waits for it stand still.
+// NIC is stalled, or somebody paused without end, with which what waits for that stands still.
 func (n *Net) Leftover() error {
-	if n.stalled() {
+	if n.stalled() || n.stuck {
 		return nil
 	}
 	if n.pool.Live != 0 || n.pool.LiveBlocks != 0 {

@@ -179,8 +179,8 @@ func castExactly(t *testing.T, c Config, p manycast.Params) {
 		if row.Verified == nil || !*row.Verified {
 			t.Errorf("%s, %s at %d bytes: not every message came right and once\n%s", what, row.Scheme, row.SizeBytes, replay)
 		}
-		if want := expectedMessages(p, hosts); row.Spread.Messages != want {
-			t.Errorf("%s, %s: %v messages came, want %v\n%s", what, row.Scheme, row.Spread.Messages, want, replay)
+		if want := expectedMessages(p, hosts); apps.DetailsOf[manycast.Spread](row).Messages != want {
+			t.Errorf("%s, %s: %v messages came, want %v\n%s", what, row.Scheme, apps.DetailsOf[manycast.Spread](row).Messages, want, replay)
 		}
 	}
 	for i := hosts; i < len(c.Graph.Nodes); i++ {

@@ -51,9 +51,16 @@ type Net struct {
 	late  []agenda[*wire.Frame] // by port: frames that a fault holds back; nil: none ever was
 	lates int                   // how many those are
 	// linkStats are by port; nil if there is no timeline.
-	linkStats []LinkStats
+	linkStats []faults.Counts
 	begins    int // calls of the timeline that are due, by what they mean
 	ends      int
+	applying  bool           // one of them is being made
+	lastEnd   vtime.Time     // when the last of the faults ends that have begun and have an end
+	pauseMax  vtime.Duration // that a pause may take to come and to run out
+	pauseLate vtime.Duration // and that a fault may have held one back
+	moves     uint64         // arrivals but for those of pauses, and turns of tasks
+	lull      lull
+	stuck     bool     // the run has ended although there is something that stands still
 	began     bool     // a fault has begun since it was last asked whether all is quiet
 	held      []func() // put calls of the timeline back that came when nothing was left to do
 	out       []Tap    // by port: at the sending end; nil if nobody looks
@@ -84,7 +91,7 @@ type Net struct {
 	branches   []rank.Branches // in the switches' multicast tables
 	check      *checker
 	fresh      [][]amount // what each node held when the lab was built; nil without check
-	orphans    int        // groups whose leader's host has crashed
+	orphans    int        // groups that nobody deletes: their leader crashed, or a registration came late
 	unfinished error      // of the last job, before it gave everything back
 	err        error
 	doing      string // what the job last said it is at
@@ -119,6 +126,8 @@ type node struct {
 	host  *host
 	armed vtime.Time // instant of the pending timer event, or Never
 	first int        // first port
+	// stalled is when the NIC was stalled last.
+	stalled vtime.Time
 }
 
 // New builds a simulation.

@@ -50,7 +50,6 @@ type packetIn struct {
 type packetOut struct {
 	p       *packet
 	sending bool
-	free    int        // of the link
 	asks    []topo.End // inputs that wait for it, in order
 }
 

@@ -110,7 +110,7 @@ func (n *Net) pollArrival(id int) {
 	f := p.Land().Frame
 	n.stats.Hops++
 	if n.fault != nil && n.fault[id] != nil {
-		n.arriveFaulty(id, p, f)
+		n.arriveFaulty(id, f)
 		return
 	}
 	p.Account(n.now, f, false)

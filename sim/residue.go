@@ -1,6 +1,11 @@
 package sim
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // amount is how much of something a node holds.
 type amount struct {
@@ -46,7 +51,8 @@ func (n *Net) note() {
 // Residue says what the lab holds at rest that one that was just built does not, or nil. What
 // nobody could take back does not count, and is for the switches to age out: groups of which
 // the deletion was given up, because switches or hosts did not answer until the last repeat,
-// and those whose leader's host crashed.
+// those whose leader's host crashed, and those of which a registration came when nobody
+// remembered any more that they were deleted.
 func (n *Net) Residue() error {
 	orphans, settled := n.orphans, n.queue.n == 0 && n.far.len() == 0 && !n.stalled()
 	for i := range n.nodes {
@@ -67,4 +73,21 @@ func (n *Net) Residue() error {
 		}
 	}
 	return nil
+}
+
+// outlasts reports whether a frame is a registration that a fault holds back, on each of its
+// links perhaps, for as long as switches remember that its group was deleted.
+func (n *Net) outlasts(f *wire.Frame, d vtime.Duration) bool {
+	if f.Kind() != wire.KindMRP || f.Payload() == nil {
+		return false
+	}
+	p, err := wire.ParseMRP(f.Payload().Bytes())
+	if err != nil || p.Flags&^(wire.MRPMRUpdate|wire.MRPReduce) != 0 {
+		return false
+	}
+	quarantine := vtime.SpanMax
+	for i := n.graph.Hosts; i < len(n.nodes); i++ {
+		quarantine = min(quarantine, n.nodes[i].sw.Quarantine())
+	}
+	return d >= quarantine/vtime.Duration(n.graph.Switches()+1)
 }

@@ -239,3 +239,46 @@ func leftBehind(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: %v; want a broken invariant, %s", seed, err, want)
 	}
 }
+
+// TestLateRegistration: a registration that a fault holds back until switches have forgotten
+// that its group was deleted makes a group that nobody deletes: it is for them to age out, and
+// no mistake. One that comes in time makes none.
+func TestLateRegistration(t *testing.T) {
+	left := map[vtime.Duration]int{}
+	for _, hold := range []vtime.Duration{10 * vtime.Microsecond, 2 * vtime.Second} {
+		for seed := range uint64(8) {
+			g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 2}, sceneLink)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, Switch: fabric.Switch{
+				Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 8,
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.SetFault(n.PortID(0, 0), &faults.Impairment{
+				Match: faults.MatchFunc(isMRP), Reorder: 1, Numbers: map[int]bool{1: true}, Delay: hold, Random: n.random.Derive("late"),
+			})
+			err = n.Run(Job{Name: "late", Hosts: []int{0, 1, 2, 3}, Params: testParams, Program: func(r *rank.Rank) error {
+				group, err := r.NewGroup("late", 0)
+				if err != nil {
+					return err
+				}
+				return group.Delete()
+			}})
+			if err != nil {
+				t.Errorf("seed %d, held for up to %v: %v", seed, hold, err)
+			}
+			for i := g.Hosts; i < len(g.Nodes); i++ {
+				left[hold] += n.Switch(i).Holding().Groups
+			}
+			if hold < vtime.Millisecond && n.orphans != 0 {
+				t.Errorf("seed %d, held for up to %v: %d groups may be left", seed, hold, n.orphans)
+			}
+		}
+	}
+	if left[10*vtime.Microsecond] != 0 || left[2*vtime.Second] == 0 {
+		t.Errorf("groups left, by how long their registration was held: %v", left)
+	}
+}

@@ -32,12 +32,12 @@ type sideOp struct {
 	stranger bool   // UD: with a key that is not the receiver's
 }
 
-// receives says whether the request takes a receive at the other end.
+// receives reports whether the request takes a receive at the other end.
 func (o *sideOp) receives() bool {
 	return o.op != virtrnic.WRRDMAWrite && !o.answered()
 }
 
-// answered says whether the request is a READ or an atomic.
+// answered reports whether the request is a READ or an atomic.
 func (o *sideOp) answered() bool {
 	return o.op >= virtrnic.WRRDMARead && o.op <= virtrnic.WRAtomicFetchAdd
 }
@@ -483,7 +483,7 @@ func (h *sideHost) drain() {
 	}
 }
 
-// failed says whether a connection ended because its retries were spent, which is how it
+// failed reports whether a connection ended because its retries were spent, which is how it
 // may end when frames get lost. Any other error is one.
 func (f *sideFlow) failed() bool {
 	for _, e := range f.ends {
@@ -646,7 +646,7 @@ func (f *sideFlow) sentBy(w virtrnic.WC, e *sideEnd, from, offset int) error {
 	return fmt.Errorf("nobody has sent what came as %+v: %w", w, last)
 }
 
-// within says whether each byte is what it should be or has never been written.
+// within reports whether each byte is what it should be or has never been written.
 func within(got, want []byte) bool {
 	for i, b := range got {
 		if b != want[i] && b != 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -49,6 +50,12 @@ type task struct {
 // deferred calls run.
 type unwound struct{}
 
+// Unwinds reports whether p is what unwinds a task, and not a panic of its program.
+func Unwinds(p any) bool {
+	_, is := p.(unwound)
+	return is
+}
+
 // spawn makes a task; it runs for the first time when the loop comes to it.
 func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 	t := &task{host: h, job: j, rank: rank, name: name, label: &name, id: n.freeTask(), armed: vtime.Never}
@@ -61,7 +68,7 @@ func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 			t.done = true
 			j.live--
 			if p := recover(); p != nil {
-				if _, ok := p.(unwound); !ok {
+				if !Unwinds(p) {
 					panic(p)
 				}
 			}
@@ -128,6 +135,7 @@ func (n *Net) runTasks() {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
+		n.moves++
 		n.turn.begin(t)
 		t.next()
 		n.turn.end()
@@ -157,7 +165,7 @@ func (n *Net) wakeSleeper(id int) {
 	}
 }
 
-// news says whether the host has some that its tasks were not told of.
+// news reports whether the host has some that its tasks were not told of.
 func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.seen }
 
 // armTask makes sure that a task that sleeps has an event no later than its time.
@@ -213,18 +221,13 @@ func (h *host) Spawn(name string, f func()) {
 
 // job is a set of ranks that run one program.
 type job struct {
-	net     *Net
-	name    string
-	live    int
-	board   map[string][]byte
-	ranks   []*rank.Rank
-	waiting []*task // in the barrier
-	round   int     // barriers passed
-	readers map[string][]*task
-	errs    []error
-	size    int // ranks that a barrier waits for
-	spare   []bool
-	keep    bool
+	net   *Net
+	name  string
+	live  int
+	board *outofband.Board[*task]
+	ranks []*rank.Rank
+	errs  []error
+	keep  bool
 	// multicast are the plain groups that the switches know for it.
 	multicast []uint32
 	emit      func(rank int, record []byte)
@@ -249,9 +252,9 @@ type Job struct {
 // number. If ranks are left waiting when nothing can happen any more, it says on what.
 func (n *Net) Run(spec Job) error {
 	j := &job{
-		net: n, name: spec.Name, board: map[string][]byte{}, readers: map[string][]*task{},
-		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)), size: len(spec.Hosts),
-		emit: spec.Emit, report: spec.Report, spare: spec.Spare, keep: spec.Keep,
+		net: n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
+		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)),
+		emit: spec.Emit, report: spec.Report, keep: spec.Keep,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -336,25 +339,13 @@ func (j *job) release() error {
 	return n.Drain()
 }
 
-// lose takes a rank that has crashed out of the barriers, if the job can do without it.
-func (j *job) lose(rank int) {
-	if j.spare == nil || !j.spare[rank] {
-		return
+// resume lets tasks go on that the board has released.
+func (j *job) resume(tasks []*task) {
+	for _, t := range tasks {
+		if t != j.net.running {
+			j.net.makeReady(t)
+		}
 	}
-	j.size--
-	j.waiting = slices.DeleteFunc(j.waiting, func(t *task) bool { return t.rank == rank })
-	if len(j.waiting) == j.size && j.size > 0 {
-		j.goOn()
-	}
-}
-
-// goOn lets the ranks in the barrier go on.
-func (j *job) goOn() {
-	for _, t := range j.waiting {
-		j.net.makeReady(t)
-	}
-	j.waiting = nil
-	j.round++
 }
 
 // firstError returns the first error by rank number, that of a crash before all others.
@@ -408,27 +399,18 @@ type board struct {
 }
 
 // Put implements rank.Board.
-func (b board) Put(key string, value []byte) {
-	b.j.board[key] = value
-	for _, t := range b.j.readers[key] {
-		b.j.net.makeReady(t)
-	}
-	delete(b.j.readers, key)
-}
+func (b board) Put(key string, value []byte) { b.j.resume(b.j.board.Put(key, value)) }
 
 // Get implements rank.Board.
 func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
-	waits := false
+	t := b.j.net.running
 	for {
-		if v, ok := b.j.board[key]; ok {
+		if v, ok := b.j.board.Get(b.rank, t, key); ok {
 			return v, true
 		}
 		if over() {
+			b.j.board.Withdraw(b.rank, t, key)
 			return nil, false
-		}
-		if !waits {
-			waits = true
-			b.j.readers[key] = append(b.j.readers[key], b.j.net.running)
 		}
 		b.h.Park(vtime.Never, why)
 	}
@@ -436,20 +418,16 @@ func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
 
 // Barrier implements rank.Board.
 func (b board) Barrier(over func() bool) bool {
-	j := b.j
 	if over() {
 		return false
 	}
-	if len(j.waiting) == j.size-1 {
-		j.goOn()
-		return true
-	}
-	j.waiting = append(j.waiting, j.net.running)
-	for round := j.round; j.round == round; {
+	all, round := b.j.board, b.j.board.Round()
+	b.j.resume(all.Arrive(b.rank, b.j.net.running))
+	for all.Round() == round {
 		if over() {
 			return false
 		}
-		b.h.Park(vtime.Never, fmt.Sprintf("the other ranks to synchronise (%d of %d are there)", len(j.waiting), j.size))
+		b.h.Park(vtime.Never, all.Missing())
 	}
 	return true
 }

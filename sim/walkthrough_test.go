@@ -30,8 +30,8 @@ func figureTree() (*topo.Graph, error) {
 	return topo.Custom(nodes, links)
 }
 
-// TestCEP53 is the golden walk-through of the paper's Fig. 2.
-func TestCEP53(t *testing.T) {
+// TestPaperWalkthrough (CEP-53) is the golden walk-through of the paper's Fig. 2.
+func TestPaperWalkthrough(t *testing.T) {
 	g, err := figureTree()
 	s := newScene(t, g, err)
 	s.record()

@@ -180,7 +180,7 @@ func (v writeTrial) run(t *testing.T) *Net {
 		n.SetFault(id, faults.Chain{
 			&oneRETH{t, fmt.Sprintf("seed %d, %s, %s", v.seed, v.mode, link), map[wire.PSN]wire.RETH{}},
 			&faults.Impairment{Loss: v.loss, Duplicate: v.dup, Reorder: v.late, Delay: 5 * vtime.Microsecond, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))},
-			&faults.Impairment{Corrupt: v.ko, Match: isData, Random: n.random.Derive(fmt.Sprintf("flip/%d", id))},
+			&faults.Impairment{Corrupt: v.ko, Match: faults.MatchFunc(isData), Random: n.random.Derive(fmt.Sprintf("flip/%d", id))},
 		})
 	}
 	params := testParams

@@ -1,5 +1,5 @@
-// Package store is what replicas keep their blocks in: a Pebble database for each volume,
-// in memory for simulations or in a folder.
+// Package store stores the blocks of replicas: a Pebble database for each volume, in memory for
+// simulations or in a folder.
 package store
 
 import (
@@ -168,8 +168,8 @@ func (v *volume) Close() error {
 
 var errClosed = errors.New("the store is closed")
 
-// guard makes errors of what the database takes for the end of the world: it would end the
-// process. After one the database is left alone.
+// guard turns Pebble's fatal errors, which would end the process, into errors of its calls. After
+// the first one the database is not used any more.
 type guard struct {
 	call sync.Mutex // held by the call that is made
 	mu   sync.Mutex
@@ -179,7 +179,7 @@ type guard struct {
 
 func newGuard() *guard { return &guard{dead: make(chan struct{})} }
 
-// do calls f and returns its error, or what the database died of meanwhile.
+// do calls f and returns its error, or the database's fatal error if one occurs meanwhile.
 func (g *guard) do(f func() error) error {
 	g.call.Lock()
 	defer g.call.Unlock()
@@ -211,8 +211,8 @@ func (g *guard) fail(err error) {
 	}
 }
 
-// background takes an error of a flush, which the database would repeat without end: its
-// goroutine ends here.
+// background records an error of a flush and ends its goroutine: the database would repeat the
+// flush without end.
 func (g *guard) background(err error) {
 	g.fail(fmt.Errorf("store: %w", err))
 	runtime.Goexit()

@@ -47,6 +47,9 @@ func (t *NTree) pow(i int) int {
 	return v
 }
 
+// Shape returns the ports of a switch, m, and the levels of switches, n.
+func (t *NTree) Shape() (m, n int) { return t.m, t.n }
+
 // Hosts returns the number of hosts, 2h^n.
 func (t *NTree) Hosts() int { return 2 * t.pow(t.n) }
 
@@ -189,7 +192,7 @@ func (t *NTree) LIDs() (int, error) {
 	paths := t.pow(t.n - 1)
 	switch {
 	case bits.OnesCount(uint(t.h)) != 1:
-		return 0, fmt.Errorf("an m-port n-tree with m = %d has no LIDs: a host needs %d, and can have a power of two: use m = 4, 8, 16, 32, ...", t.m, paths)
+		return 0, fmt.Errorf("an m-port n-tree with m = %d has no LIDs: a host needs %d, and can have a power of two: use m = 4, 8, 16, 32 and so on", t.m, paths)
 	case paths > 1<<lmcMax:
 		return 0, fmt.Errorf("an m-port n-tree with m = %d and n = %d has no LIDs: a host needs %d, and can have %d (LMC has three bits)", t.m, t.n, paths, 1<<lmcMax)
 	case t.Hosts()*paths > lidUnicast:

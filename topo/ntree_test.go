@@ -71,7 +71,7 @@ func TestNTreeCounts(t *testing.T) {
 	}
 }
 
-// TestNTreeExamples are the paper's own examples (R-Y0).
+// TestNTreeExamples are the paper's own examples (CYC-4, CYC-10, R-Y0).
 func TestNTreeExamples(t *testing.T) {
 	g := must(t)(MPortNTree(4, 3, link))
 	x := g.NTree()
@@ -279,7 +279,7 @@ func spread(g *Graph, tree []Branches, src int) (got map[int]int, links int) {
 	return got, links
 }
 
-// exact says whether each member but the source gets one copy and nobody else any.
+// exact reports whether each member but the source gets one copy and nobody else any.
 func exact(g *Graph, tree []Branches, src int, members []int) bool {
 	got, _ := spread(g, tree, src)
 	for _, m := range members {

@@ -53,7 +53,7 @@ func (g *Graph) marked(failed []int) []bool {
 	return down
 }
 
-// tiered says whether every link between switches joins different tiers.
+// tiered reports whether every link between switches joins different tiers.
 func (g *Graph) tiered() bool {
 	for _, l := range g.Links {
 		a, b := &g.Nodes[l.A.Node], &g.Nodes[l.B.Node]
@@ -143,7 +143,7 @@ type way struct {
 	falls []bool // switches from which the way only goes down; nil: ways need not be up-down
 }
 
-// leads says whether the way from switch n goes by port p, beyond which is node m, one
+// leads reports whether the way from switch n goes by port p, beyond which is node m, one
 // step nearer.
 func (g *Graph) leads(w *way, n, p, m int, down []bool) bool {
 	if down != nil && down[g.Nodes[n].Links[p]] || g.Nodes[m].Kind != Switch {

@@ -9,18 +9,18 @@ import (
 // data, as ConnectX adapters send them (captured as 0xc2).
 const cnpTraffic = 48<<2 | wire.ECNECT0
 
-// congestion is what DCQCN keeps for a queue pair: as sender, the reaction point; as
-// receiver, when the notification point may speak again.
+// congestion is what DCQCN keeps for a queue pair: the reaction point of its sending half, and
+// for its receiving half the instant at which the notification point may send the next CNP.
 type congestion struct {
 	reactionPoint
 	quiet vtime.Time    // no CNP before
 	env   wire.Envelope // of CNPs
 }
 
-// control sets a queue pair's congestion control up for its path, new or changed.
+// control sets up a queue pair's congestion control for its path, new or changed.
 func (n *NIC) control(q *QP) {
 	if n.dcqcn == nil || q.service == wire.UD {
-		return // a datagram's sender is not told
+		return // senders of datagrams get no CNPs
 	}
 	if q.cc == nil {
 		q.cc = &congestion{reactionPoint: newReactionPoint(n.dcqcn, n.line)}
@@ -28,8 +28,9 @@ func (n *NIC) control(q *QP) {
 	q.cc.env = n.envelopeOf(q, cnpTraffic)
 }
 
-// congested takes what congestion control reads of an arriving packet: CNPs, which end
-// here, and the mark of switches on whatever may carry payload, requests and answers to READs.
+// congested passes to congestion control what an arriving packet says: a CNP, or the mark that
+// switches set on packets that may carry payload, which are requests and answers to READs. It
+// reports whether the packet was a CNP, which is then used up.
 func (n *NIC) congested(now vtime.Time, q *QP, f *wire.Frame) (ends bool) {
 	if f.OpCode() == wire.OpCNP {
 		n.stats.CNPHandled++
@@ -43,9 +44,9 @@ func (n *NIC) congested(now vtime.Time, q *QP, f *wire.Frame) (ends bool) {
 	return false
 }
 
-// notify is the notification point: a marked packet of a flow, whatever becomes of it
-// otherwise, makes a CNP, unless the flow has had one within the interval. It goes the
-// way of acknowledgements; of a group's members, to the group (CEP-43).
+// notify is the notification point. A marked packet of a flow causes a CNP, even if the packet
+// is dropped later, unless the flow has had one within the interval. The CNP goes where
+// acknowledgements go: from a group's member, to the group (CEP-43).
 func (n *NIC) notify(now vtime.Time, q *QP) {
 	n.stats.ECNMarked++
 	if now < q.cc.quiet {

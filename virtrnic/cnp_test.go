@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -16,7 +16,7 @@ func TestNotificationPoint(t *testing.T) {
 	var cnps []vtime.Time
 	var sent []vtime.Time
 	marked := 0
-	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		switch {
 		case f.OpCode() == wire.OpCNP:
 			cnps = append(cnps, now)
@@ -30,7 +30,7 @@ func TestNotificationPoint(t *testing.T) {
 				marked++
 			}
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	const size = 4 << 20
 	_, sm := p.region(0, size, 3)
@@ -69,9 +69,9 @@ func TestNotificationPoint(t *testing.T) {
 // service it is of.
 func TestNoCongestionControl(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 16, retry: 7, rnr: 6})
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) faults.Verdict {
 		f.SetECN(wire.ECNCE)
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	_, sm := p.region(0, 100_000, 3)
 	_, dm := p.region(1, 100_000, 0)
@@ -105,7 +105,7 @@ func TestPacedNeighbours(t *testing.T) {
 	}
 	p.qp = keep
 	var bytes [2]int
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 0 {
 			k := 0
 			if f.DestQP() == peer.Num() {
@@ -116,7 +116,7 @@ func TestPacedNeighbours(t *testing.T) {
 				f.SetECN(wire.ECNCE)
 			}
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	const size = 32 << 20
 	for i, q := range []*QP{slow, fast} {

@@ -2,20 +2,21 @@ package virtrnic
 
 import (
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Note puts what the host's software did among the events of its NIC.
+// Note adds an event of the host's software to the events of its NIC.
 func (n *NIC) Note(now vtime.Time, e machine.Event) {
 	if n.trace != nil {
 		n.trace.Trace(now, e)
 	}
 }
 
-// Restart makes the NIC what it was when it was made, but for its counters: queue pairs,
-// memory regions and all else that was made with verbs, and the frames it holds, are gone,
-// without a completion to anybody; numbers and keys are not used again soon. It returns how many frames it held; they count as
+// Restart loses all but the counters: queue pairs, memory regions and all else that was made
+// with verbs, and the frames that the NIC holds, without any completion. Numbers and keys are
+// still reused as late as possible. It returns how many frames were lost; they count as
 // dropped.
 func (n *NIC) Restart(now vtime.Time) (lost int) {
 	n.settleBefore(now)
@@ -34,21 +35,21 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 	for _, m := range n.chosen { // each by itself
 		n.forget(m)
 	}
-	n.mcast, n.unacked, n.events, n.deadEvents = nil, 0, ring[AsyncEvent]{}, 0
+	n.mcast, n.unacked, n.events, n.deadEvents = nil, 0, queue.FIFO[AsyncEvent]{}, 0
 	n.life++
 	n.made = Made{}
 	t := &n.tx
 	for prio := range t.made {
-		for r := &t.made[prio]; r.n > 0; {
-			n.drop(now, r.pop(), DropRestart)
+		for r := &t.made[prio]; r.Len() > 0; {
+			n.drop(now, r.Pop(), DropRestart)
 		}
 	}
-	for t.pauses.n > 0 {
-		n.drop(now, t.pauses.pop().f, DropRestart)
+	for t.pauses.Len() > 0 {
+		n.drop(now, t.pauses.Pop().f, DropRestart)
 	}
 	if in := n.intake; in != nil {
-		for in.fifo.n > 0 {
-			n.drop(now, in.fifo.pop().f, DropRestart)
+		for in.fifo.Len() > 0 {
+			n.drop(now, in.fifo.Pop().f, DropRestart)
 		}
 		in.bytes, in.xoff, in.refresh = 0, 0, vtime.Never
 	}
@@ -66,8 +67,8 @@ func (n *NIC) dropped() (all uint64) {
 	return all
 }
 
-// SetCarrier says whether the NIC's link is there. Without it, nothing that the switch has
-// paused stays so; when it comes back, the NIC says again what it has paused itself.
+// SetCarrier sets whether the NIC's link is up. When it goes down, all that the switch has
+// paused is resumed; when it comes up, the NIC repeats the pauses that it has asked for.
 func (n *NIC) SetCarrier(now vtime.Time, up bool) {
 	n.settleBefore(now)
 	if !up {
@@ -80,7 +81,7 @@ func (n *NIC) SetCarrier(now vtime.Time, up bool) {
 	n.start(now)
 }
 
-// takeFrame does what a NIC does with a frame it has taken.
+// takeFrame handles a frame that has left the intake.
 func (n *NIC) takeFrame(now vtime.Time, f *wire.Frame) {
 	switch kind := f.Kind(); {
 	case kind == wire.KindPFC:

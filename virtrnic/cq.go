@@ -3,6 +3,7 @@ package virtrnic
 import (
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -10,7 +11,7 @@ import (
 // CQ is a completion queue. Its memory grows with use up to its depth.
 type CQ struct {
 	nic     *NIC
-	ring    ring[WC]
+	ring    queue.FIFO[WC]
 	depth   int
 	overrun bool
 	channel *CompChannel // may be nil
@@ -29,10 +30,10 @@ func (n *NIC) CreateCQ(depth int) (*CQ, error) {
 	return &CQ{nic: n, depth: depth, life: n.life}, nil
 }
 
-// of says whether the queue is one of the device.
+// of reports whether the queue is one of the device.
 func (c *CQ) of(n *NIC) bool { return c != nil && c.nic == n && c.life == n.life && !c.gone }
 
-// DestroyCQ takes the queue back, with what is in it, once no queue pair uses it.
+// DestroyCQ destroys the queue, with the completions in it, once no queue pair uses it.
 func (n *NIC) DestroyCQ(c *CQ) error {
 	switch {
 	case !c.of(n):
@@ -40,36 +41,36 @@ func (n *NIC) DestroyCQ(c *CQ) error {
 	case c.users > 0:
 		return fmt.Errorf("destroy completion queue: %d queue pairs use it: %w", c.users, ErrBusy)
 	}
-	c.gone, c.ring, c.armed = true, ring[WC]{}, armedNot
+	c.gone, c.ring, c.armed = true, queue.FIFO[WC]{}, armedNot
 	n.made.CQs--
 	if c.channel != nil {
-		c.channel.events.removeIf(func(o *CQ) bool { return o == c })
+		c.channel.events.RemoveIf(func(o *CQ) bool { return o == c })
 	}
 	if c.overrun {
-		n.events.removeIf(func(e AsyncEvent) bool { return e.CQ == c })
+		n.events.RemoveIf(func(e AsyncEvent) bool { return e.CQ == c })
 	}
 	return nil
 }
 
 // ResizeCQ changes the depth; what is in the queue must fit.
 func (n *NIC) ResizeCQ(c *CQ, depth int) error {
-	if depth < max(1, int(c.ring.n)) || depth > MaxQPWR*16 {
-		return fmt.Errorf("resize completion queue: depth %d with %d completions in it: %w", depth, c.ring.n, ErrInvalid)
+	if depth < max(1, c.ring.Len()) || depth > MaxQPWR*16 {
+		return fmt.Errorf("resize completion queue: depth %d with %d completions in it: %w", depth, c.ring.Len(), ErrInvalid)
 	}
 	c.depth = depth
 	return nil
 }
 
-// PollCQ takes the oldest completion.
+// PollCQ takes the oldest completion out of the queue; false if it is empty.
 func (n *NIC) PollCQ(c *CQ) (WC, bool) {
-	if c.ring.n == 0 {
+	if c.ring.Len() == 0 {
 		return WC{}, false
 	}
-	return c.ring.pop(), true
+	return c.ring.Pop(), true
 }
 
-// push adds a completion. A full queue loses it (EventCQErr), and whoever completes
-// there has to end.
+// push adds a completion and reports whether the queue was full. Then the completion is lost
+// (EventCQErr), and the queue pair that it was of has to end.
 func (c *CQ) push(now vtime.Time, w WC, solicited bool) (overrun bool) {
 	n := c.nic
 	n.completions++
@@ -78,15 +79,15 @@ func (c *CQ) push(now vtime.Time, w WC, solicited bool) (overrun bool) {
 	}
 	n.digest = wire.MixWord(n.digest, uint64(now))
 	n.digest = wire.MixWord(n.digest, w.WRID<<16^uint64(w.ByteLen)<<8^uint64(w.Status)^uint64(w.QPN)<<40)
-	if int(c.ring.n) == c.depth {
+	if c.ring.Len() == c.depth {
 		c.nic.stats.CompletionsOverflow++
 		if !c.overrun {
 			c.overrun = true
-			n.events.push(AsyncEvent{Type: EventCQErr, CQ: c})
+			n.events.Push(AsyncEvent{Type: EventCQErr, CQ: c})
 		}
 		return true
 	}
-	c.ring.push(w)
+	c.ring.Push(w)
 	if c.armed != armedNot {
 		c.notify(solicited || w.Status != WCSuccess)
 	}

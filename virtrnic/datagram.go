@@ -7,10 +7,10 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// The unacknowledged services. UC is RC's message flow without answers: a packet that is
-// missing costs its message, nothing more. UD sends messages of one packet to anyone.
+// The unacknowledged services. UC sends messages as RC does but without answers: a packet that
+// is missing costs its message and nothing else. UD sends messages of one packet to anyone.
 
-// sent takes a packet of UC or UD as done the moment it starts on the wire.
+// sent treats a packet of UC or UD as complete from the moment it starts on the wire.
 func (r *requester) sent(now vtime.Time, q *QP, last bool) {
 	r.una = r.nxt
 	if last {
@@ -34,7 +34,7 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	if !pd.of(n) {
 		return nil, fmt.Errorf("create address handle: protection domain of another device: %w", ErrInvalid)
 	}
-	var q QP // datagrams of all queue pairs of a host to an address share their path
+	var q QP // the path does not depend on the queue pair: all of a host to one address share it
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
 	q.prio = n.priority(a.TrafficClass)
 	pd.users++
@@ -42,7 +42,7 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio, life: n.life}, nil
 }
 
-// DestroyAH takes an address handle back. Requests that were posted with it still go.
+// DestroyAH destroys an address handle. Requests that were posted with it are still sent.
 func (n *NIC) DestroyAH(a *AddressHandle) error {
 	if a == nil || a.pd.nic != n || a.gone || a.life != n.life {
 		return fmt.Errorf("destroy address handle: %w", ErrInvalid)
@@ -103,19 +103,19 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 	r.cursor++
 	r.sent(now, q, true)
 	r.classify(q)
-	n.offer(now, q) // perhaps into another class's round
+	n.offer(now, q) // the next datagram may belong to another class
 	return f
 }
 
 // classify gives a UD queue pair the class of the datagram that is next.
 func (r *requester) classify(q *QP) {
 	if r.cursor < r.n {
-		q.prio = r.wqes.at(uint32(r.cursor)).wr.UD.AH.prio
+		q.prio = r.wqes.At(r.cursor).wr.UD.AH.prio
 	}
 }
 
-// handleUC takes a request packet of an unreliable connection. Whatever is wrong with it
-// costs the message, and the next message may begin with any PSN.
+// handleUC handles a request packet of an unreliable connection. A packet with any fault costs
+// the message, and the next message may begin with any PSN.
 func (r *responder) handleUC(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	gap := f.PSN() != r.epsn
@@ -123,7 +123,7 @@ func (r *responder) handleUC(now vtime.Time, q *QP, f *wire.Frame) {
 		n.stats.OutOfSeqRequest++
 	}
 	if begins := f.OpCode().Is(wire.OpBegin); begins {
-		r.active = false // whatever came before has lost its end; its receive is used again
+		r.active = false // the message before has lost its end; the new one takes its receive
 	} else if gap || !r.active {
 		r.active = false
 		n.drop(now, f, DropSequence)
@@ -161,7 +161,7 @@ func lossReason(nak wire.Syndrome) DropReason {
 	return DropInvalid
 }
 
-// handleDatagram takes a datagram: the global route header and the data go into the
+// handleDatagram handles a datagram: the global route header and the data go into the
 // next receive, or the datagram is dropped.
 func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
@@ -174,12 +174,12 @@ func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 		n.drop(now, f, DropNoReceive)
 		return
 	}
-	if w := q.recv.wqes.at(0); total(w.SGE, w.SGL) < GRHLen+size {
-		n.drop(now, f, DropInvalid) // the buffer stays for one that fits
+	if w := q.recv.wqes.At(0); total(w.SGE, w.SGL) < GRHLen+size {
+		n.drop(now, f, DropInvalid) // the receive stays posted for a datagram that fits
 		return
 	}
 	r.take(q)
-	// An IPv4 header sits in the second half of the 40 bytes, an IPv6 header fills them.
+	// An IPv4 header fills the second half of the 40 bytes, an IPv6 header all of them.
 	grh, ip := n.scratch[:GRHLen], f.IPHeader()
 	clear(grh)
 	copy(grh[GRHLen-len(ip):], ip)

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -25,9 +25,9 @@ func TestUC(t *testing.T) {
 			src, sm := p.region(0, max(1, n), 3)
 			dst, dm := p.region(1, max(1, n), 0)
 			back := 0
-			p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
+			p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) faults.Verdict {
 				back += port
-				return machinetest.Fate{}
+				return faults.Verdict{}
 			}
 			p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n)})
 			p.post(0, SendWR{WRID: 1, Opcode: op, SGE: whole(sm, n), RemoteAddr: dm.Addr(), RKey: dm.RKey(), Imm: 0xabcd})
@@ -213,12 +213,12 @@ func TestUD(t *testing.T) {
 			src, sm := p.region(0, max(1, n), 3)
 			dst, dm := p.region(1, n+GRHLen, 9)
 			var ip []byte
-			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 				ip = append([]byte(nil), f.IPHeader()...)
 				if port == 1 {
 					t.Error("something came back")
 				}
-				return machinetest.Fate{}
+				return faults.Verdict{}
 			}
 			p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n+GRHLen)})
 			p.post(0, SendWR{WRID: 1, Opcode: op, SGE: whole(sm, n), Imm: 7, UD: p.dest(0)})
@@ -281,12 +281,12 @@ func TestUDIPv6(t *testing.T) {
 	}
 	p.recv(1, RecvWR{SGE: whole(dm, 60)})
 	to := wire.IPv6Of(group)
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) faults.Verdict {
 		// The port is that of libibverbs' ibv_flow_label_to_udp_sport.
 		if mac := wire.MulticastMAC(true, group); wire.MAC(f.Header()[:6]) != mac || f.SrcPort() != 0xfcf4 {
 			t.Errorf("sent to %x from port %#x, want %v", f.Header()[:6], f.SrcPort(), mac)
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	p.post(0, SendWR{Opcode: WRSend, Flags: SendInline, Inline: []byte("twenty bytes for all"), UD: UDDest{ah, wire.QPNMulticast, testQKey}})
 	p.run()
@@ -383,11 +383,11 @@ func TestMulticast(t *testing.T) {
 		t.Fatal(err)
 	}
 	var macs []string
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) faults.Verdict {
 		var m wire.MAC
 		copy(m[:], f.Header())
 		macs = append(macs, m.String())
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	send := func() (got []wire.QPN) {
 		for _, q := range qps {
@@ -594,11 +594,11 @@ func TestMulticastDemux(t *testing.T) {
 func TestUDClasses(t *testing.T) {
 	p := newPair(t, datagrams)
 	var got []uint8
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 0 {
 			got = append(got, f.Traffic()>>5)
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	post := func(class uint8) {
 		ah, err := p.nic[0].CreateAH(p.pd[0], AH{DGID: p.nic[1].IP(), TrafficClass: class << 5})

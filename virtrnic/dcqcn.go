@@ -16,14 +16,14 @@ type DCQCN struct {
 	AlphaTimer   vtime.Duration // K: alpha decays after so long without a CNP
 	CNPInterval  vtime.Duration // N: least time between two CNPs of a flow
 	RateTimer    vtime.Duration // T: time between rate increases
-	CutPeriod    vtime.Duration // rate is cut at most once in it, at its end; 0: on every CNP
+	CutPeriod    vtime.Duration // the rate is cut at most once in a period, at its end; 0: on every CNP
 	ByteCounter  uint64         // B: bytes between rate increases; 0: the timer alone counts
 	Threshold    uint32         // F: rounds of fast recovery
 	RateAI       uint64         // added to the target in additive increase
-	RateHAI      uint64         // and in hyper increase
+	RateHAI      uint64         // added to the target in hyper increase
 	RateMin      uint64
 	PerLine      bool // RateAI and RateHAI are for a line of 25 Gb/s and grow with it
-	ClampTarget  bool // every cut brings the target down; else only one that follows a timer round
+	ClampTarget  bool // every cut lowers the target; if false, only a cut that follows a timer round does
 }
 
 const (
@@ -85,8 +85,8 @@ func scale(rate, line uint64) uint64 {
 // of). A cut rounds in favour of the flow, alpha rounds down, a mean of rates rounds up;
 // without that the rate would stay one below its target for ever.
 //
-// No timer runs. What the timers did is worked out when the state is next looked at: on
-// a CNP, when a packet is sent, and when one may be. Looking more often changes nothing.
+// No timer runs. The effect of the timers is computed when the state is next used: on a CNP,
+// when a packet is sent, and to find out when one may be. To use it more often changes nothing.
 type reactionPoint struct {
 	set     *DCQCN
 	line    uint64
@@ -103,7 +103,8 @@ type reactionPoint struct {
 	cutAt                vtime.Time
 	rateAt               vtime.Time
 
-	// Packets sent but, at the rate, not yet paid for: bits times picoseconds per second.
+	// owed is what was sent and is not yet covered by the rate, in bits times picoseconds per
+	// second.
 	owed  uint64
 	since vtime.Time
 }
@@ -117,7 +118,7 @@ func newReactionPoint(set *DCQCN, line uint64) reactionPoint {
 	}
 }
 
-// notified takes a CNP.
+// notified handles a CNP.
 func (r *reactionPoint) notified(now vtime.Time) {
 	r.catchUp(now)
 	first := !r.begun
@@ -128,14 +129,14 @@ func (r *reactionPoint) notified(now vtime.Time) {
 	}
 	if r.set.CutPeriod == 0 {
 		r.cut(now)
-		r.raiseAlpha() // the cut was by the old one, as in the paper
+		r.raiseAlpha() // after the cut, which uses the old alpha as in the paper
 		r.alphaAt = now.Add(r.set.AlphaTimer)
 		return
 	}
 	r.cutCNP = true
 	if first {
 		r.cutAt = now.Add(r.set.CutPeriod)
-		return // alpha already stands for this CNP
+		return // alpha already includes this CNP
 	}
 	r.alphaCNP = true
 }
@@ -162,7 +163,7 @@ func (r *reactionPoint) cut(now vtime.Time) {
 	r.rateAt = now.Add(r.set.RateTimer)
 }
 
-// increase is one round of recovery, after the stage counter has gone up.
+// increase runs one round of recovery, after the stage counter has gone up.
 func (r *reactionPoint) increase(at vtime.Time) {
 	if !r.limited {
 		return
@@ -188,8 +189,8 @@ func (r *reactionPoint) increase(at vtime.Time) {
 	r.limited = r.rate < r.line
 }
 
-// catchUp does what timers would have done up to and including now: at one instant
-// alpha first, then cuts, then increases.
+// catchUp does what timers would have done up to and including now. At one instant the timer
+// of alpha comes first, then cuts, then increases.
 func (r *reactionPoint) catchUp(now vtime.Time) {
 	for {
 		at := min(r.alphaAt, r.cutAt, r.rateAt)
@@ -229,7 +230,7 @@ func (r *reactionPoint) alphaTick(now vtime.Time) {
 }
 
 func (r *reactionPoint) rateTick(at, now vtime.Time) {
-	if !r.limited { // at line rate only the count goes on
+	if !r.limited { // at line rate only the stage counter goes up
 		var n int64
 		r.rateAt, n = skip(at, r.set.RateTimer, now)
 		r.timeStage = uint32(min(int64(r.timeStage)+n, stageMax))
@@ -240,7 +241,7 @@ func (r *reactionPoint) rateTick(at, now vtime.Time) {
 	r.rateAt = at.Add(r.set.RateTimer)
 }
 
-// stageMax keeps the counters, which only the next cut resets, from running over.
+// stageMax bounds the stage counters, which only a cut resets, so that they never overflow.
 const stageMax = 1 << 20
 
 // skip returns the first instant of a timer after now, and how many it passes over.
@@ -252,7 +253,7 @@ func skip(at vtime.Time, period vtime.Duration, now vtime.Time) (next vtime.Time
 	return at.Add(vtime.Duration(n) * period), n
 }
 
-// sent takes note of a packet of so many bytes on the wire that starts now.
+// sent records a packet of so many bytes on the wire that starts now.
 func (r *reactionPoint) sent(now vtime.Time, size int) {
 	if !r.begun {
 		return
@@ -272,7 +273,7 @@ func (r *reactionPoint) sent(now vtime.Time, size int) {
 	r.owed += uint64(size) * 8 * psPerSecond
 }
 
-// pay takes off what the rate has paid for since the last time. It comes before every
+// pay reduces owed by what the rate has covered since the last call. It is called before every
 // change of the rate.
 func (r *reactionPoint) pay(now vtime.Time) {
 	if hi, paid := bits.Mul64(r.rate, uint64(now.Sub(r.since))); hi == 0 && paid < r.owed {
@@ -283,8 +284,9 @@ func (r *reactionPoint) pay(now vtime.Time) {
 	r.since = now
 }
 
-// notBefore returns when the next packet may start, as far as is known now: at the
-// rate of now, but no later than the next round of recovery, which may raise it.
+// notBefore returns when the next packet may start, as far as is known now: when the present
+// rate has covered what is owed, but no later than the next round of recovery, which may raise
+// the rate.
 func (r *reactionPoint) notBefore(now vtime.Time) vtime.Time {
 	if !r.limited {
 		return now

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -404,7 +404,7 @@ func TestStatuses(t *testing.T) {
 // answerWith posts a request at side 0, keeps its peer silent and answers in its place.
 func (p *pair) answerWith(op wire.OpCode, w SendWR) {
 	p.t.Helper()
-	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: port == 0} }
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) faults.Verdict { return faults.Verdict{Drop: port == 0} }
 	psn := p.qp[0].SQPSN()
 	p.post(0, w)
 	p.net.At(vtime.Time(vtime.Microsecond), func(now vtime.Time) {

@@ -4,23 +4,23 @@ import (
 	"fmt"
 	"math/bits"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// EventType says what happened outside any work request (ibv_event_type, and its
-// numbers).
+// EventType is what happened outside any work request (ibv_event_type, with its numbers).
 type EventType uint8
 
 // Asynchronous events.
 const (
 	EventCQErr          EventType = 0  // a completion queue overran
 	EventQPFatal        EventType = 1  // a queue pair ended because of its completion queue
-	EventQPReqErr       EventType = 2  // ended because of an invalid request of the peer
-	EventQPAccessErr    EventType = 3  // ended because the peer reached for what it may not
-	EventCommEst        EventType = 4  // the first packet came while in RTR
-	EventSQDrained      EventType = 5  // SQD: what had begun is finished
+	EventQPReqErr       EventType = 2  // a queue pair ended because of an invalid request of the peer
+	EventQPAccessErr    EventType = 3  // a queue pair ended because the peer had no right to the memory
+	EventCommEst        EventType = 4  // a queue pair in RTR got its first packet
+	EventSQDrained      EventType = 5  // a queue pair in SQD has finished all requests that had begun
 	EventSRQLimit       EventType = 15 // a shared receive queue fell below its limit
-	EventLastWQEReached EventType = 16 // ERR: the queue pair will take no more from its SRQ
+	EventLastWQEReached EventType = 16 // a queue pair in ERR will take no more from its SRQ
 )
 
 // String returns what ibv_event_type_str does.
@@ -46,7 +46,7 @@ func (e EventType) String() string {
 	return fmt.Sprintf("event %d", uint8(e))
 }
 
-// AsyncEvent is one event and what it is about; the others are nil.
+// AsyncEvent is one event and the object that it is about; the other pointers are nil.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP
@@ -54,11 +54,11 @@ type AsyncEvent struct {
 	SRQ  *SRQ
 }
 
-// GetAsyncEvent takes the oldest event. One kind of event of one object waits at most
-// once.
+// GetAsyncEvent takes the oldest event; false if there is none. At most one event of a type
+// waits for each object.
 func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
-	for n.events.n > 0 {
-		e := n.events.pop()
+	for n.events.Len() > 0 {
+		e := n.events.Pop()
 		if e.QP == nil {
 			return e, true
 		}
@@ -73,32 +73,32 @@ func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
 }
 
 // disown forgets the events of a queue pair that is destroyed. They stay in the queue until
-// they are the greater part of it, which keeps destroying many from looking at all each time.
+// they are the greater part of it, so that not every destruction has to search the queue.
 func (n *NIC) disown(q *QP) {
 	q.gone = true
 	if q.told == 0 {
 		return
 	}
 	n.deadEvents += bits.OnesCount32(q.told)
-	if 2*n.deadEvents > int(n.events.n) {
-		n.events.removeIf(func(e AsyncEvent) bool { return e.QP != nil && e.QP.gone })
+	if 2*n.deadEvents > int(n.events.Len()) {
+		n.events.RemoveIf(func(e AsyncEvent) bool { return e.QP != nil && e.QP.gone })
 		n.deadEvents = 0
 	}
 }
 
-// event reports something of a queue pair.
+// event queues an event of a queue pair, unless one of its type waits already.
 func (n *NIC) event(t EventType, q *QP) {
 	if q.told>>t&1 == 0 {
 		q.told |= 1 << t
-		n.events.push(AsyncEvent{Type: t, QP: q})
+		n.events.Push(AsyncEvent{Type: t, QP: q})
 	}
-	n.completions++ // whoever waits for news has some
+	n.completions++ // wakes whoever waits for completions or events
 }
 
-// CompChannel tells which completion queues have news (ibv_comp_channel).
+// CompChannel collects the events of completion queues (ibv_comp_channel).
 type CompChannel struct {
 	nic    *NIC
-	events ring[*CQ]
+	events queue.FIFO[*CQ]
 }
 
 // CreateCompChannel returns a channel without queues.
@@ -125,9 +125,9 @@ const (
 	armedNext
 )
 
-// ReqNotifyCQ asks for one event at the next completion; solicitedOnly: at the next
-// receive whose sender asked for it, or the next failure. Completions that are in the
-// queue already count for nothing, so poll once more after arming.
+// ReqNotifyCQ asks for one event at the next completion or, with solicitedOnly, at the next
+// receive whose sender asked for an event, or the next failure. Completions that are in the
+// queue already cause none, so poll once more after arming.
 func (n *NIC) ReqNotifyCQ(c *CQ, solicitedOnly bool) error {
 	if c.channel == nil {
 		return fmt.Errorf("request notification: the completion queue has no channel: %w", ErrInvalid)
@@ -140,19 +140,19 @@ func (n *NIC) ReqNotifyCQ(c *CQ, solicitedOnly bool) error {
 	return nil
 }
 
-// GetCQEvent takes the oldest event of a channel.
+// GetCQEvent takes the oldest event of a channel; false if there is none.
 func (n *NIC) GetCQEvent(ch *CompChannel) (*CQ, bool) {
-	if ch.events.n == 0 {
+	if ch.events.Len() == 0 {
 		return nil, false
 	}
-	return ch.events.pop(), true
+	return ch.events.Pop(), true
 }
 
-// notify tells the channel, if it is to know of this completion.
+// notify adds an event to the channel, if the queue is armed for this completion.
 func (c *CQ) notify(solicited bool) {
 	if c.armed == armedNext || solicited {
 		c.armed = armedNot
-		c.channel.events.push(c)
+		c.channel.events.Push(c)
 	}
 }
 
@@ -168,10 +168,10 @@ func (n *NIC) AttachMcast(q *QP, group uint32) error {
 
 // AttachUC makes a UC queue pair receive what is sent to a multicast group, with
 // QPN 0xffffff: by the peer it is connected to, or, if it is connected to the group itself,
-// by anybody. No verb can: it is the extension that lets messages of several packets, and
-// WRITEs with immediate, go to many (Khalilov et al., §II-B and §V-B, AG-27). All who send
-// to a queue pair share what it knows of a message, so their messages of several packets
-// must not overlap. DetachMcast undoes it.
+// by anybody. It is not a verb but the extension by which messages of several packets, and
+// WRITEs with immediate, go to many receivers (Khalilov et al., §II-B and §V-B, AG-27). A queue
+// pair has one state of a message being received for all its senders, so their messages of
+// several packets must not overlap. DetachMcast undoes it.
 func (n *NIC) AttachUC(q *QP, group uint32) error {
 	if peer := q.attr.AV.DGID; q.service != wire.UC || wire.IsMulticast(peer) && peer != group {
 		return fmt.Errorf("attach queue pair %d to %v: it is not UC, or connected to another group: %w", q.num, wire.AddrOf(group), ErrInvalid)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -40,11 +40,12 @@ func randomFaults(t *testing.T, seed uint64) error {
 		delay: vtime.Duration(r.IntN(3000)) * vtime.Nanosecond, irn: drawIRN(r),
 	})
 	bad := 0.03 * r.Float64()
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 		fate.Drop = r.Float64() < bad
 		fate.Twice = !fate.Drop && r.Float64() < bad
 		if r.Float64() < bad {
-			fate.Late = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+			fate.Delay = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+			fate.Delay2 = fate.Delay
 		}
 		if !fate.Drop && r.Float64() < bad {
 			p.net.Pool.Damage(f, r.Uint64())
@@ -133,10 +134,11 @@ func TestRandomWrites(t *testing.T) {
 	for seed := *fromSeed; seed < *fromSeed+*seedCount; seed++ {
 		r := rand.New(rand.NewPCG(seed, 10))
 		p := newPair(t, pairOptions{mtu: 256 << r.IntN(5), ackEvery: 1 + r.IntN(6), psn: wire.PSN(0).Add(-r.IntN(40)), timeout: 5, retry: 7, rnr: 7, irn: drawIRN(r)})
-		p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+		p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 			fate.Drop, fate.Twice = r.Float64() < 0.02, r.Float64() < 0.02
 			if r.Float64() < 0.02 {
-				fate.Late = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+				fate.Delay = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+				fate.Delay2 = fate.Delay
 			}
 			if !fate.Drop && r.Float64() < 0.02 {
 				p.net.Pool.Damage(f, r.Uint64())

@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -53,7 +53,7 @@ func TestMemoryGoneInError(t *testing.T) {
 	_, dm := p.region(0, 20*1024, 0)
 	p.post(0, read(1, dm, sm, 20*1024))
 	q := p.qp[1]
-	for (q.rq.out.n == 0 || q.rq.out.at(0).at < 3) && p.net.Step() {
+	for (q.rq.out.Len() == 0 || q.rq.out.At(0).at < 3) && p.net.Step() {
 	}
 	f := p.net.Pool.Get()
 	e := p.nic[0].envelope(p.qp[0])
@@ -62,15 +62,15 @@ func TestMemoryGoneInError(t *testing.T) {
 	f.SetPhantom(q.mtu)
 	f.Seal(0, false)
 	p.inject(f)
-	if q.State() != StateErr || q.rq.out.n < 2 {
-		t.Fatalf("after a request that may not be, the state is %v and %d answers wait", q.State(), q.rq.out.n)
+	if q.State() != StateErr || q.rq.out.Len() < 2 {
+		t.Fatalf("after a request that may not be, the state is %v and %d answers wait", q.State(), q.rq.out.Len())
 	}
 	naks, events := 0, 0
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 1 && f.OpCode() == wire.OpAcknowledge {
 			naks++
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	if err := p.nic[1].DeregMR(sm); err != nil {
 		t.Fatal(err)

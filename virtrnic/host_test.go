@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -296,7 +296,7 @@ func TestDestroyedUnderTimers(t *testing.T) {
 		q := p.qp[0]
 		slot := q.timerRTO()
 		if name == "retransmission" {
-			p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+			p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 		} else {
 			slot = q.timerRNR() // nothing is posted to receive
 		}

@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -116,11 +116,11 @@ func TestBadRequests(t *testing.T) {
 			_, m := p.region(1, 8192, 0)
 			p.recv(1, RecvWR{SGE: whole(m, 8192)})
 			var nak wire.Syndrome
-			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 				if s := f.AETH().Syndrome; port == 1 && !s.IsACK() {
 					nak = s
 				}
-				return machinetest.Fate{}
+				return faults.Verdict{}
 			}
 			for i, step := range c.steps {
 				if p.qp[1].State() != StateRTS {
@@ -154,7 +154,7 @@ func FuzzNIC(f *testing.F) {
 func hostileRun(t *testing.T, data []byte, posted bool) *NIC {
 	typ := len(data) % 3
 	p := newPair(t, pairOptions{typ: TypeRC + QPType(typ%3), timeout: 4, retry: 1, rnr: 1, cqDepth: 8, rdAtomic: 2, mtu: 1024})
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 	_, m := p.region(1, 8192, 0)
 	if posted {
 		p.recv(1, RecvWR{SGE: whole(m, 8192)})
@@ -184,7 +184,7 @@ func hostileRun(t *testing.T, data []byte, posted bool) *NIC {
 	if p.net.Pool.Live != 0 || p.net.Pool.LiveBlocks != 0 {
 		t.Fatalf("%d frames, %d payloads left", p.net.Pool.Live, p.net.Pool.LiveBlocks)
 	}
-	if n := p.cq[1].ring.n; n > 8 {
+	if n := p.cq[1].ring.Len(); n > 8 {
 		t.Fatalf("%d completions in a queue of 8", n)
 	}
 	return p.nic[1]

@@ -2,24 +2,25 @@ package virtrnic
 
 import (
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
 // intake is the buffer behind the port of a NIC that does not take frames as fast as they
-// come: because it is stalled, or because the bus behind it is slow. A slow one asks its
-// switch to pause; one that is stalled does nothing at all.
+// arrive: because it is stalled, or because the bus behind it is slow. A slow NIC pauses its
+// switch; a stalled NIC does nothing at all.
 type intake struct {
 	stalled  bool
 	bytePs16 int64      // time of a byte, in 1/65536 picoseconds; 0: no bound
-	free     vtime.Time // when what is there has been taken
-	fifo     ring[waiting]
+	free     vtime.Time // when all frames in fifo have been taken
+	fifo     queue.FIFO[waiting]
 	bytes    int
-	xoff     uint8      // classes the switch is paused in
-	refresh  vtime.Time // when that is said again
+	xoff     uint8      // classes in which the switch is paused
+	refresh  vtime.Time // when the pause is repeated
 }
 
-// waiting is a frame and when it has been taken.
+// waiting is a frame and the instant at which it has been taken.
 type waiting struct {
 	f    *wire.Frame
 	size int
@@ -33,14 +34,15 @@ const (
 	intakeXON   = intakeXOFF / 2
 )
 
-// intakeQuanta is the pause that a slow NIC asks for.
+// intakeQuanta is the pause that a slow NIC asks for, the longest there is.
 const intakeQuanta = 0xffff
 
 // Stalled reports whether the NIC is stopped by Stall.
 func (n *NIC) Stalled() bool { return n.tx.stalled }
 
-// Stall stops the NIC: it sends nothing, lets what arrives wait, and no timer of a queue
-// pair fires. It goes on where it was. Verbs may be called meanwhile.
+// Stall stops the NIC, or lets it continue from the state in which it was stopped. A stalled
+// NIC sends nothing, keeps what arrives waiting, and fires no timer of a queue pair. Verbs may
+// be called meanwhile.
 func (n *NIC) Stall(now vtime.Time, on bool) {
 	if on == (n.intake != nil && n.intake.stalled) {
 		return
@@ -54,13 +56,13 @@ func (n *NIC) Stall(now vtime.Time, on bool) {
 		return
 	}
 	n.intake.stalled, n.tx.stalled = false, false
-	// What could have started meanwhile starts from now on.
+	// Transmissions that were held during the stall start now at the earliest.
 	n.port.Free = max(n.port.Free, now)
 	n.retime(now)
 }
 
-// SetIntake bounds the rate at which the NIC takes what arrives, in bit/s on the wire; 0:
-// it takes it at once. What waits beyond a threshold makes it pause its switch.
+// SetIntake bounds the rate at which the NIC takes arriving frames, in bit/s on the wire; with
+// 0 it takes them at once. The NIC pauses its switch when more than a threshold waits.
 func (n *NIC) SetIntake(now vtime.Time, bitsPerSec int64) {
 	n.settleBefore(now)
 	in := n.open()
@@ -80,12 +82,12 @@ func (n *NIC) open() *intake {
 	return n.intake
 }
 
-// retime works out anew when the frames that wait have been taken.
+// retime recomputes when each waiting frame will have been taken.
 func (n *NIC) retime(now vtime.Time) {
 	in := n.intake
 	in.free = now
-	for i := range in.fifo.n {
-		w := in.fifo.at(i)
+	for i := range in.fifo.Len() {
+		w := in.fifo.At(i)
 		in.free = in.free.Add(in.serialize(w.size))
 		w.at = in.free
 	}
@@ -97,11 +99,12 @@ func (in *intake) serialize(size int) vtime.Duration {
 	return vtime.Duration((int64(size)*in.bytePs16 + 1<<15) >> 16)
 }
 
-// keep lets a frame wait, if the NIC does not take it at once.
+// keep reports whether the intake has taken charge of a frame: it waits there, or is dropped if
+// there is no room. Pause frames never wait.
 func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
 	in := n.intake
 	if f.Kind() == wire.KindPFC {
-		return false // the port itself obeys them
+		return false // the port itself obeys pause frames
 	}
 	size := f.WireLen()
 	if in.bytes+size > intakeBytes {
@@ -109,7 +112,7 @@ func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
 		return true
 	}
 	in.free = max(in.free, now).Add(in.serialize(size))
-	in.fifo.push(waiting{f, size, in.free})
+	in.fifo.Push(waiting{f, size, in.free})
 	in.bytes += size
 	n.stats.Waited++
 	if in.stalled {
@@ -122,7 +125,7 @@ func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
 	return true
 }
 
-// pausePeer asks the switch to pause classes, and again before that runs out.
+// pausePeer asks the switch to pause classes, and repeats it before the pause runs out.
 func (n *NIC) pausePeer(now vtime.Time, classes uint8) {
 	in := n.intake
 	if in.xoff|classes == in.xoff && now < in.refresh {
@@ -137,8 +140,8 @@ func (n *NIC) pausePeer(now vtime.Time, classes uint8) {
 func (n *NIC) armIntake() {
 	in := n.intake
 	at := in.refresh
-	if in.fifo.n > 0 {
-		at = min(at, in.fifo.at(0).at)
+	if in.fifo.Len() > 0 {
+		at = min(at, in.fifo.At(0).at)
 	}
 	if at == vtime.Never {
 		n.timers.Stop(timerIntake)
@@ -147,12 +150,11 @@ func (n *NIC) armIntake() {
 	}
 }
 
-// takeDue takes the frames that have been waited for, and lets the switch go on when few
-// are left.
+// takeDue takes the frames that are due by now, and resumes the switch when few are left.
 func (n *NIC) takeDue(now vtime.Time) {
 	in := n.intake
-	for in.fifo.n > 0 && in.fifo.at(0).at <= now {
-		w := in.fifo.pop()
+	for in.fifo.Len() > 0 && in.fifo.At(0).at <= now {
+		w := in.fifo.Pop()
 		in.bytes -= w.size
 		n.takeFrame(now, w.f)
 	}
@@ -163,7 +165,7 @@ func (n *NIC) takeDue(now vtime.Time) {
 	case in.xoff != 0 && now >= in.refresh:
 		n.pausePeer(now, in.xoff)
 	}
-	if in.fifo.n == 0 && in.bytePs16 == 0 && !in.stalled && in.xoff == 0 {
+	if in.fifo.Len() == 0 && in.bytePs16 == 0 && !in.stalled && in.xoff == 0 {
 		n.intake = nil
 		n.timers.Stop(timerIntake)
 		return

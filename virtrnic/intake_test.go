@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -21,12 +21,12 @@ func TestStall(t *testing.T) {
 		dst, dm := p.region(1, n, 0)
 		p.recv(1, RecvWR{WRID: 2, SGE: whole(dm, n)})
 		p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, n)})
-		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 			// What started before the stall comes within a frame's time and the link's delay.
 			if port == side && now > from.Add(2*vtime.Microsecond) && now < to {
 				t.Errorf("side %d is stalled and sends a frame at %v", side, now)
 			}
-			return machinetest.Fate{}
+			return faults.Verdict{}
 		}
 		p.net.At(from, func(now vtime.Time) { p.nic[side].Stall(now, true) })
 		p.net.At(to, func(now vtime.Time) { p.nic[side].Stall(now, false) })
@@ -178,7 +178,7 @@ func TestPausePassesIntake(t *testing.T) {
 		p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, n)})
 		p.net.At(20*us, func(now vtime.Time) { p.nic[0].SendPause(now, 1<<3, 1000) })
 		p.net.At(22*us, func(vtime.Time) {
-			if waiting := p.nic[1].intake.fifo.n; p.nic[1].Stats().PausesReceived != 1 || p.nic[1].tx.paused != 1<<3 || waiting == 0 {
+			if waiting := p.nic[1].intake.fifo.Len(); p.nic[1].Stats().PausesReceived != 1 || p.nic[1].tx.paused != 1<<3 || waiting == 0 {
 				t.Errorf("stalled %v: with %d frames waiting %d pauses are received and classes %#x paused", stalled, waiting, p.nic[1].Stats().PausesReceived, p.nic[1].tx.paused)
 			}
 		})

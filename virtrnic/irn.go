@@ -6,25 +6,25 @@ import (
 )
 
 // IRN is selective repeat after Mittal et al., "Revisiting Network Support for RDMA"
-// (SIGCOMM 2018): the receiver keeps what comes out of order and says so, the sender
-// repeats only what is missing, keeps no more than a bandwidth-delay product under way,
-// and has a short timeout for when little is.
+// (SIGCOMM 2018): the receiver keeps packets that come out of order and reports them. The
+// sender repeats only what is missing, keeps no more than a bandwidth-delay product under way,
+// and uses a short timeout while few packets are.
 //
-// A requester says in every request that it takes SACKs (wire.SACK); a responder that
-// repeats selectively too then keeps and reports. With any other peer each side goes
-// back N as always, so there is nothing to negotiate.
+// A requester sets in every request the bit that it takes SACKs (wire.SACK). A responder with
+// IRN then keeps packets and reports them. With any other peer both sides use go-back-N, so
+// there is nothing to negotiate.
 //
 // It differs from the paper in where a packet that came too early waits. The paper adds
-// headers so that each packet can be placed by itself; here packets stay as RoCEv2 has
-// them. A packet of the WRITE being received is placed at once, any other waits in
-// the NIC until it is its turn; so receives are consumed and requests complete in order.
+// headers so that each packet can be placed by itself; here packets are those of RoCEv2. A
+// packet of the WRITE being received is placed at once, and any other waits in the NIC until
+// it is its turn, so receives are consumed and requests complete in order.
 type IRN struct {
 	// Cap is the bytes of payload a queue pair may have under way: the fabric's largest
-	// bandwidth-delay product. A few packets are added for acknowledgements that are not
-	// asked for on every packet.
+	// bandwidth-delay product. If not every packet asks for an acknowledgement, a few packets
+	// are added for that.
 	Cap int
 	// RTOLow is the timeout while at most three packets are under way, RTOHigh otherwise.
-	// Retries are spent by the verbs' timeout all the same.
+	// Retries are counted by the verbs' timeout as without IRN.
 	RTOLow, RTOHigh vtime.Duration
 }
 
@@ -39,7 +39,7 @@ const (
 	irnSlots = 512 // packets a queue pair keeps out of order, at most (as ConnectX-7)
 )
 
-// selectively sets a queue pair up, once its path MTU is known.
+// selectively sets up a queue pair's selective repeat, once its path MTU is known.
 func (n *NIC) selectively(q *QP) {
 	if n.irn == nil || q.service != wire.RC {
 		return
@@ -66,7 +66,7 @@ func (b *bitRing) word(i uint64) uint64 {
 	return v
 }
 
-// addSACK completes a NAK that reports what has come.
+// addSACK adds to a NAK the report of what has come.
 func addSACK(f *wire.Frame, came *bitRing, expected, cause wire.PSN) {
 	first := uint64(expected) + 1
 	f.AddSACK(wire.SACK{PSN: cause, Lo: came.word(first), Hi: came.word(first + 64)})

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -13,7 +13,7 @@ import (
 // kinds, CNPs, with and without the selective bit and a switch's mark.
 func odd(p *pair, m *MR, b []byte) *wire.Frame {
 	q := p.qp[1]
-	traffic := uint8(26<<2 | wire.ECNECT0)
+	traffic := 26<<2 | wire.ECNECT0
 	if b[0]&0x80 != 0 {
 		traffic |= wire.ECNCE
 	}
@@ -77,7 +77,7 @@ func selectiveRun(t *testing.T, data []byte) *NIC {
 		t.Fatal(err)
 	}
 	p := newPair(t, pairOptions{mtu: 256, timeout: 4, retry: 1, rnr: 1, rdAtomic: 2, psn: 0xffff80, irn: [2]*IRN{testIRN(), testIRN()}, congestion: set})
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 	_, m := p.region(1, 16384, 0)
 	p.recv(1, RecvWR{SGE: whole(m, 8192)})
 	p.post(1, SendWR{Opcode: WRRDMAWrite, SGE: whole(m, 16384), RemoteAddr: m.Addr(), RKey: m.RKey()})

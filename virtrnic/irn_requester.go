@@ -7,22 +7,22 @@ import (
 )
 
 // selective is what a requester keeps to repeat only what is missing. Packets have the
-// requester's numbers. nxt stays at maxSeq: repeats are sent beside it.
+// requester's numbers. Invariant: nxt of the requester is maxSeq, since repeats do not move it.
 type selective struct {
 	cap    uint64  // packets that may be under way
-	came   bitRing // beyond una, by the receiver's reports
-	top    uint64  // after the last that has come
-	repeat uint64  // next packet to look at for repeating,
-	lost   uint64  // up to here: what is missing before is taken for lost
+	came   bitRing // packets beyond una that the receiver has reported
+	top    uint64  // the packet after the last one that was reported
+	repeat uint64  // the next candidate for a repeat
+	lost   uint64  // packets before this one that have not been reported count as lost
 
 	recovering bool
 	recover    uint64     // recovery is over when una gets here
-	spent      vtime.Time // since when there was no progress, or the last retry was spent
-	armed      vtime.Time // when the timer was
-	report     wire.SACK  // of the response being handled,
-	base       wire.PSN   // what it says is expected
+	spent      vtime.Time // when there was progress, or a retry was spent, last
+	armed      vtime.Time // when the timer was set last
+	report     wire.SACK  // the SACK of the response being handled; valid while reported is set
+	base       wire.PSN   // the PSN of that response, which its sender expects next
 	reported   bool
-	keeps      bool // its sender keeps what comes out of order
+	keeps      bool // the sender of that response keeps packets that come out of order
 }
 
 func (s *selective) begin(una uint64) {
@@ -30,7 +30,8 @@ func (s *selective) begin(una uint64) {
 	s.top, s.repeat, s.lost = una, una, una
 }
 
-// arm takes note that the timer is set: anew, or because the first packet is under way.
+// arm records that the timer is set. If anew is false it was not running before, so the time
+// without progress begins now.
 func (s *selective) arm(now vtime.Time, anew bool) {
 	s.armed = now
 	if !anew {
@@ -38,21 +39,21 @@ func (s *selective) arm(now vtime.Time, anew bool) {
 	}
 }
 
-// note keeps the SACK of a response, which is consumed before it is looked at.
+// note keeps the SACK of a response, because the frame is used up before the SACK is needed.
 func (s *selective) note(f *wire.Frame) {
 	s.report, s.reported = f.SACK()
 	s.base, s.keeps = f.PSN(), f.Selective()
 }
 
-// takes says, once, whether the response being handled reports what is missing from una
-// on. It does not if a READ before that is not complete.
+// takes reports whether the response being handled carries a SACK for una, and returns true
+// once per response. The SACK is for a later packet if a READ at una is not complete.
 func (s *selective) takes(r *requester) bool {
 	yes := s.reported && s.base == r.psn(r.una)
 	s.reported = false
 	return yes
 }
 
-// next returns the next packet to repeat. It is before maxSeq.
+// next returns the next packet to repeat, which is before maxSeq, if there is one.
 func (s *selective) next(r *requester) (seq uint64, ok bool) {
 	s.repeat = max(s.repeat, r.una)
 	for s.repeat < s.lost && s.came.has(s.repeat) {
@@ -61,7 +62,7 @@ func (s *selective) next(r *requester) (seq uint64, ok bool) {
 	return s.repeat, s.repeat < s.lost
 }
 
-// advance takes note of packets acknowledged, from an older una to the requester's.
+// advance records that packets were acknowledged, from an older una to the requester's.
 func (s *selective) advance(now vtime.Time, old uint64, r *requester) {
 	for seq := old; seq < min(r.una, s.top); seq++ {
 		s.came.clear(seq)
@@ -74,8 +75,8 @@ func (s *selective) advance(now vtime.Time, old uint64, r *requester) {
 	}
 }
 
-// merge takes over a report. What is beyond maxSeq, or so far beyond una that its bit
-// would stand for another packet, nobody sent: it is ignored.
+// merge adds a report to came. A packet beyond maxSeq, or so far beyond una that its bit would
+// stand for another packet, was never sent, and is ignored.
 func (s *selective) merge(r *requester) {
 	limit := min(r.maxSeq, r.una+irnSlots)
 	mark := func(seq uint64) {
@@ -97,9 +98,9 @@ func (s *selective) merge(r *requester) {
 	}
 }
 
-// handleReport takes a NAK that carries a SACK: the expected packet, and whatever is
-// missing before one that has come, is lost and repeated once, in this recovery or, for a
-// hole that outlives it, the one before; what is lost again the timeout finds.
+// handleReport handles a NAK that carries a SACK. The expected packet, and each packet that is
+// missing before one that has come, counts as lost. It is repeated once, in this recovery or
+// in the one before if the hole is older; a repeat that is lost is found by the timeout.
 func (r *requester) handleReport(now vtime.Time, q *QP) {
 	s := r.sel
 	s.merge(r)
@@ -119,9 +120,9 @@ func (r *requester) handleReport(now vtime.Time, q *QP) {
 	q.nic.offer(now, q)
 }
 
-// repeatOldest takes a NAK without a SACK from a peer that keeps what comes out of order,
-// which is a group whose switches have merged the reports of its members: one packet is
-// missing somewhere, and that alone is repeated, once until there is progress.
+// repeatOldest handles a NAK without a SACK from a peer that keeps packets that come out of
+// order: a group whose switches have merged the reports of its members. One packet is missing
+// at some member, and only that packet is repeated, once until there is progress.
 func (r *requester) repeatOldest(now vtime.Time, q *QP) {
 	if r.nakAt == r.una+1 {
 		return
@@ -129,7 +130,7 @@ func (r *requester) repeatOldest(now vtime.Time, q *QP) {
 	r.nakAt = r.una + 1
 	s := r.sel
 	if s.repeat > r.una && s.lost > r.una {
-		return // under way, or to come
+		return // the repeat is under way, or will be sent
 	}
 	s.repeat, s.lost = r.una, max(s.lost, r.una+1)
 	s.came.clear(r.una)
@@ -150,10 +151,10 @@ func (r *requester) rewind() {
 	}
 	s.recovering, s.recover = true, r.maxSeq
 	s.repeat, s.lost = r.una, r.maxSeq
-	s.came.clear(r.una) // it may have come early and been refused when its turn came
+	s.came.clear(r.una) // it may have been reported, and refused when its turn came
 }
 
-// repeat builds packet seq again, or, of a READ, the request for all of it from there on.
+// repeat builds packet seq again. For a READ that is the request for all of it from seq on.
 func (r *requester) repeat(now vtime.Time, q *QP, seq uint64) *wire.Frame {
 	r.seek(seq)
 	f := r.nextRequest(now, q)
@@ -176,7 +177,7 @@ func (r *requester) rto(q *QP) vtime.Duration {
 	return min(d, q.nic.irn.RTOHigh)
 }
 
-// early says whether the timer has run out too early, since it was set for few packets
+// early reports whether the timer has run out too early, since it was set for few packets
 // and there are many now; then it runs on.
 func (r *requester) early(now vtime.Time, q *QP) bool {
 	if r.sel == nil {
@@ -190,7 +191,7 @@ func (r *requester) early(now vtime.Time, q *QP) bool {
 	return true
 }
 
-// patient says whether a timeout is one of the short ones, which repeat but spend no
+// patient reports whether a timeout is one of the short ones, which repeat but spend no
 // retry: as many are spent as without IRN, one each verbs timeout without progress.
 func (r *requester) patient(now vtime.Time, q *QP) bool {
 	s := r.sel

@@ -9,15 +9,15 @@ import (
 // reorder keeps the request packets of a queue pair that came before their turn, by the
 // low bits of their PSN.
 type reorder struct {
-	slot   []*wire.Frame // made when first needed
+	slot   []*wire.Frame // allocated when first needed
 	came   bitRing
-	placed bitRing // payload is in its place already
+	placed bitRing // packets whose payload is in memory already
 	n      int
 	peer   bool // the requester repeats selectively
 }
 
-// takeRequest takes a request packet of a requester that repeats selectively. In turn
-// it goes the way of every request, and so does each that waited for it.
+// takeRequest handles a request packet of a requester that repeats selectively. A packet that
+// comes in its turn is handled as any request, and so is each that waited for it.
 func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	r, o := &q.rq, q.order
 	o.peer = f.Selective()
@@ -35,7 +35,7 @@ func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 		n.drop(now, f, DropSequence)
 		return
 	case isReadOrAtomic(f.OpCode()):
-		// It stands for as many packets as it has answers, which a report cannot say.
+		// A READ stands for as many packets as it has answers, which a report cannot express.
 		n.stats.OutOfSeqRequest++
 		n.drop(now, f, DropSequence)
 		n.report(now, q, r.epsn)
@@ -51,9 +51,9 @@ func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	n.report(now, q, psn)
 }
 
-// keep stores a packet that is d packets early. If it belongs to the WRITE being
-// received its payload is placed at once; whether the packet is right is judged, as for
-// any other, when it is its turn.
+// keep stores a packet that is d packets early. If it belongs to the WRITE being received its
+// payload is placed at once. Whether the packet is valid is checked when it is its turn, as
+// for any other.
 func (o *reorder) keep(q *QP, f *wire.Frame, d int) {
 	if o.slot == nil {
 		o.slot = make([]*wire.Frame, irnSlots)
@@ -92,7 +92,7 @@ func (o *reorder) pop(n *NIC, psn wire.PSN) (f *wire.Frame, placed bool) {
 	return f, placed
 }
 
-// skip drops what came for packets that a READ has taken the numbers of.
+// skip drops stored packets whose numbers a READ has taken.
 func (o *reorder) skip(now vtime.Time, n *NIC, taken, expected wire.PSN) {
 	for psn, k := taken.Add(1), 0; psn.Before(expected) && k < irnSlots; psn, k = psn.Add(1), k+1 {
 		if f, _ := o.pop(n, psn); f != nil {
@@ -101,10 +101,10 @@ func (o *reorder) skip(now vtime.Time, n *NIC, taken, expected wire.PSN) {
 	}
 }
 
-// drain hands on what waited for the packet just taken. What the sender learns from it
-// is the last acknowledgement asked for; if that was not by the very last packet one
-// more is sent, since the sender, which has repeated the hole alone, waits for it; and
-// if there is another hole, a report of that.
+// drain handles the packets that waited for the one just taken. Of the acknowledgements that
+// they ask for only the last is sent. If the very last packet did not ask for one, one more is
+// sent, since the sender, which has repeated only the hole, waits for it. If there is another
+// hole, it is reported.
 func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 	r, o := &q.rq, q.order
 	asked := true
@@ -120,7 +120,7 @@ func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 		r.handleRequest(now, q, f)
 		r.placed = false
 		if r.epsn == expected {
-			return // refused; the sender has been told
+			return // the packet was refused, and the sender has been told
 		}
 	}
 	switch {
@@ -133,12 +133,12 @@ func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 	}
 }
 
-// report says which packet is missing and which have come. It waits for no answer to a
-// READ, so while there is one to send it is left out: it would tell the requester that
-// the answer is lost.
+// report sends a NAK that says which packet is missing and which have come. A report would
+// overtake answers to READs and tell the requester that they are lost, so none is sent while
+// such answers wait.
 func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	r := &q.rq
-	if r.out.n > 0 {
+	if r.out.Len() > 0 {
 		return
 	}
 	f := n.pool.Get()
@@ -155,7 +155,7 @@ func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	n.queue(now, f, q.prio)
 }
 
-// forget drops what waits.
+// forget drops all stored packets.
 func (o *reorder) forget(now vtime.Time, n *NIC) {
 	for i := range o.slot {
 		if f := o.slot[i]; f != nil {

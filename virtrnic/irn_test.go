@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -42,7 +42,7 @@ func TestSelectiveRepeat(t *testing.T) {
 				}
 				p := newPair(t, o)
 				seen := map[wire.PSN]bool{}
-				p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+				p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 					if port == 0 && !seen[f.PSN()] {
 						seen[f.PSN()] = true
 						fate.Drop = slices.Contains(c.lose, f.PSN().Sub(o.psn))
@@ -84,7 +84,7 @@ func TestSelectiveRepeat(t *testing.T) {
 func TestSelectiveOrder(t *testing.T) {
 	p := newPair(t, pairOptions{mtu: 256, ackEvery: 4, timeout: 10, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
 	lost := false
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 && !lost {
 			lost, fate.Drop = true, true
 		}
@@ -119,12 +119,12 @@ func TestSelectiveOrder(t *testing.T) {
 func TestSelectivePlaced(t *testing.T) {
 	p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
 	seen := 0
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 {
 			seen++
 			fate.Drop = seen == 3
 			if seen > 10 { // the repeat
-				fate.Late = 50 * vtime.Microsecond
+				fate.Delay = 50 * vtime.Microsecond
 			}
 		}
 		return fate
@@ -157,7 +157,7 @@ func TestSelectiveGone(t *testing.T) {
 		seen := 0
 		src, sm := p.region(0, 2560, 7)
 		dst, dm := p.region(1, 2560, 0)
-		p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) (fate machinetest.Fate) {
+		p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) (fate faults.Verdict) {
 			if port == 0 {
 				seen++
 				fate.Drop = seen == 3
@@ -188,7 +188,7 @@ func TestSelectiveGone(t *testing.T) {
 func TestSelectiveNotReady(t *testing.T) {
 	p := newPair(t, pairOptions{mtu: 256, ackEvery: 2, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
 	seen := 0
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 {
 			seen++
 			fate.Drop = seen == 1
@@ -231,7 +231,7 @@ func TestSelectiveCap(t *testing.T) {
 	most := uint64(0)
 	p.net.After = func() { most = max(most, p.qp[0].sq.maxSeq-p.qp[0].sq.una) }
 	dead := false
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: dead} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: dead} }
 	_, sm := p.region(0, 1<<20, 7)
 	_, dm := p.region(1, 1<<20, 0)
 	w := SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, 1<<20), RemoteAddr: dm.Addr(), RKey: dm.RKey()}
@@ -259,7 +259,7 @@ func TestSelectiveBehindRead(t *testing.T) {
 	dst, dm := p.region(1, 2048, 0)
 	_, into := p.region(0, 100, 0)
 	seen := 0
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 && f.Kind() == wire.KindRoCE {
 			seen++
 			fate.Drop = seen == 2 // the first of the WRITE: so that no acknowledgement waits, too
@@ -292,7 +292,7 @@ func TestSelectiveTimer(t *testing.T) {
 	}{{0, 100 * us}, {1, 100 * us}, {8, 320 * us}} {
 		p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
 		dead := true
-		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: dead} }
+		p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: dead} }
 		_, sm := p.region(0, 256, 7)
 		_, dm := p.region(1, 256, 0)
 		w := SendWR{Opcode: WRRDMAWrite, SGE: whole(sm, 256), RemoteAddr: dm.Addr(), RKey: dm.RKey()}
@@ -326,7 +326,7 @@ func TestSelectiveTranscript(t *testing.T) {
 		irn: [2]*IRN{testIRN(), testIRN()}, congestion: setOf(t, "dcqcn"),
 	})
 	seen := 0
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 {
 			seen++
 			fate.Drop = seen == 2 || seen == 5
@@ -407,7 +407,7 @@ func TestMergedReports(t *testing.T) {
 			o := pairOptions{mtu: 256, psn: 0xfffffd, timeout: 14, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}}
 			p := newPair(t, o)
 			hole, sent := o.psn.Add(missing), 0
-			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+			p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 				switch {
 				case f.Kind() != wire.KindRoCE:
 				case port == 0 && f.PSN() == hole:
@@ -416,7 +416,7 @@ func TestMergedReports(t *testing.T) {
 				case port == 1:
 					_, fate.Drop = f.SACK() // a switch would have merged it
 					if sent == 2 && !c.loseRepeat && f.AETH().Syndrome.IsACK() {
-						fate.Late = 20 * vtime.Microsecond // no progress while the other NAKs come
+						fate.Delay = 20 * vtime.Microsecond // no progress while the other NAKs come
 					}
 				}
 				return fate

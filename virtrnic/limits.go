@@ -22,11 +22,12 @@ const (
 	// MaxMcastQPs is rxe's limit on queue pairs attached to one group; those of UC, of which
 	// there is one per sender, are not limited.
 	MaxMcastQPs = 56
-	// GRHLen is what a UD receive buffer holds in front of the data.
+	// GRHLen is the size of the global route header that a UD receive puts in front of the data.
 	GRHLen = 40
 	// MaxMTU is the largest path MTU there is.
 	MaxMTU = 4096
-	// firstQPN leaves out the special queue pairs and, as rxe does, the rest up to 16.
+	// firstQPN is the first queue pair number. It leaves out the special queue pairs and, as
+	// rxe does, all other numbers up to 16.
 	firstQPN wire.QPN = 17
 	// maxOutstanding is how many packets may be unacknowledged: beyond half the PSN
 	// space a duplicate could not be told from a new packet.

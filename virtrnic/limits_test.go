@@ -157,28 +157,33 @@ func TestPostLimits(t *testing.T) {
 	}
 }
 
-// TestHolding: paced queue pairs come out by their time, and of one time by their number,
-// whatever order they went in.
+// TestHolding: the port's next frame starts when the first paced queue pair may send or, if
+// the port is busy then, when it is free; of one instant the lowest index goes first.
 func TestHolding(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		var h holding
-		var want []held
-		for range 1 + r.IntN(30) {
-			v := held{vtime.Time(r.IntN(8)), &QP{index: r.IntN(100)}}
-			h.push(v)
-			want = append(want, v)
+		var x transmit
+		var want []*QP
+		at := map[*QP]vtime.Time{}
+		for i := range 1 + r.IntN(30) {
+			q := &QP{index: i}
+			at[q] = vtime.Time(r.IntN(8))
+			want = append(want, q)
 		}
-		slices.SortStableFunc(want, func(a, b held) int {
-			if a.at != b.at {
-				return int(a.at - b.at)
+		for _, i := range r.Perm(len(want)) {
+			x.held.Push(at[want[i]], uint64(want[i].index), want[i])
+		}
+		slices.SortStableFunc(want, func(a, b *QP) int { return int(at[a] - at[b]) })
+		for i, q := range want {
+			if next, pause := x.next(3); next != max(3, at[q]) || pause {
+				t.Fatalf("seed %d: the next frame starts at %v, want %v or 3", seed, next, at[q])
 			}
-			return a.q.index - b.q.index
-		})
-		for i, w := range want {
-			if v := h.pop(); v.at != w.at || v.q.index != w.q.index {
-				t.Fatalf("seed %d: number %d out is %v of queue pair %d, want %v of %d", seed, i, v.at, v.q.index, w.at, w.q.index)
+			if got := x.held.Pop(); got.Value != q || got.At != at[q] {
+				t.Fatalf("seed %d: number %d out is %v of queue pair %d, want %v of %d", seed, i, got.At, got.Value.index, at[q], q.index)
 			}
+		}
+		if next, _ := x.next(3); next != vtime.Never {
+			t.Fatalf("seed %d: nothing is held, and a frame starts at %v", seed, next)
 		}
 	}
 }
@@ -188,12 +193,12 @@ func TestHolding(t *testing.T) {
 func TestAnswersBounded(t *testing.T) {
 	p := newPair(t, readable)
 	r := &p.qp[1].rq
-	r.out.push(response{kind: respondRead, end: 1})
+	r.out.Push(response{kind: respondRead, end: 1})
 	for range 1000 {
 		r.postpone(response{kind: respondAck, syndrome: wire.SyndromePSNSequence})
 	}
-	if want := uint32(2*MaxRdAtomic + 8); r.out.n != want {
-		t.Errorf("%d answers wait, want %d", r.out.n, want)
+	if want := 2*MaxRdAtomic + 8; r.out.Len() != want {
+		t.Errorf("%d answers wait, want %d", r.out.Len(), want)
 	}
 }
 
@@ -233,7 +238,7 @@ func TestRepeatsBounded(t *testing.T) {
 			f.Seal(0, false)
 			p.inject(f)
 		}
-		if n, want := p.qp[1].rq.out.n, uint32(2*4+8); n != want {
+		if n, want := p.qp[1].rq.out.Len(), 2*4+8; n != want {
 			t.Errorf("%d answers wait, want %d", n, want)
 		}
 	})

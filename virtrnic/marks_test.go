@@ -4,7 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -63,10 +64,11 @@ func newChaos(t *testing.T, r *rand.Rand, log bool) *chaos {
 	}
 	c := &chaos{pair: newPair(t, o), r: r, psn: o.psn, srqs: srqs}
 	bad := 0.05 * r.Float64()
-	c.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+	c.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 		fate.Drop, fate.Twice = r.Float64() < bad, r.Float64() < bad
 		if r.Float64() < bad {
-			fate.Late = vtime.Duration(r.IntN(4000)) * vtime.Nanosecond
+			fate.Delay = vtime.Duration(r.IntN(4000)) * vtime.Nanosecond
+			fate.Delay2 = fate.Delay
 		}
 		if r.Float64() < bad {
 			c.net.Pool.Damage(f, r.Uint64())
@@ -376,7 +378,7 @@ func (c *chaos) flood() {
 		_ = n.PostSend(c.net.Now, c.qp[0], SendWR{Opcode: WRSend, UD: UDDest{AH: anyOf(c.r, c.ahs, 0)}})
 	}
 	full := n.tables
-	n.qps, n.mrs, n.freedQPNs, n.freedKeys = make([]*QP, MaxQPs), make([]*MR, ChosenKeys>>8-1), ring[wire.QPN]{}, ring[uint32]{}
+	n.qps, n.mrs, n.freedQPNs, n.freedKeys = make([]*QP, MaxQPs), make([]*MR, ChosenKeys>>8-1), queue.FIFO[wire.QPN]{}, queue.FIFO[uint32]{}
 	_, errQP := n.CreateQP(init)
 	_, errMR := n.RegMR(c.pd[0], Phantom(1), 0)
 	n.tables = full
@@ -393,7 +395,7 @@ func torn(t *testing.T, r *rand.Rand, log bool) *pair {
 	c.mrs = [2][]*MR{}
 	var seen []*wire.Frame
 	fate := c.net.Fate
-	c.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	c.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 0 && len(seen) < 40 && f.Kind() == wire.KindRoCE && !f.OpCode().Is(wire.OpResponse) && f.OpCode() != wire.OpCNP {
 			seen = append(seen, c.net.Pool.Clone(f))
 		}

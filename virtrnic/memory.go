@@ -5,9 +5,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Memory is what a region of host memory is made of. Real memory is bytes. Hashed
-// memory remembers a hash of what was written; phantom memory only a length. The last
-// two let one process hold a broadcast to thousands of hosts.
+// Memory is the memory behind a region. Real memory (Bytes) has bytes, hashed memory a hash of
+// what was written, and phantom memory only a length. The last two let one process hold a
+// broadcast to thousands of hosts.
 type Memory interface {
 	// Size returns the bytes of the memory.
 	Size() uint64
@@ -86,11 +86,11 @@ type Hashed struct {
 	seed    uint64
 	origin  bool
 	sum     uint64 // hash of what is covered, everything else zero
-	torn    bool   // some byte was written twice
+	torn    bool   // some byte was written more than once
 	covered []span // ascending, disjoint, not adjacent
 
-	powOff, pow uint64 // 256^powOff, the place the last store ended
-	stepN, step uint64 // 256^stepN, the length of the last store
+	powOff, pow uint64 // pow is 256^powOff; powOff is where the last store ended
+	stepN, step uint64 // step is 256^stepN; stepN is the length of the last store
 }
 
 type span struct{ from, to uint64 }
@@ -98,8 +98,8 @@ type span struct{ from, to uint64 }
 // NewHashed returns hashed memory of the given size.
 func NewHashed(size uint64) *Hashed { return &Hashed{size: size} }
 
-// Reset forgets what was written. The memory now stands for the message of the seed;
-// origin says that it already holds all of it.
+// Reset forgets what was written. The memory now expects the message of the seed; with origin
+// it holds all of it already.
 func (m *Hashed) Reset(seed uint64, origin bool) {
 	m.seed, m.origin, m.sum, m.torn, m.covered = seed, origin, 0, false, m.covered[:0]
 	m.powOff, m.pow = 0, 1
@@ -111,8 +111,8 @@ func (m *Hashed) Flip(off uint64) { m.sum = wire.HashAdd(m.sum, wire.HashAt(1, o
 // Size implements Memory.
 func (m *Hashed) Size() uint64 { return m.size }
 
-// Sum returns the hash of the first n bytes (wire.HashBytes). complete says that
-// exactly these were written, each once.
+// Sum returns the hash of the first n bytes (wire.HashBytes). complete reports whether exactly
+// these bytes were written, each once.
 func (m *Hashed) Sum(n uint64) (sum uint64, complete bool) {
 	whole := n == 0 && len(m.covered) == 0 ||
 		len(m.covered) == 1 && m.covered[0] == span{0, n}
@@ -160,7 +160,7 @@ func (m *Hashed) write(b []byte, off uint64, n int) {
 	}
 }
 
-// add takes up the hash of n bytes at an offset; zeros would add nothing.
+// add adds the hash of n bytes at an offset; bytes that are 0 add nothing.
 func (m *Hashed) add(hash, off, n uint64) {
 	if off != m.powOff {
 		m.powOff, m.pow = off, wire.HashAt(1, off)

@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -34,10 +34,11 @@ func randomMixed(t *testing.T, seed uint64) bool {
 	}
 	p := newPair(t, o)
 	bad, mark := 0.02*r.Float64(), 0.2*r.Float64()
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 		fate.Drop, fate.Twice = r.Float64() < bad, r.Float64() < bad/2
 		if r.Float64() < bad {
-			fate.Late = vtime.Duration(r.IntN(4000)) * vtime.Nanosecond
+			fate.Delay = vtime.Duration(r.IntN(4000)) * vtime.Nanosecond
+			fate.Delay2 = fate.Delay
 		}
 		if r.Float64() < mark {
 			f.SetECN(wire.ECNCE)

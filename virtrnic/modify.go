@@ -193,7 +193,7 @@ func (n *NIC) QueryQP(q *QP) QPAttr {
 	return a
 }
 
-// PSNSource says which of a queue pair's two counters SyncPSN copies.
+// PSNSource selects which of a queue pair's two PSN counters SyncPSN copies.
 type PSNSource uint8
 
 // Directions of SyncPSN.
@@ -222,6 +222,25 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 		q.rq.epsn = q.sq.psn(q.sq.end)
 		q.rq.nakSent = false
 		q.rq.res, q.rq.next = nil, 0
+	}
+	return nil
+}
+
+// BringUp takes a reliable queue pair from RESET to RTS, with the attributes of all three
+// steps in one. If a step is refused, the queue pair stays in the state before that step.
+func (n *NIC) BringUp(now vtime.Time, q *QP, a QPAttr) error {
+	for _, step := range [...]struct {
+		to   QPState
+		mask AttrMask
+	}{
+		{StateInit, AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateRTR, AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer},
+		{StateRTS, AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxQPRdAtomic},
+	} {
+		a.State = step.to
+		if err := n.ModifyQP(now, q, a, step.mask|AttrState); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -2,10 +2,10 @@ package virtrnic
 
 import "fmt"
 
-// PD is a protection domain: a queue pair reaches only regions of its own.
+// PD is a protection domain: a queue pair reaches only regions of its own domain.
 type PD struct {
 	nic   *NIC
-	users int // queue pairs, regions, address handles, shared receive queues
+	users int // how many queue pairs, regions, address handles and shared receive queues it has
 	life  uint32
 	gone  bool
 }
@@ -16,10 +16,10 @@ func (n *NIC) AllocPD() *PD {
 	return &PD{nic: n, life: n.life}
 }
 
-// of says whether the domain is one of the device.
+// of reports whether the domain exists and belongs to the NIC.
 func (p *PD) of(n *NIC) bool { return p != nil && p.nic == n && p.life == n.life && !p.gone }
 
-// DeallocPD takes the domain back once nothing is in it.
+// DeallocPD deallocates the domain, which must be empty.
 func (n *NIC) DeallocPD(p *PD) error {
 	switch {
 	case !p.of(n):
@@ -41,7 +41,7 @@ type MR struct {
 	access AccessFlags
 	key    uint32
 	gone   bool // deregistered
-	closed bool // a peer took the key back: no remote access any more
+	closed bool // a peer has invalidated the key: there is no remote access any more
 }
 
 // Addr returns the region's virtual address.
@@ -76,7 +76,7 @@ func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
 const ChosenKeys uint32 = 0xff00_0000
 
 // RegMRAs registers all of mem at a virtual address and with a key, from ChosenKeys up,
-// that the application chooses. No verb can: it is the extension that lets all receivers
+// that the application chooses. It is not a verb but the extension by which all receivers
 // of a group have memory at the same address with the same key, so that no switch has to
 // rewrite WRITEs to them (Gleam appendix C, GLE-13). The key must be free.
 func (n *NIC) RegMRAs(pd *PD, mem Memory, access AccessFlags, addr uint64, key uint32) (*MR, error) {
@@ -129,7 +129,7 @@ func (n *NIC) forget(m *MR) {
 		delete(n.chosen, m.key)
 	} else {
 		n.mrs[m.key>>8-1] = nil
-		n.freedKeys.push(m.key)
+		n.freedKeys.Push(m.key)
 	}
 	m.gone = true
 	m.pd.users--
@@ -149,13 +149,15 @@ func (n *NIC) region(key uint32) *MR {
 	return m
 }
 
-// chosenRegion is apart because a map's code in every lookup costs each packet about 9 %.
+// chosenRegion is not inlined: the code of a map access in every lookup costs each packet
+// about 9 %.
 //
 //go:noinline
 func (n *NIC) chosenRegion(key uint32) *MR { return n.chosen[key] }
 
-// invalidate takes a key back for the peer, who sent it with invalidate. The region
-// stays open for local use.
+// invalidate ends remote access by a key, which the peer has asked for by a SEND with
+// invalidate, and reports whether the key could be invalidated. The region stays open for
+// local use.
 func (n *NIC) invalidate(pd *PD, key uint32) bool {
 	m := n.region(key)
 	if m == nil || m.pd != pd {
@@ -177,7 +179,7 @@ func (n *NIC) lookup(pd *PD, key uint32, va, length uint64, need AccessFlags) (m
 	if need&accessRemote != 0 && m.closed {
 		return nil, 0
 	}
-	// Written so that no sum can overflow.
+	// The comparisons are written so that no sum can overflow.
 	if va < m.addr || length > m.length || va-m.addr > m.length-length {
 		return nil, 0
 	}

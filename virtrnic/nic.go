@@ -1,26 +1,27 @@
-// Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD with their
-// verbs, byte-exact on the wire. The names of its calls follow libibverbs; docs/verbs.md
-// lists what they promise.
+// Package virtrnic is a RoCEv2 network adapter: the services RC, UC and UD (GEN-1) with
+// their verbs (GEN-2), byte-exact on the wire. The names of its calls follow libibverbs;
+// docs/verbs.md lists what they promise.
 //
 // Nothing in it knows of in-network multicast (GEN-3): a member of a group has an
 // ordinary queue pair whose remote address is the group's. AttachMcast is the verbs' own
 // multicast of UD. The extensions are SyncPSN, RegMRAs and AttachUC.
 //
-// A NIC is a machine.Machine with one port. Verbs calls, which take the time as
-// well, are its other input, and completions its other output.
+// A NIC is a machine.Machine with one port. Its other input is calls of verbs, which take the
+// time as an argument, and its other output is completions.
 package virtrnic
 
 import (
 	"net/netip"
 
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Stack is what takes the host's other traffic: registration, address resolution.
-// It sends through NIC.SendFrame.
+// Stack handles the host's other traffic, such as registration and address resolution. It
+// sends through NIC.SendFrame.
 type Stack interface {
 	// HandleFrame takes a frame addressed to the host that is neither RoCE nor PFC.
 	HandleFrame(now vtime.Time, f *wire.Frame)
@@ -32,8 +33,8 @@ type Stack interface {
 // Config describes a NIC.
 type Config struct {
 	IP uint32
-	// Alias and the Aliases-1 addresses after it are the NIC's, too: it receives what is
-	// sent to them.
+	// Alias is the first of Aliases consecutive addresses that are the NIC's as well: it
+	// receives packets that are sent to them.
 	Alias   uint32
 	Aliases int
 	Port    *machine.Port
@@ -46,31 +47,33 @@ type Config struct {
 	Window int
 	// MTU is the port's MTU, the most a datagram of UD carries; 0: 4096.
 	MTU int
-	// TrustICRC makes frames carry a flag in place of the ICRC: for large phantom runs.
+	// TrustICRC makes frames carry a flag in place of the ICRC, which saves the time of
+	// computing it in large phantom runs.
 	TrustICRC bool
 	IPv6      bool
-	// Raw hands RoCE packets to the stack as well: the port of a device that has its own
+	// Raw passes RoCE packets to the stack, too. It is for the port of a device that has its
 	// queue pairs elsewhere.
 	Raw bool
-	// Congestion is the DCQCN of both directions; nil: none, CNPs are dropped.
+	// Congestion is the DCQCN of both directions; nil: no congestion control, CNPs are dropped.
 	Congestion *DCQCN
 	// IRN is selective repeat; nil: go-back-N.
 	IRN     *IRN
 	VLAN    uint16     // of all packets; 0: untagged
 	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
-	// Lossy are the priorities without PFC: the NIC does not pause them, nor obey who does.
+	// Lossy has a bit for each priority without PFC: the NIC sends no pause frames for it and
+	// ignores those that it gets.
 	Lossy uint8
 	Keys  prng.Stream // of the random part of memory keys
 	Trace machine.Tracer
 }
 
-// NIC is the core. Its methods fall into three kinds: machine.Machine's; the verbs
-// (CreateQP, PostSend, PollCQ, ...); SendFrame, SendPause and SetStack for the host
-// around it, and what faults tell it: Stall, SetIntake, SetCarrier and Restart.
+// NIC is the core. Its methods fall into three kinds: those of machine.Machine; the verbs, such
+// as CreateQP, PostSend and PollCQ; and the commands of the host around it (SendFrame,
+// SendPause, SetStack) and of faults (Stall, SetIntake, SetCarrier, Restart).
 type NIC struct {
 	ip       uint32
 	alias    uint32
-	aliases  uint32 // how many from alias on
+	aliases  uint32 // how many addresses from alias on are the NIC's
 	mac      wire.MAC
 	port     *machine.Port
 	pool     *wire.Pool
@@ -84,35 +87,46 @@ type NIC struct {
 	classes  *[64]uint8
 	lossy    uint8
 	trace    machine.Tracer
-	requests machine.RequestTracer // nil: nobody asks
+	requests machine.RequestTracer // trace, if it takes reports of work requests; else nil
 	stack    Stack
 
 	tables
+	// nextVA is the virtual address of the next region of RegMR. Invariant: no such region
+	// reaches beyond it, so regions of RegMR never overlap.
 	nextVA uint64
 	keys   prng.Stream
 	timers vtime.TimerTable
 	tx     transmit
-	intake *intake // nil: what arrives is taken at once
+	intake *intake // nil: arriving frames are taken at once
 
-	mcast  map[uint32][]*QP // by group; never walked
-	events ring[AsyncEvent]
-	// deadEvents is how many of them are of queue pairs that are destroyed.
+	// mcast is, by group, the queue pairs attached to it. It is walked only for a sum, whose
+	// order cannot show.
+	mcast  map[uint32][]*QP
+	events queue.FIFO[AsyncEvent]
+	// deadEvents is how many of events are of queue pairs that are destroyed. Invariant: it
+	// counts just those events whose queue pair is gone.
 	deadEvents int
-	sgls       [][]SGE // lists and inline data of work requests, for the next ones
-	inlines    [][]byte
-	scratch    [GRHLen]byte // what is written to memory and was no payload
-	unacked    int          // work requests of UC and UD in send queues
+	// sgls and inlines keep the memory of lists and inline data of finished work requests for
+	// the next ones.
+	sgls    [][]SGE
+	inlines [][]byte
+	scratch [GRHLen]byte // bytes to be written to memory that are not a frame's payload
+	// unacked is how many work requests of UC and UD are in send queues. While there are any,
+	// the port's next start is a deadline, since they complete when they start (R5).
+	unacked int
 
 	dcqcn *DCQCN // nil: no congestion control
-	line  uint64 // rate of the port in bits per second, for it
+	line  uint64 // rate of the port in bits per second; set only with dcqcn
 	irn   *IRN   // nil: go-back-N
-	kept  int    // request packets that wait for their turn
+	// kept is how many request packets wait for their turn. Invariant: it is the sum of what
+	// the reorder buffers of all queue pairs hold.
+	kept int
 
-	completions uint64
-	failures    uint64 // completions that are no success
-	digest      uint64 // of all completions, with their times
+	completions uint64 // completions and asynchronous events ever produced
+	failures    uint64 // completions without success
+	digest      uint64 // hash over all completions and their times
 	stats       Stats
-	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: none
+	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: there are none
 }
 
 // Timer slots: the end of a received pause, the intake, then two per queue pair.
@@ -150,7 +164,7 @@ func New(c Config) *NIC {
 	return n
 }
 
-// SetStack says who takes the host's other traffic.
+// SetStack sets the handler of the host's other traffic.
 func (n *NIC) SetStack(s Stack) { n.stack = s }
 
 // IP returns the NIC's address.
@@ -159,21 +173,21 @@ func (n *NIC) IP() uint32 { return n.ip }
 // LineRate returns the rate of the NIC's port in bits per second.
 func (n *NIC) LineRate() uint64 { return lineRate(n.port) }
 
-// lineRate returns a port's rate in bits per second. The time of so many bytes gives it
-// back exactly for all usual ones.
+// lineRate returns a port's rate in bits per second, computed from the time of 2^20 bytes,
+// which is exact for all usual rates.
 func lineRate(p *machine.Port) uint64 { return 8 << 20 * psPerSecond / uint64(p.Serialize(1<<20)) }
 
-// Stats returns what was counted so far.
+// Stats returns the NIC's counters.
 func (n *NIC) Stats() *Stats { return &n.stats }
 
-// Completions returns how many completions and asynchronous events were ever produced: a
-// cheap way to see that there are new ones.
+// Completions returns how many completions and asynchronous events were ever produced. To
+// compare it with an earlier value is a cheap way to find out that there are new ones.
 func (n *NIC) Completions() uint64 { return n.completions }
 
-// Failures returns a count that goes up with every completion that is no success.
+// Failures returns how many completions without success were ever produced.
 func (n *NIC) Failures() uint64 { return n.failures }
 
-// Digest chains the time and contents of every completion.
+// Digest returns a hash over the times and contents of all completions.
 func (n *NIC) Digest() uint64 { return n.digest }
 
 // HandleFrame implements machine.Machine.
@@ -182,7 +196,7 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	n.stats.RcvdPkts++
 	switch {
 	case n.intake != nil && n.keep(now, f):
-	case f.Kind() == wire.KindRoCE && !n.raw: // what takeFrame does, for most frames
+	case f.Kind() == wire.KindRoCE && !n.raw: // a shortcut past takeFrame for most frames
 		n.receive(now, f)
 	default:
 		n.takeFrame(now, f)
@@ -219,7 +233,7 @@ func (n *NIC) HandleTimeout(now vtime.Time) {
 	n.start(now)
 }
 
-// ownTimer does what a timer that is no queue pair's stands for.
+// ownTimer serves a timer that is not a queue pair's.
 func (n *NIC) ownTimer(now vtime.Time, slot int) {
 	if slot == timerPause {
 		n.pauseExpired(now)
@@ -282,9 +296,8 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 	}
 }
 
-// multicast hands a packet to the queue pairs of its service that are attached to its
-// group: each of those that may receive it gets one copy (rxe does the same with
-// datagrams).
+// multicast passes a packet to the queue pairs of its service that are attached to its group.
+// Each of them that may receive it gets one copy, as rxe does with datagrams.
 func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 	members := n.mcast[f.DstIP()]
 	why := DropNoGroup
@@ -329,7 +342,7 @@ func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 	last.takeMulticast(now, f)
 }
 
-// takeMulticast takes a packet that came by a group.
+// takeMulticast handles a packet that came by a multicast group.
 func (q *QP) takeMulticast(now vtime.Time, f *wire.Frame) {
 	if q.service == wire.UC {
 		q.rq.handleUC(now, q, f)
@@ -338,7 +351,7 @@ func (q *QP) takeMulticast(now vtime.Time, f *wire.Frame) {
 	q.rq.handleDatagram(now, q, f)
 }
 
-// receives says whether the queue pair takes requests.
+// receives reports whether the queue pair takes requests.
 func (q *QP) receives() bool {
 	return q.state == StateRTR || q.state == StateRTS || q.state == StateSQD || q.state == StateSQE
 }
@@ -346,7 +359,7 @@ func (q *QP) receives() bool {
 // Addr returns the address that stands for ip in the NIC's fabric.
 func (n *NIC) Addr(ip uint32) netip.Addr { return wire.AddrIn(n.ipv6, ip) }
 
-// mine says whether the packet is of the family and the VLAN the NIC's address is in.
+// mine reports whether the packet has the address family and the VLAN of the NIC.
 func (n *NIC) mine(f *wire.Frame) bool { return f.IPv6() == n.ipv6 && f.VLANID() == n.vlan }
 
 func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
@@ -401,15 +414,15 @@ func (n *NIC) drop(now vtime.Time, f *wire.Frame, why DropReason) {
 	n.pool.Put(f)
 }
 
-// consume takes back a frame that has done its work.
+// consume takes back a frame that has been handled.
 func (n *NIC) consume(f *wire.Frame) {
 	n.stats.Delivered++
 	n.pool.Put(f)
 }
 
-// envelope lays out what is below the BTH of a queue pair's packets. The UDP source
-// port is constant per queue pair and differs between them, so that a flow keeps
-// its path and flows spread (the kernel's rdma_get_udp_sport).
+// envelope lays out the headers below the BTH of a queue pair's packets. The UDP source port
+// is constant per queue pair and differs between them, so that a flow keeps its path and
+// flows spread over paths (the kernel's rdma_get_udp_sport).
 func (n *NIC) envelope(q *QP) wire.Envelope {
 	e := n.envelopeOf(q, q.attr.AV.TrafficClass)
 	e.Connect(q.attr.DestQPN)
@@ -435,7 +448,8 @@ func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 	})
 }
 
-// neighbour returns the MAC address of an address: the plan has no need to ask.
+// neighbour returns the MAC address of an IP address, which follows from the address plan
+// without ARP.
 func (n *NIC) neighbour(ip uint32) wire.MAC {
 	switch {
 	case wire.IsGroup(ip):

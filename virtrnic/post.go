@@ -14,12 +14,12 @@ type sendWQE struct {
 	first   uint64 // its first packet; a READ has as many as its responses
 	packets uint32
 	length  uint32   // bytes
-	failed  WCStatus // found to be unsendable; completes when it is the oldest
+	failed  WCStatus // not 0: it cannot be sent, and completes with this when it is the oldest
 	traits  traits
 }
 
-// traits tell in one byte whether a request needs more than the plain way: one piece of
-// memory, nothing to wait for.
+// traits are bits for what distinguishes a request from the plain kind, which has one piece of
+// memory and waits for nothing.
 type traits uint8
 
 const (
@@ -67,7 +67,7 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 	return nil
 }
 
-// checkSend says what the verb refuses.
+// checkSend returns why the verb refuses a request, or nil.
 func (q *QP) checkSend(wr *SendWR, length uint64) error {
 	read := wr.Opcode >= WRRDMARead && wr.Opcode <= WRAtomicFetchAdd
 	ok := wr.Opcode <= WRSendWithImm

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -12,8 +13,8 @@ import (
 type QP struct {
 	nic     *NIC
 	num     wire.QPN
-	index   int // in the NIC's table; its number follows from it
-	slot    int // of its timers
+	index   int // in the NIC's table of queue pairs
+	slot    int // number of its pair of timers
 	state   QPState
 	service wire.Service // RC, UC or UD
 	cc      *congestion  // nil without congestion control
@@ -26,16 +27,16 @@ type QP struct {
 	prio    uint8
 	mtu     int
 	env     wire.Envelope
-	queued  bool // in the NIC's round
+	queued  bool // it is in the NIC's round, or held
 	sq      requester
 	rq      responder
 	recv    *recvQueue // own, or the SRQ's
 	own     recvQueue
 	srq     *SRQ
-	told    uint32 // asynchronous events that wait, by type
-	talked  bool   // a packet came while in RTR
-	groups  int    // multicast groups attached to
-	gone    bool   // destroyed
+	told    uint32 // bit i: an asynchronous event of type i waits
+	talked  bool   // a packet has come while in RTR
+	groups  int    // how many multicast groups it is attached to
+	gone    bool   // it is destroyed
 
 	maxSendSGE, maxRecvSGE, maxInline int
 }
@@ -89,8 +90,8 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 	return q, nil
 }
 
-// DestroyQP takes the queue pair back. Its number is not used again for as long as that can
-// be (freeQPN), so late packets find no queue pair.
+// DestroyQP destroys the queue pair. Its number is used again as late as possible (freeQPN), so
+// late packets find no queue pair.
 func (n *NIC) DestroyQP(now vtime.Time, q *QP) error {
 	if q.index >= len(n.qps) || n.qps[q.index] != q {
 		return fmt.Errorf("destroy queue pair: %w", ErrInvalid)
@@ -180,7 +181,7 @@ func (q *QP) becomeErr(now vtime.Time) {
 	q.enter(now, StateErr)
 	q.stopTimers()
 	if !q.rq.final {
-		q.rq.out = ring[response]{}
+		q.rq.out = queue.FIFO[response]{}
 	}
 	q.flushSend(now)
 	if q.order != nil {
@@ -194,7 +195,7 @@ func (q *QP) becomeErr(now vtime.Time) {
 		q.complete(now, q.recvCQ, WC{WRID: w.WRID, Status: WCWRFlushErr, QPN: q.num})
 	}
 	if q.srq != nil {
-		q.nic.event(EventLastWQEReached, q) // what is in the SRQ is for others
+		q.nic.event(EventLastWQEReached, q) // receives in the SRQ stay for other queue pairs
 	}
 }
 
@@ -202,7 +203,7 @@ func (q *QP) becomeErr(now vtime.Time) {
 func (q *QP) becomeSQE(now vtime.Time) {
 	q.enter(now, StateSQE)
 	q.flushSend(now)
-	r := &q.sq // the numbers of what was flushed go to what comes next
+	r := &q.sq // the next requests take the numbers of those that were flushed
 	r.una, r.maxSeq, r.end, r.cursor = r.nxt, r.nxt, r.nxt, 0
 }
 
@@ -220,7 +221,7 @@ func (q *QP) enter(now vtime.Time, s QPState) {
 	}
 }
 
-// complete adds a completion that no sender asked to be told of.
+// complete adds a completion that is not solicited.
 func (q *QP) complete(now vtime.Time, c *CQ, w WC) { q.push(now, c, w, false) }
 
 // completeRecv adds the completion of a receive.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -204,11 +204,11 @@ func TestFence(t *testing.T) {
 		_, dm := p.region(0, 20000, 0)
 		_, sm := p.region(1, 20000, 7)
 		overtook := false
-		p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) machinetest.Fate {
+		p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) faults.Verdict {
 			if f.OpCode() == wire.OpSendOnly && p.qp[0].sq.asked > 0 {
 				overtook = true
 			}
-			return machinetest.Fate{}
+			return faults.Verdict{}
 		}
 		p.recv(1, RecvWR{})
 		p.post(0, read(1, dm, sm, 20000))
@@ -271,8 +271,8 @@ func mixed(p *pair) (check func()) {
 // TestReadEveryLoss loses, doubles, delays each single frame of a conversation of READs,
 // atomics, SENDs and WRITEs in turn.
 func TestReadEveryLoss(t *testing.T) {
-	fates := map[string]machinetest.Fate{
-		"loss": {Drop: true}, "copy": {Twice: true}, "late copy": {Twice: true, Late: 7 * vtime.Microsecond}, "delay": {Late: 3 * vtime.Microsecond},
+	fates := map[string]faults.Verdict{
+		"loss": {Drop: true}, "copy": {Twice: true}, "late copy": {Twice: true, Delay: 7 * vtime.Microsecond, Delay2: 7 * vtime.Microsecond}, "delay": {Delay: 3 * vtime.Microsecond},
 	}
 	for name, fate := range fates { // each is its own check
 		for k := 0; ; k++ {
@@ -281,12 +281,12 @@ func TestReadEveryLoss(t *testing.T) {
 			p := newPair(t, o)
 			check := mixed(p)
 			n := 0
-			p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate {
+			p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict {
 				n++
 				if n == k+1 {
 					return fate
 				}
-				return machinetest.Fate{}
+				return faults.Verdict{}
 			}
 			p.run()
 			check()
@@ -333,7 +333,7 @@ func TestReadRetryPartly(t *testing.T) {
 	p.loseNth(1, 5) // the fifth of ten answers
 	var asked []wire.RETH
 	prev := p.net.Fate
-	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if f.OpCode() == wire.OpReadRequest {
 			asked = append(asked, f.RETH())
 		}
@@ -356,20 +356,20 @@ func TestReplayWhereItIs(t *testing.T) {
 		src, sm := p.region(1, 10*1024, 7)
 		dst, dm := p.region(0, 10*1024, 0)
 		var ops []string
-		p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+		p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 			if port == 1 {
 				ops = append(ops, f.OpCode().String())
 			}
-			return machinetest.Fate{}
+			return faults.Verdict{}
 		}
 		p.post(0, read(1, dm, sm, 10*1024))
 		out := &p.qp[1].rq.out
-		for out.n == 0 || out.at(0).at < uint32(k) {
+		for out.Len() == 0 || out.At(0).at < uint32(k) {
 			if !p.net.Step() {
 				t.Fatalf("the answer does not come to packet %d", k)
 			}
 		}
-		k := int(out.at(0).at)
+		k := int(out.At(0).at)
 		p.replayed(wire.BTH{OpCode: wire.OpReadRequest, PSN: readable.psn.Add(k)}, &wire.RETH{VA: sm.Addr() + uint64(k)*1024, RKey: sm.RKey(), DMALen: uint32(10-k) * 1024}, nil)
 		want := "RC_READ_RESPONSE_FIRST" + strings.Repeat(" RC_READ_RESPONSE_MIDDLE", 8) + " RC_READ_RESPONSE_LAST"
 		if got := strings.Join(ops, " "); got != want || !bytes.Equal(src, dst) {
@@ -423,8 +423,8 @@ func TestReplayBehindAnother(t *testing.T) {
 		p.post(0, w)
 	})
 	p.net.At(100*us, func(vtime.Time) {
-		if k := p.nic[1].Stats().Replayed; k != 1 || p.qp[1].rq.out.n != 3 {
-			t.Errorf("%d answers are made again and %d wait, want 1 and 3", k, p.qp[1].rq.out.n)
+		if k := p.nic[1].Stats().Replayed; k != 1 || p.qp[1].rq.out.Len() != 3 {
+			t.Errorf("%d answers are made again and %d wait, want 1 and 3", k, p.qp[1].rq.out.Len())
 		}
 	})
 	p.run()
@@ -462,7 +462,7 @@ func TestReplayShrunk(t *testing.T) {
 }
 
 // TestReplayChecks: a repeat is held against what is remembered, and key, domain and
-// rights are checked again (D6): nothing outside the first request is ever read, an
+// rights are checked again (promise D6): nothing outside the first request is ever read, an
 // atomic is never applied twice.
 func TestReplayChecks(t *testing.T) {
 	for _, c := range []struct {
@@ -550,11 +550,11 @@ func TestDuplicateBeforeRead(t *testing.T) {
 	p.post(0, SendWR{WRID: 4, Opcode: WRRDMAWrite})
 	p.run()
 	var acks []wire.PSN
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 1 {
 			acks = append(acks, f.PSN())
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	for _, k := range []int{0, 1, 6} {
 		p.replayed(wire.BTH{OpCode: wire.OpWriteOnly, PSN: psn.Add(k), AckReq: true}, &wire.RETH{}, nil)
@@ -593,7 +593,7 @@ func TestBadResponses(t *testing.T) {
 			if c.send.Opcode == WRAtomicFetchAdd {
 				c.send.SGE.Length = 8
 			}
-			p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: port == 1} }
+			p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) faults.Verdict { return faults.Verdict{Drop: port == 1} }
 			psn := p.qp[1].SQPSN()
 			p.post(1, c.send)
 			f := p.net.Pool.Get()
@@ -659,9 +659,9 @@ func TestReplayInMessage(t *testing.T) {
 	p.run()
 	p.want(0, WC{WRID: 1, Opcode: WCRDMARead, ByteLen: 1024})
 	src, wm := p.region(0, 3072, 3)
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if op := f.OpCode(); port == 0 && (op == wire.OpWriteMiddle || op == wire.OpWriteLast) {
-			fate.Late = 50 * vtime.Microsecond
+			fate.Delay = 50 * vtime.Microsecond
 		}
 		return fate
 	}

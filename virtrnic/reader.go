@@ -11,7 +11,7 @@ import (
 // has responses, so una moves through it as they arrive, and going back to una repeats
 // exactly what is missing of it.
 
-// unblocked says whether nothing keeps a READ, an atomic or a fenced request from starting:
+// unblocked reports whether nothing keeps a READ, an atomic or a fenced request from starting:
 // the initiator depth, what a fence waits for, or the window.
 func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 	if w.traits&isFenced != 0 && r.asked > 0 {
@@ -73,11 +73,11 @@ func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	return f
 }
 
-// reach returns how far an acknowledgement of everything before seq goes: a READ or
-// atomic is complete only when its response is here.
+// reach returns how far an acknowledgement of everything before seq goes: not past a READ or
+// atomic whose response has not come.
 func (r *requester) reach(seq uint64) uint64 {
 	for i := range r.n {
-		w := r.wqes.at(uint32(i))
+		w := r.wqes.At(i)
 		if w.first >= seq {
 			break
 		}
@@ -88,8 +88,8 @@ func (r *requester) reach(seq uint64) uint64 {
 	return seq
 }
 
-// impliedNak goes back because a response came from beyond a READ or atomic that has
-// not been answered: its answer is lost.
+// impliedNak goes back because a response came for a packet beyond a READ or atomic that has
+// not been answered, which means that the answer is lost.
 func (r *requester) impliedNak(now vtime.Time, q *QP) {
 	if r.sel != nil {
 		r.sel.reported, r.sel.keeps = false, false // all that follows may be lost too
@@ -98,7 +98,7 @@ func (r *requester) impliedNak(now vtime.Time, q *QP) {
 	r.handleNak(now, q)
 }
 
-// handleAnswer takes the answer to a READ or atomic; seq is outstanding.
+// handleAnswer handles the answer to a READ or atomic; seq is outstanding.
 func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint64) {
 	n := q.nic
 	to := r.reach(seq)
@@ -111,7 +111,7 @@ func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint6
 		}
 		return
 	}
-	w := r.wqes.at(0)
+	w := r.wqes.At(0)
 	switch {
 	case w.traits&isRead == 0:
 		n.drop(now, f, DropResponse)
@@ -142,7 +142,7 @@ func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint6
 	r.armRTO(now, q, false)
 }
 
-// fits says whether an answer has the form its place in the READ or atomic asks for.
+// fits reports whether an answer has the form that its place in the READ or atomic requires.
 func (r *requester) fits(q *QP, w *sendWQE, f *wire.Frame, seq uint64) bool {
 	op := f.OpCode()
 	if op.Info().AETH && !f.AETH().Syndrome.IsACK() {

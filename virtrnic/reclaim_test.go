@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -205,8 +206,8 @@ func TestReclaim(t *testing.T) {
 	}
 	c.check()
 	c.must(c.n.DeallocPD(c.pd))
-	if c.n.Made() != (Made{}) || c.n.events.n != 0 {
-		t.Errorf("at the end there are %+v and %d events", c.n.Made(), c.n.events.n)
+	if c.n.Made() != (Made{}) || c.n.events.Len() != 0 {
+		t.Errorf("at the end there are %+v and %d events", c.n.Made(), c.n.events.Len())
 	}
 }
 
@@ -215,13 +216,13 @@ func TestReclaim(t *testing.T) {
 func TestNumbersComeRound(t *testing.T) {
 	c := newChurn(t, 1)
 	n := c.n
-	n.qps, n.freedQPNs = make([]*QP, MaxQPs), ring[wire.QPN]{}
+	n.qps, n.freedQPNs = make([]*QP, MaxQPs), queue.FIFO[wire.QPN]{}
 	last := wire.QPN(firstQPN + 7 + (qpnUses-1)*MaxQPs)
 	if last+MaxQPs-8 >= wire.QPNMulticast {
 		t.Fatalf("the last number is %d", last+MaxQPs-8)
 	}
-	n.freedQPNs.push(firstQPN + 3)
-	n.freedQPNs.push(last)
+	n.freedQPNs.Push(firstQPN + 3)
+	n.freedQPNs.Push(last)
 	for _, want := range []struct {
 		index int
 		num   wire.QPN

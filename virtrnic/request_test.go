@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -189,7 +189,7 @@ func TestUnsignalled(t *testing.T) {
 	if n := len(p.completions(1)); n != 100 {
 		t.Errorf("%d receives completed, want 100", n)
 	}
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend})
 	p.post(0, SendWR{WRID: 2, Opcode: WRSend})
 	p.run()
@@ -280,13 +280,13 @@ func TestPieceBeyond(t *testing.T) {
 	_, beyond := p.region(1, 10, 0)
 	p.recv(1, RecvWR{WRID: 2, SGL: []SGE{whole(dm, 2048), whole(beyond, 10)}})
 	n := 0
-	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) faults.Verdict {
 		if n++; port == 0 && n == 2 { // before the second packet
 			if err := p.nic[1].DeregMR(beyond); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 2048)})
 	p.run()
@@ -363,11 +363,11 @@ func TestRNRTable(t *testing.T) {
 		p := newPair(t, pairOptions{timeout: 0, retry: 7, rnr: 2})
 		p.qp[1].attr.MinRNRTimer = code
 		var sends []vtime.Time
-		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 			if port == 0 {
 				sends = append(sends, now)
 			}
-			return machinetest.Fate{}
+			return faults.Verdict{}
 		}
 		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
 		p.run()
@@ -390,7 +390,7 @@ func TestRetryLimits(t *testing.T) {
 	for limit := range uint8(8) {
 		p := newPair(t, pairOptions{timeout: 4, retry: limit, rnr: 7})
 		n := 0
-		p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { n++; return machinetest.Fate{Drop: true} }
+		p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { n++; return faults.Verdict{Drop: true} }
 		p.post(0, SendWR{WRID: 1, Opcode: WRSend})
 		p.run()
 		p.want(0, WC{WRID: 1, Status: WCRetryExcErr})
@@ -522,8 +522,8 @@ func TestQueueCaps(t *testing.T) {
 // its retries.
 func TestRNRTwice(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 16, retry: 7, rnr: 2})
-	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) machinetest.Fate {
-		return machinetest.Fate{Twice: port == 1}
+	p.net.Fate = func(_ vtime.Time, port int, _ *wire.Frame) faults.Verdict {
+		return faults.Verdict{Twice: port == 1}
 	}
 	_, sm := p.region(0, 100, 3)
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend, SGE: whole(sm, 100)})
@@ -540,7 +540,7 @@ func TestGoesBackToLoss(t *testing.T) {
 	const packets, lost = 60, 30
 	p := newPair(t, pairOptions{timeout: 10, retry: 7, rnr: 6})
 	sent := map[wire.PSN]int{}
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 {
 			sent[f.PSN()]++
 			fate.Drop = f.PSN() == lost && sent[lost] == 1
@@ -568,7 +568,7 @@ func TestRetriesByProgress(t *testing.T) {
 	const packets = 200
 	p := newPair(t, pairOptions{timeout: 6, retry: 1, rnr: 1})
 	seen := map[wire.PSN]bool{}
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) (fate faults.Verdict) {
 		if port == 0 && f.PSN()%10 == 9 && !seen[f.PSN()] {
 			seen[f.PSN()], fate.Drop = true, true
 		}

@@ -2,22 +2,23 @@ package virtrnic
 
 import (
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// requester is the sending half of a queue pair: go-back-N (GEN-4). What READs and
-// atomics add is in reader.go, what UC and UD do without in datagram.go.
+// requester is the sending half of a queue pair: go-back-N (GEN-4). reader.go adds READs and
+// atomics, and datagram.go has the services UC and UD.
 //
-// Packets are numbered by plain 64-bit counters whose low 24 bits are the PSN, so
-// nothing here wraps: una <= nxt <= max <= end.
+// Packets are numbered by plain 64-bit counters whose low 24 bits are the PSN, so nothing here
+// wraps. Invariant: una <= nxt <= maxSeq <= end.
 type requester struct {
-	wqes   ring[sendWQE]
-	n      int // work requests in wqes
-	max    int // most of them
-	cursor int // which of them nxt belongs to
-	reads  int // READs and atomics in wqes
-	asked  int // of those, before cursor: waiting for their responses
+	wqes   queue.FIFO[sendWQE]
+	n      int // how many work requests are in wqes; at most max
+	max    int // the depth of the send queue
+	cursor int // index in wqes of the work request that nxt belongs to
+	reads  int // how many READs and atomics are in wqes
+	asked  int // how many READs and atomics are before cursor, waiting for their responses
 
 	sel    *selective // nil: go-back-N
 	una    uint64     // oldest packet not acknowledged
@@ -27,9 +28,9 @@ type requester struct {
 
 	retries    uint8
 	rnrRetries uint8
-	rnrWait    bool   // a receiver asked for time
-	nakAt      uint64 // 1 + packet of the last NAK without progress since
-	drainTo    uint64 // SQD: send up to here
+	rnrWait    bool   // the pause that an RNR NAK has asked for is not over
+	nakAt      uint64 // 1 + the packet of the last NAK, if there was no progress since; else 0
+	drainTo    uint64 // in SQD: the first packet that is not sent any more
 	drained    bool
 	midway     bool // the packet just built is followed by another of its message
 }
@@ -52,13 +53,13 @@ func (r *requester) push(w sendWQE) {
 	if w.traits&isRead != 0 {
 		r.reads++
 	}
-	r.wqes.push(w)
+	r.wqes.Push(w)
 	r.n++
 }
 
 // pop takes the oldest request off; its lists go back to the NIC.
 func (r *requester) pop(q *QP) sendWQE {
-	w := r.wqes.pop()
+	w := r.wqes.Pop()
 	r.n--
 	if w.traits&isRead != 0 {
 		r.reads--
@@ -78,14 +79,14 @@ func (r *requester) pop(q *QP) sendWQE {
 	return w
 }
 
-// sendable says whether a packet may go out now: a response to the peer's READ, or a
+// sendable reports whether a packet may go out now: a response to the peer's READ, or a
 // request.
 func (r *requester) sendable(q *QP) bool {
-	return r.requestable(q) || q.rq.out.n > 0
+	return r.requestable(q) || q.rq.out.Len() > 0
 }
 
-// follows says that another packet of the same message may follow the one just built, by
-// the window alone: it spares most packets a second look at everything else.
+// follows reports whether another packet of the same message may follow the one just built.
+// Only the window can prevent that, so most packets need no full check.
 func (r *requester) follows(q *QP) bool { return r.midway && r.nxt-r.una < q.nic.window }
 
 func (r *requester) requestable(q *QP) bool {
@@ -102,14 +103,14 @@ func (r *requester) requestable(q *QP) bool {
 	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
 		return false
 	}
-	w := r.wqes.at(uint32(r.cursor))
+	w := r.wqes.At(r.cursor)
 	return w.failed == WCSuccess && (w.traits&(isRead|isFenced) == 0 || r.unblocked(q, w))
 }
 
 // startedEnd returns the end of the last work request of which a packet was sent.
 func (r *requester) startedEnd() uint64 {
 	for i := range r.n {
-		w := r.wqes.at(uint32(i))
+		w := r.wqes.At(i)
 		if w.end() >= r.maxSeq {
 			if w.first >= r.maxSeq {
 				return w.first
@@ -124,7 +125,7 @@ func (r *requester) startedEnd() uint64 {
 // turns out to be unsendable. Requests and responses to READs take turns.
 func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 	r.midway = false
-	if q.rq.out.n > 0 && (q.rq.turn || !r.requestable(q)) {
+	if q.rq.out.Len() > 0 && (q.rq.turn || !r.requestable(q)) {
 		q.rq.turn = false
 		return q.rq.nextResponse(now, q)
 	}
@@ -139,7 +140,7 @@ func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 
 // nextRequest builds the packet nxt.
 func (r *requester) nextRequest(now vtime.Time, q *QP) *wire.Frame {
-	w := r.wqes.at(uint32(r.cursor))
+	w := r.wqes.At(r.cursor)
 	switch {
 	case w.traits&isRead != 0:
 		return r.nextRead(now, q, w)
@@ -158,7 +159,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	var m *MR
 	var at uint64
 	if w.length > 0 {
-		ok := true
+		var ok bool
 		if w.traits&isPieces != 0 {
 			ok = w.wr.Inline != nil || n.reachable(q.pd, w.wr.SGE, w.wr.SGL, 0)
 		} else {
@@ -174,7 +175,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	op := sendOpcode(w.wr.Opcode, i == 0, last)
 	psn := r.psn(r.nxt)
 	ask := last || (i+1)%n.ackEvery == 0
-	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may be closed until it comes
+	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may stay closed until the ACK comes
 	f := n.pool.Get()
 	f.StartNext(&q.env, op+wire.OpCode(q.service)<<5, psn, r.bits(q, ask, last && w.wr.Flags&SendSolicited != 0))
 	info := op.Info()
@@ -216,7 +217,7 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	return f
 }
 
-// bits returns what else the BTH of a SEND or WRITE says.
+// bits returns the flag bits of the BTH of a SEND or WRITE.
 func (r *requester) bits(q *QP, ask, solicited bool) (b wire.BTHBits) {
 	if ask && q.service == wire.RC {
 		b = wire.BitAckReq
@@ -249,7 +250,7 @@ func (r *requester) armRTO(now vtime.Time, q *QP, restart bool) {
 	}
 }
 
-// handleResponse takes an acknowledgement or other response.
+// handleResponse handles an acknowledgement or another response.
 func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	d := f.PSN().Sub(r.psn(r.una))
@@ -266,7 +267,7 @@ func (r *requester) handleResponse(now vtime.Time, q *QP, f *wire.Frame) {
 	if h.Syndrome.IsACK() {
 		seq++ // acknowledges its own packet too
 	}
-	// An ACK of the packet before una says nothing new; anything older, or of packets
+	// An ACK of the packet before una is no news. A response to anything older, or to packets
 	// never sent, is not for what is outstanding.
 	oldest, newest := r.una, r.maxSeq
 	if !h.Syndrome.IsACK() {
@@ -318,7 +319,8 @@ func nakStatus(s wire.Syndrome) WCStatus {
 	return WCRemOpErr
 }
 
-// acknowledge takes everything before seq as delivered and completes what that ends.
+// acknowledge records everything before seq as delivered, and completes the requests that end
+// there.
 func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 	if seq == r.una {
 		return
@@ -333,15 +335,15 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 		r.rnrWait = false
 		q.nic.timers.Stop(q.timerRNR())
 	}
-	for r.n > 0 && r.wqes.at(0).end() <= r.una {
+	for r.n > 0 && r.wqes.At(0).end() <= r.una {
 		r.finish(now, q)
 	}
 	if r.nxt < r.una {
 		r.seek(r.una)
 	}
 	r.armRTO(now, q, true)
-	if r.n > 0 && r.wqes.at(0).failed != WCSuccess {
-		r.failOldest(now, q, r.wqes.at(0).failed)
+	if r.n > 0 && r.wqes.At(0).failed != WCSuccess {
+		r.failOldest(now, q, r.wqes.At(0).failed)
 		return
 	}
 	q.checkDrained(now)
@@ -366,7 +368,7 @@ func (r *requester) finish(now vtime.Time, q *QP) {
 func (r *requester) seek(seq uint64) {
 	r.nxt, r.cursor, r.asked = seq, 0, 0
 	for r.cursor < r.n {
-		w := r.wqes.at(uint32(r.cursor))
+		w := r.wqes.At(r.cursor)
 		if seq < w.end() {
 			break
 		}
@@ -378,8 +380,8 @@ func (r *requester) seek(seq uint64) {
 }
 
 // handleNak goes back to the oldest packet not acknowledged, which costs a retry.
-// Another NAK for it without progress in between changes nothing: the repeat is on
-// its way, and if that is lost too the timeout finds out.
+// Another NAK for the same packet without progress in between changes nothing: the repeat is
+// under way, and if it is lost as well the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
 	if r.sel != nil && r.sel.takes(r) {
 		r.handleReport(now, q)
@@ -430,7 +432,8 @@ func (r *requester) timedOut(now vtime.Time, q *QP) {
 	}
 }
 
-// spend takes one from a retry counter; at zero the oldest request fails.
+// spend takes one from a retry counter and reports whether there was one left. If not, the
+// oldest request fails.
 func (r *requester) spend(now vtime.Time, q *QP, left *uint8, status WCStatus) bool {
 	if *left > 0 {
 		*left--
@@ -463,8 +466,8 @@ func (r *requester) fail(now vtime.Time, q *QP, w *sendWQE, status WCStatus) {
 	}
 }
 
-// failOldest completes the oldest work request with an error, which ends the queue
-// pair; of UC and UD only the send queue.
+// failOldest completes the oldest work request with an error, which ends the queue pair, or
+// only its send queue if it is of UC or UD.
 func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
 	if r.n > 0 {
 		w := r.pop(q)
@@ -480,7 +483,7 @@ func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
 	q.becomeErr(now)
 }
 
-// checkDrained notes that a draining send queue has nothing started any more.
+// checkDrained raises EventSQDrained once a draining send queue has no started request left.
 func (q *QP) checkDrained(now vtime.Time) {
 	if q.state != StateSQD || q.sq.drained || q.sq.una < q.sq.drainTo {
 		return
@@ -494,8 +497,8 @@ func (q *QP) checkDrained(now vtime.Time) {
 	}
 }
 
-// Acknowledged returns a count of packets that goes up by one with each that is acknowledged,
-// as a connection's counters do.
+// Acknowledged returns a count that goes up by one with each acknowledged packet. Only
+// differences of two values have a meaning.
 func (q *QP) Acknowledged() uint64 { return q.sq.una }
 
 // Outstanding returns the send work requests not completed yet.

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// What a NIC tells of work requests, if its tracer asks (machine.RequestTracer).
+// Reports of work requests, to a tracer that takes them (machine.RequestTracer).
 
 // opName returns the name of a work request's operation.
 func opName(o WROpcode) string {
@@ -42,7 +42,7 @@ func (q *QP) tell(now vtime.Time, k machine.RequestKind, w *sendWQE, status WCSt
 	q.nic.requests.TraceRequest(now, r)
 }
 
-// tellReceived reports that the message which f ends is there.
+// tellReceived reports that the message that ends with f has been received.
 func (q *QP) tellReceived(now vtime.Time, f *wire.Frame, bytes uint64) {
 	q.nic.requests.TraceRequest(now, machine.Request{
 		Kind: machine.RequestReceived, QP: q.num, Peer: f.SrcIP(), To: f.DstIP(), PeerQP: f.DestQP(), PSN: f.PSN(), Bytes: uint32(bytes),

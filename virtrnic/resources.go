@@ -3,6 +3,7 @@ package virtrnic
 import (
 	"encoding/binary"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -69,7 +70,7 @@ func (r *responder) answer(now vtime.Time, q *QP, f *wire.Frame) {
 	r.remember(int(q.attr.MaxDestRdAtomic), e)
 	n.stats.MessagesReceived++
 	n.consume(f)
-	r.out.push(e.from(0, e.length))
+	r.out.Push(e.from(0, e.length))
 	n.offer(now, q)
 }
 
@@ -105,7 +106,8 @@ func packetsOf(length uint32, mtu int) uint32 {
 	return max(1, uint32((uint64(length)+uint64(mtu)-1)/uint64(mtu)))
 }
 
-// allows checks key, domain, range and rights; nothing is checked for no bytes.
+// allows reports whether a request may use the memory that it names: key, domain, range and
+// rights are right, or it has no bytes.
 func (q *QP) allows(rkey uint32, va uint64, length uint32, need AccessFlags) bool {
 	if q.attr.Access&need == 0 {
 		return false
@@ -145,8 +147,8 @@ func (e *resource) from(offset uint64, length uint32) response {
 // underway counts the READs and atomics whose answers have not left. Answers given again
 // do not count: the requester may have had the first ones, and ask for more.
 func (r *responder) underway() (k int) {
-	for i := range r.out.n {
-		if x := r.out.at(i); x.kind != respondAck && !x.again {
+	for i := range r.out.Len() {
+		if x := r.out.At(i); x.kind != respondAck && !x.again {
 			k++
 		}
 	}
@@ -220,12 +222,12 @@ func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 		x, ok = r.repeat(q, f, e)
 	}
 	n.drop(now, f, DropDuplicate)
-	if !ok || r.rewind(x) || int(r.out.n) >= 2*int(q.attr.MaxDestRdAtomic)+8 {
+	if !ok || r.rewind(x) || int(r.out.Len()) >= 2*int(q.attr.MaxDestRdAtomic)+8 {
 		return
 	}
 	n.stats.Replayed++
 	x.again = true
-	r.out.push(x)
+	r.out.Push(x)
 	n.offer(now, q)
 }
 
@@ -251,11 +253,11 @@ func (r *responder) repeat(q *QP, f *wire.Frame, e *resource) (x response, ok bo
 	return x, true
 }
 
-// rewind looks for the same answer among those that wait, and takes a READ that has
-// gone further back to where the repeat begins.
+// rewind reports whether the same answer waits already. If it is that of a READ which has gone
+// further, it takes the READ back to where the repeat begins.
 func (r *responder) rewind(x response) bool {
-	for i := range r.out.n {
-		y := r.out.at(i)
+	for i := range r.out.Len() {
+		y := r.out.At(i)
 		if y.kind != x.kind || y.kind == respondAck {
 			continue
 		}
@@ -281,15 +283,15 @@ func (r *responder) rewind(x response) bool {
 // postpone puts an acknowledgement behind the answers that wait. One acknowledgement
 // after another says what both say.
 func (r *responder) postpone(x response) {
-	last := r.out.at(r.out.n - 1)
+	last := r.out.At(r.out.Len() - 1)
 	if x.syndrome.IsACK() && last.kind == respondAck && last.syndrome.IsACK() {
 		if x.psn.After(last.psn) {
 			last.psn, last.msn = x.psn, x.msn
 		}
 		return
 	}
-	if int(r.out.n) < 2*MaxRdAtomic+8 {
-		r.out.push(x)
+	if int(r.out.Len()) < 2*MaxRdAtomic+8 {
+		r.out.Push(x)
 	}
 }
 
@@ -297,7 +299,7 @@ func (r *responder) postpone(x response) {
 // give any more.
 func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
 	n := q.nic
-	x := r.out.at(0)
+	x := r.out.At(0)
 	psn := x.psn.Add(int(x.at))
 	f := n.pool.Get()
 	h := wire.AETH{Syndrome: wire.SyndromeACK, MSN: x.msn}
@@ -305,19 +307,19 @@ func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
 	case respondAck:
 		h.Syndrome = x.syndrome
 		r.acknowledgement(q, f, psn, h)
-		r.out.pop()
+		r.out.Pop()
 		return f
 	case respondAtomic:
 		f.StartNext(&q.env, wire.OpAtomicAck, psn, 0)
 		f.AddAETH(h)
 		f.AddAtomicAckETH(wire.AtomicAckETH{Original: x.original})
-		r.out.pop()
+		r.out.Pop()
 	case respondRead:
 		if !r.readResponse(q, f, x, psn, h) {
 			return r.readFailed(now, q, f, psn)
 		}
 		if x.at++; x.at == x.end {
-			r.out.pop()
+			r.out.Pop()
 		}
 	}
 	f.Seal(uint16(psn), n.trust)
@@ -360,7 +362,7 @@ func (r *responder) readResponse(q *QP, f *wire.Frame, x *response, psn wire.PSN
 
 // readFailed ends the queue pair because the memory of a READ under way is gone.
 func (r *responder) readFailed(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN) *wire.Frame {
-	r.out = ring[response]{}
+	r.out = queue.FIFO[response]{}
 	if q.state == StateErr {
 		q.nic.pool.Put(f)
 		return nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -17,7 +18,7 @@ type responder struct {
 
 	// The message being received.
 	active bool
-	placed bool // the packet's payload is in its place already (see reorder)
+	placed bool // the payload of the packet being handled is in memory already (see reorder)
 	write  bool
 	pieces bool   // SEND into several pieces of memory: mr and off do not count
 	wr     RecvWR // where it goes, if it takes a receive
@@ -27,23 +28,23 @@ type responder struct {
 	left   uint64 // SEND: room; WRITE: bytes to come
 	got    uint64
 
-	out   ring[response] // answers that wait for READ responses, which take their turn
-	res   []resource     // READs and atomics remembered for a repeat
-	next  int            // the oldest of res once it is full
-	turn  bool           // an answer goes before the next request
-	final bool           // in ERR: out ends with the NAK that says why
+	out   queue.FIFO[response] // answers that wait for READ responses, which take their turn
+	res   []resource           // READs and atomics remembered for a repeat
+	next  int                  // the oldest of res once it is full
+	turn  bool                 // an answer goes before the next request
+	final bool                 // in ERR: out ends with the NAK that says why
 }
 
 // recvQueue is a receive queue, of one queue pair or shared.
 type recvQueue struct {
-	wqes ring[RecvWR]
+	wqes queue.FIFO[RecvWR]
 	n    int
 	max  int
 }
 
 func (r *recvQueue) pop() RecvWR {
 	r.n--
-	return r.wqes.pop()
+	return r.wqes.Pop()
 }
 
 // take puts the next receive to use, unless one is left from a message that was lost.
@@ -109,7 +110,7 @@ func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
 	if wr.SGL != nil {
 		n.one(&wr.SGE, &wr.SGL)
 	}
-	r.wqes.push(wr)
+	r.wqes.Push(wr)
 	r.n++
 }
 
@@ -162,8 +163,8 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	}
 }
 
-// place stores the payload of an accepted packet. It returns false if the memory has
-// been taken away since the message began.
+// place stores the payload of an accepted packet, and reports whether it could: the memory may
+// have been deregistered since the message began.
 func (r *responder) place(q *QP, f *wire.Frame) bool {
 	size := uint64(f.PayloadLen())
 	if size == 0 {
@@ -346,7 +347,7 @@ func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, 
 	if n.trace != nil && !s.IsACK() {
 		n.trace.Trace(now, machine.Event{Kind: machine.EventNakSent, QP: q.num, PSN: psn, Text: s.String()})
 	}
-	if r.out.n > 0 {
+	if r.out.Len() > 0 {
 		n.pool.Put(f)
 		r.postpone(response{kind: respondAck, psn: psn, syndrome: s, msn: r.msn})
 		return

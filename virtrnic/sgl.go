@@ -59,7 +59,7 @@ func total(e SGE, l []SGE) uint64 {
 	return sum
 }
 
-// reachable says whether every piece lies in a region of the domain that allows what
+// reachable reports whether every piece lies in a region of the domain that allows what
 // is needed.
 func (n *NIC) reachable(pd *PD, e SGE, l []SGE, need AccessFlags) bool {
 	if l == nil {
@@ -83,8 +83,8 @@ func (n *NIC) gather(pd *PD, l []SGE, f *wire.Frame, off uint64, size int) {
 	f.SetPayload(b)
 }
 
-// scatter writes size bytes at offset off of the list: b, or zeros if it is nil. It
-// returns false if a piece is not reachable any more.
+// scatter writes size bytes at offset off of the list: b, or zeros if it is nil. It reports
+// whether every piece was still reachable.
 func (n *NIC) scatter(pd *PD, l []SGE, off uint64, b []byte, size int) bool {
 	return n.visit(pd, l, off, size, AccessLocalWrite, func(m *MR, at uint64, from, to int) {
 		if b == nil {

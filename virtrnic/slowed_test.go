@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -83,9 +83,9 @@ func (p *pair) watchPauses() {
 	var came [2]uint64
 	var first [2]vtime.Time // of this pause
 	var said [2]int
-	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if f.Kind() != wire.KindPFC {
-			return machinetest.Fate{}
+			return faults.Verdict{}
 		}
 		came[1-port]++
 		switch h := f.PFC(); {
@@ -103,7 +103,7 @@ func (p *pair) watchPauses() {
 				p.t.Errorf("side %d says its pause %d times within %v", port, k, now.Sub(first[port]))
 			}
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	p.net.After = func() {
 		for i, nic := range p.nic {
@@ -113,8 +113,8 @@ func (p *pair) watchPauses() {
 			}
 			if in := nic.intake; in != nil {
 				bytes := 0
-				for k := range in.fifo.n {
-					bytes += in.fifo.at(k).size
+				for k := range in.fifo.Len() {
+					bytes += in.fifo.At(k).size
 				}
 				if bytes != in.bytes || (in.xoff != 0) != (in.refresh != vtime.Never) {
 					p.t.Errorf("at %v side %d counts %d of %d bytes that wait, pauses %#x and says so again at %v", p.net.Now, i, in.bytes, bytes, in.xoff, in.refresh)
@@ -250,12 +250,12 @@ func repeated(t *testing.T, r *rand.Rand, log bool) *pair {
 	t.Helper()
 	p := newPair(t, pairOptions{rdAtomic: uint8(1 + r.IntN(16)), timeout: 16, retry: 7, mtu: 256 << r.IntN(5), psn: wire.PSN(0).Add(-r.IntN(20)), log: log, headers: log})
 	again := 30 + r.IntN(60)
-	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		for ; port == 0 && again > 0 && r.IntN(3) > 0; again-- {
 			f := p.net.Pool.Clone(f)
 			p.net.At(now.Add(vtime.Duration(1+r.IntN(int(10*us)))), func(vtime.Time) { p.inject(f) })
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	word, wm := p.region(1, 8, 0)
 	results, rm := p.region(0, 8*64, 0)
@@ -301,7 +301,7 @@ func repeated(t *testing.T, r *rand.Rand, log bool) *pair {
 func piled(t *testing.T, r *rand.Rand) {
 	p := newPair(t, pairOptions{})
 	var said, heard [8]uint16
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 		if f.Kind() == wire.KindPFC {
 			h := f.PFC()
 			for i, q := range h.Quanta {
@@ -322,7 +322,7 @@ func piled(t *testing.T, r *rand.Rand) {
 		}
 		p.nic[0].SendPause(p.net.Now, classes, quanta)
 	}
-	if k := p.nic[0].tx.pauses.n; k > pausesMax {
+	if k := p.nic[0].tx.pauses.Len(); k > pausesMax {
 		t.Errorf("%d pause frames wait", k)
 	}
 	p.run()

@@ -28,7 +28,7 @@ func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
 	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE, life: n.life}, nil
 }
 
-// of says whether the queue is one of the device.
+// of reports whether the queue is one of the device.
 func (s *SRQ) of(n *NIC) bool { return s.nic == n && s.life == n.life && !s.gone }
 
 // DestroySRQ takes the queue back once no queue pair uses it.
@@ -46,7 +46,7 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 	s.queue.max, s.gone = 0, true
 	s.pd.users--
 	n.made.SRQs--
-	n.events.removeIf(func(e AsyncEvent) bool { return e.SRQ == s })
+	n.events.RemoveIf(func(e AsyncEvent) bool { return e.SRQ == s })
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (n *NIC) QuerySRQ(s *SRQ) (posted, limit int) { return s.queue.n, s.limit }
 func (s *SRQ) taken() {
 	if s.queue.n < s.limit {
 		s.limit = 0
-		s.nic.events.push(AsyncEvent{Type: EventSRQLimit, SRQ: s})
+		s.nic.events.Push(AsyncEvent{Type: EventSRQLimit, SRQ: s})
 		s.nic.completions++
 	}
 }

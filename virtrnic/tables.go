@@ -1,16 +1,19 @@
 package virtrnic
 
-import "github.com/mcastlab/mcastlab/wire"
+import (
+	"github.com/mcastlab/mcastlab/machine/queue"
+	"github.com/mcastlab/mcastlab/wire"
+)
 
 // tables is what the NIC knows its objects by. Everything can be made and destroyed without
 // end: numbers, keys and timers are used again, numbers and keys as late as that can be.
 type tables struct {
-	qps       []*QP          // by index; nil: free
-	freedQPNs ring[wire.QPN] // the one that was freed first goes first
-	slots     []*QP          // by timer slot, in the order in which they were made; nil: destroyed
-	holes     int            // of slots, those that are nil
-	mrs       []*MR          // by index; nil: free
-	freedKeys ring[uint32]
+	qps       []*QP                // by index; nil: free
+	freedQPNs queue.FIFO[wire.QPN] // the one that was freed first goes first
+	slots     []*QP                // by timer slot, in the order in which they were made; nil: destroyed
+	holes     int                  // how many of slots are nil
+	mrs       []*MR                // by index; nil: free
+	freedKeys queue.FIFO[uint32]
 	made      Made
 	life      uint32 // restarts: what was made before is none of the NIC's
 }
@@ -43,10 +46,10 @@ func (n *NIC) freeQPN() (index int, num wire.QPN, ok bool) {
 		n.qps = append(n.qps, nil)
 		return index, firstQPN + wire.QPN(index), true
 	}
-	if n.freedQPNs.n == 0 {
+	if n.freedQPNs.Len() == 0 {
 		return 0, 0, false
 	}
-	num = n.freedQPNs.pop() + MaxQPs
+	num = n.freedQPNs.Pop() + MaxQPs
 	index = indexOf(num)
 	if num >= firstQPN+qpnUses*MaxQPs {
 		num = firstQPN + wire.QPN(index)
@@ -86,7 +89,7 @@ func (n *NIC) enter(q *QP) {
 // remove takes a queue pair, which is in RESET, out of the tables.
 func (n *NIC) remove(q *QP) {
 	n.qps[q.index] = nil
-	n.freedQPNs.push(q.num)
+	n.freedQPNs.Push(q.num)
 	n.slots[q.slot] = nil
 	n.disown(q)
 	n.made.QPs--
@@ -129,8 +132,8 @@ const keysFresh = 1 << 16
 // in the upper 24 bits, and 8 random bits below; when a place is used again those are the
 // ones after the last ones, so that a key comes back after 256 uses of its place.
 func (n *NIC) freeKey() (key uint32, ok bool) {
-	if n.freedKeys.n > 0 && len(n.mrs) >= keysFresh {
-		old := n.freedKeys.pop()
+	if n.freedKeys.Len() > 0 && len(n.mrs) >= keysFresh {
+		old := n.freedKeys.Pop()
 		return old&^0xff | (old+1)&0xff, true
 	}
 	if len(n.mrs)+1 >= int(ChosenKeys>>8) {

@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -12,19 +12,19 @@ import (
 func (p *pair) loseNth(side int, numbers ...int) {
 	seen := [2]int{}
 	prev := p.net.Fate
-	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		seen[port]++
 		if port == side {
 			for _, n := range numbers {
 				if seen[port] == n {
-					return machinetest.Fate{Drop: true}
+					return faults.Verdict{Drop: true}
 				}
 			}
 		}
 		if prev != nil {
 			return prev(now, port, f)
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -17,11 +18,11 @@ type transmit struct {
 	// stalled keeps everything from starting, pause frames too.
 	stalled bool
 	elig    vtime.Time
-	held    holding // queue pairs whose time has not come
-	pauses  ring[pauseFrame]
+	held    queue.Heap[*QP] // queue pairs whose time has not come (pacing.go)
+	pauses  queue.FIFO[pauseFrame]
 	until   [8]vtime.Time // when a received pause runs out
-	made    [8]ring[*wire.Frame]
-	round   [8]ring[*QP]
+	made    [8]queue.FIFO[*wire.Frame]
+	round   [8]queue.FIFO[*QP]
 }
 
 type pauseFrame struct {
@@ -33,49 +34,7 @@ type pauseFrame struct {
 // said by the last of them: for each class what came later counts.
 const pausesMax = 1024
 
-// ring is a growing FIFO.
-type ring[T any] struct {
-	buf     []T // power of two
-	head, n uint32
-}
-
-func (r *ring[T]) push(v T) {
-	if int(r.n) == len(r.buf) {
-		buf := make([]T, max(4, 2*len(r.buf)))
-		for i := range r.n {
-			buf[i] = r.buf[(r.head+i)&uint32(len(r.buf)-1)]
-		}
-		r.buf, r.head = buf, 0
-	}
-	r.buf[(r.head+r.n)&uint32(len(r.buf)-1)] = v
-	r.n++
-}
-
-func (r *ring[T]) pop() T {
-	i := r.head & uint32(len(r.buf)-1)
-	v := r.buf[i]
-	var zero T
-	r.buf[i] = zero
-	r.head++
-	r.n--
-	return v
-}
-
-// removeIf takes out what unwanted says, and gives memory back that is not needed any more.
-func (r *ring[T]) removeIf(unwanted func(T) bool) {
-	var kept ring[T]
-	for i := range r.n {
-		if v := *r.at(i); !unwanted(v) {
-			kept.push(v)
-		}
-	}
-	*r = kept
-}
-
-// at returns element i, oldest first.
-func (r *ring[T]) at(i uint32) *T { return &r.buf[(r.head+i)&uint32(len(r.buf)-1)] }
-
-// ripe notes that a priority has something to send from now on.
+// ripe marks a priority as ready: it has something to send from now on.
 func (n *NIC) ripe(now vtime.Time, prio uint8) {
 	t := &n.tx
 	if t.ready&^t.paused == 0 {
@@ -87,7 +46,7 @@ func (n *NIC) ripe(now vtime.Time, prio uint8) {
 // queue puts a ready-made frame into the egress.
 func (n *NIC) queue(now vtime.Time, f *wire.Frame, prio uint8) {
 	n.ripe(now, prio)
-	n.tx.made[prio].push(f)
+	n.tx.made[prio].Push(f)
 }
 
 // offer puts a queue pair into the round if it has something to send.
@@ -98,7 +57,7 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 			return
 		}
 		n.ripe(now, q.prio)
-		n.tx.round[q.prio].push(q)
+		n.tx.round[q.prio].Push(q)
 	}
 }
 
@@ -124,11 +83,11 @@ func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 	if t.ready&^t.paused != 0 {
 		at = max(free, t.elig)
 	}
-	if len(t.held) > 0 {
-		at = min(at, max(free, t.held[0].at))
+	if t.held.Len() > 0 {
+		at = min(at, max(free, t.held.Next()))
 	}
-	if t.pauses.n > 0 {
-		if p := max(free, t.pauses.at(0).at); p <= at {
+	if t.pauses.Len() > 0 {
+		if p := max(free, t.pauses.At(0).at); p <= at {
 			return p, true
 		}
 	}
@@ -163,7 +122,7 @@ func (n *NIC) settle(until vtime.Time) {
 		}
 		var f *wire.Frame
 		if pause {
-			f = n.tx.pauses.pop().f
+			f = n.tx.pauses.Pop().f
 		} else if f = n.pick(start); f == nil {
 			continue // what was ready no longer was; ready has shrunk
 		}
@@ -176,7 +135,7 @@ func (n *NIC) settle(until vtime.Time) {
 // has nothing to send any more.
 func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	t := &n.tx
-	if len(t.held) > 0 {
+	if t.held.Len() > 0 {
 		if n.unhold(now); t.ready&^t.paused == 0 {
 			return nil
 		}
@@ -184,10 +143,10 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	prio := bits.Len8(t.ready&^t.paused) - 1
 	made, round := &t.made[prio], &t.round[prio]
 	var f *wire.Frame
-	if made.n > 0 {
-		f = made.pop()
+	if made.Len() > 0 {
+		f = made.Pop()
 	} else {
-		q := round.pop()
+		q := round.Pop()
 		q.queued = false
 		if q.sq.sendable(q) {
 			f = q.sq.nextPacket(now, q)
@@ -198,18 +157,18 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		if !q.queued && (f != nil && q.sq.follows(q) || q.sq.sendable(q)) {
 			q.queued = true
 			if q.cc == nil || !n.hold(now, q) {
-				round.push(q)
+				round.Push(q)
 			}
 		}
 	}
-	if made.n == 0 && round.n == 0 {
+	if made.Len() == 0 && round.Len() == 0 {
 		t.ready &^= 1 << prio
 	}
 	return f
 }
 
 // SendPause sends a PFC frame: each class of the mask stops for so many quanta, or
-// goes on if quanta is 0. It is what a NIC that runs out of room does, and faults.
+// resumes if quanta is 0. A NIC that runs out of room calls it, and so do faults.
 func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 	n.settleBefore(now)
 	p := wire.PFC{Src: n.mac, Enable: classes}
@@ -218,8 +177,8 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 			p.Quanta[i] = quanta
 		}
 	}
-	if k := n.tx.pauses.n; k >= pausesMax {
-		last := n.tx.pauses.at(k - 1).f
+	if k := n.tx.pauses.Len(); k >= pausesMax {
+		last := n.tx.pauses.At(k - 1).f
 		old := last.PFC()
 		p.Enable |= old.Enable
 		for i := range p.Quanta {
@@ -234,7 +193,7 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 	f.BuildPFC(p)
 	n.stats.Made++
 	n.stats.PausesSent++
-	n.tx.pauses.push(pauseFrame{now.Add(pauseGap), f})
+	n.tx.pauses.Push(pauseFrame{now.Add(pauseGap), f})
 	if n.trace != nil {
 		n.trace.Trace(now, machine.Event{Kind: machine.EventPauseSent, Priority: classes, Value: int64(quanta)})
 	}
@@ -299,14 +258,31 @@ func (n *NIC) armPause() {
 	}
 }
 
+// Pauses returns how many pause frames wait to be sent.
+func (n *NIC) Pauses() int { return n.tx.pauses.Len() }
+
+// Stands reports whether nothing that the NIC has to send or to take goes on, and no timer of
+// a queue pair fires, unless a frame or a call comes: a pause or a stall keeps all of it.
+func (n *NIC) Stands() bool {
+	own := 0
+	for _, slot := range []int{timerPause, timerIntake} {
+		if n.timers.At(slot) != vtime.Never {
+			own++
+		}
+	}
+	fires := n.timers.Armed() > own || n.tx.held.Len() > 0
+	moves := n.tx.ready&^n.tx.paused != 0 || n.intake != nil && n.intake.fifo.Len() > 0
+	return !fires && (n.tx.stalled || !moves)
+}
+
 // Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
-	k := int(n.tx.pauses.n) + n.kept
+	k := n.tx.pauses.Len() + n.kept
 	if n.intake != nil {
-		k += int(n.intake.fifo.n)
+		k += n.intake.fifo.Len()
 	}
 	for i := range n.tx.made {
-		k += int(n.tx.made[i].n)
+		k += n.tx.made[i].Len()
 	}
 	return k
 }

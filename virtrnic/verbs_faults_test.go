@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -15,11 +15,12 @@ import (
 
 // faulty makes the wire lose, double, delay and damage frames.
 func (p *pair) faulty(r *rand.Rand, bad float64) {
-	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate machinetest.Fate) {
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) (fate faults.Verdict) {
 		fate.Drop = r.Float64() < bad
 		fate.Twice = !fate.Drop && r.Float64() < bad
 		if r.Float64() < bad {
-			fate.Late = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+			fate.Delay = vtime.Duration(r.IntN(5000)) * vtime.Nanosecond
+			fate.Delay2 = fate.Delay
 		}
 		if !fate.Drop && r.Float64() < bad {
 			p.net.Pool.Damage(f, r.Uint64())
@@ -28,7 +29,7 @@ func (p *pair) faulty(r *rand.Rand, bad float64) {
 	}
 }
 
-// startPSN draws a PSN near one of the places where arithmetic could go wrong (D4).
+// startPSN draws a PSN near one of the places where arithmetic could go wrong (promise D4).
 func startPSN(r *rand.Rand) wire.PSN {
 	return []wire.PSN{0, 1 << 23, 0}[r.IntN(3)].Add(r.IntN(80) - 60)
 }
@@ -160,7 +161,7 @@ func (p *pair) watch(depth int) *error {
 			}
 			s, reads, asked := &p.qp[i].sq, 0, 0
 			for k := range s.n {
-				if s.wqes.at(uint32(k)).traits&isRead != 0 {
+				if s.wqes.At(k).traits&isRead != 0 {
 					if reads++; k < s.cursor {
 						asked++
 					}
@@ -231,8 +232,8 @@ func randomUnreliable(t *testing.T, r *rand.Rand, typ QPType) error {
 	p := newPair(t, pairOptions{typ: typ, mtu: 256 << r.IntN(5), psn: startPSN(r)})
 	p.faulty(r, 0.1*r.Float64())
 	if prev := p.net.Fate; plain {
-		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) machinetest.Fate {
-			return machinetest.Fate{Drop: prev(now, port, f).Drop}
+		p.net.Fate = func(now vtime.Time, port int, f *wire.Frame) faults.Verdict {
+			return faults.Verdict{Drop: prev(now, port, f).Drop}
 		}
 	}
 	head := 0

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -283,7 +283,7 @@ func TestWriteImmRNR(t *testing.T) {
 // the others are flushed, in order, in bounded time.
 func TestRetryExceeded(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 4, retry: 3})
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 	for i := range 3 {
 		p.post(0, SendWR{WRID: uint64(i), Opcode: WRSend})
 	}
@@ -304,7 +304,7 @@ func TestRetryExceeded(t *testing.T) {
 // TestNoTimeout: timeout code 0 waits for ever.
 func TestNoTimeout(t *testing.T) {
 	p := newPair(t, pairOptions{timeout: 0, retry: 3})
-	p.net.Fate = func(vtime.Time, int, *wire.Frame) machinetest.Fate { return machinetest.Fate{Drop: true} }
+	p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
 	p.post(0, SendWR{WRID: 1, Opcode: WRSend})
 	p.run()
 	p.want(0)
@@ -356,11 +356,11 @@ func TestRoundRobin(t *testing.T) {
 		second.connect(i, pairOptions{mtu: 1024, timeout: 10, retry: 7, rnr: 6})
 	}
 	var order []wire.QPN
-	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) machinetest.Fate {
+	p.net.Fate = func(_ vtime.Time, port int, f *wire.Frame) faults.Verdict {
 		if port == 0 && f.OpCode() != wire.OpAcknowledge {
 			order = append(order, f.DestQP())
 		}
-		return machinetest.Fate{}
+		return faults.Verdict{}
 	}
 	for _, x := range []*pair{p, second} {
 		_, sm := p.region(0, 20*1024, 3)

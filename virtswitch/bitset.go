@@ -2,7 +2,7 @@ package virtswitch
 
 import "math/bits"
 
-// bitset is a set of port numbers, visited in ascending order.
+// bitset is a set of small numbers, such as ports, visited in ascending order.
 type bitset []uint64
 
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }

@@ -2,21 +2,45 @@ package virtswitch
 
 import "github.com/mcastlab/mcastlab/vtime"
 
-// buffer is the account of the shared packet memory, in bytes on the wire. A frame is
-// charged while it waits, from its arrival to its start; what leaves at once is never
+// buffer is the account of the shared packet memory, in bytes on the wire, and of the
+// neighbours that are paused to keep it from overflowing. It is a value: it is told what
+// frames take and give back, and returns which neighbours to pause and to resume. A frame is
+// charged while it waits, from its arrival to its start; a frame that leaves at once is never
 // charged.
 //
 // With static thresholds lossless classes have a part of their own (thresholds, headroom
-// and one frame of every queue), and the others share the rest. With dynamic ones all
-// queues share a pool, up to a threshold that falls as it fills; only beyond it a
-// lossless queue takes from its own part.
+// and one frame of every queue), and the others share the rest. With dynamic thresholds all
+// queues share a pool, up to a threshold that falls as the pool fills; only beyond it does a
+// lossless queue take from its own part.
 type buffer struct {
-	limit     int // all of it
-	lossy     int // charged by lossy classes
-	lossyMax  int
-	lossless  int // charged by lossless classes
-	pool      int // dynamic thresholds: what all queues share
-	used      int // of the pool
+	thresholds
+
+	// limit is the size of the whole memory. Invariant with static thresholds:
+	// losslessBytes + lossyBytes <= limit.
+	limit int
+
+	// lossyBytes and losslessBytes are what is charged by priorities of either kind.
+	// Invariant: together they are the sum of bytes of all ingresses.
+	lossyBytes, losslessBytes int
+
+	// lossyMax is what lossy priorities may charge with static thresholds. Invariant with
+	// static thresholds: lossyBytes <= lossyMax.
+	lossyMax int
+
+	// pool is the memory that all queues share with dynamic thresholds, and used what they hold
+	// of it.
+	// Invariant: 0 <= used <= pool; used is the sum of bytes less own of all ingresses. With
+	// static thresholds used is 0.
+	pool, used int
+
+	in []ingress // by port
+
+	// pauses is how many pairs of port and priority are paused, and pausedPorts the ports with
+	// at least one such priority. Invariant: they agree with paused of all ingresses.
+	pauses      int
+	pausedPorts bitset
+
+	// shared holds the charges of frames with several copies, and freeIndex its free places.
 	shared    []sharedCharge
 	freeIndex []int32
 }
@@ -28,14 +52,19 @@ type sharedCharge struct {
 	copies int32
 }
 
-// ingress is what a port's arrivals hold of the buffer.
+// ingress is what frames that arrived at one port hold of the buffer, by priority.
 type ingress struct {
 	bytes [8]int32
-	own   [8]int32 // dynamic thresholds: of these, what is in the queue's own part
-	xoff  uint8    // priorities for which the neighbour is paused
+
+	// own is how much of bytes is in the queue's own part, with dynamic thresholds.
+	// Invariant: 0 <= own <= bytes, and own <= ownPart of the port; 0 for a lossy priority.
+	own [8]int32
+
+	// paused has a bit for each priority for which the neighbour is paused.
+	paused uint8
 }
 
-// place says where in the buffer a frame goes.
+// place is the part of the buffer that a frame is charged to.
 type place uint8
 
 const (
@@ -44,75 +73,124 @@ const (
 	placeNone
 )
 
-// charge books the frame that is being handled on its ingress; a.dead says that
-// there was no room. It is called when the frame's first copy has to wait.
-func (s *Switch) charge(now vtime.Time, a *arrival) {
-	lossless := s.pfc.lossless>>a.prio&1 != 0
-	where := s.place(lossless, a)
-	if where != placeShared && s.in[a.in].xoff>>a.prio&1 == 0 || where == placeNone {
-		s.settleAll(now - 1) // R4: the account may be stale, but only upwards
-		where = s.place(lossless, a)
-	}
-	if where == placeNone {
-		a.dead, a.refused = true, DropBufferFull
-		if lossless {
-			a.refused = DropHeadroom
-		}
-		return
-	}
-	a.charged = true
-	g := &s.in[a.in]
-	g.bytes[a.prio] += int32(a.size)
-	a.charge = int32(a.in)<<3 | int32(a.prio)
-	if lossless {
-		s.buffer.lossless += a.size
-	} else {
-		s.buffer.lossy += a.size
-	}
-	switch {
-	case s.pfc.alpha == 0:
-		if lossless {
-			s.checkXOFF(now, a.in, a.prio)
-		}
-	case where == placeShared:
-		s.buffer.used += a.size
-	default:
-		g.own[a.prio] += int32(a.size)
-		if g.xoff>>a.prio&1 == 0 {
-			s.xoff(now, a.in, a.prio)
-		}
-	}
-	if a.shared {
-		a.charge = ^s.buffer.share(a.charge, int32(a.size))
+func newBuffer(c PFCConfig, ports, limit int) buffer {
+	t := newThresholds(c, ports, limit)
+	return buffer{
+		thresholds: t, limit: limit, lossyMax: limit - t.reserved(), pool: limit - t.reserved(),
+		in: make([]ingress, ports), pausedPorts: newBitset(ports),
 	}
 }
 
-// threshold returns what a queue may hold of the pool now.
-func (s *Switch) threshold() int {
-	return int(s.pfc.alpha * float64(s.buffer.pool-s.buffer.used))
+// reset empties the buffer and forgets all pauses.
+func (b *buffer) reset() {
+	clear(b.in)
+	clear(b.pausedPorts)
+	*b = buffer{
+		thresholds: b.thresholds, limit: b.limit, lossyMax: b.lossyMax, pool: b.pool, in: b.in, pausedPorts: b.pausedPorts,
+	}
 }
+
+// threshold returns how many bytes of the pool a queue may hold now.
+func (b *buffer) threshold() int { return int(b.alpha * float64(b.pool-b.used)) }
 
 // place finds room for a frame.
-func (s *Switch) place(lossless bool, a *arrival) place {
-	b, g := &s.buffer, &s.in[a.in]
-	have := int(g.bytes[a.prio]) + a.size
-	if s.pfc.alpha > 0 {
+func (b *buffer) place(in int, prio uint8, size int) place {
+	g := &b.in[in]
+	lossless := b.lossless>>prio&1 != 0
+	have := int(g.bytes[prio]) + size
+	if b.alpha > 0 {
 		switch {
-		case g.xoff>>a.prio&1 == 0 && have <= s.threshold() && b.used+a.size <= b.pool:
+		case g.paused>>prio&1 == 0 && have <= b.threshold() && b.used+size <= b.pool:
 			return placeShared
-		case lossless && int(g.own[a.prio])+a.size <= s.pfc.own(a.in):
+		case lossless && int(g.own[prio])+size <= b.ownPart(in):
 			return placeOwn
 		}
 		return placeNone
 	}
-	if lossless && have <= s.pfc.xoffBytes+s.pfc.own(a.in) && b.lossless+b.lossy+a.size <= b.limit ||
-		!lossless && b.lossy+a.size <= b.lossyMax {
+	if lossless && have <= b.xoffBytes+b.ownPart(in) && b.losslessBytes+b.lossyBytes+size <= b.limit ||
+		!lossless && b.lossyBytes+size <= b.lossyMax {
 		return placeShared
 	}
 	return placeNone
 }
 
-// share books a charge for copies on several ports and returns its index.
+// take charges a frame to its ingress, in a place that place has found.
+func (b *buffer) take(in int, prio uint8, size int, where place) {
+	g := &b.in[in]
+	g.bytes[prio] += int32(size)
+	if b.lossless>>prio&1 != 0 {
+		b.losslessBytes += size
+	} else {
+		b.lossyBytes += size
+	}
+	switch {
+	case b.alpha == 0:
+	case where == placeShared:
+		b.used += size
+	default:
+		g.own[prio] += int32(size)
+	}
+}
+
+// give ends a charge. With dynamic thresholds the queue's own part is freed before the pool.
+func (b *buffer) give(in int, prio uint8, size int32) {
+	g := &b.in[in]
+	g.bytes[prio] -= size
+	if b.lossless>>prio&1 == 0 {
+		b.lossyBytes -= int(size)
+	} else {
+		b.losslessBytes -= int(size)
+	}
+	if b.alpha > 0 {
+		own := min(g.own[prio], size)
+		g.own[prio] -= own
+		b.used -= int(size - own)
+	}
+}
+
+// mustPause reports whether the neighbour has to be paused and is not paused yet: with static
+// thresholds if its arrivals hold more than XOFF, with dynamic ones if they have reached the
+// queue's own part.
+func (b *buffer) mustPause(in int, prio uint8) bool {
+	g := &b.in[in]
+	switch {
+	case g.paused>>prio&1 != 0 || b.lossless>>prio&1 == 0:
+		return false
+	case b.alpha > 0:
+		return g.own[prio] > 0
+	}
+	return int(g.bytes[prio]) > b.xoffBytes
+}
+
+// mayResume reports whether a neighbour that is paused may send again.
+func (b *buffer) mayResume(in int, prio uint8) bool {
+	g := &b.in[in]
+	if b.alpha > 0 {
+		return g.own[prio] == 0 && int(g.bytes[prio]) <= b.threshold()/4*3
+	}
+	return int(g.bytes[prio]) <= b.xonBytes
+}
+
+// pause records that the neighbour, which was not paused, is paused.
+func (b *buffer) pause(in int, prio uint8) {
+	b.in[in].paused |= 1 << prio
+	b.pauses++
+	b.pausedPorts.set(in)
+}
+
+// resume records that the neighbour, which was paused, is paused no more. It reports whether
+// that was the port's last paused priority.
+func (b *buffer) resume(in int, prio uint8) (last bool) {
+	g := &b.in[in]
+	g.paused &^= 1 << prio
+	b.pauses--
+	if g.paused == 0 {
+		b.pausedPorts.clear(in)
+	}
+	return g.paused == 0
+}
+
+// share enters a charge for copies on several ports and returns its index.
 func (b *buffer) share(charge, size int32) int32 {
 	c := sharedCharge{charge: charge, size: size}
 	if n := len(b.freeIndex); n > 0 {
@@ -125,40 +203,74 @@ func (b *buffer) share(charge, size int32) int32 {
 	return int32(len(b.shared) - 1)
 }
 
-// release ends a waiter's part of its charge at the instant it starts.
+// unshare takes one copy off a shared charge. If it was the last copy, it returns the charge
+// and its size, and last is true.
+func (b *buffer) unshare(i int32) (charge, size int32, last bool) {
+	c := &b.shared[i]
+	if c.copies--; c.copies > 0 {
+		return 0, 0, false
+	}
+	b.freeIndex = append(b.freeIndex, i)
+	return c.charge, c.size, true
+}
+
+// charge charges the frame that is being handled to its ingress, or sets a.dead if there is
+// no room. It is called when the frame's first copy has to wait.
+func (s *Switch) charge(now vtime.Time, a *arrival) {
+	b := &s.buffer
+	where := b.place(a.in, a.prio, a.size)
+	if where != placeShared && b.in[a.in].paused>>a.prio&1 == 0 || where == placeNone {
+		s.settleAll(now - 1) // R4: the account may be stale, but only upwards
+		where = b.place(a.in, a.prio, a.size)
+	}
+	if where == placeNone {
+		a.dead, a.refused = true, DropBufferFull
+		if b.lossless>>a.prio&1 != 0 {
+			a.refused = DropHeadroom
+		}
+		return
+	}
+	a.charged = true
+	a.charge = int32(a.in)<<3 | int32(a.prio)
+	b.take(a.in, a.prio, a.size, where)
+	if b.mustPause(a.in, a.prio) {
+		if b.alpha == 0 {
+			s.settleAll(now - 1) // R4
+		}
+		if b.mustPause(a.in, a.prio) {
+			s.xoff(now, a.in, a.prio)
+		}
+	}
+	if a.shared {
+		a.charge = ^b.share(a.charge, int32(a.size))
+	}
+}
+
+// release ends the charge of a waiting frame, or its share in one, at the instant it starts.
 func (s *Switch) release(now vtime.Time, w waiter) {
+	b := &s.buffer
 	c, size := w.charge, w.size
 	if c < 0 {
-		i := ^c
-		sh := &s.buffer.shared[i]
-		if sh.copies--; sh.copies > 0 {
+		var last bool
+		if c, size, last = b.unshare(^c); !last {
 			return
 		}
-		c, size = sh.charge, sh.size
-		s.buffer.freeIndex = append(s.buffer.freeIndex, i)
 	}
 	in, prio := int(c>>3), uint8(c&7)
-	g := &s.in[in]
-	g.bytes[prio] -= size
-	if s.pfc.lossless>>prio&1 == 0 {
-		s.buffer.lossy -= int(size)
-	} else {
-		s.buffer.lossless -= int(size)
-	}
-	if s.pfc.alpha == 0 {
-		if g.xoff>>prio&1 != 0 {
+	b.give(in, prio, size)
+	if b.alpha == 0 {
+		if b.in[in].paused>>prio&1 != 0 {
 			s.checkXON(now, in, prio)
 		}
 		return
 	}
-	own := min(g.own[prio], size)
-	g.own[prio] -= own
-	s.buffer.used -= int(size - own)
-	if s.pfc.xoffs > 0 {
+	if b.pauses > 0 {
 		s.checkAllXON(now)
 	}
 }
 
 // Occupancy returns the bytes charged to a port's arrivals of one priority. The
 // figure may include frames that have started since the port was last settled.
-func (s *Switch) Occupancy(port int, priority uint8) int { return int(s.in[port].bytes[priority]) }
+func (s *Switch) Occupancy(port int, priority uint8) int {
+	return int(s.buffer.in[port].bytes[priority])
+}

@@ -5,11 +5,11 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// cnpFilter is the choice of one path whose congestion notifications reach the source: a
-// source that heard them all would slow down for each of its receivers, and not for the
-// slowest (Cepheus §III-D, CEP-43).
+// cnpFilter chooses the one path whose congestion notifications reach the source. A source
+// that got those of all paths would slow down once for each congested receiver, and not to the
+// rate of the slowest (Cepheus §III-D, CEP-43; Gleam §3.5, GLE-9).
 type cnpFilter struct {
-	champion int   // path whose CNPs were passed on last
+	champion int   // the path whose CNPs were passed on last
 	window   int64 // number of the window the counts belong to
 }
 
@@ -42,9 +42,9 @@ func (s *Switch) handleCNP(now vtime.Time, in int, f *wire.Frame, g *group) {
 	s.out(now, g.path[g.ackOut].port, f, &a)
 }
 
-// mostCongested counts a CNP from path i and says whether no path has more. Of equals the
-// one that was passed on last goes on. Counts halve with every window, so a path that has
-// gone quiet, or died, gives way after as many windows as its count has bits.
+// mostCongested counts a CNP from path i and reports whether no path has more. Of paths with
+// equal counts the one whose CNPs were passed on last keeps its turn. Counts halve with every
+// window, so a path that has gone quiet gives way after as many windows as its count has bits.
 func (g *group) mostCongested(i int, window int64) bool {
 	if age := window - g.cnp.window; age > 0 {
 		for k := range g.path {
@@ -67,7 +67,7 @@ func (g *group) mostCongested(i int, window int64) bool {
 	return true
 }
 
-// forgetCNPs starts anew, as data comes from elsewhere.
+// forgetCNPs clears all counts, because data now comes from another path.
 func (g *group) forgetCNPs() {
 	for k := range g.path {
 		g.path[k].cnps = 0

@@ -4,13 +4,13 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// What faults and the control plane tell a switch. None of it is asked about while frames
-// are handled.
+// Commands of faults and of the control plane. Nothing here is on the frame path.
 
-// WipeGroups forgets every group at once and returns how many there were.
+// WipeGroups removes every group at once, without quarantine, and returns how many there were.
 func (s *Switch) WipeGroups() (groups int) {
 	s.groups.each(func(g *group) {
 		if g.buried == 0 {
@@ -23,8 +23,8 @@ func (s *Switch) WipeGroups() (groups int) {
 	return groups
 }
 
-// LimitGroups leaves room for so many groups at most, as if the rest of the memory were in
-// use; negative: as many as were configured. Groups that are registered stay.
+// LimitGroups bounds the memory for groups to that of room groups, as if the rest were in use;
+// a negative room restores the configured bound. Groups that are registered stay.
 func (s *Switch) LimitGroups(room int) {
 	s.groupsRoom = room
 	if room < 0 {
@@ -32,10 +32,10 @@ func (s *Switch) LimitGroups(room int) {
 	}
 }
 
-// Restart makes the switch what it was when it was made, but for its routes, carriers and
-// counters, and for what its neighbours have paused, which their ports go on saying:
-// groups, flow control and the frames it holds are gone. It returns how many frames those
-// were; they count as dropped.
+// Restart loses what a reboot loses: groups, the state of flow control, and the frames that
+// the switch holds. Routes, carriers and counters stay, and so do the pauses that neighbours
+// have asked for, since their ports go on asking. It returns how many frames were lost; they
+// count as dropped.
 func (s *Switch) Restart(now vtime.Time) (lost int) {
 	before := s.stats.Dropped()
 	if s.crossbar != nil {
@@ -48,37 +48,29 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 			s.drop(now, p, e.popPause(), DropRestart)
 		}
 		for prio := range e.fifo {
-			for q := &e.fifo[prio]; q.n > 0; {
+			for q := &e.fifo[prio]; q.Len() > 0; {
 				s.drop(now, p, q.pop().f, DropRestart)
 			}
 		}
-		s.eg[p] = egress{stopped: e.stopped, paused: e.stopped}
+		s.eg[p] = egress{obeyed: e.obeyed, paused: e.obeyed.stopped}
 		s.timers.Stop(s.timerRefresh(p))
 	}
 	if s.late != nil {
-		for _, x := range s.late.heap {
-			s.drop(now, int(x.in), x.f, DropRestart)
+		for _, x := range s.late.waiting.All() {
+			s.drop(now, int(x.Value.in), x.Value.f, DropRestart)
 		}
-		s.late.heap, s.late.free = nil, 0
+		s.late.waiting, s.late.free = queue.Heap[lateItem]{}, 0
 		s.timers.Stop(s.timerLate())
 	}
 	if s.lookAside != nil {
 		clear(s.lookAside.there)
 		clear(s.lookAside.back)
 	}
-	b := &s.buffer
-	s.buffer = buffer{limit: b.limit, lossyMax: b.lossyMax, pool: b.pool}
-	clear(s.in)
-	s.pfc.xoffs = 0
-	clear(s.pfc.stopped)
+	s.buffer.reset()
 	clear(s.turn)
-	if s.dog != nil {
-		for p := range s.dog.due {
-			for i := range s.dog.due[p] {
-				s.dog.due[p][i] = vtime.Never
-			}
-			s.timers.Stop(s.timerWatchdog(p))
-		}
+	for p := range s.watchdogs {
+		s.watchdogs[p].reset()
+		s.timers.Stop(s.timerWatchdog(p))
 	}
 	s.WipeGroups()
 	clear(s.portLoad)
@@ -88,8 +80,8 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 	return int(s.stats.Dropped() - before)
 }
 
-// SetCarrier says whether the link at a port is there. A port without one is in no route,
-// and nothing that its neighbour has paused stays so.
+// SetCarrier sets whether the link at a port is up. A port without a carrier is in no route,
+// and all that its neighbour has paused is resumed.
 func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	if up != s.dark.has(port) {
 		return
@@ -104,11 +96,10 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	}
 	s.reroute()
 	s.settle(now-1, port)
-	clear(s.pfc.until[port][:])
 	s.timers.Stop(s.timerPause(port))
-	s.resume(now, port, s.eg[port].stopped)
-	if x := s.in[port].xoff; up && x != 0 { // the neighbour has forgotten
-		s.sendPause(now, port, x, s.pfc.quanta)
+	s.resume(now, port, s.eg[port].obeyed.stopped)
+	if x := s.buffer.in[port].paused; up && x != 0 { // the neighbour does not know any more that it is paused
+		s.sendPause(now, port, x, s.pauseQuanta)
 	}
 	s.setNext(port)
 	s.settle(now, port)
@@ -117,13 +108,13 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	}
 }
 
-// SetRoutes installs another forwarding table.
+// SetRoutes replaces the forwarding table.
 func (s *Switch) SetRoutes(t FIB) {
 	s.routes = t
 	s.reroute()
 }
 
-// reroute takes the routes that are installed into use, but for ports without a carrier.
+// reroute puts the installed routes into use, without the ports that have no carrier.
 func (s *Switch) reroute() {
 	t := s.routes.without(s.dark)
 	if !t.equal(&s.fib) {
@@ -132,7 +123,7 @@ func (s *Switch) reroute() {
 	s.fib = t
 }
 
-// without returns the table without some ports.
+// without returns the table less the given ports.
 func (t FIB) without(ports bitset) FIB {
 	if ports.next(0) < 0 {
 		return t

@@ -3,6 +3,7 @@ package virtswitch
 import (
 	"slices"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -18,8 +19,8 @@ import (
 // want are free, or else each when its own is. Nothing is reserved meanwhile, so together
 // a packet with many copies may wait long.
 //
-// Marking, weights, the watchdog and the accelerator look at queues of an egress, which
-// this switch has not: they have no effect.
+// Marking, weights, the watchdog and the accelerator act on the queues of an egress. With
+// input queueing there are none, so these settings have no effect.
 type InputConfig struct {
 	Together bool
 }
@@ -28,53 +29,22 @@ type InputConfig struct {
 // priority; lanes are numbered by priority, then ingress.
 type crossbar struct {
 	together bool
-	lanes    []laneRing
+	lanes    []queue.FIFO[*held]
 	wants    []bitset // by egress: lanes whose first packet has a copy for it
 	wanted   bitset   // egresses that some lane wants
 	leaving  bitset   // lanes whose first packet has started on all its ports
 	turn     []int    // by egress: the ingress served last
-	fresh    []*held  // came with the frame being handled
-	frames   int      // copies that wait
+	fresh    []*held  // packets that the frame being handled has brought
+	frames   int      // copies that wait, in all lanes
 	next     vtime.Time
 	spare    []*held
 }
 
-// laneRing is the FIFO of a lane: a lossless ingress that is paused late holds thousands of packets, which
-// must not all move when one leaves.
-type laneRing struct {
-	ring []*held // a power of two
-	head int
-	n    int
-}
-
-func (l *laneRing) push(h *held) {
-	if l.n == len(l.ring) {
-		ring := make([]*held, max(4, 2*l.n))
-		for i := range l.n {
-			ring[i] = l.ring[(l.head+i)&(l.n-1)]
-		}
-		l.ring, l.head = ring, 0
-	}
-	l.ring[(l.head+l.n)&(len(l.ring)-1)] = h
-	l.n++
-}
-
-// first returns the packet that is next to leave, of a lane that has one.
-func (l *laneRing) first() *held { return l.ring[l.head] }
-
-func (l *laneRing) pop() *held {
-	h := l.ring[l.head]
-	l.ring[l.head] = nil
-	l.head = (l.head + 1) & (len(l.ring) - 1)
-	l.n--
-	return h
-}
-
-// held is a packet in its ingress.
+// held is a packet that waits in its ingress.
 type held struct {
 	arrival
-	copies []onward   // that have not started
-	until  vtime.Time // when the last bit of those that have started is sent
+	copies []onward   // copies that have not started
+	until  vtime.Time // when the last bit of the copies that have started is sent
 }
 
 // onward is a copy and where it goes.
@@ -88,7 +58,7 @@ func newCrossbar(c *InputConfig, ports int) *crossbar {
 		return nil
 	}
 	x := &crossbar{
-		together: c.Together, lanes: make([]laneRing, 8*ports), wants: make([]bitset, ports), wanted: newBitset(ports),
+		together: c.Together, lanes: make([]queue.FIFO[*held], 8*ports), wants: make([]bitset, ports), wanted: newBitset(ports),
 		leaving: newBitset(8 * ports), turn: make([]int, ports), next: vtime.Never,
 	}
 	for p := range x.wants {
@@ -108,12 +78,12 @@ func (s *Switch) hold(port int, f *wire.Frame, a *arrival) {
 		}
 		*h = held{arrival: arrival{size: a.size, in: a.in, prio: a.prio}, copies: h.copies[:0]}
 		a.held = h
-		x.lanes[lane].push(h)
+		x.lanes[lane].Push(h)
 		x.fresh = append(x.fresh, h)
 	}
 	a.held.copies = append(a.held.copies, onward{port, f})
 	x.frames++
-	if x.lanes[lane].first() == a.held {
+	if x.lanes[lane].First() == a.held {
 		x.want(lane, port)
 	}
 }
@@ -123,8 +93,8 @@ func (x *crossbar) want(lane, port int) {
 	x.wanted.set(port)
 }
 
-// unwant notes that the copy of a lane's first packet for a port has left. There is one for
-// a port at most: a tree has each port once.
+// unwant records that the copy of a lane's first packet for a port has left. A packet has at
+// most one copy for a port, since a tree has each port once.
 func (x *crossbar) unwant(lane, port int) {
 	x.wants[port].clear(lane)
 	if x.wants[port].next(0) < 0 {
@@ -132,15 +102,15 @@ func (x *crossbar) unwant(lane, port int) {
 	}
 }
 
-// crossUntil does what was due by an instant, at the instants when it was.
+// crossUntil makes all starts that were due by an instant, each at its own instant.
 func (s *Switch) crossUntil(until vtime.Time) {
 	for s.crossbar.next <= until {
 		s.cross(s.crossbar.next)
 	}
 }
 
-// admit lets what came with the frame just handled start, and books on the ingress what
-// has to wait.
+// admit starts what the frame just handled has brought, and charges to its ingress what has
+// to wait.
 func (s *Switch) admit(now vtime.Time) {
 	x := s.crossbar
 	s.cross(now)
@@ -160,12 +130,12 @@ func (s *Switch) admit(now vtime.Time) {
 	}
 }
 
-// shed drops the copies of a packet that found no room. Its place in the lane goes when
-// it is its turn.
+// shed drops the copies of a packet that found no room. Its entry stays in the lane until it
+// comes first.
 func (s *Switch) shed(now vtime.Time, h *held) {
 	x := s.crossbar
 	lane := int(h.prio)*len(s.ports) + h.in
-	first := x.lanes[lane].first() == h
+	first := x.lanes[lane].First() == h
 	for len(h.copies) > 0 {
 		c := h.copies[0]
 		h.copies = slices.Delete(h.copies, 0, 1)
@@ -182,14 +152,14 @@ func (s *Switch) shed(now vtime.Time, h *held) {
 }
 
 // cross does all that can happen at now: packets whose last bit has been sent make way for
-// those behind them, and egresses that are free take the next copy. It makes no
-// difference how often it is called at one instant.
+// those behind them, and egresses that are free take the next copy. To call it again at the
+// same instant changes nothing.
 func (s *Switch) cross(now vtime.Time) {
 	x := s.crossbar
 	for again := true; again; {
 		again = false
 		for lane := x.leaving.next(0); lane >= 0; lane = x.leaving.next(lane + 1) {
-			if x.lanes[lane].first().until <= now {
+			if x.lanes[lane].First().until <= now {
 				s.leave(now, lane)
 				again = true
 			}
@@ -203,7 +173,7 @@ func (s *Switch) cross(now vtime.Time) {
 	}
 	x.next = vtime.Never
 	for lane := x.leaving.next(0); lane >= 0; lane = x.leaving.next(lane + 1) {
-		x.next = min(x.next, x.lanes[lane].first().until)
+		x.next = min(x.next, x.lanes[lane].First().until)
 	}
 	for p := x.wanted.next(0); p >= 0; p = x.wanted.next(p + 1) {
 		if free := s.ports[p].Free; free > now {
@@ -212,13 +182,13 @@ func (s *Switch) cross(now vtime.Time) {
 	}
 }
 
-// forget drops all that waits and was not to start before now.
+// forget drops every packet that waits and was not due to start before now.
 func (s *Switch) forget(now vtime.Time) {
 	s.crossUntil(now - 1)
 	x := s.crossbar
 	for i := range x.lanes {
-		for l := &x.lanes[i]; l.n > 0; {
-			h := l.pop()
+		for l := &x.lanes[i]; l.Len() > 0; {
+			h := l.Pop()
 			for _, c := range h.copies {
 				s.drop(now, h.in, c.f, DropRestart)
 			}
@@ -227,19 +197,19 @@ func (s *Switch) forget(now vtime.Time) {
 	s.crossbar = newCrossbar(&InputConfig{x.together}, len(s.ports))
 }
 
-// leave takes a lane's first packet out; the next one is first now.
+// leave takes the first packet out of a lane.
 func (s *Switch) leave(now vtime.Time, lane int) {
 	x := s.crossbar
-	h := x.lanes[lane].pop()
+	h := x.lanes[lane].Pop()
 	x.leaving.clear(lane)
 	if h.charged {
 		s.release(now, waiter{size: int32(h.size), charge: h.charge})
 	}
 	x.spare = append(x.spare, h)
-	if x.lanes[lane].n == 0 {
+	if x.lanes[lane].Len() == 0 {
 		return
 	}
-	first := x.lanes[lane].first()
+	first := x.lanes[lane].First()
 	if len(first.copies) == 0 { // it was refused
 		x.leaving.set(lane)
 	}
@@ -248,7 +218,7 @@ func (s *Switch) leave(now vtime.Time, lane int) {
 	}
 }
 
-// idle says whether an egress can start a packet of a priority at now.
+// idle reports whether an egress can start a packet of a priority at now.
 func (s *Switch) idle(now vtime.Time, port int, prio uint8) bool {
 	if s.ports[port].Next <= now {
 		s.settle(now, port) // a pause frame goes first
@@ -256,8 +226,8 @@ func (s *Switch) idle(now vtime.Time, port int, prio uint8) bool {
 	return s.ports[port].Free <= now && s.eg[port].paused>>prio&1 == 0
 }
 
-// choose returns the lane whose first packet starts on an egress at now, or -1: of the
-// highest priority that may, the ingress that comes next in turn.
+// choose returns the lane whose first packet starts on an egress at now, or -1. It takes the
+// highest priority that has a packet which may start, and of its ingresses the next in turn.
 func (s *Switch) choose(now vtime.Time, port int) int {
 	x, n := s.crossbar, len(s.ports)
 	for prio := 7; prio >= 0; prio-- {
@@ -277,20 +247,21 @@ func (s *Switch) choose(now vtime.Time, port int) int {
 	return -1
 }
 
-// may says whether a lane's first packet may start: with copies that start together, all
+// may reports whether a lane's first packet may start. If its copies start together, all
 // their egresses must be free.
 func (s *Switch) may(now vtime.Time, lane int) bool {
 	if !s.crossbar.together {
 		return true
 	}
-	h := s.crossbar.lanes[lane].first()
+	h := s.crossbar.lanes[lane].First()
 	return !slices.ContainsFunc(h.copies, func(c onward) bool { return !s.idle(now, c.port, h.prio) })
 }
 
-// begin starts a lane's copy for an egress, or all its copies.
+// begin starts the copy of a lane's first packet for an egress, or all copies if they start
+// together.
 func (s *Switch) begin(now vtime.Time, lane, port int) {
 	x := s.crossbar
-	h := x.lanes[lane].first()
+	h := x.lanes[lane].First()
 	for i := 0; i < len(h.copies); {
 		c := h.copies[i]
 		if c.port != port && !x.together || s.ports[c.port].Free > now {

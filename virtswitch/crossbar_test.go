@@ -3,7 +3,6 @@ package virtswitch
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -248,39 +247,6 @@ func TestPausedAboveOthers(t *testing.T) {
 			if at := l.times(3); len(got) != 7 || got[6] != "psn=99" || at[6] < 21.4 || at[5] > 4 {
 				t.Errorf("paused at ingress %d, together %v: %v arrived at %v", above, together, got, at)
 			}
-		}
-	}
-}
-
-// TestLaneRing: packets leave a lane in the order in which they came, and those that wait stay
-// where they are when one leaves.
-func TestLaneRing(t *testing.T) {
-	r := rand.New(rand.NewPCG(8, 3))
-	var l laneRing
-	var want []*held
-	for range 5000 {
-		if r.IntN(2) == 0 && len(want) < 300 || len(want) == 0 {
-			h := &held{}
-			l.push(h)
-			want = append(want, h)
-		} else {
-			before := slices.Clone(l.ring)
-			if l.first() != want[0] || l.pop() != want[0] {
-				t.Fatal("another packet leaves than the one that came first")
-			}
-			want = want[1:]
-			moved := 0
-			for i := range before {
-				if l.ring[i] != before[i] {
-					moved++
-				}
-			}
-			if moved != 1 {
-				t.Fatalf("%d of %d places have changed when one packet left", moved, len(want)+1)
-			}
-		}
-		if l.n != len(want) {
-			t.Fatalf("%d packets wait, want %d", l.n, len(want))
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// ECNConfig sets the marking of packets up: RED on the instantaneous queue, as DCQCN's
-// congestion point has it (Zhu et al., SIGCOMM 2015, §3.1).
+// ECNConfig configures the marking of packets: RED on the instantaneous queue length, as at
+// the congestion point of DCQCN (Zhu et al., SIGCOMM 2015, §3.1).
 type ECNConfig struct {
 	Classes    uint8 // bit i: packets of priority i are marked; 0: none
 	Kmin, Kmax []int // by port: bytes waiting behind a packet from which on, and above which always, it is marked
@@ -24,8 +24,8 @@ func ECNThresholds(rate int64) (kmin, kmax int) {
 	return int(float64(rate) / 25e9 * 100e3), int(float64(rate) / 25e9 * 400e3)
 }
 
-// ecnState is the marking of all ports. Each port draws from a stream of its own: the
-// order in which ports are settled must not show.
+// ecnState is the marking of all ports. Each port draws from a random stream of its own, so
+// that results do not depend on the order in which ports are settled.
 type ecnState struct {
 	ECNConfig
 	random []prng.Stream
@@ -43,9 +43,9 @@ func (s *Switch) setECN(c ECNConfig) {
 	}
 }
 
-// mark sets congestion experienced in a packet that starts while so many bytes wait
-// behind it, with the probability that follows from them. Packets that are not ECN
-// capable stay as they are: to drop them instead would break the lossless classes.
+// mark sets congestion experienced in a packet that starts while queued bytes wait behind it,
+// with the probability that follows from them. Packets that are not ECN-capable are neither
+// marked nor dropped: to drop them would break the lossless classes.
 func (s *Switch) mark(port int, prio uint8, f *wire.Frame, queued int) {
 	e := s.ecn
 	if e.Classes>>prio&1 == 0 || queued <= e.Kmin[port] {

@@ -3,6 +3,7 @@ package virtswitch
 import (
 	"math/bits"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -10,13 +11,25 @@ import (
 // egress is what waits at one port: a FIFO per priority, and pause frames above all.
 // The priority is chosen when a frame starts (schedule.go).
 type egress struct {
-	ready   uint8 // priorities with frames
-	paused  uint8 // priorities that must not start
-	stopped uint8 // priorities the neighbour has stopped; paused, but for the watchdog's
-	storm   uint8 // priorities the watchdog has taken over
-	elig    vtime.Time
-	pauses  []pauseFrame
-	fifo    [8]fifo
+	// ready has a bit for each priority with frames. Invariant: it is set if and only if
+	// the priority's fifo is not empty.
+	ready uint8
+
+	// paused has the priorities that must not start. Invariant: they are those that the
+	// neighbour has stopped and that the watchdog has not taken over, and those in discarded.
+	paused uint8
+
+	// discarded has the priorities whose frames the watchdog drops. Invariant: none of
+	// them is ready.
+	discarded uint8
+
+	// elig is the instant before which nothing that is ready may start: when the port last
+	// went from having nothing to start to having something.
+	elig vtime.Time
+
+	pauses []pauseFrame // in order of their instants
+	fifo   [8]fifo
+	obeyed obeyedPause
 }
 
 // waiter is a queued frame.
@@ -26,37 +39,32 @@ type waiter struct {
 	charge int32 // >= 0: ingress<<3 | priority; < 0: ^index of a shared charge
 }
 
+// fifo is the queue of one priority.
 type fifo struct {
-	ring    []waiter // power of two
-	head, n uint32
-	bytes   int // on the wire
+	queue.FIFO[waiter]
+
+	// bytes is the size on the wire of all that waits. Invariant: it is the sum of sizes.
+	bytes int
 }
 
+// push appends a frame to the queue.
 func (q *fifo) push(w waiter) {
-	if int(q.n) == len(q.ring) {
-		ring := make([]waiter, max(8, 2*len(q.ring)))
-		for i := range q.n {
-			ring[i] = q.ring[(q.head+i)&uint32(len(q.ring)-1)]
-		}
-		q.ring, q.head = ring, 0
-	}
-	q.ring[(q.head+q.n)&uint32(len(q.ring)-1)] = w
-	q.n++
+	q.Push(w)
 	q.bytes += int(w.size)
 }
 
+// pop takes the first frame out of the queue, which must not be empty.
 func (q *fifo) pop() waiter {
-	w := q.ring[q.head&uint32(len(q.ring)-1)]
-	q.head = (q.head + 1) & uint32(len(q.ring)-1)
-	q.n--
+	w := q.Pop()
 	q.bytes -= int(w.size)
 	return w
 }
 
+// queued returns how many frames wait at the port, pause frames included.
 func (e *egress) queued() int {
 	n := len(e.pauses)
 	for i := range e.fifo {
-		n += int(e.fifo[i].n)
+		n += e.fifo[i].Len()
 	}
 	return n
 }
@@ -70,12 +78,13 @@ type arrival struct {
 	prio    uint8
 	shared  bool // more than one copy may be queued
 	charged bool
-	refused DropReason // set, with dead, when the buffer had no room
+	refused DropReason // why the buffer had no room; valid while dead is set
 	dead    bool
 	charge  int32
-	held    *held // queues at the ingress: what has become of the frame
+	held    *held // the packet in the crossbar, once a copy waits there; nil without a crossbar
 }
 
+// arrived returns the account of a frame that has just come in.
 func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 	a := arrival{size: f.WireLen(), in: in, prio: priorityOf(f)}
 	if s.classes != nil {
@@ -84,7 +93,7 @@ func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 	return a
 }
 
-// out sends a frame by a port: at once if the port is idle, else through its queue.
+// out sends a frame by a port: at once if the port is idle, through its queue otherwise.
 func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	if s.ret != nil {
 		s.sendBack(now, port, f, a)
@@ -113,7 +122,7 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 // enqueue puts a frame into a port's queue.
 func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	e := &s.eg[port]
-	if e.storm>>a.prio&1 != 0 && e.paused>>a.prio&1 != 0 {
+	if e.discarded>>a.prio&1 != 0 {
 		s.drop(now, a.in, f, DropWatchdog)
 		return
 	}
@@ -152,8 +161,8 @@ func (s *Switch) setNext(port int) {
 	}
 }
 
-// next returns when the next frame would start on a transmitter free at the given
-// time, and whether it is a pause frame.
+// next returns when the next frame would start on a transmitter that is free from the given
+// instant on, and whether it is a pause frame.
 func (e *egress) next(free vtime.Time) (at vtime.Time, pause bool) {
 	at = vtime.Never
 	if e.ready&^e.paused != 0 {
@@ -167,7 +176,7 @@ func (e *egress) next(free vtime.Time) (at vtime.Time, pause bool) {
 	return at, false
 }
 
-// settle commits what the port would have started by until.
+// settle commits the frames that the port has started by the instant until.
 func (s *Switch) settle(until vtime.Time, port int) {
 	e, p := &s.eg[port], &s.ports[port]
 	if p.Next > until {
@@ -184,7 +193,8 @@ func (s *Switch) settle(until vtime.Time, port int) {
 			p.Commit(f, f.WireLen(), start)
 			continue
 		}
-		// The highest strict priority that may start; only then the weighted ones.
+		// The highest strict priority that may start goes first, and weighted ones only if no
+		// strict one may.
 		may := e.ready &^ e.paused
 		prio := uint8(bits.Len8(may&^s.weighted) - 1)
 		if may&^s.weighted == 0 {
@@ -192,7 +202,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		}
 		q := &e.fifo[prio]
 		w := q.pop()
-		if q.n == 0 {
+		if q.Len() == 0 {
 			e.ready &^= 1 << prio
 		}
 		if q.bytes > s.ecnFrom {

@@ -6,14 +6,14 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// FIB is the unicast forwarding table. Hosts sit in 10/8 in blocks of 256 addresses,
-// a block behind one leaf, so routes are kept per block and not per host.
+// FIB is the unicast forwarding table. Hosts have addresses in 10/8, and each block of 256
+// addresses is behind one leaf, so routes are kept per block and not per host.
 type FIB struct {
 	// Sets holds the distinct sets of equal-cost ports, each in ascending order.
 	Sets [][]uint16
-	// Block maps (address >> 8) & 0xffff to 1 + an index into Sets. 0 is no route, and a
-	// block beyond the slice has none either. Local blocks have bit 15 set and hold an
-	// index into Local instead.
+	// Block maps (address >> 8) & 0xffff to 1 + an index into Sets; 0 means that there is no
+	// route, as for a block beyond the slice. The entry of a block that is attached here has
+	// bit 15 set and holds an index into Local instead.
 	Block []uint16
 	// Local maps the last byte of an address in an attached block to 1 + its port.
 	Local [][256]uint16
@@ -63,9 +63,9 @@ func (t *FIB) equal(o *FIB) bool {
 	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) && slices.Equal(t.Local, o.Local)
 }
 
-// ecmp picks one of n equal-cost ports for the frame's flow. All fields of the
-// 5-tuple that can differ are in: addresses and source port. The seed differs from
-// switch to switch so that one layer's choice does not decide the next's.
+// ecmp picks one of n equal-cost ports for the frame's flow. It hashes all fields of the
+// 5-tuple that can differ: both addresses and the source port. The seed differs from switch to
+// switch, so that the choice in one tier does not decide the choice in the next.
 func ecmp(f *wire.Frame, seed uint32, n int) int {
 	x := f.SrcIP()*0x9e3779b1 ^ f.DstIP()*0x85ebca6b ^ uint32(f.SrcPort())*0xc2b2ae35 ^ seed
 	x ^= x >> 15

@@ -6,16 +6,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// deleteGroup closes the group and passes the packet on. The table stays for a while
-// so that a repeat finds its way, and so that the McstID is not used again while
-// frames of the old group may be under way. It ends its attempt and those before.
+// deleteGroup closes the group and passes the packet on. The table stays for a while, so that
+// a repeat of the packet finds its way, and so that the McstID is not used again while frames
+// of the old group may be under way. The packet ends its attempt and all earlier ones.
 func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt uint32) {
 	g := s.groups.get(id)
 	switch {
 	case g == nil:
 		s.drop(now, in, f, DropUnknownGroup)
 		return
-	case g.index[in] == 0 || g.buried != 0 && in != g.ingress: // what travels on twice must not go round
+	case g.index[in] == 0 || g.buried != 0 && in != g.ingress: // a packet that is passed on twice must not go in a circle
 		s.drop(now, in, f, DropNotInTree)
 		return
 	case attempt < g.attempt:
@@ -26,12 +26,12 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt 
 	if g.buried == 0 {
 		s.bury(now, g, now.Add(s.quarantine), "")
 	} else {
-		g.buried = now.Add(s.quarantine) // the next repeat has to find its way, too
+		g.buried = now.Add(s.quarantine) // the next repeat has to find its way too
 	}
 	s.flood(now, in, f, g)
 }
 
-// bury closes a group, which is forgotten at an instant.
+// bury deletes a group: it passes no data from now on, and is forgotten at the instant until.
 func (s *Switch) bury(now vtime.Time, g *group, until vtime.Time, why string) {
 	g.active = false
 	g.buried = until
@@ -44,7 +44,7 @@ func (s *Switch) bury(now vtime.Time, g *group, until vtime.Time, why string) {
 	}
 }
 
-// ageOf returns how long a group stays that nothing is heard of.
+// ageOf returns how long a group may be idle: less if it has not been opened for data.
 func (s *Switch) ageOf(g *group) vtime.Duration {
 	if g.active {
 		return s.groupAge
@@ -52,10 +52,10 @@ func (s *Switch) ageOf(g *group) vtime.Duration {
 	return min(s.groupAge, unopenedAge)
 }
 
-// Age deletes the groups that nothing has been heard of for as long as they may be idle, and
-// returns how many. It is the second net for groups whose leader does not delete them, or
-// whose deletion was lost: the switch looks when a group is registered, and drivers may make
-// it look. It is no timer of the switch, which would never let the lab come to rest.
+// Age deletes the groups that have been idle for as long as they may, and returns how many.
+// It catches groups whose leader does not delete them, or whose deletion was lost. The switch
+// calls it when a group is registered, and drivers may call it. It is not a timer of the
+// switch, since with one armed a lab would never come to rest.
 func (s *Switch) Age(now vtime.Time) (groups int) {
 	if now < s.ageAt || s.groupAge == 0 {
 		return 0
@@ -69,7 +69,7 @@ func (s *Switch) Age(now vtime.Time) (groups int) {
 		default:
 			s.stats.AgedOut++
 			groups++
-			// Its silence counts as quarantine.
+			// The time for which it was idle counts toward its quarantine.
 			s.bury(now, g, max(now, g.used.Add(s.quarantine)), "nothing was heard of it for "+now.Sub(g.used).String())
 		}
 	})
@@ -79,7 +79,7 @@ func (s *Switch) Age(now vtime.Time) (groups int) {
 	return groups
 }
 
-// forgetGroup gives back the room of a group's table.
+// forgetGroup removes a group and frees the memory of its table.
 func (s *Switch) forgetGroup(g *group) {
 	s.groups.remove(g)
 	s.mftUsed -= MFTBytes(len(s.ports), g.regions)
@@ -88,19 +88,22 @@ func (s *Switch) forgetGroup(g *group) {
 	}
 }
 
-// setQuarantine chooses how long a McstID is not used again: longer than its packets can
-// stand in a queue that is paused twice in a row, or until a watchdog acts.
+// setQuarantine chooses how long the McstID of a deleted group is not used again: longer than
+// its packets can wait in a queue that is paused twice in a row, or until a watchdog acts.
 func (s *Switch) setQuarantine() {
 	s.quarantine = quarantineMin
 	for p := range s.ports {
 		s.quarantine = max(s.quarantine, 2*s.quanta(p, pauseQuanta))
 	}
-	if s.dog != nil {
-		s.quarantine = max(s.quarantine, s.dog.Detect+s.dog.Restore)
+	if s.watchdogs != nil {
+		s.quarantine = max(s.quarantine, s.watchdogConfig.Detect+s.watchdogConfig.Restore)
 	}
 }
 
-// unload takes the group out of the port loads.
+// Quarantine returns how long the switch remembers that a group was deleted.
+func (s *Switch) Quarantine() vtime.Duration { return s.quarantine }
+
+// unload subtracts the group from the port loads.
 func (s *Switch) unload(g *group) {
 	for i := range g.path {
 		p := &g.path[i]
@@ -112,7 +115,8 @@ func (s *Switch) unload(g *group) {
 	}
 }
 
-// buryGroups forgets the groups whose time has come.
+// buryGroups forgets the deleted groups whose quarantine is over, and sets the timer for the
+// next.
 func (s *Switch) buryGroups(now vtime.Time) {
 	next := vtime.Never
 	var due []*group

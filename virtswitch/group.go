@@ -7,50 +7,37 @@ import (
 )
 
 // group is the multicast forwarding table (MFT) of one group (Cepheus §III-B1,
-// CEP-19). The path index is port -> path; the path table is split into what every
-// packet reads (ack, contiguous) and the rest.
+// CEP-19). The path index is port -> path; the path table is split into what the
+// aggregation knows of each path and the rest.
 type group struct {
-	id        uint32  // McstID
-	index     []uint8 // by port: 1 + path, 0 if the port is not in the tree
-	ack       []wire.PSN
-	path      []path
-	ackOut    int      // path that feedback leaves by: where data comes from
-	tri       int      // path that attains the minimum; its ACKs trigger aggregation
-	agg       wire.PSN // AggAckPSN: the last aggregated ACK
-	nak       wire.PSN // MePSN: the smallest expected PSN of pending NAKs
-	nakSyn    wire.Syndrome
-	hasNak    bool
-	asked     wire.PSN      // PSN of the last NAK sent to the source,
-	asks      bool          // and it has not come again since
-	active    bool          // data may pass
-	selective bool          // all members keep what comes out of order
-	regions   bool          // its table has room for memory regions
-	reduce    *reduction    // nil: it replicates
-	buried    vtime.Time    // when it is forgotten; 0: it is not deleted
-	used      vtime.Time    // when something of it came last
-	ingress   int           // port that its registration came by, the only one
-	attempt   uint32        // of the registration,
-	reroutes  uint64        // and which routes it goes by: those that the switch had when it began
-	env       wire.Envelope // of feedback this switch makes
-	envFor    envelopeKey
-	traffic   uint8 // DSCP and ECN of the data seen last
-	cnp       cnpFilter
+	id          uint32  // McstID
+	index       []uint8 // by port: 1 + path, 0 if the port is not in the tree
+	path        []path
+	aggregation               // its slices are by path, too, and as long as path
+	active      bool          // data may pass
+	regions     bool          // the table has room for memory regions
+	reduce      *reduction    // nil: the group replicates
+	buried      vtime.Time    // when the deleted group is forgotten; 0: it is not deleted
+	used        vtime.Time    // when a packet of the group came last
+	ingress     int           // the only port by which registration packets of the group may come
+	attempt     uint32        // number of the registration attempt that the paths belong to
+	reroutes    uint64        // Switch.reroutes when that attempt began
+	env         wire.Envelope // of feedback that this switch makes
+	envFor      envelopeKey
+	traffic     uint8 // DSCP and ECN of the data seen last
+	cnp         cnpFilter
 }
 
 // path is one entry of the path table: an attached host or a neighbouring switch.
 type path struct {
-	port      int
-	host      bool
-	ip        uint32 // host only
-	qpn       wire.QPN
-	msn       uint32      // of the last acknowledgement from here
-	regions   *regions    // host only: where WRITEs land; nil: where they say
-	bridge    wire.Bridge // data to a host
-	nodes     int32       // nodes registered over this path, for Gleam's port load
-	cnps      uint32      // congestion notifications from here, aged
-	selective bool        // the last acknowledgement from here had the selective bit
-	lacks     bool        // the packet its last sequence NAK asked for is missing still,
-	missing   wire.PSN    // which is this one
+	port    int
+	host    bool
+	ip      uint32 // host only
+	qpn     wire.QPN
+	regions *regions    // host only: where WRITEs land; nil: at the address that they carry
+	bridge  wire.Bridge // data to a host
+	nodes   int32       // nodes registered over this path, for Gleam's port load
+	cnps    uint32      // congestion notifications from this path, halved with every window
 }
 
 type envelopeKey struct {
@@ -117,7 +104,8 @@ func MFTBytes(ports int, memoryRegions bool) int {
 // entry of 14 bytes (port 1, type 1, IP 4, QPN 4, PSN 4) per port and no index.
 func GleamTableBytes(ports int) int { return 14 * ports }
 
-// handleGroup takes a RoCE packet addressed to a McstID.
+// handleGroup handles a RoCE packet addressed to a McstID. A packet of an unknown group, or
+// from outside the group's tree, is dropped (CEP-27).
 func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 	g := s.groups.get(id)
 	if g == nil {
@@ -164,17 +152,15 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 		return
 	}
 	g.traffic = f.Traffic()
-	if g.asks && !psn.After(g.asked) {
-		g.asks = false
-	}
+	g.onData(psn)
 	a := s.arrived(f, in)
-	a.shared = len(g.ack) > 2
+	a.shared = len(g.path) > 2
 	last := -1
-	for i, have := range g.ack {
+	for i := range g.ackPSN {
 		if i == from {
 			continue
 		}
-		if s.rules.FilterRetransmits && !psn.After(have) {
+		if g.filters(i, psn) {
 			s.stats.Filtered++
 			continue
 		}
@@ -185,7 +171,7 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 		last = i
 	}
 	if last >= 0 {
-		s.emitData(now, f, g, last, &a) // the original leaves last: no copy too many
+		s.emitData(now, f, g, last, &a) // the original leaves last, which saves a copy
 		return
 	}
 	if !s.rules.RepeatAck {
@@ -194,18 +180,18 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 	}
 	s.stats.AcksRepeated++
 	if s.trace != nil {
-		s.trace.Trace(now, machine.Event{Kind: machine.EventAckRepeated, Group: g.id, PSN: g.agg, Port: in})
+		s.trace.Trace(now, machine.Event{Kind: machine.EventAckRepeated, Group: g.id, PSN: g.aggAckPSN, Port: in})
 	}
-	s.emitFeedback(now, f, g, g.agg, wire.SyndromeACK, in)
+	s.emitFeedback(now, f, g, g.aggAckPSN, wire.SyndromeACK, in)
 }
 
-// emitData sends one copy, bridged to the member's connection if the path ends at a
-// host, unchanged if at a switch.
+// emitData sends one copy: bridged to the member's connection if the path ends at a host,
+// unchanged if it ends at a switch.
 func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arrival) {
 	p := &g.path[i]
 	if p.host {
 		if p.regions != nil {
-			if ok, why := s.toRegion(f, p, g.ack[i]); !ok {
+			if ok, why := s.toRegion(f, p, g.ackPSN[i]); !ok {
 				s.drop(now, p.port, f, why)
 				return
 			}
@@ -215,47 +201,29 @@ func (s *Switch) emitData(now vtime.Time, f *wire.Frame, g *group, i int, a *arr
 	s.out(now, p.port, f, a)
 }
 
-// switchSource makes the path data now comes from the one feedback leaves by
-// (Cepheus §III-E, CEP-41). It returns false if the packet is a late one of the old
-// source, which is dropped.
+// switchSource makes the path that data now comes from the one that feedback leaves by
+// (Cepheus §III-E, CEP-41), and reports whether it has. A late packet of the old source is
+// dropped instead (CEP-42).
 func (s *Switch) switchSource(now vtime.Time, in int, f *wire.Frame, g *group, from int) bool {
 	// One wrong bit makes an acknowledgement look like data.
 	if !f.CheckICRC() {
 		s.drop(now, in, f, DropICRC)
 		return false
 	}
-	if s.rules.ResyncOnSwitch {
-		if !f.PSN().After(g.agg) {
-			s.drop(now, in, f, DropStaleSource)
-			return false
-		}
-		// The old source has all it sent itself, which is all that was acknowledged.
-		g.ack[g.ackOut] = g.agg
-		g.hasNak, g.asks = false, false
-		if r := g.path[g.ackOut].regions; r != nil {
-			r.forget()
-		}
+	old := g.path[g.ackOut].regions
+	if !g.onSource(from, f.PSN()) {
+		s.drop(now, in, f, DropStaleSource)
+		return false
 	}
-	g.ackOut = from
+	if old != nil && s.rules.ResyncOnSwitch {
+		old.forget()
+	}
 	g.forgetCNPs()
-	g.tri = g.minPath()
-	g.agree()
 	s.stats.SourceSwitches++
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventSourceSwitch, Group: g.id, Port: in, PSN: f.PSN()})
 	}
 	return true
-}
-
-// minPath returns the path with the smallest AckPSN, the source's left out (CEP-30).
-func (g *group) minPath() int {
-	min := -1
-	for i, a := range g.ack {
-		if i != g.ackOut && (min < 0 || g.ack[min].After(a)) {
-			min = i
-		}
-	}
-	return min
 }
 
 // PathState is one path of a group as Groups shows it.
@@ -265,8 +233,9 @@ type PathState struct {
 	IP     uint32   // host only
 	QPN    wire.QPN // host only
 	AckPSN wire.PSN
-	// HasRegion says that WRITEs do not land where they say; Region is the one that was
-	// registered or announced last, Versions how many announced ones are not acknowledged.
+	// HasRegion means that WRITEs to the path are moved to a region of the member. Region is
+	// the one that was registered or announced last, and Versions is how many announcements
+	// the member has not acknowledged.
 	HasRegion bool
 	Region    wire.MRPRegion
 	Versions  int
@@ -277,7 +246,7 @@ type GroupState struct {
 	McstID    uint32
 	Active    bool
 	Paths     []PathState
-	SourceOut int // port feedback leaves by
+	SourceOut int // the port that feedback leaves by
 	AggAckPSN wire.PSN
 	NakPSN    wire.PSN
 	NakWaits  bool
@@ -295,7 +264,7 @@ func (s *Switch) Groups() (all []GroupState) {
 	return all
 }
 
-// Resting returns the McstIDs of deleted groups that are not to be used again yet, in order.
+// Resting returns the McstIDs, in order, of deleted groups that are still in quarantine.
 func (s *Switch) Resting() (all []uint32) {
 	s.groups.each(func(g *group) {
 		if g.buried != 0 {
@@ -311,7 +280,8 @@ func (s *Switch) Group(mcstID uint32) (v GroupState, ok bool) {
 	return v, ok
 }
 
-// ReadGroup is Group for those who ask often: it uses the memory of v again.
+// ReadGroup fills v with the state of one group and reports whether there is one. It reuses
+// the memory of v, for callers that ask often.
 func (s *Switch) ReadGroup(mcstID uint32, v *GroupState) bool {
 	g := s.groups.get(mcstID)
 	if g == nil || g.buried != 0 {
@@ -324,10 +294,10 @@ func (s *Switch) ReadGroup(mcstID uint32, v *GroupState) bool {
 func (g *group) state(v *GroupState) {
 	*v = GroupState{
 		McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
-		AggAckPSN: g.agg, NakPSN: g.nak, NakWaits: g.hasNak, Paths: v.Paths[:0],
+		AggAckPSN: g.aggAckPSN, NakPSN: g.pendingNakPSN, NakWaits: g.nakPending, Paths: v.Paths[:0],
 	}
 	for i, p := range g.path {
-		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ack[i]}
+		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ackPSN[i]}
 		if r := p.regions; r != nil {
 			ps.HasRegion, ps.Region, ps.Versions = true, r.newest(), len(r.versions)
 		}
@@ -335,5 +305,5 @@ func (g *group) state(v *GroupState) {
 	}
 }
 
-// PortLoad returns how many groups use the port.
+// PortLoad returns how many groups use the port (with Rules.LoadPerNode, how many nodes).
 func (s *Switch) PortLoad(port int) int { return int(s.portLoad[port]) }

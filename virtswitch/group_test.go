@@ -406,9 +406,9 @@ func fuzzRun(t *testing.T, data []byte) *lone {
 			t.Fatalf("%d paths, %d ports", len(g.Paths), len(l.sw.ports))
 		}
 	}
-	for p := range l.sw.in {
-		if l.sw.in[p].bytes != [8]int32{} {
-			t.Fatalf("port %d still holds %v bytes", p, l.sw.in[p].bytes)
+	for p := range l.sw.buffer.in {
+		if l.sw.buffer.in[p].bytes != [8]int32{} {
+			t.Fatalf("port %d still holds %v bytes", p, l.sw.buffer.in[p].bytes)
 		}
 	}
 	if free := len(l.sw.buffer.freeIndex); free != len(l.sw.buffer.shared) {

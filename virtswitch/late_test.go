@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/machine/queue"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -73,7 +74,7 @@ func TestCNPFilterNeverSilences(t *testing.T) {
 		g := &group{path: make([]path, 2+r.IntN(6))}
 		g.ackOut = r.IntN(len(g.path))
 		for phase := range 5 {
-			passed, most := 0, 0
+			passed := 0
 			weights := make([]int, len(g.path))
 			total := 0
 			for k := range weights {
@@ -95,8 +96,7 @@ func TestCNPFilterNeverSilences(t *testing.T) {
 					}
 				}
 			}
-			most = slices.Max(count)
-			if most > 20 && passed == 0 {
+			if slices.Max(count) > 20 && passed == 0 {
 				t.Fatalf("seed %d: none of %v notifications was passed on", seed, count)
 			}
 		}
@@ -196,8 +196,8 @@ func TestLookAsideLossless(t *testing.T) {
 		if st := l.sw.Stats(); st.Dropped() != 0 || st.PausesSent == 0 {
 			t.Errorf("drops %v, %d pauses", st.Drops, st.PausesSent)
 		}
-		if l.sw.in[0].bytes != [8]int32{} || len(l.sw.buffer.freeIndex) != len(l.sw.buffer.shared) || len(l.sw.late.heap) != 0 {
-			t.Errorf("at rest %v bytes are charged, %d of %d shared charges are free", l.sw.in[0].bytes, len(l.sw.buffer.freeIndex), len(l.sw.buffer.shared))
+		if l.sw.buffer.in[0].bytes != [8]int32{} || len(l.sw.buffer.freeIndex) != len(l.sw.buffer.shared) || l.sw.late.waiting.Len() != 0 {
+			t.Errorf("at rest %v bytes are charged, %d of %d shared charges are free", l.sw.buffer.in[0].bytes, len(l.sw.buffer.freeIndex), len(l.sw.buffer.shared))
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestLookAsideLossless(t *testing.T) {
 func TestProcessorFull(t *testing.T) {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = vtime.Microsecond })
 	for range lateMax {
-		l.sw.postpone(lateItem{at: vtime.Never - 1})
+		l.sw.postpone(vtime.Never-1, lateItem{})
 	}
 	f := l.ack(1, 7, wire.SyndromeACK)
 	l.sw.HandleFrame(l.net.Now, 1, f)
@@ -220,13 +220,13 @@ func TestLateOrder(t *testing.T) {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = vtime.Microsecond })
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 500 {
-		l.sw.postpone(lateItem{at: vtime.Time(r.IntN(50)), size: int32(i)})
+		l.sw.postpone(vtime.Time(r.IntN(50)), lateItem{size: int32(i)})
 	}
-	var last lateItem
+	var last queue.Due[lateItem]
 	for i := range 500 {
-		x := l.sw.late.pop()
-		if i > 0 && (x.at < last.at || x.at == last.at && x.size < last.size) {
-			t.Fatalf("item %d of %v after item %d of %v", x.size, x.at, last.size, last.at)
+		x := l.sw.late.waiting.Pop()
+		if i > 0 && (x.At < last.At || x.At == last.At && x.Value.size < last.Value.size) {
+			t.Fatalf("item %d of %v after item %d of %v", x.Value.size, x.At, last.Value.size, last.At)
 		}
 		last = x
 	}

@@ -10,7 +10,7 @@ const (
 	GroupsMax = 1 << 16
 	// ReductionsMax is how many groups may have a table for reductions (ReductionBytes).
 	ReductionsMax = 8
-	// pauseQuanta is what an XOFF asks for: the most the frame can say.
+	// pauseQuanta is the pause that an XOFF asks for: the longest the frame can carry.
 	pauseQuanta = 0xffff
 	// PauseQuantaMin keeps a pause alive that is repeated at half its time: the repeat may
 	// have to wait for the largest frame, which takes 67 quanta.
@@ -33,7 +33,7 @@ const (
 	// that deletes it, so that a repeat still finds its tree. It exceeds the longest pause
 	// between the registrar's repeats, 80 ms.
 	quarantineMin = 100 * vtime.Millisecond
-	// unopenedAge is how long a group stays of which the registration does not go on: longer
-	// than a registrar that is alive takes for all its repeats.
+	// unopenedAge is how long a group stays whose registration makes no progress: longer than
+	// a live registrar takes for all its repeats.
 	unopenedAge = vtime.Second
 )

@@ -222,7 +222,7 @@ func swamped(t *testing.T, r *rand.Rand) *lone {
 	for range lateMax + 1 + r.IntN(1000) {
 		l.sw.HandleFrame(l.net.Now, 0, l.data(hostIP(0), group1, 9, 5, 26<<2))
 	}
-	if k := len(l.sw.late.heap); k != lateMax {
+	if k := l.sw.late.waiting.Len(); k != lateMax {
 		t.Errorf("%d packets wait for the accelerator, it has room for %d", k, lateMax)
 	}
 	l.sw.WipeGroups()
@@ -230,7 +230,7 @@ func swamped(t *testing.T, r *rand.Rand) *lone {
 	return l
 }
 
-// portless says whether a switch without ports, or with too many, panics.
+// portless reports whether a switch without ports, or with too many, panics.
 func portless(ports int) (panicked bool) {
 	defer func() { panicked = recover() != nil }()
 	New(Config{Ports: make([]machine.Port, ports)})

@@ -9,18 +9,18 @@ import (
 )
 
 // Multicast is an entry of the plain IP multicast table, for groups of unreliable
-// datagram queue pairs. Nobody signals it: whoever runs the lab knows who is attached.
+// datagram queue pairs. No protocol sets it up: the driver knows which hosts are attached.
 type Multicast struct {
 	IP    uint32   // 224.0.0.0/4
 	Ports []uint16 // of the group's tree: packets leave by all of them but the one they came by
-	From  []uint16 // other ports that packets may come from: those of senders that are no members
+	From  []uint16 // other ports that packets may come from: those of senders that are not members
 }
 
-// isMulticast says whether the address is an IPv4 multicast address (RFC 5771).
+// isMulticast reports whether the address is an IPv4 multicast address (RFC 5771).
 func isMulticast(ip uint32) bool { return ip>>28 == 0xe }
 
-// SetMulticast installs an entry in place of the one there is for its address; an entry
-// without ports takes that away. An address that is not multicast is ignored.
+// SetMulticast installs an entry, in place of an earlier one for the same address. An entry
+// without ports removes the earlier one. An address that is not multicast is ignored.
 func (s *Switch) SetMulticast(m Multicast) {
 	if !isMulticast(m.IP) {
 		return
@@ -36,7 +36,10 @@ func (s *Switch) SetMulticast(m Multicast) {
 	}
 }
 
-// WipeMulticast takes all entries away and returns how many there were.
+// Multicasts returns all entries, by address.
+func (s *Switch) Multicasts() []Multicast { return slices.Clone(s.multicast) }
+
+// WipeMulticast removes all entries and returns how many there were.
 func (s *Switch) WipeMulticast() (entries int) {
 	entries, s.multicast = len(s.multicast), nil
 	return entries
@@ -46,8 +49,8 @@ func (s *Switch) findMulticast(ip uint32) (int, bool) {
 	return slices.BinarySearchFunc(s.multicast, ip, func(m Multicast, ip uint32) int { return cmp.Compare(m.IP, ip) })
 }
 
-// forwardMulticast sends a packet to all ports of its group but the one it came by. It is
-// not changed but for its time to live.
+// forwardMulticast sends a packet to all ports of its group but the one it came by. Only its
+// time to live changes.
 func (s *Switch) forwardMulticast(now vtime.Time, in int, f *wire.Frame, dst uint32) {
 	i, ok := s.findMulticast(dst)
 	if !ok {
@@ -75,11 +78,11 @@ func (s *Switch) forwardMulticast(now vtime.Time, in int, f *wire.Frame, dst uin
 			continue
 		}
 		if copies--; copies == 0 {
-			s.out(now, int(p), f, &a) // the original leaves last
+			s.out(now, int(p), f, &a) // the original leaves last, which saves a copy
 			return
 		}
 		s.stats.Cloned++
 		s.out(now, int(p), s.pool.Clone(f), &a)
 	}
-	s.absorb(f) // a tree of which this port is all
+	s.absorb(f) // the group has no other port
 }

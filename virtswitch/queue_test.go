@@ -95,9 +95,9 @@ func TestClasses(t *testing.T) {
 	})
 	l.at(5, func() {
 		e := &l.sw.eg[3]
-		for prio, want := range []uint32{2: 1, 3: 1, 4: 1, 7: 1} {
-			if e.fifo[prio].n != want {
-				t.Errorf("priority %d has %d frames, want %d", prio, e.fifo[prio].n, want)
+		for prio, want := range []int{2: 1, 3: 1, 4: 1, 7: 1} {
+			if e.fifo[prio].Len() != want {
+				t.Errorf("priority %d has %d frames, want %d", prio, e.fifo[prio].Len(), want)
 			}
 		}
 	})
@@ -201,7 +201,7 @@ func TestWatchdog(t *testing.T) {
 		var storms []uint64
 		for _, us := range []float64{61, 61.2, 150, 228, 233} {
 			l.at(us, func() {
-				storms = append(storms, l.sw.Stats().PauseStorms, uint64(l.sw.eg[3].storm>>3&1))
+				storms = append(storms, l.sw.Stats().PauseStorms, uint64(l.sw.watchdogs[3].storm>>3&1))
 			})
 		}
 		l.run()
@@ -273,8 +273,8 @@ func TestWatchdogFrees(t *testing.T) {
 	for _, line := range l.stub[0].got {
 		pauses = append(pauses, line[strings.Index(line, "PFC"):])
 	}
-	if len(pauses) != 2 || pauses[0] != "PFC 3:65535" || pauses[1] != "PFC 3:0" || l.sw.in[0].bytes != [8]int32{} {
-		t.Errorf("the sender was told %q; %v bytes are still held", pauses, l.sw.in[0].bytes)
+	if len(pauses) != 2 || pauses[0] != "PFC 3:65535" || pauses[1] != "PFC 3:0" || l.sw.buffer.in[0].bytes != [8]int32{} {
+		t.Errorf("the sender was told %q; %v bytes are still held", pauses, l.sw.buffer.in[0].bytes)
 	}
 }
 
@@ -394,12 +394,12 @@ func TestWatchdogClasses(t *testing.T) {
 			l.stub[0].send(l.data(hostIP(0), hostIP(3), 1, 1, c.prio<<5))
 		})
 		l.at(c.us+50, func() {
-			if l.sw.eg[3].storm>>c.prio&1 != 0 {
+			if l.sw.watchdogs[3].storm>>c.prio&1 != 0 {
 				t.Errorf("priority %d is taken over before its time", c.prio)
 			}
 		})
 		l.at(c.us+53, func() {
-			if l.sw.eg[3].storm>>c.prio&1 == 0 {
+			if l.sw.watchdogs[3].storm>>c.prio&1 == 0 {
 				t.Errorf("priority %d is not taken over", c.prio)
 			}
 		})

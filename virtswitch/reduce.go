@@ -11,20 +11,21 @@ import (
 // order of ports, and sends the sum up; the root sends it down to the member it is for,
 // and tells all others that there is one.
 //
-// Nobody but a member repeats anything, and a member repeats what it gave until it is
-// answered. A part that comes twice is not added twice: its path has given. If the sum had
-// gone up it goes up again, if the answer had come the path is answered again.
+// Only members repeat anything, and a member repeats what it gave until it is answered. A part
+// that comes twice is added once, since its path is marked as having given. The repeat makes
+// the sum go up again if it had gone up, and the path be answered again if the answer was there.
 //
 // A chunk sits in the slot of its number modulo 2 ReduceWindow. A member gives chunk
-// c + 2W when it has the answer to c + W, which the root had from all members, who
-// had the answer to c each: nobody can still ask for c, and its slot is free.
+// c + 2W when it has the answer to c + W. The root answered that with parts of all members,
+// each of which had the answer to c: no member can still ask for c, and its slot is free.
 type reduction struct{ slots [2 * wire.ReduceWindow]slot }
 
+// slot is the state of one chunk.
 type slot struct {
 	chunk uint32
 	state slotState
-	given int // paths that have
-	owner int // path that the member the sum is for is behind; -1: not below here, or not known yet
+	given int // how many paths have given their part
+	owner int // path to the member that the sum is for; -1: it is not below this switch, or not known yet
 	kind  shape
 	sum   []byte
 	parts []part // by path
@@ -33,14 +34,14 @@ type slot struct {
 type slotState uint8
 
 const (
-	slotDone   slotState = iota // answered; free for the next chunk of its number
-	slotGather                  // some paths have not given
-	slotSent                    // the sum has gone up
+	slotDone   slotState = iota // the chunk is answered, and the slot free for the next one
+	slotGather                  // some paths have not given their part
+	slotSent                    // the sum has been sent up
 )
 
 // shape is what all parts of a chunk have in common. Phantom parts have a length only.
 type shape struct {
-	n       int // bytes; 0: no path has given any number yet
+	n       int // bytes; 0: no path has given a part with numbers yet
 	float   bool
 	phantom bool
 }
@@ -61,8 +62,8 @@ func newReduction() *reduction {
 }
 
 // ReductionBytes returns the most memory that the table of a reduction takes in a switch
-// of so many ports: two windows of sums, one of parts that are not added yet, as long as
-// the largest path MTU each.
+// of so many ports: two windows of sums, and for each port one window of parts that are not
+// added yet. Each sum and each part takes the largest path MTU.
 func ReductionBytes(ports int) int { return (2 + ports) * wire.ReduceWindow * mtuMax }
 
 // rootPath returns the path to the root of the group's tree, where its registration came
@@ -74,13 +75,13 @@ func (g *group) rootPath() int {
 	return 0
 }
 
-// handleReduce takes a packet of a reduction.
+// handleReduce handles a packet of a reduction.
 func (s *Switch) handleReduce(now vtime.Time, in int, f *wire.Frame, g *group) {
 	switch {
 	case f.OpCode() != wire.OpUDSendOnlyImm:
 		s.drop(now, in, f, DropGroupOp)
 		return
-	case !f.CheckICRC(): // what comes of it gets an ICRC of its own
+	case !f.CheckICRC(): // packets made of it get a new ICRC, which would hide the damage
 		s.drop(now, in, f, DropICRC)
 		return
 	}
@@ -102,10 +103,10 @@ func (s *Switch) handleReduce(now vtime.Time, in int, f *wire.Frame, g *group) {
 	s.absorb(f)
 }
 
-// reduceOK is no reason to drop a packet.
+// reduceOK means that the packet is not to be dropped.
 const reduceOK = dropReasons
 
-// take takes up what a path gives to a chunk.
+// take adds what a path gives to a chunk, and sends the sum on when it is complete.
 func (s *Switch) take(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot, i int, m wire.ReduceImm) DropReason {
 	if m.Chunk != sl.chunk {
 		if sl.state != slotDone || m.Chunk != (sl.chunk+2*wire.ReduceWindow)%wire.ReduceChunks {
@@ -120,7 +121,7 @@ func (s *Switch) take(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot,
 		s.answer(now, in, f, g, sl, i)
 		return reduceOK
 	case sl.parts[i].given:
-		if sl.state == slotSent { // it, or the answer, may have been lost
+		if sl.state == slotSent { // the sum, or the answer to it, may have been lost
 			s.sendReduce(now, in, f, g, g.rootPath(), sl, wire.ReduceGive)
 		}
 		return reduceOK
@@ -144,7 +145,7 @@ func (s *Switch) take(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot,
 	return reduceOK
 }
 
-// begin makes the slot ready for its next chunk. Its memory is used again.
+// begin makes the slot ready for its next chunk and reuses its memory.
 func (sl *slot) begin(chunk uint32, paths int) {
 	sl.chunk, sl.state, sl.given, sl.owner, sl.kind, sl.sum = chunk, slotGather, 0, -1, shape{}, sl.sum[:0]
 	if len(sl.parts) != paths {
@@ -155,7 +156,7 @@ func (sl *slot) begin(chunk uint32, paths int) {
 	}
 }
 
-// wanted returns how many paths give.
+// wanted returns how many paths have to give their part.
 func (sl *slot) wanted(g *group) int {
 	if g.rootPath() >= 0 {
 		return len(g.path) - 1
@@ -163,8 +164,8 @@ func (sl *slot) wanted(g *group) int {
 	return len(g.path)
 }
 
-// fits says whether a part goes with those that are there: as long, of the same numbers,
-// and the sum is for one member.
+// fits reports whether a part agrees with those already given in length, in the type of its
+// numbers, and in the member that the sum is for.
 func (sl *slot) fits(f *wire.Frame, m wire.ReduceImm) bool {
 	n := f.PayloadLen()
 	switch {
@@ -176,7 +177,7 @@ func (sl *slot) fits(f *wire.Frame, m wire.ReduceImm) bool {
 	return n == 0 || sl.kind.n == 0 || sl.kind.n == n && sl.kind.phantom == f.Phantom()
 }
 
-// give takes down what path i gives.
+// give stores the part that path i gives.
 func (sl *slot) give(i int, f *wire.Frame, m wire.ReduceImm) {
 	p := &sl.parts[i]
 	p.given, p.n = true, f.PayloadLen()
@@ -191,8 +192,8 @@ func (sl *slot) give(i int, f *wire.Frame, m wire.ReduceImm) {
 	sl.given++
 }
 
-// add adds what all paths have given, in the order of their ports: with floating point the
-// order makes a difference, and this one is the same in every run.
+// add adds the parts of all paths in the order of their ports. With floating point the order
+// changes the sum, and this order is the same in every run.
 func (s *Switch) add(g *group, sl *slot) {
 	for port := range s.ports {
 		i := int(g.index[port]) - 1
@@ -207,13 +208,13 @@ func (s *Switch) add(g *group, sl *slot) {
 	}
 }
 
-// answered takes the answer from the root and hands it on. Only the path to the member
-// that the sum is for gets the sum.
+// answered takes the answer from the root and passes it on. Only the path to the member
+// that the sum is for gets the sum itself.
 func (s *Switch) answered(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot, m wire.ReduceImm) DropReason {
 	switch result := m.Kind == wire.ReduceResult; {
 	case m.Chunk != sl.chunk || sl.state == slotGather:
 		return DropReduceChunk
-	case sl.state == slotDone: // again
+	case sl.state == slotDone: // a repeat of the answer
 		return reduceOK
 	case m.Kind > wire.ReduceDone || result != (sl.owner >= 0) || f.PayloadLen() > mtuMax:
 		return DropMalformed
@@ -234,7 +235,7 @@ func (s *Switch) answerAll(now vtime.Time, in int, f *wire.Frame, g *group, sl *
 	}
 }
 
-// answer tells a path that there is a sum, and the owner's path the sum.
+// answer sends the sum to the owner's path, and to any other only that there is one.
 func (s *Switch) answer(now vtime.Time, in int, f *wire.Frame, g *group, sl *slot, i int) {
 	kind := wire.ReduceDone
 	if i == sl.owner {
@@ -243,8 +244,8 @@ func (s *Switch) answer(now vtime.Time, in int, f *wire.Frame, g *group, sl *slo
 	s.sendReduce(now, in, f, g, i, sl, kind)
 }
 
-// sendReduce sends a packet of a chunk over a path: to the member's queue pair if it ends
-// at one, else to the group. f is the packet that is answered.
+// sendReduce sends a packet of a chunk over a path: to the member's queue pair if the path
+// ends at a host, to the group otherwise. f is the packet that is answered.
 func (s *Switch) sendReduce(now vtime.Time, in int, f *wire.Frame, g *group, i int, sl *slot, kind wire.ReduceKind) {
 	to := &g.path[i]
 	dst, qpn := g.id, wire.QPNGSI

@@ -9,31 +9,31 @@ import (
 // versionBytes is the packed size of one version: PSN 3, VA 8, R_Key 4.
 const versionBytes = 15
 
-// regions is where WRITEs land at one member of a group. A source cannot name an address
-// and a key that are right everywhere, so it names an offset and the leaf does the rest,
-// in the packets that have a RETH (CEP-25, CEP-26).
+// regions is where WRITEs land at one member of a group. A source cannot name an address and
+// a key that are right at every member, so it names an offset, and the member's leaf puts in
+// address and key, in the packets that have a RETH (CEP-25, CEP-26).
 //
-// The region that MRP registered is for all WRITEs that do not say otherwise; others name
-// the one that announced where they go (GLE-8). Announcements of WRITEs that are
-// outstanding are kept, so that what comes again after the next one goes where it went
-// before (GLE-15). When the member has acknowledged one, only those behind it can still be
-// asked for and itself, so it takes the place of the one before.
+// A WRITE lands in the region that MRP registered unless its R_Key refers to an announced
+// one (GLE-8). Announcements of outstanding WRITEs are kept, so that a packet that is repeated
+// after the next announcement goes where it went before (GLE-15). Once the member has
+// acknowledged an announcement, the source repeats nothing before it, so it takes the place of
+// the last settled one.
 type regions struct {
 	registered wire.MRPRegion
-	round      uint8     // generation of registered
-	settled    version   // the last announcement that was acknowledged,
-	announced  bool      // if there was one
-	versions   []version // announced and not acknowledged, by PSN
+	round      uint8     // generation of registered, by which an older packet is told
+	settled    version   // the last announcement that the member has acknowledged; valid if announced
+	announced  bool      // some announcement has been acknowledged
+	versions   []version // announcements that are not acknowledged, in order of PSN
 }
 
-// version is what an announcement with the PSN said.
+// version is the region that the announcement with the PSN named.
 type version struct {
 	psn wire.PSN
 	wire.MRPRegion
 }
 
-// within says whether the announcement is the one of a WRITE: from its first packet on,
-// before the WRITE.
+// within reports whether the announcement lies from the packet first on and before the packet
+// write, as the announcement of that WRITE does.
 func (v *version) within(first, write wire.PSN) bool {
 	return uint32(v.psn-first)&uint32(wire.PSNMask) < uint32(write-first)&uint32(wire.PSNMask)
 }
@@ -63,11 +63,11 @@ func (r *regions) newest() wire.MRPRegion {
 	return r.registered
 }
 
-// forget drops what was announced: the path was the source's, and what it missed meanwhile
-// was for others.
+// forget drops all announcements: the path was the source's, and those that it missed
+// meanwhile were for the other members.
 func (r *regions) forget() { r.announced, r.versions = false, r.versions[:0] }
 
-// settle frees the versions before the last one that the member has acknowledged.
+// settle drops the versions before the last one that the member has acknowledged.
 func (r *regions) settle(ack wire.PSN) {
 	n := 0
 	for n < len(r.versions) && !r.versions[n].psn.After(ack) {
@@ -79,12 +79,12 @@ func (r *regions) settle(ack wire.PSN) {
 	}
 }
 
-// announce takes up what the WRITE with the PSN says. It may come again, and after later
-// ones. It returns false if there is no room, which a source that keeps to MRVersionsMax
-// never sees.
+// announce stores the announcement in the WRITE with the PSN, which may be a repeat and may
+// come after later ones. It reports whether there was room, as there always is for a source
+// that keeps to MRVersionsMax.
 func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 	if !psn.After(ack) {
-		return true // seen: the member has it
+		return true // the member has acknowledged it
 	}
 	if r.versions == nil {
 		r.versions = make([]version, 0, wire.MRVersionsMax)
@@ -94,7 +94,7 @@ func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 		i--
 	}
 	if i < len(r.versions) && r.versions[i].psn == psn {
-		return true // again
+		return true // a repeat
 	}
 	if len(r.versions) == wire.MRVersionsMax {
 		return false
@@ -105,8 +105,8 @@ func (r *regions) announce(psn, ack wire.PSN, m wire.MRPRegion) bool {
 	return true
 }
 
-// toRegion turns a WRITE's address into the member's, or says why the packet must not go
-// there.
+// toRegion replaces the address and key of a WRITE by the member's. If ok is false, the packet
+// must not go to the member, for the reason why.
 func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why DropReason) {
 	r := p.regions
 	if len(r.versions) > 0 {
@@ -119,22 +119,22 @@ func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why Dr
 	h := f.RETH()
 	if h.VA != wire.MRUpdateVA {
 		m, ok := r.find(f.PSN(), h.RKey)
-		if !ok && f.PSN().After(ack) { // else the member has it, and looks only at its PSN
+		if !ok && f.PSN().After(ack) { // a member that has the packet looks at its PSN only
 			return false, DropNoRegion
 		}
 		s.stats.RETHsRewritten++
 		f.SetRETH(m.VA+h.VA, m.RKey)
 		return true, 0
 	}
-	// A flipped bit here would send what follows astray: unlike with data, nobody behind
-	// this switch could tell.
+	// A flipped bit in an announcement would send later WRITEs to a wrong place. Unlike with
+	// data, no device behind this switch could detect it.
 	b := f.PayloadBytes()
 	if op != wire.OpWriteOnly || len(b) == 0 || len(b)%wire.MRUpdateLen != 0 || !f.CheckICRC() {
 		return false, DropMalformed
 	}
 	for len(b) > 0 {
 		var u wire.MRUpdate
-		u, b, _ = wire.ParseMRUpdate(b) // whole records
+		u, b, _ = wire.ParseMRUpdate(b) // cannot fail: the length is one of whole records
 		if u.IP != p.ip {
 			continue
 		}
@@ -148,8 +148,8 @@ func (s *Switch) toRegion(f *wire.Frame, p *path, ack wire.PSN) (ok bool, why Dr
 	return true, 0
 }
 
-// putRegions notes the regions of a registration at the paths that end at their hosts.
-// out has a port for each record, none for the leader's.
+// putRegions stores the regions of a registration with the paths that end at their hosts.
+// out has a port for each record, but -1 for the leader's.
 func (s *Switch) putRegions(now vtime.Time, in int, g *group, p wire.MRPPacket, out []int) {
 	if p.Flags&wire.MRPMRUpdate == 0 {
 		return

@@ -6,16 +6,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// mrpTraffic is DSCP 48: registration travels in class 6, which is not paused with
-// the data.
+// mrpTraffic is DSCP 48: registration travels in class 6, so a pause of the data's class does
+// not stop it.
 const mrpTraffic = 48 << 2
 
-// handleMRP runs one step of the registration protocol (Cepheus §III-C). Each packet
-// stands for itself and may come twice: the table is the union of all (CEP-16) that are
-// of one attempt. Their paths are a tree if every switch routes all of them alike and is
-// entered by one port: the way of each member is then the same each time, and those that
-// have confirmed have no other paths but their ways. A switch whose routes have changed, or
-// that is entered from elsewhere, has the leader begin anew.
+// handleMRP runs one step of the registration protocol (Cepheus §III-C). Each packet is
+// independent and may come twice: the table is the union of all packets of one attempt
+// (CEP-16). The paths form a tree if every switch routes all packets of the attempt alike and
+// gets them by one port: a member is then reached the same way each time, and once all have
+// confirmed there are no other paths. A switch whose routes have changed, or that gets the
+// packets by another port, makes the leader begin another attempt.
 func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	dst := f.DstIP()
 	if !wire.IsGroup(dst) {
@@ -45,10 +45,10 @@ func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 // given (CEP-12..CEP-16).
 func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	leader := f.SrcIP()
-	s.Age(now) // what nobody uses must not keep this one out, nor turn it aside
+	s.Age(now) // groups that nobody uses must not take the room of this one, nor change its route
 	g := s.groups.get(id)
 	if g != nil && (p.Attempt < g.attempt || g.buried != 0 && p.Attempt == g.attempt) {
-		s.drop(now, in, f, DropNotActive) // of an attempt that is over, or the McstID is still in quarantine
+		s.drop(now, in, f, DropNotActive) // the attempt is over, or the McstID still in quarantine
 		return
 	}
 	if g != nil && p.Attempt > g.attempt {
@@ -63,6 +63,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	if fresh {
 		g = &group{
 			id: id, index: make([]uint8, len(s.ports)), traffic: mrpTraffic, ingress: in, attempt: p.Attempt, reroutes: s.reroutes,
+			aggregation: aggregation{rules: s.rules},
 		}
 	}
 	settled := g.active && s.rules.Activate
@@ -77,7 +78,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 		return
 	}
 	if settled {
-		// A repeat may travel on; a path that joins now would not know what it owes.
+		// A repeat is passed on, but no path may join any more: data may have passed already.
 		if in != g.ingress || !g.covers(out) {
 			s.drop(now, in, f, DropNotInTree)
 			return
@@ -111,8 +112,8 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	}
 }
 
-// room says whether the table of the group fits, or fits with regions if it gets them
-// now. There is memory for Config.Groups groups without.
+// room reports whether there is memory for the table of the group, with regions if the packet
+// adds them. There is memory for Config.Groups groups without regions.
 func (s *Switch) room(g *group, p wire.MRPPacket) bool {
 	if g == nil && p.Flags == wire.MRPReduce && s.reductions == ReductionsMax {
 		return false
@@ -127,7 +128,7 @@ func (s *Switch) room(g *group, p wire.MRPPacket) bool {
 	return s.mftUsed+need <= min(s.groupsMax, s.groupsRoom)*MFTBytes(len(s.ports), false)
 }
 
-// widen gives the table of a group room for regions, if the packet has some.
+// widen makes room for regions in the table of a group, if the packet has some.
 func (s *Switch) widen(g *group, p wire.MRPPacket) {
 	if p.Flags&wire.MRPMRUpdate != 0 && !g.regions {
 		g.regions = true
@@ -135,7 +136,7 @@ func (s *Switch) widen(g *group, p wire.MRPPacket) {
 	}
 }
 
-// covers says whether all ports are paths of the group.
+// covers reports whether all ports are paths of the group.
 func (g *group) covers(ports []int) bool {
 	for _, p := range ports {
 		if p >= 0 && g.index[p] == 0 {
@@ -145,8 +146,8 @@ func (g *group) covers(ports []int) bool {
 	return true
 }
 
-// prune takes the paths of an earlier attempt out of the table, and tells the switches on
-// them. Those that the new attempt has come to do not mind.
+// prune removes the paths of an earlier attempt from the table, and tells the switches on
+// them. Switches that the new attempt has already reached ignore that.
 func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 	if g.buried == 0 {
 		for i := range g.path {
@@ -162,12 +163,12 @@ func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 	s.forgetGroup(g)
 }
 
-// route chooses a port for every record, or says why one has none. A node's port is
-// the one it is attached to, else the port of its unicast routes that the group has used
+// route chooses a port for every record, or returns why one has none. A node's port is the
+// one it is attached to, else the port of its unicast routes that the group has used
 // longest, else the one that the fewest groups use (CEP-12, CEP-13). With this order a node
-// has the same port each time, and two paths that part at a switch do not meet again as
-// long as all switches agree on what the shortest ways are. The port the packet came from is
-// never chosen. The leader's own record has no port: -1.
+// gets the same port each time, and two paths that part at a switch do not meet again as
+// long as all switches agree on the shortest paths. The port that the packet came by is never
+// chosen. The leader's own record gets no port: -1.
 func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.MRPErrorReason) {
 	out = make([]int, p.Len())
 	chosen := make([]uint8, len(s.ports)) // by port: 1 + how many were chosen before
@@ -210,10 +211,10 @@ func (s *Switch) route(g *group, in int, p wire.MRPPacket) (out []int, why wire.
 	return out, 0
 }
 
-// climb returns the ports up that the group's tree may use here: the one it has, else
-// those that lead to every node of the packet that is not below. With two ports up a
-// tree would turn packets up that came from above, and such turns can make rings of
-// switches that pause each other (promise D11). It is not asked without Config.Up.
+// climb returns the ports up that the group's tree may use here: the one that it has, else
+// those that lead to every node of the packet that is not below this switch. A tree with two
+// ports up would send packets up again that came from above, and such turns can close rings of
+// switches that pause each other (promise D11). It is called only if Config.Up is set.
 func (s *Switch) climb(g *group, in int, p wire.MRPPacket) bitset {
 	if s.up == nil {
 		return nil
@@ -302,7 +303,7 @@ func (s *Switch) addPath(g *group, port int) *path {
 		return &g.path[i-1]
 	}
 	g.path = append(g.path, path{port: port})
-	g.ack = append(g.ack, wire.PSNMask) // before PSN 0; ACTIVATE says otherwise
+	g.addPath()
 	g.index[port] = uint8(len(g.path))
 	if !s.rules.LoadPerNode {
 		s.portLoad[port]++
@@ -310,8 +311,8 @@ func (s *Switch) addPath(g *group, port int) *path {
 	return &g.path[len(g.path)-1]
 }
 
-// passOn sends each chosen port a packet with only its nodes (CEP-15). f carries the
-// last of them.
+// passOn sends each chosen port a packet with only the nodes behind it (CEP-15). f becomes the
+// last of these packets.
 func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.MRPPacket, out []int) {
 	if !f.DecTTL() {
 		s.drop(now, in, f, DropTTL)
@@ -341,8 +342,8 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 	s.absorb(f)
 }
 
-// sendMRP sends a datagram like f with another payload. It keeps f's source, the
-// leader, so that members know whom to answer.
+// sendMRP sends a datagram like f with another payload. The source stays that of f, the
+// leader, so that members know where to send their answers.
 func (s *Switch) sendMRP(now vtime.Time, in int, to *path, f *wire.Frame, b *wire.Block) {
 	e := wire.NewEnvelope(wire.Flow{
 		SrcMAC: wire.HostMAC(s.ip), DstMAC: to.mac(f.DstIP()), VLAN: f.Tag(), IPv6: f.IPv6(), Src: f.SrcIP(), Dst: f.DstIP(),
@@ -388,9 +389,9 @@ func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id, attempt uint3
 	s.forward(now, in, c, leader)
 }
 
-// activate opens the group for data from the given start PSN on, and passes the
-// packet to every other path. A repeat only travels on: it must not take back what
-// has been acknowledged since.
+// activate opens the group for data from the given start PSN on, and passes the packet to
+// every other path. A repeat is only passed on: to open the group again would lose what has
+// been acknowledged since.
 func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wire.MRPPacket) {
 	g := s.groups.get(id)
 	switch {
@@ -414,7 +415,7 @@ func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	s.flood(now, in, f, g)
 }
 
-// severed reports whether a link of the group's tree has gone.
+// severed reports whether the link of some path of the group is down.
 func (s *Switch) severed(g *group) bool {
 	for i := range g.path {
 		if s.dark.has(g.path[i].port) {
@@ -424,16 +425,11 @@ func (s *Switch) severed(g *group) bool {
 	return false
 }
 
-// open lets data pass, the first with the given PSN. Feedback leaves by the path the
-// registration came from until data comes from elsewhere.
+// open lets data pass from the packet with the given PSN on. Feedback leaves by the path that
+// the registration came from until data comes from another one.
 func (s *Switch) open(now vtime.Time, g *group, start wire.PSN) {
 	g.active = true
-	g.agg = start.Add(-1)
-	for i := range g.ack {
-		g.ack[i] = g.agg
-	}
-	g.ackOut = 0
-	g.tri = g.minPath()
+	g.aggregation.open(start)
 	if s.trace != nil {
 		s.trace.Trace(now, machine.Event{Kind: machine.EventGroupActive, Group: g.id, PSN: start, Value: int64(len(g.path))})
 	}

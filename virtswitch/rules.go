@@ -2,8 +2,8 @@ package virtswitch
 
 import "fmt"
 
-// Rules says where the published rules of in-network multicast differ from each
-// other and from what works. Names say what a set bit does.
+// Rules selects among the published rules of in-network multicast where they differ from each
+// other or from what works. Each field's name says what the switch does if it is true.
 type Rules struct {
 	// FilterRetransmits keeps a data packet from a path that has acknowledged it
 	// (Cepheus §III-D, CEP-33; Gleam has no filter).
@@ -12,21 +12,21 @@ type Rules struct {
 	// aggregated ACK. Without it a lost last ACK is never repaired, since the filter
 	// stops the retransmission that would (CEP-34).
 	RepeatAck bool
-	// NakGenerates lets a NAK run the aggregation by itself (Gleam algorithm 2; CEP-37).
+	// NakGenerates makes a NAK run the aggregation as an ACK does (Gleam algorithm 2; CEP-37).
 	NakGenerates bool
-	// TriggerOnEqual lets an ACK equal to the last aggregated one trigger (GLE-5).
+	// TriggerOnEqual makes an ACK equal to the last aggregated one run the aggregation (GLE-5).
 	TriggerOnEqual bool
 	// EmitTies sends the aggregated ACK even if the minimum has not moved (literal
 	// reading; CEP-31).
 	EmitTies bool
-	// ForgetNak drops the remembered expected PSN once its NAK is sent (CEP-36).
+	// ForgetNak drops the pending NAK's PSN once that NAK is sent (CEP-36).
 	ForgetNak bool
-	// ForgetStaleNak drops it too when the minimum has passed it (CEP-38).
+	// ForgetStaleNak drops the pending NAK's PSN also when the minimum has passed it (CEP-38).
 	ForgetStaleNak bool
-	// OneNakPerGap keeps a NAK back if one for the same PSN has been sent and the packet
-	// has not come again since. When a packet is lost near the source every member asks
+	// OneNakPerGap keeps a NAK back if one for the same PSN has been sent and the source has
+	// not repeated the packet since. When a packet is lost near the source every member asks
 	// for it; passed on one by one, their NAKs make the source go back, and spend its
-	// retries, once per member.
+	// retries, once per member (CEP-54).
 	OneNakPerGap bool
 	// ResyncOnSwitch brings the old source's path up to date when data starts to come
 	// from elsewhere (CEP-41).
@@ -39,7 +39,10 @@ type Rules struct {
 	Activate bool
 }
 
-// RulesFixed is the paper with the findings of CEP-13..CEP-41 mended: the default.
+// RulesFixed is the default: the Cepheus paper, with remedies for what it gets wrong or
+// leaves open. These are the start PSN (CEP-31), a lost last ACK (CEP-34), a NAK that nothing
+// passes on (CEP-37) or that has become stale (CEP-38), the path of the old source (CEP-41),
+// and many NAKs for one packet (CEP-54).
 func RulesFixed() Rules {
 	return Rules{
 		FilterRetransmits: true, RepeatAck: true, NakGenerates: true, ForgetNak: true,
@@ -47,12 +50,14 @@ func RulesFixed() Rules {
 	}
 }
 
-// RulesCepheus is the Cepheus paper literally, but for what cannot run at all.
+// RulesCepheus is the Cepheus paper literally, but for what cannot run at all (CEP-14,
+// CEP-30).
 func RulesCepheus() Rules {
 	return Rules{FilterRetransmits: true, ForgetNak: true, EmitTies: true}
 }
 
-// RulesGleam is the Gleam paper literally, but for what cannot run at all.
+// RulesGleam is the Gleam paper literally (GLE-1, GLE-4, GLE-7), but for what cannot run at
+// all (CEP-14, CEP-30, GLE-6).
 func RulesGleam() Rules {
 	return Rules{NakGenerates: true, TriggerOnEqual: true, EmitTies: true, LoadPerNode: true}
 }

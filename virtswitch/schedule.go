@@ -10,9 +10,9 @@ type Classes struct {
 	PCP  [8]uint8  // of frames with an 802.1Q tag, by its priority code point
 }
 
-// DefaultClasses is the usual mapping: the upper three bits of the DSCP (26, the usual
-// RoCE value, is priority 3; 48, the usual CNP value, is 6), and each priority code point
-// its own.
+// DefaultClasses returns the usual mapping: the priority of an untagged frame is the upper
+// three bits of its DSCP (26, the usual value of RoCE, gives 3; 48, the usual value of CNPs,
+// gives 6), and that of a tagged frame its priority code point.
 func DefaultClasses() *Classes {
 	c := &Classes{}
 	for i := range c.DSCP {
@@ -42,12 +42,12 @@ func (c *Classes) of(f *wire.Frame) uint8 {
 // turn is the state of the weighted round of one port: deficit round robin, in bytes on
 // the wire (Shreedhar and Varghese, SIGCOMM 1995).
 type turn struct {
-	at      uint8 // whose turn it is
-	granted bool  // it has had this turn's quantum
+	at      uint8 // the priority whose turn it is
+	granted bool  // that priority has had the quantum of this turn
 	credit  [8]int32
 }
 
-// round returns the weighted priority whose frame starts next, among those that may.
+// round returns the weighted priority whose frame starts next, among those in may.
 func (s *Switch) round(port int, may uint8) uint8 {
 	e, t := &s.eg[port], &s.turn[port]
 	for {
@@ -57,19 +57,18 @@ func (s *Switch) round(port int, may uint8) uint8 {
 				t.credit[p] += s.quantum[p]
 				t.granted = true
 			}
-			q := &e.fifo[p]
-			if size := q.ring[q.head&uint32(len(q.ring)-1)].size; t.credit[p] >= size {
+			if size := e.fifo[p].First().size; t.credit[p] >= size {
 				t.credit[p] -= size
 				return p
 			}
 		} else {
-			t.credit[p] = 0 // what is not used is lost
+			t.credit[p] = 0 // credit that is not used is lost
 		}
 		t.at, t.granted = (p+1)&7, false
 	}
 }
 
-// setWeights takes the shares of weighted priorities. A quantum holds the largest frame,
+// setWeights sets the shares of weighted priorities. A quantum is at least the largest frame,
 // so every priority sends in every round.
 func (s *Switch) setWeights(weights [8]uint8) {
 	for p, w := range weights {

@@ -1,6 +1,6 @@
 package virtswitch
 
-// DropReason says why a switch dropped a frame.
+// DropReason is why a switch dropped a frame.
 type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
@@ -44,7 +44,7 @@ func DropReasons() []DropReason {
 	return all
 }
 
-// Stats counts what a switch did since it was made.
+// Stats counts what a switch has done since it was made.
 type Stats struct {
 	Received  uint64 // frames handed to the switch
 	Forwarded uint64 // frames committed to a port, copies and own ones included
@@ -78,24 +78,24 @@ func (s *Stats) Dropped() (n uint64) {
 	return n
 }
 
-// Holding is what a switch holds: all of it is 0 in one that was just made.
+// Holding is what a switch holds. All fields are 0 in a switch that was just made.
 type Holding struct {
-	Groups     int // that are not deleted
-	Buried     int // deleted ones that are remembered
-	PortLoad   int // of all ports
+	Groups     int // groups that are not deleted
+	Buried     int // deleted groups that are remembered
+	PortLoad   int // sum of PortLoad over all ports
 	MFTBytes   int
 	Reductions int
-	Multicast  int // plain groups
+	Multicast  int // entries of the plain multicast table
 	Frames     int
 	Buffered   int // bytes of the buffer that are charged
-	Timers     int // that are armed
+	Timers     int // armed timers
 }
 
 // Holding returns what the switch holds.
 func (s *Switch) Holding() Holding {
 	h := Holding{
 		MFTBytes: s.mftUsed, Reductions: s.reductions, Multicast: len(s.multicast), Frames: s.Queued(),
-		Buffered: s.buffer.lossy + s.buffer.lossless + s.buffer.used, Timers: s.timers.Armed(),
+		Buffered: s.buffer.lossyBytes + s.buffer.losslessBytes + s.buffer.used, Timers: s.timers.Armed(),
 	}
 	s.groups.each(func(g *group) {
 		if g.buried == 0 {

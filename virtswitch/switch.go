@@ -1,7 +1,8 @@
 // Package virtswitch is an output-queued Ethernet switch with priority-based flow
-// control and the in-network RoCE multicast of Cepheus and Gleam: group registration
-// hop by hop, replication with connection bridging, and aggregation of feedback so
-// that a group looks to its source like one receiver.
+// control and the in-network RoCE multicast of Cepheus and Gleam (CEP-2): group
+// registration hop by hop, replication with connection bridging, and aggregation of
+// feedback so that a group looks to its source like one receiver. It keeps no packets for
+// retransmission (CEP-50).
 //
 // It is a machine.Machine: no clock, socket, goroutine or global. Ports and routing
 // tables are given to it; it knows no topology.
@@ -29,47 +30,54 @@ type Config struct {
 	Watchdog WatchdogConfig
 	// Classes maps frames to priorities; nil: DefaultClasses.
 	Classes *Classes
-	// Weights are the shares of priorities that are scheduled in a weighted round, below
-	// the strict ones; 0: strict. At equal rules the higher number goes first.
+	// Weights holds the share of each priority in the weighted round, which is served below
+	// the strict priorities; 0: the priority is strict. Of two strict priorities the one with
+	// the higher number goes first.
 	Weights [8]uint8
 	Rules   Rules
-	Groups  int // most groups registered at once, 0: GroupsMax; one with regions takes the room of two or three (MFTBytes)
-	FanOut  int // most paths a group may leave by, the source's not counted; 0: no limit (CEP-49)
-	// GroupAge is how long nothing may be heard of a group before it is taken for forgotten
-	// (Age); 0: for ever.
+	Groups  int // most groups registered at once; 0: GroupsMax. A group with regions takes the room of two or three (MFTBytes).
+	FanOut  int // most paths that a group's data may leave by, the source's not counted; 0: no limit (CEP-49)
+	// GroupAge is how long a group may be idle before Age deletes it; 0: for ever.
 	GroupAge vtime.Duration
 	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every
 	// CNP is passed on.
 	CNPWindow vtime.Duration
-	// FeedbackDelay is the time that feedback of groups takes in a processor of its own,
-	// one packet after the other (CEP-48); 0: none.
+	// FeedbackDelay is the time that the feedback processor takes for each packet of group
+	// feedback, one after the other (CEP-48); 0: there is no such processor.
 	FeedbackDelay vtime.Duration
-	// LookAside makes groups the business of an accelerator beside the switch (CEP-45).
+	// LookAside moves the handling of groups to an accelerator beside the switch (CEP-45).
 	LookAside LookAsideConfig
-	// Input makes packets wait where they come in; nil: where they go out.
+	// Input makes the switch queue packets at their ingress; nil: at their egress.
 	Input *InputConfig
 	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
 	// them. nil: the fabric has no tiers.
 	Up    []bool
 	Trace machine.Tracer
-	// TrustICRC makes frames the switch builds carry a flag in place of the ICRC.
+	// TrustICRC makes frames that the switch builds carry a flag in place of the ICRC, which
+	// saves the time of computing it.
 	TrustICRC bool
 }
 
-// Switch is the core. Its methods fall into three kinds: machine.Machine's inputs; the
-// commands of faults and of the control plane (command.go) and SetMulticast; Stats, Groups, PortLoad,
-// Occupancy and Queued, which only look.
+// Switch is the core. Its methods fall into three kinds: the inputs of machine.Machine; the
+// commands of faults and of the control plane (command.go) and SetMulticast; and methods that
+// only read, such as Stats, Groups, PortLoad, Occupancy and Queued.
 type Switch struct {
-	ports   []machine.Port
-	eg      []egress
-	ret     *lateItem // what is served late: an accelerator's output goes over its return links
-	classes *Classes  // nil: the usual ones
-	in      []ingress
+	// ports are the driver's transmitters, and eg what waits at each. Invariant: they have the
+	// same length, which does not change.
+	ports []machine.Port
+	eg    []egress
+	// ret is the deferred item that is being served, or nil. While it is set, out sends over
+	// the accelerator's return links. Invariant: it is nil between two inputs.
+	ret     *lateItem
+	classes *Classes // nil: DefaultClasses
 	pool    *wire.Pool
-	fib     FIB    // routes without the ports in dark
-	routes  FIB    // as they were installed
-	dark    bitset // ports whose link is not there
-	// reroutes is how often fib has changed.
+	// fib is the table in use, routes the one that was installed, and dark the set of ports
+	// without a carrier. Invariant: fib is routes less the ports in dark.
+	fib    FIB
+	routes FIB
+	dark   bitset
+	// reroutes is how often fib has changed. A group keeps the count of its registration, by
+	// which a later packet finds out that the routes have changed since.
 	reroutes uint64
 	seed     uint32
 	rules    Rules
@@ -77,35 +85,50 @@ type Switch struct {
 	trust    bool
 	trace    machine.Tracer
 
-	buffer    buffer
-	pfc       pfcState
-	dog       *watchdog // nil: none
-	ecn       *ecnState // nil: nothing is marked
-	ecnFrom   int       // queue length above which some port may mark
-	weighted  uint8     // priorities in the weighted round
-	quantum   [8]int32
-	turn      []turn // by port; nil: no weights
-	waiting   bitset // ports with Next set
-	timers    vtime.TimerTable
-	groups    groupTable
-	portLoad  []int32 // groups (or, as Gleam has it, nodes) that use each port
+	buffer buffer
+	// pauseQuanta is the pause that an XOFF of this switch asks for.
+	pauseQuanta uint16
+	obeys       uint8      // priorities that neighbours may pause
+	watchdogs   []watchdog // by port; nil: none
+	// watchdogConfig is the configuration of all watchdogs.
+	watchdogConfig WatchdogConfig
+	ecn            *ecnState // nil: nothing is marked
+	// ecnFrom is the least Kmin of all ports: no shorter queue is marked anywhere.
+	ecnFrom  int
+	weighted uint8 // priorities in the weighted round
+	quantum  [8]int32
+	turn     []turn // by port; nil: no priority is weighted
+	// waiting is the set of ports that have a frame to start. Invariant: a port is in it if and
+	// only if its Next is not vtime.Never.
+	waiting bitset
+	timers  vtime.TimerTable
+	groups  groupTable
+	// portLoad is, by port, how many groups have it as a path or, with rules.LoadPerNode, how
+	// many nodes. Invariant: it is the sum over all groups that are not deleted.
+	portLoad  []int32
 	groupsMax int
-	// groupsRoom bounds them beyond that, for a while.
+	// groupsRoom is the bound that LimitGroups has set; the lower of it and groupsMax counts.
 	groupsRoom int
-	mftUsed    int // bytes of all tables, versions not counted
-	// reductions is how many groups have a table for reductions.
+	// mftUsed is the size of all groups' tables in bytes. Invariant: it is the sum of MFTBytes
+	// over all groups, deleted ones that are remembered included; announced versions of
+	// regions are not in it.
+	mftUsed int
+	// reductions is how many groups have a table for reductions. Invariant: it is at most
+	// ReductionsMax.
 	reductions int
 	fanOut     int
 	groupAge   vtime.Duration
-	ageAt      vtime.Time // no group is too old before
-	up         bitset     // ports to a higher tier; nil: no tiers
-	cnpWindow  vtime.Duration
-	// quarantine is how long a deleted group is remembered.
+	// ageAt is the earliest instant at which a group may be old enough to be deleted, so that
+	// Age need not look before. Invariant: no group reaches its age before it.
+	ageAt     vtime.Time
+	up        bitset // ports to a higher tier; nil: the fabric has no tiers
+	cnpWindow vtime.Duration
+	// quarantine is how long a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
-	multicast  []Multicast // in order of address
+	multicast  []Multicast // in order of address, each address once
 
 	late      *lateWork  // nil: nothing is served later
-	lookAside *lookAside // nil: groups are served here
+	lookAside *lookAside // nil: the switch handles groups itself
 	crossbar  *crossbar  // nil: packets wait at their egress
 
 	stats Stats
@@ -118,7 +141,7 @@ func New(c Config) *Switch {
 		panic("virtswitch: a switch has 1 to 254 ports")
 	}
 	s := &Switch{
-		ports: c.Ports, eg: make([]egress, n), in: make([]ingress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
+		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
 		dark: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
 		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
@@ -134,15 +157,18 @@ func New(c Config) *Switch {
 			s.up.set(p)
 		}
 	}
-	s.pfc = newPFCState(c.PFC, n, c.Buffer)
-	s.buffer = buffer{limit: c.Buffer, lossyMax: c.Buffer - s.pfc.reserved(), pool: c.Buffer - s.pfc.reserved()}
+	s.buffer = newBuffer(c.PFC, n, c.Buffer)
+	s.obeys, s.pauseQuanta = c.PFC.Lossless|c.PFC.Obey, uint16(c.PFC.Quanta)
+	if s.pauseQuanta == 0 {
+		s.pauseQuanta = pauseQuanta
+	}
 	s.setWatchdog(c.Watchdog)
 	s.setQuarantine()
 	s.setECN(c.ECN)
 	s.setWeights(c.Weights)
 	s.classes = c.Classes
 	s.timers = vtime.NewTimerTable(timerPorts + 2*n)
-	if s.dog != nil {
+	if s.watchdogs != nil {
 		s.timers.Grow(timerPorts + 3*n)
 	}
 	s.setLate(c.FeedbackDelay, c.LookAside)
@@ -162,7 +188,8 @@ func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
 func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
 func (s *Switch) timerLate() int             { return timerPorts + 3*len(s.ports) }
 
-// HandleFrame implements machine.Machine.
+// HandleFrame implements machine.Machine. With a crossbar, starts that were due before now
+// are made up for first, and what the frame adds is admitted after.
 func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	if s.crossbar == nil {
 		s.handle(now, port, f)
@@ -173,6 +200,7 @@ func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	s.admit(now)
 }
 
+// handle passes a frame to the handler of its kind.
 func (s *Switch) handle(now vtime.Time, port int, f *wire.Frame) {
 	s.stats.Received++
 	switch f.Kind() {
@@ -211,8 +239,9 @@ func (s *Switch) HandleTimeout(now vtime.Time) {
 	s.admit(now)
 }
 
+// timeout serves the timers that are due by now.
 func (s *Switch) timeout(now vtime.Time) {
-	if s.pfc.xoffs > 0 {
+	if s.buffer.pauses > 0 {
 		s.settleAll(now)
 	}
 	for {
@@ -239,7 +268,7 @@ func (s *Switch) timeout(now vtime.Time) {
 // it is the next start of any port, since a start may make room for the neighbour (R5).
 func (s *Switch) NextTimeout() (vtime.Time, bool) {
 	at, armed := s.timers.Next()
-	if s.pfc.xoffs > 0 {
+	if s.buffer.pauses > 0 {
 		for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {
 			if t := s.ports[p].Next; t < at {
 				at, armed = t, true
@@ -255,6 +284,7 @@ func (s *Switch) NextTimeout() (vtime.Time, bool) {
 // Settle implements machine.Machine.
 func (s *Switch) Settle(until vtime.Time, port int) { s.settle(until, port) }
 
+// settleAll settles every port that has a frame to start.
 func (s *Switch) settleAll(until vtime.Time) {
 	for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {
 		s.settle(until, p)
@@ -287,6 +317,7 @@ func (s *Switch) forward(now vtime.Time, in int, f *wire.Frame, dst uint32) {
 	s.out(now, p, f, &c)
 }
 
+// drop counts a frame as dropped for a reason, traces it, and takes it back.
 func (s *Switch) drop(now vtime.Time, port int, f *wire.Frame, why DropReason) {
 	s.stats.Drops[why]++
 	if s.trace != nil {
@@ -305,8 +336,27 @@ func (s *Switch) absorb(f *wire.Frame) {
 	s.pool.Put(f)
 }
 
-// Stats returns what was counted so far.
+// Stats returns the switch's counters.
 func (s *Switch) Stats() *Stats { return &s.stats }
+
+// Pauses returns how many pause frames wait to be sent.
+func (s *Switch) Pauses() (n int) {
+	for i := range s.eg {
+		n += len(s.eg[i].pauses)
+	}
+	return n
+}
+
+// Stands reports whether every frame that waits, pause frames left out, waits for a neighbour's
+// pause to end, with no watchdog about to end it. Then nothing moves until a frame comes.
+func (s *Switch) Stands() bool {
+	moves := s.late != nil && s.late.waiting.Len() > 0 || s.crossbar != nil && s.crossbar.next != vtime.Never
+	for p := range s.eg {
+		e := &s.eg[p]
+		moves = moves || e.ready&^e.paused != 0 || s.watchdogs != nil && s.watchdogs[p].watches()
+	}
+	return !moves
+}
 
 // Queued returns the frames waiting in the switch.
 func (s *Switch) Queued() (n int) {
@@ -314,7 +364,7 @@ func (s *Switch) Queued() (n int) {
 		n += s.eg[i].queued()
 	}
 	if s.late != nil {
-		n += len(s.late.heap)
+		n += s.late.waiting.Len()
 	}
 	if s.crossbar != nil {
 		n += s.crossbar.frames

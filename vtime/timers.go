@@ -25,7 +25,7 @@ func (t *TimerTable) Grow(n int) {
 	}
 }
 
-// Shrink takes the slots from n on away.
+// Shrink removes the slots from n on.
 func (t *TimerTable) Shrink(n int) { t.at = t.at[:n] }
 
 // Move gives a slot the deadline of another one, which is disarmed.

@@ -49,7 +49,7 @@ const GroupNet uint32 = 10<<24 | 254<<16
 // the block for use within an administration (RFC 2365).
 const MulticastNet uint32 = 239<<24 | 254<<16
 
-// IsGroup says whether the address is a McstID.
+// IsGroup reports whether the address is a McstID (CEP-4).
 func IsGroup(ip uint32) bool { return ip&0xffff0000 == GroupNet }
 
 // AddrIn returns the address that ip has in a fabric of the given family.

@@ -62,14 +62,14 @@ const (
 	SyndromeRemoteOp    Syndrome = 0x63
 )
 
-// IsACK says whether the syndrome acknowledges. Credits are ignored: rxe sends
+// IsACK reports whether the syndrome acknowledges. Credits are ignored: rxe sends
 // 0x1f, a ConnectX was seen to send 0x00, and both mean a plain ACK here.
 func (s Syndrome) IsACK() bool { return s&0xe0 == 0 }
 
-// IsRNR says whether the receiver had no receive work request posted.
+// IsRNR reports whether the receiver had no receive work request posted.
 func (s Syndrome) IsRNR() bool { return s&0xe0 == 0x20 }
 
-// IsNAK says whether the syndrome is a negative acknowledgement other than RNR.
+// IsNAK reports whether the syndrome is a negative acknowledgement other than RNR.
 func (s Syndrome) IsNAK() bool { return s&0xe0 == 0x60 }
 
 // RNRCode returns the timer code of an RNR NAK.

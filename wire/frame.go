@@ -51,7 +51,7 @@ type Frame struct {
 // Kind returns what the frame is.
 func (f *Frame) Kind() Kind { return Kind(f.flags >> kindShift & 3) }
 
-// IPv6 says whether the frame has an IPv6 header.
+// IPv6 reports whether the frame has an IPv6 header.
 func (f *Frame) IPv6() bool { return f.flags&flagIPv6 != 0 }
 
 // Header returns the header bytes in wire order. They must not be written to.
@@ -77,13 +77,13 @@ func (f *Frame) PayloadBytes() []byte {
 	return f.block.Bytes()
 }
 
-// Phantom says whether the payload has a length but no bytes; it reads as zeros.
+// Phantom reports whether the payload has a length but no bytes; it reads as zeros.
 func (f *Frame) Phantom() bool { return f.pay != 0 && f.flags&flagBlock == 0 }
 
 // Len returns the frame's bytes without FCS, padded to the Ethernet minimum.
 func (f *Frame) Len() int { return max(MinFrameLen, f.unpadded()) }
 
-// WireLen returns what the frame costs on the wire: Len, FCS, preamble and gap.
+// WireLen returns what the frame costs on the wire: Len, FCS, preamble and gap (GEN-6).
 func (f *Frame) WireLen() int { return f.Len() + WireOverhead }
 
 func (f *Frame) unpadded() int {
@@ -141,7 +141,7 @@ func (f *Frame) OpCode() OpCode { return OpCode(f.h[f.bthOff()]) }
 // PadCount returns the BTH's pad count.
 func (f *Frame) PadCount() int { return int(f.h[f.bthOff()+1] >> 4 & 3) }
 
-// Solicited returns the BTH's solicited event bit.
+// Solicited reports whether the BTH's solicited event bit is set.
 func (f *Frame) Solicited() bool { return f.h[f.bthOff()+1]&0x80 != 0 }
 
 // Version returns the BTH's transport version, which is 0.
@@ -164,7 +164,7 @@ func (f *Frame) Transport() (op OpCode, version uint8, pkey uint16, dst QPN) {
 	return OpCode(v >> 56), uint8(v>>48) & 0xf, uint16(v >> 32), QPN(v) & QPNMask
 }
 
-// AckReq returns the BTH's acknowledge request bit.
+// AckReq reports whether the BTH's acknowledge request bit is set.
 func (f *Frame) AckReq() bool { return f.h[f.bthOff()+8]&0x80 != 0 }
 
 // PSN returns the BTH's packet sequence number.

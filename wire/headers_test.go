@@ -281,6 +281,7 @@ func TestHeadersAllocateNothing(t *testing.T) {
 	}
 }
 
+// TestMRPLayout: 183 records fill a packet (R-C19), so N members take ceil((N-1)/183) (F-18).
 func TestMRPLayout(t *testing.T) {
 	if MRPRecordsMax != 183 || IPv4Len+UDPLen+MRPHeaderLen+183*MRPRecordLen != 1500 {
 		t.Errorf("183 records must fill an MTU of 1500 (CEP-10), got %d", MRPRecordsMax)

@@ -79,7 +79,7 @@ func (f *Frame) ICRC() uint32 {
 	return c
 }
 
-// CheckICRC says whether the ICRC the frame carries fits its bytes. A trusted frame
+// CheckICRC reports whether the ICRC the frame carries fits its bytes. A trusted frame
 // answers from its flag; any other is computed afresh.
 func (f *Frame) CheckICRC() bool {
 	if f.flags&flagTrusted != 0 {

@@ -1,6 +1,6 @@
 package wire
 
-// IsMulticast says whether the address is a multicast group (224/4), as native UD
+// IsMulticast reports whether the address is a multicast group (224/4), as native UD
 // multicast uses it. A McstID is not one (see IsGroup).
 func IsMulticast(ip uint32) bool { return ip>>28 == 0xe }
 

@@ -190,7 +190,7 @@ func (f *Frame) Asks() (q Ask, ok bool) {
 	return Ask{}, false
 }
 
-// IPv6 says whether it is a neighbor solicitation.
+// IPv6 reports whether it is a neighbor solicitation.
 func (q Ask) IPv6() bool { return q.v6 }
 
 // Sender returns the address of whoever asks, or 0 if it is none of the fabric's family.

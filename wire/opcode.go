@@ -110,7 +110,7 @@ func (o OpCode) String() string {
 	return "UNASSIGNED"
 }
 
-// Is says whether all of the given flags are set for the opcode.
+// Is reports whether all of the given flags are set for the opcode.
 func (o OpCode) Is(f OpFlags) bool { return opTable[o].Flags&f == f }
 
 var opTable = buildOpTable()

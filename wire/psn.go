@@ -19,10 +19,10 @@ func (p PSN) Add(n int) PSN { return PSN(uint32(p)+uint32(n)) & PSNMask }
 // Sub returns the serial distance from q to p, in [-2^23, 2^23).
 func (p PSN) Sub(q PSN) int { return int(int32((p-q)<<8) >> 8) }
 
-// After says whether p comes after q in serial order.
+// After reports whether p comes after q in serial order.
 func (p PSN) After(q PSN) bool { return int32((p-q)<<8) > 0 }
 
-// Before says whether p comes before q in serial order.
+// Before reports whether p comes before q in serial order.
 func (p PSN) Before(q PSN) bool { return int32((q-p)<<8) > 0 }
 
 // String prints the PSN in decimal, as Wireshark does.

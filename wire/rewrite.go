@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// DecTTL takes one from the time to live and mends the IPv4 checksum. It returns
-// false, and changes nothing, if the packet may not travel on.
+// DecTTL takes one from the time to live and mends the IPv4 checksum. It reports
+// whether the packet may travel on; if not, nothing changes.
 func (f *Frame) DecTTL() bool {
 	o := f.ttlOff()
 	if f.h[o] <= 1 {
@@ -36,7 +36,7 @@ func (f *Frame) putAddr(o int, v uint32) {
 // Bridge is what a leaf changes in a packet that it hands from the connection to a
 // group to the connection of one member (CEP-23, CEP-24). The change of the ICRC
 // depends only on the addresses before and after and on the packet's length, so
-// Apply remembers it from packet to packet.
+// Apply remembers it from packet to packet (GEN-7).
 type Bridge struct {
 	Dst, Src       uint32
 	DestQP         QPN

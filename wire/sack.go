@@ -78,5 +78,5 @@ func sackOf(op OpCode, b []byte) int {
 	return SACKLen
 }
 
-// Selective returns the BTH's selective bit: the packet's sender takes SACKs.
+// Selective reports whether the BTH's selective bit is set: the packet's sender takes SACKs.
 func (f *Frame) Selective() bool { return f.h[f.bthOff()+8]&1 != 0 }

@@ -1,4 +1,4 @@
-// Package bcast is the MPI-Bcast benchmark: every scheme at every size, a number of
+// Package bcast is the MPI-Bcast benchmark (APP-1, APP-5): every scheme at every size, a number of
 // iterations each, and every byte checked at every receiver.
 package bcast
 
@@ -28,27 +28,13 @@ type Params struct {
 	Sizes      []int           `json:"sizes"` // bytes
 	Root       int             `json:"root"`
 	Iterations int             `json:"iterations"` // 0: auto
-	WarmUp     int             `json:"warm_up"`    // iterations before them
+	WarmUp     int             `json:"warm_up"`    // iterations before them (AG-32)
 	Memory     rank.MemoryKind `json:"memory"`     // "": auto
 	Seed       uint64          `json:"seed"`
 	External   []string        `json:"external,omitempty"` // hosts among the ranks on which no program runs
 }
 
-func (p *Params) iterations(size int) int { return Iterations(p.Iterations, size) }
-
-// Iterations returns how often a size is measured if so many are asked for; 0 is auto:
-// 10 up to 64 KiB, 3 up to 1 MiB, 1 above.
-func Iterations(asked, size int) int {
-	switch {
-	case asked > 0:
-		return asked
-	case size <= 64<<10:
-		return 10
-	case size <= 1<<20:
-		return 3
-	}
-	return 1
-}
+func (p *Params) iterations(size int) int { return apps.Repeats(p.Iterations, size) }
 
 // memory returns what buffers of a size are made of in a scheme.
 func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {

@@ -1,6 +1,6 @@
 // Package fsdp is what fully sharded data parallel training asks of a network (APP-6): an
 // Allgather of the next layer's parameters and a Reduce-scatter of the last one's
-// gradients, at one time on the same ranks, which share their links.
+// gradients, at one time on the same ranks, which share their links (AG-31).
 package fsdp
 
 import (
@@ -294,7 +294,7 @@ func (p *Params) row(pi, zi int, ranks []record) apps.Row {
 	row := apps.Row{
 		Workload: p.Workload, Scheme: pair.Label, SizeBytes: p.Sizes[zi], Ranks: len(ranks),
 		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(memory), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
-		Overlap: &apps.Overlap{
+		Details: &Overlap{
 			Allgather: pair.Allgather.Name, ReduceScatter: pair.ReduceScatter.Name,
 			Gathered: apps.Summarize(gather), Reduced: apps.Summarize(reduce),
 		},

@@ -1,8 +1,8 @@
-// Package hpl is the High-Performance Linpack benchmark: it solves a dense system of
-// linear equations by LU factorisation with row exchanges on a grid of P by Q processes,
+// Package hpl is the High-Performance Linpack benchmark (APP-3): it solves a dense system
+// of linear equations by LU factorisation with row exchanges on a grid of P by Q processes,
 // and checks the solution as HPL does. What is computed is real; the time it takes in
 // the lab is modelled, so that results do not depend on the machine that runs the lab. A
-// cost-only run sends the same messages and computes nothing.
+// cost-only run sends the same messages and computes nothing (APP-4).
 //
 // One step of the factorisation (HPL_pdgesv):
 //

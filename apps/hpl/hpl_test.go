@@ -86,7 +86,7 @@ func params(tests ...hpl.Test) hpl.Params {
 func passed(t *testing.T, rows []apps.Row) (factors []string) {
 	t.Helper()
 	for _, r := range rows {
-		s := r.Solve
+		s := solved(r)
 		if s.Passed == nil || !*s.Passed || *s.Residual < 0 || *s.Residual == 0 && s.N > 1 || *s.Residual > 1 {
 			t.Errorf("%s %s, N %d, NB %d, %d x %d, swap %s, depth %d: residual %v", r.Scheme, s.Variant, s.N, s.NB, s.P, s.Q, s.Swap, s.Depth, s.Residual)
 			if s.Residual != nil {
@@ -115,7 +115,7 @@ func TestBroadcasts(t *testing.T) {
 				if f[i] != f[0] {
 					t.Errorf("%s makes other factors than %s", rows[i].Scheme, rows[0].Scheme)
 				}
-				us[rows[i].Scheme] = rows[i].Solve.BroadcastUS
+				us[rows[i].Scheme] = solved(rows[i]).BroadcastUS
 			}
 			if less := 1 - us["cepheus"]/us["1ring"]; grid[0] == 1 && (less < 0.65 || less > 0.69) {
 				t.Errorf("cepheus takes %.1f us, the increasing ring %.1f: %.1f %% less, not 67 +- 2", us["cepheus"], us["1ring"], 100*less)
@@ -140,7 +140,7 @@ func TestLarge(t *testing.T) {
 		t.Errorf("%s and %s make other factors", rows[0].Scheme, rows[1].Scheme)
 	}
 	for _, r := range rows {
-		t.Logf("%s: residual %.6g, %.1f ms of lab time, broadcasts %.1f us", r.Scheme, *r.Solve.Residual, r.JCT.Avg/1e3, r.Solve.BroadcastUS)
+		t.Logf("%s: residual %.6g, %.1f ms of lab time, broadcasts %.1f us", r.Scheme, *solved(r).Residual, r.JCT.Avg/1e3, solved(r).BroadcastUS)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestVariants(t *testing.T) {
 			rows := solve(t, hpl.App{}, grid[0]*grid[1], params(tests...), true)
 			for i, f := range passed(t, rows) {
 				first := rows[i%6/3*3] // of the same mapping of ranks, which orders the digest
-				if f != first.Solve.Factors {
+				if f != solved(first).Factors {
 					t.Errorf("%v of %v: %s, %s, depth %d makes other factors", size, grid, tests[i].Bcast, tests[i].Swap, tests[i].Depth)
 				}
 			}
@@ -173,10 +173,10 @@ func TestVariants(t *testing.T) {
 // TestNorms: the norms of a system do not depend on how it lies on the processes.
 func TestNorms(t *testing.T) {
 	for _, n := range []int{1, 5, 40, 61} {
-		whole := solve(t, hpl.App{}, 1, params(test(n, min(n, 16), 1, 1, "1ring")), false)[0].Solve.Norms
+		whole := solved(solve(t, hpl.App{}, 1, params(test(n, min(n, 16), 1, 1, "1ring")), false)[0]).Norms
 		want := []float64{whole.AOo, whole.A1, whole.XOo, whole.X1, whole.BOo}
 		for _, grid := range [][2]int{{2, 2}, {4, 1}, {3, 2}, {1, 3}} {
-			m := solve(t, hpl.App{}, grid[0]*grid[1], params(test(n, min(n, 7), grid[0], grid[1], "long")), false)[0].Solve.Norms
+			m := solved(solve(t, hpl.App{}, grid[0]*grid[1], params(test(n, min(n, 7), grid[0], grid[1], "long")), false)[0]).Norms
 			for i, got := range []float64{m.AOo, m.A1, m.XOo, m.X1, m.BOo} {
 				if math.Abs(got-want[i]) > 1e-9*want[i] {
 					t.Errorf("N %d on %v: norm %d is %v, on one process %v", n, grid, i, got, want[i])
@@ -211,7 +211,7 @@ func TestSpoiled(t *testing.T) {
 		}
 	}}
 	rows := solve(t, app, 4, params(test(64, 16, 2, 2, "1ring")), false)
-	if s := rows[0].Solve; *s.Passed || *rows[0].Verified {
+	if s := solved(rows[0]); *s.Passed || *rows[0].Verified {
 		t.Errorf("a solution that is off by 1e-6 has a residual of %g and passed", *s.Residual)
 	}
 	raw, _ := json.Marshal(params())
@@ -300,10 +300,10 @@ func TestRowSwap(t *testing.T) {
 		x.Swap = c.swap
 		p := hpl.Params{Workload: "hpl", Tests: []hpl.Test{x}, CostOnly: true, Epochs: epochs, Pivots: c.pivots}
 		r := solve(t, hpl.App{}, 4, p, false)[0]
-		if got := r.Solve.SwapUS / u; got < c.from || got > c.to {
+		if got := solved(r).SwapUS / u; got < c.from || got > c.to {
 			t.Errorf("%s, %s pivots: %.3f U/B, want %.2f to %.2f", c.swap, c.pivots, got, c.from, c.to)
 		}
-		if r.Verified != nil || r.Solve.GFlops != nil || r.Payload != "phantom" || r.Solve.Epochs != epochs {
+		if r.Verified != nil || solved(r).GFlops != nil || r.Payload != "phantom" || solved(r).Epochs != epochs {
 			t.Errorf("a run that computes nothing claims %+v", r)
 		}
 	}
@@ -318,7 +318,7 @@ func TestPattern(t *testing.T) {
 		x := test(n, nb, side, side, c[0])
 		x.Swap = c[1]
 		p := hpl.Params{Workload: "hpl", Tests: []hpl.Test{x}, CostOnly: true, Epochs: epochs, Pivots: hpl.PivotsUniform, GFlops: 50}
-		s := solve(t, hpl.App{}, side*side, p, false)[0].Solve
+		s := solved(solve(t, hpl.App{}, side*side, p, false)[0])
 		below := n - nb // rows under the panel, over all process rows
 		cast := (side - 1) * (below*nb + side*(nb*nb+nb)) * 8
 		// Each process lacks the rows of U of the others; those from outside the block
@@ -334,3 +334,6 @@ func TestPattern(t *testing.T) {
 		t.Errorf("multicast takes %.1f us, the ring %.1f", us["cepheus"], us["1ring"])
 	}
 }
+
+// solved returns what a row says beside its time.
+func solved(r apps.Row) *hpl.Solve { return apps.DetailsOf[hpl.Solve](r) }

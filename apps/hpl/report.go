@@ -47,7 +47,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 
 func reduceRow(p *Params, t *Test, all []*record) apps.Row {
 	start, end := all[0].Start, all[0].End
-	s := &apps.Solve{N: t.N, NB: t.NB, P: t.P, Q: t.Q, Variant: t.TV(), Bcast: t.Bcast, Swap: t.Swap, Depth: t.Depth, Epochs: len(all[0].Panels)}
+	s := &Solve{N: t.N, NB: t.NB, P: t.P, Q: t.Q, Variant: t.TV(), Bcast: t.Bcast, Swap: t.Swap, Depth: t.Depth, Epochs: len(all[0].Panels)}
 	lu := sha256.New()
 	var factor vtime.Duration
 	for _, r := range all {
@@ -60,7 +60,7 @@ func reduceRow(p *Params, t *Test, all []*record) apps.Row {
 	s.BroadcastUS, s.SwapUS, s.FactorUS = broadcasts(t, all).Microseconds(), swaps(t, all).Microseconds(), factor.Microseconds()
 	row := apps.Row{
 		Workload: p.Workload, Scheme: t.Label, SizeBytes: t.N * (t.N + 1) * word, Ranks: len(all), Iterations: 1, Payload: "bytes",
-		JCT: apps.Summarize([]float64{us}), Source: apps.Summarize([]float64{us}), Solve: s,
+		JCT: apps.Summarize([]float64{us}), Source: apps.Summarize([]float64{us}), Details: s,
 	}
 	if p.CostOnly {
 		row.Payload = "phantom"
@@ -126,7 +126,7 @@ func (a App) Print(raw []byte, rows []apps.Row) (string, error) {
 	var b strings.Builder
 	passed, failed := 0, 0
 	for _, r := range rows {
-		s := r.Solve
+		s := apps.DetailsOf[Solve](r)
 		b.WriteString(double + "T/V                N    NB     P     Q               Time                 Gflops\n" + single)
 		gflops := "-"
 		if s.GFlops != nil {
@@ -165,7 +165,7 @@ func printPhases(b *strings.Builder, rows []apps.Row) {
 	}
 	fmt.Fprintf(b, "%-*s %-10s %12s %14s %14s %14s %7s\n", width, head, "Swap", "Time(us)", "Broadcast(us)", "Row swap(us)", "Factor(us)", "Panels")
 	for _, r := range rows {
-		s := r.Solve
+		s := apps.DetailsOf[Solve](r)
 		fmt.Fprintf(b, "%-*s %-10s %12.2f %14.2f %14.2f %14.2f %7d\n", width, r.Workload+"."+r.Scheme, s.Swap, r.JCT.Avg, s.BroadcastUS, s.SwapUS, s.FactorUS, s.Epochs)
 	}
 }

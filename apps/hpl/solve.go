@@ -6,7 +6,6 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 
-	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -152,7 +151,7 @@ const epsilon = 1.0 / (1 << 53)
 
 // residual returns HPL's scaled residual of a system of order n, whose worst row is off by
 // err. A solution that is not made of numbers has the largest there is.
-func residual(err float64, m *apps.Norms, n int) float64 {
+func residual(err float64, m *Norms, n int) float64 {
 	return number(err / (epsilon * (m.AOo*m.XOo + m.BOo) * float64(n)))
 }
 
@@ -220,7 +219,7 @@ func (s *solver) verify() error {
 	}
 	if s.myRow == 0 {
 		s.rec.Error = number(m[0])
-		s.rec.Norms = &apps.Norms{AOo: number(m[1]), A1: number(largest[1]), XOo: number(largest[0]), X1: number(x1[0]), BOo: number(m[2])}
+		s.rec.Norms = &Norms{AOo: number(m[1]), A1: number(largest[1]), XOo: number(largest[0]), X1: number(x1[0]), BOo: number(m[2])}
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/blas/gonum"
 
-	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -276,7 +275,7 @@ type record struct {
 	Swaps     []swapTimes    `json:"swaps"`
 	LU        string         `json:"lu,omitempty"`    // SHA-256 of the factors here
 	Error     float64        `json:"error,omitempty"` // ||Ax-b||_oo, rank 0
-	Norms     *apps.Norms    `json:"norms,omitempty"` // rank 0
+	Norms     *Norms         `json:"norms,omitempty"` // rank 0
 	CastBytes int            `json:"cast_bytes"`      // received in panel broadcasts
 	SwapBytes int            `json:"swap_bytes"`      // received in row swaps
 }

@@ -321,7 +321,7 @@ func (s *side) close() error {
 // messageSeed names the message of a source.
 func messageSeed(seed uint64, src int) uint64 { return prng.Mix(seed + uint64(src)) }
 
-// holds says whether a part of a buffer is the message of a source.
+// holds reports whether a part of a buffer is the message of a source.
 func holds(part []byte, seed uint64) bool {
 	want := make([]byte, len(part))
 	prng.Fill(want, seed, 0)

@@ -43,7 +43,7 @@ func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Schemes[c.Scheme].Label, SizeBytes: p.Sizes[c.Size], Ranks: len(ranks),
 		Iterations: len(jct), Payload: string(memory), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
-		Spread: &apps.Spread{
+		Details: &Spread{
 			Sources: p.Sources, Members: p.Members, Messages: float64(messages) / float64(len(jct)), Entries: entries,
 			Latency: apps.Summarize(latency), Goodput: apps.Summarize(goodput),
 		},

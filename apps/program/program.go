@@ -12,11 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// Name is the workload's name in lab files, and Payload what its rows have for payload.
-const (
-	Name    = "program"
-	Payload = "program"
-)
+// Name is the workload's name in lab files.
+const Name = "program"
 
 // Params are the workload's parameters.
 type Params struct {
@@ -159,7 +156,11 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 		}
 	}
 	if len(rows) > 0 { // the program as a whole, unless the run was interrupted
-		rows[0].Verified, rows[0].Wrong = verified, wrong[:min(len(wrong), wrongMax)]
+		rows[0].Verified = verified
+		if len(wrong) > 0 {
+			first := Wrong(wrong[:min(len(wrong), wrongMax)])
+			rows[0].Details = &first
+		}
 	}
 	return rows, nil
 }
@@ -186,7 +187,7 @@ func (c *cell) row() (row apps.Row, ok bool) {
 		}
 		times = append(times, to.Sub(from).Microseconds())
 	}
-	row = apps.Row{Scheme: c.name, SizeBytes: c.size, Payload: Payload, Ranks: len(parts), Iterations: count, JCT: apps.Summarize(times)}
+	row = apps.Row{Scheme: c.name, SizeBytes: c.size, Payload: apps.PayloadOwn, Ranks: len(parts), Iterations: count, JCT: apps.Summarize(times)}
 	row.Source = row.JCT
 	return row, true
 }

@@ -95,7 +95,7 @@ func (x Numbers) Fill(mem []byte, rank int) {
 	}
 }
 
-// Right says whether the block of n bytes of a rank has the sums of so many ranks' numbers.
+// Right reports whether the block of n bytes of a rank has the sums of so many ranks' numbers.
 func (x Numbers) Right(mem []byte, n, rank, ranks int) bool {
 	for at := rank * n; at < (rank+1)*n; at += 4 {
 		if binary.LittleEndian.Uint32(mem[at:]) != x.sum(ranks, at/4) {

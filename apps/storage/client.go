@@ -87,18 +87,14 @@ func (c *client) run() error {
 func (c *client) without(members []int) ([]int, error) {
 	lost := c.lost[len(c.lost)-1]
 	left := slices.DeleteFunc(slices.Clone(members), func(r int) bool { return r == lost.rank })
-	var acked uint64
-	for _, j := range c.jobs {
-		acked += j.done - j.first
-	}
-	err := fmt.Errorf("replica %s failed after %d acknowledged writes: %w", c.r.NameOf(lost.rank), acked, lost.why)
+	err := fmt.Errorf("replica %s failed after %d acknowledged writes: %w", c.r.NameOf(lost.rank), c.acked(), lost.why)
 	if c.p.OnFailure == Stop || len(left) == 0 {
 		return left, err
 	}
 	return left, nil
 }
 
-// allThere says whether all replicas answer when the IOs have ended: what follows would
+// allThere reports whether all replicas answer when the IOs have ended: what follows would
 // wait for one that does not.
 func (c *client) allThere() bool {
 	never := false
@@ -175,7 +171,7 @@ func (c *client) begin(e *epoch, left []int) error {
 		return nil
 	}
 	for _, m := range left {
-		c.r.Get(c.key("left/%d/%d", before.Number, m))
+		c.r.Get(c.leftKey(before.Number, m))
 	}
 	for _, j := range c.jobs {
 		if err := j.end(); err != nil {
@@ -360,7 +356,8 @@ func (c *client) plan(round string, asked, members []int) (present []int, lists 
 		}
 		d.Transfers = append(d.Transfers, merge(d.Present, lists)...)
 	} else {
-		d.Present, d.Transfers = asked, append(d.Transfers, c.copies(asked, members)...)
+		d.Present = c.remembering(asked, members)
+		d.Transfers = append(d.Transfers, c.copies(d.Present, members)...)
 	}
 	for _, t := range d.Transfers {
 		c.repairs += len(t.Blocks)
@@ -371,6 +368,30 @@ func (c *client) plan(round string, asked, members []int) (present []int, lists 
 	}
 	c.r.Put(c.key("plan/%s", round), text)
 	return d.Present, lists, nil
+}
+
+// remembering returns those of the replicas that can have what was written to memory: not one
+// that a crash has emptied where no other can give it back, which the client need not have seen.
+func (c *client) remembering(asked, members []int) []int {
+	if k := c.p.Crash; k == nil || !slices.Contains(asked, k.Rank) || len(c.steady(members)) > 0 || c.acked() == 0 {
+		return asked
+	} else if len(c.r.Get(c.leftKey(0, k.Rank))) == 0 {
+		return asked // the IOs ended before it could crash
+	}
+	return slices.DeleteFunc(slices.Clone(asked), c.crashed)
+}
+
+// steady returns the members that never fail.
+func (c *client) steady(members []int) []int {
+	return slices.DeleteFunc(slices.Clone(members), c.crashed)
+}
+
+// acked returns how many writes all jobs have had acknowledged.
+func (c *client) acked() (n uint64) {
+	for _, j := range c.jobs {
+		n += j.done - j.first
+	}
+	return n
 }
 
 // merge gives every replica the latest write of each block that any has.
@@ -405,7 +426,7 @@ func merge(present []int, lists [][]uint64) (plan []transfer) {
 // copies is the plan for volumes in memory: the first replica that never failed gives one
 // that came back all that was written, and the others what may be there or not.
 func (c *client) copies(present, members []int) (plan []transfer) {
-	steady := slices.DeleteFunc(slices.Clone(members), c.crashed)
+	steady := c.steady(members)
 	if len(steady) == 0 {
 		return nil
 	}

@@ -163,7 +163,7 @@ func (j *job) member(request int) int {
 	return request
 }
 
-// news says whether anything that reap looks at has ended.
+// news reports whether anything that reap looks at has ended.
 func (j *job) news() bool {
 	for _, posted := range j.inbox {
 		if posted[0].Done() {
@@ -254,7 +254,7 @@ type errNoStore string
 // Error says so.
 func (e errNoStore) Error() string { return "it cannot commit: " + string(e) }
 
-// isDurable says whether all replicas have what the durability asks for.
+// isDurable reports whether all replicas have what the durability asks for.
 func (j *job) isDurable(o *io) bool {
 	for _, n := range j.durable {
 		if n < o.number {

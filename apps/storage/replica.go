@@ -135,10 +135,11 @@ func (p *replica) serve(e *epoch) error {
 			return err
 		}
 	}
-	p.r.Put(p.key("left/%d/%d", e.Number, p.r.ID()), nil)
 	if s.dead {
+		p.r.Put(p.leftKey(e.Number, p.r.ID()), []byte("crashed"))
 		return p.comeBack()
 	}
+	p.r.Put(p.leftKey(e.Number, p.r.ID()), nil)
 	if err := w.Join(); err != nil {
 		return err
 	}

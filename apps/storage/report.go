@@ -15,14 +15,14 @@ import (
 type record struct {
 	Scheme int          `json:"scheme"` // index into Params.Schemes
 	Size   int          `json:"size"`   // index into Params.Sizes
-	Row    apps.IO      `json:"row"`
+	Row    IO           `json:"row"`
 	Source apps.Summary `json:"source"`
 	Whole  apps.Summary `json:"whole"`
 }
 
 // emit records what the client measured, also if the IOs ended with an error.
 func (c *client) emit(members []int, failed error) error {
-	rec := record{Scheme: c.si, Size: c.zi, Row: apps.IO{
+	rec := record{Scheme: c.si, Size: c.zi, Row: IO{
 		Mode: "write", Durability: c.p.Durability, Depth: c.p.Depth, Jobs: c.p.Jobs, Replicas: len(members), Lost: c.lostNames(), LostWhy: c.lostWhy(),
 		Found: c.had, Copied: c.repairs, Problem: c.problem,
 	}}
@@ -47,7 +47,7 @@ func (c *client) emit(members []int, failed error) error {
 		rec.Row.IOPS = float64(len(whole)) / rec.Row.RuntimeUS * 1e6
 		rec.Row.Submit, rec.Source, rec.Whole = apps.Summarize(submit), apps.Summarize(cqe), apps.Summarize(whole)
 		slices.Sort(whole)
-		for _, p := range apps.IOPercentiles() {
+		for _, p := range IOPercentiles() {
 			rec.Row.Percentiles = append(rec.Row.Percentiles, whole[min(len(whole), max(1, int(math.Ceil(p*float64(len(whole))/100))))-1])
 		}
 		rec.Row.Deviation = deviation(whole, rec.Whole.Avg)
@@ -90,7 +90,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 		ok := rec.Row.Problem == ""
 		rows = append(rows, apps.Row{
 			Workload: p.Workload, Scheme: p.Schemes[rec.Scheme], SizeBytes: p.Sizes[rec.Size], Ranks: len(records), Iterations: 1, Payload: "bytes",
-			JCT: rec.Whole, Source: rec.Source, Verified: &ok, IO: &rec.Row,
+			JCT: rec.Whole, Source: rec.Source, Verified: &ok, Details: &rec.Row,
 		})
 	}
 	return rows, nil
@@ -101,7 +101,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 func (a App) Print(_ []byte, rows []apps.Row) (string, error) {
 	var b strings.Builder
 	for _, r := range rows {
-		o := r.IO
+		o := apps.DetailsOf[IO](r)
 		code := 0
 		if o.Error != "" {
 			code = 5 // EIO
@@ -133,7 +133,7 @@ func (a App) Print(_ []byte, rows []apps.Row) (string, error) {
 	return b.String(), nil
 }
 
-func verdict(o *apps.IO) string {
+func verdict(o *IO) string {
 	switch {
 	case o.Problem != "":
 		return "WRONG: " + o.Problem
@@ -144,9 +144,9 @@ func verdict(o *apps.IO) string {
 }
 
 // percentiles prints latencies three to a line, as fio does.
-func percentiles(b *strings.Builder, o *apps.IO) {
+func percentiles(b *strings.Builder, o *IO) {
 	b.WriteString("    lat percentiles (usec):\n")
-	all := apps.IOPercentiles()
+	all := IOPercentiles()
 	for i := 0; i < len(all) && i < len(o.Percentiles); i += 3 {
 		var cells []string
 		for k := i; k < min(i+3, len(all)); k++ {

@@ -1,4 +1,4 @@
-// Package storage is a replicated write service: a client writes blocks into the
+// Package storage is a replicated write service (APP-2): a client writes blocks into the
 // registered logs of its replicas, and each IO ends when all of them have it: in memory,
 // which the acknowledgement of the WRITE says, or in the store, which each replica says
 // after its group commit. A NIC never waits for a store.
@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -139,31 +140,11 @@ func (p *Params) logBytes(bs int) int {
 	return p.Depth * bs
 }
 
-// Record is a block as a store has it: what the write of that number left there.
-type Record struct {
-	Block  uint32 // of all jobs' volumes
-	Number uint64 // of the write, from 1 on in each job
-	Data   []byte
-}
+// Record is a block as a store has it.
+type Record = apps.Record
 
-// Store is the durable memory of a replica for one volume. Its calls come back when they
-// are done; no two come at once.
-type Store interface {
-	// Put adds records, each in place of what its block had. They last when Sync has
-	// returned.
-	Put(records []Record) error
-	// Sync makes all durable that was put: a group commit.
-	Sync() error
-	// Each calls f for every block that has a record, in the order of blocks. Data is valid
-	// until f returns.
-	Each(f func(Record) error) error
-	// Get returns the record of a block, which must have one.
-	Get(block uint32) (Record, error)
-	// Crash ends the store without a word; what was not made durable is lost. Who opens it
-	// again finds the rest.
-	Crash()
-	Close() error
-}
+// Store is the durable memory of a replica.
+type Store = apps.Store
 
 // App implements apps.App.
 type App struct {
@@ -239,6 +220,10 @@ func (a App) runRow(r *rank.Rank, p *Params, si, zi int) error {
 func (w *row) key(format string, args ...any) string {
 	return w.name + "/" + fmt.Sprintf(format, args...)
 }
+
+// leftKey names what a replica says when it takes no more WRITEs of an epoch: nothing, or that
+// it has crashed.
+func (w *row) leftKey(epoch, replica int) string { return w.key("left/%d/%d", epoch, replica) }
 
 // seed names the bytes of a write.
 func (w *row) seed(job int, number uint64) uint64 {

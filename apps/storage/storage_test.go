@@ -116,8 +116,8 @@ func (v *trial) must(t *testing.T) []apps.Row {
 		t.Fatal(err)
 	}
 	for _, r := range rows {
-		if !*r.Verified || r.IO.Problem != "" || r.IO.IOs != v.p.IOs*v.p.Jobs {
-			t.Errorf("%s at %d: %d IOs, %s", r.Scheme, r.SizeBytes, r.IO.IOs, r.IO.Problem)
+		if !*r.Verified || ios(r).Problem != "" || ios(r).IOs != v.p.IOs*v.p.Jobs {
+			t.Errorf("%s at %d: %d IOs, %s", r.Scheme, r.SizeBytes, ios(r).IOs, ios(r).Problem)
 		}
 	}
 	if want := len(v.p.Schemes) * len(v.p.Sizes); len(rows) != want {
@@ -192,7 +192,7 @@ func TestCrashes(t *testing.T) {
 			fail("%d rows, %v", len(rows), err)
 			continue
 		}
-		o := rows[0].IO
+		o := ios(rows[0])
 		stopped := v.p.OnFailure == storage.Stop && len(o.Lost) > 0
 		name := fmt.Sprintf("h%d", v.p.Crash.Rank)
 		switch {
@@ -215,6 +215,43 @@ func TestCrashes(t *testing.T) {
 	t.Logf("of %d crashes %d were noticed by the client, %d left something to copy", count, noticed, copied)
 	if noticed < int(count)/4 || copied < int(count)/4 {
 		t.Errorf("of %d crashes %d were noticed and %d left anything to copy: the trials miss what they are for", count, noticed, copied)
+	}
+}
+
+// TestOnlyReplica: the only replica of a volume in memory crashes, at any instant before, while
+// and after the client sees its writes acknowledged. Either all is there, or nothing was
+// acknowledged, or no replica is left to be read back: nobody reads an empty memory.
+func TestOnlyReplica(t *testing.T) {
+	seen := map[string]int{}
+	for after := vtime.Duration(0); after < 24*vtime.Microsecond; after += 250 * vtime.Nanosecond {
+		for _, scheme := range storage.Schemes() {
+			v := newTrial(storage.Params{
+				Schemes: []string{scheme}, Sizes: []int{1}, Depth: 1, Jobs: 1, Volume: 3, IOs: 3, Durability: storage.Memory,
+				Crash: &storage.Crash{Rank: 1, After: after},
+			})
+			v.ranks = 2
+			rows, err := v.run(t)
+			if len(rows) != 1 {
+				t.Fatalf("%s, after %v: %d rows, %v", scheme, after, len(rows), err)
+			}
+			o := ios(rows[0])
+			if o.Problem != "" && o.Problem != "no replica is left to be read back" {
+				t.Errorf("%s, after %v: %s", scheme, after, o.Problem)
+			}
+			switch {
+			case o.Problem == "":
+				seen["equal"]++
+			case err == nil:
+				seen["crashed unseen"]++
+			default:
+				seen["crashed"]++
+			}
+		}
+	}
+	for _, how := range []string{"equal", "crashed unseen", "crashed"} {
+		if seen[how] == 0 {
+			t.Errorf("no instant was met with %s: %v", how, seen)
+		}
 	}
 }
 
@@ -243,8 +280,8 @@ func TestForgetfulStore(t *testing.T) {
 		if err != nil || len(rows) != 1 {
 			t.Fatal(err)
 		}
-		if got := strings.HasPrefix(rows[0].IO.Problem, "h2 has write 0 of block 0, acknowledged is "); got != forget {
-			t.Errorf("forgetful %v: %+v", forget, rows[0].IO)
+		if got := strings.HasPrefix(ios(rows[0]).Problem, "h2 has write 0 of block 0, acknowledged is "); got != forget {
+			t.Errorf("forgetful %v: %+v", forget, ios(rows[0]))
 		}
 	}
 }
@@ -305,8 +342,8 @@ func TestReadBackNotices(t *testing.T) {
 		})
 		v.app = c.app
 		rows, err := v.run(t)
-		if err != nil || len(rows) != 1 || *rows[0].Verified || rows[0].IO.Problem != c.want {
-			t.Errorf("%s: %v, %+v", name, err, rows[0].IO)
+		if err != nil || len(rows) != 1 || *rows[0].Verified || ios(rows[0]).Problem != c.want {
+			t.Errorf("%s: %v, %+v", name, err, ios(rows[0]))
 		}
 	}
 }
@@ -327,10 +364,10 @@ func TestDiskFull(t *testing.T) {
 			return mem.Open(host, volume, limit)
 		}
 		rows, err := v.run(t)
-		if len(rows) != 1 || rows[0].IO.Problem != "" || len(rows[0].IO.Lost) != 1 || rows[0].IO.Lost[0] != "h3" {
+		if len(rows) != 1 || ios(rows[0]).Problem != "" || len(ios(rows[0]).Lost) != 1 || ios(rows[0]).Lost[0] != "h3" {
 			t.Fatalf("%s: %v, %+v", policy, err, rows)
 		}
-		o := rows[0].IO
+		o := ios(rows[0])
 		if policy == storage.Stop {
 			if err == nil || !strings.Contains(err.Error(), "replica h3 failed after ") || !strings.Contains(err.Error(), "it cannot commit: store: no space left on device") {
 				t.Errorf("ended with %v", err)
@@ -402,7 +439,7 @@ func TestClosedForms(t *testing.T) {
 					perIO += 146 * 8 / 100e3
 				}
 				k := copies[r.Scheme]
-				near(fmt.Sprintf("%s, stack %v, MTU %d, kIOPS", r.Scheme, stack, mtu), r.IO.IOPS/1000, 1000/math.Max(k*stack.Microseconds(), k*perIO))
+				near(fmt.Sprintf("%s, stack %v, MTU %d, kIOPS", r.Scheme, stack, mtu), ios(r).IOPS/1000, 1000/math.Max(k*stack.Microseconds(), k*perIO))
 			}
 		}
 	}
@@ -436,14 +473,14 @@ func TestNotices(t *testing.T) {
 		})
 		for _, r := range v.must(t) {
 			after := r.JCT.P50 - r.Source.P50
-			t.Logf("%s at depth %d: %.1f us to the acknowledgement, %.1f more to the notices, %.0f IOPS", r.Scheme, depth, r.Source.P50, after, r.IO.IOPS)
+			t.Logf("%s at depth %d: %.1f us to the acknowledgement, %.1f more to the notices, %.0f IOPS", r.Scheme, depth, r.Source.P50, after, ios(r).IOPS)
 			if r.Source.Max > commit {
 				t.Errorf("%s at depth %d: an acknowledgement took %.1f us: it has waited for a store", r.Scheme, depth, r.Source.Max)
 			}
 			if depth == 1 && (after < commit || after > commit+5) {
 				t.Errorf("%s: %.1f us from the acknowledgement to the notices, a commit takes %d", r.Scheme, after, commit)
 			}
-			if perCommit := r.IO.IOPS * commit / 1e6; depth == 16 && perCommit < 4 {
+			if perCommit := ios(r).IOPS * commit / 1e6; depth == 16 && perCommit < 4 {
 				t.Errorf("%s: %.1f IOs per commit: there is no group commit", r.Scheme, perCommit)
 			}
 		}
@@ -527,10 +564,10 @@ func TestTorn(t *testing.T) {
 				}
 				rows, _ := v.run(t) // also a recovery may fail: then there is no row
 				for _, r := range rows {
-					if torn += halves; (r.IO.Problem != "") != spoiled {
-						t.Errorf("timeout %d, %d ranks, %d torn blocks, spoiled %v: %q", timeout, ranks, halves, spoiled, r.IO.Problem)
+					if torn += halves; (ios(r).Problem != "") != spoiled {
+						t.Errorf("timeout %d, %d ranks, %d torn blocks, spoiled %v: %q", timeout, ranks, halves, spoiled, ios(r).Problem)
 					}
-					if r.IO.Problem != "" {
+					if ios(r).Problem != "" {
 						noticed++
 					}
 				}
@@ -542,3 +579,6 @@ func TestTorn(t *testing.T) {
 		t.Errorf("%d torn blocks, %d spoiled runs noticed: the trials miss what they are for", torn, noticed)
 	}
 }
+
+// ios returns what a row says beside its times.
+func ios(r apps.Row) *storage.IO { return apps.DetailsOf[storage.IO](r) }

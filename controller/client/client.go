@@ -1,5 +1,5 @@
-// Package client talks to the controllers of a lab: to any of them, as often as it takes.
-// Each command has a number, and takes effect once however often it was sent.
+// Package client sends commands to the controllers of a lab: to any of them, repeatedly until one
+// answers. Each command has a number, and takes effect once however often it was sent.
 package client
 
 import (
@@ -24,15 +24,15 @@ import (
 
 // Times of a client.
 const (
-	tryWait  = 6 * time.Second // one replica may take so long
+	tryWait  = 6 * time.Second // bounds a call to one replica
 	backOff  = 20 * time.Millisecond
 	backOffs = 500 * time.Millisecond // the longest
 )
 
-// ErrUnknown says that a command was sent and nobody has said what became of it.
+// ErrUnknown says that a command was sent and that its outcome is not known.
 var ErrUnknown = errors.New("what became of the command is not known")
 
-// ErrRefused is what a command comes to that the controller refuses.
+// ErrRefused is the error of a command that the controller refuses.
 var ErrRefused = errors.New("refused by the controller")
 
 // Replica is how to reach one controller.
@@ -63,8 +63,7 @@ type replica struct {
 // messageMax bounds one message in either direction.
 const messageMax = 16 << 20
 
-// New returns a client. wait is how long it goes on asking for one thing, at most
-// controller.Retry.
+// New returns a client. wait is how long it repeats one command, at most controller.Retry.
 func New(replicas []Replica, wait time.Duration, o ...grpc.DialOption) (*Client, error) {
 	var b [16]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -96,8 +95,8 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-// Do has a command take effect, once, and returns what it came to. ErrRefused is definite;
-// with ErrUnknown it may have taken effect or may still.
+// Do has a command take effect once, and returns its result. ErrRefused is definite; with
+// ErrUnknown the command may have taken effect, or may still.
 func (c *Client) Do(ctx context.Context, cmd controller.Command) (r controller.Result, err error) {
 	until := time.Now().Add(c.wait)
 	c.mu.Lock()
@@ -198,7 +197,7 @@ func (c *Client) Read(ctx context.Context) (s *controller.State, err error) {
 	return s, nil
 }
 
-// Await reads the state until something holds.
+// Await reads the state repeatedly until holds reports true.
 func (c *Client) Await(ctx context.Context, what string, holds func(*controller.State) bool) error {
 	pause := backOff / 4
 	for until := time.Now().Add(c.wait); ; pause = min(2*pause, backOffs) {
@@ -219,7 +218,7 @@ func (c *Client) Await(ctx context.Context, what string, holds func(*controller.
 	}
 }
 
-// Status is what a replica says of itself, or that it does not answer.
+// Status is what a replica reports about itself, or that it does not answer.
 type Status struct {
 	ID      string `json:"id"`
 	Address string `json:"address"`
@@ -229,10 +228,10 @@ type Status struct {
 	Leader  string `json:"leader"` // that it follows
 }
 
-// statusWait bounds how long a replica may take to say how it is.
+// statusWait bounds how long a replica may take to report its status.
 const statusWait = 2 * time.Second
 
-// Status asks every replica of itself.
+// Status asks every replica for its status.
 func (c *Client) Status(ctx context.Context) []Status {
 	all := make([]Status, len(c.all))
 	var wait sync.WaitGroup

@@ -1,5 +1,5 @@
-// Package controllertest watches what clients of a controller are told, and checks that it is
-// what one controller could have said that never fails: nothing acknowledged is lost, and
+// Package controllertest records the answers that clients of a controller get, and checks that a
+// single controller that never fails could have given them: nothing acknowledged is lost, and
 // nothing takes effect twice.
 package controllertest
 
@@ -27,7 +27,7 @@ const (
 	Run = "run-1"
 )
 
-// ask is what a client asks, answer what it is told.
+// ask is a client's request, answer the reply to it.
 type ask struct {
 	what  string // lease, free, fault, reset, read
 	lower uint32
@@ -35,15 +35,15 @@ type ask struct {
 }
 
 type answer struct {
-	unknown bool // nobody said
+	unknown bool // the outcome is not known
 	refused bool
 	lower   uint32
 	held    []uint32
 	faults  []string
 }
 
-// world is the controller as its clients may think of it: one, and never in trouble. McstIDs
-// come in order since none gets out of quarantine.
+// world is the model: a single controller that never fails. McstIDs are leased in order, since
+// none leaves quarantine during a test.
 type world struct {
 	next   uint32
 	held   string // sorted, with blanks around each
@@ -97,7 +97,7 @@ func step(w world, q ask, a answer) (bool, world) {
 	return true, w
 }
 
-// History notes what clients asked and were told.
+// History records what clients asked and were answered.
 type History struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -120,7 +120,7 @@ func (h *History) do(who int, q ask, f func() answer) answer {
 	return a
 }
 
-// Work is a client that asks for things at random, McstIDs and faults, until told to stop.
+// Work is a client that leases McstIDs and adds faults at random until stop is closed.
 func (h *History) Work(ctx context.Context, t testing.TB, who int, x *client.Client, random prng.Stream, stop <-chan struct{}) {
 	var mine []uint32
 	var faults []string
@@ -167,7 +167,7 @@ func (h *History) Work(ctx context.Context, t testing.TB, who int, x *client.Cli
 	}
 }
 
-// Read notes what a client reads.
+// Read records what a client reads.
 func (h *History) Read(ctx context.Context, who int, x *client.Client) {
 	h.do(who, ask{what: "read"}, func() answer { return read(ctx, x) })
 }
@@ -186,8 +186,8 @@ func read(ctx context.Context, x *client.Client) answer {
 	return a
 }
 
-// Check fails the test if the history is not one of a single controller. replay is how to have
-// it again.
+// Check fails the test if the history is not one of a single controller. replay is the command
+// that repeats it.
 func (h *History) Check(t testing.TB, replay string) {
 	t.Helper()
 	h.mu.Lock()

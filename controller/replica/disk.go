@@ -19,12 +19,12 @@ import (
 // snapshotsKept is how many snapshots stay on the disk.
 const snapshotsKept = 2
 
-// lockWait bounds how long the log may be in another process's hands.
+// lockWait bounds how long another process may hold the log's lock.
 const lockWait = 5 * time.Second
 
-// disk keeps raft's log and what it must not forget. The first write that fails is the last:
-// what a disk that has failed once says of later ones is not to be believed. What is read
-// is what was written, or the replica ends: a flipped bit must not become a command.
+// disk keeps raft's log and its stable values. The first write that fails is the last, since what
+// a disk reports of writes after a failure cannot be trusted. A read returns what was written, or
+// the replica ends: a flipped bit must not become a command.
 type disk struct {
 	*raftboltdb.BoltStore
 	dir       string
@@ -59,8 +59,8 @@ func openDisk(dir string, log hclog.Logger, fail func(error)) (*disk, error) {
 	return d, nil
 }
 
-// damaged says what is to be done about a log that is not what was written. The replica
-// must not go on with it, nor quietly without it: it would give votes and promises anew.
+// damaged returns the error for a log that is not what was written, with the remedy. The replica
+// must not go on with it, nor silently without it: it would vote twice and forget what it promised.
 func damaged(dir string, err error) error {
 	const remedy = "if most of the other controllers are well, remove the folder and deploy the lab again: they bring it up to date"
 	return fmt.Errorf("the log in %s is damaged: %w: %s", dir, err, remedy)

@@ -11,11 +11,11 @@ import (
 	"github.com/mcastlab/mcastlab/controller"
 )
 
-// snapshotMax bounds the bytes of a snapshot that is read.
+// snapshotMax bounds the size of a snapshot that is read, in bytes.
 const snapshotMax = 256 << 20
 
-// machine is the controller's state as raft drives it. Applying does no I/O: entries are
-// applied again after a restart.
+// machine is the controller's state machine as driven by raft. Applying does no I/O, since entries
+// are applied again after a restart.
 type machine struct {
 	mu    sync.Mutex
 	state *controller.State
@@ -43,8 +43,8 @@ func (m *machine) signal() {
 	m.news = make(chan struct{})
 }
 
-// Snapshot implements raft.FSM. The bytes are taken down here, since writing them goes on
-// beside Apply.
+// Snapshot implements raft.FSM. It encodes the state at once, since it is written concurrently
+// with Apply.
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,15 +10,15 @@ import (
 	"github.com/mcastlab/mcastlab/controller"
 )
 
-// Effects are what a leader does to the nodes of a lab. Each call carries the leader's epoch,
-// and each may come again: nodes know a fault by its id, and a group by its address.
+// Effects are the changes that a leader makes at the nodes of a lab. Each call carries the leader's
+// epoch, and each may be repeated: nodes know a fault by its id, and a group by its address.
 type Effects interface {
 	// Adopt makes all nodes refuse what leaders of older epochs ask, and gives each what it
 	// should have and lacks: nodes may have started anew.
 	Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error
 	// AddFaults applies faults.
 	AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, all []controller.Fault) error
-	// RemoveFaults takes faults away.
+	// RemoveFaults removes faults.
 	RemoveFaults(ctx context.Context, epoch uint64, l *controller.Lab, ids []string) error
 	// SetGroup tells switches of a plain multicast group, or that it is over.
 	SetGroup(ctx context.Context, epoch uint64, l *controller.Lab, g *controller.Group, on bool) error
@@ -26,8 +26,8 @@ type Effects interface {
 
 // Times of a leader.
 const (
-	effectWait = 5 * time.Second        // an effect may take so long; then nodes count as gone
-	lookAgain  = 500 * time.Millisecond // nodes that were gone are looked at again
+	effectWait = 5 * time.Second        // bounds an effect; nodes that take longer count as gone
+	lookAgain  = 500 * time.Millisecond // interval at which nodes that were gone are tried again
 )
 
 // follow leads whenever raft says so, until ctx ends.
@@ -59,7 +59,7 @@ func (l *life) begin(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// lead has nodes do what the state says, as long as this replica leads.
+// lead carries out at nodes what the state demands, as long as this replica leads.
 func (l *life) lead(ctx context.Context) {
 	var r controller.Result
 	for err := errCrashed; err != nil; {
@@ -104,15 +104,15 @@ func (l *life) setLeads(epoch uint64) {
 	l.mu.Unlock()
 }
 
-// actor does effects, one after the other, for one epoch.
+// actor carries out the effects of one epoch, one after the other.
 type actor struct {
 	l       *life
 	epoch   uint64
 	adopted map[string]uint64 // by lab: its generation, plus 1
 }
 
-// act does what there is to do. again says that something has to be tried again; news is
-// closed when the state has changed.
+// act carries out the effects that are pending. again tells that some have to be tried again; news
+// is closed when the state has changed.
 func (a *actor) act(ctx context.Context) (news <-chan struct{}, again bool) {
 	var labs []controller.Lab
 	news = a.l.machine.look(func(s *controller.State) {
@@ -143,7 +143,7 @@ func (a *actor) act(ctx context.Context) (news <-chan struct{}, again bool) {
 	return news, again
 }
 
-// pending has nodes do what a lab's state says is to be done, and returns what was.
+// pending carries out the pending effects of a lab, and returns those that succeeded.
 func (a *actor) pending(ctx context.Context, x *controller.Lab) (done []controller.Done) {
 	var add []controller.Fault
 	var remove []string
@@ -233,9 +233,9 @@ func (l *life) propose(ctx context.Context, c controller.Command) (controller.Re
 	return f.Response().(controller.Result), nil
 }
 
-// watch waits for an entry, longer than its client does. A leader that commits nothing has a
-// disk that does not answer: heartbeats go on, and nobody else is elected. It is silenced, so
-// that another leads, until the disk answers; if that takes too long the replica ends.
+// watch waits for an entry, longer than its client does. If a leader commits nothing, its disk does
+// not answer; its heartbeats go on, so that no other replica is elected. watch therefore mutes it
+// until the disk answers, so that another can lead; if that takes too long the replica ends.
 func (l *life) watch(f raft.ApplyFuture, done chan<- error) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Error() }()

@@ -20,13 +20,13 @@ const (
 	carriesCalls = 'c' // that are passed on to the leader
 )
 
-// helloWait bounds how long a new connection may take to say whose it is.
+// helloWait bounds how long a new connection may take to identify its replica.
 const helloWait = 5 * time.Second
 
-// Network is the control network as one replica has it: connections to the others over unix
-// sockets, one socket for each replica. What it sends to another replica can be cut off; then
-// it waits, as it does on a network that loses packets, until it gets through or the sender
-// gives up. The other direction is the other's own.
+// Network is one replica's side of the control network: connections to the others over unix
+// sockets, one socket for each replica. Sending to another replica can be cut off; then messages
+// wait, as on a network that loses packets, until the cut ends or the sender gives up. The other
+// direction belongs to the other replica's Network.
 type Network struct {
 	self   string
 	socket func(id string) string
@@ -41,12 +41,12 @@ type Network struct {
 	frozen  bool            // nothing is sent or read at all
 	muted   int             // nothing is sent, if it is not 0
 	changed chan struct{}   // closed when cut or frozen change
-	held    uint64          // times that something had to wait
+	held    uint64          // messages that had to wait
 	open    map[*conn]bool
 }
 
-// Listen makes a replica's socket, which socket returns the path of. What keeps it from
-// taking connections is told to log.
+// Listen makes the socket of replica self; socket returns the path of a replica's socket. Errors
+// of accepting connections are written to log.
 func Listen(self string, log io.Writer, socket func(id string) string) (*Network, error) {
 	path := socket(self)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -64,7 +64,7 @@ func Listen(self string, log io.Writer, socket func(id string) string) (*Network
 	return n, nil
 }
 
-// Cut says to which replicas nothing gets through any more; those not named are reached.
+// Cut sets the replicas to which nothing gets through; all others are reached.
 func (n *Network) Cut(to []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *Network) signal() {
 	n.changed = make(chan struct{})
 }
 
-// Held returns how often something could not be sent at once.
+// Held returns how many messages could not be sent at once.
 func (n *Network) Held() uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,7 +119,7 @@ func (n *Network) Close() error {
 	return err
 }
 
-// gate says whether something may pass now; if not, news is closed when that may have changed.
+// gate returns whether a message may pass now; if not, news is closed when that may have changed.
 func (n *Network) gate(to string, sending bool) (open bool, news <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,7 +129,7 @@ func (n *Network) gate(to string, sending bool) (open bool, news <-chan struct{}
 	return true, nil
 }
 
-// pass waits until something may pass.
+// pass waits until a message may pass.
 func (n *Network) pass(c *conn, sending bool) error {
 	for first := true; ; first = false {
 		open, news := n.gate(c.to, sending)
@@ -172,7 +172,7 @@ func (n *Network) accept(log io.Writer) {
 	}
 }
 
-// greet finds out who has connected, and hands the connection on.
+// greet reads which replica has connected, and hands the connection on.
 func (n *Network) greet(c net.Conn) {
 	fail := func() { _ = c.Close() }
 	if err := c.SetDeadline(time.Now().Add(helloWait)); err != nil {

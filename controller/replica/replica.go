@@ -29,8 +29,8 @@ type Timing struct {
 	// Stall is how long a leader may take to commit an entry before it falls silent and another leads; after
 	// four times that its disk counts as broken.
 	Stall time.Duration
-	// SnapshotAfter is how many entries of the log make a snapshot due, and Trailing how many
-	// stay behind it.
+	// SnapshotAfter is the number of entries in the log at which a snapshot is made, and Trailing
+	// how many entries before it are kept.
 	SnapshotAfter, Trailing uint64
 }
 
@@ -62,7 +62,7 @@ type Config struct {
 	Effects  Effects
 	Timing   Timing
 	Log      io.Writer // of what happens to leadership, and of effects that fail
-	// Fail is told why the replica cannot go on: its disk has failed.
+	// Fail is called with the reason when the replica cannot go on: its disk has failed.
 	Fail func(error)
 }
 
@@ -74,10 +74,10 @@ type Replica struct {
 
 	mu   sync.Mutex
 	life *life // nil: it has crashed
-	down error // why there is none
+	down error // why life is nil
 }
 
-// life is a replica from a start to the next crash: what it has in memory.
+// life is one incarnation of a replica, from a start to the next crash: what it has in memory.
 type life struct {
 	r       *Replica
 	raft    *raft.Raft
@@ -125,7 +125,7 @@ func (r *Replica) Start() error {
 	return nil
 }
 
-// begin makes a life of what is on the disk.
+// begin starts an incarnation from what is on the disk.
 func (r *Replica) begin() (_ *life, err error) {
 	log := hclog.NewNullLogger() // a replica that is down would fill the others' logs
 	d, err := openDisk(r.c.Data, log, r.broke)
@@ -171,7 +171,7 @@ func (r *Replica) raftConfig(log hclog.Logger) *raft.Config {
 	return c
 }
 
-// broke ends the replica for good: its disk has failed.
+// broke ends the replica for good because its disk has failed.
 func (r *Replica) broke(err error) {
 	if r.c.Fail != nil {
 		go r.c.Fail(err) // raft waits for the write
@@ -181,7 +181,7 @@ func (r *Replica) broke(err error) {
 // errCrashed says that a replica is down.
 var errCrashed = errors.New("the controller has crashed")
 
-// Crash takes from the replica all it has in memory, at once; what is on the disk stays.
+// Crash discards at once what the replica has in memory; what is on the disk stays.
 func (r *Replica) Crash() error {
 	r.mu.Lock()
 	l := r.life
@@ -193,7 +193,7 @@ func (r *Replica) Crash() error {
 	return l.end()
 }
 
-// end lets go of everything.
+// end stops raft and closes connections and the disk.
 func (l *life) end() error {
 	l.stop()
 	errs := []error{l.trans.Close()}
@@ -220,7 +220,7 @@ func (r *Replica) Close() error {
 	return err
 }
 
-// alive returns the present life.
+// alive returns the present incarnation, or an error if the replica is down.
 func (r *Replica) alive() (*life, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -398,7 +398,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("v1"), []byte("v9"), 1), append(slices.Clone(b), '}')} {
+	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("v2"), []byte("v9"), 1), append(slices.Clone(b), '}')} {
 		if err := m.Restore(io.NopCloser(bytes.NewReader(bad))); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
@@ -418,7 +418,7 @@ func TestUnknownEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", `{"v":2,"at":1,"kind":"lead"}`, `{"v":1,"at":1,"kind":"lead","more":1}`} {
+	for _, bad := range []string{"", `{"v":3,"at":1,"kind":"lead"}`, `{"v":2,"at":1,"kind":"lead","more":1}`} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -46,8 +46,8 @@ func (r *Replica) Propose(ctx context.Context, q *control.Proposal) (*control.Pr
 	return &control.ProposalReply{Result: b}, nil
 }
 
-// Read implements control.ControllerServer. What it returns has everything in it that any
-// replica had answered before the call.
+// Read implements control.ControllerServer. The state that it returns includes every command that
+// any replica had answered before the call.
 func (r *Replica) Read(ctx context.Context, q *control.ReadRequest) (*control.ReadReply, error) {
 	l, err := r.alive()
 	if err != nil {
@@ -65,8 +65,8 @@ func (r *Replica) Read(ctx context.Context, q *control.ReadRequest) (*control.Re
 	return &control.ReadReply{State: b}, nil
 }
 
-// readIndex returns the state as of now: a majority still follows this leader, which has
-// applied all that was committed before it asked.
+// readIndex returns a linearizable read of the state: a majority confirmed this leader after the
+// call, and the leader has applied all that was committed before.
 func (l *life) readIndex(ctx context.Context) ([]byte, error) {
 	l.mu.Lock()
 	leads := l.leads
@@ -146,7 +146,7 @@ func (r *Replica) Status(context.Context, *control.StatusRequest) (*control.Repl
 	s := &control.ReplicaStatus{Id: r.c.ID, Address: r.c.Network.socket(r.c.ID), State: "crashed"}
 	l, err := r.alive()
 	if err != nil {
-		return s, nil //nolint:nilerr // that it is down is what the reply says
+		return s, nil //nolint:nilerr // the reply says that it is down
 	}
 	_, leader := l.raft.LeaderWithID()
 	s.State, s.Term, s.Applied, s.Leader = stateName(l.raft.State()), l.raft.CurrentTerm(), l.raft.AppliedIndex(), string(leader)

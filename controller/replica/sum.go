@@ -13,12 +13,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// sumLen is the length of the sum that every value on the disk ends with.
+// sumLen is the length of the checksum at the end of every value on the disk.
 const sumLen = 4
 
 var errSum = errors.New("it does not have the sum that it was written with")
 
-// sumOf returns the sum of a value under its key.
+// sumOf returns the checksum of a value under its key.
 func sumOf(key, value []byte) []byte {
 	h := crc32.NewIEEE()
 	_, _ = h.Write(key) // it cannot fail
@@ -26,7 +26,7 @@ func sumOf(key, value []byte) []byte {
 	return h.Sum(nil)
 }
 
-// entrySum returns the sum of an entry of the log.
+// entrySum returns the checksum of an entry of the log.
 func entrySum(l *raft.Log) []byte {
 	key := binary.BigEndian.AppendUint64(nil, l.Index)
 	key = binary.BigEndian.AppendUint64(key, l.Term)

@@ -10,10 +10,9 @@ import (
 	"os"
 )
 
-// The log is a bbolt database, which trusts what it finds: a page that is not what it
-// should be ends the process, or leads it round in circles. So what it is going to follow is
-// followed here first, on the file's bytes: pages, what hangs below them, and which are free.
-// What the pages hold has sums of its own (sum.go).
+// The log is a bbolt database, which trusts its file: a damaged page makes it panic or loop for
+// ever. Therefore the structure is verified here first, on the file's bytes: pages, their children,
+// and the list of free pages. The values in the pages have checksums of their own (sum.go).
 
 // Of bbolt's format.
 const (

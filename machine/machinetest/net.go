@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -20,13 +21,6 @@ type Link struct {
 	Delay        vtime.Duration
 }
 
-// Fate says what becomes of a frame that arrives.
-type Fate struct {
-	Drop  bool
-	Twice bool           // deliver a copy right after it
-	Late  vtime.Duration // deliver it so much later
-}
-
 // Net is a set of machines, their ports and the time.
 type Net struct {
 	Pool  *wire.Pool
@@ -34,7 +28,7 @@ type Net struct {
 	Now   vtime.Time
 
 	// Fate, if set, decides on every arriving frame; port is the sending port's number.
-	Fate func(now vtime.Time, port int, f *wire.Frame) Fate
+	Fate func(now vtime.Time, port int, f *wire.Frame) faults.Verdict
 	// Order, if set, ranks events of one class at one instant; lower goes first.
 	Order func(now vtime.Time, id int) uint64
 	// Log, if set, receives a line per arriving frame; with Headers, one more with its bytes
@@ -205,23 +199,28 @@ func (n *Net) run(c candidate) {
 }
 
 func (n *Net) arrive(id int, f *wire.Frame) {
-	var fate Fate
+	var v faults.Verdict
 	if n.Fate != nil {
-		fate = n.Fate(n.Now, id, f)
+		v = n.Fate(n.Now, id, f)
 	}
-	n.Ports[id].Account(n.Now, f, fate.Drop)
-	n.logf(id, f, fate)
-	if fate.Twice {
-		n.late = append(n.late, lateFrame{n.Now.Add(fate.Late), id, n.Pool.Clone(f)})
-	}
-	switch {
-	case fate.Drop:
-		n.Pool.Put(f)
-	case fate.Late > 0:
-		n.late = append(n.late, lateFrame{n.Now.Add(fate.Late), id, f})
-	default:
-		n.deliver(id, f)
-	}
+	faults.Apply(v, faults.Arrival{Port: id, Frame: f, Pool: n.Pool}, linkEnd{n})
+}
+
+// linkEnd is the end of all links (faults.Sink).
+type linkEnd struct{ n *Net }
+
+// Decided implements faults.Sink.
+func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
+	e.n.Ports[id].Account(e.n.Now, f, v.Drop)
+	e.n.logf(id, f, v)
+}
+
+// Deliver implements faults.Sink.
+func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(id, f) }
+
+// Hold implements faults.Sink.
+func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) {
+	e.n.late = append(e.n.late, lateFrame{e.n.Now.Add(d), id, f})
 }
 
 func (n *Net) deliver(id int, f *wire.Frame) {
@@ -229,19 +228,19 @@ func (n *Net) deliver(id int, f *wire.Frame) {
 	n.machines[p.Node].HandleFrame(n.Now, int(p.NodePort), f)
 }
 
-func (n *Net) logf(id int, f *wire.Frame, fate Fate) {
+func (n *Net) logf(id int, f *wire.Frame, v faults.Verdict) {
 	if n.Log == nil {
 		return
 	}
 	p := &n.Ports[id]
 	note := ""
 	switch {
-	case fate.Drop:
+	case v.Drop:
 		note = "  LOST"
-	case fate.Twice:
+	case v.Twice:
 		note = "  TWICE"
-	case fate.Late > 0:
-		note = "  LATE " + fate.Late.String()
+	case v.Delay > 0:
+		note = "  LATE " + v.Delay.String()
 	}
 	fmt.Fprintf(n.Log, "%-12v %s>%s  %v%s\n", n.Now, n.names[n.source[id]], n.names[p.Node], f, note)
 	if n.Headers {

@@ -1,6 +1,6 @@
-// Package engine is what an orchestrator needs of whatever holds a lab's nodes: start
-// them, find them, remove them. Everything an engine makes carries its owner's mark, so
-// what a lab left behind is found by looking and not by remembering.
+// Package engine is the interface to whatever runs a lab's nodes: start them, find them,
+// remove them. Everything an engine makes is marked with its lab, so that what a lab left
+// behind is found by searching the host and not from a record.
 package engine
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// ErrUnavailable says that an engine is not there to be asked.
+// ErrUnavailable says that an engine cannot be reached.
 var ErrUnavailable = errors.New("engine is not available")
 
 // Node is a node to start.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
@@ -28,7 +29,7 @@ func simulate(t testing.TB, text string, programs ...rank.Program) (*explain.Tra
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	rep, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir(), Apps: runner.Apps{Programs: programs}})
+	rep, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir(), Env: apps.Env{Programs: programs}})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -120,7 +120,7 @@ type transfer struct {
 
 func (x *transfer) last() uint32 { return (x.psn + uint32(x.packets) - 1) & psnMask }
 
-// has says whether the packet is one of the request's.
+// has reports whether the packet is one of the request's.
 func (x *transfer) has(psn uint32) bool { return (psn-x.psn)&psnMask < uint32(x.packets) }
 
 type receipt struct {
@@ -286,7 +286,7 @@ func (t *Trace) port(name string, num int) *port {
 	return n.ports[num]
 }
 
-// isGroup says whether an address is a group's whose packets switches rewrite.
+// isGroup reports whether an address is a group's whose packets switches rewrite.
 func isGroup(addr string) bool {
 	a, err := netip.ParseAddr(addr)
 	if err != nil {

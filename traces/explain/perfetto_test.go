@@ -126,7 +126,7 @@ func TestPerfetto(t *testing.T) {
 	}
 }
 
-// within says whether an instant is in a slice.
+// within reports whether an instant is in a slice.
 func within(all []traceEvent, at float64) bool {
 	return slices.ContainsFunc(all, func(e traceEvent) bool { return *e.TS <= at && at <= *e.TS+*e.Dur })
 }

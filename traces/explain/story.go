@@ -117,7 +117,7 @@ func (t *Trace) address(ip string) string {
 	return ip
 }
 
-// mine says whether a packet is one of the message's.
+// mine reports whether a packet is one of the message's.
 func (c *teller) mine(f *flow, x *packet) bool {
 	switch f.kind {
 	case traces.PacketData, traces.PacketRead:
@@ -308,7 +308,7 @@ func (c *teller) event(e *traces.Line) {
 	}
 }
 
-// part says whether a host takes part in the message.
+// part reports whether a host takes part in the message.
 func (c *teller) part(id int) bool {
 	for _, x := range c.m.transfers {
 		if x.node == id {

@@ -330,7 +330,7 @@ func (w *walk) queue(h hop) (r ready, ok bool) {
 	return r, true
 }
 
-// own says whether packet k of a port is of the same stream as packet cur: on a host of the
+// own reports whether packet k of a port is of the same stream as packet cur: on a host of the
 // same message, in a switch of the same flow.
 func (w *walk) own(p *port, cur, k int) bool {
 	a, b := &w.t.flows[p.sent[cur].flow], &w.t.flows[p.sent[k].flow]
@@ -449,7 +449,7 @@ func (w *walk) still(p *port, cur int, from int64) {
 	w.to(part, from, w.place(p))
 }
 
-// notReady says whether a receiver asked a sender to wait for it in a span of time.
+// notReady reports whether a receiver asked a sender to wait for it in a span of time.
 func (t *Trace) notReady(from, to int64) bool {
 	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].At >= from })
 	for ; i < len(t.events) && t.events[i].At <= to; i++ {

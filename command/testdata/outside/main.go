@@ -1,4 +1,4 @@
-// Command outside is mcastlab with a program that waits for what nobody sends, or blocks
+// Command outside is mcastlab with a program that waits for what nobody sends, panics, or blocks
 // outside package rank: as its first argument says, on rank 2, and only in the processes of
 // nodes if the second is "live".
 package main
@@ -32,6 +32,9 @@ func run(r *rank.Rank, args []string) error {
 	switch args[0] {
 	case "channel":
 		<-make(chan struct{})
+	case "panic":
+		var counts map[string]int
+		counts["rank 2"]++
 	case "sleep":
 		time.Sleep(time.Hour)
 	case "loop":

@@ -144,7 +144,7 @@ func markedIn(dir string) (n node, ok bool) {
 	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != engine.UID && st.Uid != 0 {
 		return n, false
 	}
-	env, err := os.ReadFile(filepath.Join(dir, "environ"))
+	env, err := environ(dir)
 	if err != nil || !bytes.Contains(env, []byte(engine.MarkLab+"=")) {
 		return n, false
 	}
@@ -159,6 +159,22 @@ func markedIn(dir string) (n node, ok bool) {
 	n.pid, err = strconv.Atoi(filepath.Base(dir))
 	return n, err == nil && n.node != "" && uidOf(dir) == engine.UID
 }
+
+// environ returns what a process was started with. While a node's process executes its program
+// anew there is nothing to see for a moment.
+func environ(dir string) (env []byte, err error) {
+	for until := time.Now().Add(executeWait); ; time.Sleep(100 * time.Microsecond) {
+		env, err = os.ReadFile(filepath.Join(dir, "environ"))
+		pid, bad := strconv.Atoi(filepath.Base(dir))
+		if err != nil || len(env) > 0 || uidOf(dir) != engine.UID || bad != nil || ended(pid) || time.Now().After(until) {
+			return env, err
+		}
+	}
+}
+
+// executeWait bounds how long that may be: another program of the node's user may have been
+// started with nothing.
+const executeWait = 100 * time.Millisecond
 
 // showWait bounds how long the kernel may take to show what a process was started with.
 const showWait = time.Minute
@@ -233,7 +249,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 	}
 }
 
-// ended says whether a process is gone with all it had. A zombie is: what is left of it
+// ended reports whether a process is gone with all it had. A zombie is: what is left of it
 // is its exit status, and who takes that is not our business.
 func ended(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

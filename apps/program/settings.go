@@ -1,0 +1,63 @@
+package program
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+// Settings are a program of the user's own in a lab file.
+type Settings struct {
+	Label string        `yaml:"label" doc:"name in reports; default: the program's"`
+	Name  string        `yaml:"name" doc:"name that the binary gives it" required:"true"`
+	Args  []string      `yaml:"args" doc:"its arguments"`
+	Ranks setting.Hosts `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+}
+
+// Check implements apps.Kind.
+func (w *Settings) Check(c *setting.Checker, p string) {
+	if c.Programs != nil && !slices.Contains(c.Programs, w.Name) {
+		hint := ", which has none: run the lab with a binary of your own (docs/programs.md)"
+		if len(c.Programs) > 0 {
+			if hint = setting.Suggest(w.Name, c.Programs); hint == "" {
+				hint = ": it has " + strings.Join(c.Programs, ", ")
+			}
+		}
+		c.Failf(p+".name", "there is no program %q in this binary%s", w.Name, hint)
+	}
+	if w.Label == "" {
+		w.Label = w.Name
+	}
+	c.Label(p, w.Label)
+	c.NoneOutside(p, c.Ranks(p, "a program", w.Ranks))
+}
+
+// App implements apps.Kind.
+func (*Settings) App(e apps.Env) apps.App { return App{Programs: e.Programs} }
+
+// Prepare implements apps.Kind: a program is one step.
+func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
+	return apps.Prepared{Input: Params{Workload: w.Label, Program: w.Name, Args: w.Args}, Hosts: w.Ranks.Resolve(s.Graph), Steps: 1}, nil
+}
+
+// Links implements apps.Kind: how many links can have been crossed one after the other in a
+// row's time, since of a program of the user's own nothing else is known. A crossing takes
+// the delay of a link and the time of the smallest frame at least.
+func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int {
+	least := math.Inf(1)
+	for i := range g.Links {
+		l := &g.Links[i]
+		least = min(least, l.Delay.Microseconds()+smallestFrameBits/float64(l.Rate)*1e6)
+	}
+	return int(math.Ceil(row.JCT.Max / least))
+}
+
+// smallestFrameBits is the smallest frame with its preamble and gap.
+const smallestFrameBits = 8 * 84
+
+// Only implements apps.Kind: a program is one.
+func (w *Settings) Only(*apps.Row) apps.Kind { return nil }

@@ -1,0 +1,136 @@
+// Package registry has all kinds of workloads. A new one is a line of Workload: what there is
+// to know of it is said by its settings, in the package of its program.
+package registry
+
+import (
+	"reflect"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/allgather"
+	"github.com/mcastlab/mcastlab/apps/alltoall"
+	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/fsdp"
+	"github.com/mcastlab/mcastlab/apps/hpl"
+	"github.com/mcastlab/mcastlab/apps/manycast"
+	"github.com/mcastlab/mcastlab/apps/program"
+	"github.com/mcastlab/mcastlab/apps/reducescatter"
+	"github.com/mcastlab/mcastlab/apps/storage"
+	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Workload is an entry of a lab file's workloads: one of the kinds of work, the other fields
+// being nil. A field's key is the name of the kind's program.
+type Workload struct {
+	Bcast         *bcast.Settings         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
+	Allgather     *allgather.Settings     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
+	ReduceScatter *reducescatter.Settings `yaml:"reduce-scatter" doc:"MPI-Reduce-scatter benchmark"`
+	Alltoall      *alltoall.Settings      `yaml:"alltoall" doc:"MPI-Alltoall benchmark"`
+	FSDP          *fsdp.Settings          `yaml:"fsdp" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
+	HPL           *hpl.Settings           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
+	Storage       *storage.Settings       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
+	Program       *program.Settings       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
+	ManyToMany    *manycast.Settings      `yaml:"many-to-many" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
+}
+
+// Entry is a kind of workload and its key.
+type Entry struct {
+	Name string
+	Kind apps.Kind
+}
+
+// Given returns the kinds that an entry of a lab file has.
+func (w *Workload) Given() (all []Entry) {
+	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
+		if f := v.Field(i); !f.IsNil() {
+			all = append(all, Entry{v.Type().Field(i).Tag.Get("yaml"), f.Interface().(apps.Kind)})
+		}
+	}
+	return all
+}
+
+// Chosen returns the kind of a workload, which has one.
+func (w *Workload) Chosen() Entry { return w.Given()[0] }
+
+// Label returns the workload's name in reports.
+func (w *Workload) Label() string { return setOf(w.Chosen().Kind).FieldByName("Label").String() }
+
+// Ranks returns the hosts that take part.
+func (w *Workload) Ranks() setting.Hosts {
+	if f := setOf(w.Chosen().Kind).FieldByName("Ranks"); f.IsValid() {
+		return f.Interface().(setting.Hosts)
+	}
+	return nil
+}
+
+// Phantom reports whether the workload moves lengths alone.
+func (e Entry) Phantom() bool {
+	if c, ok := e.Kind.(apps.CostOnly); ok && c.NoBytes() {
+		return true
+	}
+	f := setOf(e.Kind).FieldByName("Memory")
+	return f.IsValid() && f.String() == string(rank.MemoryPhantom)
+}
+
+// setOf returns the struct of a kind's settings.
+func setOf(k apps.Kind) reflect.Value { return reflect.ValueOf(k).Elem() }
+
+// Of returns the workload of a kind.
+func Of(k apps.Kind) (w Workload) {
+	v := reflect.ValueOf(&w).Elem()
+	for i := range v.NumField() {
+		if v.Field(i).Type() == reflect.TypeOf(k) {
+			v.Field(i).Set(reflect.ValueOf(k))
+		}
+	}
+	return w
+}
+
+// All returns all kinds, with settings that are empty.
+func All() (all []Entry) {
+	t := reflect.TypeFor[Workload]()
+	for i := range t.NumField() {
+		all = append(all, Entry{t.Field(i).Tag.Get("yaml"), reflect.New(t.Field(i).Type.Elem()).Interface().(apps.Kind)})
+	}
+	return all
+}
+
+// App returns the program of a name.
+func App(name string, e apps.Env) (app apps.App, ok bool) {
+	for _, x := range All() {
+		if x.Name == name {
+			return x.Kind.App(e), true
+		}
+	}
+	return nil, false
+}
+
+// SchemeNames returns the names of schemes that may stand at a path below the settings of a
+// kind; nil: it has none.
+func SchemeNames(kind, path string) []string {
+	for _, x := range All() {
+		if x.Name != kind {
+			continue
+		}
+		switch k := x.Kind.(type) {
+		case apps.Collective:
+			return k.Algorithms().Names
+		case apps.Schemed:
+			return k.SchemeNames(path)
+		}
+	}
+	return nil
+}
+
+// Columned returns the details that have columns of their own in tables and CSV files, in
+// their order: new ones go last.
+func Columned() []apps.Columned { return []apps.Columned{&manycast.Spread{}, &fsdp.Overlap{}} }
+
+// Trial returns the smaller form of a workload that is run to see what the host can do, and
+// the label of its scheme; nil: there is none of t.Scheme.
+func (w *Workload) Trial(t apps.Trial) (k apps.Kind, scheme string) {
+	if own, ok := w.Chosen().Kind.(apps.Trier); ok {
+		return own.Trial(t)
+	}
+	return bcast.StandIn(w.Label(), w.Ranks()).Trial(t)
+}

@@ -1,0 +1,71 @@
+package storage
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab/setting"
+)
+
+// IO is what a row of storage says beside its times: JCT is from when an IO is submitted to
+// its end, Source to the acknowledgement of its last copy, each over all IOs.
+type IO struct {
+	Mode        string       `json:"rw"` // write or randwrite
+	Durability  string       `json:"durability"`
+	Depth       int          `json:"iodepth"`
+	Jobs        int          `json:"numjobs"`
+	Replicas    int          `json:"replicas"` // that are left at the end
+	IOs         int          `json:"ios"`      // that have ended
+	RuntimeUS   float64      `json:"runtime_us"`
+	IOPS        float64      `json:"iops"`
+	Submit      apps.Summary `json:"slat_us"`
+	Percentiles []float64    `json:"percentiles_us"` // IOPercentiles, of the whole latency
+	Deviation   float64      `json:"stdev_us"`
+	Lost        []string     `json:"lost,omitempty"` // replicas that failed, and why
+	LostWhy     string       `json:"lost_why,omitempty"`
+	Found       int          `json:"found"`             // writes that the stores had when the IOs began
+	Copied      int          `json:"copied"`            // blocks that recoveries copied
+	Problem     string       `json:"problem,omitempty"` // what the read-back found
+	Error       string       `json:"error,omitempty"`   // what the IOs ended with
+}
+
+// IOPercentiles returns the percentiles that fio reports.
+func IOPercentiles() []float64 {
+	return []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.5, 99.9, 99.95, 99.99}
+}
+
+// Key implements apps.Details.
+func (*IO) Key() string { return Name }
+
+// AfterTraffic implements apps.Trailing.
+func (*IO) AfterTraffic() {}
+
+// Quantity implements apps.Details: what storage counts over all IOs of a row.
+func (o *IO) Quantity(name, of, which string) (v float64, known bool, err error) {
+	if of != "io" {
+		return 0, false, nil
+	}
+	switch which {
+	case "iops":
+		return o.IOPS, true, nil
+	case "replicas":
+		return float64(o.Replicas), true, nil
+	case "copied":
+		return float64(o.Copied), true, nil
+	}
+	return 0, true, fmt.Errorf("%s: no quantity %q: use iops, replicas or copied", name, which)
+}
+
+// Failures implements apps.Judge.
+func (o *IO) Failures(row *apps.Row) []string {
+	if o.Problem == "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s %s at %v: %s", row.Workload, row.Scheme, setting.Size(row.SizeBytes), o.Problem)}
+}
+
+// OwnText implements apps.Untabled.
+func (*IO) OwnText() {}
+
+// TookUS implements apps.Timed.
+func (o *IO) TookUS() float64 { return o.RuntimeUS }

@@ -1,0 +1,23 @@
+// Package strictjson reads JSON messages of ours: what is not known is an error and is not skipped.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// Decode reads the one value that b holds. A field that v does not have, and anything after the
+// value, is an error.
+func Decode(b []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something comes behind its end")
+	}
+	return nil
+}

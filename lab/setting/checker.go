@@ -1,0 +1,213 @@
+package setting
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Checker verifies the settings of workloads. It has what they may ask of the lab that they
+// are a part of, and the checks that they share. One that could only repeat an earlier mistake
+// asks Failed first.
+type Checker struct {
+	Graph       *topo.Graph
+	Peers       map[string]*rank.Peer // external hosts, by name
+	Rules       string                // of multicast in the switches
+	Controllers int
+	Programs    []string // that a workload may name; nil: any
+	Faults      []faults.Kind
+	DSCP        uint8 // of RoCE packets
+	Priority    int   // that the switches give them
+	Lossless    bool  // switches pause their senders rather than drop them
+	LowClass    bool  // there is a class that waits for theirs
+
+	// ReadFile returns the text of a file of at most so many bytes in the lab file's folder
+	// or below it.
+	ReadFile func(name string, max int64) ([]byte, error)
+
+	// Fail is told of a mistake and the path of the value in the file.
+	Fail func(path, format string, args ...any)
+
+	failed bool
+}
+
+// Bounds of benchmarks.
+const (
+	SizeMax   = Size(1) << 31 // the largest message: what RoCE allows
+	warmUpMax = 1 << 20       // more than anyone needs
+)
+
+// BadLabel says what is wrong with a label for which LabelOK is false.
+const BadLabel = "%q cannot be a label: use a letter, then up to 39 letters, digits, underscores and hyphens"
+
+var labelName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,39}$`)
+
+// LabelOK reports whether s may be a label in reports, or name a program.
+func LabelOK(s string) bool { return labelName.MatchString(s) }
+
+// Failf tells of a mistake.
+func (c *Checker) Failf(path, format string, args ...any) {
+	c.failed = true
+	c.Fail(path, format, args...)
+}
+
+// Failed reports whether there was a mistake.
+func (c *Checker) Failed() bool { return c.failed }
+
+// Label verifies a workload's label.
+func (c *Checker) Label(p, label string) {
+	if !LabelOK(label) {
+		c.Failf(p+".label", BadLabel, label)
+	}
+}
+
+// Second makes sure that a time is no more than a second: one that is spent by each
+// packet, message or hop, so that what a message takes stays far within a run.
+func (c *Checker) Second(path string, d Duration) {
+	if vtime.Duration(d) > vtime.Second {
+		c.Failf(path, "%s of %v is more than a second", path, d)
+	}
+}
+
+// Sizes verifies sizes of which a message has so many.
+func (c *Checker) Sizes(p string, sizes []Size, warmUp, blocks int) {
+	if len(sizes) == 0 {
+		c.Failf(p, "%s needs at least one scheme and one size", p)
+	}
+	for i, s := range sizes {
+		at := fmt.Sprintf("%s.sizes[%d]", p, i)
+		switch {
+		case s > SizeMax:
+			c.Failf(at, "%v is more than the 2GiB a RoCE message can have", s)
+		case s > SizeMax/Size(blocks):
+			c.Failf(at, "%v from each of %d ranks is more than 2GiB", s, blocks)
+		}
+	}
+	if warmUp < 0 || warmUp > warmUpMax {
+		c.Failf(p+".warm-up", "warm-up of %d is not 0 to %d", warmUp, warmUpMax)
+	}
+}
+
+// Numbers makes sure that sizes are of whole numbers.
+func (c *Checker) Numbers(p string, sizes []Size) {
+	for i, s := range sizes {
+		if s%4 != 0 {
+			c.Failf(fmt.Sprintf("%s.sizes[%d]", p, i), "%v are not whole numbers of 4 bytes", s)
+		}
+	}
+}
+
+// Ranks resolves the ranks of a workload; what names it in messages.
+func (c *Checker) Ranks(p, what string, names Hosts) []int {
+	for i, want := range names {
+		at := fmt.Sprintf("%s.ranks[%d]", p, i)
+		if _, err := path.Match(want, ""); err != nil {
+			c.Failf(at, "%q is not a pattern: %v", want, err)
+		} else if len(match(c.Graph, want)) == 0 {
+			c.Failf(at, "there is no host %q%s", want, Suggest(want, HostNames(c.Graph)))
+		}
+	}
+	ranks := names.Resolve(c.Graph)
+	if !c.failed && len(ranks) < 2 {
+		c.Failf(p+".ranks", "a group of %d: %s needs at least two ranks", len(ranks), what)
+	}
+	return ranks
+}
+
+// AllInside makes sure that all ranks of a collective, which what names, can run a program.
+func (c *Checker) AllInside(p, what string, ranks []int) {
+	for _, n := range c.Outside(ranks) {
+		c.Failf(p+".ranks", "%s needs every rank to run a program, and %s is external", what, n)
+	}
+}
+
+// NoneOutside makes sure that ranks are hosts that run programs.
+func (c *Checker) NoneOutside(p string, ranks []int) {
+	for _, n := range c.Outside(ranks) {
+		c.Failf(p+".ranks", "%s is external and runs no program: name other ranks", n)
+	}
+}
+
+// Outside returns the external hosts among the ranks.
+func (c *Checker) Outside(ranks []int) (names []string) {
+	for _, r := range ranks {
+		if n := c.Graph.Nodes[r].Name; c.Peers[n] != nil {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// Rank makes sure that a host is one of the ranks.
+func (c *Checker) Rank(p, name string, ranks []int) {
+	node, ok := c.Graph.Find(name)
+	if !ok || node >= c.Graph.Hosts {
+		c.Failf(p, "there is no host %q%s", name, Suggest(name, HostNames(c.Graph)))
+	} else if !slices.Contains(ranks, node) {
+		c.Failf(p, "%s is not among the ranks", name)
+	}
+}
+
+// Partial makes sure that what is served apart waits for all else.
+func (c *Checker) Partial(at, fallback string) {
+	if !c.LowClass && fallback == collective.FallbackPartial {
+		c.Failf(at+".fallback", "fallback partial needs a class that waits for that of nics.traffic-class (DSCP %d): "+
+			"give it a strict priority above 0, by switches.scheduling, switches.classes or another DSCP", c.DSCP)
+	}
+}
+
+// HostNames returns the names of all hosts of a graph.
+func HostNames(g *topo.Graph) (names []string) {
+	for i := range g.Hosts {
+		names = append(names, g.Nodes[i].Name)
+	}
+	return names
+}
+
+// match returns the hosts that a name, a pattern or a range means: h3, h*, h0..h511.
+func match(g *topo.Graph, want string) (hosts []int) {
+	from, to, ranged := strings.Cut(want, "..")
+	if ranged {
+		a, okA := g.Find(from)
+		b, okB := g.Find(to)
+		if !okA || !okB || a > b || b >= g.Hosts {
+			return nil
+		}
+		for h := a; h <= b; h++ {
+			hosts = append(hosts, h)
+		}
+		return hosts
+	}
+	for h := range g.Hosts {
+		if ok, _ := path.Match(want, g.Nodes[h].Name); ok {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts
+}
+
+// Resolve returns the hosts meant, in rank order: all, or in the order of the names,
+// each once.
+func (h Hosts) Resolve(g *topo.Graph) (hosts []int) {
+	if len(h) == 0 {
+		h = Hosts{"*"}
+	}
+	seen := map[int]bool{}
+	for _, want := range h {
+		for _, i := range match(g, want) {
+			if !seen[i] {
+				seen[i] = true
+				hosts = append(hosts, i)
+			}
+		}
+	}
+	return hosts
+}

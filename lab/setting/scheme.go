@@ -1,0 +1,260 @@
+package setting
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/vtime"
+)
+
+// Algorithms are the schemes of one kind of collective.
+type Algorithms struct {
+	Kind       string // in messages
+	Names      []string
+	Parameters func(name string) []collective.Parameter // nil: none has any
+}
+
+// Broadcasts returns the schemes of broadcasts.
+func Broadcasts() Algorithms {
+	return Algorithms{"broadcast", collective.Names(), collective.Parameters}
+}
+
+// Allgathers returns the schemes of Allgathers.
+func Allgathers() Algorithms {
+	return Algorithms{"allgather", collective.AllgatherNames(), collective.AllgatherParameters}
+}
+
+// ReduceScatters returns the schemes of Reduce-scatters.
+func ReduceScatters() Algorithms {
+	return Algorithms{"reduce-scatter", collective.ReduceScatterNames(), collective.ReduceScatterParameters}
+}
+
+// parameters returns the names of a scheme's parameters.
+func (a Algorithms) parameters(name string) (names []string) {
+	if a.Parameters == nil {
+		return nil
+	}
+	for _, p := range a.Parameters(name) {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// ParameterNames returns the names of the parameters of a scheme of any kind.
+func ParameterNames(name string) []string {
+	return append(Broadcasts().parameters(name), Allgathers().parameters(name)...)
+}
+
+// Scheme is an algorithm: its name, or its name with parameters.
+type Scheme struct {
+	Name     string `yaml:"name" doc:"algorithm" required:"true"`
+	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
+	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
+	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
+
+	Fallback string `yaml:"fallback" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
+
+	Subgroups *int      `yaml:"subgroups" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
+	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
+	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
+	Chunk     *Size     `yaml:"chunk" doc:"bytes of a multicast WRITE; default: 4KiB"`
+	Pace      *int      `yaml:"pace" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
+	Alpha     *Duration `yaml:"alpha" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
+	Engine    string    `yaml:"engine" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
+	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`
+	CopyTime  *Duration `yaml:"copy-time" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
+}
+
+// Short reads a scheme by its name.
+func (s *Scheme) Short(name string) error {
+	s.Name = name
+	return nil
+}
+
+// Schemes verifies the schemes of a workload and fills in the defaults of their
+// parameters.
+func (c *Checker) Schemes(p string, a Algorithms, schemes []Scheme, sizes []Size) {
+	if len(schemes) == 0 {
+		c.Failf(p, "%s needs at least one scheme and one size", p)
+	}
+	labels := map[string]bool{}
+	for i := range schemes {
+		s := &schemes[i]
+		at := fmt.Sprintf("%s.schemes[%d]", p, i)
+		c.Scheme(at, a, s, sizes)
+		if labels[s.Label] {
+			c.Failf(at, "two schemes are called %q: give one of them a label of its own", s.Label)
+		}
+		labels[s.Label] = true
+	}
+}
+
+// Scheme verifies one scheme.
+func (c *Checker) Scheme(at string, a Algorithms, s *Scheme, sizes []Size) {
+	if !slices.Contains(a.Names, s.Name) {
+		hint := Suggest(s.Name, a.Names)
+		if hint == "" {
+			hint = ": use " + List(a.Names)
+		}
+		c.Failf(at, "no %s scheme %q%s", a.Kind, s.Name, hint)
+	}
+	if s.Label == "" {
+		s.Label = s.Name
+	}
+	switch {
+	case !LabelOK(s.Label) && s.Label != s.Name:
+		c.Failf(at, BadLabel, s.Label)
+	case s.Name == "gleam" && c.Rules != "gleam":
+		c.Failf(at, "scheme gleam is multicast by the rules of that paper, and the switches have the rules %s: set switches.rules to gleam, or use cepheus",
+			c.Rules)
+	}
+	c.parameters(at, a, s)
+	c.fallback(at, a, s)
+	c.blocks(at, s, sizes)
+}
+
+// blocks makes sure that a connection takes all blocks of a message at once.
+func (c *Checker) blocks(at string, s *Scheme, sizes []Size) {
+	if s.Block == nil || c.failed {
+		return
+	}
+	if n := slices.Max(sizes); (n+*s.Block-1) / *s.Block > collective.RDMCBlocksMax {
+		c.Failf(at+".block", "%v in blocks of %v are more than the %d a connection takes: use at least %v", n, *s.Block, collective.RDMCBlocksMax,
+			(n+collective.RDMCBlocksMax-1)/collective.RDMCBlocksMax)
+	}
+}
+
+// parameters verifies that a scheme has the parameters that are given, and gives it
+// the others.
+func (c *Checker) parameters(at string, a Algorithms, s *Scheme) {
+	v := reflect.ValueOf(s).Elem()
+	for _, name := range []string{"slices", "radix", "block", "parallel", "subgroups", "workers", "staging", "chunk"} {
+		f := v.Field(FieldByKey(v.Type(), name))
+		i := slices.Index(a.parameters(s.Name), name)
+		switch {
+		case i < 0 && !f.IsNil():
+			hint := ""
+			if own := a.parameters(s.Name); len(own) > 0 {
+				hint = ": it has " + List(own)
+			}
+			c.Failf(at+"."+name, "scheme %s has no %s%s", s.Name, name, hint)
+		case i >= 0 && f.IsNil():
+			f.Set(reflect.New(f.Type().Elem()))
+			f.Elem().SetInt(int64(a.Parameters(s.Name)[i].Default))
+		}
+	}
+	c.overMulticast(at, a, s)
+	switch {
+	case s.Radix != nil && *s.Radix < 2:
+		c.Failf(at+".radix", "radix of %d: a tree divides the ranks in two at least", *s.Radix)
+	case s.Block != nil && (*s.Block < 1 || *s.Block > SizeMax):
+		c.Failf(at+".block", "block of %v: use 1B to %v", *s.Block, SizeMax)
+	}
+}
+
+// Bounds of a scheme over plain multicast.
+const (
+	subgroupsMax = 64
+	stagingMax   = 8192 // the longest receive queue of a ConnectX
+	chunkMax     = 1 << 30
+)
+
+// overMulticast verifies what only schemes over plain multicast have.
+func (c *Checker) overMulticast(at string, a Algorithms, s *Scheme) {
+	if !slices.Contains(a.parameters(s.Name), "staging") {
+		for _, k := range []struct {
+			name  string
+			given bool
+		}{{"pace", s.Pace != nil}, {"alpha", s.Alpha != nil}, {"engine", s.Engine != ""}, {"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}} {
+			if k.given {
+				c.Failf(at+"."+k.name, "scheme %s has no %s: it is for %s", s.Name, k.name, List(a.overMulticast()))
+			}
+		}
+		return
+	}
+	switch {
+	case c.failed:
+	case *s.Subgroups < 1 || *s.Subgroups > subgroupsMax:
+		c.Failf(at+".subgroups", "%d subgroups: use 1 to %d", *s.Subgroups, subgroupsMax)
+	case *s.Workers < 1 || *s.Workers > *s.Subgroups:
+		c.Failf(at+".workers", "%d receive workers for %d subgroups: each needs one of its own, so use 1 to %d or more subgroups", *s.Workers, *s.Subgroups, *s.Subgroups)
+	case *s.Staging < 1 || *s.Staging > stagingMax:
+		c.Failf(at+".staging", "%d receives: use 1 to %d", *s.Staging, stagingMax)
+	case s.Pace != nil && (*s.Pace < 1 || *s.Pace > 100):
+		c.Failf(at+".pace", "pace of %d: use 1 to 100 percent of a link", *s.Pace)
+	case s.Chunk != nil && (*s.Chunk < 1 || *s.Chunk > chunkMax):
+		c.Failf(at+".chunk", "chunk of %v: use 1B to %v", *s.Chunk, Size(chunkMax))
+	}
+	c.Second(at+".per-chunk", value(s.PerChunk))
+	c.Second(at+".copy-time", value(s.CopyTime))
+}
+
+// overMulticast returns the schemes over plain multicast: those of the kind, or, where it has
+// none, of any.
+func (a Algorithms) overMulticast() (names []string) {
+	for _, k := range []Algorithms{a, Broadcasts(), Allgathers()} {
+		if len(names) > 0 {
+			break
+		}
+		for _, n := range k.Names {
+			if slices.Contains(k.parameters(n), "staging") {
+				names = append(names, n)
+			}
+		}
+	}
+	return names
+}
+
+// Options returns a scheme's parameters for so many ranks.
+func (s *Scheme) Options(ranks int) (o collective.Options) {
+	count := func(c *Count) int {
+		switch {
+		case c == nil:
+			return 0
+		case *c == 0:
+			return ranks
+		}
+		return int(*c)
+	}
+	o.Slices, o.Parallel = count(s.Slices), count(s.Parallel)
+	o.Radix, o.Block = value(s.Radix), int(value(s.Block))
+	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
+	o.Pace = value(s.Pace)
+	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
+	o.Engine, o.Fallback = s.Engine, s.Fallback
+	return o
+}
+
+// FallsBack reports whether the scheme goes over to unicast where multicast does not work.
+func (s *Scheme) FallsBack() bool { return FallsBack(s.Fallback) }
+
+// FallsBack reports whether a value of fallback means that there is one.
+func FallsBack(mode string) bool { return mode != "" && mode != collective.FallbackOff }
+
+// SchemeIndex returns the index of the scheme that is called label in reports, or -1.
+func SchemeIndex(all []Scheme, label string) int {
+	return slices.IndexFunc(all, func(s Scheme) bool { return s.Label == label })
+}
+
+// value returns what is given, or zero.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// fallback verifies what a scheme does when multicast does not work.
+func (c *Checker) fallback(at string, a Algorithms, s *Scheme) {
+	switch {
+	case s.Fallback == "" || c.failed:
+	case a.Kind != "broadcast" || !collective.HasFallback(s.Name):
+		c.Failf(at+".fallback", "%s scheme %s has no fallback: it is for broadcasts by cepheus and gleam", a.Kind, s.Name)
+	default:
+		c.Partial(at, s.Fallback)
+	}
+}

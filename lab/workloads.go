@@ -1,0 +1,106 @@
+package lab
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/topo"
+)
+
+// checker returns what the checks of workloads need of the lab.
+func (c *checking) checker() *setting.Checker {
+	k := &setting.Checker{
+		Graph: c.g, Peers: map[string]*rank.Peer{}, Rules: c.l.Switches.Rules, Controllers: c.l.Controllers, Programs: c.programs,
+		DSCP: uint8(c.l.NICs.TrafficClass), Priority: c.l.NICs.TrafficClass.Priority(), LowClass: true, Lossless: true, ReadFile: c.readFile, Fail: c.failf,
+	}
+	if c.spoilt.has("switches", "nics", "links") {
+		k.Rules = "gleam" // nobody knows which classes and rules are meant: take those that all workloads can do with
+	} else {
+		if f := c.l.fabricSwitch(); f.Classes != nil {
+			k.Priority = int(f.Classes.DSCP[k.DSCP])
+		}
+		_, k.LowClass = c.l.lowClass()
+		k.Lossless = c.l.Switches.PFC.Enabled && slices.Contains(c.l.Switches.PFC.Priorities, k.Priority)
+	}
+	for _, name := range c.l.Externals() {
+		k.Peers[name] = c.l.ExternalHost(name).Peer()
+	}
+	for i := range c.l.Faults {
+		k.Faults = append(k.Faults, c.l.Faults[i].Kind())
+	}
+	return k
+}
+
+func (c *checking) checkWorkloads() {
+	shared := c.checker()
+	labels := map[string]bool{}
+	for i := range c.l.Workloads {
+		w, p := &c.l.Workloads[i], fmt.Sprintf("workloads[%d]", i)
+		if !c.item(p) {
+			continue
+		}
+		given := w.Given()
+		if len(given) != 1 {
+			c.failf(p, "a workload needs one kind: %s", setting.List(keysOf(reflect.TypeFor[Workload]())))
+			continue
+		}
+		p += "." + given[0].Name
+		k := *shared // which knows of one workload whether its check has failed
+		given[0].Kind.Check(&k, p)
+		if labels[w.Label()] {
+			c.failf(p+".label", "two workloads are called %q: give one of them a label of its own", w.Label())
+		}
+		labels[w.Label()] = true
+	}
+}
+
+func (c *checking) phantomOnly() bool {
+	for _, w := range c.l.Workloads {
+		for _, e := range w.Given() {
+			if !e.Phantom() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fallsBack reports whether some workload has a scheme with a fallback.
+func (l *Lab) fallsBack() bool {
+	return slices.ContainsFunc(l.Workloads, func(w Workload) bool {
+		k, ok := w.Chosen().Kind.(apps.Faller)
+		return ok && k.FallsBack()
+	})
+}
+
+// Keeps returns the names of the hosts that keep something when they die: replicas with a
+// store.
+func (l *Lab) Keeps(g *topo.Graph) (names []string) {
+	for i := range l.Workloads {
+		k, ok := l.Workloads[i].Chosen().Kind.(apps.Keeper)
+		if !ok {
+			continue
+		}
+		for _, n := range k.Keeps(g) {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+	}
+	return names
+}
+
+// CheckLive returns an *Error if something in the lab cannot run in real time, else nil.
+func (l *Lab) CheckLive() error {
+	for i, w := range l.Workloads {
+		e := w.Chosen()
+		if k, ok := e.Kind.(apps.SimOnly); ok {
+			return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("workloads[%d]: %s %s: use mcastlab run with runtime sim", i, e.Name, k.WhySimOnly())}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Package queue has the two containers that cores and drivers keep frames in: a FIFO, and
+// a heap of things that are due at an instant. Both grow as needed, give nothing back
+// while they are used, and allocate nothing in steady state.
+package queue
+
+// FIFO is a first-in, first-out queue in a ring. The zero value is empty. A copy shares
+// the ring: only one of the two may be used on.
+type FIFO[T any] struct {
+	// buf is the ring. Invariant: its length is 0 or a power of two.
+	buf []T
+
+	// head counts what has been taken, modulo 2^32: the oldest element is at head modulo the
+	// length of buf. Invariant: n is not above the length of buf, and places without an
+	// element hold the zero value, so that nothing is kept alive from there.
+	head, n uint32
+}
+
+// fifoMin is how many elements the first ring takes.
+const fifoMin = 4
+
+// Len returns the number of elements.
+func (q *FIFO[T]) Len() int { return int(q.n) }
+
+// Push appends an element.
+func (q *FIFO[T]) Push(v T) {
+	if int(q.n) == len(q.buf) {
+		q.grow()
+	}
+	q.buf[(q.head+q.n)&uint32(len(q.buf)-1)] = v
+	q.n++
+}
+
+func (q *FIFO[T]) grow() {
+	buf := make([]T, max(fifoMin, 2*len(q.buf)))
+	for i := range q.n {
+		buf[i] = *q.At(int(i))
+	}
+	q.buf, q.head = buf, 0
+}
+
+// Pop takes the oldest element. There must be one.
+func (q *FIFO[T]) Pop() T {
+	p := &q.buf[q.head&uint32(len(q.buf)-1)]
+	v := *p
+	var zero T
+	*p = zero
+	q.head++
+	q.n--
+	return v
+}
+
+// At returns element i, oldest first. It is valid until the next Push, Pop or RemoveIf.
+func (q *FIFO[T]) At(i int) *T { return &q.buf[(q.head+uint32(i))&uint32(len(q.buf)-1)] }
+
+// First returns the oldest element. There must be one.
+func (q *FIFO[T]) First() T { return q.buf[q.head&uint32(len(q.buf)-1)] }
+
+// RemoveIf takes out what is unwanted. What stays keeps its order, in a ring that is no
+// larger than it needs.
+func (q *FIFO[T]) RemoveIf(unwanted func(T) bool) {
+	var kept FIFO[T]
+	for i := range q.Len() {
+		if v := *q.At(i); !unwanted(v) {
+			kept.Push(v)
+		}
+	}
+	*q = kept
+}

@@ -1,0 +1,147 @@
+// Package outofband is the channel beside the fabric that the ranks of a job share, as a
+// value: published values, those who wait for one, and the barrier. It decides who goes on;
+// it blocks nobody, owns no goroutine and takes no lock. A runtime keeps one Board for each
+// job, tells it what ranks call, and resumes the calls that it returns:
+//
+//	call            when it blocks                       what resumes it
+//	Get             the key has no value                 a Put of that key
+//	Arrive          a rank has not arrived               the Arrive of the last rank, or the Lose of it
+//	Put, Lose       never
+//
+// Both runtimes use it: the event clock (package sim) resumes coroutines, the orchestrator
+// answers the messages of agents.
+package outofband
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Board is the state of the channel. A value of C identifies one blocked call of a rank; a
+// rank with workers may have several.
+type Board[C comparable] struct {
+	values map[string][]byte
+
+	// readers are the calls that wait for each key, in the order in which they came.
+	// Invariant: no key has both readers and a value.
+	readers map[string][]caller[C]
+
+	// arrived are the calls that wait in the barrier, in the order in which they came.
+	// Invariant: there are fewer of them than size, or none.
+	arrived []caller[C]
+
+	// size is how many arrivals the barrier waits for: one of each rank that is not lost.
+	size int
+
+	// round counts the completed barriers.
+	round int
+
+	// spare tells for each rank whether the others survive its loss; it does not change. Ranks
+	// beyond its end are not spare.
+	spare []bool
+
+	// lost are the ranks that were lost. Invariant: all of them are spare.
+	lost []int
+}
+
+// caller is a blocked call and the rank that made it.
+type caller[C comparable] struct {
+	rank int
+	call C
+}
+
+// New returns the board of a job of size ranks. spare tells for each rank whether it may be
+// lost while the job goes on; nil means that none may.
+func New[C comparable](size int, spare []bool) *Board[C] {
+	return &Board[C]{values: map[string][]byte{}, readers: map[string][]caller[C]{}, size: size, spare: slices.Clone(spare)}
+}
+
+// Put publishes a value and returns the calls that waited for it.
+func (b *Board[C]) Put(key string, value []byte) (resume []C) {
+	b.values[key] = value
+	resume = callsOf(b.readers[key])
+	delete(b.readers, key)
+	return resume
+}
+
+// Get returns the value of a key. If there is none yet, the call is blocked until Put returns
+// it; calling Get again meanwhile changes nothing.
+func (b *Board[C]) Get(rank int, call C, key string) (value []byte, ok bool) {
+	if v, ok := b.values[key]; ok {
+		return v, true
+	}
+	if waits := b.readers[key]; !slices.Contains(waits, caller[C]{rank, call}) {
+		b.readers[key] = append(waits, caller[C]{rank, call})
+	}
+	return nil, false
+}
+
+// Withdraw ends a call's wait for a key: no Put will return it.
+func (b *Board[C]) Withdraw(rank int, call C, key string) {
+	b.drop(key, func(c caller[C]) bool { return c == caller[C]{rank, call} })
+}
+
+// Arrive brings a rank to the barrier. For the last rank it returns all calls of the barrier,
+// the last rank's own at the end; before, it returns none. A rank that has arrived stays
+// counted even if it stops waiting for the others.
+func (b *Board[C]) Arrive(rank int, call C) (resume []C) {
+	b.arrived = append(b.arrived, caller[C]{rank, call})
+	return b.pass()
+}
+
+// Lose removes a spare rank from the job: its calls are forgotten, and barriers no longer wait
+// for it. It returns the calls that waited in the barrier for this rank alone. The loss of a
+// rank that is not spare changes nothing.
+func (b *Board[C]) Lose(rank int) (resume []C) {
+	if !b.Spare(rank) || slices.Contains(b.lost, rank) {
+		return nil
+	}
+	b.lost = append(b.lost, rank)
+	b.size--
+	its := func(c caller[C]) bool { return c.rank == rank }
+	b.arrived = slices.DeleteFunc(b.arrived, its)
+	for key := range b.readers { // map order does not matter: each key is handled by itself
+		b.drop(key, its)
+	}
+	return b.pass()
+}
+
+// Spare reports whether the job goes on without a rank.
+func (b *Board[C]) Spare(rank int) bool { return rank < len(b.spare) && b.spare[rank] }
+
+// Round returns how many barriers have completed. A call that has arrived may go on when this
+// number has changed.
+func (b *Board[C]) Round() int { return b.round }
+
+// Missing says how many ranks have arrived; it completes "waiting on ...".
+func (b *Board[C]) Missing() string {
+	return fmt.Sprintf("the other ranks to synchronise (%d of %d are there)", len(b.arrived), b.size)
+}
+
+// pass ends the barrier if all ranks have arrived.
+func (b *Board[C]) pass() (resume []C) {
+	if len(b.arrived) == 0 || len(b.arrived) < b.size {
+		return nil
+	}
+	resume = callsOf(b.arrived)
+	b.arrived = nil
+	b.round++
+	return resume
+}
+
+// drop removes the calls that wait for a key and satisfy which.
+func (b *Board[C]) drop(key string, which func(caller[C]) bool) {
+	waits := slices.DeleteFunc(b.readers[key], which)
+	if len(waits) == 0 {
+		delete(b.readers, key)
+		return
+	}
+	b.readers[key] = waits
+}
+
+func callsOf[C comparable](all []caller[C]) (calls []C) {
+	for _, c := range all {
+		calls = append(calls, c.call)
+	}
+	return calls
+}
