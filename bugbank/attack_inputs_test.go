@@ -66,6 +66,15 @@ var attackInputs = []pitfall{
 		}},
 	},
 	{
+		what: "A part of a file that was not checked passes for one that is right",
+		seen: "this project: a lab whose topology was misspelt panicked, for its hosts were checked against none",
+		bugs: []bug{{
+			wrong: "A section under a wrong name is as good as one that is right",
+			edits: edit("lab/check.go", `if s.name == "topology" {`, `if s.name == "name" {`),
+			test:  "lab TestEveryKeyMisspelt",
+		}},
+	},
+	{
 		what: "Input that takes for ever: devices, pipes that nobody writes to, graphs of half a million hosts",
 		seen: "this project: a fat-tree that the page allowed validated for ten minutes in 20 GB, and no signal ended it",
 		bugs: []bug{{

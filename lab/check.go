@@ -90,7 +90,12 @@ func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
 	} {
 		_, there := c.at[s.name]
 		if c.spoilt[s.name] || c.spoilt.has(s.needs...) || !there && c.spoilt[""] {
-			continue // what is missing may be there under a wrong name
+			// What is missing may be there under a wrong name. The topology alone has no default
+			// against which the others could be checked.
+			if s.name == "topology" {
+				c.spoilt[s.name] = true
+			}
+			continue
 		}
 		c.err = nil
 		s.f()

@@ -95,15 +95,16 @@ func (c *Checker) Schemes(p string, a Algorithms, schemes []Scheme, sizes []Size
 
 // Scheme verifies one scheme.
 func (c *Checker) Scheme(at string, a Algorithms, s *Scheme, sizes []Size) {
+	if s.Label == "" {
+		s.Label = s.Name
+	}
 	if !slices.Contains(a.Names, s.Name) {
 		hint := Suggest(s.Name, a.Names)
 		if hint == "" {
 			hint = ": use " + List(a.Names)
 		}
 		c.Failf(at, "no %s scheme %q%s", a.Kind, s.Name, hint)
-	}
-	if s.Label == "" {
-		s.Label = s.Name
+		return // which parameters it would have cannot be said
 	}
 	switch {
 	case !LabelOK(s.Label) && s.Label != s.Name:

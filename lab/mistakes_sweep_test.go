@@ -1,0 +1,45 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryKeyMisspelt: whichever key of an example is misspelt, that is told at its place, and
+// what needs the key's section is not checked against the nothing that was read in its place.
+func TestEveryKeyMisspelt(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.mcl.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	key := regexp.MustCompile(`(?m)(?:^|[{,-])[ ]*([a-z][a-z-]*):(?:[ ]|$)`)
+	tried := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range key.FindAllSubmatchIndex(text, -1) {
+			from, to := at[2], at[3]
+			line := string(text[strings.LastIndexByte(string(text[:from]), '\n')+1 : from])
+			if strings.Contains(line, "#") || strings.Contains(line, `"`) {
+				continue
+			}
+			bad := string(text[:to]) + "qz" + string(text[to:])
+			at := strings.TrimSuffix(line, "{") // a scheme with parameters begins at its brace
+			_, err := Reader{Expect: true}.Parse("lab", []byte(bad))
+			place := regexp.MustCompile(fmt.Sprintf("^lab:%d:(%d|%d): ", 1+strings.Count(bad[:from], "\n"), 1+len(at), 1+len(line)))
+			if err == nil || !place.MatchString(err.Error()) {
+				t.Errorf("%s with %sqz: %v, want a mistake at %v", filepath.Base(file), text[from:to], err, place)
+			}
+			tried++
+		}
+	}
+	if tried < 200 {
+		t.Errorf("%d keys tried, want 200 at least", tried)
+	}
+}
