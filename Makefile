@@ -23,10 +23,11 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME
-	@set -e; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
+	@set -e; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
 	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
 	  controller:FuzzDecodeCommand controller:FuzzDecodeState faults:FuzzDecode; do \
-	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x | tail -n 2; done
+	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x > "$$log" 2>&1 || { cat "$$log"; exit 1; }; \
+	  tail -n 2 "$$log"; done
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
