@@ -143,22 +143,6 @@ func Part(e End) error {
 	return nil
 }
 
-// Counters are the kernel's counts of an interface.
-type Counters struct{ RxPackets, TxPackets, RxDropped, TxDropped, RxErrors, TxErrors uint64 }
-
-// Counters returns the kernel's counts of an end.
-func (e End) Counters() (Counters, error) {
-	l, err := e.NS.nl.LinkByName(e.Name())
-	if err != nil {
-		return Counters{}, fmt.Errorf("find interface of %s: %w", e.Alias, err)
-	}
-	s := l.Attrs().Statistics
-	if s == nil {
-		return Counters{}, fmt.Errorf("interface of %s has no counters", e.Alias)
-	}
-	return Counters{s.RxPackets, s.TxPackets, s.RxDropped, s.TxDropped, s.RxErrors, s.TxErrors}, nil
-}
-
 // Prepare makes a namespace quiet: without IPv6 the kernel sends nothing of its own on
 // the lab's links. It must come before the links.
 func (n *Namespace) Prepare() error {

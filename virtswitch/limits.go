@@ -8,7 +8,7 @@ const (
 	PortsMax = 254
 	// GroupsMax is what a McstID range of /16 can name at once.
 	GroupsMax = 1 << 16
-	// ReductionsMax is how many groups may have a table for reductions (ReductionBytes).
+	// ReductionsMax is how many groups may have a table for reductions: two windows of sums and, for each port, one of parts.
 	ReductionsMax = 8
 	// pauseQuanta is the pause that an XOFF asks for: the longest the frame can carry.
 	pauseQuanta = 0xffff

@@ -61,11 +61,6 @@ func newReduction() *reduction {
 	return r
 }
 
-// ReductionBytes returns the most memory that the table of a reduction takes in a switch
-// of so many ports: two windows of sums, and for each port one window of parts that are not
-// added yet. Each sum and each part takes the largest path MTU.
-func ReductionBytes(ports int) int { return (2 + ports) * wire.ReduceWindow * mtuMax }
-
 // rootPath returns the path to the root of the group's tree, where its registration came
 // from, or -1 at the root itself.
 func (g *group) rootPath() int {

@@ -10,11 +10,8 @@ const PauseQuantumBits = 512
 
 const pfcOpcode uint16 = 0x0101
 
-// PFCAddr is the destination of every pause frame. Bridges never forward it.
+// pfcAddr is the destination of every pause frame. Bridges never forward it.
 var pfcAddr = MAC{0x01, 0x80, 0xc2, 0x00, 0x00, 0x01}
-
-// PFCAddr returns the destination address of pause frames.
-func PFCAddr() MAC { return pfcAddr }
 
 // PFC is a priority-based flow control frame (802.1Qbb clause 36). A set bit i in
 // Enable makes Quanta[i] count: 0 lets the class go on, anything else stops it for
