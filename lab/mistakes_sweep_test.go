@@ -31,8 +31,8 @@ func TestEveryKeyMisspelt(t *testing.T) {
 			}
 			bad := string(text[:to]) + "qz" + string(text[to:])
 			at := strings.TrimSuffix(line, "{") // a scheme with parameters begins at its brace
-			_, err := Reader{Expect: true}.Parse("lab", []byte(bad))
-			place := regexp.MustCompile(fmt.Sprintf("^lab:%d:(%d|%d): ", 1+strings.Count(bad[:from], "\n"), 1+len(at), 1+len(line)))
+			_, err := Reader{Expect: true}.Parse(file, []byte(bad))
+			place := regexp.MustCompile(fmt.Sprintf("^%s:%d:(%d|%d): ", regexp.QuoteMeta(file), 1+strings.Count(bad[:from], "\n"), 1+len(at), 1+len(line)))
 			if err == nil || !place.MatchString(err.Error()) {
 				t.Errorf("%s with %sqz: %v, want a mistake at %v", filepath.Base(file), text[from:to], err, place)
 			}
