@@ -155,7 +155,7 @@ func (p *nodeProcess) send(frames int, inAll uint64) {
 // connection ends a moment after who called has the answer.
 func (p *nodeProcess) holds(when string, want counters.Held) {
 	p.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); ; {
 		got := *p.state().Held
 		if got.Goroutines < want.Goroutines {
 			got.Goroutines = want.Goroutines
