@@ -33,7 +33,7 @@ var attackIdle = []pitfall{
 		seen: "a broadcast to a host that pauses its switch: 100 days of lab time",
 		bugs: []bug{{
 			wrong: "A run ends only if nothing at all is left to arrive",
-			edits: edit("sim/idle.go", "(n.nothing() || n.stands())", "n.nothing()"),
+			edits: edit("sim/idle.go", "(n.exhausted() || n.stands())", "n.exhausted()"),
 			test:  "search TestStandstill",
 		}},
 	},

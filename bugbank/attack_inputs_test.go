@@ -11,7 +11,7 @@ var attackInputs = []pitfall{
 			test:  "sim TestFarEvents",
 		}, {
 			wrong: "Calls for which there is no number end the run",
-			edits: edit("sim/loop.go", "\t\tid = shared\n\t\tn.crowd.push(at, f)\n", "\t\tpanic(shared)\n"),
+			edits: edit("sim/loop.go", "\t\tid = shared\n\t\tn.overflow.push(at, f)\n", "\t\tpanic(shared)\n"),
 			test:  "sim TestManyCalls",
 		}, {
 			wrong: "Lab time has no end, and a run goes on as long as numbers last",

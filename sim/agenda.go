@@ -2,8 +2,8 @@ package sim
 
 import "github.com/mcastlab/mcastlab/vtime"
 
-// agenda is a heap of what comes at instants. What comes at the same instant keeps the
-// order in which it was put in.
+// agenda is a binary heap of values, each due at an instant of lab time. Values that are due
+// at the same instant leave in the order in which they were pushed.
 type agenda[T any] struct {
 	heap []entry[T]
 	seq  uint64
@@ -15,14 +15,16 @@ type entry[T any] struct {
 	what T
 }
 
-// event is a thing that the loop does at an instant.
+// event names a step of the loop: one of the class constants, and the id that the class
+// documents.
 type event struct{ class, id int }
 
 func (e *entry[T]) before(o *entry[T]) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
 func (a *agenda[T]) len() int { return len(a.heap) }
 
-// first returns the earliest instant, or Never if there is none.
+// first returns the instant at which the earliest value is due, or vtime.Never if the agenda
+// is empty.
 func (a *agenda[T]) first() vtime.Time {
 	if len(a.heap) == 0 {
 		return vtime.Never
@@ -30,7 +32,7 @@ func (a *agenda[T]) first() vtime.Time {
 	return a.heap[0].at
 }
 
-// push puts something in. What comes after all that is there costs one comparison.
+// push adds a value. Pushing one that is due after all others costs one comparison.
 func (a *agenda[T]) push(at vtime.Time, what T) {
 	a.seq++
 	a.heap = append(a.heap, entry[T]{at, a.seq, what})
@@ -45,7 +47,7 @@ func (a *agenda[T]) push(at vtime.Time, what T) {
 	}
 }
 
-// pop takes the first out; there must be one.
+// pop removes and returns the earliest value. The agenda must not be empty.
 func (a *agenda[T]) pop() T {
 	h := a.heap
 	what, last := h[0].what, len(h)-1

@@ -12,26 +12,26 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// ErrInvariant says that something does not hold that must always be true.
+// ErrInvariant is wrapped by the error of a run in which an invariant was broken
+// (docs/determinism.md numbers the invariants).
 var ErrInvariant = errors.New("invariant broken")
 
-// checker verifies after every event what must always be true (docs/determinism.md
-// numbers the invariants). It knows the ground truth that no machine has: what every
-// member of a group has received.
+// checker verifies the invariants after every event. It has the ground truth that no single
+// machine has: which packets every member of a group has received.
 type checker struct {
 	net    *Net
-	behind []map[uint32][]*virtrnic.QP // by transmitter and group: the members its side of the link has; never walked
-	state  virtswitch.GroupState       // of the group being checked
+	behind []map[uint32][]*virtrnic.QP // by transmitter and group: the members on the transmitter's side of its link; never iterated
+	state  virtswitch.GroupState       // scratch: the state of the group being checked
 	node   int                         // the machine that took a frame in this event, or -1
 	group  uint32                      // the group of that frame, or 0
 	trees  treeCheck
-	// displaced are the nodes at the ends of links on which a fault has made frames come later or
-	// twice, or pause frames otherwise than they were sent: headroom is not computed for that.
+	// displaced marks, by node, both ends of each link on which a fault has delayed or duplicated
+	// a frame, or has altered or dropped a pause frame. Headroom is not computed for those faults.
 	displaced []bool
 }
 
-// conserveEvery is how many events pass between counts of all frames, which look at
-// every port.
+// conserveEvery is the number of events between two counts of all frames. A count visits every
+// port.
 const conserveEvery = 64
 
 func newChecker(n *Net) *checker {
@@ -44,15 +44,15 @@ func (c *checker) failf(format string, args ...any) {
 	}
 }
 
-// decided notes what a fault makes of a frame at the end of a link.
+// decided records the verdict of a fault on a frame at the end of a link.
 func (c *checker) decided(p *machine.Port, f *wire.Frame, v faults.Verdict) {
 	if v.Twice || v.Delay > 0 || f.Kind() == wire.KindPFC && v != (faults.Verdict{}) {
 		c.displaced[p.Node], c.displaced[c.net.from[p.ID()].node] = true, true
 	}
 }
 
-// beforeFrame checks a frame on its way into a machine: what feedback says must be
-// true of every member it speaks for (invariants 1 and 2).
+// beforeFrame checks a frame that is about to enter a machine. An ACK or a NAK must be true of
+// every member it speaks for (invariants 1 and 2).
 func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 	c.node, c.group = int(p.Node), 0
 	if f.Kind() != wire.KindRoCE {
@@ -73,7 +73,7 @@ func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 	src := c.net.from[p.ID()]
 	h := f.AETH()
 	for _, q := range c.members(c.group, int(src.node), int(src.port)) {
-		have := q.RQPSN().Sub(f.PSN()) // packets the member has from the one named on
+		have := q.RQPSN().Sub(f.PSN()) // how many packets the member has received from the named one on
 		if h.Syndrome.IsACK() && have <= 0 || !h.Syndrome.IsACK() && have < 0 {
 			c.failf("%v from %s claims more than queue pair %d has, which expects %v",
 				f, c.net.graph.Nodes[src.node].Name, q.Num(), q.RQPSN())
@@ -81,8 +81,8 @@ func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 	}
 }
 
-// members returns the receivers that feedback from a node over one of its ports
-// speaks for: those in the part of the tree that the port does not lead to.
+// members returns the receivers for which a node's feedback through one of its ports speaks.
+// They lie in the part of the tree to which that port does not lead.
 func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
 	at := &c.behind[c.net.PortID(node, port)]
 	m, ok := (*at)[group]
@@ -98,14 +98,15 @@ func (c *checker) members(group uint32, node, port int) []*virtrnic.QP {
 	}
 	for _, q := range m {
 		if q.State() == virtrnic.StateReset {
-			return nil // the group is being deleted; late feedback speaks for nobody
+			return nil // the group is being deleted, so late feedback speaks for no member
 		}
 	}
 	return m
 }
 
-// walk follows the tree away from a port. whole is false while some switch has not
-// activated the group.
+// walk collects the receivers that the tree reaches from a node by all ports but the given one.
+// whole is false while a switch on the way has not activated the group. depth bounds the number
+// of switches, so that a loop in the tree is found.
 func (c *checker) walk(group uint32, node, port, depth int) (m []*virtrnic.QP, whole bool) {
 	n := c.net
 	if nic := n.nodes[node].nic; nic != nil {
@@ -137,9 +138,9 @@ func (c *checker) walk(group uint32, node, port, depth int) (m []*virtrnic.QP, w
 	return m, whole
 }
 
-// overruled reports whether a watchdog that forwards has fired: it sends on although the next
-// switch has paused it, which is what headroom cannot be computed for. (Seed 35328 of the
-// soak of version 4353da4 has one in a fabric without any host that pauses.)
+// overruled reports whether a pause-storm watchdog of the kind that forwards has fired. Such a
+// watchdog sends although the next switch has paused it, and no headroom can be computed for
+// that. It can fire in a fabric in which no host sends pause frames.
 func (n *Net) overruled() bool {
 	if !n.cfg.Switch.Watchdog.Forward {
 		return false
@@ -152,7 +153,7 @@ func (n *Net) overruled() bool {
 	return false
 }
 
-// afterEvent checks the machine that has just run.
+// afterEvent checks the machine that handled the last event.
 func (c *checker) afterEvent() {
 	n := c.net
 	if n.stats.Events%conserveEvery == 0 {
@@ -194,8 +195,8 @@ func (c *checker) afterEvent() {
 	}
 }
 
-// conserved counts all frames: those handed out are in a queue, on a link or held
-// back (invariant 4).
+// conserved checks that every frame of the pool that is in use is in a queue, on a link, or
+// delayed by a fault (invariant 4).
 func (c *checker) conserved() {
 	n := c.net
 	held := n.lates
@@ -214,8 +215,8 @@ func (c *checker) conserved() {
 	}
 }
 
-// atRest checks what must hold when nothing is left to do. kept says that what was made is to
-// be looked at.
+// atRest checks what must hold once the run has no event left. kept says that the job leaves its
+// objects in place (Job.Keep), so that they are no residue.
 func (c *checker) atRest(kept bool) error {
 	n := c.net
 	c.conserved()
@@ -228,8 +229,8 @@ func (c *checker) atRest(kept bool) error {
 	return n.err
 }
 
-// finished checks that all work requests have ended when nothing is left to do, unless what
-// they wait for stands still.
+// finished checks that all work requests have ended once the run has no event left. Requests
+// that wait for a pause or a stall without end are excepted (invariant 7).
 func (c *checker) finished() error {
 	if err := c.net.unfinished; err != nil && !c.net.stuck {
 		c.failf("%v (7)", err)
@@ -237,11 +238,12 @@ func (c *checker) finished() error {
 	return c.net.err
 }
 
-// Unfinished says which work request of the last job had not ended when nothing was left to
-// do.
+// Unfinished returns an error that names a queue pair whose work requests had not ended when the
+// last job ran out of events, or nil if there was none.
 func (n *Net) Unfinished() error { return n.unfinished }
 
-// open says which work request has not ended.
+// open returns an error that names the first queue pair with outstanding work requests, or nil
+// if there is none.
 func (n *Net) open() (err error) {
 	for i := range n.nodes {
 		nic := n.nodes[i].nic

@@ -9,16 +9,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// treeCheck verifies that what a registration has installed is a tree that has the leader
-// and the members at its ends and nobody else (invariant 8), when the leader has the last
-// confirmation and may send.
+// treeCheck verifies that the paths a registration has installed form a tree whose leaves are
+// the leader and the members and no other host (invariant 8). It looks when the leader has
+// received the last confirmation and may send.
 type treeCheck struct {
-	confirmed uint32          // the group that a confirmation of this event is about, or 0
-	whole     map[uint32]bool // groups whose tree has been looked at; never walked
-	forgot    bool            // a switch has lost what it knew: there may be holes in trees
+	confirmed uint32          // the group that this event's frame confirms, or 0
+	verified  map[uint32]bool // groups whose tree has been checked; never iterated
+	forgot    bool            // a switch has lost its group tables, so trees may be incomplete
 }
 
-// beforeFrame notes what a registration packet confirms.
+// beforeFrame records the group that a registration packet confirms.
 func (t *treeCheck) beforeFrame(f *wire.Frame) {
 	t.confirmed = 0
 	if f.Kind() != wire.KindMRP || wire.IsGroup(f.DstIP()) || f.Payload() == nil {
@@ -29,29 +29,29 @@ func (t *treeCheck) beforeFrame(f *wire.Frame) {
 	}
 }
 
-// forgotten notes that a switch has lost its groups.
+// forgotten records that a switch has lost its group tables.
 func (n *Net) forgotten() {
 	if n.check != nil {
 		n.check.trees.forgot = true
 	}
 }
 
-// afterConfirmation checks the tree of a group that has just become active, of which the
-// node is the leader.
+// afterConfirmation checks the tree of a group that has just become active. The node is the
+// host of the group's leader.
 func (c *checker) afterConfirmation(node int) {
 	id := c.trees.confirmed
 	c.trees.confirmed = 0
-	if id == 0 || c.trees.whole[id] {
+	if id == 0 || c.trees.verified[id] {
 		return
 	}
 	g, phase := c.net.nodes[node].host.agent.Led(id)
 	if phase != mrp.Active {
 		return
 	}
-	if c.trees.whole == nil {
-		c.trees.whole = map[uint32]bool{}
+	if c.trees.verified == nil {
+		c.trees.verified = map[uint32]bool{}
 	}
-	c.trees.whole[id] = true
+	c.trees.verified[id] = true
 	w := treeWalk{c: c, group: id, entered: make([]bool, len(c.net.nodes))}
 	w.entered[node] = true
 	w.follow(node, 0)
@@ -65,10 +65,11 @@ type treeWalk struct {
 	c       *checker
 	group   uint32
 	entered []bool // by node
-	ends    int    // hosts
+	ends    int    // hosts reached
 }
 
-// follow goes over the link at a node's port and on by all paths of the switch there.
+// follow crosses the link at a node's port and continues along all other paths of the switch at
+// its far end.
 func (w *treeWalk) follow(node, port int) {
 	n := w.c.net
 	far := n.graph.Peer(node, port)
@@ -95,15 +96,15 @@ func (w *treeWalk) follow(node, port int) {
 	}
 }
 
-// back returns a switch's table of the group, and whether it is active and has a path by the
-// port.
+// back returns the group's table at a switch. ok says that the group is active there and has a
+// path through the given port.
 func (w *treeWalk) back(at topo.End) (g virtswitch.GroupState, ok bool) {
 	ok = w.c.net.nodes[at.Node].sw.ReadGroup(w.group, &g) && g.Active &&
 		slices.ContainsFunc(g.Paths, func(p virtswitch.PathState) bool { return p.Port == at.Port })
 	return g, ok
 }
 
-// reached reports whether the walk has come to all members, and to nobody else.
+// reached reports whether the walk has reached every member and no other host.
 func (w *treeWalk) reached(members []mrp.Member) bool {
 	for _, m := range members {
 		if hosts, err := w.c.net.graph.HostsAt([]uint32{m.IP}); err != nil || !w.entered[hosts[0]] {

@@ -10,17 +10,17 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// ErrCrashed says that the host of a rank crashed.
+// ErrCrashed is wrapped by the error of a rank whose host crashed.
 var ErrCrashed = errors.New("host crashed")
 
-// NewTimeline returns a timeline that applies faults to the simulation. reconverge is how
-// long it takes until all switches know of a link that went down.
+// NewTimeline returns a timeline that applies faults to the simulation. reconverge is the time
+// from the failure of a link to the moment at which all switches route around it.
 func (n *Net) NewTimeline(reconverge vtime.Duration) *faults.Timeline {
 	if n.linkStats == nil {
 		n.linkStats = make([]faults.Counts, len(n.ports))
 	}
 	for i := range n.ports {
-		n.slowest(i)
+		n.notePauseSpan(i)
 	}
 	t := target{n}
 	return faults.NewTimeline(faults.Config{
@@ -28,8 +28,8 @@ func (n *Net) NewTimeline(reconverge vtime.Duration) *faults.Timeline {
 	}, faults.Target{Clock: t, Links: t, Switches: t, Hosts: t})
 }
 
-// LinkStats returns what faults did at the end of the direction of a link that leaves the
-// given port.
+// LinkStats returns the counts of the faults that acted on frames of the transmitter with the
+// given number. All counts are zero in a simulation without a timeline.
 func (n *Net) LinkStats(port int) (s faults.Counts) {
 	if n.linkStats != nil {
 		s = n.linkStats[port]
@@ -37,8 +37,8 @@ func (n *Net) LinkStats(port int) (s faults.Counts) {
 	return s
 }
 
-// target is the simulation as faults see it, all parts of faults.Target but the control plane:
-// a simulation has no controllers.
+// target applies faults to the simulation. It implements every part of faults.Target but the
+// control plane, because a simulation has no controllers.
 type target struct{ n *Net }
 
 // id returns the number of the transmitter at a port.
@@ -48,7 +48,7 @@ func (t target) id(at topo.End) int { return t.n.PortID(at.Node, at.Port) }
 func (t target) At(at vtime.Time, keep faults.Keep, f func(now vtime.Time)) {
 	n := t.n
 	if n.applying && keep != faults.KeepNot {
-		n.lastEnd = max(n.lastEnd, at) // of what has begun
+		n.lastEnd = max(n.lastEnd, at) // the call that is being made has begun a fault that ends then
 	}
 	call := func(now vtime.Time) {
 		n.applying = true
@@ -69,7 +69,7 @@ func (t target) At(at vtime.Time, keep faults.Keep, f func(now vtime.Time)) {
 	n.At(max(at, n.now), func(now vtime.Time) {
 		*waiting--
 		if n.done() {
-			n.held = append(n.held, func() { t.At(at, keep, f) })
+			n.postponed = append(n.postponed, func() { t.At(at, keep, f) })
 			return
 		}
 		n.began = n.began || keep == faults.KeepNot
@@ -105,16 +105,18 @@ func (t target) SetRoutes(_ vtime.Time, down []int) {
 func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
 	t.n.nodes[at.Node].m.Settle(now, at.Port)
 	t.n.ports[t.id(at)].SetRate(rate)
-	t.n.slowest(t.id(at))
+	t.n.notePauseSpan(t.id(at))
 }
 
-// slowest notes how long a pause may take to come from a port, and to run out.
-func (n *Net) slowest(port int) {
+// notePauseSpan raises pauseMax to the longest time from the sending of a pause frame by a port
+// to the expiry of the pause at the far end.
+func (n *Net) notePauseSpan(port int) {
 	p := &n.ports[port]
 	n.pauseMax = max(n.pauseMax, p.Delay()+p.Serialize(faults.PauseQuantaMax*wire.PauseQuantumBits/8+2*pauseBehind))
 }
 
-// pauseBehind is more than what the largest frame takes of a link, behind which a pause waits.
+// pauseBehind is more than the bytes that the largest frame occupies on a link. A pause frame
+// may have to wait for such a frame.
 const pauseBehind = 1 << 14
 
 // Sent implements faults.LinkTarget.
@@ -143,7 +145,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 			k.job.resume(k.job.board.Lose(k.rank))
 		}
 		k.stop()
-		k.done = true // also if it had not begun
+		k.done = true // stop does not set it for a task that has not begun
 	}
 	_, led := h.agent.Groups()
 	n.orphans += led

@@ -5,15 +5,15 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// A run ends when nothing is left to do. Faults that recur for ever, and pauses that are
-// renewed for ever, would keep it from ending, so it also ends when nothing can happen any
-// more except what faults do. That must be certain, because a rank may wait for any message
-// under way, even one whose work request has completed: those of UC and UD complete when they
-// start on the wire.
+// A run ends when no event is left. Faults that recur for ever, and pauses that are renewed for
+// ever, would keep it from ending, so a run also ends when the only events to come are those of
+// faults. That must be certain: a rank may wait for any message in flight, even for one whose
+// work request has completed, because requests of UC and UD complete when their transmission
+// starts.
 
-// done reports whether all programs have ended, and nothing that they began is under way.
-// Pause frames that faults send do not count, nor do the timers of switches that wait for the
-// end of a pause: recurring faults would leave some at any time.
+// done reports whether all programs have ended and none of their work is in progress. Pause
+// frames and the timers of paused switches do not count, because recurring faults leave some
+// at any time.
 func (n *Net) done() bool {
 	if n.reference != nil || !n.parked(false) || !n.quiet() {
 		return false
@@ -29,21 +29,20 @@ func (n *Net) done() bool {
 	return n.pool.Live == pauses
 }
 
-// resume makes the calls of the timeline happen now that were put back when the last program
-// had ended.
+// resume schedules the timeline calls that were postponed when the last program had ended.
 func (n *Net) resume() {
-	held := n.held
-	n.held = nil
-	for _, put := range held {
-		put()
+	postponed := n.postponed
+	n.postponed = nil
+	for _, schedule := range postponed {
+		schedule()
 	}
 }
 
-// idle reports whether nothing is left to do but what faults do, which come and go as if
-// somebody were there to see it. While they still move pause frames and routes it is asked
-// when one begins.
+// idle reports whether the only events to come are those of faults, which begin and end whether
+// or not a program runs. While pause frames or programs are left, the costly part of the check
+// is made only after a fault has begun.
 func (n *Net) idle() bool {
-	if len(n.held) > 0 && n.pool.Live == 0 {
+	if len(n.postponed) > 0 && n.pool.Live == 0 {
 		return true
 	}
 	if n.begins+n.ends == 0 || n.reference != nil {
@@ -56,7 +55,7 @@ func (n *Net) idle() bool {
 		return false
 	}
 	n.began = false
-	return n.parked(true) && !n.registers() && (n.nothing() || n.stands())
+	return n.parked(true) && !n.registers() && (n.exhausted() || n.stands())
 }
 
 // parked reports whether no program runs. If waiting is set, programs that wait for something
@@ -85,10 +84,10 @@ func (n *Net) registers() bool {
 	return false
 }
 
-// nothing reports whether there is nothing that could still come to somebody: no work request,
-// and no frame. Programs that are left wait in vain, whatever pauses are under way; without any
-// these are waited for.
-func (n *Net) nothing() bool {
+// exhausted reports whether no work request is outstanding and no frame is left that could reach
+// a program. Pause frames do not count while programs wait, because none of them can wake one;
+// once all programs have ended, pause frames must have gone too.
+func (n *Net) exhausted() bool {
 	if n.open() != nil {
 		return false
 	}
@@ -132,30 +131,30 @@ func (n *Net) frames() (frames int, arrives bool) {
 	return n.pool.Live - pauses, arrives
 }
 
-// lull is a period in which faults begin and end and nothing else happens.
+// lull is a period in which faults begin and end and no other event moves a frame or a program.
 type lull struct {
-	moves  uint64 // count of moves when it began
-	frames int    // number of frames, which stays the same
-	from   vtime.Time
-	until  vtime.Time // when all faults that were in force at its start, and have an end, are over
-	begins int        // faults that have begun in it
-	events uint64     // count of events when it began
+	moves  uint64     // Net.moves when the lull began
+	frames int        // number of frames that are not pauses; it is the same throughout the lull
+	from   vtime.Time // when the lull began
+	until  vtime.Time // when the last fault ends that was in force at the start of the lull and has an end
+	begins int        // faults that have begun in the lull
+	events uint64     // Stats.Events when the lull began
 }
 
-// A lull has lasted long enough after this many beginnings of faults, or this many events.
+// stands decides only after this many faults have begun in a lull, or after this many events.
 const (
 	lullBegins = 1 << 10
 	lullEvents = 1 << 20
 )
 
-// stands reports whether all that is left stands still for good: frames and work requests that
-// wait for a pause or a stall to end which does not. It is asked when a fault begins.
+// stands reports whether all frames and work requests that are left wait for a pause or a stall
+// that never ends. It is called when a fault begins.
 //
-// What stands still may go on when a fault ends. So each of those that are in force must have
-// ended since, and each pause that is not renewed have come and run out, without anything
-// moving; and, for what two of them keep from moving in turn, they must have come many times.
-// The bound is the price of an end: two that let go at the same time once in a thousand times
-// are taken for ones that never do.
+// A frame that stands still may move again when a fault ends. So each fault in force at the start
+// of the lull must have ended, and each pause that is not renewed must have arrived and expired,
+// without any movement. Two recurring faults may also block a frame in turn, so they must have
+// recurred many times. This bound is what a certain end costs: two faults that are absent at the
+// same time less often than once in a thousand recurrences are taken for a permanent block.
 func (n *Net) stands() bool {
 	frames, arrives := n.frames()
 	l := &n.lull
@@ -174,8 +173,8 @@ func (n *Net) stands() bool {
 	return n.stuck
 }
 
-// stands reports whether nothing of the node continues by itself. A NIC that has been stalled
-// since before the given instant does not.
+// stands reports whether the node moves no frame unless a fault lets it. That holds for a NIC that
+// has been stalled since the given instant or longer.
 func (nd *node) stands(since vtime.Time) bool {
 	if nd.sw != nil {
 		return nd.sw.Stands()

@@ -14,31 +14,31 @@ import (
 // Classes of events at one instant, in their order (rule R2).
 const (
 	classArrival = iota // id: port
-	classLate           // id: port; a frame that a fault held back
-	classStart          // id: port; a transmitter that has something to send
+	classLate           // id: port; a frame that a fault delayed
+	classStart          // id: port; an idle transmitter with a frame to send
 	classTimer          // id: node
-	classCall           // id: timed call
-	classTask           // id: task that sleeps
+	classCall           // id: index in Net.timed
+	classTask           // id: sleeping task
 	classBits    = 3
 )
 
-// timed is a call at an instant: the fault timeline.
+// timed is a call that is due at an instant. The fault timeline makes such calls.
 type timed struct {
 	at vtime.Time
 	f  func(now vtime.Time)
 }
 
-// observeEvery is how many events pass between calls of Observe.
+// observeEvery is the number of events between two calls of Net.Observe.
 const observeEvery = 1 << 15
 
-// order returns what ids are XORed with at an instant: ties are broken by the seed and
-// differently from one instant to the next, so no fixed order favours one sender.
+// order returns the mask that is XORed into all ids of an instant. It depends on the seed and on
+// the instant, so that no fixed order of ties favours one sender.
 func (n *Net) order(at vtime.Time) uint64 {
 	return (n.orderKey ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - n.idBits)
 }
 
-// schedule puts an event into the queue. One that is further away than a key can say waits
-// beside it.
+// schedule puts an event into the queue. An event whose distance from the base does not fit a
+// key waits in n.far.
 func (n *Net) schedule(at vtime.Time, class, id int) {
 	span := n.span()
 	if at-n.base >= span {
@@ -53,15 +53,16 @@ func (n *Net) schedule(at vtime.Time, class, id int) {
 	n.queue.push(n.key(at, class, id))
 }
 
-// span is how far from the base an event must be for a key to say so.
+// span returns the distance from the base from which on an instant does not fit a key.
 func (n *Net) span() vtime.Time { return 1 << (63 - classBits - n.idBits) }
 
-// key packs an event.
+// key packs an event into one word, in the order time, class, masked id.
 func (n *Net) key(at vtime.Time, class, id int) uint64 {
 	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at)
 }
 
-// rebase makes keys count from now on. Rare: the span is a quarter of a second at the least.
+// rebase makes the current instant the base of all keys. It is rare, because the span is a
+// quarter of a second at least.
 func (n *Net) rebase() {
 	q := &n.queue
 	shift := uint64(n.now-n.base) << (n.idBits + classBits)
@@ -73,8 +74,8 @@ func (n *Net) rebase() {
 	n.countFrom(n.now)
 }
 
-// skip makes keys count from the earliest of the events that were too far away for one,
-// once there is none before it.
+// skip makes the instant of the earliest event in n.far the base of all keys. The queue must be
+// empty. skip returns false if n.far is empty too, or if the run has ended.
 func (n *Net) skip() bool {
 	at := n.far.first()
 	if at == vtime.Never {
@@ -85,8 +86,8 @@ func (n *Net) skip() bool {
 	return n.err == nil
 }
 
-// countFrom sets what keys count from, which ends the run if that is after the end of lab
-// time, and gives keys to the events that are near enough by now.
+// countFrom sets the base of all keys and moves the events of n.far whose instants now fit a key
+// into the queue. A base after the end of lab time ends the run with ErrEnd.
 func (n *Net) countFrom(base vtime.Time) {
 	if base > vtime.End && n.err == nil {
 		n.err = fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, n.Waiting())
@@ -99,10 +100,10 @@ func (n *Net) countFrom(base vtime.Time) {
 	}
 }
 
-// ErrEnd says that a run has come to the end of lab time.
+// ErrEnd is wrapped by the error of a run that has reached the end of lab time (vtime.End).
 var ErrEnd = errors.New("lab time has ended")
 
-// step runs the next event. It returns false when there is none.
+// step runs the next event. It reports whether there was one.
 func (n *Net) step() bool {
 	k, ok := n.queue.pop()
 	if !ok {
@@ -144,8 +145,8 @@ func (n *Net) step() bool {
 	return true
 }
 
-// arrive takes the frame at the head of a link to the machine at its end. The source
-// is asked first what it has started meanwhile (R3).
+// arrive delivers the oldest frame of a link to the machine at its far end. It settles the
+// source port first (R3).
 func (n *Net) arrive(id int) {
 	p := &n.ports[id]
 	fl := p.Land()
@@ -163,7 +164,7 @@ func (n *Net) arrive(id int) {
 	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
 		n.stats.AckHops++
 	}
-	if n.looked {
+	if n.observed {
 		n.show(id, p, f)
 	}
 	if n.fault != nil && n.fault[id] != nil {
@@ -176,7 +177,7 @@ func (n *Net) arrive(id int) {
 	n.deliver(p, f)
 }
 
-// show lets taps and watchers see a frame that has come to the end of a link.
+// show passes a frame that has reached the end of a link to taps and watchers.
 func (n *Net) show(id int, p *machine.Port, f *wire.Frame) {
 	if n.watch != nil {
 		if w := n.watch[n.from[id].node]; w != nil {
@@ -209,8 +210,8 @@ func (n *Net) arriveFaulty(id int, f *wire.Frame) {
 	}
 }
 
-// linkEnd is where faults hand the simulation what they leave of frames (faults.Sink). Ports go
-// by the number of their transmitter.
+// linkEnd takes the frames on which faults have decided (faults.Sink). A port is identified by
+// the number of the transmitter at the other end of its link.
 type linkEnd struct{ n *Net }
 
 // Decided implements faults.Sink.
@@ -229,10 +230,10 @@ func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
 func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(&e.n.ports[id], f) }
 
 // Hold implements faults.Sink.
-func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.holdBack(id, f, d) }
+func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.delay(id, f, d) }
 
-// holdBack keeps a frame that a fault delivers later.
-func (n *Net) holdBack(id int, f *wire.Frame, d vtime.Duration) {
+// delay keeps a frame that a fault delivers later by d.
+func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 	at := n.now.Add(max(d, vtime.Picosecond))
 	if f.Kind() == wire.KindPFC {
 		n.pauseLate = max(n.pauseLate, d)
@@ -257,7 +258,7 @@ func (n *Net) arriveLate(id int) {
 	n.deliver(&n.ports[id], f)
 }
 
-// deliver hands a frame to the machine at the end of a link.
+// deliver passes a frame to the machine at the end of a link.
 func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
 	dst := &n.nodes[p.Node]
 	if n.check != nil {
@@ -270,7 +271,8 @@ func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
 	}
 }
 
-// requeue gives a link whose head has landed the event of its next frame.
+// requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
+// its link, or the start of its next frame.
 func (n *Net) requeue(id int, p *machine.Port) {
 	if at, wake, needed := p.Attend(); needed {
 		class := classArrival
@@ -281,14 +283,14 @@ func (n *Net) requeue(id int, p *machine.Port) {
 	}
 }
 
-// attend gives the ports a call into a machine has listed their events.
+// attend schedules the events of the ports that the last call into a machine has listed.
 func (n *Net) attend() {
 	for _, id := range n.list.Take() {
 		n.requeue(int(id), &n.ports[id])
 	}
 }
 
-// startPort wakes a transmitter with nothing on its link.
+// startPort settles a transmitter whose link is empty and whose next frame may start.
 func (n *Net) startPort(id int) {
 	p := &n.ports[id]
 	n.stats.Wakes++
@@ -308,7 +310,7 @@ func (n *Net) startPort(id int) {
 	n.requeue(id, p)
 }
 
-// arm makes sure that the node's next deadline has an event.
+// arm schedules a timer event at the node's next deadline unless one is pending by then.
 func (n *Net) arm(id int) {
 	nd := &n.nodes[id]
 	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
@@ -320,7 +322,7 @@ func (n *Net) arm(id int) {
 func (n *Net) fireTimer(id int) {
 	nd := &n.nodes[id]
 	if nd.armed != n.now {
-		return // an earlier one has fired since
+		return // an earlier timer event has replaced this one
 	}
 	n.stats.Timers++
 	nd.armed = vtime.Never
@@ -333,37 +335,38 @@ func (n *Net) fireTimer(id int) {
 	n.arm(id)
 }
 
-// At arranges for f to be called at an instant of lab time. Those that find no number of
-// their own share the last one.
+// At arranges for f to be called at an instant of lab time, or now if that instant has passed.
+// Calls for which there is no free id share the last one.
 func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
 	at = max(at, n.now)
 	id, shared := len(n.timed), 1<<n.idBits-1
-	if k := len(n.untimed); k > 0 {
-		id = n.untimed[k-1]
-		n.untimed = n.untimed[:k-1]
+	if k := len(n.freeTimed); k > 0 {
+		id = n.freeTimed[k-1]
+		n.freeTimed = n.freeTimed[:k-1]
 		n.timed[id] = timed{at, f}
 	} else if id < shared {
 		n.timed = append(n.timed, timed{at, f})
 	} else {
 		id = shared
-		n.crowd.push(at, f)
+		n.overflow.push(at, f)
 	}
 	n.schedule(at, classCall, id)
 }
 
 func (n *Net) callTimed(id int) {
 	if id == len(n.timed) {
-		n.crowd.pop()(n.now)
+		n.overflow.pop()(n.now)
 	} else {
 		f := n.timed[id].f
 		n.timed[id].f = nil
-		n.untimed = append(n.untimed, id)
+		n.freeTimed = append(n.freeTimed, id)
 		f(n.now)
 	}
 	n.settled()
 }
 
-// settled re-arms every node after a call from outside.
+// settled schedules the events of every node and port after a call that may have reached any of
+// them.
 func (n *Net) settled() {
 	for i := range n.nodes {
 		n.arm(i)
@@ -371,7 +374,9 @@ func (n *Net) settled() {
 	n.attend()
 }
 
-// Pause makes a host send a PFC frame, as a NIC that runs out of room does.
+// Pause makes a host send a PFC frame, as a NIC with a full receive buffer does. classes is the
+// bit mask of the paused priorities; quanta is the time to pause in units of 512 bit times, or 0
+// to resume.
 func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 	nd := &n.nodes[node]
 	nd.nic.Settle(n.now, 0)
@@ -380,7 +385,8 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 	n.attend()
 }
 
-// Drain runs until nothing is left to do.
+// Drain runs the loop until no event is left, or none but those of faults. It returns the error
+// that ended the run early: of an invariant, of Observe, or ErrEnd.
 func (n *Net) Drain() error {
 	step := n.step
 	if n.reference != nil {
@@ -396,13 +402,14 @@ func (n *Net) Drain() error {
 	return n.err
 }
 
-// stalled reports whether a fault that goes on keeps a NIC from doing anything.
+// stalled reports whether a fault has stalled a NIC and has not ended.
 func (n *Net) stalled() bool {
 	return slices.ContainsFunc(n.nodes, func(nd node) bool { return nd.nic != nil && nd.nic.Stalled() })
 }
 
-// Leftover says what is still held when the run is over: every frame must be back, unless a
-// NIC is stalled, or somebody paused without end, with which what waits for that stands still.
+// Leftover returns an error if frames or payloads are still in use after the run, and nil if all
+// are back in the pool. It returns nil too while a NIC is stalled or a port is paused without
+// end, because frames then wait legitimately.
 func (n *Net) Leftover() error {
 	if n.stalled() || n.stuck {
 		return nil
@@ -413,9 +420,9 @@ func (n *Net) Leftover() error {
 	return nil
 }
 
-// touch loads what the events of the given keys will need: the link, the head of its
-// ring, the frame, so that the loads overlap.
-func (n *Net) touch(keys []uint64) {
+// prefetch loads what the events of the given keys will need (the port, the oldest entry of its
+// ring, the frame), so that the cache misses overlap.
+func (n *Net) prefetch(keys []uint64) {
 	var sum uint64
 	mask := uint64(1)<<n.idBits - 1
 	for _, k := range keys {
@@ -428,5 +435,5 @@ func (n *Net) touch(keys []uint64) {
 			sum += uint64(p.Flying(0).Frame.PayloadLen())
 		}
 	}
-	n.sink += sum // so that the loads are made
+	n.sink += sum // keeps the compiler from dropping the loads
 }

@@ -1,6 +1,19 @@
-// Package sim runs a lab on a deterministic event clock: the same switch and NIC cores
-// as in containers, driven from one queue. One seed and one lab give one run, bit for
-// bit, whatever the machine.
+// Package sim runs a lab in virtual time. One event queue drives the switch and NIC cores that
+// also run in containers. The same lab, seed and version give the same run, bit for bit, on any
+// computer.
+//
+// The loop keeps these invariants:
+//
+//   - Time never goes back: the queue is monotone, and no event is scheduled before now.
+//   - The events of one instant run in the order of their classes (rule R2 of package machine).
+//     Events of one class run in the order of their ids XORed with a mask that depends on the seed
+//     and the instant. Map order and addresses decide nothing.
+//   - A port with a frame on its link has exactly one pending arrival event, for the oldest frame.
+//     A port with an empty link and a frame to send has a start event.
+//   - node.armed is the instant of the node's one valid timer event; a timer event at another
+//     instant is stale and does nothing.
+//   - Tasks run only between events and one at a time. A task that waits is parked in Park.
+//   - Every frame has one owner: a machine, a link, or the list of frames a fault has delayed.
 package sim
 
 import (
@@ -22,20 +35,22 @@ import (
 // Config describes a simulation.
 type Config struct {
 	fabric.Spec
-	// NoDigest leaves the digest out, for benchmarks of the loop alone.
+	// NoDigest turns the digest off, for benchmarks of the loop alone.
 	NoDigest bool
 	// Check verifies the invariants after every event.
 	Check bool
 	// Trace, if set, returns the tracer of a node, or nil.
 	Trace func(node int) machine.Tracer
-	// Watch, if set, returns who sees the frames of a node's ports, or nil.
+	// Watch, if set, returns the watcher of a node's frames, or nil.
 	Watch func(node int) machine.Watcher
-	// Registrar's waiting time and repeats; 0 chooses.
+	// RetryAfter is how long a registrar waits for confirmations before it sends a registration
+	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
 	RetryAfter vtime.Duration
 	RetriesMax int
 }
 
-// Tap sees frames where a capture would: at a port, in one direction.
+// Tap is called for each frame that passes a port, with the instant at which a capture at that
+// port would record it. It must not keep the frame.
 type Tap func(at vtime.Time, f *wire.Frame)
 
 // Net is a simulated lab.
@@ -45,33 +60,34 @@ type Net struct {
 	pool  wire.Pool
 	nodes []node
 	ports []machine.Port
-	from  []end // by port: who sends there
+	from  []end // by port: the node and port that transmit
 	list  machine.List
-	fault []faults.Link         // by port; nil if no link has one
-	late  []agenda[*wire.Frame] // by port: frames that a fault holds back; nil: none ever was
-	lates int                   // how many those are
-	// linkStats are by port; nil if there is no timeline.
+	fault []faults.Link         // by port; nil if no link has a fault
+	late  []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
+	lates int                   // number of frames in late
+	// linkStats is indexed by port and nil if there is no timeline.
 	linkStats []faults.Counts
-	begins    int // calls of the timeline that are due, by what they mean
-	ends      int
-	applying  bool           // one of them is being made
-	lastEnd   vtime.Time     // when the last of the faults ends that have begun and have an end
-	pauseMax  vtime.Duration // that a pause may take to come and to run out
-	pauseLate vtime.Duration // and that a fault may have held one back
-	moves     uint64         // arrivals but for those of pauses, and turns of tasks
+	begins    int            // pending timeline calls that begin a fault
+	ends      int            // pending timeline calls that end a fault
+	applying  bool           // a timeline call is being made
+	lastEnd   vtime.Time     // when the last fault ends that has begun and has an end
+	pauseMax  vtime.Duration // longest time from the sending of a pause frame to the expiry of its pause
+	pauseLate vtime.Duration // longest time by which a fault has delayed a pause frame
+	moves     uint64         // arrivals of frames other than pauses, plus turns of tasks
 	lull      lull
-	stuck     bool     // the run has ended although there is something that stands still
-	began     bool     // a fault has begun since it was last asked whether all is quiet
-	held      []func() // put calls of the timeline back that came when nothing was left to do
-	out       []Tap    // by port: at the sending end; nil if nobody looks
+	stuck     bool     // the run has ended while frames or work requests wait for ever
+	began     bool     // a fault has begun since idle last looked
+	postponed []func() // schedule again the timeline calls that came due after all programs had ended
+	out       []Tap    // by port: at the sending end; nil if there is no tap
 	in        []Tap    // by port: at the receiving end
-	// watch is by node; nil if nobody does. looked says that there are taps or watchers.
-	watch  []machine.Watcher
-	looked bool
+	// watch is indexed by node and nil if there are no watchers. observed says that there are taps
+	// or watchers.
+	watch    []machine.Watcher
+	observed bool
 
 	queue    radixHeap
-	far      agenda[event] // what is too far away for a key
-	base     vtime.Time    // what keys count from
+	far      agenda[event] // events whose instants do not fit a key
+	base     vtime.Time    // instant that keys count from
 	now      vtime.Time
 	idBits   uint
 	orderKey uint64
@@ -81,26 +97,26 @@ type Net struct {
 	ready   []*task
 	running *task
 	turn    turn
-	// pastStarts says that the event being handled comes after the starts of its instant.
+	// pastStarts says that the current event's class comes after the starts of its instant.
 	pastStarts bool
 	timed      []timed
-	untimed    []int                        // of timed, those that are free
-	crowd      agenda[func(now vtime.Time)] // calls for which timed has no room
+	freeTimed  []int                        // free indices of timed
+	overflow   agenda[func(now vtime.Time)] // calls for which timed has no room
 	random     prng.Stream
 	lease      uint32
-	branches   []rank.Branches // in the switches' multicast tables
+	branches   []rank.Branches // entries that a program has set in the switches' multicast tables
 	check      *checker
-	fresh      [][]amount // what each node held when the lab was built; nil without check
-	orphans    int        // groups that nobody deletes: their leader crashed, or a registration came late
-	unfinished error      // of the last job, before it gave everything back
-	err        error
-	doing      string // what the job last said it is at
-	steps      int    // how often it has
+	baseline   [][]amount // what each node held when the lab was built; nil without Check
+	orphans    int        // groups that nobody deletes: the leader crashed, or a registration came too late
+	unfinished error      // what Unfinished returns: an open work request of the last job
+	err        error      // ends the run
+	doing      string     // the last report of the running job
+	steps      int        // number of its reports
 	sink       uint64
 
-	reference func() bool // tests: steps in place of the loop's own
+	reference func() bool // tests set it to replace step
 
-	// Observe, if set, is called every few ten thousand events; an error ends the run.
+	// Observe, if set, is called every 32,768 events. An error that it returns ends the run.
 	Observe func() error
 
 	stats Stats
@@ -108,29 +124,30 @@ type Net struct {
 
 // Stats counts what the loop did.
 type Stats struct {
-	Events  uint64
+	Events  uint64 // events handled
 	Hops    uint64 // frames that arrived at the end of a link
-	AckHops uint64 // of those, acknowledgements
+	AckHops uint64 // acknowledgements among Hops
 	Lost    uint64 // frames dropped by faults on links
 	Wakes   uint64 // events that only started a frame
-	Timers  uint64
+	Timers  uint64 // timer events of nodes
 }
 
 type end struct{ node, port int32 }
 
-// node is a machine and what the loop keeps about it.
+// node is a machine with the loop's state of it.
 type node struct {
 	m     machine.Machine
 	nic   *virtrnic.NIC      // nil for a switch
 	sw    *virtswitch.Switch // nil for a host
 	host  *host
-	armed vtime.Time // instant of the pending timer event, or Never
-	first int        // first port
-	// stalled is when the NIC was stalled last.
+	armed vtime.Time // instant of the valid timer event, or vtime.Never
+	first int        // number of the node's first port
+	// stalled is when the NIC was last stalled.
 	stalled vtime.Time
 }
 
-// New builds a simulation.
+// New builds a simulation at instant 0 in which no task runs. It returns an error if the switch
+// settings do not fit the topology.
 func New(cfg Config) (*Net, error) {
 	g := cfg.Graph
 	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed)}
@@ -152,7 +169,7 @@ func New(cfg Config) (*Net, error) {
 			trace = cfg.Trace(i)
 		}
 		if cfg.Watch != nil {
-			n.looked = true
+			n.observed = true
 			n.watch = append(n.watch, cfg.Watch(i))
 		}
 		if g.Nodes[i].Kind == topo.Host {
@@ -164,16 +181,16 @@ func New(cfg Config) (*Net, error) {
 		}
 	}
 	n.idBits = uint(bits.Len(uint(max(len(n.ports), 8*g.Hosts, minTasks))))
-	n.queue.touch = n.touch
+	n.queue.prefetch = n.prefetch
 	if cfg.Check {
 		n.check = newChecker(n)
-		n.note()
+		n.noteBaseline()
 	}
 	return n, nil
 }
 
-// minTasks is how many ranks, workers and timed calls there can be at least; a large
-// lab has room for eight per host.
+// minTasks is the number of tasks (ranks and workers), and of timed calls, for which any lab has
+// room. A large lab has room for eight per host.
 const minTasks = 1 << 15
 
 // buildPorts makes one transmitter per node and port, in node order.
@@ -221,10 +238,10 @@ func (n *Net) Graph() *topo.Graph { return n.graph }
 // Now returns the lab time.
 func (n *Net) Now() vtime.Time { return n.now }
 
-// Doing returns what the running job last said it is at, and how often it has said so.
+// Doing returns the running job's last report of its progress, and the number of its reports.
 func (n *Net) Doing() (what string, steps int) { return n.doing, n.steps }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (n *Net) Stats() Stats { return n.stats }
 
 // Switch returns the switch at a node, or nil.
@@ -233,8 +250,9 @@ func (n *Net) Switch(node int) *virtswitch.Switch { return n.nodes[node].sw }
 // NIC returns the NIC at a node, or nil.
 func (n *Net) NIC(node int) *virtrnic.NIC { return n.nodes[node].nic }
 
-// SetMulticast makes an IP multicast group of the given hosts: those that receive and
-// those that only send. It replaces what the group was.
+// SetMulticast installs a plain IP multicast group in the switches, replacing any former one of
+// that address. members are the nodes of the receiving hosts; senders are those of hosts that
+// only send.
 func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 	entries, err := n.cfg.Multicast(ip, members, senders)
 	if err != nil {
@@ -247,7 +265,7 @@ func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 	return nil
 }
 
-// endMulticast takes an IP multicast group out of all switches.
+// endMulticast removes a plain IP multicast group from all switches.
 func (n *Net) endMulticast(ip uint32) {
 	for i := range n.nodes {
 		if sw := n.nodes[i].sw; sw != nil {
@@ -273,7 +291,8 @@ func (n *Net) Port(id int) *machine.Port { return &n.ports[id] }
 // Ports returns the number of transmitters.
 func (n *Net) Ports() int { return len(n.ports) }
 
-// SetFault puts a fault on the direction of a link that leaves the given port.
+// SetFault sets the faults of the direction of a link that leaves the transmitter with the given
+// number.
 func (n *Net) SetFault(port int, f faults.Link) {
 	if n.fault == nil {
 		n.fault = make([]faults.Link, len(n.ports))
@@ -281,20 +300,21 @@ func (n *Net) SetFault(port int, f faults.Link) {
 	n.fault[port] = f
 }
 
-// SetTap shows a port's frames to tap: those it sends when their last bit has left,
-// those it receives when it has come. Calls for one port are not in the order of time.
+// SetTap makes tap see a port's frames: a sent frame at the instant at which its last bit left,
+// a received frame at the instant at which its last bit arrived. The calls for one port are not
+// in the order of their instants.
 func (n *Net) SetTap(node, port int, tap Tap) {
 	if n.out == nil {
 		n.out, n.in = make([]Tap, len(n.ports)), make([]Tap, len(n.ports))
 	}
-	n.looked = true
+	n.observed = true
 	n.out[n.PortID(node, port)] = tap
 	far := n.graph.Peer(node, port)
 	n.in[n.PortID(far.Node, far.Port)] = tap
 }
 
-// Digest combines what every link carried and every completion, in order of link and
-// host.
+// Digest combines the frames of every link and the completions of every NIC, in the order of
+// links and then of hosts.
 func (n *Net) Digest() uint64 {
 	var d uint64
 	for i := range n.ports {

@@ -2,27 +2,26 @@ package sim
 
 import "math/bits"
 
-// The event queue holds 64-bit keys: time above, class and id below, so that an
-// event is one word and ties are in the key. Time is relative to a base that moves.
+// The event queue holds 64-bit keys: the time in the upper bits, class and id in the lower ones.
+// An event is one word, and the key itself decides ties. Times are relative to a base that moves.
 
-// radixHeap is a monotone priority queue: what is pushed is, but for ties within an
-// instant, not below what was popped last. Bucket i holds the keys whose highest bit
-// that differs from the last popped key is bit i-1, so most keys move only a few
-// times before they leave.
+// radixHeap is a monotone priority queue: except for ties within an instant, no key is pushed
+// that is below the last popped key. Bucket i holds the keys whose highest bit that differs from
+// the last popped key is bit i-1, so that most keys move only a few times before they leave.
 type radixHeap struct {
 	bucket [65][]uint64
 	mask   uint64 // bit i: bucket i is not empty (bucket 64 cannot occur: keys have 63 bits)
 	last   uint64
 	n      int
 
-	// touch, if set, is shown the keys of a small bucket that is spread. It loads what
-	// their events will need: the loads overlap, later misses do not happen.
-	touch func(keys []uint64)
+	// prefetch, if set, is called with the keys of a small bucket that is spread. It loads what
+	// their events will need, so that the cache misses overlap.
+	prefetch func(keys []uint64)
 }
 
-// touchMax is the largest bucket worth showing to touch: beyond it what was loaded
-// is evicted again before its turn.
-const touchMax = 128
+// prefetchMax is the size of the largest bucket that is worth prefetching. The data of a larger
+// one would be evicted before its use.
+const prefetchMax = 128
 
 func (h *radixHeap) push(k uint64) {
 	i := bits.Len64(k ^ h.last)
@@ -64,12 +63,12 @@ func (h *radixHeap) spread() {
 		h.bucket[j] = append(h.bucket[j], k)
 		h.mask |= 1 << j
 	}
-	if h.touch != nil && len(b) > 1 && len(b) <= touchMax {
-		h.touch(b)
+	if h.prefetch != nil && len(b) > 1 && len(b) <= prefetchMax {
+		h.prefetch(b)
 	}
 }
 
-// drain takes all keys out, in no order.
+// drain removes and returns all keys, in no particular order.
 func (h *radixHeap) drain() (all []uint64) {
 	for i := range h.bucket {
 		all = append(all, h.bucket[i]...)

@@ -7,16 +7,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// amount is how much of something a node holds.
+// amount is the number of objects of one kind that a node holds.
 type amount struct {
 	what  string
 	n     int
-	later bool // may be there until all that is to come has come
-	// orphans says that groups that nobody deletes count.
+	later bool // the objects may remain until the last event of the run
+	// orphans says that groups that nobody deletes may account for the objects.
 	orphans bool
 }
 
-// amounts returns what a node holds of all that a job can leave there.
+// amounts returns the numbers of all kinds of objects that a job can leave at a node.
 func (n *Net) amounts(id int) []amount {
 	nd := &n.nodes[id]
 	if nd.sw != nil {
@@ -40,19 +40,20 @@ func (n *Net) amounts(id int) []amount {
 	}
 }
 
-// note takes down what the nodes hold: what they are to hold again when a job is over.
-func (n *Net) note() {
-	n.fresh = n.fresh[:0]
+// noteBaseline records what the nodes hold before the first job. They must hold the same after
+// each job.
+func (n *Net) noteBaseline() {
+	n.baseline = n.baseline[:0]
 	for i := range n.nodes {
-		n.fresh = append(n.fresh, n.amounts(i))
+		n.baseline = append(n.baseline, n.amounts(i))
 	}
 }
 
-// Residue says what the lab holds at rest that one that was just built does not, or nil. What
-// nobody could take back does not count, and is for the switches to age out: groups of which
-// the deletion was given up, because switches or hosts did not answer until the last repeat,
-// those whose leader's host crashed, and those of which a registration came when nobody
-// remembered any more that they were deleted.
+// Residue returns an error that names an object which the lab holds at rest and a newly built lab
+// does not, or nil if there is none. Groups that nobody can delete do not count, because the
+// switches age them out: groups whose deletion was given up after the last repeat, groups whose
+// leader's host crashed, and groups of which a registration arrived after the switches had
+// forgotten their deletion.
 func (n *Net) Residue() error {
 	orphans, settled := n.orphans, n.queue.n == 0 && n.far.len() == 0 && !n.stalled()
 	for i := range n.nodes {
@@ -67,16 +68,16 @@ func (n *Net) Residue() error {
 			excused = groups > 0 && groups <= orphans
 		}
 		for k, a := range n.amounts(i) {
-			if fresh := n.fresh[i][k]; a.n != fresh.n && (!a.later || settled) && !(a.orphans && excused) {
-				return fmt.Errorf("%s has %d %s, in a lab that was just built %d", n.graph.Nodes[i].Name, a.n, a.what, fresh.n)
+			if before := n.baseline[i][k]; a.n != before.n && (!a.later || settled) && !(a.orphans && excused) {
+				return fmt.Errorf("%s has %d %s, in a lab that was just built %d", n.graph.Nodes[i].Name, a.n, a.what, before.n)
 			}
 		}
 	}
 	return nil
 }
 
-// outlasts reports whether a frame is a registration that a fault holds back, on each of its
-// links perhaps, for as long as switches remember that its group was deleted.
+// outlasts reports whether a frame is a registration that could arrive after the switches have
+// forgotten the deletion of its group, if faults delayed it by d on each of its links.
 func (n *Net) outlasts(f *wire.Frame, d vtime.Duration) bool {
 	if f.Kind() != wire.KindMRP || f.Payload() == nil {
 		return false

@@ -205,9 +205,9 @@ func (v trial) startSides(n *Net) (*sides, error) {
 	for i := range s.flows {
 		s.arrange(&s.flows[i])
 	}
-	n.note() // the flows stay when the ranks have ended
+	n.noteBaseline() // the flows stay when the ranks have ended
 	for node, h := range s.hosts {
-		h.fresh = n.fresh[node]
+		h.fresh = n.baseline[node]
 	}
 	return s, s.err
 }

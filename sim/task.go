@@ -16,47 +16,48 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// host is one host of the lab as the ranks on it see it (rank.Host).
+// host is one host of the lab as its ranks use it. It implements rank.Host.
 type host struct {
 	net   *Net
 	node  int
 	nic   *virtrnic.NIC
 	agent *mrp.Agent
 	tasks []*task
-	seen  uint64 // completions and agent's changes the tasks were told of
+	seen  uint64 // number of completions and agent changes for which the tasks have been woken
 }
 
-// task is one sequential function: a rank, or a worker of one. It is a coroutine that
-// runs between events.
+// task is a rank, or a worker that a rank has started. It is a coroutine that runs between
+// events.
 type task struct {
 	host   *host
 	job    *job
 	name   string
-	label  *string // the name, for those who look on
+	label  *string // the name, for other goroutines to read
 	id     int
 	rank   int // of the program, or -1 for a worker
 	next   func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
-	queued bool // in net.ready
-	asleep bool
-	until  vtime.Time
-	armed  vtime.Time // instant of the event that wakes it, or Never
-	why    string
+	queued bool       // the task is in net.ready
+	asleep bool       // the task is parked
+	until  vtime.Time // when a parked task wakes at the latest, or vtime.Never
+	armed  vtime.Time // instant of the event that wakes the task, or vtime.Never
+	why    string     // what a parked task waits for
 	done   bool
 }
 
-// unwound is what a parked task panics with when the run is over, so that its
+// unwound is the value with which a parked task panics when the run is over, so that its
 // deferred calls run.
 type unwound struct{}
 
-// Unwinds reports whether p is what unwinds a task, and not a panic of its program.
+// Unwinds reports whether p, a recovered panic, unwinds a task at the end of a run. Any other
+// panic comes from the program.
 func Unwinds(p any) bool {
 	_, is := p.(unwound)
 	return is
 }
 
-// spawn makes a task; it runs for the first time when the loop comes to it.
+// spawn makes a task that runs f. It first runs when the loop next runs tasks.
 func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 	t := &task{host: h, job: j, rank: rank, name: name, label: &name, id: n.freeTask(), armed: vtime.Never}
 	n.tasks[t.id] = t
@@ -79,10 +80,10 @@ func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
 	return t
 }
 
-// turn is what of the tasks' turns others than the loop may look at.
+// turn says which task runs. Other goroutines may read it.
 type turn struct {
-	number atomic.Uint64
-	task   atomic.Pointer[string] // its name; nil: none has it
+	number atomic.Uint64          // number of turns so far
+	task   atomic.Pointer[string] // name of the running task, or nil if none runs
 }
 
 func (u *turn) begin(t *task) {
@@ -92,8 +93,9 @@ func (u *turn) begin(t *task) {
 
 func (u *turn) end() { u.task.Store(nil) }
 
-// Turn returns the number and the name of the task that has the turn, or no name: one that
-// keeps it has not come back to package rank. It may be called at any time by anybody.
+// Turn returns the number of turns that tasks have had, and the name of the running task, or an
+// empty name if none runs. A task that keeps its turn blocks outside of package rank. Any
+// goroutine may call Turn at any time.
 func (n *Net) Turn() (number uint64, name string) {
 	if t := n.turn.task.Load(); t != nil {
 		name = *t
@@ -101,7 +103,7 @@ func (n *Net) Turn() (number uint64, name string) {
 	return n.turn.number.Load(), name
 }
 
-// freeTask returns the number of a new task: that of one that has ended, if there is one.
+// freeTask returns the number of a new task. It reuses those of tasks that have ended.
 func (n *Net) freeTask() int {
 	if k := len(n.ended); k > 0 {
 		id := n.ended[k-1]
@@ -122,8 +124,7 @@ func (n *Net) makeReady(t *task) {
 	}
 }
 
-// runTasks runs the tasks that may go on, in the order in which that came to be,
-// until all are parked again.
+// runTasks runs the ready tasks, in the order in which they became ready, until all are parked.
 func (n *Net) runTasks() {
 	for i := 0; i < len(n.ready); i++ {
 		t := n.ready[i]
@@ -153,7 +154,7 @@ func (n *Net) runTasks() {
 func (n *Net) wakeSleeper(id int) {
 	t := n.tasks[id]
 	if t.armed != n.now {
-		return // an earlier one has come since: each of them giving rise to another, they would pile up
+		return // an earlier event has replaced this one; serving both would add events without end
 	}
 	t.armed = vtime.Never
 	switch {
@@ -165,10 +166,11 @@ func (n *Net) wakeSleeper(id int) {
 	}
 }
 
-// news reports whether the host has some that its tasks were not told of.
+// news reports whether the host has completions or agent changes for which its tasks have not
+// been woken.
 func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.seen }
 
-// armTask makes sure that a task that sleeps has an event no later than its time.
+// armTask schedules the event that wakes a sleeping task unless one is pending by then.
 func (n *Net) armTask(t *task) {
 	if at := max(t.until, n.now); at < t.armed {
 		t.armed = at
@@ -176,7 +178,7 @@ func (n *Net) armTask(t *task) {
 	}
 }
 
-// look wakes the tasks of a host that has news.
+// look wakes the host's tasks if there is news.
 func (h *host) look() {
 	if h.news() {
 		h.seen = h.nic.Completions() + h.agent.Changes()
@@ -228,7 +230,7 @@ type job struct {
 	ranks []*rank.Rank
 	errs  []error
 	keep  bool
-	// multicast are the plain groups that the switches know for it.
+	// multicast lists the plain IP multicast groups that the job has installed in the switches.
 	multicast []uint32
 	emit      func(rank int, record []byte)
 	report    func(what string)
@@ -238,18 +240,19 @@ type job struct {
 type Job struct {
 	Name  string
 	Hosts []int // node of each rank
-	// Spare says, by rank, whose host may crash: the barriers of the others do without it. It
-	// is an error of the job all the same. nil: nobody's.
+	// Spare marks, by rank, the hosts whose crash the barriers of the other ranks survive. The
+	// crash is an error of the job all the same. nil marks none.
 	Spare   []bool
 	Program func(*rank.Rank) error
 	Params  rank.Params
-	Keep    bool                          // what the ranks have made and left stays, to be looked at
-	Emit    func(rank int, record []byte) // takes what ranks record; may be nil
-	Report  func(what string)             // told what the program says it is at; may be nil
+	Keep    bool                          // leave the objects that the ranks have made, for inspection
+	Emit    func(rank int, record []byte) // called with each record of a rank; may be nil
+	Report  func(what string)             // called with each progress report of the program; may be nil
 }
 
-// Run runs a program to its end on all its ranks and returns the first error by rank
-// number. If ranks are left waiting when nothing can happen any more, it says on what.
+// Run runs a program on all its ranks until all have ended. It returns the error that ended the
+// loop early, else the first rank's error, a crash before all others. If ranks still wait when no
+// event is left, the error is a deadlock that names what each of them waits for.
 func (n *Net) Run(spec Job) error {
 	j := &job{
 		net: n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
@@ -281,7 +284,7 @@ func (j *job) runRank(i int, c rank.Config, program func(*rank.Rank) error) erro
 	return rank.Run(func() error { return program(r) })
 }
 
-// finish runs the loop until the job's tasks have ended and the fabric is quiet.
+// finish runs the loop until no event is left, and returns the job's error.
 func (j *job) finish() error {
 	n := j.net
 	n.steps = 0
@@ -319,12 +322,12 @@ func (j *job) finish() error {
 	return err
 }
 
-// release takes back what the ranks have made and left, whether they have ended well or not,
-// and waits until the fabric has forgotten it.
+// release destroys the objects that the ranks have left, whether or not they failed, and runs the
+// loop until the fabric has no trace of them.
 func (j *job) release() error {
 	n := j.net
 	for _, r := range j.ranks {
-		if r != nil { // else it could not be started
+		if r != nil { // nil if the rank could not be made
 			r.Abandon()
 		}
 	}
@@ -339,7 +342,7 @@ func (j *job) release() error {
 	return n.Drain()
 }
 
-// resume lets tasks go on that the board has released.
+// resume makes the tasks ready that the board has released.
 func (j *job) resume(tasks []*task) {
 	for _, t := range tasks {
 		if t != j.net.running {
@@ -348,7 +351,8 @@ func (j *job) resume(tasks []*task) {
 	}
 }
 
-// firstError returns the first error by rank number, that of a crash before all others.
+// firstError returns the error of a crash if there is one, else the error of the lowest rank that
+// has one, else nil.
 func (j *job) firstError() (first error) {
 	for _, e := range j.errs {
 		switch {
@@ -361,7 +365,8 @@ func (j *job) firstError() (first error) {
 	return first
 }
 
-// Waiting says what most ranks wait on, for a progress line.
+// Waiting returns what most parked tasks wait for, for a progress line. It is empty if none is
+// parked.
 func (n *Net) Waiting() string {
 	count := map[string]int{}
 	best := ""
@@ -376,11 +381,11 @@ func (n *Net) Waiting() string {
 	return best
 }
 
-// forgetTasks drops the tasks that have ended. Their numbers stay, for those to come: events
-// that were to wake them may still be in the queue.
+// forgetTasks drops all tasks of an ended job. Their numbers stay allocated and are reused, because
+// events that were to wake them may still be in the queue.
 func (n *Net) forgetTasks() {
 	n.ended = n.ended[:0]
-	for id := len(n.tasks) - 1; id >= 0; id-- { // the next run begins with the first
+	for id := len(n.tasks) - 1; id >= 0; id-- { // downwards, so that the next job takes number 0 first
 		*n.tasks[id] = task{id: id, armed: vtime.Never, done: true}
 		n.ended = append(n.ended, id)
 	}
@@ -391,7 +396,7 @@ func (n *Net) forgetTasks() {
 	}
 }
 
-// board is the out-of-band channel as one rank sees it (rank.Board).
+// board is one rank's end of the out-of-band channel. It implements rank.Board and rank.Subnet.
 type board struct {
 	j    *job
 	h    *host
@@ -491,7 +496,7 @@ func (b board) EndMulticast(group uint32) error {
 	return nil
 }
 
-// leaseGroup returns the lower half of an address that no group of the run had.
+// leaseGroup returns the lower 16 bits of a group address that the run has not used.
 func (n *Net) leaseGroup() (uint32, error) {
 	if n.lease >= 1<<16-1 {
 		return 0, fmt.Errorf("all 65535 group addresses of the run are used")
