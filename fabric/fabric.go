@@ -1,6 +1,6 @@
-// Package fabric turns a topology and the settings its nodes have in common into the
-// configuration of each switch, NIC and port. The simulator and the node agents build
-// their machines from it, so a lab is the same lab on both clocks.
+// Package fabric turns a topology, and the settings that all switches and all NICs share, into the
+// configuration of each switch, NIC and port. The simulator and the node agents build their
+// machines from it, so that a lab is the same in virtual time and in wall time.
 package fabric
 
 import (
@@ -21,9 +21,10 @@ type Spec struct {
 	Seed   uint64
 	Switch Switch
 	NIC    NIC
-	// VLAN is the 802.1Q VLAN of all packets, with the priority as code point; 0: untagged.
+	// VLAN is the 802.1Q VLAN ID of all packets, whose PCP is their priority. 0 means untagged.
 	VLAN uint16
-	// TrustICRC carries the ICRC as a flag: for large runs with phantom payload.
+	// TrustICRC carries the state of the ICRC as a flag instead of computing it. It is meant for
+	// large runs with phantom payload.
 	TrustICRC bool
 }
 
@@ -79,7 +80,7 @@ func (s *Switch) mtu() int {
 	return s.MTU
 }
 
-// Latency returns the pipeline latency of a node: that of switches, none of hosts.
+// Latency returns the pipeline latency of a node, which is 0 for a host.
 func (s *Spec) Latency(node int) vtime.Duration {
 	if s.Graph.Nodes[node].Kind == topo.Switch {
 		return s.Switch.Latency
@@ -87,9 +88,9 @@ func (s *Spec) Latency(node int) vtime.Duration {
 	return 0
 }
 
-// Port returns the transmitter at a node's port. The pipeline latency of the node the
-// link leads to is part of its delay: a frame is handed over when that node's
-// pipeline has come to a decision. ID and List are left to the driver.
+// Port returns the configuration of the transmitter at a node's port. Its delay includes the
+// pipeline latency of the node at the far end, because a frame is delivered when that node's
+// pipeline has made its forwarding decision. The driver sets ID and List.
 func (s *Spec) Port(node, port int) machine.PortConfig {
 	far := s.Graph.Peer(node, port)
 	l := &s.Graph.Links[s.Graph.Nodes[node].Links[port]]
@@ -98,8 +99,9 @@ func (s *Spec) Port(node, port int) machine.PortConfig {
 	}
 }
 
-// cutsThrough reports whether a node forwards what comes at the given rate before its
-// end: a switch in cut-through mode does, unless one of its ports is faster.
+// cutsThrough reports whether a node begins to forward a frame that arrives at the given rate
+// before its last bit has arrived. A switch in cut-through mode does so unless one of its ports is
+// faster, because a faster port would run out of bits.
 func (s *Spec) cutsThrough(node int, rate int64) bool {
 	if !s.Switch.CutThrough || s.Graph.Nodes[node].Kind != topo.Switch {
 		return false
@@ -112,7 +114,7 @@ func (s *Spec) cutsThrough(node int, rate int64) bool {
 	return true
 }
 
-// headroom returns the headroom of every port of a switch.
+// headroom returns the headroom of every port of a switch, in bytes.
 func (s *Spec) headroom(node int) []int {
 	n := &s.Graph.Nodes[node]
 	all := make([]int, len(n.Links))
@@ -127,12 +129,12 @@ func (s *Spec) headroom(node int) []int {
 	return all
 }
 
-// Reserved returns the bytes of a switch's buffer that PFC sets aside.
+// Reserved returns the bytes of a switch's buffer that are reserved as PFC headroom.
 func (s *Spec) Reserved(node int) int {
 	return virtswitch.Reserved(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
 }
 
-// XOFF returns the static threshold of a switch, in bytes.
+// XOFF returns the static PFC threshold of a switch, in bytes.
 func (s *Spec) XOFF(node int) int {
 	return virtswitch.XOFF(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
 }
@@ -144,7 +146,7 @@ func (s *Spec) pfc(node int) virtswitch.PFCConfig {
 	}
 }
 
-// ecn returns the marking of a switch's ports.
+// ecn returns the ECN marking of a switch's ports.
 func (s *Spec) ecn(node int) virtswitch.ECNConfig {
 	e, n := &s.Switch.ECN, &s.Graph.Nodes[node]
 	c := virtswitch.ECNConfig{Classes: e.Classes, Pmax: e.Pmax, Random: s.stream("ecn/" + n.Name)}
@@ -163,8 +165,8 @@ func (s *Spec) ecn(node int) virtswitch.ECNConfig {
 	return c
 }
 
-// SwitchConfig returns the configuration of a switch but for what a driver adds:
-// ports, pool, tracer. table is its row of topo.Graph.Routes.
+// SwitchConfig returns the configuration of a switch. The driver adds ports, pool and tracer. table
+// is the switch's table of topo.Graph.Routes. It is an error if the switch has too many ports.
 func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, error) {
 	n := &s.Graph.Nodes[node]
 	if len(n.Links) > virtswitch.PortsMax {
@@ -181,8 +183,8 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	}, nil
 }
 
-// FIB returns the forwarding table that a switch makes of its routes. What has several
-// addresses by its place in an m-port n-tree keeps the ways that the tree gives it.
+// FIB returns the forwarding table of a switch with the given routes. In an m-port n-tree whose
+// hosts have LIDs, the addresses of the LIDs keep the ports that the tree assigns to them (CYC-8).
 func (s *Spec) FIB(node int, table *topo.Table) virtswitch.FIB {
 	fib := virtswitch.FIB{Sets: table.Sets}
 	for b, set := range table.Set {
@@ -201,8 +203,8 @@ func (s *Spec) FIB(node int, table *topo.Table) virtswitch.FIB {
 	return fib
 }
 
-// lids returns the arithmetic of the m-port n-tree whose hosts have LIDs, and how many
-// each has; nil: there are none.
+// lids returns the m-port n-tree whose hosts have LIDs, and the number of LIDs of each host. It
+// returns nil if the hosts have none.
 func (s *Spec) lids() (*topo.NTree, int) {
 	t := s.Graph.NTree()
 	if t == nil {
@@ -225,9 +227,8 @@ func (s *Spec) irn() *virtrnic.IRN {
 	return &irn
 }
 
-// BDP returns the bytes that are under way between the first host and the one furthest
-// from it while a frame of full size and its acknowledgement travel without waiting:
-// what IRN's flow control allows.
+// BDP returns the bandwidth-delay product of the fabric in bytes: RTT times the rate of the fastest
+// link. IRN allows so many bytes in flight.
 func (s *Spec) BDP() int {
 	fast := s.Graph.Links[0].Rate
 	for _, l := range s.Graph.Links {
@@ -236,8 +237,8 @@ func (s *Spec) BDP() int {
 	return int(int64(s.RTT()/vtime.Nanosecond) * (fast / 1e6) / 8000)
 }
 
-// UnderWay returns the bytes of payload that a queue pair with this MTU may have under way; 0:
-// as many as it likes.
+// UnderWay returns the largest number of unacknowledged payload bytes of a queue pair with the
+// given MTU, or 0 if there is no limit.
 func (s *Spec) UnderWay(mtu int) int {
 	most := s.NIC.Window * mtu
 	if irn := s.irn(); irn != nil && (most == 0 || irn.Cap < most) {
@@ -246,7 +247,7 @@ func (s *Spec) UnderWay(mtu int) int {
 	return most
 }
 
-// Far returns the links between the first host and the one furthest from it.
+// Far returns the number of links between the first host and the host furthest from it.
 func (s *Spec) Far() (links int) {
 	g, seen := s.Graph, map[int]bool{}
 	for h := 1; h < g.Hosts; h++ {
@@ -258,8 +259,9 @@ func (s *Spec) Far() (links int) {
 	return links
 }
 
-// RTT returns how long a frame of full size and its acknowledgement travel between the first
-// host and the one furthest from it, without waiting.
+// RTT returns how long a frame of full size and its acknowledgement take between the first host and
+// the host furthest from it in an idle fabric. It takes the longest delay and the slowest rate of
+// all links for each link.
 func (s *Spec) RTT() vtime.Duration {
 	g, links := s.Graph, s.Far()
 	var delay vtime.Duration
@@ -267,7 +269,7 @@ func (s *Spec) RTT() vtime.Duration {
 	for _, l := range g.Links {
 		delay, slow = max(delay, l.Delay), min(slow, l.Rate)
 	}
-	frame, ack := 4096+98, 86 // with all that surrounds them
+	frame, ack := 4096+98, 86 // bytes on the wire, with all headers, preamble and interframe gap
 	if g.IPv6 {
 		frame, ack = frame+wire.IPv6Len-wire.IPv4Len, ack+wire.IPv6Len-wire.IPv4Len
 	}
@@ -278,7 +280,7 @@ func (s *Spec) RTT() vtime.Duration {
 	return vtime.Duration(links)*(2*delay+serial) + 2*vtime.Duration(links-1)*s.Switch.Latency
 }
 
-// NICConfig returns the configuration of a host's NIC but for what a driver adds.
+// NICConfig returns the configuration of a host's NIC. The driver adds port, pool and tracer.
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
@@ -295,8 +297,8 @@ func (s *Spec) NICConfig(node int) virtrnic.Config {
 	return c
 }
 
-// RegistrationTag returns the 802.1Q tag of registration packets, which have DSCP 48, or
-// nil in a fabric without VLAN.
+// RegistrationTag returns the 802.1Q tag of registration packets, whose DSCP is 48. It is nil in a
+// fabric without a VLAN.
 func (s *Spec) RegistrationTag() *wire.VLAN {
 	if s.VLAN == 0 {
 		return nil
@@ -308,7 +310,7 @@ func (s *Spec) RegistrationTag() *wire.VLAN {
 	return &wire.VLAN{PCP: classes.DSCP[48], ID: s.VLAN}
 }
 
-// stream returns a node's stream of random numbers.
+// stream returns the random stream with the given name.
 func (s *Spec) stream(name string) prng.Stream {
 	root := prng.New(s.Seed)
 	return root.Derive(name)

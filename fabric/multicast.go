@@ -8,15 +8,16 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// MulticastEntry is an entry of one switch's IP multicast table.
+// MulticastEntry is an entry of the IP multicast table of one switch.
 type MulticastEntry struct {
 	Switch int // node
 	virtswitch.Multicast
 }
 
-// Multicast returns the entries that make a plain IP multicast group of the given hosts:
-// those that receive, and those that only send. They are computed, not signalled: there
-// is no IGMP in a lab. The address, in 224.0.0.0/4, chooses among equal trees.
+// Multicast returns the table entries of a plain IP multicast group with the given address in
+// 224.0.0.0/4. members are the hosts that receive, and senders are hosts that only send. The
+// entries are computed and not signalled, because a lab has no IGMP. The address chooses among
+// equal trees.
 func (s *Spec) Multicast(ip uint32, members, senders []int) ([]MulticastEntry, error) {
 	hosts := slices.Clone(members)
 	for _, h := range senders {

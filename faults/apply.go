@@ -5,37 +5,37 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Arrival is a frame that has come to the end of a link.
+// Arrival is a frame that has reached the end of a link.
 type Arrival struct {
 	Port  int // the driver's number of the link's end
 	Frame *wire.Frame
-	Pool  *wire.Pool // where the frame comes from
-	Count *Counts    // of the link's end; nil: nothing is counted
+	Pool  *wire.Pool // the pool that owns the frame
+	Count *Counts    // counters of the link's end; nil if nothing is counted
 }
 
-// Counts says what faults did at the end of a link.
+// Counts counts the frames that faults affected at the end of one direction of a link.
 type Counts struct {
-	Lost      uint64 // frames that went no further
-	Copied    uint64 // frames that came twice
-	Held      uint64 // frames that came later
-	Malformed uint64 // frames that were cut short, of which nothing was left
+	Lost      uint64 // frames dropped
+	Copied    uint64 // frames duplicated
+	Held      uint64 // frames delayed
+	Malformed uint64 // frames cut so short that they no longer parse, which the port drops
 }
 
-// Sink is the driver to which Apply hands what a fault has left of a frame.
+// Sink is the driver's side of Apply: it takes the frames on which a fault has decided.
 type Sink interface {
-	// Decided is told what is about to happen to a frame, so that a driver can digest, log and
-	// report it. Damage has been done to it, and nothing else yet.
+	// Decided is called before the verdict takes effect, so that a driver can digest, log and
+	// report the frame. Its bit has already been flipped if the verdict says so.
 	Decided(port int, f *wire.Frame, v Verdict)
-	// Deliver hands a frame to the machine.
+	// Deliver passes a frame to the machine now.
 	Deliver(port int, f *wire.Frame)
-	// Hold keeps a frame, which may be a copy, and delivers it a while later. No fault sees
-	// it again.
+	// Hold keeps a frame, which may be a copy, and delivers it after d. No fault sees it
+	// again.
 	Hold(port int, f *wire.Frame, d vtime.Duration)
 }
 
-// Apply does to a frame what a fault has decided, in the same way under every driver. A
-// copy is made of what is left after damage and cutting, and it arrives even if the original
-// is lost. Apply reports whether the frame goes on, now or later.
+// Apply carries out a fault's verdict on a frame, in the same way under every driver. A copy is
+// made after damage and truncation, and it arrives even if the original is dropped. Apply reports
+// whether the original is delivered, now or later.
 func Apply(v Verdict, a Arrival, s Sink) bool {
 	f := a.Frame
 	count := a.Count
@@ -70,9 +70,8 @@ func Apply(v Verdict, a Arrival, s Sink) bool {
 	return true
 }
 
-// cut returns what is left of a frame that a fault has cut, if anything: a frame that is
-// shorter than its headers say is none, as a receiver's port finds. The frame goes back
-// to the pool.
+// cut returns the frame to the pool and parses what is left of it after truncation. It returns
+// nil if the rest is shorter than its headers say, because a receiver's port drops such a frame.
 func cut(p *wire.Pool, f *wire.Frame, bit uint64) *wire.Frame {
 	b := f.AppendTo(nil)
 	p.Put(f)

@@ -5,16 +5,16 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// carrier is one direction of a link as the physical layer has it. What is under way when
-// the link goes down is lost, and all that is sent while it is.
+// carrier is the physical layer of one direction of a link. Frames in flight when the link goes
+// down are lost, and so are all frames sent while it is down.
 type carrier struct {
-	delay vtime.Duration // of the link, and
-	pipe  vtime.Duration // of the pipeline at its end, which a frame passes before it is handed over
+	delay vtime.Duration // propagation delay of the link
+	pipe  vtime.Duration // latency of the pipeline that a frame passes between the link and its arrival event
 	down  bool
-	since vtime.Time // when it went down last
-	until vtime.Time // when it came up again
-	ever  bool       // it has been down
-	blame []*entry   // faults that take it down, or did last
+	since vtime.Time // when the link last went down
+	until vtime.Time // when it last came up
+	ever  bool       // the link has been down at least once
+	blame []*entry   // faults that keep the link down, or did so last
 }
 
 // Arrive implements Link.
@@ -32,7 +32,7 @@ func (c *carrier) Arrive(now vtime.Time, _ *wire.Frame) Verdict {
 	return Verdict{Drop: true}
 }
 
-// set takes the link down or up.
+// set takes the link down if a fault is to blame, and up otherwise.
 func (c *carrier) set(now vtime.Time, blame []*entry) {
 	switch down := len(blame) > 0; {
 	case down && !c.down:

@@ -7,11 +7,12 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// PauseQuantaMax is the longest pause one PFC frame asks for.
+// PauseQuantaMax is the longest pause that one PFC frame can ask for, in quanta of 512 bit times
+// (IEEE 802.1Qbb).
 const PauseQuantaMax = 0xffff
 
-// LabPrefix begins the ids of the faults of a lab file; those that are added by hand begin
-// otherwise. Streams of random numbers are named without it.
+// LabPrefix begins the ids of the faults of a lab file. The ids of faults that are added to a
+// running lab begin otherwise. The names of random streams leave the prefix out.
 const LabPrefix = "lab-"
 
 // Kind names a kind of fault. The names are keys of the lab file and arguments of the
@@ -42,59 +43,59 @@ const (
 	KindControllerCrash  Kind = "controller-crash"
 )
 
-// kinds are all kinds, in the order of the docs.
+// kinds lists all kinds, in the order of the documentation: kinds of frames, other kinds of links,
+// kinds of nodes, kinds of the control plane.
 var kinds = []Kind{
 	KindLoss, KindCorrupt, KindTruncate, KindDuplicate, KindReorder, KindDelay, KindRateCut, KindLinkDown,
 	KindPause, KindPauseStorm, KindCrash, KindAgentCrash, KindRestart, KindWipe, KindRoom, KindStall, KindSlowReceiver,
 	KindControlPartition, KindControllerCrash,
 }
 
-// Kinds returns all kinds.
+// Kinds returns all kinds, in the order of the documentation.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
-// OfFrames reports whether the kind is one that happens to single frames at the end of a link.
+// OfFrames reports whether the kind affects single frames at the end of a link.
 func (k Kind) OfFrames() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindDelay) }
 
-// OfLinks reports whether the kind concerns links, and not nodes.
+// OfLinks reports whether the kind affects links rather than nodes.
 func (k Kind) OfLinks() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
 
-// OfControl reports whether the kind concerns the lab's controllers, which a simulation has none
-// of.
+// OfControl reports whether the kind affects the lab's controllers. A simulation has none.
 func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }
 
-// Kills reports whether the kind's nodes are dead while it is on.
+// Kills reports whether the affected nodes are down while the fault is on.
 func (k Kind) Kills() bool { return k == KindCrash || k == KindAgentCrash }
 
-// Lasts reports whether the kind has a duration; restart and wipe-mft happen and are over.
+// Lasts reports whether the kind has a duration. Restart and wipe-mft are over at once.
 func (k Kind) Lasts() bool { return k != KindRestart && k != KindWipe }
 
-// Spec is one fault of a timeline, with the links or nodes that it concerns.
+// Spec is one fault of a timeline with the links or nodes that it affects.
 type Spec struct {
-	ID   string // names it, and its streams of random numbers
+	ID   string // names the fault and its random streams
 	Kind Kind
-	Text string // as a lab file says it
+	Text string // the fault in the syntax of a lab file
 	Window
 
-	// Ends are, for kinds of frames, the ports at whose far end they are hit; each direction
-	// of a link has its own Impairment, made like Frames.
+	// Ends is for kinds of frames. It lists the sending ports of the affected directions of
+	// links. Frames is the template of the Impairment of each of them.
 	Ends   []topo.End
 	Frames Impairment
-	Links  []int // for other kinds of links
-	Nodes  []int // for kinds of nodes
+	Links  []int // affected links, for the other kinds of links
+	Nodes  []int // affected nodes, for kinds of nodes
 
-	Rate     int64          // bit/s: of rate-cut and slow-receiver
-	Priority uint8          // of pause and pause-storm
-	Gap      vtime.Duration // between the pause frames of a storm
-	Room     int            // groups, of mft-full
+	Rate     int64          // rate-cut and slow-receiver: bit/s
+	Priority uint8          // pause and pause-storm: priority, 0 to 7
+	Gap      vtime.Duration // pause-storm: time between two pause frames
+	Room     int            // mft-full: number of groups for which there is room
 
-	Controllers []string // for kinds of the control plane
-	Cut         []Way    // of control-partition
+	Controllers []string // affected controllers, for kinds of the control plane
+	Cut         []Way    // control-partition: directions in which messages are lost
 }
 
-// Way is one direction between two controllers.
+// Way is one direction between two controllers, each given by its name.
 type Way struct{ From, To string }
 
-// Where names the links or nodes concerned.
+// Where returns the names of the affected links, nodes or controllers.
 func (s *Spec) Where(g *topo.Graph) (names []string) {
 	for _, e := range s.Ends {
 		far := g.Peer(e.Node, e.Port)
@@ -115,14 +116,14 @@ func (s *Spec) Where(g *topo.Graph) (names []string) {
 	return names
 }
 
-// Status is a fault as it is applied.
+// Status is the state of a fault that has been added to a timeline.
 type Status struct {
 	ID      string
 	Kind    Kind
 	Text    string
-	On      bool // at this moment
-	Over    bool // it never comes again
-	Seen    uint64
-	Hit     uint64
-	Applied []string // ports at whose arrivals it looks, or nodes
+	On      bool     // the fault is in force now
+	Over    bool     // the fault will not be in force again
+	Seen    uint64   // kinds of frames: frames that matched; other kinds: how often the fault began
+	Hit     uint64   // frames, registrations or messages that the fault affected
+	Applied []string // receiving ports, nodes or controllers of this driver that the fault affects
 }

@@ -1,5 +1,7 @@
-// Package faults holds what can go wrong in a lab, as wrappers around links and
-// nodes: the protocol cores know none of it. A Timeline says when, and tells a driver.
+// Package faults injects faults into the links, nodes and controllers of a lab. A Timeline holds
+// the faults, decides when each begins and ends, and applies them through a Target that the driver
+// implements. The protocol cores contain no fault code. All decisions are drawn from streams of
+// the lab's seed, so that the same timeline has the same effect under every driver.
 package faults
 
 import (
@@ -8,57 +10,58 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Verdict says what becomes of a frame at the end of a link.
+// Verdict says what happens to a frame at the end of a link. The zero Verdict delivers it.
 type Verdict struct {
 	Drop   bool
 	Damage bool           // flip the bit with number Bit (wire.Pool.Damage)
-	Cut    bool           // only the beginning arrives: Bit modulo its length so many bytes
-	Twice  bool           // deliver a copy as well, Delay2 later
-	Delay  vtime.Duration // deliver it so much later
-	Delay2 vtime.Duration
-	Bit    uint64
+	Cut    bool           // keep only the first Bit modulo length bytes
+	Twice  bool           // deliver a copy too
+	Delay  vtime.Duration // delay of the frame
+	Delay2 vtime.Duration // delay of the copy
+	Bit    uint64         // random number for Damage and Cut
 }
 
-// Link is a fault of one direction of a link. It is asked about every frame, in the
-// order of arrival.
+// Link is the faults of one direction of a link. Arrive is called for every frame, in the order of
+// arrival.
 type Link interface {
 	Arrive(now vtime.Time, f *wire.Frame) Verdict
 }
 
-// Impairment is random loss, damage, duplication and reordering of the frames that
-// match its filter, each with a probability of its own, or delay of all of them.
+// Impairment is the loss, damage, truncation, duplication and reordering of the frames that its
+// matcher selects, each with its own probability (0 to 1), and the delay of all of them.
 type Impairment struct {
 	Window
 	Loss, Corrupt, Truncate, Duplicate, Reorder float64
-	// Burst decides about loss in place of the probability; nil: it does not.
+	// Burst, if set, decides about loss in place of the probability Loss.
 	Burst *Burst
-	// Numbers and EveryNth decide in place of probabilities: frames that match are counted
-	// from 1.
+	// Numbers and EveryNth, if set, decide in place of all probabilities above 0. They select
+	// frames by their number among the selected frames, counted from 1.
 	Numbers  map[int]bool
 	EveryNth int
-	// Delay is by how much a reordered frame, and a duplicate, comes later at the most.
+	// Delay is the longest delay of a reordered frame and of a duplicate.
 	Delay vtime.Duration
-	// Hold is by how much each frame comes later, and Jitter by how much more at the most.
-	// No frame passes another.
+	// Hold is the delay of every frame, and Jitter the longest random delay on top of it. Frames
+	// keep their order.
 	Hold, Jitter vtime.Duration
-	// Match, if set, picks the frames concerned; nil: all but pause frames. A lab's is a *Match.
+	// Match selects the frames. nil selects all but pause frames. In a lab file's fault it is a
+	// *Match.
 	Match  Matcher
 	Random prng.Stream
 
-	Seen, Hit uint64 // frames that matched; frames that something happened to
+	Seen, Hit uint64 // number of selected frames, and of affected frames among them
 
-	last vtime.Time // when the last frame that was held comes
+	last vtime.Time // when the last delayed frame arrives
 }
 
-// Burst is loss in bursts, the model of Gilbert and Elliott: a link is good or bad, and
-// may change with each frame.
+// Burst is loss in bursts, by the model of Gilbert and Elliott: a link is in a good or a bad state,
+// and may change its state before each frame.
 type Burst struct {
 	ToBad, ToGood     float64 // probability of a change, per frame
 	LossGood, LossBad float64 // probability of loss
-	Bad               bool    // what it is now
+	Bad               bool    // the present state
 }
 
-// lost decides about the next frame.
+// lost reports whether the next frame is lost. It first draws the change of state.
 func (b *Burst) lost(r *prng.Stream) bool {
 	if b.Bad {
 		b.Bad = !r.Chance(b.ToGood)
@@ -113,7 +116,7 @@ func (m *Impairment) Arrive(now vtime.Time, f *wire.Frame) (v Verdict) {
 	return v
 }
 
-// hits decides whether something of probability p happens to the frame.
+// hits reports whether an effect of probability p occurs to the frame.
 func (m *Impairment) hits(p float64) bool {
 	switch {
 	case p == 0:
@@ -128,7 +131,7 @@ func (m *Impairment) delay() vtime.Duration {
 	return 1 + vtime.Duration(m.Random.Float64()*float64(m.Delay))
 }
 
-// behind returns how long a frame has to wait for not to pass one that is held.
+// behind returns how long a frame must be delayed so that it does not pass a delayed one.
 func (m *Impairment) behind(now vtime.Time) vtime.Duration {
 	if m.last < now || m.last == 0 {
 		return 0
@@ -136,7 +139,7 @@ func (m *Impairment) behind(now vtime.Time) vtime.Duration {
 	return m.last.Sub(now) + 1
 }
 
-// Chain asks several faults in order; a drop by one ends it.
+// Chain combines several faults of one direction in order. A drop by one of them ends the chain.
 type Chain []Link
 
 // Arrive implements Link.
@@ -156,8 +159,8 @@ func (c Chain) Arrive(now vtime.Time, f *wire.Frame) (v Verdict) {
 	return v
 }
 
-// Nth drops the frames whose number among those that match is in the set, counted
-// from 1: "the third acknowledgement on this link".
+// Nth drops frames by their number among those that match, counted from 1: for example the third
+// acknowledgement on a link.
 type Nth struct {
 	Match func(f *wire.Frame) bool
 	Drop  map[int]bool

@@ -6,28 +6,28 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Class is what a frame is for.
+// Class is the purpose of a frame. Classes are bits, so that a set of classes is a Class too.
 type Class uint8
 
-// Classes of frames; a set of them is their sum.
+// Classes of frames.
 const (
 	Data     Class = 1 << iota // requests: SEND, WRITE, READ, atomics, datagrams
-	ACK                        // acknowledgements that acknowledge
-	NAK                        // those that ask again, RNR included
-	Response                   // answers to READs and atomics
-	CNP                        // congestion notifications
-	MRP                        // registration of groups
+	ACK                        // positive acknowledgements
+	NAK                        // negative acknowledgements, RNR NAKs included
+	Response                   // responses to READs and atomics
+	CNP                        // congestion notification packets
+	MRP                        // multicast registration packets
 	PFC                        // pause frames
-	Other                      // what else there is
+	Other                      // all other frames
 )
 
-// classNames are the classes' names, in order.
+// classNames holds the names of the classes, in order of their bits.
 var classNames = [...]string{"data", "ack", "nak", "response", "cnp", "mrp", "pfc", "other"}
 
 // Classes returns the names of all classes.
 func Classes() []string { return classNames[:] }
 
-// ClassOf returns the class with a name.
+// ClassOf returns the class with the given name, and whether there is one.
 func ClassOf(name string) (Class, bool) {
 	i := slices.Index(classNames[:], name)
 	return 1 << max(i, 0), i >= 0
@@ -57,27 +57,27 @@ func classify(f *wire.Frame) Class {
 	return Data
 }
 
-// Matcher picks frames.
+// Matcher selects frames.
 type Matcher interface {
-	// Frame reports whether the frame is picked.
+	// Frame reports whether the frame is selected.
 	Frame(f *wire.Frame) bool
 }
 
-// MatchFunc picks frames by a function, which no message can say.
+// MatchFunc selects frames by a function. Encode refuses a fault that has one.
 type MatchFunc func(f *wire.Frame) bool
 
 // Frame implements Matcher.
 func (m MatchFunc) Frame(f *wire.Frame) bool { return m(f) }
 
-// Match picks frames: those of which all that is given holds. Without a class it picks
-// all but pause frames: a link that loses those is not lossy but broken.
+// Match selects the frames that meet all given conditions. Without a class it selects all but
+// pause frames, because a link that loses pause frames breaks the promise of lossless classes.
 type Match struct {
-	Classes  Class         // a sum; 0: any but PFC
-	OpCodes  []wire.OpCode // nil: any
-	Src, Dst []uint32      // addresses; nil: any
+	Classes  Class         // set of classes; 0 selects all but PFC
+	OpCodes  []wire.OpCode // nil selects all
+	Src, Dst []uint32      // addresses; nil selects all
 	Group    bool          // Dst includes all McstIDs
-	QP       wire.QPN      // destination; 0: any
-	PSN      bool          // from First to Last, which may be beyond the wrap
+	QP       wire.QPN      // destination queue pair; 0 selects all
+	PSN      bool          // only PSNs from First to Last, a range that may wrap around
 	First    wire.PSN
 	Last     wire.PSN
 }

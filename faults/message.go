@@ -12,12 +12,12 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Schema names the format in which a fault goes from who orders it to who applies it, and in
-// which controllers keep it. What changes the meaning of a message changes the name.
+// Schema names the format in which faults travel between processes and in which controllers store
+// them. A change of the meaning of a message changes the name.
 const Schema = "mcastlab/fault/v1"
 
-// message is a Spec by names instead of numbers, in JSON. Its id and text travel beside it.
-// Times and spans are picoseconds.
+// message is the JSON form of a Spec, with names in place of numbers. The ID and Text of the Spec
+// travel beside it. Instants and durations are in picoseconds.
 type message struct {
 	Schema      string         `json:"schema"`
 	Kind        Kind           `json:"kind"`
@@ -42,7 +42,7 @@ type wayMessage struct {
 	To   string `json:"to"`
 }
 
-// framesMessage is what happens to single frames, and to which.
+// framesMessage is the JSON form of an Impairment.
 type framesMessage struct {
 	Loss      float64        `json:"loss,omitempty"`
 	Corrupt   float64        `json:"corrupt,omitempty"`
@@ -75,7 +75,8 @@ type matchMessage struct {
 	PSNs    *[2]int64 `json:"psns,omitempty"` // first and last
 }
 
-// Encode returns the message of a fault: all of it but id and text.
+// Encode returns the message of a fault, which holds the fields of its Spec but ID and Text. It
+// returns an error if the fault selects frames by a MatchFunc.
 func Encode(s *Spec, g *topo.Graph) ([]byte, error) {
 	m := message{
 		Schema: Schema, Kind: s.Kind, From: s.From, For: s.For, Every: s.Every, Probability: s.Probability,
@@ -124,7 +125,7 @@ func encodeFrames(i *Impairment, g *topo.Graph) (*framesMessage, error) {
 	}
 	p, ok := i.Match.(*Match)
 	if !ok {
-		return nil, errors.New("it picks frames by a function, which no message holds")
+		return nil, errors.New("it selects frames by a function, which no message can carry")
 	}
 	var err error
 	m.Match, err = encodeMatch(p, g)
@@ -161,16 +162,16 @@ func hostNames(ips []uint32, g *topo.Graph) (names []string, err error) {
 	return names, err
 }
 
-// Decode reads the message of a fault of a lab with the given controllers. Another schema, a
-// field that is not known, a name that is not the lab's or a number out of its range is an
-// error.
+// Decode reads the message of a fault of the lab with the given graph and controllers. It returns
+// an error for another schema, an unknown field, a name that the lab does not have, and a number
+// out of range. The ID and Text of the Spec are empty.
 func Decode(b []byte, g *topo.Graph, controllers []string) (s Spec, err error) {
 	var of struct {
 		Schema string `json:"schema"`
 	}
 	var m message
 	if err = json.Unmarshal(b, &of); err == nil && of.Schema != Schema {
-		err = fmt.Errorf("it is %q, and this version knows %q", of.Schema, Schema)
+		err = fmt.Errorf("the schema is %q, and this version reads %q", of.Schema, Schema)
 	}
 	if err == nil {
 		err = strictjson.Decode(b, &m)
@@ -187,7 +188,7 @@ func Decode(b []byte, g *topo.Graph, controllers []string) (s Spec, err error) {
 	return s, nil
 }
 
-// check finds numbers with which no timeline can work.
+// check refuses numbers with which no timeline can work.
 func (m *message) check() error {
 	frames := m.Frames
 	if frames == nil {
@@ -200,27 +201,29 @@ func (m *message) check() error {
 	for _, p := range []float64{m.Probability, frames.Loss, frames.Corrupt, frames.Truncate, frames.Duplicate, frames.Reorder,
 		burst.ToBad, burst.ToGood, burst.LossGood, burst.LossBad} {
 		if p < 0 || p > 1 {
-			return fmt.Errorf("%v is no probability", p)
+			return fmt.Errorf("%v is not a probability", p)
 		}
 	}
 	for _, d := range []vtime.Duration{m.For, m.Every, m.Gap, frames.Delay, frames.Hold, frames.Jitter} {
 		if d < 0 || d > vtime.SpanMax {
-			return fmt.Errorf("a span of %d ps is below 0 or above %d", d, int64(vtime.SpanMax))
+			return fmt.Errorf("a duration of %d ps is below 0 or above %d", d, int64(vtime.SpanMax))
 		}
 	}
 	switch {
 	case !slices.Contains(kinds, m.Kind):
 		return fmt.Errorf("there is no kind %q", m.Kind)
-	case m.Kind.OfFrames() != (m.Frames != nil):
-		return fmt.Errorf("%s, and what happens to frames: %v", m.Kind, m.Frames != nil)
+	case m.Kind.OfFrames() && m.Frames == nil:
+		return fmt.Errorf("kind %s needs the field frames", m.Kind)
+	case !m.Kind.OfFrames() && m.Frames != nil:
+		return fmt.Errorf("kind %s has no field frames", m.Kind)
 	case m.From < 0 || m.From == vtime.Never:
-		return fmt.Errorf("it begins at %d ps", m.From)
+		return fmt.Errorf("the fault begins at %d ps, which is out of range", m.From)
 	case m.Priority > 7:
 		return fmt.Errorf("priority %d is not 0 to 7", m.Priority)
 	case m.Kind == KindPauseStorm && m.Gap == 0:
-		return errors.New("a storm has no gap between its frames")
+		return errors.New("a pause-storm has no gap between its frames")
 	case m.Rate < 0 || m.Rate == 0 && (m.Kind == KindRateCut || m.Kind == KindSlowReceiver):
-		return fmt.Errorf("%d bit/s is no rate", m.Rate)
+		return fmt.Errorf("%d bit/s is not a rate", m.Rate)
 	case m.Room < 0 || frames.EveryNth < 0:
 		return fmt.Errorf("room %d or number %d is below 0", m.Room, frames.EveryNth)
 	}

@@ -155,8 +155,8 @@ func TestMessageRefused(t *testing.T) {
 	g := messageGraph(t)
 	const head = `{"schema":"mcastlab/fault/v1","kind":`
 	for in, want := range map[string]string{ // each by itself
-		`{"schema":"mcastlab/fault/v2","color":1}`:                     `"mcastlab/fault/v2", and this version knows "mcastlab/fault/v1"`,
-		`{"kind":"crash"}`:                                             `it is "", and this version knows`,
+		`{"schema":"mcastlab/fault/v2","color":1}`:                     `"mcastlab/fault/v2", and this version reads "mcastlab/fault/v1"`,
+		`{"kind":"crash"}`:                                             `the schema is "", and this version reads`,
 		head + `"crash","color":1}`:                                    `unknown field "color"`,
 		head + `"crash"} {}`:                                           `invalid character`,
 		head + `"flood"}`:                                              `no kind "flood"`,
@@ -166,16 +166,16 @@ func TestMessageRefused(t *testing.T) {
 		head + `"loss","frames":{"match":{"from":["leaf0"]}}}`:         `no host "leaf0"`,
 		head + `"loss","frames":{"match":{"classes":["big"]}}}`:        `no class of frames "big"`,
 		head + `"loss","frames":{"match":{"opcodes":["X"]}}}`:          `no opcode "X"`,
-		head + `"loss","frames":{"match":{"psns":[0,16777216]}}}`:      `16777216 is no PSN`,
+		head + `"loss","frames":{"match":{"psns":[0,16777216]}}}`:      `16777216 is not a PSN`,
 		head + `"loss","frames":{"numbers":[0]}}`:                      `counted from 1`,
-		head + `"loss"}`:                                               `loss, and what happens to frames: false`,
-		head + `"crash","frames":{}}`:                                  `crash, and what happens to frames: true`,
-		head + `"loss","frames":{"loss":1.5}}`:                         `1.5 is no probability`,
-		head + `"crash","for":-1}`:                                     `a span of -1 ps`,
+		head + `"loss"}`:                                               `kind loss needs the field frames`,
+		head + `"crash","frames":{}}`:                                  `kind crash has no field frames`,
+		head + `"loss","frames":{"loss":1.5}}`:                         `1.5 is not a probability`,
+		head + `"crash","for":-1}`:                                     `a duration of -1 ps`,
 		head + `"crash","from":-1}`:                                    `begins at -1 ps`,
 		head + `"pause","priority":8}`:                                 `priority 8`,
 		head + `"pause-storm"}`:                                        `no gap`,
-		head + `"rate-cut"}`:                                           `0 bit/s is no rate`,
+		head + `"rate-cut"}`:                                           `0 bit/s is not a rate`,
 		head + `"mft-full","room":-1}`:                                 `room -1`,
 		head + `"controller-crash","controllers":["controller9"]}`:     `no controller "controller9"`,
 		head + `"control-partition","cut":[{"from":"x","to":"here"}]}`: `no controller "x"`,
@@ -186,7 +186,7 @@ func TestMessageRefused(t *testing.T) {
 		}
 	}
 	s := Spec{ID: "f", Kind: KindLoss, Frames: Impairment{Match: MatchFunc(func(*wire.Frame) bool { return true })}}
-	if _, err := Encode(&s, g); err == nil || !strings.Contains(err.Error(), "write fault f: it picks frames by a function") {
+	if _, err := Encode(&s, g); err == nil || !strings.Contains(err.Error(), "write fault f: it selects frames by a function") {
 		t.Errorf("a function as a message: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// spec finds what a message names.
+// spec resolves the names of a message.
 func (m *message) spec(g *topo.Graph, controllers []string) (s Spec, err error) {
 	s = Spec{
 		Kind: m.Kind, Window: Window{From: m.From, For: m.For, Every: m.Every, Probability: m.Probability},
@@ -56,7 +56,7 @@ func ends(cut []wayMessage) (names []string) {
 	return names
 }
 
-// find looks names up among those that all puts down.
+// find looks up each name among those that all passes to put.
 func find[T any](what string, names []string, all func(put func(name string, x T))) (found []T, err error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -136,7 +136,7 @@ func (m *matchMessage) match(g *topo.Graph) (p *Match, err error) {
 	if m.PSNs != nil {
 		for _, x := range m.PSNs {
 			if x < 0 || x >= 1<<24 {
-				return nil, fmt.Errorf("%d is no PSN", x)
+				return nil, fmt.Errorf("%d is not a PSN", x)
 			}
 		}
 		p.PSN, p.First, p.Last = true, wire.PSN(m.PSNs[0]), wire.PSN(m.PSNs[1])

@@ -7,18 +7,18 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// settle makes links and nodes what the faults that are on now say, after one of them came
-// or went. Where several concern the same thing the strictest counts.
+// settle applies the present faults to the links and nodes of a fault that has begun or ended.
+// Where several faults affect the same setting, the strictest one counts.
 func (t *Timeline) settle(now vtime.Time, e *entry) {
 	switch e.Kind {
 	case KindLinkDown:
-		t.carry(now, e.Links)
+		t.setLinks(now, e.Links)
 	case KindCrash, KindAgentCrash:
 		var links []int
 		for _, n := range e.Nodes {
 			links = append(links, t.c.Graph.Nodes[n].Links...)
 		}
-		t.carry(now, links)
+		t.setLinks(now, links)
 	case KindRateCut:
 		for _, l := range e.Links {
 			t.setRate(now, l)
@@ -52,7 +52,7 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 	}
 }
 
-// each visits the faults of a kind that a node has now.
+// each visits the faults of a kind that affect a node now.
 func (t *Timeline) each(k Kind, node int, visit func(*entry)) {
 	for _, e := range t.all {
 		if e.Kind == k && e.on > 0 && slices.Contains(e.Nodes, node) {
@@ -61,7 +61,7 @@ func (t *Timeline) each(k Kind, node int, visit func(*entry)) {
 	}
 }
 
-// setControl makes the control plane what the faults that are on now say.
+// setControl applies the present faults to the control plane.
 func (t *Timeline) setControl(now vtime.Time) {
 	if t.t.Control == nil {
 		return
@@ -80,7 +80,7 @@ func (t *Timeline) setControl(now vtime.Time) {
 	t.t.Control.SetControl(now, crashed, cut)
 }
 
-// setRate gives a link the lowest rate that a fault says, or its own.
+// setRate gives a link the lowest rate of the present faults, or its own rate.
 func (t *Timeline) setRate(now vtime.Time, link int) {
 	l := &t.c.Graph.Links[link]
 	rate := l.Rate
@@ -96,9 +96,9 @@ func (t *Timeline) setRate(now vtime.Time, link int) {
 	}
 }
 
-// carry takes links down or up. The nodes at a link know at once, all switches once the
-// routing has converged.
-func (t *Timeline) carry(now vtime.Time, links []int) {
+// setLinks takes links down or up. The nodes at the two ends learn it at once. All switches learn
+// it once the routing has converged.
+func (t *Timeline) setLinks(now vtime.Time, links []int) {
 	g, changed := t.c.Graph, false
 	for _, link := range links {
 		l := &g.Links[link]
@@ -129,20 +129,20 @@ func (t *Timeline) carry(now vtime.Time, links []int) {
 	t.reroute(&routes{at: now.Add(t.c.Reconverge), down: slices.Clone(t.down)})
 }
 
-// routesMax is how many changes of routes may be on their way at a time. Links that flap
-// faster than that make the last of them take their newest state along, and later.
+// routesMax is the largest number of changes of routes that may be pending. If links flap faster,
+// the last pending change takes the newest state and its later instant.
 const routesMax = 1024
 
-// routes are those without the links that are down, which switches have from an instant on.
+// routes is a change of routes: from the instant at, switches avoid the links that are down.
 type routes struct {
 	at   vtime.Time
 	down []int
 }
 
-// reroute has switches get new routes at their time.
+// reroute arranges for switches to receive new routes when they are due.
 func (t *Timeline) reroute(r *routes) {
 	if k := len(t.coming); k > 0 && (t.coming[k-1].at == r.at || k == routesMax) {
-		*t.coming[k-1] = *r // a link that changed at this instant, too, or one too many
+		*t.coming[k-1] = *r // due at the same instant, or above the limit
 		return
 	}
 	t.coming = append(t.coming, r)
@@ -153,7 +153,7 @@ func (t *Timeline) awaitRoutes(r *routes) {
 	t.await(&pending{act: actRoutes, r: r, at: r.at, keep: KeepAlways})
 }
 
-// install gives switches the routes that are due, or were before they were put off.
+// install gives switches new routes. It waits again if reroute has put the routes off meanwhile.
 func (t *Timeline) install(now vtime.Time, r *routes) {
 	if now < r.at {
 		t.awaitRoutes(r)
@@ -177,8 +177,7 @@ func (t *Timeline) blame(link int) (all []*entry) {
 	return all
 }
 
-// carrierOf returns what the physical layer of a direction is, made when it is first
-// needed.
+// carrierOf returns the physical layer of a direction of a link. It is made on first use.
 func (t *Timeline) carrierOf(from topo.End) *carrier {
 	c := t.carriers[from]
 	if c == nil {

@@ -8,52 +8,53 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// State is a timeline as another process may take it over, with encoding/gob: what came about,
-// and what is still to come. What a fault is its Spec says, which goes along as a message.
+// State is the state of a timeline in a form that encoding/gob can carry to another process, which
+// continues the timeline by Resume. It holds past effects and pending calls. The Spec of each
+// fault travels as a message (Encode).
 type State struct {
 	Faults   []FaultState
 	Carriers []CarrierState
-	Down     []int // links
+	Down     []int // links that are down
 	Coming   []RoutesState
 	Calls    []CallState
 }
 
-// FaultState is what came about of one fault.
+// FaultState is the state of one fault.
 type FaultState struct {
-	ID, Text string // of its Spec
-	Message  []byte // the rest of it, by Encode
+	ID, Text string // ID and Text of the Spec
+	Message  []byte // the other fields of the Spec, by Encode
 	On       int
 	Until    vtime.Time
 	Seen     uint64
 	Hit      uint64
 	Base     map[topo.End]uint64
-	Frames   []FramesState // by port at whose far end it is hit
+	Frames   []FramesState // by affected direction of a link, in the order of Spec.Ends
 }
 
-// FramesState is where a fault of frames has come to in one direction of a link.
+// FramesState is the state of a fault of frames in one direction of a link.
 type FramesState struct {
 	Random    prng.Stream
-	Bad       bool // of a burst
+	Bad       bool // Burst.Bad
 	Seen, Hit uint64
 	Last      vtime.Time
 }
 
-// CarrierState is one direction of a link.
+// CarrierState is the physical layer of one direction of a link.
 type CarrierState struct {
 	From         topo.End
 	Down, Ever   bool
 	Since, Until vtime.Time
-	Blame        []int // of the faults
+	Blame        []int // numbers of the faults that keep the link down
 }
 
-// RoutesState are routes on their way to switches.
+// RoutesState is a change of routes that switches have not received yet.
 type RoutesState struct {
 	At   vtime.Time
 	Down []int
 }
 
-// CallState is a call that the timeline waits for. Of is the number of the fault or of the
-// routes that are coming.
+// CallState is a pending call. Of is the index of its fault in Faults, or of its change of routes
+// in Coming.
 type CallState struct {
 	Act    uint8
 	Of     int
@@ -62,7 +63,7 @@ type CallState struct {
 	Number int64
 }
 
-// State takes down where the timeline has come to.
+// State returns the timeline's state. It returns an error for a fault that no message can carry.
 func (t *Timeline) State() (s State, err error) {
 	for _, e := range t.all {
 		m, err := Encode(&e.Spec, t.c.Graph)
@@ -75,7 +76,7 @@ func (t *Timeline) State() (s State, err error) {
 		}
 		s.Faults = append(s.Faults, f)
 	}
-	for from, c := range t.carriers { // each by itself
+	for from, c := range t.carriers { // a map; Resume does not depend on the order
 		x := CarrierState{From: from, Down: c.down, Ever: c.ever, Since: c.since, Until: c.until}
 		for _, e := range c.blame {
 			if i := slices.Index(t.all, e); i >= 0 {
@@ -93,16 +94,16 @@ func (t *Timeline) State() (s State, err error) {
 		if p.act == actRoutes {
 			x.Of = slices.Index(t.coming, p.r)
 		}
-		if x.Of >= 0 { // else the fault was taken away
+		if x.Of >= 0 { // the fault has not been removed
 			s.Calls = append(s.Calls, x)
 		}
 	}
 	return s, nil
 }
 
-// Resume makes a timeline without faults go on where another one has come to, and its target
-// what the faults that are on say. specs are those of the state's faults, in their order. Routes
-// that switches have already are not among what it tells.
+// Resume continues, in a timeline without faults, the timeline whose state is s, and applies the
+// faults that are on to its target. specs are the Specs of the state's faults, in their order.
+// Resume does not call SetRoutes for routes that the switches already have.
 func (t *Timeline) Resume(now vtime.Time, specs []Spec, s State) {
 	for i, f := range s.Faults {
 		e := t.insert(specs[i])

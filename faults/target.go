@@ -5,21 +5,22 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Keep says what a call that a timeline asks for means to a driver that stops when
-// nothing is left to do.
+// Keep says whether a pending call of a timeline keeps a run from ending. It matters to drivers
+// that stop when no event is left.
 type Keep uint8
 
-// What calls mean.
+// Values of Keep, from the weakest to the strongest.
 const (
-	KeepNot   Keep = iota // a fault begins: nobody waits for that
-	KeepWhile             // it ends: somebody may, as long as programs run or frames are held
-	KeepAlways
+	KeepNot    Keep = iota // the call begins a fault, for which no program waits
+	KeepWhile              // the call ends a fault: the run goes on while programs run or frames wait
+	KeepAlways             // the run goes on until the call is made
 )
 
-// Target is what a driver lets faults do. A part that a driver has nothing of is nil: an
-// agent has the part of a switch or that of a host, a controller only that of the control
-// plane. Calls come from within Add, Remove and the calls that were asked for, and are
-// about the driver's own nodes only, but for SetRoutes.
+// Target is the driver's side of a timeline: the operations that apply faults. A part for which
+// a driver has no nodes is nil: an agent has the part of a switch or that of a host, and a
+// controller has that of the control plane only. The timeline calls a Target from within Add,
+// Remove and the calls of its Clock. Except for SetRoutes, all calls are about nodes that the
+// driver owns (Config.Owns).
 type Target struct {
 	Clock    Clock
 	Links    LinkTarget
@@ -28,61 +29,62 @@ type Target struct {
 	Control  ControlTarget
 }
 
-// Clock makes calls when they are due.
+// Clock makes calls at instants of lab time.
 type Clock interface {
-	// At arranges for a call at an instant, or at once if that has passed.
+	// At arranges for f to be called at an instant, or at once if the instant has passed.
 	At(at vtime.Time, keep Keep, f func(now vtime.Time))
 }
 
-// LinkTarget is what faults do to ports, and to nodes of any kind.
+// LinkTarget applies faults to ports and to nodes of any kind.
 type LinkTarget interface {
-	// SetFault puts a fault on the direction of a link that leaves the port; nil takes it away.
+	// SetFault sets the fault of the direction of a link that leaves the port. nil removes it.
 	SetFault(from topo.End, l Link)
-	// SetCarrier tells the node at a port whether its link is there.
+	// SetCarrier tells the node at a port whether its link is up.
 	SetCarrier(now vtime.Time, at topo.End, up bool)
-	// SetRate makes a port's transmitter send at bits per second.
+	// SetRate sets the rate of a port's transmitter, in bit/s.
 	SetRate(now vtime.Time, at topo.End, rate int64)
-	// Sent returns how many frames a port has sent.
+	// Sent returns the number of frames that a port has sent.
 	Sent(at topo.End) uint64
-	// Restart makes a node lose all it knows and holds; lost is how many frames that were.
-	// On a host the programs end.
+	// Restart makes a node lose its state and its queued frames, and returns the number of those
+	// frames. On a host the programs end.
 	Restart(now vtime.Time, node int) (lost int)
-	// EndAgent does the same to the process that is the node, which is started and configured
-	// anew: what faults say of it afterwards, among it that its links are down, holds for the
-	// new one.
+	// EndAgent does the same by ending the node's process, which is then started and configured
+	// again. Later calls for the node, such as SetCarrier, apply to the new process.
 	EndAgent(now vtime.Time, node int) (lost int)
 }
 
-// SwitchTarget is what faults do to switches.
+// SwitchTarget applies faults to switches.
 type SwitchTarget interface {
-	// SetRoutes gives all switches the routes without the links that are down.
+	// SetRoutes gives all switches the routes that avoid the links that are down.
 	SetRoutes(now vtime.Time, down []int)
-	// WipeGroups makes a switch forget its groups and returns how many it had.
+	// WipeGroups makes a switch lose its groups and returns how many it had.
 	WipeGroups(now vtime.Time, node int) (groups int)
-	// LimitGroups bounds the groups of a switch; -1: it is what it was configured with.
+	// LimitGroups bounds the number of groups of a switch. -1 restores the configured bound.
 	LimitGroups(now vtime.Time, node int, room int)
-	// Refused returns how many registrations a switch has refused.
+	// Refused returns the number of registrations that a switch has refused.
 	Refused(node int) uint64
 }
 
-// HostTarget is what faults do to hosts.
+// HostTarget applies faults to hosts.
 type HostTarget interface {
-	// Pause makes a host send a PFC frame.
+	// Pause makes a host send a PFC frame. classes is the bit mask of the paused priorities, and
+	// quanta the time to pause in units of 512 bit times, or 0 to resume.
 	Pause(now vtime.Time, node int, classes uint8, quanta uint16)
-	// Stall stops a host's adapter, or lets it go on.
+	// Stall stops a host's NIC, or lets it continue.
 	Stall(now vtime.Time, node int, on bool)
-	// SetIntake bounds the rate at which a host takes what arrives; 0: no bound.
+	// SetIntake bounds the rate at which a host processes arriving frames, in bit/s. 0 removes the
+	// bound.
 	SetIntake(now vtime.Time, node int, rate int64)
-	// Waited returns how many frames have waited at a host that was stalled or slow.
+	// Waited returns the number of frames that have waited at a stalled or slow host.
 	Waited(node int) uint64
 }
 
-// ControlTarget is what faults do to the control plane.
+// ControlTarget applies faults to the control plane.
 type ControlTarget interface {
-	// SetControl says which controllers are crashed, and in which directions nothing gets
-	// through between them.
+	// SetControl sets the controllers that are crashed and the directions in which no message
+	// between controllers arrives.
 	SetControl(now vtime.Time, crashed []string, cut []Way)
-	// HeldBack returns how often something could not be sent at once for a cut that begins at
-	// one of these controllers.
+	// HeldBack returns the number of messages that could not be sent at once because of cuts. It
+	// is 0 unless one of the given directions begins at the driver's controller.
 	HeldBack(from []Way) uint64
 }

@@ -14,63 +14,64 @@ import (
 type Config struct {
 	Graph *topo.Graph
 	Seed  uint64
-	// Reconverge is how long it takes until all switches know of a link that went down or
-	// came back. The switch at the link knows at once.
+	// Reconverge is the time from the failure or return of a link until all switches have new
+	// routes. The switches at the link know of it at once.
 	Reconverge vtime.Duration
-	// Owns says which nodes are the driver's; nil: all.
+	// Owns says which nodes the driver runs. nil means all.
 	Owns func(node int) bool
-	// Controller is the controller that is the driver's; empty: none.
+	// Controller is the name of the controller that the driver runs, or empty.
 	Controller string
-	// Latency is that of a node's pipeline, which a frame passes before it is handed over.
+	// Latency returns the latency of a node's pipeline, which a frame passes between the end of a
+	// link and its arrival event.
 	Latency func(node int) vtime.Duration
 }
 
-// Timeline applies faults to a driver's links and nodes at their times. It is what gives
-// a fault one meaning under every clock.
+// Timeline applies faults to a driver's links and nodes when they are due. All drivers share it,
+// so that a fault has the same meaning in virtual time and in wall time.
 type Timeline struct {
 	c        Config
 	t        Target
 	root     prng.Stream
 	all      []*entry
 	carriers map[topo.End]*carrier // by sending port
-	down     []int                 // links, ascending
-	coming   []*routes             // on their way to switches, in the order of their times
-	calls    []*pending            // in the order in which they were asked for
+	down     []int                 // links that are down, ascending
+	coming   []*routes             // changes of routes that switches have not received, by instant
+	calls    []*pending            // pending calls, in the order in which they were requested
 }
 
-// act is what a call does that a timeline has asked for.
+// act is the action of a pending call.
 type act uint8
 
 const (
-	actBegin  act = iota // a fault comes
-	actEnd               // it ends
-	actPause             // it has hosts send pause frames
-	actRoutes            // switches get new routes
+	actBegin  act = iota // a fault begins
+	actEnd               // a fault ends
+	actPause             // a fault makes hosts send pause frames
+	actRoutes            // switches receive new routes
 )
 
-// pending is a call that a timeline has asked its driver for. It is kept as what it is, and not
-// as a function only, because a timeline may go on in another process (State).
+// pending is a call that a timeline has requested from its driver. It is kept as data, because
+// another process may continue the timeline (State).
 type pending struct {
 	act    act
-	e      *entry  // whose call it is, or
-	r      *routes // the routes
+	e      *entry  // the fault; nil for actRoutes
+	r      *routes // the change of routes, for actRoutes
 	at     vtime.Time
 	keep   Keep
-	number int64 // of the fault's beginning; of a pause, of the time that it is on
+	number int64 // actBegin: number of the beginning; actPause: entry.seen of the beginning it belongs to
 }
 
-// entry is a fault that is applied.
+// entry is a fault of a timeline with its state.
 type entry struct {
 	Spec
-	own   []topo.End // sending ports
-	imps  []*Impairment
-	names []string
-	on    int        // times it is on now; 0 or 1
-	until vtime.Time // when this time of it ends, if it lasts and has an end
-	gone  bool
-	seen  uint64 // of kinds that are not of frames: how often it came on
+	own   []topo.End    // sending ports of the affected directions that end at this driver's nodes
+	imps  []*Impairment // by index of own
+	names []string      // Status.Applied
+	on    int           // 1 while the fault is on, else 0
+	until vtime.Time    // when the present occurrence ends, if it has an end
+	gone  bool          // the fault has been removed
+	seen  uint64        // how often a fault of another kind than frames has begun
 	hit   uint64
-	base  map[topo.End]uint64 // of counters, when it came on; by port, or by node
+	base  map[topo.End]uint64 // values of the driver's counters at the beginning, by port or by node
 }
 
 // NewTimeline returns a timeline without faults.
@@ -84,14 +85,15 @@ func (t *Timeline) ownsHost(node int) bool { return node < t.c.Graph.Hosts && t.
 
 func (t *Timeline) ownsSwitch(node int) bool { return node >= t.c.Graph.Hosts && t.owns(node) }
 
-// Add applies a fault beside those that are.
+// Add adds a fault to those of the timeline.
 func (t *Timeline) Add(now vtime.Time, s Spec) {
 	if e := t.insert(s); !s.Kind.OfFrames() {
 		t.plan(now, e, 0)
 	}
 }
 
-// insert enters a fault of which nothing comes yet but for that it looks at frames.
+// insert enters a fault without planning its beginnings. A fault of frames takes effect by its
+// Impairment.
 func (t *Timeline) insert(s Spec) *entry {
 	e := &entry{Spec: s, base: map[topo.End]uint64{}}
 	name := "fault/" + strings.TrimPrefix(s.ID, LabPrefix)
@@ -133,7 +135,7 @@ func (t *Timeline) insert(s Spec) *entry {
 	return e
 }
 
-// rewire puts what faults there are on a direction of a link.
+// rewire sets the faults of a direction of a link.
 func (t *Timeline) rewire(from topo.End) {
 	if !t.owns(t.c.Graph.Peer(from.Node, from.Port).Node) {
 		return
@@ -154,9 +156,9 @@ func (t *Timeline) rewire(from topo.End) {
 	t.t.Links.SetFault(from, all)
 }
 
-// plan arranges for the fault's next beginning, from number k on.
+// plan requests the call of the fault's next beginning, from number k on.
 func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
-	if e.Every > 0 && now > e.From && k == 0 { // added late: what is over does not come any more
+	if e.Every > 0 && now > e.From && k == 0 { // the fault was added late: skip the occurrences that are over
 		k = max(0, int64(now.Sub(e.From.Add(e.For))/e.Every))
 	}
 	k, at, ok := e.next(k)
@@ -166,14 +168,14 @@ func (t *Timeline) plan(now vtime.Time, e *entry, k int64) {
 	t.await(&pending{act: actBegin, e: e, at: at, keep: e.keep(), number: k})
 }
 
-// await has the driver make a call.
+// await requests a call from the driver.
 func (t *Timeline) await(p *pending) {
 	t.calls = append(t.calls, p)
 	t.t.Clock.At(p.at, p.keep, func(now vtime.Time) {
 		t.calls = slices.DeleteFunc(t.calls, func(o *pending) bool { return o == p })
 		switch p.act {
 		case actBegin:
-			t.come(now, p.e, p.at, p.number)
+			t.occur(now, p.e, p.at, p.number)
 		case actEnd:
 			t.end(now, p.e)
 		case actPause:
@@ -184,8 +186,9 @@ func (t *Timeline) await(p *pending) {
 	})
 }
 
-// come makes time number k of a fault, which is due at an instant, begin.
-func (t *Timeline) come(now vtime.Time, e *entry, at vtime.Time, k int64) {
+// occur begins occurrence number k of a fault, which is due at the given instant, and plans its end
+// and the next occurrence.
+func (t *Timeline) occur(now vtime.Time, e *entry, at vtime.Time, k int64) {
 	if e.gone {
 		return
 	}
@@ -203,18 +206,18 @@ func (t *Timeline) come(now vtime.Time, e *entry, at vtime.Time, k int64) {
 	}
 }
 
-// keep returns what a beginning of the fault means to a driver.
+// keep returns the Keep of the calls that begin the fault.
 func (e *entry) keep() Keep {
 	if e.Kind == KindPause && e.Every == 0 && e.Probability == 0 {
-		return KeepAlways // a plain pause is a part of the run to its end
+		return KeepAlways // a run includes a single pause to its end
 	}
 	return KeepNot
 }
 
-// keepEnd returns what an end of the fault means to a driver.
+// keepEnd returns the Keep of the calls that end the fault.
 func (e *entry) keepEnd() Keep {
 	if e.Kind == KindAgentCrash {
-		return KeepAlways // no program is started on a node that has no process
+		return KeepAlways // no program can start on a node without a process
 	}
 	return KeepWhile
 }
@@ -253,7 +256,7 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 	t.settle(now, e)
 }
 
-// end takes a fault's effect back.
+// end undoes the effect of a fault.
 func (t *Timeline) end(now vtime.Time, e *entry) {
 	if e.on == 0 {
 		return
@@ -271,13 +274,14 @@ func (t *Timeline) end(now vtime.Time, e *entry) {
 	t.settle(now, e)
 }
 
-// Remove takes away the faults whose id begins so, and their effects, and returns their
+// Remove removes the faults whose id begins with prefix, undoes their effects, and returns their
 // ids.
 func (t *Timeline) Remove(now vtime.Time, prefix string) (ids []string) {
 	return t.RemoveIf(now, func(id string) bool { return strings.HasPrefix(id, prefix) })
 }
 
-// RemoveIf is Remove of the faults whose id it is asked about and says so.
+// RemoveIf removes the faults for whose id goes returns true, undoes their effects, and returns
+// their ids.
 func (t *Timeline) RemoveIf(now vtime.Time, goes func(id string) bool) (ids []string) {
 	var left, gone []*entry
 	for _, e := range t.all {
@@ -299,7 +303,7 @@ func (t *Timeline) RemoveIf(now vtime.Time, goes func(id string) bool) (ids []st
 	return ids
 }
 
-// List returns the faults in the order in which they were added.
+// List returns the state of all faults, in the order in which they were added.
 func (t *Timeline) List(now vtime.Time) (all []Status) {
 	for _, e := range t.all {
 		s := Status{ID: e.ID, Kind: e.Kind, Text: e.Text, On: e.on > 0, Over: e.Over(now), Seen: e.seen, Hit: e.hit, Applied: e.names}
@@ -317,7 +321,7 @@ func (t *Timeline) List(now vtime.Time) (all []Status) {
 	return all
 }
 
-// count visits the counters that say what a fault hit while it is on.
+// count visits the driver's counters from which Status.Hit of a fault is computed.
 func (t *Timeline) count(e *entry, visit func(at topo.End, v uint64)) {
 	switch e.Kind {
 	case KindControlPartition:
@@ -344,8 +348,8 @@ func (t *Timeline) count(e *entry, visit func(at topo.End, v uint64)) {
 	}
 }
 
-// pause makes hosts send pause frames for as long as this time of the fault lasts: a
-// pause is renewed before it runs out, and a storm repeats it much more often.
+// pause makes hosts send pause frames while the present occurrence of the fault lasts. A pause is
+// renewed before it expires. A storm repeats it every Gap. number is entry.seen of the occurrence.
 func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 	if e.on == 0 || e.gone || e.seen != number {
 		return
@@ -363,19 +367,19 @@ func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 	keep := KeepNot
 	if e.Kind == KindPause && e.For > 0 {
 		if next >= e.until {
-			return // it ends before
+			return // the fault ends before the next renewal
 		}
 		keep = max(e.keep(), KeepWhile)
 	}
 	t.await(&pending{act: actPause, e: e, at: next, keep: keep, number: int64(number)})
 }
 
-// fullPause returns how long the longest pause lasts on a host's link.
+// fullPause returns the duration of the longest pause on a host's link.
 func (t *Timeline) fullPause(node int) vtime.Duration {
 	return FullPause(t.c.Graph.Links[t.c.Graph.Nodes[node].Links[0]].Rate)
 }
 
-// FullPause returns how long the longest pause lasts on a link of a rate in bit/s.
+// FullPause returns the duration of the longest pause on a link of the given rate in bit/s.
 func FullPause(rate int64) vtime.Duration {
 	return vtime.Duration(float64(PauseQuantaMax*wire.PauseQuantumBits) / float64(rate) * float64(vtime.Second))
 }

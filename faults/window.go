@@ -7,14 +7,13 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Window says when a fault is on: from an instant on for a while, and perhaps again and
-// again.
+// Window says when a fault is on. It begins once, or periodically with a probability.
 type Window struct {
-	From  vtime.Time
-	For   vtime.Duration // 0: without end; of a fault that only happens, at once over
-	Every vtime.Duration // from one beginning to the next; 0: it comes once
-	// Probability is that of each time it would come; 0 means 1. Random decides: a stream
-	// of its own, of which each time takes another part, so that all who ask agree.
+	From  vtime.Time     // the first beginning
+	For   vtime.Duration // duration; 0 means no end, or no duration for a kind that has none
+	Every vtime.Duration // time from one beginning to the next; 0 means that there is only one
+	// Probability is the probability that the fault occurs at each beginning; 0 means 1. Each
+	// beginning draws from its own stream derived from Random, so that all drivers agree.
 	Probability float64
 	Random      prng.Stream
 }
@@ -31,12 +30,12 @@ func (w *Window) On(now vtime.Time) bool {
 	return (w.For == 0 || d < w.For) && w.happens(k)
 }
 
-// Over reports whether the fault never comes again.
+// Over reports whether the fault has ended for good.
 func (w *Window) Over(now vtime.Time) bool {
 	return w.Every == 0 && w.For > 0 && now >= w.From.Add(w.For)
 }
 
-// happens reports whether time number k, from 0 on, comes about.
+// happens reports whether the fault occurs at beginning number k, counted from 0.
 func (w *Window) happens(k int64) bool {
 	if w.Probability == 0 || w.Probability >= 1 {
 		return true
@@ -45,15 +44,16 @@ func (w *Window) happens(k int64) bool {
 	return s.Chance(w.Probability)
 }
 
-// looks bounds how many times that do not come about are skipped in one look.
-const looks = 1 << 16
+// skipsMax bounds the number of beginnings at which the fault does not occur that next skips.
+const skipsMax = 1 << 16
 
-// next returns the first beginning, from number k on, that comes about.
+// next returns the first beginning, from number k on, at which the fault occurs. ok is false if
+// there is none within skipsMax beginnings.
 func (w *Window) next(k int64) (number int64, at vtime.Time, ok bool) {
 	if w.Every == 0 {
 		return 0, w.From, k == 0 && w.happens(0)
 	}
-	for range looks {
+	for range skipsMax {
 		if w.happens(k) {
 			return k, w.From.Add(w.Every.Times(k)), true
 		}
