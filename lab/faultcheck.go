@@ -160,7 +160,7 @@ func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 	late := k == faults.KindDuplicate || k == faults.KindReorder || k == faults.KindDelay
 	switch {
 	case f.Rate != nil && !(*f.Rate >= 0 && *f.Rate <= 1):
-		c.failf(at+".rate", "%s.rate of %v is not a probability: use 0 to 1", k, *f.Rate)
+		c.failf(at+".rate", "%s.rate of %v is not a probability: use 0 to 1, or 0%% to 100%%", k, *f.Rate)
 	case k == faults.KindDelay && chosen > 0:
 		c.failf(at, "delay is of all frames: leave rate, nth, every-nth and gilbert-elliott out")
 	case k == faults.KindDelay && f.Delay == nil && f.Jitter == nil:
@@ -192,7 +192,7 @@ func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 			v    Probability
 		}{{"to-bad", g.ToBad}, {"to-good", g.ToGood}, {"loss-bad", g.LossBad}, {"loss-good", g.LossGood}} {
 			if !(p.v >= 0 && p.v <= 1) {
-				c.failf(at+".gilbert-elliott."+p.name, "%s of %v is not a probability: use 0 to 1", p.name, p.v)
+				c.failf(at+".gilbert-elliott."+p.name, "%s of %v is not a probability: use 0 to 1, or 0%% to 100%%", p.name, p.v)
 			}
 		}
 	}

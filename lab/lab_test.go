@@ -295,7 +295,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n  - bcast: {schemes: [chain], sizes: [64B]}\n", `lab:5:12: two workloads are called "bcast": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {sizes: [64B]}\n", `lab:4:12: workloads[0].bcast needs "schemes": algorithms`},
 		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program or many-to-many"},
-		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1"},
+		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1, or 0% to 100%"},
 		{head + "faults:\n  - {loss: {rate: 0.1, links: x*}}\n", `lab:4:31: loss: no link is called "x*" (a link is, for example, h0:0-leaf0:0)`},
 		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, truncate, duplicate, reorder, delay, rate-cut, link-down, pause, pause-storm, crash, agent-crash, restart, wipe-mft, mft-full, nic-stall, slow-receiver, control-partition or controller-crash; this is 0 of them"},
 		{head + "faults:\n  - {pause: {node: leaf0}}\n", "lab:4:20: leaf0 is a switch: pauses come from hosts"},

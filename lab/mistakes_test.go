@@ -39,7 +39,7 @@ expect: ["1 <", "1 < 2"]
 			`f:8:32: no broadcast scheme "chian", did you mean "chain"?`,
 			`f:8:61: there is no host "h9", did you mean "h0"?`,
 			`f:9:5: a workload needs one kind: bcast, `,
-			`f:11:19: loss.rate of 2 is not a probability: use 0 to 1`,
+			`f:11:19: loss.rate of 2 is not a probability: use 0 to 1, or 0% to 100%`,
 			`f:12:21: crash: there is no node "h7", did you mean "h0"?`,
 			`f:13:10: expect: "1 <" ends too early`,
 			`f: 14 mistakes`,
