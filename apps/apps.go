@@ -1,5 +1,5 @@
-// Package apps is what the workloads of a lab have in common: how a runtime starts
-// them and the rows they report, with times as GEN-12 has them.
+// Package apps holds what the workloads of a lab share: the interfaces by which a runtime starts
+// them, and the rows that they report. GEN-12 defines the times of a row.
 package apps
 
 import (
@@ -10,11 +10,14 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// App is a workload. Run is one rank's part; it gets the workload's parameters and
-// hands records of what the rank measured to Rank.Emit as it goes, all as JSON, since
-// ranks may be processes of their own. Reduce makes the report of the records of all
-// ranks, in rank order; what not every rank has recorded yet is left out, so a run
-// that is interrupted reports what it has.
+// App is the program of a workload.
+//
+// Run is one rank's part. It takes the workload's parameters, and passes a record of each
+// measurement to Rank.Emit while it runs. Parameters and records are JSON, because ranks may be
+// separate processes.
+//
+// Reduce makes the report from the records of all ranks, which are given in rank order. It leaves
+// out what not every rank has recorded, so that an interrupted run reports the rest.
 type App interface {
 	Run(r *rank.Rank, params []byte) error
 	Reduce(params []byte, records [][][]byte) ([]Row, error)
@@ -28,35 +31,35 @@ type Row struct {
 	SizeBytes  int    `json:"size_bytes"`
 	Ranks      int    `json:"ranks"`
 	Iterations int    `json:"iterations"`
-	WarmUp     int    `json:"warm_up,omitempty"` // iterations before them, which are not in the times
+	WarmUp     int    `json:"warm_up,omitempty"` // unmeasured iterations before them
 	Payload    string `json:"payload"`           // bytes, hashed, phantom, or PayloadOwn
-	// External names the ranks that are real devices: of their times nothing is claimed.
+	// External names the ranks that are real devices. Nothing is claimed about their times.
 	External []string `json:"external,omitempty"`
-	Sum      string   `json:"sha256,omitempty"` // of the last message, if external hosts take part
+	Sum      string   `json:"sha256,omitempty"` // SHA-256 of the last message, if external hosts take part
 	JCT      Summary  `json:"jct_us"`
 	Source   Summary  `json:"source_us"`
-	Verified *bool    `json:"verified"`       // null: phantom, nothing to compare
-	Late     bool     `json:"late,omitempty"` // the clock was too fast for the machine: the times are not the lab's
-	// Details are what the row says of its own kind of workload; nil: nothing.
+	Verified *bool    `json:"verified"`       // null if the payload is phantom and cannot be compared
+	Late     bool     `json:"late,omitempty"` // the computer could not keep up with the clock, so the times are not the lab's
+	// Details holds what only this kind of workload reports. nil means nothing.
 	Details Details `json:"-"`
-	// Recovery is what all ranks did, all iterations together, beside the fast path of a
-	// scheme that may lose data.
+	// Recovery counts the recoveries from loss of all ranks in all iterations, of a scheme whose
+	// fast path may lose data.
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
-	// Safety is what all ranks did beside multicast, of a scheme with a fallback.
+	// Safety counts what the fallback to unicast did on all ranks, of a scheme that has one.
 	Safety *collective.Safety `json:"fallback,omitempty"`
-	// Others is JCT of the receivers that were not served by unicast while others were on the
-	// tree; null: all were alike.
+	// Others is the JCT of the receivers that multicast served while unicast served the others. It
+	// is null if all receivers were served alike.
 	Others *Summary `json:"others_jct_us,omitempty"`
-	Lost   []string `json:"lost,omitempty"` // hosts that were given up; the row is of the others
-	// Traffic is counted on the event clock, of a workload that has one row.
+	Lost   []string `json:"lost,omitempty"` // hosts that were given up; the row describes the others
+	// Traffic is counted in simulations, for a workload that has one row.
 	Traffic *Traffic `json:"traffic,omitempty"`
 }
 
-// PayloadOwn is the Payload of a program of the user's own, whose business it is.
+// PayloadOwn is the Payload of a user's program, which handles its own payload.
 const PayloadOwn = "program"
 
-// Traffic is what a workload's frames took on links, control and warm-up included: bytes
-// without FCS, preamble and gap.
+// Traffic is the traffic of a workload in bytes, control packets and warm-up included. Frames are
+// counted without FCS, preamble and interframe gap.
 type Traffic struct {
 	Links    uint64 `json:"links_bytes"`    // on all links, both directions
 	Payload  uint64 `json:"payload_bytes"`  // of messages, without headers, on all links
@@ -64,7 +67,7 @@ type Traffic struct {
 	Received uint64 `json:"received_bytes"` // by them
 }
 
-// Recovered adds what a rank did to the row; nil is nothing to tell.
+// Recovered adds a rank's recoveries to the row. nil adds nothing.
 func (r *Row) Recovered(o *collective.Recovery) {
 	if o == nil {
 		return
@@ -75,7 +78,7 @@ func (r *Row) Recovered(o *collective.Recovery) {
 	r.Recovery.Add(*o)
 }
 
-// Safeguarded adds what a rank did beside multicast to the row; nil is nothing to tell.
+// Safeguarded adds a rank's use of the fallback to the row. nil adds nothing.
 func (r *Row) Safeguarded(o *collective.Safety) {
 	if o == nil {
 		return
@@ -86,15 +89,15 @@ func (r *Row) Safeguarded(o *collective.Safety) {
 	r.Safety.Add(*o)
 }
 
-// Printer is an App whose rows are not a table of sizes: it prints them itself.
+// Printer is an App that prints its rows itself, because they are not a table of sizes.
 type Printer interface {
-	// Print returns the rows as text, lines with their ends.
+	// Print returns the rows as text. Each line ends with a newline.
 	Print(params []byte, rows []Row) (string, error)
 }
 
-// Teller is an App whose ranks print lines of their own.
+// Teller is an App whose ranks print lines.
 type Teller interface {
-	// Lines returns them as text, with their ends.
+	// Lines returns the lines of all ranks as text. Each line ends with a newline.
 	Lines(records [][][]byte) (string, error)
 }
 
@@ -104,10 +107,11 @@ type Summary struct {
 	Min float64  `json:"min"`
 	Max float64  `json:"max"`
 	P50 float64  `json:"p50"`
-	P99 *float64 `json:"p99"` // null under p99Samples samples
+	P99 *float64 `json:"p99"` // null if there are fewer than 100 samples
 }
 
-// Statistic returns avg, min, max, p50 or p99; name is of the quantity, for messages.
+// Statistic returns the statistic avg, min, max, p50 or p99, in microseconds. name is the name of
+// the quantity in errors. It is an error to ask for another statistic, or for a p99 that is null.
 func (s Summary) Statistic(name, which string) (float64, error) {
 	switch which {
 	case "avg":
@@ -127,10 +131,10 @@ func (s Summary) Statistic(name, which string) (float64, error) {
 	return 0, fmt.Errorf("%s: no statistic %q: use avg, min, max, p50 or p99", name, which)
 }
 
-// p99Samples is how many samples a 99th percentile needs to mean something.
+// p99Samples is the number of samples from which on a 99th percentile is reported.
 const p99Samples = 100
 
-// Summarize returns the distribution of samples, of which there is at least one.
+// Summarize returns the distribution of samples in microseconds. There must be at least one.
 func Summarize(samples []float64) Summary {
 	s := slices.Clone(samples)
 	slices.Sort(s)
@@ -146,8 +150,8 @@ func Summarize(samples []float64) Summary {
 	return out
 }
 
-// quantile returns the nearest-rank percentile of sorted samples; for an even number
-// of samples the median is the mean of the middle two.
+// quantile returns the nearest-rank percentile of sorted samples. The median of an even number of
+// samples is the mean of the middle two.
 func quantile(s []float64, percent int) float64 {
 	if percent == 50 && len(s)%2 == 0 {
 		return (s[len(s)/2-1] + s[len(s)/2]) / 2

@@ -2,17 +2,17 @@ package apps
 
 import "github.com/mcastlab/mcastlab/rank"
 
-// NamedExchange is an Exchange that knows what its workload is called in lab files.
+// NamedExchange is an Exchange that knows its workload's name in lab files.
 type NamedExchange interface {
 	Exchange
 	Name() string
 }
 
-// BlockApp is the benchmark of an exchange X, the zero value of which is used, with Blocks as its
-// parameters. It implements App and Messenger.
+// BlockApp is the benchmark of the zero value of an exchange X, with Blocks as its parameters. It
+// implements App and Messenger.
 type BlockApp[X NamedExchange] struct {
-	// Delivered, if set, is called on each rank before its bytes are checked. It is a
-	// hook for tests of the checking itself.
+	// Delivered, if set, is called on each rank before its bytes are checked. Tests use it to
+	// damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
 }
 
@@ -52,7 +52,7 @@ func (a BlockApp[X]) Reduce(raw []byte, records [][][]byte) ([]Row, error) {
 	return p.Reduce(name, records)
 }
 
-// shown is an exchange whose buffers a hook sees before they are checked.
+// shown is an exchange that calls a hook with each buffer before it is checked.
 type shown struct {
 	Exchange
 	hook func(r *rank.Rank, b *rank.Buffer)

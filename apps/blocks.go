@@ -11,40 +11,41 @@ import (
 
 // Scheme is an algorithm with its parameters.
 type Scheme struct {
-	Label   string             `json:"label"` // in reports
+	Label   string             `json:"label"` // name in reports
 	Name    string             `json:"name"`
 	Options collective.Options `json:"options"`
 }
 
-// Blocks are the parameters of a benchmark of a collective over a buffer with a block for
-// each rank: every scheme at every size, a number of iterations each, and every byte that
-// came checked. Run and Reduce are the benchmark, but for what an Exchange says.
+// Blocks holds the parameters of a benchmark of a collective over a buffer with one block per
+// rank. The benchmark runs every scheme at every size for a number of iterations, and checks every
+// received byte. An Exchange defines the collective and the contents of the blocks.
 type Blocks struct {
 	Workload   string          `json:"workload"` // label in reports
 	Schemes    []Scheme        `json:"schemes"`
 	Sizes      []int           `json:"sizes"`      // bytes per rank
-	Iterations []int           `json:"iterations"` // of each size
-	WarmUp     int             `json:"warm_up"`    // iterations before them
-	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Iterations []int           `json:"iterations"` // by index of Sizes
+	WarmUp     int             `json:"warm_up"`    // unmeasured iterations before them
+	Memory     rank.MemoryKind `json:"memory"`     // empty means auto
 	Seed       uint64          `json:"seed"`
 }
 
-// Exchange is a collective over blocks, and what they hold.
+// Exchange defines a collective over blocks and the contents of the blocks.
 type Exchange interface {
 	// Open returns the algorithm of a scheme.
 	Open(r *rank.Rank, s Scheme) (collective.Algorithm, error)
-	// Fill makes the buffer what the rank has before the iteration of a seed. The bytes of
+	// Fill writes the rank's contents before the iteration with the given seed. The bytes of
 	// phantom memory are nil.
 	Fill(r *rank.Rank, buf *rank.Buffer, size int, seed uint64)
-	// Check says whether the buffer holds what it must after it; of phantom memory that is so.
+	// Check reports whether the buffer has the right contents after the iteration. It returns
+	// true for phantom memory.
 	Check(r *rank.Rank, buf *rank.Buffer, size int, seed uint64) bool
 }
 
-// blockRecord is what a rank measured of a cell.
+// blockRecord is what a rank measured in one cell.
 type blockRecord struct {
 	Cell
 	Samples  []blockSample        `json:"samples"`
-	Wrong    bool                 `json:"wrong,omitempty"` // a byte of any iteration
+	Wrong    bool                 `json:"wrong,omitempty"` // a byte was wrong in some iteration
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
 }
 
@@ -55,7 +56,7 @@ type blockSample struct {
 	Done     vtime.Time `json:"done"`
 }
 
-// check looks at the parameters of the workload called name.
+// check verifies the parameters of the workload with the given name.
 func (p *Blocks) check(name string) error {
 	if len(p.Iterations) != len(p.Sizes) {
 		return fmt.Errorf("%s: read parameters: iterations of %d sizes for %d", name, len(p.Iterations), len(p.Sizes))
@@ -63,7 +64,7 @@ func (p *Blocks) check(name string) error {
 	return nil
 }
 
-// memory returns what buffers of a size are made of.
+// memory returns the memory kind of buffers of a size.
 func (p *Blocks) memory(size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
@@ -74,7 +75,7 @@ func (p *Blocks) memory(size, ranks int) rank.MemoryKind {
 	return rank.MemoryPhantom
 }
 
-// Run is one rank's part of the benchmark called name.
+// Run is one rank's part of the benchmark of the workload with the given name.
 func (p *Blocks) Run(name string, r *rank.Rank, x Exchange) error {
 	if err := p.check(name); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (p *Blocks) runCell(r *rank.Rank, x Exchange, g collective.Algorithm, c Cel
 			rec.Samples = append(rec.Samples, s)
 		}
 	}
-	r.Sync() // nobody may still send from the buffer
+	r.Sync() // until then a peer may still read from the buffer
 	if after := collective.RecoveryOf(g); after != nil {
 		did := after.Since(*before)
 		rec.Recovery = &did
@@ -137,7 +138,7 @@ func (p *Blocks) runCell(r *rank.Rank, x Exchange, g collective.Algorithm, c Cel
 	return rec, buf.Free()
 }
 
-// exchange moves the blocks once. All ranks start together.
+// exchange runs the collective once. All ranks start at the same instant.
 func exchange(r *rank.Rank, x Exchange, g collective.Algorithm, buf *rank.Buffer, n int, seed uint64) (s blockSample, ok bool, err error) {
 	x.Fill(r, buf, n, seed)
 	if err := g.Begin(buf, n, 0); err != nil {
@@ -153,8 +154,8 @@ func exchange(r *rank.Rank, x Exchange, g collective.Algorithm, buf *rank.Buffer
 	return s, x.Check(r, buf, n, seed), nil
 }
 
-// Reduce makes the report of the records of all ranks, in rank order, of the benchmark
-// called name.
+// Reduce makes the report from the records of all ranks, which are given in rank order. name is
+// the workload's name in errors.
 func (p *Blocks) Reduce(name string, records [][][]byte) ([]Row, error) {
 	if err := p.check(name); err != nil {
 		return nil, err
@@ -162,8 +163,8 @@ func (p *Blocks) Reduce(name string, records [][][]byte) ([]Row, error) {
 	return Rows(name, records, len(p.Schemes), len(p.Sizes), p.row)
 }
 
-// row reports one cell. An iteration lasts until the last rank has all that it gets; the
-// source's time is until the last rank has all that it sent acknowledged.
+// row reports one cell. The JCT of an iteration ends when the last rank has received all its data.
+// The source's time ends when the last rank has all acknowledgements of what it sent.
 func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
 	var jct, source []float64
 	ok := true
@@ -190,7 +191,7 @@ func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
 	return row
 }
 
-// Messages returns the iterations of the records there are.
+// Messages returns the iterations that the records describe, for traces.
 func (p *Blocks) Messages(records [][][]byte) ([]Message, error) {
 	var labels []string
 	for _, s := range p.Schemes {
@@ -199,7 +200,7 @@ func (p *Blocks) Messages(records [][][]byte) ([]Message, error) {
 	return Iterations(p.Workload, labels, p.Sizes, -1, records)
 }
 
-// BlockSettings is what settings of collectives over blocks have in common.
+// BlockSettings holds the lab-file settings that all collectives over blocks share.
 type BlockSettings struct {
 	Label, Memory string
 	Schemes       []setting.Scheme
@@ -208,7 +209,8 @@ type BlockSettings struct {
 	WarmUp        int
 }
 
-// Blocks returns the parameters on so many ranks, and how many iterations there are.
+// Blocks returns the parameters for the given number of ranks, and the number of iterations of all
+// schemes and sizes, warm-up included.
 func (b *BlockSettings) Blocks(ranks int, seed uint64) (p Blocks, steps int) {
 	p = Blocks{Workload: b.Label, Memory: Memory(b.Memory), WarmUp: b.WarmUp, Seed: seed}
 	for _, s := range b.Schemes {
@@ -222,8 +224,8 @@ func (b *BlockSettings) Blocks(ranks int, seed uint64) (p Blocks, steps int) {
 	return p, steps
 }
 
-// Repeats returns how often a size is measured if so many are asked for; 0 is auto:
-// 10 up to 64 KiB, 3 up to 1 MiB, 1 above.
+// Repeats returns the number of iterations of a size in bytes: asked if that is above 0, else 10
+// up to 64 KiB, 3 up to 1 MiB, and 1 above.
 func Repeats(asked, size int) int {
 	switch {
 	case asked > 0:
@@ -236,7 +238,7 @@ func Repeats(asked, size int) int {
 	return 1
 }
 
-// Memory returns the kind that a word of a lab file means; "": auto.
+// Memory returns the memory kind that a word of a lab file names. The kind is empty for auto.
 func Memory(word string) rank.MemoryKind {
 	if word == "auto" {
 		return ""

@@ -8,10 +8,10 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// RealMax is up to how many bytes over all ranks automatic memory is real.
+// RealMax is the largest number of bytes over all ranks for which automatic memory is real.
 const RealMax = 512 << 20
 
-// Read reads the parameters of the workload called name into p.
+// Read decodes the JSON parameters of the workload with the given name into p.
 func Read(name string, raw []byte, p any) error {
 	if err := json.Unmarshal(raw, p); err != nil {
 		return fmt.Errorf("%s: read parameters: %w", name, err)
@@ -19,7 +19,7 @@ func Read(name string, raw []byte, p any) error {
 	return nil
 }
 
-// Cell is a scheme at a size. What a rank records of one embeds it.
+// Cell is a scheme at a size. The records of ranks embed it.
 type Cell struct {
 	Scheme int `json:"scheme"` // index into the parameters' Schemes
 	Size   int `json:"size"`   // index into their Sizes
@@ -27,12 +27,12 @@ type Cell struct {
 
 func (c Cell) place() Cell { return c }
 
-// Seed returns that of an iteration: what it moves is no other's.
+// Seed returns the seed of an iteration. No two iterations of a run transfer the same contents.
 func (c Cell) Seed(seed uint64, iteration int) uint64 {
 	return prng.Mix(seed ^ uint64(c.Scheme)<<48 ^ uint64(c.Size)<<32 ^ uint64(iteration))
 }
 
-// Emit hands over what a rank recorded of a cell.
+// Emit passes a rank's record to the runtime as JSON.
 func Emit(r *rank.Rank, record any) error {
 	out, err := json.Marshal(record)
 	if err != nil {
@@ -42,8 +42,8 @@ func Emit(r *rank.Rank, record any) error {
 	return nil
 }
 
-// Rows makes a row of each cell that all ranks have recorded, scheme by scheme; it gets the
-// records in the order of ranks.
+// Rows returns a row for each cell that all ranks have recorded, scheme by scheme. row is called
+// with the records of the cell in the order of ranks.
 func Rows[R interface{ place() Cell }](name string, records [][][]byte, schemes, sizes int, row func(c Cell, ranks []R) Row) ([]Row, error) {
 	all := make([][]R, schemes*sizes)
 	for i, lines := range records {

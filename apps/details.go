@@ -10,46 +10,47 @@ import (
 	"strings"
 )
 
-// Details are what rows of one kind of workload say beside what all rows do. They are a
+// Details holds what the rows of one kind of workload report beyond what all rows do. It is a
 // member of the row's JSON.
 type Details interface {
 	// Key returns the member's name.
 	Key() string
-	// Quantity returns the value of WORKLOAD.SCHEME.SIZE.of.which, which a line of expect
-	// names; known is false if it has no quantity of that name.
+	// Quantity returns the value that a line of expect names WORKLOAD.SCHEME.SIZE.of.which. name
+	// is that whole name, for errors. known is false if there is no quantity of that name.
 	Quantity(name, of, which string) (v float64, known bool, err error)
 }
 
-// Judge is Details that say what is wrong with their row, where its bytes do not.
+// Judge is Details that find failures other than wrong bytes.
 type Judge interface {
-	// Failures returns a line for each fault.
+	// Failures returns a line for each failure.
 	Failures(row *Row) []string
 }
 
-// Untabled is Details of rows that their workload prints itself (Printer).
+// Untabled marks Details of rows that their workload prints itself (Printer).
 type Untabled interface{ OwnText() }
 
-// Timed is Details of rows that took another time than that of their iterations.
+// Timed is Details of rows whose run took another time than the sum of their iterations. TookUS
+// returns it in microseconds.
 type Timed interface{ TookUS() float64 }
 
-// Columned is Details with columns of their own in tables and CSV files.
+// Columned is Details that add columns to tables and CSV files.
 type Columned interface {
 	Details
 	Columns() (table, csv []Column)
 }
 
-// Column is a column, and what a row has there.
+// Column is a column's heading and the cell of one row.
 type Column struct{ Head, Cell string }
 
-// Fixed prints a number with so many digits after the point.
+// Fixed formats a number with the given number of digits after the decimal point.
 func Fixed(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-// Trailing is Details that are the last member of the row's JSON. Others come before what a
-// row says of recovery.
+// Trailing marks Details that are the last member of the row's JSON. All others come before the
+// member recovery.
 type Trailing interface{ AfterTraffic() }
 
-// DetailsOf returns a row's details if they are of type D, nil if not. Of a row that was read
-// from JSON they are read now.
+// DetailsOf returns a row's details if they are of type D, and nil otherwise. Details of a row that
+// was read from JSON are decoded now, because only the caller knows their type.
 func DetailsOf[D any, P interface {
 	*D
 	Details
@@ -66,7 +67,7 @@ func DetailsOf[D any, P interface {
 	return nil
 }
 
-// unread is details as they stood in JSON.
+// unread holds the JSON of details that have not been decoded.
 type unread struct {
 	key  string
 	text json.RawMessage
@@ -83,10 +84,10 @@ func (*unread) Quantity(string, string, string) (v float64, known bool, err erro
 // MarshalJSON returns the unread text.
 func (u *unread) MarshalJSON() ([]byte, error) { return u.text, nil }
 
-// shared is a row without its details.
+// shared is a Row without its JSON methods, so that it encodes without details.
 type shared Row
 
-// MarshalJSON puts the details among the members.
+// MarshalJSON implements json.Marshaler: it adds the details to the members of the row.
 func (r Row) MarshalJSON() ([]byte, error) {
 	b, err := encode(shared(r))
 	if err != nil || r.Details == nil {
@@ -109,7 +110,8 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	return slices.Insert(b, at, fmt.Appendf(nil, ",%q:%s", r.Details.Key(), d)...), nil
 }
 
-// encode returns v as JSON that says < and not \u003c: who writes the row decides that.
+// encode returns v as JSON without escaping HTML characters. The encoder of the row decides about
+// the escaping.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -118,7 +120,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// UnmarshalJSON keeps the details for DetailsOf.
+// UnmarshalJSON implements json.Unmarshaler: it keeps the details undecoded for DetailsOf.
 func (r *Row) UnmarshalJSON(b []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(b, (*shared)(r)); err != nil {

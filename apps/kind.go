@@ -6,116 +6,121 @@ import (
 	"github.com/mcastlab/mcastlab/topo"
 )
 
-// Kind is a kind of workload, with its settings as a lab file has them. What is called the
-// settings' Label is the workload's name in reports. Package registry has a line for each.
+// Kind is a kind of workload with its settings in a lab file. It is a struct whose field Label is
+// the workload's name in reports. Package registry lists all kinds.
 type Kind interface {
-	// Check verifies the settings, which are at a path of the file, and fills in what
-	// depends on other values of the lab.
+	// Check verifies the settings, which are at the given path of the lab file, and fills in
+	// defaults that depend on other values of the lab.
 	Check(c *setting.Checker, path string)
-	// Prepare makes the workload ready to run.
+	// Prepare turns the settings into the parameters of a run.
 	Prepare(s *Setup) (Prepared, error)
 	// App returns the program that its ranks run. It does not depend on the settings.
 	App(e Env) App
-	// Links returns on how many links, one after the other, the last byte of a row depends,
-	// whose frames carry mtu bytes of payload.
+	// Links returns the number of links that the data on which the last byte of a row depends has
+	// crossed one after the other. Frames carry mtu bytes of payload. It is 0 if the row is not of
+	// this workload.
 	Links(g *topo.Graph, mtu int, row *Row) int
-	// Only returns the workload that has nothing but a row of this one, so that it can be
-	// measured again; nil: the row is nothing by itself.
+	// Only returns a workload that measures nothing but the given row again, or nil if the row
+	// cannot be measured alone.
 	Only(row *Row) Kind
 }
 
-// Measurer is a Kind whose rows have quantities that others have not.
+// Measurer is a Kind whose rows have quantities beyond those of all rows.
 type Measurer interface {
-	// Quantities returns them with their parts, as lines of expect name them.
+	// Quantities returns the names of the quantities and of their parts, as lines of expect use
+	// them.
 	Quantities() map[string][]string
 }
 
-// Statistics returns the parts of a quantity that is a time or another Summary.
+// Statistics returns the parts of a quantity that is a Summary.
 func Statistics() []string { return []string{"avg", "min", "max", "p50", "p99"} }
 
-// Setup is what a workload is made ready with.
+// Setup is the lab for which a workload is prepared.
 type Setup struct {
 	Graph *topo.Graph
 	Seed  uint64
-	// Peers returns, by rank, the external hosts among hosts on which no program runs; nil
-	// if there are none.
+	// Peers returns, by rank, the external hosts among the given hosts. No program runs on those.
+	// It returns nil if there are none.
 	Peers func(hosts []int) []*rank.Peer
 }
 
-// Prepared is a workload made ready to run.
+// Prepared is a workload that is ready to run.
 type Prepared struct {
-	Input any   // parameters of its App, which gets them as JSON
+	Input any   // parameters of the App, which receives them as JSON
 	Hosts []int // node of each rank
-	Steps int   // iterations
-	// Peers are, by rank, the external hosts, on which no program runs; nil if there are
+	Steps int   // number of iterations, for progress
+	// Peers holds, by rank, the external hosts. No program runs on those. It is nil if there are
 	// none.
 	Peers []*rank.Peer
-	// Root is the rank that sends, of a workload with external hosts, and Group the McstID
-	// that the lab file names for it, or 0.
+	// Root is the sending rank of a workload with external hosts. Group is the McstID that the lab
+	// file gives it, or 0.
 	Root  int
 	Group uint32
-	// Spare says, by rank, which may die in a running lab: the workload has a policy for it.
+	// Spare marks, by rank, the hosts whose crash the workload survives.
 	Spare []bool
 }
 
-// Env is what the process that ranks run in gives their programs.
+// Env is what a process provides to the programs of its ranks.
 type Env struct {
-	Programs []rank.Program // of the user's own
-	// OpenStore opens the store of a host for a volume of at most limit bytes; 0: no limit.
+	Programs []rank.Program // the user's programs
+	// OpenStore opens the store of a host for a volume of at most limit bytes. A limit of 0 means
+	// none.
 	OpenStore func(host, volume string, limit int64) (Store, error)
-	// Clocked says that a store takes the time it takes; else its program models that.
+	// Clocked says that the store's operations take real time. Otherwise the program models their
+	// duration.
 	Clocked bool
-	// Delivered, if set, is called on each receiver of a broadcast before its bytes are
-	// checked. It is a hook for tests of the checking itself.
+	// Delivered, if set, is called on each receiver of a broadcast before its bytes are checked.
+	// Tests use it to damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
 }
 
-// The following interfaces are of kinds that differ from the others in one point.
+// Kinds implement the following interfaces where they differ from the others in one respect.
 
-// Trier is a Kind that stands for itself when it is tried what the host can do; for others
-// a broadcast to their ranks does.
+// Trier is a Kind that provides its own trial when the capacity of the computer is measured. For
+// other kinds the trial is a broadcast to their ranks.
 type Trier interface {
-	// Trial returns a smaller form of the workload, of one scheme, and the scheme's label;
-	// nil: it has no scheme of that index.
+	// Trial returns a smaller form of the workload with one scheme, and the scheme's label. It
+	// returns nil if there is no scheme with that index.
 	Trial(t Trial) (k Kind, scheme string)
 }
 
-// Trial says what is tried.
+// Trial describes a trial.
 type Trial struct {
 	Graph  *topo.Graph
-	Scheme int            // index
-	Sizes  []setting.Size // that a rank gets
-	// Among are hosts of the lab's own to whom the first of them sends by unicast, where a
-	// workload has external ranks; nil: the workload's own ranks, by its own scheme.
+	Scheme int            // index of the scheme
+	Sizes  []setting.Size // bytes that a rank receives
+	// Among, if set, lists hosts that are not external, for a workload with external ranks: the
+	// first of them sends to the others by unicast. nil means the workload's own ranks and scheme.
 	Among setting.Hosts
 }
 
-// TrialIterations is how often a size is measured in a trial.
+// TrialIterations is the number of iterations of a size in a trial.
 const TrialIterations = 3
 
 // Collective is a Kind whose schemes are algorithms of one collective.
 type Collective interface{ Algorithms() setting.Algorithms }
 
-// Schemed is a Kind with schemes of another form.
+// Schemed is a Kind whose schemes are not algorithms of a collective.
 type Schemed interface {
 	// SchemeNames returns the names that may stand at a path below the settings.
 	SchemeNames(path string) []string
 }
 
-// CostOnly is a Kind that may move no bytes though it has no key memory.
+// CostOnly is a Kind without a key memory that may transfer lengths without bytes.
 type CostOnly interface{ NoBytes() bool }
 
-// SimOnly is a Kind that runs on the event clock alone.
+// SimOnly is a Kind that runs in simulations only.
 type SimOnly interface {
-	// WhySimOnly says why, as an error has it after the workload's kind.
+	// WhySimOnly returns the reason. An error puts it after the workload's kind.
 	WhySimOnly() string
 }
 
-// Keeper is a Kind some of whose hosts keep something when they die.
+// Keeper is a Kind some of whose hosts have durable state that survives a crash.
 type Keeper interface {
-	// Keeps returns their names.
+	// Keeps returns the names of those hosts.
 	Keeps(g *topo.Graph) []string
 }
 
-// Faller is a Kind with schemes that go over to unicast where multicast does not work.
+// Faller is a Kind that may have schemes with a fallback to unicast. FallsBack reports whether it
+// has one.
 type Faller interface{ FallsBack() bool }

@@ -7,27 +7,27 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Message is one iteration as all ranks saw it, for traces.
+// Message is one iteration of a workload on all ranks, for traces.
 type Message struct {
 	Workload, Scheme string
 	Bytes            int
-	Iteration        int // from 1 on
-	Source           int // rank, or -1: all
+	Iteration        int // counted from 1
+	Source           int // sending rank, or -1 if all ranks send
 	Start            vtime.Time
-	Received         []vtime.Time // by rank; -1: the source, or nothing is known of it
-	Done             vtime.Time   // when the source, or the last rank, had everything acknowledged
-	Ended            vtime.Time   // when the last rank went on
+	Received         []vtime.Time // by rank; -1 for the source and for a rank without a record
+	Done             vtime.Time   // when the source, or the last of all ranks, had all acknowledgements
+	Ended            vtime.Time   // when the last rank had finished the iteration
 }
 
-// Messenger is an App whose iterations traces tell of.
+// Messenger is an App whose iterations appear in traces.
 type Messenger interface {
-	// Messages returns the iterations of the records there are.
+	// Messages returns the iterations that the records describe.
 	Messages(params []byte, records [][][]byte) ([]Message, error)
 }
 
-// Iterations returns the iterations of records that have the form of the broadcast
-// benchmark's: indices scheme and size, and samples with start, received and done.
-// External ranks have no records.
+// Iterations returns the iterations that the records of all ranks describe. A record has the
+// indices scheme and size, and samples with the instants start, received and done. External ranks
+// have no records.
 func Iterations(workload string, schemes []string, sizes []int, source int, records [][][]byte) (all []Message, err error) {
 	type key struct{ scheme, size, iteration int }
 	at := map[key]int{}

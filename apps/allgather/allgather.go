@@ -1,5 +1,5 @@
-// Package allgather is the MPI-Allgather benchmark (APP-5): every scheme at every size, a number
-// of iterations each, and every byte checked at every rank.
+// Package allgather is the MPI-Allgather benchmark (APP-5). It runs every scheme at every size for a number
+// of iterations, and checks every byte at every rank.
 package allgather
 
 import (
@@ -14,13 +14,13 @@ import (
 // Name is the workload's name in lab files and reports.
 const Name = "allgather"
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params = apps.Blocks
 
 // App is the benchmark.
 type App = apps.BlockApp[exchange]
 
-// exchange is how every rank comes to have every block.
+// exchange is an Allgather: every rank receives the blocks of all ranks.
 type exchange struct{}
 
 // Name implements apps.NamedExchange.
@@ -32,10 +32,10 @@ func (exchange) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error) 
 	return collective.NewAllgather(s.Name, r, s.Options)
 }
 
-// Fill writes what a rank begins with into its block.
+// Fill writes a rank's contents into its block.
 func Fill(block []byte, seed uint64, rank int) { prng.Fill(block, prng.Mix(seed+uint64(rank)), 0) }
 
-// Right reports whether there are the blocks of n bytes of so many ranks.
+// Right reports whether mem holds the right blocks of all ranks, n bytes each.
 func Right(mem []byte, n int, seed uint64, ranks int) bool {
 	want := make([]byte, n)
 	for i := range ranks {

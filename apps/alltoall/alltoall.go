@@ -1,5 +1,5 @@
-// Package alltoall is the MPI-Alltoall benchmark (APP-5): every scheme at every size, a number
-// of iterations each, and every byte checked at every rank.
+// Package alltoall is the MPI-Alltoall benchmark (APP-5). It runs every scheme at every size for a number
+// of iterations, and checks every byte at every rank.
 package alltoall
 
 import (
@@ -14,13 +14,13 @@ import (
 // Name is the workload's name in lab files and reports.
 const Name = "alltoall"
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params = apps.Blocks
 
 // App is the benchmark.
 type App = apps.BlockApp[exchange]
 
-// exchange is how every rank comes to have what each has for it.
+// exchange is an Alltoall: every rank receives a block of its own from each rank.
 type exchange struct{}
 
 // Name implements apps.NamedExchange.
@@ -32,7 +32,7 @@ func (exchange) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error) 
 	return collective.NewAlltoall(s.Name, r, s.Options)
 }
 
-// fill writes what a rank has for another into a block.
+// fill writes the contents of the block that one rank sends to another.
 func fill(block []byte, seed uint64, from, to int) {
 	prng.Fill(block, prng.Mix(prng.Mix(seed+uint64(from))+uint64(to)), 0)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 )
 
-// Wrong are the checks of a program that failed, the first ones.
+// Wrong lists the first failed checks of a program.
 type Wrong []string
 
 // Key implements apps.Details.

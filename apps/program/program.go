@@ -1,4 +1,4 @@
-// Package program runs programs of the user's own (rank.Program) as workloads.
+// Package program runs a user's programs (rank.Program) as workloads.
 package program
 
 import (
@@ -15,17 +15,17 @@ import (
 // Name is the workload's name in lab files.
 const Name = "program"
 
-// Params are the workload's parameters.
+// Params holds the workload's parameters.
 type Params struct {
 	Workload string   `json:"workload"` // label in reports
 	Program  string   `json:"program"`
 	Args     []string `json:"args"`
 }
 
-// App implements apps.App and apps.Teller for the programs that a binary has.
+// App runs the programs that a binary provides. It implements apps.App and apps.Teller.
 type App struct{ Programs []rank.Program }
 
-// Names returns the names of programs, in their order; the list is not nil.
+// Names returns the names of programs in their order. The list is never nil.
 func Names(programs []rank.Program) []string {
 	names := make([]string, len(programs))
 	for i, p := range programs {
@@ -100,16 +100,16 @@ func (a App) Lines(records [][][]byte) (string, error) {
 	return b.String(), nil
 }
 
-// cell is one row in the making.
+// cell collects the records of one row.
 type cell struct {
 	name  string
 	size  int
-	whole bool            // the program as a whole
+	whole bool            // the row is of the program as a whole
 	spans [][]rank.Record // by rank
 }
 
-// Reduce implements apps.App: a row for the program as a whole, named after it, and one
-// for each name and size that its ranks measured.
+// Reduce implements apps.App. It returns a row for the program as a whole, with the program's name,
+// and one for each name and size that its ranks measured.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	p, err := read(raw)
 	if err != nil {
@@ -165,11 +165,11 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return rows, nil
 }
 
-// wrongMax is how many failed checks a report holds.
+// wrongMax is the largest number of failed checks in a report.
 const wrongMax = 10
 
-// row reports a cell. Ranks that recorded nothing have no part in it; of the program as a
-// whole all have, so there is no row of an interrupted run.
+// row reports a cell. Ranks without a record are left out. ok is false if there is no rank left, or
+// if the cell is the program as a whole and the run was interrupted before all ranks had ended.
 func (c *cell) row() (row apps.Row, ok bool) {
 	parts := slices.DeleteFunc(slices.Clone(c.spans), func(s []rank.Record) bool { return len(s) == 0 })
 	if len(parts) == 0 || c.whole && len(parts) < len(c.spans) {

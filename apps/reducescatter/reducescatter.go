@@ -1,5 +1,5 @@
-// Package reducescatter is the MPI-Reduce-scatter benchmark: every scheme at every size, a
-// number of iterations each, and every number checked at every rank.
+// Package reducescatter is the MPI-Reduce-scatter benchmark. It runs every scheme at every size for
+// a number of iterations, and checks every sum at every rank.
 package reducescatter
 
 import (
@@ -15,13 +15,13 @@ import (
 // Name is the workload's name in lab files and reports.
 const Name = "reduce-scatter"
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params struct {
 	apps.Blocks
-	Float32 bool `json:"float32"` // floating point, else integers
+	Float32 bool `json:"float32"` // numbers are floating point; otherwise they are integers
 }
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App and apps.Messenger.
 type App struct{}
 
 // Run implements apps.App.
@@ -57,14 +57,14 @@ func (p *Params) Open(r *rank.Rank, s apps.Scheme) (collective.Algorithm, error)
 	return collective.NewReduceScatter(s.Name, r, s.Options)
 }
 
-// Numbers are what ranks add up, drawn from a seed.
+// Numbers are the summands of all ranks, drawn from a seed.
 type Numbers struct {
 	Seed    uint64
-	Float32 bool // floating point, else integers
+	Float32 bool // numbers are floating point; otherwise they are integers
 }
 
-// of is what a rank has at an index of the buffer. As floating point it is a whole number
-// so small that sums are exact: the order of additions does not show.
+// of returns a rank's number at an index of the buffer. A floating-point number is a small whole
+// number, so that sums are exact and do not depend on the order of additions.
 func (x Numbers) of(rank, index int) uint32 {
 	v := uint32(prng.Mix(x.Seed + uint64(rank)<<32 + uint64(index)))
 	if x.Float32 {
@@ -73,7 +73,7 @@ func (x Numbers) of(rank, index int) uint32 {
 	return v
 }
 
-// sum is what all ranks have at an index.
+// sum returns the sum of all ranks' numbers at an index.
 func (x Numbers) sum(ranks, index int) uint32 {
 	var whole uint32
 	var float float32
@@ -95,7 +95,7 @@ func (x Numbers) Fill(mem []byte, rank int) {
 	}
 }
 
-// Right reports whether the block of n bytes of a rank has the sums of so many ranks' numbers.
+// Right reports whether a rank's block of n bytes holds the sums of the numbers of all ranks.
 func (x Numbers) Right(mem []byte, n, rank, ranks int) bool {
 	for at := rank * n; at < (rank+1)*n; at += 4 {
 		if binary.LittleEndian.Uint32(mem[at:]) != x.sum(ranks, at/4) {

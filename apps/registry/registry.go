@@ -1,5 +1,5 @@
-// Package registry has all kinds of workloads. A new one is a line of Workload: what there is
-// to know of it is said by its settings, in the package of its program.
+// Package registry lists all kinds of workloads. A new kind takes one field of Workload here; all
+// else about it is in its settings, in the package of its program.
 package registry
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// Workload is an entry of a lab file's workloads: one of the kinds of work, the other fields
-// being nil. A field's key is the name of the kind's program.
+// Workload is an entry of a lab file's workloads. The field of its kind is set and the others are
+// nil. The YAML key of a field is the name of the kind's program.
 type Workload struct {
 	Bcast         *bcast.Settings         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
 	Allgather     *allgather.Settings     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
@@ -39,7 +39,7 @@ type Entry struct {
 	Kind apps.Kind
 }
 
-// Given returns the kinds that an entry of a lab file has.
+// Given returns the kinds that are set. A valid entry has exactly one.
 func (w *Workload) Given() (all []Entry) {
 	for v, i := reflect.ValueOf(*w), 0; i < v.NumField(); i++ {
 		if f := v.Field(i); !f.IsNil() {
@@ -49,7 +49,7 @@ func (w *Workload) Given() (all []Entry) {
 	return all
 }
 
-// Chosen returns the kind of a workload, which has one.
+// Chosen returns the kind of a valid workload.
 func (w *Workload) Chosen() Entry { return w.Given()[0] }
 
 // Label returns the workload's name in reports.
@@ -63,7 +63,7 @@ func (w *Workload) Ranks() setting.Hosts {
 	return nil
 }
 
-// Phantom reports whether the workload moves lengths alone.
+// Phantom reports whether the workload transfers lengths without bytes.
 func (e Entry) Phantom() bool {
 	if c, ok := e.Kind.(apps.CostOnly); ok && c.NoBytes() {
 		return true
@@ -75,7 +75,7 @@ func (e Entry) Phantom() bool {
 // setOf returns the struct of a kind's settings.
 func setOf(k apps.Kind) reflect.Value { return reflect.ValueOf(k).Elem() }
 
-// Of returns the workload of a kind.
+// Of returns the workload whose kind is k.
 func Of(k apps.Kind) (w Workload) {
 	v := reflect.ValueOf(&w).Elem()
 	for i := range v.NumField() {
@@ -86,7 +86,7 @@ func Of(k apps.Kind) (w Workload) {
 	return w
 }
 
-// All returns all kinds, with settings that are empty.
+// All returns all kinds with empty settings.
 func All() (all []Entry) {
 	t := reflect.TypeFor[Workload]()
 	for i := range t.NumField() {
@@ -95,7 +95,7 @@ func All() (all []Entry) {
 	return all
 }
 
-// App returns the program of a name.
+// App returns the program of the kind with the given name. ok is false if there is no such kind.
 func App(name string, e apps.Env) (app apps.App, ok bool) {
 	for _, x := range All() {
 		if x.Name == name {
@@ -105,8 +105,8 @@ func App(name string, e apps.Env) (app apps.App, ok bool) {
 	return nil, false
 }
 
-// SchemeNames returns the names of schemes that may stand at a path below the settings of a
-// kind; nil: it has none.
+// SchemeNames returns the names of schemes that are valid at a path below the settings of a kind,
+// or nil if the kind has no schemes.
 func SchemeNames(kind, path string) []string {
 	for _, x := range All() {
 		if x.Name != kind {
@@ -122,12 +122,12 @@ func SchemeNames(kind, path string) []string {
 	return nil
 }
 
-// Columned returns the details that have columns of their own in tables and CSV files, in
-// their order: new ones go last.
+// Columned returns the details that add columns to tables and CSV files, in the order of their
+// columns. New ones must be added at the end, so that existing columns keep their place.
 func Columned() []apps.Columned { return []apps.Columned{&manycast.Spread{}, &fsdp.Overlap{}} }
 
-// Trial returns the smaller form of a workload that is run to see what the host can do, and
-// the label of its scheme; nil: there is none of t.Scheme.
+// Trial returns the smaller form of a workload that is run to measure the capacity of the computer,
+// and the label of its scheme. It returns nil if there is no scheme with the index t.Scheme.
 func (w *Workload) Trial(t apps.Trial) (k apps.Kind, scheme string) {
 	if own, ok := w.Chosen().Kind.(apps.Trier); ok {
 		return own.Trial(t)
