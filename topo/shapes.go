@@ -27,6 +27,9 @@ type LeafSpineSpec struct {
 
 // LeafSpine returns a two-layer fabric.
 func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
+	if s.Parallel < 0 {
+		return nil, fmt.Errorf("leaf-spine with %d links between each leaf and each spine: there must be at least 1", s.Parallel)
+	}
 	s.Parallel = max(1, s.Parallel)
 	if s.Leaves < 1 || s.Spines < 1 || s.Hosts < 1 {
 		return nil, fmt.Errorf("leaf-spine of %d leaves, %d spines and %d hosts per leaf: each must be at least 1", s.Leaves, s.Spines, s.Hosts)

@@ -195,6 +195,7 @@ func TestBadShapes(t *testing.T) {
 		"star of one":  second(Star(1, link)),
 		"star of 255":  second(Star(255, link)),
 		"no spine":     second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 2}, link)),
+		"no links":     second(LeafSpine(LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 2, Parallel: -1}, link)),
 		"wide leaf":    second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 250, Spines: 8}, link)),
 		"uneven aggs":  second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 2, Hosts: 4, Aggs: 3, Cores: 4}, link)),
 		"uneven cores": second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 4, Hosts: 4, Aggs: 4, Cores: 12, CoreGroups: 1}, link)),
