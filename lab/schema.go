@@ -92,6 +92,9 @@ func describe(s *jsonschema.Schema, t reflect.Type) {
 			s.Properties.Set(tag.Get("yaml"), p)
 		}
 		p.Description = tag.Get("doc")
+		if t.Field(i).Type == reflect.TypeFor[[]string]() { // a word may look like a number: args: [3]
+			p.Items = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
+		}
 		if d := tag.Get("default"); d != "" {
 			p.Default = d
 		}
