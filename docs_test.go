@@ -7,14 +7,10 @@ import (
 	"go/doc/comment"
 	"os"
 	"path"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/apps/registry"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/wire"
 )
@@ -122,81 +118,6 @@ func markdown(d *comment.Doc) string {
 		b.WriteString("\n")
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
-}
-
-// TestLabFilePage makes docs/lab-file.md of the types of package lab.
-func TestLabFilePage(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("# The lab file\n\nThis page is made from the types of package `lab` (`go test . -run LabFilePage -rewrite`).\n\n" +
-		"A lab file is YAML and ends in `.mcl.yml`. It is strict: an unknown key is an error with line, column and the key that was probably meant.\n" +
-		"All that is wrong is told at once, up to 20 mistakes, and `validate`, `run` and `deploy` look whether a run measures what `expect` names.\n" +
-		"Values carry units: rates `100Gbps`, times `600ns`, sizes `64KiB` (`KiB` is 1024 bytes, `kB` 1000). `mcastlab validate --resolved` prints a lab\n" +
-		"with every default written out; `mcastlab schema` prints the JSON schema for editors. A time is at most a day (`86400s`), one that each packet,\n" +
-		"message or hop takes at most a second, and a run in simulation ends with an error after 100 days of lab time. A lab has at most 65,536 hosts.\n")
-	seen := map[reflect.Type]bool{}
-	describe(&b, "The file", reflect.TypeFor[lab.Lab](), seen)
-	b.WriteString("\n## Shorthands\n\n`true` and `false` set `enabled` of `pfc`, `ecn`, `watchdog` and `cnp-filter`. A scheme may be its name alone, or its name with parameters: `{chain: {slices: 4}}`, `{k-nomial: {radix: 4}}`, `{rdmc: {block: 1MiB}}`, `{multicast: {parallel: 2}}`.\n" +
-		"A custom link may be its ends alone: `a:0-b:3`. `ranks: all` means every host.\n")
-	b.WriteString("\n## Schemes\n\n| workload | scheme | parameters, with defaults |\n|---|---|---|\n")
-	for _, e := range registry.All() {
-		if k, ok := e.Kind.(apps.Collective); ok {
-			all := k.Algorithms()
-			for _, name := range all.Names {
-				fmt.Fprintf(&b, "| %s | `%s` | %s |\n", e.Name, name, parameters(all.Parameters(name)))
-			}
-		}
-	}
-	page(t, "docs/lab-file.md", b.String())
-}
-
-func parameters(all []collective.Parameter) string {
-	var words []string
-	for _, p := range all {
-		def := fmt.Sprint(p.Default)
-		switch {
-		case p.Name == "block" || p.Name == "chunk":
-			def = lab.Size(p.Default).String()
-		case p.Default == 0:
-			def = "ranks"
-		}
-		words = append(words, fmt.Sprintf("`%s: %s`", p.Name, def))
-	}
-	return strings.Join(words, ", ")
-}
-
-// describe writes a table of a struct's keys and then of the structs in it.
-func describe(b *strings.Builder, title string, t reflect.Type, seen map[reflect.Type]bool) {
-	if seen[t] {
-		return
-	}
-	seen[t] = true
-	fmt.Fprintf(b, "\n## %s\n\n| key | meaning | default |\n|---|---|---|\n", title)
-	type inner struct {
-		title string
-		t     reflect.Type
-	}
-	var more []inner
-	for i := range t.NumField() {
-		f := t.Field(i)
-		def := f.Tag.Get("default")
-		if f.Tag.Get("required") != "" {
-			def = "required"
-		}
-		if def != "" && def != "required" {
-			def = "`" + def + "`"
-		}
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Tag.Get("yaml"), strings.ReplaceAll(f.Tag.Get("doc"), "|", "\\|"), def)
-		e := f.Type
-		for e.Kind() == reflect.Pointer || e.Kind() == reflect.Slice {
-			e = e.Elem()
-		}
-		if e.Kind() == reflect.Struct {
-			more = append(more, inner{"`" + f.Tag.Get("yaml") + "`", e})
-		}
-	}
-	for _, m := range more {
-		describe(b, m.title, m.t, seen)
-	}
 }
 
 // TestFaultTable: every scenario of docs/fallback.md's table is there, and every test that it
