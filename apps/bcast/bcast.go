@@ -1,5 +1,5 @@
-// Package bcast is the MPI-Bcast benchmark (APP-1, APP-5): every scheme at every size, a number of
-// iterations each, and every byte checked at every receiver.
+// Package bcast is the MPI-Bcast benchmark (APP-1, APP-5). It runs every scheme at every size for a
+// number of iterations, and checks every byte at every receiver.
 package bcast
 
 import (
@@ -21,22 +21,22 @@ const Name = "bcast"
 // Scheme is an algorithm with its parameters.
 type Scheme = apps.Scheme
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params struct {
 	Workload   string          `json:"workload"` // label in reports
 	Schemes    []Scheme        `json:"schemes"`
-	Sizes      []int           `json:"sizes"` // bytes
-	Root       int             `json:"root"`
-	Iterations int             `json:"iterations"` // 0: auto
-	WarmUp     int             `json:"warm_up"`    // iterations before them (AG-32)
-	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Sizes      []int           `json:"sizes"`      // bytes
+	Root       int             `json:"root"`       // rank that sends
+	Iterations int             `json:"iterations"` // 0 means auto
+	WarmUp     int             `json:"warm_up"`    // unmeasured iterations before them (AG-32)
+	Memory     rank.MemoryKind `json:"memory"`     // empty means auto
 	Seed       uint64          `json:"seed"`
 	External   []string        `json:"external,omitempty"` // hosts among the ranks on which no program runs
 }
 
 func (p *Params) iterations(size int) int { return apps.Repeats(p.Iterations, size) }
 
-// memory returns what buffers of a size are made of in a scheme.
+// memory returns the memory kind of buffers of a size in a scheme.
 func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
@@ -51,14 +51,14 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 	return rank.MemoryHashed
 }
 
-// record is what a rank measured of one scheme at one size.
+// record is what a rank measured in one cell.
 type record struct {
 	apps.Cell
 	Samples  []sample             `json:"samples"`
-	Wrong    bool                 `json:"wrong,omitempty"` // bytes of the warm-up
+	Wrong    bool                 `json:"wrong,omitempty"` // a byte was wrong in the warm-up
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
 	Safety   *collective.Safety   `json:"safety,omitempty"`
-	Given    bool                 `json:"given,omitempty"` // the source has given this rank up
+	Given    bool                 `json:"given,omitempty"` // the source has given up this rank
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -68,14 +68,14 @@ type sample struct {
 	Done     vtime.Time `json:"done"`
 	Sum      string     `json:"sum,omitempty"` // SHA-256, if external hosts take part
 	OK       bool       `json:"ok"`
-	Known    bool       `json:"known"`           // OK means something
-	Apart    bool       `json:"apart,omitempty"` // it was sent to this rank alone
+	Known    bool       `json:"known"`           // OK is the result of a check
+	Apart    bool       `json:"apart,omitempty"` // the message was sent to this rank by unicast, apart from the others
 }
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App and apps.Messenger.
 type App struct {
-	// Delivered, if set, is called on each receiver before its bytes are checked. It
-	// is a hook for tests of the checking itself.
+	// Delivered, if set, is called on each receiver before its bytes are checked. Tests use it to
+	// damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
 }
 
@@ -128,8 +128,8 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 	return lostError(lost)
 }
 
-// lostError is what the source's rank ends with when others had to be given up: that they
-// did not get everything, although all others did.
+// lostError returns the error with which the source's rank ends if it had to give up other ranks,
+// or nil. All other ranks have received everything.
 func lostError(lost []collective.Lost) error {
 	var words []string
 	for _, l := range lost {
@@ -141,13 +141,14 @@ func lostError(lost []collective.Lost) error {
 	return lostRanks(strings.Join(words, "; "))
 }
 
-// lostRanks says which ranks were lost. It is collective.ErrLost.
+// lostRanks is an error that names the ranks which were given up. errors.Is finds
+// collective.ErrLost in it.
 type lostRanks string
 
 // Error implements error.
 func (l lostRanks) Error() string { return string(l) }
 
-// Is says what the error is a case of.
+// Is reports whether target is collective.ErrLost.
 func (l lostRanks) Is(target error) bool { return target == collective.ErrLost }
 
 func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cell) (record, error) {
@@ -168,7 +169,7 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 		}
 		s, err := a.iterate(r, p, b, buf, c.Seed(p.Seed, number))
 		if errors.Is(err, collective.ErrLost) {
-			rec.Given = true // the others go on, and expect it where they synchronise
+			rec.Given = true // the other ranks continue, and expect this one at their barriers
 			continue
 		}
 		if err != nil {
@@ -180,7 +181,7 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 		}
 		rec.Samples = append(rec.Samples, s)
 	}
-	r.Sync() // nobody may still send from the buffer
+	r.Sync() // until then a peer may still read from the buffer
 	if after := collective.RecoveryOf(b); after != nil {
 		did := after.Since(*before)
 		rec.Recovery = &did
@@ -189,7 +190,8 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 	return rec, buf.Free()
 }
 
-// speaker returns the rank that reports: the root, if a program runs there.
+// speaker returns the rank that reports progress: the root, or the first rank on which a program
+// runs if the root is external.
 func (p *Params) speaker(r *rank.Rank) int {
 	if r.External(p.Root) {
 		return r.First()
@@ -197,8 +199,8 @@ func (p *Params) speaker(r *rank.Rank) int {
 	return p.Root
 }
 
-// iterate broadcasts one message. All ranks start together; a rank's clock stops when
-// it has the message, the root's when all of it is acknowledged.
+// iterate broadcasts one message. All ranks start at the same instant. A receiver's time ends when
+// it has the message, and the root's when it has all acknowledgements.
 func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.Buffer, seed uint64) (s sample, err error) {
 	n := buf.Len()
 	if r.ID() == p.Root {
@@ -238,7 +240,7 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.
 	return s, nil
 }
 
-// tellRoot tells the operator of an external root that it is to send.
+// tellRoot asks the operator of an external root to send a message.
 func tellRoot(r *rank.Rank, p *Params, b collective.Algorithm, n int, seed uint64) {
 	s := rank.Step{Host: r.NameOf(p.Root), What: rank.StepSend, Bytes: n, Text: fmt.Sprintf("%s: send %d bytes now", r.NameOf(p.Root), n)}
 	if collective.Writes(b) {
@@ -247,8 +249,8 @@ func tellRoot(r *rank.Rank, p *Params, b collective.Algorithm, n int, seed uint6
 	r.Tell(fmt.Sprintf("go/%016x", seed), s)
 }
 
-// expected returns what the message must hash to: the root works it out once and
-// publishes it. Only hashed memory needs it.
+// expected returns the digest that the message must have. The root computes it once and publishes
+// it. Only hashed memory needs it.
 func expected(r *rank.Rank, p *Params, buf *rank.Buffer, seed uint64) rank.Digest {
 	if buf.Kind() != rank.MemoryHashed {
 		return rank.Digest{}
@@ -275,8 +277,8 @@ func (a App) Messages(raw []byte, records [][][]byte) ([]apps.Message, error) {
 	return apps.Iterations(p.Workload, labels, p.Sizes, p.Root, records)
 }
 
-// Reduce implements apps.App. Ranks without any record are external hosts, on which no
-// program runs.
+// Reduce implements apps.App. A rank without any record is an external host, because no program
+// runs there.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
 	if err := apps.Read(Name, raw, &p); err != nil {
@@ -310,7 +312,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return rows, nil
 }
 
-// leaveOut takes the ranks that the source has given up out of a row's records, and returns
+// leaveOut removes the records of the ranks that the source has given up, and returns the names of
 // their hosts.
 func leaveOut(ranks map[int]record, root int) (hosts []string) {
 	rec, there := ranks[root]
@@ -324,8 +326,7 @@ func leaveOut(ranks map[int]record, root int) (hosts []string) {
 	return hosts
 }
 
-// others returns how long messages took to the receivers that were not served apart, if
-// some were.
+// others returns the JCT of the receivers that multicast served, or nil if unicast served none.
 func others(p *Params, ranks map[int]record, n int) *apps.Summary {
 	var jct []float64
 	some := false
@@ -351,9 +352,9 @@ func others(p *Params, ranks map[int]record, n int) *apps.Summary {
 	return &s
 }
 
-// reduceRow reports one scheme at one size. An iteration lasts until the last
-// receiver has the message; the source's time is apart. Of a source that is external
-// nothing is known but what came: the same everywhere, if all is well.
+// reduceRow reports one cell. The JCT of an iteration ends when the last receiver has the message.
+// The source's time is reported separately. If the source is external, the bytes are right if all
+// receivers have the same.
 func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	var jct, source []float64
 	ok, known := true, true
@@ -368,7 +369,7 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	for k := range root.Samples {
 		last := root.Samples[k].Start
 		if len(ranks) == 1 {
-			last = root.Samples[k].Done // the receivers are external: it is acknowledged, and so it is there
+			last = root.Samples[k].Done // the receivers are external, so the last acknowledgement ends the JCT
 		}
 		for i := range n {
 			if rec, there := ranks[i]; there {

@@ -11,33 +11,33 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// client is the rank whose IOs the replicas take.
+// client is the rank that writes to the replicas.
 type client struct {
 	*row
 	jobs    []*job
 	e       *epoch
 	lost    []loss   // replicas that failed, in order
-	held    []uint64 // by block of all jobs' volumes: what the stores had when the IOs began
-	problem string   // what the read-back found, in words
-	had     int      // writes that they had
-	repairs int      // blocks that a recovery copied
+	held    []uint64 // by block over all jobs: number of the write that the stores had when the IOs began
+	problem string   // the first mistake that the read-back found
+	had     int      // writes that the stores had when the IOs began
+	repairs int      // blocks that recoveries copied
 
-	stalled  bool  // the epoch's IOs go no further,
-	who      int   // because of this member, -1: of some,
-	why      error // for this reason
-	progress uint64
+	stalled  bool   // the IOs of the epoch have stopped
+	who      int    // the member that stopped them, or -1 if it is unknown
+	why      error  // the reason
+	progress uint64 // number of notices received
 }
 
 // loss is a replica that failed.
 type loss struct {
 	rank  int
 	why   error
-	ended [][]uint64 // by job and block: the last write that had ended with it
+	ended [][]uint64 // by job and block: the last write that had ended before the failure
 }
 
 func newClient(w *row) *client { return &client{row: w} }
 
-// run does the IOs, and then makes the replicas equal and reads them back.
+// run does the IOs, makes the replicas equal, and has them read back.
 func (c *client) run() error {
 	next := make([]uint64, c.p.Jobs)
 	c.held = make([]uint64, c.p.Jobs*c.p.blocks(c.bs))
@@ -72,7 +72,7 @@ func (c *client) run() error {
 			return err
 		case done && c.allThere():
 			return c.finish(members, nil)
-		case done && c.p.OnFailure == Degrade: // all is written: there is nothing to go on with
+		case done && c.p.OnFailure == Degrade: // all IOs have ended, so no other epoch is needed
 			members, _ = c.without(members)
 			return c.finish(members, nil)
 		}
@@ -82,8 +82,8 @@ func (c *client) run() error {
 	}
 }
 
-// without returns the members that are left after a failure, or the error that the policy
-// makes of it.
+// without returns the members that are left after a failure. It returns an error if the policy is to
+// stop, or if no member is left.
 func (c *client) without(members []int) ([]int, error) {
 	lost := c.lost[len(c.lost)-1]
 	left := slices.DeleteFunc(slices.Clone(members), func(r int) bool { return r == lost.rank })
@@ -94,8 +94,8 @@ func (c *client) without(members []int) ([]int, error) {
 	return left, nil
 }
 
-// allThere reports whether all replicas answer when the IOs have ended: what follows would
-// wait for one that does not.
+// allThere reports whether all members answer when the IOs have ended. The recovery that follows
+// would wait for one that does not.
 func (c *client) allThere() bool {
 	never := false
 	i, err := c.silent(&never)
@@ -105,7 +105,7 @@ func (c *client) allThere() bool {
 	return err == nil
 }
 
-// epoch does IOs with the given replicas until all are done or a replica fails.
+// epoch does IOs with the given replicas until all IOs have ended or a replica fails.
 func (c *client) epoch(members []int) (done bool, err error) {
 	e := &epoch{Members: members}
 	for _, j := range c.jobs {
@@ -152,9 +152,8 @@ func (c *client) epoch(members []int) (done bool, err error) {
 	return true, nil
 }
 
-// begin tells the replicas that an epoch begins: with whom the IOs go on, or that they have
-// ended. Those that are left of the one before, if there was one, stop, and then its
-// connections go.
+// begin announces an epoch to the replicas: its members, or that the IOs have ended. It waits until
+// the replicas in left have left the epoch before, and closes the connections of that epoch.
 func (c *client) begin(e *epoch, left []int) error {
 	before := c.e
 	if before != nil {
@@ -181,10 +180,10 @@ func (c *client) begin(e *epoch, left []int) error {
 	return nil
 }
 
-// fail notes that the IOs go no further, because of a member or, -1, some member.
+// fail stops the IOs because of a member, or of an unknown one if member is -1.
 func (c *client) fail(member int, why error) {
 	if !c.stalled {
-		if rank.Flushed(why) { // an echo: what broke the connection has a request of its own
+		if rank.Flushed(why) { // a consequence: the request that broke the connection has its own status
 			why = errGone
 		}
 		c.stalled, c.who, c.why = true, member, why
@@ -194,12 +193,11 @@ func (c *client) fail(member int, why error) {
 
 var errGone = errors.New("it does not answer")
 
-// probeEvery is how long nothing may come from the stores before the client asks whether
-// the replicas are there.
+// probeEvery is the time without a notice after which the client probes the replicas.
 const probeEvery = 2 * vtime.Millisecond
 
-// probe asks the replicas for a sign of life when nothing has come for a while: one that
-// dies between its acknowledgement and its notice would be waited for without end.
+// probe sends an empty WRITE to the replicas when no notice has arrived for a while. Without it the
+// client would wait for ever for a replica that crashes between its acknowledgement and its notice.
 func (c *client) probe(over *bool) {
 	for seen := c.progress; ; seen = c.progress {
 		c.r.Sleep(probeEvery)
@@ -215,8 +213,8 @@ func (c *client) probe(over *bool) {
 	}
 }
 
-// silent returns the first member that does not acknowledge an empty WRITE, and how that
-// ended.
+// silent returns the first member that does not acknowledge an empty WRITE, and the error of that
+// WRITE. It returns no error if all do, or once over is set.
 func (c *client) silent(over *bool) (member int, err error) {
 	j := c.jobs[0]
 	for i, conn := range j.s.conns {
@@ -235,7 +233,8 @@ func (c *client) silent(over *bool) (member int, err error) {
 	return -1, nil
 }
 
-// blame finds out who stalled the IOs.
+// blame adds the member that stopped the IOs to the lost replicas. It is an error if all members
+// answer.
 func (c *client) blame() error {
 	if c.who < 0 {
 		never := false
@@ -249,7 +248,7 @@ func (c *client) blame() error {
 	return nil
 }
 
-// newJob makes a job whose first write has the given number.
+// newJob returns a job whose first write has the given number.
 func (c *client) newJob(id int, first uint64) (*job, error) {
 	buf, err := c.r.Alloc(c.p.Depth*c.bs, rank.MemoryBytes)
 	if err != nil {
@@ -262,8 +261,8 @@ func (c *client) newJob(id int, first uint64) (*job, error) {
 	}, nil
 }
 
-// finish ends the IOs: it makes the replicas that are there equal, has them read back, and
-// records what was measured. failed is what the IOs ended with.
+// finish ends the IOs. It makes the replicas that are present equal, has them read back, and records
+// the measurements. failed is the error with which the IOs ended.
 func (c *client) finish(members []int, failed error) error {
 	present := slices.Clone(members)
 	if k := c.p.Crash; k != nil && slices.Contains(c.replicas, k.Rank) && !slices.Contains(present, k.Rank) {
@@ -309,7 +308,7 @@ func (c *client) crashed(rank int) bool { return c.p.Crash != nil && c.p.Crash.R
 // blockNumber returns the number of a job's block among those of all jobs.
 func (c *client) blockNumber(j *job, block int) uint32 { return uint32(j.id*c.p.blocks(c.bs) + block) }
 
-// ended returns, by job and block, the last write that has ended.
+// ended returns the last write that has ended, by job and block.
 func (c *client) ended() (all [][]uint64) {
 	for _, j := range c.jobs {
 		all = append(all, slices.Clone(j.ended))
@@ -317,7 +316,7 @@ func (c *client) ended() (all [][]uint64) {
 	return all
 }
 
-// holds makes sure that a replica has every write that ended, or a later one of its block.
+// holds checks that a replica has, for each block, the last write that ended or a later one.
 func (c *client) holds(have []uint64, rank int, ended [][]uint64) {
 	for _, j := range c.jobs {
 		for block, number := range ended[j.id] {
@@ -330,15 +329,15 @@ func (c *client) holds(have []uint64, rank int, ended [][]uint64) {
 	}
 }
 
-// found notes what the read-back found, the first thing only.
+// found records a mistake that the read-back found, unless there is an earlier one.
 func (c *client) found(format string, args ...any) {
 	if c.problem == "" {
 		c.problem = fmt.Sprintf(format, args...)
 	}
 }
 
-// plan is the client's part of a recovery: it returns which of the replicas can be compared
-// and, with durability fsync, what each of them had.
+// plan is the client's part of a recovery. It returns the replicas that can be compared and, with
+// durability fsync, the numbers of the writes that each of them had, by block.
 func (c *client) plan(round string, asked, members []int) (present []int, lists [][]uint64, err error) {
 	d := plan{Present: []int{}, Transfers: []transfer{}}
 	if c.p.Durability == Fsync {
@@ -370,8 +369,9 @@ func (c *client) plan(round string, asked, members []int) (present []int, lists 
 	return d.Present, lists, nil
 }
 
-// remembering returns those of the replicas that can have what was written to memory: not one
-// that a crash has emptied where no other can give it back, which the client need not have seen.
+// remembering returns the replicas that can have what was written to their memory. It leaves out a
+// replica that a crash has emptied if no other can restore it. The client need not have noticed the
+// crash.
 func (c *client) remembering(asked, members []int) []int {
 	if k := c.p.Crash; k == nil || !slices.Contains(asked, k.Rank) || len(c.steady(members)) > 0 || c.acked() == 0 {
 		return asked
@@ -386,7 +386,7 @@ func (c *client) steady(members []int) []int {
 	return slices.DeleteFunc(slices.Clone(members), c.crashed)
 }
 
-// acked returns how many writes all jobs have had acknowledged.
+// acked returns the number of writes of all jobs that have ended.
 func (c *client) acked() (n uint64) {
 	for _, j := range c.jobs {
 		n += j.done - j.first
@@ -394,12 +394,12 @@ func (c *client) acked() (n uint64) {
 	return n
 }
 
-// merge gives every replica the latest write of each block that any has.
+// merge plans the transfers that give every replica the latest write of each block.
 func merge(present []int, lists [][]uint64) (plan []transfer) {
 	if len(present) == 0 {
 		return nil
 	}
-	best := make([]int, len(lists[0])) // by block: the first that has the latest
+	best := make([]int, len(lists[0])) // by block: the first replica that has the latest write
 	for i, have := range lists {
 		for block, number := range have {
 			if number > lists[best[block]][block] {
@@ -423,8 +423,8 @@ func merge(present []int, lists [][]uint64) (plan []transfer) {
 	return plan
 }
 
-// copies is the plan for volumes in memory: the first replica that never failed gives one
-// that came back all that was written, and the others what may be there or not.
+// copies plans the transfers for volumes in memory. The first replica that never failed sends all
+// written blocks to one that crashed, and the blocks with unfinished writes to the others.
 func (c *client) copies(present, members []int) (plan []transfer) {
 	steady := c.steady(members)
 	if len(steady) == 0 {
@@ -455,7 +455,7 @@ func (c *client) copies(present, members []int) (plan []transfer) {
 	return plan
 }
 
-// readBack has the replicas read their volumes and compares what they found.
+// readBack has the replicas read their volumes, and compares the results.
 func (c *client) readBack(present []int) error {
 	if c.p.Durability == Memory {
 		e := expected{Also: map[uint32][]uint64{}}
@@ -506,7 +506,7 @@ func (c *client) lostNames() (names []string) {
 	return names
 }
 
-// lostWhy says in words why replicas failed.
+// lostWhy returns the reasons for which replicas failed, as text.
 func (c *client) lostWhy() string {
 	var all []string
 	for _, l := range c.lost {

@@ -7,26 +7,26 @@ import (
 	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
-// IO is what a row of storage says beside its times: JCT is from when an IO is submitted to
-// its end, Source to the acknowledgement of its last copy, each over all IOs.
+// IO holds the details of a row of storage. JCT of the row is the time from the submission of an IO
+// to its end, and Source the time to the acknowledgement of its last copy, over all IOs.
 type IO struct {
 	Mode        string       `json:"rw"` // write or randwrite
 	Durability  string       `json:"durability"`
 	Depth       int          `json:"iodepth"`
 	Jobs        int          `json:"numjobs"`
-	Replicas    int          `json:"replicas"` // that are left at the end
-	IOs         int          `json:"ios"`      // that have ended
+	Replicas    int          `json:"replicas"` // replicas that are left at the end
+	IOs         int          `json:"ios"`      // IOs that have ended
 	RuntimeUS   float64      `json:"runtime_us"`
 	IOPS        float64      `json:"iops"`
 	Submit      apps.Summary `json:"slat_us"`
-	Percentiles []float64    `json:"percentiles_us"` // IOPercentiles, of the whole latency
+	Percentiles []float64    `json:"percentiles_us"` // of the latency, one for each of IOPercentiles
 	Deviation   float64      `json:"stdev_us"`
-	Lost        []string     `json:"lost,omitempty"` // replicas that failed, and why
+	Lost        []string     `json:"lost,omitempty"` // replicas that failed
 	LostWhy     string       `json:"lost_why,omitempty"`
 	Found       int          `json:"found"`             // writes that the stores had when the IOs began
 	Copied      int          `json:"copied"`            // blocks that recoveries copied
-	Problem     string       `json:"problem,omitempty"` // what the read-back found
-	Error       string       `json:"error,omitempty"`   // what the IOs ended with
+	Problem     string       `json:"problem,omitempty"` // the first mistake that the read-back found
+	Error       string       `json:"error,omitempty"`   // the error with which the IOs ended
 }
 
 // IOPercentiles returns the percentiles that fio reports.
@@ -40,7 +40,7 @@ func (*IO) Key() string { return Name }
 // AfterTraffic implements apps.Trailing.
 func (*IO) AfterTraffic() {}
 
-// Quantity implements apps.Details: what storage counts over all IOs of a row.
+// Quantity implements apps.Details.
 func (o *IO) Quantity(name, of, which string) (v float64, known bool, err error) {
 	if of != "io" {
 		return 0, false, nil

@@ -6,48 +6,48 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// job is one of the client's threads: it keeps a number of IOs under way.
+// job is one of the client's threads. It keeps up to Params.Depth IOs in progress.
 type job struct {
 	c      *client
 	id     int
 	s      *session
-	buf    *rank.Buffer // a slot for each IO under way
+	buf    *rank.Buffer // one slot per IO in progress
 	random prng.Stream
 
-	first, last  uint64   // numbers: of the first write, and one beyond the last
-	issued, done uint64   // of the next write to be made, and the oldest that has not ended
-	ios          []*io    // under way, the oldest first: done to issued
+	first, last  uint64   // number of the first write, and number after the last write
+	issued, done uint64   // number of the next write, and of the oldest write that has not ended
+	ios          []*io    // IOs in progress, the oldest first: numbers done up to issued
 	ended        []uint64 // by block: the last write that has ended
 
-	inbox   [][]*rank.Request // by member: receives of notices, the next first
-	notes   []*rank.Buffer    // by member: what they land in
-	taken   []int             // by member: notices that came
-	durable []uint64          // by member: the last write that is durable
+	inbox   [][]*rank.Request // by member: posted receives for notices, the next first
+	notes   []*rank.Buffer    // by member: buffer of those receives
+	taken   []int             // by member: number of notices received
+	durable []uint64          // by member: number of the last durable write
 
 	measured times
 }
 
-// io is a write under way.
+// io is a write in progress.
 type io struct {
 	number uint64
 	block  int
-	reqs   []*rank.Request // nil: looked at
+	reqs   []*rank.Request // the WRITEs; nil once a completion has been handled
 	acked  bool
 
 	begun, sent, cqe vtime.Time
 }
 
-// times is what a job measured: by IO in picoseconds, and from when to when.
+// times holds a job's measurements: durations by IO, and the begin and end of all IOs.
 type times struct {
 	submit, cqe, whole []vtime.Duration
 	from, to           vtime.Time
 }
 
-// slot returns where in the log an IO goes: those under way have numbers that follow each
-// other.
+// slot returns the slot of the log for an IO. IOs in progress have consecutive numbers, so that each
+// has its own slot.
 func (j *job) slot(number uint64) int { return int(number % uint64(j.c.p.Depth)) }
 
-// block draws the block of the next IO.
+// block returns the block of the next IO.
 func (j *job) block() int {
 	n := j.c.p.blocks(j.c.bs)
 	if j.c.p.Random {
@@ -56,7 +56,7 @@ func (j *job) block() int {
 	return int((j.issued - j.first) % uint64(n))
 }
 
-// open returns the numbers of the writes to a block that were begun and have not ended.
+// open returns the numbers of the writes to a block that have begun and not ended.
 func (j *job) open(block int) (numbers []uint64) {
 	for _, o := range j.ios {
 		if o.block == block {
@@ -66,13 +66,13 @@ func (j *job) open(block int) (numbers []uint64) {
 	return numbers
 }
 
-// begin makes the job ready for an epoch, once the replicas are.
+// begin prepares the job for an epoch. The replicas must be ready.
 func (j *job) begin() error {
 	j.inbox, j.notes, j.taken, j.durable = nil, nil, nil, nil
 	if j.c.p.Durability != Fsync {
 		return nil
 	}
-	n := j.c.p.Depth + 1 // notices that may come at once: of each IO, and of a failure
+	n := j.c.p.Depth + 1 // largest number of notices in flight: one per IO and one of a failure
 	for _, conn := range j.s.conns {
 		b, err := j.s.r.Alloc(n*noticeLen, rank.MemoryBytes)
 		if err != nil {
@@ -92,7 +92,7 @@ func (j *job) begin() error {
 	return nil
 }
 
-// end lets the epoch's connections and memory go.
+// end releases the connections and the memory of the epoch.
 func (j *job) end() error {
 	for _, b := range j.notes {
 		if err := b.Free(); err != nil {
@@ -107,7 +107,7 @@ func (j *job) work() error {
 	if j.measured.from == 0 {
 		j.measured.from = j.c.r.Now()
 	}
-	for _, o := range j.ios { // begun in the epoch before
+	for _, o := range j.ios { // IOs that began in an earlier epoch
 		o.acked = false
 		if j.post(o); j.c.stalled {
 			return nil
@@ -128,7 +128,7 @@ func (j *job) work() error {
 	}
 }
 
-// submit begins an IO.
+// submit begins the next IO.
 func (j *job) submit() {
 	o := &io{number: j.issued, block: j.block(), begun: j.c.r.Now()}
 	slot := j.slot(o.number)
@@ -147,7 +147,7 @@ func (j *job) submit() {
 func (j *job) post(o *io) {
 	reqs, err := j.s.write(j.buf, j.slot(o.number), o.block)
 	o.reqs = reqs
-	if o.sent == 0 { // not the second time, after a failure
+	if o.sent == 0 { // the first time; an IO is posted again after a failure
 		o.sent = j.c.r.Now()
 	}
 	if err != nil {
@@ -155,7 +155,7 @@ func (j *job) post(o *io) {
 	}
 }
 
-// member returns whom a request of an IO goes to, -1: all.
+// member returns the member to which a request of an IO goes, or -1 for all.
 func (j *job) member(request int) int {
 	if j.s.group != nil {
 		return -1
@@ -163,7 +163,7 @@ func (j *job) member(request int) int {
 	return request
 }
 
-// news reports whether anything that reap looks at has ended.
+// news reports whether a receive or a WRITE has completed that reap would handle.
 func (j *job) news() bool {
 	for _, posted := range j.inbox {
 		if posted[0].Done() {
@@ -179,14 +179,14 @@ func (j *job) news() bool {
 				return true
 			}
 		}
-		break // those behind end later
+		break // later IOs are not handled before this one
 	}
 	return false
 }
 
-// reap takes what has ended.
+// reap handles completed receives and WRITEs and ends the IOs that are complete.
 func (j *job) reap() {
-	j.s.r.Until("", func() bool { return true }) // looks at what has come
+	j.s.r.Until("", func() bool { return true }) // polls the completion queues
 	for m := range j.inbox {
 		for !j.c.stalled && j.inbox[m][0].Done() {
 			j.notice(m)
@@ -202,7 +202,7 @@ func (j *job) reap() {
 	}
 }
 
-// acknowledged looks at the completions of an IO's WRITEs.
+// acknowledged handles the completions of an IO's WRITEs and reports whether all are there.
 func (j *job) acknowledged(o *io) bool {
 	open := false
 	for k, q := range o.reqs {
@@ -224,7 +224,7 @@ func (j *job) acknowledged(o *io) bool {
 	return !open
 }
 
-// notice takes a notice of a replica.
+// notice handles a notice of a member.
 func (j *job) notice(m int) {
 	q := j.inbox[m][0]
 	if err := j.s.r.Wait(q); err != nil {
@@ -248,13 +248,13 @@ func (j *job) notice(m int) {
 	j.inbox[m] = append(j.inbox[m][1:], next)
 }
 
-// errNoStore is why a replica can commit no more, in its own words.
+// errNoStore is a replica's own reason why it cannot commit any more.
 type errNoStore string
 
-// Error says so.
+// Error implements error.
 func (e errNoStore) Error() string { return "it cannot commit: " + string(e) }
 
-// isDurable reports whether all replicas have what the durability asks for.
+// isDurable reports whether the IO is as durable on all members as Params.Durability asks for.
 func (j *job) isDurable(o *io) bool {
 	for _, n := range j.durable {
 		if n < o.number {

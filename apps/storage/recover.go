@@ -12,24 +12,24 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// A recovery makes replicas equal: each says which writes it has, the client decides who
-// gives what to whom, and the replicas send each other the blocks.
+// A recovery makes replicas equal. Each replica publishes which writes it has, the client plans the
+// transfers, and the replicas send each other the blocks.
 
-// transfer is what one replica gives to another.
+// transfer lists the blocks that one replica sends to another.
 type transfer struct {
 	From   int      `json:"from"` // ranks
 	To     int      `json:"to"`
 	Blocks []uint32 `json:"blocks"`
 }
 
-// plan is what the client decides.
+// plan is the client's plan of a recovery.
 type plan struct {
 	Present   []int      `json:"present"` // ranks that can be compared
 	Transfers []transfer `json:"transfers"`
 }
 
-// cannotRead is what a replica says that cannot even read its store: no list has such a
-// length.
+// cannotRead returns what a replica publishes, in place of its list, if it cannot read its store. Its
+// length is that of no list.
 func cannotRead(err error) []byte {
 	b := []byte(err.Error())
 	if len(b)%recordHead == 0 {
@@ -38,7 +38,7 @@ func cannotRead(err error) []byte {
 	return b
 }
 
-// chunk is how many blocks of a transfer are made durable together.
+// chunk is the number of blocks of a transfer that are made durable together.
 const chunk = 16
 
 // recordHead is the head of a block in a transfer: block and number.
@@ -48,23 +48,23 @@ func appendHave(b []byte, block uint32, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(b, block), number)
 }
 
-// haveOf reads what a replica has into a table by block.
+// haveOf decodes a replica's list into the numbers of its writes by block.
 func haveOf(b []byte, blocks int) ([]uint64, error) {
 	have := make([]uint64, blocks)
 	if len(b)%recordHead != 0 {
-		return nil, fmt.Errorf("%d bytes are no list of blocks", len(b))
+		return nil, fmt.Errorf("%d bytes are not a list of blocks", len(b))
 	}
 	for ; len(b) > 0; b = b[recordHead:] {
 		block := binary.BigEndian.Uint32(b)
 		if int(block) >= blocks {
-			return nil, fmt.Errorf("block %d of a volume of %d", block, blocks)
+			return nil, fmt.Errorf("block %d is beyond a volume of %d blocks", block, blocks)
 		}
 		have[block] = binary.BigEndian.Uint64(b[4:])
 	}
 	return have, nil
 }
 
-// list returns what the replica's store has.
+// list returns the blocks of the replica's store with the numbers of their writes.
 func (p *replica) list() (b []byte, err error) {
 	err = p.store.Each(func(r Record) error {
 		b = appendHave(b, r.Block, r.Number)
@@ -73,8 +73,8 @@ func (p *replica) list() (b []byte, err error) {
 	return b, err
 }
 
-// recover is a replica's part of a recovery. It says whether the replica can be compared
-// with others.
+// recover is a replica's part of a recovery. here says whether the replica can be compared with
+// others.
 func (p *replica) recover(round string) (here bool, err error) {
 	if p.store != nil {
 		have, err := p.list()
@@ -114,7 +114,7 @@ func (p *replica) exchange(round string, d plan) error {
 			return fmt.Errorf("recovery of %s from %s: %w", p.r.NameOf(t.To), p.r.NameOf(t.From), err)
 		}
 	}
-	sub.Sync() // nobody may still send again
+	sub.Sync() // until then a peer may still retransmit
 	sub.Close()
 	return nil
 }
@@ -129,8 +129,8 @@ func (p *replica) read(block uint32) (Record, error) {
 	return Record{Block: block, Data: p.volume[int(block)/n][at : at+p.bs]}, nil
 }
 
-// give sends blocks to another replica, some at a time: it says when it has receives for
-// them. A receiver that is not ready would cost its timer each time.
+// give sends blocks to another replica, a chunk at a time. It waits until the other has posted
+// receives for the chunk, because each receiver-not-ready NAK would cost the time of an RNR timer.
 func (p *replica) give(sub *rank.Rank, to int, blocks []uint32) error {
 	c, err := sub.Connect(to)
 	if err != nil {
@@ -162,7 +162,7 @@ func (p *replica) give(sub *rank.Rank, to int, blocks []uint32) error {
 	return errors.Join(buf.Free(), none.Free())
 }
 
-// giveChunk sends as many blocks as the other has receives for.
+// giveChunk sends one chunk of blocks.
 func (p *replica) giveChunk(sub *rank.Rank, c *rank.Conn, buf *rank.Buffer, blocks []uint32) error {
 	size := recordHead + p.bs
 	var reqs []*rank.Request
@@ -231,7 +231,7 @@ func (p *replica) take(sub *rank.Rank, from int, blocks []uint32) error {
 	return errors.Join(buf.Free(), none.Free())
 }
 
-// keep takes over blocks of another replica.
+// keep stores blocks of another replica.
 func (p *replica) keep(records []Record) error {
 	if p.store != nil {
 		return p.durably(records, func() bool { return false })
@@ -246,8 +246,8 @@ func (p *replica) keep(records []Record) error {
 	return nil
 }
 
-// expected is what the client says of a volume in memory: by block, the number of the
-// last write that ended, and numbers of later ones that may be there, in part or whole.
+// expected describes the volumes in memory, by block over all jobs: Last is the number of the last
+// write that ended, and Also the numbers of later writes that may have arrived in part or whole.
 type expected struct {
 	Last []uint64            `json:"last"`
 	Also map[uint32][]uint64 `json:"also,omitempty"`
@@ -256,12 +256,12 @@ type expected struct {
 // checked is what a replica found when it read its volume back.
 type checked struct {
 	Sum string `json:"sum"` // SHA-256 of blocks, numbers and data
-	Bad string `json:"bad"` // the first block with wrong bytes, in words
+	Bad string `json:"bad"` // the first block with wrong bytes, as text
 }
 
-// from reports whether a block has nothing but what writes of these numbers wrote, 0 being
-// none. What was under way when the client gave up may have come in part, and RDMA places a
-// WRITE packet by packet: each packet's bytes are of one of the writes.
+// from reports whether each packet's share of a block has the bytes of one of the given writes, where
+// number 0 stands for a block that was never written. A WRITE that was in flight when the client gave
+// up may have arrived in part, and RDMA places a WRITE packet by packet.
 func (p *replica) from(r Record, numbers []uint64) bool {
 	wrote := make([][]byte, len(numbers))
 	for i, n := range numbers {
@@ -278,7 +278,7 @@ func (p *replica) from(r Record, numbers []uint64) bool {
 	return len(r.Data) == p.bs
 }
 
-// check reads the whole volume back.
+// check reads the whole volume back and publishes the result.
 func (p *replica) check() error {
 	var c checked
 	sum := sha256.New()

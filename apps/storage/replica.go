@@ -9,13 +9,13 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// replica is a rank that keeps a copy.
+// replica is a rank that keeps a copy of the volumes.
 type replica struct {
 	*row
-	store  Store    // with durability fsync
-	volume [][]byte // with durability memory: by job
-	none   *rank.Buffer
-	now    *serving // nil between epochs
+	store  Store        // with durability fsync
+	volume [][]byte     // with durability memory, by job
+	none   *rank.Buffer // for receives that carry no data
+	now    *serving     // the present epoch, or nil between epochs
 }
 
 // serving is a replica's work in one epoch.
@@ -25,12 +25,12 @@ type serving struct {
 	sessions []*session
 	queue    []arrival // received and not yet committed, of all jobs
 	notices  []*sender // by job
-	over     bool      // the epoch has ended,
-	dead     bool      // or the replica has
+	over     bool      // the epoch has ended
+	dead     bool      // the replica has crashed
 	workers  []*rank.Worker
 }
 
-// arrival is a WRITE that has come.
+// arrival is a WRITE that has been received.
 type arrival struct {
 	job, slot, block int
 	number           uint64
@@ -82,7 +82,7 @@ func (p *replica) run() (err error) {
 	}
 }
 
-// end takes part in what follows the IOs.
+// end takes part in the recovery and the read-back after the IOs.
 func (p *replica) end() error {
 	if here, err := p.recover("end"); err != nil || !here {
 		return errors.Join(err, p.none.Free())
@@ -96,7 +96,7 @@ func (p *replica) end() error {
 	return p.none.Free()
 }
 
-// serve takes WRITEs until the next epoch begins, or the replica dies.
+// serve takes WRITEs until the next epoch begins or the replica crashes.
 func (p *replica) serve(e *epoch) error {
 	s := &serving{p: p, e: e}
 	for job := range p.p.Jobs {
@@ -106,7 +106,7 @@ func (p *replica) serve(e *epoch) error {
 		}
 		s.sessions = append(s.sessions, ss)
 		if p.p.Durability == Memory {
-			copy(ss.log.Bytes(), p.volume[job]) // what the epoch before has left
+			copy(ss.log.Bytes(), p.volume[job]) // the contents at the end of the epoch before
 			p.volume[job] = ss.log.Bytes()
 		}
 	}
@@ -129,7 +129,7 @@ func (p *replica) serve(e *epoch) error {
 	})
 	p.r.Until("the end of the epoch", func() bool { return s.over || s.dead })
 	p.now = nil
-	s.over = true // a crash that was to come comes too late
+	s.over = true // from here on armCrash does nothing
 	for _, k := range s.workers {
 		if err := k.Join(); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (p *replica) serve(e *epoch) error {
 	return nil
 }
 
-// startWorkers begins to receive and to commit.
+// startWorkers starts the workers that receive and commit.
 func (s *serving) startWorkers() error {
 	for job, ss := range s.sessions {
 		n, err := newSender(ss)
@@ -180,7 +180,7 @@ func (s *serving) startWorkers() error {
 
 func (s *serving) stopped() bool { return s.over || s.dead }
 
-// receive takes the notices of one job's WRITEs, which come in the order of their numbers.
+// receive takes the immediate data of one job's WRITEs, which arrive in the order of their numbers.
 func (s *serving) receive(job int, posted []*rank.Request) error {
 	ss := s.sessions[job]
 	for number := s.e.Next[job]; ; number++ {
@@ -190,18 +190,18 @@ func (s *serving) receive(job int, posted []*rank.Request) error {
 			return nil
 		}
 		if err := ss.r.Wait(head); err != nil {
-			return nil // the client has gone: it says why
+			return nil // the client has closed the connection and reports the reason
 		}
 		slot, block := slotOf(head.Imm())
 		if slot >= s.p.p.Depth || block >= s.p.p.blocks(s.p.bs) {
-			return fmt.Errorf("write %d names slot %d and block %d, which there are not", number, slot, block)
+			return fmt.Errorf("write %d names slot %d and block %d, which do not exist", number, slot, block)
 		}
 		if s.stopped() {
 			return nil
 		}
 		q, err := ss.recv(s.p.none)
 		if s.stopped() {
-			return nil // the queue pair may have gone meanwhile
+			return nil // the queue pair may have been destroyed meanwhile
 		}
 		if err != nil {
 			return err
@@ -212,8 +212,8 @@ func (s *serving) receive(job int, posted []*rank.Request) error {
 	}
 }
 
-// commit is the group commit: what has come while the one before lasted goes into the
-// store together.
+// commit makes group commits: all writes that have arrived during one commit go into the store with
+// the next.
 func (s *serving) commit() error {
 	p := s.p
 	for {
@@ -248,13 +248,13 @@ func (s *serving) commit() error {
 			}
 		}
 		if err != nil {
-			return nil // the client decides
+			return nil // the client has been told and decides what to do
 		}
 	}
 }
 
-// durably puts records into the store and returns when they are durable. If gone says so
-// meanwhile they are not.
+// durably puts records into the store and returns when they are durable. If gone returns true before
+// the sync, they are not made durable.
 func (p *replica) durably(records []Record, gone func() bool) error {
 	if err := p.store.Put(records); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (p *replica) durably(records []Record, gone func() bool) error {
 	return p.store.Sync()
 }
 
-// sender sends a job's notices, some at a time.
+// sender sends a job's notices, up to noticesMax at a time.
 type sender struct {
 	s       *session
 	buf     *rank.Buffer
@@ -276,8 +276,8 @@ type sender struct {
 	next    int
 }
 
-// noticesMax is how many notices of a job may be under way from one replica: each has a
-// receive of the client's.
+// noticesMax is the largest number of a job's notices in flight from one replica. The client has
+// posted a receive for each.
 const noticesMax = 16
 
 func newSender(s *session) (*sender, error) {
@@ -285,7 +285,7 @@ func newSender(s *session) (*sender, error) {
 	return &sender{s: s, buf: b, pending: make([]*rank.Request, noticesMax)}, err
 }
 
-// send sends a notice, unless it has to wait for so long that stopped says so.
+// send sends a notice. It gives up when stopped returns true.
 func (n *sender) send(said notice, stopped func() bool) error {
 	slot := n.next % noticesMax
 	n.next++
@@ -302,12 +302,12 @@ func (n *sender) send(said notice, stopped func() bool) error {
 	q, err := n.s.conns[0].Send(n.buf, slot*noticeLen, noticeLen)
 	n.pending[slot] = q
 	if stopped() {
-		return nil // the connection went while the stack was at work
+		return nil // the connection was closed while the send was posted
 	}
 	return err
 }
 
-// armCrash lets the replica die when the parameters say.
+// armCrash makes the replica crash at the time that the parameters give, in the first epoch only.
 func (s *serving) armCrash() {
 	c := s.p.p.Crash
 	if c == nil || c.Rank != s.p.r.ID() || s.e.Number > 0 {
@@ -330,7 +330,8 @@ func (s *serving) armCrash() {
 	})
 }
 
-// comeBack begins anew after a crash: memory is empty, the store has what was durable.
+// comeBack restarts the replica after a crash, with empty memory and with the durable records of its
+// store.
 func (p *replica) comeBack() error {
 	for _, v := range p.volume {
 		clear(v)
@@ -341,9 +342,9 @@ func (p *replica) comeBack() error {
 	return nil
 }
 
-// openStore opens the replica's store. One that cannot be opened ends the run, whatever the
-// policy: a replica that fails is gone on without, one that was never there, or whose
-// acknowledged writes cannot be read any more, must not pass for it.
+// openStore opens the replica's store. A store that cannot be opened ends the run under either
+// policy. OnFailure is for a replica that fails during the IOs, and not for one that never took part
+// or whose acknowledged writes cannot be read any more.
 func (p *replica) openStore() (err error) {
 	if p.store, err = p.app.Open(p.r.Name(), p.name, p.p.Disk); err != nil {
 		p.store = nil

@@ -20,7 +20,7 @@ type record struct {
 	Whole  apps.Summary `json:"whole"`
 }
 
-// emit records what the client measured, also if the IOs ended with an error.
+// emit records the measurements, even if the IOs ended with an error.
 func (c *client) emit(members []int, failed error) error {
 	rec := record{Scheme: c.si, Size: c.zi, Row: IO{
 		Mode: "write", Durability: c.p.Durability, Depth: c.p.Depth, Jobs: c.p.Jobs, Replicas: len(members), Lost: c.lostNames(), LostWhy: c.lostWhy(),
@@ -85,7 +85,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 			return nil, fmt.Errorf("storage: read record of the client: %w", err)
 		}
 		if rec.Scheme < 0 || rec.Scheme >= len(p.Schemes) || rec.Size < 0 || rec.Size >= len(p.Sizes) {
-			return nil, fmt.Errorf("storage: a record of scheme %d and size %d, which there are not", rec.Scheme, rec.Size)
+			return nil, fmt.Errorf("storage: a record has scheme %d and size %d, which do not exist", rec.Scheme, rec.Size)
 		}
 		ok := rec.Row.Problem == ""
 		rows = append(rows, apps.Row{
@@ -96,8 +96,8 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return rows, nil
 }
 
-// Print implements apps.Printer: what fio prints of its jobs, in lab time, and below it
-// what only this workload has.
+// Print implements apps.Printer. It prints each row in the format of fio, with lab time, followed by
+// the lines that only this workload has.
 func (a App) Print(_ []byte, rows []apps.Row) (string, error) {
 	var b strings.Builder
 	for _, r := range rows {

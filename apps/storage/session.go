@@ -7,17 +7,17 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// session is one job's connections in one epoch, as one rank has them: the client is rank
-// 0 of them, the members follow.
+// session holds one rank's connections of one job in one epoch. In the job's own rank numbers the
+// client is rank 0, and the members follow.
 type session struct {
 	w       *row
 	r       *rank.Rank
 	members []int // ranks of the job
 	group   *rank.Group
 	window  *rank.Window
-	log     *rank.Buffer // of a replica: where WRITEs land
-	conns   []*rank.Conn // of the client to the members; of a replica to the client
-	targets []target     // by member: where its log is
+	log     *rank.Buffer // replica: the memory to which the client writes
+	conns   []*rank.Conn // client: connections to the members; replica: connection to the client
+	targets []target     // client: by member, the address of its log
 }
 
 // target is registered memory of a replica.
@@ -26,14 +26,14 @@ type target struct {
 	rkey uint32
 }
 
-// open makes the connections, and on a replica the log.
+// open makes the connections and, on a replica, the log.
 func (w *row) open(e *epoch, job int) (*session, error) {
 	s := &session{w: w, members: e.Members}
 	var err error
 	if s.r, err = w.r.Sub(w.key("%d/%d", e.Number, job), append([]int{w.p.Client}, e.Members...)); err != nil {
 		return nil, err
 	}
-	s.r.Survive() // the client looks at what fails, and decides
+	s.r.Survive() // failed requests do not end the program: the client handles them
 	size := w.p.logBytes(w.bs)
 	if mode, ok := mrMode(w.scheme); ok {
 		if s.group, s.window, err = s.r.NewWriteGroup("log", 0, mode, size, rank.MemoryBytes); err != nil {
@@ -60,13 +60,13 @@ func (w *row) open(e *epoch, job int) (*session, error) {
 	return s, nil
 }
 
-// ready says that a replica takes WRITEs.
+// ready publishes that a replica takes WRITEs, and the address of its log.
 func (s *session) ready() {
 	b := binary.BigEndian.AppendUint64(nil, s.log.Addr())
 	s.r.Put(fmt.Sprintf("ready/%d", s.r.ID()), binary.BigEndian.AppendUint32(b, s.log.RKey()))
 }
 
-// await returns when all replicas are ready.
+// await waits until all members are ready.
 func (s *session) await() error {
 	for i := range s.members {
 		b := s.r.Get(fmt.Sprintf("ready/%d", i+1))
@@ -88,8 +88,9 @@ func (s *session) recv(none *rank.Buffer) (*rank.Request, error) {
 	return s.conns[0].Recv(none, 0, 0)
 }
 
-// write starts to write a block of the client's buffer to all replicas: into slot and
-// block of their logs if a store follows, else to the block of their volumes.
+// write posts the WRITEs of a block to all members, from a slot of the client's buffer. With
+// durability fsync they go to the same slot of the logs and carry slot and block as immediate data;
+// with durability memory they go to the block of the volumes.
 func (s *session) write(b *rank.Buffer, slot, block int) (reqs []*rank.Request, err error) {
 	bs, imm := s.w.bs, s.w.p.Durability == Fsync
 	from, to := slot*bs, block*bs
@@ -122,9 +123,9 @@ func (s *session) write(b *rank.Buffer, slot, block int) (reqs []*rank.Request, 
 	return reqs, nil
 }
 
-// close lets connections and memory go. The client does so when no replica takes anything
-// any more: a WRITE that is still under way has come in part, or not at all. broken says
-// that not all replicas may be there.
+// close releases the connections and the memory. The client does so after all replicas have left the
+// epoch, so that a WRITE in flight can still arrive in part or not at all. broken says that some
+// replicas may have failed.
 func (s *session) close(broken bool) error {
 	if s.group != nil {
 		end := s.group.Delete
@@ -143,7 +144,7 @@ func (s *session) close(broken bool) error {
 	return nil
 }
 
-// abandon lets the connections go as a process that dies does.
+// abandon releases the connections as the crash of a process does, without telling the peers.
 func (s *session) abandon() {
 	if s.group != nil {
 		s.group.Abandon()
@@ -151,14 +152,14 @@ func (s *session) abandon() {
 	s.r.Close()
 }
 
-// notice is what a replica says to the client after a group commit, or when it can commit
-// no more.
+// notice is a replica's message to the client after a group commit, or when it cannot commit any
+// more.
 type notice struct {
-	through uint64 // the number of the last write that is durable
-	failure string
+	through uint64 // number of the last durable write
+	failure string // why the replica cannot commit, or empty
 }
 
-// noticeLen is the length of a notice on the wire: a number, and what went wrong.
+// noticeLen is the length of a notice in bytes: 8 for through, and 120 for failure.
 const noticeLen = 8 + 120
 
 func (n notice) put(b []byte) {

@@ -1,16 +1,16 @@
-// Package storage is a replicated write service (APP-2): a client writes blocks into the
-// registered logs of its replicas, and each IO ends when all of them have it: in memory,
-// which the acknowledgement of the WRITE says, or in the store, which each replica says
+// Package storage is a replicated write service (APP-2). A client writes blocks into the registered
+// logs of its replicas. An IO ends when all replicas have the block: in memory, which the
+// acknowledgement of the WRITE proves, or in their stores, of which each replica sends a notice
 // after its group commit. A NIC never waits for a store.
 //
-//	1-unicast             to the first replica alone: what one copy costs
+//	1-unicast             a WRITE to the first replica alone, which shows the cost of one copy
 //	unicasts              a WRITE to each replica
-//	multicast-per-request one WRITE to the group, announced (Gleam §3.3)
-//	multicast-registered  one WRITE to the group, addresses told by MRP (Cepheus §III-B2)
-//	multicast-shared      one WRITE to the group, addresses alike (Gleam appendix C)
+//	multicast-per-request one WRITE to the group, whose addresses a message announces (Gleam §3.3)
+//	multicast-registered  one WRITE to the group, whose addresses MRP registers (Cepheus §III-B2)
+//	multicast-shared      one WRITE to the group, whose members use the same address (Gleam appendix C)
 //
-// IOs per second are 1 / max(copies x what the stack takes, copies x wire time), latency
-// is a + (k-1) d + k S/B for k copies of S bytes (Cepheus §V-B1).
+// For k copies of S bytes the rate of IOs is 1 / max(k x stack time, k x wire time), and the latency
+// is a + (k-1) d + k S/B (Cepheus §V-B1).
 package storage
 
 import (
@@ -28,70 +28,71 @@ import (
 // Name is the workload's name in lab files.
 const Name = "storage"
 
-// Durabilities: when an IO has ended.
+// Values of Params.Durability. They say when an IO has ended.
 const (
 	Memory = "memory" // all replicas have acknowledged the WRITE
-	Fsync  = "fsync"  // all replicas have said that their store has it
+	Fsync  = "fsync"  // all replicas have sent a notice that their store has the block
 )
 
-// What the client does when a replica fails.
+// Values of Params.OnFailure. They say what the client does when a replica fails.
 const (
 	Stop    = "stop"    // it ends with an error
-	Degrade = "degrade" // it goes on with the others
+	Degrade = "degrade" // it continues with the others
 )
 
-// Schemes returns the names of the ways to write to the replicas.
+// Schemes returns the names of all schemes.
 func Schemes() []string {
 	return []string{"1-unicast", "unicasts", "multicast-per-request", "multicast-registered", "multicast-shared"}
 }
 
-// mrMode returns how the WRITEs of a multicast scheme find the replicas' memory.
+// mrMode returns how the WRITEs of a scheme find the replicas' memory, and whether the scheme is a
+// multicast.
 func mrMode(scheme string) (rank.MRMode, bool) {
 	mode, ok := strings.CutPrefix(scheme, "multicast-")
 	return rank.MRMode(mode), ok
 }
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params struct {
 	Workload   string         `json:"workload"` // label in reports
 	Schemes    []string       `json:"schemes"`
 	Sizes      []int          `json:"sizes"`  // bytes of a block
 	Client     int            `json:"client"` // rank; the others are replicas
-	Depth      int            `json:"depth"`  // IOs that a job has under way
+	Depth      int            `json:"depth"`  // IOs of a job in progress at a time
 	Jobs       int            `json:"jobs"`
-	Random     bool           `json:"random"` // blocks at random, else in order
-	Volume     int            `json:"volume"` // bytes that a job writes to, over and over
+	Random     bool           `json:"random"` // write blocks at random; otherwise in order
+	Volume     int            `json:"volume"` // bytes of a job's volume, which the job overwrites repeatedly
 	IOs        int            `json:"ios"`    // of each job
 	Durability string         `json:"durability"`
 	OnFailure  string         `json:"on_failure"`
-	Commit     vtime.Duration `json:"commit"`   // what a group commit takes where time is modelled
-	Submit     vtime.Duration `json:"submit"`   // what an IO takes on the client before its first copy is posted,
-	Copy       vtime.Duration `json:"copy"`     // more for each copy beyond the first, before that, too,
-	Complete   vtime.Duration `json:"complete"` // and after its last
-	Disk       int64          `json:"disk"`     // bytes that a store may take; 0: no limit
+	Commit     vtime.Duration `json:"commit"`   // duration of a group commit where time is modelled
+	Submit     vtime.Duration `json:"submit"`   // time that an IO takes on the client before its first copy is posted
+	Copy       vtime.Duration `json:"copy"`     // additional time before that for each copy beyond the first
+	Complete   vtime.Duration `json:"complete"` // time that an IO takes on the client after its last acknowledgement or notice
+	Disk       int64          `json:"disk"`     // largest size of a store in bytes; 0 means no limit
 	Crash      *Crash         `json:"crash,omitempty"`
 	Seed       uint64         `json:"seed"`
 }
 
-// Crash is the loss of a replica: its memory, and what its store has not made durable. It
-// comes back when the IOs have ended.
+// Crash is the crash of a replica, which loses its memory and what its store has not made durable.
+// The replica restarts when the IOs have ended.
 type Crash struct {
 	Rank  int            `json:"rank"`
-	After vtime.Duration `json:"after"` // the IOs began
+	After vtime.Duration `json:"after"` // time from the beginning of the IOs
 }
 
 // Bounds of the parameters.
 const (
-	depthMax  = 1024    // over all jobs; a slot of a log has a number of 12 bits
-	BlocksMax = 1 << 18 // of a volume over all jobs
-	bytesMax  = 1 << 29 // of the memory of all ranks
-	iosMax    = 1 << 24
+	depthMax  = 1024    // IOs in progress over all jobs, since the number of a slot has 12 bits
+	BlocksMax = 1 << 18 // blocks of a replica's volumes over all jobs
+	bytesMax  = 1 << 29 // bytes of registered memory over all ranks
+	iosMax    = 1 << 24 // IOs over all jobs
 )
 
-// blocks returns how many blocks of a size a job's volume has.
+// blocks returns the number of blocks of a size in a job's volume.
 func (p *Params) blocks(bs int) int { return p.Volume / bs }
 
-// Check returns what is wrong with the parameters on so many ranks.
+// Check returns an error if the parameters are not valid for the given number of ranks.
 func (p *Params) Check(ranks int) error {
 	switch {
 	case len(p.Schemes) == 0 || len(p.Sizes) == 0:
@@ -131,8 +132,8 @@ func (p *Params) Check(ranks int) error {
 	return nil
 }
 
-// logBytes returns the registered memory of a replica for one job: its volume, or, where
-// a store holds that, a slot for each IO under way.
+// logBytes returns the bytes of a replica's registered memory for one job: the volume, or one slot
+// per IO in progress if a store holds the volume.
 func (p *Params) logBytes(bs int) int {
 	if p.Durability == Memory {
 		return p.blocks(bs) * bs
@@ -140,22 +141,22 @@ func (p *Params) logBytes(bs int) int {
 	return p.Depth * bs
 }
 
-// Record is a block as a store has it.
+// Record is a block in a store.
 type Record = apps.Record
 
-// Store is the durable memory of a replica.
+// Store is the durable storage of a replica.
 type Store = apps.Store
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App and apps.Printer.
 type App struct {
-	// Open opens a replica's store of a volume: new, or as it was left. limit bounds its
-	// bytes, 0 does not.
+	// Open opens a replica's store of a volume, and makes one if there is none. limit is the largest
+	// size in bytes; 0 means no limit.
 	Open func(host, volume string, limit int64) (Store, error)
-	// Clocked says that lab time passes by itself while a store works. Elsewhere a commit
-	// takes what the parameters say.
+	// Clocked says that lab time passes while a store works. Otherwise the program sleeps for
+	// Params.Commit at each commit.
 	Clocked bool
-	// Delivered, if set, is called on each replica before it reads its volume back. It is a
-	// hook for tests of the checking itself.
+	// Delivered, if set, is called on each replica before it reads its volume back. Tests use it to
+	// damage the volume and see that the check fails.
 	Delivered func(r *rank.Rank, volume [][]byte)
 }
 
@@ -178,7 +179,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	return nil
 }
 
-// row is one scheme at one block size, as one rank has it.
+// row is one rank's part of one scheme at one block size.
 type row struct {
 	app      App
 	r        *rank.Rank
@@ -186,8 +187,8 @@ type row struct {
 	scheme   string
 	bs       int
 	si, zi   int
-	name     string // of the volume, and before the keys of what ranks tell each other
-	replicas []int  // ranks
+	name     string // name of the volume, and prefix of the keys of published values
+	replicas []int  // ranks of the replicas
 }
 
 func (a App) runRow(r *rank.Rank, p *Params, si, zi int) error {
@@ -216,41 +217,41 @@ func (a App) runRow(r *rank.Rank, p *Params, si, zi int) error {
 	return nil
 }
 
-// key names a value that ranks tell each other.
+// key returns the key under which a rank publishes a value.
 func (w *row) key(format string, args ...any) string {
 	return w.name + "/" + fmt.Sprintf(format, args...)
 }
 
-// leftKey names what a replica says when it takes no more WRITEs of an epoch: nothing, or that
-// it has crashed.
+// leftKey returns the key under which a replica publishes that it has left an epoch. The value is
+// empty, or says that the replica has crashed.
 func (w *row) leftKey(epoch, replica int) string { return w.key("left/%d/%d", epoch, replica) }
 
-// seed names the bytes of a write.
+// seed returns the seed of the contents of a write.
 func (w *row) seed(job int, number uint64) uint64 {
 	return prng.Mix(prng.Mix(w.p.Seed^uint64(w.si)<<48^uint64(w.zi)<<32^uint64(job)<<8) ^ number)
 }
 
-// jobOf returns the job that a block of all jobs' volumes belongs to.
+// jobOf returns the job to which a block belongs, numbered over the volumes of all jobs.
 func (w *row) jobOf(block uint32) int { return int(block) / w.p.blocks(w.bs) }
 
-// epoch is a time in which the same replicas take part. The client says when the next
-// begins, and who is in it.
+// epoch is a period in which the same replicas take part. The client decides when the next one
+// begins and who its members are.
 type epoch struct {
 	Number  int      `json:"number"`
-	Members []int    `json:"members"` // ranks
-	Next    []uint64 `json:"next"`    // by job: the number of the first write
-	Broken  bool     `json:"broken"`  // the one before ended with a failure
-	End     bool     `json:"end"`     // there are no more IOs
-	Present []int    `json:"present"` // at the end: the ranks that are there to be compared
+	Members []int    `json:"members"` // ranks of the replicas that take part
+	Next    []uint64 `json:"next"`    // by job: number of the first write
+	Broken  bool     `json:"broken"`  // the epoch before ended with a failure
+	End     bool     `json:"end"`     // all IOs have ended
+	Present []int    `json:"present"` // at the end: ranks of the replicas to compare
 }
 
-// slotBits is where the immediate data of a WRITE is divided: slot of the log, block of
-// the job's volume.
+// slotBits is the number of low bits of a WRITE's immediate data that hold the block of the job's
+// volume. The bits above hold the slot of the log.
 const slotBits = 20
 
 func immOf(slot, block int) uint32 { return uint32(slot)<<slotBits | uint32(block) }
 
 func slotOf(imm uint32) (slot, block int) { return int(imm >> slotBits), int(imm & (1<<slotBits - 1)) }
 
-// fill writes the bytes of a write.
+// fill fills b with the contents of a write.
 func (w *row) fill(b []byte, job int, number uint64) { prng.Fill(b, w.seed(job, number), 0) }
