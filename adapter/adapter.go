@@ -284,21 +284,21 @@ type outside struct {
 }
 
 func (o *outside) send(now vtime.Time, f *wire.Frame) {
-	if o.port.Next < now {
+	if o.port.Next() < now {
 		o.settle(now - 1)
 	}
 	if len(o.wait) == 0 {
 		o.elig = now
 	}
 	o.wait = append(o.wait, f)
-	o.port.SetNext(max(o.port.Free, o.elig))
+	o.port.SetNext(max(o.port.Free(), o.elig))
 	o.settle(now)
 }
 
 func (o *outside) settle(until vtime.Time) {
 	done := 0
 	for ; done < len(o.wait); done++ {
-		start := max(o.port.Free, o.elig)
+		start := max(o.port.Free(), o.elig)
 		if start > until {
 			break
 		}
@@ -310,7 +310,7 @@ func (o *outside) settle(until vtime.Time) {
 	o.wait = append(o.wait[:0], o.wait[done:]...)
 	next := vtime.Never
 	if len(o.wait) > 0 {
-		next = max(o.port.Free, o.elig)
+		next = max(o.port.Free(), o.elig)
 	}
 	o.port.SetNext(next)
 }

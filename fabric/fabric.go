@@ -90,7 +90,7 @@ func (s *Spec) Latency(node int) vtime.Duration {
 
 // Port returns the configuration of the transmitter at a node's port. Its delay includes the
 // pipeline latency of the node at the far end, because a frame is delivered when that node's
-// pipeline has made its forwarding decision. The driver sets ID and List.
+// pipeline has made its forwarding decision.
 func (s *Spec) Port(node, port int) machine.PortConfig {
 	far := s.Graph.Peer(node, port)
 	l := &s.Graph.Links[s.Graph.Nodes[node].Links[port]]

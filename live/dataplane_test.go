@@ -412,5 +412,5 @@ func (e *endpoint) run(b *testing.B, core int) {
 // slow gives the endpoint's port another rate before it is used.
 func (e *endpoint) slow(b *testing.B, bitsPerSec int64) {
 	b.Helper()
-	e.loop.ports[0] = machine.NewPort(machine.PortConfig{BitsPerSec: bitsPerSec, List: &e.loop.list})
+	e.loop.SetLinkRate(0, bitsPerSec)
 }

@@ -44,7 +44,7 @@ func (l *Loop) Halt() {
 func (l *Loop) Leave() (left Left, links []LinkStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range l.ports {
+	for i := range l.wires.Len() {
 		l.handOver(i)
 	}
 	left = Left{Last: l.last, Rate: l.clock.now, Sent: l.lag.Sent.Export(), Acted: l.lag.Acted.Export()}
@@ -71,7 +71,7 @@ func (l *Loop) Leave() (left Left, links []LinkStats) {
 // handOver hands the frames that a port is sending to the kernel. Frames that the kernel has
 // no room for are lost, as they would be at the neighbour.
 func (l *Loop) handOver(port int) {
-	p, k := &l.ports[port], &l.links[port]
+	p, k := l.wires.At(port), &l.links[port]
 	for p.InFlight() > 0 {
 		if len(k.out) == batch && !l.flush(port, k) {
 			return
@@ -81,7 +81,7 @@ func (l *Loop) handOver(port int) {
 			start, d := p.Began(fl.At, fl.Frame)
 			l.watch.Sent(port, start, d, fl.At, fl.Frame)
 		}
-		l.queue(k, fl, p.Delay())
+		l.queue(k, fl, p.Delay)
 	}
 	l.flush(port, k)
 }

@@ -46,13 +46,12 @@ type Config struct {
 type Loop struct {
 	c    Config
 	pool wire.Pool
-	list machine.List
 
 	mu     sync.Mutex
 	clock  Clock
 	m      machine.Machine
-	ports  []machine.Port
-	links  []link
+	wires  machine.Links       // by port: its transmitter and what that is sending
+	links  []link              // by port: what comes in, and the interface
 	watch  machine.Watcher     // nil: none
 	late   queue.Heap[arrival] // frames that a fault delays
 	calls  []call              // in the order of their lab times
@@ -136,14 +135,11 @@ func New(c Config) (*Loop, error) {
 // Pool returns the pool of the machine's frames.
 func (l *Loop) Pool() *wire.Pool { return &l.pool }
 
-// Ports makes the machine's transmitters; the loop owns their IDs and lists.
+// Ports makes the machine's transmitters and returns its half of them. The loop keeps the
+// other half.
 func (l *Loop) Ports(configs []machine.PortConfig) []machine.Port {
-	l.ports = make([]machine.Port, len(configs))
-	for i, c := range configs {
-		c.ID, c.List = uint32(i), &l.list
-		l.ports[i] = machine.NewPort(c)
-	}
-	return l.ports
+	l.wires = machine.NewLinks(configs)
+	return l.wires.Ports(0, len(configs))
 }
 
 // Start hands the machine over. If news is not nil, it is called under the loop's lock after
@@ -230,7 +226,7 @@ func (l *Loop) Call(at vtime.Time, f func(now vtime.Time)) bool {
 	l.last = at
 	f(at)
 	l.told(at)
-	l.list.Take()
+	l.wires.Listed()
 	l.turn()
 	next := l.deadline()
 	kick := l.asleep != 0 && next != vtime.Never && l.clock.Mono(next) < l.asleep
@@ -378,15 +374,15 @@ func (e linkEnd) Hold(port int, f *wire.Frame, d vtime.Duration) {
 // transmit sends every frame whose last bit has left by now, and reports whether the kernel
 // took any.
 func (l *Loop) transmit(now vtime.Time) (any bool) {
-	for i := range l.ports {
-		p, k := &l.ports[i], &l.links[i]
+	for i := range l.wires.Len() {
+		p, k := l.wires.At(i), &l.links[i]
 		for {
-			if p.InFlight() == 0 && p.Next <= now {
+			if p.InFlight() == 0 && p.Next() <= now {
 				l.last = max(l.last, now)
 				l.m.Settle(now, i)
 				l.told(l.last)
 			}
-			if p.InFlight() == 0 || p.Flying(0).At.Add(-p.Delay()) > now {
+			if p.InFlight() == 0 || p.Flying(0).At.Add(-p.Delay) > now {
 				break
 			}
 			if any = true; len(k.out) == batch && !l.flush(i, k) {
@@ -397,14 +393,14 @@ func (l *Loop) transmit(now vtime.Time) (any bool) {
 				start, d := p.Began(fl.At, fl.Frame)
 				l.watch.Sent(i, start, d, fl.At, fl.Frame)
 			}
-			l.queue(k, fl, p.Delay())
+			l.queue(k, fl, p.Delay)
 		}
 		if len(k.out) > 0 {
 			any = true
 			l.flush(i, k)
 		}
 	}
-	l.list.Take()
+	l.wires.Listed()
 	return any
 }
 
@@ -455,15 +451,15 @@ func (l *Loop) deadline() vtime.Time {
 	if t, ok := l.m.NextTimeout(); ok {
 		at = min(at, t)
 	}
-	for i := range l.ports {
-		p := &l.ports[i]
+	for i := range l.wires.Len() {
+		p := l.wires.At(i)
 		switch {
 		case len(l.links[i].out) > 0:
 			return l.last
 		case p.InFlight() > 0:
-			at = min(at, p.Flying(0).At.Add(-p.Delay()))
+			at = min(at, p.Flying(0).At.Add(-p.Delay))
 		default:
-			at = min(at, p.Next)
+			at = min(at, p.Next())
 		}
 	}
 	return at
@@ -487,6 +483,11 @@ func (l *Loop) SetRate(r Rate) (Lag, bool) {
 // SetFault sets the fault at the end of the link into a port; nil removes it. It must be
 // called from within Call or At, or before Run.
 func (l *Loop) SetFault(port int, f faults.Link) { l.links[port].fault = f }
+
+// SetLinkRate sets the rate, in bit/s, of the frames that a port's transmitter starts from now
+// on. The machine must have settled the port. It must be called from within Call or At, or
+// before Run.
+func (l *Loop) SetLinkRate(port int, bitsPerSec int64) { l.wires.At(port).SetRate(bitsPerSec) }
 
 // At arranges for f to be called under the loop's lock at a lab time, or at once if that has
 // passed. It must be called from within Call or At, or before Run.
@@ -531,7 +532,7 @@ func (l *Loop) Stats() (links []LinkStats, held int) {
 			s.KernelDrops, s.Cut = l.links[i].io.Drops(), l.links[i].io.Cut()
 		}
 		links = append(links, s)
-		held += l.ports[i].InFlight() + l.links[i].coming.Len()
+		held += l.wires.At(i).InFlight() + l.links[i].coming.Len()
 	}
 	return links, held
 }

@@ -2,9 +2,10 @@
 // the deterministic event loop, and the loop in real time.
 //
 // A core owns no clock, socket, goroutine, file or global (GEN-10). It is given frames and
-// the time, and gives frames back by committing them to its ports. Links belong to
-// the driver: rate, delay, when a transmitter is free. Queues, flow control and
-// scheduling belong to the core.
+// the time, and gives frames back by committing them to its ports. Port is the core's half
+// of a transmitter: when it is free, and when the next frame would start. Link is the driver's
+// half: rate, delay, and what is on the way. Queues, flow control and scheduling belong to the
+// core.
 //
 // # Settling
 //

@@ -45,15 +45,3 @@ type Watcher interface {
 	// Lost tells of a frame that a fault took away at the end of the link into a port.
 	Lost(now vtime.Time, port int, f *wire.Frame)
 }
-
-// Began returns when the transmission of a frame began that lands at the given instant, and
-// how long it took the port. After a change of rate it is a guess for what was under way.
-func (p *Port) Began(landed vtime.Time, f *wire.Frame) (start vtime.Time, d vtime.Duration) {
-	size := f.WireLen()
-	d = p.Serialize(size)
-	first := d
-	if p.cut && f.Kind() == wire.KindRoCE {
-		first = p.Serialize(min(size, CutBytes))
-	}
-	return landed.Add(-p.delay - first), d
-}

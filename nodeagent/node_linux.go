@@ -56,7 +56,6 @@ type node struct {
 	leaving   atomic.Bool    // set by an agent-crash: the process ends
 	finishing sync.Once
 
-	ports   []machine.Port
 	faults  *faults.Timeline // only with the loop's lock
 	routes  router           // of a switch
 	crashed chan error       // why the host's programs have ended
@@ -151,7 +150,6 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		return err
 	}
 	own := n.loop.Ports(ports)
-	n.ports = own
 	var trace machine.Tracer = &n.events
 	if n.lab.Trace == lab.TraceMessages {
 		r := n.events.record(n.name)

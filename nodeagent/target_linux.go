@@ -33,7 +33,7 @@ func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
 // SetRate implements faults.LinkTarget.
 func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
 	t.n.machine().Settle(now, at.Port)
-	t.n.ports[at.Port].SetRate(rate)
+	t.n.loop.SetLinkRate(at.Port, rate)
 }
 
 // Sent implements faults.LinkTarget.

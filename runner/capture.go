@@ -60,7 +60,7 @@ type captureFile struct {
 func (k *captures) start(n *sim.Net, dir string, ends []topo.End) error {
 	slack := vtime.Duration(0)
 	for id := range n.Ports() {
-		slack = max(slack, n.Port(id).Delay())
+		slack = max(slack, n.Link(id).Delay)
 	}
 	for _, e := range ends {
 		port := n.Graph().PortName(e)

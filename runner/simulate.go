@@ -140,7 +140,7 @@ func (r *simulation) count() (all []counters.Node) {
 		c := counters.Node{Node: g.Nodes[i].Name, LabUS: r.net.Now().Microseconds()}
 		for p := range g.Nodes[i].Links {
 			far := g.Peer(i, p)
-			out, in := r.net.Port(r.net.PortID(i, p)), r.net.Port(r.net.PortID(far.Node, far.Port))
+			out, in := r.net.Link(r.net.PortID(i, p)), r.net.Link(r.net.PortID(far.Node, far.Port))
 			faulty := r.net.LinkStats(r.net.PortID(far.Node, far.Port))
 			c.Ports = append(c.Ports, counters.Port{
 				Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes,
@@ -217,13 +217,13 @@ func (r *simulation) workload(w Workload) error {
 // traffic returns what links have carried so far, all, and those of some hosts.
 func (r *simulation) traffic(hosts []int) (t apps.Traffic) {
 	for id := range r.net.Ports() {
-		t.Links += r.net.Port(id).Bytes
-		t.Payload += r.net.Port(id).Payload
+		t.Links += r.net.Link(id).Bytes
+		t.Payload += r.net.Link(id).Payload
 	}
 	for _, h := range hosts {
 		far := r.net.Graph().Peer(h, 0)
-		t.Sent += r.net.Port(r.net.PortID(h, 0)).Bytes
-		t.Received += r.net.Port(r.net.PortID(far.Node, far.Port)).Bytes
+		t.Sent += r.net.Link(r.net.PortID(h, 0)).Bytes
+		t.Received += r.net.Link(r.net.PortID(far.Node, far.Port)).Bytes
 	}
 	return t
 }

@@ -40,10 +40,9 @@ func (r *Record) TraceFabric(g *topo.Graph, s *fabric.Spec) {
 		}
 		for p := range n.Links {
 			far, c := g.Peer(i, p), s.Port(i, p)
-			t := machine.NewPort(c)
 			r.Trace.Write(&traces.Line{
 				Kind: traces.LineLink, Node: n.Name, Port: p, To: g.Nodes[far.Node].Name, ToPort: far.Port,
-				Lands: int64(c.Delay), Gap: int64(t.Serialize(wire.PauseQuantumBits / 8)),
+				Lands: int64(c.Delay), Gap: int64(c.Serialize(wire.PauseQuantumBits / 8)),
 			})
 		}
 	}

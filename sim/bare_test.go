@@ -79,8 +79,8 @@ func bareBcast(n *sim.Net, packets, ackEvery int) *bare {
 	forks := make([]fork, n.Ports()) // by arriving link
 	var grow func(link int)
 	grow = func(link int) {
-		at := int(n.Port(link).Node)
-		in := int(n.Port(link).NodePort)
+		at := int(n.Link(link).Node)
+		in := int(n.Link(link).NodePort)
 		f := &forks[link]
 		f.back = n.PortID(at, in)
 		if g.Nodes[at].Kind == topo.Host {

@@ -35,7 +35,7 @@ type checker struct {
 const conserveEvery = 64
 
 func newChecker(n *Net) *checker {
-	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, len(n.ports)), node: -1, displaced: make([]bool, len(n.nodes))}
+	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, n.links.Len()), node: -1, displaced: make([]bool, len(n.nodes))}
 }
 
 func (c *checker) failf(format string, args ...any) {
@@ -45,16 +45,16 @@ func (c *checker) failf(format string, args ...any) {
 }
 
 // decided records the verdict of a fault on a frame at the end of a link.
-func (c *checker) decided(p *machine.Port, f *wire.Frame, v faults.Verdict) {
+func (c *checker) decided(l *machine.Link, f *wire.Frame, v faults.Verdict) {
 	if v.Twice || v.Delay > 0 || f.Kind() == wire.KindPFC && v != (faults.Verdict{}) {
-		c.displaced[p.Node], c.displaced[c.net.from[p.ID()].node] = true, true
+		c.displaced[l.Node], c.displaced[c.net.from[l.ID()].node] = true, true
 	}
 }
 
 // beforeFrame checks a frame that is about to enter a machine. An ACK or a NAK must be true of
 // every member it speaks for (invariants 1 and 2).
-func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
-	c.node, c.group = int(p.Node), 0
+func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
+	c.node, c.group = int(l.Node), 0
 	if f.Kind() != wire.KindRoCE {
 		c.trees.beforeFrame(f)
 		return
@@ -70,7 +70,7 @@ func (c *checker) beforeFrame(p *machine.Port, f *wire.Frame) {
 	if f.OpCode() != wire.OpAcknowledge || !f.CheckICRC() {
 		return
 	}
-	src := c.net.from[p.ID()]
+	src := c.net.from[l.ID()]
 	h := f.AETH()
 	for _, q := range c.members(c.group, int(src.node), int(src.port)) {
 		have := q.RQPSN().Sub(f.PSN()) // how many packets the member has received from the named one on
@@ -200,8 +200,8 @@ func (c *checker) afterEvent() {
 func (c *checker) conserved() {
 	n := c.net
 	held := n.lates
-	for i := range n.ports {
-		held += n.ports[i].InFlight()
+	for i := range n.links.Len() {
+		held += n.links.At(i).InFlight()
 	}
 	for i := range n.nodes {
 		if sw := n.nodes[i].sw; sw != nil {

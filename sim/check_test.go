@@ -8,7 +8,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -120,12 +119,7 @@ var sabotages = []sabotage{
 	{invariant: "although headroom is computed", tight: true, do: func(_ *testing.T, n *Net, _ *rand.Rand) {
 		// The link from a host is ten times as long as headroom was computed for.
 		for h := range n.graph.Hosts {
-			id := n.PortID(h, 0)
-			c := n.cfg.Port(h, 0)
-			c.ID, c.List, c.Delay = uint32(id), &n.list, 40*vtime.Microsecond
-			p := machine.NewPort(c)
-			p.Node, p.NodePort = n.ports[id].Node, n.ports[id].NodePort
-			n.ports[id] = p
+			n.Link(n.PortID(h, 0)).Delay = 40 * vtime.Microsecond
 		}
 	}},
 	{invariant: "", tight: true, do: func(_ *testing.T, n *Net, r *rand.Rand) {

@@ -17,9 +17,9 @@ var ErrCrashed = errors.New("host crashed")
 // from the failure of a link to the moment at which all switches route around it.
 func (n *Net) NewTimeline(reconverge vtime.Duration) *faults.Timeline {
 	if n.linkStats == nil {
-		n.linkStats = make([]faults.Counts, len(n.ports))
+		n.linkStats = make([]faults.Counts, n.links.Len())
 	}
-	for i := range n.ports {
+	for i := range n.links.Len() {
 		n.notePauseSpan(i)
 	}
 	t := target{n}
@@ -104,15 +104,15 @@ func (t target) SetRoutes(_ vtime.Time, down []int) {
 // SetRate implements faults.LinkTarget.
 func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
 	t.n.nodes[at.Node].m.Settle(now, at.Port)
-	t.n.ports[t.id(at)].SetRate(rate)
+	t.n.links.At(t.id(at)).SetRate(rate)
 	t.n.notePauseSpan(t.id(at))
 }
 
 // notePauseSpan raises pauseMax to the longest time from the sending of a pause frame by a port
 // to the expiry of the pause at the far end.
 func (n *Net) notePauseSpan(port int) {
-	p := &n.ports[port]
-	n.pauseMax = max(n.pauseMax, p.Delay()+p.Serialize(faults.PauseQuantaMax*wire.PauseQuantumBits/8+2*pauseBehind))
+	l := n.links.At(port)
+	n.pauseMax = max(n.pauseMax, l.Delay+l.Serialize(faults.PauseQuantaMax*wire.PauseQuantumBits/8+2*pauseBehind))
 }
 
 // pauseBehind is more than the bytes that the largest frame occupies on a link. A pause frame
@@ -120,7 +120,7 @@ func (n *Net) notePauseSpan(port int) {
 const pauseBehind = 1 << 14
 
 // Sent implements faults.LinkTarget.
-func (t target) Sent(at topo.End) uint64 { return t.n.ports[t.id(at)].Frames }
+func (t target) Sent(at topo.End) uint64 { return t.n.links.At(t.id(at)).Frames }
 
 // Pause implements faults.HostTarget.
 func (t target) Pause(_ vtime.Time, node int, classes uint8, quanta uint16) {

@@ -19,9 +19,9 @@ func (n *Net) done() bool {
 		return false
 	}
 	pauses := 0
-	for i := range n.ports {
-		for k := range n.ports[i].InFlight() {
-			if n.ports[i].Flying(k).Frame.Kind() == wire.KindPFC {
+	for i := range n.links.Len() {
+		for k := range n.links.At(i).InFlight() {
+			if n.links.At(i).Flying(k).Frame.Kind() == wire.KindPFC {
 				pauses++
 			}
 		}
@@ -102,10 +102,10 @@ func (n *Net) exhausted() bool {
 // or delayed by a fault and so will arrive.
 func (n *Net) frames() (frames int, arrives bool) {
 	pauses := 0
-	for i := range n.ports {
-		p := &n.ports[i]
-		for k := range p.InFlight() {
-			if p.Flying(k).Frame.Kind() == wire.KindPFC {
+	for i := range n.links.Len() {
+		l := n.links.At(i)
+		for k := range l.InFlight() {
+			if l.Flying(k).Frame.Kind() == wire.KindPFC {
 				pauses++
 			} else {
 				arrives = true

@@ -148,15 +148,15 @@ func (n *Net) step() bool {
 // arrive delivers the oldest frame of a link to the machine at its far end. It settles the
 // source port first (R3).
 func (n *Net) arrive(id int) {
-	p := &n.ports[id]
-	fl := p.Land()
+	l := n.links.At(id)
+	fl := l.Land()
 	f := fl.Frame
-	if p.Next < n.now {
+	if l.Next() < n.now {
 		src := &n.nodes[n.from[id].node]
 		src.m.Settle(n.now-1, int(n.from[id].port))
 		n.arm(int(n.from[id].node))
 	}
-	n.requeue(id, p)
+	n.requeue(id, l)
 	n.stats.Hops++
 	if f.Kind() != wire.KindPFC {
 		n.moves++
@@ -165,38 +165,38 @@ func (n *Net) arrive(id int) {
 		n.stats.AckHops++
 	}
 	if n.observed {
-		n.show(id, p, f)
+		n.show(id, l, f)
 	}
 	if n.fault != nil && n.fault[id] != nil {
 		n.arriveFaulty(id, f)
 		return
 	}
 	if !n.cfg.NoDigest {
-		p.Account(n.now, f, false)
+		l.Account(n.now, f, false)
 	}
-	n.deliver(p, f)
+	n.deliver(l, f)
 }
 
 // show passes a frame that has reached the end of a link to taps and watchers.
-func (n *Net) show(id int, p *machine.Port, f *wire.Frame) {
+func (n *Net) show(id int, l *machine.Link, f *wire.Frame) {
 	if n.watch != nil {
 		if w := n.watch[n.from[id].node]; w != nil {
-			start, d := p.Began(n.now, f)
+			start, d := l.Began(n.now, f)
 			w.Sent(int(n.from[id].port), start, d, n.now, f)
 		}
 	}
 	if n.out != nil {
-		n.showTaps(id, p, f)
+		n.showTaps(id, l, f)
 	}
 }
 
-func (n *Net) showTaps(id int, p *machine.Port, f *wire.Frame) {
-	landed := n.now.Add(-n.cfg.Latency(int(p.Node)))
+func (n *Net) showTaps(id int, l *machine.Link, f *wire.Frame) {
+	landed := n.now.Add(-n.cfg.Latency(int(l.Node)))
 	if t := n.in[id]; t != nil {
 		t(landed, f)
 	}
 	if t := n.out[id]; t != nil {
-		t(n.now.Add(-p.Delay()), f)
+		t(n.now.Add(-l.Delay), f)
 	}
 }
 
@@ -216,18 +216,18 @@ type linkEnd struct{ n *Net }
 
 // Decided implements faults.Sink.
 func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
-	n, p := e.n, &e.n.ports[id]
-	p.Account(n.now, f, v.Drop)
+	n, l := e.n, e.n.links.At(id)
+	l.Account(n.now, f, v.Drop)
 	if n.check != nil {
-		n.check.decided(p, f, v)
+		n.check.decided(l, f, v)
 	}
-	if v.Drop && n.watch != nil && n.watch[p.Node] != nil {
-		n.watch[p.Node].Lost(n.now, int(p.NodePort), f)
+	if v.Drop && n.watch != nil && n.watch[l.Node] != nil {
+		n.watch[l.Node].Lost(n.now, int(l.NodePort), f)
 	}
 }
 
 // Deliver implements faults.Sink.
-func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(&e.n.ports[id], f) }
+func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(e.n.links.At(id), f) }
 
 // Hold implements faults.Sink.
 func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.delay(id, f, d) }
@@ -242,7 +242,7 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 		n.orphans++
 	}
 	if n.late == nil {
-		n.late = make([]agenda[*wire.Frame], len(n.ports))
+		n.late = make([]agenda[*wire.Frame], n.links.Len())
 	}
 	n.late[id].push(at, f)
 	n.lates++
@@ -255,17 +255,17 @@ func (n *Net) arriveLate(id int) {
 	if f.Kind() != wire.KindPFC {
 		n.moves++
 	}
-	n.deliver(&n.ports[id], f)
+	n.deliver(n.links.At(id), f)
 }
 
 // deliver passes a frame to the machine at the end of a link.
-func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
-	dst := &n.nodes[p.Node]
+func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
+	dst := &n.nodes[l.Node]
 	if n.check != nil {
-		n.check.beforeFrame(p, f)
+		n.check.beforeFrame(l, f)
 	}
-	dst.m.HandleFrame(n.now, int(p.NodePort), f)
-	n.arm(int(p.Node))
+	dst.m.HandleFrame(n.now, int(l.NodePort), f)
+	n.arm(int(l.Node))
 	if dst.host != nil {
 		dst.host.look()
 	}
@@ -273,8 +273,8 @@ func (n *Net) deliver(p *machine.Port, f *wire.Frame) {
 
 // requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
 // its link, or the start of its next frame.
-func (n *Net) requeue(id int, p *machine.Port) {
-	if at, wake, needed := p.Attend(); needed {
+func (n *Net) requeue(id int, l *machine.Link) {
+	if at, wake, needed := l.Attend(); needed {
 		class := classArrival
 		if wake {
 			class = classStart
@@ -285,19 +285,19 @@ func (n *Net) requeue(id int, p *machine.Port) {
 
 // attend schedules the events of the ports that the last call into a machine has listed.
 func (n *Net) attend() {
-	for _, id := range n.list.Take() {
-		n.requeue(int(id), &n.ports[id])
+	for _, id := range n.links.Listed() {
+		n.requeue(int(id), n.links.At(int(id)))
 	}
 }
 
 // startPort settles a transmitter whose link is empty and whose next frame may start.
 func (n *Net) startPort(id int) {
-	p := &n.ports[id]
+	l := n.links.At(id)
 	n.stats.Wakes++
-	if !p.Woken(n.now) {
+	if !l.Woken(n.now) {
 		return
 	}
-	if p.Next <= n.now {
+	if l.Next() <= n.now {
 		src := int(n.from[id].node)
 		nd := &n.nodes[src]
 		nd.m.Settle(n.now, int(n.from[id].port))
@@ -307,7 +307,7 @@ func (n *Net) startPort(id int) {
 			n.schedule(n.now, classTimer, src)
 		}
 	}
-	n.requeue(id, p)
+	n.requeue(id, l)
 }
 
 // arm schedules a timer event at the node's next deadline unless one is pending by then.
@@ -430,9 +430,9 @@ func (n *Net) prefetch(keys []uint64) {
 			continue
 		}
 		at := n.base + vtime.Time(k>>(n.idBits+classBits))
-		p := &n.ports[(k^n.order(at))&mask]
-		if p.InFlight() > 0 {
-			sum += uint64(p.Flying(0).Frame.PayloadLen())
+		l := n.links.At(int((k ^ n.order(at)) & mask))
+		if l.InFlight() > 0 {
+			sum += uint64(l.Flying(0).Frame.PayloadLen())
 		}
 	}
 	n.sink += sum // keeps the compiler from dropping the loads

@@ -240,7 +240,7 @@ func TestManyToManyLoads(t *testing.T) {
 		_, n := cast(t, c, p, manycast.App{}, false)
 		got := uint64(0)
 		for id := range n.Ports() {
-			got += n.Port(id).Frames
+			got += n.Link(id).Frames
 		}
 		src, _ := p.Draw(0, g.Hosts)
 		links := 0

@@ -59,9 +59,8 @@ type Net struct {
 	cfg   Config
 	pool  wire.Pool
 	nodes []node
-	ports []machine.Port
-	from  []end // by port: the node and port that transmit
-	list  machine.List
+	links machine.Links
+	from  []end                 // by port: the node and port that transmit
 	fault []faults.Link         // by port; nil if no link has a fault
 	late  []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
 	lates int                   // number of frames in late
@@ -154,13 +153,13 @@ func New(cfg Config) (*Net, error) {
 	n.pool.Poison = cfg.Check
 	order := n.random.Derive("order")
 	n.orderKey = order.Uint64()
-	n.buildPorts()
+	n.buildLinks()
 	tables := g.Routes()
 	n.nodes = make([]node, len(g.Nodes))
 	first := 0
 	for i := range g.Nodes {
 		count := len(g.Nodes[i].Links)
-		ports := n.ports[first : first+count]
+		ports := n.links.Ports(first, first+count)
 		nd := &n.nodes[i]
 		*nd = node{armed: vtime.Never, first: first}
 		first += count
@@ -180,7 +179,7 @@ func New(cfg Config) (*Net, error) {
 			return nil, err
 		}
 	}
-	n.idBits = uint(bits.Len(uint(max(len(n.ports), 8*g.Hosts, minTasks))))
+	n.idBits = uint(bits.Len(uint(max(n.links.Len(), 8*g.Hosts, minTasks))))
 	n.queue.prefetch = n.prefetch
 	if cfg.Check {
 		n.check = newChecker(n)
@@ -193,19 +192,20 @@ func New(cfg Config) (*Net, error) {
 // room. A large lab has room for eight per host.
 const minTasks = 1 << 15
 
-// buildPorts makes one transmitter per node and port, in node order.
-func (n *Net) buildPorts() {
+// buildLinks makes one transmitter per node and port, in node order.
+func (n *Net) buildLinks() {
 	g := n.graph
+	var configs []machine.PortConfig
 	for i := range g.Nodes {
 		for p := range g.Nodes[i].Links {
-			far := g.Peer(i, p)
-			c := n.cfg.Port(i, p)
-			c.ID, c.List = uint32(len(n.ports)), &n.list
-			port := machine.NewPort(c)
-			port.Node, port.NodePort = int32(far.Node), int32(far.Port)
-			n.ports = append(n.ports, port)
+			configs = append(configs, n.cfg.Port(i, p))
 			n.from = append(n.from, end{int32(i), int32(p)})
 		}
+	}
+	n.links = machine.NewLinks(configs)
+	for id, from := range n.from {
+		far, l := g.Peer(int(from.node), int(from.port)), n.links.At(id)
+		l.Node, l.NodePort = int32(far.Node), int32(far.Port)
 	}
 }
 
@@ -285,17 +285,17 @@ func (n *Net) Agent(node int) *mrp.Agent {
 // PortID returns the number of the transmitter at a node's port.
 func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }
 
-// Port returns the transmitter with the given number.
-func (n *Net) Port(id int) *machine.Port { return &n.ports[id] }
+// Link returns the link behind the transmitter with the given number.
+func (n *Net) Link(id int) *machine.Link { return n.links.At(id) }
 
 // Ports returns the number of transmitters.
-func (n *Net) Ports() int { return len(n.ports) }
+func (n *Net) Ports() int { return n.links.Len() }
 
 // SetFault sets the faults of the direction of a link that leaves the transmitter with the given
 // number.
 func (n *Net) SetFault(port int, f faults.Link) {
 	if n.fault == nil {
-		n.fault = make([]faults.Link, len(n.ports))
+		n.fault = make([]faults.Link, n.links.Len())
 	}
 	n.fault[port] = f
 }
@@ -305,7 +305,7 @@ func (n *Net) SetFault(port int, f faults.Link) {
 // in the order of their instants.
 func (n *Net) SetTap(node, port int, tap Tap) {
 	if n.out == nil {
-		n.out, n.in = make([]Tap, len(n.ports)), make([]Tap, len(n.ports))
+		n.out, n.in = make([]Tap, n.links.Len()), make([]Tap, n.links.Len())
 	}
 	n.observed = true
 	n.out[n.PortID(node, port)] = tap
@@ -317,8 +317,8 @@ func (n *Net) SetTap(node, port int, tap Tap) {
 // links and then of hosts.
 func (n *Net) Digest() uint64 {
 	var d uint64
-	for i := range n.ports {
-		d = wire.MixWord(d, n.ports[i].Digest)
+	for i := range n.links.Len() {
+		d = wire.MixWord(d, n.links.At(i).Digest)
 	}
 	for i := range n.nodes {
 		if nic := n.nodes[i].nic; nic != nil {

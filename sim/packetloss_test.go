@@ -236,7 +236,7 @@ func TestUniformLoss(t *testing.T) {
 			n := s.build()
 			placed := 0
 			for id := range n.Ports() {
-				node := int(n.Port(id).Node)
+				node := int(n.Link(id).Node)
 				if c.leaving {
 					node = int(n.from[id].node)
 				}

@@ -22,13 +22,13 @@ import (
 // stale. It shares with the loop only the machines and the ranks.
 func (n *Net) poll() bool {
 	best := polled{at: vtime.Never, class: classTask + 1}
-	for id := range n.ports {
-		p := &n.ports[id]
-		if p.InFlight() > 0 {
-			best.offer(n, p.Flying(0).At, classArrival, id)
+	for id := range n.links.Len() {
+		l := n.links.At(id)
+		if l.InFlight() > 0 {
+			best.offer(n, l.Flying(0).At, classArrival, id)
 		}
-		if p.Next != vtime.Never {
-			best.offer(n, p.Next, classStart, id)
+		if l.Next() != vtime.Never {
+			best.offer(n, l.Next(), classStart, id)
 		}
 	}
 	for port := range n.late {
@@ -84,7 +84,7 @@ func (n *Net) poll() bool {
 	if len(n.ready) > 0 {
 		n.runTasks()
 	}
-	n.list.Take()
+	n.links.Listed()
 	if n.check != nil {
 		n.check.afterEvent()
 	}
@@ -106,15 +106,15 @@ func (b *polled) offer(n *Net, at vtime.Time, class, id int) {
 }
 
 func (n *Net) pollArrival(id int) {
-	p := &n.ports[id]
-	f := p.Land().Frame
+	l := n.links.At(id)
+	f := l.Land().Frame
 	n.stats.Hops++
 	if n.fault != nil && n.fault[id] != nil {
 		n.arriveFaulty(id, f)
 		return
 	}
-	p.Account(n.now, f, false)
-	n.deliver(p, f)
+	l.Account(n.now, f, false)
+	n.deliver(l, f)
 }
 
 // variant is one random setting of the comparison.

@@ -321,7 +321,7 @@ type recorder struct {
 // Arrive implements faults.Link.
 func (r recorder) Arrive(now vtime.Time, f *wire.Frame) faults.Verdict {
 	from := r.s.graph.Nodes[r.s.net.from[r.id].node].Name
-	to := r.s.graph.Nodes[r.s.net.Port(r.id).Node].Name
+	to := r.s.graph.Nodes[r.s.net.Link(r.id).Node].Name
 	fmt.Fprintf(r.s.lines, "%-12v %3s>%-3s %v\n", now, from, to, f)
 	return faults.Verdict{}
 }

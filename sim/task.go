@@ -132,7 +132,7 @@ func (n *Net) runTasks() {
 		if t.done {
 			continue
 		}
-		if p := &n.ports[n.nodes[t.host.node].first]; n.pastStarts && p.Next <= n.now {
+		if l := n.links.At(n.nodes[t.host.node].first); n.pastStarts && l.Next() <= n.now {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t

@@ -176,7 +176,7 @@ func (v writeTrial) run(t *testing.T) *Net {
 		t.Fatal(err)
 	}
 	for id := range n.Ports() {
-		link := fmt.Sprintf("%s>%s", v.graph.Nodes[n.from[id].node].Name, v.graph.Nodes[n.Port(id).Node].Name)
+		link := fmt.Sprintf("%s>%s", v.graph.Nodes[n.from[id].node].Name, v.graph.Nodes[n.Link(id).Node].Name)
 		n.SetFault(id, faults.Chain{
 			&oneRETH{t, fmt.Sprintf("seed %d, %s, %s", v.seed, v.mode, link), map[wire.PSN]wire.RETH{}},
 			&faults.Impairment{Loss: v.loss, Duplicate: v.dup, Reorder: v.late, Delay: 5 * vtime.Microsecond, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))},

@@ -11,7 +11,7 @@ import (
 
 // benchPair is two NICs on one wire with the smallest driver that will do.
 type benchPair struct {
-	ports [2]machine.Port
+	links machine.Links
 	nic   [2]*NIC
 	cq    [2]*CQ
 	qp    [2]*QP
@@ -22,11 +22,11 @@ type benchPair struct {
 const benchSize = 64 * 1024
 
 func newBenchPair(b *testing.B) *benchPair {
-	p := &benchPair{}
-	pool, list, keys := &wire.Pool{}, &machine.List{}, prng.New(1)
+	port := machine.PortConfig{BitsPerSec: 100e9, Delay: vtime.Microsecond}
+	p := &benchPair{links: machine.NewLinks([]machine.PortConfig{port, port})}
+	pool, keys, ports := &wire.Pool{}, prng.New(1), p.links.Ports(0, 2)
 	for i := range 2 {
-		p.ports[i] = machine.NewPort(machine.PortConfig{ID: uint32(i), BitsPerSec: 100e9, Delay: vtime.Microsecond, List: list})
-		p.nic[i] = New(Config{IP: 10<<24 | uint32(i+1), Port: &p.ports[i], Pool: pool, AckEvery: 4, TrustICRC: true, Keys: keys})
+		p.nic[i] = New(Config{IP: 10<<24 | uint32(i+1), Port: &ports[i], Pool: pool, AckEvery: 4, TrustICRC: true, Keys: keys})
 		pd := p.nic[i].AllocPD()
 		var err error
 		if p.cq[i], err = p.nic[i].CreateCQ(64); err != nil {
@@ -52,20 +52,21 @@ func newBenchPair(b *testing.B) *benchPair {
 
 // run delivers until the requester has its completion.
 func (p *benchPair) run(b *testing.B) {
+	link := [2]*machine.Link{p.links.At(0), p.links.At(1)}
 	for {
 		for i := range p.nic { // what starts by now, as a driver's wake does
-			if p.ports[i].InFlight() == 0 && p.ports[i].Next != vtime.Never {
-				p.nic[i].Settle(max(p.now, p.ports[i].Next), 0)
+			if link[i].InFlight() == 0 && link[i].Next() != vtime.Never {
+				p.nic[i].Settle(max(p.now, link[i].Next()), 0)
 			}
 		}
 		k := 0
-		if p.ports[0].InFlight() == 0 || p.ports[1].InFlight() > 0 && p.ports[1].Flying(0).At < p.ports[0].Flying(0).At {
+		if link[0].InFlight() == 0 || link[1].InFlight() > 0 && link[1].Flying(0).At < link[0].Flying(0).At {
 			k = 1
 		}
-		if p.ports[k].InFlight() == 0 {
+		if link[k].InFlight() == 0 {
 			break
 		}
-		e := p.ports[k].Land()
+		e := link[k].Land()
 		p.now = e.At
 		p.nic[k].Settle(p.now, 0)
 		p.nic[1-k].HandleFrame(p.now, 0, e.Frame)

@@ -13,7 +13,7 @@ import (
 // lone is one NIC whose peer is a few lines of the benchmark: what is measured is one half
 // of the NIC, and the making of the peer's packets, which is said with the figures.
 type lone struct {
-	port machine.Port
+	link *machine.Link
 	pool *wire.Pool
 	nic  *NIC
 	cq   *CQ
@@ -61,9 +61,10 @@ func loneKinds() (all []loneKind) {
 func newLone(t testing.TB, k loneKind) *lone {
 	t.Helper()
 	l := &lone{pool: &wire.Pool{}, kind: k}
-	l.port = machine.NewPort(machine.PortConfig{BitsPerSec: 100e9, Delay: vtime.Microsecond, List: &machine.List{}})
+	links := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 100e9, Delay: vtime.Microsecond}})
+	l.link = links.At(0)
 	const near, far = 10<<24 | 1, 10<<24 | 2
-	l.nic = New(Config{IP: near, Port: &l.port, Pool: l.pool, AckEvery: loneAck, TrustICRC: !k.bytes, Keys: prng.New(1)})
+	l.nic = New(Config{IP: near, Port: &links.Ports(0, 1)[0], Pool: l.pool, AckEvery: loneAck, TrustICRC: !k.bytes, Keys: prng.New(1)})
 	pd := l.nic.AllocPD()
 	mem := Memory(Phantom(lonePackets * k.mtu))
 	if k.bytes {
@@ -90,8 +91,8 @@ func newLone(t testing.TB, k loneKind) *lone {
 // for an acknowledgement.
 func (l *lone) out() (sent int, ask bool, psn wire.PSN) {
 	l.nic.Settle(l.now, 0)
-	for l.port.InFlight() > 0 {
-		f := l.port.Land().Frame
+	for l.link.InFlight() > 0 {
+		f := l.link.Land().Frame
 		ask, psn = f.AckReq(), f.PSN()
 		l.pool.Put(f)
 		sent++
@@ -107,7 +108,7 @@ func (l *lone) request(t testing.TB) {
 		t.Fatal(err)
 	}
 	for sent := 0; sent < lonePackets; {
-		l.now = max(l.now, l.port.Free)
+		l.now = max(l.now, l.nic.port.Free())
 		n, ask, psn := l.out()
 		if sent += n; !ask {
 			continue
@@ -146,7 +147,7 @@ func (l *lone) respond(t testing.TB, data *wire.Frame) {
 		}
 		f.Seal(0, !k.bytes)
 		l.psn = l.psn.Add(1)
-		l.now = l.now.Add(l.port.Serialize(k.mtu))
+		l.now = l.now.Add(l.link.Serialize(k.mtu))
 		l.nic.HandleFrame(l.now, 0, f)
 		l.out()
 	}

@@ -57,7 +57,7 @@ func (n *NIC) Stall(now vtime.Time, on bool) {
 	}
 	n.intake.stalled, n.tx.stalled = false, false
 	// Transmissions that were held during the stall start now at the earliest.
-	n.port.Free = max(n.port.Free, now)
+	n.port.HoldUntil(now)
 	n.retime(now)
 }
 

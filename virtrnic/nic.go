@@ -248,9 +248,9 @@ func (n *NIC) NextTimeout() (vtime.Time, bool) {
 	if n.tx.stalled {
 		at, armed = vtime.Never, false
 	}
-	if n.unacked > 0 && n.port.Next < at {
+	if n.unacked > 0 && n.port.Next() < at {
 		// R5: a request of UC or UD completes when it starts on the wire.
-		at, armed = n.port.Next, true
+		at, armed = n.port.Next(), true
 	}
 	if n.stack != nil {
 		if t, ok := n.stack.NextTimeout(); ok && t < at {

@@ -96,14 +96,14 @@ func (t *transmit) next(free vtime.Time) (at vtime.Time, pause bool) {
 
 // settleBefore commits what started strictly before now (rule R1).
 func (n *NIC) settleBefore(now vtime.Time) {
-	if n.port.Next < now {
+	if n.port.Next() < now {
 		n.settle(now - 1)
 	}
 }
 
 // start commits what can start at now and tells the driver what comes next.
 func (n *NIC) start(now vtime.Time) {
-	if at, _ := n.tx.next(n.port.Free); at != n.port.Next {
+	if at, _ := n.tx.next(n.port.Free()); at != n.port.Next() {
 		n.port.SetNext(at)
 	}
 	n.settle(now)
@@ -111,11 +111,11 @@ func (n *NIC) start(now vtime.Time) {
 
 func (n *NIC) settle(until vtime.Time) {
 	p := n.port
-	if p.Next > until {
+	if p.Next() > until {
 		return
 	}
 	for {
-		start, pause := n.tx.next(p.Free)
+		start, pause := n.tx.next(p.Free())
 		if start > until {
 			p.SetNext(start)
 			return

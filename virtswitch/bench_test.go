@@ -1,6 +1,7 @@
 package virtswitch
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/machine"
@@ -12,7 +13,7 @@ import (
 type benchSwitch struct {
 	b     *testing.B
 	sw    *Switch
-	ports []machine.Port
+	links machine.Links
 	pool  *wire.Pool
 	now   vtime.Time
 }
@@ -20,12 +21,9 @@ type benchSwitch struct {
 const benchHosts = 5
 
 func newBenchSwitch(b *testing.B) *benchSwitch {
-	s := &benchSwitch{b: b, ports: make([]machine.Port, benchHosts), pool: &wire.Pool{}}
-	list := &machine.List{}
-	for i := range s.ports {
-		s.ports[i] = machine.NewPort(machine.PortConfig{ID: uint32(i), BitsPerSec: 100e9, Delay: vtime.Microsecond, List: list})
-	}
-	c := Config{IP: 10<<24 | 253<<16, Ports: s.ports, Pool: s.pool, Buffer: 1 << 20, Rules: RulesFixed()}
+	port := machine.PortConfig{BitsPerSec: 100e9, Delay: vtime.Microsecond}
+	s := &benchSwitch{b: b, links: machine.NewLinks(slices.Repeat([]machine.PortConfig{port}, benchHosts)), pool: &wire.Pool{}}
+	c := Config{IP: 10<<24 | 253<<16, Ports: s.links.Ports(0, benchHosts), Pool: s.pool, Buffer: 1 << 20, Rules: RulesFixed()}
 	for i := range benchHosts {
 		c.FIB.SetHost(hostIP(i), i)
 	}
@@ -39,10 +37,10 @@ func (s *benchSwitch) pass(f *wire.Frame) (left int) {
 	s.now = s.now.Add(vtime.Microsecond)
 	s.sw.HandleFrame(s.now, 0, f)
 	s.now = s.now.Add(vtime.Microsecond)
-	for i := range s.ports {
+	for i := range benchHosts {
 		s.sw.Settle(s.now, i)
-		for s.ports[i].InFlight() > 0 {
-			s.pool.Put(s.ports[i].Land().Frame)
+		for l := s.links.At(i); l.InFlight() > 0; {
+			s.pool.Put(l.Land().Frame)
 			left++
 		}
 	}

@@ -176,7 +176,7 @@ func (s *Switch) cross(now vtime.Time) {
 		x.next = min(x.next, x.lanes[lane].First().until)
 	}
 	for p := x.wanted.next(0); p >= 0; p = x.wanted.next(p + 1) {
-		if free := s.ports[p].Free; free > now {
+		if free := s.ports[p].Free(); free > now {
 			x.next = min(x.next, free)
 		}
 	}
@@ -220,10 +220,10 @@ func (s *Switch) leave(now vtime.Time, lane int) {
 
 // idle reports whether an egress can start a packet of a priority at now.
 func (s *Switch) idle(now vtime.Time, port int, prio uint8) bool {
-	if s.ports[port].Next <= now {
+	if s.ports[port].Next() <= now {
 		s.settle(now, port) // a pause frame goes first
 	}
-	return s.ports[port].Free <= now && s.eg[port].paused>>prio&1 == 0
+	return s.ports[port].Free() <= now && s.eg[port].paused>>prio&1 == 0
 }
 
 // choose returns the lane whose first packet starts on an egress at now, or -1. It takes the
@@ -264,7 +264,7 @@ func (s *Switch) begin(now vtime.Time, lane, port int) {
 	h := x.lanes[lane].First()
 	for i := 0; i < len(h.copies); {
 		c := h.copies[i]
-		if c.port != port && !x.together || s.ports[c.port].Free > now {
+		if c.port != port && !x.together || s.ports[c.port].Free() > now {
 			i++
 			continue
 		}
@@ -275,7 +275,7 @@ func (s *Switch) begin(now vtime.Time, lane, port int) {
 		p := &s.ports[c.port]
 		s.stats.Forwarded++
 		p.Commit(c.f, h.size, now)
-		h.until = max(h.until, p.Free)
+		h.until = max(h.until, p.Free())
 		if len(s.eg[c.port].pauses) > 0 {
 			s.setNext(c.port)
 		}

@@ -104,10 +104,10 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		return
 	}
 	e, p := &s.eg[port], &s.ports[port]
-	if p.Next < now {
+	if p.Next() < now {
 		s.settle(now-1, port)
 	}
-	if e.ready&^e.paused == 0 && p.Free <= now && e.paused>>a.prio&1 == 0 &&
+	if e.ready&^e.paused == 0 && p.Free() <= now && e.paused>>a.prio&1 == 0 &&
 		(len(e.pauses) == 0 || e.pauses[0].at > now) {
 		s.stats.Forwarded++
 		p.Commit(f, a.size, now)
@@ -152,7 +152,7 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 // setNext tells the driver when the port's next frame would start.
 func (s *Switch) setNext(port int) {
 	e, p := &s.eg[port], &s.ports[port]
-	next, _ := e.next(p.Free)
+	next, _ := e.next(p.Free())
 	p.SetNext(next)
 	if next == vtime.Never {
 		s.waiting.clear(port)
@@ -179,11 +179,11 @@ func (e *egress) next(free vtime.Time) (at vtime.Time, pause bool) {
 // settle commits the frames that the port has started by the instant until.
 func (s *Switch) settle(until vtime.Time, port int) {
 	e, p := &s.eg[port], &s.ports[port]
-	if p.Next > until {
+	if p.Next() > until {
 		return
 	}
 	for {
-		start, pause := e.next(p.Free)
+		start, pause := e.next(p.Free())
 		if start > until {
 			break
 		}

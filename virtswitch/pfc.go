@@ -69,7 +69,7 @@ func (s *Switch) sendPause(now vtime.Time, port int, classes uint8, quanta uint1
 	}
 	p := wire.PFC{Src: wire.HostMAC(s.ip)}
 	var f *wire.Frame
-	if k := len(e.pauses) - 1; k >= 0 && max(e.pauses[k].at, s.ports[port].Free) > now {
+	if k := len(e.pauses) - 1; k >= 0 && max(e.pauses[k].at, s.ports[port].Free()) > now {
 		f = e.pauses[k].f
 		p = f.PFC()
 	} else {
@@ -106,7 +106,7 @@ func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 		h.Enable &= s.obeys
 	}
 	e, p := &s.eg[port], &s.ports[port]
-	if p.Next < now {
+	if p.Next() < now {
 		s.settle(now-1, port)
 	}
 	for i, q := range h.Quanta {

@@ -189,7 +189,7 @@ func TestWakes(t *testing.T) {
 			})
 			woken := 0
 			l.net.After = func() {
-				start := l.sw.ports[to].Next
+				start := l.sw.ports[to].Next()
 				if at, ok := l.sw.NextTimeout(); start != vtime.Never && ok && at == start {
 					woken++
 				}
@@ -205,7 +205,7 @@ func TestWakes(t *testing.T) {
 // TestJoiningLinks: a frame takes as long over a joining link as over a port of its rate.
 func TestJoiningLinks(t *testing.T) {
 	for _, rate := range []int64{10e9, 25e9, 56e9, 100e9, 300e9} {
-		p := machine.NewPort(machine.PortConfig{BitsPerSec: rate})
+		p := machine.PortConfig{BitsPerSec: rate}
 		l := lookAside{delay: vtime.Microsecond, bytePs16: machine.BytePs16(rate)}
 		for size := 84; size < 5000; size += 61 {
 			if got, want := l.cross(make([]vtime.Time, 1), 0, 0, size), vtime.Time(p.Serialize(size)+vtime.Microsecond); got != want {
@@ -326,7 +326,7 @@ func TestProfiles(t *testing.T) {
 // frame can say, and then once more.
 func TestQuarantineOutlastsPauses(t *testing.T) {
 	for _, rate := range []int64{100e6, 1e9, 100e9} {
-		ports := []machine.Port{machine.NewPort(machine.PortConfig{BitsPerSec: 100e9}), machine.NewPort(machine.PortConfig{BitsPerSec: rate})}
+		ports := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 100e9}, {BitsPerSec: rate}}).Ports(0, 2)
 		s := New(Config{Ports: ports, Pool: &wire.Pool{}, Buffer: 1 << 20})
 		longest := ports[1].Serialize(65535 * 512 / 8)
 		if s.quarantine < 2*longest || s.quarantine < quarantineMin {

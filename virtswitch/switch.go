@@ -270,7 +270,7 @@ func (s *Switch) NextTimeout() (vtime.Time, bool) {
 	at, armed := s.timers.Next()
 	if s.buffer.pauses > 0 {
 		for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {
-			if t := s.ports[p].Next; t < at {
+			if t := s.ports[p].Next(); t < at {
 				at, armed = t, true
 			}
 		}

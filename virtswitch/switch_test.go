@@ -49,7 +49,7 @@ func (s *stub) NextTimeout() (vtime.Time, bool) { return 0, false }
 // send puts a frame on the wire as soon as the transmitter is free.
 func (s *stub) send(f *wire.Frame) {
 	p := &s.net.PortsOf(s.index)[0]
-	p.Commit(f, f.WireLen(), max(p.Free, s.net.Now))
+	p.Commit(f, f.WireLen(), max(p.Free(), s.net.Now))
 }
 
 // lone is a switch with a stub at every port. Hosts 10.0.0.(i+1) are at the first

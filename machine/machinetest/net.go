@@ -24,7 +24,7 @@ type Link struct {
 // Net is a set of machines, their ports and the time.
 type Net struct {
 	Pool  *wire.Pool
-	Ports []machine.Port // all of them, by number
+	Links machine.Links
 	Now   vtime.Time
 
 	// Fate, if set, decides on every arriving frame; port is the sending port's number.
@@ -41,7 +41,6 @@ type Net struct {
 	machines []machine.Machine
 	first    []int // first port of each machine
 	source   []int // by port: the machine that sends
-	list     machine.List
 	late     []lateFrame
 	calls    []call
 	names    []string
@@ -71,26 +70,30 @@ func New(ports []int, links []Link) *Net {
 		total += k
 		n.names = append(n.names, string(rune('A'+i)))
 	}
-	n.Ports = make([]machine.Port, total)
-	connect := func(m, p, peer, peerPort int, l Link) {
-		id := n.first[m] + p
-		n.Ports[id] = machine.NewPort(machine.PortConfig{ID: uint32(id), BitsPerSec: l.BitsPerSec, Delay: l.Delay, List: &n.list})
-		n.Ports[id].Node, n.Ports[id].NodePort = int32(peer), int32(peerPort)
+	configs := make([]machine.PortConfig, total)
+	for i := range configs {
+		configs[i].BitsPerSec = 1e9 // of ports without a link
 	}
 	for _, l := range links {
-		connect(l.A, l.PA, l.B, l.PB, l)
-		connect(l.B, l.PB, l.A, l.PA, l)
+		c := machine.PortConfig{BitsPerSec: l.BitsPerSec, Delay: l.Delay}
+		configs[n.first[l.A]+l.PA], configs[n.first[l.B]+l.PB] = c, c
+	}
+	n.Links = machine.NewLinks(configs)
+	for _, l := range links {
+		a, b := n.Links.At(n.first[l.A]+l.PA), n.Links.At(n.first[l.B]+l.PB)
+		a.Node, a.NodePort = int32(l.B), int32(l.PB)
+		b.Node, b.NodePort = int32(l.A), int32(l.PA)
 	}
 	return n
 }
 
 // PortsOf returns the ports of machine i.
 func (n *Net) PortsOf(i int) []machine.Port {
-	end := len(n.Ports)
+	end := n.Links.Len()
 	if i+1 < len(n.first) {
 		end = n.first[i+1]
 	}
-	return n.Ports[n.first[i]:end]
+	return n.Links.Ports(n.first[i], end)
 }
 
 // Set installs machine i under a name for the log.
@@ -123,13 +126,13 @@ func (n *Net) Step() bool {
 			best = c
 		}
 	}
-	for id := range n.Ports {
-		p := &n.Ports[id]
-		if p.InFlight() > 0 {
-			consider(p.Flying(0).At, classArrival, id)
+	for id := range n.Links.Len() {
+		l := n.Links.At(id)
+		if l.InFlight() > 0 {
+			consider(l.Flying(0).At, classArrival, id)
 		}
-		if p.Next != vtime.Never {
-			consider(p.Next, classStart, id)
+		if l.Next() != vtime.Never {
+			consider(l.Next(), classStart, id)
 		}
 	}
 	for i, l := range n.late {
@@ -151,7 +154,7 @@ func (n *Net) Step() bool {
 	}
 	n.Now = best.at
 	n.run(best)
-	n.list.Take()
+	n.Links.Listed()
 	if n.After != nil {
 		n.After()
 	}
@@ -178,7 +181,7 @@ func (a candidate) before(b candidate) bool {
 func (n *Net) run(c candidate) {
 	switch c.class {
 	case classArrival:
-		n.arrive(c.id, n.Ports[c.id].Land().Frame)
+		n.arrive(c.id, n.Links.At(c.id).Land().Frame)
 	case classLate:
 		l := n.late[c.id]
 		n.late = append(n.late[:c.id], n.late[c.id+1:]...)
@@ -186,8 +189,8 @@ func (n *Net) run(c candidate) {
 	case classStart:
 		m := n.source[c.id]
 		n.machines[m].Settle(n.Now, c.id-n.first[m])
-		if p := &n.Ports[c.id]; p.Next <= n.Now {
-			panic(fmt.Sprintf("machinetest: port %d says it starts at %v but does not", c.id, p.Next))
+		if l := n.Links.At(c.id); l.Next() <= n.Now {
+			panic(fmt.Sprintf("machinetest: port %d says it starts at %v but does not", c.id, l.Next()))
 		}
 	case classTimer:
 		n.machines[c.id].HandleTimeout(n.Now)
@@ -211,7 +214,7 @@ type linkEnd struct{ n *Net }
 
 // Decided implements faults.Sink.
 func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
-	e.n.Ports[id].Account(e.n.Now, f, v.Drop)
+	e.n.Links.At(id).Account(e.n.Now, f, v.Drop)
 	e.n.logf(id, f, v)
 }
 
@@ -224,15 +227,15 @@ func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) {
 }
 
 func (n *Net) deliver(id int, f *wire.Frame) {
-	p := &n.Ports[id]
-	n.machines[p.Node].HandleFrame(n.Now, int(p.NodePort), f)
+	l := n.Links.At(id)
+	n.machines[l.Node].HandleFrame(n.Now, int(l.NodePort), f)
 }
 
 func (n *Net) logf(id int, f *wire.Frame, v faults.Verdict) {
 	if n.Log == nil {
 		return
 	}
-	p := &n.Ports[id]
+	l := n.Links.At(id)
 	note := ""
 	switch {
 	case v.Drop:
@@ -242,7 +245,7 @@ func (n *Net) logf(id int, f *wire.Frame, v faults.Verdict) {
 	case v.Delay > 0:
 		note = "  LATE " + v.Delay.String()
 	}
-	fmt.Fprintf(n.Log, "%-12v %s>%s  %v%s\n", n.Now, n.names[n.source[id]], n.names[p.Node], f, note)
+	fmt.Fprintf(n.Log, "%-12v %s>%s  %v%s\n", n.Now, n.names[n.source[id]], n.names[l.Node], f, note)
 	if n.Headers {
 		n.Logf("%x", f.Header())
 	}
@@ -269,8 +272,8 @@ func (n *Net) Run(max int) error {
 // Digest combines what every link carried.
 func (n *Net) Digest() uint64 {
 	var d uint64
-	for i := range n.Ports {
-		d = wire.MixWord(d, n.Ports[i].Digest)
+	for i := range n.Links.Len() {
+		d = wire.MixWord(d, n.Links.At(i).Digest)
 	}
 	return d
 }
