@@ -21,13 +21,15 @@ race:                     ## tests of what is concurrent under the race detector
 race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
 	MCASTLAB_LIVE=1 go test -race -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
+FUZZ = wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent \
+  live:FuzzSplit lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
+  controller:FuzzDecodeCommand controller:FuzzDecodeState faults:FuzzDecode
 FUZZTIME ?= 30s
-fuzz:                     ## every fuzz target for FUZZTIME
-	@set -e; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; for t in wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent live:FuzzSplit \
-	  lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
-	  controller:FuzzDecodeCommand controller:FuzzDecodeState faults:FuzzDecode; do \
-	  echo "$$t"; go test ./$${t%%:*} -run '^$$' -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x > "$$log" 2>&1 || { cat "$$log"; exit 1; }; \
-	  tail -n 2 "$$log"; done
+# Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time.
+fuzz:                     ## every fuzz target for FUZZTIME, two at a time
+	@printf '%s\n' $(FUZZ) | xargs -P 2 -I TARGET sh -c 't=TARGET; log=$$(mktemp); code=0; \
+	  go test ./$${t%%:*} -run "^$$" -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 1 > "$$log" 2>&1 || code=1; \
+	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
