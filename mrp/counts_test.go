@@ -203,7 +203,7 @@ func TestEnvelope(t *testing.T) {
 			t.Fatalf("%d packets sent, want a registration and a confirmation", len(s.sent))
 		}
 		for i, f := range s.sent {
-			mac, dst := wire.GroupMAC(group), uint32(group)
+			mac, dst := wire.GroupMAC(group), group
 			if i == 1 {
 				mac, dst = wire.HostMAC(leader+1), leader+1
 			}

@@ -138,7 +138,7 @@ func TestReductionRefused(t *testing.T) {
 			return err
 		}
 		if err := red.Scatter(buf, 4, false); err == nil || !strings.Contains(err.Error(), "a buffer of kind bytes, it is of kind phantom") {
-			return fmt.Errorf("another kind of memory: %v", err)
+			return errors.New("another kind of memory: " + fmt.Sprint(err))
 		}
 		k.Sync()
 		return red.Delete()

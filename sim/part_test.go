@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestParts(t *testing.T) {
 			}
 		}
 		if _, err := r.Sub("none", []int{0, 1}); err == nil || !strings.Contains(err.Error(), "is not in it") {
-			return fmt.Errorf("a rank is in a part that does not list it: %v", err)
+			return errors.New("a rank is in a part that does not list it: " + fmt.Sprint(err))
 		}
 		return nil
 	}})

@@ -80,7 +80,7 @@ func (n *NIC) disown(q *QP) {
 		return
 	}
 	n.deadEvents += bits.OnesCount32(q.told)
-	if 2*n.deadEvents > int(n.events.Len()) {
+	if 2*n.deadEvents > n.events.Len() {
 		n.events.RemoveIf(func(e AsyncEvent) bool { return e.QP != nil && e.QP.gone })
 		n.deadEvents = 0
 	}

@@ -217,7 +217,7 @@ func TestNumbersComeRound(t *testing.T) {
 	c := newChurn(t, 1)
 	n := c.n
 	n.qps, n.freedQPNs = make([]*QP, MaxQPs), queue.FIFO[wire.QPN]{}
-	last := wire.QPN(firstQPN + 7 + (qpnUses-1)*MaxQPs)
+	last := firstQPN + 7 + (qpnUses-1)*MaxQPs
 	if last+MaxQPs-8 >= wire.QPNMulticast {
 		t.Fatalf("the last number is %d", last+MaxQPs-8)
 	}

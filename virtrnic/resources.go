@@ -222,7 +222,7 @@ func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 		x, ok = r.repeat(q, f, e)
 	}
 	n.drop(now, f, DropDuplicate)
-	if !ok || r.rewind(x) || int(r.out.Len()) >= 2*int(q.attr.MaxDestRdAtomic)+8 {
+	if !ok || r.rewind(x) || r.out.Len() >= 2*int(q.attr.MaxDestRdAtomic)+8 {
 		return
 	}
 	n.stats.Replayed++
@@ -290,7 +290,7 @@ func (r *responder) postpone(x response) {
 		}
 		return
 	}
-	if int(r.out.Len()) < 2*MaxRdAtomic+8 {
+	if r.out.Len() < 2*MaxRdAtomic+8 {
 		r.out.Push(x)
 	}
 }

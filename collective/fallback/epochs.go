@@ -47,7 +47,7 @@ type epoch struct {
 }
 
 // has reports whether a rank is in the group. There may be none.
-func (e *epoch) has(i int) bool { return e != nil && slices.Contains(e.members, i) }
+func (g *epoch) has(i int) bool { return g != nil && slices.Contains(g.members, i) }
 
 // register begins to register a group of these ranks, which becomes the candidate, in place of
 // the one there was.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func untar(t *testing.T, archive []byte) func(yield func(*tar.Header, []byte) bo
 	return func(yield func(*tar.Header, []byte) bool) {
 		for {
 			h, err := r.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return
 			}
 			if err != nil {
