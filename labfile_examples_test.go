@@ -130,7 +130,7 @@ func fieldAt(t *testing.T, path string) (f reflect.StructField) {
 
 // TestLabFileKeys: every key of a lab file has an example, and it is one: a lab with it is
 // right, also by the schema for editors, and is another lab than without it. The page says of
-// every key which values it may have, and those just beyond are refused.
+// every key which values it may have, and those next to them are refused.
 func TestLabFileKeys(t *testing.T) {
 	docs, seen, valid := keyDocs(), map[string]bool{}, labSchema(t)
 	all := sections("", reflect.TypeFor[lab.Lab](), nil)
@@ -223,7 +223,7 @@ func accepted(text []byte) bool {
 	return err == nil
 }
 
-// beside returns a value just below or above a bound, or nil if none can be written.
+// beside returns the next value below or above a bound, or nil if none can be written.
 func beside(bound string, step float64) any {
 	i := strings.LastIndexAny(bound, "0123456789") + 1
 	v, err := strconv.ParseFloat(bound[:i], 64)

@@ -57,7 +57,7 @@ var attackHost = []pitfall{
 		}},
 	},
 	{
-		what: "A call is under way when the configuration it is for ends: its descriptors' numbers are somebody else's by then",
+		what: "A call is under way when the configuration it is for ends: its descriptors' numbers have been given to other files by then",
 		seen: "mcastlab",
 		bugs: []bug{
 			{

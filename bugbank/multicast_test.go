@@ -102,7 +102,7 @@ var multicast = []pitfall{
 		}},
 	},
 	{
-		number: 51, what: "One branch that is paused fills the buffer and stops everybody",
+		number: 51, what: "One branch that is paused fills the buffer and stops every other branch",
 		bugs: []bug{{
 			wrong: "A queue that is full stops all neighbours, and not the one it is filled by",
 			edits: edit("virtswitch/pfc.go", "\ts.sendPause(now, in, 1<<prio, s.pauseQuanta)\n\ts.timers.Set(s.timerRefresh(in), now", "\tfor p := range s.ports {\n\t\ts.sendPause(now, p, 1<<prio, s.pauseQuanta)\n\t}\n\ts.timers.Set(s.timerRefresh(in), now"),

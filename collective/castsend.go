@@ -118,7 +118,7 @@ func anyDone(all []*rank.Request) bool {
 	return false
 }
 
-// pieces takes the next batch off a run of chunks, or just one chunk if a pace is set.
+// pieces takes the next batch off a run of chunks, or only one chunk if a pace is set.
 func (c *cast) pieces(s *span) (all []rank.Piece) {
 	most := batch
 	if c.o.Pace > 0 {

@@ -258,7 +258,7 @@ func folders(begin string) (all []string) {
 	return all
 }
 
-// quoted returns a pattern that matches just the text.
+// quoted returns a pattern that matches the text and nothing else.
 func quoted(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(text)
 }

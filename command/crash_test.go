@@ -176,7 +176,7 @@ func (c *crashing) steps(verb string, before map[string]string) []string {
 	return names
 }
 
-// TestCrashTree: the steps of a deploy of 36 nodes, each with another thing going wrong.
+// TestCrashTree: the steps of a deploy of 36 nodes, each with another failure.
 func TestCrashTree(t *testing.T) {
 	if os.Getenv("MCASTLAB_SOAK") == "" {
 		t.Skip("takes long: set MCASTLAB_SOAK")

@@ -20,7 +20,7 @@ import (
 )
 
 // TestNodeDies: when the switch on the tree or a member is killed in the middle of a
-// run, the run ends with an error that names somebody, the events up to the last second
+// run, the run ends with an error that names a node, the events up to the last second
 // are there and the gap is named; nothing of the lab is left.
 func TestNodeDies(t *testing.T) {
 	need(t)

@@ -30,7 +30,7 @@ func faultLs(t *testing.T) (f faultStates) {
 	return f
 }
 
-// runFaulty runs a lab whose times may be anybody's guess: only bytes and hits are looked
+// runFaulty runs a lab whose times are not asserted: only bytes and hits are looked
 // at. It returns what the program says.
 func runFaulty(t *testing.T, file string, more ...string) outcome {
 	t.Helper()

@@ -143,7 +143,7 @@ func begin(t *testing.T, lab, file string) *interrupted {
 	}
 	_, _ = outs.Close(), errs.Close() // they are the program's
 	go func() {
-		_, _ = io.Copy(&r.said, r.err) // until somebody closes it
+		_, _ = io.Copy(&r.said, r.err) // until an end of the pipe is closed
 		close(r.read)
 	}()
 	go func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// rcCommand is a small RC endpoint for trying things by hand.
+// rcCommand is a small RC endpoint for experiments by hand.
 func (p *program) rcCommand() *cli.Command {
 	return &cli.Command{
 		Name: "rc", Usage: "be a small RC endpoint on an interface of this machine, for tries by hand", OnUsageError: onUsage,

@@ -1,5 +1,5 @@
 // Package endpoint is one RC queue pair on an interface of this host, on the wall clock:
-// a small RoCE peer for trying things by hand, against a lab or any other RoCE device.
+// a small RoCE peer for experiments by hand, against a lab or any other RoCE device.
 package endpoint
 
 import (

@@ -1,6 +1,6 @@
 //go:build !failpoint
 
-// Package failpoint lets tests make things go wrong before and after each effect a command
+// Package failpoint lets tests inject a failure before and after each effect a command
 // has on the machine. Builds without the tag failpoint, all releases among them, have
 // nothing of it but functions that do nothing of their own.
 package failpoint

@@ -109,14 +109,14 @@ type Switches struct {
 	Reconverge    Duration    `yaml:"reconverge" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
 	Groups        int         `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
 	FanOut        int         `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
-	GroupAge      Duration    `yaml:"group-age" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or somebody inspects the lab, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
+	GroupAge      Duration    `yaml:"group-age" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or the lab is inspected, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
 	CNPFilter     CNPFilter   `yaml:"cnp-filter" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
 	FeedbackDelay Duration    `yaml:"feedback-delay" doc:"time that each packet of a group's feedback takes in a processor beside the switch" default:"0"`
 	Accelerator   string      `yaml:"accelerator" doc:"where groups are served: inline, or look-aside, in an accelerator joined by four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
 	Rules         string      `yaml:"rules" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
 }
 
-// PFC is flow control; the file may say just true or false.
+// PFC is priority flow control. A file may give true or false in place of the settings.
 type PFC struct {
 	Enabled    bool    `yaml:"enabled" doc:"off: all classes are lossy" default:"true"`
 	Priorities []int   `yaml:"priorities" doc:"lossless classes, 0 to 7" default:"3"`

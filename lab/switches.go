@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// ECN is the marking of packets; the file may say just true or false.
+// ECN is the marking of packets. A file may give true or false in place of the settings.
 type ECN struct {
 	Enabled    bool    `yaml:"enabled" doc:"off: nothing is marked" default:"false"`
 	Priorities []int   `yaml:"priorities" doc:"classes whose packets are marked, 0 to 7" default:"3"`
@@ -17,7 +17,8 @@ type ECN struct {
 	Pmax       float64 `yaml:"pmax" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
 }
 
-// Watchdog frees a switch of pauses without end; the file may say just true or false.
+// Watchdog frees a switch of pauses without end. A file may give true or false in place of
+// the settings.
 type Watchdog struct {
 	Enabled bool     `yaml:"enabled" doc:"off: a pause lasts as long as it is repeated" default:"false"`
 	Detect  Duration `yaml:"detect" doc:"how long a class of a port must be paused with frames waiting" default:"200ms"`
@@ -32,8 +33,8 @@ type ClassRule struct {
 	Priority int  `yaml:"priority" doc:"0 to 7" required:"true"`
 }
 
-// CNPFilter is the choice of a path whose congestion notifications reach the source; the
-// file may say just true or false.
+// CNPFilter is the choice of a path whose congestion notifications reach the source. A
+// file may give true or false in place of the settings.
 type CNPFilter struct {
 	Enabled bool     `yaml:"enabled" doc:"off: the source gets the notifications of all receivers" default:"true"`
 	Window  Duration `yaml:"window" doc:"time in which the counts of notifications halve" default:"10ms"`

@@ -21,7 +21,7 @@ func (c *checking) readFile(name string, max int64) ([]byte, error) {
 }
 
 // readWithin reads a regular file of at most max bytes in a folder or below it. Links are
-// followed as long as they stay there: a lab file that somebody else wrote must not show
+// followed as long as they stay there: a lab file that another user wrote must not show
 // what only its reader may see.
 func readWithin(dir, name string, max int64) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
@@ -29,7 +29,7 @@ func readWithin(dir, name string, max int64) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // nothing was written
-	// Without O_NONBLOCK a named pipe is waited for until somebody opens its other end.
+	// Without O_NONBLOCK a named pipe is waited for until a process opens its other end.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

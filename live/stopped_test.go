@@ -94,7 +94,7 @@ func stoppedLoop(t *testing.T) {
 		defer unix.Close(kick)
 	}
 	plant(t, other[0].fd, link[0].fd)
-	if _, err := unix.Write(other[1].fd, []byte("for somebody else")); err != nil {
+	if _, err := unix.Write(other[1].fd, []byte("for another link")); err != nil {
 		t.Fatal(err)
 	}
 	more(200)
@@ -108,9 +108,9 @@ func stoppedLoop(t *testing.T) {
 	callers.Wait()
 	var b [32]byte
 	if _, err := unix.Read(count, b[:]); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("somebody else's descriptor was written to (%v)", err)
+		t.Errorf("the descriptor of another link was written to (%v)", err)
 	}
-	if n, err := unix.Read(link[0].fd, b[:]); string(b[:max(n, 0)]) != "for somebody else" {
-		t.Errorf("somebody else's message was taken (%v)", err)
+	if n, err := unix.Read(link[0].fd, b[:]); string(b[:max(n, 0)]) != "for another link" {
+		t.Errorf("the message of another link was taken (%v)", err)
 	}
 }

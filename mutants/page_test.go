@@ -139,7 +139,7 @@ const introduction = `# Mutants
 
 This page is made from ` + "`mutants/ledger.tsv` and `mutants/argued.txt` (`go test ./mutants -run MutantsPage -rewrite`)" + `.
 
-A mutant is a core with one thing wrong. The tests are to notice: what they let pass they do not test. The cores are ` + "`virtrnic`, `virtswitch` and `mrp`" + `.
+A mutant is a core with one fault planted in its code. The tests are to notice it: what they let pass they do not test. The cores are ` + "`virtrnic`, `virtswitch` and `mrp`" + `.
 
 ## How they are made
 

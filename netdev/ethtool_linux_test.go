@@ -12,7 +12,7 @@ import (
 
 // grow calls f with so many frames of its own kind on the stack below it.
 func grow(frames int, f func()) byte {
-	var room [48]byte // a step small enough that some depth ends just before the stack does
+	var room [48]byte // a step small enough that some depth ends right before the stack does
 	if frames == 0 {
 		f()
 		return 0

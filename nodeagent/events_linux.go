@@ -111,7 +111,7 @@ func (e *events) take() (all []*control.Event, cut uint64) {
 	return all, e.cut
 }
 
-// legacy encodes what was not sent to anybody yet.
+// legacy encodes what was not sent to any peer yet.
 func (e *events) legacy() []byte {
 	if e.trace != nil {
 		e.trace.flush()

@@ -121,7 +121,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	text := ""
 	if err != nil {
 		text = err.Error()
-		n.abandon(b, true) // before anybody hears of it: what the rank has under way must not go on
+		n.abandon(b, true) // before the end is reported: what the rank has under way must not go on
 	}
 	if err := b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: text}}}); err != nil {
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// holder is a program that makes one of each thing a rank can make, has more to send than it
+// holder is a program that makes one of each object a rank can make, has more to send than it
 // ever will, and then does what it is told to.
 func holder(stuck <-chan struct{}) rank.Program {
 	return rank.Program{Name: "holder", Run: func(r *rank.Rank, _ []string) error {
@@ -66,7 +66,7 @@ func holder(stuck <-chan struct{}) rank.Program {
 			}
 			r.Get("nothing")
 		case "stuck":
-			<-stuck // somebody sees that it waits
+			<-stuck // the test sees that it waits
 			<-stuck
 		}
 		return nil

@@ -18,7 +18,7 @@ import (
 
 // TestReconfigureUnderCalls: while a node is ended and configured anew, again and again, calls
 // of all kinds go on. Each is carried out by one configuration or refused, and none reaches a
-// descriptor that is somebody else's by then.
+// descriptor that another socket has by then.
 func TestReconfigureUnderCalls(t *testing.T) {
 	a := &agent{version: "test"}
 	over := make(chan struct{})
@@ -90,7 +90,7 @@ func TestReconfigureUnderCalls(t *testing.T) {
 		for _, fd := range planted {
 			var b [8]byte
 			if _, err := unix.Read(fd, b[:]); !errors.Is(err, unix.EAGAIN) {
-				t.Errorf("descriptor %d, which is somebody else's, was written to (%v)", fd, err)
+				t.Errorf("descriptor %d, which another socket has, was written to (%v)", fd, err)
 			}
 			_ = unix.Close(fd) // it is the test's
 		}

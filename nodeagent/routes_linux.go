@@ -17,7 +17,7 @@ type router struct {
 	// Only with the loop's lock.
 	down   []int // links
 	wanted int   // how often routes were asked for
-	busy   bool  // somebody looks for them
+	busy   bool  // a goroutine looks for them
 }
 
 // want requests routes that avoid the links that are down. It is called with the loop's lock.

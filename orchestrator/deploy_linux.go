@@ -533,7 +533,7 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 		existed = existed || len(found) > 0 || slices.Contains(labs, name)
 	}
 	if !existed {
-		_ = os.Remove(StateDir) // empty if a deployment was killed just after making it
+		_ = os.Remove(StateDir) // empty if a deployment was killed right after making it
 		return false, nil
 	}
 	if err := s.open(nil); err != nil {

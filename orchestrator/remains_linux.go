@@ -23,8 +23,8 @@ import (
 const (
 	// tidyWait bounds how long a run that has ended may spend on that.
 	tidyWait = 10 * time.Second
-	// ownWait is how long ranks may take to give back what they have made, and switches to hear
-	// of it; drainWait how long frames may be under way after that. The clock is no slower than
+	// ownWait is how long ranks may take to give back what they have made, and switches to forget
+	// its groups; drainWait is how long frames may be under way after that. The clock is no slower than
 	// restDilation.
 	ownWait   = 2 * time.Second
 	drainWait = 2 * time.Second

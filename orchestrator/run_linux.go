@@ -126,7 +126,7 @@ func (r *liveRun) begin(ctx context.Context) error {
 	return r.d.plane.resetFaults(ctx, faults.LabPrefix)
 }
 
-// overWait is how long the end of a run waits for controllers to hear of it.
+// overWait is how long the end of a run waits for controllers to record it.
 const overWait = 10 * time.Second
 
 // over tells the controllers that the run has ended. If they do not hear it, it counts as

@@ -204,7 +204,7 @@ func (s *store) dataDir(node string) (string, error) {
 	return dir, nil
 }
 
-// ownDir makes a folder of the nodes' user, in one that anybody may pass.
+// ownDir makes a folder of the nodes' user, in one that every user may pass.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

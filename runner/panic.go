@@ -37,7 +37,7 @@ func catching(programs []rank.Program, say func(format string, args ...any)) []r
 	return out
 }
 
-// panicked returns the file and line of the panic that a deferred function has just recovered.
+// panicked returns the file and line of the panic that the calling deferred function has recovered.
 func panicked() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])

@@ -35,7 +35,7 @@ func readTally(base string) (t tally, err error) {
 }
 
 // explained reports whether the lab itself explains a deadlock. A NIC whose timers run gives up
-// some time, and the run ends with it. Only three things prevent that: a stall that never ends; a
+// some time, and the run ends with it. Only three causes prevent that: a stall that never ends; a
 // pause that never ends, since no timer runs for what has not been sent; and lost frames where the
 // timeout is infinite, or where nobody acknowledges them, as in a many-to-many.
 func (r *labRun) explained(l *lab.Lab) bool {

@@ -89,7 +89,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// planted is a bug that shows only if two things went wrong: a receiver that dropped a
+// planted is a bug that shows only after two faults: a receiver that dropped a
 // damaged packet, and whose switch was paused, gets a wrong byte.
 func planted(n *sim.Net, r *rank.Rank, b *rank.Buffer) {
 	node, _ := n.Graph().Find(r.NameOf(r.ID()))

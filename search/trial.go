@@ -20,7 +20,7 @@ import (
 
 // eventsMax is after how many events faults are taken away from a trial that still goes on:
 // a fault that comes back faster than routes and timers may let a packet through now and
-// then, for as long as anybody waits. What takes as many once more does not end.
+// then, for as long as any rank waits. What takes as many once more does not end.
 const eventsMax = 5_000_000
 
 // healing is how long a lab has after its faults were taken away: longer than routing and

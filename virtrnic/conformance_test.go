@@ -145,7 +145,7 @@ GENERAL_ERR (nothing is left for it), TM_ERR and TM_RNDV_INCOMPLETE (tag matchin
 * A fatal NAK leaves after the answers to earlier READs, which complete.
 * Atomics need real memory and work on little-endian words.
 * Multicast groups of UD are 224/4: in an IPv4 fabric with MAC 01:00:5e and 23 bits, in an IPv6 fabric as ff15::/96 with the same last 32 bits and MAC 33:33.
-* A packet of the other address family or of another VLAN is for somebody else.
+* A packet of the other address family or of another VLAN is for another host.
 `
 
 // TestVerbsPage makes docs/verbs.md.

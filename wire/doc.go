@@ -3,7 +3,7 @@
 // congestion notification packet, the per-priority pause frame and MRP, the
 // registration protocol of in-network multicast.
 //
-// There are two levels. Headers (BTH, RETH, MRPHeader, ...) are small value types
+// There are two levels. Headers (BTH, RETH, MRPHeader and the others) are small value types
 // with AppendTo(b) and ParseX(b): the plain path, used by tests, traces and
 // whatever is not hot. Frame is the hot path: the headers of one frame in wire
 // order in one small array, next to a shared, immutable payload; its accessors

@@ -15,7 +15,7 @@ type Kind uint8
 
 // Kinds of frame.
 const (
-	KindOther Kind = iota // anything else (ARP, ICMP, ...): never forwarded
+	KindOther Kind = iota // anything else, such as ARP or ICMP: never forwarded
 	KindRoCE              // UDP port 4791: has a BTH and an ICRC
 	KindPFC               // priority-based flow control
 	KindMRP               // group registration

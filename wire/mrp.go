@@ -47,8 +47,8 @@ const (
 //	|           attempt, with flag 0x40 and from 1 on               |
 //	+---------------------------------------------------------------+
 //
-// The attempt counts how often a registration was begun anew because routes had changed:
-// what switches hold of an earlier one is void (the papers have no such thing). All packets
+// The attempt counts how often a registration was started again because routes had changed:
+// what switches hold of an earlier one is void (the papers have no attempts). All packets
 // about the group have it, but those of the first attempt, 0, which are as in the papers.
 type MRPHeader struct {
 	Seq, Total uint16

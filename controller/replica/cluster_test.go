@@ -33,7 +33,7 @@ type fakeNode struct {
 	refused int
 }
 
-// do does one thing for a leader, or refuses.
+// do carries out one command of a leader, or refuses it.
 func (n *fakeNode) do(epoch uint64, f func()) error {
 	leave, err := n.fence.Enter(epoch)
 	n.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/prng"
 )
 
-// nemesis makes one thing go wrong.
+// nemesis injects one failure.
 func (c *cluster) nemesis(random *prng.Stream) string {
 	pick := func() string { return c.ids[random.IntN(len(c.ids))] }
 	leader := c.leaderNow()
@@ -62,7 +62,7 @@ func (c *cluster) leaderNow() (id string) {
 
 // TestHistories: whatever happens to replicas and to what is between them, clients see one
 // controller that loses nothing it has acknowledged and does nothing twice. Half the seeds
-// let things overlap.
+// let failures overlap.
 func TestHistories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take their time")

@@ -67,7 +67,7 @@ func (l *life) lead(ctx context.Context) {
 			break
 		}
 		select {
-		case <-ctx.Done(): // somebody else leads
+		case <-ctx.Done(): // another replica leads
 			return
 		case <-time.After(lookAgain / 10):
 		}

@@ -162,7 +162,7 @@ func TestLateFollower(t *testing.T) {
 	}
 }
 
-// TestStaleLeaderCannotAct: a leader is stopped just before it tells the nodes of a fault.
+// TestStaleLeaderCannotAct: a leader is stopped right before it tells the nodes of a fault.
 // Meanwhile another leads, has told them, and has taken the fault away again. When the first
 // goes on, the nodes refuse it.
 func TestStaleLeaderCannotAct(t *testing.T) {

@@ -108,7 +108,7 @@ func usOr(ps int64) string {
 	return us(ps)
 }
 
-// many writes a number of things.
+// many writes a number and its noun, in the plural unless the number is 1.
 func many(n int, what string) string {
 	if n != 1 {
 		what += "s"

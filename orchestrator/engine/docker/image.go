@@ -30,7 +30,7 @@ const repository = "mcastlab"
 // labelImage marks images of ours.
 const labelImage = "mcastlab.image"
 
-// ensureImage returns the image that holds just this program, and makes it if need be.
+// ensureImage returns the image that holds this program alone, and makes it if there is none.
 func ensureImage(ctx context.Context, c *client.Client, intend func(effect, object string) error) (string, error) {
 	self, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

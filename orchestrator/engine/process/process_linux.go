@@ -179,7 +179,7 @@ const executeWait = 100 * time.Millisecond
 // showWait bounds how long the kernel may take to show what a process was started with.
 const showWait = time.Minute
 
-// awaitMarks waits until a process that was just started can be found. That it has been
+// awaitMarks waits until a process that was started a moment ago can be found. That it has been
 // started is known when the kernel begins to replace the old program; the environment of
 // the new one can be read some time later, on a busy machine many milliseconds.
 func awaitMarks(ctx context.Context, pid int) {
