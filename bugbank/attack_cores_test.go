@@ -78,7 +78,7 @@ var attackCores = []pitfall{
 			test:  "mrp TestFailedIsDeleted",
 		}, {
 			wrong: "A repeat of a deletion does not find its way past switches that have heard the first one a while ago",
-			edits: edit("virtswitch/forget.go", "\t\tg.buried = now.Add(s.quarantine) // the next", "\t\t// the next"),
+			edits: edit("virtswitch/forget.go", "\t\tg.forgetAt = now.Add(s.quarantine) // the next", "\t\t// the next"),
 			test:  "virtswitch TestDeletionFindsItsWay",
 		}, {
 			wrong: "A group that nobody deletes keeps its room and its load for ever",

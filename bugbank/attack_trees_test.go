@@ -19,7 +19,7 @@ var attackTrees = []pitfall{
 		}, {
 			wrong: "A new attempt adds its paths to those of the one before",
 			edits: edit("virtswitch/registration.go", "\t\ts.prune(now, in, f, g)\n\t\tg = nil\n",
-				"\t\tg.attempt, g.ingress, g.reroutes, g.buried = p.Attempt, in, s.reroutes, 0\n"),
+				"\t\tg.attempt, g.ingress, g.reroutes, g.forgetAt = p.Attempt, in, s.reroutes, 0\n"),
 			test: "sim TestTreeOnRandomGraphs",
 		}, {
 			wrong: "A confirmation of an earlier attempt counts",

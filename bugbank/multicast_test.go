@@ -145,7 +145,7 @@ var multicast = []pitfall{
 		number: 54, what: "The address of a group is used again while packets of the old one are under way",
 		bugs: []bug{{
 			wrong: "A switch takes a McstID again as soon as it is deleted",
-			edits: edit("virtswitch/registration.go", "g.buried != 0 && p.Attempt == g.attempt) {", "g.buried == 1 && p.Attempt == g.attempt) {"),
+			edits: edit("virtswitch/registration.go", "g.forgetAt != 0 && p.Attempt == g.attempt) {", "g.forgetAt == 1 && p.Attempt == g.attempt) {"),
 			test:  "virtswitch TestDeletion",
 		}, {
 			wrong: "A McstID is forgotten before its packets can have left a paused queue of a slow link",

@@ -60,7 +60,7 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	r, err := replica.New(replica.Config{
-		ID: o.Name, Replicas: all, Network: network, Data: o.Data, Effects: newHands(o.Nodes), Log: os.Stderr, Fail: fail,
+		ID: o.Name, Replicas: all, Network: network, Data: o.Data, Effects: newAgentClients(o.Nodes), Log: os.Stderr, Fail: fail,
 	})
 	if err != nil {
 		return errors.Join(err, network.Close())

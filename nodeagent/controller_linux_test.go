@@ -245,7 +245,7 @@ func TestHands(t *testing.T) {
 		{ID: "f1", Stage: controller.StageOn}, {ID: "f10", Stage: controller.StageOn}, {ID: "f2", Stage: controller.StageAdding},
 	}}
 	stubs["h1"].have = []string{"f1", "old", "f2"}
-	first, second := newHands(dir), newHands(dir)
+	first, second := newAgentClients(dir), newAgentClients(dir)
 	if err := first.Adopt(t.Context(), 3, x); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestHands(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "h2", control.AgentSocket)); err != nil {
 		t.Fatal(err)
 	}
-	if err := newHands(dir).AddFaults(t.Context(), 4, x, []controller.Fault{{ID: "f3"}}); err == nil || !strings.Contains(err.Error(), "node h2") || !slices.Contains(stubs["leaf0"].have, "f3") {
+	if err := newAgentClients(dir).AddFaults(t.Context(), 4, x, []controller.Fault{{ID: "f3"}}); err == nil || !strings.Contains(err.Error(), "node h2") || !slices.Contains(stubs["leaf0"].have, "f3") {
 		t.Errorf("a node that is gone: %v; leaf0 has %v", err, stubs["leaf0"].have)
 	}
 }

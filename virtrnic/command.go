@@ -36,7 +36,7 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 		n.forget(m)
 	}
 	n.mcast, n.unacked, n.events, n.deadEvents = nil, 0, queue.FIFO[AsyncEvent]{}, 0
-	n.life++
+	n.incarnation++
 	n.made = Made{}
 	t := &n.tx
 	for prio := range t.made {

@@ -10,15 +10,15 @@ import (
 
 // CQ is a completion queue. Its memory grows with use up to its depth.
 type CQ struct {
-	nic     *NIC
-	ring    queue.FIFO[WC]
-	depth   int
-	overrun bool
-	channel *CompChannel // may be nil
-	armed   armed
-	users   int // queue pairs
-	life    uint32
-	gone    bool
+	nic         *NIC
+	ring        queue.FIFO[WC]
+	depth       int
+	overrun     bool
+	channel     *CompChannel // may be nil
+	armed       armed
+	users       int // queue pairs
+	incarnation uint32
+	gone        bool
 }
 
 // CreateCQ returns a completion queue for depth completions, 1 to MaxQPWR*16.
@@ -27,16 +27,18 @@ func (n *NIC) CreateCQ(depth int) (*CQ, error) {
 		return nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", depth, MaxQPWR*16, ErrInvalid)
 	}
 	n.made.CQs++
-	return &CQ{nic: n, depth: depth, life: n.life}, nil
+	return &CQ{nic: n, depth: depth, incarnation: n.incarnation}, nil
 }
 
-// of reports whether the queue is one of the device.
-func (c *CQ) of(n *NIC) bool { return c != nil && c.nic == n && c.life == n.life && !c.gone }
+// belongsTo reports whether the queue is one of the device.
+func (c *CQ) belongsTo(n *NIC) bool {
+	return c != nil && c.nic == n && c.incarnation == n.incarnation && !c.gone
+}
 
 // DestroyCQ destroys the queue, with the completions in it, once no queue pair uses it.
 func (n *NIC) DestroyCQ(c *CQ) error {
 	switch {
-	case !c.of(n):
+	case !c.belongsTo(n):
 		return fmt.Errorf("destroy completion queue: %w", ErrInvalid)
 	case c.users > 0:
 		return fmt.Errorf("destroy completion queue: %d queue pairs use it: %w", c.users, ErrBusy)

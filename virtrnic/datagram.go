@@ -21,17 +21,17 @@ func (r *requester) sent(now vtime.Time, q *QP, last bool) {
 
 // AddressHandle is where datagrams go (ibv_ah).
 type AddressHandle struct {
-	pd   *PD
-	env  wire.Envelope
-	dst  uint32
-	prio uint8
-	life uint32
-	gone bool
+	pd          *PD
+	env         wire.Envelope
+	dst         uint32
+	prio        uint8
+	incarnation uint32
+	gone        bool
 }
 
 // CreateAH returns an address handle. The DGID may be a multicast group.
 func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
-	if !pd.of(n) {
+	if !pd.belongsTo(n) {
 		return nil, fmt.Errorf("create address handle: protection domain of another device: %w", ErrInvalid)
 	}
 	var q QP // the path does not depend on the queue pair: all of a host to one address share it
@@ -39,12 +39,12 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	q.prio = n.priority(a.TrafficClass)
 	pd.users++
 	n.made.AHs++
-	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio, life: n.life}, nil
+	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio, incarnation: n.incarnation}, nil
 }
 
 // DestroyAH destroys an address handle. Requests that were posted with it are still sent.
 func (n *NIC) DestroyAH(a *AddressHandle) error {
-	if a == nil || a.pd.nic != n || a.gone || a.life != n.life {
+	if a == nil || a.pd.nic != n || a.gone || a.incarnation != n.incarnation {
 		return fmt.Errorf("destroy address handle: %w", ErrInvalid)
 	}
 	a.gone = true
@@ -132,7 +132,7 @@ func (r *responder) handleUC(now vtime.Time, q *QP, f *wire.Frame) {
 	r.epsn = f.PSN().Add(1)
 	nak, status := r.accept(q, f)
 	if nak == 0 && !r.place(q, f) {
-		nak, status = r.unplaced()
+		nak, status = r.placeNak()
 	}
 	if nak != 0 {
 		r.active = false
@@ -183,7 +183,7 @@ func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 	grh, ip := n.scratch[:GRHLen], f.IPHeader()
 	clear(grh)
 	copy(grh[GRHLen-len(ip):], ip)
-	ok := n.put(q.pd, r.wr.SGE, r.wr.SGL, 0, grh)
+	ok := n.writeBytes(q.pd, r.wr.SGE, r.wr.SGL, 0, grh)
 	if ok && size > 0 {
 		ok = n.deliver(q.pd, r.wr.SGE, r.wr.SGL, GRHLen, f)
 	}

@@ -66,7 +66,7 @@ func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
 			n.deadEvents--
 			continue
 		}
-		e.QP.told &^= 1 << e.Type
+		e.QP.queuedEvents &^= 1 << e.Type
 		return e, true
 	}
 	return AsyncEvent{}, false
@@ -76,10 +76,10 @@ func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
 // they are the greater part of it, so that not every destruction has to search the queue.
 func (n *NIC) disown(q *QP) {
 	q.gone = true
-	if q.told == 0 {
+	if q.queuedEvents == 0 {
 		return
 	}
-	n.deadEvents += bits.OnesCount32(q.told)
+	n.deadEvents += bits.OnesCount32(q.queuedEvents)
 	if 2*n.deadEvents > n.events.Len() {
 		n.events.RemoveIf(func(e AsyncEvent) bool { return e.QP != nil && e.QP.gone })
 		n.deadEvents = 0
@@ -88,8 +88,8 @@ func (n *NIC) disown(q *QP) {
 
 // event queues an event of a queue pair, unless one of its type waits already.
 func (n *NIC) event(t EventType, q *QP) {
-	if q.told>>t&1 == 0 {
-		q.told |= 1 << t
+	if q.queuedEvents>>t&1 == 0 {
+		q.queuedEvents |= 1 << t
 		n.events.Push(AsyncEvent{Type: t, QP: q})
 	}
 	n.completions++ // wakes whoever waits for completions or events

@@ -23,7 +23,7 @@ func TestReportBits(t *testing.T) {
 		r.sel.report = s
 		r.sel.merge(r)
 		for seq := r.una; seq < r.maxSeq; seq++ {
-			if want := seq == r.una+1+uint64(bit); r.sel.came.has(seq) != want {
+			if want := seq == r.una+1+uint64(bit); r.sel.sacked.has(seq) != want {
 				t.Errorf("bit %d: packet %d marked %v", bit, seq-r.una, !want)
 			}
 		}

@@ -99,9 +99,9 @@ func (in *intake) serialize(size int) vtime.Duration {
 	return vtime.Duration((int64(size)*in.bytePs16 + 1<<15) >> 16)
 }
 
-// keep reports whether the intake has taken charge of a frame: it waits there, or is dropped if
+// holdFrame reports whether the intake has taken charge of a frame: it waits there, or is dropped if
 // there is no room. Pause frames never wait.
-func (n *NIC) keep(now vtime.Time, f *wire.Frame) bool {
+func (n *NIC) holdFrame(now vtime.Time, f *wire.Frame) bool {
 	in := n.intake
 	if f.Kind() == wire.KindPFC {
 		return false // the port itself obeys pause frames

@@ -98,8 +98,8 @@ func selectiveRun(t *testing.T, data []byte) *NIC {
 				kept++
 			}
 		}
-		if kept != o.n || kept != p.nic[1].kept {
-			t.Fatalf("%d packets kept, %d and %d counted", kept, o.n, p.nic[1].kept)
+		if kept != o.n || kept != p.nic[1].reordered {
+			t.Fatalf("%d packets kept, %d and %d counted", kept, o.n, p.nic[1].reordered)
 		}
 	}
 	if err := p.net.Run(20000); err != nil {

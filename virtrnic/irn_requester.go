@@ -10,23 +10,23 @@ import (
 // requester's numbers. Invariant: nxt of the requester is maxSeq, since repeats do not move it.
 type selective struct {
 	cap    uint64  // packets that may be under way
-	came   bitRing // packets beyond una that the receiver has reported
+	sacked bitRing // packets beyond una that the receiver has reported
 	top    uint64  // the packet after the last one that was reported
 	repeat uint64  // the next candidate for a repeat
 	lost   uint64  // packets before this one that have not been reported count as lost
 
-	recovering bool
-	recover    uint64     // recovery is over when una gets here
-	spent      vtime.Time // when there was progress, or a retry was spent, last
-	armed      vtime.Time // when the timer was set last
-	report     wire.SACK  // the SACK of the response being handled; valid while reported is set
-	base       wire.PSN   // the PSN of that response, which its sender expects next
-	reported   bool
-	keeps      bool // the sender of that response keeps packets that come out of order
+	recovering    bool
+	recover       uint64     // recovery is over when una gets here
+	progressAt    vtime.Time // when there was progress, or a retry was spent, last
+	armed         vtime.Time // when the timer was set last
+	report        wire.SACK  // the SACK of the response being handled; valid while reported is set
+	base          wire.PSN   // the PSN of that response, which its sender expects next
+	reported      bool
+	peerSelective bool // the sender of that response keeps packets that come out of order
 }
 
 func (s *selective) begin(una uint64) {
-	s.came, s.recovering = bitRing{}, false
+	s.sacked, s.recovering = bitRing{}, false
 	s.top, s.repeat, s.lost = una, una, una
 }
 
@@ -35,19 +35,19 @@ func (s *selective) begin(una uint64) {
 func (s *selective) arm(now vtime.Time, anew bool) {
 	s.armed = now
 	if !anew {
-		s.spent = now
+		s.progressAt = now
 	}
 }
 
 // note keeps the SACK of a response, because the frame is used up before the SACK is needed.
 func (s *selective) note(f *wire.Frame) {
 	s.report, s.reported = f.SACK()
-	s.base, s.keeps = f.PSN(), f.Selective()
+	s.base, s.peerSelective = f.PSN(), f.Selective()
 }
 
 // takes reports whether the response being handled carries a SACK for una, and returns true
 // once per response. The SACK is for a later packet if a READ at una is not complete.
-func (s *selective) takes(r *requester) bool {
+func (s *selective) takeSACK(r *requester) bool {
 	yes := s.reported && s.base == r.psn(r.una)
 	s.reported = false
 	return yes
@@ -56,7 +56,7 @@ func (s *selective) takes(r *requester) bool {
 // next returns the next packet to repeat, which is before maxSeq, if there is one.
 func (s *selective) next(r *requester) (seq uint64, ok bool) {
 	s.repeat = max(s.repeat, r.una)
-	for s.repeat < s.lost && s.came.has(s.repeat) {
+	for s.repeat < s.lost && s.sacked.has(s.repeat) {
 		s.repeat++
 	}
 	return s.repeat, s.repeat < s.lost
@@ -65,23 +65,23 @@ func (s *selective) next(r *requester) (seq uint64, ok bool) {
 // advance records that packets were acknowledged, from an older una to the requester's.
 func (s *selective) advance(now vtime.Time, old uint64, r *requester) {
 	for seq := old; seq < min(r.una, s.top); seq++ {
-		s.came.clear(seq)
+		s.sacked.clear(seq)
 	}
 	s.top = max(s.top, r.una)
 	s.lost = max(s.lost, r.una)
-	s.spent = now
+	s.progressAt = now
 	if s.recovering && r.una >= s.recover {
 		s.recovering = false
 	}
 }
 
-// merge adds a report to came. A packet beyond maxSeq, or so far beyond una that its bit would
+// merge adds a report to sacked. A packet beyond maxSeq, or so far beyond una that its bit would
 // stand for another packet, was never sent, and is ignored.
 func (s *selective) merge(r *requester) {
 	limit := min(r.maxSeq, r.una+irnSlots)
 	mark := func(seq uint64) {
 		if seq > r.una && seq < limit {
-			s.came.set(seq)
+			s.sacked.set(seq)
 			s.top = max(s.top, seq+1)
 		}
 	}
@@ -104,7 +104,7 @@ func (s *selective) merge(r *requester) {
 func (r *requester) handleReport(now vtime.Time, q *QP) {
 	s := r.sel
 	s.merge(r)
-	s.came.clear(r.una)
+	s.sacked.clear(r.una)
 	if r.rnrWait {
 		return
 	}
@@ -133,7 +133,7 @@ func (r *requester) repeatOldest(now vtime.Time, q *QP) {
 		return // the repeat is under way, or will be sent
 	}
 	s.repeat, s.lost = r.una, max(s.lost, r.una+1)
-	s.came.clear(r.una)
+	s.sacked.clear(r.una)
 	q.nic.stats.CompleterRetry++
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventNakReceived, QP: q.num, PSN: r.psn(r.una)})
@@ -151,7 +151,7 @@ func (r *requester) rewind() {
 	}
 	s.recovering, s.recover = true, r.maxSeq
 	s.repeat, s.lost = r.una, r.maxSeq
-	s.came.clear(r.una) // it may have been reported, and refused when its turn came
+	s.sacked.clear(r.una) // it may have been reported, and refused when its turn came
 }
 
 // repeat builds packet seq again. For a READ that is the request for all of it from seq on.
@@ -177,9 +177,9 @@ func (r *requester) rto(q *QP) vtime.Duration {
 	return min(d, q.nic.irn.RTOHigh)
 }
 
-// early reports whether the timer has run out too early, since it was set for few packets
+// firedEarly reports whether the timer has run out too early, since it was set for few packets
 // and there are many now; then it runs on.
-func (r *requester) early(now vtime.Time, q *QP) bool {
+func (r *requester) firedEarly(now vtime.Time, q *QP) bool {
 	if r.sel == nil {
 		return false
 	}
@@ -191,16 +191,16 @@ func (r *requester) early(now vtime.Time, q *QP) bool {
 	return true
 }
 
-// patient reports whether a timeout is one of the short ones, which repeat but spend no
+// shortTimeout reports whether a timeout is one of the short ones, which repeat but spend no
 // retry: as many are spent as without IRN, one each verbs timeout without progress.
-func (r *requester) patient(now vtime.Time, q *QP) bool {
+func (r *requester) shortTimeout(now vtime.Time, q *QP) bool {
 	s := r.sel
 	if s == nil {
 		return false
 	}
-	if now.Sub(s.spent) < Timeout(q.attr.Timeout) {
+	if now.Sub(s.progressAt) < Timeout(q.attr.Timeout) {
 		return true
 	}
-	s.spent = now
+	s.progressAt = now
 	return false
 }

@@ -9,11 +9,11 @@ import (
 // reorder keeps the request packets of a queue pair that came before their turn, by the
 // low bits of their PSN.
 type reorder struct {
-	slot   []*wire.Frame // allocated when first needed
-	came   bitRing
-	placed bitRing // packets whose payload is in memory already
-	n      int
-	peer   bool // the requester repeats selectively
+	slot     []*wire.Frame // allocated when first needed
+	received bitRing
+	placed   bitRing // packets whose payload is in memory already
+	n        int
+	peer     bool // the requester repeats selectively
 }
 
 // takeRequest handles a request packet of a requester that repeats selectively. A packet that
@@ -40,7 +40,7 @@ func (n *NIC) takeRequest(now vtime.Time, q *QP, f *wire.Frame) {
 		n.drop(now, f, DropSequence)
 		n.report(now, q, r.epsn)
 		return
-	case o.came.has(uint64(f.PSN())):
+	case o.received.has(uint64(f.PSN())):
 		n.stats.DuplicateRequest++
 		n.drop(now, f, DropDuplicate)
 		return
@@ -60,9 +60,9 @@ func (o *reorder) keep(q *QP, f *wire.Frame, d int) {
 	}
 	i := uint64(f.PSN())
 	o.slot[i%irnSlots] = f
-	o.came.set(i)
+	o.received.set(i)
 	o.n++
-	q.nic.kept++
+	q.nic.reordered++
 	r := &q.rq
 	if !r.active || !r.write || f.PayloadLen() == 0 || r.mr.gone || r.mr.closed {
 		return
@@ -80,15 +80,15 @@ func (o *reorder) keep(q *QP, f *wire.Frame, d int) {
 // pop takes the packet whose turn it is, or nil.
 func (o *reorder) pop(n *NIC, psn wire.PSN) (f *wire.Frame, placed bool) {
 	i := uint64(psn)
-	if o.n == 0 || !o.came.has(i) {
+	if o.n == 0 || !o.received.has(i) {
 		return nil, false
 	}
 	f, placed = o.slot[i%irnSlots], o.placed.has(i)
 	o.slot[i%irnSlots] = nil
-	o.came.clear(i)
+	o.received.clear(i)
 	o.placed.clear(i)
 	o.n--
-	n.kept--
+	n.reordered--
 	return f, placed
 }
 
@@ -144,7 +144,7 @@ func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	f := n.pool.Get()
 	f.StartNext(&q.env, wire.OpAcknowledge, r.epsn, wire.BitSelective)
 	f.AddAETH(wire.AETH{Syndrome: wire.SyndromePSNSequence, MSN: r.msn})
-	addSACK(f, &q.order.came, r.epsn, cause)
+	addSACK(f, &q.order.received, r.epsn, cause)
 	f.Seal(uint16(r.epsn), n.trust)
 	n.stats.Made++
 	n.stats.SendNAK++
@@ -163,6 +163,6 @@ func (o *reorder) forget(now vtime.Time, n *NIC) {
 			n.drop(now, f, DropFlushed)
 		}
 	}
-	n.kept -= o.n
-	o.n, o.came, o.placed = 0, bitRing{}, bitRing{}
+	n.reordered -= o.n
+	o.n, o.received, o.placed = 0, bitRing{}, bitRing{}
 }

@@ -215,7 +215,7 @@ func TestReportsOfNothingSent(t *testing.T) {
 		r.maxSeq = r.una + c.sent
 		r.sel.report = wire.SACK{PSN: r.psn(r.una + uint64(c.distant)), Lo: ^uint64(0), Hi: ^uint64(0)}
 		r.sel.merge(r)
-		if r.sel.came.has(r.una) || r.sel.top != r.una+c.top {
+		if r.sel.sacked.has(r.una) || r.sel.top != r.una+c.top {
 			t.Errorf("%d sent, the report of %d: noted up to %d, want %d", c.sent, c.distant, r.sel.top-r.una, c.top)
 		}
 	}

@@ -4,25 +4,27 @@ import "fmt"
 
 // PD is a protection domain: a queue pair reaches only regions of its own domain.
 type PD struct {
-	nic   *NIC
-	users int // how many queue pairs, regions, address handles and shared receive queues it has
-	life  uint32
-	gone  bool
+	nic         *NIC
+	users       int // how many queue pairs, regions, address handles and shared receive queues it has
+	incarnation uint32
+	gone        bool
 }
 
 // AllocPD returns a new protection domain.
 func (n *NIC) AllocPD() *PD {
 	n.made.PDs++
-	return &PD{nic: n, life: n.life}
+	return &PD{nic: n, incarnation: n.incarnation}
 }
 
-// of reports whether the domain exists and belongs to the NIC.
-func (p *PD) of(n *NIC) bool { return p != nil && p.nic == n && p.life == n.life && !p.gone }
+// belongsTo reports whether the domain exists and belongs to the NIC.
+func (p *PD) belongsTo(n *NIC) bool {
+	return p != nil && p.nic == n && p.incarnation == n.incarnation && !p.gone
+}
 
 // DeallocPD deallocates the domain, which must be empty.
 func (n *NIC) DeallocPD(p *PD) error {
 	switch {
-	case !p.of(n):
+	case !p.belongsTo(n):
 		return fmt.Errorf("deallocate protection domain: %w", ErrInvalid)
 	case p.users > 0:
 		return fmt.Errorf("deallocate protection domain: %d things are in it: %w", p.users, ErrBusy)
@@ -102,7 +104,7 @@ func (n *NIC) RegMRAs(pd *PD, mem Memory, access AccessFlags, addr uint64, key u
 
 // checkMR returns why memory cannot be registered.
 func (n *NIC) checkMR(pd *PD, mem Memory, access AccessFlags) error {
-	if !pd.of(n) {
+	if !pd.belongsTo(n) {
 		return fmt.Errorf("register memory: protection domain of another device: %w", ErrInvalid)
 	}
 	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {

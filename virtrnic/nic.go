@@ -118,9 +118,9 @@ type NIC struct {
 	dcqcn *DCQCN // nil: no congestion control
 	line  uint64 // rate of the port in bits per second; set only with dcqcn
 	irn   *IRN   // nil: go-back-N
-	// kept is how many request packets wait for their turn. Invariant: it is the sum of what
+	// reordered is how many request packets wait for their turn. Invariant: it is the sum of what
 	// the reorder buffers of all queue pairs hold.
-	kept int
+	reordered int
 
 	completions uint64 // completions and asynchronous events ever produced
 	failures    uint64 // completions without success
@@ -195,7 +195,7 @@ func (n *NIC) HandleFrame(now vtime.Time, _ int, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.RcvdPkts++
 	switch {
-	case n.intake != nil && n.keep(now, f):
+	case n.intake != nil && n.holdFrame(now, f):
 	case f.Kind() == wire.KindRoCE && !n.raw: // a shortcut past takeFrame for most frames
 		n.receive(now, f)
 	default:
@@ -395,8 +395,8 @@ func (n *NIC) demux(f *wire.Frame) (*QP, DropReason) {
 	if !f.CheckICRC() {
 		return nil, DropICRC
 	}
-	if q.state == StateRTR && !q.talked {
-		q.talked = true
+	if q.state == StateRTR && !q.established {
+		q.established = true
 		n.event(EventCommEst, q)
 	}
 	return q, 0

@@ -26,7 +26,7 @@ func (n *NIC) unhold(now vtime.Time) {
 			q.queued = false
 		case q.cc != nil && n.hold(now, q): // the rate has changed meanwhile
 		default:
-			n.ripe(now, q.prio)
+			n.markReady(now, q.prio)
 			n.tx.round[q.prio].Push(q)
 		}
 	}

@@ -100,10 +100,10 @@ func (q *QP) checkSend(wr *SendWR, length uint64) error {
 func (q *QP) prepare(w *sendWQE) {
 	n := q.nic
 	if w.wr.Flags&SendInline != 0 {
-		w.wr.Inline, w.wr.SGL = n.keepInline(w.wr.Inline), nil
+		w.wr.Inline, w.wr.SGL = n.copyInline(w.wr.Inline), nil
 	} else {
 		w.wr.Inline = nil
-		n.one(&w.wr.SGE, &w.wr.SGL)
+		n.normalize(&w.wr.SGE, &w.wr.SGL)
 	}
 	if w.wr.SGL != nil || w.wr.Inline != nil {
 		w.traits |= isPieces

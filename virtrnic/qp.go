@@ -11,32 +11,32 @@ import (
 
 // QP is a queue pair.
 type QP struct {
-	nic     *NIC
-	num     wire.QPN
-	index   int // in the NIC's table of queue pairs
-	slot    int // number of its pair of timers
-	state   QPState
-	service wire.Service // RC, UC or UD
-	cc      *congestion  // nil without congestion control
-	order   *reorder     // nil with go-back-N
-	attr    QPAttr
-	pd      *PD
-	sendCQ  *CQ
-	recvCQ  *CQ
-	sigAll  bool
-	prio    uint8
-	mtu     int
-	env     wire.Envelope
-	queued  bool // it is in the NIC's round, or held
-	sq      requester
-	rq      responder
-	recv    *recvQueue // own, or the SRQ's
-	own     recvQueue
-	srq     *SRQ
-	told    uint32 // bit i: an asynchronous event of type i waits
-	talked  bool   // a packet has come while in RTR
-	groups  int    // how many multicast groups it is attached to
-	gone    bool   // it is destroyed
+	nic          *NIC
+	num          wire.QPN
+	index        int // in the NIC's table of queue pairs
+	slot         int // number of its pair of timers
+	state        QPState
+	service      wire.Service // RC, UC or UD
+	cc           *congestion  // nil without congestion control
+	order        *reorder     // nil with go-back-N
+	attr         QPAttr
+	pd           *PD
+	sendCQ       *CQ
+	recvCQ       *CQ
+	sigAll       bool
+	prio         uint8
+	mtu          int
+	env          wire.Envelope
+	queued       bool // it is in the NIC's round, or held
+	sq           requester
+	rq           responder
+	recv         *recvQueue // own, or the SRQ's
+	own          recvQueue
+	srq          *SRQ
+	queuedEvents uint32 // bit i: an asynchronous event of type i waits
+	established  bool   // a packet has come while in RTR
+	groups       int    // how many multicast groups it is attached to
+	gone         bool   // it is destroyed
 
 	maxSendSGE, maxRecvSGE, maxInline int
 }
@@ -55,7 +55,7 @@ func (q *QP) RQPSN() wire.PSN { return q.rq.epsn }
 
 // CreateQP returns a queue pair in RESET.
 func (n *NIC) CreateQP(init QPInit) (*QP, error) {
-	if !init.PD.of(n) || !init.SendCQ.of(n) || !init.RecvCQ.of(n) {
+	if !init.PD.belongsTo(n) || !init.SendCQ.belongsTo(n) || !init.RecvCQ.belongsTo(n) {
 		return nil, fmt.Errorf("create queue pair: needs a protection domain and completion queues of the device: %w", ErrInvalid)
 	}
 	if init.MaxSendWR < 0 || init.MaxSendWR > MaxQPWR || init.MaxRecvWR < 0 || init.MaxRecvWR > MaxQPWR {
@@ -68,7 +68,7 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 		return nil, fmt.Errorf("create queue pair: pieces beyond %d: %w", MaxSGE, ErrInvalid)
 	case init.MaxInline < 0 || init.MaxInline > MaxInlineData:
 		return nil, fmt.Errorf("create queue pair: inline data beyond %d: %w", MaxInlineData, ErrInvalid)
-	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC || !init.SRQ.of(n)):
+	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC || !init.SRQ.belongsTo(n)):
 		return nil, fmt.Errorf("create queue pair: shared receive queue of another device, or for UC: %w", ErrInvalid)
 	}
 	index, num, ok := n.freeQPN()
@@ -133,7 +133,7 @@ func (q *QP) becomeReset(now vtime.Time) {
 	}
 	q.sq = requester{max: q.sq.max}
 	q.rq = responder{}
-	q.talked = false
+	q.established = false
 	q.cc = nil
 	if q.order != nil {
 		q.order.forget(now, q.nic)

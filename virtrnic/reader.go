@@ -92,7 +92,7 @@ func (r *requester) reach(seq uint64) uint64 {
 // not been answered, which means that the answer is lost.
 func (r *requester) impliedNak(now vtime.Time, q *QP) {
 	if r.sel != nil {
-		r.sel.reported, r.sel.keeps = false, false // all that follows may be lost too
+		r.sel.reported, r.sel.peerSelective = false, false // all that follows may be lost too
 	}
 	q.nic.stats.ImpliedNAK++
 	r.handleNak(now, q)
@@ -127,7 +127,7 @@ func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint6
 	if f.OpCode() == wire.OpAtomicAck {
 		b := n.scratch[:8]
 		binary.LittleEndian.PutUint64(b, f.AtomicAckETH().Original)
-		ok = n.put(q.pd, w.wr.SGE, w.wr.SGL, 0, b)
+		ok = n.writeBytes(q.pd, w.wr.SGE, w.wr.SGL, 0, b)
 	} else if f.PayloadLen() > 0 {
 		ok = n.deliver(q.pd, w.wr.SGE, w.wr.SGL, off, f)
 		n.stats.BytesReceived += uint64(f.PayloadLen())

@@ -383,11 +383,11 @@ func (r *requester) seek(seq uint64) {
 // Another NAK for the same packet without progress in between changes nothing: the repeat is
 // under way, and if it is lost as well the timeout finds out.
 func (r *requester) handleNak(now vtime.Time, q *QP) {
-	if r.sel != nil && r.sel.takes(r) {
+	if r.sel != nil && r.sel.takeSACK(r) {
 		r.handleReport(now, q)
 		return
 	}
-	if r.sel != nil && r.sel.keeps && !r.rnrWait {
+	if r.sel != nil && r.sel.peerSelective && !r.rnrWait {
 		r.repeatOldest(now, q)
 		return
 	}
@@ -419,14 +419,14 @@ func (r *requester) rnrOver(now vtime.Time, q *QP) {
 }
 
 func (r *requester) timedOut(now vtime.Time, q *QP) {
-	if r.una == r.maxSeq || r.rnrWait || r.early(now, q) {
+	if r.una == r.maxSeq || r.rnrWait || r.firedEarly(now, q) {
 		return
 	}
 	q.nic.stats.Timeouts++
 	if q.nic.trace != nil {
 		q.nic.trace.Trace(now, machine.Event{Kind: machine.EventTimeout, QP: q.num, PSN: r.psn(r.una)})
 	}
-	if r.patient(now, q) || r.spend(now, q, &r.retries, WCRetryExcErr) {
+	if r.shortTimeout(now, q) || r.spend(now, q, &r.retries, WCRetryExcErr) {
 		r.nakAt = 0
 		r.goBack(now, q, machine.EventRetransmit)
 	}

@@ -27,7 +27,7 @@ type resource struct {
 // response is an answer that waits for its turn.
 type response struct {
 	kind     responseKind
-	again    bool          // a repeat was asked for
+	replayed bool          // a repeat was asked for
 	syndrome wire.Syndrome // respondAck
 	psn      wire.PSN      // of the answer; of a READ's first
 	msn      uint32
@@ -148,7 +148,7 @@ func (e *resource) from(offset uint64, length uint32) response {
 // do not count: the requester may have had the first ones, and ask for more.
 func (r *responder) underway() (k int) {
 	for i := range r.out.Len() {
-		if x := r.out.At(i); x.kind != respondAck && !x.again {
+		if x := r.out.At(i); x.kind != respondAck && !x.replayed {
 			k++
 		}
 	}
@@ -226,7 +226,7 @@ func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	n.stats.Replayed++
-	x.again = true
+	x.replayed = true
 	r.out.Push(x)
 	n.offer(now, q)
 }

@@ -108,7 +108,7 @@ func checkRecv(wr *RecvWR, pieces int) error {
 // enqueue puts a buffer into a queue.
 func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
 	if wr.SGL != nil {
-		n.one(&wr.SGE, &wr.SGL)
+		n.normalize(&wr.SGE, &wr.SGL)
 	}
 	r.wqes.Push(wr)
 	r.n++
@@ -140,7 +140,7 @@ func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	}
 	nak, status := r.accept(q, f)
 	if nak == 0 && !r.place(q, f) {
-		nak, status = r.unplaced()
+		nak, status = r.placeNak()
 	}
 	if nak != 0 {
 		r.refuse(now, q, f, nak, status)
@@ -187,9 +187,9 @@ func (r *responder) place(q *QP, f *wire.Frame) bool {
 	return true
 }
 
-// unplaced returns how a packet ends whose memory is gone: the peer's WRITE or the
+// placeNak returns how a packet ends whose memory is gone: the peer's WRITE or the
 // buffer of this side.
-func (r *responder) unplaced() (wire.Syndrome, WCStatus) {
+func (r *responder) placeNak() (wire.Syndrome, WCStatus) {
 	if r.write {
 		return wire.SyndromeRemoteAcc, WCLocAccessErr
 	}

@@ -5,8 +5,8 @@ import "github.com/mcastlab/mcastlab/wire"
 // Scatter-gather lists. A work request of one piece, by far the most frequent, never
 // gets here with its data path; one of several pays a look-up per piece and packet.
 
-// keepSGL copies a list, which belongs to the caller of the verb.
-func (n *NIC) keepSGL(l []SGE) []SGE {
+// copySGL copies a list, which belongs to the caller of the verb.
+func (n *NIC) copySGL(l []SGE) []SGE {
 	var s []SGE
 	if k := len(n.sgls); k > 0 {
 		s, n.sgls = n.sgls[k-1], n.sgls[:k-1]
@@ -14,8 +14,8 @@ func (n *NIC) keepSGL(l []SGE) []SGE {
 	return append(s[:0], l...)
 }
 
-// keepInline copies inline data at posting.
-func (n *NIC) keepInline(b []byte) []byte {
+// copyInline copies inline data at posting.
+func (n *NIC) copyInline(b []byte) []byte {
 	var s []byte
 	if k := len(n.inlines); k > 0 {
 		s, n.inlines = n.inlines[k-1], n.inlines[:k-1]
@@ -23,8 +23,8 @@ func (n *NIC) keepInline(b []byte) []byte {
 	return append(s[:0], b...)
 }
 
-// one gives a list of one piece the short form, and copies any other.
-func (n *NIC) one(e *SGE, l *[]SGE) {
+// normalize gives a list of one piece the short form, and copies any other.
+func (n *NIC) normalize(e *SGE, l *[]SGE) {
 	switch len(*l) {
 	case 0:
 		if *l != nil {
@@ -33,7 +33,7 @@ func (n *NIC) one(e *SGE, l *[]SGE) {
 	case 1:
 		*e, *l = (*l)[0], nil
 	default:
-		*l = n.keepSGL(*l)
+		*l = n.copySGL(*l)
 	}
 }
 
@@ -132,9 +132,9 @@ func (n *NIC) deliver(pd *PD, e SGE, l []SGE, off uint64, f *wire.Frame) bool {
 	return n.scatter(pd, l, off, f.PayloadBytes(), f.PayloadLen())
 }
 
-// put writes bytes that no frame carries as payload: a global route header, or the
+// writeBytes writes bytes that no frame carries as payload: a global route header, or the
 // result of an atomic.
-func (n *NIC) put(pd *PD, e SGE, l []SGE, off uint64, b []byte) bool {
+func (n *NIC) writeBytes(pd *PD, e SGE, l []SGE, off uint64, b []byte) bool {
 	one := [1]SGE{e}
 	if l == nil {
 		l = one[:]

@@ -4,37 +4,37 @@ import "fmt"
 
 // SRQ is a receive queue that several queue pairs take from (ibv_srq).
 type SRQ struct {
-	nic   *NIC
-	pd    *PD
-	queue recvQueue
-	sge   int
-	limit int // below so many buffers an event is raised, once; 0: never
-	users int
-	life  uint32
-	gone  bool
+	nic         *NIC
+	pd          *PD
+	queue       recvQueue
+	sge         int
+	limit       int // below so many buffers an event is raised, once; 0: never
+	users       int
+	incarnation uint32
+	gone        bool
 }
 
 // CreateSRQ returns a shared receive queue for maxWR buffers, 1 to MaxQPWR, of up to
 // maxSGE pieces each (0: 1).
 func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
 	switch {
-	case !pd.of(n):
+	case !pd.belongsTo(n):
 		return nil, fmt.Errorf("create shared receive queue: protection domain of another device: %w", ErrInvalid)
 	case maxWR < 1 || maxWR > MaxQPWR || maxSGE < 0 || maxSGE > MaxSGE:
 		return nil, fmt.Errorf("create shared receive queue: %d buffers of %d pieces: %w", maxWR, maxSGE, ErrInvalid)
 	}
 	pd.users++
 	n.made.SRQs++
-	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE, life: n.life}, nil
+	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE, incarnation: n.incarnation}, nil
 }
 
-// of reports whether the queue is one of the device.
-func (s *SRQ) of(n *NIC) bool { return s.nic == n && s.life == n.life && !s.gone }
+// belongsTo reports whether the queue is one of the device.
+func (s *SRQ) belongsTo(n *NIC) bool { return s.nic == n && s.incarnation == n.incarnation && !s.gone }
 
 // DestroySRQ takes the queue back once no queue pair uses it.
 func (n *NIC) DestroySRQ(s *SRQ) error {
 	switch {
-	case !s.of(n):
+	case !s.belongsTo(n):
 		return fmt.Errorf("destroy shared receive queue: %w", ErrInvalid)
 	case s.users > 0:
 		return fmt.Errorf("destroy shared receive queue: %d queue pairs use it: %w", s.users, ErrBusy)

@@ -8,14 +8,14 @@ import (
 // tables is what the NIC knows its objects by. Everything can be made and destroyed without
 // end: numbers, keys and timers are used again, numbers and keys as late as that can be.
 type tables struct {
-	qps       []*QP                // by index; nil: free
-	freedQPNs queue.FIFO[wire.QPN] // the one that was freed first goes first
-	slots     []*QP                // by timer slot, in the order in which they were made; nil: destroyed
-	holes     int                  // how many of slots are nil
-	mrs       []*MR                // by index; nil: free
-	freedKeys queue.FIFO[uint32]
-	made      Made
-	life      uint32 // restarts: what was made before is none of the NIC's
+	qps         []*QP                // by index; nil: free
+	freedQPNs   queue.FIFO[wire.QPN] // the one that was freed first goes first
+	slots       []*QP                // by timer slot, in the order in which they were made; nil: destroyed
+	holes       int                  // how many of slots are nil
+	mrs         []*MR                // by index; nil: free
+	freedKeys   queue.FIFO[uint32]
+	made        Made
+	incarnation uint32 // restarts: what was made before is none of the NIC's
 }
 
 // Made counts what was made with verbs and not taken back.

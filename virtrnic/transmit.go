@@ -34,8 +34,8 @@ type pauseFrame struct {
 // said by the last of them: for each class what came later counts.
 const pausesMax = 1024
 
-// ripe marks a priority as ready: it has something to send from now on.
-func (n *NIC) ripe(now vtime.Time, prio uint8) {
+// markReady marks a priority as ready: it has something to send from now on.
+func (n *NIC) markReady(now vtime.Time, prio uint8) {
 	t := &n.tx
 	if t.ready&^t.paused == 0 {
 		t.elig = max(t.elig, now)
@@ -45,7 +45,7 @@ func (n *NIC) ripe(now vtime.Time, prio uint8) {
 
 // queue puts a ready-made frame into the egress.
 func (n *NIC) queue(now vtime.Time, f *wire.Frame, prio uint8) {
-	n.ripe(now, prio)
+	n.markReady(now, prio)
 	n.tx.made[prio].Push(f)
 }
 
@@ -56,7 +56,7 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 		if q.cc != nil && n.hold(now, q) {
 			return
 		}
-		n.ripe(now, q.prio)
+		n.markReady(now, q.prio)
 		n.tx.round[q.prio].Push(q)
 	}
 }
@@ -277,7 +277,7 @@ func (n *NIC) Stands() bool {
 
 // Queued returns the frames waiting in the NIC, to be sent or for their turn.
 func (n *NIC) Queued() int {
-	k := n.tx.pauses.Len() + n.kept
+	k := n.tx.pauses.Len() + n.reordered
 	if n.intake != nil {
 		k += n.intake.fifo.Len()
 	}

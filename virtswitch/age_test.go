@@ -52,7 +52,7 @@ func aged(t *testing.T, r *rand.Rand) *lone {
 			look()
 			before := now
 			send(id, wire.MRPHeader{LeaderQPN: 100}, wire.MRPRecord{IP: hostIP(1), QPN: 101}, wire.MRPRecord{IP: hostIP(2), QPN: 102})
-			if g := l.sw.groups.get(id); g != nil && g.buried == 0 {
+			if g := l.sw.groups.get(id); g != nil && g.forgetAt == 0 {
 				m.there, m.used = true, before
 			}
 		case 2:

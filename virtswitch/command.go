@@ -13,7 +13,7 @@ import (
 // WipeGroups removes every group at once, without quarantine, and returns how many there were.
 func (s *Switch) WipeGroups() (groups int) {
 	s.groups.each(func(g *group) {
-		if g.buried == 0 {
+		if g.forgetAt == 0 {
 			groups++
 			s.unload(g)
 		}
@@ -55,12 +55,12 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 		s.eg[p] = egress{obeyed: e.obeyed, paused: e.obeyed.stopped}
 		s.timers.Stop(s.timerRefresh(p))
 	}
-	if s.late != nil {
-		for _, x := range s.late.waiting.All() {
+	if s.deferred != nil {
+		for _, x := range s.deferred.waiting.All() {
 			s.drop(now, int(x.Value.in), x.Value.f, DropRestart)
 		}
-		s.late.waiting, s.late.free = queue.Heap[lateItem]{}, 0
-		s.timers.Stop(s.timerLate())
+		s.deferred.waiting, s.deferred.free = queue.Heap[deferredItem]{}, 0
+		s.timers.Stop(s.timerDeferred())
 	}
 	if s.lookAside != nil {
 		clear(s.lookAside.there)
@@ -83,16 +83,16 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 // SetCarrier sets whether the link at a port is up. A port without a carrier is in no route,
 // and all that its neighbour has paused is resumed.
 func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
-	if up != s.dark.has(port) {
+	if up != s.noCarrier.has(port) {
 		return
 	}
 	if s.crossbar != nil {
 		s.crossUntil(now - 1)
 	}
 	if up {
-		s.dark.clear(port)
+		s.noCarrier.clear(port)
 	} else {
-		s.dark.set(port)
+		s.noCarrier.set(port)
 	}
 	s.reroute()
 	s.settle(now-1, port)
@@ -116,7 +116,7 @@ func (s *Switch) SetRoutes(t FIB) {
 
 // reroute puts the installed routes into use, without the ports that have no carrier.
 func (s *Switch) reroute() {
-	t := s.routes.without(s.dark)
+	t := s.routes.without(s.noCarrier)
 	if !t.equal(&s.fib) {
 		s.reroutes++
 	}

@@ -78,7 +78,7 @@ func crossRun(t *testing.T, seed uint64, again bool) *lone {
 	}
 	for range 10 {
 		if p, us := r.IntN(len(l.stub)), instant(); again {
-			l.at(us, func() { l.sw.SetCarrier(l.net.Now, p, !l.sw.dark.has(p)) })
+			l.at(us, func() { l.sw.SetCarrier(l.net.Now, p, !l.sw.noCarrier.has(p)) })
 		}
 	}
 	if r.IntN(4) == 0 {

@@ -95,8 +95,8 @@ func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 
 // out sends a frame by a port: at once if the port is idle, through its queue otherwise.
 func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
-	if s.ret != nil {
-		s.sendBack(now, port, f, a)
+	if s.serving != nil {
+		s.returnFrame(now, port, f, a)
 		return
 	}
 	if s.crossbar != nil {

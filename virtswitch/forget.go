@@ -15,7 +15,7 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt 
 	case g == nil:
 		s.drop(now, in, f, DropUnknownGroup)
 		return
-	case g.index[in] == 0 || g.buried != 0 && in != g.ingress: // a packet that is passed on twice must not go in a circle
+	case g.index[in] == 0 || g.forgetAt != 0 && in != g.ingress: // a packet that is passed on twice must not go in a circle
 		s.drop(now, in, f, DropNotInTree)
 		return
 	case attempt < g.attempt:
@@ -23,18 +23,18 @@ func (s *Switch) deleteGroup(now vtime.Time, in int, f *wire.Frame, id, attempt 
 		return
 	}
 	g.attempt = attempt
-	if g.buried == 0 {
-		s.bury(now, g, now.Add(s.quarantine), "")
+	if g.forgetAt == 0 {
+		s.closeGroup(now, g, now.Add(s.quarantine), "")
 	} else {
-		g.buried = now.Add(s.quarantine) // the next repeat has to find its way too
+		g.forgetAt = now.Add(s.quarantine) // the next repeat has to find its way too
 	}
 	s.flood(now, in, f, g)
 }
 
-// bury deletes a group: it passes no data from now on, and is forgotten at the instant until.
-func (s *Switch) bury(now vtime.Time, g *group, until vtime.Time, why string) {
+// closeGroup deletes a group: it passes no data from now on, and is forgotten at the instant until.
+func (s *Switch) closeGroup(now vtime.Time, g *group, until vtime.Time, why string) {
 	g.active = false
-	g.buried = until
+	g.forgetAt = until
 	s.unload(g)
 	if s.timers.At(timerTombstone) > until {
 		s.timers.Set(timerTombstone, until)
@@ -63,18 +63,18 @@ func (s *Switch) Age(now vtime.Time) (groups int) {
 	s.ageAt = vtime.Never
 	s.groups.each(func(g *group) {
 		switch due := g.used.Add(s.ageOf(g)); {
-		case g.buried != 0:
+		case g.forgetAt != 0:
 		case due > now:
 			s.ageAt = min(s.ageAt, due)
 		default:
 			s.stats.AgedOut++
 			groups++
 			// The time for which it was idle counts toward its quarantine.
-			s.bury(now, g, max(now, g.used.Add(s.quarantine)), "nothing was heard of it for "+now.Sub(g.used).String())
+			s.closeGroup(now, g, max(now, g.used.Add(s.quarantine)), "nothing was heard of it for "+now.Sub(g.used).String())
 		}
 	})
 	if groups > 0 {
-		s.buryGroups(now)
+		s.forgetExpired(now)
 	}
 	return groups
 }
@@ -115,18 +115,18 @@ func (s *Switch) unload(g *group) {
 	}
 }
 
-// buryGroups forgets the deleted groups whose quarantine is over, and sets the timer for the
+// forgetExpired forgets the deleted groups whose quarantine is over, and sets the timer for the
 // next.
-func (s *Switch) buryGroups(now vtime.Time) {
+func (s *Switch) forgetExpired(now vtime.Time) {
 	next := vtime.Never
 	var due []*group
 	s.groups.each(func(g *group) {
 		switch {
-		case g.buried == 0:
-		case g.buried <= now:
+		case g.forgetAt == 0:
+		case g.forgetAt <= now:
 			due = append(due, g)
 		default:
-			next = min(next, g.buried)
+			next = min(next, g.forgetAt)
 		}
 	})
 	for _, g := range due {

@@ -17,7 +17,7 @@ type group struct {
 	active      bool          // data may pass
 	regions     bool          // the table has room for memory regions
 	reduce      *reduction    // nil: the group replicates
-	buried      vtime.Time    // when the deleted group is forgotten; 0: it is not deleted
+	forgetAt    vtime.Time    // when the deleted group is forgotten; 0: it is not deleted
 	used        vtime.Time    // when a packet of the group came last
 	ingress     int           // the only port by which registration packets of the group may come
 	attempt     uint32        // number of the registration attempt that the paths belong to
@@ -122,7 +122,7 @@ func (s *Switch) handleGroup(now vtime.Time, in int, f *wire.Frame, id uint32) {
 	}
 	g.used = now
 	op := f.OpCode()
-	if s.late != nil && s.serve(now, in, f, op) {
+	if s.deferred != nil && s.serve(now, in, f, op) {
 		return
 	}
 	switch {
@@ -255,7 +255,7 @@ type GroupState struct {
 // Groups returns the state of all groups in order of their McstID, deleted ones left out.
 func (s *Switch) Groups() (all []GroupState) {
 	s.groups.each(func(g *group) {
-		if g.buried == 0 {
+		if g.forgetAt == 0 {
 			var v GroupState
 			g.state(&v)
 			all = append(all, v)
@@ -267,7 +267,7 @@ func (s *Switch) Groups() (all []GroupState) {
 // Resting returns the McstIDs, in order, of deleted groups that are still in quarantine.
 func (s *Switch) Resting() (all []uint32) {
 	s.groups.each(func(g *group) {
-		if g.buried != 0 {
+		if g.forgetAt != 0 {
 			all = append(all, g.id)
 		}
 	})
@@ -284,7 +284,7 @@ func (s *Switch) Group(mcstID uint32) (v GroupState, ok bool) {
 // the memory of v, for callers that ask often.
 func (s *Switch) ReadGroup(mcstID uint32, v *GroupState) bool {
 	g := s.groups.get(mcstID)
-	if g == nil || g.buried != 0 {
+	if g == nil || g.forgetAt != 0 {
 		return false
 	}
 	g.state(v)

@@ -25,8 +25,8 @@ type lookAside struct {
 	back     []vtime.Time
 }
 
-// lateItem is a frame that is served later, with what is needed to go on with it then.
-type lateItem struct {
+// deferredItem is a frame that is served later, with what is needed to go on with it then.
+type deferredItem struct {
 	f      *wire.Frame
 	in     int32 // ingress
 	port   int32 // egress; -1: it has to be handled first
@@ -36,20 +36,20 @@ type lateItem struct {
 	served bool // the feedback processor has finished it
 }
 
-// lateWork is what waits to be served later, and the feedback processor (CEP-48).
-type lateWork struct {
-	waiting queue.Heap[lateItem] // by instant; items of one instant in the order of postpone
-	seq     uint64               // number of the item postponed last
-	delay   vtime.Duration       // time that the feedback processor takes per packet
-	free    vtime.Time           // when the feedback processor is free
+// deferredWork is what waits to be served later, and the feedback processor (CEP-48).
+type deferredWork struct {
+	waiting queue.Heap[deferredItem] // by instant; items of one instant in the order of postpone
+	seq     uint64                   // number of the item postponed last
+	delay   vtime.Duration           // time that the feedback processor takes per packet
+	free    vtime.Time               // when the feedback processor is free
 }
 
-func (s *Switch) setLate(feedback vtime.Duration, c LookAsideConfig) {
+func (s *Switch) setDeferred(feedback vtime.Duration, c LookAsideConfig) {
 	if feedback == 0 && c.Links == 0 {
 		return
 	}
-	s.late = &lateWork{delay: feedback}
-	s.timers.Grow(s.timerLate() + 1)
+	s.deferred = &deferredWork{delay: feedback}
+	s.timers.Grow(s.timerDeferred() + 1)
 	if c.Links > 0 {
 		s.lookAside = &lookAside{
 			delay: c.Delay, bytePs16: machine.BytePs16(c.Rate),
@@ -59,46 +59,46 @@ func (s *Switch) setLate(feedback vtime.Duration, c LookAsideConfig) {
 }
 
 // postpone keeps an item until an instant.
-func (s *Switch) postpone(at vtime.Time, x lateItem) {
-	l := s.late
+func (s *Switch) postpone(at vtime.Time, x deferredItem) {
+	l := s.deferred
 	l.seq++
 	l.waiting.Push(at, l.seq, x)
-	if at < s.timers.At(s.timerLate()) {
-		s.timers.Set(s.timerLate(), at)
+	if at < s.timers.At(s.timerDeferred()) {
+		s.timers.Set(s.timerDeferred(), at)
 	}
 }
 
-// lateDue serves the items that are due by now.
-func (s *Switch) lateDue(now vtime.Time) {
+// serveDue serves the items that are due by now.
+func (s *Switch) serveDue(now vtime.Time) {
 	s.settleAll(now) // R2: what starts at now goes before timers
-	for s.late.waiting.Next() <= now {
-		x := s.late.waiting.Pop().Value
+	for s.deferred.waiting.Next() <= now {
+		x := s.deferred.waiting.Pop().Value
 		if x.port >= 0 {
-			s.comeBack(now, &x)
+			s.sendReturned(now, &x)
 		} else {
-			s.serveLate(now, &x)
+			s.serveDeferred(now, &x)
 		}
 	}
-	if next := s.late.waiting.Next(); next != vtime.Never {
-		s.timers.Set(s.timerLate(), next)
+	if next := s.deferred.waiting.Next(); next != vtime.Never {
+		s.timers.Set(s.timerDeferred(), next)
 	}
 }
 
 // serve passes feedback to the feedback processor, and reports whether it has: there is such a
 // processor, and it has not finished this packet yet.
 func (s *Switch) serve(now vtime.Time, in int, f *wire.Frame, op wire.OpCode) bool {
-	l := s.late
-	if l.delay == 0 || op != wire.OpAcknowledge && op != wire.OpCNP || s.ret != nil && s.ret.served {
+	l := s.deferred
+	if l.delay == 0 || op != wire.OpAcknowledge && op != wire.OpCNP || s.serving != nil && s.serving.served {
 		return false
 	}
-	if l.waiting.Len() >= lateMax {
+	if l.waiting.Len() >= deferredMax {
 		s.drop(now, in, f, DropProcessorFull)
 		return true
 	}
 	l.free = max(l.free, now).Add(l.delay)
-	x := lateItem{f: f, in: int32(in), port: -1, served: true}
-	if s.ret != nil && s.ret.charge != 0 {
-		x.charge, x.size, x.prio = s.ret.charge, s.ret.size, s.ret.prio
+	x := deferredItem{f: f, in: int32(in), port: -1, served: true}
+	if s.serving != nil && s.serving.charge != 0 {
+		x.charge, x.size, x.prio = s.serving.charge, s.serving.size, s.serving.prio
 		s.buffer.shared[^x.charge].copies++
 	}
 	s.postpone(l.free, x)
@@ -110,7 +110,7 @@ func (s *Switch) serve(now vtime.Time, in int, f *wire.Frame, op wire.OpCode) bo
 func (s *Switch) steer(now vtime.Time, in int, f *wire.Frame) {
 	a := s.arrived(f, in)
 	a.shared = true
-	if s.late.waiting.Len() >= lateMax {
+	if s.deferred.waiting.Len() >= deferredMax {
 		s.drop(now, in, f, DropProcessorFull)
 		return
 	}
@@ -120,7 +120,7 @@ func (s *Switch) steer(now vtime.Time, in int, f *wire.Frame) {
 	}
 	s.buffer.shared[^a.charge].copies = 1
 	at := s.lookAside.cross(s.lookAside.there, in, now, a.size)
-	s.postpone(at, lateItem{f: f, in: int32(in), port: -1, charge: a.charge, size: int32(a.size), prio: a.prio})
+	s.postpone(at, deferredItem{f: f, in: int32(in), port: -1, charge: a.charge, size: int32(a.size), prio: a.prio})
 }
 
 // cross returns when a frame that takes one of the links now arrives at its other end.
@@ -130,38 +130,38 @@ func (l *lookAside) cross(links []vtime.Time, port int, now vtime.Time, size int
 	return free.Add(l.delay)
 }
 
-// serveLate handles a frame whose time has come.
-func (s *Switch) serveLate(now vtime.Time, x *lateItem) {
-	s.ret = x
+// serveDeferred handles a frame whose time has come.
+func (s *Switch) serveDeferred(now vtime.Time, x *deferredItem) {
+	s.serving = x
 	if x.f.Kind() == wire.KindMRP {
 		s.handleMRP(now, int(x.in), x.f)
 	} else {
 		s.handleGroup(now, int(x.in), x.f, x.f.DstIP())
 	}
-	s.ret = nil
+	s.serving = nil
 	if x.charge != 0 {
 		s.release(now, waiter{charge: x.charge})
 	}
 }
 
-// sendBack sends a frame that the accelerator has made over one of its links. Without an
+// returnFrame sends a frame that the accelerator has made over one of its links. Without an
 // accelerator the frame is the feedback processor's, which sends by the port itself.
-func (s *Switch) sendBack(now vtime.Time, port int, f *wire.Frame, a *arrival) {
-	x := s.ret
+func (s *Switch) returnFrame(now vtime.Time, port int, f *wire.Frame, a *arrival) {
+	x := s.serving
 	if s.lookAside == nil {
-		s.ret = nil
+		s.serving = nil
 		s.out(now, port, f, a)
-		s.ret = x
+		s.serving = x
 		return
 	}
 	s.buffer.shared[^x.charge].copies++
 	at := s.lookAside.cross(s.lookAside.back, port, now, a.size)
-	s.postpone(at, lateItem{f: f, in: int32(a.in), port: int32(port), charge: x.charge, size: int32(a.size), prio: a.prio})
+	s.postpone(at, deferredItem{f: f, in: int32(a.in), port: int32(port), charge: x.charge, size: int32(a.size), prio: a.prio})
 }
 
-// comeBack sends a frame that has come back from the accelerator by its port. The frame's
+// sendReturned sends a frame that has come back from the accelerator by its port. The frame's
 // charge ends when it starts.
-func (s *Switch) comeBack(now vtime.Time, x *lateItem) {
+func (s *Switch) sendReturned(now vtime.Time, x *deferredItem) {
 	port := int(x.port)
 	s.settle(now, port)
 	a := arrival{size: int(x.size), in: int(x.in), prio: x.prio, shared: true, charged: true, charge: x.charge}

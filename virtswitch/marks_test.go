@@ -31,7 +31,7 @@ func burst(t *testing.T, r *rand.Rand) *lone {
 // flooded has members acknowledge more than a slow feedback processor holds.
 func flooded(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = 10 * vtime.Millisecond })
-	for k := range lateMax + 1 + r.IntN(lateMax) {
+	for k := range deferredMax + 1 + r.IntN(deferredMax) {
 		i := 1 + r.IntN(3)
 		l.sw.HandleFrame(l.net.Now, i, l.ack(i, wire.PSN(5+k), wire.SyndromeACK))
 	}
@@ -133,7 +133,7 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 			}
 			if r.IntN(6) == 0 {
 				port := r.IntN(4)
-				l.sw.SetCarrier(l.net.Now, port, l.sw.dark.has(port))
+				l.sw.SetCarrier(l.net.Now, port, l.sw.noCarrier.has(port))
 			}
 			f = l.data(src, 10<<24|uint32(r.IntN(7))<<8|uint32(1+r.IntN(5)), 1, 1, uint8(r.Uint32()))
 		default:
@@ -219,11 +219,11 @@ func swamped(t *testing.T, r *rand.Rand) *lone {
 	l := groupLab(t, func(c *Config) {
 		c.LookAside, c.Buffer = LookAsideConfig{Links: 1, Rate: 1e6, Delay: vtime.Microsecond}, 1<<30
 	})
-	for range lateMax + 1 + r.IntN(1000) {
+	for range deferredMax + 1 + r.IntN(1000) {
 		l.sw.HandleFrame(l.net.Now, 0, l.data(hostIP(0), group1, 9, 5, 26<<2))
 	}
-	if k := l.sw.late.waiting.Len(); k != lateMax {
-		t.Errorf("%d packets wait for the accelerator, it has room for %d", k, lateMax)
+	if k := l.sw.deferred.waiting.Len(); k != deferredMax {
+		t.Errorf("%d packets wait for the accelerator, it has room for %d", k, deferredMax)
 	}
 	l.sw.WipeGroups()
 	l.run()

@@ -47,7 +47,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	leader := f.SrcIP()
 	s.Age(now) // groups that nobody uses must not take the room of this one, nor change its route
 	g := s.groups.get(id)
-	if g != nil && (p.Attempt < g.attempt || g.buried != 0 && p.Attempt == g.attempt) {
+	if g != nil && (p.Attempt < g.attempt || g.forgetAt != 0 && p.Attempt == g.attempt) {
 		s.drop(now, in, f, DropNotActive) // the attempt is over, or the McstID still in quarantine
 		return
 	}
@@ -149,7 +149,7 @@ func (g *group) covers(ports []int) bool {
 // prune removes the paths of an earlier attempt from the table, and tells the switches on
 // them. Switches that the new attempt has already reached ignore that.
 func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
-	if g.buried == 0 {
+	if g.forgetAt == 0 {
 		for i := range g.path {
 			if p := &g.path[i]; !p.host && p.port != g.ingress && p.port != in {
 				b := s.pool.Block()
@@ -401,7 +401,7 @@ func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	case in != g.ingress:
 		s.drop(now, in, f, DropNotInTree)
 		return
-	case g.buried != 0 || len(g.path) < 2 || !s.rules.Activate || p.Attempt != g.attempt:
+	case g.forgetAt != 0 || len(g.path) < 2 || !s.rules.Activate || p.Attempt != g.attempt:
 		s.drop(now, in, f, DropNotActive)
 		return
 	case s.severed(g):
@@ -418,7 +418,7 @@ func (s *Switch) activate(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 // severed reports whether the link of some path of the group is down.
 func (s *Switch) severed(g *group) bool {
 	for i := range g.path {
-		if s.dark.has(g.path[i].port) {
+		if s.noCarrier.has(g.path[i].port) {
 			return true
 		}
 	}

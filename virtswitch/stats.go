@@ -98,7 +98,7 @@ func (s *Switch) Holding() Holding {
 		Buffered: s.buffer.lossyBytes + s.buffer.losslessBytes + s.buffer.used, Timers: s.timers.Armed(),
 	}
 	s.groups.each(func(g *group) {
-		if g.buried == 0 {
+		if g.forgetAt == 0 {
 			h.Groups++
 		} else {
 			h.Buried++

@@ -66,16 +66,16 @@ type Switch struct {
 	// same length, which does not change.
 	ports []machine.Port
 	eg    []egress
-	// ret is the deferred item that is being served, or nil. While it is set, out sends over
+	// serving is the deferred item that is being served, or nil. While it is set, out sends over
 	// the accelerator's return links. Invariant: it is nil between two inputs.
-	ret     *lateItem
+	serving *deferredItem
 	classes *Classes // nil: DefaultClasses
 	pool    *wire.Pool
-	// fib is the table in use, routes the one that was installed, and dark the set of ports
-	// without a carrier. Invariant: fib is routes less the ports in dark.
-	fib    FIB
-	routes FIB
-	dark   bitset
+	// fib is the table in use, routes the one that was installed, and noCarrier the set of ports
+	// without a carrier. Invariant: fib is routes less the ports in noCarrier.
+	fib       FIB
+	routes    FIB
+	noCarrier bitset
 	// reroutes is how often fib has changed. A group keeps the count of its registration, by
 	// which a later packet finds out that the routes have changed since.
 	reroutes uint64
@@ -127,9 +127,9 @@ type Switch struct {
 	quarantine vtime.Duration
 	multicast  []Multicast // in order of address, each address once
 
-	late      *lateWork  // nil: nothing is served later
-	lookAside *lookAside // nil: the switch handles groups itself
-	crossbar  *crossbar  // nil: packets wait at their egress
+	deferred  *deferredWork // nil: nothing is served later
+	lookAside *lookAside    // nil: the switch handles groups itself
+	crossbar  *crossbar     // nil: packets wait at their egress
 
 	stats Stats
 }
@@ -142,7 +142,7 @@ func New(c Config) *Switch {
 	}
 	s := &Switch{
 		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
-		dark: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
+		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
 		waiting: newBitset(n), portLoad: make([]int32, n),
 		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
@@ -171,7 +171,7 @@ func New(c Config) *Switch {
 	if s.watchdogs != nil {
 		s.timers.Grow(timerPorts + 3*n)
 	}
-	s.setLate(c.FeedbackDelay, c.LookAside)
+	s.setDeferred(c.FeedbackDelay, c.LookAside)
 	s.crossbar = newCrossbar(c.Input, n)
 	return s
 }
@@ -186,7 +186,7 @@ const (
 func (s *Switch) timerPause(port int) int    { return timerPorts + 2*port }
 func (s *Switch) timerRefresh(port int) int  { return timerPorts + 2*port + 1 }
 func (s *Switch) timerWatchdog(port int) int { return timerPorts + 2*len(s.ports) + port }
-func (s *Switch) timerLate() int             { return timerPorts + 3*len(s.ports) }
+func (s *Switch) timerDeferred() int         { return timerPorts + 3*len(s.ports) }
 
 // HandleFrame implements machine.Machine. With a crossbar, starts that were due before now
 // are made up for first, and what the frame adds is admitted after.
@@ -251,9 +251,9 @@ func (s *Switch) timeout(now vtime.Time) {
 		}
 		switch {
 		case slot == timerTombstone:
-			s.buryGroups(now)
-		case slot == s.timerLate():
-			s.lateDue(now)
+			s.forgetExpired(now)
+		case slot == s.timerDeferred():
+			s.serveDue(now)
 		case slot >= s.timerWatchdog(0):
 			s.watchdogDue(now, slot-s.timerWatchdog(0))
 		case slot&1 == timerPorts&1:
@@ -350,7 +350,7 @@ func (s *Switch) Pauses() (n int) {
 // Stands reports whether every frame that waits, pause frames left out, waits for a neighbour's
 // pause to end, with no watchdog about to end it. Then nothing moves until a frame comes.
 func (s *Switch) Stands() bool {
-	moves := s.late != nil && s.late.waiting.Len() > 0 || s.crossbar != nil && s.crossbar.next != vtime.Never
+	moves := s.deferred != nil && s.deferred.waiting.Len() > 0 || s.crossbar != nil && s.crossbar.next != vtime.Never
 	for p := range s.eg {
 		e := &s.eg[p]
 		moves = moves || e.ready&^e.paused != 0 || s.watchdogs != nil && s.watchdogs[p].watches()
@@ -363,8 +363,8 @@ func (s *Switch) Queued() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].queued()
 	}
-	if s.late != nil {
-		n += s.late.waiting.Len()
+	if s.deferred != nil {
+		n += s.deferred.waiting.Len()
 	}
 	if s.crossbar != nil {
 		n += s.crossbar.frames

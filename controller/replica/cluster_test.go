@@ -55,13 +55,13 @@ func (n *fakeNode) add(f controller.Fault) {
 	}
 }
 
-// hands is how one replica reaches the nodes. While its replica is frozen nothing gets through.
-type hands struct {
+// fakeEffects is how one replica reaches the nodes. While its replica is frozen nothing gets through.
+type fakeEffects struct {
 	c    *cluster
 	self string
 }
 
-func (h hands) each(ctx context.Context, epoch uint64, f func(*fakeNode)) error {
+func (h fakeEffects) each(ctx context.Context, epoch uint64, f func(*fakeNode)) error {
 	for _, n := range h.c.nodes {
 		if err := h.c.unfrozen(ctx, h.self, true); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (h hands) each(ctx context.Context, epoch uint64, f func(*fakeNode)) error 
 	return nil
 }
 
-func (h hands) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
+func (h fakeEffects) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
 	return h.each(ctx, epoch, func(n *fakeNode) {
 		for id := range n.faults { // each by itself
 			if l.Fault(id) == nil {
@@ -88,7 +88,7 @@ func (h hands) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error
 	})
 }
 
-func (h hands) AddFaults(ctx context.Context, epoch uint64, _ *controller.Lab, all []controller.Fault) error {
+func (h fakeEffects) AddFaults(ctx context.Context, epoch uint64, _ *controller.Lab, all []controller.Fault) error {
 	return h.each(ctx, epoch, func(n *fakeNode) {
 		for _, f := range all {
 			n.add(f)
@@ -96,7 +96,7 @@ func (h hands) AddFaults(ctx context.Context, epoch uint64, _ *controller.Lab, a
 	})
 }
 
-func (h hands) RemoveFaults(ctx context.Context, epoch uint64, _ *controller.Lab, ids []string) error {
+func (h fakeEffects) RemoveFaults(ctx context.Context, epoch uint64, _ *controller.Lab, ids []string) error {
 	return h.each(ctx, epoch, func(n *fakeNode) {
 		for _, id := range ids {
 			delete(n.faults, id)
@@ -104,7 +104,7 @@ func (h hands) RemoveFaults(ctx context.Context, epoch uint64, _ *controller.Lab
 	})
 }
 
-func (h hands) SetGroup(ctx context.Context, epoch uint64, _ *controller.Lab, g *controller.Group, on bool) error {
+func (h fakeEffects) SetGroup(ctx context.Context, epoch uint64, _ *controller.Lab, g *controller.Group, on bool) error {
 	return h.each(ctx, epoch, func(n *fakeNode) {
 		if delete(n.groups, g.Lower); on {
 			n.groups[g.Lower] = true
@@ -158,7 +158,7 @@ func newCluster(t *testing.T, n, nodes int) *cluster {
 			t.Fatal(err)
 		}
 		c.all[id], err = New(Config{
-			ID: id, Replicas: c.ids, Network: c.nets[id], Data: filepath.Join(dir, id), Effects: hands{c, id}, Timing: fast(), Log: io.Discard,
+			ID: id, Replicas: c.ids, Network: c.nets[id], Data: filepath.Join(dir, id), Effects: fakeEffects{c, id}, Timing: fast(), Log: io.Discard,
 			Fail: func(err error) { c.fails <- err },
 		})
 		if err != nil {
@@ -200,7 +200,7 @@ func (c *cluster) serve(id string) {
 	c.t.Cleanup(s.Stop)
 }
 
-// freeze stops a replica's traffic, its calls and its hands, or lets them go on.
+// freeze stops a replica's traffic, its calls and its effects on nodes, or lets them go on.
 func (c *cluster) freeze(id string, on bool) {
 	c.nets[id].Freeze(on)
 	c.mu.Lock()

@@ -196,7 +196,7 @@ func TestLookAsideLossless(t *testing.T) {
 		if st := l.sw.Stats(); st.Dropped() != 0 || st.PausesSent == 0 {
 			t.Errorf("drops %v, %d pauses", st.Drops, st.PausesSent)
 		}
-		if l.sw.buffer.in[0].bytes != [8]int32{} || len(l.sw.buffer.freeIndex) != len(l.sw.buffer.shared) || l.sw.late.waiting.Len() != 0 {
+		if l.sw.buffer.in[0].bytes != [8]int32{} || len(l.sw.buffer.freeIndex) != len(l.sw.buffer.shared) || l.sw.deferred.waiting.Len() != 0 {
 			t.Errorf("at rest %v bytes are charged, %d of %d shared charges are free", l.sw.buffer.in[0].bytes, len(l.sw.buffer.freeIndex), len(l.sw.buffer.shared))
 		}
 	}
@@ -205,8 +205,8 @@ func TestLookAsideLossless(t *testing.T) {
 // TestProcessorFull: a feedback processor that cannot keep up drops, with its reason.
 func TestProcessorFull(t *testing.T) {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = vtime.Microsecond })
-	for range lateMax {
-		l.sw.postpone(vtime.Never-1, lateItem{})
+	for range deferredMax {
+		l.sw.postpone(vtime.Never-1, deferredItem{})
 	}
 	f := l.ack(1, 7, wire.SyndromeACK)
 	l.sw.HandleFrame(l.net.Now, 1, f)
@@ -220,11 +220,11 @@ func TestLateOrder(t *testing.T) {
 	l := groupLab(t, func(c *Config) { c.FeedbackDelay = vtime.Microsecond })
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range 500 {
-		l.sw.postpone(vtime.Time(r.IntN(50)), lateItem{size: int32(i)})
+		l.sw.postpone(vtime.Time(r.IntN(50)), deferredItem{size: int32(i)})
 	}
-	var last queue.Due[lateItem]
+	var last queue.Due[deferredItem]
 	for i := range 500 {
-		x := l.sw.late.waiting.Pop()
+		x := l.sw.deferred.waiting.Pop()
 		if i > 0 && (x.At < last.At || x.At == last.At && x.Value.size < last.Value.size) {
 			t.Fatalf("item %d of %v after item %d of %v", x.Value.size, x.At, last.Value.size, last.At)
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// hands are the leading controller's clients of the nodes' agents (replica.Effects). Only one
-// goroutine calls them.
-type hands struct {
+// agentClients are the leading controller's clients of the agents of all nodes. It implements
+// replica.Effects. Only one goroutine calls its methods.
+type agentClients struct {
 	nodes string // folder that holds the folders of all nodes' sockets
 	conns map[string]*grpc.ClientConn
 
@@ -36,12 +36,12 @@ type hands struct {
 // adoption is the leader and configuration for which a node was last given its faults.
 type adoption struct{ epoch, generation uint64 }
 
-func newHands(nodes string) *hands {
-	return &hands{nodes: nodes, conns: map[string]*grpc.ClientConn{}, adopted: map[string]adoption{}}
+func newAgentClients(nodes string) *agentClients {
+	return &agentClients{nodes: nodes, conns: map[string]*grpc.ClientConn{}, adopted: map[string]adoption{}}
 }
 
 // read parses a lab's file, unless it was the last one read.
-func (h *hands) read(l *controller.Lab) error {
+func (h *agentClients) read(l *controller.Lab) error {
 	if h.lab != nil && h.file == l.File {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (h *hands) read(l *controller.Lab) error {
 }
 
 // node returns the agent of a node.
-func (h *hands) node(name string) (control.NodeClient, error) {
+func (h *agentClients) node(name string) (control.NodeClient, error) {
 	c := h.conns[name]
 	if c == nil {
 		var err error
@@ -78,7 +78,7 @@ func (h *hands) node(name string) (control.NodeClient, error) {
 const atOnce = 8
 
 // each does something at nodes, a few at a time, and returns what failed.
-func (h *hands) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c control.NodeClient) error) error {
+func (h *agentClients) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c control.NodeClient) error) error {
 	ctx = control.WithEpoch(ctx, epoch)
 	errs := make([]error, len(nodes))
 	gate := make(chan struct{}, atOnce)
@@ -102,7 +102,7 @@ func (h *hands) each(ctx context.Context, epoch uint64, nodes []string, f func(c
 }
 
 // fabric returns the names of all nodes of a lab.
-func (h *hands) fabric(l *controller.Lab) (names []string, err error) {
+func (h *agentClients) fabric(l *controller.Lab) (names []string, err error) {
 	if err := h.read(l); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (h *hands) fabric(l *controller.Lab) (names []string, err error) {
 }
 
 // Adopt implements replica.Effects.
-func (h *hands) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
+func (h *agentClients) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
 	names, err := h.fabric(l)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func messageOf(f controller.Fault) *control.Fault {
 }
 
 // AddFaults implements replica.Effects.
-func (h *hands) AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, add []controller.Fault) error {
+func (h *agentClients) AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, add []controller.Fault) error {
 	names, err := h.fabric(l)
 	if err != nil {
 		return err
@@ -188,7 +188,7 @@ func (h *hands) AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, 
 }
 
 // RemoveFaults implements replica.Effects.
-func (h *hands) RemoveFaults(ctx context.Context, epoch uint64, l *controller.Lab, ids []string) error {
+func (h *agentClients) RemoveFaults(ctx context.Context, epoch uint64, l *controller.Lab, ids []string) error {
 	names, err := h.fabric(l)
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (h *hands) RemoveFaults(ctx context.Context, epoch uint64, l *controller.La
 }
 
 // SetGroup implements replica.Effects.
-func (h *hands) SetGroup(ctx context.Context, epoch uint64, l *controller.Lab, g *controller.Group, on bool) error {
+func (h *agentClients) SetGroup(ctx context.Context, epoch uint64, l *controller.Lab, g *controller.Group, on bool) error {
 	if err := h.read(l); err != nil {
 		return err
 	}
