@@ -28,16 +28,17 @@ type stage struct {
 // Tests that take most of the time of their package: they come after the others.
 const (
 	slow    = "^(TestRandom|TestSizesUpTo2GiB|TestHashed|TestReactionPointModel|TestGuardsFire|Fuzz)"
-	simSlow = "^Test(IRN|EventsPerHop|Allocations|BareMoves|Smoke|Fairness|IncastFairness|LostCNPs|FilterCNPs|UniformLoss|RegistrationTrouble|ClosedForms|Scheme)"
+	simSlow = "^Test(EventsPerHop|Allocations|BareMoves|Smoke|UniformLoss|RegistrationTrouble|ClosedForms|Scheme)"
+	labSlow = "^Test(IRNAgainstGoBackN|Fairness|IncastFairness|LostCNPs|FilterCNPs)$" // of virtrnic, in simulated labs
 	nothing = "^$"
 )
 
 // rounds are the stages that all mutants go through before any goes on: the core's own
-// tests, which most do not survive, and then the simulator's.
+// tests, which most do not survive, and then the simulator's and those in simulated labs.
 func rounds(core string) [2][]stage {
 	return [2][]stage{
-		{{core, ".", slow, 12}, {core, slow, nothing, 20}},
-		{{"sim", ".", simSlow, 40}, {"sim", simSlow, nothing, 90}},
+		{{core, ".", slow + "|" + labSlow, 12}, {core, slow, nothing, 20}},
+		{{"sim", ".", simSlow, 40}, {"sim", simSlow, nothing, 90}, {"virtrnic", labSlow, nothing, 60}},
 	}
 }
 

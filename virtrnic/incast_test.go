@@ -1,4 +1,4 @@
-package sim
+package virtrnic_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -16,7 +17,7 @@ import (
 
 // meter counts what passes a link, by source address, and looks at the queue before it.
 type meter struct {
-	net   *Net
+	net   *sim.Net
 	sw    *virtswitch.Switch
 	bytes map[uint32]int
 	queue int // frames in the switch, summed over the frames counted
@@ -26,7 +27,7 @@ type meter struct {
 
 // Arrive implements faults.Link.
 func (m *meter) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
-	if isData(f) {
+	if f.Kind() == wire.KindRoCE && !f.OpCode().Is(wire.OpResponse) && f.OpCode() != wire.OpCNP {
 		m.bytes[f.SrcIP()] += f.WireLen()
 		k := m.sw.Queued()
 		m.queue, m.most, m.n = m.queue+k, max(m.most, k), m.n+1
@@ -35,8 +36,8 @@ func (m *meter) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
 }
 
 // meterAt puts a meter on the link to a host.
-func meterAt(n *Net, host int) *meter {
-	leaf := n.graph.Peer(host, 0)
+func meterAt(n *sim.Net, host int) *meter {
+	leaf := n.Graph().Peer(host, 0)
 	m := &meter{net: n, sw: n.Switch(leaf.Node), bytes: map[uint32]int{}}
 	n.SetFault(n.PortID(leaf.Node, leaf.Port), m)
 	return m
@@ -67,13 +68,13 @@ func recovery(set *virtrnic.DCQCN, rate, line int64) vtime.Duration {
 // 50us the first to come is always the most congested.
 const cnpFilter = 10 * vtime.Millisecond
 
-func congestedNet(t testing.TB, g *topo.Graph, name string, cnpWindow vtime.Duration) (*Net, *virtrnic.DCQCN) {
+func congestedNet(t testing.TB, g *topo.Graph, name string, cnpWindow vtime.Duration) (*sim.Net, *virtrnic.DCQCN) {
 	t.Helper()
 	set, err := virtrnic.DCQCNByName(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
+	n, err := sim.New(sim.Config{NoDigest: true, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16, Congestion: set},
 		Switch: fabric.Switch{
 			Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
@@ -188,7 +189,7 @@ func runIncast(t testing.TB, name string, flows int, times float64, lost int) sh
 		const frame = 4.178
 		out.queue, out.most = float64(m.queue)/float64(m.n)*frame, float64(m.most)*frame
 	})
-	if err := n.Run(Job{Name: "incast", Hosts: allHosts(g), Params: congestedParams, Program: func(r *rank.Rank) error {
+	if err := n.Run(sim.Job{Name: "incast", Hosts: allHosts(g), Params: congestedParams, Program: func(r *rank.Rank) error {
 		if r.ID() == flows {
 			if err := sink(r); err != nil {
 				return err

@@ -1,10 +1,11 @@
-package sim
+package virtswitch_test
 
 import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -16,8 +17,8 @@ import (
 // out of bits, and the whole packet is waited for. A host takes a packet when all of it is
 // there. The same with queues at either side.
 func TestCutThroughRules(t *testing.T) {
-	const size, latency, delay = 4096, 100, 20 // bytes, ns
-	const bytes = size + sendOverhead
+	const size, latency, delay = 4096, 100, 20     // bytes, ns
+	const bytes = size + 14 + 20 + 8 + 12 + 4 + 24 // Ethernet, IPv4, UDP, BTH, ICRC; FCS, preamble and gap
 	ns := func(n int, rate int64) float64 { return float64(n) * 8e9 / float64(rate) }
 	for _, c := range []struct {
 		in, out int64 // bit/s
@@ -36,16 +37,15 @@ func TestCutThroughRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
+			n, err := sim.New(sim.Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
 				Buffer: 1 << 20, Latency: latency * vtime.Nanosecond, Lossless: 1 << 3, CutThrough: c.cut, Input: input, Rules: virtswitch.RulesFixed(),
 			}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			params := testParams
-			params.MTU = 4096
+			params := rank.Params{MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true}
 			var took vtime.Duration
-			if err := n.Run(Job{Name: "cut", Hosts: []int{0, 1}, Params: params, Program: func(r *rank.Rank) error {
+			if err := n.Run(sim.Job{Name: "cut", Hosts: []int{0, 1}, Params: params, Program: func(r *rank.Rank) error {
 				d, err := oneMessage(r, g.Nodes[1].IP, size)
 				took = max(took, d)
 				return err

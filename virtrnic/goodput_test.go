@@ -1,4 +1,4 @@
-package sim
+package virtrnic_test
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -32,7 +34,7 @@ func transferLossy(t testing.TB, irn bool, loss float64, size, receivers int) (r
 	if irn {
 		nic.IRN = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
 	}
-	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
+	n, err := sim.New(sim.Config{NoDigest: true, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true, NIC: nic,
 		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
 	}})
@@ -43,10 +45,11 @@ func transferLossy(t testing.TB, irn bool, loss float64, size, receivers int) (r
 	for i := range receivers {
 		hosts = append(hosts, g.Hosts-1-i)
 	}
+	random := prng.New(1)
 	var from, until vtime.Time
 	params := congestedParams
 	params.Timeout = 10 // 4.2 ms, the default of labs
-	err = n.Run(Job{Name: "lossy", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error {
+	err = n.Run(sim.Job{Name: "lossy", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error {
 		buf, err := r.Alloc(size, rank.MemoryPhantom)
 		if err != nil {
 			return err
@@ -76,7 +79,7 @@ func transferLossy(t testing.TB, irn bool, loss float64, size, receivers int) (r
 			from = r.Now()
 			for _, h := range hosts[1:] {
 				leaf := g.Peer(h, 0)
-				n.SetFault(n.PortID(leaf.Node, leaf.Port), &faults.Impairment{Loss: loss, Random: n.random.Derive(fmt.Sprint("loss/", h))})
+				n.SetFault(n.PortID(leaf.Node, leaf.Port), &faults.Impairment{Loss: loss, Random: random.Derive(fmt.Sprint("loss/", h))})
 			}
 			if q, err = send(); err != nil {
 				return err

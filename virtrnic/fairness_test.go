@@ -1,10 +1,11 @@
-package sim
+package virtrnic_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -41,7 +42,7 @@ func (x *fairness) run(t *testing.T) {
 	x.watch(n, meters, g.Nodes[hosts[1]].IP, g.Nodes[hosts[3]].IP)
 	const size = 1 << 20
 	messages := int(float64(x.line)/8*x.span.Seconds())/size + 10
-	err = n.Run(Job{Name: "fairness", Hosts: hosts, Params: congestedParams, Program: func(r *rank.Rank) error {
+	err = n.Run(sim.Job{Name: "fairness", Hosts: hosts, Params: congestedParams, Program: func(r *rank.Rank) error {
 		grp, err := r.NewGroup("f1", 0)
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func floodGroup(r *rank.Rank, g *rank.Group, buf *rank.Buffer, until vtime.Time)
 
 // watch takes every millisecond what each flow had of its last link; f1 is what the
 // unicast flow of the time shares with, at N2 and later at N4.
-func (x *fairness) watch(n *Net, meters map[string]*meter, ip2, ip3 uint32) {
+func (x *fairness) watch(n *sim.Net, meters map[string]*meter, ip2, ip3 uint32) {
 	x.ms = map[string][]float64{}
 	last := map[string]int{}
 	var tick func(now vtime.Time)
@@ -229,7 +230,7 @@ func crowded(t *testing.T, window vtime.Duration) float64 {
 	var share float64
 	n.At(span, func(vtime.Time) { share = float64(group()-half) * 8 / line / (float64(span/2) / 1e12) })
 	const size = 1 << 20
-	err = n.Run(Job{Name: "crowded", Hosts: allHosts(g), Params: congestedParams, Program: func(r *rank.Rank) error {
+	err = n.Run(sim.Job{Name: "crowded", Hosts: allHosts(g), Params: congestedParams, Program: func(r *rank.Rank) error {
 		grp, err := r.NewGroup("f1", 0)
 		if err != nil {
 			return err
