@@ -5,37 +5,37 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// EventKind says what happened. Names appear in events.jsonl and are not changed.
+// EventKind is the kind of an event. The names of kinds appear in events.jsonl and must not change.
 type EventKind uint8
 
-// Events that machines report. None comes with every packet: captures show frames, and events
-// show what is rare and worth a line.
+// Kinds of events. The comments name the fields of Event that a kind sets. No kind occurs for every
+// packet, because captures show packets.
 const (
-	EventDrop           EventKind = iota // a frame was dropped; Text: the reason
-	EventPauseSent                       // Port, Priority: told the neighbour to stop; Value: quanta, 0 to go on
-	EventPauseReceived                   // Port, Priority: was told so; Value: quanta, 0 to go on
-	EventNakSent                         // QP, PSN: asked for a packet again, or ended the connection; Text: the syndrome
-	EventNakReceived                     // QP: a NAK made it go back; PSN: where sending starts again
-	EventTimeout                         // QP, PSN: a retransmission timer fired
-	EventRetransmit                      // QP: went back after a timeout or an RNR NAK; PSN: where sending starts again
-	EventQPState                         // QP; Text: the new state
-	EventQPError                         // QP: a work request ended the connection; Text: the completion status
-	EventGroupAdded                      // Group: a switch has installed members; Value: paths
-	EventGroupActive                     // Group: data may pass; PSN: the first
-	EventGroupDeleted                    // Group: a switch has taken it out; Text: why, if not because it was told to
-	EventGroupFailed                     // Group: a switch could not install it; Text: the reason
-	EventSourceSwitch                    // Group; Port: where data comes from now
-	EventNakAggregated                   // Group, PSN: a switch sent a NAK to the source
-	EventAckRepeated                     // Group, PSN: all paths had a packet, the ACK was sent again
-	EventPauseStorm                      // Port, Priority: the watchdog took over
-	EventPauseStormOver                  // Port, Priority: and gave it back
-	EventGroupRegions                    // Group: a leaf has learnt members' registered regions; Value: how many new ones
-	EventFallback                        // Group: its transfers go by unicast now; Value: the epoch that ended; Text: the cause
-	EventReturn                          // Group: transfers go by multicast again; Value: the new epoch; Text: who is not in it
-	EventProbe                           // Group: it was tried and is not taken into use; Value: its epoch; Text: why not
-	EventMemberLost                      // Value: the rank that is given up; Text: its host, and why
-	EventFaultAdded                      // Text: a fault that was added by hand, and its id
-	EventFaultRemoved                    // Text: the id of one that was taken away
+	EventDrop           EventKind = iota // A frame was dropped. Text: the reason.
+	EventPauseSent                       // A pause frame was sent. Port, Priority; Value: quanta, 0 to resume.
+	EventPauseReceived                   // A pause frame was received. Port, Priority; Value: quanta, 0 to resume.
+	EventNakSent                         // A NAK was sent. QP, PSN; Text: the syndrome.
+	EventNakReceived                     // A NAK was received. QP; PSN: from which on packets are sent again.
+	EventTimeout                         // A retransmission timer fired. QP, PSN.
+	EventRetransmit                      // Packets are sent again after a timeout or an RNR NAK. QP; PSN: from which on.
+	EventQPState                         // A queue pair changed its state. QP; Text: the new state.
+	EventQPError                         // A work request ended the connection. QP; Text: the completion status.
+	EventGroupAdded                      // A switch installed members. Group; Value: number of paths.
+	EventGroupActive                     // A switch activated a group. Group; PSN: the first one.
+	EventGroupDeleted                    // A switch removed a group. Group; Text: why, unless the leader asked for it.
+	EventGroupFailed                     // A switch could not install a group. Group; Text: the reason.
+	EventSourceSwitch                    // The source of a group changed. Group; Port: by which data now arrives.
+	EventNakAggregated                   // A switch sent an aggregated NAK to the source. Group, PSN.
+	EventAckRepeated                     // A switch sent an ACK again for a packet that all paths already had. Group, PSN.
+	EventPauseStorm                      // The watchdog detected a pause storm. Port, Priority.
+	EventPauseStormOver                  // The watchdog saw the pause storm end. Port, Priority.
+	EventGroupRegions                    // A leaf switch learnt registered regions. Group; Value: number of new ones.
+	EventFallback                        // Transfers of a group changed to unicast. Group; Value: the epoch that ended; Text: the cause.
+	EventReturn                          // Transfers changed back to multicast. Group; Value: the new epoch; Text: members left out.
+	EventProbe                           // A group was tried and is not used. Group; Value: its epoch; Text: the reason.
+	EventMemberLost                      // A rank was given up. Value: the rank; Text: its host and the reason.
+	EventFaultAdded                      // A fault was added to the running lab. Text: the fault and its id.
+	EventFaultRemoved                    // A fault was removed. Text: its id.
 )
 
 var eventNames = [...]string{
@@ -45,13 +45,13 @@ var eventNames = [...]string{
 	"fallback", "return", "probe-failed", "member-lost", "fault-added", "fault-removed",
 }
 
-// EventKinds is how many kinds there are.
+// EventKinds is the number of kinds.
 const EventKinds = uint32(len(eventNames))
 
 // String returns the event's name.
 func (k EventKind) String() string { return eventNames[k] }
 
-// Event is one report. Which fields count depends on the kind.
+// Event is one event of a machine. The kind determines which fields are set.
 type Event struct {
 	Kind     EventKind
 	Port     int
@@ -63,7 +63,7 @@ type Event struct {
 	Text     string
 }
 
-// Tracer receives the events of one machine. It must not call back into it.
+// Tracer receives the events of one machine. It must not call methods of that machine.
 type Tracer interface {
 	Trace(now vtime.Time, e Event)
 }

@@ -1,8 +1,19 @@
-// Package mrp is the hosts' side of group registration (Cepheus §III-C, CEP-3, CEP-8): the
-// agent that answers for a member, and the registrar on the leader's host that installs a
-// group in the fabric and activates or deletes it (the paper calls it controller).
+// Package mrp is the hosts' side of multicast group registration (Cepheus §III-C, CEP-3, CEP-8). An
+// Agent confirms registrations for the members on its host. For the groups that its host leads it is
+// also the registrar, which installs a group in the fabric, activates it and deletes it. The paper
+// calls the registrar the controller.
 //
-// It is a protocol core without I/O, called by the NIC it sits on (virtrnic.Stack).
+// Package mrp is a protocol core without I/O. The NIC of the host calls it (virtrnic.Stack).
+//
+// An Agent keeps these invariants:
+//
+//   - led is sorted by McstID and holds at most one registration per McstID.
+//   - A registration in a phase that members must confirm has a deadline (retryAt) unless all have
+//     confirmed, and next is the earliest deadline of all registrations.
+//   - While a phase awaits confirmations, waiting holds exactly the members that have not confirmed
+//     it in the present attempt. Confirmations of another attempt are ignored.
+//   - The attempt numbers of a McstID never repeat on a host until it restarts.
+//   - changes grows with every change of a registration's phase.
 package mrp
 
 import (
@@ -13,7 +24,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Sender takes complete frames; a NIC is one.
+// Sender sends complete frames and takes ownership of them. A NIC is a Sender.
 type Sender interface {
 	SendFrame(now vtime.Time, f *wire.Frame)
 }
@@ -22,37 +33,37 @@ type Sender interface {
 type Config struct {
 	IP     uint32
 	IPv6   bool
-	VLAN   *wire.VLAN // tag of all packets; nil: none
+	VLAN   *wire.VLAN // tag of all packets, or nil
 	Pool   *wire.Pool
 	Sender Sender
-	// RetryAfter is how long the registrar waits for confirmations before it asks
-	// again, RetriesMax how often it does; 0 chooses 10 ms and 5 (CEP-18).
+	// RetryAfter is how long the registrar waits for confirmations before it repeats a request, and
+	// RetriesMax how often it repeats one. 0 selects 10 ms and 5 (CEP-18).
 	RetryAfter vtime.Duration
 	RetriesMax int
 }
 
-// Stats counts what an agent did.
+// Stats holds the counters of an agent.
 type Stats struct {
-	Sent, Received uint64
-	Confirmed      uint64 // confirmations sent as a member
-	Repeats        uint64 // rounds the registrar had to repeat
-	Ignored        uint64 // packets that concern no group of this host
-	// DeletionsGivenUp counts those that not all members have confirmed.
+	Sent, Received uint64 // packets
+	Confirmed      uint64 // confirmations sent for members
+	Repeats        uint64 // requests that the registrar repeated, new attempts included
+	Ignored        uint64 // packets received that concern no group of this host
+	// DeletionsGivenUp counts the deletions that not all members have confirmed.
 	DeletionsGivenUp uint64
 
-	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // by Turn
+	Fallbacks, Returns, ProbesFailed, MembersLost uint64 // calls of Note, by Turn
 }
 
-// Turn is what the software of a host has done about a group whose multicast did not work.
-// The agent only counts it.
+// Turn is a decision of a host's software about a group whose multicast has failed. The agent only
+// counts it.
 type Turn uint8
 
 // Turns of the source of a message.
 const (
-	Fallback    Turn = iota // it went over to unicast
-	Return                  // it went back to multicast
-	ProbeFailed             // it tried a group that was registered again, and did not use it
-	MemberLost              // it gave up a member
+	Fallback    Turn = iota // the source changed to unicast
+	Return                  // the source changed back to multicast
+	ProbeFailed             // the source tried a newly registered group and did not use it
+	MemberLost              // the source gave up a member
 )
 
 // Note counts a turn.
@@ -69,7 +80,8 @@ func (a *Agent) Note(t Turn) {
 	}
 }
 
-// traffic is DSCP 48: registration does not wait behind paused data.
+// traffic is the traffic class of MRP packets, DSCP 48, so that registration does not wait behind
+// paused data.
 const traffic = 48 << 2
 
 // Agent is the registration agent of one host.
@@ -82,17 +94,17 @@ type Agent struct {
 	retryAfter vtime.Duration
 	retriesMax int
 
-	member  map[uint32]wire.QPN // by McstID: the queue pair that joined
-	proxy   wire.QPN            // queue pair that joins every group that lists it; valid if answers
-	answers bool                // there is a proxy
-	led     []*registration     // groups this host leads, by McstID
-	begun   map[uint32]uint32   // by McstID: the next attempt, of groups this host led and has forgotten
-	next    vtime.Time          // first repeat due
-	changes uint64
+	member  map[uint32]wire.QPN // by McstID: the queue pair that has joined
+	proxy   wire.QPN            // queue pair that joins every group which lists it; valid if answers is set
+	answers bool                // Answer has been called
+	led     []*registration     // groups that this host leads, sorted by McstID
+	begun   map[uint32]uint32   // by McstID of a group that this host led and has forgotten: the next attempt
+	next    vtime.Time          // earliest retryAt of led, or vtime.Never
+	changes uint64              // what Changes returns
 	stats   Stats
 }
 
-// New returns an agent.
+// New returns an agent without groups.
 func New(c Config) *Agent {
 	a := &Agent{
 		ip: c.IP, v6: c.IPv6, vlan: c.VLAN, pool: c.Pool, sender: c.Sender,
@@ -107,16 +119,16 @@ func New(c Config) *Agent {
 	return a
 }
 
-// Join makes the agent answer for a queue pair of this host in a group. Packets of
-// groups that nobody joined are ignored.
+// Join makes the agent confirm registrations of a group for a queue pair of this host. The agent
+// ignores the packets of groups that no queue pair has joined.
 func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }
 
-// Answer makes the agent answer for a queue pair of a device that knows nothing of
-// registration: in every group that lists it.
+// Answer makes the agent confirm registrations for the queue pair of a device that does not support
+// registration, in every group that lists the queue pair.
 func (a *Agent) Answer(qpn wire.QPN) { a.proxy, a.answers = qpn, true }
 
-// Leave undoes Join. If this host leads the group, its state is forgotten as soon as nothing
-// is left to do for it.
+// Leave undoes Join. If this host leads the group, the agent drops the group's state once its
+// deletion is over.
 func (a *Agent) Leave(mcstID uint32) {
 	delete(a.member, mcstID)
 	if r := a.find(mcstID); r != nil {
@@ -125,11 +137,11 @@ func (a *Agent) Leave(mcstID uint32) {
 	}
 }
 
-// Groups returns how many groups the agent answers for as a member, and how many this host
-// leads or still deletes.
+// Groups returns the number of groups that queue pairs of this host have joined, and the number of
+// groups that this host leads or is still deleting.
 func (a *Agent) Groups() (member, led int) { return len(a.member), len(a.led) }
 
-// Restart makes the agent forget all groups, those it leads too.
+// Restart drops the state of all groups, as a crash of the host does.
 func (a *Agent) Restart() {
 	clear(a.member)
 	clear(a.begun)
@@ -137,14 +149,14 @@ func (a *Agent) Restart() {
 	a.changes++
 }
 
-// Changes returns how often the state of a led group has changed. To compare it with an
-// earlier value is a cheap way to find out that something has.
+// Changes returns the number of changes of the phases of led groups. A caller compares it with an
+// earlier value to find out whether a phase has changed since.
 func (a *Agent) Changes() uint64 { return a.changes }
 
-// Stats returns what was counted so far.
+// Stats returns the counters.
 func (a *Agent) Stats() Stats { return a.stats }
 
-// HandleFrame implements virtrnic.Stack. What is not registration is dropped.
+// HandleFrame implements virtrnic.Stack. It drops frames that are not registration packets.
 func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 	defer a.pool.Put(f)
 	a.stats.Received++
@@ -170,8 +182,8 @@ func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 	}
 }
 
-// handleMember answers the leader for this host's member of the group. Registration
-// is answered only if it lists this host (CEP-17).
+// handleMember confirms a request of the leader for this host's member of the group. A
+// registration is confirmed only if it lists the member (CEP-17).
 func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket) {
 	listing := p.Flags&^(wire.MRPMRUpdate|wire.MRPReduce) == 0
 	if a.answers && listing && find(p, a.ip, a.proxy) >= 0 {
@@ -179,8 +191,8 @@ func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket
 	}
 	qpn, joined := a.member[id]
 	at := find(p, a.ip, qpn)
-	// That a group is to be forgotten is confirmed by those who know nothing of it, too: the
-	// switches on the way here have heard it.
+	// A deletion is confirmed even by a host that has not joined the group, because the switches on
+	// the path to it have received the deletion.
 	if !joined && p.Flags != wire.MRPDelete || listing && at < 0 {
 		a.stats.Ignored++
 		return
@@ -189,13 +201,13 @@ func (a *Agent) handleMember(now vtime.Time, id, leader uint32, p wire.MRPPacket
 	h := p.MRPHeader
 	h.Flags |= wire.MRPConfirm
 	c := record{MRPRecord: wire.MRPRecord{IP: id, QPN: qpn}}
-	if p.Flags == wire.MRPMRUpdate { // says which regions it confirms
+	if p.Flags == wire.MRPMRUpdate { // the confirmation names the confirmed region
 		c.Flags, c.MRPRegion = p.Record(at).Flags, p.Region(at)
 	}
 	a.send(now, leader, h, []record{c})
 }
 
-// find returns the record of a queue pair, or -1.
+// find returns the index of a queue pair's record in a packet, or -1.
 func find(p wire.MRPPacket, ip uint32, qpn wire.QPN) int {
 	for i := range p.Len() {
 		if r := p.Record(i); r.IP == ip && r.QPN == qpn {
@@ -205,13 +217,13 @@ func find(p wire.MRPPacket, ip uint32, qpn wire.QPN) int {
 	return -1
 }
 
-// record is one record of a packet; its region is sent with MRPMRUpdate.
+// record is one record of a packet. Its region is sent in packets with MRPMRUpdate only.
 type record struct {
 	wire.MRPRecord
 	wire.MRPRegion
 }
 
-// send makes and sends one MRP packet.
+// send builds and sends one MRP packet.
 func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []record) {
 	mac := wire.HostMAC(dst)
 	if wire.IsGroup(dst) {
@@ -238,7 +250,7 @@ func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []rec
 	a.sender.SendFrame(now, f)
 }
 
-// find returns the led group, or nil.
+// find returns the registration of a group that this host leads, or nil.
 func (a *Agent) find(id uint32) *registration {
 	i, ok := slices.BinarySearchFunc(a.led, id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
 	if !ok {

@@ -9,77 +9,80 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Member is one receiver of a group.
+// Member is one member of a group other than its leader.
 type Member struct {
 	IP     uint32
 	QPN    wire.QPN
-	Region wire.MRPRegion // where WRITEs land, if the group has regions
+	Region wire.MRPRegion // destination of WRITEs, if the group has regions
 }
 
-// Group is what a leader asks the fabric to install.
+// Group describes a group that a leader registers.
 type Group struct {
 	McstID    uint32
 	LeaderQPN wire.QPN
-	Members   []Member // all but the leader
-	StartPSN  wire.PSN
-	// Activate runs the second phase, which tells every switch the start PSN. Without
-	// it (the papers' literal rules) the group is ready once registered and starts at 0.
+	Members   []Member // all members but the leader
+	StartPSN  wire.PSN // PSN of the first data packet
+	// Activate adds the second phase, which tells every switch the start PSN. Without it, by the
+	// literal rules of the papers, the group is active once registered and starts at PSN 0.
 	Activate bool
-	// Regions says that leaves send WRITEs to each member's own region (CEP-25), the
-	// leader's included, which receives when another member is the source.
+	// Regions says that leaf switches send WRITEs to each member's own region (CEP-25). The leader
+	// has a region too, for when another member is the source.
 	Regions bool
-	Region  wire.MRPRegion // the leader's
-	// Reduce makes the switches add up what the members send (wire.ReduceImm). Such a
-	// group has no regions.
+	Region  wire.MRPRegion // the leader's region
+	// Reduce makes the switches add up the data that the members send (wire.ReduceImm). Such a group
+	// has no regions.
 	Reduce bool
 }
 
-// Phase is how far a group has come.
+// Phase is the state of a group's registration.
 type Phase uint8
 
-// Phases, in the order they are passed.
+// Phases. A registration passes them in this order, but Active and Updating may alternate, and any
+// phase may be followed by Deleting or, before Active or in Updating, by Failed.
 const (
-	Unknown Phase = iota
-	Registering
-	Activating
-	Active
-	Updating // new regions, in a group that is active
-	Deleting
-	Deleted
-	Failed
+	Unknown     Phase = iota // the host does not lead the group
+	Registering              // switches install the members
+	Activating               // switches learn the start PSN
+	Active                   // the leader may send
+	Updating                 // switches learn new regions of an active group
+	Deleting                 // switches remove the group
+	Deleted                  // all members have confirmed the deletion, or it was given up
+	Failed                   // the registration has failed and its remains are being deleted
 )
 
-// String names the phase.
+// String returns the name of the phase.
 func (p Phase) String() string {
 	return [...]string{"unknown", "registering", "activating", "active", "updating", "deleting", "deleted", "failed"}[p]
 }
 
-// registration is the leader's state of one group.
+// registration is the registrar's state of one group.
 type registration struct {
 	Group
 	id      uint32
 	phase   Phase
-	waiting map[uint32]Member // members that have not confirmed the phase
+	waiting map[uint32]Member // by address: members that have not confirmed the phase
 	round   uint8             // generation of the regions
-	tries   int
-	first   uint32 // number of the first attempt: not 0 if the McstID was registered before
-	attempt uint32 // number of the present attempt
-	anew    bool   // routes have changed, so another attempt has to begin
-	retryAt vtime.Time
-	err     error
-	left    bool // the host has left the group: what is to be done goes on, and nobody asks
+	tries   int               // repeats of the phase's request
+	first   uint32            // number of the first attempt, above 0 if the McstID was registered before
+	attempt uint32            // number of the present attempt
+	anew    bool              // routes have changed, so that another attempt must begin
+	retryAt vtime.Time        // when the request is repeated, or vtime.Never
+	err     error             // why the registration failed
+	left    bool              // the host has left the group, and no program asks for its status any more
 }
 
-// deletionsMax is how often a deletion is repeated. The pauses between double, up to
-// deletionPauses times the first one, which is less than the time for which switches know a
-// deleted group (virtswitch): a repeat has to find its way through those that have heard.
+// deletionsMax is the largest number of repeats of a deletion. The time between them doubles up to
+// deletionPauses times the first one. That is less than the time for which switches remember a
+// deleted group (virtswitch), because a repeat must be forwarded by switches that have already
+// deleted it.
 const (
 	deletionsMax   = 10
 	deletionPauses = 8
 )
 
-// Register starts to install a group. Its progress is Status; a McstID can be
-// registered once, or again after Forget.
+// Register starts the registration of a group, whose progress Status returns. A McstID can be
+// registered again only after Forget. It is an error if the McstID is out of range or registered,
+// if there are no members, or if a reduction has regions.
 func (a *Agent) Register(now vtime.Time, g Group) error {
 	switch {
 	case !wire.IsGroup(g.McstID):
@@ -92,17 +95,16 @@ func (a *Agent) Register(now vtime.Time, g Group) error {
 		return fmt.Errorf("register group %v: registered before", wire.AddrOf(g.McstID))
 	}
 	r := &registration{Group: g, id: g.McstID, first: a.begun[g.McstID], attempt: a.begun[g.McstID]}
-	r.Members = slices.Clone(g.Members) // Update changes them
+	r.Members = slices.Clone(g.Members) // Update changes the regions
 	i, _ := slices.BinarySearchFunc(a.led, r.id, func(r *registration, id uint32) int { return cmp.Compare(r.id, id) })
 	a.led = slices.Insert(a.led, i, r)
 	a.enter(now, r, Registering)
 	return nil
 }
 
-// Update starts to tell the leaves new regions: the leader's, and the members' in the
-// order they were registered. The group must be active and registered with regions, and
-// nothing may be under way in it, for there is no telling which region a WRITE that is
-// would go to.
+// Update starts to give the leaf switches new regions: the leader's, and the members' in the order
+// of Group.Members. It is an error if the group is not active or has no regions. No WRITE may be
+// in flight in the group, because it could go to the old or to the new region.
 func (a *Agent) Update(now vtime.Time, mcstID uint32, leader wire.MRPRegion, members []wire.MRPRegion) error {
 	r := a.find(mcstID)
 	switch {
@@ -120,8 +122,9 @@ func (a *Agent) Update(now vtime.Time, mcstID uint32, leader wire.MRPRegion, mem
 	return nil
 }
 
-// Delete starts to take a group out of the fabric. It may be called in any phase. Of a group
-// that has failed, it goes on with the deletion that began then.
+// Delete starts to remove a group from the fabric. It may be called in any phase. For a group that
+// has failed it continues the deletion that began then. It is an error if this host does not lead
+// the group.
 func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
 	r := a.find(mcstID)
 	if r == nil {
@@ -140,23 +143,24 @@ func (a *Agent) Delete(now vtime.Time, mcstID uint32) error {
 	return nil
 }
 
-// Forget lets a McstID be registered again whose group was deleted or could not be installed.
-// Whoever calls it has made sure that no frame of that group is under way any more. What
-// switches still know of it is of an earlier attempt, and void.
+// Forget allows the McstID of a deleted or failed group to be registered again, and does nothing for
+// another group. The caller makes sure that no frame of the group is in flight. State that switches
+// still have belongs to an earlier attempt and is void.
 func (a *Agent) Forget(mcstID uint32) {
 	if r := a.find(mcstID); r != nil && (r.phase == Deleted || r.phase == Failed) {
 		a.drop(r)
 	}
 }
 
-// drop takes a registration out of the list.
+// drop removes a registration from the list.
 func (a *Agent) drop(r *registration) {
 	a.begun[r.id] = r.attempt + 1
 	a.led = slices.DeleteFunc(a.led, func(o *registration) bool { return o == r })
 	a.rearm()
 }
 
-// Status returns how far a group has come, and in Failed why.
+// Status returns the phase of a group and, in phase Failed, the reason. The phase is Unknown if
+// this host does not lead the group.
 func (a *Agent) Status(mcstID uint32) (Phase, error) {
 	r := a.find(mcstID)
 	if r == nil {
@@ -165,8 +169,8 @@ func (a *Agent) Status(mcstID uint32) (Phase, error) {
 	return r.phase, r.err
 }
 
-// Led returns a group that this host leads and how far it has come; Unknown if it leads none
-// with the McstID.
+// Led returns a group that this host leads and its phase. The phase is Unknown if this host does
+// not lead the group.
 func (a *Agent) Led(mcstID uint32) (Group, Phase) {
 	if r := a.find(mcstID); r != nil {
 		return r.Group, r.phase
@@ -174,7 +178,7 @@ func (a *Agent) Led(mcstID uint32) (Group, Phase) {
 	return Group{}, Unknown
 }
 
-// enter begins a phase: all members are asked, none has confirmed.
+// enter begins a phase, which no member has confirmed, and sends its request.
 func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 	r.phase, r.tries, r.retryAt = p, 0, vtime.Never
 	a.changes++
@@ -189,16 +193,16 @@ func (a *Agent) enter(now vtime.Time, r *registration, p Phase) {
 	a.ask(now, r)
 }
 
-// asks reports whether members have to confirm the phase.
+// asks reports whether members must confirm the phase.
 func (p Phase) asks() bool {
 	return p == Registering || p == Activating || p == Updating || p.deletes()
 }
 
-// deletes reports whether the phase takes the group out of the fabric. One that failed may be
-// installed in part.
+// deletes reports whether the phase removes the group from the fabric. That includes Failed,
+// because a failed group may be installed in some switches.
 func (p Phase) deletes() bool { return p == Deleting || p == Failed }
 
-// ask sends what the phase needs to those that have not confirmed it.
+// ask sends the request of the phase to the members that have not confirmed it.
 func (a *Agent) ask(now vtime.Time, r *registration) {
 	r.retryAt = now.Add(a.retryAfter)
 	if r.phase.deletes() {
@@ -219,8 +223,8 @@ func (a *Agent) ask(now vtime.Time, r *registration) {
 	a.list(now, r, h)
 }
 
-// list sends the members that have not confirmed, as many to a packet as fit. With regions
-// each packet begins with the leader's own.
+// list sends the list of the members that have not confirmed, in as many packets as it takes. With
+// regions each packet begins with the leader's region.
 func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 	per := wire.MRPRecordsMax
 	if a.v6 {
@@ -258,7 +262,7 @@ func (a *Agent) list(now vtime.Time, r *registration, h wire.MRPHeader) {
 	}
 }
 
-// handleConfirm notes a member's confirmation of the phase the group is in.
+// handleConfirm handles a member's confirmation of the present phase.
 func (a *Agent) handleConfirm(now vtime.Time, member uint32, p wire.MRPPacket) {
 	r := a.find(p.Record(0).IP)
 	if r == nil || p.Flags != r.confirmation() || p.Attempt != r.attempt {
@@ -298,17 +302,17 @@ func (a *Agent) deleted(now vtime.Time, r *registration) {
 	a.forget(r)
 }
 
-// forget drops a registration of which nothing is left to do or to ask.
+// forget drops a registration whose deletion is over, if the host has left the group.
 func (a *Agent) forget(r *registration) {
 	if r.left && (r.phase == Deleted || r.phase == Failed) && len(r.waiting) == 0 {
 		a.drop(r)
 	}
 }
 
-// listed reports whether the phase's packets list the members.
+// listed reports whether the packets of the phase list the members.
 func (r *registration) listed() bool { return r.phase == Registering || r.phase == Updating }
 
-// confirmation returns the flags that confirm the phase, or 0.
+// confirmation returns the flags of a confirmation of the phase, or 0 if it needs none.
 func (r *registration) confirmation() wire.MRPFlags {
 	switch {
 	case r.listed() && r.Regions:
@@ -325,9 +329,10 @@ func (r *registration) confirmation() wire.MRPFlags {
 	return 0
 }
 
-// handleError ends a registration that a switch cannot take, and takes back what
-// other switches have installed. One that routes have changed under begins anew when it would
-// be repeated, or is done: until then they may go on changing.
+// handleError handles a switch's refusal of a registration. The registration fails, and what other
+// switches have installed is deleted. If the refusal says that routes have changed, another
+// attempt begins instead, when the request would be repeated or the phase is complete. Until then
+// the routes may change again.
 func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 	rec := p.Record(0)
 	r := a.find(rec.IP)
@@ -344,8 +349,8 @@ func (a *Agent) handleError(now vtime.Time, p wire.MRPPacket) {
 	}
 }
 
-// beginAnew asks all members again, in another attempt: what switches have installed so far
-// may be no tree, and with newer paths added it would be none.
+// beginAnew begins another attempt of the registration. The paths that switches have installed so
+// far may not form a tree, and would not with newer paths added.
 func (a *Agent) beginAnew(now vtime.Time, r *registration) {
 	r.anew = false
 	if int(r.attempt-r.first) == a.retriesMax {
@@ -362,10 +367,10 @@ func (a *Agent) fail(now vtime.Time, r *registration, err error) {
 	a.enter(now, r, Failed)
 }
 
-// HandleTimeout implements virtrnic.Stack: it repeats what is not confirmed, and
-// gives up after enough repeats.
+// HandleTimeout implements virtrnic.Stack. It repeats requests that are not confirmed, and gives
+// up after the largest number of repeats.
 func (a *Agent) HandleTimeout(now vtime.Time) {
-	for _, r := range slices.Clone(a.led) { // some may be forgotten
+	for _, r := range slices.Clone(a.led) { // the loop may drop registrations
 		if r.retryAt > now {
 			continue
 		}
@@ -386,9 +391,9 @@ func (a *Agent) HandleTimeout(now vtime.Time) {
 	}
 }
 
-// giveUp ends a phase whose confirmations do not come. A deletion counts as done: switches
-// that could not be told keep the group until they age it out, which costs them room and
-// nothing else, as its McstID is not used again.
+// giveUp ends a phase that not all members confirm. A deletion counts as done. Switches that it
+// has not reached keep the group until they age it out, which only costs them table space, because
+// its McstID is not used again.
 func (a *Agent) giveUp(now vtime.Time, r *registration) {
 	if r.phase.deletes() {
 		a.stats.DeletionsGivenUp++
@@ -407,7 +412,7 @@ func (a *Agent) giveUp(now vtime.Time, r *registration) {
 // NextTimeout implements virtrnic.Stack.
 func (a *Agent) NextTimeout() (vtime.Time, bool) { return a.next, a.next != vtime.Never }
 
-// rearm finds the next repeat after a change.
+// rearm sets next after a change of some retryAt.
 func (a *Agent) rearm() {
 	a.next = vtime.Never
 	for _, r := range a.led {

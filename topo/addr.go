@@ -7,33 +7,33 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// The address plan. A fabric is 10/8 and on-link for every host:
+// The address plan. The prefix of a fabric is 10.0.0.0/8, and all of it is on-link for every host:
 //
-//	10.B.B.H       hosts: BB is the block of their leaf, H from 1 to 254. Blocks are
-//	               dealt out in leaf order, one per 254 hosts; 0 to 253*256-1.
-//	10.253.S.S     switches, in node order: the source of what a switch itself sends
+//	10.B.B.H       hosts: B.B is a block of their leaf, 0 to 253*256-1, and H is 1 to 254.
+//	               Each leaf takes one block per 254 hosts, in the order of leaves.
+//	10.253.S.S     switches, in node order: the source address of packets a switch originates
 //	10.254.G.G     groups (McstIDs)
 //
-// A MAC address is 02:00 and the host's or switch's IPv4 address, or 02:4d:43 and the
-// last three bytes of the McstID.
+// The MAC address of a host or switch is 02:00 followed by its IPv4 address. That of a group is
+// 02:4d:43 followed by the last three bytes of the McstID.
 //
-// In an IPv6 fabric the same 32 bits end an address of fd6d:6361:7374::/96, a unique local
-// prefix that all labs have, as they all have 10/8: 10.0.1.2 is fd6d:6361:7374::a00:102, and
-// McstID 10.254.0.1 is fd6d:6361:7374::afe:1. One number names a node in routes, tables and
-// MRP records of either family; only what is on the wire differs (wire.IPv6Of).
+// In an IPv6 fabric the same 32 bits are the end of an address in fd6d:6361:7374::/96, a unique
+// local prefix that all labs share: 10.0.1.2 is fd6d:6361:7374::a00:102, and McstID 10.254.0.1 is
+// fd6d:6361:7374::afe:1. Routes, tables and MRP records use the same number in either family. Only
+// the packets on the wire differ (wire.IPv6Of).
 const (
 	hostsPerBlock = 254
 	blocksMax     = 253 << 8
 	netHosts      = 10 << 24
 	netSwitches   = 10<<24 | 253<<16
-	// SwitchesMax is what the switches' /16 can number.
+	// SwitchesMax is the number of addresses in the /16 of the switches.
 	SwitchesMax = 1 << 16
 )
 
-// Addr returns the address that stands for ip, a node's or a group's, in the graph's family.
+// Addr returns the address, in the graph's family, of the node or group with the number ip.
 func (g *Graph) Addr(ip uint32) netip.Addr { return wire.AddrIn(g.IPv6, ip) }
 
-// Prefix returns a node's address with the length of the fabric's prefix.
+// Prefix returns a node's address with the prefix length of the fabric.
 func (g *Graph) Prefix(node int) netip.Prefix {
 	bits := 8
 	if g.IPv6 {

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Bounds of a graph. Routes, the proof that pauses cannot deadlock, and each change of routes
-// look at every switch port for every leaf: 2^30 of these looks take about ten seconds and
-// 1 GB. A fat-tree of 64-port switches, with its 65,536 hosts, needs 7x10^8.
+// Bounds of a graph. Routes, the deadlock check, and each change of routes visit every switch port
+// for every leaf. 2^30 of these visits take about ten seconds and 1 GB. A fat-tree of 64-port
+// switches with its 65,536 hosts needs 7x10^8.
 const (
-	hostsMax = 1 << 16
-	looksMax = 1 << 30
+	hostsMax  = 1 << 16
+	visitsMax = 1 << 30
 )
 
 // checkSize refuses a graph that is too large, before it is built.
@@ -19,7 +19,7 @@ func checkSize(hosts, leaves, switches, ports int) error {
 	switch {
 	case hosts > hostsMax:
 		return fmt.Errorf("%d hosts are more than a lab may have (%d)", hosts, hostsMax)
-	case switches > SwitchesMax || leaves > looksMax/max(1, switches*ports):
+	case switches > SwitchesMax || leaves > visitsMax/max(1, switches*ports):
 		return fmt.Errorf("the routes of %d switches with %d ports to %d leaves are more than can be computed in some seconds: use fewer, larger switches",
 			switches, ports, leaves)
 	}
@@ -49,7 +49,7 @@ func (g *Graph) finish() error {
 	return g.checkReach()
 }
 
-// checkReach makes sure that every host can reach every other.
+// checkReach returns an error if some host cannot reach all others.
 func (g *Graph) checkReach() error {
 	dist := g.shortest(g.Peer(0, 0).Node)
 	for h := 1; h < g.Hosts; h++ {
@@ -60,10 +60,10 @@ func (g *Graph) checkReach() error {
 	return nil
 }
 
-// CheckRoutes verifies routing tables against the graph: every switch that can be on
-// a path has a route to every block, each route leads one hop nearer, and routes are
-// symmetric: if a port leads from s toward leaf b on a shortest path from leaf a, its
-// far end leads back toward a over the same link.
+// CheckRoutes verifies routing tables against the graph. Every switch that can be on a path must
+// have a route to every block, and each route must lead one hop nearer. Routes must be symmetric: if
+// a port of a switch leads toward leaf b on a shortest path from leaf a, the far end of its link
+// must lead back toward a over the same link.
 func (g *Graph) CheckRoutes(tables []Table) error {
 	c := routeCheck{g: g, tables: tables}
 	seen := make([]bool, len(g.Nodes))
@@ -95,22 +95,22 @@ func (g *Graph) CheckRoutes(tables []Table) error {
 	return nil
 }
 
-// routeCheck is a check of routing tables.
+// routeCheck is the state of CheckRoutes.
 type routeCheck struct {
 	g      *Graph
 	tables []Table
 	leaves []leafBlock
-	dist   [][]uint16 // hops by switch, then by leaf: what is looked at together lies together
+	dist   [][]uint16 // hops, by switch and then by leaf, in the order in which symmetric reads them
 }
 
-// outOfReach is the distance of a switch to which no way leads.
+// outOfReach is the distance of a switch without a path to the leaf.
 const outOfReach = math.MaxUint16
 
-// leafBlock is a leaf, and a block of addresses at it.
+// leafBlock is a leaf and the first block of addresses of its hosts.
 type leafBlock struct{ node, block int }
 
-// nearer verifies that switch i has a route to every leaf in its reach, and that each of its
-// ports leads nearer.
+// nearer verifies that switch i has a route to every leaf that it can reach, and that each port of a
+// route leads one hop nearer.
 func (c *routeCheck) nearer(i int) error {
 	g, s := c.g, c.g.Hosts+i
 	for k, b := range c.leaves {
@@ -131,8 +131,8 @@ func (c *routeCheck) nearer(i int) error {
 	return nil
 }
 
-// symmetric verifies that what comes to switch i on a shortest path from a leaf over a link
-// by which its routes lead can go back by it.
+// symmetric verifies, for each link that the routes of switch i use, that the routes of the switch
+// at its far end lead back over the same link.
 func (c *routeCheck) symmetric(i int) error {
 	g, s := c.g, c.g.Hosts+i
 	for p := range g.Nodes[s].Links {

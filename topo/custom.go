@@ -2,7 +2,7 @@ package topo
 
 import "fmt"
 
-// CustomNode is a node of a graph made by hand.
+// CustomNode is a node of a custom graph.
 type CustomNode struct {
 	Name string
 	Kind Kind
@@ -15,8 +15,8 @@ type CustomLink struct {
 	Params       LinkParams
 }
 
-// Custom returns the graph of the given nodes and links. Hosts get their ranks in
-// the order given. Ports must be numbered without gaps.
+// Custom returns the graph of the given nodes and links. Hosts get their ranks in the given order.
+// The ports of a node must be numbered without gaps.
 func Custom(nodes []CustomNode, links []CustomLink) (*Graph, error) {
 	g := &Graph{byHand: true}
 	for _, k := range []Kind{Host, Switch} {
@@ -25,7 +25,7 @@ func Custom(nodes []CustomNode, links []CustomLink) (*Graph, error) {
 				continue
 			}
 			if _, dup := g.Find(n.Name); dup {
-				return nil, fmt.Errorf("node %q is there twice", n.Name)
+				return nil, fmt.Errorf("node %q is defined twice", n.Name)
 			}
 			g.addNode(n.Name, k, TierHost, -1)
 		}
@@ -95,7 +95,7 @@ func (g *Graph) claim(node, port int) (int, error) {
 	return port, nil
 }
 
-// rankTiers gives switches the tier that drawing wants: distance from the hosts.
+// rankTiers sets the tier of each switch to its distance from the nearest host, for drawing.
 func (g *Graph) rankTiers() {
 	var queue []int
 	for i := range g.Nodes {

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// Branches is what a switch does with a multicast group's packets: they leave by Ports,
-// but for the one they came by, and may come by From as well.
+// Branches is the entry of a multicast group in a switch's table. A packet of the group may arrive
+// by any port of Ports or From, and leaves by all of Ports but the one by which it arrived.
 type Branches struct {
 	Switch      int // node
 	Ports, From []uint16
 }
 
-// branches makes a table of the ports of each switch; switches that packets leave by no
-// port have no entry.
+// branches makes the entries of all switches from their sets of ports. A switch that packets leave
+// by no port has no entry.
 func (g *Graph) branches(ports, from []portSet) (all []Branches) {
 	list := func(s *portSet) (l []uint16) {
 		for p := s.next(0); p >= 0; p = s.next(p + 1) {
@@ -31,12 +31,12 @@ func (g *Graph) branches(ports, from []portSet) (all []Branches) {
 	return all
 }
 
-// ErrNoNTree is why a graph has no cyclic trees.
-var ErrNoNTree = errors.New("the fabric is no m-port n-tree")
+// ErrNoNTree is the error of trees that only an m-port n-tree has.
+var ErrNoNTree = errors.New("the fabric is not an m-port n-tree")
 
-// CyclicTree returns the table of one source and its group: in each switch on the paths
-// from the source to the members, the union of the output ports for their LIDs. The paper
-// takes this union in every switch (§3.3.2) and on the paths (abstract); only the latter
+// CyclicTree returns the entries of one source and its group. Each switch on the paths from the
+// source to the members has the union of the output ports for the members' LIDs. The paper takes
+// this union in every switch in §3.3.2, and only on the paths in its abstract. Only the latter
 // delivers each packet once (CYC-11). The source itself may be among the members.
 func (g *Graph) CyclicTree(src int, members []int) ([]Branches, error) {
 	t := g.nTree
@@ -59,9 +59,9 @@ func (g *Graph) CyclicTree(src int, members []int) ([]Branches, error) {
 	return g.branches(ports, from), nil
 }
 
-// ClassTree returns the table that all sources of a class can share: in every switch, the
-// union of the output ports for the members' LIDs of that class. It is a tree that hangs
-// from a top switch of the class's own (CYC-12).
+// ClassTree returns the entries that all sources of a class can share. Every switch has the union
+// of the output ports for the members' LIDs of that class. They form a tree whose root is the
+// class's own top switch (CYC-12).
 func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 	t := g.nTree
 	if t == nil {
@@ -72,7 +72,7 @@ func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 		for _, d := range members {
 			ports[i].add(t.Port(g.Hosts+i, t.classLID(class, d)))
 		}
-		for p := range t.m { // a table of MLIDs does not ask where a packet comes from
+		for p := range t.m { // forwarding by MLID does not depend on the input port
 			if !ports[i].has(p) {
 				from[i].add(p)
 			}
@@ -81,14 +81,13 @@ func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 	return g.branches(ports, from), nil
 }
 
-// SpanningTree returns the table of the one tree per group that OpenSM builds over any
-// fabric (CYC-16): its root is the switch with the least average distance to the members
-// (of several the one that choose returns, or the first if it is nil), and from switch to
-// switch each member is behind the first port of those that lead to it on a shortest way.
-// Hosts that only send are attached likewise; packets do not leave by ports that lead to
-// nobody else.
+// SpanningTree returns the entries of the one tree per group that OpenSM builds over any fabric
+// (CYC-16). Its root is the switch with the least average distance to the members. choose selects
+// one of several such switches by index; nil selects the first. From the root on, each member is
+// reached by the first port that leads to it on a shortest path. Hosts that only send are attached
+// in the same way, but packets do not leave by ports that lead to such hosts only.
 func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int) ([]Branches, error) {
-	dist := map[int][]int{} // by leaf of a host in the tree
+	dist := map[int][]int{} // by leaf of a host of the tree: hops from each switch
 	hosts := slices.Clone(members)
 	for _, h := range senders {
 		if !slices.Contains(members, h) {
@@ -115,7 +114,7 @@ func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int)
 		}
 	}
 	if len(members) == 0 {
-		return nil, fmt.Errorf("spanning tree: no host receives")
+		return nil, fmt.Errorf("spanning tree: the group has no member")
 	}
 	root := roots[0]
 	if choose != nil {
@@ -133,16 +132,16 @@ func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int)
 	return s.table(root, len(members), members), nil
 }
 
-// spanning is a tree that grows.
+// spanning is a spanning tree under construction.
 type spanning struct {
 	g      *Graph
 	dist   map[int][]int
 	parent []int     // by node: the port that leads toward the root
-	below  []int     // by node: members on the far side of that port
-	ports  []portSet // by switch: in the tree
+	below  []int     // by node: number of members in its subtree
+	ports  []portSet // by switch: ports in the tree
 }
 
-// attach adds the way from the root to a host.
+// attach adds the path from the root to a host.
 func (s *spanning) attach(root, host int, member bool) error {
 	g, leaf := s.g, s.g.Peer(host, 0)
 	dist := s.dist[leaf.Node]
@@ -160,7 +159,7 @@ func (s *spanning) attach(root, host int, member bool) error {
 		}
 		far := g.Peer(n, p)
 		if old := s.parent[far.Node]; old >= 0 && old != far.Port || far.Node == root {
-			return fmt.Errorf("spanning tree: first shortest ways from %s do not make a tree: two lead to %s", g.Nodes[root].Name, g.Nodes[far.Node].Name)
+			return fmt.Errorf("spanning tree: the first shortest paths from %s do not form a tree: two lead to %s", g.Nodes[root].Name, g.Nodes[far.Node].Name)
 		}
 		s.parent[far.Node] = far.Port
 		s.ports[n-g.Hosts].add(p)
@@ -169,7 +168,7 @@ func (s *spanning) attach(root, host int, member bool) error {
 	}
 }
 
-// table tells the ports that lead to members from those that lead to senders only.
+// table separates the ports that lead to members from those that lead to senders only.
 func (s *spanning) table(root, all int, members []int) []Branches {
 	g := s.g
 	from := make([]portSet, len(s.ports))

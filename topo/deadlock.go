@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// DeadlockError is a ring of links of which each can wait for room at the end of the
-// next: under PFC all of them may stop for ever.
+// DeadlockError is a ring of links in which frames on each link can wait for buffer space at the
+// end of the next. Under PFC all of them may stop for ever.
 type DeadlockError struct {
-	// Ring holds the ports that send on the links, in order. The last waits for the first.
+	// Ring holds the sending ports of the links, in order. Each link waits for the next, and the
+	// last waits for the first.
 	Ring  []End
 	nodes []string
 }
@@ -19,20 +20,19 @@ func (e *DeadlockError) Error() string {
 	return "priority flow control can deadlock: frames wait for room in a ring, " + strings.Join(e.nodes, " > ")
 }
 
-// CheckDeadlock looks for a ring in the graph of buffer dependencies (promise D11). Its
-// vertices are the channels, a direction of a link in one lossless priority; there is an
-// edge from one to the next if frames that came by the first may have to wait for the
-// second. Since no frame changes its priority the graph is the same in each, and one is
-// looked at. Edges come from
+// CheckDeadlock searches the graph of buffer dependencies for a ring (promise D11). A vertex is a
+// channel: one direction of a link in one lossless priority. There is an edge from one channel to
+// another if frames that arrived by the first may have to wait for the second. No frame changes its
+// priority, so the graph is the same for every priority and is checked once. Edges come from
 //
-//   - unicast routes: every port of every set that is used toward a block by traffic
-//     that can come to the switch at all;
-//   - multicast trees: every tree that registration can produce with these routes (CEP-12,
-//     CEP-13), with data from any member and feedback to it. Which ports of a set a tree
-//     takes depends on loads, so all choices count. In a graph with tiers a tree has at
-//     most one port up per switch, which is what virtswitch makes sure of (Config.Up).
+//   - unicast routes: every port of every equal-cost set toward a block, for traffic that can reach
+//     the switch;
+//   - multicast trees: every tree that registration can produce with these routes (CEP-12, CEP-13),
+//     with data from any member and feedback to it. The ports that a tree takes depend on loads, so
+//     all choices count. In a graph with tiers a tree has at most one upward port per switch, which
+//     virtswitch enforces (Config.Up).
 //
-// The error, if there is one, is a *DeadlockError.
+// A returned error is a *DeadlockError.
 func (g *Graph) CheckDeadlock(tables []Table) error {
 	return newDependencies(g, tables, !g.byHand).ring()
 }
@@ -76,16 +76,16 @@ func (s *portSet) next(p int) int {
 	return -1
 }
 
-// dependencies is the graph of buffer dependencies. A channel is named by the port it
-// arrives at: first[node] + port.
+// dependencies is the graph of buffer dependencies. The number of a channel is that of the port at
+// which it arrives: first[node] + port.
 type dependencies struct {
 	g      *Graph
 	tables []Table
-	flat               // first names channels
+	flat               // first gives the numbers of channels
 	sets   [][]portSet // by switch: its sets of equal-cost ports
-	up     []portSet   // by switch: ports to a higher tier; nil: trees may take any
-	routes []portSet   // by channel: ports that unicast traffic from it leaves by
-	next   []portSet   // by channel: routes, and what trees add
+	up     []portSet   // by switch: ports to a higher tier; nil if trees may take any port
+	routes []portSet   // by channel: ports by which unicast traffic from it leaves
+	next   []portSet   // by channel: routes, plus the ports that trees add
 }
 
 func newDependencies(g *Graph, tables []Table, oneUp bool) *dependencies {
@@ -111,7 +111,7 @@ func newDependencies(g *Graph, tables []Table, oneUp bool) *dependencies {
 	return d
 }
 
-// exits returns the ports a switch sends by toward a block.
+// exits returns the ports by which a switch sends toward a block.
 func (d *dependencies) exits(v, block int) (s portSet) {
 	t := &d.tables[v-d.g.Hosts]
 	if set := t.Set[block]; set >= 0 {
@@ -125,7 +125,7 @@ func (d *dependencies) exits(v, block int) (s portSet) {
 	return s
 }
 
-// addRoutes follows the traffic from all hosts to each block.
+// addRoutes follows the unicast traffic from all hosts to each block.
 func (d *dependencies) addRoutes() {
 	g := d.g
 	d.sets = make([][]portSet, g.Switches())
@@ -137,9 +137,9 @@ func (d *dependencies) addRoutes() {
 			}
 		}
 	}
-	from := make([]portSet, g.Switches()) // by switch: where its own hosts' traffic goes
-	came := make([]int, len(d.routes))    // by channel: 1 + the last block it was seen with
-	seen := make([]int, g.Switches())     // by switch, likewise
+	from := make([]portSet, g.Switches()) // by switch: ports by which the traffic of its own hosts leaves
+	came := make([]int, len(d.routes))    // by channel: 1 + the last block whose traffic reached it
+	seen := make([]int, g.Switches())     // by switch: 1 + the last block whose traffic reached it
 	var queue []End
 	for b := range g.blocks() {
 		visit := func(v int) {
@@ -177,9 +177,9 @@ func (d *dependencies) addRoutes() {
 	}
 }
 
-// addTrees adds what trees do whose registration comes to switch v by port in: it goes
-// on by some of the exits of unicast traffic, and data and feedback may then come by any
-// of these ports and leave by any other.
+// addTrees adds the dependencies of trees whose registration arrives at switch v by port in. The
+// registration leaves by some of the exits of unicast traffic. Data and feedback may then arrive by
+// any of these ports and leave by any other.
 func (d *dependencies) addTrees(v, in int) {
 	exits := d.routes[d.first[v]+in]
 	for q := exits.next(0); q >= 0; q = exits.next(q + 1) {
@@ -193,10 +193,10 @@ func (d *dependencies) addTrees(v, in int) {
 	}
 }
 
-// visit is one channel on the path of the search for a ring.
+// visit is one channel on the current path of the search for a ring.
 type visit struct {
 	v, in int // the channel arrives at this port
-	exit  int // the exit looked at last
+	exit  int // the last exit that was followed
 }
 
 // ring returns a *DeadlockError if some channels wait for each other in a ring.
@@ -232,8 +232,8 @@ func (d *dependencies) ring() error {
 	return nil
 }
 
-// found reports the ring that closes when the last channel of the path waits for the one
-// that arrives at the given end.
+// found returns the error of the ring that closes when the last channel of the path waits for the
+// one that arrives at the given end.
 func (d *dependencies) found(path []visit, at End) error {
 	from := slices.IndexFunc(path, func(s visit) bool { return s.v == at.Node && s.in == at.Port })
 	e := &DeadlockError{}

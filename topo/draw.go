@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Drawing styles of Draw.
+// Formats of Draw.
 const (
 	FormatSVG     = "svg"
 	FormatDOT     = "dot"
 	FormatMermaid = "mermaid"
 )
 
-// Draw writes the graph in the given format: svg (a picture by itself), dot (for
-// Graphviz) or mermaid (for Markdown).
+// Draw writes a picture of the graph in the given format: svg (a complete image), dot (for Graphviz)
+// or mermaid (for Markdown). Another format is an error.
 func (g *Graph) Draw(w io.Writer, format, title string) error {
 	switch format {
 	case FormatSVG:
@@ -41,7 +41,7 @@ func (g *Graph) tiers() [][]int {
 	return rows
 }
 
-// bundle is what two neighbours have in common: parallel links are drawn as one.
+// bundle is the n parallel links between two neighbours, which are drawn as one line.
 type bundle struct{ a, b, n int }
 
 func (g *Graph) bundles() []bundle {
@@ -69,7 +69,7 @@ const (
 	svgChar   = 7.4
 )
 
-// drawSVG lays the tiers out in rows, cores on top, and centres each row.
+// drawSVG lays the tiers out in rows, with the highest tier on top, and centres each row.
 func (g *Graph) drawSVG(w io.Writer, title string) error {
 	rows := g.tiers()
 	boxW := make([]float64, len(rows))
@@ -159,5 +159,6 @@ func (g *Graph) drawMermaid(w io.Writer, title string) error {
 	return err
 }
 
-// mermaidID makes a name safe as an identifier: "end" and a hyphen are not.
+// mermaidID turns a name into a Mermaid identifier. The word "end" and hyphens are not allowed in
+// one.
 func mermaidID(name string) string { return "n_" + strings.ReplaceAll(name, "-", "_") }

@@ -1,6 +1,7 @@
-// Package topo builds the graphs labs run on: fat-trees, leaf-spine, star, or nodes
-// and links by hand; gives every host and switch its address; computes equal-cost
-// routes; checks and draws the result. It is pure: no I/O, no clock, no randomness.
+// Package topo builds the topologies of labs: fat-trees, m-port n-trees, leaf-spine fabrics,
+// stars, and custom graphs. It assigns an address to every host and switch, computes equal-cost
+// routes and multicast trees, checks them for deadlock, and draws the graph. It has no I/O, no
+// clock and no randomness of its own.
 package topo
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Kind tells hosts from switches.
+// Kind says whether a node is a host or a switch.
 type Kind uint8
 
 // Kinds of node.
@@ -18,7 +19,7 @@ const (
 	Switch
 )
 
-// Tier says how far up a switch stands. Hosts are tier 0.
+// Tier is the level of a node above the hosts, which are tier 0.
 type Tier uint8
 
 // Tiers of the built-in shapes. A switch of a custom graph is a leaf if it has hosts,
@@ -35,7 +36,7 @@ type Node struct {
 	Name  string
 	Kind  Kind
 	Tier  Tier
-	Pod   int // -1 if the shape has no pods or the switch stands above them
+	Pod   int // -1 if the shape has no pods or the switch is above them
 	IP    uint32
 	Links []int // by port: index into Graph.Links
 }
@@ -43,7 +44,7 @@ type Node struct {
 // End is one end of a link.
 type End struct{ Node, Port int }
 
-// Link is a cable. Delay is the propagation delay of one direction.
+// Link is a cable between two ports. Delay is the propagation delay of one direction.
 type Link struct {
 	A, B  End
 	Rate  int64 // bit/s in each direction
@@ -56,16 +57,16 @@ type Graph struct {
 	Nodes []Node
 	Links []Link
 	Hosts int // the first Hosts nodes are hosts
-	// IPv6 is the family of the fabric's addresses. The numbers of nodes do not depend on it.
+	// IPv6 says that the fabric's addresses are IPv6. Node.IP does not depend on it.
 	IPv6  bool
 	names map[string]int
-	// byHand is set for custom graphs, whose tiers need not mean anything.
+	// byHand marks custom graphs, whose tiers serve drawing only.
 	byHand bool
-	nTree  *NTree // nil: no m-port n-tree
+	nTree  *NTree // nil if the graph is not an m-port n-tree
 	flat   flat
 }
 
-// LinkParams are what the built-in shapes give every link.
+// LinkParams holds the rate in bit/s and the propagation delay of every link of a built-in shape.
 type LinkParams struct {
 	Rate  int64
 	Delay vtime.Duration
@@ -84,13 +85,13 @@ func (g *Graph) addNode(name string, k Kind, tier Tier, pod int) int {
 	return id
 }
 
-// join joins two ports, for which the nodes have room.
+// join adds a link between two ports. The nodes' Links must already have entries for them.
 func (g *Graph) join(a, b End, p LinkParams) {
 	g.Nodes[a.Node].Links[a.Port], g.Nodes[b.Node].Links[b.Port] = len(g.Links), len(g.Links)
 	g.Links = append(g.Links, Link{a, b, p.Rate, p.Delay})
 }
 
-// connect joins two nodes by their next free ports.
+// connect adds a link between the next free ports of two nodes.
 func (g *Graph) connect(a, b int, p LinkParams) {
 	l := len(g.Links)
 	na, nb := &g.Nodes[a], &g.Nodes[b]
@@ -99,13 +100,14 @@ func (g *Graph) connect(a, b int, p LinkParams) {
 	nb.Links = append(nb.Links, l)
 }
 
-// Find returns the node with the given name.
+// Find returns the node with the given name, and whether there is one.
 func (g *Graph) Find(name string) (int, bool) {
 	i, ok := g.names[name]
 	return i, ok
 }
 
-// HostsAt returns the hosts with the given addresses.
+// HostsAt returns the hosts with the given addresses. It is an error if an address is not that of a
+// host.
 func (g *Graph) HostsAt(ips []uint32) ([]int, error) {
 	at := make(map[uint32]int, g.Hosts)
 	for h := range g.Hosts {
@@ -131,20 +133,20 @@ func (g *Graph) Peer(node, port int) End {
 	return l.A
 }
 
-// LinkName names a link by its ends: h0:0-leaf0:0.
+// LinkName returns the name of a link, which names its two ends: h0:0-leaf0:0.
 func (g *Graph) LinkName(i int) string {
 	l := &g.Links[i]
 	return fmt.Sprintf("%s:%d-%s:%d", g.Nodes[l.A.Node].Name, l.A.Port, g.Nodes[l.B.Node].Name, l.B.Port)
 }
 
-// PortName names a node's port: leaf0:3.
+// PortName returns the name of a port: leaf0:3.
 func (g *Graph) PortName(e End) string { return fmt.Sprintf("%s:%d", g.Nodes[e.Node].Name, e.Port) }
 
 // Switches returns the number of switches.
 func (g *Graph) Switches() int { return len(g.Nodes) - g.Hosts }
 
-// Up returns which ports of a switch lead to a higher tier, or nil in a graph made by
-// hand, whose links have no such order.
+// Up returns, by port, whether a switch's port leads to a higher tier. It returns nil in a custom
+// graph, whose tiers are no order of its links.
 func (g *Graph) Up(node int) []bool {
 	if g.byHand {
 		return nil

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// NTree is the arithmetic of the m-port n-tree IBFT(m, n) of the cyclic multicast paper
-// (§2.2, §3): labels, local identifiers (LIDs), routes. h is m/2.
+// NTree computes labels, local identifiers (LIDs) and routes of the m-port n-tree IBFT(m, n) of the
+// cyclic multicast paper (§2.2, §3). h is m/2.
 //
-// A host is known by its PID, the number that its label p0 p1 ... p(n-1) spells: p0 is
-// 0 to m-1, the others 0 to h-1. A switch SW<w, l> has a level l, 0 at the top to n-1 at
-// the hosts, and n-1 digits, which are spelled as one number likewise. Ports are counted
-// from 0, one below the paper's: at level 0 all m lead down; elsewhere the first h do
-// (CYC-1 to CYC-3).
+// A host is identified by its PID, the number whose digits are its label p0, p1 to p(n-1). p0 is 0
+// to m-1, and the other digits are 0 to h-1. A switch SW<w, l> has a level l, from 0 at the top to
+// n-1 at the hosts, and a label w of n-1 such digits. Ports are counted from 0, one below the
+// paper's. At level 0 all m ports lead down; at the other levels the first h ports do (CYC-1 to
+// CYC-3).
 type NTree struct{ m, n, h int }
 
-// nTreeHostsMax bounds the shapes before anything is computed from them.
+// nTreeHostsMax bounds the number of hosts of a tree.
 const nTreeHostsMax = hostsMax
 
-// NewNTree returns the arithmetic of IBFT(m, n): m is even, 4 to 254, n from 2 on, with
-// at most 65,536 hosts.
+// NewNTree returns the NTree of IBFT(m, n). m must be even and 4 to 254, n at least 2, and the
+// tree may have at most 65,536 hosts.
 func NewNTree(m, n int) (*NTree, error) {
 	if m < 4 || m%2 != 0 || m > portsMax {
 		return nil, fmt.Errorf("m-port n-tree with m = %d: m must be even, 4 to %d", m, portsMax)
@@ -47,7 +47,7 @@ func (t *NTree) pow(i int) int {
 	return v
 }
 
-// Shape returns the ports of a switch, m, and the levels of switches, n.
+// Shape returns the number of ports of a switch, m, and the number of levels of switches, n.
 func (t *NTree) Shape() (m, n int) { return t.m, t.n }
 
 // Hosts returns the number of hosts, 2h^n.
@@ -64,7 +64,7 @@ func (t *NTree) width(level int) int {
 	return 2 * t.pow(t.n-1)
 }
 
-// digit returns digit i of a number that spells so many digits: all but the first are
+// digit returns digit i of a label with the given number of digits. All digits but the first are
 // below h.
 func (t *NTree) digit(v, i, digits int) int {
 	v /= t.pow(digits - 1 - i)
@@ -74,7 +74,7 @@ func (t *NTree) digit(v, i, digits int) int {
 	return v % t.h
 }
 
-// node returns the node of switch w of a level: switches stand from the leaves up.
+// node returns the node of switch w of a level. Switches are numbered from the leaves up.
 func (t *NTree) node(level, w int) int {
 	if level == 0 {
 		return t.Hosts() + (t.n-1)*t.width(1) + w
@@ -82,7 +82,7 @@ func (t *NTree) node(level, w int) int {
 	return t.Hosts() + (t.n-1-level)*t.width(1) + w
 }
 
-// At returns the level of the switch at a node, and the number its label spells.
+// At returns the level and the label of the switch at a node, the label as a number.
 func (t *NTree) At(node int) (level, w int) {
 	i := node - t.Hosts()
 	if top := (t.n - 1) * t.width(1); i >= top {
@@ -91,8 +91,8 @@ func (t *NTree) At(node int) (level, w int) {
 	return t.n - 1 - i/t.width(1), i % t.width(1)
 }
 
-// above returns the switch one level up that port h+u of switch w of a level leads to: its
-// label is w's without the digit of that upper level, and u (CYC-2).
+// above returns the switch one level up to which port h+u of switch w of a level leads, and that
+// switch's port. Its label is w without the digit of the upper level, followed by u (CYC-2).
 func (t *NTree) above(level, w, u int) (upper, port int) {
 	gone := level - 1
 	for i := range t.n - 1 {
@@ -103,8 +103,8 @@ func (t *NTree) above(level, w, u int) (upper, port int) {
 	return upper*t.h + u, t.digit(w, gone, t.n-1)
 }
 
-// Label returns the label of a host, or of a switch without its level: digits, with
-// underscores between them if some have two figures.
+// Label returns the label of a host, or of a switch without its level, as text. Underscores
+// separate the digits if m is above 10, since a digit may then have two figures.
 func (t *NTree) Label(node int) string {
 	v, digits := node, t.n
 	if node >= t.Hosts() {
@@ -125,8 +125,8 @@ func (t *NTree) Label(node int) string {
 	return b.String()
 }
 
-// MPortNTree returns the graph of IBFT(m, n). Hosts are h0, h1, ... by PID, and SW<w, l>
-// is sww-l: sw21-2.
+// MPortNTree returns the graph of IBFT(m, n). Hosts are named h0, h1 and so on by PID. Switch
+// SW<w, l> is named by w and l, for example sw21-2.
 func MPortNTree(m, n int, p LinkParams) (*Graph, error) {
 	t, err := NewNTree(m, n)
 	if err != nil {
@@ -164,11 +164,11 @@ func MPortNTree(m, n int, p LinkParams) (*Graph, error) {
 	return g, g.finish()
 }
 
-// NTree returns the arithmetic of the graph if it is an m-port n-tree, else nil.
+// NTree returns the NTree of the graph if it is an m-port n-tree, and nil otherwise.
 func (g *Graph) NTree() *NTree { return g.nTree }
 
-// Limits of LIDs: the LID mask control is three bits, and LIDs from 0xC000 on are those
-// of multicast (CYC-5, CYC-14).
+// Limits of LIDs. The LID mask control (LMC) has three bits, and LIDs from 0xC000 on are multicast
+// LIDs (CYC-5, CYC-14).
 const (
 	MLIDFirst  = 0xc000
 	MLIDLast   = 0xfffe
@@ -178,16 +178,15 @@ const (
 	netMLIDs   = 239<<24 | 255<<16
 )
 
-// LIDAddress returns the IPv4 address that stands for a LID (CYC-15): 10.128.0.0 and the
-// LID.
+// LIDAddress returns the IPv4 address of a LID: 10.128.0.0 plus the LID (CYC-15).
 func LIDAddress(lid int) uint32 { return netLIDs | uint32(lid) }
 
-// MLIDAddress returns the IPv4 multicast address that stands for a multicast LID.
+// MLIDAddress returns the IPv4 multicast address of a multicast LID: 239.255.0.0 plus the LID.
 func MLIDAddress(mlid int) uint32 { return netMLIDs | uint32(mlid) }
 
-// LIDs returns how many LIDs a host has, h^(n-1), which is as many as there are paths to
-// it. It is an error if there can be no LIDs: LMC has no whole value, or there are more
-// than a LID of 16 bits can number.
+// LIDs returns the number of LIDs of a host, h^(n-1), which is the number of paths to it. It is an
+// error if that number is no power of two or too large for the LMC, or if all hosts together need
+// more LIDs than there are.
 func (t *NTree) LIDs() (int, error) {
 	paths := t.pow(t.n - 1)
 	switch {
@@ -205,11 +204,11 @@ func (t *NTree) LIDs() (int, error) {
 // BaseLID returns the first LID of a host (CYC-5).
 func (t *NTree) BaseLID(pid int) int { return t.pow(t.n-1)*pid + 1 }
 
-// Owner returns the host that has a LID.
+// Owner returns the PID of the host that has a LID.
 func (t *NTree) Owner(lid int) (pid int) { return (lid - 1) / t.pow(t.n-1) }
 
-// common returns the length of the greatest common prefix of two hosts' labels, which is
-// the level of their least common ancestors (definitions 1 and 2).
+// common returns the length of the longest common prefix of two hosts' labels, which is the level of
+// their least common ancestors (definitions 1 and 2).
 func (t *NTree) common(a, b int) int {
 	for l := t.n; l > 0; l-- {
 		if d := t.pow(t.n - l); a/d == b/d {
@@ -219,7 +218,7 @@ func (t *NTree) common(a, b int) int {
 	return 0
 }
 
-// Ancestors returns the nodes of the least common ancestors of two different hosts.
+// Ancestors returns the nodes of all least common ancestors of two different hosts.
 func (t *NTree) Ancestors(a, b int) (nodes []int) {
 	l := t.common(a, b)
 	for w := range t.width(l) {
@@ -230,7 +229,7 @@ func (t *NTree) Ancestors(a, b int) (nodes []int) {
 	return nodes
 }
 
-// Rank returns the rank of a host in the group of those that have its first a digits
+// Rank returns the rank of a host in the group of the hosts that share its first a digits
 // (definition 4).
 func (t *NTree) Rank(a, pid int) int {
 	if a == 0 {
@@ -239,14 +238,14 @@ func (t *NTree) Rank(a, pid int) int {
 	return pid % t.pow(t.n-a)
 }
 
-// LID returns the LID of the destination that a source sends to: the cyclic path
+// LID returns the LID of the destination dst to which the source src sends. This is the cyclic path
 // selection (CYC-7).
 func (t *NTree) LID(src, dst int) int {
 	return t.BaseLID(dst) + t.Rank(t.common(src, dst)+1, src)
 }
 
-// Classes returns how many classes sources are in: those of one have the same suffix p1
-// ... p(n-1), and climb toward the same top switch (CYC-12).
+// Classes returns the number of classes of sources. The sources of a class have the same digits p1
+// to p(n-1), and their paths lead up toward the same top switch (CYC-12).
 func (t *NTree) Classes() int { return t.pow(t.n - 1) }
 
 // Class returns the class of a source.
@@ -255,8 +254,8 @@ func (t *NTree) Class(src int) int { return src % t.pow(t.n-1) }
 // classLID returns the LID of a destination that all sources of a class can use.
 func (t *NTree) classLID(class, dst int) int { return t.BaseLID(dst) + class }
 
-// Port returns the port by which the switch at a node sends what is addressed to a LID:
-// equation (1) if its owner is below, else (2) (CYC-8).
+// Port returns the port by which the switch at a node sends packets to a LID, by equation (1) if the
+// LID's owner is below the switch and by equation (2) otherwise (CYC-8).
 func (t *NTree) Port(node, lid int) int {
 	level, w := t.At(node)
 	if pid := t.Owner(lid); level == 0 || pid/t.pow(t.n-level) == w/t.pow(t.n-1-level) {

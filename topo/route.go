@@ -6,34 +6,34 @@ import "slices"
 type Table struct {
 	// Sets holds the distinct sets of equal-cost ports, each ascending.
 	Sets [][]uint16
-	// Set is, per block of host addresses, an index into Sets, or -1 for a block that
-	// is attached here or out of reach.
+	// Set holds, by block of host addresses, an index into Sets. It is -1 for a block that is
+	// attached here or out of reach.
 	Set []int32
-	// Attached are the hosts at this switch.
+	// Attached lists the hosts at this switch.
 	Attached []Attached
 }
 
-// Attached is a host at a port.
+// Attached is a host's address and the switch port to which it is attached.
 type Attached struct {
 	IP   uint32
 	Port int
 }
 
-// Routes returns the shortest-path routing of every switch, in node order: toward a
-// host all ports whose neighbour is one hop nearer to the host's leaf. In a fat-tree
-// these are the up-down paths.
+// Routes returns the shortest-path routing of every switch, in node order. Toward a host it uses
+// all ports whose neighbour is one hop nearer to the host's leaf. In a fat-tree these are the
+// up-down paths.
 func (g *Graph) Routes() []Table { return g.routes(allSwitches, nil, false) }
 
-// RoutesWithout returns the routing once the given links have failed. In a graph whose
-// switches stand in tiers paths go up and then down, never up again, also where a
-// longer way round is the only one left: such ways make PFC deadlock possible, so a
-// host without an up-down path has no route. In other graphs paths are the shortest.
+// RoutesWithout returns the routing after the given links have failed. In a graph whose switches
+// form tiers, a path goes up and then down and never up again, because other paths make a PFC
+// deadlock possible. A host without an up-down path has no route, even if a longer path is left.
+// In other graphs paths are the shortest.
 func (g *Graph) RoutesWithout(failed ...int) []Table {
 	return g.routes(allSwitches, g.marked(failed), g.tiered())
 }
 
-// RoutesAt returns the routing of one switch: that of Routes, or of RoutesWithout if links
-// have failed. It takes a fraction of their time.
+// RoutesAt returns the table of one switch that Routes returns, or RoutesWithout if links have
+// failed. It takes a fraction of their time.
 func (g *Graph) RoutesAt(node int, failed ...int) Table {
 	if len(failed) == 0 {
 		return g.routes(node, nil, false)[node-g.Hosts]
@@ -41,10 +41,10 @@ func (g *Graph) RoutesAt(node int, failed ...int) Table {
 	return g.routes(node, g.marked(failed), g.tiered())[node-g.Hosts]
 }
 
-// allSwitches is in place of the one switch whose routes are wanted.
+// allSwitches as the argument of routes asks for the tables of all switches.
 const allSwitches = -1
 
-// marked returns which links are among those that have failed.
+// marked returns, by link, whether it has failed.
 func (g *Graph) marked(failed []int) []bool {
 	down := make([]bool, len(g.Links))
 	for _, l := range failed {
@@ -64,7 +64,8 @@ func (g *Graph) tiered() bool {
 	return true
 }
 
-// routes makes the tables of all switches, or of one; those of the others are empty.
+// routes makes the tables of all switches, or of the one switch only. The tables of the others are
+// then empty.
 func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 	blocks := g.blocks()
 	tables := make([]Table, g.Switches())
@@ -91,12 +92,12 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 		t := &tables[at.Node-g.Hosts]
 		t.Attached = append(t.Attached, Attached{g.Nodes[h].IP, at.Port})
 	}
-	var w way
+	var w paths
 	last, flat := -1, g.flat
 	key := make([]byte, 0, 2*portsMax)
 	for b, leaf := range blocks {
 		if leaf != last {
-			w, last = g.wayTo(leaf, down, upDown), leaf
+			w, last = g.pathsTo(leaf, down, upDown), leaf
 		}
 		for i := from; i < to; i++ {
 			n := g.Hosts + i
@@ -116,8 +117,8 @@ func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
 	return tables
 }
 
-// flat is the ends of all links in one list, for what looks at each of them many times: the
-// far end of port p of node n is far[first[n]+p].
+// flat holds the far ends of all ports in one list, for loops that visit them many times. The far
+// end of port p of node n is far[first[n]+p].
 type flat struct {
 	first []int
 	far   []shortEnd
@@ -137,30 +138,29 @@ func (g *Graph) flatten() flat {
 	return f
 }
 
-// way is how far every switch is from a leaf, -1 if there is no way.
-type way struct {
-	dist  []int
-	falls []bool // switches from which the way only goes down; nil: ways need not be up-down
+// paths describes the paths from every switch to a leaf.
+type paths struct {
+	dist  []int  // by node: hops to the leaf, or -1 if there is no path
+	falls []bool // by node: the path only goes down; nil if paths need not be up-down
 }
 
-// leads reports whether the way from switch n goes by port p, beyond which is node m, one
-// step nearer.
-func (g *Graph) leads(w *way, n, p, m int, down []bool) bool {
+// leads reports whether a path from switch n uses port p. Node m at the far end must be one hop
+// nearer.
+func (g *Graph) leads(w *paths, n, p, m int, down []bool) bool {
 	if down != nil && down[g.Nodes[n].Links[p]] || g.Nodes[m].Kind != Switch {
 		return false
 	}
 	return w.falls == nil || w.falls[n] == (g.Nodes[m].Tier < g.Nodes[n].Tier)
 }
 
-// wayTo measures the way to a leaf from everywhere. Up-down ways go down as soon as
-// they can.
-func (g *Graph) wayTo(leaf int, down []bool, upDown bool) way {
+// pathsTo computes the paths to a leaf from every switch. Up-down paths go down as soon as they can.
+func (g *Graph) pathsTo(leaf int, down []bool, upDown bool) paths {
 	if !upDown {
-		return way{dist: g.distances(leaf, down, nil)}
+		return paths{dist: g.distances(leaf, down, nil)}
 	}
 	higher := func(from, to int) bool { return g.Nodes[to].Tier > g.Nodes[from].Tier }
-	w := way{dist: g.distances(leaf, down, higher), falls: make([]bool, len(g.Nodes))}
-	var order []int // from the top down: a way up is known before it is used
+	w := paths{dist: g.distances(leaf, down, higher), falls: make([]bool, len(g.Nodes))}
+	var order []int // from the top down, so that a path of a higher switch is known before it is used
 	for n := g.Hosts; n < len(g.Nodes); n++ {
 		w.falls[n] = w.dist[n] >= 0
 		order = append(order, n)
@@ -180,7 +180,7 @@ func (g *Graph) wayTo(leaf int, down []bool, upDown bool) way {
 	return w
 }
 
-// intern returns the index of the set spelled by key, adding it if it is new.
+// intern returns the index of the set that key encodes, and adds the set if it is new.
 func (t *Table) intern(seen map[string]int32, key []byte) int32 {
 	if i, ok := seen[string(key)]; ok {
 		return i
@@ -195,7 +195,7 @@ func (t *Table) intern(seen map[string]int32, key []byte) int32 {
 	return i
 }
 
-// blocks returns, per block of host addresses, the switch its hosts are at.
+// blocks returns, by block of host addresses, the leaf of its hosts.
 func (g *Graph) blocks() (leaf []int) {
 	for h := range g.Hosts {
 		b := int(g.Nodes[h].IP >> 8 & 0xffff)
@@ -206,9 +206,9 @@ func (g *Graph) blocks() (leaf []int) {
 	return leaf
 }
 
-// distances returns the hops from every switch to one of them by links that are not
-// down and steps that are allowed (nil: all), seen from that one; -1 if there is no way.
-// Hosts do not forward.
+// distances returns the number of hops from every switch to the switch to, or -1 if there is no
+// path. It uses links that are not down, and steps for which allowed returns true. A step is seen
+// in the direction away from to; a nil allowed allows all. Hosts do not forward.
 func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) []int {
 	dist := make([]int, len(g.Nodes))
 	for i := range dist {
@@ -229,11 +229,11 @@ func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) 
 	return dist
 }
 
-// shortest returns the hops from every switch to one of them.
+// shortest returns the number of hops from every switch to the switch to, over all links.
 func (g *Graph) shortest(to int) []int { return g.distances(to, nil, nil) }
 
-// Hops returns the links between two different hosts: 2 on one leaf, 4 in one pod of
-// a fat-tree, 6 across pods.
+// Hops returns the number of links on a shortest path between two different hosts: 2 on the same
+// leaf, and in a fat-tree 4 within a pod and 6 between pods.
 func (g *Graph) Hops(a, b int) int {
 	return 2 + g.shortest(g.Peer(b, 0).Node)[g.Peer(a, 0).Node]
 }

@@ -2,7 +2,7 @@ package topo
 
 import "fmt"
 
-// Star returns one switch with the given number of hosts, 2 to 254.
+// Star returns the graph of one switch with the given number of hosts, 2 to 254.
 func Star(hosts int, p LinkParams) (*Graph, error) {
 	if hosts < 2 || hosts > portsMax {
 		return nil, fmt.Errorf("star of %d hosts: a switch has 2 to %d ports", hosts, portsMax)
@@ -25,7 +25,7 @@ type LeafSpineSpec struct {
 	Parallel       int // links between each leaf and each spine; 0 means 1
 }
 
-// LeafSpine returns a two-layer fabric.
+// LeafSpine returns the graph of a two-layer fabric, in which every leaf is linked to every spine.
 func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 	if s.Parallel < 0 {
 		return nil, fmt.Errorf("leaf-spine with %d links between each leaf and each spine: there must be at least 1", s.Parallel)
@@ -64,8 +64,8 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 	return g, g.finish()
 }
 
-// FatTree returns the k-ary fat-tree: k pods of k/2 leaves and k/2 aggregation
-// switches, k/2 hosts per leaf, (k/2)^2 cores. k is even, 2 to 64.
+// FatTree returns the k-ary fat-tree. It has k pods of k/2 leaves and k/2 aggregation switches,
+// k/2 hosts per leaf, and (k/2)^2 cores. k must be even and 2 to 64.
 func FatTree(k int, p LinkParams) (*Graph, error) {
 	if k < 2 || k%2 != 0 || k > 64 {
 		return nil, fmt.Errorf("fat-tree with k = %d: k must be even, 2 to 64 (65536 hosts)", k)
@@ -74,9 +74,9 @@ func FatTree(k int, p LinkParams) (*Graph, error) {
 	return ThreeLayer(ThreeLayerSpec{Radix: k, Pods: k, Leaves: h, Hosts: h, Aggs: h, Cores: h * h}, p)
 }
 
-// ThreeLayerSpec describes a three-layer fat-tree of switches with Radix ports. What
-// the hosts leave of a leaf's ports goes up in equal shares to its pod's aggregation
-// switches, and likewise above.
+// ThreeLayerSpec describes a three-layer fat-tree of switches with Radix ports. The ports of a
+// leaf that have no host are linked in equal shares to the aggregation switches of its pod. The
+// ports of an aggregation switch that have no leaf are linked in equal shares to its cores.
 type ThreeLayerSpec struct {
 	Radix  int
 	Pods   int
@@ -84,9 +84,9 @@ type ThreeLayerSpec struct {
 	Hosts  int // per leaf
 	Aggs   int // per pod
 	Cores  int
-	// CoreGroups splits the cores: aggregation switch i of every pod reaches the cores
-	// of group i mod CoreGroups. 0 means one group per aggregation switch of a pod, the
-	// usual fat-tree; 1 means that all reach all.
+	// CoreGroups is the number of groups of cores. Aggregation switch i of every pod is linked to
+	// the cores of group i mod CoreGroups. 0 means one group per aggregation switch of a pod, as
+	// in the usual fat-tree. 1 means that every aggregation switch is linked to every core.
 	CoreGroups int
 }
 
@@ -100,8 +100,8 @@ func FT16384() ThreeLayerSpec {
 	return ThreeLayerSpec{Radix: 64, Pods: 16, Leaves: 32, Hosts: 32, Aggs: 32, Cores: 256}
 }
 
-// layout returns how many parallel links join leaf and aggregation switch, and
-// aggregation switch and core.
+// layout returns the numbers of parallel links between a leaf and an aggregation switch (low), and
+// between an aggregation switch and a core (high).
 func (s *ThreeLayerSpec) layout() (low, high int, err error) {
 	if s.Radix < 2 || s.Pods < 1 || s.Leaves < 1 || s.Hosts < 1 || s.Aggs < 1 || s.Cores < 1 || s.CoreGroups < 0 {
 		return 0, 0, fmt.Errorf("three-layer fat-tree: radix, pods, leaves, hosts, aggs and cores must all be positive")
@@ -132,7 +132,8 @@ func (s *ThreeLayerSpec) layout() (low, high int, err error) {
 	return low, high, nil
 }
 
-// ThreeLayer returns a three-layer fat-tree.
+// ThreeLayer returns the graph of a three-layer fat-tree. It is an error if the ports do not divide
+// evenly.
 func ThreeLayer(s ThreeLayerSpec, p LinkParams) (*Graph, error) {
 	low, high, err := s.layout()
 	if err != nil {
@@ -178,7 +179,7 @@ func ThreeLayer(s ThreeLayerSpec, p LinkParams) (*Graph, error) {
 	return g, g.finish()
 }
 
-// portsMax is the most ports of a switch (virtswitch.PortsMax).
+// portsMax is the largest number of ports of a switch (virtswitch.PortsMax).
 const portsMax = 254
 
 func checkPorts(what string, n int) error {

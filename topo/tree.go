@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// TreePorts is what a switch is to a multicast tree: its ports in the tree, ascending.
+// TreePorts holds a switch's ports in a multicast tree, ascending.
 type TreePorts struct {
 	Switch int // node
 	Ports  []uint16
 }
 
-// Tree returns a tree that joins the given hosts, by switch in node order. Where switches
-// stand in tiers it hangs from one of the lowest switches that have all hosts below them,
-// so packets go up and then down; salt chooses among these, and trees with different
-// salts spread. In other graphs it hangs from the first host's leaf.
+// Tree returns a tree that connects the given hosts, by switch in node order. If switches form
+// tiers, its root is one of the lowest switches that have all hosts below them, so that packets go
+// up and then down. salt selects one of these switches, so that trees with different salts spread
+// over the fabric. In other graphs the root is the first host's leaf.
 func (g *Graph) Tree(hosts []int, salt uint64) ([]TreePorts, error) {
 	var leaves []int
 	for _, h := range hosts {
@@ -38,7 +38,8 @@ func (g *Graph) Tree(hosts []int, salt uint64) ([]TreePorts, error) {
 	return g.hang(root, hosts, salt, allowed), nil
 }
 
-// roots returns the switches of the lowest tier from which allowed steps lead to all leaves.
+// roots returns the switches of the lowest tier that has switches from which allowed steps lead to
+// all leaves.
 func (g *Graph) roots(leaves []int, allowed func(from, to int) bool) (roots []int) {
 	for n := g.Hosts; n < len(g.Nodes); n++ {
 		if len(roots) > 0 && g.Nodes[n].Tier > g.Nodes[roots[0]].Tier {
@@ -56,8 +57,8 @@ func (g *Graph) roots(leaves []int, allowed func(from, to int) bool) (roots []in
 	return roots
 }
 
-// hang returns the tree of the shortest ways from the root to the hosts. Of several equal
-// ones the salt decides, the same for all hosts behind a switch.
+// hang returns the tree of the shortest paths from the root to the hosts. salt selects one of
+// several equal paths, and it selects the same one for all hosts behind a switch.
 func (g *Graph) hang(root int, hosts []int, salt uint64, allowed func(from, to int) bool) (tree []TreePorts) {
 	dist := g.distances(root, nil, allowed)
 	ports := make([][]uint16, len(g.Nodes))

@@ -1,5 +1,5 @@
-// Package allgather is the MPI-Allgather benchmark (APP-5). It runs every scheme at every size for a number
-// of iterations, and checks every byte at every rank.
+// Package allgather is the MPI-Allgather benchmark (APP-5). It runs every scheme at every size for
+// a number of iterations, and checks every byte at every rank.
 package allgather
 
 import (

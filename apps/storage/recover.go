@@ -28,8 +28,8 @@ type plan struct {
 	Transfers []transfer `json:"transfers"`
 }
 
-// cannotRead returns what a replica publishes, in place of its list, if it cannot read its store. Its
-// length is that of no list.
+// cannotRead returns what a replica publishes, in place of its list, if it cannot read its store.
+// Its length is that of no list.
 func cannotRead(err error) []byte {
 	b := []byte(err.Error())
 	if len(b)%recordHead == 0 {
@@ -259,9 +259,9 @@ type checked struct {
 	Bad string `json:"bad"` // the first block with wrong bytes, as text
 }
 
-// from reports whether each packet's share of a block has the bytes of one of the given writes, where
-// number 0 stands for a block that was never written. A WRITE that was in flight when the client gave
-// up may have arrived in part, and RDMA places a WRITE packet by packet.
+// from reports whether each packet's share of a block has the bytes of one of the given writes,
+// where number 0 stands for a block that was never written. A WRITE that was in flight when the
+// client gave up may have arrived in part, and RDMA places a WRITE packet by packet.
 func (p *replica) from(r Record, numbers []uint64) bool {
 	wrote := make([][]byte, len(numbers))
 	for i, n := range numbers {
