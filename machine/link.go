@@ -8,68 +8,67 @@ import (
 
 // Flight is a frame on a link.
 type Flight struct {
-	At    vtime.Time // when it is handed to the machine at the other end
+	At    vtime.Time // when the machine at the far end takes it
 	Frame *wire.Frame
 }
 
-// Link is the driver's half of a transmitter: the rate, what is on the link, which event the
-// link needs, and the account of what has come to its end. The driver reads when the machine
-// wants to start (Next) and cannot change it; it starts no frame.
+// Link is the driver's half of a transmitter: its rate, the frames in flight, the event that the
+// link needs, and the counters of frames that have reached its end. The driver reads when the
+// machine wants to start a frame (Next), but cannot change it and cannot start a frame.
 //
-// The struct is two cache lines, the first with all that an arrival touches.
+// The struct has the size of two cache lines. The first holds all fields that an arrival uses.
 type Link struct {
-	// next is when the machine would start its next frame; vtime.Never if none may be sent.
-	// free is when the last committed frame has left. Both are the machine's: only methods
-	// of Port write them. Invariant: once the machine has settled the port to an instant,
-	// next is after that instant.
+	// next is when the machine would start its next frame, or vtime.Never if it may send none.
+	// free is when the transmitter becomes free. Only methods of Port write them. Invariant:
+	// once the machine has settled the port to an instant, next is after that instant.
 	next, free vtime.Time
 
-	// flights is what is on the link. The machine appends to it, and the driver takes from it.
-	// Invariant: it is in the order of At, since no frame starts before free.
+	// flights holds the frames in flight. The machine appends to it, and the driver takes from
+	// it. Invariant: it is in the order of At, because no frame starts before free.
 	flights queue.FIFO[Flight]
 	id      uint32
 
-	// listed says that the link has been put into its driver's list. Calls into the machine
+	// listed says that the link is in its driver's list. Calls into the machine
 	// set it and Attend clears it. Invariant, between the events of a driver that uses Attend:
 	// if it is clear, then the link is keyed, or it is empty and a wake event is due by next,
-	// or it is empty and next is vtime.Never. A driver that looks at all links anyway leaves
+	// or it is empty and next is vtime.Never. A driver that visits all links in any case leaves
 	// it set.
 	listed bool
 
-	// keyed says that the head of flights has its event. Attend sets it and Land clears it.
+	// keyed says that the oldest frame of flights has its event. Attend sets it and Land clears it.
 	// Invariant: it is clear while the link is empty.
 	keyed bool
 
-	cut bool // RoCE frames are handed over once the header is there
+	cut bool // RoCE frames are delivered when their header has arrived
 
 	// Node and NodePort name the link's far end.
 	Node, NodePort int32
 
-	// Delay is the propagation delay plus the pipeline latency of the far end. A change is for
-	// the frames that are committed from then on. It must not get shorter while frames are on
-	// the link, which would overtake each other.
+	// Delay is the propagation delay plus the pipeline latency of the far end. A change applies to
+	// frames that are committed later. Delay must not become shorter while frames are in flight,
+	// because a later frame could then overtake them.
 	Delay vtime.Duration
 
 	bytePs16 int64 // picoseconds per byte, in 1/65536
 	list     *list
 
-	// Digest, Frames, Bytes and Payload are the account of what came to the end of the link,
-	// whether or not a fault took it there. Only Account changes them.
+	// Digest, Frames, Bytes and Payload account for the frames that have reached the end of the
+	// link, including those that a fault dropped there. Only Account changes them.
 	Digest        uint64
 	Frames, Bytes uint64
 	Payload       uint64 // bytes of messages, without any header
 
-	// wake is when the wake event is that counts, or vtime.Never. Attend sets it and Woken
-	// clears it. Wake events at other instants are out of date.
+	// wake is the instant of the valid wake event, or vtime.Never. Attend sets it and Woken
+	// clears it. Wake events at other instants are stale.
 	wake vtime.Time
 }
 
-// list has the links that need the driver's attention after a call into a machine:
-// something was committed to an idle link, or waits with nothing on it.
-// Invariant: it has no link twice, since those that are listed are not put there again.
+// list collects the links that need an event after a call into a machine: a frame was committed
+// to an empty link, or a frame waits to start on an empty link. Invariant: it has no link twice,
+// because a link that is listed is not added again.
 type list struct{ ids []uint32 }
 
-// Links are all transmitters of one driver, by number.
+// Links holds all transmitters of one driver, by number.
 type Links struct {
 	ports []Port
 	list  *list
@@ -93,12 +92,12 @@ func (l Links) Len() int { return len(l.ports) }
 // At returns the driver's half of a transmitter.
 func (l Links) At(id int) *Link { return &l.ports[id].link }
 
-// Ports returns the machine's halves of the transmitters from one number up to, but without,
-// another: what a machine is made with. A driver does not keep them.
+// Ports returns the machine's halves of the transmitters with the numbers from up to to-1. A driver
+// passes them to a new machine and does not keep them.
 func (l Links) Ports(from, to int) []Port { return l.ports[from:to:to] }
 
-// Listed returns the numbers of the links that need attention and empties the list. The slice
-// is valid until the next call into a machine.
+// Listed returns the numbers of the links that need an event, and empties the list. The slice is
+// valid until the next call into a machine.
 func (l Links) Listed() []uint32 {
 	ids := l.list.ids
 	l.list.ids = ids[:0]
@@ -119,11 +118,12 @@ func (l *Link) Next() vtime.Time { return l.next }
 // SetRate sets the rate, in bit/s, of the frames that are committed from now on.
 func (l *Link) SetRate(bitsPerSec int64) { l.bytePs16 = BytePs16(bitsPerSec) }
 
-// Serialize returns how long size bytes occupy the transmitter at its present rate.
+// Serialize returns the time for which size bytes occupy the transmitter at its present rate.
 func (l *Link) Serialize(size int) vtime.Duration { return serialize(size, l.bytePs16) }
 
-// Began returns when the transmission of a frame began that lands at the given instant, and
-// how long it took the port. After a change of rate it is a guess for what was under way.
+// Began returns when the transmission of a frame that lands at the given instant began, and how
+// long it occupied the port. For frames that were in flight during a change of rate the result is
+// an estimate.
 func (l *Link) Began(landed vtime.Time, f *wire.Frame) (start vtime.Time, d vtime.Duration) {
 	size := f.WireLen()
 	d = l.Serialize(size)
@@ -146,9 +146,9 @@ func (l *Link) Land() Flight {
 	return l.flights.Pop()
 }
 
-// Attend tells the driver which event the link needs now: the arrival of the frame
-// at its head, or a wake. It clears the listing and remembers what was
-// asked for; Land and Woken forget it again.
+// Attend returns the event that the link needs now: the arrival of its oldest frame or, if wake is
+// set, the start of its next one. needed is false if the link needs none, or if Attend has already
+// returned it. Land and Woken end an event.
 func (l *Link) Attend() (at vtime.Time, wake, needed bool) {
 	l.listed = false
 	if l.flights.Len() > 0 {
@@ -158,8 +158,8 @@ func (l *Link) Attend() (at vtime.Time, wake, needed bool) {
 		l.keyed = true
 		return l.flights.First().At, false, true
 	}
-	// Not before next is known to be an instant: wake is in the other cache line. It may be
-	// later than next, since a paced sender's next start may move forward.
+	// wake is compared last, because it is in the other cache line. It may be later than next,
+	// because the next start of a paced sender may become earlier.
 	if l.next != vtime.Never && l.next < l.wake {
 		l.wake = l.next
 		return l.next, true, true
@@ -167,8 +167,8 @@ func (l *Link) Attend() (at vtime.Time, wake, needed bool) {
 	return 0, false, false
 }
 
-// Woken tells the link that a wake event has been taken from the queue, and reports whether
-// that event still counts: an earlier one may have replaced it since.
+// Woken tells the link that its wake event at now has occurred, and reports whether that event is
+// valid. An earlier one may have replaced it.
 func (l *Link) Woken(now vtime.Time) bool {
 	if l.wake != now {
 		return false
@@ -177,8 +177,8 @@ func (l *Link) Woken(now vtime.Time) bool {
 	return true
 }
 
-// Account adds an arriving frame to the link's account: its digest chains the time,
-// the bytes and the fate of every frame it carried.
+// Account counts a frame that has reached the end of the link. The digest chains the time, the bytes
+// and the fate of every frame.
 func (l *Link) Account(at vtime.Time, f *wire.Frame, lost bool) {
 	fate := uint64(at) << 1
 	if lost {

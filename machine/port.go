@@ -8,28 +8,27 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// CutBytes is how much of a frame a cut-through switch waits for: preamble and
-// headers up to the extension headers of RoCEv2.
+// CutBytes is the number of bytes of a frame that a cut-through switch receives before it decides:
+// the preamble and the headers up to the extension headers of RoCEv2.
 const CutBytes = 82
 
-// Port is the machine's half of a transmitter: when it is free, when the machine wants to
-// start the next frame, and the start of each frame. It has no way to the link behind it,
-// which is the driver's half (Link).
+// Port is the machine's half of a transmitter. By its methods the machine learns when the
+// transmitter is free, sets when it wants to start the next frame, and starts frames. The other half
+// is the driver's (Link), which a machine cannot reach.
 //
-// Both halves are one value, since a start on one side is an arrival on the other, and
-// since a hop should touch no more memory than that of one transmitter. Each half has
-// methods for its own side alone: a driver that has handed its ports over keeps the Links,
-// and a machine never sees those.
+// Both halves are one value in memory, because the start of a frame determines its arrival, and
+// because a hop should touch the memory of one transmitter only. Each half has methods for its own
+// side. A driver passes the Ports to its machines and keeps the Links.
 type Port struct{ link Link }
 
 // PortConfig describes a transmitter and its link.
 type PortConfig struct {
 	BitsPerSec int64          // line rate, 1 Mb/s to 100 Tb/s
 	Delay      vtime.Duration // propagation delay plus the pipeline latency of the far end
-	CutThrough bool           // hand RoCE frames over once the header is there
+	CutThrough bool           // deliver RoCE frames when their header has arrived
 }
 
-// Serialize returns how long size bytes occupy a transmitter of this rate.
+// Serialize returns the time for which size bytes occupy a transmitter of this rate.
 func (c PortConfig) Serialize(size int) vtime.Duration {
 	return serialize(size, BytePs16(c.BitsPerSec))
 }
@@ -46,17 +45,18 @@ func serialize(size int, bytePs16 int64) vtime.Duration {
 	return vtime.Duration((int64(size)*bytePs16 + 1<<15) >> 16)
 }
 
-// Next returns when the next frame would start, or vtime.Never if none may.
+// Next returns the instant that SetNext has recorded, or vtime.Never if no frame may start.
 func (p *Port) Next() vtime.Time { return p.link.next }
 
-// Free returns when the last committed frame has left, or the instant of a later HoldUntil.
+// Free returns the end of transmission of the last committed frame, or the instant of a later
+// HoldUntil.
 func (p *Port) Free() vtime.Time { return p.link.free }
 
-// Serialize returns how long size bytes occupy the transmitter at its present rate.
+// Serialize returns the time for which size bytes occupy the transmitter at its present rate.
 func (p *Port) Serialize(size int) vtime.Duration { return p.link.Serialize(size) }
 
-// Commit starts the frame at start, which is not before Free. size is its WireLen.
-// The frame is the driver's from here on.
+// Commit starts a frame at start, which must not be before Free. size is the frame's WireLen. The
+// driver becomes the owner of the frame.
 func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	l := &p.link
 	l.free = start.Add(l.Serialize(size))
@@ -70,7 +70,8 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	}
 }
 
-// SetNext records when the next frame would start, or vtime.Never.
+// SetNext records when the machine would start its next frame, or vtime.Never if it has none to
+// send.
 func (p *Port) SetNext(t vtime.Time) {
 	l := &p.link
 	l.next = t
@@ -79,5 +80,5 @@ func (p *Port) SetNext(t vtime.Time) {
 	}
 }
 
-// HoldUntil makes the transmitter busy until t, if it would be free earlier.
+// HoldUntil keeps the transmitter busy until t if it would be free earlier.
 func (p *Port) HoldUntil(t vtime.Time) { p.link.free = max(p.link.free, t) }

@@ -2,12 +2,12 @@ package fsdp
 
 import "github.com/mcastlab/mcastlab/apps"
 
-// Overlap is what a row of fsdp says beside its time, which is until both halves are done.
+// Overlap holds the details of a row of fsdp. The JCT of the row ends when both halves have ended.
 type Overlap struct {
 	Allgather     string       `json:"allgather"`
 	ReduceScatter string       `json:"reduce_scatter"`
-	Gathered      apps.Summary `json:"allgather_us"`      // until the last rank has all blocks
-	Reduced       apps.Summary `json:"reduce_scatter_us"` // until the last rank has its sums
+	Gathered      apps.Summary `json:"allgather_us"`      // time until the last rank has all blocks
+	Reduced       apps.Summary `json:"reduce_scatter_us"` // time until the last rank has its sums
 }
 
 // Key implements apps.Details.

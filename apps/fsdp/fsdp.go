@@ -1,6 +1,6 @@
-// Package fsdp is what fully sharded data parallel training asks of a network (APP-6): an
-// Allgather of the next layer's parameters and a Reduce-scatter of the last one's
-// gradients, at one time on the same ranks, which share their links (AG-31).
+// Package fsdp is the traffic of fully sharded data parallel training (APP-6). An Allgather of the
+// next layer's parameters and a Reduce-scatter of the last layer's gradients run at the same time
+// on the same ranks and share their links (AG-31).
 package fsdp
 
 import (
@@ -19,9 +19,9 @@ import (
 // Name is the workload's name in lab files and reports.
 const Name = "fsdp"
 
-// Pair is an algorithm for each of the two.
+// Pair is an algorithm for the Allgather and one for the Reduce-scatter.
 type Pair struct {
-	Label         string `json:"label"` // in reports
+	Label         string `json:"label"` // name in reports
 	Allgather     Scheme `json:"allgather"`
 	ReduceScatter Scheme `json:"reduce_scatter"`
 }
@@ -32,22 +32,23 @@ type Scheme struct {
 	Options collective.Options `json:"options"`
 }
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params struct {
 	Workload   string          `json:"workload"` // label in reports
 	Pairs      []Pair          `json:"pairs"`
-	Sizes      []int           `json:"sizes"`      // bytes per rank, of either
-	Iterations []int           `json:"iterations"` // of each size
-	WarmUp     int             `json:"warm_up"`    // iterations before them
-	Memory     rank.MemoryKind `json:"memory"`     // "": auto
-	Float32    bool            `json:"float32"`    // what is added up is floating point, else integers
+	Sizes      []int           `json:"sizes"`      // bytes per rank, for each of the two
+	Iterations []int           `json:"iterations"` // by index of Sizes
+	WarmUp     int             `json:"warm_up"`    // unmeasured iterations before them
+	Memory     rank.MemoryKind `json:"memory"`     // empty means auto
+	Float32    bool            `json:"float32"`    // the summands are floating point; otherwise they are integers
 	Seed       uint64          `json:"seed"`
 }
 
-// realMax is up to how many bytes over all ranks, of both, automatic memory is real.
+// realMax is the largest number of bytes over all ranks and both halves for which automatic memory
+// is real.
 const realMax = 512 << 20
 
-// memory returns what buffers of a size are made of.
+// memory returns the memory kind of buffers of a size.
 func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
@@ -63,26 +64,26 @@ type record struct {
 	Pair     int                  `json:"pair"` // index into Params.Pairs
 	Size     int                  `json:"size"` // index into Params.Sizes
 	Samples  []sample             `json:"samples"`
-	Wrong    bool                 `json:"wrong,omitempty"` // a byte or a sum of any iteration
+	Wrong    bool                 `json:"wrong,omitempty"` // a byte or a sum was wrong in some iteration
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
 type sample struct {
 	Start    vtime.Time `json:"start"`
-	Gathered vtime.Time `json:"gathered"` // it has all blocks
-	Reduced  vtime.Time `json:"reduced"`  // and its sums
-	Done     vtime.Time `json:"done"`     // and all that it sent is acknowledged
+	Gathered vtime.Time `json:"gathered"` // the rank has all blocks
+	Reduced  vtime.Time `json:"reduced"`  // the rank has its sums
+	Done     vtime.Time `json:"done"`     // the rank has all acknowledgements too
 }
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App.
 type App struct {
-	// Delivered, if set, is called on each rank before its bytes and sums are checked. It is
-	// a hook for tests of the checking itself.
+	// Delivered, if set, is called on each rank before its bytes and sums are checked. Tests use it
+	// to damage them and see that the check fails.
 	Delivered func(r *rank.Rank, gathered, reduced *rank.Buffer)
 }
 
-// both is one rank's side of a pair: each half has connections of its own.
+// both is one rank's part of a pair. Each half has its own connections.
 type both struct {
 	gatherRank, reduceRank *rank.Rank
 	gather, reduce         collective.Algorithm
@@ -131,7 +132,7 @@ func (a App) runPair(r *rank.Rank, p *Params, pi int) error {
 	return b.close(r)
 }
 
-// prepare makes the two algorithms of a pair. Ranks are the same in both.
+// prepare returns the two algorithms of a pair. A rank has the same number in both.
 func prepare(r *rank.Rank, p *Params, pi int) (b both, err error) {
 	pair := &p.Pairs[pi]
 	all := make([]int, r.Size())
@@ -162,7 +163,7 @@ func (b *both) close(r *rank.Rank) error {
 			return err
 		}
 	}
-	r.Sync() // nobody may still need a connection
+	r.Sync() // until then a peer may still use a connection
 	b.gatherRank.Close()
 	b.reduceRank.Close()
 	return nil
@@ -195,7 +196,7 @@ func (a App) runSize(r *rank.Rank, p *Params, b both, pi, zi int) (rec record, e
 			rec.Samples = append(rec.Samples, s)
 		}
 	}
-	r.Sync() // nobody may still send from a buffer
+	r.Sync() // until then a peer may still read from a buffer
 	if after := collective.RecoveryOf(b.gather); after != nil {
 		did := after.Since(*before)
 		rec.Recovery = &did
@@ -208,8 +209,8 @@ func (a App) runSize(r *rank.Rank, p *Params, b both, pi, zi int) (rec record, e
 	return rec, nil
 }
 
-// iterate gathers and reduces once. All ranks start both together, the Reduce-scatter in a
-// worker of its own.
+// iterate runs the Allgather and the Reduce-scatter once. All ranks start both at the same
+// instant, the Reduce-scatter in its own worker.
 func (a App) iterate(r *rank.Rank, p *Params, b both, bufs [2]*rank.Buffer, n int, seed uint64) (s sample, ok bool, err error) {
 	me := r.ID()
 	numbers := reducescatter.Numbers{Seed: seed, Float32: p.Float32}
@@ -272,8 +273,8 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return rows, nil
 }
 
-// row reports one pair at one size. An iteration lasts until the last rank has all blocks
-// and its sums; the source's time is until the last rank has all of its own acknowledged.
+// row reports one pair at one size. The JCT of an iteration ends when the last rank has all blocks
+// and its sums. The source's time ends when the last rank has all its acknowledgements.
 func (p *Params) row(pi, zi int, ranks []record) apps.Row {
 	var jct, source, gather, reduce []float64
 	ok := true

@@ -8,22 +8,22 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// castTimes are the instants of one panel's broadcast on one rank.
+// castTimes holds the instants of one panel's broadcast on one rank.
 type castTimes struct {
-	Posted   vtime.Time `json:"posted"`   // all ranks of the row have posted receives, the root begins
-	Received vtime.Time `json:"received"` // the panel is here
+	Posted   vtime.Time `json:"posted"`   // the root begins: all ranks of the row have posted receives
+	Received vtime.Time `json:"received"` // the rank has the panel
 }
 
-// caster hands panels on along a process row. It is a worker beside the rank's program,
-// so that panels pass while the rank computes. Two panels have room: one in use, and one
-// that is on its way.
+// caster broadcasts panels along a process row. It is a worker beside the rank's program, so that a
+// broadcast proceeds while the rank computes. It has room for two panels: one in use and one in
+// transfer.
 type caster struct {
 	*solver
 	b        collective.Algorithm // nil if the row is one process
 	slots    [2]panel
 	bufs     [2]*rank.Buffer
-	posted   int // panels factorised here so far, if they are this column's
-	arrived  int // panels that are here
+	posted   int // panels that this process column has factorised
+	arrived  int // panels that have been received
 	released int // panels that have been used
 	err      error
 }
@@ -66,7 +66,7 @@ func (c *caster) close() error {
 	return nil
 }
 
-// slot returns the room of a panel, made empty.
+// slot returns the emptied storage of a panel.
 func (c *caster) slot(k int) *panel {
 	p := &c.slots[k%2]
 	*p = panel{k: k, j0: k * c.NB, jb: c.width(k), m2: c.mp - c.rowsBelow(min((k+1)*c.NB, c.N)), buf: c.bufs[k%2]}
@@ -77,25 +77,25 @@ func (c *caster) slot(k int) *panel {
 	return p
 }
 
-// post hands over a panel that was factorised here.
+// post gives the caster a panel that this process column has factorised.
 func (c *caster) post(p *panel) {
 	c.posted = p.k + 1
 	c.r.Notify()
 }
 
-// wait returns a panel once it is here and this rank has passed it on.
+// wait returns a panel once this rank has received it and passed it on.
 func (c *caster) wait(k int) (*panel, error) {
 	c.r.Until(fmt.Sprintf("panel %d", k), func() bool { return c.arrived > k || c.err != nil })
 	return &c.slots[k%2], c.err
 }
 
-// release gives the room of a panel back.
+// release returns the storage of a panel.
 func (c *caster) release(k int) {
 	c.released = k + 1
 	c.r.Notify()
 }
 
-// serve is the worker.
+// serve is the worker: it broadcasts all panels in their order.
 func (c *caster) serve() error {
 	for k := range c.epochs {
 		c.r.Until(fmt.Sprintf("room for panel %d", k), func() bool { return c.released >= k-1 })

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Input is what HPL.dat holds: lists of values, of which every combination is a test.
+// Input holds the contents of HPL.dat: lists of values, every combination of which is a test.
 type Input struct {
 	N, NB                 []int
 	Grids                 [][2]int // P, Q
@@ -19,7 +19,7 @@ type Input struct {
 	SwapThreshold, Slices int
 }
 
-// Tests returns every combination, in HPL's order.
+// Tests returns a test for every combination of values, in HPL's order.
 func (in *Input) Tests() (all []Test) {
 	each := func(n int, f func(i int)) {
 		for i := range n {
@@ -56,7 +56,8 @@ func (in *Input) Tests() (all []Test) {
 	return all
 }
 
-// label names a test in reports: the broadcast, and what else tells it from the others.
+// label returns a test's name in reports: the broadcast, and the values that distinguish it from the
+// other tests.
 func (in *Input) label(t *Test) string {
 	s := t.Bcast
 	for _, part := range []struct {
@@ -73,14 +74,14 @@ func (in *Input) label(t *Test) string {
 	return s
 }
 
-// valuesMax is how many values a list of HPL.dat may have.
+// valuesMax is the largest number of values in a list of HPL.dat.
 const valuesMax = 20
 
-// datLines are the lines of HPL.dat.
+// datLines is the number of lines of HPL.dat.
 const datLines = 31
 
-// datReader reads the lines of HPL.dat; the first mistake stays. It names the line and
-// not what stands there: the file may be another than its name says.
+// datReader reads the lines of HPL.dat and keeps the first error. An error names the line and does
+// not quote its text, because the file may be another one with private contents.
 type datReader struct {
 	lines []string
 	at    int // line, from 1
@@ -93,7 +94,7 @@ func (r *datReader) failf(format string, args ...any) {
 	}
 }
 
-// words returns the first n words of the next line; what follows them is a comment.
+// words returns the first n words of the next line. The rest of the line is a comment.
 func (r *datReader) words(n int) []string {
 	r.at++
 	if r.at > len(r.lines) {
@@ -116,7 +117,7 @@ func (r *datReader) number(s string) int {
 	return int(v)
 }
 
-// count reads how many values the next line has.
+// count reads the number of values of the next list.
 func (r *datReader) count() int {
 	n := r.number(r.words(1)[0])
 	if n < 1 || n > valuesMax {
@@ -133,7 +134,7 @@ func (r *datReader) numbers(n int) (out []int) {
 	return out
 }
 
-// choices reads values that are HPL's numbers of choices, or their names.
+// choices reads n choices, each given by HPL's number or by its name.
 func (r *datReader) choices(n int, names []string) (out []string) {
 	for _, w := range r.words(n) {
 		if slices.Contains(names, w) {
@@ -150,10 +151,10 @@ func (r *datReader) choices(n int, names []string) (out []string) {
 	return out
 }
 
-// ParseDat reads HPL.dat. Beside HPL's numbers it takes the names of choices, so that a
-// file can ask for what HPL does not have: BCAST cepheus, SWAP multicast. The storage of
-// L1 and U, equilibration and alignment are read and mean nothing here: spread-roll always
-// equalises.
+// ParseDat reads the text of HPL.dat. It accepts the names of choices in place of HPL's numbers,
+// so that a file can select what HPL does not have, such as BCAST cepheus and SWAP multicast. The
+// storage of L1 and U, equilibration and alignment are read and ignored, and spread-roll always
+// equalises. An error names the line.
 func ParseDat(text string) (*Input, error) {
 	r := &datReader{lines: strings.Split(strings.TrimRight(text, "\n"), "\n"), at: 4}
 	in := &Input{}

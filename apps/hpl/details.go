@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 )
 
-// Solve is what a row of HPL says beside its time.
+// Solve holds the details of a row of HPL.
 type Solve struct {
 	N        int      `json:"n"`
 	NB       int      `json:"nb"`
@@ -17,14 +17,14 @@ type Solve struct {
 	Swap     string   `json:"swap"`
 	Depth    int      `json:"depth"`
 	Epochs   int      `json:"epochs"`   // panels factorised
-	GFlops   *float64 `json:"gflops"`   // of all hosts, in lab time; null: not all panels
-	Residual *float64 `json:"residual"` // null: cost-only, or not asked for
+	GFlops   *float64 `json:"gflops"`   // of all hosts, in lab time; null if not all panels were factorised
+	Residual *float64 `json:"residual"` // null in a cost-only run, or if it was not requested
 	Passed   *bool    `json:"passed"`
-	Norms    *Norms   `json:"norms,omitempty"`     // absent where there is no residual
-	Factors  string   `json:"lu_sha256,omitempty"` // of L, U and what became of b
-	// Times of the phases, each summed over the panels: broadcasts from the root's post to
-	// the last receiver, row swaps from the last process that begins to the last that ends
-	// (of the slowest process column), panel factorisations with their messages.
+	Norms    *Norms   `json:"norms,omitempty"`     // absent without a residual
+	Factors  string   `json:"lu_sha256,omitempty"` // SHA-256 of L, U and the transformed b
+	// Times of the phases, each summed over the panels. A broadcast lasts from the root's post to
+	// the last receiver. A row swap lasts from the last process that begins to the last that ends,
+	// in the slowest process column. A panel factorisation includes its messages.
 	BroadcastUS float64 `json:"broadcast_us"`
 	SwapUS      float64 `json:"swap_us"`
 	FactorUS    float64 `json:"factor_us"`
@@ -33,8 +33,8 @@ type Solve struct {
 	SwapBytes      int `json:"swap_bytes"`
 }
 
-// Norms are the norms of a system A x = b, as HPL prints them: _oo is the largest sum of
-// a row's absolute values, _1 that of a column's.
+// Norms holds the norms of a system A x = b that HPL prints. _oo is the largest sum of the absolute
+// values of a row, and _1 that of a column.
 type Norms struct {
 	AOo float64 `json:"a_oo"`
 	A1  float64 `json:"a_1"`
@@ -46,7 +46,7 @@ type Norms struct {
 // Key implements apps.Details.
 func (*Solve) Key() string { return Name }
 
-// Quantity implements apps.Details: what a phase took, summed over all panels.
+// Quantity implements apps.Details. A quantity is the time of a phase, summed over all panels.
 func (s *Solve) Quantity(name, of, which string) (v float64, known bool, err error) {
 	if of != "sum" {
 		return 0, false, nil

@@ -1,9 +1,9 @@
 package hpl
 
-// How a matrix lies on a grid of processes: blocks of NB by NB, dealt out in turn to the
-// process rows and to the process columns (block-cyclic).
+// A matrix is distributed over the grid of processes in blocks of NB by NB, which are assigned in
+// turn to the process rows and to the process columns (block-cyclic distribution).
 
-// share returns how many of the first n rows (or columns) a process has among procs.
+// share returns the number of the first n rows (or columns) that belong to process me of procs.
 func share(n, nb, me, procs int) int {
 	blocks := n / nb
 	c := blocks / procs * nb
@@ -16,11 +16,11 @@ func share(n, nb, me, procs int) int {
 	return c
 }
 
-// globalOf returns the number in the matrix of a process's own row (or column).
+// globalOf returns the number in the matrix of a process's local row (or column).
 func globalOf(local, nb, me, procs int) int { return (local/nb*procs+me)*nb + local%nb }
 
-// localOf undoes globalOf, on the process that owns the row.
+// localOf is the inverse of globalOf on the process that owns the row.
 func localOf(global, nb, procs int) int { return global/(nb*procs)*nb + global%nb }
 
-// ownerOf returns the process that has a row (or column).
+// ownerOf returns the process that owns a row (or column).
 func ownerOf(global, nb, procs int) int { return global / nb % procs }

@@ -1,15 +1,15 @@
-// Package hpl is the High-Performance Linpack benchmark (APP-3): it solves a dense system
-// of linear equations by LU factorisation with row exchanges on a grid of P by Q processes,
-// and checks the solution as HPL does. What is computed is real; the time it takes in
-// the lab is modelled, so that results do not depend on the machine that runs the lab. A
-// cost-only run sends the same messages and computes nothing (APP-4).
+// Package hpl is the High-Performance Linpack benchmark (APP-3). It solves a dense system of
+// linear equations by LU factorisation with row exchanges on a grid of P by Q processes, and
+// checks the solution as HPL does. The computation is real, and its lab time is modelled, so that
+// results do not depend on the computer that runs the lab. A cost-only run sends the same messages
+// and computes nothing (APP-4).
 //
 // One step of the factorisation (HPL_pdgesv):
 //
 //	panel factorisation  a process column finds pivots and eliminates NB columns
-//	panel broadcast      each process row hands the result on along itself
+//	panel broadcast      each process row broadcasts the result to its processes
 //	update               each process column swaps rows and gathers the block row U,
-//	                     then every process solves for U and updates what it has
+//	                     then every process solves for U and updates its part
 package hpl
 
 import (
@@ -33,7 +33,8 @@ const (
 	SwapMulticast = "multicast" // each owner sends its rows to the column's group
 )
 
-// Panel factorisations: when a column meets the ones to its left.
+// Variants of panel factorisation. They differ in when a column is updated with the columns to its
+// left.
 const (
 	Left  = "left"
 	Crout = "crout"
@@ -42,20 +43,20 @@ const (
 
 // Distributions of pivots in a cost-only run.
 const (
-	PivotsUniform     = "uniform"     // the rows of U come from all process rows alike
+	PivotsUniform     = "uniform"     // the rows of U come from all process rows in equal shares
 	PivotsCentralised = "centralised" // all of them come from the last process row
 )
 
-// Params are the benchmark's parameters.
+// Params holds the benchmark's parameters.
 type Params struct {
 	Workload  string  `json:"workload"` // label in reports
 	Tests     []Test  `json:"tests"`
-	Threshold float64 `json:"threshold"` // a residual below it passes; negative: it is not computed
-	GFlops    float64 `json:"gflops"`    // what a host computes per second of lab time, in 10^9; 0: computing takes no time
+	Threshold float64 `json:"threshold"` // residuals below it pass; if negative, no residual is computed
+	GFlops    float64 `json:"gflops"`    // rate of a host in 10^9 operations per second of lab time; 0 means that computing takes no time
 	CostOnly  bool    `json:"cost_only"`
-	Epochs    int     `json:"epochs"`             // cost-only: panels until the end; 0: all
-	Pivots    string  `json:"pivots"`             // cost-only
-	Fallback  string  `json:"fallback,omitempty"` // of broadcasts and swaps by multicast (collective.Options)
+	Epochs    int     `json:"epochs"`             // cost-only: number of panels to factorise; 0 means all
+	Pivots    string  `json:"pivots"`             // cost-only: distribution of pivots
+	Fallback  string  `json:"fallback,omitempty"` // fallback of broadcasts and swaps by multicast (collective.Options)
 }
 
 // Test is one combination of HPL.dat's parameters.
@@ -67,7 +68,7 @@ type Test struct {
 	Q             int    `json:"q"`
 	ColumnMajor   bool   `json:"column_major"` // PMAP: ranks go down the grid's columns first
 	Bcast         string `json:"bcast"`
-	Slices        int    `json:"slices"` // of bcast chain; 0: one per rank
+	Slices        int    `json:"slices"` // of broadcast chain; 0 means one per rank
 	Depth         int    `json:"depth"`  // of look-ahead, 0 or 1
 	Swap          string `json:"swap"`
 	SwapThreshold int    `json:"swap_threshold"` // columns, for mix
@@ -77,14 +78,14 @@ type Test struct {
 	NDiv          int    `json:"ndiv"`  // parts of a panel in the recursion
 }
 
-// nbMax bounds the width of a panel: with it the buffers of a panel's factorisation stay
-// small. HPL's manual uses up to 256.
+// nbMax is the largest width of a panel. It keeps the buffers of a panel's factorisation small.
+// HPL's manual uses up to 256.
 const nbMax = 1024
 
 // messageMax is the longest message, in bytes.
 const messageMax = 1 << 31
 
-// Check returns what is wrong with a test on so many ranks.
+// Check returns an error if the test is not valid for the given number of ranks.
 func (t *Test) Check(ranks int) error {
 	swaps := Swaps()
 	facts := []string{Left, Crout, Right}
@@ -113,7 +114,7 @@ func (t *Test) Check(ranks int) error {
 	return nil
 }
 
-// Check returns what is wrong with the parameters on so many ranks.
+// Check returns an error if the parameters are not valid for the given number of ranks.
 func (p *Params) Check(ranks int) error {
 	switch {
 	case len(p.Tests) == 0:
@@ -133,7 +134,7 @@ func (p *Params) Check(ranks int) error {
 	return nil
 }
 
-// TV returns HPL's code of the test's variant. A broadcast that HPL does not have is X.
+// TV returns HPL's code of the test's variant. The code of a broadcast that HPL does not have is X.
 func (t *Test) TV() string {
 	pmap := "R"
 	if t.ColumnMajor {
@@ -147,8 +148,8 @@ func (t *Test) TV() string {
 	return fmt.Sprintf("W%s%d%s%s%d%s%d", pmap, t.Depth, b, fact(t.RFact), t.NDiv, fact(t.PFact), t.NBMin)
 }
 
-// SerialMessages returns how many messages follow each other in a test, at the most: an
-// upper bound of what the lateness of a departure can add to its time.
+// SerialMessages returns an upper bound of the number of messages of a test that depend on each
+// other. The delay of each departure may add to the test's time.
 func (t *Test) SerialMessages() (n int) {
 	g := &geometry{Test: *t}
 	pivots := len(agreement(0, t.P))
@@ -158,11 +159,11 @@ func (t *Test) SerialMessages() (n int) {
 	return n
 }
 
-// ringNames returns HPL's own panel broadcasts (HPL_bcast.c), in the order of HPL.dat's
+// ringNames returns the names of HPL's own panel broadcasts (HPL_bcast.c), in the order of HPL.dat's
 // BCAST.
 func ringNames() []string { return []string{"1ring", "1ringM", "2ring", "2ringM", "long", "longM"} }
 
-// Swaps returns the names of all ways to swap rows.
+// Swaps returns the names of all row swaps.
 func Swaps() []string { return []string{SwapExchange, SwapLong, SwapMix, SwapMulticast} }
 
 // Bcasts returns the names of all panel broadcasts: HPL's in the order of HPL.dat, then
@@ -177,10 +178,10 @@ func Bcasts() []string {
 	return names
 }
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App and apps.Printer.
 type App struct {
-	// Spoil, if set, is called on each rank before the solution is checked. It is a hook
-	// for tests of the checking itself.
+	// Spoil, if set, is called on each rank before the solution is checked. Tests use it to damage
+	// the solution and see that the check fails.
 	Spoil func(r *rank.Rank, x []float64)
 }
 
@@ -201,7 +202,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	return nil
 }
 
-// runTest runs one test; ranks beyond the grid wait for its end.
+// runTest runs one test. Ranks outside the grid wait for its end.
 func (a App) runTest(r *rank.Rank, p *Params, i int) error {
 	t := &p.Tests[i]
 	if r.ID() == 0 {

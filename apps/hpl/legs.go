@@ -21,15 +21,15 @@ func (l leg) send(c *rank.Rank) (*rank.Request, error) {
 	return conn.Send(l.buf, l.off, l.n)
 }
 
-// begin connects the process to its peers, posts receives, and waits until all processes
-// of the view have done so: none of the messages that follow finds no receive. Messages
-// of one peer are received in the order in which it sends them.
+// begin connects the process to its peers, posts receives, and waits until all processes of the
+// view have done so, so that every later message finds a receive. The messages of one peer are
+// received in the order in which the peer sends them.
 func begin(c *rank.Rank, in []leg, peers []int) ([]*rank.Request, error) {
 	for _, l := range in {
 		peers = append(peers, l.peer)
 	}
-	// All processes make the connections of the view in the same order, that of (lower,
-	// higher end), so no circle of them waits for each other.
+	// All processes make the connections of the view in the same order, that of (lower end, higher
+	// end), so that they cannot deadlock.
 	slices.SortFunc(peers, func(a, b int) int {
 		if d := min(a, c.ID()) - min(b, c.ID()); d != 0 {
 			return d
@@ -59,7 +59,7 @@ func begin(c *rank.Rank, in []leg, peers []int) ([]*rank.Request, error) {
 type branch struct {
 	parent   int   // -1 at the root
 	children []int // the largest subtree first
-	end      int   // its subtree is the numbers from its own up to here
+	end      int   // the subtree has the numbers from the process's own up to end
 }
 
 func binomial(me, procs int) branch {
@@ -82,7 +82,7 @@ func binomial(me, procs int) branch {
 	return b
 }
 
-// sendAll starts to send all legs.
+// sendAll posts the sends of all legs.
 func sendAll(c *rank.Rank, legs []leg) (sent []*rank.Request, err error) {
 	for _, l := range legs {
 		q, err := l.send(c)

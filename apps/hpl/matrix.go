@@ -1,19 +1,19 @@
 package hpl
 
-// HPL's random matrix: the numbers of a linear congruential generator in column-major
-// order of the N by N+1 matrix [A b], so that each process makes its own part (HPL_rand.c,
-// HPL_pdmatgen.c). The seed is the generator's state before the first step: the first
-// element is made of the state after it (HPL_rand.c steps, then scales).
+// HPL's random matrix holds the numbers of a linear congruential generator in column-major order
+// of the N by N+1 matrix [A b], so that each process can generate its own part (HPL_rand.c,
+// HPL_pdmatgen.c). The seed is the generator's state before the first step, and the first element
+// is computed from the state after it.
 const (
 	lcgMul  = 6364136223846793005
 	lcgAdd  = 1
 	lcgSeed = 100
 )
 
-// jump is what a number of steps of the generator does: x -> mul x + add.
+// jump is the effect of a number of steps of the generator: x becomes mul x + add.
 type jump struct{ mul, add uint64 }
 
-// then returns the jump that does j and then k.
+// then returns the jump that is j followed by k.
 func (j jump) then(k jump) jump { return jump{j.mul * k.mul, j.add*k.mul + k.add} }
 
 func (j jump) of(x uint64) uint64 { return j.mul*x + j.add }
@@ -37,7 +37,7 @@ func element(x uint64) float64 {
 	return half - (lo/divisor*half+hi)/divisor*half
 }
 
-// fill makes a process's part of [A b], row-major with lda columns.
+// fill generates a process's part of [A b], row-major with lda columns.
 func (g *geometry) fill(a []float64) {
 	next := steps(1)
 	for c := range g.nq {

@@ -14,17 +14,17 @@ import (
 // errSingular says that a column has no pivot.
 var errSingular = errors.New("the matrix is singular")
 
-// panel is NB columns of the matrix, factorised: what a process row needs of them.
+// panel is what a process row needs of NB factorised columns of the matrix.
 type panel struct {
 	k, j0, jb int          // number, first column, columns
 	m2        int          // rows of l2
 	l1        []float64    // jb x jb: the block on the diagonal, L below it and U from it on
 	l2        []float64    // m2 x jb: L in this process row's rows below the block
-	piv       []int        // row that each column's pivot came from
-	buf       *rank.Buffer // as it is sent: l2, l1, piv
+	piv       []int        // by column: row of its pivot
+	buf       *rank.Buffer // the message: l2, l1, piv
 }
 
-// words returns the numbers in the panel's message.
+// words returns the number of numbers in the panel's message.
 func (p *panel) words() int { return p.m2*p.jb + p.jb*p.jb + p.jb }
 
 func (p *panel) encode() {
@@ -47,8 +47,8 @@ func (p *panel) decode() {
 	}
 }
 
-// factoring is the factorisation of one panel by its process column. The rows of l1 are
-// known to all processes of it: the pivot row goes to all with the pivot (HPL_pdmxswp).
+// factoring is the factorisation of one panel by its process column. All its processes know the
+// rows of l1, because the pivot row is sent to all with the pivot (HPL_pdmxswp).
 type factoring struct {
 	*solver
 	*panel
@@ -98,7 +98,7 @@ func (f *factoring) active(j int) int {
 	return 0
 }
 
-// recurse factorises columns a to b: in ndiv parts down to nbmin columns (HPL_pdrpan*).
+// recurse factorises columns a to b recursively, in ndiv parts down to nbmin columns (HPL_pdrpan*).
 func (f *factoring) recurse(a, b int) error {
 	if b-a <= f.NBMin {
 		return f.base(a, b)
@@ -129,7 +129,7 @@ func (f *factoring) recurse(a, b int) error {
 	return nil
 }
 
-// solveTop makes U of the block's rows a to c in columns from to: L^-1 of them.
+// solveTop computes U in the block's rows a to c and the columns from to, by multiplying with L^-1.
 func (f *factoring) solveTop(a, c, from, to int) {
 	if n, k := to-from, c-a; n > 0 && k > 0 {
 		f.work(k*k*n, func() {
@@ -138,7 +138,7 @@ func (f *factoring) solveTop(a, c, from, to int) {
 	}
 }
 
-// updateRows takes what columns a to c eliminate out of my active rows' columns from to.
+// updateRows subtracts the elimination by columns a to c from the columns from to of my active rows.
 func (f *factoring) updateRows(a, c, from, to int) {
 	i := f.active(c)
 	if m, n, k := f.m-i, to-from, c-a; m > 0 && n > 0 && k > 0 {
@@ -148,7 +148,7 @@ func (f *factoring) updateRows(a, c, from, to int) {
 	}
 }
 
-// updateTop is updateRows for the block's rows c to e, which have been pivot rows.
+// updateTop does the same as updateRows for the block's rows c to e, which have been pivot rows.
 func (f *factoring) updateTop(a, c, e, b int) {
 	if m, n, k := e-c, b-e, c-a; m > 0 && n > 0 && k > 0 {
 		f.work(2*m*n*k, func() {
@@ -194,8 +194,8 @@ func (f *factoring) scale(j int) {
 	}
 }
 
-// pivot finds the largest number of column j in the active rows of all processes and
-// swaps its row with the column's own.
+// pivot finds the number of column j with the largest absolute value in the active rows of all
+// processes, and swaps its row with the column's own.
 func (f *factoring) pivot(j int) error {
 	i, best := f.active(j), -1
 	f.work(f.m-i, func() {
@@ -234,8 +234,8 @@ func (f *factoring) pivot(j int) error {
 	return nil
 }
 
-// modelPivot returns a pivot row for a run that computes nothing, so that each process
-// row, counted from the block's own, gives an equal part of U; or the last one all of it.
+// modelPivot returns a pivot row for a cost-only run. Either each process row provides an equal
+// share of U, or the last one, counted from the block's own, provides all of it.
 func (s *solver) modelPivot(p *panel, j int) int {
 	rel := ((j+1)*s.P - 1) / p.jb
 	row := (p.k+rel)*s.NB + j - rel*p.jb/s.P
@@ -249,10 +249,10 @@ func (s *solver) modelPivot(p *panel, j int) int {
 	return row
 }
 
-// candidate is a pivot as far as it is known: the largest value, its row, and the row
-// that has to make room, which the block's own process contributes.
+// candidate is the best pivot found so far: its value, its row, and the row with which it is
+// swapped, which the block's own process contributes.
 type candidate struct {
-	value  float64 // negative: none
+	value  float64 // absolute value; negative if there is no candidate
 	from   int
 	hasOwn bool
 	row    []float64
@@ -276,7 +276,7 @@ func (c *candidate) encode(b *rank.Buffer, at int) {
 	pack(b, at+3+len(c.row), c.own)
 }
 
-// meet takes in another candidate: the larger value wins, of equal ones the upper row.
+// meet merges another candidate: the larger value wins, and the upper row of two equal ones.
 func (c *candidate) meet(b *rank.Buffer, at int) {
 	var head [3]float64
 	unpack(b, at, head[:])
@@ -296,11 +296,12 @@ type exchange struct {
 	send, recv bool
 }
 
-// exchanges bounds the steps among so many processes.
+// exchanges returns an upper bound of the number of steps among the given number of processes.
 func exchanges(procs int) int { return bits.Len(uint(procs-1)) + 1 }
 
-// agreement returns a process's steps: exchanges along the edges of the largest hypercube;
-// a process beyond it tells one inside first and is told at the end.
+// agreement returns a process's steps, which are exchanges along the edges of the largest
+// hypercube. A process outside it sends its candidate to one inside first and receives the result
+// at the end.
 func agreement(me, procs int) (all []exchange) {
 	cube := 1 << (bits.Len(uint(procs)) - 1)
 	if me >= cube {
@@ -318,8 +319,8 @@ func agreement(me, procs int) (all []exchange) {
 	return all
 }
 
-// pivotSearch is the messages of one panel's factorisation. All its receives are posted
-// before it begins, so that no message of a column finds none.
+// pivotSearch holds the messages of one panel's factorisation. All receives are posted before it
+// begins, so that every message finds one.
 type pivotSearch struct {
 	steps []exchange
 	recvs []*rank.Request // by column and step
@@ -354,13 +355,13 @@ func (q *pivotSearch) begin(s *solver, jb int) error {
 	return err
 }
 
-// slot returns where in the buffer, in bytes, the message of a column's step is: 0
-// received, 1 sent.
+// slot returns the offset in bytes of the message of a column's step in the buffer. sent is 0 for
+// the received message and 1 for the sent one.
 func (q *pivotSearch) slot(s *solver, column, step, sent int) int {
 	return ((column*exchanges(s.P)+step)*2 + sent) * s.candidateWords() * word
 }
 
-// agree makes all processes of the column know the best candidate of column j.
+// agree gives all processes of the process column the best candidate of column j.
 func (q *pivotSearch) agree(s *solver, j int, c *candidate) error {
 	n := (3 + 2*len(c.row)) * word
 	for i, e := range q.steps {

@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// move says that a row of the block goes to a row below it.
+// move says that a row of the block moves to a row below it.
 type move struct{ to, from int }
 
-// plan is what the row exchanges of a panel come to (HPL_plindx): every row of the block
-// row U comes from somewhere, and for each of U's rows that is not from the block a row
-// of the block goes there. Processes are numbered from the one that has the block.
+// plan is the combined effect of the row exchanges of a panel (HPL_plindx). Each row of the block
+// row U comes from some row of the matrix. For each row of U from outside the block, a row of the
+// block moves to its place. Processes are numbered from the one that has the block.
 type plan struct {
 	me    int
 	procs int
-	src   []int    // where U's rows are from
-	order []int    // U's rows by process: the order in which they are gathered
-	first []int    // by process: where its rows begin in that order; one more at the end
-	down  [][]move // by process: the rows that it gets
-	tree  []int    // by place in the tree that rows leave the block by: the process there
+	src   []int    // by row of U: the matrix row that it comes from
+	order []int    // rows of U in the order in which they are gathered, by process
+	first []int    // by process: index of its first row in order; one more entry at the end
+	down  [][]move // by process: the rows that it receives from the block
+	tree  []int    // by place in the tree by which rows leave the block: the process
 	place []int    // by process: its place in the tree
-	out   []int    // by place: where its rows begin among all that leave; one more at the end
+	out   []int    // by place: index of its first row among all that leave; one more entry at the end
 }
 
-// newPlan follows a panel's pivots.
+// newPlan computes the plan of a panel's pivots.
 func (s *solver) newPlan(p *panel) *plan {
 	block := p.k % s.P
 	rel := func(row int) int { return (ownerOf(row, s.NB, s.P) - block + s.P) % s.P }
 	pl := &plan{me: (s.myRow - block + s.P) % s.P, procs: s.P, src: make([]int, p.jb), down: make([][]move, s.P)}
-	at := map[int]int{} // what row now is where another was
+	at := map[int]int{} // by place in the matrix: the row that is there after the exchanges so far
 	get := func(row int) int {
 		if v, ok := at[row]; ok {
 			return v
@@ -64,8 +64,8 @@ func (s *solver) newPlan(p *panel) *plan {
 	return pl
 }
 
-// plant puts the processes into a binomial tree: those that get the most rows next to the
-// root, so that most rows take one hop (HPL_logsort).
+// plant arranges the processes in a binomial tree. Those that receive the most rows are next to
+// the root, so that most rows take one hop (HPL_logsort).
 func (p *plan) plant() {
 	p.tree, p.place = make([]int, p.procs), make([]int, p.procs)
 	procs, places := make([]int, p.procs), make([]int, p.procs)
@@ -87,11 +87,11 @@ func (p *plan) plant() {
 	p.out = append(p.out, n)
 }
 
-// leaving returns which of the rows that leave the block are a process's.
+// leaving returns the range of the rows for a process among those that leave the block.
 func (p *plan) leaving(x int) (from, to int) { return p.out[p.place[x]], p.out[p.place[x]+1] }
 
-// rows returns how many rows of U a process has.
+// rows returns the number of rows of U that a process has.
 func (p *plan) rows(x int) int { return p.first[x+1] - p.first[x] }
 
-// target returns where a process's equal share of U begins.
+// target returns the first row of a process's equal share of U.
 func (p *plan) target(x int) int { return len(p.src) * x / p.procs }

@@ -10,7 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Reduce implements apps.App: a row for each test that all its ranks have ended.
+// Reduce implements apps.App. It returns a row for each test that all its ranks have ended.
 func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	var p Params
 	if err := json.Unmarshal(raw, &p); err != nil {
@@ -79,8 +79,8 @@ func reduceRow(p *Params, t *Test, all []*record) apps.Row {
 	return row
 }
 
-// broadcasts sums, over the panels, the time from the post to the last receiver, of the
-// slowest process row.
+// broadcasts returns the sum over the panels of the time from the post to the last receiver, in
+// the slowest process row.
 func broadcasts(t *Test, all []*record) (sum vtime.Duration) {
 	for k := range all[0].Panels {
 		var worst vtime.Duration
@@ -96,8 +96,8 @@ func broadcasts(t *Test, all []*record) (sum vtime.Duration) {
 	return sum
 }
 
-// swaps sums the row swaps of each process column, each from when its last process begins
-// to when its last one ends, and returns the largest sum.
+// swaps returns the largest sum of the row swaps of a process column. A row swap lasts from when
+// its last process begins to when its last process ends.
 func swaps(t *Test, all []*record) (worst vtime.Duration) {
 	g := &geometry{Test: *t}
 	for col := range t.Q {
@@ -115,8 +115,8 @@ func swaps(t *Test, all []*record) (worst vtime.Duration) {
 	return worst
 }
 
-// Print implements apps.Printer: what HPL prints of its tests, and below it a table of the
-// phases. Times have more digits than HPL's: a simulated system may be small.
+// Print implements apps.Printer. It prints the tests in HPL's format, followed by a table of the
+// phases. Times have more digits than HPL's, because a simulated system may be small.
 func (a App) Print(raw []byte, rows []apps.Row) (string, error) {
 	var p Params
 	if err := json.Unmarshal(raw, &p); err != nil {

@@ -9,19 +9,19 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 )
 
-// slots are the places for numbers under way: one that is sent, one for each child in a
-// tree, one for what comes from a parent.
+// slots returns the number of slots for messages in transfer: one for sending, one for each child
+// in a tree, and one for the parent.
 func (s *solver) slots() int { return bits.Len(uint(max(s.P, s.Q))) + 2 }
 
-// slotWords is the size of a slot.
+// slotWords returns the size of a slot in numbers.
 func (s *solver) slotWords() int { return max(s.NB, 3*s.mp, s.nq, 4) }
 
 func (s *solver) slotLeg(peer, slot, n int) leg {
 	return leg{peer, s.numbers, slot * s.slotWords() * word, n * word}
 }
 
-// reduce combines n numbers of every process of a view on one of them, along a binomial
-// tree: always in the same order, so that the sum is always the same.
+// reduce combines n numbers of every process of a view on the process root, along a binomial tree.
+// The order is fixed, so that the rounding is always the same.
 func (s *solver) reduce(c *rank.Rank, root, n int, v []float64, op func(a, b float64) float64) error {
 	size := c.Size()
 	abs := func(x int) int { return (x + root) % size }
@@ -68,8 +68,8 @@ func (s *solver) sendNumbers(c *rank.Rank, peers []int, n int, v []float64) erro
 	return c.Wait(sent...)
 }
 
-// spreadColumn brings n numbers of one process of my column to all of it, along a
-// binomial tree. solve is called before they are sent, on the root only.
+// spreadColumn sends n numbers from one process of my column to all others, along a binomial tree.
+// It calls solve on the root before the numbers are sent.
 func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) error {
 	size := s.col.Size()
 	abs := func(x int) int { return (x + root) % size }
@@ -97,11 +97,11 @@ func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) erro
 	return s.sendNumbers(s.col, to, n, v)
 }
 
-// substitute solves U x = y from the last block up (HPL_pdtrsv): the process row of a
-// block adds up what its columns know, the process on the diagonal solves, and its column
-// takes the result out of the rows above.
+// substitute solves U x = y from the last block up (HPL_pdtrsv). The process row of a block adds
+// up the contributions of its columns, the process on the diagonal solves for x, and its process
+// column subtracts the result from the rows above.
 func (s *solver) substitute() error {
-	var v []float64 // by my rows: what the x known so far take
+	var v []float64 // by my rows: the contribution of the x known so far
 	if s.a != nil {
 		v, s.x = make([]float64, s.mp), make([]float64, s.nq)
 	}
@@ -149,14 +149,14 @@ func (s *solver) substitute() error {
 // epsilon is the relative precision of HPL's formula.
 const epsilon = 1.0 / (1 << 53)
 
-// residual returns HPL's scaled residual of a system of order n, whose worst row is off by
-// err. A solution that is not made of numbers has the largest there is.
+// residual returns HPL's scaled residual of a system of order n, where err is ||Ax-b||_oo. It is
+// the largest number if the solution has an infinity or a NaN.
 func residual(err float64, m *Norms, n int) float64 {
 	return number(err / (epsilon * (m.AOo*m.XOo + m.BOo) * float64(n)))
 }
 
-// number returns x, or the largest number in place of an infinity or what is no number:
-// JSON has neither.
+// number returns x, or the largest number in place of an infinity or a NaN, which JSON does not
+// have.
 func number(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return math.MaxFloat64
@@ -164,7 +164,7 @@ func number(x float64) float64 {
 	return x
 }
 
-// verify makes the matrix again and takes the norms to rank 0 (HPL_pdtest).
+// verify generates the matrix again and reduces the norms to rank 0 (HPL_pdtest).
 func (s *solver) verify() error {
 	if s.spoil != nil {
 		s.spoil(s.r, s.x)
@@ -224,5 +224,5 @@ func (s *solver) verify() error {
 	return nil
 }
 
-// sum adds.
+// sum returns a + b.
 func sum(a, b float64) float64 { return a + b }

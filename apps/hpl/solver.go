@@ -16,7 +16,7 @@ import (
 type geometry struct {
 	Test
 	myRow, myCol int
-	mp, nq       int // rows, and columns with b, that lie here
+	mp, nq       int // local rows, and local columns with b
 }
 
 func newGeometry(t Test, id int) *geometry {
@@ -36,17 +36,18 @@ func (g *geometry) rankAt(row, col int) int {
 	return row*g.Q + col
 }
 
-// rowsBelow and colsBelow return how many of the first n rows, or columns, lie here.
+// rowsBelow and colsBelow return the number of local rows, or columns, among the first n.
 func (g *geometry) rowsBelow(n int) int { return share(n, g.NB, g.myRow, g.P) }
 func (g *geometry) colsBelow(n int) int { return share(n, g.NB, g.myCol, g.Q) }
 
-// panels returns the number of panels, width the columns of one.
+// panels returns the number of panels, and width the number of columns of one. hasCol and hasRow
+// report whether the process column and the process row of block k are this process's.
 func (g *geometry) panels() int       { return (g.N + g.NB - 1) / g.NB }
 func (g *geometry) width(k int) int   { return min(g.NB, g.N-k*g.NB) }
 func (g *geometry) hasCol(k int) bool { return k%g.Q == g.myCol }
 func (g *geometry) hasRow(k int) bool { return k%g.P == g.myRow }
 
-// solver is one rank's side of one test.
+// solver is one rank's part of one test.
 type solver struct {
 	*geometry
 	p               *Params
@@ -95,7 +96,7 @@ func newSolver(r *rank.Rank, p *Params, test int) (*solver, error) {
 	return s, s.prepare()
 }
 
-// prepare makes the matrix, the buffers and the broadcast.
+// prepare generates the matrix and allocates the buffers and the broadcast.
 func (s *solver) prepare() (err error) {
 	if !s.p.CostOnly {
 		s.a = make([]float64, s.mp*s.nq)
@@ -114,10 +115,10 @@ func (s *solver) prepare() (err error) {
 	return err
 }
 
-// word is the size of a number in a message.
+// word is the size of a number in a message, in bytes.
 const word = 8
 
-// alloc returns a buffer for so many numbers; in a cost-only run it has no bytes.
+// alloc returns a buffer for the given number of numbers. In a cost-only run it has no bytes.
 func (s *solver) alloc(words int) (*rank.Buffer, error) {
 	kind := rank.MemoryBytes
 	if s.p.CostOnly {
@@ -126,7 +127,7 @@ func (s *solver) alloc(words int) (*rank.Buffer, error) {
 	return s.r.Alloc(max(1, words)*word, kind)
 }
 
-// pack writes numbers into a buffer from a word on; a buffer without bytes takes none.
+// pack writes numbers into a buffer from word at on. It does nothing if the buffer has no bytes.
 func pack(b *rank.Buffer, at int, v []float64) {
 	if to := b.Bytes(); to != nil {
 		for i, x := range v {
@@ -135,7 +136,7 @@ func pack(b *rank.Buffer, at int, v []float64) {
 	}
 }
 
-// unpack undoes pack.
+// unpack is the inverse of pack.
 func unpack(b *rank.Buffer, at int, v []float64) {
 	if from := b.Bytes(); from != nil {
 		for i := range v {
@@ -144,8 +145,8 @@ func unpack(b *rank.Buffer, at int, v []float64) {
 	}
 }
 
-// work computes f, unless the run is cost-only, and lets the lab time pass that so many
-// floating-point operations take.
+// work calls f, unless the run is cost-only, and lets the lab time of the given number of
+// floating-point operations pass.
 func (s *solver) work(flops int, f func()) {
 	if s.a != nil {
 		f()
@@ -155,7 +156,7 @@ func (s *solver) work(flops int, f func()) {
 	}
 }
 
-// run solves the system and returns what the rank measured.
+// run solves the system and returns the rank's measurements.
 func (s *solver) run() (*record, error) {
 	w := s.r.Go("panels", s.cast.serve)
 	s.grid.Sync()
@@ -182,8 +183,8 @@ func (s *solver) run() (*record, error) {
 	return &s.rec, s.verify()
 }
 
-// factorise is the loop over the panels. With look-ahead the columns of the next panel
-// are updated first, and its broadcast runs beside the update of the others.
+// factorise is the loop over the panels. With look-ahead the columns of the next panel are updated
+// first, and its broadcast overlaps with the update of the others.
 func (s *solver) factorise() error {
 	if err := s.panel(0); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (s *solver) factorise() error {
 	return nil
 }
 
-// panel factorises a panel and posts it, on the processes that have it.
+// panel factorises a panel and posts it for broadcast, on the processes that have it.
 func (s *solver) panel(k int) error {
 	if !s.hasCol(k) {
 		return nil
@@ -232,8 +233,8 @@ func (s *solver) panel(k int) error {
 	return nil
 }
 
-// digest names the factors that lie here: L below the diagonal, U above, and what has
-// become of b.
+// digest returns the SHA-256 of the local part of the factors: L below the diagonal, U above, and
+// the transformed b.
 func (s *solver) digest() string {
 	h := sha256.New()
 	var b [word]byte
@@ -244,7 +245,7 @@ func (s *solver) digest() string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// close takes back what the test holds, once all ranks have ended it.
+// close releases the resources of the test after all ranks have ended it.
 func (s *solver) close() error {
 	if err := s.cast.close(); err != nil {
 		return err
@@ -273,7 +274,7 @@ type record struct {
 	Factor    vtime.Duration `json:"factor"` // panel factorisations
 	Panels    []castTimes    `json:"panels"`
 	Swaps     []swapTimes    `json:"swaps"`
-	LU        string         `json:"lu,omitempty"`    // SHA-256 of the factors here
+	LU        string         `json:"lu,omitempty"`    // SHA-256 of the local factors
 	Error     float64        `json:"error,omitempty"` // ||Ax-b||_oo, rank 0
 	Norms     *Norms         `json:"norms,omitempty"` // rank 0
 	CastBytes int            `json:"cast_bytes"`      // received in panel broadcasts

@@ -8,12 +8,12 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// swapTimes are the instants of one row swap on one rank.
+// swapTimes holds the instants of one row swap on one rank.
 type swapTimes struct {
 	Panel   int        `json:"panel"`
 	Columns int        `json:"columns"`
 	Begun   vtime.Time `json:"begun"`
-	Ended   vtime.Time `json:"ended"` // U is here and all that was sent is acknowledged
+	Ended   vtime.Time `json:"ended"` // the rank has U and all acknowledgements
 }
 
 // swapper swaps rows in a process column and gathers U on all its processes.
@@ -21,7 +21,7 @@ type swapper struct {
 	*solver
 	u, moved *rank.Buffer         // rows of U in the plan's order; rows of the block that leave it
 	group    collective.Algorithm // multicast to the process column
-	part     *rank.Buffer         // what one owner sends to the group
+	part     *rank.Buffer         // the rows that one owner sends to the group
 
 	*plan
 	n    int // columns
@@ -127,14 +127,14 @@ func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
 	return u, nil
 }
 
-// row returns my part of a row of the matrix, which lies here.
+// row returns my part of a matrix row of this process row.
 func (w *swapper) row(global, c0 int) []float64 {
 	at := localOf(global, w.NB, w.P)*w.nq + c0
 	return w.a[at : at+w.n]
 }
 
-// take copies my rows of U, and on the block's process those that leave it, into the
-// buffers. Copying takes no lab time.
+// take copies my rows of U into the buffers and, on the block's process, the rows that leave the
+// block. Copying takes no lab time.
 func (w *swapper) take(c0 int) {
 	if w.a == nil {
 		return
@@ -152,12 +152,12 @@ func (w *swapper) take(c0 int) {
 			at++
 		}
 	}
-	for _, m := range w.down[0] { // the block's own rows stay as they are until U comes
+	for _, m := range w.down[0] { // the block's own rows do not change before U is complete
 		copy(w.row(m.to, c0), w.row(m.from, c0))
 	}
 }
 
-// settle puts the rows that came from the block where they belong.
+// settle writes the rows that came from the block to their places.
 func (w *swapper) settle(c0 int) {
 	if w.me == 0 {
 		return
@@ -171,7 +171,7 @@ func (w *swapper) settle(c0 int) {
 // abs returns the process row of a number counted from the block's.
 func (w *swapper) abs(x int) int { return (x + w.myRow - w.me + w.P) % w.P }
 
-// rowsOf is the message of some rows of a buffer; none if there are no rows.
+// rowsOf appends the message with a range of rows of a buffer, unless the range is empty.
 func (w *swapper) rowsOf(legs []leg, peer int, b *rank.Buffer, from, to int) []leg {
 	if from >= to {
 		return legs
@@ -195,15 +195,16 @@ func peersOf(legs []leg) (peers []int) {
 // long is HPL's spread-roll (HPL_pdlaswp01, BAS-6). With U bytes and P processes:
 //
 //	spread    the rows that leave the block go down a binomial tree: (P-1)/P U at most
-//	equalise  neighbouring shares of U are made even: e (P-1)/P U, e = 0 if the pivots
-//	          come from all processes alike, 1 if all are in the block
-//	roll      P-1 steps, in each the newest share goes to the next process: (P-1)/P U
+//	equalise  neighbouring shares of U are made equal: e (P-1)/P U, where e is 0 if the
+//	          pivots come from all processes in equal shares, and 1 if all are in the block
+//	roll      P-1 steps, in each of which the newest share goes to the next process:
+//	          (P-1)/P U
 func (w *swapper) long() error {
 	me := w.me
 	here := w.place[me]
 	tree := binomial(here, w.procs)
 	var in, spread, even, roll []leg
-	var steps []int // receives of the roll by step; -1: a share of no rows
+	var steps []int // by step of the roll: index of its receive, or -1 if the share has no rows
 	if tree.parent >= 0 {
 		in = w.rowsOf(in, w.tree[tree.parent], w.moved, w.out[here], w.out[tree.end])
 	}
@@ -236,7 +237,7 @@ func (w *swapper) long() error {
 	if err := w.col.Wait(reqs[:fromTree]...); err != nil {
 		return err
 	}
-	for i := range spread { // one after the other: the larger subtree's are to be passed on soonest
+	for i := range spread { // in order, because a larger subtree must pass its rows on sooner
 		if err := w.send(spread[i : i+1]); err != nil {
 			return err
 		}
@@ -261,8 +262,7 @@ func (w *swapper) long() error {
 	return nil
 }
 
-// direct is the messages that bring the rows that leave the block straight to their
-// processes.
+// direct returns the messages that carry the rows which leave the block directly to their processes.
 func (w *swapper) direct() (in, out []leg) {
 	from, to := w.leaving(w.me)
 	if w.me > 0 {
@@ -275,9 +275,9 @@ func (w *swapper) direct() (in, out []leg) {
 	return nil, out
 }
 
-// exchange gathers U by recursive doubling (HPL_pdlaswp00): in step i a process and the
-// one whose number differs in bit i give each other all they have. A process beyond the
-// largest hypercube gives its rows to one inside first and gets U at the end.
+// exchange gathers U by recursive doubling (HPL_pdlaswp00). In step i a process and the one whose
+// number differs in bit i send each other all rows that they have. A process outside the largest
+// hypercube sends its rows to one inside first and receives U at the end.
 func (w *swapper) exchange() error {
 	var reqs []*rank.Request
 	in, out := w.direct()
@@ -306,7 +306,7 @@ func (w *swapper) exchange() error {
 	if err != nil {
 		return err
 	}
-	moved := 0 // of in: rows of the block, which nobody waits for before the end
+	moved := 0 // messages of in with rows of the block, which are needed only at the end
 	if from, to := w.leaving(w.me); w.me > 0 && from < to {
 		moved = 1
 	}
@@ -326,8 +326,8 @@ func (w *swapper) exchange() error {
 // span is rows from off up to n of the plan's order.
 type span struct{ off, n int }
 
-// held returns the rows that a process has got together when it meets a peer, and that
-// the peer lacks.
+// held returns the rows that a process has gathered when it exchanges with a peer, and that the
+// peer lacks.
 func (w *swapper) held(to, from int) []span {
 	cube := 1
 	for 2*cube <= w.procs {
@@ -335,9 +335,9 @@ func (w *swapper) held(to, from int) []span {
 	}
 	rows := func(a, b int) span { return span{w.first[min(a, w.procs)], w.first[min(b, w.procs)]} }
 	switch {
-	case from >= cube: // its own
+	case from >= cube: // its own rows
 		return []span{rows(from, from+1)}
-	case to >= cube: // all but the peer's own
+	case to >= cube: // all rows but the peer's own
 		return []span{rows(0, to), rows(to+1, w.procs)}
 	}
 	bit := to ^ from
@@ -345,13 +345,13 @@ func (w *swapper) held(to, from int) []span {
 	return []span{rows(base, base+bit), rows(base+cube, base+bit+cube)}
 }
 
-// multicast gathers U by in-network multicast: each process that has rows of U sends
-// them to the column's group in turn, the block's last, since it sends the rows that
-// leave it meanwhile:
+// multicast gathers U by in-network multicast. The processes that have rows of U send them to the
+// column's group in turn. The block's process is last, because it first sends the rows that leave
+// the block. The time is
 //
-//	T = about wire(U)/B, whatever P and wherever the pivots are
+//	T = about wire(U)/B, for any P and any pivots
 //
-// and a change of source for each.
+// plus the time of one change of source per process.
 func (w *swapper) multicast() error {
 	in, out := w.direct()
 	reqs, err := begin(w.col, in, peersOf(out))

@@ -6,14 +6,14 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 )
 
-// Spread is what a row of many-to-many says beside its time.
+// Spread holds the details of a row of many-to-many.
 type Spread struct {
 	Sources  int          `json:"sources"`
 	Members  int          `json:"members"`
-	Messages float64      `json:"messages"`     // that came in an iteration, mean
-	Entries  int          `json:"entries"`      // of the switches' multicast tables, most of any iteration
-	Latency  apps.Summary `json:"latency_us"`   // of an iteration: mean over its messages
-	Goodput  apps.Summary `json:"goodput_gbps"` // of an iteration: what all members got, over its time
+	Messages float64      `json:"messages"`     // mean number of messages received in an iteration
+	Entries  int          `json:"entries"`      // entries in the switches' multicast tables, the most in any iteration
+	Latency  apps.Summary `json:"latency_us"`   // over iterations, of the mean over the messages of one
+	Goodput  apps.Summary `json:"goodput_gbps"` // over iterations, of the bytes all members received per time of one
 }
 
 // Key implements apps.Details.

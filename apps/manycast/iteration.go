@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// iteration is one draw of sources and members at one size, on one rank. The buffer holds
-// the rank's own message, and, unless it is phantom, one of each source behind it.
+// iteration is one rank's part of one draw of sources and members at one size. The buffer holds
+// the rank's own message and, unless it is phantom, one message of each source after it.
 type iteration struct {
 	*side
 	number  int
@@ -20,17 +20,17 @@ type iteration struct {
 	buf     *rank.Buffer
 	seed    uint64
 	sources []int
-	groups  [][]int // by place of the source that sends to it
+	groups  [][]int // by index of the source that sends to the group
 
-	out     []*rank.Outlet  // to send by, one after the other
-	reqs    []*rank.Request // 0: the message that is being sent; then those to come, by source
-	from    []int           // by request: its place among the sources
+	out     []*rank.Outlet  // outlets by which the rank sends, one after the other
+	reqs    []*rank.Request // index 0: the message being sent; then the expected messages, by source
+	from    []int           // by request: index of its source
 	entries int
 	wrong   bool
 }
 
-// run moves the messages. All sources start together; nothing but the network decides
-// when a message comes.
+// run transfers the messages. All sources start at the same instant, and only the network
+// determines when a message arrives.
 func (x *iteration) run() (one sample, err error) {
 	r := x.r
 	if r.ID() == 0 {
@@ -60,11 +60,11 @@ func (x *iteration) run() (one sample, err error) {
 			x.wrong = x.wrong || !holds(mem[(i+1)*x.size:(i+2)*x.size], messageSeed(x.seed, x.sources[i]))
 		}
 	}
-	r.Sync() // nobody may fill tables or buffers while packets are on their way
+	r.Sync() // until then packets are in flight, and tables and buffers must not change
 	return one, nil
 }
 
-// receive posts a receive for each message to come.
+// receive posts a receive for each expected message.
 func (x *iteration) receive() error {
 	x.reqs = append(x.reqs, nil)
 	mem := x.buf.Bytes()
@@ -92,7 +92,7 @@ func (x *iteration) receive() error {
 	return nil
 }
 
-// outlets makes ready what the source sends by: one to its group, or one to each member.
+// outlets prepares the outlets of the source: one to its group, or one to each member.
 func (x *iteration) outlets(members []int) error {
 	me := x.r.ID()
 	add := func(lid int, ip uint32, qpn func() wire.QPN) error {
@@ -102,7 +102,7 @@ func (x *iteration) outlets(members []int) error {
 	}
 	if x.scheme != Unicast {
 		if len(members) == 1 && members[0] == me {
-			return nil // nobody else to send to
+			return nil // there is no other member
 		}
 		lid := x.mlid(x.scheme, me)
 		return add(lid, topo.MLIDAddress(lid), func() wire.QPN { return wire.QPNMulticast })
@@ -122,7 +122,7 @@ func (x *iteration) outlets(members []int) error {
 	return nil
 }
 
-// move sends what there is to send, one message after the other, and takes what comes.
+// move sends the rank's messages one after the other and receives the expected ones.
 func (x *iteration) move(one *sample) (err error) {
 	next := 0
 	send := func() error {
@@ -142,7 +142,7 @@ func (x *iteration) move(one *sample) (err error) {
 			return err
 		}
 		if i < 0 || x.reqs[i] == nil {
-			return fmt.Errorf("rank %d waits for %d messages that nobody sends", x.r.ID(), open)
+			return fmt.Errorf("rank %d waits for %d messages that no rank sends", x.r.ID(), open)
 		}
 		x.reqs[i] = nil
 		now := x.r.Now()

@@ -1,8 +1,8 @@
-// Package manycast is the many-to-many benchmark of the cyclic multicast paper: hosts
-// drawn at random send one message each to a group drawn at random, one for all or each its
-// own, all at once, by the paper's trees, by OpenSM's one tree per group, or one unicast
-// after the other (CYC-17, CYC-20). Messages are unreliable (UC) and of as many packets as
-// they need.
+// Package manycast is the many-to-many benchmark of the cyclic multicast paper (CYC-17, CYC-20).
+// Sources drawn at random each send one message at the same time to a group drawn at random, which
+// they share or which is their own. The messages travel by the paper's trees, by OpenSM's one tree
+// per group, or by one unicast after the other. They are unreliable (UC) and may have many
+// packets.
 package manycast
 
 import (
@@ -22,12 +22,12 @@ import (
 // Name is the workload's name in lab files and reports.
 const Name = "many-to-many"
 
-// Schemes.
+// Names of schemes.
 const (
-	Cyclic      = "cyclic"       // a tree per source: the union on its paths (CYC-11)
+	Cyclic      = "cyclic"       // a tree per source, the union on its paths (CYC-11)
 	CyclicClass = "cyclic-class" // a tree per group and class of sources (CYC-12)
 	OpenSM      = "opensm"       // one tree per group (CYC-16)
-	OpenSMDrawn = "opensm-drawn" // likewise, from a root that is drawn of those that are as good
+	OpenSMDrawn = "opensm-drawn" // the same, with a root drawn from the equally good ones
 	Unicast     = "unicast"      // one message per member, each on the source's path to it (CYC-17)
 )
 
@@ -36,26 +36,26 @@ func Names() []string { return []string{Cyclic, CyclicClass, OpenSM, OpenSMDrawn
 
 // Scheme is a scheme of a report.
 type Scheme struct {
-	Label string `json:"label"` // in reports
+	Label string `json:"label"` // name in reports
 	Name  string `json:"name"`
 }
 
-// Params are the benchmark's parameters. The ranks are all hosts of IBFT(M, N), by PID.
+// Params holds the benchmark's parameters. The ranks are all hosts of IBFT(M, N), by PID.
 type Params struct {
 	Workload   string          `json:"workload"` // label in reports
 	M          int             `json:"m"`
 	N          int             `json:"n"`
 	Schemes    []Scheme        `json:"schemes"`
 	Sizes      []int           `json:"sizes"`      // bytes
-	Sources    int             `json:"sources"`    // hosts that send
-	Members    int             `json:"members"`    // hosts of a group
-	PerSource  bool            `json:"per_source"` // each source has a group of its own
-	Iterations int             `json:"iterations"` // each with sources and members of its own
-	Memory     rank.MemoryKind `json:"memory"`     // "": auto
+	Sources    int             `json:"sources"`    // number of hosts that send
+	Members    int             `json:"members"`    // number of hosts of a group
+	PerSource  bool            `json:"per_source"` // each source has its own group
+	Iterations int             `json:"iterations"` // each has its own sources and members
+	Memory     rank.MemoryKind `json:"memory"`     // empty means auto
 	Seed       uint64          `json:"seed"`
 }
 
-// memory returns what buffers of a size are made of.
+// memory returns the memory kind of buffers of a size.
 func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	switch {
 	case p.Memory != "":
@@ -66,8 +66,8 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 	return rank.MemoryPhantom
 }
 
-// Draw returns the sources of an iteration and the members of the group that each sends
-// to, ascending. They are the same for all schemes and sizes.
+// Draw returns the sources of an iteration and, by source, the members of the group to which it
+// sends, all ascending. They are the same for all schemes and sizes.
 func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
 	root := prng.New(p.Seed)
 	s := root.Derive(fmt.Sprintf("draw/%d", iteration))
@@ -88,8 +88,9 @@ func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
 	return sources, groups
 }
 
-// root returns how the root of the tree of a source's group is drawn. It is the same for all
-// sizes, and differs between iterations and, where each source has its own, between groups.
+// root returns the function that draws the root of the tree of a source's group. The draw is the
+// same for all sizes. It differs between iterations and, if each source has its own group, between
+// groups.
 func (p *Params) root(iteration, source int) func(roots int) int {
 	root := prng.New(p.Seed)
 	s := root.Derive(fmt.Sprintf("root/%d/%d", iteration, source))
@@ -100,23 +101,23 @@ func (p *Params) root(iteration, source int) func(roots int) int {
 type record struct {
 	apps.Cell
 	Samples []sample `json:"samples"`
-	Wrong   bool     `json:"wrong,omitempty"`   // a byte of any message, or a packet that nobody waited for
-	Entries int      `json:"entries,omitempty"` // of multicast tables, most of any iteration: of rank 0
+	Wrong   bool     `json:"wrong,omitempty"`   // a byte of a message was wrong, or an unexpected packet arrived
+	Entries int      `json:"entries,omitempty"` // rank 0: entries in multicast tables, the most in any iteration
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
 type sample struct {
 	Start vtime.Time     `json:"start"`
-	Last  vtime.Time     `json:"last"` // message that came
-	Sent  vtime.Time     `json:"sent"` // the last packet of its own began to leave
-	Sum   vtime.Duration `json:"sum"`  // of the times that its messages took to come
+	Last  vtime.Time     `json:"last"` // arrival of the last message
+	Sent  vtime.Time     `json:"sent"` // start of the last packet that the rank sent
+	Sum   vtime.Duration `json:"sum"`  // sum of the latencies of received messages
 	Count int            `json:"count"`
 }
 
-// App implements apps.App.
+// App is the benchmark. It implements apps.App.
 type App struct {
-	// Delivered, if set, is called on each member before its bytes are checked. It is a
-	// hook for tests of the checking itself.
+	// Delivered, if set, is called on each member before its bytes are checked. Tests use it to
+	// damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
 }
 
@@ -144,16 +145,16 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	return s.close()
 }
 
-// side is one rank's side.
+// side is one rank's part of the benchmark.
 type side struct {
 	r       *rank.Rank
 	p       *Params
 	app     App
 	tree    *topo.NTree
-	graph   *topo.Graph          // of rank 0, which has the tables filled
+	graph   *topo.Graph          // rank 0 only, which fills the tables
 	inlets  []*rank.Inlet        // by source
-	outlets map[int]*rank.Outlet // by multicast LID, or LID; never walked but to close
-	order   []int                // keys of outlets, as they were made
+	outlets map[int]*rank.Outlet // by multicast LID or LID
+	order   []int                // keys of outlets in the order in which they were made
 }
 
 func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
@@ -174,9 +175,8 @@ func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
 	return s, err
 }
 
-// mlid returns the multicast LID that a source sends to. Sources have one in common where
-// they have a tree in common. (Where there are LIDs there are at most 512 hosts, so that
-// three times as many multicast LIDs fit.)
+// mlid returns the multicast LID to which a source sends. Sources that share a tree share the LID.
+// A tree with LIDs has at most 512 hosts, so that three times as many multicast LIDs fit.
 func (s *side) mlid(scheme string, src int) int {
 	hosts := s.r.Size()
 	switch {
@@ -192,8 +192,8 @@ func (s *side) mlid(scheme string, src int) int {
 	return topo.MLIDFirst + 2*hosts
 }
 
-// fill has the switches' multicast tables hold what the iteration needs, and returns how
-// many entries that is.
+// fill installs the entries of an iteration in the switches' multicast tables and returns their
+// number.
 func (s *side) fill(iteration int, scheme string, sources []int, groups [][]int) (int, error) {
 	var entries []rank.Branches
 	done := map[int]bool{}
@@ -258,12 +258,12 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 		rec.Wrong = rec.Wrong || x.wrong
 		rec.Entries = max(rec.Entries, x.entries)
 	}
-	r.Sync() // nobody may still send from the buffer
+	r.Sync() // until then a peer may still read from the buffer
 	rec.Wrong = rec.Wrong || r.Unwanted() != unwanted
 	return rec, buf.Free()
 }
 
-// inlet returns where messages of a source come in.
+// inlet returns the inlet for the messages of a source.
 func (s *side) inlet(src int) (*rank.Inlet, error) {
 	if s.inlets[src] != nil {
 		return s.inlets[src], nil
@@ -284,7 +284,7 @@ func (s *side) inlet(src int) (*rank.Inlet, error) {
 
 func inletKey(at, src int) string { return fmt.Sprintf("inlet/%d/%d", at, src) }
 
-// outlet returns where messages leave for a LID, of one kind or the other.
+// outlet returns the outlet for messages to a LID or multicast LID.
 func (s *side) outlet(lid int, ip uint32, qpn func() wire.QPN) (*rank.Outlet, error) {
 	if o := s.outlets[lid]; o != nil {
 		return o, nil
@@ -297,7 +297,7 @@ func (s *side) outlet(lid int, ip uint32, qpn func() wire.QPN) (*rank.Outlet, er
 	return o, err
 }
 
-// close takes back what the side holds.
+// close releases the inlets and outlets.
 func (s *side) close() error {
 	s.r.Sync()
 	for _, in := range s.inlets {
@@ -318,10 +318,10 @@ func (s *side) close() error {
 	return nil
 }
 
-// messageSeed names the message of a source.
+// messageSeed returns the seed of the contents of a source's message.
 func messageSeed(seed uint64, src int) uint64 { return prng.Mix(seed + uint64(src)) }
 
-// holds reports whether a part of a buffer is the message of a source.
+// holds reports whether a part of a buffer holds the message with the given seed.
 func holds(part []byte, seed uint64) bool {
 	want := make([]byte, len(part))
 	prng.Fill(want, seed, 0)

@@ -15,8 +15,8 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	return apps.Rows(Name, records, len(p.Schemes), len(p.Sizes), p.row)
 }
 
-// row reports one cell. An iteration lasts until the last message has come
-// to the last member; the source's time is until the last packet begins to leave.
+// row reports one cell. The JCT of an iteration ends when the last message has arrived at the last
+// member. The source's time ends when the transmission of the last packet begins.
 func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 	var jct, source, latency, goodput []float64
 	ok, messages, entries := true, 0, 0

@@ -497,7 +497,7 @@ func TestMRBytes(t *testing.T) {
 		v := newTrial(storage.Params{Schemes: []string{scheme}, Sizes: []int{8192}, Depth: 64, Jobs: 1, Volume: 1 << 20, IOs: ios, Durability: storage.Memory})
 		v.mtu = 1024
 		v.must(t)
-		sent[scheme] = v.net.Port(v.net.PortID(0, 0)).Bytes
+		sent[scheme] = v.net.Link(v.net.PortID(0, 0)).Bytes
 	}
 	shared := float64(sent["multicast-shared"])
 	for scheme, want := range map[string]float64{"multicast-per-request": 146 - 24, "multicast-registered": 0} {
