@@ -107,7 +107,10 @@ type Schemed interface {
 }
 
 // CostOnly is a Kind without a key memory that may transfer lengths without bytes.
-type CostOnly interface{ NoBytes() bool }
+type CostOnly interface {
+	// NoBytes reports whether the workload transfers no bytes.
+	NoBytes() bool
+}
 
 // SimOnly is a Kind that runs in simulations only.
 type SimOnly interface {
@@ -121,6 +124,8 @@ type Keeper interface {
 	Keeps(g *topo.Graph) []string
 }
 
-// Faller is a Kind that may have schemes with a fallback to unicast. FallsBack reports whether it
-// has one.
-type Faller interface{ FallsBack() bool }
+// Faller is a Kind that may have schemes with a fallback to unicast.
+type Faller interface {
+	// FallsBack reports whether some scheme of the workload has a fallback.
+	FallsBack() bool
+}

@@ -318,8 +318,8 @@ func TestPauseAgain(t *testing.T) {
 	}
 }
 
-// TestAgentComesBack: an agent that has crashed comes back whether or not somebody waits for
-// it; a crashed node does if somebody does.
+// TestAgentComesBack: an agent that has crashed is restarted whether or not a program waits for
+// it. A crashed node is restarted only if a program waits for it.
 func TestAgentComesBack(t *testing.T) {
 	for _, c := range []struct {
 		kind Kind

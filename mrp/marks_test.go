@@ -139,8 +139,8 @@ func registrations(seed uint64, phases *[Failed + 1]int) (*Agent, *outbox) {
 }
 
 // again has every McstID registered once more of which the agent has been told to forget what
-// it knows. That counts where the group is over, and what switches still hear of it is not
-// of the new attempt.
+// it knows. That counts where the group is over, and packets of the old attempt
+// that switches still receive do not belong to the new one.
 func again(t *testing.T, a *Agent) {
 	t.Helper()
 	for _, g := range slices.Clone(a.led) {

@@ -36,7 +36,7 @@ func (n *Net) forgotten() {
 	}
 }
 
-// afterConfirmation checks the tree of a group that has just become active. The node is the
+// afterConfirmation checks the tree of a group that has become active in this event. The node is the
 // host of the group's leader.
 func (c *checker) afterConfirmation(node int) {
 	id := c.trees.confirmed

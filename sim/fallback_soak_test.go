@@ -14,7 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// oneCause is a run of some messages in which one thing goes wrong, drawn by seed.
+// oneCause is a run of some messages in which one fault occurs, drawn by seed.
 type oneCause struct {
 	*safe
 	kind      faults.Kind
@@ -119,7 +119,7 @@ func (c *oneCause) lasting() bool {
 	return c.kind == faults.KindRateCut || c.kind == faults.KindSlowReceiver
 }
 
-// TestFallbackOncePerCause: whatever one thing goes wrong, wherever and whenever, all
+// TestFallbackOncePerCause: whichever single fault occurs, wherever and whenever, all
 // messages come to all ranks, the group is left once at most, and not used again before it
 // is over. MCASTLAB_SOAK makes it 5,000 seeds.
 func TestFallbackOncePerCause(t *testing.T) {

@@ -580,7 +580,7 @@ func TestFallbackThreshold(t *testing.T) {
 }
 
 // TestFallbackMoves: every message has another source, also those that are served apart and
-// those that have just left multicast.
+// those that have left multicast last.
 func TestFallbackMoves(t *testing.T) {
 	for _, mode := range []string{collective.FallbackFull, collective.FallbackPartial} {
 		g, err := safeFabric()

@@ -63,7 +63,7 @@ func (s *framings) Arrive(now vtime.Time, f *wire.Frame) faults.Verdict {
 	return faults.Verdict{}
 }
 
-// frame runs a fat-tree of one family and VLAN: everybody to everybody, a broadcast, WRITEs
+// frame runs a fat-tree of one family and VLAN: all hosts to all hosts, a broadcast, WRITEs
 // to a group in the three modes, with a pause, with marking that makes CNPs and with frames
 // that get lost.
 func frame(t *testing.T, v6 bool, vlan uint16) map[string]int {

@@ -45,7 +45,7 @@ func treeSum(n *Net, group uint32, ranks map[int]int, node, from, owner, index i
 }
 
 // TestReduceInNetwork: under loss, doubling and reordering each rank gets in its block,
-// once, what everybody had there: integers the same as the ring makes, to the bit, floating
+// once, what all ranks had there: integers the same as the ring makes, to the bit, floating
 // point in the order that the tree says, to the bit. Three messages follow each other, the
 // largest of more chunks than the window has.
 func TestReduceInNetwork(t *testing.T) {

@@ -52,7 +52,7 @@ func TestLiteralStaleNak(t *testing.T) {
 }
 
 // TestOneNakPerGap: a packet lost before the first switch is asked for by every member.
-// The source must hear of it once.
+// The source must receive one NAK.
 func TestOneNakPerGap(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		s := starScene(t)
@@ -67,7 +67,7 @@ func TestOneNakPerGap(t *testing.T) {
 	}
 }
 
-// TestGleamRuns: Gleam's rules have no filter, so retransmissions reach everybody.
+// TestGleamRuns: Gleam's rules have no filter, so retransmissions reach all members.
 func TestGleamRuns(t *testing.T) {
 	s := starScene(t)
 	s.rules = virtswitch.RulesGleam()

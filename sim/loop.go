@@ -103,7 +103,7 @@ func (n *Net) countFrom(base vtime.Time) {
 // ErrEnd is wrapped by the error of a run that has reached the end of lab time (vtime.End).
 var ErrEnd = errors.New("lab time has ended")
 
-// step runs the next event. It reports whether there was one.
+// step runs the next event and reports whether there was one.
 func (n *Net) step() bool {
 	k, ok := n.queue.pop()
 	if !ok {

@@ -72,8 +72,8 @@ func TestRadixHeap(t *testing.T) {
 	}
 }
 
-// TestRadixHeapEarlierTie: a key of the current instant that ranks below the one just
-// popped still comes before everything later.
+// TestRadixHeapEarlierTie: a key of the current instant that ranks below the one popped
+// last still comes before everything later.
 func TestRadixHeapEarlierTie(t *testing.T) {
 	var h radixHeap
 	const instant = 1 << 20

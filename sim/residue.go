@@ -69,7 +69,7 @@ func (n *Net) Residue() error {
 		}
 		for k, a := range n.amounts(i) {
 			if before := n.baseline[i][k]; a.n != before.n && (!a.later || settled) && !(a.orphans && excused) {
-				return fmt.Errorf("%s has %d %s, in a lab that was just built %d", n.graph.Nodes[i].Name, a.n, a.what, before.n)
+				return fmt.Errorf("%s has %d %s at rest, and had %d when the lab was built", n.graph.Nodes[i].Name, a.n, a.what, before.n)
 			}
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// litter is a program that makes one thing after the other, of all that a rank can make, and
-// is left in the middle.
+// litter is a program that makes one object after the other, of all kinds that a rank can make,
+// and ends in the middle.
 type litter struct {
 	steps []int
 	leave []int // by rank: the step before which it is left, by an error or, if it is odd, for ever
@@ -58,10 +58,10 @@ func (l *litter) program(r *rank.Rank) error {
 	return nil
 }
 
-// kinds is how many things make knows.
+// kinds is the number of kinds of objects that make knows.
 const kinds = 8
 
-// make makes one thing and uses it; it may be left while that is under way.
+// make makes one object and uses it. The program may end while that is in progress.
 func (l *litter) make(r *rank.Rank, b *rank.Buffer, kind int, name string, i int) error {
 	switch next := (r.ID() + 1) % r.Size(); kind {
 	case 0:
@@ -207,8 +207,8 @@ func TestNothingLeft(t *testing.T) {
 	t.Logf("deadlocks, crashes, deletions given up: %v; made %v", saw, made)
 }
 
-// leftBehind has somebody leave something of a kind in a host or a switch: the next job that
-// ends well, or does not, ends with that.
+// leftBehind leaves an object of some kind in a host or a switch. The next job, whether or not it
+// fails, must end with an error that names it.
 func leftBehind(t *testing.T, seed uint64) {
 	r := prng.New(seed)
 	n := starScene(t).build()

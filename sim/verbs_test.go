@@ -84,7 +84,7 @@ func TestUnreliableCompletes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if outstanding != [2]int{1, 0} {
-			t.Errorf("type %d: %v requests outstanding just before and after the last packet's start, want 1 and 0", typ, outstanding)
+			t.Errorf("type %d: %v requests outstanding before and after the last packet's start, want 1 and 0", typ, outstanding)
 		}
 		for i := range 2 {
 			for {

@@ -359,7 +359,7 @@ func TestTableSizes(t *testing.T) {
 			if len(tree) > g.Switches() {
 				t.Errorf("%d switches have an entry", len(tree))
 			}
-			_, _, top, _ := path(g, c, x.classLID(c, g.Hosts-1)) // from P(0 ...) to P(m-1 ...)
+			_, _, top, _ := path(g, c, x.classLID(c, g.Hosts-1)) // from the first host of the class to the last host
 			roots[top] = true
 		}
 		if len(roots) != x.Classes() {

@@ -36,7 +36,7 @@ func (x *fairness) run(t *testing.T) {
 	n, set := congestedNet(t, g, x.set, cnpFilter)
 	x.recovers = recovery(set, x.line/2, x.line)
 	x.span = vtime.Duration(x.times * float64(x.recovers))
-	hosts := []int{3, 14, 6, 9, 12, 0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 15} // N0, N1, ...: no two of the flows on one leaf
+	hosts := []int{3, 14, 6, 9, 12, 0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 15} // N0, N1 and so on; no two of the flows are on one leaf
 	at := func(flow string, k int) vtime.Time { return vtime.Time(fairnessPlan[flow][k] * float64(x.span)) }
 	meters := map[string]*meter{"f2": meterAt(n, hosts[2]), "f3": meterAt(n, hosts[4])}
 	x.watch(n, meters, g.Nodes[hosts[1]].IP, g.Nodes[hosts[3]].IP)

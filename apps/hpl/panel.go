@@ -19,7 +19,7 @@ type panel struct {
 	k, j0, jb int          // number, first column, columns
 	m2        int          // rows of l2
 	l1        []float64    // jb x jb: the block on the diagonal, L below it and U from it on
-	l2        []float64    // m2 x jb: L in this process row's rows below the block
+	l2        []float64    // m2 x jb: L in the rows of this process row below the block
 	piv       []int        // by column: row of its pivot
 	buf       *rank.Buffer // the message: l2, l1, piv
 }

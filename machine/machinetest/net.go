@@ -114,7 +114,7 @@ const (
 	classNone
 )
 
-// Step runs the next event. It returns false when there is none.
+// Step runs the next event and reports whether there was one.
 func (n *Net) Step() bool {
 	best := candidate{at: vtime.Never, class: classNone}
 	consider := func(at vtime.Time, class, id int) {

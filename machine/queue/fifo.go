@@ -1,10 +1,10 @@
-// Package queue has the two containers that cores and drivers keep frames in: a FIFO, and
-// a heap of things that are due at an instant. Both grow as needed, give nothing back
-// while they are used, and allocate nothing in steady state.
+// Package queue provides the two containers in which cores and drivers keep frames: a FIFO, and a
+// heap of elements that are due at an instant. Both grow as needed, do not shrink while they are
+// used, and allocate nothing in steady state.
 package queue
 
 // FIFO is a first-in, first-out queue in a ring. The zero value is empty. A copy shares
-// the ring: only one of the two may be used on.
+// the ring, so that only one of the two may be used afterwards.
 type FIFO[T any] struct {
 	// buf is the ring. Invariant: its length is 0 or a power of two.
 	buf []T
@@ -15,7 +15,7 @@ type FIFO[T any] struct {
 	head, n uint32
 }
 
-// fifoMin is how many elements the first ring takes.
+// fifoMin is the number of places of the first ring.
 const fifoMin = 4
 
 // Len returns the number of elements.
@@ -38,7 +38,7 @@ func (q *FIFO[T]) grow() {
 	q.buf, q.head = buf, 0
 }
 
-// Pop takes the oldest element. There must be one.
+// Pop removes and returns the oldest element. There must be one.
 func (q *FIFO[T]) Pop() T {
 	p := &q.buf[q.head&uint32(len(q.buf)-1)]
 	v := *p
