@@ -110,7 +110,7 @@ func (a *Adapter) Answer(qpn wire.QPN) { a.agent.Answer(qpn) }
 // NIC returns the adapter's side toward the lab.
 func (a *Adapter) NIC() *virtrnic.NIC { return a.nic }
 
-// Stats returns what was counted so far.
+// Stats returns the counters.
 func (a *Adapter) Stats() *Stats { return &a.stats }
 
 // MAC returns the device's MAC address, or zero while it is not known.

@@ -46,7 +46,7 @@ type Seen struct {
 // Advances grows whenever the device has come further.
 func (s *Seen) Advances() uint64 { return s.Requests - s.Repeats + s.Acks }
 
-// Seen returns what has been seen of the device.
+// Seen returns what the adapter has observed of the device.
 func (a *Adapter) Seen() *Seen { return &a.seen }
 
 // Watch forgets the frames seen so far, and asks the device for its MAC address in the name

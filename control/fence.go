@@ -34,8 +34,8 @@ func EpochOf(ctx context.Context) (uint64, error) {
 	return e, nil
 }
 
-// Fence keeps out leaders of the past. Whoever has seen an epoch refuses older ones, and by
-// the time a newer one is admitted nothing of an older one is under way any more.
+// Fence keeps out leaders of the past. A node that has seen an epoch refuses older ones, and
+// when a newer one is admitted no call of an older one is under way any more.
 type Fence struct {
 	calls sync.RWMutex // held for reading by every call that is admitted
 

@@ -36,8 +36,8 @@ func SendFiles(socket string, files []*os.File) error {
 	return nil
 }
 
-// ReceiveFiles waits for one handover. The other side is told that it is done when take
-// has returned. What keeps it from taking the connection is told to log.
+// ReceiveFiles waits for one handover. The other side is told that it is done when take has
+// returned. Errors that keep it from accepting the connection are written to log.
 func ReceiveFiles(l *net.UnixListener, log io.Writer, take func(fds []int)) error {
 	c, err := Accept(l.AcceptUnix, log)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package counters is what a node tells of itself, on either clock: what passed its ports,
-// what its machine counted, the groups it holds. Names are part of counters.json and
-// inspect and are not changed.
+// Package counters defines what a node reports about itself, on either clock: the frames that
+// passed its ports, the counters of its machine, and the groups it holds. The names are part of
+// the JSON of counters.json and inspect, and do not change.
 package counters
 
 import (
@@ -31,7 +31,7 @@ type Node struct {
 	Counts map[string]uint64 `json:"counts"` // of the machine
 	Drops  map[string]uint64 `json:"drops"`  // by reason, without zeros
 	Groups []Group           `json:"groups,omitempty"`
-	// Resting are the McstIDs of deleted groups that are not to be used again yet.
+	// Resting are the McstIDs of deleted groups that must not be reused yet.
 	Resting []string `json:"resting,omitempty"`
 	// MFTBytes is the packed size of a switch's multicast forwarding tables.
 	MFTBytes int      `json:"mft_bytes,omitempty"`
@@ -41,15 +41,15 @@ type Node struct {
 	Held     *Held    `json:"held,omitempty"`   // of a node that is up
 }
 
-// Rate says how the node's clock runs: at Mono nanoseconds of CLOCK_MONOTONIC it was Lab
-// picoseconds of lab time.
+// Rate relates the node's clock to the machine's: at Mono nanoseconds of CLOCK_MONOTONIC the
+// lab time was Lab picoseconds.
 type Rate struct {
 	Mono     int64   `json:"mono_ns"`
 	Lab      int64   `json:"lab_ps"`
 	Dilation float64 `json:"dilation"`
 }
 
-// Port is what passed a port.
+// Port holds the counters of a port.
 type Port struct {
 	Port          int    `json:"port"`
 	Sent          uint64 `json:"sent"`
@@ -61,8 +61,8 @@ type Port struct {
 	CopiedByFault uint64 `json:"copied_by_fault,omitempty"`
 	HeldByFault   uint64 `json:"held_by_fault,omitempty"`
 	KernelDrops   uint64 `json:"kernel_drops,omitempty"`
-	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that is no more
-	Busy          uint64 `json:"busy,omitempty"` // sends the kernel had no room for at first
+	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that no longer exists
+	Busy          uint64 `json:"busy,omitempty"` // sends that the kernel refused at first for lack of room
 }
 
 // Group is a multicast group at a switch.
@@ -70,7 +70,7 @@ type Group struct {
 	McstID    string `json:"mcst_id"`
 	Active    bool   `json:"active"`
 	AggAckPSN uint32 `json:"agg_ack_psn"`
-	SourceOut int    `json:"source_out"` // port feedback leaves by
+	SourceOut int    `json:"source_out"` // port by which feedback leaves
 	Paths     []Path `json:"paths"`
 }
 
@@ -91,7 +91,7 @@ type Region struct {
 	Versions int    `json:"versions,omitempty"` // announced and not acknowledged
 }
 
-// Switch takes down what a switch of a graph counts and holds.
+// Switch records the counters of a switch of a graph and what it holds.
 func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	c := sw.Stats()
 	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()
@@ -122,7 +122,7 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	}
 }
 
-// NIC takes down what a NIC counts.
+// NIC records the counters of a NIC.
 func (n *Node) NIC(nic *virtrnic.NIC) {
 	c := nic.Stats()
 	n.Kind = KindHost
@@ -136,7 +136,7 @@ func (n *Node) NIC(nic *virtrnic.NIC) {
 	}
 }
 
-// Adapter takes down what the port of an external host counts.
+// Adapter records the counters of the port of an external host.
 func (n *Node) Adapter(a *adapter.Adapter) {
 	n.NIC(a.NIC())
 	n.Kind = KindExternal
@@ -150,13 +150,13 @@ func (n *Node) Adapter(a *adapter.Adapter) {
 	}
 }
 
-// Agent takes down what a host's registration agent counts; NIC comes first.
+// Agent records the counters of a host's registration agent. NIC must be called before.
 func (n *Node) Agent(a *mrp.Agent) {
 	c := a.Stats()
 	put(n.Counts, agentCounts, &c)
 }
 
-// Since takes away what had been counted before.
+// Since subtracts the counters of an earlier moment.
 func (n *Node) Since(before *Node) {
 	for i := range n.Ports {
 		if i >= len(before.Ports) {
@@ -178,7 +178,7 @@ func (n *Node) Since(before *Node) {
 	}
 }
 
-// Plus adds what the process that was the node before this one had counted.
+// Plus adds the counters of the process that was this node before it was started again.
 func (n *Node) Plus(before *Node) {
 	for i := range min(len(n.Ports), len(before.Ports)) {
 		p, q := &n.Ports[i], &before.Ports[i]

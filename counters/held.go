@@ -6,8 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// Held is what a node holds at the moment: of what runs make, and of its process. A lab that
-// stays up has between runs what it had when it was deployed.
+// Held counts the objects that a node holds at the moment: those that runs make, and those of
+// its process. Between two runs a lab that stays up holds what it held when it was deployed.
 type Held struct {
 	// Of a switch. Half-installed groups are among its groups.
 	Groups    int `json:"groups,omitempty"`
@@ -16,7 +16,7 @@ type Held struct {
 	Multicast int `json:"multicast_entries,omitempty"`
 
 	// Of a host.
-	Rank          bool `json:"rank,omitempty"`          // one runs, or has not been let go yet
+	Rank          bool `json:"rank,omitempty"`          // a rank runs, or has not been released yet
 	Tasks         int  `json:"tasks,omitempty"`         // of its program
 	QPs           int  `json:"qps,omitempty"`           //
 	MRs           int  `json:"mrs,omitempty"`           //
@@ -33,8 +33,8 @@ type Held struct {
 	Files      int `json:"files,omitempty"` // open descriptors
 }
 
-// Switch takes down what a switch holds. Deleted groups, whose McstIDs rest for a while after
-// every run, and their timer do not count.
+// Switch records what a switch holds. It leaves out deleted groups, whose McstIDs are not
+// reused for a while after every run, and their timer.
 func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
 	a := sw.Holding()
 	h.Groups, h.PortLoad, h.Multicast, h.QueuedBytes, h.Timers = a.Groups, a.PortLoad, a.Multicast, a.Buffered, a.Timers
@@ -48,14 +48,14 @@ func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
 	}
 }
 
-// NIC takes down what a NIC holds.
+// NIC records what a NIC holds.
 func (h *Held) NIC(nic *virtrnic.NIC) {
 	m := nic.Made()
 	h.QPs, h.MRs, h.CQs, h.PDs, h.Others = m.QPs, m.MRs, m.CQs, m.PDs, m.AHs+m.SRQs+m.Attached
 	h.Timers = nic.ArmedTimers()
 }
 
-// Agent takes down what a registration agent holds.
+// Agent records what a registration agent holds.
 func (h *Held) Agent(a *mrp.Agent) {
 	h.Memberships, h.Registrations = a.Groups()
 	if _, armed := a.NextTimeout(); armed {

@@ -41,7 +41,7 @@ func names[S any](table []count[S]) (all []Count) {
 const (
 	KindSwitch   = "switch"
 	KindHost     = "host"
-	KindExternal = "external" // the port of a device that is not ours
+	KindExternal = "external" // the port of an external device
 )
 
 // Kinds returns all kinds of node.

@@ -18,8 +18,8 @@ var (
 	nodeName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,30}$`)
 )
 
-// NameOK reports whether s may name a lab: what becomes a part of paths and names of
-// containers is checked once, here.
+// NameOK reports whether s may name a lab: it becomes a part of paths and of the names of
+// containers, and is checked only here.
 func NameOK(s string) bool { return labName.MatchString(s) }
 
 // LabelOK reports whether s may be a label in reports, or name a program.

@@ -31,7 +31,7 @@ type Expect struct {
 	left, right expr
 }
 
-// What a line of expect may begin with.
+// The words that a line of expect may begin with.
 const (
 	Calibrated = "CAL"
 	Predicted  = "PRED"

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Host sets one host apart from the others.
+// Host holds the settings in which one host differs from the others.
 type Host struct {
 	Name     string   `yaml:"name" doc:"host of the topology" required:"true"`
 	Kind     string   `yaml:"kind" doc:"emulated; or external: a real RoCE device behind an interface of this machine, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`

@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Fault is something that goes wrong, once or again and again.
+// Fault is one entry of faults: a failure that occurs once or repeatedly.
 type Fault struct {
 	At          Duration    `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
 	For         *Duration   `yaml:"for" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
@@ -74,7 +74,7 @@ type GilbertElliott struct {
 	LossGood Probability `yaml:"loss-good" doc:"and while it is good" default:"0"`
 }
 
-// Frames picks frames: those of which all that is given holds.
+// Frames selects the frames to which all given conditions apply.
 type Frames struct {
 	Kind   Names   `yaml:"kind" doc:"data, ack, nak, response, cnp, mrp, pfc, other: one or several"`
 	Opcode Names   `yaml:"opcode" doc:"opcodes, as in docs/wire.md: RC_SEND_ONLY; patterns: RC_SEND_*"`
@@ -142,22 +142,23 @@ type NodeFault struct {
 	Nodes Names `yaml:"nodes" doc:"names, patterns agg*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:core, labels label:rack1" required:"true"`
 }
 
-// RoomFault takes the memory for groups away.
+// RoomFault reduces the memory that switches have for groups.
 type RoomFault struct {
 	Nodes Names `yaml:"nodes" doc:"switches, as for crash" required:"true"`
 	Room  int   `yaml:"room" doc:"groups there is room for; those that are registered stay" default:"0"`
 }
 
-// SlowFault makes adapters slow to take what arrives.
+// SlowFault makes adapters slow to process received frames.
 type SlowFault struct {
 	Nodes Names `yaml:"nodes" doc:"hosts, as for crash" required:"true"`
 	Rate  Rate  `yaml:"rate" doc:"bits per second on the wire that they take" required:"true"`
 }
 
-// LinkDelayDefault is how much later frames come at the most that a fault holds back.
+// LinkDelayDefault is the longest time for which a fault holds a frame back if it gives no
+// delay of its own.
 const LinkDelayDefault = 5 * vtime.Microsecond
 
-// AgentCrashDefault is after how long a process that has died is started anew.
+// AgentCrashDefault is the time after which a process that has died is started again.
 const AgentCrashDefault = 10 * vtime.Millisecond
 
 // kind returns the kind of a fault and its settings; n is how many kinds are given.

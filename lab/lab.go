@@ -24,7 +24,7 @@ type Lab struct {
 	Expect      []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 }
 
-// Topology is one of the shapes.
+// Topology is the topology of a lab; exactly one field is set.
 type Topology struct {
 	FatTree    *FatTree    `yaml:"fat-tree" doc:"k-ary fat-tree"`
 	ThreeLayer *ThreeLayer `yaml:"three-layer" doc:"fat-tree of three layers with given counts"`
@@ -70,7 +70,7 @@ type Star struct {
 	Hosts int `yaml:"hosts" doc:"hosts, 2 to 254" required:"true"`
 }
 
-// Custom is a graph by hand.
+// Custom is a graph whose nodes and links the file lists.
 type Custom struct {
 	Hosts    []string     `yaml:"hosts" doc:"host names, in rank order" required:"true"`
 	Switches []string     `yaml:"switches" doc:"switch names" required:"true"`
@@ -84,7 +84,7 @@ type CustomLink struct {
 	Delay *Duration `yaml:"delay" doc:"default: that of links, or of their tier"`
 }
 
-// Links is what links have in common.
+// Links holds the settings that all links share.
 type Links struct {
 	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
 	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
@@ -94,7 +94,7 @@ type Links struct {
 	VLAN  int        `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
 }
 
-// Switches is what switches have in common.
+// Switches holds the settings that all switches share.
 type Switches struct {
 	Buffer        Size        `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
 	Latency       Duration    `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
@@ -127,7 +127,7 @@ type PFC struct {
 	Quanta     int     `yaml:"quanta" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
 }
 
-// NICs is what network adapters have in common.
+// NICs holds the settings that all network adapters share.
 type NICs struct {
 	MTU          int       `yaml:"mtu" doc:"RoCE path MTU: payload bytes per packet" default:"4096" enum:"256,512,1024,2048,4096"`
 	AckEvery     int       `yaml:"ack-every" doc:"ask for an acknowledgement on every n-th packet and on the last of a message" default:"16"`
@@ -160,13 +160,13 @@ type HostCost struct {
 	Jitter     Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
 }
 
-// Runtime is how a lab runs on a wall clock.
+// Runtime holds the settings of a lab in real time.
 type Runtime struct {
 	Dilation Dilation `yaml:"dilation" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
 	IO       string   `yaml:"io" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 
-// Workload is one of the kinds of work, of which package registry has all.
+// Workload is one entry of workloads. Package apps/registry has all kinds.
 type Workload = registry.Workload
 
 // TraceMessages is the value of trace that records what messages do.

@@ -21,7 +21,7 @@ type LinkTiers struct {
 	CoreCore  *TierLink `yaml:"core-core" doc:"links above the third level of an m-port-n-tree or of a topology by hand"`
 }
 
-// TierLink is what the links between two tiers differ in from the others.
+// TierLink holds the settings in which the links between two tiers differ from the others.
 type TierLink struct {
 	Rate  *Rate     `yaml:"rate" doc:"bits per second in each direction; default: that of links"`
 	Delay *Duration `yaml:"delay" doc:"propagation delay of one direction; default: that of links"`

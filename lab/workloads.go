@@ -77,8 +77,7 @@ func (l *Lab) fallsBack() bool {
 	})
 }
 
-// Keeps returns the names of the hosts that keep something when they die: replicas with a
-// store.
+// Keeps returns the names of the hosts whose data outlives a crash: replicas with a store.
 func (l *Lab) Keeps(g *topo.Graph) (names []string) {
 	for i := range l.Workloads {
 		k, ok := l.Workloads[i].Chosen().Kind.(apps.Keeper)

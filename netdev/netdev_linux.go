@@ -1,6 +1,5 @@
-// Package netdev makes the interfaces of a lab: veth pairs whose ends are born inside
-// their nodes' namespaces, so that nothing of a lab ever stands in the host's, and the
-// raw sockets on them.
+// Package netdev makes the interfaces of a lab: veth pairs whose ends are created inside their
+// nodes' namespaces, so that the host's namespace never holds one, and the raw sockets on them.
 package netdev
 
 import (
@@ -50,14 +49,14 @@ func Open(pid int) (*Namespace, error) {
 	return &Namespace{fd: fd, nl: nl, path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}, nil
 }
 
-// Close lets the namespace go.
+// Close releases the namespace.
 func (n *Namespace) Close() error {
 	n.nl.Close()
 	return n.fd.Close()
 }
 
-// Same reports whether the namespace is still that of the process: a process id may have
-// been used again.
+// Same reports whether the namespace is still that of the process. It is not if the process id
+// has been reused.
 func (n *Namespace) Same(pid int) bool {
 	other, err := netns.GetFromPid(pid)
 	if err != nil {
@@ -67,7 +66,8 @@ func (n *Namespace) Same(pid int) bool {
 	return n.fd.Equal(other)
 }
 
-// MTU is that of every interface: the largest RoCE packet with all its headers.
+// MTU is the MTU of every interface in bytes: it holds the largest RoCE packet with all its
+// headers.
 const MTU = 4200
 
 // Join makes the veth pair between two ends, each in its own namespace from the start,
@@ -95,7 +95,7 @@ func Join(a, b End) error {
 	return nil
 }
 
-// Ports returns which ports have an interface that is up, of n.
+// Ports returns, for each port from 0 to ports-1, whether it has an interface that is up.
 func (n *Namespace) Ports(ports int) (up []bool, err error) {
 	links, err := whole(n.nl.LinkList)
 	if err != nil {
@@ -126,8 +126,8 @@ func whole[T any](list func() (T, error)) (all T, err error) {
 	return all, err
 }
 
-// Part removes the interface of an end, and with it the other end of its link. Nothing to
-// remove is no error.
+// Part removes the interface of an end, and with it the other end of its link. It is no error
+// if there is no interface.
 func Part(e End) error {
 	l, err := e.NS.nl.LinkByName(e.Name())
 	var none netlink.LinkNotFoundError
@@ -143,8 +143,8 @@ func Part(e End) error {
 	return nil
 }
 
-// Prepare makes a namespace quiet: without IPv6 the kernel sends nothing of its own on
-// the lab's links. It must come before the links.
+// Prepare turns IPv6 off in a namespace, so that the kernel sends nothing of its own on the
+// lab's links. It must be called before the links are made.
 func (n *Namespace) Prepare() error {
 	return ns.WithNetNSPath(n.path, func(ns.NetNS) error {
 		// The thread's own namespace: /proc/sys/net follows the thread.
@@ -162,8 +162,8 @@ func (n *Namespace) Prepare() error {
 // receiveBuffer is how many bytes of frames may wait in a socket.
 const receiveBuffer = 8 << 20
 
-// Sockets opens a raw socket on each end, in order, all in one namespace. They see
-// what comes in and not what goes out, and stamp it. They send the ordinary way, on an
+// Sockets opens a raw socket on each end, in order, all in one namespace. They see received
+// frames and not sent ones, and stamp them with the time. They send the ordinary way, on an
 // interface without a queue: what bypasses it, tcpdump would not see.
 //
 // Sockets for trains put the kernel's struct virtio_net_hdr in front of each buffer.
@@ -181,8 +181,8 @@ var vnetHeader = option{"PACKET_VNET_HDR", unix.SOL_PACKET, unix.PACKET_VNET_HDR
 
 var ignoreOutgoing = option{"PACKET_IGNORE_OUTGOING", unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1}
 
-// Taps opens a raw socket on each end, in order, that sees what comes in and what goes
-// out, and stamps it.
+// Taps opens a raw socket on each end, in order, that sees received and sent frames and stamps
+// them with the time.
 func (n *Namespace) Taps(ends []End, trains bool) (files []*os.File, err error) {
 	if trains {
 		return n.open(ends, vnetHeader)

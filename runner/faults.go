@@ -20,12 +20,12 @@ func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
 	return t, nil
 }
 
-// FaultRow is one fault in a report: what it was, and what it hit.
+// FaultRow is one fault in a report, with the frames or nodes that it hit.
 type FaultRow struct {
 	ID   string `json:"id"`
 	Kind string `json:"kind"`
 	What string `json:"what"` // as a lab file says it
-	Seen uint64 `json:"seen"` // frames it looked at, or times it came
+	Seen uint64 `json:"seen"` // frames it was tried on, or times it occurred
 	Hit  uint64 `json:"hit"`
 }
 

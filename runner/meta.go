@@ -9,7 +9,7 @@ import (
 // MetaSchema names the format of meta.json.
 const MetaSchema = "mcastlab/meta/v1"
 
-// Status says how far a run came.
+// Status says how a run ended, or that it has not.
 type Status string
 
 // The states of a run.
@@ -21,7 +21,7 @@ const (
 	StatusError       Status = "error"
 )
 
-// Meta is meta.json: what a run was made of and what became of it.
+// Meta is meta.json: the lab, seed, version and machine of a run, and how it ended.
 type Meta struct {
 	Schema  string `json:"schema"`
 	Lab     string `json:"lab"`
@@ -38,7 +38,7 @@ type Meta struct {
 	Started     time.Time `json:"started"`
 	WallSeconds float64   `json:"wall_seconds"`
 	LabUS       float64   `json:"lab_us"`
-	MemoryBytes uint64    `json:"memory_bytes"` // that the process had from the system at most
+	MemoryBytes uint64    `json:"memory_bytes"` // the most that the process had from the system
 
 	Events       uint64 `json:"events"`
 	PacketHops   uint64 `json:"packet_hops"`
@@ -46,8 +46,8 @@ type Meta struct {
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`
-	EventsCut    uint64 `json:"events_missing,omitempty"` // that nodes had no room for
-	EventsLate   uint64 `json:"events_late,omitempty"`    // that are not in the order of time
+	EventsCut    uint64 `json:"events_missing,omitempty"` // events that nodes had no room for
+	EventsLate   uint64 `json:"events_late,omitempty"`    // lines that are not in the order of time
 	TraceNotIn   int    `json:"trace_lines_cut,omitempty"`
 	CaptureFiles int    `json:"capture_files"`
 }

@@ -107,8 +107,8 @@ func (r *Record) Counters(all []counters.Node) error {
 	return writeJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
 }
 
-// Finish closes all files and says in them how the run ended. It returns the run's
-// error, or what went wrong here.
+// Finish closes all files and says in them how the run ended. It returns the run's error, or
+// else the first error of closing.
 func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	var errs []error
 	for _, c := range r.closes {

@@ -17,15 +17,15 @@ type Step struct {
 }
 
 // Rehearsal is what a lab does on the event clock: how long each row takes and how many frames
-// move. A running lab has to keep up with that.
+// cross a link. A lab in real time has to keep up with that.
 type Rehearsal struct {
 	Rows  []apps.Row
 	Steps []Step
 }
 
-// Rehearse runs a lab's workloads on the event clock and keeps nothing but the times. If
-// the lab's faults make a workload fail, it rehearses without them. say, if not nil, tells the
-// user at once.
+// Rehearse runs a lab's workloads on the event clock and keeps only the times and the frame
+// counts. If the lab's faults make a workload fail, it rehearses without them. say, if not nil,
+// tells the user at once.
 func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
 	r, err := rehearse(ctx, l, env, say)
 	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 // ReportSchema names the format of summary.json and of run --format json.
 const ReportSchema = "mcastlab/run/v1"
 
-// Report is what a run shows. Its JSON is stable: fields are added, never changed.
+// Report is the result of a run. Its JSON is stable: fields are added, never changed.
 type Report struct {
 	Schema   string        `json:"schema"`
 	Lab      string        `json:"lab"`
@@ -43,7 +43,8 @@ type Report struct {
 	EventsCut uint64 `json:"events_missing,omitempty"`
 }
 
-// Fidelity says whether the clock was slow enough for the machine, so that times are true.
+// Fidelity is the verdict on whether the machine kept up with the lab's clock, so that the
+// times are those of the lab.
 type Fidelity struct {
 	Verdict string `json:"verdict"` // ok, or violated
 	Reason  string `json:"reason"`

@@ -1,6 +1,6 @@
-// Package runner runs the workloads of a lab and leaves their results in a folder of
-// the run's own: the resolved lab, what the run was made of, events, captures and the
-// summary. What is there is valid at any time, also after an interrupt.
+// Package runner runs the workloads of a lab and leaves their results in a folder of the run's
+// own: the resolved lab, the seed and version, events, captures and the summary. The files are
+// valid at any time, also after an interrupt.
 package runner
 
 import (
@@ -29,7 +29,7 @@ type Options struct {
 	Env          apps.Env                         // of the workloads' programs
 }
 
-// CaptureBytesDefault is how many bytes a run's captures may have together.
+// CaptureBytesDefault bounds the bytes of all captures of a run together.
 const CaptureBytesDefault = 1 << 30
 
 // Progress is called with the progress of a run, at least a few times per second while packets
@@ -61,8 +61,8 @@ type simulation struct {
 	steps  int              // iterations of all workloads
 }
 
-// Simulate runs a lab's workloads on the event clock. The report holds what was
-// measured even if the run ends with an error; it is nil if nothing was begun.
+// Simulate runs a lab's workloads on the event clock. The report holds what was measured even
+// if the run ends with an error; it is nil if no workload was begun.
 func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	o.Env.Programs = catching(o.Env.Programs, o.Say)
 	g, err := l.Graph()

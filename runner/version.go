@@ -43,8 +43,8 @@ func versionOf(info *debug.BuildInfo) string {
 	return version
 }
 
-// VersionDate returns the date of the commit that the program was built from, or nothing if
-// it does not know.
+// VersionDate returns the date of the commit that the program was built from, or nothing if the
+// build did not record one.
 func VersionDate() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Path != modulePath {

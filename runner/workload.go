@@ -23,13 +23,13 @@ type Workload struct {
 }
 
 // Prepare turns a lab's workloads into programs and their parameters. External hosts are
-// simulated as if they were the lab's. env is of what is not the same in every binary and
-// test: the user's programs and hooks.
+// simulated as if they were the lab's. env holds what differs between binaries and tests: the
+// user's programs and hooks.
 func Prepare(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
 	return prepare(l, g, env, func([]int) []*rank.Peer { return nil })
 }
 
-// PrepareLive is Prepare for a lab whose external hosts are there.
+// PrepareLive is Prepare for a lab whose external hosts are real devices.
 func PrepareLive(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
 	return prepare(l, g, env, func(hosts []int) []*rank.Peer { return l.Peers(g, hosts) })
 }

@@ -71,8 +71,8 @@ type drawing struct {
 	span vtime.Duration
 }
 
-// Draw returns the lab with the timeline of a seed, within the given span of lab time. In half of
-// the seeds at least two kinds overlap, and overlap is true.
+// Draw returns the lab with the timeline of a seed, within the given span of lab time. In half
+// of the seeds at least two kinds of fault overlap; overlap is true for these.
 func Draw(l *lab.Lab, seed uint64, span vtime.Duration) (faulty *lab.Lab, overlap bool, err error) {
 	g, err := l.Graph()
 	if err != nil {

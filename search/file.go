@@ -15,8 +15,8 @@ func (f *Finding) Replay(file string) string {
 	return "fuzz --replay " + file
 }
 
-// Write writes the lab of a finding into a folder, with what it shows and how to see it
-// again, and returns the file's name.
+// Write writes the lab of a finding into a folder, with comments that give the violation and
+// the command that replays it, and returns the file's name.
 func Write(dir string, f *Finding) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("write finding: %w", err)

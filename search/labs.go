@@ -38,9 +38,9 @@ type LabsResult struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Labs draws labs by seed and runs each of them twice with every invariant checked, once on
-// one processor. No lab panics, ends with wrong data, hangs, or does not end without a fault
-// that explains it, and both runs are the same to the bit.
+// Labs draws labs by seed and runs each of them twice with every invariant checked, once on one
+// processor. It is a finding if a lab panics, ends with wrong data, hangs, or fails to end
+// without a fault that explains it, or if its two runs differ in a bit.
 func Labs(ctx context.Context, o Options) (*LabsResult, error) {
 	res := &LabsResult{From: o.From, Findings: []Finding{}}
 	dir, err := os.MkdirTemp("", "mcastlab-labs-")
@@ -90,7 +90,7 @@ func (res *LabsResult) add(l *lab.Lab, out LabOutcome) {
 	}
 }
 
-// LabOutcome is what a drawn lab showed.
+// LabOutcome is the outcome of the two runs of a drawn lab.
 type LabOutcome struct {
 	Violation *Violation // nil: none
 	Hops      uint64     // of one run

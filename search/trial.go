@@ -40,7 +40,7 @@ func (v *Violation) Error() string { return v.Class + ": " + v.Text }
 // tests of the search itself.
 type Hook func(n *sim.Net, r *rank.Rank, b *rank.Buffer)
 
-// Outcome is what one trial showed.
+// Outcome is the outcome of one trial.
 type Outcome struct {
 	Violation *Violation // nil: none
 	Failed    bool       // a workload ended with an error, as it may while faults are on
@@ -56,9 +56,9 @@ type trial struct {
 	ended vtime.Time // when the last program did
 }
 
-// Try runs a lab in two phases. While its faults are on, workloads may fail, but no
-// invariant may break, no byte that is delivered may be wrong, and everything must end.
-// Then the faults are taken away, and everything must be right.
+// Try runs a lab in two phases. While its faults are on, workloads may fail, but no invariant
+// may break, no byte that is delivered may be wrong, and every workload must end. Then the
+// faults are removed, and every workload must succeed.
 func Try(ctx context.Context, l *lab.Lab, hook Hook) (o Outcome, err error) {
 	t, tl, err := newTrial(ctx, l, hook)
 	if err != nil {

@@ -236,8 +236,8 @@ func (g *guard) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Memory holds the stores of simulated hosts. What a crash takes away is decided by what
-// was synced alone, so that equal runs end alike.
+// Memory holds the stores of simulated hosts. A crash loses exactly the writes that were not
+// synced, so that equal runs have equal ends.
 type Memory struct {
 	disks map[string]*vfs.MemFS // by host
 }
@@ -245,8 +245,8 @@ type Memory struct {
 // NewMemory returns hosts without any volume.
 func NewMemory() *Memory { return &Memory{disks: map[string]*vfs.MemFS{}} }
 
-// Open opens a host's store of a volume, new or as it was left; limit bounds its bytes, 0
-// does not.
+// Open opens a host's store of a volume, new or as it was left; limit bounds its bytes; 0 is no
+// bound.
 func (m *Memory) Open(host, name string, limit int64) (storage.Store, error) {
 	if m.disks[host] == nil {
 		m.disks[host] = vfs.NewCrashableMem()
@@ -259,8 +259,8 @@ func (m *Memory) Open(host, name string, limit int64) (storage.Store, error) {
 // Folder holds the stores of one host in a folder of the file system.
 type Folder string
 
-// Open is Memory's, of the one host there is. What a crash takes away there is decided by
-// the kernel.
+// Open opens a volume as Memory.Open does; the folder belongs to one host, so the host's name
+// is not used. Which unsynced writes survive a crash is decided by the kernel.
 func (f Folder) Open(_, name string, limit int64) (storage.Store, error) {
 	return open(vfs.Default, string(f), name, limit, nil)
 }

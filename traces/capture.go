@@ -21,11 +21,11 @@ type Budget struct {
 	Cut  uint64 // frames that no longer fitted
 }
 
-// Capture writes the frames seen at one port as pcapng: an interface with the port's
-// name, and lab time as time stamps (from the epoch on, in nanoseconds).
+// Capture writes the frames seen at one port as pcapng: an interface with the port's name, and
+// lab time as time stamps (from the epoch on, in nanoseconds).
 //
-// Frames come in nearly, but not quite, in the order of time: a sent frame is learnt
-// of when it arrives. They are held back until no earlier one can come.
+// Frames come nearly in the order of time, since a sent frame is reported when it arrives. Each
+// is held back until no earlier one can come.
 type Capture struct {
 	w      *pcapgo.NgWriter
 	budget *Budget
@@ -38,8 +38,8 @@ type Capture struct {
 // blockOverhead is what pcapng adds to a frame.
 const blockOverhead = 32
 
-// NewCapture starts a capture of the named port. slack is by how much frames may come
-// out of order.
+// NewCapture starts a capture of the named port. slack bounds how late a frame may come after
+// one of a later instant.
 func NewCapture(w io.Writer, port string, slack vtime.Duration, budget *Budget) (*Capture, error) {
 	ng, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{
 		Name: port, LinkType: layers.LinkTypeEthernet, SnapLength: 0, Description: "mcastlab port " + port,
@@ -58,7 +58,7 @@ func (c *Capture) Frame(now, at vtime.Time, f *wire.Frame) {
 	}
 }
 
-// Bytes adds a frame as it was seen on an interface, likewise.
+// Bytes adds a frame as it was seen on an interface. now and at are those of Frame.
 func (c *Capture) Bytes(now, at vtime.Time, b []byte) {
 	if c.fits(len(b)) {
 		c.add(now, at, bytes.Clone(b))

@@ -35,13 +35,14 @@ type record struct {
 	Data     any     `json:"data,omitempty"`
 }
 
-// Events writes events.jsonl. A line is complete or not there at all. A file that is full
-// is rotated; without Rotate, what is beyond its size is counted and said in its last line.
-// A lab in real time writes from many goroutines: those that follow its nodes, and the one
-// that runs its workloads. So all methods may be called at once.
+// Events writes events.jsonl. A line is complete or absent. A file that is full is rotated;
+// without Rotate, events beyond its size are counted, and its last line gives their number. A
+// lab in real time writes from many goroutines: those that follow its nodes, and the one that
+// runs its workloads. So all methods are safe for concurrent use.
 type Events struct {
-	// Rotate, if set, puts the full file, of so many lines, aside and returns the next one,
-	// and how many lines of old files it has given up for that.
+	// Rotate, if set, sets aside the file that is full, which has the given number of lines. It
+	// returns the next file, and how many lines of older files were deleted to make room for
+	// it.
 	Rotate func(lines uint64) (next io.Writer, lost uint64, err error)
 
 	mu      sync.Mutex
@@ -113,9 +114,9 @@ func (e *Events) Note(now vtime.Time, event string, data any) {
 // Node returns the tracer of a node.
 func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
 
-// Close writes the number of events that were cut, and that the events end, after how many
-// lines of this file; it flushes. A file without that end is of a run that was killed, or
-// has been cut.
+// Close writes the number of events that were cut and the end line, which holds the number of
+// lines before it, and flushes. A file without an end line is of a run that was killed, or is
+// truncated.
 func (e *Events) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -20,22 +20,22 @@ const (
 	LineLink     = "link"     // Node's Port leads to port ToPort of To
 	LineSent     = "sent"     // frames of one flow that left Node by Port
 	LineLost     = "lost"     // a fault took a frame away at the end of the link into Port
-	LinePosted   = "posted"   // a work request came into a send queue
-	LineDone     = "done"     // it left it; Text: why, if it failed
-	LineReceived = "received" // a message was taken
+	LinePosted   = "posted"   // a work request was posted to a send queue
+	LineDone     = "done"     // a work request left its send queue; Text: why, if it failed
+	LineReceived = "received" // a message was received
 	LineEvent    = "event"    // an event of docs/counters.md; Text: its name
-	LineMessage  = "message"  // what a workload calls one: an iteration
+	LineMessage  = "message"  // a message as the workload counts them: an iteration
 	LineWorkload = "workload" // a workload begins
-	LineGap      = "gap"      // nothing more came from Node
+	LineGap      = "gap"      // no further lines came from Node
 	LineCut      = "cut"      // Count lines beyond the limit were left out
 	LineEnd      = "end"      // the trace ends here, after Count lines: without it the writer was killed, or the file was cut
 )
 
 // Kinds of packet.
 const (
-	PacketData     = "data"     // of a SEND or WRITE, or a datagram
-	PacketRead     = "read"     // asks for a READ or an atomic
-	PacketResponse = "response" // answers one
+	PacketData     = "data"     // data of a SEND or WRITE, or a datagram
+	PacketRead     = "read"     // the request of a READ or an atomic
+	PacketResponse = "response" // the response to a READ or an atomic
 	PacketAck      = "ack"
 	PacketNak      = "nak" // an RNR NAK, too
 	PacketCNP      = "cnp"
@@ -87,8 +87,8 @@ type Line struct {
 	Source    int64    `json:"source,omitempty"`   // when the source was done
 }
 
-// Lines writes trace.jsonl. A line is complete or not there at all; what is beyond the
-// size limit is counted, which a line says. The last line says how many are before it.
+// Lines writes trace.jsonl. A line is complete or absent. Lines beyond the size limit are
+// counted, and a line gives their number. The last line says how many are before it.
 type Lines struct {
 	mu      sync.Mutex // nodes and the run itself write
 	w       *bufio.Writer
@@ -144,7 +144,7 @@ func (l *Lines) flush() {
 	}
 }
 
-// Close says how much was cut, ends the trace, and flushes.
+// Close writes how many lines were cut and the end line, and flushes.
 func (l *Lines) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

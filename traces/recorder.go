@@ -6,9 +6,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// Recorder makes the lines of trace.jsonl of what one node reports and of the frames that
-// leave it. Packets of a flow that follow each other in equal steps are one line, so a
-// message that nothing disturbs costs two lines per port.
+// Recorder makes the lines of trace.jsonl from the events of one node and from the frames that
+// leave it. Packets of a flow that follow each other in equal steps are one line, so a message
+// that nothing disturbs costs two lines per port.
 //
 // It is a machine.Tracer and passes events on; a machine.RequestTracer; a machine.Watcher.
 type Recorder struct {

@@ -82,7 +82,7 @@ func HashAdd(a, b uint64) uint64 {
 	return hashReduce(c, s)
 }
 
-// HashSub takes the contribution b out of a again.
+// HashSub subtracts the contribution b from a.
 func HashSub(a, b uint64) uint64 {
 	if a >= b {
 		return a - b

@@ -17,7 +17,8 @@ type Flow struct {
 
 // Envelope is a Flow in wire order, ready to be copied in front of each packet.
 //
-// The checksum of its IPv4 header is the sum of what is there: Seal adds the rest.
+// The checksum of its IPv4 header covers the fields that are known already; Seal adds the
+// length and the identification.
 type Envelope struct {
 	h     [EthernetLen + VLANLen + IPv6Len + UDPLen + BTHLen]byte
 	n     uint8 // bytes up to the BTH
@@ -79,7 +80,8 @@ func (f *Frame) Start(e *Envelope, h BTH) {
 	f.n = e.n + BTHLen
 }
 
-// Connect makes the envelope one of packets to a queue pair, which StartNext starts.
+// Connect adds a destination queue pair to the envelope, so that StartNext can start packets to
+// it.
 func (e *Envelope) Connect(dst QPN) {
 	h := BTH{PKey: PKeyDefault, DestQP: dst}
 	h.put(e.h[e.n : e.n+BTHLen])
@@ -88,7 +90,7 @@ func (e *Envelope) Connect(dst QPN) {
 // BTHBits are the bits of a BTH that differ between the packets of a connection.
 type BTHBits uint32
 
-// Bits of the BTH, see there.
+// Bits of a BTHBits. The fields AckReq, Selective and Solicited of BTH describe them.
 const (
 	BitAckReq    BTHBits = 1 << 31
 	BitSelective BTHBits = 1 << 24

@@ -26,10 +26,10 @@ func appendZeros(b []byte, n int) []byte {
 	return b
 }
 
-// Parse makes a frame of the bytes of one Ethernet frame without FCS. What is not
-// well-formed RoCE, PFC or MRP becomes KindOther if its headers hold together, so
-// that a receiver can count it; an error says that not even that is true. An IPv6
-// packet from outside the fabric's prefix is KindOther.
+// Parse makes a frame of the bytes of one Ethernet frame without FCS. A frame that is not
+// well-formed RoCE, PFC or MRP becomes KindOther if its headers are consistent, so that a
+// receiver can count it; otherwise Parse returns an error. An IPv6 packet from outside the
+// fabric's prefix is KindOther.
 func (p *Pool) Parse(b []byte) (*Frame, error) {
 	f := p.Get()
 	if err := p.parse(f, b); err != nil {

@@ -4,10 +4,10 @@
 // registration protocol of in-network multicast.
 //
 // There are two levels. Headers (BTH, RETH, MRPHeader and the others) are small value types
-// with AppendTo(b) and ParseX(b): the plain path, used by tests, traces and
-// whatever is not hot. Frame is the hot path: the headers of one frame in wire
-// order in one small array, next to a shared, immutable payload; its accessors
-// read and rewrite fields in place without parsing or allocating.
+// with AppendTo(b) and ParseX(b): the plain path, used by tests, traces and all code that does
+// not run once per frame. Frame is the hot path: the headers of one frame in wire order in one
+// small array, next to a shared, immutable payload; its accessors read and rewrite fields in
+// place without parsing or allocating.
 //
 // Sources: IEEE 802.3, 802.1Q and 802.1Qbb for the link layer, RFC 791, 768 and
 // 8200 above it, the InfiniBand Architecture Specification annexes A16 and A17

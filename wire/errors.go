@@ -2,8 +2,8 @@ package wire
 
 import "errors"
 
-// What parsing can find wrong. Callers count these by kind; they carry no detail so
-// that a hostile sender cannot make a receiver allocate.
+// Errors of parsing. Callers count them by kind. They carry no detail, so that a hostile sender
+// cannot make a receiver allocate.
 var (
 	ErrShort    = errors.New("frame is shorter than its headers say")
 	ErrTooLong  = errors.New("frame carries more payload than a block holds")

@@ -147,8 +147,8 @@ func ParseDETH(b []byte) (h DETH, rest []byte, err error) {
 	return DETH{QKey: binary.BigEndian.Uint32(b), SrcQP: QPN(get24(b[5:8]))}, b[DETHLen:], nil
 }
 
-// AtomicETH is the header of COMPARE_SWAP and FETCH_ADD. FETCH_ADD puts its
-// addend into SwapAdd and leaves Compare zero.
+// AtomicETH is the header of COMPARE_SWAP and FETCH_ADD. FETCH_ADD puts its addend into SwapAdd
+// and leaves Compare zero.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

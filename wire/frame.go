@@ -9,8 +9,8 @@ import (
 // Ethernet, 802.1Q, IPv6, UDP, BTH and AtomicETH: 106.
 const HeaderCap = 112
 
-// Kind says what a machine does with a frame; it is set when the frame is built or
-// parsed, so that nobody looks at EtherType and ports again on the way.
+// Kind says what a machine does with a frame; it is set when the frame is built or parsed, so
+// that no hop parses EtherType and ports again.
 type Kind uint8
 
 // Kinds of frame.
@@ -107,7 +107,7 @@ func (f *Frame) srcOff() int { return f.ipOff() + 12 + int(f.flags&flagIPv6)*4 }
 // bytes of an IPv6 address of the fabric's prefix.
 func (f *Frame) DstIP() uint32 { o := f.dstOff(); return binary.BigEndian.Uint32(f.h[o : o+4]) }
 
-// SrcIP returns the source address, as DstIP.
+// SrcIP returns the source address in the form that DstIP uses.
 func (f *Frame) SrcIP() uint32 { o := f.srcOff(); return binary.BigEndian.Uint32(f.h[o : o+4]) }
 
 // Traffic returns the TOS byte or traffic class: DSCP in bits 7..2, ECN in bits 1..0.
@@ -156,8 +156,8 @@ func (f *Frame) DestQP() QPN {
 	return QPN(binary.BigEndian.Uint32(f.h[o:o+4])) & QPNMask
 }
 
-// Transport returns what a receiver looks at first in the BTH: opcode, transport version,
-// partition key and destination queue pair, in one look.
+// Transport returns the fields of the BTH that a receiver checks first, read together: opcode,
+// transport version, partition key and destination queue pair.
 func (f *Frame) Transport() (op OpCode, version uint8, pkey uint16, dst QPN) {
 	o := f.bthOff()
 	v := binary.BigEndian.Uint64(f.h[o : o+8])

@@ -28,10 +28,10 @@ func maskICRC(b []byte, v6 bool) {
 	b[udp+UDPLen+4] = 0xff
 }
 
-// ICRC computes the invariant CRC of a RoCEv2 packet given as bytes from the IP
-// header to the byte before the ICRC. It is the plain, whole-packet computation
-// that tests hold everything else against. The result goes on the wire least
-// significant byte first. ip must hold IP, UDP and BTH.
+// ICRC computes the invariant CRC of a RoCEv2 packet given as bytes from the IP header to the
+// byte before the ICRC. It is the plain computation over the whole packet, with which tests
+// compare the incremental ones. The result goes on the wire least significant byte first. ip
+// must hold IP, UDP and BTH.
 func ICRC(ip []byte) uint32 {
 	v6 := ip[0]>>4 == 6
 	n := IPv4Len + UDPLen + BTHLen

@@ -12,8 +12,9 @@ const (
 	IPv6Len = 40
 )
 
-// RoCEHeadersMax is what a RoCE packet has beside its payload at the most from the IP header
-// on: IPv6, UDP, BTH, RETH, immediate data and ICRC. An interface's MTU must hold both.
+// RoCEHeadersMax is the most bytes that a RoCE packet has beside its payload, counted from the
+// IP header on: IPv6, UDP, BTH, RETH, immediate data and ICRC. An interface's MTU must hold
+// both.
 const RoCEHeadersMax = IPv6Len + UDPLen + BTHLen + RETHLen + ImmDtLen + ICRCLen
 
 // ProtocolUDP is the IPv4 protocol and IPv6 next-header number of UDP.

@@ -24,9 +24,9 @@ type MRPFlags uint8
 
 // MRP flags (CEP-11; Confirm is ours, the papers give confirmations no layout).
 const (
-	MRPDelete   MRPFlags = 1 << 0 // take the group out of every table of its tree
+	MRPDelete   MRPFlags = 1 << 0 // delete the group from every table of its tree
 	MRPMRUpdate MRPFlags = 1 << 1 // register these nodes, whose records carry memory regions (MRPRegion)
-	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot
+	MRPError    MRPFlags = 1 << 2 // a switch tells the leader that it cannot install the group
 	MRPActivate MRPFlags = 1 << 3 // one record, whose QPN field is the start PSN
 	MRPConfirm  MRPFlags = 1 << 4 // a member answers the leader; combined with what it confirms
 	MRPReduce   MRPFlags = 1 << 5 // register these nodes, of a group that adds up what they send (ReduceImm)
@@ -91,7 +91,7 @@ func (r MRPRecord) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(r.Flags)<<24|uint32(r.QPN&QPNMask))
 }
 
-// MRPErrorReason is why a switch could not install a group.
+// MRPErrorReason is the reason why a switch could not install a group.
 type MRPErrorReason uint8
 
 // Reasons a switch gives in an MRPError record.

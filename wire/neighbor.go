@@ -118,8 +118,8 @@ func (h ND) AppendTo(b []byte, src, dst [16]byte) []byte {
 }
 
 // ParseND reads a message, checks its checksum and returns what follows the option. A
-// solicitation without the option (of a host that looks whether an address is free) is
-// refused, and so is anything but the two messages.
+// solicitation without the option, which a host sends to find out whether an address is free,
+// is refused, and so is every message of another type.
 func ParseND(b []byte, src, dst [16]byte) (h ND, rest []byte, err error) {
 	if len(b) < NDLen {
 		return ND{}, nil, ErrShort
@@ -174,8 +174,8 @@ type Ask struct {
 	v6  bool
 }
 
-// Asks says whether the frame is an ARP request or neighbor solicitation, and for what.
-// Answer builds the reply.
+// Asks returns the question of a frame that is an ARP request or a neighbor solicitation; ok is
+// false for any other. Ask.Answer builds the reply.
 func (f *Frame) Asks() (q Ask, ok bool) {
 	var raw [neighborMax]byte
 	var kind uint16
@@ -193,7 +193,8 @@ func (f *Frame) Asks() (q Ask, ok bool) {
 // IPv6 reports whether it is a neighbor solicitation.
 func (q Ask) IPv6() bool { return q.v6 }
 
-// Sender returns the address of whoever asks, or 0 if it is none of the fabric's family.
+// Sender returns the address of the host that asks, or 0 if that is not an address of the
+// fabric's family.
 func (q Ask) Sender() uint32 {
 	if !q.v6 {
 		return q.arp.SenderIP
@@ -235,7 +236,8 @@ func (f *Frame) BuildAsk(ipv6 bool, mac MAC, sender, target uint32) {
 	f.n, f.pay, f.flags = uint8(len(b)), 0, uint8(KindOther)<<kindShift
 }
 
-// Tells returns the MAC address that a question or an answer gives for ip.
+// Tells returns the MAC address that an ARP packet or a neighbor solicitation or advertisement
+// gives for ip.
 func (f *Frame) Tells(ip uint32) (mac MAC, ok bool) {
 	var raw [neighborMax]byte
 	arp, nd, src, kind := f.neighbor(&raw)

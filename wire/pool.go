@@ -8,14 +8,14 @@ const poolSlab = 512
 // Pool hands out frames and payload blocks and takes them back. One pool belongs to
 // one driver and is not safe for concurrent use. In steady state it allocates nothing.
 type Pool struct {
-	// Poison overwrites what is put back, so that a use after free shows.
+	// Poison makes the pool overwrite frames that are put back, so that a use after free shows.
 	Poison bool
 
 	free   []*Frame
 	blocks []*Block
 
-	// Live and LiveBlocks count what is handed out and not yet back: at the end of a
-	// run, when no link or queue holds a frame, both are zero.
+	// Live and LiveBlocks count the frames and blocks that are handed out and not yet returned.
+	// At the end of a run, when no link or queue holds a frame, both are zero.
 	Live, LiveBlocks int
 }
 

@@ -8,9 +8,9 @@ import (
 // ReduceQKey is the Q_Key of the datagrams of reductions.
 const ReduceQKey uint32 = 0x4d43
 
-// ReduceWindow is how many chunks of a reduction may be under way: a member sends chunk
-// c + ReduceWindow when it has the answer to chunk c. Switches then need twice as many
-// slots, and a slot is free whenever a chunk comes that it is for.
+// ReduceWindow is how many chunks of a reduction may be under way: a member sends chunk c +
+// ReduceWindow when it has the answer to chunk c. Switches then need twice as many slots, and
+// the slot of a chunk is free whenever that chunk arrives.
 const ReduceWindow = 128
 
 // ReduceChunks is how many chunk numbers there are; the next one is 0 again.
@@ -23,13 +23,13 @@ type ReduceKind uint8
 const (
 	ReduceGive   ReduceKind = 0 // what a member, or all below a switch, give to the sum
 	ReduceResult ReduceKind = 1 // the sum, on its way to the member that it is for
-	ReduceDone   ReduceKind = 2 // there is a sum: what the others get, without payload
+	ReduceDone   ReduceKind = 2 // the sum is complete: sent to the other members, without payload
 )
 
 // ReduceImm is the immediate data of the datagrams of a reduction, whose payload is 32-bit
-// numbers, little-endian. Own says that the member the sum is for is among those the
-// packet is of; that member itself gives nothing and sends an empty payload. Float32 says
-// that the numbers are floating point; else they are integers whose sum wraps.
+// numbers, little-endian. Own says that the packet stands also for the member that the sum is
+// for; that member contributes nothing and sends an empty payload. Float32 says that the
+// numbers are floating point; otherwise they are integers whose sum wraps.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -55,13 +55,13 @@ func (r ReduceImm) Imm() ImmDt {
 	return ImmDt(v)
 }
 
-// ReduceImmOf undoes Imm.
+// ReduceImmOf returns the fields of immediate data that Imm made.
 func ReduceImmOf(v ImmDt) ReduceImm {
 	return ReduceImm{Kind: ReduceKind(v >> 30), Float32: v>>29&1 != 0, Own: v>>28&1 != 0, Chunk: uint32(v) % ReduceChunks}
 }
 
-// ReduceAdd adds the numbers of more to those of sum, which is as long: sum + more, in
-// this order. Bytes beyond the last whole number stay.
+// ReduceAdd adds the numbers of more to those of sum, which is as long: sum + more, in this
+// order. Bytes beyond the last whole number are left unchanged.
 func ReduceAdd(sum, more []byte, float32s bool) {
 	for i := 0; i+4 <= len(sum); i += 4 {
 		a, b := binary.LittleEndian.Uint32(sum[i:]), binary.LittleEndian.Uint32(more[i:])

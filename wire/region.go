@@ -2,7 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// MRPRegionLen is what MRPMRUpdate adds to every record of an MRP packet: 20 bytes each.
+// MRPRegionLen is the number of bytes that MRPMRUpdate adds to every record of an MRP packet: a
+// record then has 20.
 const MRPRegionLen = 12
 
 // MRPRegionsMax is the most records with regions in an MTU of 1500, the leader's included.
@@ -60,17 +61,18 @@ func (p MRPPacket) size() int {
 // group goes at each member (GLE-8). No host has memory there.
 const MRUpdateVA uint64 = 0xffff_ffff_4d52_0000
 
-// MRAnnounced is set in the R_Key of a WRITE that goes where an announcement says: the one
-// whose PSN is the lower 24 bits, or whose first packet's is if it took several. Leaves
-// cannot go by the order alone: packets that change places before a leaf, and again behind
-// it, come to the member in order, and the WRITE with an address from before.
+// MRAnnounced is set in the R_Key of a WRITE whose address comes from an announcement. The
+// lower 24 bits are the PSN of that announcement, or of its first packet if it has several.
+// Leaves cannot rely on the order of packets alone: packets that are reordered before a leaf,
+// and back into order behind it, reach the member in order, but the WRITE then has the address
+// of an earlier announcement.
 const MRAnnounced uint32 = 1 << 31
 
-// MRVersionsMax is how many of these WRITEs a source may have outstanding: leaves keep
-// what each says until it is acknowledged (GLE-15).
+// MRVersionsMax is how many WRITEs to MRUpdateVA a source may have outstanding: leaves keep the
+// addresses of each until it is acknowledged (GLE-15).
 const MRVersionsMax = 64
 
-// MRUpdateLen is the length of one record of such a WRITE.
+// MRUpdateLen is the number of bytes of one record in the payload of a WRITE to MRUpdateVA.
 const MRUpdateLen = 16
 
 // MRUpdate is one member in the payload of a WRITE to MRUpdateVA, which is nothing but

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/binary"
 
-// DecTTL takes one from the time to live and mends the IPv4 checksum. It reports
-// whether the packet may travel on; if not, nothing changes.
+// DecTTL decrements the time to live or hop limit and updates the IPv4 checksum. It reports
+// whether the packet may be forwarded; if not, the frame is unchanged.
 func (f *Frame) DecTTL() bool {
 	o := f.ttlOff()
 	if f.h[o] <= 1 {
@@ -99,8 +99,7 @@ func (f *Frame) SetRETH(va uint64, rkey uint32) {
 	binary.BigEndian.PutUint32(b[8:], rkey)
 }
 
-// SetECN replaces the ECN code point and mends the IPv4 checksum; the ICRC does not
-// cover it.
+// SetECN replaces the ECN code point and updates the IPv4 checksum; the ICRC does not cover it.
 func (f *Frame) SetECN(ecn uint8) {
 	o := f.ipOff()
 	if f.flags&flagIPv6 != 0 {

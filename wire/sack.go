@@ -5,16 +5,16 @@ import "encoding/binary"
 // SACKLen is the size of the selective acknowledgement in bytes.
 const SACKLen = 20
 
-// SACKBits is how many packets after the expected one a SACK tells of.
+// SACKBits is the number of packets after the expected one that a SACK describes.
 const SACKBits = 128
 
 const sackVersion = 1
 
 // SACK follows the AETH of a sequence NAK between two NICs of this project that repeat
-// selectively (after IRN: Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM
-// 2018). The BTH's PSN is, as in every NAK, the expected one, and acknowledges
-// everything before; this says what has come beyond. Whoever does not know it reads a
-// plain NAK. It is sent only to a NIC that has set the BTH's selective bit.
+// selectively (after IRN: Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018).
+// The BTH's PSN is, as in every NAK, the expected one, and acknowledges everything before; the
+// bitmap says which packets beyond it have arrived. A NIC that does not know SACK reads a plain
+// NAK. It is sent only to a NIC that has set the BTH's selective bit.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1

@@ -24,7 +24,7 @@ func (f *Frame) SetTag(v VLAN) {
 	binary.BigEndian.PutUint16(f.h[EthernetLen:], v.tci())
 }
 
-// Untag takes the frame's tag out, if it has one.
+// Untag removes the frame's tag, if it has one.
 func (f *Frame) Untag() {
 	const at = EthernetLen - 2
 	if f.flags&flagVLAN == 0 {
@@ -44,8 +44,8 @@ func (f *Frame) VLANID() uint16 {
 	return binary.BigEndian.Uint16(f.h[EthernetLen:]) & 0xfff
 }
 
-// TagBits returns the 16 bits of the tag after its EtherType and one more for that there
-// is one: what tells the tags of two frames apart.
+// TagBits returns the 16 bits of the tag that follow its EtherType, and one more bit that is
+// set if there is a tag. Two frames have equal tags if these are equal.
 func (f *Frame) TagBits() uint32 {
 	if f.flags&flagVLAN == 0 {
 		return 0

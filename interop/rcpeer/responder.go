@@ -26,7 +26,7 @@ func (p *Peer) PostRecv(n int) {
 	p.mu.Unlock()
 }
 
-// Recv posts one receive buffer and waits for the oldest message that nobody received.
+// Recv posts one receive buffer and waits for the oldest message that no call has received yet.
 // A peer that sends while no buffer is posted gets an RNR NAK of 0.64 ms. If ctx ends the
 // buffer stays posted.
 func (p *Peer) Recv(ctx context.Context) (m Message, err error) {
@@ -45,7 +45,7 @@ func (p *Peer) Recv(ctx context.Context) (m Message, err error) {
 }
 
 // WaitMessages waits until the peer has completed n messages since the start, RDMA WRITEs
-// without immediate data among them, which nothing else tells of.
+// without immediate data among them, which no other call reports.
 func (p *Peer) WaitMessages(ctx context.Context, n uint64) error {
 	if err := p.wait(ctx, func() bool { return p.stats.Messages >= n }); err != nil {
 		return fmt.Errorf("wait for %d messages on QP %#x: %w", n, p.cfg.QPN, err)

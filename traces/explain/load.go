@@ -1,9 +1,9 @@
-// Package explain reads the trace of a run (trace.jsonl) and tells of each message what
-// happened to it and where its time went.
+// Package explain reads the trace of a run (trace.jsonl). For each message it shows what
+// happened to it and how its time divides into parts.
 //
-// A message is what a workload says it is (an iteration of a scheme), or else a work
-// request. Its time is split along its critical path: from the instant at which its last
-// receiver had it, back to when it began, always to whatever was waited for last.
+// A message is what a workload says it is (an iteration of a scheme), or else a work request.
+// Its time is split along its critical path: from the instant at which its last receiver had
+// it, back to when it began, at each step to the event that was waited for last.
 package explain
 
 import (
@@ -22,9 +22,10 @@ import (
 // Trace is a run's trace, indexed. Times are picoseconds of lab time.
 type Trace struct {
 	Messages []*Message
-	Gaps     []traces.Line // nodes of which nothing came any more
+	Gaps     []traces.Line // nodes from which no further lines came
 	Cut      int           // lines beyond the size limit
-	// Incomplete says what is missing of the file; empty: it has its end, and all before it.
+	// Incomplete says what is missing of the file. It is empty if the file has its end line and
+	// all lines before it.
 	Incomplete string
 
 	nodes     []*node
@@ -136,7 +137,7 @@ type completion struct {
 	received bool
 }
 
-// Message is what a workload calls one.
+// Message is one message: an iteration of a scheme, or a work request.
 type Message struct {
 	ID        int    `json:"id"`
 	Workload  string `json:"workload,omitempty"`
@@ -156,7 +157,7 @@ type Message struct {
 	transfers []*transfer
 }
 
-// Receiver is one that got the message.
+// Receiver is a host that received the message, and when.
 type Receiver struct {
 	Host string `json:"host"`
 	At   int64  `json:"at_ps"`

@@ -26,7 +26,7 @@ type Story struct {
 	Gaps    []string   `json:"gaps,omitempty"` // what is missing of the trace
 }
 
-// Totals counts what a story has of each.
+// Totals counts the packets and events of a story.
 type Totals struct {
 	Sent   int `json:"packets_sent"` // by sources, repeats too
 	Resent int `json:"packets_resent"`

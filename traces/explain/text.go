@@ -199,7 +199,7 @@ type Row struct {
 	parts    Parts
 }
 
-// Table is where the time of a run's messages went, by scheme and size.
+// Table is the explanation of all messages of a run, summed by scheme and size.
 type Table struct {
 	Schema string   `json:"schema"`
 	Rows   []*Row   `json:"rows"`
@@ -276,7 +276,7 @@ func share(ps, part, sum int64) string {
 	return fmt.Sprintf("%s %5.1f%%", us(ps), 100*float64(part)/float64(max(1, sum)))
 }
 
-// One is where one message's time went.
+// One is the explanation of one message, as it is printed.
 type One struct {
 	Schema  string   `json:"schema"`
 	Message *Message `json:"message"`

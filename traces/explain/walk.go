@@ -12,7 +12,7 @@ import (
 // Part is one of the kinds of time that a message's time is made of.
 type Part int
 
-// The parts. docs/traces.md defines them; together they are all of a message's time.
+// The parts. docs/traces.md defines them; they add up to a message's time.
 const (
 	Serialisation Part = iota
 	Queueing
@@ -21,7 +21,7 @@ const (
 	Retransmission
 	Host
 	Straggler
-	Unknown // what was needed was not recorded
+	Unknown // time that the recorded lines do not explain
 	partCount
 )
 
@@ -64,7 +64,7 @@ type Step struct {
 	At   string `json:"at"` // node, or node:port
 }
 
-// Explanation is where a message's time went.
+// Explanation is a message's time, split into parts along its critical path.
 type Explanation struct {
 	Parts Parts
 	Path  []Step // in the order of time
