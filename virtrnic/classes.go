@@ -2,7 +2,7 @@ package virtrnic
 
 import "github.com/mcastlab/mcastlab/wire"
 
-// priority returns the class of packets with the given traffic class: that of its DSCP.
+// priority returns the priority of packets with the given traffic class, which its DSCP decides.
 func (n *NIC) priority(trafficClass uint8) uint8 {
 	if n.classes != nil {
 		return n.classes[trafficClass>>2] & 7

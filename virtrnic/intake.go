@@ -7,9 +7,9 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// intake is the buffer behind the port of a NIC that does not take frames as fast as they
-// arrive: because it is stalled, or because the bus behind it is slow. A slow NIC pauses its
-// switch; a stalled NIC does nothing at all.
+// intake is the buffer behind the port of a NIC that takes frames more slowly than they arrive,
+// because it is stalled or because its bus is slow. A slow NIC pauses its switch; a stalled NIC
+// sends nothing. Invariant: bytes is the sum of the sizes in fifo, and at most intakeBytes.
 type intake struct {
 	stalled  bool
 	bytePs16 int64      // time of a byte, in 1/65536 picoseconds; 0: no bound

@@ -52,6 +52,7 @@ func (n *NIC) selectively(q *QP) {
 // bitRing is a set of packets by the low bits of their number.
 type bitRing [irnSlots / 64]uint64
 
+// has reports whether the bit of packet i is set.
 func (b *bitRing) has(i uint64) bool { return b[i/64%(irnSlots/64)]>>(i%64)&1 != 0 }
 func (b *bitRing) set(i uint64)      { b[i/64%(irnSlots/64)] |= 1 << (i % 64) }
 func (b *bitRing) clear(i uint64)    { b[i/64%(irnSlots/64)] &^= 1 << (i % 64) }

@@ -6,7 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// selective is what a requester keeps to repeat only what is missing. Packets have the
+// selective is the state by which a requester repeats only what is missing. Packets have the
 // requester's numbers. Invariant: nxt of the requester is maxSeq, since repeats do not move it.
 type selective struct {
 	cap    uint64  // packets that may be under way
@@ -177,8 +177,8 @@ func (r *requester) rto(q *QP) vtime.Duration {
 	return min(d, q.nic.irn.RTOHigh)
 }
 
-// firedEarly reports whether the timer has run out too early, since it was set for few packets
-// and there are many now; then it runs on.
+// firedEarly reports whether the timer was set for few packets and fired before the timeout for
+// the many that are outstanding now. If so it is set again.
 func (r *requester) firedEarly(now vtime.Time, q *QP) bool {
 	if r.sel == nil {
 		return false
@@ -191,8 +191,8 @@ func (r *requester) firedEarly(now vtime.Time, q *QP) bool {
 	return true
 }
 
-// shortTimeout reports whether a timeout is one of the short ones, which repeat but spend no
-// retry: as many are spent as without IRN, one each verbs timeout without progress.
+// shortTimeout reports whether a timeout is one of IRN's short ones, which repeat packets but
+// count as no retry. Retries are counted as without IRN, one per verbs timeout without progress.
 func (r *requester) shortTimeout(now vtime.Time, q *QP) bool {
 	s := r.sel
 	if s == nil {

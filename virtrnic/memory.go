@@ -133,6 +133,7 @@ func (m *Hashed) read(b []byte, off uint64) {
 	prng.Fill(b, seed, off)
 }
 
+// holds reports whether the memory holds bytes [from, to) of its message.
 func (m *Hashed) holds(from, to uint64) bool {
 	if m.origin {
 		return true

@@ -89,6 +89,7 @@ func (r *requester) sendable(q *QP) bool {
 // Only the window can prevent that, so most packets need no full check.
 func (r *requester) follows(q *QP) bool { return r.midway && r.nxt-r.una < q.nic.window }
 
+// requestable reports whether a request may go out now, new or repeated.
 func (r *requester) requestable(q *QP) bool {
 	window := q.nic.window
 	if r.sel != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// The responder's side of READ and atomics. A READ is answered packet by packet as the
-// port has time, in turn with the queue pair's own requests; whatever else the responder
-// has to say meanwhile waits behind, so that answers leave in the order of the requests.
+// The responder's side of READ and atomics. The responses to a READ are built one by one when
+// the port is free, in turn with the queue pair's own requests. Acknowledgements wait behind
+// them, so that answers leave in the order of the requests.
 
-// resource is a READ or atomic the responder remembers, for its requester may repeat it.
+// resource is a READ or atomic that the responder remembers because its requester may repeat it.
 type resource struct {
 	op       wire.OpCode
 	psn      wire.PSN
@@ -21,10 +21,10 @@ type resource struct {
 	rkey     uint32
 	length   uint32
 	va       uint64
-	original uint64 // atomics: what the memory held before
+	original uint64 // atomics: the value in memory before the operation
 }
 
-// response is an answer that waits for its turn.
+// response is an answer that waits to be sent.
 type response struct {
 	kind     responseKind
 	replayed bool          // a repeat was asked for
@@ -48,6 +48,7 @@ const (
 	respondAtomic
 )
 
+// isReadOrAtomic reports whether an opcode is that of a READ request or an atomic.
 func isReadOrAtomic(op wire.OpCode) bool {
 	return op == wire.OpReadRequest || op == wire.OpCompareSwap || op == wire.OpFetchAdd
 }
@@ -74,7 +75,8 @@ func (r *responder) answer(now vtime.Time, q *QP, f *wire.Frame) {
 	n.offer(now, q)
 }
 
-// admit checks a READ or atomic and says what to remember of it, or the NAK to send.
+// admit checks a READ or atomic. It returns the resource to remember, or the NAK to send; nak is
+// 0 if the request is in order.
 func (r *responder) admit(q *QP, f *wire.Frame) (e resource, nak wire.Syndrome) {
 	e = resource{op: f.OpCode(), psn: r.epsn, packets: 1, length: 8}
 	need := AccessRemoteAtomic
@@ -101,13 +103,13 @@ func (r *responder) admit(q *QP, f *wire.Frame) (e resource, nak wire.Syndrome) 
 	return e, 0
 }
 
-// packetsOf returns the responses a READ has.
+// packetsOf returns how many responses a READ of length bytes has.
 func packetsOf(length uint32, mtu int) uint32 {
 	return max(1, uint32((uint64(length)+uint64(mtu)-1)/uint64(mtu)))
 }
 
-// allows reports whether a request may use the memory that it names: key, domain, range and
-// rights are right, or it has no bytes.
+// allows reports whether a request may use the memory that it names. The queue pair must grant the
+// right; key, domain, range and the region's rights are checked unless length is 0.
 func (q *QP) allows(rkey uint32, va uint64, length uint32, need AccessFlags) bool {
 	if q.attr.Access&need == 0 {
 		return false
@@ -133,8 +135,8 @@ func (n *NIC) execute(pd *PD, f *wire.Frame) (original uint64) {
 	return original
 }
 
-// from returns the answer to a resource, a READ's from its response i on and of so many
-// bytes.
+// from returns the answer to a resource. For a READ it covers length bytes from offset on; for an
+// atomic both are ignored.
 func (e *resource) from(offset uint64, length uint32) response {
 	x := response{kind: respondAtomic, psn: e.psn, msn: e.msn, original: e.original}
 	if e.op == wire.OpReadRequest {
@@ -144,8 +146,8 @@ func (e *resource) from(offset uint64, length uint32) response {
 	return x
 }
 
-// underway counts the READs and atomics whose answers have not left. Answers given again
-// do not count: the requester may have had the first ones, and ask for more.
+// underway returns how many READs and atomics wait for their answers to leave. Replays do not
+// count, since the requester may have received the first answer and sent a new request.
 func (r *responder) underway() (k int) {
 	for i := range r.out.Len() {
 		if x := r.out.At(i); x.kind != respondAck && !x.replayed {
@@ -155,7 +157,7 @@ func (r *responder) underway() (k int) {
 	return k
 }
 
-// remember keeps the last READs and atomics, as many as were agreed on.
+// remember stores a READ or atomic for a replay. Of more than depth the oldest is overwritten.
 func (r *responder) remember(depth int, e resource) {
 	if len(r.res) < depth {
 		r.res = append(r.res, e)
@@ -165,14 +167,14 @@ func (r *responder) remember(depth int, e resource) {
 	r.next = (r.next + 1) % depth
 }
 
-// resize follows a change of how many are remembered: the last ones stay.
+// resize changes how many READs and atomics are remembered. The most recent ones stay.
 func (r *responder) resize(depth int) {
 	all := append(append([]resource(nil), r.res[r.next:]...), r.res[:r.next]...)
 	r.res, r.next = all[max(0, len(all)-depth):], 0
 }
 
-// remembered returns the READ or atomic a packet number belongs to, the last one first:
-// numbers come round.
+// remembered returns the READ or atomic that a PSN belongs to, or nil. It looks at the most recent
+// one first, since PSNs wrap around.
 func (r *responder) remembered(psn wire.PSN) *resource {
 	for i := 1; i <= len(r.res); i++ {
 		e := &r.res[(r.next-i+len(r.res))%len(r.res)]
@@ -183,8 +185,8 @@ func (r *responder) remembered(psn wire.PSN) *resource {
 	return nil
 }
 
-// duplicate takes a request that has been executed: C9-105, it is not executed again. A
-// SEND or WRITE is acknowledged again, a READ or atomic answered again.
+// duplicate handles a request that has been executed, which is not executed again (C9-105). A
+// SEND or WRITE is acknowledged again if it asks for that, and a READ or atomic is replayed.
 func (r *responder) duplicate(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	switch {
@@ -198,8 +200,9 @@ func (r *responder) duplicate(now vtime.Time, q *QP, f *wire.Frame) {
 	}
 }
 
-// acknowledgeable returns up to where the repeat of a SEND or WRITE is acknowledged: all
-// that has been executed, but not past a READ or atomic, whose answer says so itself.
+// acknowledgeable returns the PSN that acknowledges the repeat of a SEND or WRITE. It is that of
+// the last request executed, or the one before the next READ or atomic, which only its own
+// response may acknowledge.
 func (r *responder) acknowledgeable(psn wire.PSN) wire.PSN {
 	last := r.epsn.Add(-1)
 	for i := range r.res {
@@ -210,9 +213,9 @@ func (r *responder) acknowledgeable(psn wire.PSN) wire.PSN {
 	return last
 }
 
-// replay answers a repeated READ by reading again, and a repeated atomic with what it
-// answered before. Key, domain and rights are checked again; a repeat that asks for
-// anything its request did not is dropped, as is one that is not remembered.
+// replay answers a repeated READ by reading again, and a repeated atomic with the value returned
+// before. The key, the domain and the rights are checked again. A repeat that is not remembered,
+// or asks for more than its request did, is dropped.
 func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	psn := f.PSN()
@@ -280,8 +283,8 @@ func (r *responder) rewind(x response) bool {
 	return false
 }
 
-// postpone puts an acknowledgement behind the answers that wait. One acknowledgement
-// after another says what both say.
+// postpone puts an acknowledgement behind the answers that wait. If the last of them is an
+// acknowledgement, the two are merged into the one with the later PSN.
 func (r *responder) postpone(x response) {
 	last := r.out.At(r.out.Len() - 1)
 	if x.syndrome.IsACK() && last.kind == respondAck && last.syndrome.IsACK() {
@@ -295,8 +298,8 @@ func (r *responder) postpone(x response) {
 	}
 }
 
-// nextResponse builds the answer whose turn it is, or returns nil if there is none to
-// give any more.
+// nextResponse builds the packet of the first answer that waits. It returns nil if the memory of a
+// READ is gone and the queue pair is in ERR already.
 func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
 	n := q.nic
 	x := r.out.At(0)
@@ -328,8 +331,9 @@ func (r *responder) nextResponse(now vtime.Time, q *QP) *wire.Frame {
 	return f
 }
 
-// readResponse builds the next response of a READ but for the seal. The memory is
-// looked up afresh for each: it may have been taken away.
+// readResponse builds the next response of a READ, which the caller seals, and reports whether the
+// memory could be read. The region is looked up for each response, since it may have been
+// deregistered meanwhile.
 func (r *responder) readResponse(q *QP, f *wire.Frame, x *response, psn wire.PSN, h wire.AETH) bool {
 	n := q.nic
 	off := uint64(x.at) * uint64(q.mtu)

@@ -9,8 +9,11 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// responder is the receiving half of a queue pair: it takes packets in order, places
-// their payload, and acknowledges. What it does with READs and atomics is in resources.go.
+// responder is the receiving half of a queue pair. It accepts packets in order, places their
+// payload and acknowledges them. resources.go has READs and atomics.
+//
+// Invariant: a request is accepted only if its PSN is epsn, which then moves past it, so each is
+// accepted once. Invariant: res has at most MaxDestRdAtomic entries.
 type responder struct {
 	epsn    wire.PSN // expected next
 	msn     uint32   // messages completed, 24 bits
@@ -20,19 +23,19 @@ type responder struct {
 	active bool
 	placed bool // the payload of the packet being handled is in memory already (see reorder)
 	write  bool
-	pieces bool   // SEND into several pieces of memory: mr and off do not count
-	wr     RecvWR // where it goes, if it takes a receive
+	pieces bool   // a SEND goes into several pieces of memory; mr and off are not used
+	wr     RecvWR // the receive that the message uses; valid while hasWR is set
 	hasWR  bool
 	mr     *MR
 	off    uint64 // next byte in mr
-	left   uint64 // SEND: room; WRITE: bytes to come
-	got    uint64
+	left   uint64 // SEND: bytes free in the buffer; WRITE: bytes still to come
+	got    uint64 // bytes received
 
-	out   queue.FIFO[response] // answers that wait for READ responses, which take their turn
-	res   []resource           // READs and atomics remembered for a repeat
-	next  int                  // the oldest of res once it is full
-	turn  bool                 // an answer goes before the next request
-	final bool                 // in ERR: out ends with the NAK that says why
+	out   queue.FIFO[response] // READ and atomic responses to send, and acknowledgements that wait behind them
+	res   []resource           // READs and atomics remembered for a replay
+	next  int                  // index of the oldest of res once it is full
+	turn  bool                 // an answer goes before the queue pair's next request
+	final bool                 // in ERR: out ends with the NAK of the request that was refused
 }
 
 // recvQueue is a receive queue, of one queue pair or shared.
@@ -47,7 +50,8 @@ func (r *recvQueue) pop() RecvWR {
 	return r.wqes.Pop()
 }
 
-// take puts the next receive to use, unless one is left from a message that was lost.
+// take makes sure that a receive is in use, and reports whether there is one. A receive left from
+// a message that was cut off is used again.
 func (r *responder) take(q *QP) bool {
 	if r.hasWR {
 		return true
@@ -94,7 +98,8 @@ func (n *NIC) PostRecv(now vtime.Time, q *QP, wr RecvWR) error {
 	return nil
 }
 
-// checkRecv says what is wrong with a buffer of a queue that takes so many pieces.
+// checkRecv returns an error if a buffer has more than the given number of pieces, or more than
+// MaxMessage bytes.
 func checkRecv(wr *RecvWR, pieces int) error {
 	if k := len(wr.SGL); k > max(1, pieces) {
 		return fmt.Errorf("%d pieces of memory, the queue takes %d: %w", k, pieces, ErrInvalid)
@@ -114,7 +119,7 @@ func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
 	r.n++
 }
 
-// handleRequest takes a request packet of the connection.
+// handleRequest handles a request packet of RC: a duplicate, one beyond a gap, or the expected one.
 func (r *responder) handleRequest(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	switch d := f.PSN().Sub(r.epsn); {
@@ -187,8 +192,8 @@ func (r *responder) place(q *QP, f *wire.Frame) bool {
 	return true
 }
 
-// placeNak returns how a packet ends whose memory is gone: the peer's WRITE or the
-// buffer of this side.
+// placeNak returns the NAK and the completion status for a packet whose memory was deregistered:
+// the target of the peer's WRITE, or the buffer of a receive.
 func (r *responder) placeNak() (wire.Syndrome, WCStatus) {
 	if r.write {
 		return wire.SyndromeRemoteAcc, WCLocAccessErr
@@ -196,9 +201,8 @@ func (r *responder) placeNak() (wire.Syndrome, WCStatus) {
 	return wire.SyndromeRemoteOp, WCLocProtErr
 }
 
-// accept checks an in-order packet and sets the message up if it begins one. It
-// returns the NAK to send, or 0, and how the receive work request in use (if any)
-// ends.
+// accept checks an in-order packet, and begins a message with it if it is a first packet. It
+// returns the NAK to send, or 0, and the status with which the receive in use, if any, completes.
 func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCStatus) {
 	op := f.OpCode().Operation()
 	info := op.Info()
@@ -228,7 +232,7 @@ func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCSt
 		// WRITE with immediate consumes a receive at its end.
 		if !r.take(q) {
 			if info.Flags&wire.OpBegin != 0 {
-				r.active = false // the retry begins the message again
+				r.active = false // the requester sends this packet again, as the first
 			}
 			return wire.SyndromeRNR, 0
 		}
@@ -239,10 +243,11 @@ func (r *responder) accept(q *QP, f *wire.Frame) (nak wire.Syndrome, status WCSt
 	return 0, 0
 }
 
+// isWrite reports whether an operation of RC is one of a WRITE.
 func isWrite(op wire.OpCode) bool { return op >= wire.OpWriteFirst && op <= wire.OpWriteOnlyImm }
 
-// begin takes the first packet of a message: a SEND needs a receive work request, a
-// WRITE the right to its target.
+// begin handles the first packet of a message. A SEND needs a receive and a WRITE the right to
+// its target. The results are those of accept.
 func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syndrome, status WCStatus) {
 	if !isWrite(f.OpCode().Operation()) {
 		if !r.take(q) {
@@ -277,7 +282,7 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 		r.mr, r.off = q.nic.lookup(q.pd, h.RKey, h.VA, uint64(h.DMALen), AccessRemoteWrite)
 		if r.mr == nil {
 			if info.Imm {
-				r.take(q) // the immediate's receive tells of the violation
+				r.take(q) // the receive of the immediate completes with the error
 			}
 			return wire.SyndromeRemoteAcc, WCLocAccessErr
 		}
@@ -287,8 +292,8 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 	return 0, 0
 }
 
-// refuse answers a packet that cannot be executed. RNR keeps the queue pair alive;
-// any other NAK ends it.
+// refuse answers a packet that cannot be executed. After an RNR NAK the queue pair goes on; any
+// other NAK moves it to ERR.
 func (r *responder) refuse(now vtime.Time, q *QP, f *wire.Frame, nak wire.Syndrome, status WCStatus) {
 	n := q.nic
 	n.stats.Delivered++
@@ -310,7 +315,7 @@ func (r *responder) refuse(now vtime.Time, q *QP, f *wire.Frame, nak wire.Syndro
 	q.becomeErr(now)
 }
 
-// finish completes the message the packet ends.
+// finish completes the message that the packet ends, and its receive if it has one.
 func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	r.active = false
 	r.msn = (r.msn + 1) & 0xffffff
@@ -340,8 +345,8 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	q.completeRecv(now, w, f.Solicited())
 }
 
-// respond turns the request just handled into its acknowledgement and queues it, behind
-// READ responses if there are some to come.
+// respond sends an acknowledgement in the frame of the request just handled. If answers wait, it
+// is queued behind them.
 func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, s wire.Syndrome) {
 	n := q.nic
 	if n.trace != nil && !s.IsACK() {
@@ -357,7 +362,7 @@ func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, 
 	n.queue(now, f, q.prio)
 }
 
-// acknowledgement builds an acknowledgement in an empty frame.
+// acknowledgement builds an ACK or a NAK in an empty frame and counts it.
 func (r *responder) acknowledgement(q *QP, f *wire.Frame, psn wire.PSN, h wire.AETH) {
 	n := q.nic
 	var bits wire.BTHBits

@@ -2,10 +2,10 @@ package virtrnic
 
 import "github.com/mcastlab/mcastlab/wire"
 
-// Scatter-gather lists. A work request of one piece, by far the most frequent, never
-// gets here with its data path; one of several pays a look-up per piece and packet.
+// Scatter-gather lists. The data path of a work request of one piece, by far the most frequent
+// kind, does not use them. One of several pieces costs a look-up per piece and packet.
 
-// copySGL copies a list, which belongs to the caller of the verb.
+// copySGL returns a copy of a list that the caller of the verb owns.
 func (n *NIC) copySGL(l []SGE) []SGE {
 	var s []SGE
 	if k := len(n.sgls); k > 0 {
@@ -14,7 +14,7 @@ func (n *NIC) copySGL(l []SGE) []SGE {
 	return append(s[:0], l...)
 }
 
-// copyInline copies inline data at posting.
+// copyInline returns a copy of inline data, so that the caller may change them after posting.
 func (n *NIC) copyInline(b []byte) []byte {
 	var s []byte
 	if k := len(n.inlines); k > 0 {
@@ -23,7 +23,8 @@ func (n *NIC) copyInline(b []byte) []byte {
 	return append(s[:0], b...)
 }
 
-// normalize gives a list of one piece the short form, and copies any other.
+// normalize moves a list of one piece into e, and copies a longer one. An empty list that is not
+// nil becomes an empty e.
 func (n *NIC) normalize(e *SGE, l *[]SGE) {
 	switch len(*l) {
 	case 0:
@@ -37,7 +38,7 @@ func (n *NIC) normalize(e *SGE, l *[]SGE) {
 	}
 }
 
-// release takes back what a work request held.
+// release keeps the memory of a finished work request's list and inline data for reuse.
 func (n *NIC) release(l []SGE, inline []byte) {
 	if l != nil {
 		n.sgls = append(n.sgls, l)
@@ -59,8 +60,8 @@ func total(e SGE, l []SGE) uint64 {
 	return sum
 }
 
-// reachable reports whether every piece lies in a region of the domain that allows what
-// is needed.
+// reachable reports whether every piece lies in a region of the domain that grants the rights in
+// need. A piece without bytes is always reachable.
 func (n *NIC) reachable(pd *PD, e SGE, l []SGE, need AccessFlags) bool {
 	if l == nil {
 		m, _ := n.lookup(pd, e.LKey, e.Addr, uint64(e.Length), need)
@@ -74,8 +75,8 @@ func (n *NIC) reachable(pd *PD, e SGE, l []SGE, need AccessFlags) bool {
 	return true
 }
 
-// gather attaches size > 0 bytes from offset off of the list to the frame, whose pieces
-// have been found reachable.
+// gather attaches size bytes of the list from offset off on to the frame. size must be positive,
+// and the pieces must be reachable.
 func (n *NIC) gather(pd *PD, l []SGE, f *wire.Frame, off uint64, size int) {
 	b := n.pool.Block()
 	buf := b.Fill(size)
@@ -95,8 +96,9 @@ func (n *NIC) scatter(pd *PD, l []SGE, off uint64, b []byte, size int) bool {
 	})
 }
 
-// visit calls f for each part of a piece that bytes [off, off+size) of a list fall
-// into, with where the part lies in its region and in the range.
+// visit calls f for each piece that holds some of the bytes [off, off+size) of a list, with the
+// offset of those bytes in their region and their bounds in the range. It reports whether all
+// bytes were visited; it stops at a piece whose region does not grant the rights in need.
 func (n *NIC) visit(pd *PD, l []SGE, off uint64, size int, need AccessFlags, f func(m *MR, at uint64, from, to int)) bool {
 	done := 0
 	for _, e := range l {
@@ -119,7 +121,8 @@ func (n *NIC) visit(pd *PD, l []SGE, off uint64, size int, need AccessFlags, f f
 	return done == size
 }
 
-// deliver writes a frame's payload at offset off of a work request's memory.
+// deliver writes a frame's payload at offset off of a work request's memory, and reports whether
+// the memory could be written.
 func (n *NIC) deliver(pd *PD, e SGE, l []SGE, off uint64, f *wire.Frame) bool {
 	if l == nil {
 		m, at := n.lookup(pd, e.LKey, e.Addr+off, uint64(f.PayloadLen()), AccessLocalWrite)
@@ -132,8 +135,8 @@ func (n *NIC) deliver(pd *PD, e SGE, l []SGE, off uint64, f *wire.Frame) bool {
 	return n.scatter(pd, l, off, f.PayloadBytes(), f.PayloadLen())
 }
 
-// writeBytes writes bytes that no frame carries as payload: a global route header, or the
-// result of an atomic.
+// writeBytes writes bytes that are not a frame's payload, which are a global route header or the
+// result of an atomic, and reports whether the memory could be written.
 func (n *NIC) writeBytes(pd *PD, e SGE, l []SGE, off uint64, b []byte) bool {
 	one := [1]SGE{e}
 	if l == nil {

@@ -8,7 +8,7 @@ type SRQ struct {
 	pd          *PD
 	queue       recvQueue
 	sge         int
-	limit       int // below so many buffers an event is raised, once; 0: never
+	limit       int // an event is raised once when fewer buffers are left; 0: never
 	users       int
 	incarnation uint32
 	gone        bool
@@ -31,7 +31,7 @@ func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
 // belongsTo reports whether the queue is one of the device.
 func (s *SRQ) belongsTo(n *NIC) bool { return s.nic == n && s.incarnation == n.incarnation && !s.gone }
 
-// DestroySRQ takes the queue back once no queue pair uses it.
+// DestroySRQ destroys the queue. While a queue pair uses it, the error is ErrBusy.
 func (n *NIC) DestroySRQ(s *SRQ) error {
 	switch {
 	case !s.belongsTo(n):
@@ -50,7 +50,7 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 	return nil
 }
 
-// PostSRQRecv adds a buffer.
+// PostSRQRecv adds a buffer. If the queue is full, the error is ErrNoMem.
 func (n *NIC) PostSRQRecv(s *SRQ, wr RecvWR) error {
 	if err := checkRecv(&wr, s.sge); err != nil {
 		return fmt.Errorf("post to shared receive queue: %w", err)
@@ -75,7 +75,8 @@ func (n *NIC) ModifySRQ(s *SRQ, limit int) error {
 // QuerySRQ returns the buffers posted and the limit, 0 once it was reached.
 func (n *NIC) QuerySRQ(s *SRQ) (posted, limit int) { return s.queue.n, s.limit }
 
-// taken notes that a buffer has gone to a queue pair.
+// taken is called when a queue pair has taken a buffer. It raises EventSRQLimit, and disarms the
+// limit, if fewer buffers than the limit are left.
 func (s *SRQ) taken() {
 	if s.queue.n < s.limit {
 		s.limit = 0

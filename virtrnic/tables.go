@@ -5,8 +5,11 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// tables is what the NIC knows its objects by. Everything can be made and destroyed without
-// end: numbers, keys and timers are used again, numbers and keys as late as that can be.
+// tables finds the NIC's objects by their numbers and keys. Objects may be created and destroyed
+// without limit, so numbers, keys and timer slots are reused: numbers and keys as late as possible.
+//
+// Invariant: a queue pair that exists is in qps at its index and in slots at its slot, and
+// at no other place of them. Invariant: holes is the number of nil entries of slots.
 type tables struct {
 	qps         []*QP                // by index; nil: free
 	freedQPNs   queue.FIFO[wire.QPN] // the one that was freed first goes first
@@ -18,13 +21,13 @@ type tables struct {
 	incarnation uint32 // restarts: what was made before is none of the NIC's
 }
 
-// Made counts what was made with verbs and not taken back.
+// Made counts the objects that verbs have created and not destroyed.
 type Made struct {
 	QPs, MRs, CQs, PDs, AHs, SRQs int
 	Attached                      int // queue pairs that receive what is sent to multicast groups, over all groups
 }
 
-// Made returns what exists.
+// Made returns how many objects of each kind exist.
 func (n *NIC) Made() Made {
 	m := n.made
 	for _, members := range n.mcast { // a sum
@@ -33,7 +36,7 @@ func (n *NIC) Made() Made {
 	return m
 }
 
-// ArmedTimers returns how many timers will fire if nothing comes in between.
+// ArmedTimers returns how many timers are armed.
 func (n *NIC) ArmedTimers() int { return n.timers.Armed() }
 
 // freeQPN returns the index and the number of the next queue pair. Old packets may be under
@@ -86,7 +89,7 @@ func (n *NIC) enter(q *QP) {
 	q.recvCQ.users++
 }
 
-// remove takes a queue pair, which is in RESET, out of the tables.
+// remove takes a queue pair out of the tables. It must be in RESET.
 func (n *NIC) remove(q *QP) {
 	n.qps[q.index] = nil
 	n.freedQPNs.Push(q.num)
@@ -101,11 +104,11 @@ func (n *NIC) remove(q *QP) {
 	}
 }
 
-// slotHoles is how many timer slots may lie idle however few queue pairs there are.
+// slotHoles is how many timer slots may be unused before they are compacted.
 const slotHoles = 64
 
-// compact closes the holes among the timer slots. The order stays, in which timers of one
-// instant fire.
+// compact removes the holes among the timer slots. It keeps the order of the slots, in which
+// timers of the same instant fire.
 func (n *NIC) compact() {
 	to := 0
 	for from, q := range n.slots {
@@ -124,8 +127,8 @@ func (n *NIC) compact() {
 	n.timers.Shrink(timerQPs + 2*to)
 }
 
-// keysFresh is how many regions get a place in the table that no region had before. A key
-// that was freed is then used again, the first of them first.
+// keysFresh is how many places of the table are used before a freed one is used again. Freed
+// places are then reused in the order in which they were freed.
 const keysFresh = 1 << 16
 
 // freeKey returns the key of the next region. As in rxe it is its place in the table, from 1,

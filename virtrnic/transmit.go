@@ -9,16 +9,20 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// transmit is the NIC's egress: per priority the ready-made frames (acknowledgements,
-// the host stack's), then the queue pairs that have something to send, in a round,
-// a packet each. The higher priority goes first; pause frames go before everything.
+// transmit is the NIC's egress. Each priority has a FIFO of complete frames (acknowledgements and
+// those of the host's stack), which go first, and a round of queue pairs, which send one packet
+// each in turn. Priorities are strict, and a pause frame goes before all of them.
+//
+// Invariant: a bit of ready is set if and only if made or round of that priority is not empty.
+// Invariant: a queue pair is at most once in round and held together, and its queued flag says
+// whether it is.
 type transmit struct {
-	ready  uint8 // priorities with frames or queue pairs
-	paused uint8
-	// stalled keeps everything from starting, pause frames too.
+	ready  uint8 // by bit: priorities with frames or queue pairs
+	paused uint8 // by bit: priorities that the switch has paused
+	// stalled is set while the NIC is stopped by Stall. Nothing starts then, not even pause frames.
 	stalled bool
 	elig    vtime.Time
-	held    queue.Heap[*QP] // queue pairs whose time has not come (pacing.go)
+	held    queue.Heap[*QP] // queue pairs that their rate does not let send yet (pacing.go)
 	pauses  queue.FIFO[pauseFrame]
 	until   [8]vtime.Time // when a received pause runs out
 	made    [8]queue.FIFO[*wire.Frame]
@@ -30,8 +34,8 @@ type pauseFrame struct {
 	f  *wire.Frame
 }
 
-// pausesMax is how many pause frames may wait for the link. What would be one too many is
-// said by the last of them: for each class what came later counts.
+// pausesMax is how many pause frames may wait for the link. When that many wait, a new one is
+// merged into the last of them, and its quanta replace those of the classes that it names.
 const pausesMax = 1024
 
 // markReady marks a priority as ready: it has something to send from now on.
@@ -61,8 +65,8 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 	}
 }
 
-// SendFrame queues a complete frame of the host's other traffic. Its class is that
-// of its DSCP.
+// SendFrame queues a complete frame of the host's other traffic, and takes the frame over. The
+// frame's DSCP decides its priority.
 func (n *NIC) SendFrame(now vtime.Time, f *wire.Frame) {
 	n.settleBefore(now)
 	n.stats.Made++
@@ -124,15 +128,15 @@ func (n *NIC) settle(until vtime.Time) {
 		if pause {
 			f = n.tx.pauses.Pop().f
 		} else if f = n.pick(start); f == nil {
-			continue // what was ready no longer was; ready has shrunk
+			continue // the queue pair has nothing to send; pick has taken it out of the round
 		}
 		n.stats.SentPkts++
 		p.Commit(f, f.WireLen(), start)
 	}
 }
 
-// pick returns the frame that starts now, or nil if the queue pair whose turn it was
-// has nothing to send any more.
+// pick returns the frame that starts now, or nil if the queue pair whose turn it is has nothing
+// to send any more.
 func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	t := &n.tx
 	if t.held.Len() > 0 {
@@ -167,8 +171,9 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	return f
 }
 
-// SendPause sends a PFC frame: each class of the mask stops for so many quanta, or
-// resumes if quanta is 0. A NIC that runs out of room calls it, and so do faults.
+// SendPause sends a PFC frame to the switch. Each class whose bit is set in classes stops for the
+// given number of quanta, of 512 bit times each, or resumes if quanta is 0. The NIC calls it when
+// its intake runs out of room; faults call it, too.
 func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 	n.settleBefore(now)
 	p := wire.PFC{Src: n.mac, Enable: classes}
@@ -200,7 +205,7 @@ func (n *NIC) SendPause(now vtime.Time, classes uint8, quanta uint16) {
 	n.start(now)
 }
 
-// handlePause obeys a pause frame, but for priorities without PFC.
+// handlePause obeys a pause frame, except in priorities without PFC.
 func (n *NIC) handlePause(now vtime.Time, f *wire.Frame) {
 	h := f.PFC()
 	n.consume(f)
@@ -261,8 +266,8 @@ func (n *NIC) armPause() {
 // Pauses returns how many pause frames wait to be sent.
 func (n *NIC) Pauses() int { return n.tx.pauses.Len() }
 
-// Stands reports whether nothing that the NIC has to send or to take goes on, and no timer of
-// a queue pair fires, unless a frame or a call comes: a pause or a stall keeps all of it.
+// Stands reports whether the NIC does nothing until a frame arrives or a method is called. No
+// timer of a queue pair is armed then, and a pause or a stall holds back all that waits.
 func (n *NIC) Stands() bool {
 	own := 0
 	for _, slot := range []int{timerPause, timerIntake} {
@@ -275,7 +280,8 @@ func (n *NIC) Stands() bool {
 	return !fires && (n.tx.stalled || !moves)
 }
 
-// Queued returns the frames waiting in the NIC, to be sent or for their turn.
+// Queued returns how many frames the NIC holds: those that wait to be sent, those in the intake,
+// and those in reorder buffers.
 func (n *NIC) Queued() int {
 	k := n.tx.pauses.Len() + n.reordered
 	if n.intake != nil {

@@ -53,7 +53,8 @@ type SGE struct {
 	LKey   uint32
 }
 
-// SendWR is a request posted to the send queue. What it refers to is copied by PostSend.
+// SendWR is a request posted to the send queue (ibv_send_wr). PostSend copies its list and its
+// inline data.
 type SendWR struct {
 	WRID       uint64
 	Opcode     WROpcode
@@ -69,7 +70,7 @@ type SendWR struct {
 	UD         UDDest // UD only
 }
 
-// UDDest is where a datagram goes.
+// UDDest is the destination of a datagram.
 type UDDest struct {
 	AH   *AddressHandle
 	QPN  wire.QPN // wire.QPNMulticast for a group
@@ -149,10 +150,10 @@ const (
 	AttrDestQPN          AttrMask = 1 << 20
 )
 
-// AH is where a queue pair's packets go (ibv_ah_attr).
+// AH is the address to which a queue pair sends (ibv_ah_attr).
 type AH struct {
 	DGID         uint32 // remote address, or the McstID of a group
-	FlowLabel    uint32 // of IPv6, 20 bits; the UDP source port follows it. 0: a port by the queue pairs, as the kernel has it
+	FlowLabel    uint32 // of IPv6, 20 bits; it decides the UDP source port. 0: both queue pair numbers decide the port, as in the kernel
 	TrafficClass uint8  // DSCP and ECN
 	HopLimit     uint8
 }

@@ -23,7 +23,7 @@ const (
 	WCGeneralErr     WCStatus = 21
 )
 
-// String returns what ibv_wc_status_str does.
+// String returns the text that ibv_wc_status_str returns.
 func (s WCStatus) String() string {
 	switch s {
 	case WCSuccess:
@@ -56,7 +56,7 @@ func (s WCStatus) String() string {
 	return "general error"
 }
 
-// WCOpcode says what completed (ibv_wc_opcode).
+// WCOpcode is the operation that completed (ibv_wc_opcode).
 type WCOpcode uint8
 
 // Completion opcodes.
@@ -70,21 +70,21 @@ const (
 	WCRecvRDMAWithImm WCOpcode = 129
 )
 
-// WC is a work completion. After an error only WRID, Status and QPN count.
+// WC is a work completion (ibv_wc). After an error only WRID, Status and QPN are valid.
 type WC struct {
 	WRID    uint64
 	Status  WCStatus
 	Opcode  WCOpcode
 	WithImm bool
-	WithInv bool     // the sender took a key back: Imm holds it
+	WithInv bool     // the sender has invalidated a key, which Imm holds
 	GRH     bool     // the buffer begins with 40 bytes of global route header
-	ByteLen uint32   // UD: with those 40
-	Imm     uint32   // immediate data, or the key taken back
+	ByteLen uint32   // bytes of the message; UD receive: the 40 of the header included
+	Imm     uint32   // immediate data, or the invalidated key
 	QPN     wire.QPN // the queue pair that completed
 	SrcQP   wire.QPN // UD receive: the sender
 }
 
-// wcOpcode returns what the completion of a send request says.
+// wcOpcode returns the opcode of the completion of a send request.
 func wcOpcode(o WROpcode) WCOpcode {
 	switch o {
 	case WRRDMAWrite, WRRDMAWriteWithImm:

@@ -7,8 +7,10 @@ type bitset []uint64
 
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 
-func (b bitset) set(i int)      { b[i>>6] |= 1 << (i & 63) }
-func (b bitset) clear(i int)    { b[i>>6] &^= 1 << (i & 63) }
+func (b bitset) set(i int)   { b[i>>6] |= 1 << (i & 63) }
+func (b bitset) clear(i int) { b[i>>6] &^= 1 << (i & 63) }
+
+// has reports whether i is in the set.
 func (b bitset) has(i int) bool { return b[i>>6]>>(i&63)&1 != 0 }
 
 // next returns the lowest member not below i, or -1.

@@ -25,18 +25,18 @@ type lookAside struct {
 	back     []vtime.Time
 }
 
-// deferredItem is a frame that is served later, with what is needed to go on with it then.
+// deferredItem is a frame whose handling is deferred, and the state to resume it with.
 type deferredItem struct {
 	f      *wire.Frame
 	in     int32 // ingress
-	port   int32 // egress; -1: it has to be handled first
+	port   int32 // egress; -1: the frame has not been handled yet
 	charge int32 // ^index of the shared charge; 0: there is none
 	size   int32
 	prio   uint8
 	served bool // the feedback processor has finished it
 }
 
-// deferredWork is what waits to be served later, and the feedback processor (CEP-48).
+// deferredWork holds the frames whose handling is deferred, and the feedback processor (CEP-48).
 type deferredWork struct {
 	waiting queue.Heap[deferredItem] // by instant; items of one instant in the order of postpone
 	seq     uint64                   // number of the item postponed last
@@ -58,7 +58,7 @@ func (s *Switch) setDeferred(feedback vtime.Duration, c LookAsideConfig) {
 	}
 }
 
-// postpone keeps an item until an instant.
+// postpone queues an item to be served at an instant.
 func (s *Switch) postpone(at vtime.Time, x deferredItem) {
 	l := s.deferred
 	l.seq++
@@ -130,7 +130,7 @@ func (l *lookAside) cross(links []vtime.Time, port int, now vtime.Time, size int
 	return free.Add(l.delay)
 }
 
-// serveDeferred handles a frame whose time has come.
+// serveDeferred handles a frame of a group after its delay.
 func (s *Switch) serveDeferred(now vtime.Time, x *deferredItem) {
 	s.serving = x
 	if x.f.Kind() == wire.KindMRP {
