@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
+.PHONY: help build test test-live test-live-all race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -9,8 +9,11 @@ build:                    ## build bin/mcastlab
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
 
-test-live:                ## tests that bring labs up, as root with Docker: about 25 minutes
+test-live:                ## tests that bring labs up, as root with Docker: about 17 minutes; of some matrices today's half
 	MCASTLAB_LIVE=1 go test -p 1 -count=1 -timeout 60m ./command
+
+test-live-all:            ## the same with all halves, in one run
+	MCASTLAB_LIVE=all go test -p 1 -count=1 -timeout 90m ./command
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.

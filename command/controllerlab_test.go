@@ -110,7 +110,7 @@ func ctlFile(t *testing.T, iterations string) string {
 // stopped, and all are killed while a run goes on. Everything that was asked for is done, once;
 // traffic never stops; destroy leaves nothing.
 func TestControlPlane(t *testing.T) {
-	for _, runtime := range []string{"netns", "docker"} {
+	for i, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
 			need(t, runtime)
 			before := snapshot(t)
@@ -120,14 +120,16 @@ func TestControlPlane(t *testing.T) {
 			}
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", ctlLab) })
 			for range rounds {
-				controlPlane(t, runtime)
+				controlPlane(t, runtime, ofToday(i, 2))
 			}
 			same(t, before, snapshot(t))
 		})
 	}
 }
 
-func controlPlane(t *testing.T, runtime string) {
+// controlPlane is one round of TestControlPlane; stops says that a leader is stopped, and that
+// controllers have faults, which takes most of the time and the same in both runtimes.
+func controlPlane(t *testing.T, runtime string, stops bool) {
 	c, file := planeOf(t), ctlFile(t, "200")
 
 	// A deployment loses the leader as soon as there is one.
@@ -164,8 +166,10 @@ func controlPlane(t *testing.T, runtime string) {
 	t.Logf("%v: the first run is over", time.Now().UTC())
 	timelineKilled(t, c, runtime, file)
 	t.Logf("%v: the timeline is over", time.Now().UTC())
-	leaderStopped(t, c)
-	planeFaults(t, c)
+	if stops {
+		leaderStopped(t, c)
+		planeFaults(t, c)
+	}
 	t.Logf("%v: the faults of controllers are over", time.Now().UTC())
 
 	// All of them die, and a run goes on to its end. Then they come back.

@@ -283,7 +283,7 @@ func TestExternal(t *testing.T) {
 		uniFr = "schemes: [unicast], ranks: [h1, h3], root: h3"
 		h1    = "10.0.0.2"
 	)
-	for _, c := range []externalCase{
+	for i, c := range []externalCase{
 		{name: "receiver", workload: to, remote: group, size: 4 << 20},
 		{name: "source", workload: from, remote: group, source: true, size: 4 << 20, docker: true},
 		{name: "unicast-to", workload: uniTo, remote: h1, docker: true},
@@ -312,6 +312,7 @@ func TestExternal(t *testing.T) {
 			}
 			t.Run(c.name+"/"+runtime, func(t *testing.T) {
 				need(t, runtime)
+				today(t, i, 2)
 				c.complete()
 				testExternal(t, &c, runtime)
 			})

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,7 +57,7 @@ func TestExternalWrong(t *testing.T) {
 	keyed := at(to)
 	keyed.write, keyed.device = true, fmt.Sprintf(", va: %#x, rkey: %d", deviceVA, deviceKey+1)
 	first := func(c externalCase) uint32 { return c.start() }(at(to))
-	for name, c := range map[string]wrongCase{ // each is its own check
+	cases := map[string]wrongCase{
 		"qpn": {externalCase: at(to), posted: 1, change: func(x *rcpeer.Config) { x.QPN = 0x43 },
 			want: "packets went to its QP 66 and none was answered: is that the number of its queue pair, and is it connected to " + group},
 		"group": {externalCase: at(to), posted: 1, change: func(x *rcpeer.Config) { x.PeerIP = netip.MustParseAddr(other) },
@@ -76,9 +78,12 @@ func TestExternalWrong(t *testing.T) {
 		"source-qpn": {externalCase: unicast, act: send, want: "it sends to QP 17 at 10.0.0.2, and is to be connected to QP "},
 		"key":        {externalCase: keyed, want: fmt.Sprintf("it refuses PSN %d with NAK(remote access)", first)},
 		"atomic-key": {externalCase: unicast, act: wrongAtomic, want: "h3"},
-	} {
+	}
+	for i, name := range slices.Sorted(maps.Keys(cases)) {
+		c := cases[name]
 		t.Run(name, func(t *testing.T) {
 			need(t, "netns")
+			today(t, i, 2)
 			program1(t) // its making takes time of its own
 			c.device += ", window: 64KiB"
 			before := snapshot(t)

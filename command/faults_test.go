@@ -159,7 +159,7 @@ func TestLiveFallback(t *testing.T) {
 			Replace(starLab("t-kinds", "nics: {timeout: 1ms}\nlinks: {rate: 10Gbps}\n"+faults))
 	}
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-kinds") })
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name, mode, faults string
 		returns            bool
 		dead               string
@@ -170,6 +170,7 @@ func TestLiveFallback(t *testing.T) {
 		{"crash", "full", "faults: [{at: 2ms, for: 10s, crash: {nodes: h2}}]\n", true, "h2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			today(t, i, 2)
 			file := write(t, text(c.mode, c.faults))
 			must(t, "deploy", "-q", "-r", "netns", file)
 			defer must(t, "destroy", "t-kinds")

@@ -119,10 +119,11 @@ func framed(t *testing.T, file string, v6 bool, vlan uint16) (roce, mrp int) {
 // directions, and nothing is left behind.
 func TestLiveIPv6(t *testing.T) {
 	const vlan = 7
-	for _, links := range []string{"ip: 6, vlan: 7", "ip: 6"} {
-		for _, way := range []string{"frames", "trains"} {
+	for i, links := range []string{"ip: 6, vlan: 7", "ip: 6"} {
+		for j, way := range []string{"frames", "trains"} {
 			t.Run(links+"/"+way, func(t *testing.T) {
 				need(t)
+				today(t, i+j, 2)
 				before := snapshot(t)
 				file := write(t, starLab("t-ipv6", "links: {"+links+"}\nruntime: {io: "+way+"}\n"))
 				r := verified(t, "-r", "netns", "--dilation", "2000", "--capture", "leaf0:*", file)

@@ -77,6 +77,21 @@ func need(t *testing.T, runtimes ...string) {
 	needRoot(t, runtimes...)
 }
 
+// ofToday reports whether part i of a test is one that today's run has. Of n parts that follow
+// each other a day has one, so that n days have them all; make test-live-all has all of them at
+// once, and so have soaks and the tests of the bug bank.
+func ofToday(i, n int) bool {
+	return os.Getenv("MCASTLAB_LIVE") == "all" || os.Getenv("MCASTLAB_SOAK") != "" || (i+int(time.Now().Unix()/86400))%n == 0
+}
+
+// today skips part i of a test unless it is one of today's.
+func today(t *testing.T, i, n int) {
+	t.Helper()
+	if !ofToday(i, n) {
+		t.Skip("runs on another day: make test-live-all")
+	}
+}
+
 // needRoot skips a test where it cannot run, or fails it where it must.
 func needRoot(t *testing.T, runtimes ...string) {
 	t.Helper()
@@ -487,7 +502,7 @@ func killNode(t *testing.T, lab, node string) {
 		t.Fatal(err)
 	}
 	// Until it has gone it is still there.
-	for deadline := time.Now().Add(5 * time.Second); nodePIDs(t, lab)[node] > 0; {
+	for deadline := time.Now().Add(5 * time.Second); nodePIDs(t, lab)[node] > 0; <-time.After(pollEvery) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not die", node)
 		}
