@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live test-live-all race race-live fuzz lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
+.PHONY: help build test test-live test-live-all race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -33,6 +33,9 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	@printf '%s\n' $(FUZZ) | xargs -P 2 -I TARGET sh -c 't=TARGET; log=$$(mktemp); code=0; \
 	  go test ./$${t%%:*} -run "^$$" -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 1 > "$$log" 2>&1 || code=1; \
 	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
+
+sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
+	MCASTLAB_SWEEPS=all go test ./search -run 'TestStandstill$$' -v -count=1
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0

@@ -252,7 +252,10 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		err := failpoint.At("remove container", func() error {
 			return c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
 		})
-		if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // gone, or being removed by another
+		if errdefs.IsConflict(err) { // another removal, whose command may have been killed, is under way
+			err = removed(ctx, c, s.ID)
+		}
+		if err != nil && !errdefs.IsNotFound(err) { // it may have gone by itself
 			return fmt.Errorf("remove container of %s: %w", s.Labels[labelNode], err)
 		}
 		return nil
@@ -261,6 +264,22 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		return err
 	}
 	return removeVolumes(ctx, c, lab)
+}
+
+// removeWait is how long a removal that another command has begun may take.
+const removeWait = time.Minute
+
+// removed waits until the engine has removed a container.
+func removed(ctx context.Context, c *client.Client, id string) error {
+	ctx, stop := context.WithTimeout(ctx, removeWait)
+	defer stop()
+	done, errs := c.ContainerWait(ctx, id, container.WaitConditionRemoved)
+	select {
+	case <-done:
+		return nil
+	case err := <-errs:
+		return err
+	}
 }
 
 // Logs implements engine.Engine.
