@@ -55,7 +55,7 @@ var attackTrees = []pitfall{
 			test:  "virtrnic TestPauseOfLossyClass",
 		}, {
 			wrong: "NICs of a fabric do not know which classes have PFC",
-			edits: edit("fabric/fabric.go", ", Lossy: ^s.Switch.Lossless,", ","),
+			edits: edit("fabric/fabric.go", ", Lossy: ^s.Switch.PFC.Lossless,", ","),
 			test:  "sim TestNICOfLossyClass",
 		}},
 	},

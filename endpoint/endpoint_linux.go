@@ -74,7 +74,8 @@ func Open(c Config) (*Endpoint, error) {
 	}
 	ports := e.loop.Ports([]machine.PortConfig{{BitsPerSec: c.Rate}})
 	e.nic = virtrnic.New(virtrnic.Config{
-		IP: c.IP, IPv6: c.IPv6, Port: &ports[0], Pool: e.loop.Pool(), AckEvery: 16, Keys: prng.New(uint64(time.Now().UnixNano())),
+		IP: c.IP, IPv6: c.IPv6, Port: &ports[0], Pool: e.loop.Pool(), Keys: prng.New(uint64(time.Now().UnixNano())),
+		Settings: virtrnic.Settings{AckEvery: 16},
 	})
 	e.nic.SetStack((*stack)(e))
 	e.loop.Start(e.nic, e.news)

@@ -20,7 +20,7 @@ type Spec struct {
 	Graph  *topo.Graph
 	Seed   uint64
 	Switch Switch
-	NIC    NIC
+	NIC    virtrnic.Settings
 	// VLAN is the 802.1Q VLAN ID of all packets, whose PCP is their priority. 0 means untagged.
 	VLAN uint16
 	// TrustICRC carries the state of the ICRC as a flag instead of computing it. It is meant for
@@ -28,49 +28,22 @@ type Spec struct {
 	TrustICRC bool
 }
 
-// Switch is what all switches have in common.
+// Switch holds what all switches have in common: the settings of their cores, which are passed
+// on, and what the configuration of each port and switch is computed from.
 type Switch struct {
-	Buffer     int            // bytes
+	virtswitch.Settings
 	Latency    vtime.Duration // pipeline, from the last (cut-through: header) bit on
 	CutThrough bool
-	Input      *virtswitch.InputConfig // packets wait where they come in; nil: where they go out
-	Lossless   uint8                   // priorities under PFC
-	XOFF, XON  int                     // bytes; 0 chooses
-	Alpha      float64                 // above 0: dynamic thresholds
-	Quanta     int                     // of a pause; 0: the most
-	Headroom   int                     // bytes per (port, priority); 0 computes it from the link
-	MTU        int                     // RoCE path MTU of the lab, which headroom depends on; 0: 4096
-	Rules      virtswitch.Rules
-	Groups     int
-	FanOut     int
-	GroupAge   vtime.Duration // 0: groups do not age
-
-	ECN      ECN
-	Watchdog virtswitch.WatchdogConfig
-	Classes  *virtswitch.Classes // nil: the usual mapping
-	Weights  [8]uint8            // shares of priorities; 0: strict
-
-	CNPWindow     vtime.Duration // of the CNP filter; 0: none
-	FeedbackDelay vtime.Duration
-	LookAside     virtswitch.LookAsideConfig
+	Headroom   int // bytes per (port, priority); 0 computes it from the link
+	MTU        int // RoCE path MTU of the lab, which headroom depends on; 0: 4096
+	Marking    Marking
 }
 
-// ECN is the marking of packets.
-type ECN struct {
-	Classes    uint8 // priorities whose packets are marked; 0: none
-	Kmin, Kmax int   // bytes at a port of the given rate, others in proportion; 0 chooses by the rate
+// Marking holds the thresholds of ECN at a port of one rate. Those of other ports are in
+// proportion to their rates.
+type Marking struct {
+	Kmin, Kmax int   // bytes; 0 chooses by the rate of each port
 	Rate       int64 // bit/s
-	Pmax       float64
-}
-
-// NIC is what all NICs have in common.
-type NIC struct {
-	AckEvery int
-	Window   int // packets of a queue pair that may be unacknowledged; 0: no limit
-	// Congestion is the parameter set of congestion control; nil: none.
-	Congestion *virtrnic.DCQCN
-	// IRN is selective repeat; nil: go-back-N. A Cap of 0 is the fabric's BDP.
-	IRN *virtrnic.IRN
 }
 
 func (s *Switch) mtu() int {
@@ -139,48 +112,45 @@ func (s *Spec) XOFF(node int) int {
 	return virtswitch.XOFF(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
 }
 
+// pfc returns the flow control of a switch.
 func (s *Spec) pfc(node int) virtswitch.PFCConfig {
-	return virtswitch.PFCConfig{
-		Lossless: s.Switch.Lossless, XOFF: s.Switch.XOFF, XON: s.Switch.XON, Headroom: s.headroom(node),
-		Alpha: s.Switch.Alpha, Quanta: s.Switch.Quanta,
-	}
+	c := s.Switch.PFC
+	c.Headroom = s.headroom(node)
+	return c
 }
 
-// ecn returns the ECN marking of a switch's ports.
+// ecn returns the marking of a switch's ports.
 func (s *Spec) ecn(node int) virtswitch.ECNConfig {
-	e, n := &s.Switch.ECN, &s.Graph.Nodes[node]
-	c := virtswitch.ECNConfig{Classes: e.Classes, Pmax: e.Pmax, Random: s.stream("ecn/" + n.Name)}
+	m, n, c := &s.Switch.Marking, &s.Graph.Nodes[node], s.Switch.ECN
+	c.Kmin, c.Kmax, c.Random = nil, nil, s.stream("ecn/"+n.Name)
 	for _, l := range n.Links {
 		rate := s.Graph.Links[l].Rate
 		kmin, kmax := virtswitch.ECNThresholds(rate)
-		scale := float64(rate) / float64(max(1, e.Rate))
-		if e.Kmin > 0 {
-			kmin = int(float64(e.Kmin) * scale)
+		scale := float64(rate) / float64(max(1, m.Rate))
+		if m.Kmin > 0 {
+			kmin = int(float64(m.Kmin) * scale)
 		}
-		if e.Kmax > 0 {
-			kmax = int(float64(e.Kmax) * scale)
+		if m.Kmax > 0 {
+			kmax = int(float64(m.Kmax) * scale)
 		}
 		c.Kmin, c.Kmax = append(c.Kmin, kmin), append(c.Kmax, kmax)
 	}
 	return c
 }
 
-// SwitchConfig returns the configuration of a switch. The driver adds ports, pool and tracer. table
-// is the switch's table of topo.Graph.Routes. It is an error if the switch has too many ports.
+// SwitchConfig returns the configuration of a switch but for what a driver adds:
+// ports, pool, tracer. table is its row of topo.Graph.Routes.
 func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, error) {
 	n := &s.Graph.Nodes[node]
 	if len(n.Links) > virtswitch.PortsMax {
 		return virtswitch.Config{}, fmt.Errorf("switch %s has %d ports, the most is %d", n.Name, len(n.Links), virtswitch.PortsMax)
 	}
-	fib := s.FIB(node, table)
 	seed := s.stream("ecmp/" + n.Name)
-	return virtswitch.Config{
-		IP: n.IP, FIB: fib, Seed: seed.Uint64(), Buffer: s.Switch.Buffer, PFC: s.pfc(node),
-		ECN: s.ecn(node), Watchdog: s.Switch.Watchdog, Classes: s.Switch.Classes, Weights: s.Switch.Weights,
-		CNPWindow: s.Switch.CNPWindow, FeedbackDelay: s.Switch.FeedbackDelay, LookAside: s.Switch.LookAside,
-		Rules: s.Switch.Rules, Groups: s.Switch.Groups, FanOut: s.Switch.FanOut, GroupAge: s.Switch.GroupAge,
-		Input: s.Switch.Input, Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
-	}, nil
+	c := virtswitch.Config{
+		Settings: s.Switch.Settings, IP: n.IP, FIB: s.FIB(node, table), Seed: seed.Uint64(), Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+	}
+	c.PFC, c.ECN = s.pfc(node), s.ecn(node)
+	return c, nil
 }
 
 // FIB returns the forwarding table of a switch with the given routes. In an m-port n-tree whose
@@ -284,10 +254,11 @@ func (s *Spec) RTT() vtime.Duration {
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
-		IP: n.IP, IPv6: s.Graph.IPv6, VLAN: s.VLAN, AckEvery: s.NIC.AckEvery, Window: s.NIC.Window, Congestion: s.NIC.Congestion, IRN: s.irn(),
-		TrustICRC: s.TrustICRC, Lossy: ^s.Switch.Lossless,
+		Settings: s.NIC, IP: n.IP, IPv6: s.Graph.IPv6, VLAN: s.VLAN,
+		TrustICRC: s.TrustICRC, Lossy: ^s.Switch.PFC.Lossless,
 		Keys: s.stream("keys/" + n.Name),
 	}
+	c.IRN = s.irn()
 	if t, lids := s.lids(); t != nil {
 		c.Alias, c.Aliases = topo.LIDAddress(t.BaseLID(node)), lids
 	}

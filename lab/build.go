@@ -105,44 +105,29 @@ func splitPort(s string, nodes []topo.CustomNode) (name string, port int, ok boo
 	return "", 0, false
 }
 
-// fabricSwitch returns the settings of the switches.
-func (l *Lab) fabricSwitch() fabric.Switch {
-	s := &l.Switches
-	rules, _ := virtswitch.RulesByName(s.Rules) // the name has been checked
-	f := fabric.Switch{
-		Buffer: int(s.Buffer), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through",
-		Rules: rules, Groups: s.Groups, FanOut: s.FanOut, GroupAge: vtime.Duration(s.GroupAge),
-	}
-	if s.Queues == "input" {
-		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync"}
-	}
-	l.queues(&f)
-	if !s.PFC.Enabled {
-		return f
-	}
-	for _, p := range s.PFC.Priorities {
-		f.Lossless |= 1 << p
-	}
-	for _, v := range []struct {
-		from *Size
-		to   *int
-	}{{s.PFC.XOFF, &f.XOFF}, {s.PFC.XON, &f.XON}, {s.PFC.Headroom, &f.Headroom}} {
-		if v.from != nil {
-			*v.to = int(*v.from)
-		}
-	}
-	return f
-}
-
 // Fabric returns the description of all machines on a graph the lab has built.
 func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
-	set, _ := virtrnic.DCQCNByName(l.NICs.Congestion) // the name has been checked
+	s := &l.Switches
+	f := fabric.Switch{
+		Settings: l.switchSettings(), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through", MTU: l.NICs.MTU,
+	}
+	if s.PFC.Enabled {
+		f.Headroom = given(s.PFC.Headroom)
+	}
+	if s.ECN.Enabled {
+		f.Marking = fabric.Marking{Rate: int64(l.Links.Rate), Kmin: given(s.ECN.Kmin), Kmax: given(s.ECN.Kmax)}
+	}
 	return fabric.Spec{
-		Graph: g, Seed: l.Seed, Switch: l.fabricSwitch(),
-		NIC:       fabric.NIC{AckEvery: l.NICs.AckEvery, Window: l.NICs.Window, Congestion: set, IRN: l.NICs.selective()},
+		Graph: g, Seed: l.Seed, Switch: f, NIC: l.NICs.settings(),
 		VLAN:      uint16(l.Links.VLAN),
 		TrustICRC: l.NICs.ICRC == "flag",
 	}
+}
+
+// settings returns the settings of the adapters' cores.
+func (n *NICs) settings() virtrnic.Settings {
+	set, _ := virtrnic.DCQCNByName(n.Congestion) // the name has been checked
+	return virtrnic.Settings{AckEvery: n.AckEvery, Window: n.Window, Congestion: set, IRN: n.selective()}
 }
 
 // selective returns the settings of selective repeat, nil for go-back-N.

@@ -4,7 +4,7 @@ package lab
 // are, in switches and adapters: CS1 if it is one, else the lowest. Adapters, and switches
 // among strict priorities, take the higher number first.
 func (l *Lab) lowClass() (dscp uint8, ok bool) {
-	f := l.fabricSwitch()
+	f := l.switchSettings()
 	priority := func(d uint8) uint8 {
 		if f.Classes != nil {
 			return f.Classes.DSCP[d] & 7

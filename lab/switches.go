@@ -3,7 +3,6 @@ package lab
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -58,21 +57,14 @@ func onOff(to *bool, s string) error {
 	return nil
 }
 
-// queues adds what concerns queues to the settings of switches.
-func (l *Lab) queues(f *fabric.Switch) {
+// switchSettings returns the settings of the switches' cores.
+func (l *Lab) switchSettings() virtswitch.Settings {
 	s := &l.Switches
-	f.MTU, f.Alpha, f.Quanta = l.NICs.MTU, s.PFC.Alpha, s.PFC.Quanta
-	if e := &s.ECN; e.Enabled {
-		f.ECN = fabric.ECN{Rate: int64(l.Links.Rate), Pmax: e.Pmax}
-		for _, p := range e.Priorities {
-			f.ECN.Classes |= 1 << p
-		}
-		if e.Kmin != nil {
-			f.ECN.Kmin = int(*e.Kmin)
-		}
-		if e.Kmax != nil {
-			f.ECN.Kmax = int(*e.Kmax)
-		}
+	rules, _ := virtswitch.RulesByName(s.Rules) // the name has been checked
+	f := virtswitch.Settings{
+		Buffer: int(s.Buffer), PFC: s.PFC.config(), ECN: s.ECN.config(), Classes: classes(s.Classes),
+		Rules: rules, Groups: s.Groups, FanOut: s.FanOut, GroupAge: vtime.Duration(s.GroupAge),
+		FeedbackDelay: vtime.Duration(s.FeedbackDelay),
 	}
 	if w := &s.Watchdog; w.Enabled {
 		f.Watchdog = virtswitch.WatchdogConfig{
@@ -82,23 +74,65 @@ func (l *Lab) queues(f *fabric.Switch) {
 	for p, w := range s.Scheduling {
 		f.Weights[p] = uint8(w)
 	}
-	if len(s.Classes) > 0 {
-		f.Classes = virtswitch.DefaultClasses()
-		for _, c := range s.Classes {
-			if c.DSCP != nil {
-				f.Classes.DSCP[*c.DSCP] = uint8(c.Priority)
-			} else {
-				f.Classes.PCP[*c.PCP] = uint8(c.Priority)
-			}
-		}
+	if s.Queues == "input" {
+		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync"}
 	}
 	if s.CNPFilter.Enabled {
 		f.CNPWindow = vtime.Duration(s.CNPFilter.Window)
 	}
-	f.FeedbackDelay = vtime.Duration(s.FeedbackDelay)
 	if s.Accelerator == "look-aside" {
 		f.LookAside = virtswitch.LookAsideConfig{Links: lookAsideLinks, Rate: int64(l.Links.Rate), Delay: vtime.Duration(l.Links.Delay)}
 	}
+	return f
+}
+
+// config returns the flow control of switches, but for the headroom of their ports.
+func (p *PFC) config() virtswitch.PFCConfig {
+	c := virtswitch.PFCConfig{Alpha: p.Alpha, Quanta: p.Quanta}
+	if p.Enabled {
+		c.Lossless, c.XOFF, c.XON = bitsOf(p.Priorities), given(p.XOFF), given(p.XON)
+	}
+	return c
+}
+
+// config returns the marking of switches, but for the thresholds of their ports.
+func (e *ECN) config() virtswitch.ECNConfig {
+	if !e.Enabled {
+		return virtswitch.ECNConfig{}
+	}
+	return virtswitch.ECNConfig{Classes: bitsOf(e.Priorities), Pmax: e.Pmax}
+}
+
+// classes returns the priorities of frames under the given rules, nil for the usual ones.
+func classes(rules []ClassRule) *virtswitch.Classes {
+	if len(rules) == 0 {
+		return nil
+	}
+	all := virtswitch.DefaultClasses()
+	for _, c := range rules {
+		if c.DSCP != nil {
+			all.DSCP[*c.DSCP] = uint8(c.Priority)
+		} else {
+			all.PCP[*c.PCP] = uint8(c.Priority)
+		}
+	}
+	return all
+}
+
+// bitsOf returns a set of priorities with a bit for each.
+func bitsOf(priorities []int) (set uint8) {
+	for _, p := range priorities {
+		set |= 1 << p
+	}
+	return set
+}
+
+// given returns a size that may be left out, in which case it is 0.
+func given(s *Size) int {
+	if s == nil {
+		return 0
+	}
+	return int(*s)
 }
 
 // lookAsideLinks is how many links join the prototype's accelerator (CEP-45).

@@ -20,7 +20,7 @@ func (c *checking) checker() *setting.Checker {
 	if c.spoilt.has("switches", "nics", "links") {
 		k.Rules = "gleam" // nobody knows which classes and rules are meant: take those that all workloads can do with
 	} else {
-		if f := c.l.fabricSwitch(); f.Classes != nil {
+		if f := c.l.switchSettings(); f.Classes != nil {
 			k.Priority = int(f.Classes.DSCP[k.DSCP])
 		}
 		_, k.LowClass = c.l.lowClass()

@@ -236,7 +236,10 @@ func benchSwitch(b *testing.B, near []int, trains bool, out int) (*Loop, *virtsw
 	}
 	l, err := New(c)
 	must(b, err)
-	sc := virtswitch.Config{IP: 0x0afd0001, Ports: l.Ports(ports), Pool: l.Pool(), Buffer: 32 << 20, Rules: virtswitch.RulesFixed(), Seed: 1}
+	sc := virtswitch.Config{
+		IP: 0x0afd0001, Ports: l.Ports(ports), Pool: l.Pool(), Seed: 1,
+		Settings: virtswitch.Settings{Buffer: 32 << 20, Rules: virtswitch.RulesFixed()},
+	}
 	for i, ip := range hosts(1 + out) {
 		sc.FIB.SetHost(ip, i)
 	}
@@ -361,7 +364,10 @@ func benchNIC(b *testing.B, io IO, i, size int) *endpoint {
 	must(b, err)
 	ports := l.Ports([]machine.PortConfig{{BitsPerSec: 100e9}})
 	e := &endpoint{loop: l, news: make(chan struct{}, 1), mem: make(virtrnic.Bytes, size)}
-	e.nic = virtrnic.New(virtrnic.Config{IP: uint32(0x0a000001 + i), Port: &ports[0], Pool: l.Pool(), AckEvery: 16, Window: 512, Keys: prng.New(uint64(i))})
+	e.nic = virtrnic.New(virtrnic.Config{
+		IP: uint32(0x0a000001 + i), Port: &ports[0], Pool: l.Pool(), Keys: prng.New(uint64(i)),
+		Settings: virtrnic.Settings{AckEvery: 16, Window: 512},
+	})
 	e.start()
 	return e
 }

@@ -108,7 +108,10 @@ func pair(t *testing.T, size int, loss float64) (a, b *endpoint) {
 		}
 		ports := l.Ports([]machine.PortConfig{{BitsPerSec: 1e9, Delay: testDelay}})
 		e := &endpoint{loop: l, news: make(chan struct{}, 1), mem: make(virtrnic.Bytes, size)}
-		e.nic = virtrnic.New(virtrnic.Config{IP: uint32(0x0a000001 + i), Port: &ports[0], Pool: l.Pool(), AckEvery: 4, Keys: prng.New(uint64(i))})
+		e.nic = virtrnic.New(virtrnic.Config{
+			IP: uint32(0x0a000001 + i), Port: &ports[0], Pool: l.Pool(), Keys: prng.New(uint64(i)),
+			Settings: virtrnic.Settings{AckEvery: 4},
+		})
 		e.start()
 		if loss > 0 {
 			l.SetFault(0, &faults.Impairment{Loss: loss, Corrupt: loss, Duplicate: loss, Delay: 5 * vtime.Microsecond, Random: prng.New(7)})

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -25,7 +26,9 @@ func starNet(t testing.TB, hosts int) *Net {
 		t.Fatal(err)
 	}
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 8}, Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 8}, Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

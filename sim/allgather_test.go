@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -34,8 +35,11 @@ type gathering struct {
 
 func (g *gathering) run() (n *Net, rows []apps.Row, err error) {
 	n, err = New(Config{Check: g.check, Spec: fabric.Spec{
-		Graph: g.graph, Seed: g.seed, NIC: fabric.NIC{AckEvery: g.ack}, VLAN: g.vlan, TrustICRC: !g.check,
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: g.graph, Seed: g.seed, NIC: virtrnic.Settings{AckEvery: g.ack}, VLAN: g.vlan, TrustICRC: !g.check,
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/traces"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -25,8 +26,10 @@ const phantom = rank.MemoryPhantom
 func newBenchNet(g *topo.Graph, ackEvery int, noDigest bool) (*sim.Net, error) {
 	return sim.New(sim.Config{NoDigest: noDigest, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true,
-		Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
-		NIC:    fabric.NIC{AckEvery: ackEvery, Window: 64},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 64e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
+		NIC: virtrnic.Settings{AckEvery: ackEvery, Window: 64},
 	}})
 }
 
@@ -190,7 +193,9 @@ func BenchmarkTrace(b *testing.B) {
 			lines := 0
 			c := sim.Config{NoDigest: true, Spec: fabric.Spec{
 				Graph: g, Seed: 1, TrustICRC: true,
-				Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()}, NIC: fabric.NIC{AckEvery: 16},
+				Switch: fabric.Switch{
+					Settings: virtswitch.Settings{Buffer: 64e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+				}, NIC: virtrnic.Settings{AckEvery: 16},
 			}}
 			if traced {
 				all := make([]*traces.Recorder, len(g.Nodes))

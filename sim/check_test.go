@@ -266,7 +266,9 @@ func paced(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 8, Congestion: set}, Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()}}})
+	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 8, Congestion: set}, Switch: fabric.Switch{
+		Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}

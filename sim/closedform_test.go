@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -137,8 +138,11 @@ func measure(t *testing.T, g *topo.Graph, hosts []int, schemes []bcast.Scheme, s
 func measureBy(t *testing.T, rules virtswitch.Rules, g *topo.Graph, hosts []int, schemes []bcast.Scheme, sizes []int) []apps.Row {
 	t.Helper()
 	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: rules},
+		Graph: g, Seed: 1, TrustICRC: true, NIC: virtrnic.Settings{AckEvery: 16},
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: rules},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -25,8 +25,10 @@ func receiveRate(t *testing.T, scheme string, o collective.Options) (rate float6
 		t.Fatal(err)
 	}
 	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, TrustICRC: true, NIC: virtrnic.Settings{AckEvery: 16},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

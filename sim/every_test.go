@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/store"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -99,8 +100,11 @@ func lossyOn(t *testing.T, g *topo.Graph, seed uint64, rules virtswitch.Rules) *
 func impairedNet(t *testing.T, g *topo.Graph, seed uint64, rules virtswitch.Rules, m faults.Impairment) *Net {
 	t.Helper()
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 4},
-		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: rules},
+		Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 4},
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: rules},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

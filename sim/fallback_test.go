@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -70,7 +71,10 @@ func newSafe(t testing.TB, g *topo.Graph, err error, count, size int) *safe {
 	p.RTT, p.LowClass = 8*vtime.Microsecond, 8<<2
 	s := &safe{
 		t: t, graph: g, mode: collective.FallbackFull, params: p, seed: 1, memory: rank.MemoryBytes,
-		sw: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		sw: fabric.Switch{
+			Latency:  300 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}
 	for range count {
 		s.sizes = append(s.sizes, size)
@@ -86,7 +90,7 @@ func (s *safe) build() *Net {
 	}
 	n, err := New(Config{
 		Check: true, Trace: func(int) machine.Tracer { return safeTracer{s} },
-		Spec: fabric.Spec{Graph: s.graph, Seed: s.seed, NIC: fabric.NIC{AckEvery: 4}, Switch: s.sw},
+		Spec: fabric.Spec{Graph: s.graph, Seed: s.seed, NIC: virtrnic.Settings{AckEvery: 4}, Switch: s.sw},
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -77,8 +77,10 @@ func (c *casting) run() error {
 		c.t.Fatal(err)
 	}
 	c.net, err = New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 4},
-		Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 4},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		c.t.Fatal(err)

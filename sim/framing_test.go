@@ -80,10 +80,11 @@ func frame(t *testing.T, v6 bool, vlan uint16) map[string]int {
 		t.Fatal(err)
 	}
 	n, err := New(Config{Check: true, RetryAfter: 200 * vtime.Microsecond, RetriesMax: 20, Spec: fabric.Spec{
-		Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 4, Congestion: set}, VLAN: vlan,
+		Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 4, Congestion: set}, VLAN: vlan,
 		Switch: fabric.Switch{
-			Buffer: 4 << 20, XOFF: 20000, Lossless: 1 << 5, Rules: virtswitch.RulesFixed(), Classes: classes,
-			ECN: fabric.ECN{Classes: 1 << 5, Kmin: 10000, Kmax: 40000, Rate: sceneLink.Rate, Pmax: 0.2},
+			Marking: fabric.Marking{Kmin: 10000, Kmax: 40000, Rate: sceneLink.Rate},
+			Settings: virtswitch.Settings{Buffer: 4 << 20, PFC: virtswitch.PFCConfig{XOFF: 20000, Lossless: 1 << 5},
+				Rules: virtswitch.RulesFixed(), Classes: classes, ECN: virtswitch.ECNConfig{Classes: 1 << 5, Pmax: 0.2}},
 		},
 	}})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -33,8 +34,11 @@ type overlapping struct {
 
 func (o *overlapping) run() (*Net, []apps.Row, error) {
 	n, err := New(Config{Check: o.check, Spec: fabric.Spec{
-		Graph: o.graph, Seed: o.seed, NIC: fabric.NIC{AckEvery: o.ack}, TrustICRC: !o.check,
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: o.graph, Seed: o.seed, NIC: virtrnic.Settings{AckEvery: o.ack}, TrustICRC: !o.check,
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		return nil, nil, err

@@ -60,8 +60,10 @@ func TestEventsPerHop(t *testing.T) {
 
 	// Small thresholds on the same permutation, without a window: pauses everywhere.
 	n, err = sim.New(sim.Config{NoDigest: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 1},
-		Switch: fabric.Switch{Buffer: 16e6, Lossless: 1 << 3, XOFF: 60_000, XON: 30_000, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, TrustICRC: true, NIC: virtrnic.Settings{AckEvery: 1},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 16e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3, XOFF: 60_000, XON: 30_000}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +143,10 @@ func TestAllocationsPaced(t *testing.T) {
 	}
 	n, err := sim.New(sim.Config{Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true,
-		Switch: fabric.Switch{Buffer: 64e6, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(), ECN: fabric.ECN{Classes: 1 << 3, Pmax: 0.2}},
-		NIC:    fabric.NIC{AckEvery: 4, Congestion: set, IRN: &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 64e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed(), ECN: virtswitch.ECNConfig{Classes: 1 << 3, Pmax: 0.2}},
+		},
+		NIC: virtrnic.Settings{AckEvery: 4, Congestion: set, IRN: &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}},
 	}})
 	if err != nil {
 		t.Fatal(err)

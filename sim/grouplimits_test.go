@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -33,8 +34,8 @@ func TestNoRoomForGroup(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 4}, Switch: fabric.Switch{
-				Buffer: 16 << 20, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(), Groups: c.groups, FanOut: c.fanOut,
+			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 4}, Switch: fabric.Switch{
+				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed(), Groups: c.groups, FanOut: c.fanOut},
 			}}})
 			if err != nil {
 				t.Fatal(err)

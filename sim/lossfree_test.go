@@ -8,6 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -173,8 +174,10 @@ func incast(t *testing.T, lossless uint8) (map[string]uint64, error) {
 		t.Fatal(err)
 	}
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 4},
-		Switch: fabric.Switch{Buffer: 1 << 20, Lossless: lossless, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 4},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 1 << 20, PFC: virtswitch.PFCConfig{Lossless: lossless}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

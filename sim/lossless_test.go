@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -26,8 +27,8 @@ type squeeze struct {
 
 func (q squeeze) String() string {
 	c := q.sw
-	return fmt.Sprintf("seed %d: %d hosts, mtu %d, %d bytes each, XOFF %d, alpha %v, headroom %d, buffer %d, quanta %d, cut-through %v, weights %v, ECN %v, input %+v",
-		q.seed, q.graph.Hosts, q.mtu, q.size, c.XOFF, c.Alpha, c.Headroom, c.Buffer, c.Quanta, c.CutThrough, c.Weights, c.ECN, c.Input)
+	return fmt.Sprintf("seed %d: %d hosts, mtu %d, %d bytes each, XOFF %d, alpha %v, headroom %d, buffer %d, quanta %d, cut-through %v, weights %v, ECN %v, marking %v, input %+v",
+		q.seed, q.graph.Hosts, q.mtu, q.size, c.PFC.XOFF, c.PFC.Alpha, c.Headroom, c.Buffer, c.PFC.Quanta, c.CutThrough, c.Weights, c.ECN, c.Marking, c.Input)
 }
 
 func drawSqueeze(t *testing.T, seed uint64) squeeze {
@@ -53,22 +54,23 @@ func drawSqueeze(t *testing.T, seed uint64) squeeze {
 	q := squeeze{seed: seed, graph: g, mtu: 256 << r.IntN(5)}
 	q.size = q.mtu * (20 + r.IntN(60))
 	q.sw = fabric.Switch{
-		Latency: vtime.Duration(r.IntN(2)*400) * vtime.Nanosecond, CutThrough: r.IntN(3) == 0,
-		Lossless: 1 << 3, MTU: q.mtu, Rules: virtswitch.RulesFixed(),
+		Latency: vtime.Duration(r.IntN(2)*400) * vtime.Nanosecond, CutThrough: r.IntN(3) == 0, MTU: q.mtu,
+		Settings: virtswitch.Settings{PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
 	}
 	if r.IntN(2) == 0 {
-		q.sw.XOFF = 1 + r.IntN(3*q.mtu)
+		q.sw.PFC.XOFF = 1 + r.IntN(3*q.mtu)
 	} else {
-		q.sw.Alpha = []float64{1. / 16, 1. / 4, 1, 8}[r.IntN(4)]
+		q.sw.PFC.Alpha = []float64{1. / 16, 1. / 4, 1, 8}[r.IntN(4)]
 	}
 	if r.IntN(3) == 0 {
-		q.sw.Quanta = virtswitch.PauseQuantaMin + r.IntN(3000)
+		q.sw.PFC.Quanta = virtswitch.PauseQuantaMin + r.IntN(3000)
 	}
 	if r.IntN(3) == 0 {
 		q.sw.Weights[3], q.sw.Weights[6] = uint8(1+r.IntN(4)), 1
 	}
 	if r.IntN(3) == 0 {
-		q.sw.ECN = fabric.ECN{Classes: 1 << 3, Kmin: 1 + r.IntN(q.mtu), Kmax: 4 * q.mtu, Rate: link.Rate, Pmax: 0.5}
+		q.sw.ECN = virtswitch.ECNConfig{Classes: 1 << 3, Pmax: 0.5}
+		q.sw.Marking = fabric.Marking{Kmin: 1 + r.IntN(q.mtu), Kmax: 4 * q.mtu, Rate: link.Rate}
 	}
 	if q.sw.Weights == [8]uint8{} && q.sw.ECN.Classes == 0 && r.IntN(2) == 0 {
 		q.sw.Input = &virtswitch.InputConfig{Together: r.IntN(2) == 0}
@@ -107,7 +109,7 @@ type squeezed struct {
 
 func (q *squeeze) run(t *testing.T, check, polling bool) squeezed {
 	t.Helper()
-	n, err := New(Config{Check: check, Spec: fabric.Spec{Graph: q.graph, Seed: q.seed, NIC: fabric.NIC{AckEvery: 4}, Switch: q.sw}})
+	n, err := New(Config{Check: check, Spec: fabric.Spec{Graph: q.graph, Seed: q.seed, NIC: virtrnic.Settings{AckEvery: 4}, Switch: q.sw}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,12 +243,13 @@ func TestGroupQueuesAgainstPolling(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 21))
 		sw := &v.cfg.Switch
 		if r.IntN(2) == 0 {
-			sw.XOFF, sw.Alpha = 0, []float64{1. / 32, 1. / 4, 2}[r.IntN(3)]
+			sw.PFC.XOFF, sw.PFC.Alpha = 0, []float64{1. / 32, 1. / 4, 2}[r.IntN(3)]
 			q := squeeze{sw: *sw}
 			sw.Buffer = q.reserved(v.graph) + 5000 + r.IntN(60000)
 		}
 		if r.IntN(2) == 0 {
-			sw.ECN = fabric.ECN{Classes: 0xff, Kmin: 1 + r.IntN(5000), Kmax: 10000, Rate: 100e9, Pmax: 0.3}
+			sw.ECN = virtswitch.ECNConfig{Classes: 0xff, Pmax: 0.3}
+			sw.Marking = fabric.Marking{Kmin: 1 + r.IntN(5000), Kmax: 10000, Rate: 100e9}
 		}
 		if r.IntN(3) == 0 {
 			sw.Weights = [8]uint8{3: 2, 6: 1}

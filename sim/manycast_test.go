@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -25,8 +26,9 @@ func nTreeFabric(t *testing.T, m, n int, cut bool, input *virtswitch.InputConfig
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{Spec: fabric.Spec{Graph: g, Seed: 1, NIC: fabric.NIC{AckEvery: 16}, Switch: fabric.Switch{
-		Buffer: 32e6, Latency: 100 * vtime.Nanosecond, Lossless: 1 << 3, XOFF: 1, Rules: virtswitch.RulesFixed(), CutThrough: cut, Input: input,
+	return Config{Spec: fabric.Spec{Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 16}, Switch: fabric.Switch{
+		Latency: 100 * vtime.Nanosecond, CutThrough: cut,
+		Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3, XOFF: 1}, Rules: virtswitch.RulesFixed(), Input: input},
 	}}}
 }
 

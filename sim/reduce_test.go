@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -167,8 +168,11 @@ func TestReduceScatterTime(t *testing.T) {
 func reduceTime(t *testing.T, name string, g *topo.Graph, mtu, size int) (float64, *Net) {
 	t.Helper()
 	n, err := New(Config{NoDigest: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: g, Seed: 1, TrustICRC: true, NIC: virtrnic.Settings{AckEvery: 16},
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -157,16 +157,16 @@ func drawVariant(t *testing.T, seed uint64) variant {
 		v.loss = 0.01 * r.Float64()
 	}
 	sw := fabric.Switch{
-		Buffer: 8 << 20, Latency: []vtime.Duration{0, 400 * vtime.Nanosecond}[r.IntN(2)], CutThrough: r.IntN(3) == 0,
-		Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
+		Latency: []vtime.Duration{0, 400 * vtime.Nanosecond}[r.IntN(2)], CutThrough: r.IntN(3) == 0,
+		Settings: virtswitch.Settings{Buffer: 8 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
 	}
 	switch r.IntN(3) {
 	case 0:
-		sw.XOFF = 5000 + r.IntN(20000) // tiny: pauses all the time
+		sw.PFC.XOFF = 5000 + r.IntN(20000) // tiny: pauses all the time
 	case 1:
-		sw.Lossless, sw.Buffer = 0, 64<<10
+		sw.PFC.Lossless, sw.Buffer = 0, 64<<10
 	}
-	v.cfg = Config{Spec: fabric.Spec{Graph: g, Seed: seed, Switch: sw, NIC: fabric.NIC{AckEvery: v.ack}}}
+	v.cfg = Config{Spec: fabric.Spec{Graph: g, Seed: seed, Switch: sw, NIC: virtrnic.Settings{AckEvery: v.ack}}}
 	if r.IntN(2) == 0 {
 		name := []string{"dcqcn", "dcqcn-connectx", "dcqcn-hpcc"}[r.IntN(3)]
 		v.cfg.NIC.Congestion, _ = virtrnic.DCQCNByName(name)

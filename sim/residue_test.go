@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -120,8 +121,8 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, NIC: fabric.NIC{Window: 64}, Switch: fabric.Switch{
-		Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 2 + int(r.Uint64()%8), GroupAge: 10 * vtime.Second,
+	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, NIC: virtrnic.Settings{Window: 64}, Switch: fabric.Switch{
+		Settings: virtswitch.Settings{Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 2 + int(r.Uint64()%8), GroupAge: 10 * vtime.Second},
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -251,9 +252,8 @@ func TestLateRegistration(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, Switch: fabric.Switch{
-				Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 8,
-			}}})
+			n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: seed, Switch: fabric.Switch{Settings: virtswitch.Settings{
+				Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 8}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -82,8 +82,11 @@ func (s *scene) build() *Net {
 		Check: true, RetryAfter: s.retry, RetriesMax: s.tries,
 		Trace: func(i int) machine.Tracer { return nodeTracer{s, s.graph.Nodes[i].Name} },
 		Spec: fabric.Spec{
-			Graph: s.graph, Seed: s.seed, NIC: fabric.NIC{AckEvery: s.ack},
-			Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: s.rules, Groups: s.groups, XOFF: s.xoff, CNPWindow: s.cnps, LookAside: s.aside},
+			Graph: s.graph, Seed: s.seed, NIC: virtrnic.Settings{AckEvery: s.ack},
+			Switch: fabric.Switch{
+				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3, XOFF: s.xoff},
+					Rules: s.rules, Groups: s.groups, CNPWindow: s.cnps, LookAside: s.aside},
+			},
 		},
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -72,8 +73,11 @@ func runScheme(t *testing.T, name string, seed uint64) {
 		rules = virtswitch.RulesGleam()
 	}
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 1 + r.IntN(17)}, VLAN: vlan,
-		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: rules},
+		Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 1 + r.IntN(17)}, VLAN: vlan,
+		Switch: fabric.Switch{
+			Latency:  300 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: rules},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -20,8 +21,9 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := sim.New(sim.Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
-		Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
-	}, NIC: fabric.NIC{AckEvery: 16}}})
+		Latency:  400 * vtime.Nanosecond,
+		Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+	}, NIC: virtrnic.Settings{AckEvery: 16}}})
 	if err != nil {
 		t.Fatal(err)
 	}

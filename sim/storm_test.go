@@ -42,8 +42,10 @@ func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswit
 	}
 	n, err := New(Config{
 		Spec: fabric.Spec{
-			Graph: g, Seed: seed, NIC: fabric.NIC{AckEvery: 8},
-			Switch: fabric.Switch{Buffer: 16 << 20, XOFF: 64 << 10, Lossless: lossless, Rules: virtswitch.RulesFixed(), Watchdog: dog},
+			Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 8},
+			Switch: fabric.Switch{
+				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{XOFF: 64 << 10, Lossless: lossless}, Rules: virtswitch.RulesFixed(), Watchdog: dog},
+			},
 		},
 		Trace: func(int) machine.Tracer { return stormTracer{&fired, begin} },
 	})
@@ -204,7 +206,9 @@ func TestNICOfLossyClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, err := New(Config{Check: true, Spec: fabric.Spec{
-			Graph: g, Seed: 1, Switch: fabric.Switch{Buffer: 16 << 20, Lossless: lossless, Rules: virtswitch.RulesFixed()},
+			Graph: g, Seed: 1, Switch: fabric.Switch{
+				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: lossless}, Rules: virtswitch.RulesFixed()},
+			},
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -38,7 +38,7 @@ type trial struct {
 
 	// The fabric, and what goes on beside the broadcasts.
 	sw     fabric.Switch
-	nic    fabric.NIC
+	nic    virtrnic.Settings
 	set    string // of congestion control
 	tight  bool   // buffers are hardly larger than what PFC sets aside
 	vlan   uint16
@@ -54,10 +54,10 @@ func (v trial) String() string {
 	}
 	s := &v.sw
 	return fmt.Sprintf("seed %d: %s, %d ranks, root %d, sizes %v, %v, mtu %d, ack every %d, first PSN %v, loss %.4f, duplication %.4f, reordering %.4f, corruption %.4f, "+
-		"cut-through %v, IRN %v, congestion control %q, XOFF %d, alpha %v, buffer %d, ECN %v, CNP window %v, watchdog %+v, weights %v, feedback delay %v, accelerator %+v, "+
+		"cut-through %v, IRN %v, congestion control %q, XOFF %d, alpha %v, buffer %d, ECN %v, marking %v, CNP window %v, watchdog %+v, weights %v, feedback delay %v, accelerator %+v, "+
 		"window %d, IPv6 %v, VLAN %d, %d hosts pause, group WRITEs %s, %d flows beside",
 		v.seed, v.shape, len(v.hosts), v.root, v.sizes, v.schemes, v.mtu, v.ack, v.psn, v.loss, v.dup, v.late, v.corrupt,
-		s.CutThrough, v.irn != nil, v.set, s.XOFF, s.Alpha, s.Buffer, s.ECN, s.CNPWindow, s.Watchdog, s.Weights, s.FeedbackDelay, s.LookAside,
+		s.CutThrough, v.irn != nil, v.set, s.PFC.XOFF, s.PFC.Alpha, s.Buffer, s.ECN, s.Marking, s.CNPWindow, s.Watchdog, s.Weights, s.FeedbackDelay, s.LookAside,
 		v.nic.Window, v.graph.IPv6, v.vlan, len(v.pauses), w, len(v.flows))
 }
 
@@ -117,7 +117,10 @@ func drawTrial(t testing.TB, seed uint64) trial {
 		}
 	}
 	r = rand.New(rand.NewPCG(seed, 6)) // what was added later leaves the draws above as they were
-	v.sw = fabric.Switch{Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, MTU: v.mtu, Rules: virtswitch.RulesFixed(), CutThrough: cut}
+	v.sw = fabric.Switch{
+		Latency: 300 * vtime.Nanosecond, MTU: v.mtu, CutThrough: cut,
+		Settings: virtswitch.Settings{PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+	}
 	v.vlan = framing(v.graph, seed)
 	v.drawSwitches(r)
 	v.drawNICs(t, r)
@@ -141,9 +144,9 @@ func (v *trial) drawSwitches(r *rand.Rand) {
 	sw.Buffer = 16 << 20
 	if v.tight = r.IntN(2) == 0; v.tight {
 		if r.IntN(2) == 0 {
-			sw.XOFF = 1 + r.IntN(3*v.mtu)
+			sw.PFC.XOFF = 1 + r.IntN(3*v.mtu)
 		} else {
-			sw.Alpha = []float64{1. / 16, 1. / 4, 1, 8}[r.IntN(4)]
+			sw.PFC.Alpha = []float64{1. / 16, 1. / 4, 1, 8}[r.IntN(4)]
 		}
 		q := squeeze{sw: *sw}
 		// What lossy classes share must hold a confirmation of each member at once: ACTIVATE is
@@ -154,11 +157,13 @@ func (v *trial) drawSwitches(r *rand.Rand) {
 		v.dup, v.late = 0, 0
 	}
 	if r.IntN(3) == 0 {
-		sw.Quanta = virtswitch.PauseQuantaMin + r.IntN(3000)
+		sw.PFC.Quanta = virtswitch.PauseQuantaMin + r.IntN(3000)
 	}
 	if r.IntN(2) == 0 {
 		kmin := 1 + r.IntN(6*v.mtu)
-		sw.ECN = fabric.ECN{Classes: []uint8{0xff, 1 << 3}[r.IntN(2)], Kmin: kmin, Kmax: kmin + r.IntN(8*v.mtu), Rate: v.rate, Pmax: r.Float64()}
+		sw.ECN.Classes = []uint8{0xff, 1 << 3}[r.IntN(2)]
+		sw.Marking = fabric.Marking{Kmin: kmin, Kmax: kmin + r.IntN(8*v.mtu), Rate: v.rate}
+		sw.ECN.Pmax = r.Float64()
 	}
 	if r.IntN(4) == 0 {
 		sw.Weights = [8]uint8{0: 1, 3: uint8(1 + r.IntN(4)), 4: uint8(r.IntN(3)), 6: uint8(r.IntN(2))}
@@ -181,7 +186,7 @@ func (v *trial) drawSwitches(r *rand.Rand) {
 // drawNICs draws what NICs do about congestion and loss.
 func (v *trial) drawNICs(t testing.TB, r *rand.Rand) {
 	t.Helper()
-	v.nic = fabric.NIC{AckEvery: v.ack, IRN: v.irn}
+	v.nic = virtrnic.Settings{AckEvery: v.ack, IRN: v.irn}
 	if r.IntN(4) == 0 {
 		v.nic.Window = v.ack + r.IntN(64)
 	}

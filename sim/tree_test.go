@@ -95,7 +95,7 @@ func (l *treeLab) register(t *testing.T, r treeRun, look func(n *Net)) (phase mr
 	t.Helper()
 	n, err := New(Config{
 		Check: true, NoDigest: true, RetryAfter: treeRetry, RetriesMax: treeRetries,
-		Spec: fabric.Spec{Graph: l.graph, Seed: r.seed, Switch: fabric.Switch{Buffer: 16 << 20, Rules: virtswitch.RulesFixed()}},
+		Spec: fabric.Spec{Graph: l.graph, Seed: r.seed, Switch: fabric.Switch{Settings: virtswitch.Settings{Buffer: 16 << 20, Rules: virtswitch.RulesFixed()}}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -126,8 +127,11 @@ var errEndless = errors.New("it does not end")
 func (d *trouble) run(t *testing.T) (*Net, error) {
 	t.Helper()
 	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: d.graph, Seed: d.seed, NIC: fabric.NIC{AckEvery: 1 + int(d.seed%5)},
-		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: d.graph, Seed: d.seed, NIC: virtrnic.Settings{AckEvery: 1 + int(d.seed%5)},
+		Switch: fabric.Switch{
+			Latency:  300 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,9 @@ func TestUnreliableCompletes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{Buffer: 16 << 20, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()}}})
+		n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		}}})
 		if err != nil {
 			t.Fatal(err)
 		}

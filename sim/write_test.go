@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -169,8 +170,11 @@ func (v writeTrial) round(r *rank.Rank, g *rank.Group, round writeRound, windows
 func (v writeTrial) run(t *testing.T) *Net {
 	t.Helper()
 	n, err := New(Config{Check: true, RetryAfter: 200 * vtime.Microsecond, RetriesMax: 20, Spec: fabric.Spec{
-		Graph: v.graph, Seed: v.seed, NIC: fabric.NIC{AckEvery: v.ack}, VLAN: v.vlan,
-		Switch: fabric.Switch{Buffer: 16 << 20, Latency: 300 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Graph: v.graph, Seed: v.seed, NIC: virtrnic.Settings{AckEvery: v.ack}, VLAN: v.vlan,
+		Switch: fabric.Switch{
+			Latency:  300 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,10 @@ func newBenchPair(b *testing.B) *benchPair {
 	p := &benchPair{links: machine.NewLinks([]machine.PortConfig{port, port})}
 	pool, keys, ports := &wire.Pool{}, prng.New(1), p.links.Ports(0, 2)
 	for i := range 2 {
-		p.nic[i] = New(Config{IP: 10<<24 | uint32(i+1), Port: &ports[i], Pool: pool, AckEvery: 4, TrustICRC: true, Keys: keys})
+		p.nic[i] = New(Config{
+			IP: 10<<24 | uint32(i+1), Port: &ports[i], Pool: pool, TrustICRC: true, Keys: keys,
+			Settings: Settings{AckEvery: 4},
+		})
 		pd := p.nic[i].AllocPD()
 		var err error
 		if p.cq[i], err = p.nic[i].CreateCQ(64); err != nil {

@@ -64,7 +64,10 @@ func newLone(t testing.TB, k loneKind) *lone {
 	links := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 100e9, Delay: vtime.Microsecond}})
 	l.link = links.At(0)
 	const near, far = 10<<24 | 1, 10<<24 | 2
-	l.nic = New(Config{IP: near, Port: &links.Ports(0, 1)[0], Pool: l.pool, AckEvery: loneAck, TrustICRC: !k.bytes, Keys: prng.New(1)})
+	l.nic = New(Config{
+		IP: near, Port: &links.Ports(0, 1)[0], Pool: l.pool, TrustICRC: !k.bytes, Keys: prng.New(1),
+		Settings: Settings{AckEvery: loneAck},
+	})
 	pd := l.nic.AllocPD()
 	mem := Memory(Phantom(lonePackets * k.mtu))
 	if k.bytes {

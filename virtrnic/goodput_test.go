@@ -30,13 +30,16 @@ func transferLossy(t testing.TB, irn bool, loss float64, size, receivers int) (r
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := fabric.NIC{AckEvery: 16}
+	nic := virtrnic.Settings{AckEvery: 16}
 	if irn {
 		nic.IRN = &virtrnic.IRN{RTOLow: virtrnic.RTOLowDefault, RTOHigh: virtrnic.RTOHighDefault}
 	}
 	n, err := sim.New(sim.Config{NoDigest: true, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true, NIC: nic,
-		Switch: fabric.Switch{Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed()},
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

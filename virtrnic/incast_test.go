@@ -75,10 +75,11 @@ func congestedNet(t testing.TB, g *topo.Graph, name string, cnpWindow vtime.Dura
 		t.Fatal(err)
 	}
 	n, err := sim.New(sim.Config{NoDigest: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, TrustICRC: true, NIC: fabric.NIC{AckEvery: 16, Congestion: set},
+		Graph: g, Seed: 1, TrustICRC: true, NIC: virtrnic.Settings{AckEvery: 16, Congestion: set},
 		Switch: fabric.Switch{
-			Buffer: 32e6, Latency: 400 * vtime.Nanosecond, Lossless: 1 << 3, Rules: virtswitch.RulesFixed(),
-			ECN: fabric.ECN{Classes: 1 << 3, Pmax: 0.2}, CNPWindow: cnpWindow,
+			Latency: 400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3},
+				Rules: virtswitch.RulesFixed(), ECN: virtswitch.ECNConfig{Classes: 1 << 3, Pmax: 0.2}, CNPWindow: cnpWindow},
 		},
 	}})
 	if err != nil {

@@ -30,8 +30,10 @@ type Stack interface {
 	NextTimeout() (vtime.Time, bool)
 }
 
-// Config describes a NIC.
+// Config describes a NIC: the settings that it shares with the others of its lab, and what is
+// its own.
 type Config struct {
+	Settings
 	IP uint32
 	// Alias is the first of Aliases consecutive addresses that are the NIC's as well: it
 	// receives packets that are sent to them.
@@ -39,12 +41,6 @@ type Config struct {
 	Aliases int
 	Port    *machine.Port
 	Pool    *wire.Pool
-	// AckEvery makes the requester ask for an acknowledgement on every n-th packet of
-	// a message and on its last; 0 and 1 mean every packet.
-	AckEvery int
-	// Window is how many packets of a queue pair may be unacknowledged; 0: as many as
-	// PSNs allow.
-	Window int
 	// MTU is the port's MTU, the most a datagram of UD carries; 0: 4096.
 	MTU int
 	// TrustICRC makes frames carry a flag in place of the ICRC, which saves the time of
@@ -53,11 +49,7 @@ type Config struct {
 	IPv6      bool
 	// Raw passes RoCE packets to the stack, too. It is for the port of a device that has its
 	// queue pairs elsewhere.
-	Raw bool
-	// Congestion is the DCQCN of both directions; nil: no congestion control, CNPs are dropped.
-	Congestion *DCQCN
-	// IRN is selective repeat; nil: go-back-N.
-	IRN     *IRN
+	Raw     bool
 	VLAN    uint16     // of all packets; 0: untagged
 	Classes *[64]uint8 // priorities by DSCP; nil: the upper three bits
 	// Lossy has a bit for each priority without PFC: the NIC sends no pause frames for it and

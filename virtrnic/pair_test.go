@@ -79,8 +79,8 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	root := prng.New(1)
 	for i := range 2 {
 		c := Config{
-			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, AckEvery: o.ackEvery,
-			TrustICRC: o.trust, Lossy: o.lossy, Congestion: o.congestion, IRN: o.irn[i], Keys: root.Derive(string(rune('a' + i))),
+			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, TrustICRC: o.trust, Lossy: o.lossy, Keys: root.Derive(string(rune('a' + i))),
+			Settings: Settings{AckEvery: o.ackEvery, Congestion: o.congestion, IRN: o.irn[i]},
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}

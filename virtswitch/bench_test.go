@@ -23,7 +23,10 @@ const benchHosts = 5
 func newBenchSwitch(b *testing.B) *benchSwitch {
 	port := machine.PortConfig{BitsPerSec: 100e9, Delay: vtime.Microsecond}
 	s := &benchSwitch{b: b, links: machine.NewLinks(slices.Repeat([]machine.PortConfig{port}, benchHosts)), pool: &wire.Pool{}}
-	c := Config{IP: 10<<24 | 253<<16, Ports: s.links.Ports(0, benchHosts), Pool: s.pool, Buffer: 1 << 20, Rules: RulesFixed()}
+	c := Config{
+		IP: 10<<24 | 253<<16, Ports: s.links.Ports(0, benchHosts), Pool: s.pool,
+		Settings: Settings{Buffer: 1 << 20, Rules: RulesFixed()},
+	}
 	for i := range benchHosts {
 		c.FIB.SetHost(hostIP(i), i)
 	}

@@ -38,7 +38,8 @@ func TestCutThroughRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			n, err := sim.New(sim.Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
-				Buffer: 1 << 20, Latency: latency * vtime.Nanosecond, Lossless: 1 << 3, CutThrough: c.cut, Input: input, Rules: virtswitch.RulesFixed(),
+				Latency: latency * vtime.Nanosecond, CutThrough: c.cut,
+				Settings: virtswitch.Settings{Buffer: 1 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Input: input, Rules: virtswitch.RulesFixed()},
 			}}})
 			if err != nil {
 				t.Fatal(err)

@@ -327,7 +327,7 @@ func TestProfiles(t *testing.T) {
 func TestQuarantineOutlastsPauses(t *testing.T) {
 	for _, rate := range []int64{100e6, 1e9, 100e9} {
 		ports := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 100e9}, {BitsPerSec: rate}}).Ports(0, 2)
-		s := New(Config{Ports: ports, Pool: &wire.Pool{}, Buffer: 1 << 20})
+		s := New(Config{Ports: ports, Pool: &wire.Pool{}, Settings: Settings{Buffer: 1 << 20}})
 		longest := ports[1].Serialize(65535 * 512 / 8)
 		if s.quarantine < 2*longest || s.quarantine < quarantineMin {
 			t.Errorf("at %d bit/s a pause lasts up to %v, and a McstID is kept back for %v", rate, longest, s.quarantine)

@@ -73,7 +73,10 @@ func newLone(t *testing.T, change func(*Config)) *lone {
 		links = append(links, machinetest.Link{A: 0, PA: i, B: i + 1, PB: 0, BitsPerSec: 100e9, Delay: vtime.Microsecond})
 	}
 	l := &lone{t: t, net: machinetest.New(counts, links)}
-	c := Config{IP: 10<<24 | 253<<16, Ports: l.net.PortsOf(0), Pool: l.net.Pool, Buffer: 1 << 20, Rules: RulesFixed()}
+	c := Config{
+		IP: 10<<24 | 253<<16, Ports: l.net.PortsOf(0), Pool: l.net.Pool,
+		Settings: Settings{Buffer: 1 << 20, Rules: RulesFixed()},
+	}
 	c.PFC.Obey = 0xff // pauses hold back what tests want to see waiting
 	for i := range loneHosts {
 		c.FIB.SetHost(hostIP(i), i)
@@ -333,7 +336,10 @@ func TestGroupMemory(t *testing.T) {
 	}
 	net := machinetest.New(counts, links)
 	l := &lone{t: t, net: net}
-	c := Config{IP: 10<<24 | 253<<16, Ports: net.PortsOf(0), Pool: net.Pool, Buffer: 1 << 24, Rules: RulesFixed()}
+	c := Config{
+		IP: 10<<24 | 253<<16, Ports: net.PortsOf(0), Pool: net.Pool,
+		Settings: Settings{Buffer: 1 << 24, Rules: RulesFixed()},
+	}
 	var rec []wire.MRPRecord
 	for i := range hosts {
 		c.FIB.SetHost(hostIP(i), i)

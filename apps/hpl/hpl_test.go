@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -41,8 +42,11 @@ func solve(t *testing.T, app hpl.App, ranks int, p hpl.Params, check bool) []app
 	}
 	rules := virtswitch.RulesFixed()
 	net, err := sim.New(sim.Config{Check: check, Spec: fabric.Spec{
-		Graph: g, Seed: 7, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32 << 20, Lossless: 1 << 3, Latency: 400 * vtime.Nanosecond, Rules: rules, Groups: 1024},
+		Graph: g, Seed: 7, NIC: virtrnic.Settings{AckEvery: 16},
+		Switch: fabric.Switch{
+			Latency:  400 * vtime.Nanosecond,
+			Settings: virtswitch.Settings{Buffer: 32 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: rules, Groups: 1024},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

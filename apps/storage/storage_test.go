@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/store"
 	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -69,8 +70,10 @@ func (v *trial) run(t *testing.T) ([]apps.Row, error) {
 	}
 	rules := virtswitch.RulesFixed()
 	v.net, err = sim.New(sim.Config{Check: v.check, RetryAfter: 200 * vtime.Microsecond, RetriesMax: 5, Spec: fabric.Spec{
-		Graph: g, Seed: v.seed, NIC: fabric.NIC{AckEvery: 16},
-		Switch: fabric.Switch{Buffer: 32 << 20, Lossless: 1 << 3, Rules: rules, Groups: 1024},
+		Graph: g, Seed: v.seed, NIC: virtrnic.Settings{AckEvery: 16},
+		Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 32 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: rules, Groups: 1024},
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,17 @@
+package virtrnic
+
+// Settings holds what all NICs of a lab have in common. Package lab fills it from the lab file,
+// and package fabric passes it on. With an IRN.Cap of 0 fabric sets the cap to the
+// bandwidth-delay product of its longest path.
+type Settings struct {
+	// AckEvery makes the requester ask for an acknowledgement on every n-th packet of
+	// a message and on its last; 0 and 1 mean every packet.
+	AckEvery int
+	// Window is how many packets of a queue pair may be unacknowledged; 0: as many as
+	// PSNs allow.
+	Window int
+	// Congestion is the DCQCN of both directions; nil: no congestion control, CNPs are dropped.
+	Congestion *DCQCN
+	// IRN is selective repeat; nil: go-back-N.
+	IRN *IRN
+}
