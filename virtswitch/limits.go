@@ -24,7 +24,7 @@ const (
 	mrpBytesMax = 1500
 	// pfcWire is a pause frame on the wire.
 	pfcWire = 60 + 24
-	// deferredMax bounds what waits in the feedback processor and the accelerator.
+	// deferredMax is how many frames may wait for the feedback processor and the accelerator.
 	deferredMax = 1 << 14
 	// pauseGap is by how much a pause frame follows its cause. It makes the order in
 	// which ports start frames at one instant immaterial.

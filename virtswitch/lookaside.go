@@ -105,8 +105,8 @@ func (s *Switch) serve(now vtime.Time, in int, f *wire.Frame, op wire.OpCode) bo
 	return true
 }
 
-// steer sends a frame for a group to the accelerator. The frame holds its place in the buffer
-// until the last frame that is made of it has been sent.
+// steer sends a frame for a group to the accelerator. The frame stays charged to its ingress until
+// the last frame that is made of it has been sent.
 func (s *Switch) steer(now vtime.Time, in int, f *wire.Frame) {
 	a := s.arrived(f, in)
 	a.shared = true

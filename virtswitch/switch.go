@@ -103,7 +103,7 @@ type Switch struct {
 	quarantine vtime.Duration
 	multicast  []Multicast // in order of address, each address once
 
-	deferred  *deferredWork // nil: nothing is served later
+	deferred  *deferredWork // frames whose handling is deferred; nil: none ever is
 	lookAside *lookAside    // nil: the switch handles groups itself
 	crossbar  *crossbar     // nil: packets wait at their egress
 
@@ -153,7 +153,7 @@ func New(c Config) *Switch {
 }
 
 // Timer slots: one for deleted groups, two per port, one per port for the watchdog, and
-// one for what is served later.
+// one for frames whose handling is deferred.
 const (
 	timerTombstone = 0
 	timerPorts     = 1
@@ -323,8 +323,8 @@ func (s *Switch) Pauses() (n int) {
 	return n
 }
 
-// Stands reports whether every frame that waits, pause frames left out, waits for a neighbour's
-// pause to end, with no watchdog about to end it. Then nothing moves until a frame comes.
+// Stands reports whether nothing moves until a frame arrives: every frame that waits, pause frames
+// left out, waits for a neighbour's pause to end, and no watchdog is about to end it.
 func (s *Switch) Stands() bool {
 	moves := s.deferred != nil && s.deferred.waiting.Len() > 0 || s.crossbar != nil && s.crossbar.next != vtime.Never
 	for p := range s.eg {
@@ -334,7 +334,7 @@ func (s *Switch) Stands() bool {
 	return !moves
 }
 
-// Queued returns the frames waiting in the switch.
+// Queued returns how many frames wait in the switch, pause frames included.
 func (s *Switch) Queued() (n int) {
 	for i := range s.eg {
 		n += s.eg[i].queued()
