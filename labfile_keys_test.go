@@ -242,7 +242,7 @@ func collectiveKeys() map[string]keyDoc {
 		"workloads.fsdp.schemes.allgather":      {values: "a scheme, as for `allgather`", example: "allgather: ring"},
 		"workloads.fsdp.schemes.reduce-scatter": {values: "a scheme, as for `reduce-scatter`", example: "reduce-scatter: ring"},
 
-		"workloads.bcast.schemes.name":      {values: "one of the [schemes](#schemes)", example: "name: cepheus"},
+		"workloads.bcast.schemes.name":      {values: "one of the [schemes](#schemes), or `program:NAME`", example: "name: cepheus"},
 		"workloads.bcast.schemes.label":     {values: labelValues, example: "name: chain, label: by-four"},
 		"workloads.bcast.schemes.slices":    {example: "name: chain, slices: 4"},
 		"workloads.bcast.schemes.radix":     {values: "from 2 on", example: "name: k-nomial, radix: 8"},

@@ -82,6 +82,7 @@ var imports = map[string][]string{
 	"cmd/mcastlab":                {"command"},
 	"internal/release":            {},
 	"examples/ring-sum":           {"command", "rank"},
+	"examples/two-level":          {"command", "rank"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global

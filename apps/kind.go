@@ -1,6 +1,8 @@
 package apps
 
 import (
+	"math"
+
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -129,3 +131,17 @@ type Faller interface {
 	// FallsBack reports whether some scheme of the workload has a fallback.
 	FallsBack() bool
 }
+
+// LinksAtMost returns the number of links that can have been crossed one after the other in a row's
+// time. A crossing takes at least the delay of a link and the time of the smallest frame.
+func LinksAtMost(g *topo.Graph, row *Row) int {
+	least := math.Inf(1)
+	for i := range g.Links {
+		l := &g.Links[i]
+		least = min(least, l.Delay.Microseconds()+smallestFrameBits/float64(l.Rate)*1e6)
+	}
+	return int(math.Ceil(row.JCT.Max / least))
+}
+
+// smallestFrameBits is the size of the smallest frame with its preamble and gap, in bits.
+const smallestFrameBits = 8 * 84

@@ -28,7 +28,9 @@ func (p *program) labArg(c *cli.Context) (*lab.Lab, error) { return p.readLab(c,
 
 // labToRun is labArg for a lab whose programs this binary must have. It prints the lab's warnings.
 func (p *program) labToRun(c *cli.Context) (*lab.Lab, error) {
-	l, err := p.readLab(c, lab.Reader{Programs: rankprogram.Names(p.hooks.programs), Expect: true})
+	l, err := p.readLab(c, lab.Reader{
+		Programs: rankprogram.Names(p.hooks.programs), Broadcasts: rankprogram.Broadcasts(p.hooks.programs), Expect: true,
+	})
 	if err != nil || c.Bool("quiet") {
 		return l, err
 	}

@@ -71,8 +71,8 @@ func checkPrograms(programs []rank.Program) error {
 		switch {
 		case !lab.LabelOK(p.Name):
 			return fmt.Errorf("program %q cannot be called so: use a letter, then up to 39 letters, digits, underscores and hyphens", p.Name)
-		case p.Run == nil:
-			return fmt.Errorf("program %s has no function Run", p.Name)
+		case p.Run == nil && p.Broadcast == nil:
+			return fmt.Errorf("program %s has no function Run, and no Broadcast", p.Name)
 		case seen[p.Name]:
 			return fmt.Errorf("two programs are called %s", p.Name)
 		}

@@ -141,13 +141,105 @@ func TestPrograms(t *testing.T) {
 	bad := func(p ...rank.Program) outcome { return call(t, hooks{programs: p}, "", "version") }
 	run := func(*rank.Rank, []string) error { return nil }
 	for want, o := range map[string]outcome{
-		`program "a b" cannot be called so`: bad(rank.Program{Name: "a b", Run: run}),
-		"program a has no function Run":     bad(rank.Program{Name: "a"}),
-		"two programs are called a":         bad(rank.Program{Name: "a", Run: run}, rank.Program{Name: "a", Run: run}),
+		`program "a b" cannot be called so`:               bad(rank.Program{Name: "a b", Run: run}),
+		"program a has no function Run, and no Broadcast": bad(rank.Program{Name: "a"}),
+		"two programs are called a":                       bad(rank.Program{Name: "a", Run: run}, rank.Program{Name: "a", Run: run}),
 	} {
 		if o.code != 4 || !strings.Contains(o.err, want) {
 			t.Errorf("exit %d, %s, want %s", o.code, o.err, want)
 		}
+	}
+}
+
+// sender is a broadcast in which the root sends to each rank, and what tests change of it.
+type sender struct {
+	r     *rank.Rank
+	wrong bool // the last byte is left out
+	conns []*rank.Conn
+	recv  *rank.Request
+	buf   *rank.Buffer
+	n     int
+}
+
+func (s *sender) Begin(b *rank.Buffer, n, root int) (err error) {
+	s.buf, s.n, s.conns, s.recv = b, n, nil, nil
+	if s.r.ID() != root {
+		c, err := s.r.Connect(root)
+		if err != nil {
+			return err
+		}
+		s.recv, err = c.Recv(b, 0, n)
+		return err
+	}
+	for i := range s.r.Size() {
+		if i == root {
+			continue
+		}
+		c, err := s.r.Connect(i)
+		if err != nil {
+			return err
+		}
+		s.conns = append(s.conns, c)
+	}
+	return nil
+}
+
+func (s *sender) Run(received func()) error {
+	if s.recv != nil {
+		return s.r.Wait(s.recv)
+	}
+	n := s.n
+	if s.wrong {
+		n--
+	}
+	for _, c := range s.conns {
+		q, err := c.Send(s.buf, 0, n)
+		if err != nil {
+			return err
+		}
+		if err := s.r.Wait(q); err != nil {
+			return err
+		}
+	}
+	received()
+	return nil
+}
+
+func (*sender) Close() error { return nil }
+
+// TestOwnSchemes: a program of the user's own is a scheme among the others: its bytes are
+// verified, expect can name it, and each mistake is one line with the right exit code.
+func TestOwnSchemes(t *testing.T) {
+	with := func(wrong bool) func(*rank.Rank) (rank.Broadcast, error) {
+		return func(r *rank.Rank) (rank.Broadcast, error) { return &sender{r: r, wrong: wrong}, nil }
+	}
+	h := hooks{programs: append(programs(),
+		rank.Program{Name: "right", Broadcast: with(false)}, rank.Program{Name: "short", Broadcast: with(true)},
+		rank.Program{Name: "none", Broadcast: func(*rank.Rank) (rank.Broadcast, error) { return nil, nil }},
+		rank.Program{Name: "panics", Broadcast: func(*rank.Rank) (rank.Broadcast, error) { panic("of my own") }})}
+	for _, c := range []struct {
+		schemes, more string
+		code          int
+		out, err      string
+	}{
+		{"[unicast, program:right]", "expect: [bcast.right.4KiB.jct.p50 > bcast.unicast.4KiB.jct.p50]\n", 0, "right  4KiB", ""},
+		{"[{name: program:right, label: mine}]", "expect: [bcast.mine.4KiB.jct.max < 100]\n", 0, "mine  4KiB", ""},
+		{"[program:short]", "", 1, "WRONG", "a receiver got wrong bytes"},
+		{"[program:none]", "", 4, "", "prepare program none on h0: it returned no broadcast"},
+		{"[program:panics]", "", 4, "", "panicked: of my own (at program_test.go:"},
+		{"[program:echo]", "", 3, "", `there is no broadcast program "echo" in this binary: it has right, short, none or panics`},
+		{"[{name: program:right, slices: 2}]", "", 3, "", "scheme program:right is a program of your own and has no parameters"},
+		{"[program:right, program:right]", "", 3, "", `two schemes are called "right"`},
+	} {
+		text := "name: own\ntopology: {star: {hosts: 4}}\nworkloads: [{bcast: {schemes: " + c.schemes + ", sizes: [4KiB]}}]\n" + c.more
+		o := call(t, h, text, "run", "-q", "--check", "--runs", t.TempDir(), "-")
+		if o.code != c.code || !strings.Contains(o.out, c.out) || !strings.Contains(o.err, c.err) {
+			t.Errorf("%s: exit %d, want %d with %q and %q\n%s%s", c.schemes, o.code, c.code, c.out, c.err, o.out, o.err)
+		}
+	}
+	text := "name: own\ntopology: {star: {hosts: 4}}\nworkloads: [{program: {name: right}}]\n"
+	if o := call(t, h, text, "validate", "-"); o.code != 3 || !strings.Contains(o.err, `there is no program "right"`) {
+		t.Errorf("a broadcast as a workload: exit %d, %s", o.code, o.err)
 	}
 }
 

@@ -151,7 +151,10 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 // bindNamed reads {chain: {slices: 4}} as a scheme with parameters.
 func (b *binder) bindNamed(path string, e *ast.MappingValueNode, s *Scheme) {
 	name := key(e)
-	if _, isScalar := scalar(e.Value); isScalar {
+	if program, isScalar := scalar(e.Value); isScalar && name == "program" {
+		s.Name = setting.OwnPrefix + program // which YAML may take program:NAME for
+		return
+	} else if isScalar {
 		b.failf(e.Value, "%s: write the parameters of a scheme as a mapping: {%s: {slices: 4}}", last(path), name)
 		return
 	}

@@ -31,13 +31,14 @@ type checking struct {
 	l   *Lab
 	dir string // of the lab file
 	at  map[string]pos
-	// programs are those that workloads may name; nil: any.
-	programs []string
-	expect   bool // look whether the lab measures what lines of expect name
-	g        *topo.Graph
-	err      *Error // the first of the part that is being checked
-	all      []*Error
-	spoilt   spoilt
+	// programs are those that workloads may name, and broadcasts those that may be schemes; nil: any.
+	programs, broadcasts []string
+
+	expect bool // look whether the lab measures what lines of expect name
+	g      *topo.Graph
+	err    *Error // the first of the part that is being checked
+	all    []*Error
+	spoilt spoilt
 }
 
 // failf records a mistake at a path. Only the first one at a place in the file is reported, since
@@ -70,7 +71,7 @@ func (c *checking) failf(path, format string, args ...any) {
 // check verifies the whole file, as far as it could be read, and fills in what depends on other
 // values. It returns the mistakes that reading and checking found.
 func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
-	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, expect: r.Expect, all: b.errs, spoilt: b.spoilt}
+	c := &checking{l: l, dir: dir, at: b.at, programs: r.Programs, broadcasts: r.Broadcasts, expect: r.Expect, all: b.errs, spoilt: b.spoilt}
 	c.checkEnums()
 	for _, s := range []struct {
 		name  string

@@ -41,7 +41,10 @@ func (e *Error) Error() string {
 // lab may name any.
 type Reader struct {
 	Programs []string
-	Expect   bool // refuse lines of expect about what no run of the lab measures
+	// Broadcasts are those that may stand as program:NAME among the schemes of a broadcast; nil:
+	// any.
+	Broadcasts []string
+	Expect     bool // refuse lines of expect about what no run of the lab measures
 }
 
 // Read reads and checks a lab file that may name any program.

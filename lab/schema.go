@@ -34,11 +34,12 @@ func Schema() ([]byte, error) {
 		full := s.Definitions[name]
 		s.Definitions[name] = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{short, full}}
 	}
-	// A scheme with parameters: {chain: {slices: 4}}.
-	one := uint64(1)
+	// A scheme with parameters: {chain: {slices: 4}}, or a program of the user's own.
+	one, own := uint64(1), jsonschema.NewProperties()
+	own.Set("program", &jsonschema.Schema{Type: "string"})
 	s.Definitions["Scheme"].AnyOf = append(s.Definitions["Scheme"].AnyOf, &jsonschema.Schema{
 		Type: "object", MinProperties: &one, MaxProperties: &one,
-		AdditionalProperties: &jsonschema.Schema{Type: "object"},
+		Properties: own, AdditionalProperties: &jsonschema.Schema{Type: "object"},
 	})
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

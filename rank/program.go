@@ -10,9 +10,30 @@ import (
 // Program is a program of the user's own, which lab files name in workloads: {program: {name:
 // ring-sum, args: [8]}}. Run is the part of one rank. It is called on all ranks at the same
 // instant, with the arguments of the lab file. An error ends the run.
+//
+// A program with Broadcast is a scheme of the broadcast benchmark, which lab files name in
+// schemes: [cepheus, program:two-level]. Broadcast prepares one rank: it is called on all ranks
+// and may make connections and groups. A program has Run, Broadcast or both.
 type Program struct {
-	Name string // a letter, then up to 39 letters, digits, underscores and hyphens
-	Run  func(r *Rank, args []string) error
+	Name      string // a letter, then up to 39 letters, digits, underscores and hyphens
+	Run       func(r *Rank, args []string) error
+	Broadcast func(r *Rank) (Broadcast, error)
+}
+
+// Broadcast is one rank's part of a broadcast algorithm of the user's own. The benchmark calls
+// it for one message after another and verifies what the receivers got. Time is measured from
+// when all ranks have returned from Begin.
+type Broadcast interface {
+	// Begin prepares for a message of n bytes at the start of b, from the rank root to all
+	// others: it posts the receives and makes the connections that are not there yet.
+	Begin(b *Buffer, n, root int) error
+	// Run moves the message. It calls received as soon as this rank has all of it, and returns
+	// when all that the rank sent is acknowledged. Without the call the rank has the message
+	// when Run returns; the root has it from the start.
+	Run(received func()) error
+	// Close releases what the algorithm holds in the fabric, such as groups. It is called on
+	// all ranks after the last message.
+	Close() error
 }
 
 // RecordKind names what a record holds.

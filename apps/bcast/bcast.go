@@ -45,7 +45,7 @@ func (p *Params) memory(scheme, size, ranks int) rank.MemoryKind {
 		return rank.MemoryBytes
 	case size*ranks <= apps.RealMax:
 		return rank.MemoryBytes
-	case !collective.TakesHashed(p.Schemes[scheme].Name):
+	case isOwn(p.Schemes[scheme].Name) || !collective.TakesHashed(p.Schemes[scheme].Name):
 		return rank.MemoryPhantom
 	}
 	return rank.MemoryHashed
@@ -74,6 +74,8 @@ type sample struct {
 
 // App is the benchmark. It implements apps.App and apps.Messenger.
 type App struct {
+	// Programs are the user's programs, some of which may be schemes.
+	Programs []rank.Program
 	// Delivered, if set, is called on each receiver before its bytes are checked. Tests use it to
 	// damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
@@ -104,7 +106,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 	s := p.Schemes[si]
 	s.Options.Label = s.Label
-	b, err := collective.NewBcast(s.Name, r, s.Options)
+	b, err := a.algorithm(r, s)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Settings struct {
 const operationWrite = "write"
 
 // App implements apps.Kind.
-func (*Settings) App(e apps.Env) apps.App { return App{Delivered: e.Delivered} }
+func (*Settings) App(e apps.Env) apps.App { return App{Delivered: e.Delivered, Programs: e.Programs} }
 
 // Prepare implements apps.Kind.
 func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
@@ -81,6 +81,9 @@ func (w *Settings) Links(g *topo.Graph, mtu int, row *apps.Row) int {
 	i := setting.SchemeIndex(w.Schemes, row.Scheme)
 	if i < 0 {
 		return 0
+	}
+	if isOwn(w.Schemes[i].Name) {
+		return apps.LinksAtMost(g, row)
 	}
 	s, hosts, root := &w.Schemes[i], w.Ranks.Resolve(g), 0
 	for i, h := range hosts {

@@ -25,11 +25,24 @@ type Params struct {
 // App runs the programs that a binary provides. It implements apps.App and apps.Teller.
 type App struct{ Programs []rank.Program }
 
-// Names returns the names of programs in their order. The list is never nil.
+// Names returns the names of the programs that can be a workload, in their order. The list is
+// never nil.
 func Names(programs []rank.Program) []string {
-	names := make([]string, len(programs))
-	for i, p := range programs {
-		names[i] = p.Name
+	return namesOf(programs, func(p rank.Program) bool { return p.Run != nil })
+}
+
+// Broadcasts returns the names of the programs that can be a scheme of a broadcast, in their
+// order. The list is never nil.
+func Broadcasts(programs []rank.Program) []string {
+	return namesOf(programs, func(p rank.Program) bool { return p.Broadcast != nil })
+}
+
+func namesOf(programs []rank.Program, which func(rank.Program) bool) []string {
+	names := []string{}
+	for _, p := range programs {
+		if which(p) {
+			names = append(names, p.Name)
+		}
 	}
 	return names
 }
@@ -40,7 +53,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(a.Programs, func(x rank.Program) bool { return x.Name == p.Program })
+	i := slices.IndexFunc(a.Programs, func(x rank.Program) bool { return x.Name == p.Program && x.Run != nil })
 	if i < 0 {
 		return fmt.Errorf("the binary on %s has no program %q: the lab was brought up by another one, destroy it and run again", r.Name(), p.Program)
 	}

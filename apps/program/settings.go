@@ -1,7 +1,6 @@
 package program
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -44,20 +43,8 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	return apps.Prepared{Input: Params{Workload: w.Label, Program: w.Name, Args: w.Args}, Hosts: w.Ranks.Resolve(s.Graph), Steps: 1}, nil
 }
 
-// Links implements apps.Kind: how many links can have been crossed one after the other in a
-// row's time, since of a program of the user's own nothing else is known. A crossing takes
-// the delay of a link and the time of the smallest frame at least.
-func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int {
-	least := math.Inf(1)
-	for i := range g.Links {
-		l := &g.Links[i]
-		least = min(least, l.Delay.Microseconds()+smallestFrameBits/float64(l.Rate)*1e6)
-	}
-	return int(math.Ceil(row.JCT.Max / least))
-}
-
-// smallestFrameBits is the smallest frame with its preamble and gap.
-const smallestFrameBits = 8 * 84
+// Links implements apps.Kind. Nothing is known of what a program does with its time.
+func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int { return apps.LinksAtMost(g, row) }
 
 // Only implements apps.Kind: a program is one.
 func (w *Settings) Only(*apps.Row) apps.Kind { return nil }

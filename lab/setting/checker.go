@@ -23,6 +23,7 @@ type Checker struct {
 	Rules       string                // of multicast in the switches
 	Controllers int
 	Programs    []string // that a workload may name; nil: any
+	Broadcasts  []string // programs that may be schemes of a broadcast; nil: any
 	Faults      []faults.Kind
 	DSCP        uint8 // of RoCE packets
 	Priority    int   // that the switches give them

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -16,9 +17,12 @@ type Algorithms struct {
 	Parameters func(name string) []collective.Parameter // nil: none has any
 }
 
+// broadcast is the kind of algorithm that programs of the user's own may be.
+const broadcast = "broadcast"
+
 // Broadcasts returns the schemes of broadcasts.
 func Broadcasts() Algorithms {
-	return Algorithms{"broadcast", collective.Names(), collective.Parameters}
+	return Algorithms{broadcast, collective.Names(), collective.Parameters}
 }
 
 // Allgathers returns the schemes of Allgathers.
@@ -49,7 +53,7 @@ func ParameterNames(name string) []string {
 
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
-	Name     string `yaml:"name" doc:"algorithm" required:"true"`
+	Name     string `yaml:"name" doc:"algorithm, or as program:NAME a broadcast program of your own (docs/programs.md)" required:"true"`
 	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
 	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
 	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
@@ -95,8 +99,13 @@ func (c *Checker) Schemes(p string, a Algorithms, schemes []Scheme, sizes []Size
 
 // Scheme verifies one scheme.
 func (c *Checker) Scheme(at string, a Algorithms, s *Scheme, sizes []Size) {
+	program, own := OwnScheme(s.Name)
 	if s.Label == "" {
-		s.Label = s.Name
+		s.Label = program
+	}
+	if own && a.Kind == broadcast {
+		c.ownScheme(at, program, s)
+		return
 	}
 	if !slices.Contains(a.Names, s.Name) {
 		hint := Suggest(s.Name, a.Names)
@@ -116,6 +125,30 @@ func (c *Checker) Scheme(at string, a Algorithms, s *Scheme, sizes []Size) {
 	c.parameters(at, a, s)
 	c.fallback(at, a, s)
 	c.blocks(at, s, sizes)
+}
+
+// OwnPrefix begins the names of schemes that are programs of the user's own.
+const OwnPrefix = "program:"
+
+// OwnScheme returns the program that a scheme's name means if it is one of the user's own,
+// program:NAME, else the name.
+func OwnScheme(name string) (program string, ok bool) { return strings.CutPrefix(name, OwnPrefix) }
+
+// ownScheme verifies a scheme that is a program of the user's own. It has no parameters.
+func (c *Checker) ownScheme(at, program string, s *Scheme) {
+	bare := Scheme{Name: s.Name, Label: s.Label}
+	switch {
+	case !reflect.DeepEqual(*s, bare):
+		c.Failf(at, "scheme %s is a program of your own and has no parameters: leave all but label out", s.Name)
+	case c.Broadcasts != nil && !slices.Contains(c.Broadcasts, program):
+		hint := ", which has none: run the lab with a binary of your own (docs/programs.md)"
+		if len(c.Broadcasts) > 0 {
+			hint = ": it has " + List(c.Broadcasts)
+		}
+		c.Failf(at, "there is no broadcast program %q in this binary%s", program, hint)
+	case !LabelOK(s.Label):
+		c.Failf(at, BadLabel, s.Label)
+	}
 }
 
 // blocks makes sure that a connection takes all blocks of a message at once.
@@ -253,7 +286,7 @@ func value[T any](p *T) (v T) {
 func (c *Checker) fallback(at string, a Algorithms, s *Scheme) {
 	switch {
 	case s.Fallback == "" || c.failed:
-	case a.Kind != "broadcast" || !collective.HasFallback(s.Name):
+	case a.Kind != broadcast || !collective.HasFallback(s.Name):
 		c.Failf(at+".fallback", "%s scheme %s has no fallback: it is for broadcasts by cepheus and gleam", a.Kind, s.Name)
 	default:
 		c.Partial(at, s.Fallback)
