@@ -35,7 +35,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
 
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
-	MCASTLAB_SWEEPS=all go test ./search -run 'TestStandstill$$' -v -count=1
+	MCASTLAB_SWEEPS=all go test ./search -run 'Test(Standstill|Labs)$$' -v -count=1
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
