@@ -168,7 +168,7 @@ func (n *NIC) AttachMcast(q *QP, group uint32) error {
 
 // AttachUC makes a UC queue pair receive what is sent to a multicast group, with
 // QPN 0xffffff: by the peer it is connected to, or, if it is connected to the group itself,
-// by anybody. It is not a verb but the extension by which messages of several packets, and
+// by any sender. It is not a verb but the extension by which messages of several packets, and
 // WRITEs with immediate, go to many receivers (Khalilov et al., §II-B and §V-B, AG-27). A queue
 // pair has one state of a message being received for all its senders, so their messages of
 // several packets must not overlap. DetachMcast undoes it.

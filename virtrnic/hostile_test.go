@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// inject hands a frame to side 1 as if it had just arrived.
+// inject hands a frame to side 1 as if it arrived now.
 func (p *pair) inject(f *wire.Frame) { p.nic[1].HandleFrame(p.net.Now, 0, f) }
 
 // request builds a packet from side 0's queue pair.

@@ -101,7 +101,7 @@ func (o *reorder) skip(now vtime.Time, n *NIC, taken, expected wire.PSN) {
 	}
 }
 
-// drain handles the packets that waited for the one just taken. Of the acknowledgements that
+// drain handles the packets that waited for the one taken last. Of the acknowledgements that
 // they ask for only the last is sent. If the very last packet did not ask for one, one more is
 // sent, since the sender, which has repeated only the hole, waits for it. If there is another
 // hole, it is reported.

@@ -27,7 +27,7 @@ func (n *NIC) DeallocPD(p *PD) error {
 	case !p.belongsTo(n):
 		return fmt.Errorf("deallocate protection domain: %w", ErrInvalid)
 	case p.users > 0:
-		return fmt.Errorf("deallocate protection domain: %d things are in it: %w", p.users, ErrBusy)
+		return fmt.Errorf("deallocate protection domain: %d objects are in it: %w", p.users, ErrBusy)
 	}
 	p.gone = true
 	n.made.PDs--

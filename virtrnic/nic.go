@@ -96,7 +96,7 @@ type NIC struct {
 	mcast  map[uint32][]*QP
 	events queue.FIFO[AsyncEvent]
 	// deadEvents is how many of events are of queue pairs that are destroyed. Invariant: it
-	// counts just those events whose queue pair is gone.
+	// counts only those events whose queue pair is gone.
 	deadEvents int
 	// sgls and inlines keep the memory of lists and inline data of finished work requests for
 	// the next ones.

@@ -130,7 +130,7 @@ func (p *pair) connect(i int, o pairOptions) {
 	}
 }
 
-// modify changes the state of side i with just the attributes that needs.
+// modify changes the state of side i with only the attributes that this needs.
 func (p *pair) modify(i int, to QPState, a QPAttr) {
 	p.t.Helper()
 	t := findTransition(p.qp[i].service, p.qp[i].state, to)

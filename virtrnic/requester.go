@@ -32,7 +32,7 @@ type requester struct {
 	nakAt      uint64 // 1 + the packet of the last NAK, if there was no progress since; else 0
 	drainTo    uint64 // in SQD: the first packet that is not sent any more
 	drained    bool
-	midway     bool // the packet just built is followed by another of its message
+	midway     bool // the packet built last is followed by another of its message
 }
 
 // psn returns the PSN of a packet.
@@ -85,7 +85,7 @@ func (r *requester) sendable(q *QP) bool {
 	return r.requestable(q) || q.rq.out.Len() > 0
 }
 
-// follows reports whether another packet of the same message may follow the one just built.
+// follows reports whether another packet of the same message may follow the one built last.
 // Only the window can prevent that, so most packets need no full check.
 func (r *requester) follows(q *QP) bool { return r.midway && r.nxt-r.una < q.nic.window }
 

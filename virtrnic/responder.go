@@ -345,7 +345,7 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	q.completeRecv(now, w, f.Solicited())
 }
 
-// respond sends an acknowledgement in the frame of the request just handled. If answers wait, it
+// respond sends an acknowledgement in the frame of the request handled last. If answers wait, it
 // is queued behind them.
 func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, s wire.Syndrome) {
 	n := q.nic

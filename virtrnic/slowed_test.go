@@ -163,7 +163,7 @@ func copied(t *testing.T, r *rand.Rand) {
 }
 
 // gathered sends messages over UC to a group whose members are queue pairs of both
-// unreliable services, connected to the sender, to the group or to somebody else, ready or
+// unreliable services, connected to the sender, to the group or to a third host, ready or
 // not. Each has what it may have, and nobody anything else.
 func gathered(t *testing.T, r *rand.Rand, log bool) *pair {
 	t.Helper()

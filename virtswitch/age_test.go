@@ -10,7 +10,7 @@ import (
 
 // aged registers groups, opens some of them, uses some now and then and leaves the others
 // alone, at random, beside a model that knows when something of each was last heard: the
-// switch has just the groups that are young enough, and its port loads are theirs.
+// switch has exactly the groups that are young enough, and its port loads are theirs.
 func aged(t *testing.T, r *rand.Rand) *lone {
 	const groups = 6
 	age := vtime.Duration(1+r.IntN(5)) * vtime.Second

@@ -109,7 +109,7 @@ func (s *Switch) crossUntil(until vtime.Time) {
 	}
 }
 
-// admit starts what the frame just handled has brought, and charges to its ingress what has
+// admit starts what the frame handled last has brought, and charges to its ingress what has
 // to wait.
 func (s *Switch) admit(now vtime.Time) {
 	x := s.crossbar

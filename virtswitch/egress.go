@@ -84,7 +84,7 @@ type arrival struct {
 	held    *held // the packet in the crossbar, once a copy waits there; nil without a crossbar
 }
 
-// arrived returns the account of a frame that has just come in.
+// arrived returns the account of the frame that came in last.
 func (s *Switch) arrived(f *wire.Frame, in int) arrival {
 	a := arrival{size: f.WireLen(), in: in, prio: priorityOf(f)}
 	if s.classes != nil {

@@ -78,7 +78,7 @@ func (s *Stats) Dropped() (n uint64) {
 	return n
 }
 
-// Holding is what a switch holds. All fields are 0 in a switch that was just made.
+// Holding is what a switch holds. All fields are 0 in a new switch.
 type Holding struct {
 	Groups     int // groups that are not deleted
 	Buried     int // deleted groups that are remembered

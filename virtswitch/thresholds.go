@@ -30,7 +30,7 @@ type PFCConfig struct {
 
 // Headroom returns the bytes a lossless queue must be able to take after XOFF was
 // decided: the pause frame waits for the frame being sent, is sent and takes effect;
-// a frame that the neighbour has just begun is still sent; and what is under way still
+// a frame that the neighbour has begun already is still sent; and what is under way still
 // arrives. rate is the link's in bit/s, delay the sum of both directions' propagation,
 // own and peer the pipeline latencies of this switch and of its neighbour, mtu the RoCE
 // path MTU. The frame that made XOFF necessary is not included: a queue has separate room for
