@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -38,7 +39,7 @@ func Emit(r *rank.Rank, record any) error {
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	r.Emit(out)
+	rankrun.Of(r).Emit(out)
 	return nil
 }
 

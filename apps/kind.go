@@ -3,6 +3,7 @@ package apps
 import (
 	"math"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -43,7 +44,7 @@ type Setup struct {
 	Seed  uint64
 	// Peers returns, by rank, the external hosts among the given hosts. No program runs on those.
 	// It returns nil if there are none.
-	Peers func(hosts []int) []*rank.Peer
+	Peers func(hosts []int) []*rankhost.Peer
 }
 
 // Prepared is a workload that is ready to run.
@@ -53,7 +54,7 @@ type Prepared struct {
 	Steps int   // number of iterations, for progress
 	// Peers holds, by rank, the external hosts. No program runs on those. It is nil if there are
 	// none.
-	Peers []*rank.Peer
+	Peers []*rankhost.Peer
 	// Root is the sending rank of a workload with external hosts. Group is the McstID that the lab
 	// file gives it, or 0.
 	Root  int

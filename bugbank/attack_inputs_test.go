@@ -96,7 +96,7 @@ var attackInputs = []pitfall{
 		seen: "this project: the client gave up while WRITEs crept over slow links, and the read-back called half a block wrong bytes",
 		bugs: []bug{{
 			wrong: "A block is of one write, the one before or the one under way",
-			edits: edit("apps/storage/recover.go", "for at, mtu := 0, p.r.Params().MTU; at", "for at, mtu := 0, p.bs; at"),
+			edits: edit("apps/storage/recover.go", "for at, mtu := 0, p.r.MTU(); at", "for at, mtu := 0, p.bs; at"),
 			test:  "apps/storage TestTorn",
 		}},
 	},

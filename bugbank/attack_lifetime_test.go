@@ -15,7 +15,7 @@ var attackLifetime = []pitfall{
 			test:  "nodeagent TestWaysOut",
 		}, {
 			wrong: "The tasks of a rank are unwound, and its queue pairs are left to themselves",
-			edits: edit("nodeagent/job_linux.go", "\t\tn.host.Go(n.loop.Now(), \"the rank's end\", b.rank.Abandon)\n", ""),
+			edits: edit("nodeagent/job_linux.go", "\t\tn.host.Go(n.loop.Now(), \"the rank's end\", rankrun.Of(b.rank).Abandon)\n", ""),
 			test:  "nodeagent TestWaysOut",
 		}, {
 			wrong: "What a program has under way goes on for as long as it takes to unwind",

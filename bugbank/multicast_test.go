@@ -185,7 +185,7 @@ var multicast = []pitfall{
 			test:  "collective/fallback TestBackoff",
 		}, {
 			wrong: "What had come of a message that is broken off is not forgotten, and counts when it comes again",
-			edits: edit("collective/fallback/receiver.go", "\tif !b.members.isApart(b.me()) {\n\t\tm.buf.Forget(m.n)\n\t}\n", ""),
+			edits: edit("collective/fallback/receiver.go", "\tif !b.members.isApart(b.me()) {\n\t\trankrun.OfBuffer(m.buf).Forget(m.n)\n\t}\n", ""),
 			test:  "sim TestFallbackTorn",
 		}, {
 			wrong: "Who is served alone and was not heard is sent again what it has, and the source waits until it wants that",

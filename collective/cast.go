@@ -204,7 +204,7 @@ func (c *cast) synchronise() error {
 // Begin implements Algorithm. A broadcast has one block, the root's; an Allgather has one
 // block per rank.
 func (c *cast) Begin(b *rank.Buffer, n, root int) error {
-	blocks, chunk := 1, c.r.Params().MTU
+	blocks, chunk := 1, c.r.MTU()
 	if c.gather {
 		blocks = c.r.Size()
 	}
@@ -330,7 +330,7 @@ func (c *cast) allowance() vtime.Duration {
 		alpha = max(alphaMin, 4*c.barred) + vtime.Duration(2*(last-first))*c.barred/vtime.Duration(rounds)
 	}
 	chunks := c.layout.count()
-	packets := chunks * max(1, (c.layout.chunk+c.r.Params().MTU-1)/c.r.Params().MTU)
+	packets := chunks * max(1, (c.layout.chunk+c.r.MTU()-1)/c.r.MTU())
 	bits := float64(c.layout.blocks*c.layout.n+packets*around) * 8
 	line := vtime.Picoseconds(bits / float64(c.r.LinkRate()) * float64(vtime.Second))
 	if c.o.Pace > 0 {

@@ -87,7 +87,7 @@ func (in *inlet) stock(c *cast) error {
 		more = append(more, rank.Receive{Slot: len(in.slots) + i})
 	}
 	if c.kind == rank.Datagrams {
-		size := rank.DatagramHeader + c.r.Params().MTU
+		size := rank.DatagramHeader + c.r.MTU()
 		b, err := c.r.Alloc(want*size, kind)
 		if err != nil {
 			return err

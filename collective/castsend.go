@@ -55,7 +55,7 @@ func (t *tempo) wait(r *rank.Rank, chunks []rank.Piece) {
 	r.Sleep(t.due.Sub(r.Now()))
 	bytes := 0
 	for _, p := range chunks {
-		bytes += p.Len + around*((p.Len+r.Params().MTU-1)/r.Params().MTU)
+		bytes += p.Len + around*((p.Len+r.MTU()-1)/r.MTU())
 	}
 	t.due = t.due.Add(vtime.Picoseconds(t.perByte * float64(bytes)))
 }

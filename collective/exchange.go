@@ -108,7 +108,7 @@ func (x *exchange) send(sent *[]*rank.Request, to, off, n int) error {
 // meets returns the peers of the transfers that must wait for their receiver.
 func (x *exchange) meets(all []transfer) (peers []int) {
 	for _, t := range all {
-		if x.inTurn && x.bound(t.hi)-x.bound(t.lo) > x.r.Params().MTU && !slices.Contains(peers, t.peer) {
+		if x.inTurn && x.bound(t.hi)-x.bound(t.lo) > x.r.MTU() && !slices.Contains(peers, t.peer) {
 			peers = append(peers, t.peer)
 		}
 	}

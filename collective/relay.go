@@ -58,7 +58,7 @@ func cut(n, s, mtu int) []piece {
 // last trees get none. With one receiver there is one tree, because two would share a
 // connection.
 func (t *relay) shares(n int) []piece {
-	return cut(n, min(len(t.shapes), t.r.Size()-1), t.r.Params().MTU)
+	return cut(n, min(len(t.shapes), t.r.Size()-1), t.r.MTU())
 }
 
 // Begin implements Algorithm.
@@ -73,7 +73,7 @@ func (t *relay) Begin(b *rank.Buffer, n, root int) error {
 }
 
 func (t *relay) begin(f shape, share piece, root int) error {
-	mtu := t.r.Params().MTU
+	mtu := t.r.MTU()
 	s := stream{parent: -1, pieces: cut(share.n, t.o.Slices, mtu)}
 	s.inTurn = len(s.pieces) == 1 && share.n > mtu
 	parent, children := f(relative(t.r, root), t.r.Size(), t.o)

@@ -141,7 +141,7 @@ func (s *spread) scatter() (sent []*rank.Request, err error) {
 		if err != nil {
 			return err
 		}
-		if n > s.r.Params().MTU {
+		if n > s.r.MTU() {
 			return s.r.Wait(q)
 		}
 		sent = append(sent, q)

@@ -1,6 +1,9 @@
 package collective
 
-import "github.com/mcastlab/mcastlab/rank"
+import (
+	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/rank"
+)
 
 // unicast sends the message to every receiver over a connection of its own, to all at the same
 // time; they share the root's link fairly (BAS-4).
@@ -29,7 +32,7 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 				return err
 			}
 		}
-		awaitExternals(u.r, root, u.r.Address(root))
+		awaitExternals(u.r, root, rankrun.Of(u.r).Address(root))
 		return nil
 	}
 	c, err := u.r.Connect(root)
@@ -38,7 +41,7 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 	}
 	if u.r.External(root) && u.told != b {
 		u.told = b
-		u.r.TellMemory(root, b)
+		rankrun.Of(u.r).TellMemory(root, b)
 	}
 	u.recv, err = c.Recv(b, 0, n)
 	return err
@@ -48,7 +51,7 @@ func (u *unicast) Begin(b *rank.Buffer, n, root int) error {
 func awaitExternals(r *rank.Rank, root int, address uint32) {
 	for i := range r.Size() {
 		if i != root && r.External(i) {
-			r.AwaitExternal(i, address)
+			rankrun.Of(r).AwaitExternal(i, address)
 		}
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/interop/rcpeer"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
@@ -262,7 +262,7 @@ func (s *started) report(t *testing.T, code int) *runner.Report {
 		t.Fatal(err)
 	}
 	row := r.Results[0]
-	if row.Verified == nil || !*row.Verified || len(row.External) != 1 || len(r.External) == 0 || r.External[0].What != rank.StepConnect {
+	if row.Verified == nil || !*row.Verified || len(row.External) != 1 || len(r.External) == 0 || r.External[0].What != rankhost.StepConnect {
 		t.Errorf("row %+v, steps %+v", row, r.External)
 	}
 	return r

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/fabric"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -146,10 +146,10 @@ func (n *NICs) selective() *virtrnic.IRN {
 }
 
 // RankParams returns the settings of queue pairs and hosts.
-func (l *Lab) RankParams() rank.Params {
+func (l *Lab) RankParams() rankhost.Params {
 	n := &l.NICs
 	rules, _ := virtswitch.RulesByName(l.Switches.Rules)
-	p := rank.Params{
+	p := rankhost.Params{
 		MTU: n.MTU, TrafficClass: uint8(n.TrafficClass)<<2 | wire.ECNECT0, Timeout: uint8(n.Timeout),
 		RetryCnt: uint8(n.Retries), RNRRetry: uint8(n.RNRRetries), MinRNRTimer: rnrCode(vtime.Duration(n.RNRTimer)),
 		Activate: rules.Activate,
@@ -163,7 +163,7 @@ func (l *Lab) RankParams() rank.Params {
 		p.LowClass = low<<2 | wire.ECNECT0
 	}
 	if c := n.HostCost; c != nil {
-		p.Cost = rank.HostCost{
+		p.Cost = rankhost.HostCost{
 			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack),
 			Connection: vtime.Duration(c.Connection), Jitter: vtime.Duration(c.Jitter),
 		}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -84,8 +84,8 @@ func (l *Lab) Externals() (names []string) {
 
 // Peers returns, by rank, what ranks must know of the external hosts among them, or nil
 // if there are none.
-func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rank.Peer {
-	peers, any := make([]*rank.Peer, len(hosts)), false
+func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rankhost.Peer {
+	peers, any := make([]*rankhost.Peer, len(hosts)), false
 	for i, h := range hosts {
 		if x := l.ExternalHost(g.Nodes[h].Name); x != nil {
 			peers[i], any = x.Peer(), true
@@ -98,8 +98,8 @@ func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rank.Peer {
 }
 
 // Peer returns what ranks must know of the external host.
-func (x *External) Peer() *rank.Peer {
-	return &rank.Peer{
+func (x *External) Peer() *rankhost.Peer {
+	return &rankhost.Peer{
 		QPN: wire.QPN(x.QPN), SendPSN: wire.PSN(x.SendPSN), ReceivePSN: wire.PSN(x.ReceivePSN), VA: uint64(x.VA), RKey: uint32(x.RKey),
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 )
 
 // checker returns what the checks of workloads need of the lab.
 func (c *checking) checker() *setting.Checker {
 	k := &setting.Checker{
-		Graph: c.g, Peers: map[string]*rank.Peer{}, Rules: c.l.Switches.Rules, Controllers: c.l.Controllers, Programs: c.programs, Broadcasts: c.broadcasts,
+		Graph: c.g, Peers: map[string]*rankhost.Peer{}, Rules: c.l.Switches.Rules, Controllers: c.l.Controllers, Programs: c.programs, Broadcasts: c.broadcasts,
 		DSCP: uint8(c.l.NICs.TrafficClass), Priority: c.l.NICs.TrafficClass.Priority(), LowClass: true, Lossless: true, ReadFile: c.readFile, Fail: c.failf,
 	}
 	if c.spoilt.has("switches", "nics", "links") {

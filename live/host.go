@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Host is a host of the lab for the ranks on it (rank.Host). Its tasks are goroutines, of
+// Host is a host of the lab for the ranks on it (rankhost.Host). Its tasks are goroutines, of
 // which one runs at a time. A task has a lab time of its own: the time of the event that woke
 // it, however long the wake-up took.
 type Host struct {
@@ -154,10 +154,10 @@ func (h *Host) Stop() (ended bool) {
 	return true
 }
 
-// Now implements rank.Host.
+// Now implements rankhost.Host.
 func (h *Host) Now() vtime.Time { return h.running.now }
 
-// Do implements rank.Host.
+// Do implements rankhost.Host.
 func (h *Host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
 	t := h.running
 	h.calls.enter()
@@ -173,7 +173,7 @@ func (h *Host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
 	h.calls.leave(t.name)
 }
 
-// Park implements rank.Host.
+// Park implements rankhost.Host.
 func (h *Host) Park(until vtime.Time, why string) {
 	t := h.running
 	h.calls.enter()
@@ -243,7 +243,7 @@ func (h *Host) ParkBeside(why string, over <-chan struct{}) {
 	h.resume(t, at)
 }
 
-// Kick implements rank.Host.
+// Kick implements rankhost.Host.
 func (h *Host) Kick() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -253,7 +253,7 @@ func (h *Host) Kick() {
 	}
 }
 
-// Spawn implements rank.Host.
+// Spawn implements rankhost.Host.
 func (h *Host) Spawn(name string, f func()) { h.Go(h.running.now, h.running.name+"/"+name, f) }
 
 // Await lets other tasks of the host run while f blocks on something outside the lab. The task

@@ -12,6 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/live"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
@@ -55,13 +57,13 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 	done := make(chan error, 1)
 	n.host.Go(vtime.Time(start.Lab), fmt.Sprintf("rank %d (%s)", start.Rank, n.name), func() {
 		root := prng.New(n.lab.Seed)
-		r, err := rank.New(rank.Config{
+		r, err := rankrun.Start(rankhost.Config{
 			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
 			Host: n.host, Board: b, Peers: peersOf(start), Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
 			b.rank = r // from now on it is released on every way out
-			err = rank.Run(func() error { return app.Run(r, start.Params) })
+			err = rankrun.Run(func() error { return app.Run(r, start.Params) })
 		}
 		done <- err
 	})
@@ -75,14 +77,14 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 }
 
 // peersOf returns, by rank, the external hosts of a job, or nil.
-func peersOf(start *control.Start) []*rank.Peer {
+func peersOf(start *control.Start) []*rankhost.Peer {
 	if len(start.Peers) == 0 {
 		return nil
 	}
-	all := make([]*rank.Peer, len(start.Names))
+	all := make([]*rankhost.Peer, len(start.Names))
 	for _, p := range start.Peers {
 		if int(p.Rank) < len(all) {
-			all[p.Rank] = &rank.Peer{QPN: wire.QPN(p.Qpn), SendPSN: wire.PSN(p.SendPsn), ReceivePSN: wire.PSN(p.ReceivePsn), VA: p.Va, RKey: p.Rkey}
+			all[p.Rank] = &rankhost.Peer{QPN: wire.QPN(p.Qpn), SendPSN: wire.PSN(p.SendPsn), ReceivePSN: wire.PSN(p.ReceivePsn), VA: p.Va, RKey: p.Rkey}
 		}
 	}
 	return all
@@ -162,7 +164,7 @@ func (n *node) abandon(b *board, brokenOff bool) {
 	}
 	n.endTasks()
 	if b.rank != nil {
-		n.host.Go(n.loop.Now(), "the rank's end", b.rank.Abandon)
+		n.host.Go(n.loop.Now(), "the rank's end", rankrun.Of(b.rank).Abandon)
 		n.endTasks()
 	}
 }
@@ -263,18 +265,18 @@ func (b *board) ask(why string, m *control.FromRank, over func() bool) *control.
 	return q.reply
 }
 
-// Put implements rank.Board.
+// Put implements rankhost.Board.
 func (b *board) Put(key string, value []byte) {
 	b.tell(&control.FromRank{What: &control.FromRank_Put{Put: &control.Put{Key: key, Value: value}}})
 }
 
-// Get implements rank.Board.
+// Get implements rankhost.Board.
 func (b *board) Get(key, why string, over func() bool) (value []byte, ok bool) {
 	m := b.ask(why, &control.FromRank{What: &control.FromRank_Get{Get: key}}, over)
 	return m.GetValue(), m != nil
 }
 
-// Barrier implements rank.Board. All ranks go on at one instant of lab time, which the
+// Barrier implements rankhost.Board. All ranks go on at one instant of lab time, which the
 // orchestrator puts far enough ahead for its message to arrive.
 func (b *board) Barrier(over func() bool) bool {
 	m := b.ask("the other ranks to synchronise", &control.FromRank{What: &control.FromRank_Barrier{Barrier: true}}, over)
@@ -287,18 +289,18 @@ func (b *board) Barrier(over func() bool) bool {
 	return true
 }
 
-// Report implements rank.Board. The orchestrator may change the clock's rate before it
+// Report implements rankhost.Board. The orchestrator may change the clock's rate before it
 // answers.
 func (b *board) Report(what string) {
 	b.ask("the orchestrator", &control.FromRank{What: &control.FromRank_Report{Report: what}}, nil)
 }
 
-// Emit implements rank.Board.
+// Emit implements rankhost.Board.
 func (b *board) Emit(record []byte) {
 	b.tell(&control.FromRank{What: &control.FromRank_Record{Record: record}})
 }
 
-// LeaseGroup implements rank.Board.
+// LeaseGroup implements rankhost.Board.
 func (b *board) LeaseGroup() (uint32, error) {
 	return leased(b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}, nil))
 }
@@ -311,12 +313,12 @@ func leased(reply *control.ToRank) (uint32, error) {
 	return l.GetGroup(), nil
 }
 
-// Multicast implements rank.Board.
+// Multicast implements rankhost.Board.
 func (b *board) Multicast(hosts []uint32) (uint32, error) {
 	return leased(b.ask("the switches to know a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{Hosts: hosts}}}, nil))
 }
 
-// EndMulticast implements rank.Board.
+// EndMulticast implements rankhost.Board.
 func (b *board) EndMulticast(group uint32) error {
 	_, err := leased(b.ask("the switches to forget a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{End: group}}}, nil))
 	return err

@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -28,7 +28,7 @@ type board struct {
 	pace   *pace
 	step   func(ctx context.Context, what string) error // before each reported step
 	emit   func(rank int, record []byte)
-	note   func(rank.Step)                  // records what operators of external hosts were told
+	note   func(rankhost.Step)              // records what operators of external hosts were told
 	warn   func(format string, args ...any) // to the user
 	leases *leases
 	tables *tables
@@ -372,7 +372,7 @@ func (b *board) lease(c call, group uint32, err error) error {
 }
 
 func (b *board) put(key string, value []byte) error {
-	if strings.HasPrefix(key, rank.ExternalKey) && len(value) > 0 {
+	if strings.HasPrefix(key, rankhost.ExternalKey) && len(value) > 0 {
 		if err := b.devices.tell(value); err != nil {
 			return err
 		}
@@ -392,7 +392,7 @@ func (b *board) get(c call, key string) error {
 	v, ok := b.channel.Get(c.rank, c, key)
 	b.mu.Unlock()
 	if !ok {
-		if strings.HasPrefix(key, rank.ExternalKey+rank.ReadyKey) {
+		if strings.HasPrefix(key, rankhost.ExternalKey+rankhost.ReadyKey) {
 			b.devices.await(key)
 		}
 		return nil

@@ -12,9 +12,9 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/netdev"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/vtime"
 	"github.com/mcastlab/mcastlab/wire"
@@ -27,7 +27,7 @@ type devices struct {
 	all  []*device
 	put  func(key string, value []byte) error
 	fail func() // ends the job
-	note func(rank.Step)
+	note func(rankhost.Step)
 
 	mu  sync.Mutex
 	err error // why the job was ended
@@ -54,7 +54,7 @@ const (
 
 // lookAfter returns the monitor of a workload's external hosts and resets their adapters. It
 // returns nil if there are none.
-func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rank.Step)) (*devices, error) {
+func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rankhost.Step)) (*devices, error) {
 	v := &devices{d: d, note: note}
 	for i, p := range w.Peers {
 		if p == nil {
@@ -184,7 +184,7 @@ func (v *devices) tell(value []byte) error {
 	if v == nil {
 		return errors.New("a rank tells something to an external host, and there is none")
 	}
-	s, err := rank.ParseStep(value)
+	s, err := rankhost.ParseStep(value)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (v *devices) tell(value []byte) error {
 	for _, x := range v.all {
 		if x.view.name == s.Host {
 			x.since = time.Now()
-			if s.What == rank.StepConnect {
+			if s.What == rankhost.StepConnect {
 				x.view.step = s
 			}
 		}
@@ -208,7 +208,7 @@ func (v *devices) await(key string) {
 	if v == nil {
 		return
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(key, rank.ExternalKey+rank.ReadyKey), "/")
+	name, _, _ := strings.Cut(strings.TrimPrefix(key, rankhost.ExternalKey+rankhost.ReadyKey), "/")
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, x := range v.all {

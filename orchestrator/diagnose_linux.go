@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/wire"
 )
 
@@ -18,7 +18,7 @@ type deviceView struct {
 	carrier              bool
 	x                    lab.External
 	source               bool
-	step                 rank.Step // what it is to connect to; zero: its operator was not told yet
+	step                 rankhost.Step // what it is to connect to; zero: its operator was not told yet
 	seen                 counters.Device
 	slowest              string // path of its group
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // TestCauses: each mistake that can be told from outside has words of its own, and a device
@@ -16,7 +16,7 @@ func TestCauses(t *testing.T) {
 	good := func() deviceView {
 		return deviceView{
 			name: "h3", address: "10.0.0.4", iface: "rc1", carrier: true,
-			step: rank.Step{Host: "h3", QPN: 17, Address: to, SendPSN: 100, ReceivePSN: 100},
+			step: rankhost.Step{Host: "h3", QPN: 17, Address: to, SendPSN: 100, ReceivePSN: 100},
 			seen: counters.Device{
 				Heard: true, Frames: 3, Asked: []counters.DeviceAsked{{Address: to, Times: 1}}, Given: 20, GivenPSN: 119, Acks: 3, AckPSN: 119,
 				Last: &counters.DeviceFrame{OpCode: "ACKNOWLEDGE ACK", PSN: 119, To: to, QPN: 1},

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
@@ -36,7 +36,7 @@ func notJudged() runner.Fidelity {
 // while frames were late by as long as it waits, and nothing was made to go wrong.
 func (r *liveRun) blame(ctx context.Context, err error) error {
 	open := r.fid.open
-	if ctx.Err() != nil || open == noRow || r.d.Lab.NICs.Timeout == 0 || !rank.GaveUp(err.Error()) {
+	if ctx.Err() != nil || open == noRow || r.d.Lab.NICs.Timeout == 0 || !rankhost.GaveUp(err.Error()) {
 		return err
 	}
 	if made, ferr := r.d.Faults(ctx); ferr != nil || len(made) > 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/runner"
 )
 
@@ -56,7 +56,7 @@ func (r *rest) deadlocked() error {
 	if who == nil {
 		return nil // all have ended
 	}
-	return rank.Deadlock(who)
+	return rankhost.Deadlock(who)
 }
 
 // hear records what a rank reports about itself.

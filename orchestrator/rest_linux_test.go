@@ -7,7 +7,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/control"
 	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // TestDeadlocked: a job is in a deadlock if all ranks that have not ended rest, with no answer
@@ -34,7 +34,7 @@ func TestDeadlocked(t *testing.T) {
 		}
 		c.change(&r)
 		err := r.deadlocked()
-		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, rank.ErrDeadlock) || !strings.HasSuffix(err.Error(), ": "+c.want)) {
+		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, rankhost.ErrDeadlock) || !strings.HasSuffix(err.Error(), ": "+c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

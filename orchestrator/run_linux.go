@@ -12,8 +12,8 @@ import (
 	"github.com/mcastlab/mcastlab/controller"
 	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/topo"
 )
@@ -223,7 +223,7 @@ func (r *liveRun) job(ctx context.Context, w runner.Workload, emit func(int, []b
 }
 
 // told records what the operator of an external host was told to do.
-func (r *liveRun) told(s rank.Step) {
+func (r *liveRun) told(s rankhost.Step) {
 	r.Report.External = append(r.Report.External, s)
 	r.Events.Note(r.pace.now(), "external", s)
 }

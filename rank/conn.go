@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -32,13 +33,13 @@ type Request struct {
 
 // QueueDepth is the number of work requests that each queue of a connection, send and receive,
 // holds.
-const QueueDepth = virtrnic.MaxQPWR
+const QueueDepth = 16384
 
 // Connect returns the connection to a peer; the first call makes it. Both sides must call it,
 // in any order; the first call blocks until the peer has called it too.
 func (r *Rank) Connect(peer int) (*Conn, error) {
 	if r.broken {
-		return nil, ErrBroken
+		return nil, rankhost.ErrBroken
 	}
 	if c := r.conns[peer]; c != nil {
 		return c, nil
@@ -63,7 +64,7 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	switch {
 	case r.broken:
 		_ = r.destroy(c.qp) // it exists and is ours
-		return nil, ErrBroken
+		return nil, rankhost.ErrBroken
 	case len(answer) != 8:
 		return nil, fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, peer)
 	}
@@ -80,14 +81,14 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 
 // external connects to an external host's queue pair, and tells the operator of that host what
 // to connect it to.
-func (c *Conn) external(p *Peer) error {
+func (c *Conn) external(p *rankhost.Peer) error {
 	r := c.r
 	to := remote{ip: r.c.IPs[c.peer], qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
 	if err := r.bringUp(c.qp, to); err != nil {
 		return fmt.Errorf("connect rank %d to external %s: %w", r.c.ID, r.c.Names[c.peer], err)
 	}
 	r.conns[c.peer] = c
-	r.tellConnect(fmt.Sprintf("%d/%d", r.c.ID, c.peer), c.peer, Step{
+	r.tellConnect(fmt.Sprintf("%d/%d", r.c.ID, c.peer), c.peer, rankhost.Step{
 		Address: r.addr(r.c.IPs[r.c.ID]).String(), ToQPN: uint32(c.qp.Num()),
 		Text: fmt.Sprintf("%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
 			r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.c.IPs[r.c.ID])),
@@ -263,18 +264,18 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 		delete(r.reqs, w.WRID)
 		q.done, q.wc = true, w
 		if w.Status != virtrnic.WCSuccess {
-			if q.err = StatusError(w.Status); !r.survives {
+			if q.err = statusError(w.Status); !r.survives {
 				r.health.fail(r.ended(q))
 			}
 		}
 	}
 }
 
-// StatusError is the status of a failed work request.
-type StatusError virtrnic.WCStatus
+// statusError is the status of a failed work request.
+type statusError virtrnic.WCStatus
 
 // Error returns the verbs' text of the status.
-func (e StatusError) Error() string { return virtrnic.WCStatus(e).String() }
+func (e statusError) Error() string { return virtrnic.WCStatus(e).String() }
 
 // what names the request for error texts.
 func (q *Request) what() string {

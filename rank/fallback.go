@@ -7,7 +7,6 @@ import (
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Here are the operations for groups that leave multicast while it does not work and return to
@@ -16,7 +15,7 @@ import (
 // Break ends all outstanding requests of the rank's connections with an error, and all later
 // ones too. When it returns, nothing lands in buffers any more. Peers are not told; to them
 // the rank is silent.
-func (r *Rank) Break() {
+func (r inside) Break() {
 	r.broken, r.survives = true, true // the caller expects failures, so they do not end the rank
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		for peer := range r.c.Size {
@@ -34,10 +33,10 @@ func (r *Rank) Break() {
 }
 
 // SetTrafficClass sets the traffic class of connections made from now on.
-func (r *Rank) SetTrafficClass(c uint8) { r.c.Params.TrafficClass = c }
+func (r inside) SetTrafficClass(c uint8) { r.c.Params.TrafficClass = c }
 
 // SetTimeout raises the retransmission timeout of connections made from now on to at least d.
-func (r *Rank) SetTimeout(d vtime.Duration) {
+func (r inside) SetTimeout(d vtime.Duration) {
 	for p := &r.c.Params; p.Timeout != 0 && p.Timeout < 31 && virtrnic.Timeout(p.Timeout) < d; p.Timeout++ {
 	}
 }
@@ -45,7 +44,7 @@ func (r *Rank) SetTimeout(d vtime.Duration) {
 // LookOver is Look for the requests of several views of the rank (Sub), and reports whether
 // cond holds. It takes completions only of the views given; r itself counts only if it is one
 // of them.
-func (r *Rank) LookOver(until vtime.Time, why string, views []*Rank, cond func() bool) bool {
+func (r inside) LookOver(until vtime.Time, why string, views []*Rank, cond func() bool) bool {
 	for {
 		some := false
 		// All in one look: what comes after it wakes the task.
@@ -78,50 +77,47 @@ func (q *Request) Err() error { return q.err }
 // Probe starts to find out whether the peer's NIC answers, by a WRITE of length zero, which
 // takes no receive and changes no memory. The request fails when the NIC has used up its
 // retries.
-func (c *Conn) Probe(b *Buffer) (*Request, error) {
-	return c.r.post(&Request{conn: c, send: true, of: fmt.Sprintf("rank %d to answer", c.peer)}, c.qp,
+func (c insideConn) Probe(b *Buffer) (*Request, error) {
+	return c.r.post(&Request{conn: c.Conn, send: true, of: fmt.Sprintf("rank %d to answer", c.peer)}, c.qp,
 		virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)}, virtrnic.RecvWR{})
 }
 
 // Acknowledged returns how many packets of the source all members have acknowledged. Only the
 // source may call it.
-func (g *Group) Acknowledged() (packets uint64) {
+func (g insideGroup) Acknowledged() (packets uint64) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { packets = g.qp.Acknowledged() })
 	return packets
 }
 
 // Expects returns the PSN that this member expects next.
-func (g *Group) Expects() (psn uint32) {
+func (g insideGroup) Expects() (psn uint32) {
 	g.r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { psn = uint32(g.qp.RQPSN()) })
 	return psn
 }
 
-// Lag returns by how many packets behind is behind ahead. Both are values of Expects.
-func Lag(ahead, behind uint32) int { return wire.PSN(ahead).Sub(wire.PSN(behind)) }
-
 // Forget undoes the partial receipt of a message: it clears the first n bytes of the buffer as
 // before the message.
-func (b *Buffer) Forget(n int) { b.Expect(b.seed, n) }
+func (b insideBuffer) Forget(n int) { b.Expect(b.seed, n) }
 
 // NoteFallback records in the run's events that the group has left multicast. epoch is the
 // number of the epoch that ended.
-func (g *Group) NoteFallback(epoch int, cause string) {
+func (g insideGroup) NoteFallback(epoch int, cause string) {
 	g.r.note(mrp.Fallback, machine.Event{Kind: machine.EventFallback, Group: g.id, Value: int64(epoch), Text: cause})
 }
 
 // NoteReturn records that the group uses multicast again. without lists the ranks that are not
 // served by it.
-func (g *Group) NoteReturn(epoch int, without string) {
+func (g insideGroup) NoteReturn(epoch int, without string) {
 	g.r.note(mrp.Return, machine.Event{Kind: machine.EventReturn, Group: g.id, Value: int64(epoch), Text: without})
 }
 
 // NoteProbe records why a group that was registered anew is not used.
-func (g *Group) NoteProbe(epoch int, why string) {
+func (g insideGroup) NoteProbe(epoch int, why string) {
 	g.r.note(mrp.ProbeFailed, machine.Event{Kind: machine.EventProbe, Group: g.id, Value: int64(epoch), Text: why})
 }
 
 // NoteLost records in the run's events that a rank has been given up.
-func (r *Rank) NoteLost(rank int, why string) {
+func (r inside) NoteLost(rank int, why string) {
 	r.note(mrp.MemberLost, machine.Event{Kind: machine.EventMemberLost, Value: int64(rank), Text: r.c.Names[rank] + ": " + why})
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -127,7 +128,7 @@ func (g *Group) register(start wire.PSN) error {
 		}
 		if p := r.peer(i); p != nil {
 			m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: p.QPN})
-			r.tellConnect(fmt.Sprintf("%s/%d", g.name, i), i, Step{
+			r.tellConnect(fmt.Sprintf("%s/%d", g.name, i), i, rankhost.Step{
 				Address: r.addr(g.id).String(),
 				Text:    fmt.Sprintf("%s: group %v starts at PSN %v: connect QP %d to any QP at %v", r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)),
 			})
@@ -179,9 +180,6 @@ func (g *Group) await(want mrp.Phase, why string) error {
 
 // McstID returns the group's address.
 func (g *Group) McstID() uint32 { return g.id }
-
-// QP returns the rank's queue pair in the group.
-func (g *Group) QP() *virtrnic.QP { return g.qp }
 
 // Source returns the rank that may send.
 func (g *Group) Source() int { return g.source }

@@ -2,7 +2,6 @@ package rank
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -55,9 +54,9 @@ func (r *Rank) Failed() error {
 // failure is the panic value of waits that return no error, once the rank has failed.
 type failure struct{ err error }
 
-// Run runs a rank's program and returns its error. It also returns a failure that ended a wait
-// which returns no error. Runtimes call it.
-func Run(program func() error) (err error) {
+// run runs a rank's program and returns its error. It also returns a failure that ended a wait
+// which returns no error.
+func run(program func() error) (err error) {
 	defer func() {
 		p := recover()
 		if f, ok := p.(failure); ok {
@@ -67,18 +66,6 @@ func Run(program func() error) (err error) {
 		}
 	}()
 	return program()
-}
-
-// Deadlock returns the error of a job in which every task waits for something that cannot
-// come. Each entry of blocked reads NAME on WHAT.
-func Deadlock(blocked []string) error {
-	const show = 4
-	more := ""
-	if len(blocked) > show {
-		more = fmt.Sprintf(", and %d more", len(blocked)-show)
-		blocked = blocked[:show]
-	}
-	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
 }
 
 // park blocks until something may have changed; it ends the program if the rank has failed.

@@ -10,91 +10,9 @@ package rank
 
 import (
 	"errors"
-
-	"github.com/mcastlab/mcastlab/mrp"
-	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
-
-// Host is the host that a rank runs on, as the runtime provides it. Its methods may be called
-// only from the rank's tasks.
-type Host interface {
-	// Now returns the lab time.
-	Now() vtime.Time
-	// Do runs f with exclusive access to the host's NIC and registration agent.
-	Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent))
-	// Park blocks the calling task until something may have changed on the host (a completion,
-	// news of the agent, a Kick) or the time until has come. why completes the sentence
-	// "waiting on ...". Once the run is over Park does not return.
-	Park(until vtime.Time, why string)
-	// Kick wakes the host's other tasks, so that they check again what they wait for.
-	Kick()
-	// Spawn starts another task on the host.
-	Spawn(name string, f func())
-}
-
-// Board is the out-of-band channel between the ranks of a job, like the key-value service of
-// an MPI launcher. It costs no lab time on the event clock.
-type Board interface {
-	// Put publishes a value. A key is written once. The only reader of a key may write it too,
-	// to end its own wait.
-	Put(key string, value []byte)
-	// Get blocks until the key has a value. why completes the sentence "waiting on ...".
-	// Whenever a work request of the host has failed, Get calls over, and returns ok false if
-	// over reports that the caller no longer waits.
-	Get(key, why string, over func() bool) (value []byte, ok bool)
-	// Barrier blocks until all ranks of the job have called it. It reports whether they have:
-	// it returns false if over ended the wait, as in Get.
-	Barrier(over func() bool) bool
-	// Report sets the text that describes what the job is doing.
-	Report(what string)
-	// Emit hands a record of the rank's measurements to the runtime.
-	Emit(record []byte)
-	// LeaseGroup returns a McstID that no group of the lab has or had recently.
-	LeaseGroup() (uint32, error)
-	// Multicast makes the switches forward a new plain IPv4 multicast group among the hosts
-	// with the given addresses: what one of them sends reaches all others. It returns the
-	// group's address, which no other group of the lab has or had.
-	Multicast(hosts []uint32) (uint32, error)
-	// EndMulticast removes such a group from the switches.
-	EndMulticast(group uint32) error
-}
-
-// HostCost models the lab time that software on a host takes (all zero by default).
-type HostCost struct {
-	Post       vtime.Duration // posting a work request
-	Poll       vtime.Duration // taking a completion
-	Stack      vtime.Duration // per message, at sender and receiver
-	Connection vtime.Duration // per message sent over a connection, not to a group
-	Jitter     vtime.Duration // each of the above takes up to this much longer, uniformly
-}
-
-// Params are the settings of a rank's queue pairs.
-type Params struct {
-	MTU          int // path MTU: payload bytes per packet
-	TrafficClass uint8
-	Timeout      uint8 // code: 4.096 us * 2^n
-	RetryCnt     uint8
-	RNRRetry     uint8
-	MinRNRTimer  uint8
-	Cost         HostCost
-	// Activate says that the fabric's rules have MRP ACTIVATE; without it groups start
-	// at PSN 0.
-	Activate bool
-	// RTT is the round trip of the longest path while nothing else is under way; 0: not known.
-	RTT vtime.Duration
-	// LowClass is a traffic class whose packets wait for those of TrafficClass.
-	LowClass uint8
-	// FirstPSN, if set, is where every connection starts, in place of a random PSN.
-	FirstPSN *wire.PSN
-}
 
 // Errors of this package; those of work requests carry the verbs' status as text.
 var (
 	ErrGroup = errors.New("group cannot be used")
-	// ErrBroken is of connections after Break.
-	ErrBroken = errors.New("the connections were broken off")
-	// ErrDeadlock says that ranks wait for something that cannot come.
-	ErrDeadlock = errors.New("deadlock")
 )

@@ -2,7 +2,6 @@ package rank
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -11,13 +10,9 @@ import (
 
 // Flushed reports whether a request failed only because its connection had failed before.
 func Flushed(err error) bool {
-	var s StatusError
+	var s statusError
 	return errors.As(err, &s) && virtrnic.WCStatus(s) == virtrnic.WCWRFlushErr
 }
-
-// GaveUp reports whether the text of an error says that a NIC used up its retries without an
-// answer. It looks at the text because nodes send errors as text.
-func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
 
 // WriteImm is Write that also completes a receive of the peer, which must have one posted.
 func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint32) (*Request, error) {

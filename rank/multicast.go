@@ -18,13 +18,12 @@ const (
 	// Datagrams are UD: a message is one packet and lands in the next receive of each member.
 	Datagrams MulticastKind = iota
 	// Writes are UC: a WRITE with immediate data lands in the window of each member. The
-	// window has the same address and key at all members (virtrnic.RegMRAs,
-	// virtrnic.AttachUC).
+	// window has the same address and key at all members.
 	Writes
 )
 
 // DatagramHeader is the number of bytes that a receive of a datagram holds before the data.
-const DatagramHeader = virtrnic.GRHLen
+const DatagramHeader = 40
 
 // Multicast is a plain IP multicast group that all ranks of the job are attached to. What a
 // rank sends reaches each other member at most once, unacknowledged and in no promised order.
@@ -239,7 +238,7 @@ func (m *Multicast) take(nic *virtrnic.NIC) {
 			a.Len -= DatagramHeader
 		}
 		if w.Status != virtrnic.WCSuccess {
-			a.Err = StatusError(w.Status)
+			a.Err = statusError(w.Status)
 		}
 		m.arrived = append(m.arrived, a)
 	}

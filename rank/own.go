@@ -159,7 +159,7 @@ func (r *Rank) Close() {
 
 // Abandon is Close for a program that stopped early or with an error. It may be called from
 // any task of the host once the rank's own tasks have stopped.
-func (r *Rank) Abandon() {
+func (r inside) Abandon() {
 	for _, v := range r.job.views {
 		v.broken = true
 	}

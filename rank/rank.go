@@ -4,29 +4,16 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// Config is what a runtime makes a Rank from.
-type Config struct {
-	ID       int
-	Size     int
-	HostName string
-	Names    []string // of the ranks' hosts, by rank
-	IPs      []uint32 // of the ranks' hosts, by rank
-	Host     Host
-	Board    Board
-	Params   Params
-	Random   prng.Stream
-	Peers    []*Peer // external hosts by rank; nil if there are none
-}
-
 // Rank is one process of a distributed program.
 type Rank struct {
-	c     Config
+	c     rankhost.Config
 	cq    *virtrnic.CQ
 	pd    *virtrnic.PD
 	conns map[int]*Conn
@@ -45,8 +32,8 @@ type Rank struct {
 // cqDepth is enough for every completion that a rank's workloads can have outstanding.
 const cqDepth = 1 << 17
 
-// New returns a rank; runtimes call it from the rank's own task.
-func New(c Config) (*Rank, error) {
+// start returns a rank; runtimes call it from the rank's own task.
+func start(c rankhost.Config) (*Rank, error) {
 	r := newRank(c, newJob())
 	var err error
 	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
@@ -60,7 +47,7 @@ func New(c Config) (*Rank, error) {
 	return r, nil
 }
 
-func newRank(c Config, j *job) *Rank {
+func newRank(c rankhost.Config, j *job) *Rank {
 	return &Rank{c: c, job: j, health: &j.health, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
 }
 
@@ -76,8 +63,11 @@ func (r *Rank) Name() string { return r.c.HostName }
 // NameOf returns the host name of another rank.
 func (r *Rank) NameOf(rank int) string { return r.c.Names[rank] }
 
+// MTU returns the path MTU: the largest number of payload bytes in a packet.
+func (r *Rank) MTU() int { return r.c.Params.MTU }
+
 // Params returns the settings of the rank's queue pairs.
-func (r *Rank) Params() Params { return r.c.Params }
+func (r inside) Params() rankhost.Params { return r.c.Params }
 
 // LinkRate returns the rate of the host's link in bits per second.
 func (r *Rank) LinkRate() (rate uint64) {
@@ -121,7 +111,7 @@ func (r *Rank) First() int {
 	return 0
 }
 
-func (r *Rank) peer(rank int) *Peer {
+func (r *Rank) peer(rank int) *rankhost.Peer {
 	if rank < len(r.c.Peers) {
 		return r.c.Peers[rank]
 	}
@@ -145,8 +135,8 @@ func (r *Rank) Get(key string) []byte { return r.get(key, "value "+key) }
 // Report sets the text of the progress line.
 func (r *Rank) Report(what string) { r.c.Board.Report(what) }
 
-// Emit hands a record of measurements to the runtime; programs call Record.
-func (r *Rank) Emit(record []byte) { r.c.Board.Emit(record) }
+// Emit hands a record of measurements to the runtime.
+func (r inside) Emit(record []byte) { r.c.Board.Emit(record) }
 
 // Go runs f concurrently with the rank, as a worker on the same host. Use Join to wait for it.
 // An error of f ends all waits of the rank, as a failed request does, unless the rank survives
@@ -154,7 +144,7 @@ func (r *Rank) Emit(record []byte) { r.c.Board.Emit(record) }
 func (r *Rank) Go(name string, f func() error) *Worker {
 	w := &Worker{r: r, name: name}
 	r.c.Host.Spawn(name, func() {
-		if w.err = Run(f); w.err != nil && !r.survives {
+		if w.err = run(f); w.err != nil && !r.survives {
 			r.health.fail(w.err)
 		}
 		w.done = true

@@ -26,7 +26,7 @@ var ErrReduction = errors.New("reduction is not answered")
 
 // ReduceWindow is the largest number of chunks, each of at most an MTU, that a rank has sent
 // without having received the sums.
-const ReduceWindow = wire.ReduceWindow
+const ReduceWindow = 128
 
 // reduceRing is how many answers a busy rank can hold: those to a whole window, and as many
 // repeated ones.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -97,21 +98,21 @@ func (r *Rank) Notify() { r.c.Host.Kick() }
 // subBoard is the out-of-band channel of a part of a job: the channel of the job, with keys
 // and barriers of its own.
 type subBoard struct {
-	Board
+	rankhost.Board
 	prefix   string
 	id, size int
 	round    int
 }
 
-// Put implements Board.
+// Put implements rankhost.Board.
 func (b *subBoard) Put(key string, value []byte) { b.Board.Put(b.prefix+key, value) }
 
-// Get implements Board.
+// Get implements rankhost.Board.
 func (b *subBoard) Get(key, why string, over func() bool) ([]byte, bool) {
 	return b.Board.Get(b.prefix+key, why, over)
 }
 
-// Barrier implements Board. The first member waits for all others and then tells them to go
+// Barrier implements rankhost.Board. The first member waits for all others and then tells them to go
 // on.
 func (b *subBoard) Barrier(over func() bool) bool {
 	b.round++

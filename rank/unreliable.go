@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -14,45 +15,27 @@ import (
 // multicast group's address leads to, and nothing is sent back. A message of which a packet is
 // lost never arrives.
 
-// Branches is a switch's entry for a multicast group. A packet leaves by all of Ports except
-// the one that it came in by; it may come in by Ports and by From.
-type Branches struct {
-	Switch      int // node number in the lab
-	Group       uint32
-	Ports, From []uint16
-}
-
-// Subnet is a Board whose runtime can fill the switches' multicast tables, as a subnet manager
-// does. Filling them takes no lab time.
-type Subnet interface {
-	// SetBranches replaces all entries of the previous call.
-	SetBranches(entries []Branches)
-}
-
-// ErrSubnet is returned by runtimes that cannot fill multicast tables.
-var ErrSubnet = errors.New("nobody fills the switches' multicast tables in this runtime: use sim")
-
 // SetBranches fills the switches' multicast tables with these entries, which replace all
 // entries of the previous call.
-func (r *Rank) SetBranches(entries []Branches) error {
-	s, ok := r.c.Board.(Subnet)
+func (r inside) SetBranches(entries []rankhost.Branches) error {
+	s, ok := r.c.Board.(rankhost.Subnet)
 	if !ok {
-		return ErrSubnet
+		return rankhost.ErrSubnet
 	}
 	s.SetBranches(entries)
 	return nil
 }
 
-// Outlet sends UC messages to one address.
-type Outlet struct {
+// outlet sends UC messages to one address.
+type outlet struct {
 	r  *Rank
 	qp *virtrnic.QP
 	to uint32
 }
 
-// NewOutlet returns an outlet to a host's address and the queue pair of an Inlet there. If the
+// NewOutlet returns an outlet to a host's address and the queue pair of an inlet there. If the
 // address is that of an IPv4 multicast group, messages go to all inlets attached to the group.
-func (r *Rank) NewOutlet(ip uint32, qpn wire.QPN) (*Outlet, error) {
+func (r inside) NewOutlet(ip uint32, qpn wire.QPN) (any, error) {
 	if wire.IsMulticast(ip) {
 		qpn = wire.QPNMulticast
 	}
@@ -60,7 +43,7 @@ func (r *Rank) NewOutlet(ip uint32, qpn wire.QPN) (*Outlet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("outlet to %v: %w", wire.AddrOf(ip), err)
 	}
-	return &Outlet{r, q, ip}, nil
+	return &outlet{r.Rank, q, ip}, nil
 }
 
 // newUC makes a UC queue pair and connects it.
@@ -93,7 +76,7 @@ const ucDepth = 64
 
 // Send starts to send n bytes of the buffer from off as one message. The request completes
 // when its last packet starts on the wire.
-func (o *Outlet) Send(b *Buffer, off, n int) (*Request, error) {
+func (o *outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	o.r.spend(o.r.c.Params.Cost.Post)
 	o.r.spend(o.r.c.Params.Cost.Stack)
 	q := &Request{send: true, of: fmt.Sprintf("send to %v", wire.AddrOf(o.to))}
@@ -101,10 +84,10 @@ func (o *Outlet) Send(b *Buffer, off, n int) (*Request, error) {
 }
 
 // Close destroys the outlet; messages that have not been sent yet are lost.
-func (o *Outlet) Close() error { return o.r.destroy(o.qp) }
+func (o *outlet) Close() error { return o.r.destroy(o.qp) }
 
-// Inlet receives the UC messages of another rank.
-type Inlet struct {
+// inlet receives the UC messages of another rank.
+type inlet struct {
 	r      *Rank
 	qp     *virtrnic.QP
 	peer   int
@@ -112,20 +95,20 @@ type Inlet struct {
 }
 
 // NewInlet returns an inlet for messages of a rank.
-func (r *Rank) NewInlet(peer int) (*Inlet, error) {
+func (r inside) NewInlet(peer int) (any, error) {
 	// An inlet sends nothing, so the queue pair that it is connected to does not matter.
 	q, err := r.newUC(r.c.IPs[peer], wire.QPNMulticast)
 	if err != nil {
 		return nil, fmt.Errorf("inlet from rank %d: %w", peer, err)
 	}
-	return &Inlet{r: r, qp: q, peer: peer}, nil
+	return &inlet{r: r.Rank, qp: q, peer: peer}, nil
 }
 
 // QPN returns the queue pair number that outlets send to.
-func (i *Inlet) QPN() wire.QPN { return i.qp.Num() }
+func (i *inlet) QPN() wire.QPN { return i.qp.Num() }
 
 // Attach makes the inlet receive what the peer sends to a multicast group.
-func (i *Inlet) Attach(group uint32) (err error) {
+func (i *inlet) Attach(group uint32) (err error) {
 	i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = nic.AttachUC(i.qp, group) })
 	if err != nil {
 		return fmt.Errorf("inlet from rank %d: %w", i.peer, err)
@@ -136,14 +119,14 @@ func (i *Inlet) Attach(group uint32) (err error) {
 }
 
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
-func (i *Inlet) Recv(b *Buffer, off, n int) (*Request, error) {
+func (i *inlet) Recv(b *Buffer, off, n int) (*Request, error) {
 	i.r.spend(i.r.c.Params.Cost.Post)
 	q := &Request{of: fmt.Sprintf("receive from rank %d", i.peer)}
 	return i.r.post(q, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
 
 // Close destroys the inlet.
-func (i *Inlet) Close() (err error) {
+func (i *inlet) Close() (err error) {
 	for _, g := range i.groups {
 		i.r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = errors.Join(err, nic.DetachMcast(i.qp, g)) })
 	}
@@ -152,7 +135,7 @@ func (i *Inlet) Close() (err error) {
 
 // Unwanted returns how many packets this host's NIC has dropped because no queue pair took
 // them: duplicates, or copies to hosts that are not members.
-func (r *Rank) Unwanted() (n uint64) {
+func (r inside) Unwanted() (n uint64) {
 	r.c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
 		d := &nic.Stats().Drops
 		n = d[virtrnic.DropNoReceive] + d[virtrnic.DropNoGroup] + d[virtrnic.DropPeer] + d[virtrnic.DropSequence]

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
@@ -82,7 +83,7 @@ func TestRunsEnd(t *testing.T) {
 			_, digest, err := runEnding(t, w, fault, uint64(seed))
 			switch {
 			case err == nil:
-			case errors.Is(err, rank.ErrDeadlock), errors.Is(err, errNoEnd):
+			case errors.Is(err, rankhost.ErrDeadlock), errors.Is(err, errNoEnd):
 				t.Errorf("%s with %s, seed %d: %v", w, fault, seed, err)
 			case !namesPeer.MatchString(err.Error()):
 				t.Errorf("%s with %s, seed %d does not say who gave up whom: %v", w, fault, seed, err)

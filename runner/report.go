@@ -6,8 +6,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/rank"
 )
 
 // ReportSchema names the format of summary.json and of run --format json.
@@ -31,7 +31,7 @@ type Report struct {
 	Faults []FaultRow `json:"faults,omitempty"`
 
 	// External is what the operators of external hosts were told to do, in order.
-	External []rank.Step `json:"external,omitempty"`
+	External []rankhost.Step `json:"external,omitempty"`
 
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`

@@ -6,9 +6,9 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/store"
 	"github.com/mcastlab/mcastlab/topo"
 )
@@ -26,15 +26,15 @@ type Workload struct {
 // simulated as if they were the lab's. env holds what differs between binaries and tests: the
 // user's programs and hooks.
 func Prepare(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
-	return prepare(l, g, env, func([]int) []*rank.Peer { return nil })
+	return prepare(l, g, env, func([]int) []*rankhost.Peer { return nil })
 }
 
 // PrepareLive is Prepare for a lab whose external hosts are real devices.
 func PrepareLive(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
-	return prepare(l, g, env, func(hosts []int) []*rank.Peer { return l.Peers(g, hosts) })
+	return prepare(l, g, env, func(hosts []int) []*rankhost.Peer { return l.Peers(g, hosts) })
 }
 
-func prepare(l *lab.Lab, g *topo.Graph, env apps.Env, peers func(hosts []int) []*rank.Peer) (all []Workload, err error) {
+func prepare(l *lab.Lab, g *topo.Graph, env apps.Env, peers func(hosts []int) []*rankhost.Peer) (all []Workload, err error) {
 	seeds := prng.New(l.Seed)
 	for i := range l.Workloads {
 		w := Workload{Label: l.Workloads[i].Label()}

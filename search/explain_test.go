@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/rank"
 )
 
 // TestExplained: a deadlock is explained by a NIC that is stalled for ever, or by a lost frame
@@ -33,7 +33,7 @@ func TestExplained(t *testing.T) {
 	} {
 		l := read(c.fault, c.nics)
 		r := runLab(context.Background(), l, t.TempDir(), 1, 1)
-		if got := errors.Is(r.err, rank.ErrDeadlock); got != c.deadlock {
+		if got := errors.Is(r.err, rankhost.ErrDeadlock); got != c.deadlock {
 			t.Errorf("%s: ended with %v", c.fault, r.err)
 		}
 		if v := r.judge(l); v != nil {

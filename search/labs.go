@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/sim"
 )
@@ -253,9 +253,9 @@ func (r *labRun) judge(l *lab.Lab) *Violation {
 		return &Violation{"invariant " + invariantNumber.FindString(r.text), r.text}
 	case errors.As(r.err, &labErr), r.report == nil:
 		return &Violation{classRefused, r.text}
-	case errors.Is(r.err, rank.ErrDeadlock) && r.explained(l):
+	case errors.Is(r.err, rankhost.ErrDeadlock) && r.explained(l):
 		return nil
-	case errors.Is(r.err, rank.ErrDeadlock):
+	case errors.Is(r.err, rankhost.ErrDeadlock):
 		return &Violation{classDeadlock, r.text}
 	}
 	for _, f := range r.report.Failures() {

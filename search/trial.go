@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/runner"
@@ -166,7 +167,7 @@ func (t *trial) judge(phase string, mayFail bool, rows []apps.Row, err error) (*
 		return &Violation{phase + ", invariant " + invariantNumber.FindString(err.Error()), err.Error()}, nil
 	case errors.Is(err, errEndless):
 		return &Violation{phase + ", endless", fmt.Sprintf("more than %d events, half of them without faults", 2*eventsMax)}, nil
-	case errors.Is(err, rank.ErrDeadlock):
+	case errors.Is(err, rankhost.ErrDeadlock):
 		return &Violation{phase + ", deadlock", err.Error()}, nil
 	case err != nil && !mayFail:
 		return &Violation{phase + ", failed", err.Error()}, nil

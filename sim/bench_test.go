@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
@@ -17,7 +18,7 @@ import (
 
 var benchLink = topo.LinkParams{Rate: 100e9, Delay: vtime.Microsecond}
 
-var benchParams = rank.Params{
+var benchParams = rankhost.Params{
 	MTU: 4096, TrafficClass: 26<<2 | 2, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 12, Activate: true,
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -231,7 +232,7 @@ func wantRefusals(t *testing.T) {
 		}
 		return r.Wait(q) // that nobody sends
 	})
-	if !errors.Is(err, rank.ErrDeadlock) || called != far {
+	if !errors.Is(err, rankhost.ErrDeadlock) || called != far {
 		t.Errorf("a receive that nothing comes for ends with %v; the call at %v came at %v", err, far, called)
 	}
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/store"
@@ -118,7 +119,7 @@ func impairedNet(t *testing.T, g *topo.Graph, seed uint64, rules virtswitch.Rule
 }
 
 // ofApp runs an app on hosts of a net and returns its rows. Nothing may be left over.
-func ofApp(n *Net, hosts []int, params rank.Params, app apps.App, p any) ([]apps.Row, error) {
+func ofApp(n *Net, hosts []int, params rankhost.Params, app apps.App, p any) ([]apps.Row, error) {
 	raw, err := json.Marshal(p)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -28,7 +29,7 @@ type safe struct {
 	mode   string
 	sizes  []int // of the messages
 	roots  []int // of them; nil: rank 0
-	params rank.Params
+	params rankhost.Params
 	sw     fabric.Switch
 	seed   uint64
 	memory rank.MemoryKind

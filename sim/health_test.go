@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -135,7 +136,7 @@ func TestFailureEndsBoard(t *testing.T) {
 		r.Get("nothing")
 		return nil
 	}
-	if err := failing(t, false, waitsOn); !errors.Is(err, rank.ErrDeadlock) {
+	if err := failing(t, false, waitsOn); !errors.Is(err, rankhost.ErrDeadlock) {
 		t.Errorf("a program that survives, and waits for nothing: %v", err)
 	}
 }

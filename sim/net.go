@@ -21,10 +21,10 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/machine"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -103,7 +103,7 @@ type Net struct {
 	overflow   agenda[func(now vtime.Time)] // calls for which timed has no room
 	random     prng.Stream
 	lease      uint32
-	branches   []rank.Branches // entries that a program has set in the switches' multicast tables
+	branches   []rankhost.Branches // entries that a program has set in the switches' multicast tables
 	check      *checker
 	baseline   [][]amount // what each node held when the lab was built; nil without Check
 	orphans    int        // groups that nobody deletes: the leader crashed, or a registration came too late

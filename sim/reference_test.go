@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -248,7 +249,7 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 	return n.Digest(), n.Stats(), fmt.Sprint(err)
 }
 
-var testParams = rank.Params{
+var testParams = rankhost.Params{
 	MTU: 1024, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true,
 }
 

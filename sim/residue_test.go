@@ -9,6 +9,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -101,14 +103,14 @@ func (l *litter) make(r *rank.Rank, b *rank.Buffer, kind int, name string, i int
 	default:
 		g := r.PrepareGroup(name, i%r.Size())
 		r.Go("join", g.Join)
-		in, err := r.NewInlet(next)
+		in, err := rankrun.NewInlet(r, next)
 		if err != nil {
 			return err
 		}
 		if err := in.Attach(wire.MulticastNet | uint32(0x4000+i)); err != nil {
 			return err
 		}
-		_, err = r.NewOutlet(wire.MulticastNet|uint32(0x4000+i), 0)
+		_, err = rankrun.NewOutlet(r, wire.MulticastNet|uint32(0x4000+i), 0)
 		return err
 	}
 }
@@ -153,7 +155,7 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 		t.Errorf("seed %d, steps %v, left before %v: %v", seed, l.steps, l.leave, err)
 		return
 	}
-	deadlock = errors.Is(err, rank.ErrDeadlock)
+	deadlock = errors.Is(err, rankhost.ErrDeadlock)
 	for i := range hosts {
 		gaveUp = gaveUp || n.Agent(i).Stats().DeletionsGivenUp > 0
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
@@ -37,7 +38,7 @@ func TestSmoke(t *testing.T) {
 		hosts[i] = i
 	}
 	app := bcast.App{}
-	err = n.Run(sim.Job{Name: "bcast", Hosts: hosts, Params: rank.Params{MTU: 4096, TrafficClass: 26<<2 | 2, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 12, Activate: true},
+	err = n.Run(sim.Job{Name: "bcast", Hosts: hosts, Params: rankhost.Params{MTU: 4096, TrafficClass: 26<<2 | 2, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 12, Activate: true},
 		Program: func(r *rank.Rank) error { return app.Run(r, raw) },
 		Emit:    func(rank int, rec []byte) { outs[rank] = append(outs[rank], rec) }})
 	if err != nil {

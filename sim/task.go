@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
@@ -16,7 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/wire"
 )
 
-// host is one host of the lab as its ranks use it. It implements rank.Host.
+// host is one host of the lab as its ranks use it. It implements rankhost.Host.
 type host struct {
 	net   *Net
 	node  int
@@ -186,15 +188,15 @@ func (h *host) look() {
 	}
 }
 
-// Now implements rank.Host.
+// Now implements rankhost.Host.
 func (h *host) Now() vtime.Time { return h.net.now }
 
-// Do implements rank.Host.
+// Do implements rankhost.Host.
 func (h *host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
 	f(h.net.now, h.nic, h.agent)
 }
 
-// Park implements rank.Host.
+// Park implements rankhost.Host.
 func (h *host) Park(until vtime.Time, why string) {
 	t := h.net.running
 	t.asleep, t.until, t.why = true, until, why
@@ -206,7 +208,7 @@ func (h *host) Park(until vtime.Time, why string) {
 	}
 }
 
-// Kick implements rank.Host.
+// Kick implements rankhost.Host.
 func (h *host) Kick() {
 	for _, t := range h.tasks {
 		if t.asleep {
@@ -215,7 +217,7 @@ func (h *host) Kick() {
 	}
 }
 
-// Spawn implements rank.Host.
+// Spawn implements rankhost.Host.
 func (h *host) Spawn(name string, f func()) {
 	t := h.net.running
 	h.net.spawn(h, t.job, -1, t.name+"/"+name, f)
@@ -244,7 +246,7 @@ type Job struct {
 	// crash is an error of the job all the same. nil marks none.
 	Spare   []bool
 	Program func(*rank.Rank) error
-	Params  rank.Params
+	Params  rankhost.Params
 	Keep    bool                          // leave the objects that the ranks have made, for inspection
 	Emit    func(rank int, record []byte) // called with each record of a rank; may be nil
 	Report  func(what string)             // called with each progress report of the program; may be nil
@@ -265,7 +267,7 @@ func (n *Net) Run(spec Job) error {
 	}
 	for i, node := range spec.Hosts {
 		h := n.nodes[node].host
-		c := rank.Config{
+		c := rankhost.Config{
 			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
 			Host: h, Board: board{j, h, i}, Params: spec.Params,
 			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
@@ -275,13 +277,13 @@ func (n *Net) Run(spec Job) error {
 	return j.finish()
 }
 
-func (j *job) runRank(i int, c rank.Config, program func(*rank.Rank) error) error {
-	r, err := rank.New(c)
+func (j *job) runRank(i int, c rankhost.Config, program func(*rank.Rank) error) error {
+	r, err := rankrun.Start(c)
 	if err != nil {
 		return err
 	}
 	j.ranks[i] = r
-	return rank.Run(func() error { return program(r) })
+	return rankrun.Run(func() error { return program(r) })
 }
 
 // finish runs the loop until no event is left, and returns the job's error.
@@ -304,7 +306,7 @@ func (j *job) finish() error {
 	}
 	failed := j.firstError()
 	if failed == nil && len(blocked) > 0 {
-		failed = rank.Deadlock(blocked)
+		failed = rankhost.Deadlock(blocked)
 	}
 	n.unfinished = n.open()
 	if n.check != nil && failed == nil {
@@ -328,7 +330,7 @@ func (j *job) release() error {
 	n := j.net
 	for _, r := range j.ranks {
 		if r != nil { // nil if the rank could not be made
-			r.Abandon()
+			rankrun.Of(r).Abandon()
 		}
 	}
 	for _, ip := range j.multicast {
@@ -396,17 +398,17 @@ func (n *Net) forgetTasks() {
 	}
 }
 
-// board is one rank's end of the out-of-band channel. It implements rank.Board and rank.Subnet.
+// board is one rank's end of the out-of-band channel. It implements rankhost.Board and rankhost.Subnet.
 type board struct {
 	j    *job
 	h    *host
 	rank int
 }
 
-// Put implements rank.Board.
+// Put implements rankhost.Board.
 func (b board) Put(key string, value []byte) { b.j.resume(b.j.board.Put(key, value)) }
 
-// Get implements rank.Board.
+// Get implements rankhost.Board.
 func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
 	t := b.j.net.running
 	for {
@@ -421,7 +423,7 @@ func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
 	}
 }
 
-// Barrier implements rank.Board.
+// Barrier implements rankhost.Board.
 func (b board) Barrier(over func() bool) bool {
 	if over() {
 		return false
@@ -437,7 +439,7 @@ func (b board) Barrier(over func() bool) bool {
 	return true
 }
 
-// Report implements rank.Board.
+// Report implements rankhost.Board.
 func (b board) Report(what string) {
 	b.j.net.doing = what
 	b.j.net.steps++
@@ -446,19 +448,19 @@ func (b board) Report(what string) {
 	}
 }
 
-// Emit implements rank.Board.
+// Emit implements rankhost.Board.
 func (b board) Emit(record []byte) {
 	if b.j.emit != nil {
 		b.j.emit(b.rank, record)
 	}
 }
 
-// SetBranches implements rank.Subnet.
-func (b board) SetBranches(entries []rank.Branches) {
+// SetBranches implements rankhost.Subnet.
+func (b board) SetBranches(entries []rankhost.Branches) {
 	b.j.net.setBranches(entries)
 }
 
-func (n *Net) setBranches(entries []rank.Branches) {
+func (n *Net) setBranches(entries []rankhost.Branches) {
 	for _, e := range n.branches {
 		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
 	}
@@ -468,13 +470,13 @@ func (n *Net) setBranches(entries []rank.Branches) {
 	n.branches = entries
 }
 
-// LeaseGroup implements rank.Board.
+// LeaseGroup implements rankhost.Board.
 func (b board) LeaseGroup() (uint32, error) {
 	n, err := b.j.net.leaseGroup()
 	return wire.GroupNet | n, err
 }
 
-// Multicast implements rank.Board.
+// Multicast implements rankhost.Board.
 func (b board) Multicast(hosts []uint32) (uint32, error) {
 	lease, err := b.j.net.leaseGroup()
 	if err != nil {
@@ -489,7 +491,7 @@ func (b board) Multicast(hosts []uint32) (uint32, error) {
 	return ip, b.j.net.SetMulticast(ip, nodes, nil)
 }
 
-// EndMulticast implements rank.Board.
+// EndMulticast implements rankhost.Board.
 func (b board) EndMulticast(group uint32) error {
 	b.j.multicast = slices.DeleteFunc(b.j.multicast, func(ip uint32) bool { return ip == group })
 	b.j.net.endMulticast(group)

@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -175,7 +176,7 @@ func troubled(t *testing.T, seed uint64) {
 	t.Helper()
 	d := drawTrouble(t, seed)
 	n, err := d.run(t)
-	if errors.Is(err, ErrInvariant) || errors.Is(err, rank.ErrDeadlock) || errors.Is(err, errEndless) {
+	if errors.Is(err, ErrInvariant) || errors.Is(err, rankhost.ErrDeadlock) || errors.Is(err, errEndless) {
 		t.Errorf("%v\n%v", d, err)
 	}
 	again, other := drawTrouble(t, seed).run(t)

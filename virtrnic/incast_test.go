@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
@@ -88,7 +89,7 @@ func congestedNet(t testing.TB, g *topo.Graph, name string, cnpWindow vtime.Dura
 	return n, set
 }
 
-var congestedParams = rank.Params{
+var congestedParams = rankhost.Params{
 	MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 14, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true,
 }
 

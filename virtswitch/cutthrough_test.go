@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
@@ -44,7 +46,7 @@ func TestCutThroughRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			params := rank.Params{MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true}
+			params := rankhost.Params{MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true}
 			var took vtime.Duration
 			if err := n.Run(sim.Job{Name: "cut", Hosts: []int{0, 1}, Params: params, Program: func(r *rank.Rank) error {
 				d, err := oneMessage(r, g.Nodes[1].IP, size)
@@ -69,7 +71,7 @@ func oneMessage(r *rank.Rank, to uint32, size int) (vtime.Duration, error) {
 	}
 	if r.ID() == 0 {
 		qpn := r.Get("qpn")
-		out, err := r.NewOutlet(to, qpnOf(qpn))
+		out, err := rankrun.NewOutlet(r, to, qpnOf(qpn))
 		if err != nil {
 			return 0, err
 		}
@@ -80,7 +82,7 @@ func oneMessage(r *rank.Rank, to uint32, size int) (vtime.Duration, error) {
 		}
 		return 0, r.Wait(q)
 	}
-	in, err := r.NewInlet(0)
+	in, err := rankrun.NewInlet(r, 0)
 	if err != nil {
 		return 0, err
 	}

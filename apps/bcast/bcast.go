@@ -11,6 +11,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -244,11 +246,11 @@ func (a App) iterate(r *rank.Rank, p *Params, b collective.Algorithm, buf *rank.
 
 // tellRoot asks the operator of an external root to send a message.
 func tellRoot(r *rank.Rank, p *Params, b collective.Algorithm, n int, seed uint64) {
-	s := rank.Step{Host: r.NameOf(p.Root), What: rank.StepSend, Bytes: n, Text: fmt.Sprintf("%s: send %d bytes now", r.NameOf(p.Root), n)}
+	s := rankhost.Step{Host: r.NameOf(p.Root), What: rankhost.StepSend, Bytes: n, Text: fmt.Sprintf("%s: send %d bytes now", r.NameOf(p.Root), n)}
 	if collective.Writes(b) {
-		s.What, s.Text = rank.StepWrite, fmt.Sprintf("%s: write %d bytes with immediate data to VA 0, with any key, now", s.Host, n)
+		s.What, s.Text = rankhost.StepWrite, fmt.Sprintf("%s: write %d bytes with immediate data to VA 0, with any key, now", s.Host, n)
 	}
-	r.Tell(fmt.Sprintf("go/%016x", seed), s)
+	rankrun.Of(r).Tell(fmt.Sprintf("go/%016x", seed), s)
 }
 
 // expected returns the digest that the message must have. The root computes it once and publishes

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
@@ -127,7 +128,7 @@ func (a App) runPair(r *rank.Rank, p *Params, pi int) error {
 		if err != nil {
 			return fmt.Errorf("write record: %w", err)
 		}
-		r.Emit(out)
+		rankrun.Of(r).Emit(out)
 	}
 	return b.close(r)
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -223,7 +224,7 @@ func (a App) runTest(r *rank.Rank, p *Params, i int) error {
 		if err != nil {
 			return fmt.Errorf("write record: %w", err)
 		}
-		r.Emit(out)
+		rankrun.Of(r).Emit(out)
 		r.Sync()
 		return s.close()
 	}

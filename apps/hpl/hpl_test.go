@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
 	"github.com/mcastlab/mcastlab/topo"
@@ -62,7 +63,7 @@ func solve(t *testing.T, app hpl.App, ranks int, p hpl.Params, check bool) []app
 	records := make([][][]byte, ranks)
 	err = net.Run(sim.Job{
 		Name: "hpl", Hosts: hosts,
-		Params:  rank.Params{MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 14, Activate: rules.Activate},
+		Params:  rankhost.Params{MTU: 4096, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 10, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 14, Activate: rules.Activate},
 		Program: func(r *rank.Rank) error { return app.Run(r, raw) },
 		Emit:    func(i int, rec []byte) { records[i] = append(records[i], rec) },
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/wire"
@@ -22,9 +23,9 @@ type iteration struct {
 	sources []int
 	groups  [][]int // by index of the source that sends to the group
 
-	out     []*rank.Outlet  // outlets by which the rank sends, one after the other
-	reqs    []*rank.Request // index 0: the message being sent; then the expected messages, by source
-	from    []int           // by request: index of its source
+	out     []rankrun.Outlet // outlets by which the rank sends, one after the other
+	reqs    []*rank.Request  // index 0: the message being sent; then the expected messages, by source
+	from    []int            // by request: index of its source
 	entries int
 	wrong   bool
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/topo"
@@ -151,10 +153,10 @@ type side struct {
 	p       *Params
 	app     App
 	tree    *topo.NTree
-	graph   *topo.Graph          // rank 0 only, which fills the tables
-	inlets  []*rank.Inlet        // by source
-	outlets map[int]*rank.Outlet // by multicast LID or LID
-	order   []int                // keys of outlets in the order in which they were made
+	graph   *topo.Graph            // rank 0 only, which fills the tables
+	inlets  []rankrun.Inlet        // by source
+	outlets map[int]rankrun.Outlet // by multicast LID or LID
+	order   []int                  // keys of outlets in the order in which they were made
 }
 
 func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
@@ -168,7 +170,7 @@ func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
 	if r.Size() != t.Hosts() || p.Sources < 1 || p.Sources > r.Size() || p.Members < 1 || p.Members > r.Size() {
 		return nil, fmt.Errorf("%d sources and %d members on %d ranks, IBFT(%d, %d) has %d hosts", p.Sources, p.Members, r.Size(), p.M, p.N, t.Hosts())
 	}
-	s := &side{r: r, p: p, app: a, tree: t, inlets: make([]*rank.Inlet, r.Size()), outlets: map[int]*rank.Outlet{}}
+	s := &side{r: r, p: p, app: a, tree: t, inlets: make([]rankrun.Inlet, r.Size()), outlets: map[int]rankrun.Outlet{}}
 	if r.ID() == 0 {
 		s.graph, err = topo.MPortNTree(p.M, p.N, topo.LinkParams{Rate: 1e9})
 	}
@@ -195,7 +197,7 @@ func (s *side) mlid(scheme string, src int) int {
 // fill installs the entries of an iteration in the switches' multicast tables and returns their
 // number.
 func (s *side) fill(iteration int, scheme string, sources []int, groups [][]int) (int, error) {
-	var entries []rank.Branches
+	var entries []rankhost.Branches
 	done := map[int]bool{}
 	for i, src := range sources {
 		mlid := s.mlid(scheme, src)
@@ -225,10 +227,10 @@ func (s *side) fill(iteration int, scheme string, sources []int, groups [][]int)
 			return 0, err
 		}
 		for _, b := range tree {
-			entries = append(entries, rank.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
+			entries = append(entries, rankhost.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
 		}
 	}
-	return len(entries), s.r.SetBranches(entries)
+	return len(entries), rankrun.Of(s.r).SetBranches(entries)
 }
 
 func (s *side) runCell(c apps.Cell) (record, error) {
@@ -243,7 +245,7 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 	if err != nil {
 		return rec, err
 	}
-	unwanted := r.Unwanted()
+	unwanted := rankrun.Of(r).Unwanted()
 	for i := range p.Iterations {
 		if r.ID() == 0 {
 			r.Report(fmt.Sprintf("%s %s, %d bytes, iteration %d of %d", p.Workload, scheme.Label, size, i+1, p.Iterations))
@@ -259,16 +261,16 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 		rec.Entries = max(rec.Entries, x.entries)
 	}
 	r.Sync() // until then a peer may still read from the buffer
-	rec.Wrong = rec.Wrong || r.Unwanted() != unwanted
+	rec.Wrong = rec.Wrong || rankrun.Of(r).Unwanted() != unwanted
 	return rec, buf.Free()
 }
 
 // inlet returns the inlet for the messages of a source.
-func (s *side) inlet(src int) (*rank.Inlet, error) {
+func (s *side) inlet(src int) (rankrun.Inlet, error) {
 	if s.inlets[src] != nil {
 		return s.inlets[src], nil
 	}
-	in, err := s.r.NewInlet(src)
+	in, err := rankrun.NewInlet(s.r, src)
 	if err != nil {
 		return nil, err
 	}
@@ -285,11 +287,11 @@ func (s *side) inlet(src int) (*rank.Inlet, error) {
 func inletKey(at, src int) string { return fmt.Sprintf("inlet/%d/%d", at, src) }
 
 // outlet returns the outlet for messages to a LID or multicast LID.
-func (s *side) outlet(lid int, ip uint32, qpn func() wire.QPN) (*rank.Outlet, error) {
+func (s *side) outlet(lid int, ip uint32, qpn func() wire.QPN) (rankrun.Outlet, error) {
 	if o := s.outlets[lid]; o != nil {
 		return o, nil
 	}
-	o, err := s.r.NewOutlet(ip, qpn())
+	o, err := rankrun.NewOutlet(s.r, ip, qpn())
 	if err == nil {
 		s.outlets[lid] = o
 		s.order = append(s.order, lid)
@@ -313,7 +315,7 @@ func (s *side) close() error {
 		}
 	}
 	if s.r.ID() == 0 {
-		return s.r.SetBranches(nil)
+		return rankrun.Of(s.r).SetBranches(nil)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -65,7 +67,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	if err := a.Programs[i].Run(r, slices.Clone(p.Args)); err != nil {
 		return fmt.Errorf("program %s on %s: %w", p.Program, r.Name(), err)
 	}
-	r.Record(rank.Record{Kind: rank.RecordRun, From: from, To: r.Now()})
+	rankrun.Of(r).Record(rankhost.Record{Kind: rankhost.RecordRun, From: from, To: r.Now()})
 	return nil
 }
 
@@ -77,11 +79,11 @@ func read(raw []byte) (p Params, err error) {
 }
 
 // parse reads the records of all ranks.
-func parse(records [][][]byte) ([][]rank.Record, error) {
-	all := make([][]rank.Record, len(records))
+func parse(records [][][]byte) ([][]rankhost.Record, error) {
+	all := make([][]rankhost.Record, len(records))
 	for i, lines := range records {
 		for _, out := range lines {
-			var x rank.Record
+			var x rankhost.Record
 			if err := json.Unmarshal(out, &x); err != nil {
 				return nil, fmt.Errorf("program: read record of rank %d: %w (emit records by Printf, Verify and Measured only)", i, err)
 			}
@@ -97,15 +99,15 @@ func (a App) Lines(records [][][]byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var lines []rank.Record
+	var lines []rankhost.Record
 	for _, of := range all {
 		for _, x := range of {
-			if x.Kind == rank.RecordLine {
+			if x.Kind == rankhost.RecordLine {
 				lines = append(lines, x)
 			}
 		}
 	}
-	slices.SortStableFunc(lines, func(x, y rank.Record) int { return cmp.Compare(x.To, y.To) })
+	slices.SortStableFunc(lines, func(x, y rankhost.Record) int { return cmp.Compare(x.To, y.To) })
 	var b strings.Builder
 	for _, x := range lines {
 		b.WriteString(x.Text + "\n")
@@ -117,8 +119,8 @@ func (a App) Lines(records [][][]byte) (string, error) {
 type cell struct {
 	name  string
 	size  int
-	whole bool            // the row is of the program as a whole
-	spans [][]rank.Record // by rank
+	whole bool                // the row is of the program as a whole
+	spans [][]rankhost.Record // by rank
 }
 
 // Reduce implements apps.App. It returns a row for the program as a whole, with the program's name,
@@ -132,14 +134,14 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	cells := []*cell{{name: p.Program, whole: true, spans: make([][]rank.Record, len(all))}}
+	cells := []*cell{{name: p.Program, whole: true, spans: make([][]rankhost.Record, len(all))}}
 	find := func(name string, size int) *cell {
 		for _, c := range cells[1:] {
 			if c.name == name && c.size == size {
 				return c
 			}
 		}
-		cells = append(cells, &cell{name: name, size: size, spans: make([][]rank.Record, len(all))})
+		cells = append(cells, &cell{name: name, size: size, spans: make([][]rankhost.Record, len(all))})
 		return cells[len(cells)-1]
 	}
 	var verified *bool
@@ -147,12 +149,12 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 	for i, of := range all {
 		for _, x := range of {
 			switch x.Kind {
-			case rank.RecordRun:
+			case rankhost.RecordRun:
 				cells[0].spans[i] = append(cells[0].spans[i], x)
-			case rank.RecordSample:
+			case rankhost.RecordSample:
 				c := find(x.Text, x.Size)
 				c.spans[i] = append(c.spans[i], x)
-			case rank.RecordCheck:
+			case rankhost.RecordCheck:
 				ok := x.OK && (verified == nil || *verified)
 				verified = &ok
 				if !x.OK {
@@ -184,7 +186,7 @@ const wrongMax = 10
 // row reports a cell. Ranks without a record are left out. ok is false if there is no rank left, or
 // if the cell is the program as a whole and the run was interrupted before all ranks had ended.
 func (c *cell) row() (row apps.Row, ok bool) {
-	parts := slices.DeleteFunc(slices.Clone(c.spans), func(s []rank.Record) bool { return len(s) == 0 })
+	parts := slices.DeleteFunc(slices.Clone(c.spans), func(s []rankhost.Record) bool { return len(s) == 0 })
 	if len(parts) == 0 || c.whole && len(parts) < len(c.spans) {
 		return row, false
 	}

@@ -269,7 +269,7 @@ func (p *replica) from(r Record, numbers []uint64) bool {
 			p.fill(wrote[i], p.jobOf(r.Block), n)
 		}
 	}
-	for at, mtu := 0, p.r.Params().MTU; at < p.bs; at += mtu {
+	for at, mtu := 0, p.r.MTU(); at < p.bs; at += mtu {
 		end := min(at+mtu, p.bs)
 		if !slices.ContainsFunc(wrote, func(b []byte) bool { return bytes.Equal(r.Data[at:end], b[at:end]) }) {
 			return false

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
@@ -56,7 +57,7 @@ func (c *client) emit(members []int, failed error) error {
 	if err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
-	c.r.Emit(out)
+	rankrun.Of(c.r).Emit(out)
 	return nil
 }
 

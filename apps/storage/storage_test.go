@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/storage"
 	"github.com/mcastlab/mcastlab/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/sim"
@@ -39,7 +40,7 @@ type trial struct {
 	ranks   int
 	seed    uint64
 	mtu     int
-	cost    rank.HostCost
+	cost    rankhost.HostCost
 	loss    float64
 	timeout uint8 // as the NIC counts it
 	link    topo.LinkParams
@@ -95,7 +96,7 @@ func (v *trial) run(t *testing.T) ([]apps.Row, error) {
 	records := make([][][]byte, v.ranks)
 	runErr := v.net.Run(sim.Job{
 		Name: "storage", Hosts: hosts,
-		Params: rank.Params{
+		Params: rankhost.Params{
 			MTU: v.mtu, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: v.timeout, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 8, Activate: rules.Activate, Cost: v.cost,
 		},
 		Program: func(r *rank.Rank) error { return v.app.Run(r, raw) },
@@ -435,7 +436,7 @@ func TestClosedForms(t *testing.T) {
 	for _, stack := range []vtime.Duration{842 * vtime.Nanosecond, 100 * vtime.Nanosecond} {
 		for _, mtu := range []int{1024, 4096} {
 			v := newTrial(storage.Params{Schemes: storage.Schemes(), Sizes: []int{8192}, Depth: 64, Jobs: 1, Volume: 1 << 20, IOs: 4000, Durability: storage.Memory})
-			v.cost, v.mtu, v.check = rank.HostCost{Stack: stack}, mtu, false
+			v.cost, v.mtu, v.check = rankhost.HostCost{Stack: stack}, mtu, false
 			for _, r := range v.must(t) {
 				perIO := wireUS(8192, mtu)
 				if r.Scheme == "multicast-per-request" {
@@ -451,7 +452,7 @@ func TestClosedForms(t *testing.T) {
 		Schemes: []string{"1-unicast", "unicasts", "multicast-shared"}, Sizes: sizes, Depth: 1, Jobs: 1, Volume: 8 << 20, IOs: 4, Durability: storage.Memory,
 		Submit: 5 * vtime.Microsecond, Copy: 3 * vtime.Microsecond, Complete: 8 * vtime.Microsecond,
 	})
-	v.cost, v.check, v.mtu = rank.HostCost{Stack: 2 * vtime.Microsecond}, false, 1024
+	v.cost, v.check, v.mtu = rankhost.HostCost{Stack: 2 * vtime.Microsecond}, false, 1024
 	for _, r := range v.must(t) {
 		k := copies[r.Scheme]
 		// Two links, a store-and-forward hop, and the acknowledgement's way back.

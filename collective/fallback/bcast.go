@@ -3,6 +3,7 @@ package fallback
 import (
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -114,8 +115,8 @@ func (b *Bcast) prepare() (err error) {
 	}
 	b.base.Survive() // the program handles the failures of this view and of the others
 	// Probes must not wait behind data, and must outlast what waits in NICs.
-	b.base.SetTrafficClass(probeClass)
-	b.base.SetTimeout(probeWindows * b.meter.window)
+	rankrun.Of(b.base).SetTrafficClass(probeClass)
+	rankrun.Of(b.base).SetTimeout(probeWindows * b.meter.window)
 	if b.empty, err = b.r.Alloc(1, rank.MemoryBytes); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package fallback
 import (
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -99,7 +100,7 @@ func (e *epochs) leave(g *epoch) {
 	} else {
 		g.group.Abandon()
 	}
-	e.r.LookOver(0, "", []*rank.Rank{g.view}, func() bool { return true })
+	rankrun.Of(e.r).LookOver(0, "", []*rank.Rank{g.view}, func() bool { return true })
 	if g.ended { // else the rank leaves when the registration ends
 		g.view.Close()
 	}

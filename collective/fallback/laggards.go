@@ -3,7 +3,7 @@ package fallback
 import (
 	"slices"
 
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/vtime"
 )
 
@@ -42,13 +42,13 @@ func (p progress) lags() []float64 {
 		var foremost uint32
 		some := false
 		for i := range p.expected {
-			if v, ok := at(i); ok && (!some || rank.Lag(v, foremost) > 0) {
+			if v, ok := at(i); ok && (!some || rankhost.Lag(v, foremost) > 0) {
 				foremost, some = v, true
 			}
 		}
 		for i := range p.expected {
 			if v, ok := at(i); ok {
-				sum[i] += float64(rank.Lag(foremost, v))
+				sum[i] += float64(rankhost.Lag(foremost, v))
 				n[i]++
 			}
 		}

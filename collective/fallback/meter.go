@@ -3,6 +3,7 @@ package fallback
 import (
 	"math/bits"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -46,7 +47,7 @@ type meter struct {
 
 // newMeter returns the meter of a rank's messages.
 func newMeter(r *rank.Rank) *meter {
-	p := r.Params()
+	p := rankrun.Of(r).Params()
 	m := &meter{rtt: p.RTT, rate: r.LinkRate(), mtu: p.MTU}
 	if m.rtt == 0 {
 		m.rtt = rttDefault

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -96,7 +97,7 @@ func (o *overlay) open(name string, members []int, interruptions int) error {
 	view.Survive()
 	// Packets of the group may take long to leave the queues, and a retransmission timeout
 	// that is too short adds to them.
-	view.SetTimeout(o.meter.window << min(interruptions, 5))
+	rankrun.Of(view).SetTimeout(o.meter.window << min(interruptions, 5))
 	o.name, o.members, o.view = name, members, view
 	return nil
 }
@@ -133,7 +134,7 @@ func (o *overlay) close() {
 	if o.view == nil {
 		return
 	}
-	o.view.Break()
+	rankrun.Of(o.view).Break()
 	o.view.Close()
 	o.view, o.run = nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -117,8 +118,8 @@ func (p *protocol) tell(st step) *call {
 	}
 	const why = "the members of a group to answer"
 	views := []*rank.Rank{p.base}
-	p.r.LookOver(p.r.Now().Add(p.meter.window), why, views, func() bool { return c.all(c.settled) })
-	p.r.LookOver(vtime.Never, why, views, func() bool {
+	rankrun.Of(p.r).LookOver(p.r.Now().Add(p.meter.window), why, views, func() bool { return c.all(c.settled) })
+	rankrun.Of(p.r).LookOver(vtime.Never, why, views, func() bool {
 		return c.all(func(i int) bool { return c.settled(i) || !c.probes[i].Done() })
 	})
 	return c
@@ -128,7 +129,7 @@ func (p *protocol) tell(st step) *call {
 func (c *call) probe(i int) {
 	conn, err := c.base.Connect(i)
 	if err == nil {
-		c.probes[i], err = conn.Probe(c.empty)
+		c.probes[i], err = rankrun.OfConn(conn).Probe(c.empty)
 	}
 	if err != nil {
 		c.members.unreachable[i] = err.Error()

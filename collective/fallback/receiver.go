@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -29,7 +30,7 @@ func (b *Bcast) receive() error {
 			}
 		}
 		why := fmt.Sprintf("%s of rank %d", b.label, m.source)
-		b.r.LookOver(vtime.Never, why, b.views(), func() bool { return b.protocol.acted != seen || b.hasArrived() })
+		rankrun.Of(b.r).LookOver(vtime.Never, why, b.views(), func() bool { return b.protocol.acted != seen || b.hasArrived() })
 		if err := b.take(); err != nil {
 			return err
 		}
@@ -167,7 +168,7 @@ func (b *Bcast) stop(seq int) (have bool) {
 	}
 	m.epoch, m.recv = nil, nil
 	if !b.members.isApart(b.me()) {
-		m.buf.Forget(m.n)
+		rankrun.OfBuffer(m.buf).Forget(m.n)
 	}
 	return false
 }
@@ -184,7 +185,7 @@ func (b *Bcast) adopt(number int, st step) error {
 	b.stragglers.cut(keep)
 	if m := &b.msg; m.line != nil && !keep(m.line) && !m.have {
 		m.slices, m.line = nil, nil
-		m.buf.Forget(m.n)
+		rankrun.OfBuffer(m.buf).Forget(m.n)
 	}
 	if st.Epoch >= 0 {
 		b.meter.forget()
@@ -207,7 +208,7 @@ func (b *Bcast) sample(from vtime.Time) (expected []uint32) {
 		b.r.Sleep(due.Sub(b.r.Now()))
 		psn := uint32(missed)
 		if e := b.epochs.current; e != nil && b.r.Now() <= due.Add(b.meter.rtt/2) {
-			psn = e.group.Expects()
+			psn = rankrun.OfGroup(e.group).Expects()
 		}
 		expected = append(expected, psn)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -66,7 +67,7 @@ func (b *Bcast) sendWithoutGroup() (cause string, err error) {
 // multicast sends the message to the group and measures its progress.
 func (b *Bcast) multicast() (cause string, err error) {
 	e, msg, m := b.epochs.current, &b.msg, b.meter
-	first := e.group.Acknowledged()
+	first := rankrun.OfGroup(e.group).Acknowledged()
 	m.begin(b.r.Now(), msg.n)
 	q, err := e.group.Send(msg.buf, 0, msg.n)
 	if err != nil {
@@ -79,8 +80,8 @@ func (b *Bcast) multicast() (cause string, err error) {
 		}
 		return fmt.Sprintf("%.0f %% of normal throughput over %v", 100*ratio, m.window)
 	}
-	for !b.r.LookOver(m.due(), "send to "+b.label, []*rank.Rank{e.view}, q.Done) {
-		share := float64(e.group.Acknowledged()-first) / float64(packets)
+	for !rankrun.Of(b.r).LookOver(m.due(), "send to "+b.label, []*rank.Rank{e.view}, q.Done) {
+		share := float64(rankrun.OfGroup(e.group).Acknowledged()-first) / float64(packets)
 		if cause = slow(m.look(b.r.Now(), share)); cause != "" {
 			return cause, nil
 		}
@@ -118,7 +119,7 @@ func (b *Bcast) relay() (cause string, err error) {
 		return ""
 	}
 	for {
-		ended := b.r.LookOver(b.protocol.nextCheck(), "the overlay of "+b.label, []*rank.Rank{b.base}, func() bool {
+		ended := rankrun.Of(b.r).LookOver(b.protocol.nextCheck(), "the overlay of "+b.label, []*rank.Rank{b.base}, func() bool {
 			return broken() != "" || run.ended && c.all(func(i int) bool { return c.replies[i].came })
 		})
 		if ended {
@@ -215,14 +216,14 @@ func (b *Bcast) replan(st step) (*call, error) {
 func (b *Bcast) noteFallback(e *epoch, cause string) {
 	b.did.Fallbacks++
 	b.did.Causes = append(b.did.Causes, cause)
-	e.group.NoteFallback(e.number, cause)
+	rankrun.OfGroup(e.group).NoteFallback(e.number, cause)
 }
 
 // giveUp gives a rank up.
 func (b *Bcast) giveUp(i int, why string) {
 	b.members.lose(i)
 	b.did.Lost = append(b.did.Lost, Lost{i, b.r.NameOf(i), why})
-	b.r.NoteLost(i, why)
+	rankrun.Of(b.r).NoteLost(i, why)
 }
 
 // deliver begins to send the current message to a rank apart; see stragglers.deliver.
@@ -313,7 +314,7 @@ func (b *Bcast) nextEpoch() error {
 	if why == "" {
 		return b.takeUp(c)
 	}
-	c.group.NoteProbe(c.number, why)
+	rankrun.OfGroup(c.group).NoteProbe(c.number, why)
 	b.epochs.backoff.failed(b.r.Now(), b.meter.window)
 	b.protocol.tell(step{Kind: kindDrop, Seq: b.msg.seq, Epoch: c.number})
 	b.epochs.drop()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -85,10 +87,10 @@ func (s *stragglers) line(source, apart int) (*line, error) {
 		return nil, err
 	}
 	view.Survive()
-	view.SetTrafficClass(s.r.Params().LowClass)
+	rankrun.Of(view).SetTrafficClass(rankrun.Of(s.r).Params().LowClass)
 	// A timeout that expires while the packets only wait would send them all again, behind
 	// themselves.
-	view.SetTimeout(s.meter.window << min(1+it.renewed, 6))
+	rankrun.Of(view).SetTimeout(s.meter.window << min(1+it.renewed, 6))
 	l.view = view
 	s.lines = append(s.lines, l)
 	return l, nil
@@ -111,7 +113,7 @@ func (s *stragglers) cut(keep func(l *line) bool) {
 		if keep(l) {
 			return false
 		}
-		l.view.Break()
+		rankrun.Of(l.view).Break()
 		l.view.Close()
 		return true
 	})
@@ -155,7 +157,7 @@ func (s *stragglers) post(msg *message, wait bool) error {
 		return err
 	}
 	c, err := l.connect(s.me())
-	if errors.Is(err, rank.ErrBroken) {
+	if errors.Is(err, rankhost.ErrBroken) {
 		return nil // a step has closed it
 	}
 	if err != nil {
@@ -190,7 +192,9 @@ func (s *stragglers) deliver(msg *message, to int, c *call) {
 // send sends a message in slices, few at a time.
 func (s *stragglers) send(d *delivery, buf *rank.Buffer, n int, c *call) error {
 	if c != nil {
-		s.r.LookOver(vtime.Never, s.r.NameOf(d.to)+" to answer", []*rank.Rank{s.base}, func() bool { return c.replies[d.to].came || c.unreachable(d.to) != "" })
+		rankrun.Of(s.r).LookOver(vtime.Never, s.r.NameOf(d.to)+" to answer", []*rank.Rank{s.base}, func() bool {
+			return c.replies[d.to].came || c.unreachable(d.to) != ""
+		})
 		if c.unreachable(d.to) != "" {
 			return ErrLost
 		}
@@ -246,12 +250,12 @@ func (s *stragglers) measure(n int) {
 // await waits for the ends of all deliveries, and cancels those to unreachable ranks.
 func (s *stragglers) await(c *call) {
 	done := func() bool { return !slices.ContainsFunc(s.deliveries, func(d *delivery) bool { return !d.ended }) }
-	for !s.r.LookOver(c.nextCheck(), fmt.Sprintf("%d ranks that are served apart", len(s.deliveries)), []*rank.Rank{s.base}, done) {
+	for !rankrun.Of(s.r).LookOver(c.nextCheck(), fmt.Sprintf("%d ranks that are served apart", len(s.deliveries)), []*rank.Rank{s.base}, done) {
 		for _, d := range s.deliveries {
 			switch {
 			case d.ended:
 			case c.unreachable(d.to) != "" && d.line != nil:
-				d.line.view.Break()
+				rankrun.Of(d.line.view).Break()
 			default:
 				c.probeSilent(d.to)
 			}
@@ -269,7 +273,7 @@ func (s *stragglers) failed(c *call, may bool) (again []int) {
 			c.probe(d.to)
 		}
 	}
-	s.r.LookOver(vtime.Never, "adapters to answer", []*rank.Rank{s.base}, func() bool {
+	rankrun.Of(s.r).LookOver(vtime.Never, "adapters to answer", []*rank.Rank{s.base}, func() bool {
 		return c.all(func(i int) bool { return c.unreachable(i) != "" || c.probes[i].Done() })
 	})
 	for _, i := range c.to {

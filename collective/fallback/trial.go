@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -86,7 +87,7 @@ func (b *Bcast) sendTest(e *epoch, n, count int) (why string) {
 		if err != nil {
 			return err.Error()
 		}
-		if !b.r.LookOver(limit, "test of "+b.label, []*rank.Rank{e.view}, q.Done) {
+		if !rankrun.Of(b.r).LookOver(limit, "test of "+b.label, []*rank.Rank{e.view}, q.Done) {
 			return fmt.Sprintf("a test had %.0f %% of normal throughput, %.0f are needed", 100*returnAbove*float64(k)/float64(count), 100*returnAbove)
 		}
 		if q.Err() != nil {
@@ -133,7 +134,7 @@ func (b *Bcast) takeUp(e *epoch) error {
 	if len(names) > 0 {
 		text = "without " + strings.Join(names, ", ")
 	}
-	e.group.NoteReturn(e.number, text)
+	rankrun.OfGroup(e.group).NoteReturn(e.number, text)
 	_, err := b.replan(step{Epoch: e.number, Apart: apart})
 	return err
 }

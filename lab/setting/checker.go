@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/vtime"
 )
@@ -19,8 +19,8 @@ import (
 // asks Failed first.
 type Checker struct {
 	Graph       *topo.Graph
-	Peers       map[string]*rank.Peer // external hosts, by name
-	Rules       string                // of multicast in the switches
+	Peers       map[string]*rankhost.Peer // external hosts, by name
+	Rules       string                    // of multicast in the switches
 	Controllers int
 	Programs    []string // that a workload may name; nil: any
 	Broadcasts  []string // programs that may be schemes of a broadcast; nil: any

@@ -1,0 +1,39 @@
+package rankhost
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// ErrDeadlock says that ranks wait for something that cannot come.
+var ErrDeadlock = errors.New("deadlock")
+
+// ErrBroken is the error of connections that the rank itself has broken off.
+var ErrBroken = errors.New("the connections were broken off")
+
+// Deadlock returns the error of a job in which every task waits for something that cannot
+// come. Each entry of blocked reads NAME on WHAT.
+func Deadlock(blocked []string) error {
+	const show = 4
+	more := ""
+	if len(blocked) > show {
+		more = fmt.Sprintf(", and %d more", len(blocked)-show)
+		blocked = blocked[:show]
+	}
+	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
+}
+
+// GaveUp reports whether the text of an error says that a NIC used up its retries without an
+// answer. It looks at the text because nodes send errors as text.
+func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
+
+// Lag returns by how many packets behind is behind ahead. Both are PSNs that members of
+// a group expect next.
+func Lag(ahead, behind uint32) int { return wire.PSN(ahead).Sub(wire.PSN(behind)) }
+
+// ErrSubnet is returned by runtimes that cannot fill multicast tables.
+var ErrSubnet = errors.New("nobody fills the switches' multicast tables in this runtime: use sim")

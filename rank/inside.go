@@ -1,0 +1,42 @@
+package rank
+
+import (
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/wire"
+)
+
+// Programs see these constants as plain numbers. A line does not compile if its constant
+// differs from that of the core.
+var (
+	_ = [1]struct{}{}[QueueDepth-virtrnic.MaxQPWR]
+	_ = [1]struct{}{}[DatagramHeader-virtrnic.GRHLen]
+	_ = [1]struct{}{}[ReduceWindow-wire.ReduceWindow]
+)
+
+// The exported methods of these types are what runtimes and our own algorithms call beside
+// what programs call. They are methods of types of their own so that programs do not see
+// them. Package internal/rankrun has their interfaces.
+type (
+	inside       struct{ *Rank }
+	insideGroup  struct{ *Group }
+	insideConn   struct{ *Conn }
+	insideBuffer struct{ *Buffer }
+)
+
+func init() {
+	rankhost.Hooks.Start = func(c rankhost.Config) (any, error) { return start(c) }
+	rankhost.Hooks.Run = run
+	rankhost.Hooks.Inside = func(x any) any {
+		switch x := x.(type) {
+		case *Rank:
+			return inside{x}
+		case *Group:
+			return insideGroup{x}
+		case *Conn:
+			return insideConn{x}
+		default:
+			return insideBuffer{x.(*Buffer)}
+		}
+	}
+}
