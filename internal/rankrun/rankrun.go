@@ -59,8 +59,9 @@ type Rank interface {
 	// Abandon is Close for a program that stopped early or with an error. It may be called
 	// from any task of the host once the rank's own tasks have stopped.
 	Abandon()
-	// LookOver is Look for the requests of several views of the rank (Sub). It takes
-	// completions only of the views given; the rank itself counts only if it is one of them.
+	// LookOver reports whether cond holds, as Look does, for the requests of several views of
+	// the rank (Sub). It takes completions only of the views given; the rank itself counts
+	// only if it is one of them.
 	LookOver(until vtime.Time, why string, views []*rank.Rank, cond func() bool) bool
 
 	// Address returns the address of a rank's host.
