@@ -75,6 +75,23 @@ var attackInputs = []pitfall{
 		}},
 	},
 	{
+		what: "Work that grows with what is under way, done again for each event",
+		seen: "this project: a host that paused for ever on links of a second had 95,000 pauses under way, all looked at for every one of them",
+		bugs: []bug{{
+			wrong: "Pauses that have arrived are counted as under way",
+			edits: edit("machine/link.go", "l.list.pauses--", "_ = l.list"),
+			test:  "search TestUnderWay",
+		}, {
+			wrong: "A client asks for signs of life while it waits for nobody",
+			edits: edit("apps/storage/client.go", "return o.posted })", "return true }) || true"),
+			test:  "apps/storage TestBusyClient",
+		}, {
+			wrong: "Only a timeout that the file gives is held to the round trip",
+			edits: edit("lab/check.go", `case n.Retransmit == "irn" && c.g != nil`, `case n.IRN != nil && c.g != nil`),
+			test:  "lab TestErrors",
+		}},
+	},
+	{
 		what: "Input that takes for ever: devices, pipes that nobody writes to, graphs of half a million hosts",
 		seen: "this project: a fat-tree that the page allowed validated for ten minutes in 20 GB, and no signal ended it",
 		bugs: []bug{{

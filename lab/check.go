@@ -290,9 +290,13 @@ func (c *checking) checkNICs() {
 		c.failf("nics.irn", "nics.irn has no use with retransmit: %s: write retransmit: irn", n.Retransmit)
 	case n.IRN != nil && (n.IRN.RTOLow <= 0 || n.IRN.RTOHigh < n.IRN.RTOLow):
 		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both are more than 0, and rto-high is no less", n.IRN.RTOLow, n.IRN.RTOHigh)
-	case n.IRN != nil && c.g != nil && vtime.Duration(n.IRN.RTOLow) < c.soonest():
-		c.failf("nics.irn.rto-low", "nics.irn.rto-low of %v is shorter than the %v in which a packet of %d bytes can be acknowledged at best: all would be repeated",
-			n.IRN.RTOLow, c.soonest(), n.MTU)
+	case n.Retransmit == "irn" && c.g != nil && n.selective().RTOLow < c.soonest():
+		at := "nics.irn.rto-low"
+		if n.IRN == nil {
+			at = "nics.retransmit"
+		}
+		c.failf(at, "nics.irn.rto-low of %v is shorter than the %v in which a packet of %d bytes can be acknowledged at best: all would be repeated",
+			n.selective().RTOLow, c.soonest(), n.MTU)
 	case n.IRN != nil && n.IRN.Cap != nil && *n.IRN.Cap <= 0:
 		c.failf("nics.irn.cap", "nics.irn.cap of %v lets nothing be sent", *n.IRN.Cap)
 	case vtime.Duration(n.RNRTimer) > vtime.Second:

@@ -230,6 +230,7 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
 		{head + "nics: {irn: {cap: 1MB}}\n", "lab:3:13: nics.irn has no use with retransmit: go-back-n: write retransmit: irn"},
 		{head + "nics: {retransmit: irn, irn: {rto-low: 200ns}}\n", "lab:3:40: nics.irn.rto-low of 200ns is shorter than the 3.53664us in which a packet of 4096 bytes can be acknowledged at best: all would be repeated"},
+		{head + "links: {delay: 30us}\nnics: {retransmit: irn}\n", "lab:4:20: nics.irn.rto-low of 100us is shorter than the 121.13664us in which a packet of 4096 bytes can be acknowledged at best: all would be repeated"},
 		{head + "nics: {retransmit: irn, irn: {rto-low: 1ms}}\n", "lab:3:30: nics.irn: rto-low of 1ms and rto-high of 320us: both are more than 0, and rto-high is no less"},
 		{head + "nics: {congestion: timely}\n", `lab:3:20: nics.congestion cannot be "timely": use none, dcqcn, dcqcn-connectx or dcqcn-hpcc`},
 		{head + "switches: {ecn: yes}\n", `lab:3:17: switches.ecn: "yes" is not true, false or a mapping`},

@@ -66,7 +66,10 @@ type Link struct {
 // list collects the links that need an event after a call into a machine: a frame was committed
 // to an empty link, or a frame waits to start on an empty link. Invariant: it has no link twice,
 // because a link that is listed is not added again.
-type list struct{ ids []uint32 }
+type list struct {
+	ids    []uint32
+	pauses int // pause frames on all links
+}
 
 // Links holds all transmitters of one driver, by number.
 type Links struct {
@@ -91,6 +94,9 @@ func (l Links) Len() int { return len(l.ports) }
 
 // At returns the driver's half of a transmitter.
 func (l Links) At(id int) *Link { return &l.ports[id].link }
+
+// Pauses returns the number of pause frames on all links.
+func (l Links) Pauses() int { return l.list.pauses }
 
 // Ports returns the machine's halves of the transmitters with the numbers from up to to-1. A driver
 // passes them to a new machine and does not keep them.
@@ -143,7 +149,11 @@ func (l *Link) Flying(i int) Flight { return *l.flights.At(i) }
 // Land takes the oldest frame off the link.
 func (l *Link) Land() Flight {
 	l.keyed = false
-	return l.flights.Pop()
+	f := l.flights.Pop()
+	if f.Frame.Kind() == wire.KindPFC {
+		l.list.pauses--
+	}
+	return f
 }
 
 // Attend returns the event that the link needs now: the arrival of its oldest frame or, if wake is

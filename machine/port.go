@@ -65,6 +65,9 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 		at = start.Add(l.Serialize(min(size, CutBytes)) + l.Delay)
 	}
 	l.flights.Push(Flight{at, f})
+	if f.Kind() == wire.KindPFC {
+		l.list.pauses++
+	}
 	if !l.keyed && !l.listed {
 		l.enlist()
 	}

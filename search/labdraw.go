@@ -39,7 +39,7 @@ func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 			continue
 		}
 		if l, err = s.mend(); err == nil && len(l.Workloads) > 0 {
-			if err = errors.Join(settleDeadlock(l), settleWrites(l)); err == nil {
+			if err = errors.Join(settleDeadlock(l), settleWrites(l), settlePauses(l)); err == nil {
 				return l, s, nil
 			}
 		}
@@ -79,6 +79,31 @@ func settleWrites(l *lab.Lab) error {
 	}
 	if writes > writesMax {
 		return fmt.Errorf("%d WRITEs take too long", writes)
+	}
+	return nil
+}
+
+// renewalsMax bounds how often a pause of a drawn lab is renewed while one packet leaves. A port of
+// 100 Tb/s in front of one of 1 Mb/s renews its pause 200,000 times a packet, as 802.1Qbb has it.
+const renewalsMax = 1000
+
+const quantumBits = 512 // bit times of a pause quantum (802.1Qbb)
+
+// settlePauses refuses a lab whose fastest link renews a pause more often while its slowest one
+// sends a packet.
+func settlePauses(l *lab.Lab) error {
+	g, err := l.Graph()
+	if err != nil || !l.Switches.PFC.Enabled || len(g.Links) == 0 {
+		return err
+	}
+	slowest, fastest := g.Links[0].Rate, g.Links[0].Rate
+	for i := range g.Links {
+		slowest, fastest = min(slowest, g.Links[i].Rate), max(fastest, g.Links[i].Rate)
+	}
+	packet := float64(l.NICs.MTU) * 8 / float64(slowest)
+	renewal := float64(l.Switches.PFC.Quanta) * quantumBits / 2 / float64(fastest)
+	if packet > renewalsMax*renewal {
+		return fmt.Errorf("pauses renewed every %.3g s where a packet takes %.3g s take too long", renewal, packet)
 	}
 	return nil
 }

@@ -34,6 +34,10 @@ type checker struct {
 // port.
 const conserveEvery = 64
 
+// lookedAtMax is the number of frames under way up to which a count looks at each of them. A link
+// with a long delay holds millions of pauses.
+const lookedAtMax = 4096
+
 func newChecker(n *Net) *checker {
 	return &checker{net: n, behind: make([]map[uint32][]*virtrnic.QP, n.links.Len()), node: -1, displaced: make([]bool, len(n.nodes))}
 }
@@ -203,6 +207,9 @@ func (c *checker) conserved() {
 	for i := range n.links.Len() {
 		held += n.links.At(i).InFlight()
 	}
+	if held <= lookedAtMax {
+		c.pausesCounted()
+	}
 	for i := range n.nodes {
 		if sw := n.nodes[i].sw; sw != nil {
 			held += sw.Queued()
@@ -212,6 +219,21 @@ func (c *checker) conserved() {
 	}
 	if held != n.pool.Live {
 		c.failf("%d frames are handed out, %d are in queues and on links (4)", n.pool.Live, held)
+	}
+}
+
+// pausesCounted looks at the frames on all links and compares their pauses with the count.
+func (c *checker) pausesCounted() {
+	n, pauses := c.net, 0
+	for i := range n.links.Len() {
+		for k := range n.links.At(i).InFlight() {
+			if n.links.At(i).Flying(k).Frame.Kind() == wire.KindPFC {
+				pauses++
+			}
+		}
+	}
+	if pauses != n.links.Pauses() {
+		c.failf("%d pause frames are on links, and %d are counted (4)", pauses, n.links.Pauses())
 	}
 }
 

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // A run ends when no event is left. Faults that recur for ever, and pauses that are renewed for
@@ -18,15 +17,7 @@ func (n *Net) done() bool {
 	if n.reference != nil || !n.parked(false) || !n.quiet() {
 		return false
 	}
-	pauses := 0
-	for i := range n.links.Len() {
-		for k := range n.links.At(i).InFlight() {
-			if n.links.At(i).Flying(k).Frame.Kind() == wire.KindPFC {
-				pauses++
-			}
-		}
-	}
-	return n.pool.Live == pauses
+	return n.pool.Live == n.links.Pauses()
 }
 
 // resume schedules the timeline calls that were postponed when the last program had ended.
@@ -101,26 +92,12 @@ func (n *Net) exhausted() bool {
 // frames counts the frames that are not pauses, and reports whether any of them is on a link
 // or delayed by a fault and so will arrive.
 func (n *Net) frames() (frames int, arrives bool) {
-	pauses := 0
+	coming := n.lates
 	for i := range n.links.Len() {
-		l := n.links.At(i)
-		for k := range l.InFlight() {
-			if l.Flying(k).Frame.Kind() == wire.KindPFC {
-				pauses++
-			} else {
-				arrives = true
-			}
-		}
+		coming += n.links.At(i).InFlight()
 	}
-	for i := range n.late {
-		for _, e := range n.late[i].heap {
-			if e.what.Kind() == wire.KindPFC {
-				pauses++
-			} else {
-				arrives = true
-			}
-		}
-	}
+	pauses := n.links.Pauses() + n.latePauses
+	arrives = coming > pauses
 	for i := range n.nodes {
 		if nd := &n.nodes[i]; nd.sw != nil {
 			pauses += nd.sw.Pauses()

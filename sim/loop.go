@@ -237,6 +237,7 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 	at := n.now.Add(max(d, vtime.Picosecond))
 	if f.Kind() == wire.KindPFC {
 		n.pauseLate = max(n.pauseLate, d)
+		n.latePauses++
 	}
 	if n.outlasts(f, d) {
 		n.orphans++
@@ -252,7 +253,9 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 func (n *Net) arriveLate(id int) {
 	n.lates--
 	f := n.late[id].pop()
-	if f.Kind() != wire.KindPFC {
+	if f.Kind() == wire.KindPFC {
+		n.latePauses--
+	} else {
 		n.moves++
 	}
 	n.deliver(n.links.At(id), f)

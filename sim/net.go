@@ -64,6 +64,8 @@ type Net struct {
 	fault []faults.Link         // by port; nil if no link has a fault
 	late  []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
 	lates int                   // number of frames in late
+	// latePauses is the number of pause frames in late.
+	latePauses int
 	// linkStats is indexed by port and nil if there is no timeline.
 	linkStats []faults.Counts
 	begins    int            // pending timeline calls that begin a fault

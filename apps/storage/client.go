@@ -196,7 +196,8 @@ var errGone = errors.New("it does not answer")
 // probeEvery is the time without a notice after which the client probes the replicas.
 const probeEvery = 2 * vtime.Millisecond
 
-// probe sends an empty WRITE to the replicas when no notice has arrived for a while. Without it the
+// probe sends an empty WRITE to the replicas when a block is under way and no
+// notice has arrived for a while. Without it the
 // client would wait for ever for a replica that crashes between its acknowledgement and its notice.
 func (c *client) probe(over *bool) {
 	for seen := c.progress; ; seen = c.progress {
@@ -204,13 +205,21 @@ func (c *client) probe(over *bool) {
 		if *over || c.stalled {
 			return
 		}
-		if c.progress == seen {
+		if c.progress == seen && c.waits() {
 			if i, err := c.silent(over); err != nil {
 				c.fail(i, err)
 				return
 			}
 		}
 	}
+}
+
+// waits reports whether the NIC has a block of which not every notice has arrived. Otherwise the
+// client is busy by itself, and silence says nothing about the replicas.
+func (c *client) waits() bool {
+	return slices.ContainsFunc(c.jobs, func(j *job) bool {
+		return slices.ContainsFunc(j.ios, func(o *io) bool { return o.posted })
+	})
 }
 
 // silent returns the first member that does not acknowledge an empty WRITE, and the error of that

@@ -33,6 +33,7 @@ type io struct {
 	block  int
 	reqs   []*rank.Request // the WRITEs; nil once a completion has been handled
 	acked  bool
+	posted bool // it has been given to the NIC, or is about to be
 
 	begun, sent, cqe vtime.Time
 }
@@ -145,6 +146,7 @@ func (j *job) submit() {
 
 // post writes an IO's block to the replicas.
 func (j *job) post(o *io) {
+	o.posted = true // what is registered first waits for the replicas, too
 	reqs, err := j.s.write(j.buf, j.slot(o.number), o.block)
 	o.reqs = reqs
 	if o.sent == 0 { // the first time; an IO is posted again after a failure

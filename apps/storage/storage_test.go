@@ -147,6 +147,23 @@ func TestEveryWay(t *testing.T) {
 	}
 }
 
+// TestBusyClient: a client that takes long to submit a block asks nobody for a sign of life
+// meanwhile, for it waits for nothing. It may while a block is on its way.
+func TestBusyClient(t *testing.T) {
+	hops := map[vtime.Duration]uint64{}
+	for _, submit := range []vtime.Duration{vtime.Millisecond, 50 * vtime.Millisecond} {
+		v := newTrial(storage.Params{
+			Schemes: []string{"unicasts"}, Sizes: []int{4096}, Depth: 1, Jobs: 2, Volume: 1 << 16, IOs: 5,
+			Durability: storage.Fsync, Commit: 20 * vtime.Microsecond, Submit: submit,
+		})
+		v.must(t)
+		hops[submit] = v.net.Stats().Hops
+	}
+	if quick, slow := hops[vtime.Millisecond], hops[50*vtime.Millisecond]; quick == 0 || slow > quick*5/4 {
+		t.Errorf("%d packet-hops where a block takes a millisecond to submit, %d where it takes fifty", quick, slow)
+	}
+}
+
 // TestSameRun: equal runs have one digest, also with stores and their goroutines.
 func TestSameRun(t *testing.T) {
 	var digests []uint64
