@@ -17,16 +17,16 @@ test-live-all:            ## the same with all halves, in one run
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command control controller/... endpoint failpoint interop/... live losses mutants netdev nodeagent orchestrator/... runner search store traces
+RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/test/interop/... drivers/live internal/test/losses internal/test/mutants internal/netdev nodeagent orchestrator/... lab/runner lab/search apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
 
 race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
 	MCASTLAB_LIVE=1 go test -race -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
-FUZZ = wire:FuzzParse wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective mrp:FuzzAgent \
-  live:FuzzSplit lab:FuzzParse interop/rcpeer:FuzzDecode collective:FuzzSpans apps/hpl:FuzzParseDat \
-  controller:FuzzDecodeCommand controller:FuzzDecodeState faults:FuzzDecode
+FUZZ = core/wire:FuzzParse core/wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent \
+  drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
+  internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time.
 fuzz:                     ## every fuzz target for FUZZTIME, two at a time
@@ -35,7 +35,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
 
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
-	MCASTLAB_SWEEPS=all go test ./search -run 'Test(Standstill|Labs)$$' -v -count=1
+	MCASTLAB_SWEEPS=all go test ./lab/search -run 'Test(Standstill|Labs)$$' -v -count=1
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0
@@ -44,7 +44,7 @@ patches:                  ## each row of docs/verbs.md: its test fails under its
 	MCASTLAB_PATCHES=all go test ./virtrnic -run TestPatches -timeout 60m
 
 bugs:                     ## each bug of docs/bug-bank.md: its test fails under it (a quarter of an hour; some want root)
-	MCASTLAB_BUGS=all go test ./bugbank -run TestBankBites -v -timeout 0
+	MCASTLAB_BUGS=all go test ./internal/test/bugbank -run TestBankBites -v -timeout 0
 
 release:                  ## archives and Debian packages of the commit that is checked out, in dist/ (docs/versions.md)
 	go run ./internal/release
@@ -57,7 +57,7 @@ lint:                     ## golangci-lint with the project's settings
 
 BENCH ?= Bcast|Perm
 bench:                    ## the simulator's benchmarks beside the bare loop, ten interleaved runs (then: benchstat bench.txt)
-	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
+	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./drivers/sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
 
 bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
 	@go test ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt
@@ -70,4 +70,4 @@ soak-once:                ## the seed sweep, each seed once, until 10^9 packets;
 
 MUTANTS_SEED ?= 1
 mutants:                  ## break the cores in sixty ways by seed: the tests must notice
-	go test ./mutants -run 'TestMutants$$' -v -timeout 0 -seed $(MUTANTS_SEED) -mutants 60
+	go test ./internal/test/mutants -run 'TestMutants$$' -v -timeout 0 -seed $(MUTANTS_SEED) -mutants 60

@@ -12,24 +12,24 @@ import (
 )
 
 // api are the packages that programs outside this module import (README.md).
-var api = []string{"rank", "collective", "command", "lab"}
+var api = []string{"rank", "rank/collective", "command", "lab"}
 
 // seen are the mentions of types of other packages in the API, each with its reason. A key is
 // a package of the API, a declaration or * for all, and the package that is mentioned.
 var seen = map[string]string{
-	"rank * vtime":               "lab time: programs compute with it",
-	"rank Random prng":           "programs draw from the stream",
-	"collective * rank":          "the algorithms take a rank and its buffers",
-	"collective * vtime":         "lab time",
-	"collective Lost fallback":   "an alias: users read its fields",
-	"collective Safety fallback": "as Lost",
-	"command Main rank":          "it takes programs",
-	"lab * setting":              "values of keys, which workloads share with the lab file",
-	"lab Workload registry":      "the keys of a workload are those of its kind",
-	"lab Duration vtime":         "lab time",
-	"lab Patience vtime":         "lab time",
-	"lab Kind faults":            "the kinds of faults are those of the lab file",
-	"lab PSNs wire":              "a range of packet sequence numbers is a value of a key",
+	"rank * vtime":                    "lab time: programs compute with it",
+	"rank Random prng":                "programs draw from the stream",
+	"rank/collective * rank":          "the algorithms take a rank and its buffers",
+	"rank/collective * vtime":         "lab time",
+	"rank/collective Lost fallback":   "an alias: users read its fields",
+	"rank/collective Safety fallback": "as Lost",
+	"command Main rank":               "it takes programs",
+	"lab * setting":                   "values of keys, which workloads share with the lab file",
+	"lab Workload registry":           "the keys of a workload are those of its kind",
+	"lab Duration vtime":              "lab time",
+	"lab Patience vtime":              "lab time",
+	"lab Kind faults":                 "the kinds of faults are those of the lab file",
+	"lab PSNs wire":                   "a range of packet sequence numbers is a value of a key",
 
 	"lab Fabric fabric":       "runtimes build labs by it; it is to move out of lab",
 	"lab Fabric topo":         "as Fabric",

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"path"
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/adapter"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/external"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -59,13 +60,13 @@ func TestCountersPage(t *testing.T) {
 
 	table("Drops of switches", "reason", reasons(all, "virtswitch", virtswitch.DropReasons()))
 	table("Drops of hosts", "reason", reasons(all, "virtrnic", virtrnic.DropReasons()))
-	table("Drops at ports of external hosts", "reason", reasons(all, "adapter", adapter.DropReasons()))
+	table("Drops at ports of external hosts", "reason", reasons(all, "internal/external", external.DropReasons()))
 
 	var kinds []machine.EventKind
 	for k := range machine.EventKinds {
 		kinds = append(kinds, machine.EventKind(k))
 	}
-	table("Events of nodes", "event", reasons(all, "machine", kinds))
+	table("Events of nodes", "event", reasons(all, "core/machine", kinds))
 	b.WriteString("\nTheir fields in `events.jsonl` are `port`, `priorities`, `qp`, `psn`, `group`, `value` and `text`. Events of the run itself are `workload`, `result`, `gap`\n" +
 		"(a node's events are missing from there on), and at the end `missing` (so many of a node's, which it had no room for until they could be sent) and `disorder` (so many are not\n" +
 		"in the order of time: their nodes were late by more than the time between two batches); what they are about is in `data`. The last is `end`, with the number of lines before\n" +
@@ -75,7 +76,7 @@ func TestCountersPage(t *testing.T) {
 
 // reasons pairs the names of a list of constants with the comments beside them.
 func reasons[T fmt.Stringer](all []source, dir string, values []T) (rows [][2]string) {
-	of := strings.TrimPrefix(fmt.Sprintf("%T", values[0]), dir+".")
+	of := strings.TrimPrefix(fmt.Sprintf("%T", values[0]), path.Base(dir)+".")
 	said := constComments(all, dir, of)
 	for i, v := range values {
 		text := ""

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // rewrite makes the tests write the generated pages instead of comparing them.
@@ -48,7 +48,7 @@ func TestWirePage(t *testing.T) {
 	order := []string{"Ethernet", "VLAN", "IPv4", "IPv6", "UDP", "BTH", "RETH", "AETH", "SACK", "DETH", "AtomicETH", "AtomicAckETH", "ImmDt", "IETH", "PFC", "MRPHeader", "MRPRecord", "MRPRegion", "MRUpdate", "ReduceImm", "ARP", "ND"}
 	docs := map[string]string{}
 	for _, s := range all {
-		if s.dir != "wire" || s.test {
+		if s.dir != "core/wire" || s.test {
 			continue
 		}
 		for _, d := range s.file.Decls {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 const labFileHead = `# The lab file

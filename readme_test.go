@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // tableOf runs a lab and returns the table it prints.

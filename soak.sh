@@ -16,7 +16,7 @@ dir=${DIR:-runs/soak-$version}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 jobs=${JOBS:-2}
-[ -x "$dir/sim.test" ] || { echo "$version" > "$dir/version" && go test -c -o "$dir/sim.test" ./sim; }
+[ -x "$dir/sim.test" ] || { echo "$version" > "$dir/version" && go test -c -o "$dir/sim.test" ./drivers/sim; }
 version=$(cat "$dir/version")
 
 cat > "$dir/block" <<'BLOCK'

@@ -23,75 +23,75 @@ const module = "github.com/mcastlab/mcastlab/"
 
 // imports says which packages of the module a package may import: downward only.
 var imports = map[string][]string{
-	"wire":                        {},
-	"vtime":                       {},
-	"prng":                        {},
-	"machine":                     {"machine/queue", "vtime", "wire"},
-	"machine/queue":               {"vtime"},
-	"machine/machinetest":         {"faults", "machine", "vtime", "wire"},
-	"topo":                        {"vtime", "wire"},
-	"virtswitch":                  {"machine", "machine/queue", "prng", "vtime", "wire"},
-	"virtrnic":                    {"machine", "machine/queue", "prng", "vtime", "wire"},
-	"mrp":                         {"vtime", "wire"},
-	"adapter":                     {"machine", "mrp", "virtrnic", "vtime", "wire"},
-	"fabric":                      {"machine", "prng", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"faults":                      {"internal/strictjson", "prng", "topo", "vtime", "wire"},
-	"traces":                      {"machine", "vtime", "wire"},
-	"traces/explain":              {"traces", "wire"},
-	"rank/outofband":              {},
-	"internal/rankhost":           {"mrp", "prng", "virtrnic", "vtime", "wire"},
-	"internal/rankrun":            {"internal/rankhost", "rank", "vtime", "wire"},
-	"rank":                        {"internal/rankhost", "machine", "mrp", "prng", "virtrnic", "vtime", "wire"},
-	"collective/fallback":         {"internal/rankhost", "internal/rankrun", "rank", "vtime"},
-	"collective":                  {"collective/fallback", "internal/rankrun", "rank", "vtime"},
-	"lab/setting":                 {"collective", "faults", "internal/rankhost", "rank", "topo", "vtime"},
-	"apps":                        {"collective", "internal/rankhost", "internal/rankrun", "lab/setting", "prng", "rank", "topo", "vtime"},
-	"apps/program":                {"apps", "internal/rankhost", "internal/rankrun", "lab/setting", "rank", "topo"},
-	"apps/bcast":                  {"apps", "collective", "internal/rankhost", "internal/rankrun", "lab/setting", "rank", "topo", "vtime", "wire"},
-	"apps/allgather":              {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
-	"apps/alltoall":               {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
-	"apps/reducescatter":          {"apps", "collective", "lab/setting", "prng", "rank", "topo"},
-	"apps/fsdp":                   {"apps", "apps/allgather", "apps/reducescatter", "collective", "internal/rankrun", "lab/setting", "prng", "rank", "topo", "vtime"},
-	"apps/hpl":                    {"apps", "collective", "internal/rankrun", "lab/setting", "rank", "topo", "vtime"},
-	"apps/manycast":               {"apps", "faults", "internal/rankhost", "internal/rankrun", "lab/setting", "prng", "rank", "topo", "vtime", "wire"},
-	"apps/storage":                {"apps", "internal/rankrun", "lab/setting", "prng", "rank", "topo", "vtime"},
-	"apps/registry":               {"apps", "apps/allgather", "apps/alltoall", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "lab/setting", "rank"},
-	"store":                       {"apps", "apps/storage"},
-	"lab":                         {"apps", "apps/registry", "collective", "fabric", "faults", "internal/rankhost", "lab/setting", "rank", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"sim":                         {"fabric", "faults", "internal/rankhost", "internal/rankrun", "machine", "mrp", "prng", "rank", "rank/outofband", "topo", "virtrnic", "virtswitch", "vtime", "wire"},
-	"live":                        {"faults", "machine", "machine/queue", "mrp", "virtrnic", "vtime", "wire"},
-	"netdev":                      {},
-	"failpoint":                   {},
-	"patch":                       {},
-	"counters":                    {"adapter", "mrp", "topo", "virtrnic", "virtswitch", "wire"},
-	"control":                     {"counters", "machine", "vtime", "wire"},
-	"nodeagent":                   {"adapter", "apps", "apps/registry", "control", "controller", "controller/replica", "counters", "fabric", "failpoint", "faults", "internal/rankhost", "internal/rankrun", "lab", "live", "machine", "mrp", "prng", "rank", "store", "topo", "traces", "virtrnic", "virtswitch", "vtime", "wire"},
-	"orchestrator":                {"adapter", "apps", "apps/bcast", "apps/registry", "control", "controller", "controller/client", "counters", "failpoint", "faults", "internal/rankhost", "lab", "live", "netdev", "orchestrator/engine", "rank", "rank/outofband", "runner", "topo", "traces", "virtswitch", "vtime", "wire"},
-	"controller":                  {"internal/strictjson"},
-	"internal/strictjson":         {},
-	"controller/client":           {"control", "controller"},
-	"controller/controllertest":   {"controller", "controller/client", "prng"},
-	"controller/replica":          {"control", "controller"},
-	"orchestrator/engine":         {},
-	"orchestrator/engine/process": {"failpoint", "orchestrator/engine"},
-	"orchestrator/engine/docker":  {"failpoint", "orchestrator/engine"},
-	"runner":                      {"apps", "apps/registry", "collective", "counters", "fabric", "faults", "internal/rankhost", "lab", "machine", "prng", "rank", "sim", "store", "topo", "traces", "vtime", "wire"},
-	"search":                      {"apps", "apps/bcast", "apps/registry", "collective", "faults", "internal/rankhost", "lab", "prng", "rank", "runner", "sim", "topo", "vtime"},
-	"endpoint":                    {"live", "machine", "netdev", "prng", "virtrnic", "vtime", "wire"},
-	"interop":                     {},
-	"interop/rcpeer":              {},
-	"command":                     {"apps", "apps/bcast", "apps/program", "apps/reducescatter", "control", "controller/client", "counters", "endpoint", "faults", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "prng", "rank", "runner", "search", "topo", "traces/explain", "vtime", "wire"},
-	"cmd/mcastlab":                {"command"},
-	"internal/release":            {},
-	"examples/ring-sum":           {"command", "rank"},
-	"examples/two-level":          {"command", "rank"},
+	"core/wire":                          {},
+	"core/vtime":                         {},
+	"core/prng":                          {},
+	"core/machine":                       {"core/machine/queue", "core/vtime", "core/wire"},
+	"core/machine/queue":                 {"core/vtime"},
+	"core/machine/machinetest":           {"faults", "core/machine", "core/vtime", "core/wire"},
+	"core/topo":                          {"core/vtime", "core/wire"},
+	"virtswitch":                         {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
+	"virtrnic":                           {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
+	"core/mrp":                           {"core/vtime", "core/wire"},
+	"internal/external":                  {"core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
+	"drivers/fabric":                     {"core/machine", "core/prng", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"faults":                             {"internal/strictjson", "core/prng", "core/topo", "core/vtime", "core/wire"},
+	"traces":                             {"core/machine", "core/vtime", "core/wire"},
+	"traces/explain":                     {"traces", "core/wire"},
+	"rank/outofband":                     {},
+	"internal/rankhost":                  {"core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
+	"internal/rankrun":                   {"internal/rankhost", "rank", "core/vtime", "core/wire"},
+	"rank":                               {"internal/rankhost", "core/machine", "core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
+	"rank/collective/fallback":           {"internal/rankhost", "internal/rankrun", "rank", "core/vtime"},
+	"rank/collective":                    {"rank/collective/fallback", "internal/rankrun", "rank", "core/vtime"},
+	"lab/setting":                        {"rank/collective", "faults", "internal/rankhost", "rank", "core/topo", "core/vtime"},
+	"apps":                               {"rank/collective", "internal/rankhost", "internal/rankrun", "lab/setting", "core/prng", "rank", "core/topo", "core/vtime"},
+	"apps/program":                       {"apps", "internal/rankhost", "internal/rankrun", "lab/setting", "rank", "core/topo"},
+	"apps/bcast":                         {"apps", "rank/collective", "internal/rankhost", "internal/rankrun", "lab/setting", "rank", "core/topo", "core/vtime", "core/wire"},
+	"apps/allgather":                     {"apps", "rank/collective", "lab/setting", "core/prng", "rank", "core/topo"},
+	"apps/alltoall":                      {"apps", "rank/collective", "lab/setting", "core/prng", "rank", "core/topo"},
+	"apps/reducescatter":                 {"apps", "rank/collective", "lab/setting", "core/prng", "rank", "core/topo"},
+	"apps/fsdp":                          {"apps", "apps/allgather", "apps/reducescatter", "rank/collective", "internal/rankrun", "lab/setting", "core/prng", "rank", "core/topo", "core/vtime"},
+	"apps/hpl":                           {"apps", "rank/collective", "internal/rankrun", "lab/setting", "rank", "core/topo", "core/vtime"},
+	"apps/manycast":                      {"apps", "faults", "internal/rankhost", "internal/rankrun", "lab/setting", "core/prng", "rank", "core/topo", "core/vtime", "core/wire"},
+	"apps/storage":                       {"apps", "internal/rankrun", "lab/setting", "core/prng", "rank", "core/topo", "core/vtime"},
+	"apps/registry":                      {"apps", "apps/allgather", "apps/alltoall", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "lab/setting", "rank"},
+	"apps/storage/pebblestore":           {"apps", "apps/storage"},
+	"lab":                                {"apps", "apps/registry", "rank/collective", "drivers/fabric", "faults", "internal/rankhost", "lab/setting", "rank", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"drivers/sim":                        {"drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "core/machine", "core/mrp", "core/prng", "rank", "rank/outofband", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"drivers/live":                       {"faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
+	"internal/netdev":                    {},
+	"internal/failpoint":                 {},
+	"internal/test/patch":                {},
+	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
+	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
+	"nodeagent":                          {"internal/external", "apps", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"orchestrator":                       {"internal/external", "apps", "apps/bcast", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "faults", "internal/rankhost", "lab", "drivers/live", "internal/netdev", "orchestrator/engine", "rank", "rank/outofband", "lab/runner", "core/topo", "traces", "virtswitch", "core/vtime", "core/wire"},
+	"internal/controller":                {"internal/strictjson"},
+	"internal/strictjson":                {},
+	"internal/controller/client":         {"internal/nodeapi", "internal/controller"},
+	"internal/controller/controllertest": {"internal/controller", "internal/controller/client", "core/prng"},
+	"internal/controller/replica":        {"internal/nodeapi", "internal/controller"},
+	"orchestrator/engine":                {},
+	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},
+	"orchestrator/engine/docker":         {"internal/failpoint", "orchestrator/engine"},
+	"lab/runner":                         {"apps", "apps/registry", "rank/collective", "internal/counters", "drivers/fabric", "faults", "internal/rankhost", "lab", "core/machine", "core/prng", "rank", "drivers/sim", "apps/storage/pebblestore", "core/topo", "traces", "core/vtime", "core/wire"},
+	"lab/search":                         {"apps", "apps/bcast", "apps/registry", "rank/collective", "faults", "internal/rankhost", "lab", "core/prng", "rank", "lab/runner", "drivers/sim", "core/topo", "core/vtime"},
+	"internal/endpoint":                  {"drivers/live", "core/machine", "internal/netdev", "core/prng", "virtrnic", "core/vtime", "core/wire"},
+	"internal/test/interop":              {},
+	"internal/test/interop/rcpeer":       {},
+	"command":                            {"apps", "apps/bcast", "apps/program", "apps/reducescatter", "internal/nodeapi", "internal/controller/client", "internal/counters", "internal/endpoint", "faults", "lab", "nodeagent", "orchestrator", "orchestrator/engine", "orchestrator/engine/docker", "orchestrator/engine/process", "core/prng", "rank", "lab/runner", "lab/search", "core/topo", "traces/explain", "core/vtime", "core/wire"},
+	"cmd/mcastlab":                       {"command"},
+	"internal/release":                   {},
+	"examples/ring-sum":                  {"command", "rank"},
+	"examples/two-level":                 {"command", "rank"},
 }
 
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
-	"wire", "vtime", "prng", "machine", "machine/queue", "topo", "virtswitch", "virtrnic", "mrp", "adapter", "fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband",
-	"collective", "collective/fallback", "lab/setting", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "sim",
+	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/mrp", "internal/external", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband",
+	"rank/collective", "rank/collective/fallback", "lab/setting", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "drivers/sim",
 }
 
 // banned are standard packages that pure packages must not import, and why.
@@ -103,17 +103,17 @@ var banned = map[string]string{
 
 // exempt are places that a rule does not fit, each with its reason.
 var exempt = map[string]string{
-	"prng imports math/rand/v2":           "it wraps the PCG generator in it",
-	"machine/machinetest var rewrite":     "it is a flag of tests",
-	"machine/machinetest var transcripts": "it is a flag of tests",
-	"rank init":                           "it hands internal/rankrun what programs of users must not see",
-	"internal/rankhost var Hooks":         "package rank sets it before main begins, and nothing changes it later",
-	"failpoint var hits":                  "it is in builds for tests only",
+	"core/prng imports math/rand/v2":           "it wraps the PCG generator in it",
+	"core/machine/machinetest var rewrite":     "it is a flag of tests",
+	"core/machine/machinetest var transcripts": "it is a flag of tests",
+	"rank init":                   "it hands internal/rankrun what programs of users must not see",
+	"internal/rankhost var Hooks": "package rank sets it before main begins, and nothing changes it later",
+	"internal/failpoint var hits": "it is in builds for tests only",
 }
 
 // isPure reports whether a package is pure: programs of workloads are, listed or not.
 func isPure(dir string) bool {
-	return slices.Contains(pure, dir) || strings.HasPrefix(dir, "apps/") && dir != "apps/registry"
+	return slices.Contains(pure, dir) || strings.HasPrefix(dir, "apps/") && dir != "apps/registry" && dir != "apps/storage/pebblestore"
 }
 
 // Limits of size.
@@ -186,7 +186,7 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s: %s may import only %v", s.path, own, s.dir, allowed)
 			case !inside && isPure(s.dir) && banned[path] != "" && exempt[s.dir+" imports "+path] == "":
 				t.Errorf("%s imports %s: %s", s.path, path, banned[path])
-			case !inside && s.dir == "wire" && strings.Contains(path, "."):
+			case !inside && s.dir == "core/wire" && strings.Contains(path, "."):
 				t.Errorf("%s imports %s: wire uses the standard library only", s.path, path)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // App is the program of a workload.

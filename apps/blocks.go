@@ -3,10 +3,10 @@ package apps
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Scheme is an algorithm with its parameters.

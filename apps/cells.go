@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 )
 

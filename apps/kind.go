@@ -3,10 +3,10 @@ package apps
 import (
 	"math"
 
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // Kind is a kind of workload with its settings in a lab file. It is a struct whose field Label is

@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/orchestrator"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // completeWait is how long a key press may wait for the list of labs that are up.

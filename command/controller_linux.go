@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/controller/client"
+	"github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 

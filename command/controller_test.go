@@ -19,17 +19,17 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/controller/client"
-	"github.com/mcastlab/mcastlab/controller/controllertest"
-	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/controller/client"
+	"github.com/mcastlab/mcastlab/internal/controller/controllertest"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // watched is the agent of a node that notes what leaders ask of it.
 type watched struct {
-	control.UnimplementedNodeServer
-	fence control.Fence
+	nodeapi.UnimplementedNodeServer
+	fence nodeapi.Fence
 
 	mu      sync.Mutex
 	have    []string
@@ -39,11 +39,11 @@ type watched struct {
 
 // note takes down in which epoch something is done. The fence's lock is held by the call.
 func (w *watched) note(ctx context.Context) {
-	e, _ := control.EpochOf(ctx)
+	e, _ := nodeapi.EpochOf(ctx)
 	w.epochs = append(w.epochs, e)
 }
 
-func (w *watched) AddFaults(ctx context.Context, q *control.FaultList) (*control.FaultList, error) {
+func (w *watched) AddFaults(ctx context.Context, q *nodeapi.FaultList) (*nodeapi.FaultList, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note(ctx)
@@ -56,29 +56,29 @@ func (w *watched) AddFaults(ctx context.Context, q *control.FaultList) (*control
 	return q, nil
 }
 
-func (w *watched) ListFaults(context.Context, *control.InspectRequest) (*control.FaultList, error) {
+func (w *watched) ListFaults(context.Context, *nodeapi.InspectRequest) (*nodeapi.FaultList, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l := &control.FaultList{}
+	l := &nodeapi.FaultList{}
 	for _, id := range w.have {
-		l.Faults = append(l.Faults, &control.Fault{Id: id})
+		l.Faults = append(l.Faults, &nodeapi.Fault{Id: id})
 	}
 	return l, nil
 }
 
-func (w *watched) ResetFaults(ctx context.Context, q *control.ResetRequest) (*control.FaultList, error) {
+func (w *watched) ResetFaults(ctx context.Context, q *nodeapi.ResetRequest) (*nodeapi.FaultList, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note(ctx)
 	w.have = slices.DeleteFunc(w.have, func(id string) bool { return slices.Contains(q.Ids, id) })
-	return &control.FaultList{}, nil
+	return &nodeapi.FaultList{}, nil
 }
 
-func (w *watched) SetMulticast(ctx context.Context, _ *control.MulticastEntry) (*control.MulticastReply, error) {
+func (w *watched) SetMulticast(ctx context.Context, _ *nodeapi.MulticastEntry) (*nodeapi.MulticastReply, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.note(ctx)
-	return &control.MulticastReply{}, nil
+	return &nodeapi.MulticastReply{}, nil
 }
 
 // replicas are controllers as processes of the program, and nodes that are watched.
@@ -107,13 +107,13 @@ func newReplicas(t *testing.T, nodes ...string) *replicas {
 		if err := os.MkdirAll(filepath.Join(dir, "n", n), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, err := net.Listen("unix", filepath.Join(dir, "n", n, control.AgentSocket))
+		l, err := net.Listen("unix", filepath.Join(dir, "n", n, nodeapi.AgentSocket))
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &watched{applied: map[string]int{}}
 		s := grpc.NewServer(grpc.UnaryInterceptor(w.fence.Intercept))
-		control.RegisterNodeServer(s, w)
+		nodeapi.RegisterNodeServer(s, w)
 		go func() { _ = s.Serve(l) }() // until it is stopped
 		t.Cleanup(s.Stop)
 		r.nodes[n] = w
@@ -151,7 +151,7 @@ func (r *replicas) client(first int) *client.Client {
 	var all []client.Replica
 	for i := range 3 {
 		id := fmt.Sprintf("controller%d", (i+first)%3)
-		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(r.dir, "n", id, control.AgentSocket)})
+		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(r.dir, "n", id, nodeapi.AgentSocket)})
 	}
 	c, err := client.New(all, controller.Retry)
 	if err != nil {

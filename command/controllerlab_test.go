@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/controller/client"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/controller/client"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
@@ -28,7 +28,7 @@ func planeOf(t *testing.T) *client.Client {
 	t.Helper()
 	var all []client.Replica
 	for _, id := range []string{"controller0", "controller1", "controller2"} {
-		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(orchestrator.StateDir, ctlLab, "n", id, control.AgentSocket)})
+		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(orchestrator.StateDir, ctlLab, "n", id, nodeapi.AgentSocket)})
 	}
 	c, err := client.New(all, controller.Retry)
 	if err != nil {

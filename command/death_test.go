@@ -16,7 +16,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // TestNodeDies: when the switch on the tree or a member is killed in the middle of a

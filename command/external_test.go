@@ -28,8 +28,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/interop/rcpeer"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/internal/test/interop/rcpeer"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // tap makes a tap device that is up and returns its file: one read is one frame.

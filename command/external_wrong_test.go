@@ -20,7 +20,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/mcastlab/mcastlab/interop/rcpeer"
+	"github.com/mcastlab/mcastlab/internal/test/interop/rcpeer"
 )
 
 // wrongCase is a device that is not connected as the lab expects.

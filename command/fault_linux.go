@@ -10,11 +10,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 func (p *program) faultCommand() *cli.Command {
@@ -114,7 +114,7 @@ func (p *program) faultAddAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.AddFaults(c.Context, []*control.Fault{m}, now); err != nil {
+	if err := d.AddFaults(c.Context, []*nodeapi.Fault{m}, now); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.out, m.Id)
@@ -215,14 +215,14 @@ type faultRow struct {
 	Applied []string `json:"applied,omitempty"`
 }
 
-func faultRows(all []*control.Fault) (rows []faultRow) {
+func faultRows(all []*nodeapi.Fault) (rows []faultRow) {
 	for _, f := range all {
 		rows = append(rows, faultRow{f.Id, f.Text, f.Kind, f.On, f.Over, f.Seen, f.Hit, f.Applied})
 	}
 	return rows
 }
 
-func (p *program) writeFaults(all []*control.Fault) error {
+func (p *program) writeFaults(all []*nodeapi.Fault) error {
 	w := tabwriter.NewWriter(p.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ID\tSTATE\tSEEN\tHIT\tWHAT\tAPPLIED-AT")
 	for _, f := range all {

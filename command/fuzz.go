@@ -5,7 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/search"
+	"github.com/mcastlab/mcastlab/lab/search"
 )
 
 func (p *program) fuzzCommand() *cli.Command {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
 
 	"github.com/urfave/cli/v2"
 

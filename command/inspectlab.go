@@ -8,7 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/core/topo"
 )
 
 func (p *program) validateCommand() *cli.Command {

@@ -19,9 +19,9 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // verified runs a lab and demands that every byte is right; how well its times fit is not

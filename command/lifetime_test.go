@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // census is what the nodes of a lab hold, by name.

@@ -8,12 +8,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/nodeagent"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
-	"github.com/mcastlab/mcastlab/runner"
 )
 
 // engines returns every engine that labs can be under.

@@ -24,8 +24,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
-	"github.com/mcastlab/mcastlab/runner"
 )
 
 // built is the program as users have it: static, a process of its own.
@@ -944,7 +944,7 @@ func captured(t *testing.T, dir string) {
 		if err != nil || len(out) > 0 {
 			t.Errorf("tshark on %s: %v\n%s", f, err, out)
 		}
-		out, err = exec.Command("/usr/bin/python3", "../interop/testdata/icrc.py", f, "500").CombinedOutput()
+		out, err = exec.Command("/usr/bin/python3", "../internal/test/interop/testdata/icrc.py", f, "500").CombinedOutput()
 		if err != nil || strings.TrimSpace(string(out)) != "checked 500 wrong 0" {
 			t.Errorf("scapy on %s: %v\n%s", f, err, out)
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/runner"
 )
 
 // Exit codes. They are documented in the help and do not change.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 const ringSum = "../examples/ring-sum/lab.mcl.yml"

@@ -8,7 +8,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // Intervals of the display.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mcastlab/mcastlab/endpoint"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/endpoint"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // rcCommand is a small RC endpoint for experiments by hand.

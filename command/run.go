@@ -11,7 +11,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 func (p *program) runCommand() *cli.Command {

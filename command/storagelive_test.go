@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // liveStorageText is the lab with a timer that leaves a machine a second of wall time before

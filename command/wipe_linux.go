@@ -7,10 +7,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
-	"github.com/mcastlab/mcastlab/runner"
 )
 
 func (p *program) wipeCommand() *cli.Command {

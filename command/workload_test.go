@@ -8,8 +8,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/hpl"
-	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // TestBadWorkloads: what no workload can be is one line with its place and a remedy, exit

@@ -1,8 +1,8 @@
 package faults
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Arrival is a frame that has reached the end of a link.

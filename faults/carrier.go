@@ -1,8 +1,8 @@
 package faults
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // carrier is the physical layer of one direction of a link. Frames in flight when the link goes

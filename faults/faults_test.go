@@ -3,9 +3,9 @@ package faults
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 func frame() *wire.Frame {

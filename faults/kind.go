@@ -3,8 +3,8 @@ package faults
 import (
 	"slices"
 
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // PauseQuantaMax is the longest pause that one PFC frame can ask for, in quanta of 512 bit times

@@ -3,7 +3,7 @@ package faults
 import (
 	"slices"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Class is the purpose of a frame. Classes are bits, so that a set of classes is a Class too.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden file instead of comparing it")

@@ -3,8 +3,8 @@ package faults
 import (
 	"slices"
 
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // settle applies the present faults to the links and nodes of a fault that has begun or ended.

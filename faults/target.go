@@ -1,8 +1,8 @@
 package faults
 
 import (
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // Keep says whether a pending call of a timeline keeps a run from ending. It matters to drivers

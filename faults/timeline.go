@@ -4,10 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Config describes a timeline.

@@ -3,8 +3,8 @@ package faults
 import (
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // Window says when a fault is on. It begins once, or periodically with a probability.

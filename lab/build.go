@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Graph builds the topology, with the addresses of the lab's family.

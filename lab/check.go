@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 var (

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // replicaPrefix begins the names of controllers.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // TestFallbackKey: which schemes have it, with what classes partial goes, and what ranks are

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps/manycast"
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/core/topo"
 )
 
 const ntreeLab = `name: x

@@ -3,7 +3,7 @@ package lab
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // TestExpectBasis: a line may say whether it was predicted or calibrated.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps/storage"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 const storageLab = "name: a\ntopology: {star: {hosts: 4}}\nworkloads:\n  - storage: {%s}\n"

@@ -3,8 +3,8 @@ package lab
 import (
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // ECN is the marking of packets. A file may give true or false in place of the settings.

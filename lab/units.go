@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Types of values with units. Each reads from text and prints text that reads back

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // checker returns what the checks of workloads need of the lab.

@@ -21,13 +21,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // messageMax bounds one message in either direction.
@@ -52,14 +52,14 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 	if err := a.listen(dir, x); err != nil {
 		return err
 	}
-	defer func() { _ = a.listeners[control.HandoverSocket].Close() }() // the process ends
+	defer func() { _ = a.listeners[nodeapi.HandoverSocket].Close() }() // the process ends
 	a.calls = a.server()
 	if x != nil {
 		if err := a.takeOver(x); err != nil {
 			return err
 		}
 	}
-	go a.takeSockets(a.listeners[control.HandoverSocket], os.Stderr)
+	go a.takeSockets(a.listeners[nodeapi.HandoverSocket], os.Stderr)
 	go func() { // a node without metrics is still a node
 		if err := a.serveMetrics(ctx, a.listeners[counters.MetricsSocket]); err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
@@ -69,7 +69,7 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 		<-ctx.Done()
 		a.calls.Stop()
 	}()
-	if err := a.calls.Serve(a.listeners[control.AgentSocket]); err != nil && ctx.Err() == nil {
+	if err := a.calls.Serve(a.listeners[nodeapi.AgentSocket]); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	a.mu.Lock()
@@ -87,7 +87,7 @@ func (a *agent) listen(dir string, x *legacy) error {
 	for _, s := range []struct {
 		name string
 		open func(dir, name string) (*net.UnixListener, error)
-	}{{counters.MetricsSocket, listenPrivate}, {control.HandoverSocket, listen}, {control.AgentSocket, listen}} {
+	}{{counters.MetricsSocket, listenPrivate}, {nodeapi.HandoverSocket, listen}, {nodeapi.AgentSocket, listen}} {
 		l, err := x.listener(s.name, func() (*net.UnixListener, error) { return s.open(dir, s.name) })
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ const streamsMax = 64
 // server returns what serves the agent's calls.
 func (a *agent) server() *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(streamsMax), grpc.UnaryInterceptor(a.fence.Intercept))
-	control.RegisterNodeServer(s, a)
+	nodeapi.RegisterNodeServer(s, a)
 	return s
 }
 
@@ -146,11 +146,11 @@ func listen(dir, name string) (*net.UnixListener, error) {
 
 // agent is the node's side of the control protocol.
 type agent struct {
-	control.UnimplementedNodeServer
+	nodeapi.UnimplementedNodeServer
 	version  string
 	data     string
 	programs []rank.Program
-	fence    control.Fence // of labs with controllers
+	fence    nodeapi.Fence // of labs with controllers
 
 	calls     *grpc.Server
 	listeners map[string]*net.UnixListener // by the names of their sockets
@@ -168,7 +168,7 @@ type agent struct {
 // takeSockets waits for handovers; a later one replaces an earlier. Errors are written to log.
 func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
 	for {
-		err := control.ReceiveFiles(l, log, a.replaceSockets)
+		err := nodeapi.ReceiveFiles(l, log, a.replaceSockets)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -204,8 +204,8 @@ func (a *agent) halt() error {
 	return n.stop()
 }
 
-// Configure implements control.NodeServer.
-func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*control.ConfigureReply, error) {
+// Configure implements nodeapi.NodeServer.
+func (a *agent) Configure(_ context.Context, r *nodeapi.ConfigureRequest) (*nodeapi.ConfigureReply, error) {
 	// The fence is raised before the old node ends, and without the lock, for which calls of older
 	// epochs still wait: none of them reaches the new node.
 	a.fence.Raise(r.Epoch)
@@ -222,7 +222,7 @@ func (a *agent) Configure(_ context.Context, r *control.ConfigureRequest) (*cont
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
 	a.node = n
-	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
+	return &nodeapi.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }
 
 // configured returns the node, or an error before the first Configure. The node stays what it
@@ -256,8 +256,8 @@ func (n *node) call(f func(now vtime.Time)) error {
 	return nil
 }
 
-// SetRate implements control.NodeServer.
-func (a *agent) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, error) {
+// SetRate implements nodeapi.NodeServer.
+func (a *agent) SetRate(_ context.Context, r *nodeapi.Rate) (*nodeapi.LagReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -267,11 +267,11 @@ func (a *agent) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, 
 	if !ok {
 		return nil, n.errStopped()
 	}
-	return &control.LagReply{Sent: control.HistogramOf(lag.Sent), Acted: control.HistogramOf(lag.Acted)}, nil
+	return &nodeapi.LagReply{Sent: nodeapi.HistogramOf(lag.Sent), Acted: nodeapi.HistogramOf(lag.Acted)}, nil
 }
 
-// Inspect implements control.NodeServer.
-func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.InspectReply, error) {
+// Inspect implements nodeapi.NodeServer.
+func (a *agent) Inspect(context.Context, *nodeapi.InspectRequest) (*nodeapi.InspectReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -280,8 +280,8 @@ func (a *agent) Inspect(context.Context, *control.InspectRequest) (*control.Insp
 	return n.inspect()
 }
 
-// Answer implements control.NodeServer.
-func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.AnswerReply, error) {
+// Answer implements nodeapi.NodeServer.
+func (a *agent) Answer(_ context.Context, r *nodeapi.AnswerRequest) (*nodeapi.AnswerReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -294,14 +294,14 @@ func (a *agent) Answer(_ context.Context, r *control.AnswerRequest) (*control.An
 	if n.id == 0 {
 		asker = n.graph.Nodes[1].IP // there are two hosts at least
 	}
-	return &control.AnswerReply{}, n.call(func(now vtime.Time) {
+	return &nodeapi.AnswerReply{}, n.call(func(now vtime.Time) {
 		n.out.Answer(wire.QPN(r.Qpn))
 		n.out.Watch(now, asker)
 	})
 }
 
-// SetMulticast implements control.NodeServer.
-func (a *agent) SetMulticast(_ context.Context, r *control.MulticastEntry) (*control.MulticastReply, error) {
+// SetMulticast implements nodeapi.NodeServer.
+func (a *agent) SetMulticast(_ context.Context, r *nodeapi.MulticastEntry) (*nodeapi.MulticastReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -317,11 +317,11 @@ func (a *agent) SetMulticast(_ context.Context, r *control.MulticastEntry) (*con
 	for _, p := range r.From {
 		m.From = append(m.From, uint16(p))
 	}
-	return &control.MulticastReply{}, n.call(func(vtime.Time) { n.sw.SetMulticast(m) })
+	return &nodeapi.MulticastReply{}, n.call(func(vtime.Time) { n.sw.SetMulticast(m) })
 }
 
-// Watch implements control.NodeServer.
-func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error {
+// Watch implements nodeapi.NodeServer.
+func (a *agent) Watch(_ *nodeapi.WatchRequest, s nodeapi.Node_WatchServer) error {
 	n, done, err := a.configured()
 	if err != nil {
 		return err
@@ -330,8 +330,8 @@ func (a *agent) Watch(_ *control.WatchRequest, s control.Node_WatchServer) error
 	return n.events.stream(s, n.loop.Now, n.done)
 }
 
-// Job implements control.NodeServer.
-func (a *agent) Job(s control.Node_JobServer) error {
+// Job implements nodeapi.NodeServer.
+func (a *agent) Job(s nodeapi.Node_JobServer) error {
 	n, done, err := a.configured()
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -93,7 +93,7 @@ func startNode(t *testing.T, dir string) (pid int) {
 	}
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		if l, err := net.Dial("unix", filepath.Join(dir, control.AgentSocket)); err == nil {
+		if l, err := net.Dial("unix", filepath.Join(dir, nodeapi.AgentSocket)); err == nil {
 			_ = l.Close() // it is there
 			return c.Process.Pid
 		}

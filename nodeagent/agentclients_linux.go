@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // agentClients are the leading controller's clients of the agents of all nodes. It implements
@@ -58,28 +58,28 @@ func (h *agentClients) read(l *controller.Lab) error {
 }
 
 // node returns the agent of a node.
-func (h *agentClients) node(name string) (control.NodeClient, error) {
+func (h *agentClients) node(name string) (nodeapi.NodeClient, error) {
 	c := h.conns[name]
 	if c == nil {
 		var err error
-		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, control.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, nodeapi.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
-			}), grpc.WithDefaultServiceConfig(control.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+			}), grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
 		if err != nil {
 			return nil, fmt.Errorf("reach node %s: %w", name, err)
 		}
 		h.conns[name] = c
 	}
-	return control.NewNodeClient(c), nil
+	return nodeapi.NewNodeClient(c), nil
 }
 
 // atOnce is how many nodes are called at once.
 const atOnce = 8
 
 // each does something at nodes, a few at a time, and returns what failed.
-func (h *agentClients) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c control.NodeClient) error) error {
-	ctx = control.WithEpoch(ctx, epoch)
+func (h *agentClients) each(ctx context.Context, epoch uint64, nodes []string, f func(ctx context.Context, node string, c nodeapi.NodeClient) error) error {
+	ctx = nodeapi.WithEpoch(ctx, epoch)
 	errs := make([]error, len(nodes))
 	gate := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
@@ -121,7 +121,7 @@ func (h *agentClients) Adopt(ctx context.Context, epoch uint64, l *controller.La
 	mine := adoption{epoch, l.Generation}
 	var mu sync.Mutex
 	names = slices.DeleteFunc(names, func(n string) bool { return h.adopted[n] == mine })
-	err = h.each(ctx, epoch, names, func(ctx context.Context, node string, c control.NodeClient) error {
+	err = h.each(ctx, epoch, names, func(ctx context.Context, node string, c nodeapi.NodeClient) error {
 		if err := adopt(ctx, c, l); err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (h *agentClients) Adopt(ctx context.Context, epoch uint64, l *controller.La
 }
 
 // adopt gives one node the faults it should have, and takes from it those it should not.
-func adopt(ctx context.Context, c control.NodeClient, l *controller.Lab) error {
-	have, err := c.ListFaults(ctx, &control.InspectRequest{})
+func adopt(ctx context.Context, c nodeapi.NodeClient, l *controller.Lab) error {
+	have, err := c.ListFaults(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
 		return err
 	}
@@ -151,13 +151,13 @@ func adopt(ctx context.Context, c control.NodeClient, l *controller.Lab) error {
 		}
 	}
 	if len(extra) > 0 {
-		if _, err := c.ResetFaults(ctx, &control.ResetRequest{Ids: extra}); err != nil {
+		if _, err := c.ResetFaults(ctx, &nodeapi.ResetRequest{Ids: extra}); err != nil {
 			return err
 		}
 	}
-	missing := &control.FaultList{}
+	missing := &nodeapi.FaultList{}
 	for _, f := range l.Faults {
-		if f.Stage == controller.StageOn && !slices.ContainsFunc(have.Faults, func(o *control.Fault) bool { return o.Id == f.ID }) {
+		if f.Stage == controller.StageOn && !slices.ContainsFunc(have.Faults, func(o *nodeapi.Fault) bool { return o.Id == f.ID }) {
 			missing.Faults = append(missing.Faults, messageOf(f))
 		}
 	}
@@ -167,8 +167,8 @@ func adopt(ctx context.Context, c control.NodeClient, l *controller.Lab) error {
 	return err
 }
 
-func messageOf(f controller.Fault) *control.Fault {
-	return &control.Fault{Id: f.ID, Kind: f.Kind, Text: f.Text, Message: f.Message, Origin: f.Origin}
+func messageOf(f controller.Fault) *nodeapi.Fault {
+	return &nodeapi.Fault{Id: f.ID, Kind: f.Kind, Text: f.Text, Message: f.Message, Origin: f.Origin}
 }
 
 // AddFaults implements replica.Effects.
@@ -177,11 +177,11 @@ func (h *agentClients) AddFaults(ctx context.Context, epoch uint64, l *controlle
 	if err != nil {
 		return err
 	}
-	list := &control.FaultList{}
+	list := &nodeapi.FaultList{}
 	for _, f := range add {
 		list.Faults = append(list.Faults, messageOf(f))
 	}
-	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c control.NodeClient) error {
+	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c nodeapi.NodeClient) error {
 		_, err := c.AddFaults(ctx, list)
 		return err
 	})
@@ -193,8 +193,8 @@ func (h *agentClients) RemoveFaults(ctx context.Context, epoch uint64, l *contro
 	if err != nil {
 		return err
 	}
-	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c control.NodeClient) error {
-		_, err := c.ResetFaults(ctx, &control.ResetRequest{Ids: ids})
+	return h.each(ctx, epoch, names, func(ctx context.Context, _ string, c nodeapi.NodeClient) error {
+		_, err := c.ResetFaults(ctx, &nodeapi.ResetRequest{Ids: ids})
 		return err
 	})
 }
@@ -214,9 +214,9 @@ func (h *agentClients) SetGroup(ctx context.Context, epoch uint64, l *controller
 	if err != nil {
 		return err
 	}
-	at, names := map[string]*control.MulticastEntry{}, []string{}
+	at, names := map[string]*nodeapi.MulticastEntry{}, []string{}
 	for _, e := range entries {
-		m := &control.MulticastEntry{Group: group}
+		m := &nodeapi.MulticastEntry{Group: group}
 		if on {
 			for _, p := range e.Ports {
 				m.Ports = append(m.Ports, uint32(p))
@@ -228,7 +228,7 @@ func (h *agentClients) SetGroup(ctx context.Context, epoch uint64, l *controller
 		name := h.graph.Nodes[e.Switch].Name
 		at[name], names = m, append(names, name)
 	}
-	return h.each(ctx, epoch, names, func(ctx context.Context, node string, c control.NodeClient) error {
+	return h.each(ctx, epoch, names, func(ctx context.Context, node string, c nodeapi.NodeClient) error {
 		_, err := c.SetMulticast(ctx, at[node])
 		return err
 	})

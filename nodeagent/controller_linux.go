@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller/replica"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/controller/replica"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // ControllerOptions describe the process of a controller.
@@ -50,9 +50,9 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 	}
 	network, err := replica.Listen(o.Name, os.Stderr, func(id string) string {
 		if id == o.Name {
-			return filepath.Join(o.Dir, control.PeerSocket)
+			return filepath.Join(o.Dir, nodeapi.PeerSocket)
 		}
-		return filepath.Join(o.Nodes, id, control.PeerSocket)
+		return filepath.Join(o.Nodes, id, nodeapi.PeerSocket)
 	})
 	if err != nil {
 		return err
@@ -66,13 +66,13 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 		return errors.Join(err, network.Close())
 	}
 	defer func() { err = errors.Join(err, r.Close(), network.Close()) }()
-	calls, err := listen(o.Dir, control.AgentSocket)
+	calls, err := listen(o.Dir, nodeapi.AgentSocket)
 	if err != nil {
 		return err
 	}
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(messageMax), grpc.MaxSendMsgSize(messageMax), grpc.MaxConcurrentStreams(64))
-	control.RegisterControllerServer(s, r)
-	control.RegisterNodeServer(s, &controllerNode{o: o, replica: r, network: network})
+	nodeapi.RegisterControllerServer(s, r)
+	nodeapi.RegisterNodeServer(s, &controllerNode{o: o, replica: r, network: network})
 	go func() {
 		<-ctx.Done()
 		s.Stop()
@@ -89,7 +89,7 @@ func ServeController(ctx context.Context, o ControllerOptions) (err error) {
 // controllerNode is what a controller has in common with other nodes: a clock, and faults applied
 // to it.
 type controllerNode struct {
-	control.UnimplementedNodeServer
+	nodeapi.UnimplementedNodeServer
 	o       ControllerOptions
 	replica *replica.Replica
 	network *replica.Network
@@ -113,9 +113,9 @@ type due struct {
 	f  func(now vtime.Time)
 }
 
-// Configure implements control.NodeServer. Faults of an earlier configuration are over.
-func (n *controllerNode) Configure(_ context.Context, q *control.ConfigureRequest) (*control.ConfigureReply, error) {
-	bad := func(err error) (*control.ConfigureReply, error) {
+// Configure implements nodeapi.NodeServer. Faults of an earlier configuration are over.
+func (n *controllerNode) Configure(_ context.Context, q *nodeapi.ConfigureRequest) (*nodeapi.ConfigureReply, error) {
+	bad := func(err error) (*nodeapi.ConfigureReply, error) {
 		return nil, status.Errorf(codes.InvalidArgument, "configure %s: %v", n.o.Name, err)
 	}
 	l, err := lab.Parse(q.Node, q.Lab)
@@ -147,7 +147,7 @@ func (n *controllerNode) Configure(_ context.Context, q *control.ConfigureReques
 		Graph: g, Seed: l.Seed, Owns: func(int) bool { return false }, Controller: n.o.Name,
 	}, faults.Target{Clock: t, Control: t})
 	go n.run(ctx)
-	return &control.ConfigureReply{Pid: uint32(os.Getpid()), Version: n.o.Version}, nil
+	return &nodeapi.ConfigureReply{Pid: uint32(os.Getpid()), Version: n.o.Version}, nil
 }
 
 // now returns the lab time. The lock is held.
@@ -209,8 +209,8 @@ func (n *controllerNode) configured() error {
 	return nil
 }
 
-// SetRate implements control.NodeServer. A controller sends no frames that could be late.
-func (n *controllerNode) SetRate(_ context.Context, r *control.Rate) (*control.LagReply, error) {
+// SetRate implements nodeapi.NodeServer. A controller sends no frames that could be late.
+func (n *controllerNode) SetRate(_ context.Context, r *nodeapi.Rate) (*nodeapi.LagReply, error) {
 	if err := n.configured(); err != nil {
 		return nil, err
 	}
@@ -219,11 +219,11 @@ func (n *controllerNode) SetRate(_ context.Context, r *control.Rate) (*control.L
 	n.clock.Set(n.rate)
 	n.news()
 	lag := live.NewLag()
-	return &control.LagReply{Sent: control.HistogramOf(lag.Sent), Acted: control.HistogramOf(lag.Acted)}, nil
+	return &nodeapi.LagReply{Sent: nodeapi.HistogramOf(lag.Sent), Acted: nodeapi.HistogramOf(lag.Acted)}, nil
 }
 
-// AddFaults implements control.NodeServer.
-func (n *controllerNode) AddFaults(_ context.Context, q *control.FaultList) (*control.FaultList, error) {
+// AddFaults implements nodeapi.NodeServer.
+func (n *controllerNode) AddFaults(_ context.Context, q *nodeapi.FaultList) (*nodeapi.FaultList, error) {
 	if err := n.configured(); err != nil {
 		return nil, err
 	}
@@ -247,11 +247,11 @@ func (n *controllerNode) AddFaults(_ context.Context, q *control.FaultList) (*co
 		n.faults.Add(n.now(), s)
 	}
 	n.news()
-	return &control.FaultList{}, nil
+	return &nodeapi.FaultList{}, nil
 }
 
-// ListFaults implements control.NodeServer.
-func (n *controllerNode) ListFaults(context.Context, *control.InspectRequest) (*control.FaultList, error) {
+// ListFaults implements nodeapi.NodeServer.
+func (n *controllerNode) ListFaults(context.Context, *nodeapi.InspectRequest) (*nodeapi.FaultList, error) {
 	if err := n.configured(); err != nil {
 		return nil, err
 	}
@@ -259,21 +259,21 @@ func (n *controllerNode) ListFaults(context.Context, *control.InspectRequest) (*
 	return listed(n.faults.List(n.now())), nil
 }
 
-// ResetFaults implements control.NodeServer.
-func (n *controllerNode) ResetFaults(_ context.Context, q *control.ResetRequest) (*control.FaultList, error) {
+// ResetFaults implements nodeapi.NodeServer.
+func (n *controllerNode) ResetFaults(_ context.Context, q *nodeapi.ResetRequest) (*nodeapi.FaultList, error) {
 	if err := n.configured(); err != nil {
 		return nil, err
 	}
 	defer n.mu.Unlock()
-	gone := &control.FaultList{}
+	gone := &nodeapi.FaultList{}
 	for _, id := range n.faults.RemoveIf(n.now(), goes(q)) {
-		gone.Faults = append(gone.Faults, &control.Fault{Id: id})
+		gone.Faults = append(gone.Faults, &nodeapi.Fault{Id: id})
 	}
 	return gone, nil
 }
 
-// Inspect implements control.NodeServer.
-func (n *controllerNode) Inspect(context.Context, *control.InspectRequest) (*control.InspectReply, error) {
+// Inspect implements nodeapi.NodeServer.
+func (n *controllerNode) Inspect(context.Context, *nodeapi.InspectRequest) (*nodeapi.InspectReply, error) {
 	if err := n.configured(); err != nil {
 		return nil, err
 	}

@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/controller/replica"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/controller/replica"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
 )
 
 const controlled = "name: ctl\ntopology: {star: {hosts: 3}}\ncontrollers: 3\n"
@@ -48,7 +48,7 @@ func folder(t *testing.T, nodes ...string) string {
 func TestControllerFaults(t *testing.T) {
 	dir := folder(t, "controller0", "controller1")
 	listen := func(id string) *replica.Network {
-		n, err := replica.Listen(id, os.Stderr, func(id string) string { return filepath.Join(dir, id, control.PeerSocket) })
+		n, err := replica.Listen(id, os.Stderr, func(id string) string { return filepath.Join(dir, id, nodeapi.PeerSocket) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func TestControllerFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rate := &control.Rate{Mono: mono.Now(), Dilation: 1000}
-	if _, err := n.Configure(t.Context(), &control.ConfigureRequest{Node: "controller0", Lab: []byte(controlled), Rate: rate}); err != nil {
+	rate := &nodeapi.Rate{Mono: mono.Now(), Dilation: 1000}
+	if _, err := n.Configure(t.Context(), &nodeapi.ConfigureRequest{Node: "controller0", Lab: []byte(controlled), Rate: rate}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.stop() })
@@ -86,7 +86,7 @@ func TestControllerFaults(t *testing.T) {
 	message := func(entry string) []byte { return faultMessage(t, n.lab, entry) }
 	add := func(id, entry string) {
 		t.Helper()
-		l := &control.FaultList{Faults: []*control.Fault{{Id: id, Text: entry, Message: message(entry), Origin: int64(n.now())}}}
+		l := &nodeapi.FaultList{Faults: []*nodeapi.Fault{{Id: id, Text: entry, Message: message(entry), Origin: int64(n.now())}}}
 		if _, err := n.AddFaults(t.Context(), l); err != nil {
 			t.Fatal(err)
 		}
@@ -124,14 +124,14 @@ func TestControllerFaults(t *testing.T) {
 	})
 	add("e", "{controller-crash: {controllers: controller*}}")
 	eventually(t, func() bool { return state() == "crashed" })
-	if gone, err := n.ResetFaults(t.Context(), &control.ResetRequest{}); err != nil || len(gone.Faults) != 5 {
+	if gone, err := n.ResetFaults(t.Context(), &nodeapi.ResetRequest{}); err != nil || len(gone.Faults) != 5 {
 		t.Errorf("%v, %v", gone, err)
 	}
 	eventually(t, func() bool { return state() != "crashed" })
 	if got := list(); got != "" {
 		t.Errorf("after a reset:\n%s", got)
 	}
-	bad := &control.FaultList{Faults: []*control.Fault{{Id: "x", Message: message("{loss: {rate: 1}}")}}}
+	bad := &nodeapi.FaultList{Faults: []*nodeapi.Fault{{Id: "x", Message: message("{loss: {rate: 1}}")}}}
 	if _, err := n.AddFaults(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "loss is not of controllers") {
 		t.Errorf("a fault of links: %v", err)
 	}
@@ -174,15 +174,15 @@ func eventually(t *testing.T, holds func() bool) {
 
 // stub is an agent that notes what it is told.
 type stub struct {
-	control.UnimplementedNodeServer
-	fence control.Fence
+	nodeapi.UnimplementedNodeServer
+	fence nodeapi.Fence
 
 	mu    sync.Mutex
 	have  []string
 	group map[uint32]int // ports, by group
 }
 
-func (s *stub) AddFaults(_ context.Context, q *control.FaultList) (*control.FaultList, error) {
+func (s *stub) AddFaults(_ context.Context, q *nodeapi.FaultList) (*nodeapi.FaultList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range q.Faults {
@@ -191,28 +191,28 @@ func (s *stub) AddFaults(_ context.Context, q *control.FaultList) (*control.Faul
 	return q, nil
 }
 
-func (s *stub) ListFaults(context.Context, *control.InspectRequest) (*control.FaultList, error) {
+func (s *stub) ListFaults(context.Context, *nodeapi.InspectRequest) (*nodeapi.FaultList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := &control.FaultList{}
+	l := &nodeapi.FaultList{}
 	for _, id := range s.have {
-		l.Faults = append(l.Faults, &control.Fault{Id: id})
+		l.Faults = append(l.Faults, &nodeapi.Fault{Id: id})
 	}
 	return l, nil
 }
 
-func (s *stub) ResetFaults(_ context.Context, q *control.ResetRequest) (*control.FaultList, error) {
+func (s *stub) ResetFaults(_ context.Context, q *nodeapi.ResetRequest) (*nodeapi.FaultList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.have = slices.DeleteFunc(s.have, func(id string) bool { return goes(q)(id) })
-	return &control.FaultList{}, nil
+	return &nodeapi.FaultList{}, nil
 }
 
-func (s *stub) SetMulticast(_ context.Context, m *control.MulticastEntry) (*control.MulticastReply, error) {
+func (s *stub) SetMulticast(_ context.Context, m *nodeapi.MulticastEntry) (*nodeapi.MulticastReply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.group[m.Group] = len(m.Ports)
-	return &control.MulticastReply{}, nil
+	return &nodeapi.MulticastReply{}, nil
 }
 
 // TestHands: a leader gives nodes what they lack and takes from them what they should not have,
@@ -223,13 +223,13 @@ func TestHands(t *testing.T) {
 	dir := folder(t, names...)
 	stubs := map[string]*stub{}
 	for _, name := range names {
-		l, err := net.Listen("unix", filepath.Join(dir, name, control.AgentSocket))
+		l, err := net.Listen("unix", filepath.Join(dir, name, nodeapi.AgentSocket))
 		if err != nil {
 			t.Fatal(err)
 		}
 		stubs[name] = &stub{group: map[uint32]int{}}
 		s := grpc.NewServer(grpc.UnaryInterceptor(stubs[name].fence.Intercept))
-		control.RegisterNodeServer(s, stubs[name])
+		nodeapi.RegisterNodeServer(s, stubs[name])
 		go func() { _ = s.Serve(l) }() // until it is stopped
 		t.Cleanup(s.Stop)
 	}
@@ -275,13 +275,13 @@ func TestHands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.AddFaults(t.Context(), &control.FaultList{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := c.AddFaults(t.Context(), &nodeapi.FaultList{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("without an epoch: %v", err)
 	}
-	if _, err := c.ListFaults(t.Context(), &control.InspectRequest{}); err != nil {
+	if _, err := c.ListFaults(t.Context(), &nodeapi.InspectRequest{}); err != nil {
 		t.Errorf("looking needs no epoch: %v", err)
 	}
-	if err := os.Remove(filepath.Join(dir, "h2", control.AgentSocket)); err != nil {
+	if err := os.Remove(filepath.Join(dir, "h2", nodeapi.AgentSocket)); err != nil {
 		t.Fatal(err)
 	}
 	if err := newAgentClients(dir).AddFaults(t.Context(), 4, x, []controller.Fault{{ID: "f3"}}); err == nil || !strings.Contains(err.Error(), "node h2") || !slices.Contains(stubs["leaf0"].have, "f3") {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // controlTarget is a controller as faults see it: the control plane of faults.Target, and

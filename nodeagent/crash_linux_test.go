@@ -9,32 +9,32 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcastlab/mcastlab/apps/program"
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // orchestrated is the orchestrator's end of a job, in memory.
 type orchestrated struct {
 	grpc.ServerStream
 	ctx  context.Context
-	in   chan *control.ToRank
+	in   chan *nodeapi.ToRank
 	done chan string // what the rank ended with
 }
 
-// Send implements control.Node_JobServer.
-func (o *orchestrated) Send(m *control.FromRank) error {
+// Send implements nodeapi.Node_JobServer.
+func (o *orchestrated) Send(m *nodeapi.FromRank) error {
 	switch {
 	case m.GetDone() != nil:
 		o.done <- m.GetDone().Error
 	case m.Id != 0:
-		o.in <- &control.ToRank{Id: m.Id, What: &control.ToRank_Ok{Ok: true}}
+		o.in <- &nodeapi.ToRank{Id: m.Id, What: &nodeapi.ToRank_Ok{Ok: true}}
 	}
 	return nil
 }
 
-// Recv implements control.Node_JobServer.
-func (o *orchestrated) Recv() (*control.ToRank, error) {
+// Recv implements nodeapi.Node_JobServer.
+func (o *orchestrated) Recv() (*nodeapi.ToRank, error) {
 	select {
 	case m, ok := <-o.in:
 		if ok {
@@ -63,8 +63,8 @@ func TestCrashBeforeJob(t *testing.T) {
 	for i := range 50 {
 		n.loop.Call(vtime.Never, func(now vtime.Time) { target{n}.Restart(now, n.id) })
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
-		o := &orchestrated{ctx: ctx, in: make(chan *control.ToRank, 16), done: make(chan string, 1)}
-		o.in <- &control.ToRank{What: &control.ToRank_Start{Start: &control.Start{
+		o := &orchestrated{ctx: ctx, in: make(chan *nodeapi.ToRank, 16), done: make(chan string, 1)}
+		o.in <- &nodeapi.ToRank{What: &nodeapi.ToRank_Start{Start: &nodeapi.Start{
 			App: program.Name, Params: []byte(`{"workload":"w","program":"sleeper"}`), Names: []string{"h0"}, Ips: []uint32{0x0a000001}, Job: "job", Lab: int64(n.loop.Now()),
 		}}}
 		ended := make(chan error, 1)

@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Bounds of a node's events.
@@ -27,7 +27,7 @@ const linesBatch = 1 << 13
 // events collects what the machine reports until it is sent.
 type events struct {
 	mu    sync.Mutex
-	all   []*control.Event
+	all   []*nodeapi.Event
 	cut   uint64
 	lines [][]byte // of the trace
 	short uint64   // lines that were dropped for want of room
@@ -100,11 +100,11 @@ func (e *events) Trace(now vtime.Time, ev machine.Event) {
 		e.cut++
 		return
 	}
-	e.all = append(e.all, control.EventOf(now, ev))
+	e.all = append(e.all, nodeapi.EventOf(now, ev))
 }
 
 // take returns what is collected and starts anew.
-func (e *events) take() (all []*control.Event, cut uint64) {
+func (e *events) take() (all []*nodeapi.Event, cut uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all, e.all = e.all, nil
@@ -117,16 +117,16 @@ func (e *events) legacy() []byte {
 		e.trace.flush()
 	}
 	all, cut := e.take()
-	b, err := proto.Marshal(&control.EventBatch{Events: all, Cut: cut, Trace: e.lines, TraceCut: e.short})
+	b, err := proto.Marshal(&nodeapi.EventBatch{Events: all, Cut: cut, Trace: e.lines, TraceCut: e.short})
 	if err != nil { // a text that is no UTF-8
-		b, _ = proto.Marshal(&control.EventBatch{Cut: cut + uint64(len(all)), TraceCut: e.short + uint64(len(e.lines))})
+		b, _ = proto.Marshal(&nodeapi.EventBatch{Cut: cut + uint64(len(all)), TraceCut: e.short + uint64(len(e.lines))})
 	}
 	return b
 }
 
 // takeOver continues with the events that the previous process had not sent.
 func (e *events) takeOver(legacy []byte) error {
-	var b control.EventBatch
+	var b nodeapi.EventBatch
 	if err := proto.Unmarshal(legacy, &b); err != nil {
 		return fmt.Errorf("take over events: %w", err)
 	}
@@ -136,7 +136,7 @@ func (e *events) takeOver(legacy []byte) error {
 
 // stream sends batches until the watcher goes, or until the node is stopped; then it sends a last
 // batch.
-func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done <-chan struct{}) error {
+func (e *events) stream(s nodeapi.Node_WatchServer, now func() vtime.Time, done <-chan struct{}) error {
 	tick := time.NewTicker(eventsEvery)
 	defer tick.Stop()
 	for last := false; ; {
@@ -147,7 +147,7 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 			e.trace.flush()
 		}
 		all, cut := e.take()
-		if err := s.Send(&control.EventBatch{Events: all, Until: int64(until), Cut: cut}); err != nil {
+		if err := s.Send(&nodeapi.EventBatch{Events: all, Until: int64(until), Cut: cut}); err != nil {
 			return err
 		}
 		if err := e.sendLines(s, until); err != nil {
@@ -167,14 +167,14 @@ func (e *events) stream(s control.Node_WatchServer, now func() vtime.Time, done 
 }
 
 // sendLines sends the lines of the trace collected so far.
-func (e *events) sendLines(s control.Node_WatchServer, until vtime.Time) error {
+func (e *events) sendLines(s nodeapi.Node_WatchServer, until vtime.Time) error {
 	e.mu.Lock()
 	lines, short := e.lines, e.short
 	e.lines = nil
 	e.mu.Unlock()
 	for len(lines) > 0 {
 		n := min(linesBatch, len(lines))
-		if err := s.Send(&control.EventBatch{Until: int64(until), Trace: lines[:n], TraceCut: short}); err != nil {
+		if err := s.Send(&nodeapi.EventBatch{Until: int64(until), Trace: lines[:n], TraceCut: short}); err != nil {
 			return err
 		}
 		lines = lines[n:]

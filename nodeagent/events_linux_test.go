@@ -7,21 +7,21 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // batches takes what a node sends.
 type batches struct {
 	grpc.ServerStream
-	all []*control.EventBatch
+	all []*nodeapi.EventBatch
 }
 
-// Send implements control.Node_WatchServer.
-func (b *batches) Send(m *control.EventBatch) error {
+// Send implements nodeapi.Node_WatchServer.
+func (b *batches) Send(m *nodeapi.EventBatch) error {
 	b.all = append(b.all, m)
 	return nil
 }

@@ -8,17 +8,17 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
-// AddFaults implements control.NodeServer.
-func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.FaultList, error) {
+// AddFaults implements nodeapi.NodeServer.
+func (a *agent) AddFaults(ctx context.Context, r *nodeapi.FaultList) (*nodeapi.FaultList, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -32,11 +32,11 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 		}
 		specs = append(specs, s)
 	}
-	epoch, err := control.EpochOf(ctx)
+	epoch, err := nodeapi.EpochOf(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list *control.FaultList
+	var list *nodeapi.FaultList
 	err = n.call(func(now vtime.Time) {
 		for _, s := range specs {
 			// A leader may have died after it told us.
@@ -51,7 +51,7 @@ func (a *agent) AddFaults(ctx context.Context, r *control.FaultList) (*control.F
 }
 
 // specOf reads the message of a fault.
-func specOf(l *lab.Lab, g *topo.Graph, f *control.Fault) (s faults.Spec, err error) {
+func specOf(l *lab.Lab, g *topo.Graph, f *nodeapi.Fault) (s faults.Spec, err error) {
 	if s, err = faults.Decode(f.Message, g, l.Replicas()); err != nil {
 		return s, err
 	}
@@ -60,8 +60,8 @@ func specOf(l *lab.Lab, g *topo.Graph, f *control.Fault) (s faults.Spec, err err
 	return s, nil
 }
 
-// ListFaults implements control.NodeServer.
-func (a *agent) ListFaults(context.Context, *control.InspectRequest) (*control.FaultList, error) {
+// ListFaults implements nodeapi.NodeServer.
+func (a *agent) ListFaults(context.Context, *nodeapi.InspectRequest) (*nodeapi.FaultList, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -71,16 +71,16 @@ func (a *agent) ListFaults(context.Context, *control.InspectRequest) (*control.F
 }
 
 // listFaults returns what is applied here, with its counts.
-func (n *node) listFaults() (out *control.FaultList, err error) {
+func (n *node) listFaults() (out *nodeapi.FaultList, err error) {
 	err = n.call(func(now vtime.Time) { out = listed(n.faults.List(now)) })
 	return out, err
 }
 
 // listed returns the message of a list of faults.
-func listed(all []faults.Status) *control.FaultList {
-	out := &control.FaultList{}
+func listed(all []faults.Status) *nodeapi.FaultList {
+	out := &nodeapi.FaultList{}
 	for _, s := range all {
-		out.Faults = append(out.Faults, &control.Fault{
+		out.Faults = append(out.Faults, &nodeapi.Fault{
 			Id: s.ID, Kind: string(s.Kind), Text: s.Text, On: s.On, Over: s.Over, Seen: s.Seen, Hit: s.Hit, Applied: s.Applied,
 		})
 	}
@@ -96,7 +96,7 @@ func (n *node) noteByHand(now vtime.Time, kind machine.EventKind, id, more strin
 }
 
 // goes returns a predicate that reports whether a reset removes the fault with an id.
-func goes(r *control.ResetRequest) func(id string) bool {
+func goes(r *nodeapi.ResetRequest) func(id string) bool {
 	return func(id string) bool {
 		if len(r.Ids) > 0 {
 			return slices.Contains(r.Ids, id)
@@ -105,17 +105,17 @@ func goes(r *control.ResetRequest) func(id string) bool {
 	}
 }
 
-// ResetFaults implements control.NodeServer.
-func (a *agent) ResetFaults(_ context.Context, r *control.ResetRequest) (*control.FaultList, error) {
+// ResetFaults implements nodeapi.NodeServer.
+func (a *agent) ResetFaults(_ context.Context, r *nodeapi.ResetRequest) (*nodeapi.FaultList, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	gone := &control.FaultList{}
+	gone := &nodeapi.FaultList{}
 	err = n.call(func(now vtime.Time) {
 		for _, id := range n.faults.RemoveIf(now, goes(r)) {
-			gone.Faults = append(gone.Faults, &control.Fault{Id: id})
+			gone.Faults = append(gone.Faults, &nodeapi.Fault{Id: id})
 			n.noteByHand(now, machine.EventFaultRemoved, id, "")
 		}
 	})

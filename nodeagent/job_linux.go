@@ -11,15 +11,15 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // appByName returns the program of a workload; programs are the user's own.
@@ -33,7 +33,7 @@ func (n *node) appByName(name string, programs []rank.Program) (apps.App, error)
 
 // runJob runs one rank to its end. The stream's first message starts it. The orchestrator closes
 // its side when all ranks have ended; then the rank's resources are released.
-func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
+func (n *node) runJob(s nodeapi.Node_JobServer, programs []rank.Program) error {
 	if !n.job.TryLock() {
 		return status.Error(codes.ResourceExhausted, "a rank is already running on this host")
 	}
@@ -77,7 +77,7 @@ func (n *node) runJob(s control.Node_JobServer, programs []rank.Program) error {
 }
 
 // peersOf returns, by rank, the external hosts of a job, or nil.
-func peersOf(start *control.Start) []*rankhost.Peer {
+func peersOf(start *nodeapi.Start) []*rankhost.Peer {
 	if len(start.Peers) == 0 {
 		return nil
 	}
@@ -118,14 +118,14 @@ func (n *node) endJob(b *board, done <-chan error) error {
 		if err == nil {
 			return errLeaving() // it crashed before the rank had begun
 		}
-		return b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: err.Error()}}})
+		return b.send(&nodeapi.FromRank{What: &nodeapi.FromRank_Done{Done: &nodeapi.Done{Error: err.Error()}}})
 	}
 	text := ""
 	if err != nil {
 		text = err.Error()
 		n.abandon(b, true) // before the end is reported: what the rank has under way must not go on
 	}
-	if err := b.send(&control.FromRank{What: &control.FromRank_Done{Done: &control.Done{Error: text}}}); err != nil {
+	if err := b.send(&nodeapi.FromRank{What: &nodeapi.FromRank_Done{Done: &nodeapi.Done{Error: text}}}); err != nil {
 		return err
 	}
 	select { // others may still need what the rank has acknowledged
@@ -180,7 +180,7 @@ func (n *node) silence(now vtime.Time) {
 // board is the rank's side of the out-of-band channel: calls to the orchestrator.
 type board struct {
 	host *live.Host
-	s    control.Node_JobServer
+	s    nodeapi.Node_JobServer
 
 	sending sync.Mutex
 	mu      sync.Mutex
@@ -215,7 +215,7 @@ func (b *board) receive() {
 	}
 }
 
-func (b *board) send(m *control.FromRank) error {
+func (b *board) send(m *nodeapi.FromRank) error {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	if err := b.s.Send(m); err != nil && !errors.Is(err, io.EOF) {
@@ -225,7 +225,7 @@ func (b *board) send(m *control.FromRank) error {
 }
 
 // tell sends a message that needs no reply.
-func (b *board) tell(m *control.FromRank) {
+func (b *board) tell(m *nodeapi.FromRank) {
 	// If the orchestrator has gone the rank is unwound at its next wait.
 	_ = b.send(m)
 }
@@ -233,7 +233,7 @@ func (b *board) tell(m *control.FromRank) {
 // question is a call of the rank that waits for its reply.
 type question struct {
 	came  chan struct{} // closed when the reply is there
-	reply *control.ToRank
+	reply *nodeapi.ToRank
 }
 
 func (q *question) answered() bool {
@@ -248,7 +248,7 @@ func (q *question) answered() bool {
 // ask sends a call and returns its reply; the host's other tasks go on meanwhile. It returns nil
 // once over, which may be nil, reports that the wait is over. The host unwinds a task that still
 // waits when the job ends or the host crashes.
-func (b *board) ask(why string, m *control.FromRank, over func() bool) *control.ToRank {
+func (b *board) ask(why string, m *nodeapi.FromRank, over func() bool) *nodeapi.ToRank {
 	q := &question{came: make(chan struct{})}
 	b.mu.Lock()
 	b.last++
@@ -267,19 +267,19 @@ func (b *board) ask(why string, m *control.FromRank, over func() bool) *control.
 
 // Put implements rankhost.Board.
 func (b *board) Put(key string, value []byte) {
-	b.tell(&control.FromRank{What: &control.FromRank_Put{Put: &control.Put{Key: key, Value: value}}})
+	b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Put{Put: &nodeapi.Put{Key: key, Value: value}}})
 }
 
 // Get implements rankhost.Board.
 func (b *board) Get(key, why string, over func() bool) (value []byte, ok bool) {
-	m := b.ask(why, &control.FromRank{What: &control.FromRank_Get{Get: key}}, over)
+	m := b.ask(why, &nodeapi.FromRank{What: &nodeapi.FromRank_Get{Get: key}}, over)
 	return m.GetValue(), m != nil
 }
 
 // Barrier implements rankhost.Board. All ranks go on at one instant of lab time, which the
 // orchestrator puts far enough ahead for its message to arrive.
 func (b *board) Barrier(over func() bool) bool {
-	m := b.ask("the other ranks to synchronise", &control.FromRank{What: &control.FromRank_Barrier{Barrier: true}}, over)
+	m := b.ask("the other ranks to synchronise", &nodeapi.FromRank{What: &nodeapi.FromRank_Barrier{Barrier: true}}, over)
 	if m == nil {
 		return false
 	}
@@ -292,20 +292,20 @@ func (b *board) Barrier(over func() bool) bool {
 // Report implements rankhost.Board. The orchestrator may change the clock's rate before it
 // answers.
 func (b *board) Report(what string) {
-	b.ask("the orchestrator", &control.FromRank{What: &control.FromRank_Report{Report: what}}, nil)
+	b.ask("the orchestrator", &nodeapi.FromRank{What: &nodeapi.FromRank_Report{Report: what}}, nil)
 }
 
 // Emit implements rankhost.Board.
 func (b *board) Emit(record []byte) {
-	b.tell(&control.FromRank{What: &control.FromRank_Record{Record: record}})
+	b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Record{Record: record}})
 }
 
 // LeaseGroup implements rankhost.Board.
 func (b *board) LeaseGroup() (uint32, error) {
-	return leased(b.ask("a group address", &control.FromRank{What: &control.FromRank_Lease{Lease: true}}, nil))
+	return leased(b.ask("a group address", &nodeapi.FromRank{What: &nodeapi.FromRank_Lease{Lease: true}}, nil))
 }
 
-func leased(reply *control.ToRank) (uint32, error) {
+func leased(reply *nodeapi.ToRank) (uint32, error) {
 	l := reply.GetLease()
 	if l.GetError() != "" {
 		return 0, errors.New(l.GetError())
@@ -315,11 +315,11 @@ func leased(reply *control.ToRank) (uint32, error) {
 
 // Multicast implements rankhost.Board.
 func (b *board) Multicast(hosts []uint32) (uint32, error) {
-	return leased(b.ask("the switches to know a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{Hosts: hosts}}}, nil))
+	return leased(b.ask("the switches to know a group", &nodeapi.FromRank{What: &nodeapi.FromRank_Multicast{Multicast: &nodeapi.Multicast{Hosts: hosts}}}, nil))
 }
 
 // EndMulticast implements rankhost.Board.
 func (b *board) EndMulticast(group uint32) error {
-	_, err := leased(b.ask("the switches to forget a group", &control.FromRank{What: &control.FromRank_Multicast{Multicast: &control.Multicast{End: group}}}, nil))
+	_, err := leased(b.ask("the switches to forget a group", &nodeapi.FromRank{What: &nodeapi.FromRank_Multicast{Multicast: &nodeapi.Multicast{End: group}}}, nil))
 	return err
 }

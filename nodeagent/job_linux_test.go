@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/mcastlab/mcastlab/apps/program"
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // holder is a program that makes one of each object a rank can make, has more to send than it
@@ -78,11 +78,11 @@ func holder(stuck <-chan struct{}) rank.Program {
 type jobs struct {
 	t    *testing.T
 	a    *agent
-	c    control.NodeClient
+	c    nodeapi.NodeClient
 	link int
 	pool wire.Pool
 	end  context.CancelFunc
-	s    control.Node_JobClient
+	s    nodeapi.Node_JobClient
 	last uint64 // the question what to do, which waits for its answer
 	led  bool   // the member's queue pair was asked for
 }
@@ -111,7 +111,7 @@ func newJobs(t *testing.T, p rank.Program) *jobs {
 			t.Error(err)
 		}
 	})
-	return &jobs{t: t, a: a, c: control.NewNodeClient(conn), link: far[0]}
+	return &jobs{t: t, a: a, c: nodeapi.NewNodeClient(conn), link: far[0]}
 }
 
 // start starts the rank and goes on when its data flows.
@@ -123,7 +123,7 @@ func (j *jobs) start() {
 	if j.s, err = j.c.Job(ctx); err != nil {
 		j.t.Fatal(err)
 	}
-	j.tell(&control.ToRank{What: &control.ToRank_Start{Start: &control.Start{
+	j.tell(&nodeapi.ToRank{What: &nodeapi.ToRank_Start{Start: &nodeapi.Start{
 		App: program.Name, Params: []byte(`{"workload":"w","program":"holder"}`), Names: []string{"h0", "h1"}, Ips: []uint32{0x0a000001, 0x0a000002},
 		Job: "job", Lab: int64(j.a.node.loop.Now()),
 	}}})
@@ -138,13 +138,13 @@ func (j *jobs) start() {
 }
 
 // answer answers what a rank asks before it asks what to do.
-func (j *jobs) answer(m *control.FromRank) {
+func (j *jobs) answer(m *nodeapi.FromRank) {
 	j.t.Helper()
-	r := &control.ToRank{Id: m.Id}
+	r := &nodeapi.ToRank{Id: m.Id}
 	switch q := m.What.(type) {
-	case *control.FromRank_Put, *control.FromRank_Record:
+	case *nodeapi.FromRank_Put, *nodeapi.FromRank_Record:
 		return
-	case *control.FromRank_Get:
+	case *nodeapi.FromRank_Get:
 		if q.Get == "what" {
 			j.last = m.Id
 			return
@@ -154,22 +154,22 @@ func (j *jobs) answer(m *control.FromRank) {
 			v = binary.BigEndian.AppendUint32(v, 100)
 		}
 		j.led = j.led || q.Get == "group/g/qp/1"
-		r.What = &control.ToRank_Value{Value: v}
-	case *control.FromRank_Barrier:
-		r.What = &control.ToRank_Release{Release: int64(j.a.node.loop.Now())}
-	case *control.FromRank_Lease:
-		r.What = &control.ToRank_Lease{Lease: &control.Lease{Group: wire.GroupNet | 1}}
-	case *control.FromRank_Multicast:
-		r.What = &control.ToRank_Lease{Lease: &control.Lease{Group: wire.MulticastNet | 1}}
-	case *control.FromRank_Report:
-		r.What = &control.ToRank_Ok{Ok: true}
+		r.What = &nodeapi.ToRank_Value{Value: v}
+	case *nodeapi.FromRank_Barrier:
+		r.What = &nodeapi.ToRank_Release{Release: int64(j.a.node.loop.Now())}
+	case *nodeapi.FromRank_Lease:
+		r.What = &nodeapi.ToRank_Lease{Lease: &nodeapi.Lease{Group: wire.GroupNet | 1}}
+	case *nodeapi.FromRank_Multicast:
+		r.What = &nodeapi.ToRank_Lease{Lease: &nodeapi.Lease{Group: wire.MulticastNet | 1}}
+	case *nodeapi.FromRank_Report:
+		r.What = &nodeapi.ToRank_Ok{Ok: true}
 	default:
 		j.t.Fatalf("the rank says %v", m)
 	}
 	j.tell(r)
 }
 
-func (j *jobs) tell(m *control.ToRank) {
+func (j *jobs) tell(m *nodeapi.ToRank) {
 	j.t.Helper()
 	if err := j.s.Send(m); err != nil {
 		j.t.Fatal(err)
@@ -179,7 +179,7 @@ func (j *jobs) tell(m *control.ToRank) {
 // have has the program do something.
 func (j *jobs) have(what string) {
 	j.t.Helper()
-	j.tell(&control.ToRank{Id: j.last, What: &control.ToRank_Value{Value: []byte(what)}})
+	j.tell(&nodeapi.ToRank{Id: j.last, What: &nodeapi.ToRank_Value{Value: []byte(what)}})
 }
 
 // done returns what the rank ended with, as it says itself.
@@ -268,11 +268,11 @@ func TestWaysOut(t *testing.T) {
 		{"workers panic", func() { j.have("panics") }, "the program panicked: "},
 		{"host crash", func() {
 			j.a.node.loop.Call(vtime.Never, func(now vtime.Time) { target{j.a.node}.Restart(now, j.a.node.id) })
-		}, control.Crashed},
+		}, nodeapi.Crashed},
 		{"stream broken off", gone, "-"},
 		{"stream closed", func() { _ = j.s.CloseSend() }, "-"},
 		{"taken back", func() {
-			if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+			if _, err := j.c.Release(t.Context(), &nodeapi.ReleaseRequest{}); err != nil {
 				t.Error(err)
 			}
 		}, "-"},
@@ -321,7 +321,7 @@ func TestWaysOut(t *testing.T) {
 				<-time.After(time.Millisecond)
 			}
 			gone()
-			if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+			if _, err := j.c.Release(t.Context(), &nodeapi.ReleaseRequest{}); err != nil {
 				t.Fatal(err)
 			}
 			if h := j.held(); h != fresh {
@@ -358,7 +358,7 @@ func TestStuckProgram(t *testing.T) {
 		return still
 	})
 	free()
-	if _, err := j.c.Release(t.Context(), &control.ReleaseRequest{}); err != nil {
+	if _, err := j.c.Release(t.Context(), &nodeapi.ReleaseRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	if h := j.held(); h != fresh {

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // scrape asks the node at a socket for its metrics.
@@ -56,8 +56,8 @@ func configureAs(t *testing.T, a *agent, name string, ports int) (far []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = a.Configure(context.Background(), &control.ConfigureRequest{
-		Node: name, Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &control.Rate{Mono: m.Now(), Dilation: 1000},
+	_, err = a.Configure(context.Background(), &nodeapi.ConfigureRequest{
+		Node: name, Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Mono: m.Now(), Dilation: 1000},
 	})
 	if err != nil {
 		t.Fatal(err)

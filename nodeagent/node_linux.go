@@ -13,18 +13,18 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcastlab/mcastlab/adapter"
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/external"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/mrp"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // node is the node in one configuration: a machine and the loop that drives it.
@@ -39,7 +39,7 @@ type node struct {
 	agent *mrp.Agent         // of a host
 	sw    *virtswitch.Switch // of a switch
 	host  *live.Host
-	out   *adapter.Adapter // of an external host
+	out   *external.Adapter // of an external host
 
 	events events
 	ended  chan error    // what the loop returned
@@ -61,13 +61,13 @@ type node struct {
 	crashed chan error       // why the host's programs have ended
 }
 
-func rateOf(r *control.Rate) live.Rate {
+func rateOf(r *nodeapi.Rate) live.Rate {
 	return live.Rate{Mono: r.Mono, Lab: vtime.Time(r.Lab), Dilation: r.Dilation}
 }
 
 // newNode builds the machine that the lab file says and starts its loop. What another process
 // has left is in x, which may be nil; left is called when an agent-crash has ended the loop.
-func newNode(r *control.ConfigureRequest, sockets []int, data string, x *legacy, left func(*node)) (*node, error) {
+func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy, left func(*node)) (*node, error) {
 	l, err := lab.Parse(r.Node, r.Lab)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	}
 	n.faults = n.newTimeline(spec.Latency)
 	if x := n.lab.ExternalHost(n.name); x != nil {
-		n.out = adapter.New(adapter.Config{
+		n.out = external.New(external.Config{
 			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU),
 			Known: n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
 		})
@@ -228,7 +228,7 @@ func (n *node) stop() error {
 }
 
 // inspect returns the node's counters.
-func (n *node) inspect() (*control.InspectReply, error) {
+func (n *node) inspect() (*nodeapi.InspectReply, error) {
 	s, err := n.state()
 	if err != nil {
 		return nil, err
@@ -236,12 +236,12 @@ func (n *node) inspect() (*control.InspectReply, error) {
 	return inspected(s)
 }
 
-func inspected(s counters.Node) (*control.InspectReply, error) {
+func inspected(s counters.Node) (*nodeapi.InspectReply, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}
-	return &control.InspectReply{State: b}, nil
+	return &nodeapi.InspectReply{State: b}, nil
 }
 
 // state returns the node's counters.

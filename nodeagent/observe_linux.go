@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 const (
@@ -60,13 +60,13 @@ func (o *observer) rest(n *node, b *board) {
 		o.moves, o.looks = moves+replies, 0
 		if o.rested {
 			o.rested = false
-			b.tell(&control.FromRank{What: &control.FromRank_Rest{Rest: &control.Rest{}}})
+			b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Rest{Rest: &nodeapi.Rest{}}})
 		}
 		return
 	}
 	if o.looks++; o.looks == restLooks {
 		o.rested = true
-		b.tell(&control.FromRank{What: &control.FromRank_Rest{Rest: &control.Rest{Resting: true, Who: who, Replies: replies}}})
+		b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Rest{Rest: &nodeapi.Rest{Resting: true, Who: who, Replies: replies}}})
 	}
 }
 
@@ -88,11 +88,11 @@ func (o *observer) outside(n *node, b *board) {
 	task, since := n.host.Outside()
 	if o.told > 0 && (task != o.task || since < outsideAfter[0]) {
 		o.told = 0
-		b.tell(&control.FromRank{What: &control.FromRank_Outside{Outside: &control.Outside{}}})
+		b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Outside{Outside: &nodeapi.Outside{}}})
 	}
 	if o.told < len(outsideAfter) && since >= outsideAfter[o.told] {
 		o.told, o.task = o.told+1, task
-		b.tell(&control.FromRank{What: &control.FromRank_Outside{Outside: &control.Outside{Task: task, Wall: int64(since)}}})
+		b.tell(&nodeapi.FromRank{What: &nodeapi.FromRank_Outside{Outside: &nodeapi.Outside{Task: task, Wall: int64(since)}}})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // TestReconfigureUnderCalls: while a node is ended and configured anew, again and again, calls
@@ -46,23 +46,23 @@ func TestReconfigureUnderCalls(t *testing.T) {
 		})
 	}
 	hammer("rate", func(ctx context.Context) error {
-		_, err := a.SetRate(ctx, &control.Rate{Dilation: 1000})
+		_, err := a.SetRate(ctx, &nodeapi.Rate{Dilation: 1000})
 		return err
 	})
 	hammer("inspect", func(ctx context.Context) error {
-		_, err := a.Inspect(ctx, &control.InspectRequest{})
+		_, err := a.Inspect(ctx, &nodeapi.InspectRequest{})
 		return err
 	})
 	hammer("group", func(ctx context.Context) error {
-		_, err := a.SetMulticast(ctx, &control.MulticastEntry{Group: 0xe1000001, Ports: []uint32{0, 1}})
+		_, err := a.SetMulticast(ctx, &nodeapi.MulticastEntry{Group: 0xe1000001, Ports: []uint32{0, 1}})
 		return err
 	})
 	hammer("list of faults", func(ctx context.Context) error {
-		_, err := a.ListFaults(ctx, &control.InspectRequest{})
+		_, err := a.ListFaults(ctx, &nodeapi.InspectRequest{})
 		return err
 	})
 	hammer("reset of faults", func(ctx context.Context) error {
-		_, err := a.ResetFaults(ctx, &control.ResetRequest{})
+		_, err := a.ResetFaults(ctx, &nodeapi.ResetRequest{})
 		return err
 	})
 	hammer("metrics", func(context.Context) error {
@@ -111,8 +111,8 @@ func TestFenceBeforeNode(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		_, err := a.Configure(context.Background(), &control.ConfigureRequest{
-			Node: "leaf0", Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &control.Rate{Dilation: 1000}, Epoch: 2,
+		_, err := a.Configure(context.Background(), &nodeapi.ConfigureRequest{
+			Node: "leaf0", Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Dilation: 1000}, Epoch: 2,
 		})
 		ended <- err
 	}()

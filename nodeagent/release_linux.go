@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // releaseWait is how long a rank may take to end. One that blocks only through package rank is
@@ -17,9 +17,9 @@ import (
 // (live.Host.Stop): what is left is a store that takes its time.
 const releaseWait = 5 * time.Second
 
-// Release implements control.NodeServer. Between runs nothing on a node is in use: whatever a rank
+// Release implements nodeapi.NodeServer. Between runs nothing on a node is in use: whatever a rank
 // could not release itself is removed with everything else that its NIC holds.
-func (a *agent) Release(ctx context.Context, _ *control.ReleaseRequest) (*control.ReleaseReply, error) {
+func (a *agent) Release(ctx context.Context, _ *nodeapi.ReleaseRequest) (*nodeapi.ReleaseReply, error) {
 	n, done, err := a.configured()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (a *agent) Release(ctx context.Context, _ *control.ReleaseRequest) (*contro
 		}
 		defer n.job.Unlock()
 	}
-	return &control.ReleaseReply{}, n.call(n.reset)
+	return &nodeapi.ReleaseReply{}, n.call(n.reset)
 }
 
 // endRank ends the job that runs, and returns with n.job locked so that no other begins. The caller

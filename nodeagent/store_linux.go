@@ -4,9 +4,9 @@ import (
 	"errors"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/store"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
 )
 
 // openStore opens a store of this node, which survives the node.
@@ -14,7 +14,7 @@ func (n *node) openStore(host, volume string, limit int64) (s apps.Store, err er
 	if n.data == "" {
 		return nil, errors.New("this node keeps nothing: deploy the lab anew")
 	}
-	beside(n.host, func() { s, err = store.Folder(n.data).Open(host, volume, limit) })
+	beside(n.host, func() { s, err = pebblestore.Folder(n.data).Open(host, volume, limit) })
 	if err != nil {
 		return nil, err
 	}

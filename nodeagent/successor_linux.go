@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // An agent-crash ends the process of a node, and a successor takes its place: the same program,
@@ -36,14 +36,14 @@ const legacyEnv = "MCASTLAB_LEGACY"
 
 // legacy is what one process of a node leaves to the next.
 type legacy struct {
-	Configure []byte // control.ConfigureRequest
+	Configure []byte // nodeapi.ConfigureRequest
 	Epoch     uint64 // of the fence
 	Sockets   []int
 	Listeners map[string]int // by name
 
 	Left      live.Left
 	Counted   counters.Node
-	Batch     []byte // control.EventBatch: what nobody has been told yet
+	Batch     []byte // nodeapi.EventBatch: what nobody has been told yet
 	Faults    faults.State
 	Multicast []virtswitch.Multicast
 	Down      []int // links that a switch's routes do without
@@ -58,7 +58,7 @@ func (t target) EndAgent(now vtime.Time, node int) (lost int) {
 }
 
 // errLeaving refuses a call for the process that comes after this one: whoever calls tries again
-// (control.Again).
+// (nodeapi.Again).
 func errLeaving() error {
 	return status.Error(codes.Aborted, "the agent has crashed, and is being started anew")
 }
@@ -113,7 +113,7 @@ func (a *agent) keepListeners() (map[string]int, error) {
 			return nil, err
 		}
 	}
-	return all, a.listeners[control.HandoverSocket].Close() // the next process accepts later handovers
+	return all, a.listeners[nodeapi.HandoverSocket].Close() // the next process accepts later handovers
 }
 
 // leave collects the legacy of a node whose loop has ended.
@@ -208,7 +208,7 @@ func (x *legacy) listener(name string, open func() (*net.UnixListener, error)) (
 
 // takeOver makes the agent the node that the previous process was.
 func (a *agent) takeOver(x *legacy) error {
-	var r control.ConfigureRequest
+	var r nodeapi.ConfigureRequest
 	if err := proto.Unmarshal(x.Configure, &r); err != nil {
 		return fmt.Errorf("take over: %w", err)
 	}
@@ -248,7 +248,7 @@ func (n *node) takeOver(x *legacy) error {
 // specsOf decodes the faults that the previous process had applied.
 func specsOf(l *lab.Lab, g *topo.Graph, s *faults.State) (specs []faults.Spec, err error) {
 	for _, f := range s.Faults {
-		x, err := specOf(l, g, &control.Fault{Id: f.ID, Text: f.Text, Message: f.Message})
+		x, err := specOf(l, g, &nodeapi.Fault{Id: f.ID, Text: f.Text, Message: f.Message})
 		if err != nil {
 			return nil, fmt.Errorf("fault %s: %w", f.ID, err)
 		}

@@ -18,12 +18,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps/program"
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 const succeeded = "name: next\nseed: 1\ntopology: {star: {hosts: 2}}\n"
@@ -31,7 +31,7 @@ const succeeded = "name: next\nseed: 1\ntopology: {star: {hosts: 2}}\n"
 // nodeProcess is a node in a process of its own, over sockets that lead to the test.
 type nodeProcess struct {
 	t   *testing.T
-	c   control.NodeClient
+	c   nodeapi.NodeClient
 	pid int
 	far []int
 }
@@ -53,24 +53,24 @@ func newNodeProcess(t *testing.T, name string, ports int) *nodeProcess {
 		near, p.far = append(near, os.NewFile(uintptr(fds[0]), "port")), append(p.far, fds[1])
 		t.Cleanup(func() { _ = unix.Close(fds[1]) })
 	}
-	if err := control.SendFiles(filepath.Join(dir, control.HandoverSocket), near); err != nil {
+	if err := nodeapi.SendFiles(filepath.Join(dir, nodeapi.HandoverSocket), near); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range near {
 		_ = f.Close() // the node has its own
 	}
-	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, control.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(control.Again))
+	conn, err := grpc.NewClient("unix:"+filepath.Join(dir, nodeapi.AgentSocket), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(nodeapi.Again))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	p.c = control.NewNodeClient(conn)
+	p.c = nodeapi.NewNodeClient(conn)
 	m, err := live.NewMonotonic()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.c.Configure(t.Context(), &control.ConfigureRequest{
-		Node: name, Lab: []byte(succeeded), Rate: &control.Rate{Mono: m.Now(), Dilation: 1000}, Epoch: epochOfTest,
+	_, err = p.c.Configure(t.Context(), &nodeapi.ConfigureRequest{
+		Node: name, Lab: []byte(succeeded), Rate: &nodeapi.Rate{Mono: m.Now(), Dilation: 1000}, Epoch: epochOfTest,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func newNodeProcess(t *testing.T, name string, ports int) *nodeProcess {
 // state returns what the node tells of itself.
 func (p *nodeProcess) state() counters.Node {
 	p.t.Helper()
-	r, err := p.c.Inspect(p.t.Context(), &control.InspectRequest{})
+	r, err := p.c.Inspect(p.t.Context(), &nodeapi.InspectRequest{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -93,13 +93,13 @@ func (p *nodeProcess) state() counters.Node {
 }
 
 // fault returns a fault that is given as in a lab file.
-func (p *nodeProcess) fault(id, entry string) *control.Fault {
+func (p *nodeProcess) fault(id, entry string) *nodeapi.Fault {
 	p.t.Helper()
 	l, err := lab.Parse("lab", []byte(succeeded))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return &control.Fault{Id: id, Text: entry, Message: faultMessage(p.t, l, entry)}
+	return &nodeapi.Fault{Id: id, Text: entry, Message: faultMessage(p.t, l, entry)}
 }
 
 // crash makes the agent crash, for ten seconds on the wall.
@@ -108,7 +108,7 @@ func (p *nodeProcess) crash(id, node string) {
 	now := vtime.Time(p.state().LabUS * float64(vtime.Microsecond))
 	f := p.fault(id, "{for: 10ms, agent-crash: {nodes: "+node+"}}")
 	f.Origin = int64(now)
-	_, err := p.c.AddFaults(control.WithEpoch(p.t.Context(), epochOfTest), &control.FaultList{Faults: []*control.Fault{f}})
+	_, err := p.c.AddFaults(nodeapi.WithEpoch(p.t.Context(), epochOfTest), &nodeapi.FaultList{Faults: []*nodeapi.Fault{f}})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (p *nodeProcess) crash(id, node string) {
 // reset takes the faults away.
 func (p *nodeProcess) reset() {
 	p.t.Helper()
-	if _, err := p.c.ResetFaults(control.WithEpoch(p.t.Context(), epochOfTest), &control.ResetRequest{}); err != nil {
+	if _, err := p.c.ResetFaults(nodeapi.WithEpoch(p.t.Context(), epochOfTest), &nodeapi.ResetRequest{}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -174,12 +174,12 @@ func (p *nodeProcess) holds(when string, want counters.Held) {
 // before, and it holds what a new one does. Frames that come meanwhile are lost at its links.
 func TestSwitchSuccessor(t *testing.T) {
 	p := newNodeProcess(t, "leaf0", 2)
-	leader := control.WithEpoch(t.Context(), epochOfTest)
-	if _, err := p.c.SetMulticast(leader, &control.MulticastEntry{Group: 0xe1000001, Ports: []uint32{0, 1}}); err != nil {
+	leader := nodeapi.WithEpoch(t.Context(), epochOfTest)
+	if _, err := p.c.SetMulticast(leader, &nodeapi.MulticastEntry{Group: 0xe1000001, Ports: []uint32{0, 1}}); err != nil {
 		t.Fatal(err)
 	}
 	slow := p.fault("slow", "{rate-cut: {links: h0-leaf0, rate: 1Gbps}}")
-	if _, err := p.c.AddFaults(leader, &control.FaultList{Faults: []*control.Fault{slow}}); err != nil {
+	if _, err := p.c.AddFaults(leader, &nodeapi.FaultList{Faults: []*nodeapi.Fault{slow}}); err != nil {
 		t.Fatal(err)
 	}
 	p.send(3, 3)
@@ -198,7 +198,7 @@ func TestSwitchSuccessor(t *testing.T) {
 			t.Errorf("%s: its clock is %v, %+v, and was %v, %+v", id, now.LabUS, *now.Rate, fresh.LabUS, *fresh.Rate)
 		}
 		p.send(1, uint64(4+i))
-		all, err := p.c.ListFaults(t.Context(), &control.InspectRequest{})
+		all, err := p.c.ListFaults(t.Context(), &nodeapi.InspectRequest{})
 		if err != nil || len(all.Faults) != 2+i || all.Faults[0].Id != "slow" || !all.Faults[0].On {
 			t.Fatalf("%s: the faults are %v, %v", id, all, err)
 		}
@@ -206,7 +206,7 @@ func TestSwitchSuccessor(t *testing.T) {
 			t.Errorf("%s: it is %v", id, f)
 		}
 	}
-	if _, err := p.c.ResetFaults(t.Context(), &control.ResetRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := p.c.ResetFaults(t.Context(), &nodeapi.ResetRequest{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a call of no epoch: %v", err)
 	}
 	p.reset()
@@ -216,9 +216,9 @@ func TestSwitchSuccessor(t *testing.T) {
 }
 
 // watch collects events until their stream ends.
-func watchAll(w control.Node_WatchClient, err error) (all []*control.Event, end error) {
+func watchAll(w nodeapi.Node_WatchClient, err error) (all []*nodeapi.Event, end error) {
 	for err == nil {
-		var b *control.EventBatch
+		var b *nodeapi.EventBatch
 		if b, err = w.Recv(); err == nil {
 			all = append(all, b.Events...)
 		}
@@ -231,10 +231,10 @@ func watchAll(w control.Node_WatchClient, err error) (all []*control.Event, end 
 // is told every event once.
 func TestHostSuccessor(t *testing.T) {
 	p := newNodeProcess(t, "h0", 1)
-	start := func(name string) control.Node_JobClient {
+	start := func(name string) nodeapi.Node_JobClient {
 		j, err := p.c.Job(t.Context())
 		if err == nil {
-			err = j.Send(&control.ToRank{What: &control.ToRank_Start{Start: &control.Start{
+			err = j.Send(&nodeapi.ToRank{What: &nodeapi.ToRank_Start{Start: &nodeapi.Start{
 				App: program.Name, Params: []byte(`{"workload":"w","program":"` + name + `"}`), Names: []string{"h0"}, Ips: []uint32{0x0a000001}, Job: "job",
 			}}})
 		}
@@ -243,16 +243,16 @@ func TestHostSuccessor(t *testing.T) {
 		}
 		return j
 	}
-	begin := func(j control.Node_JobClient) { // lets the program go on that has said what it does
+	begin := func(j nodeapi.Node_JobClient) { // lets the program go on that has said what it does
 		m, err := j.Recv()
 		if err == nil {
-			err = j.Send(&control.ToRank{Id: m.Id, What: &control.ToRank_Ok{Ok: true}})
+			err = j.Send(&nodeapi.ToRank{Id: m.Id, What: &nodeapi.ToRank_Ok{Ok: true}})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	done := func(j control.Node_JobClient) string {
+	done := func(j nodeapi.Node_JobClient) string {
 		for {
 			m, err := j.Recv()
 			if err != nil {
@@ -264,19 +264,19 @@ func TestHostSuccessor(t *testing.T) {
 			if m.Id == 0 {
 				continue // it wants no answer
 			}
-			if err := j.Send(&control.ToRank{Id: m.Id, What: &control.ToRank_Ok{Ok: true}}); err != nil && !errors.Is(err, io.EOF) {
+			if err := j.Send(&nodeapi.ToRank{Id: m.Id, What: &nodeapi.ToRank_Ok{Ok: true}}); err != nil && !errors.Is(err, io.EOF) {
 				t.Fatal(err)
 			}
 		}
 	}
-	first, err := p.c.Watch(t.Context(), &control.WatchRequest{})
+	first, err := p.c.Watch(t.Context(), &nodeapi.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := start("stuck")
 	begin(j)
 	p.crash("dead", "h0")
-	if why := done(j); !strings.HasPrefix(why, control.Crashed+"h0 at ") {
+	if why := done(j); !strings.HasPrefix(why, nodeapi.Crashed+"h0 at ") {
 		t.Errorf("the job ended with %q", why)
 	}
 	if _, err := j.Recv(); !errors.Is(err, io.EOF) {
@@ -286,7 +286,7 @@ func TestHostSuccessor(t *testing.T) {
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("the first stream of events ended with %v", err)
 	}
-	second, err := p.c.Watch(t.Context(), &control.WatchRequest{})
+	second, err := p.c.Watch(t.Context(), &nodeapi.WatchRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,10 +3,10 @@ package nodeagent
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // target is the node as faults see it, whether host or switch (faults.LinkTarget). The loop
@@ -54,7 +54,7 @@ func (t target) Restart(now vtime.Time, _ int) (lost int) {
 	n.agent.Restart()
 	lost = n.nic.Restart(now)
 	select {
-	case n.crashed <- fmt.Errorf(control.Crashed+"%s at %v", n.name, now):
+	case n.crashed <- fmt.Errorf(nodeapi.Crashed+"%s at %v", n.name, now):
 	default: // it has not been noticed yet
 	}
 	return lost // the job, if there is one, unwinds its own tasks and no later one's

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // board is the orchestrator's side of the out-of-band channel between the ranks of a job.
@@ -40,7 +40,7 @@ type board struct {
 
 	mu      sync.Mutex
 	channel *outofband.Board[call] // what ranks wait for
-	ranks   []control.Node_JobClient
+	ranks   []nodeapi.Node_JobClient
 	sending []sync.Mutex
 	late    *time.Timer // after a loss
 	rest    rest
@@ -87,11 +87,11 @@ func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
 }
 
 // startOf returns what the ranks of a workload are told first.
-func (d *Deployed) startOf(w runner.Workload, now vtime.Time) *control.Start {
-	start := &control.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(now)}
+func (d *Deployed) startOf(w runner.Workload, now vtime.Time) *nodeapi.Start {
+	start := &nodeapi.Start{App: w.Name, Params: w.Params, Job: w.Label, Lab: int64(now)}
 	for i, p := range w.Peers {
 		if p != nil {
-			start.Peers = append(start.Peers, &control.Peer{
+			start.Peers = append(start.Peers, &nodeapi.Peer{
 				Rank: uint32(i), Qpn: uint32(p.QPN), SendPsn: uint32(p.SendPSN), ReceivePsn: uint32(p.ReceivePSN), Va: p.VA, Rkey: p.RKey,
 			})
 		}
@@ -138,7 +138,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			defer func() { b.ended(i, outer.Err() == nil) }()
 			err := b.serve(ctx, i, start)
 			silent[i] = status.Code(err) == codes.Unavailable
-			crashed := err != nil && strings.HasPrefix(err.Error(), control.Crashed)
+			crashed := err != nil && strings.HasPrefix(err.Error(), nodeapi.Crashed)
 			if b.channel.Spare(i) && ctx.Err() == nil && (silent[i] || crashed) {
 				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others came no further within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
 				if silent[i] {
@@ -185,7 +185,7 @@ func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (er
 		}
 	}
 	b.channel = outofband.New[call](programs, w.Spare)
-	b.ranks, b.sending = make([]control.Node_JobClient, n), make([]sync.Mutex, n)
+	b.ranks, b.sending = make([]nodeapi.Node_JobClient, n), make([]sync.Mutex, n)
 	b.rest = newRest(n)
 	b.group = w.Group
 	b.devices, err = d.lookAfter(ctx, w, b.note)
@@ -195,7 +195,7 @@ func (b *board) prepare(ctx context.Context, d *Deployed, w runner.Workload) (er
 // endAll tells the ranks, all of which have ended, to release their connections. silent marks
 // ranks whose streams are gone.
 func (b *board) endAll(silent []bool) error {
-	var running []control.Node_JobClient
+	var running []nodeapi.Node_JobClient
 	for i, s := range b.ranks {
 		if s != nil && !silent[i] {
 			running = append(running, s)
@@ -230,12 +230,12 @@ func firstCause(errs []error) error {
 }
 
 // serve answers one rank until its program ends.
-func (b *board) serve(ctx context.Context, rank int, start *control.Start) error {
+func (b *board) serve(ctx context.Context, rank int, start *nodeapi.Start) error {
 	s := b.ranks[rank]
-	mine := &control.Start{
+	mine := &nodeapi.Start{
 		App: start.App, Params: start.Params, Rank: uint32(rank), Names: start.Names, Ips: start.Ips, Job: start.Job, Lab: start.Lab, Peers: start.Peers,
 	}
-	if err := s.Send(&control.ToRank{What: &control.ToRank_Start{Start: mine}}); err != nil {
+	if err := s.Send(&nodeapi.ToRank{What: &nodeapi.ToRank_Start{Start: mine}}); err != nil {
 		return err
 	}
 	for {
@@ -259,7 +259,7 @@ func (b *board) serve(ctx context.Context, rank int, start *control.Start) error
 	}
 }
 
-func (b *board) reply(c call, m *control.ToRank) error {
+func (b *board) reply(c call, m *nodeapi.ToRank) error {
 	m.Id = c.id
 	b.mu.Lock()
 	b.rest.replies[c.rank]++
@@ -311,34 +311,34 @@ func (b *board) lose(rank int) error {
 }
 
 // answer carries out one request of a rank.
-func (b *board) answer(ctx context.Context, c call, m *control.FromRank) error {
+func (b *board) answer(ctx context.Context, c call, m *nodeapi.FromRank) error {
 	switch q := m.What.(type) {
-	case *control.FromRank_Rest, *control.FromRank_Outside:
+	case *nodeapi.FromRank_Rest, *nodeapi.FromRank_Outside:
 		return nil // heard
-	case *control.FromRank_Put:
+	case *nodeapi.FromRank_Put:
 		return b.put(q.Put.Key, q.Put.Value)
-	case *control.FromRank_Get:
+	case *nodeapi.FromRank_Get:
 		return b.get(c, q.Get)
-	case *control.FromRank_Barrier:
+	case *nodeapi.FromRank_Barrier:
 		return b.barrier(c)
-	case *control.FromRank_Record:
+	case *nodeapi.FromRank_Record:
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.emit(c.rank, q.Record)
 		return nil
-	case *control.FromRank_Report:
+	case *nodeapi.FromRank_Report:
 		b.further()
 		if err := b.steps(ctx, q.Report); err != nil {
 			return err
 		}
-		return b.reply(c, &control.ToRank{What: &control.ToRank_Ok{Ok: true}})
-	case *control.FromRank_Lease:
+		return b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Ok{Ok: true}})
+	case *nodeapi.FromRank_Lease:
 		if b.group != 0 {
 			return b.lease(c, b.group, b.tables.d.rested(ctx, b.group))
 		}
 		lower, err := b.leases.next(ctx, c.rank)
 		return b.lease(c, wire.GroupNet|lower, err)
-	case *control.FromRank_Multicast:
+	case *nodeapi.FromRank_Multicast:
 		if end := q.Multicast.End; end != 0 {
 			return b.lease(c, end, b.tables.end(ctx, end))
 		}
@@ -364,11 +364,11 @@ func (b *board) steps(ctx context.Context, what string) error {
 
 // lease replies with a group's address, or with the error that kept one from being leased.
 func (b *board) lease(c call, group uint32, err error) error {
-	l := &control.Lease{Group: group}
+	l := &nodeapi.Lease{Group: group}
 	if err != nil {
 		l.Error = err.Error()
 	}
-	return b.reply(c, &control.ToRank{What: &control.ToRank_Lease{Lease: l}})
+	return b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Lease{Lease: l}})
 }
 
 func (b *board) put(key string, value []byte) error {
@@ -382,7 +382,7 @@ func (b *board) put(key string, value []byte) error {
 	b.mu.Unlock()
 	var errs []error
 	for _, c := range readers {
-		errs = append(errs, b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: value}}))
+		errs = append(errs, b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Value{Value: value}}))
 	}
 	return errors.Join(errs...)
 }
@@ -397,7 +397,7 @@ func (b *board) get(c call, key string) error {
 		}
 		return nil
 	}
-	return b.reply(c, &control.ToRank{What: &control.ToRank_Value{Value: v}})
+	return b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Value{Value: v}})
 }
 
 // barrier lets all ranks go on at one instant of lab time once all have reached it.
@@ -416,7 +416,7 @@ func (b *board) release(all []call) error {
 	at := b.pace.ahead(releaseLead)
 	var errs []error
 	for _, w := range all {
-		errs = append(errs, b.reply(w, &control.ToRank{What: &control.ToRank_Release{Release: int64(at)}}))
+		errs = append(errs, b.reply(w, &nodeapi.ToRank{What: &nodeapi.ToRank_Release{Release: int64(at)}}))
 	}
 	return errors.Join(errs...)
 }

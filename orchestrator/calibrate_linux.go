@@ -7,9 +7,9 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/registry"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // Dilations of the calibration. One is so slow that any machine keeps up, and shows how late

@@ -13,11 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/netdev"
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // tap captures the frames of one interface of a lab that is up, in both directions,

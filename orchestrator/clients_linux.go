@@ -14,18 +14,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/failpoint"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // client is the connection to a node's agent.
 type client struct {
 	name string
 	conn *grpc.ClientConn
-	control.NodeClient
+	nodeapi.NodeClient
 }
 
 // messageMax bounds one message in either direction.
@@ -46,7 +46,7 @@ func (d *Deployed) open() error {
 	}
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
-		socket := filepath.Join(d.store.nodePath(name), control.AgentSocket)
+		socket := filepath.Join(d.store.nodePath(name), nodeapi.AgentSocket)
 		var err error
 		d.nodes[i], err = dial(name, socket, callWait)
 		return err
@@ -61,11 +61,11 @@ const callWait = time.Minute
 func dial(name, socket string, wait time.Duration) (*client, error) {
 	// The socket's folder is what protects it: only root and the node's user get in.
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
-		grpc.WithDefaultServiceConfig(control.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
 	if err != nil {
 		return nil, fmt.Errorf("reach node %s: %w", name, err)
 	}
-	return &client{name, conn, control.NewNodeClient(conn)}, nil
+	return &client{name, conn, nodeapi.NewNodeClient(conn)}, nil
 }
 
 // within ends calls that take longer than wait: a node that is stopped, or hangs, would be
@@ -116,7 +116,7 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 			return nil
 		}
 		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &control.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r), Epoch: epoch}); err != nil {
+		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r), Epoch: epoch}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
 		}
 		return nil
@@ -127,7 +127,7 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
 	all := make([]counters.Node, len(d.nodes))
 	err := d.each(func(i int) error {
-		r, err := d.nodes[i].Inspect(ctx, &control.InspectRequest{})
+		r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{})
 		if err != nil {
 			return fmt.Errorf("inspect node %s: %w", d.nodes[i].name, err)
 		}
@@ -142,7 +142,7 @@ func (d *Deployed) Look(ctx context.Context) []counters.Node {
 	all := make([]counters.Node, len(d.nodes))
 	_ = d.each(func(i int) error { // a node that fails is marked in the result
 		all[i] = counters.Node{Node: d.nodes[i].name, Kind: "gone"}
-		if r, err := d.nodes[i].Inspect(ctx, &control.InspectRequest{}); err == nil {
+		if r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{}); err == nil {
 			if s, err := r.Decode(); err == nil {
 				all[i] = s
 			}

@@ -15,12 +15,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
-	controllers "github.com/mcastlab/mcastlab/controller/client"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -45,13 +45,13 @@ func (d *Deployed) openPlane() error {
 	p := &plane{lab: d.Lab.Name}
 	var all []controllers.Replica
 	for _, n := range names {
-		target := "unix:" + filepath.Join(d.store.nodePath(n), control.AgentSocket)
+		target := "unix:" + filepath.Join(d.store.nodePath(n), nodeapi.AgentSocket)
 		all = append(all, controllers.Replica{ID: n, Target: target})
 		conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return fmt.Errorf("reach controller %s: %w", n, err)
 		}
-		p.nodes = append(p.nodes, &client{n, conn, control.NewNodeClient(conn)})
+		p.nodes = append(p.nodes, &client{n, conn, nodeapi.NewNodeClient(conn)})
 	}
 	var err error
 	if p.Client, err = controllers.New(all, controllerWait); err != nil {
@@ -200,7 +200,7 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 		if !slices.Contains(names, n.name) {
 			return nil
 		}
-		_, err := n.Configure(ctx, &control.ConfigureRequest{Node: n.name, Lab: text, Rate: message(r)})
+		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: text, Rate: message(r)})
 		return err
 	})
 }
@@ -233,7 +233,7 @@ func (p *plane) each(ctx context.Context, what string, f func(ctx context.Contex
 }
 
 // split separates faults of the fabric from those of the control plane.
-func split(all []*control.Fault) (fabric, plane []*control.Fault) {
+func split(all []*nodeapi.Fault) (fabric, plane []*nodeapi.Fault) {
 	for _, f := range all {
 		if faults.Kind(f.Kind).OfControl() {
 			plane = append(plane, f)
@@ -246,12 +246,12 @@ func split(all []*control.Fault) (fabric, plane []*control.Fault) {
 
 // addControl applies faults of the control plane. Each controller is told by itself, since that
 // works without a majority. One that is gone cannot be told.
-func (p *plane) addControl(ctx context.Context, all []*control.Fault) error {
+func (p *plane) addControl(ctx context.Context, all []*nodeapi.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
 	return p.each(ctx, "apply faults", func(ctx context.Context, _ int, n *client) error {
-		_, err := n.AddFaults(ctx, &control.FaultList{Faults: all})
+		_, err := n.AddFaults(ctx, &nodeapi.FaultList{Faults: all})
 		return err
 	})
 }
@@ -260,7 +260,7 @@ func (p *plane) addControl(ctx context.Context, all []*control.Fault) error {
 const faultsAtOnce = 64
 
 // addFaults enters faults into the lab's timeline and waits until nodes have them.
-func (p *plane) addFaults(ctx context.Context, all []*control.Fault) error {
+func (p *plane) addFaults(ctx context.Context, all []*nodeapi.Fault) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (p *plane) addFaults(ctx context.Context, all []*control.Fault) error {
 // removal of the others.
 func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 	err := p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
-		_, err := n.ResetFaults(ctx, &control.ResetRequest{Prefix: prefix})
+		_, err := n.ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix})
 		return err
 	})
 	if err != nil {
@@ -315,17 +315,17 @@ func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 }
 
 // faults returns what is applied to controllers.
-func (p *plane) faults(ctx context.Context) (lists []*control.FaultList, err error) {
-	lists = make([]*control.FaultList, len(p.nodes))
+func (p *plane) faults(ctx context.Context) (lists []*nodeapi.FaultList, err error) {
+	lists = make([]*nodeapi.FaultList, len(p.nodes))
 	return lists, p.each(ctx, "list faults", func(ctx context.Context, i int, n *client) (err error) {
-		lists[i], err = n.ListFaults(ctx, &control.InspectRequest{})
+		lists[i], err = n.ListFaults(ctx, &nodeapi.InspectRequest{})
 		return err
 	})
 }
 
 // setRate tells controllers of a change of the clock, which they need only for their own faults.
 // One that is gone has none, so errors do not matter.
-func (p *plane) setRate(ctx context.Context, r *control.Rate) {
+func (p *plane) setRate(ctx context.Context, r *nodeapi.Rate) {
 	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *client) error {
 		_, err := n.SetRate(ctx, r)
 		return err

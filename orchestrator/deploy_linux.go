@@ -15,15 +15,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/netdev"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // Options are the choices of a deployment that are not the lab's.
@@ -344,7 +344,7 @@ func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Name
 		err = d.listens(ctx, node)
 	}
 	if err == nil {
-		err = control.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), control.HandoverSocket), files)
+		err = nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
 	}
 	for _, f := range files {
 		if f != nil {
@@ -450,7 +450,7 @@ func (d *Deployed) listens(ctx context.Context, node int) error {
 
 // listensAt is listens of a node by its name.
 func (d *Deployed) listensAt(ctx context.Context, node string) error {
-	path := filepath.Join(d.store.nodePath(node), control.AgentSocket)
+	path := filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
 	look := time.Now().Add(lookEvery)
 	for until := time.Now().Add(startWait); ; {
 		if c, err := net.Dial("unix", path); err == nil {

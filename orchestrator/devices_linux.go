@@ -10,14 +10,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/netdev"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // devices monitors the external hosts of a job. It tells their operators what to do, holds ranks
@@ -61,7 +61,7 @@ func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(r
 			continue
 		}
 		n := w.Hosts[i]
-		if _, err := d.nodes[n].Answer(ctx, &control.AnswerRequest{Qpn: uint32(p.QPN)}); err != nil {
+		if _, err := d.nodes[n].Answer(ctx, &nodeapi.AnswerRequest{Qpn: uint32(p.QPN)}); err != nil {
 			return nil, fmt.Errorf("tell the adapter of %s: %w", d.Graph.Nodes[n].Name, err)
 		}
 		x := &device{node: n, since: time.Now(), view: deviceView{
@@ -82,7 +82,7 @@ func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(r
 
 // look records what its adapter has seen of a device.
 func (v *devices) look(ctx context.Context, x *device) error {
-	r, err := v.d.nodes[x.node].Inspect(ctx, &control.InspectRequest{})
+	r, err := v.d.nodes[x.node].Inspect(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
 		return fmt.Errorf("inspect node %s: %w", x.view.name, err)
 	}

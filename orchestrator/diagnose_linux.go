@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // deviceView is an external host as the lab sees it, for diagnosing mistakes.

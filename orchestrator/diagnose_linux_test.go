@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 

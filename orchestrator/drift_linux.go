@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/netdev"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // drift lists the parts of a lab that is up which are gone.

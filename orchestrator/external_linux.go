@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/netdev"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // openOutside looks at the interfaces of all external hosts before anything is made.

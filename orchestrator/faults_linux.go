@@ -8,15 +8,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // timeline returns the lab file's faults. Their times count from the start of the
 // workloads.
-func (r *liveRun) timeline() (all []*control.Fault, err error) {
+func (r *liveRun) timeline() (all []*nodeapi.Fault, err error) {
 	for i := range r.d.Lab.Faults {
 		f, err := r.d.FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i))
 		if err != nil {
@@ -28,7 +28,7 @@ func (r *liveRun) timeline() (all []*control.Fault, err error) {
 }
 
 // FaultOf returns the message of a fault of the lab.
-func (d *Deployed) FaultOf(f *lab.Fault, id string) (*control.Fault, error) {
+func (d *Deployed) FaultOf(f *lab.Fault, id string) (*nodeapi.Fault, error) {
 	s, err := f.Spec(d.Lab, d.Graph, id)
 	if err != nil {
 		return nil, fmt.Errorf("fault %s: %w", id, err)
@@ -37,11 +37,11 @@ func (d *Deployed) FaultOf(f *lab.Fault, id string) (*control.Fault, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &control.Fault{Id: id, Kind: string(s.Kind), Text: s.Text, Message: b}, nil
+	return &nodeapi.Fault{Id: id, Kind: string(s.Kind), Text: s.Text, Message: b}, nil
 }
 
 // AddFaults applies faults whose times count from origin.
-func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin vtime.Time) error {
+func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin vtime.Time) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin v
 		return errors.Join(d.plane.addFaults(ctx, fabric), d.plane.addControl(ctx, plane))
 	}
 	return d.each(func(i int) error {
-		if _, err := d.nodes[i].AddFaults(ctx, &control.FaultList{Faults: all}); err != nil {
+		if _, err := d.nodes[i].AddFaults(ctx, &nodeapi.FaultList{Faults: all}); err != nil {
 			return fmt.Errorf("apply faults at node %s: %w", d.nodes[i].name, err)
 		}
 		return nil
@@ -62,10 +62,10 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*control.Fault, origin v
 
 // Faults returns what is applied, each fault once with the counts of all nodes, in the
 // order in which they were added.
-func (d *Deployed) Faults(ctx context.Context) (all []*control.Fault, err error) {
-	lists := make([]*control.FaultList, len(d.nodes))
+func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error) {
+	lists := make([]*nodeapi.FaultList, len(d.nodes))
 	err = d.each(func(i int) (err error) {
-		if lists[i], err = d.nodes[i].ListFaults(ctx, &control.InspectRequest{}); err != nil {
+		if lists[i], err = d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{}); err != nil {
 			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
 		}
 		return nil
@@ -103,11 +103,11 @@ func (d *Deployed) awaitAgents(ctx context.Context) error {
 		i++
 	}
 	for said := false; ; said = true {
-		list, err := d.nodes[i].ListFaults(ctx, &control.InspectRequest{})
+		list, err := d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{})
 		if err != nil {
 			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
 		}
-		k := slices.IndexFunc(list.Faults, func(f *control.Fault) bool { return f.On && faults.Kind(f.Kind) == faults.KindAgentCrash })
+		k := slices.IndexFunc(list.Faults, func(f *nodeapi.Fault) bool { return f.On && faults.Kind(f.Kind) == faults.KindAgentCrash })
 		if k < 0 {
 			return nil
 		}
@@ -128,7 +128,7 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 		return d.plane.resetFaults(ctx, prefix)
 	}
 	return d.each(func(i int) error {
-		if _, err := d.nodes[i].ResetFaults(ctx, &control.ResetRequest{Prefix: prefix}); err != nil {
+		if _, err := d.nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix}); err != nil {
 			return fmt.Errorf("reset faults of node %s: %w", d.nodes[i].name, err)
 		}
 		return nil
@@ -137,7 +137,7 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 
 // Now returns the lab time of a lab that is up.
 func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
-	r, err := d.nodes[0].Inspect(ctx, &control.InspectRequest{})
+	r, err := d.nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
 		return 0, fmt.Errorf("inspect node %s: %w", d.nodes[0].name, err)
 	}

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/adapter"
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/external"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -243,7 +243,7 @@ func (f *fidelity) judgeDevices(now, before []counters.Node, lossFree bool, blam
 			blame("external hosts sent %d packets again although the lab lost nothing: is their timeout too short?", n)
 		}
 	}
-	overrun := []string{adapter.DropOverrun.String()}
+	overrun := []string{external.DropOverrun.String()}
 	if n := counters.Dropped(now, overrun) - counters.Dropped(before, overrun); n > 0 {
 		blame("%d packets of external hosts found external.window full: they send faster than links.rate, slow them down or use a larger window", n)
 	}

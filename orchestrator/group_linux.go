@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/counters"
 )
 
 // GroupTree is one group as the switches hold it, from the source on.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // LateError is the error of a run that failed because this machine was too late for the NICs'

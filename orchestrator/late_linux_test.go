@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/drivers/live"
 )
 
 // TestLateness: a run that ended because a NIC waited in vain is the machine's fault if a

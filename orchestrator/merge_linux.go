@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // merge puts the events of all nodes into the order of lab time. A node that sends a batch cannot
@@ -22,7 +22,7 @@ type merge struct {
 // following is the state of merging one node.
 type following struct {
 	name   string
-	held   []*control.Event // in order
+	held   []*nodeapi.Event // in order
 	until  vtime.Time       // its clock at the latest batch
 	before vtime.Time       // and at the one before that
 	begun  bool
@@ -38,7 +38,7 @@ func (s *shortage) lost() uint64 { return s.now - s.first }
 func newMerge(n int) merge { return merge{nodes: make([]following, n)} }
 
 // take adds a batch of node i.
-func (m *merge) take(i int, b *control.EventBatch) {
+func (m *merge) take(i int, b *nodeapi.EventBatch) {
 	n := &m.nodes[i]
 	if !n.begun {
 		n.begun, n.events.first, n.lines.first = true, b.Cut, b.TraceCut
@@ -49,7 +49,7 @@ func (m *merge) take(i int, b *control.EventBatch) {
 	}
 	if len(b.Events) > 0 {
 		n.held = append(n.held, b.Events...)
-		slices.SortStableFunc(n.held, func(a, b *control.Event) int { return cmp.Compare(a.Lab, b.Lab) })
+		slices.SortStableFunc(n.held, func(a, b *nodeapi.Event) int { return cmp.Compare(a.Lab, b.Lab) })
 	}
 }
 
@@ -57,7 +57,7 @@ func (m *merge) take(i int, b *control.EventBatch) {
 func (m *merge) end(i int) { m.nodes[i].before, m.nodes[i].until = vtime.Never, vtime.Never }
 
 // flush writes the events that hardly anything earlier can precede.
-func (m *merge) flush(write func(node string, e *control.Event)) {
+func (m *merge) flush(write func(node string, e *nodeapi.Event)) {
 	limit := vtime.Never
 	for i := range m.nodes {
 		limit = min(limit, m.nodes[i].before)

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/machine"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Times of the merge's test: a batch goes out every hundred units.
@@ -22,7 +22,7 @@ const (
 
 // sending is what a node of the test sends: its events, each late by up to lateMost when it is
 // put into a batch.
-func sending(r *rand.Rand, lateMost int64) (out []*control.EventBatch) {
+func sending(r *rand.Rand, lateMost int64) (out []*nodeapi.EventBatch) {
 	type traced struct{ at, when int64 }
 	var all []traced
 	for range r.IntN(300) {
@@ -31,12 +31,12 @@ func sending(r *rand.Rand, lateMost int64) (out []*control.EventBatch) {
 	}
 	slices.SortFunc(all, func(a, b traced) int { return int(a.when - b.when) })
 	for i := range int64(batches + 2) {
-		b := &control.EventBatch{Until: (i + 1) * every}
+		b := &nodeapi.EventBatch{Until: (i + 1) * every}
 		for len(all) > 0 && all[0].when < b.Until {
-			b.Events = append(b.Events, &control.Event{Lab: all[0].at, Kind: uint32(machine.EventTimeout)})
+			b.Events = append(b.Events, &nodeapi.Event{Lab: all[0].at, Kind: uint32(machine.EventTimeout)})
 			all = all[1:]
 		}
-		out = append(out, b, &control.EventBatch{Until: b.Until, Trace: [][]byte{{'x'}}}) // lines come with the same clock
+		out = append(out, b, &nodeapi.EventBatch{Until: b.Until, Trace: [][]byte{{'x'}}}) // lines come with the same clock
 	}
 	return out
 }
@@ -52,7 +52,7 @@ func TestMerge(t *testing.T) {
 			late = 3 * every
 		}
 		m := newMerge(2 + r.IntN(6))
-		queues, events := make([][]*control.EventBatch, len(m.nodes)), 0
+		queues, events := make([][]*nodeapi.EventBatch, len(m.nodes)), 0
 		for i := range queues {
 			queues[i] = sending(r, late)
 			for _, b := range queues[i] {
@@ -60,7 +60,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 		var got []int64
-		write := func(_ string, e *control.Event) { got = append(got, e.Lab) }
+		write := func(_ string, e *nodeapi.Event) { got = append(got, e.Lab) }
 		early := 0
 		for left := len(queues); left > 0; {
 			i := r.IntN(len(queues))
@@ -106,7 +106,7 @@ func TestMissingEvents(t *testing.T) {
 	w.merge.nodes[0].name, w.merge.nodes[1].name = "h0", "leaf0"
 	for i, cuts := range [][]uint64{{7, 7, 19}, {3, 3}} {
 		for k, cut := range cuts {
-			w.merge.take(i, &control.EventBatch{Until: int64(k) * every, Cut: cut, TraceCut: 2 * cut, Events: []*control.Event{{Lab: int64(k), Kind: uint32(machine.EventTimeout)}}})
+			w.merge.take(i, &nodeapi.EventBatch{Until: int64(k) * every, Cut: cut, TraceCut: 2 * cut, Events: []*nodeapi.Event{{Lab: int64(k), Kind: uint32(machine.EventTimeout)}}})
 		}
 	}
 	missing, late := w.end()

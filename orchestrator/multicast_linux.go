@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // tables are the plain multicast groups that a job has in the switches.
@@ -31,7 +31,7 @@ func (t *tables) begin(ctx context.Context, group uint32, ips []uint32) error {
 		return err
 	}
 	for _, e := range entries {
-		m := &control.MulticastEntry{Group: group}
+		m := &nodeapi.MulticastEntry{Group: group}
 		for _, p := range e.Ports {
 			m.Ports = append(m.Ports, uint32(p))
 		}
@@ -59,7 +59,7 @@ func (t *tables) end(ctx context.Context, group uint32) error {
 	t.mu.Unlock()
 	var errs []error
 	for _, sw := range all {
-		if _, err := t.d.nodes[sw].SetMulticast(ctx, &control.MulticastEntry{Group: group}); err != nil {
+		if _, err := t.d.nodes[sw].SetMulticast(ctx, &nodeapi.MulticastEntry{Group: group}); err != nil {
 			errs = append(errs, fmt.Errorf("have %s forget a multicast group: %w", t.d.Graph.Nodes[sw].Name, err))
 		}
 	}

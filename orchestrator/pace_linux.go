@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // pace is the clock of a lab that runs: one rate for all nodes, changed between
@@ -45,8 +45,8 @@ func newPace(d *Deployed, have counters.Rate) (*pace, error) {
 	return p, nil
 }
 
-func message(r live.Rate) *control.Rate {
-	return &control.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
+func message(r live.Rate) *nodeapi.Rate {
+	return &nodeapi.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 
 // now returns the lab time.
@@ -79,7 +79,7 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 		p.rate = r
 	}
 	p.mu.Unlock()
-	all := make([]*control.LagReply, len(p.d.nodes))
+	all := make([]*nodeapi.LagReply, len(p.d.nodes))
 	err := p.d.each(func(i int) (err error) {
 		if all[i], err = p.d.nodes[i].SetRate(ctx, message(r)); err != nil {
 			return fmt.Errorf("set the clock of node %s: %w", p.d.nodes[i].name, err)

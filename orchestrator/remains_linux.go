@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
 // A run leaves a lab that stays up as it was deployed. Ranks release what they have made however
@@ -168,7 +168,7 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 func (d *Deployed) release(ctx context.Context, nodes []int) error {
 	errs := make([]error, len(d.nodes))
 	for _, i := range nodes {
-		_, err := d.nodes[i].Release(ctx, &control.ReleaseRequest{})
+		_, err := d.nodes[i].Release(ctx, &nodeapi.ReleaseRequest{})
 		if err != nil && status.Code(err) != codes.Unavailable {
 			errs[i] = fmt.Errorf("node %s: %s", d.nodes[i].name, status.Convert(err).Message())
 		}

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // A job in which all ranks wait for each other does not end by itself. The agents report when
@@ -28,8 +28,8 @@ const (
 
 // rest is what the ranks have reported about themselves. The board's lock protects it.
 type rest struct {
-	said    []*control.Rest    // by rank; nil: the rank does not rest
-	away    []*control.Outside // by rank; nil: its program is not blocked outside package rank
+	said    []*nodeapi.Rest    // by rank; nil: the rank does not rest
+	away    []*nodeapi.Outside // by rank; nil: its program is not blocked outside package rank
 	replies []uint64           // by rank: replies sent to it
 	over    []bool             // by rank: it has ended, or there is no program
 	busy    int                // calls that are being answered
@@ -38,7 +38,7 @@ type rest struct {
 }
 
 func newRest(ranks int) rest {
-	return rest{said: make([]*control.Rest, ranks), away: make([]*control.Outside, ranks), replies: make([]uint64, ranks), over: make([]bool, ranks)}
+	return rest{said: make([]*nodeapi.Rest, ranks), away: make([]*nodeapi.Outside, ranks), replies: make([]uint64, ranks), over: make([]bool, ranks)}
 }
 
 // deadlocked returns the error of a job in which all ranks rest, or nil.
@@ -60,7 +60,7 @@ func (r *rest) deadlocked() error {
 }
 
 // hear records what a rank reports about itself.
-func (b *board) hear(rank int, m *control.FromRank) {
+func (b *board) hear(rank int, m *nodeapi.FromRank) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rest.moves++

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // TestDeadlocked: a job is in a deadlock if all ranks that have not ended rest, with no answer
 // on its way to any of them and none being made; of frames only pauses may move.
 func TestDeadlocked(t *testing.T) {
-	rests := func(i int, replies uint64) *control.Rest {
-		return &control.Rest{Resting: true, Who: []string{"rank " + string(rune('0'+i)) + " on a word"}, Replies: replies}
+	rests := func(i int, replies uint64) *nodeapi.Rest {
+		return &nodeapi.Rest{Resting: true, Who: []string{"rank " + string(rune('0'+i)) + " on a word"}, Replies: replies}
 	}
 	for name, c := range map[string]struct {
 		change func(r *rest)

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/controller"
-	"github.com/mcastlab/mcastlab/counters"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/live"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // RunOptions are the choices of a run.

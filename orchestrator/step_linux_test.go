@@ -9,22 +9,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/control"
-	"github.com/mcastlab/mcastlab/counters"
-	"github.com/mcastlab/mcastlab/live"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank/outofband"
-	"github.com/mcastlab/mcastlab/runner"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // answers is a rank's stream of which only what is sent to the rank counts.
 type answers struct {
-	control.Node_JobClient
+	nodeapi.Node_JobClient
 	n atomic.Int64
 }
 
-// Send implements control.Node_JobClient.
-func (s *answers) Send(*control.ToRank) error { s.n.Add(1); return nil }
+// Send implements nodeapi.Node_JobClient.
+func (s *answers) Send(*nodeapi.ToRank) error { s.n.Add(1); return nil }
 
 // TestStepsOneByOne: whichever ranks report, and however many at once, steps are taken one
 // after the other, and each rank is answered.
@@ -44,13 +44,13 @@ func TestStepsOneByOne(t *testing.T) {
 		at.Add(-1)
 		return nil
 	}}
-	b.channel, b.ranks, b.sending = outofband.New[call](ranks, nil), slices.Repeat([]control.Node_JobClient{s}, ranks), make([]sync.Mutex, ranks)
+	b.channel, b.ranks, b.sending = outofband.New[call](ranks, nil), slices.Repeat([]nodeapi.Node_JobClient{s}, ranks), make([]sync.Mutex, ranks)
 	b.rest = newRest(ranks)
 	var all sync.WaitGroup
 	for rank := range ranks {
 		all.Go(func() {
 			for i := range each {
-				if err := b.answer(t.Context(), call{rank, uint64(i)}, &control.FromRank{What: &control.FromRank_Report{Report: "a step"}}); err != nil {
+				if err := b.answer(t.Context(), call{rank, uint64(i)}, &nodeapi.FromRank{What: &nodeapi.FromRank_Report{Report: "a step"}}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -51,12 +51,12 @@ func TestLeases(t *testing.T) {
 
 // stuck is an agent that takes calls and does not answer.
 type stuck struct {
-	control.UnimplementedNodeServer
+	nodeapi.UnimplementedNodeServer
 	let chan struct{}
 }
 
-// Inspect implements control.NodeServer.
-func (s *stuck) Inspect(_ context.Context, _ *control.InspectRequest) (*control.InspectReply, error) {
+// Inspect implements nodeapi.NodeServer.
+func (s *stuck) Inspect(_ context.Context, _ *nodeapi.InspectRequest) (*nodeapi.InspectReply, error) {
 	<-s.let // and not when its own deadline has passed: the caller's is what is tested
 	return nil, errors.New("too late")
 }
@@ -70,7 +70,7 @@ func TestCallsEnd(t *testing.T) {
 	}
 	a := &stuck{let: make(chan struct{})}
 	s := grpc.NewServer()
-	control.RegisterNodeServer(s, a)
+	nodeapi.RegisterNodeServer(s, a)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	defer func() { close(a.let); s.Stop(); <-ended }()
@@ -81,7 +81,7 @@ func TestCallsEnd(t *testing.T) {
 	defer c.conn.Close()
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
-	if _, err := c.Inspect(ctx, &control.InspectRequest{}); err == nil || !strings.Contains(err.Error(), "it has not answered for 50ms") {
+	if _, err := c.Inspect(ctx, &nodeapi.InspectRequest{}); err == nil || !strings.Contains(err.Error(), "it has not answered for 50ms") {
 		t.Errorf("a node that stands still: %v", err)
 	}
 }

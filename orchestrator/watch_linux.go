@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/control"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -36,7 +36,7 @@ func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *tr
 		w.merge.nodes[i].name = c.name
 	}
 	for i, c := range d.nodes {
-		s, err := c.Watch(ctx, &control.WatchRequest{})
+		s, err := c.Watch(ctx, &nodeapi.WatchRequest{})
 		if err != nil {
 			stop()
 			return nil, fmt.Errorf("watch node %s: %w", c.name, err)
@@ -48,12 +48,12 @@ func (d *Deployed) startWatch(ctx context.Context, out *traces.Events, trace *tr
 
 // follow receives one node's batches. If the node dies, the gap is recorded. A process that ends in
 // an orderly way, for its successor to take its place, sends all it has, and the successor goes on.
-func (w *watch) follow(ctx context.Context, i int, c control.NodeClient, s control.Node_WatchClient) {
+func (w *watch) follow(ctx context.Context, i int, c nodeapi.NodeClient, s nodeapi.Node_WatchClient) {
 	n := &w.merge.nodes[i]
 	for {
 		b, err := s.Recv()
 		if errors.Is(err, io.EOF) && ctx.Err() == nil {
-			if s, err = c.Watch(ctx, &control.WatchRequest{}); err == nil {
+			if s, err = c.Watch(ctx, &nodeapi.WatchRequest{}); err == nil {
 				continue
 			}
 		}
@@ -85,7 +85,7 @@ func (w *watch) follow(ctx context.Context, i int, c control.NodeClient, s contr
 
 // flush writes the events that are due (merge). The lock is held.
 func (w *watch) flush() {
-	w.merge.flush(func(node string, e *control.Event) {
+	w.merge.flush(func(node string, e *nodeapi.Event) {
 		if at, ev, ok := e.Machine(); ok {
 			w.out.Node(node).Trace(at, ev)
 		}

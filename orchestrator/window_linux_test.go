@@ -5,7 +5,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/runner"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // TestRoundTripLinks: whose window is what a round trip takes pays the lag of all its links in

@@ -3,14 +3,14 @@ package rank
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Here are the operations for groups that leave multicast while it does not work and return to
-// it later (Cepheus §V-D). Package collective/fallback decides when.
+// it later (Cepheus §V-D). Package rank/collective/fallback decides when.
 
 // Break ends all outstanding requests of the rank's connections with an error, and all later
 // ones too. When it returns, nothing lands in buffers any more. Peers are not told; to them

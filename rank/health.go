@@ -3,9 +3,9 @@ package rank
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // health is what a rank and all its views (Sub) know about failures on their host. After a

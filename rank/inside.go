@@ -1,9 +1,9 @@
 package rank
 
 import (
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Programs see these constants as plain numbers. A line does not compile if its constant

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // own holds everything that a rank, or a view of one (Sub), has made on its host and not

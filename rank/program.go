@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Program is a program of the user's own, which lab files name in workloads: {program: {name:

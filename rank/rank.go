@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/mrp"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Rank is one process of a distributed program.

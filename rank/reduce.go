@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/mrp"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Reduction is a group whose switches sum up what its members send (BAS-14). Its queue pairs

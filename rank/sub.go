@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Sub returns the rank's view of a part of the job, like a communicator of MPI. In it ranks

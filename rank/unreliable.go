@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/mrp"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // UC messages have as many packets as they need. They go to one host, or to all hosts that a

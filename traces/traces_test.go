@@ -10,9 +10,9 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 func TestEvents(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // redirect connects side 0's queue pair of UC to another address and queue pair.

@@ -1,6 +1,6 @@
 package virtrnic
 
-import "github.com/mcastlab/mcastlab/wire"
+import "github.com/mcastlab/mcastlab/core/wire"
 
 // priority returns the priority of packets with the given traffic class, which its DSCP decides.
 func (n *NIC) priority(trafficClass uint8) uint8 {

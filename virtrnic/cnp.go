@@ -1,8 +1,8 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // cnpTraffic is the traffic class of CNPs: DSCP 48, which is priority 6 and overtakes

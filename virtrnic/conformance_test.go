@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcastlab/mcastlab/patch"
+	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
 // promise is a row of docs/verbs.md: what the NIC promises, rdma-core's tests of the

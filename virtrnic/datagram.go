@@ -3,8 +3,8 @@ package virtrnic
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // The unacknowledged services. UC sends messages as RC does but without answers: a packet that

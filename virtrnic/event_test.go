@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // shared makes side 1 receive from a shared queue, with a second connected pair beside

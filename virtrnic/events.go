@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // EventType is what happened outside any work request (ibv_event_type, with its numbers).

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/sim"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // fairness is the experiment of Cepheus Fig. 14 (R-C17): f1 is a multicast from N0 to

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/sim"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // repair is what a lossy transfer came to.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // TestResponseToNothing: before anything was sent a response of any kind, at any PSN near

@@ -1,9 +1,9 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // selective is the state by which a requester repeats only what is missing. Packets have the

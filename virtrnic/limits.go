@@ -1,8 +1,8 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Bounds of a NIC, each with its reason.

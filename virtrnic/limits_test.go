@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // TestAttributeLimits: the last value that is allowed, and the first that is not, of

@@ -1,8 +1,8 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Memory is the memory behind a region. Real memory (Bytes) has bytes, hashed memory a hash of

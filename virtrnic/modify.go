@@ -3,8 +3,8 @@ package virtrnic
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // transition is a row of the state table of ibv_modify_qp.

@@ -1,6 +1,6 @@
 package virtrnic
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // Held queue pairs have something to send but, at their rate, may not send it yet. They need no
 // events and no timers: the instant of the first of them is when the port's next frame starts,

@@ -3,8 +3,8 @@ package virtrnic
 import (
 	"encoding/binary"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // The requester's side of READ and atomics. A READ takes as many packet numbers as it

@@ -1,10 +1,10 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // requester is the sending half of a queue pair: go-back-N (GEN-4). reader.go adds READs and

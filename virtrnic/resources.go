@@ -3,9 +3,9 @@ package virtrnic
 import (
 	"encoding/binary"
 
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // The responder's side of READ and atomics. The responses to a READ are built one by one when

@@ -1,6 +1,6 @@
 package virtrnic
 
-import "github.com/mcastlab/mcastlab/wire"
+import "github.com/mcastlab/mcastlab/core/wire"
 
 // Scatter-gather lists. The data path of a work request of one piece, by far the most frequent
 // kind, does not use them. One of several pieces costs a look-up per piece and packet.

@@ -1,8 +1,8 @@
 package virtrnic
 
 import (
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // tables finds the NIC's objects by their numbers and keys. Objects may be created and destroyed

@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"errors"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // The verbs' vocabulary, named and numbered as in libibverbs.

@@ -3,7 +3,7 @@ package virtrnic
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // TestVerbTranscripts holds conversations of READ, atomics, UC and UD against golden

@@ -1,6 +1,6 @@
 package virtrnic
 
-import "github.com/mcastlab/mcastlab/wire"
+import "github.com/mcastlab/mcastlab/core/wire"
 
 // WCStatus is how a work request ended (ibv_wc_status).
 type WCStatus uint8

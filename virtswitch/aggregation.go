@@ -1,6 +1,6 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/wire"
+import "github.com/mcastlab/mcastlab/core/wire"
 
 // aggregation is the state of one group's feedback in one switch and the rules by which
 // it changes (Cepheus §III-D, CEP-28; Gleam §3.4, GLE-10). It is a value: its methods take

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // benchSwitch is a switch with five hosts and the smallest driver that will do.

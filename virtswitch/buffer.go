@@ -1,6 +1,6 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // buffer is the account of the shared packet memory, in bytes on the wire, and of the
 // neighbours that are paused to keep it from overflowing. It is a value: it is told what

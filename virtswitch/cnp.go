@@ -1,8 +1,8 @@
 package virtswitch
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // cnpFilter chooses the one path whose congestion notifications reach the source. A source

@@ -4,8 +4,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // Commands of faults and of the control plane. Nothing here is on the frame path.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // restarted has hosts send to one host more than its port takes, and restarts the switch

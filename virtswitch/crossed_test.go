@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // crossed has hosts send to one host, to several or to nobody, in any class, to a switch

@@ -3,15 +3,15 @@ package virtswitch_test
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/sim"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // TestCutThroughRules: a cut-through switch begins to send a packet when its first 82 bytes

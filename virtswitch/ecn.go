@@ -4,8 +4,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // ECNConfig configures the marking of packets: RED on the instantaneous queue length, as at

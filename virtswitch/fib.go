@@ -3,7 +3,7 @@ package virtswitch
 import (
 	"slices"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // FIB is the unicast forwarding table. Hosts have addresses in 10/8, and each block of 256

@@ -3,7 +3,7 @@ package virtswitch
 import (
 	"testing"
 
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // TestFloodTTL: a control packet at the end of its life is not sent on to the group.

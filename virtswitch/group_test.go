@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // ack builds feedback of host i to the group.

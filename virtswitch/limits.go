@@ -1,6 +1,6 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // Bounds of a switch, each with its reason.
 const (

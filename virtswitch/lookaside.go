@@ -1,10 +1,10 @@
 package virtswitch
 
 import (
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/machine/queue"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // LookAsideConfig describes an accelerator that is joined to the switch by a few links

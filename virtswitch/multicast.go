@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Multicast is an entry of the plain IP multicast table, for groups of unreliable

@@ -1,6 +1,6 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // obeyedPause is the classes that the neighbour of one port has stopped by pause frames
 // (802.1Qbb). It is a value: it is told what pause frames say, and returns which classes

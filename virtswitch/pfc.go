@@ -3,9 +3,9 @@ package virtswitch
 import (
 	"math/bits"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Pause frames and their timers. The buffer (buffer.go) decides which neighbours to pause;

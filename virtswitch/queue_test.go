@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // pause sends a pause frame from a stub.

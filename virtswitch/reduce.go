@@ -1,8 +1,8 @@
 package virtswitch
 
 import (
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // reduction is the table of a group that adds up what its members send (Reduce-scatter in

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine/machinetest"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine/machinetest"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // registerReduce installs hosts 0 to 3 as members of a reduction. Its leader is host 0, or

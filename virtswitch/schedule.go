@@ -1,7 +1,7 @@
 package virtswitch
 
 import (
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Classes maps frames to the eight priorities.

@@ -1,6 +1,6 @@
 package virtswitch
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // Settings holds what all switches of a lab have in common. Package lab fills it from the lab
 // file, and package fabric passes it on: it adds only what depends on the ports of one switch,

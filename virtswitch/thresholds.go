@@ -3,7 +3,7 @@ package virtswitch
 import (
 	"math/bits"
 
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // PFCConfig configures priority-based flow control (802.1Qbb).

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/machine/machinetest"
-	"github.com/mcastlab/mcastlab/prng"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/machine/machinetest"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // eventLog writes a switch's events into the transcript.

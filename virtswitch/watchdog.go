@@ -3,8 +3,8 @@ package virtswitch
 import (
 	"math/bits"
 
-	"github.com/mcastlab/mcastlab/machine"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // WatchdogConfig configures the PFC watchdog, which protects the fabric from a neighbour that

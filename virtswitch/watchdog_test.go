@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // TestWatchdogSteps: what the watchdog of a port does about priority 3, which is taken over

@@ -2,9 +2,9 @@ package allgather
 
 import (
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Settings are the Allgather benchmark in a lab file: every rank has a block that all

@@ -6,9 +6,9 @@ import (
 	"bytes"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/collective"
-	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Name is the workload's name in lab files and reports.

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Name is the workload's name in lab files and reports.

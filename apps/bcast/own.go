@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // isOwn reports whether a scheme's name means a program of the user's own.

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/wire"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Settings are the broadcast benchmark in a lab file.

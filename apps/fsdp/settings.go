@@ -7,9 +7,9 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Settings are the benchmark in a lab file: an Allgather and a Reduce-scatter start together

@@ -3,9 +3,9 @@ package hpl
 import (
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // castTimes holds the instants of one panel's broadcast on one rank.

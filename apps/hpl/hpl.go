@@ -18,9 +18,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Name is the workload's name in lab files.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // Reduce implements apps.App. It returns a row for each test that all its ranks have ended.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/topo"
 )
 
 // Settings are the benchmark in a lab file.

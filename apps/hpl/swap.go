@@ -3,9 +3,9 @@ package hpl
 import (
 	"gonum.org/v1/gonum/blas"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // swapTimes holds the instants of one row swap on one rank.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // iteration is one rank's part of one draw of sources and members at one size. The buffer holds

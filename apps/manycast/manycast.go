@@ -12,13 +12,13 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Name is the workload's name in lab files and reports.

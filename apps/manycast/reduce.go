@@ -2,8 +2,8 @@ package manycast
 
 import (
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // Reduce implements apps.App.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // client is the rank that writes to the replicas.

@@ -1,9 +1,9 @@
 package storage
 
 import (
-	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // job is one of the client's threads. It keeps up to Params.Depth IOs in progress.

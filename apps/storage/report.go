@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
-	"github.com/mcastlab/mcastlab/vtime"
 )
 
 // record is what the client measured of one row.

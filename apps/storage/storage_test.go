@@ -13,18 +13,18 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/storage"
-	"github.com/mcastlab/mcastlab/fabric"
+	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/prng"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/sim"
-	"github.com/mcastlab/mcastlab/store"
-	"github.com/mcastlab/mcastlab/topo"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // A sweep runs over seeds from..from+seeds-1.
@@ -57,7 +57,7 @@ func newTrial(p storage.Params) *trial {
 		p.OnFailure = storage.Stop
 	}
 	return &trial{
-		p: p, ranks: 4, seed: 1, mtu: 4096, timeout: 4, check: true, app: storage.App{Open: store.NewMemory().Open},
+		p: p, ranks: 4, seed: 1, mtu: 4096, timeout: 4, check: true, app: storage.App{Open: pebblestore.NewMemory().Open},
 		link: topo.LinkParams{Rate: 100e9, Delay: 600 * vtime.Nanosecond},
 	}
 }
@@ -289,7 +289,7 @@ func TestForgetfulStore(t *testing.T) {
 		OnFailure: storage.Degrade, Commit: 5 * vtime.Microsecond, Crash: &storage.Crash{Rank: 2, After: 40 * vtime.Microsecond},
 	})
 	for _, forget := range []bool{false, true} {
-		mem := store.NewMemory()
+		mem := pebblestore.NewMemory()
 		v.app.Open = func(host, volume string, limit int64) (storage.Store, error) {
 			s, err := mem.Open(host, volume, limit)
 			if forget && host == "h2" && err == nil {
@@ -336,7 +336,7 @@ func (s partial) Put(records []storage.Record) error {
 // TestReadBackNotices: wrong bytes on one replica, or a write that is not there although it
 // was said to be, fail the row.
 func TestReadBackNotices(t *testing.T) {
-	mem := store.NewMemory()
+	mem := pebblestore.NewMemory()
 	wrap := func(w func(storage.Store) storage.Store) func(string, string, int64) (storage.Store, error) {
 		return func(host, volume string, limit int64) (storage.Store, error) {
 			s, err := mem.Open(host, fmt.Sprintf("%p/%s", w, volume), limit)
@@ -377,7 +377,7 @@ func TestDiskFull(t *testing.T) {
 			Schemes: []string{"multicast-registered"}, Sizes: []int{4096}, Depth: 4, Jobs: 1, Volume: 1 << 20, IOs: 256, Durability: storage.Fsync,
 			OnFailure: policy, Commit: 10 * vtime.Microsecond,
 		})
-		mem := store.NewMemory()
+		mem := pebblestore.NewMemory()
 		v.app.Open = func(host, volume string, limit int64) (storage.Store, error) {
 			if host == "h3" {
 				limit = 300 << 10
@@ -411,7 +411,7 @@ func TestNoStore(t *testing.T) {
 				Schemes: []string{"multicast-registered"}, Sizes: []int{512}, Depth: 4, Jobs: 1, Volume: 1 << 14, IOs: 30, Durability: storage.Fsync,
 				OnFailure: policy, Commit: 5 * vtime.Microsecond, Crash: &storage.Crash{Rank: 2, After: 40 * vtime.Microsecond},
 			})
-			mem, opened := store.NewMemory(), 0
+			mem, opened := pebblestore.NewMemory(), 0
 			v.app.Open = func(host, volume string, limit int64) (storage.Store, error) {
 				if host == "h2" {
 					if opened++; opened > good {

@@ -5,11 +5,11 @@
 package rankhost
 
 import (
-	"github.com/mcastlab/mcastlab/mrp"
-	"github.com/mcastlab/mcastlab/prng"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/vtime"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Config is what a runtime makes a rank from.

@@ -1,6 +1,6 @@
 package rankhost
 
-import "github.com/mcastlab/mcastlab/vtime"
+import "github.com/mcastlab/mcastlab/core/vtime"
 
 // RecordKind names what a record holds.
 type RecordKind string

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/collective"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/topo"
-	"github.com/mcastlab/mcastlab/vtime"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Checker verifies the settings of workloads. It has what they may ask of the lab that they

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/runner"
 	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/traces/explain"
 )

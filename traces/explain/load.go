@@ -15,8 +15,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/traces"
-	"github.com/mcastlab/mcastlab/wire"
 )
 
 // Trace is a run's trace, indexed. Times are picoseconds of lab time.

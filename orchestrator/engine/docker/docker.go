@@ -21,7 +21,7 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/docker/docker/pkg/stdcopy"
 
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
 )
 
 // dataPoint is where a node finds what it keeps when it dies: a volume of its own.

@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/failpoint"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 

@@ -1,0 +1,46 @@
+package machine
+
+import (
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+)
+
+// Request is a NIC's report of a work request to a RequestTracer. There are a few per message
+// and none per packet.
+type Request struct {
+	Kind    RequestKind
+	Op      string // posted: the operation, for example SEND or WRITE
+	QP      wire.QPN
+	Peer    uint32   // address of the peer, a host or a group
+	To      uint32   // received: destination address of the packets
+	PeerQP  wire.QPN // destination queue pair of the packets
+	PSN     wire.PSN // posted, done: PSN of the first packet; received: PSN of the last
+	Packets uint32   // posted, done: number of packets; for a READ those of its response
+	Bytes   uint32   // length of the message
+	Text    string   // done: the status, if it failed
+}
+
+// RequestKind is the kind of a report.
+type RequestKind uint8
+
+// Kinds of reports.
+const (
+	RequestPosted   RequestKind = iota // a request was posted to a send queue
+	RequestDone                        // a request has left the send queue, successfully or not
+	RequestReceived                    // the last packet of a message was received
+)
+
+// RequestTracer is a Tracer that receives reports of work requests too.
+type RequestTracer interface {
+	Tracer
+	TraceRequest(now vtime.Time, r Request)
+}
+
+// Watcher sees the frames of one node's ports. The driver calls it. It must not keep a frame.
+type Watcher interface {
+	// Sent is called for a frame whose transmission by a port began at start and lasted d. The
+	// neighbour's machine takes the frame at landed.
+	Sent(port int, start vtime.Time, d vtime.Duration, landed vtime.Time, f *wire.Frame)
+	// Lost is called for a frame that a fault dropped at the end of the link into a port.
+	Lost(now vtime.Time, port int, f *wire.Frame)
+}

@@ -1,0 +1,442 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/faults"
+)
+
+// Classes of events at one instant, in their order (rule R2).
+const (
+	classArrival = iota // id: port
+	classLate           // id: port; a frame that a fault delayed
+	classStart          // id: port; an idle transmitter with a frame to send
+	classTimer          // id: node
+	classCall           // id: index in Net.timed
+	classTask           // id: sleeping task
+	classBits    = 3
+)
+
+// timed is a call that is due at an instant. The fault timeline makes such calls.
+type timed struct {
+	at vtime.Time
+	f  func(now vtime.Time)
+}
+
+// observeEvery is the number of events between two calls of Net.Observe.
+const observeEvery = 1 << 15
+
+// order returns the mask that is XORed into all ids of an instant. It depends on the seed and on
+// the instant, so that no fixed order of ties favours one sender.
+func (n *Net) order(at vtime.Time) uint64 {
+	return (n.orderKey ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - n.idBits)
+}
+
+// schedule puts an event into the queue. An event whose distance from the base does not fit a
+// key waits in n.far.
+func (n *Net) schedule(at vtime.Time, class, id int) {
+	span := n.span()
+	if at-n.base >= span {
+		if n.now-n.base > span/2 {
+			n.rebase()
+		}
+		if at-n.base >= span {
+			n.far.push(at, event{class, id})
+			return
+		}
+	}
+	n.queue.push(n.key(at, class, id))
+}
+
+// span returns the distance from the base from which on an instant does not fit a key.
+func (n *Net) span() vtime.Time { return 1 << (63 - classBits - n.idBits) }
+
+// key packs an event into one word, in the order time, class, masked id.
+func (n *Net) key(at vtime.Time, class, id int) uint64 {
+	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at)
+}
+
+// rebase makes the current instant the base of all keys. It is rare, because the span is a
+// quarter of a second at least.
+func (n *Net) rebase() {
+	q := &n.queue
+	shift := uint64(n.now-n.base) << (n.idBits + classBits)
+	keys := q.drain()
+	q.last -= shift
+	for _, k := range keys {
+		q.push(k - shift)
+	}
+	n.countFrom(n.now)
+}
+
+// skip makes the instant of the earliest event in n.far the base of all keys. The queue must be
+// empty. skip returns false if n.far is empty too, or if the run has ended.
+func (n *Net) skip() bool {
+	at := n.far.first()
+	if at == vtime.Never {
+		return false
+	}
+	n.queue.last = 0
+	n.countFrom(at)
+	return n.err == nil
+}
+
+// countFrom sets the base of all keys and moves the events of n.far whose instants now fit a key
+// into the queue. A base after the end of lab time ends the run with ErrEnd.
+func (n *Net) countFrom(base vtime.Time) {
+	if base > vtime.End && n.err == nil {
+		n.err = fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, n.Waiting())
+	}
+	n.base = base
+	for n.far.first() < base.Add(vtime.Duration(n.span())) {
+		at := n.far.first()
+		e := n.far.pop()
+		n.queue.push(n.key(at, e.class, e.id))
+	}
+}
+
+// ErrEnd is wrapped by the error of a run that has reached the end of lab time (vtime.End).
+var ErrEnd = errors.New("lab time has ended")
+
+// step runs the next event and reports whether there was one.
+func (n *Net) step() bool {
+	k, ok := n.queue.pop()
+	if !ok {
+		if !n.skip() {
+			return false
+		}
+		k, _ = n.queue.pop()
+	}
+	at := n.base + vtime.Time(k>>(n.idBits+classBits))
+	if at < n.now {
+		panic(fmt.Sprintf("sim: event at %v after %v", at, n.now))
+	}
+	n.now = at
+	id := int((k ^ n.order(at)) & (1<<n.idBits - 1))
+	n.stats.Events++
+	class := int(k >> n.idBits & (1<<classBits - 1))
+	n.pastStarts = class > classStart
+	switch class {
+	case classArrival:
+		n.arrive(id)
+	case classLate:
+		n.arriveLate(id)
+	case classStart:
+		n.startPort(id)
+	case classTimer:
+		n.fireTimer(id)
+	case classTask:
+		n.wakeSleeper(id)
+	case classCall:
+		n.callTimed(id)
+	}
+	if len(n.ready) > 0 {
+		n.runTasks()
+	}
+	n.attend()
+	if n.check != nil {
+		n.check.afterEvent()
+	}
+	return true
+}
+
+// arrive delivers the oldest frame of a link to the machine at its far end. It settles the
+// source port first (R3).
+func (n *Net) arrive(id int) {
+	l := n.links.At(id)
+	fl := l.Land()
+	f := fl.Frame
+	if l.Next() < n.now {
+		src := &n.nodes[n.from[id].node]
+		src.m.Settle(n.now-1, int(n.from[id].port))
+		n.arm(int(n.from[id].node))
+	}
+	n.requeue(id, l)
+	n.stats.Hops++
+	if f.Kind() != wire.KindPFC {
+		n.moves++
+	}
+	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
+		n.stats.AckHops++
+	}
+	if n.observed {
+		n.show(id, l, f)
+	}
+	if n.fault != nil && n.fault[id] != nil {
+		n.arriveFaulty(id, f)
+		return
+	}
+	if !n.cfg.NoDigest {
+		l.Account(n.now, f, false)
+	}
+	n.deliver(l, f)
+}
+
+// show passes a frame that has reached the end of a link to taps and watchers.
+func (n *Net) show(id int, l *machine.Link, f *wire.Frame) {
+	if n.watch != nil {
+		if w := n.watch[n.from[id].node]; w != nil {
+			start, d := l.Began(n.now, f)
+			w.Sent(int(n.from[id].port), start, d, n.now, f)
+		}
+	}
+	if n.out != nil {
+		n.showTaps(id, l, f)
+	}
+}
+
+func (n *Net) showTaps(id int, l *machine.Link, f *wire.Frame) {
+	landed := n.now.Add(-n.cfg.Latency(int(l.Node)))
+	if t := n.in[id]; t != nil {
+		t(landed, f)
+	}
+	if t := n.out[id]; t != nil {
+		t(n.now.Add(-l.Delay), f)
+	}
+}
+
+func (n *Net) arriveFaulty(id int, f *wire.Frame) {
+	a := faults.Arrival{Port: id, Frame: f, Pool: &n.pool}
+	if n.linkStats != nil {
+		a.Count = &n.linkStats[id]
+	}
+	if !faults.Apply(n.fault[id].Arrive(n.now, f), a, linkEnd{n}) {
+		n.stats.Lost++
+	}
+}
+
+// linkEnd takes the frames on which faults have decided (faults.Sink). A port is identified by
+// the number of the transmitter at the other end of its link.
+type linkEnd struct{ n *Net }
+
+// Decided implements faults.Sink.
+func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
+	n, l := e.n, e.n.links.At(id)
+	l.Account(n.now, f, v.Drop)
+	if n.check != nil {
+		n.check.decided(l, f, v)
+	}
+	if v.Drop && n.watch != nil && n.watch[l.Node] != nil {
+		n.watch[l.Node].Lost(n.now, int(l.NodePort), f)
+	}
+}
+
+// Deliver implements faults.Sink.
+func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(e.n.links.At(id), f) }
+
+// Hold implements faults.Sink.
+func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.delay(id, f, d) }
+
+// delay keeps a frame that a fault delivers later by d.
+func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
+	at := n.now.Add(max(d, vtime.Picosecond))
+	if f.Kind() == wire.KindPFC {
+		n.pauseLate = max(n.pauseLate, d)
+		n.latePauses++
+	}
+	if n.outlasts(f, d) {
+		n.orphans++
+	}
+	if n.late == nil {
+		n.late = make([]agenda[*wire.Frame], n.links.Len())
+	}
+	n.late[id].push(at, f)
+	n.lates++
+	n.schedule(at, classLate, id)
+}
+
+func (n *Net) arriveLate(id int) {
+	n.lates--
+	f := n.late[id].pop()
+	if f.Kind() == wire.KindPFC {
+		n.latePauses--
+	} else {
+		n.moves++
+	}
+	n.deliver(n.links.At(id), f)
+}
+
+// deliver passes a frame to the machine at the end of a link.
+func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
+	dst := &n.nodes[l.Node]
+	if n.check != nil {
+		n.check.beforeFrame(l, f)
+	}
+	dst.m.HandleFrame(n.now, int(l.NodePort), f)
+	n.arm(int(l.Node))
+	if dst.host != nil {
+		dst.host.look()
+	}
+}
+
+// requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
+// its link, or the start of its next frame.
+func (n *Net) requeue(id int, l *machine.Link) {
+	if at, wake, needed := l.Attend(); needed {
+		class := classArrival
+		if wake {
+			class = classStart
+		}
+		n.schedule(at, class, id)
+	}
+}
+
+// attend schedules the events of the ports that the last call into a machine has listed.
+func (n *Net) attend() {
+	for _, id := range n.links.Listed() {
+		n.requeue(int(id), n.links.At(int(id)))
+	}
+}
+
+// startPort settles a transmitter whose link is empty and whose next frame may start.
+func (n *Net) startPort(id int) {
+	l := n.links.At(id)
+	n.stats.Wakes++
+	if !l.Woken(n.now) {
+		return
+	}
+	if l.Next() <= n.now {
+		src := int(n.from[id].node)
+		nd := &n.nodes[src]
+		nd.m.Settle(n.now, int(n.from[id].port))
+		n.arm(src)
+		if nd.host != nil && nd.host.news() && nd.armed != n.now {
+			nd.armed = n.now // unreliable requests complete when they start
+			n.schedule(n.now, classTimer, src)
+		}
+	}
+	n.requeue(id, l)
+}
+
+// arm schedules a timer event at the node's next deadline unless one is pending by then.
+func (n *Net) arm(id int) {
+	nd := &n.nodes[id]
+	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
+		nd.armed = max(at, n.now)
+		n.schedule(nd.armed, classTimer, id)
+	}
+}
+
+func (n *Net) fireTimer(id int) {
+	nd := &n.nodes[id]
+	if nd.armed != n.now {
+		return // an earlier timer event has replaced this one
+	}
+	n.stats.Timers++
+	nd.armed = vtime.Never
+	if at, ok := nd.m.NextTimeout(); ok && at <= n.now {
+		nd.m.HandleTimeout(n.now)
+	}
+	if nd.host != nil {
+		nd.host.look()
+	}
+	n.arm(id)
+}
+
+// At arranges for f to be called at an instant of lab time, or now if that instant has passed.
+// Calls for which there is no free id share the last one.
+func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
+	at = max(at, n.now)
+	id, shared := len(n.timed), 1<<n.idBits-1
+	if k := len(n.freeTimed); k > 0 {
+		id = n.freeTimed[k-1]
+		n.freeTimed = n.freeTimed[:k-1]
+		n.timed[id] = timed{at, f}
+	} else if id < shared {
+		n.timed = append(n.timed, timed{at, f})
+	} else {
+		id = shared
+		n.overflow.push(at, f)
+	}
+	n.schedule(at, classCall, id)
+}
+
+func (n *Net) callTimed(id int) {
+	if id == len(n.timed) {
+		n.overflow.pop()(n.now)
+	} else {
+		f := n.timed[id].f
+		n.timed[id].f = nil
+		n.freeTimed = append(n.freeTimed, id)
+		f(n.now)
+	}
+	n.settled()
+}
+
+// settled schedules the events of every node and port after a call that may have reached any of
+// them.
+func (n *Net) settled() {
+	for i := range n.nodes {
+		n.arm(i)
+	}
+	n.attend()
+}
+
+// Pause makes a host send a PFC frame, as a NIC with a full receive buffer does. classes is the
+// bit mask of the paused priorities; quanta is the time to pause in units of 512 bit times, or 0
+// to resume.
+func (n *Net) Pause(node int, classes uint8, quanta uint16) {
+	nd := &n.nodes[node]
+	nd.nic.Settle(n.now, 0)
+	nd.nic.SendPause(n.now, classes, quanta)
+	n.arm(node)
+	n.attend()
+}
+
+// Drain runs the loop until no event is left, or none but those of faults. It returns the error
+// that ended the run early: of an invariant, of Observe, or ErrEnd.
+func (n *Net) Drain() error {
+	step := n.step
+	if n.reference != nil {
+		step = n.reference
+	}
+	n.stuck = false
+	n.resume()
+	for n.err == nil && !n.idle() && step() {
+		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
+			n.err = n.Observe()
+		}
+	}
+	return n.err
+}
+
+// stalled reports whether a fault has stalled a NIC and has not ended.
+func (n *Net) stalled() bool {
+	return slices.ContainsFunc(n.nodes, func(nd node) bool { return nd.nic != nil && nd.nic.Stalled() })
+}
+
+// Leftover returns an error if frames or payloads are still in use after the run, and nil if all
+// are back in the pool. It returns nil too while a NIC is stalled or a port is paused without
+// end, because frames then wait legitimately.
+func (n *Net) Leftover() error {
+	if n.stalled() || n.stuck {
+		return nil
+	}
+	if n.pool.Live != 0 || n.pool.LiveBlocks != 0 {
+		return fmt.Errorf("%d frames and %d payloads were neither delivered nor dropped", n.pool.Live, n.pool.LiveBlocks)
+	}
+	return nil
+}
+
+// prefetch loads what the events of the given keys will need (the port, the oldest entry of its
+// ring, the frame), so that the cache misses overlap.
+func (n *Net) prefetch(keys []uint64) {
+	var sum uint64
+	mask := uint64(1)<<n.idBits - 1
+	for _, k := range keys {
+		if k>>n.idBits&(1<<classBits-1) != classArrival {
+			continue
+		}
+		at := n.base + vtime.Time(k>>(n.idBits+classBits))
+		l := n.links.At(int((k ^ n.order(at)) & mask))
+		if l.InFlight() > 0 {
+			sum += uint64(l.Flying(0).Frame.PayloadLen())
+		}
+	}
+	n.sink += sum // keeps the compiler from dropping the loads
+}

@@ -1,0 +1,331 @@
+// Package sim runs a lab in virtual time. One event queue drives the switch and NIC cores that
+// also run in containers. The same lab, seed and version give the same run, bit for bit, on any
+// computer.
+//
+// The loop keeps these invariants:
+//
+//   - Time never goes back: the queue is monotone, and no event is scheduled before now.
+//   - The events of one instant run in the order of their classes (rule R2 of package machine).
+//     Events of one class run in the order of their ids XORed with a mask that depends on the seed
+//     and the instant. Map order and addresses decide nothing.
+//   - A port with a frame on its link has exactly one pending arrival event, for the oldest frame.
+//     A port with an empty link and a frame to send has a start event.
+//   - node.armed is the instant of the node's one valid timer event; a timer event at another
+//     instant is stale and does nothing.
+//   - Tasks run only between events and one at a time. A task that waits is parked in Park.
+//   - Every frame has one owner: a machine, a link, or the list of frames a fault has delayed.
+package sim
+
+import (
+	"math/bits"
+
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// Config describes a simulation.
+type Config struct {
+	fabric.Spec
+	// NoDigest turns the digest off, for benchmarks of the loop alone.
+	NoDigest bool
+	// Check verifies the invariants after every event.
+	Check bool
+	// Trace, if set, returns the tracer of a node, or nil.
+	Trace func(node int) machine.Tracer
+	// Watch, if set, returns the watcher of a node's frames, or nil.
+	Watch func(node int) machine.Watcher
+	// RetryAfter is how long a registrar waits for confirmations before it sends a registration
+	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
+	RetryAfter vtime.Duration
+	RetriesMax int
+}
+
+// Tap is called for each frame that passes a port, with the instant at which a capture at that
+// port would record it. It must not keep the frame.
+type Tap func(at vtime.Time, f *wire.Frame)
+
+// Net is a simulated lab.
+type Net struct {
+	graph *topo.Graph
+	cfg   Config
+	pool  wire.Pool
+	nodes []node
+	links machine.Links
+	from  []end                 // by port: the node and port that transmit
+	fault []faults.Link         // by port; nil if no link has a fault
+	late  []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
+	lates int                   // number of frames in late
+	// latePauses is the number of pause frames in late.
+	latePauses int
+	// linkStats is indexed by port and nil if there is no timeline.
+	linkStats []faults.Counts
+	begins    int            // pending timeline calls that begin a fault
+	ends      int            // pending timeline calls that end a fault
+	applying  bool           // a timeline call is being made
+	lastEnd   vtime.Time     // when the last fault ends that has begun and has an end
+	pauseMax  vtime.Duration // longest time from the sending of a pause frame to the expiry of its pause
+	pauseLate vtime.Duration // longest time by which a fault has delayed a pause frame
+	moves     uint64         // arrivals of frames other than pauses, plus turns of tasks
+	lull      lull
+	stuck     bool     // the run has ended while frames or work requests wait for ever
+	began     bool     // a fault has begun since idle last looked
+	postponed []func() // schedule again the timeline calls that came due after all programs had ended
+	out       []Tap    // by port: at the sending end; nil if there is no tap
+	in        []Tap    // by port: at the receiving end
+	// watch is indexed by node and nil if there are no watchers. observed says that there are taps
+	// or watchers.
+	watch    []machine.Watcher
+	observed bool
+
+	queue    radixHeap
+	far      agenda[event] // events whose instants do not fit a key
+	base     vtime.Time    // instant that keys count from
+	now      vtime.Time
+	idBits   uint
+	orderKey uint64
+
+	tasks   []*task
+	ended   []int // numbers of tasks that have ended
+	ready   []*task
+	running *task
+	turn    turn
+	// pastStarts says that the current event's class comes after the starts of its instant.
+	pastStarts bool
+	timed      []timed
+	freeTimed  []int                        // free indices of timed
+	overflow   agenda[func(now vtime.Time)] // calls for which timed has no room
+	random     prng.Stream
+	lease      uint32
+	branches   []rankhost.Branches // entries that a program has set in the switches' multicast tables
+	check      *checker
+	baseline   [][]amount // what each node held when the lab was built; nil without Check
+	orphans    int        // groups that nobody deletes: the leader crashed, or a registration came too late
+	unfinished error      // what Unfinished returns: an open work request of the last job
+	err        error      // ends the run
+	doing      string     // the last report of the running job
+	steps      int        // number of its reports
+	sink       uint64
+
+	reference func() bool // tests set it to replace step
+
+	// Observe, if set, is called every 32,768 events. An error that it returns ends the run.
+	Observe func() error
+
+	stats Stats
+}
+
+// Stats counts what the loop did.
+type Stats struct {
+	Events  uint64 // events handled
+	Hops    uint64 // frames that arrived at the end of a link
+	AckHops uint64 // acknowledgements among Hops
+	Lost    uint64 // frames dropped by faults on links
+	Wakes   uint64 // events that only started a frame
+	Timers  uint64 // timer events of nodes
+}
+
+type end struct{ node, port int32 }
+
+// node is a machine with the loop's state of it.
+type node struct {
+	m     machine.Machine
+	nic   *virtrnic.NIC      // nil for a switch
+	sw    *virtswitch.Switch // nil for a host
+	host  *host
+	armed vtime.Time // instant of the valid timer event, or vtime.Never
+	first int        // number of the node's first port
+	// stalled is when the NIC was last stalled.
+	stalled vtime.Time
+}
+
+// New builds a simulation at instant 0 in which no task runs. It returns an error if the switch
+// settings do not fit the topology.
+func New(cfg Config) (*Net, error) {
+	g := cfg.Graph
+	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed)}
+	n.pool.Poison = cfg.Check
+	order := n.random.Derive("order")
+	n.orderKey = order.Uint64()
+	n.buildLinks()
+	tables := g.Routes()
+	n.nodes = make([]node, len(g.Nodes))
+	first := 0
+	for i := range g.Nodes {
+		count := len(g.Nodes[i].Links)
+		ports := n.links.Ports(first, first+count)
+		nd := &n.nodes[i]
+		*nd = node{armed: vtime.Never, first: first}
+		first += count
+		var trace machine.Tracer
+		if cfg.Trace != nil {
+			trace = cfg.Trace(i)
+		}
+		if cfg.Watch != nil {
+			n.observed = true
+			n.watch = append(n.watch, cfg.Watch(i))
+		}
+		if g.Nodes[i].Kind == topo.Host {
+			n.buildHost(i, nd, &ports[0], trace)
+			continue
+		}
+		if err := n.buildSwitch(i, nd, ports, &tables[i-g.Hosts], trace); err != nil {
+			return nil, err
+		}
+	}
+	n.idBits = uint(bits.Len(uint(max(n.links.Len(), 8*g.Hosts, minTasks))))
+	n.queue.prefetch = n.prefetch
+	if cfg.Check {
+		n.check = newChecker(n)
+		n.noteBaseline()
+	}
+	return n, nil
+}
+
+// minTasks is the number of tasks (ranks and workers), and of timed calls, for which any lab has
+// room. A large lab has room for eight per host.
+const minTasks = 1 << 15
+
+// buildLinks makes one transmitter per node and port, in node order.
+func (n *Net) buildLinks() {
+	g := n.graph
+	var configs []machine.PortConfig
+	for i := range g.Nodes {
+		for p := range g.Nodes[i].Links {
+			configs = append(configs, n.cfg.Port(i, p))
+			n.from = append(n.from, end{int32(i), int32(p)})
+		}
+	}
+	n.links = machine.NewLinks(configs)
+	for id, from := range n.from {
+		far, l := g.Peer(int(from.node), int(from.port)), n.links.At(id)
+		l.Node, l.NodePort = int32(far.Node), int32(far.Port)
+	}
+}
+
+func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Tracer) {
+	c := n.cfg.NICConfig(i)
+	c.Port, c.Pool, c.Trace = port, &n.pool, trace
+	nd.nic = virtrnic.New(c)
+	agent := mrp.New(mrp.Config{
+		IP: c.IP, IPv6: c.IPv6, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+	})
+	nd.nic.SetStack(agent)
+	nd.m = nd.nic
+	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent}
+}
+
+func (n *Net) buildSwitch(i int, nd *node, ports []machine.Port, t *topo.Table, trace machine.Tracer) error {
+	c, err := n.cfg.SwitchConfig(i, t)
+	if err != nil {
+		return err
+	}
+	c.Ports, c.Pool, c.Trace = ports, &n.pool, trace
+	nd.sw = virtswitch.New(c)
+	nd.m = nd.sw
+	return nil
+}
+
+// Graph returns the topology.
+func (n *Net) Graph() *topo.Graph { return n.graph }
+
+// Now returns the lab time.
+func (n *Net) Now() vtime.Time { return n.now }
+
+// Doing returns the running job's last report of its progress, and the number of its reports.
+func (n *Net) Doing() (what string, steps int) { return n.doing, n.steps }
+
+// Stats returns the counts so far.
+func (n *Net) Stats() Stats { return n.stats }
+
+// Switch returns the switch at a node, or nil.
+func (n *Net) Switch(node int) *virtswitch.Switch { return n.nodes[node].sw }
+
+// NIC returns the NIC at a node, or nil.
+func (n *Net) NIC(node int) *virtrnic.NIC { return n.nodes[node].nic }
+
+// SetMulticast installs a plain IP multicast group in the switches, replacing any former one of
+// that address. members are the nodes of the receiving hosts; senders are those of hosts that
+// only send.
+func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
+	entries, err := n.cfg.Multicast(ip, members, senders)
+	if err != nil {
+		return err
+	}
+	n.endMulticast(ip)
+	for _, e := range entries {
+		n.nodes[e.Switch].sw.SetMulticast(e.Multicast)
+	}
+	return nil
+}
+
+// endMulticast removes a plain IP multicast group from all switches.
+func (n *Net) endMulticast(ip uint32) {
+	for i := range n.nodes {
+		if sw := n.nodes[i].sw; sw != nil {
+			sw.SetMulticast(virtswitch.Multicast{IP: ip})
+		}
+	}
+}
+
+// Agent returns the registration agent of a host, or nil.
+func (n *Net) Agent(node int) *mrp.Agent {
+	if h := n.nodes[node].host; h != nil {
+		return h.agent
+	}
+	return nil
+}
+
+// PortID returns the number of the transmitter at a node's port.
+func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }
+
+// Link returns the link behind the transmitter with the given number.
+func (n *Net) Link(id int) *machine.Link { return n.links.At(id) }
+
+// Ports returns the number of transmitters.
+func (n *Net) Ports() int { return n.links.Len() }
+
+// SetFault sets the faults of the direction of a link that leaves the transmitter with the given
+// number.
+func (n *Net) SetFault(port int, f faults.Link) {
+	if n.fault == nil {
+		n.fault = make([]faults.Link, n.links.Len())
+	}
+	n.fault[port] = f
+}
+
+// SetTap makes tap see a port's frames: a sent frame at the instant at which its last bit left,
+// a received frame at the instant at which its last bit arrived. The calls for one port are not
+// in the order of their instants.
+func (n *Net) SetTap(node, port int, tap Tap) {
+	if n.out == nil {
+		n.out, n.in = make([]Tap, n.links.Len()), make([]Tap, n.links.Len())
+	}
+	n.observed = true
+	n.out[n.PortID(node, port)] = tap
+	far := n.graph.Peer(node, port)
+	n.in[n.PortID(far.Node, far.Port)] = tap
+}
+
+// Digest combines the frames of every link and the completions of every NIC, in the order of
+// links and then of hosts.
+func (n *Net) Digest() uint64 {
+	var d uint64
+	for i := range n.links.Len() {
+		d = wire.MixWord(d, n.links.At(i).Digest)
+	}
+	for i := range n.nodes {
+		if nic := n.nodes[i].nic; nic != nil {
+			d = wire.MixWord(d, nic.Digest())
+		}
+	}
+	return d
+}

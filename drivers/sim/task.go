@@ -1,0 +1,508 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync/atomic"
+
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// host is one host of the lab as its ranks use it. It implements rankhost.Host.
+type host struct {
+	net   *Net
+	node  int
+	nic   *virtrnic.NIC
+	agent *mrp.Agent
+	tasks []*task
+	seen  uint64 // number of completions and agent changes for which the tasks have been woken
+}
+
+// task is a rank, or a worker that a rank has started. It is a coroutine that runs between
+// events.
+type task struct {
+	host   *host
+	job    *job
+	name   string
+	label  *string // the name, for other goroutines to read
+	id     int
+	rank   int // of the program, or -1 for a worker
+	next   func() (struct{}, bool)
+	stop   func()
+	yield  func(struct{}) bool
+	queued bool       // the task is in net.ready
+	asleep bool       // the task is parked
+	until  vtime.Time // when a parked task wakes at the latest, or vtime.Never
+	armed  vtime.Time // instant of the event that wakes the task, or vtime.Never
+	why    string     // what a parked task waits for
+	done   bool
+}
+
+// unwound is the value with which a parked task panics when the run is over, so that its
+// deferred calls run.
+type unwound struct{}
+
+// Unwinds reports whether p, a recovered panic, unwinds a task at the end of a run. Any other
+// panic comes from the program.
+func Unwinds(p any) bool {
+	_, is := p.(unwound)
+	return is
+}
+
+// spawn makes a task that runs f. It first runs when the loop next runs tasks.
+func (n *Net) spawn(h *host, j *job, rank int, name string, f func()) *task {
+	t := &task{host: h, job: j, rank: rank, name: name, label: &name, id: n.freeTask(), armed: vtime.Never}
+	n.tasks[t.id] = t
+	h.tasks = append(h.tasks, t)
+	j.live++
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		defer func() {
+			t.done = true
+			j.live--
+			if p := recover(); p != nil {
+				if !Unwinds(p) {
+					panic(p)
+				}
+			}
+		}()
+		f()
+	})
+	n.makeReady(t)
+	return t
+}
+
+// turn says which task runs. Other goroutines may read it.
+type turn struct {
+	number atomic.Uint64          // number of turns so far
+	task   atomic.Pointer[string] // name of the running task, or nil if none runs
+}
+
+func (u *turn) begin(t *task) {
+	u.number.Add(1)
+	u.task.Store(t.label)
+}
+
+func (u *turn) end() { u.task.Store(nil) }
+
+// Turn returns the number of turns that tasks have had, and the name of the running task, or an
+// empty name if none runs. A task that keeps its turn blocks outside of package rank. Any
+// goroutine may call Turn at any time.
+func (n *Net) Turn() (number uint64, name string) {
+	if t := n.turn.task.Load(); t != nil {
+		name = *t
+	}
+	return n.turn.number.Load(), name
+}
+
+// freeTask returns the number of a new task. It reuses those of tasks that have ended.
+func (n *Net) freeTask() int {
+	if k := len(n.ended); k > 0 {
+		id := n.ended[k-1]
+		n.ended = n.ended[:k-1]
+		return id
+	}
+	if len(n.tasks) >= 1<<n.idBits {
+		panic(fmt.Sprintf("sim: more than %d ranks and workers at a time", 1<<n.idBits))
+	}
+	n.tasks = append(n.tasks, nil)
+	return len(n.tasks) - 1
+}
+
+func (n *Net) makeReady(t *task) {
+	if !t.queued && !t.done {
+		t.queued = true
+		n.ready = append(n.ready, t)
+	}
+}
+
+// runTasks runs the ready tasks, in the order in which they became ready, until all are parked.
+func (n *Net) runTasks() {
+	for i := 0; i < len(n.ready); i++ {
+		t := n.ready[i]
+		t.queued, t.asleep = false, false
+		if t.done {
+			continue
+		}
+		if l := n.links.At(n.nodes[t.host.node].first); n.pastStarts && l.Next() <= n.now {
+			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
+		}
+		n.running = t
+		n.moves++
+		n.turn.begin(t)
+		t.next()
+		n.turn.end()
+		n.running = nil
+		if t.done {
+			n.ended = append(n.ended, t.id)
+			t.host.tasks = slices.DeleteFunc(t.host.tasks, func(o *task) bool { return o == t })
+		}
+		n.arm(t.host.node)
+		t.host.look()
+	}
+	n.ready = n.ready[:0]
+}
+
+func (n *Net) wakeSleeper(id int) {
+	t := n.tasks[id]
+	if t.armed != n.now {
+		return // an earlier event has replaced this one; serving both would add events without end
+	}
+	t.armed = vtime.Never
+	switch {
+	case !t.asleep || t.done || t.until == vtime.Never:
+	case t.until > n.now:
+		n.armTask(t)
+	default:
+		n.makeReady(t)
+	}
+}
+
+// news reports whether the host has completions or agent changes for which its tasks have not
+// been woken.
+func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.seen }
+
+// armTask schedules the event that wakes a sleeping task unless one is pending by then.
+func (n *Net) armTask(t *task) {
+	if at := max(t.until, n.now); at < t.armed {
+		t.armed = at
+		n.schedule(at, classTask, t.id)
+	}
+}
+
+// look wakes the host's tasks if there is news.
+func (h *host) look() {
+	if h.news() {
+		h.seen = h.nic.Completions() + h.agent.Changes()
+		h.Kick()
+	}
+}
+
+// Now implements rankhost.Host.
+func (h *host) Now() vtime.Time { return h.net.now }
+
+// Do implements rankhost.Host.
+func (h *host) Do(f func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)) {
+	f(h.net.now, h.nic, h.agent)
+}
+
+// Park implements rankhost.Host.
+func (h *host) Park(until vtime.Time, why string) {
+	t := h.net.running
+	t.asleep, t.until, t.why = true, until, why
+	if until != vtime.Never {
+		h.net.armTask(t)
+	}
+	if !t.yield(struct{}{}) {
+		panic(unwound{})
+	}
+}
+
+// Kick implements rankhost.Host.
+func (h *host) Kick() {
+	for _, t := range h.tasks {
+		if t.asleep {
+			h.net.makeReady(t)
+		}
+	}
+}
+
+// Spawn implements rankhost.Host.
+func (h *host) Spawn(name string, f func()) {
+	t := h.net.running
+	h.net.spawn(h, t.job, -1, t.name+"/"+name, f)
+}
+
+// job is a set of ranks that run one program.
+type job struct {
+	net   *Net
+	name  string
+	live  int
+	board *outofband.Board[*task]
+	ranks []*rank.Rank
+	errs  []error
+	keep  bool
+	// multicast lists the plain IP multicast groups that the job has installed in the switches.
+	multicast []uint32
+	emit      func(rank int, record []byte)
+	report    func(what string)
+}
+
+// Job describes a program to run.
+type Job struct {
+	Name  string
+	Hosts []int // node of each rank
+	// Spare marks, by rank, the hosts whose crash the barriers of the other ranks survive. The
+	// crash is an error of the job all the same. nil marks none.
+	Spare   []bool
+	Program func(*rank.Rank) error
+	Params  rankhost.Params
+	Keep    bool                          // leave the objects that the ranks have made, for inspection
+	Emit    func(rank int, record []byte) // called with each record of a rank; may be nil
+	Report  func(what string)             // called with each progress report of the program; may be nil
+}
+
+// Run runs a program on all its ranks until all have ended. It returns the error that ended the
+// loop early, else the first rank's error, a crash before all others. If ranks still wait when no
+// event is left, the error is a deadlock that names what each of them waits for.
+func (n *Net) Run(spec Job) error {
+	j := &job{
+		net: n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
+		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)),
+		emit: spec.Emit, report: spec.Report, keep: spec.Keep,
+	}
+	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
+	for i, node := range spec.Hosts {
+		names[i], ips[i] = n.graph.Nodes[node].Name, n.graph.Nodes[node].IP
+	}
+	for i, node := range spec.Hosts {
+		h := n.nodes[node].host
+		c := rankhost.Config{
+			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
+			Host: h, Board: board{j, h, i}, Params: spec.Params,
+			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
+		}
+		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
+	}
+	return j.finish()
+}
+
+func (j *job) runRank(i int, c rankhost.Config, program func(*rank.Rank) error) error {
+	r, err := rankrun.Start(c)
+	if err != nil {
+		return err
+	}
+	j.ranks[i] = r
+	return rankrun.Run(func() error { return program(r) })
+}
+
+// finish runs the loop until no event is left, and returns the job's error.
+func (j *job) finish() error {
+	n := j.net
+	n.steps = 0
+	n.runTasks()
+	n.attend()
+	err := n.Drain()
+	var blocked []string
+	for _, t := range n.tasks {
+		if t.job == j && !t.done {
+			blocked = append(blocked, fmt.Sprintf("%s on %s", t.name, t.why))
+			t.stop()
+		}
+	}
+	n.forgetTasks()
+	if err != nil {
+		return err
+	}
+	failed := j.firstError()
+	if failed == nil && len(blocked) > 0 {
+		failed = rankhost.Deadlock(blocked)
+	}
+	n.unfinished = n.open()
+	if n.check != nil && failed == nil {
+		err = n.check.finished()
+	}
+	if err == nil && !j.keep {
+		err = j.release()
+	}
+	if n.check != nil && err == nil {
+		err = n.check.atRest(j.keep)
+	}
+	if failed != nil && !errors.Is(err, ErrInvariant) {
+		return failed
+	}
+	return err
+}
+
+// release destroys the objects that the ranks have left, whether or not they failed, and runs the
+// loop until the fabric has no trace of them.
+func (j *job) release() error {
+	n := j.net
+	for _, r := range j.ranks {
+		if r != nil { // nil if the rank could not be made
+			rankrun.Of(r).Abandon()
+		}
+	}
+	for _, ip := range j.multicast {
+		n.endMulticast(ip)
+	}
+	n.setBranches(nil)
+	n.settled()
+	if n.pool.Live == 0 && n.quiet() {
+		return nil
+	}
+	return n.Drain()
+}
+
+// resume makes the tasks ready that the board has released.
+func (j *job) resume(tasks []*task) {
+	for _, t := range tasks {
+		if t != j.net.running {
+			j.net.makeReady(t)
+		}
+	}
+}
+
+// firstError returns the error of a crash if there is one, else the error of the lowest rank that
+// has one, else nil.
+func (j *job) firstError() (first error) {
+	for _, e := range j.errs {
+		switch {
+		case errors.Is(e, ErrCrashed):
+			return e
+		case first == nil:
+			first = e
+		}
+	}
+	return first
+}
+
+// Waiting returns what most parked tasks wait for, for a progress line. It is empty if none is
+// parked.
+func (n *Net) Waiting() string {
+	count := map[string]int{}
+	best := ""
+	for _, t := range n.tasks {
+		if t.asleep && !t.done {
+			count[t.why]++
+			if count[t.why] > count[best] {
+				best = t.why
+			}
+		}
+	}
+	return best
+}
+
+// forgetTasks drops all tasks of an ended job. Their numbers stay allocated and are reused, because
+// events that were to wake them may still be in the queue.
+func (n *Net) forgetTasks() {
+	n.ended = n.ended[:0]
+	for id := len(n.tasks) - 1; id >= 0; id-- { // downwards, so that the next job takes number 0 first
+		*n.tasks[id] = task{id: id, armed: vtime.Never, done: true}
+		n.ended = append(n.ended, id)
+	}
+	for i := range n.nodes {
+		if h := n.nodes[i].host; h != nil {
+			h.tasks = h.tasks[:0]
+		}
+	}
+}
+
+// board is one rank's end of the out-of-band channel. It implements rankhost.Board and rankhost.Subnet.
+type board struct {
+	j    *job
+	h    *host
+	rank int
+}
+
+// Put implements rankhost.Board.
+func (b board) Put(key string, value []byte) { b.j.resume(b.j.board.Put(key, value)) }
+
+// Get implements rankhost.Board.
+func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
+	t := b.j.net.running
+	for {
+		if v, ok := b.j.board.Get(b.rank, t, key); ok {
+			return v, true
+		}
+		if over() {
+			b.j.board.Withdraw(b.rank, t, key)
+			return nil, false
+		}
+		b.h.Park(vtime.Never, why)
+	}
+}
+
+// Barrier implements rankhost.Board.
+func (b board) Barrier(over func() bool) bool {
+	if over() {
+		return false
+	}
+	all, round := b.j.board, b.j.board.Round()
+	b.j.resume(all.Arrive(b.rank, b.j.net.running))
+	for all.Round() == round {
+		if over() {
+			return false
+		}
+		b.h.Park(vtime.Never, all.Missing())
+	}
+	return true
+}
+
+// Report implements rankhost.Board.
+func (b board) Report(what string) {
+	b.j.net.doing = what
+	b.j.net.steps++
+	if b.j.report != nil {
+		b.j.report(what)
+	}
+}
+
+// Emit implements rankhost.Board.
+func (b board) Emit(record []byte) {
+	if b.j.emit != nil {
+		b.j.emit(b.rank, record)
+	}
+}
+
+// SetBranches implements rankhost.Subnet.
+func (b board) SetBranches(entries []rankhost.Branches) {
+	b.j.net.setBranches(entries)
+}
+
+func (n *Net) setBranches(entries []rankhost.Branches) {
+	for _, e := range n.branches {
+		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
+	}
+	for _, e := range entries {
+		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
+	}
+	n.branches = entries
+}
+
+// LeaseGroup implements rankhost.Board.
+func (b board) LeaseGroup() (uint32, error) {
+	n, err := b.j.net.leaseGroup()
+	return wire.GroupNet | n, err
+}
+
+// Multicast implements rankhost.Board.
+func (b board) Multicast(hosts []uint32) (uint32, error) {
+	lease, err := b.j.net.leaseGroup()
+	if err != nil {
+		return 0, err
+	}
+	ip := wire.MulticastNet | lease
+	nodes, err := b.j.net.graph.HostsAt(hosts)
+	if err != nil {
+		return 0, err
+	}
+	b.j.multicast = append(b.j.multicast, ip)
+	return ip, b.j.net.SetMulticast(ip, nodes, nil)
+}
+
+// EndMulticast implements rankhost.Board.
+func (b board) EndMulticast(group uint32) error {
+	b.j.multicast = slices.DeleteFunc(b.j.multicast, func(ip uint32) bool { return ip == group })
+	b.j.net.endMulticast(group)
+	return nil
+}
+
+// leaseGroup returns the lower 16 bits of a group address that the run has not used.
+func (n *Net) leaseGroup() (uint32, error) {
+	if n.lease >= 1<<16-1 {
+		return 0, fmt.Errorf("all 65535 group addresses of the run are used")
+	}
+	n.lease++
+	return n.lease, nil
+}

@@ -1,0 +1,64 @@
+package counters
+
+import (
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// Held counts the objects that a node holds at the moment: those that runs make, and those of
+// its process. Between two runs a lab that stays up holds what it held when it was deployed.
+type Held struct {
+	// Of a switch. Half-installed groups are among its groups.
+	Groups    int `json:"groups,omitempty"`
+	Half      int `json:"half_installed,omitempty"`
+	PortLoad  int `json:"port_load,omitempty"` // paths of groups, over all ports
+	Multicast int `json:"multicast_entries,omitempty"`
+
+	// Of a host.
+	Rank          bool `json:"rank,omitempty"`          // a rank runs, or has not been released yet
+	Tasks         int  `json:"tasks,omitempty"`         // of its program
+	QPs           int  `json:"qps,omitempty"`           //
+	MRs           int  `json:"mrs,omitempty"`           //
+	CQs           int  `json:"cqs,omitempty"`           //
+	PDs           int  `json:"pds,omitempty"`           //
+	Others        int  `json:"others,omitempty"`        // address handles, shared receive queues, attachments to multicast groups
+	Registrations int  `json:"registrations,omitempty"` // groups it leads, until their deletion is confirmed
+	Memberships   int  `json:"memberships,omitempty"`   // groups it answers for
+
+	Timers      int `json:"timers,omitempty"`       // armed
+	QueuedBytes int `json:"queued_bytes,omitempty"` // of a switch's buffer
+
+	Goroutines int `json:"goroutines,omitempty"`
+	Files      int `json:"files,omitempty"` // open descriptors
+}
+
+// Switch records what a switch holds. It leaves out deleted groups, whose McstIDs are not
+// reused for a while after every run, and their timer.
+func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
+	a := sw.Holding()
+	h.Groups, h.PortLoad, h.Multicast, h.QueuedBytes, h.Timers = a.Groups, a.PortLoad, a.Multicast, a.Buffered, a.Timers
+	if a.Buried > 0 {
+		h.Timers--
+	}
+	for i := range groups {
+		if !groups[i].Active {
+			h.Half++
+		}
+	}
+}
+
+// NIC records what a NIC holds.
+func (h *Held) NIC(nic *virtrnic.NIC) {
+	m := nic.Made()
+	h.QPs, h.MRs, h.CQs, h.PDs, h.Others = m.QPs, m.MRs, m.CQs, m.PDs, m.AHs+m.SRQs+m.Attached
+	h.Timers = nic.ArmedTimers()
+}
+
+// Agent records what a registration agent holds.
+func (h *Held) Agent(a *mrp.Agent) {
+	h.Memberships, h.Registrations = a.Groups()
+	if _, armed := a.NextTimeout(); armed {
+		h.Timers++
+	}
+}

@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/traces"
+)
+
+// MatchPorts returns the ports whose names match any of the patterns, in node order.
+func MatchPorts(g *topo.Graph, patterns []string) (ends []topo.End, err error) {
+	found := make([]bool, len(patterns))
+	for node := range g.Nodes {
+		for port := range g.Nodes[node].Links {
+			e := topo.End{Node: node, Port: port}
+			hit := false
+			for i, p := range patterns {
+				ok, err := path.Match(p, g.PortName(e))
+				if err != nil {
+					return nil, fmt.Errorf("capture %q: %w", p, err)
+				}
+				found[i], hit = found[i] || ok, hit || ok
+			}
+			if hit {
+				ends = append(ends, e)
+			}
+		}
+	}
+	for i, ok := range found {
+		if !ok {
+			return nil, fmt.Errorf("capture %q: no port is called so: ports are NODE:NUMBER, such as %s", patterns[i], g.PortName(topo.End{}))
+		}
+	}
+	return ends, nil
+}
+
+// captures are the capture files of a run.
+type captures struct {
+	budget traces.Budget
+	files  []captureFile
+}
+
+type captureFile struct {
+	name string
+	f    *os.File
+	buf  *bufio.Writer
+	c    *traces.Capture
+}
+
+// start opens a file for each port, NODE_PORT.pcapng, and taps it.
+func (k *captures) start(n *sim.Net, dir string, ends []topo.End) error {
+	slack := vtime.Duration(0)
+	for id := range n.Ports() {
+		slack = max(slack, n.Link(id).Delay)
+	}
+	for _, e := range ends {
+		port := n.Graph().PortName(e)
+		name := filepath.Join(dir, strings.ReplaceAll(port, ":", "_")+".pcapng")
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("capture %s: %w", port, err)
+		}
+		buf := bufio.NewWriter(f)
+		c, err := traces.NewCapture(buf, port, slack, &k.budget)
+		k.files = append(k.files, captureFile{name, f, buf, c})
+		if err != nil {
+			return err
+		}
+		n.SetTap(e.Node, e.Port, func(at vtime.Time, fr *wire.Frame) { c.Frame(n.Now(), at, fr) })
+	}
+	return nil
+}
+
+// close writes what is held back. What was captured so far is complete.
+func (k *captures) close() error {
+	var errs []error
+	for _, x := range k.files {
+		if x.c != nil {
+			errs = append(errs, x.c.Close())
+		}
+		if err := errors.Join(x.buf.Flush(), x.f.Close()); err != nil {
+			errs = append(errs, fmt.Errorf("write capture %s: %w", x.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mcastlab/mcastlab/drivers/sim"
+)
+
+// OutsideAfter is the wall time after which a program that has not returned to package rank is
+// reported.
+const OutsideAfter = 5 * time.Second
+
+const (
+	// outsideEvery is the interval at which a simulation checks for programs outside package rank.
+	outsideEvery = 250 * time.Millisecond
+	// interruptWait is how long an interrupted simulation is waited for before it is looked
+	// whether a program holds it up. One that computes notices, if slowly on a busy machine.
+	interruptWait = time.Second
+)
+
+// OutsideError is the error of a rank whose program does not return to package rank, the only place
+// where it can be ended.
+type OutsideError struct {
+	Task string        // rank 2 (h2)
+	For  time.Duration // of wall time
+}
+
+// Error names the rank and the remedy.
+func (e OutsideError) Error() string {
+	return fmt.Sprintf("%s has not come back to package rank for %v: it blocks or computes outside of it; "+
+		"wait by calls of package rank only, not on channels, locks or time.Sleep (docs/programs.md)", e.Task, e.For.Round(100*time.Millisecond))
+}
+
+// aside runs f, which drives n. A program that blocks is reported, and does not keep an interrupt
+// from ending the run: then f is abandoned, and the error names the program. say may be nil.
+func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any), f func() error) error {
+	done, tick := make(chan error, 1), time.NewTicker(outsideEvery)
+	defer tick.Stop()
+	go func() { done <- f() }()
+	var o outside
+	over := ctx.Done()
+	for late := (<-chan time.Time)(nil); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-over:
+			over, late = nil, time.After(interruptWait)
+		case <-late:
+			if o.now.For >= interruptWait/2 {
+				return o.blame(ctx.Err()) // it waits in the program, and may for ever
+			}
+			late = time.After(outsideEvery) // it computes, and looks after its ranks' turns
+		case <-tick.C:
+			if o.look(n) && say != nil {
+				say("%v", o.now)
+			}
+		}
+	}
+}
+
+// outside is what was observed of the program that runs.
+type outside struct {
+	turn  uint64
+	since time.Time
+	now   OutsideError // without a task if none has run for long
+	said  bool
+}
+
+// look reports whether a turn has lasted too long. It reports true once for each turn.
+func (o *outside) look(n *sim.Net) (say bool) {
+	turn, task := n.Turn()
+	if task == "" || turn != o.turn {
+		*o = outside{turn: turn, since: time.Now()}
+		return false
+	}
+	o.now = OutsideError{Task: task, For: time.Since(o.since)}
+	say = o.now.For >= OutsideAfter && !o.said
+	o.said = o.said || say
+	return say
+}
+
+// blame returns the error of a run that does not react to an interrupt.
+func (o *outside) blame(err error) error {
+	if o.now.Task == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, o.now)
+}

@@ -1,0 +1,143 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/traces"
+)
+
+// Record is the folder of a run that is under way, whatever clock it runs on.
+type Record struct {
+	Report *Report
+	Meta   Meta
+	Events *traces.Events
+	Trace  *traces.Lines // trace.jsonl; nil: the lab asks for none
+	names  []string      // of the lab's nodes, for the trace
+
+	closes []func() error
+}
+
+// Begin makes the folder of a run and opens its files.
+func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
+	dir, err := newFolder(base, l.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{Meta: newMeta(l.Name, runtimeName, l.Seed)}
+	r.Report = &Report{
+		Schema: ReportSchema, Lab: l.Name, Runtime: runtimeName, Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
+		Results: []apps.Row{}, Expect: []Expectation{},
+	}
+	if err := writeFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
+		return nil, err
+	}
+	if err := writeJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+		return nil, err
+	}
+	files := &eventFiles{dir: dir}
+	if err := files.open(); err != nil {
+		return nil, err
+	}
+	r.Events = traces.NewEvents(files.f)
+	r.Events.Rotate = files.rotate
+	r.closes = append(r.closes, r.Events.Close, files.close)
+	if l.Trace == lab.TraceMessages {
+		return r, r.beginTrace(dir)
+	}
+	return r, nil
+}
+
+// OnClose has f called when the run ends, before the summary is written.
+func (r *Record) OnClose(f func() error) { r.closes = append(r.closes, f) }
+
+// Measure runs one workload and enters its results into the report, also those of an interrupted
+// run. run gets the function that takes the ranks' records.
+func (r *Record) Measure(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) error {
+	rows, records, err := r.Rows(w, now, run)
+	r.Report.Results = append(r.Report.Results, rows...)
+	if t, tells := w.App.(apps.Teller); tells {
+		text, terr := t.Lines(records)
+		if text != "" {
+			r.Report.Texts = append(r.Report.Texts, text)
+		}
+		if err == nil {
+			err = terr
+		}
+	}
+	if p, prints := w.App.(apps.Printer); prints && len(rows) > 0 {
+		text, perr := p.Print(w.Params, rows)
+		r.Report.Texts = append(r.Report.Texts, text)
+		if err == nil {
+			err = perr
+		}
+	}
+	return err
+}
+
+// Rows runs one workload and returns its results, which the report does not have yet, and
+// what the ranks recorded.
+func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank int, record []byte)) error) ([]apps.Row, [][][]byte, error) {
+	records := make([][][]byte, len(w.Hosts))
+	r.Events.Note(now(), "workload", map[string]any{"workload": w.Label, "ranks": len(w.Hosts)})
+	r.traceWorkload(now(), w.Label)
+	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
+	rows, rerr := w.App.Reduce(w.Params, records)
+	for _, row := range rows {
+		r.Events.Note(now(), "result", row)
+	}
+	if err == nil {
+		err = rerr
+	}
+	if terr := r.traceMessages(&w, records); err == nil {
+		err = terr
+	}
+	return rows, records, err
+}
+
+// Counters writes what the nodes counted during the run.
+func (r *Record) Counters(all []counters.Node) error {
+	r.Report.Counters = counters.Sum(all)
+	return writeJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
+}
+
+// Finish closes all files and says in them how the run ended. It returns the run's error, or
+// else the first error of closing.
+func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
+	var errs []error
+	for _, c := range r.closes {
+		errs = append(errs, c())
+	}
+	r.Meta.EventsNotIn = r.Events.Cut()
+	if r.Trace != nil {
+		r.Meta.TraceNotIn = r.Trace.Cut()
+	}
+	r.Meta.MemoryBytes = memoryBytes()
+	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
+	if runErr == nil {
+		r.Report.Expect = evaluate(l.Expect, r.Report.Results)
+	}
+	switch {
+	case ctx.Err() != nil:
+		r.Meta.Status = StatusInterrupted
+	case runErr != nil:
+		r.Meta.Status, r.Meta.Error = StatusError, runErr.Error()
+	case len(r.Report.Failures()) > 0:
+		r.Meta.Status = StatusFailed
+	default:
+		r.Meta.Status = StatusOK
+	}
+	errs = append(errs,
+		writeJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
+		writeJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
+	if runErr != nil {
+		return runErr
+	}
+	return errors.Join(errs...)
+}

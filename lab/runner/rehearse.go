@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Step is one iteration as measured by a rehearsal.
+type Step struct {
+	Row  int    // index into the rehearsal's rows
+	Hops uint64 // frames that crossed a link
+}
+
+// Rehearsal is what a lab does on the event clock: how long each row takes and how many frames
+// cross a link. A lab in real time has to keep up with that.
+type Rehearsal struct {
+	Rows  []apps.Row
+	Steps []Step
+}
+
+// Rehearse runs a lab's workloads on the event clock and keeps only the times and the frame
+// counts. If the lab's faults make a workload fail, it rehearses without them. say, if not nil,
+// tells the user at once.
+func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
+	r, err := rehearse(ctx, l, env, say)
+	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {
+		return r, err
+	}
+	healthy := *l
+	healthy.Faults = nil
+	return rehearse(ctx, &healthy, env, say)
+}
+
+func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
+	g, err := l.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("build topology: %w", err)
+	}
+	n, err := sim.New(sim.Config{Spec: l.Fabric(g), NoDigest: true})
+	if err != nil {
+		return nil, fmt.Errorf("build lab: %w", err)
+	}
+	if _, err := Inject(n, l); err != nil {
+		return nil, err
+	}
+	n.Observe = ctx.Err
+	all, err := Prepare(l, g, env)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rehearsal{}
+	for _, w := range all {
+		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w) }); err != nil {
+			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
+		}
+	}
+	return r, nil
+}
+
+// workload runs one workload and takes down what moved in each step.
+func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
+	var marks []uint64 // packet-hops when each step began
+	records := make([][][]byte, len(w.Hosts))
+	err := n.Run(sim.Job{
+		Name: w.Label, Hosts: w.Hosts, Params: l.RankParams(),
+		Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
+		Emit:   func(i int, record []byte) { records[i] = append(records[i], record) },
+		Report: func(string) { marks = append(marks, n.Stats().Hops) },
+	})
+	if err != nil {
+		return err
+	}
+	marks = append(marks, n.Stats().Hops)
+	rows, err := w.App.Reduce(w.Params, records)
+	if err != nil {
+		return err
+	}
+	i := 0
+	if len(rows) > 0 && rows[0].Payload == apps.PayloadOwn { // a program reports steps of its own choice
+		for ; i+1 < len(marks); i++ {
+			r.Steps = append(r.Steps, Step{len(r.Rows), marks[i+1] - marks[i]})
+		}
+		r.Rows = append(r.Rows, rows...)
+		return nil
+	}
+	for k, row := range rows {
+		for range row.WarmUp + row.Iterations {
+			if i+1 >= len(marks) {
+				return fmt.Errorf("%d steps were reported, more have results", len(marks)-1)
+			}
+			r.Steps = append(r.Steps, Step{len(r.Rows) + k, marks[i+1] - marks[i]})
+			i++
+		}
+	}
+	r.Rows = append(r.Rows, rows...)
+	return nil
+}

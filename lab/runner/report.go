@@ -1,0 +1,209 @@
+package runner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// ReportSchema names the format of summary.json and of run --format json.
+const ReportSchema = "mcastlab/run/v1"
+
+// Report is the result of a run. Its JSON is stable: fields are added, never changed.
+type Report struct {
+	Schema   string        `json:"schema"`
+	Lab      string        `json:"lab"`
+	Runtime  string        `json:"runtime"`
+	Seed     uint64        `json:"seed"`
+	Digest   string        `json:"digest"`
+	RunDir   string        `json:"run_dir"`
+	Fidelity Fidelity      `json:"fidelity"`
+	Results  []apps.Row    `json:"results"`
+	Expect   []Expectation `json:"expect"`
+	// Texts are what workloads print that are not tables of sizes.
+	Texts []string `json:"texts,omitempty"`
+
+	// Faults are those of the lab file and, in a lab that is up, those added by hand.
+	Faults []FaultRow `json:"faults,omitempty"`
+
+	// External is what the operators of external hosts were told to do, in order.
+	External []rankhost.Step `json:"external,omitempty"`
+
+	// Counters are the totals by kind of node (docs/counters.md).
+	Counters map[string]counters.Totals `json:"counters,omitempty"`
+
+	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
+
+	// EventsCut are events that are missing because nodes had no room for them until they
+	// could be sent. What is measured does not depend on them.
+	EventsCut uint64 `json:"events_missing,omitempty"`
+}
+
+// Fidelity is the verdict on whether the machine kept up with the lab's clock, so that the
+// times are those of the lab.
+type Fidelity struct {
+	Verdict string `json:"verdict"` // ok, or violated
+	Reason  string `json:"reason"`
+	// Reasons is everything that was violated, Reason the first of it.
+	Reasons  []string `json:"reasons,omitempty"`
+	Dilation float64  `json:"dilation"`
+	LagUS    float64  `json:"lag_us"`
+
+	Rows []RowFidelity `json:"rows,omitempty"` // on a wall clock
+}
+
+// RowFidelity is what one row is judged by: links that its last byte depends on, times
+// the 99th percentile of a departure's lag, over its JCT.
+type RowFidelity struct {
+	Workload  string  `json:"workload"`
+	Scheme    string  `json:"scheme"`
+	SizeBytes int     `json:"size_bytes"`
+	Dilation  float64 `json:"dilation"`
+	Links     int     `json:"links"`
+	LagUS     float64 `json:"lag_us"` // lab time
+	Share     float64 `json:"share"`
+	OK        bool    `json:"ok"`
+	External  bool    `json:"external,omitempty"` // nothing is claimed of its times
+	Repeats   int     `json:"repeats,omitempty"`  // times it was measured before, when the machine was late
+}
+
+// of returns the verdict on one row: ok, violated, or not claimed for a row with external hosts.
+func (f *Fidelity) of(row apps.Row) string {
+	switch {
+	case row.Late:
+		return "violated"
+	case len(row.External) > 0:
+		return "not claimed"
+	}
+	return f.Verdict
+}
+
+// write writes the verdict on a run in real time; for a simulation it writes nothing.
+func (f *Fidelity) write(b *strings.Builder) {
+	if len(f.Rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "fidelity: %s, dilation up to %g\n", f.Verdict, f.Dilation)
+	for _, reason := range f.Reasons {
+		fmt.Fprintf(b, "  NOT TRUE TO TIME: %s\n", reason)
+	}
+	for _, r := range f.Rows {
+		if r.Repeats > 0 {
+			fmt.Fprintf(b, "  %s %s at %v was measured again, more slowly, because the machine had been late (%d times)\n",
+				r.Workload, r.Scheme, lab.Size(r.SizeBytes), r.Repeats)
+		}
+	}
+}
+
+// virtualClock is the fidelity of every simulated run: nothing can be late.
+func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual clock", Dilation: 1} }
+
+// Expectation is a line of the lab's expect and whether it held. Got is the value of its left side,
+// null if a quantity that it names was not measured.
+type Expectation struct {
+	Text  string   `json:"text"`
+	Basis string   `json:"basis,omitempty"` // CAL or PRED (lab.Expect)
+	Got   *float64 `json:"got"`
+	OK    bool     `json:"ok"`
+
+	missing error
+}
+
+// evaluate compares the lab's expectations with the results.
+func evaluate(lines []string, rows []apps.Row) []Expectation {
+	out := []Expectation{}
+	for _, text := range lines {
+		e := Expectation{Text: text}
+		x, err := lab.ParseExpect(text)
+		if err == nil {
+			e.Basis = x.Basis
+			var got float64
+			if got, e.OK, err = x.Eval(func(name string) (float64, error) { return quantity(name, rows) }); err == nil {
+				e.Got = &got
+			}
+		}
+		e.missing = err
+		out = append(out, e)
+	}
+	return out
+}
+
+// quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
+// microseconds, or of what the row's details know, as HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
+// WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same
+// number of bytes are the same.
+func quantity(name string, rows []apps.Row) (float64, error) {
+	part := strings.Split(name, ".")
+	if len(part) != 5 {
+		return 0, fmt.Errorf("%s is not WORKLOAD.SCHEME.SIZE.jct.p50", name)
+	}
+	size, err := lab.ParseSize(part[2])
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, r := range rows {
+		if r.Workload != part[0] || r.Scheme != part[1] || r.SizeBytes != int(size) {
+			continue
+		}
+		switch part[3] {
+		case "jct":
+			return r.JCT.Statistic(name, part[4])
+		case "source":
+			return r.Source.Statistic(name, part[4])
+		case "bytes":
+			return traffic(name, r.Traffic, part[4])
+		}
+		if r.Details != nil {
+			if v, known, err := r.Details.Quantity(name, part[3], part[4]); known {
+				return v, err
+			}
+		}
+		return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
+	}
+	return 0, fmt.Errorf("%s was not measured", name)
+}
+
+// traffic returns the bytes that a workload of one row took.
+func traffic(name string, t *apps.Traffic, which string) (float64, error) {
+	if t == nil {
+		return 0, fmt.Errorf("%s: bytes are counted in the runtime sim, of a workload with one scheme and one size", name)
+	}
+	switch which {
+	case "links":
+		return float64(t.Links), nil
+	case "payload":
+		return float64(t.Payload), nil
+	case "sent":
+		return float64(t.Sent), nil
+	case "received":
+		return float64(t.Received), nil
+	}
+	return 0, fmt.Errorf("%s: no bytes %q: use links, payload, sent or received", name, which)
+}
+
+// Failures returns one line for each row that did not verify and each expectation that
+// does not hold.
+func (r *Report) Failures() (lines []string) {
+	for _, row := range r.Results {
+		var own []string
+		if j, ok := row.Details.(apps.Judge); ok {
+			own = j.Failures(&row)
+		}
+		if lines = append(lines, own...); len(own) == 0 && row.Verified != nil && !*row.Verified {
+			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
+		}
+	}
+	for _, e := range r.Expect {
+		switch {
+		case e.missing != nil:
+			lines = append(lines, fmt.Sprintf("expect %q cannot be told: %v", e.Text, e.missing))
+		case !e.OK:
+			lines = append(lines, fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,229 @@
+// Package runner runs the workloads of a lab and leaves their results in a folder of the run's
+// own: the resolved lab, the seed and version, events, captures and the summary. The files are
+// valid at any time, also after an interrupt.
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Options are the choices of a run that are not the lab's.
+type Options struct {
+	Base         string                           // run folders go there
+	Captures     []string                         // patterns of port names: h0:0, leaf*:*
+	CaptureBytes int64                            // all capture files together; 0: CaptureBytesDefault
+	Check        bool                             // verify the invariants after every event
+	Progress     Progress                         // may be nil
+	Say          func(format string, args ...any) // tells the user at once; may be nil
+	Env          apps.Env                         // of the workloads' programs
+}
+
+// CaptureBytesDefault bounds the bytes of all captures of a run together.
+const CaptureBytesDefault = 1 << 30
+
+// Progress is called with the progress of a run, at least a few times per second while packets
+// move.
+type Progress interface {
+	Update(ProgressState)
+	Done()
+}
+
+// ProgressState is how far a run has come.
+type ProgressState struct {
+	Doing       string
+	Step, Steps int // iterations begun, and in all
+	LabTime     vtime.Time
+	PacketHops  uint64
+	Waiting     string // what most ranks wait on
+}
+
+// simulation is a run on the event clock.
+type simulation struct {
+	*Record
+	ctx    context.Context
+	lab    *lab.Lab
+	o      Options
+	net    *sim.Net
+	caps   captures
+	faults *faults.Timeline // nil: none
+	before int              // iterations of the workloads that have ended
+	steps  int              // iterations of all workloads
+}
+
+// Simulate runs a lab's workloads on the event clock. The report holds what was measured even
+// if the run ends with an error; it is nil if no workload was begun.
+func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
+	o.Env.Programs = catching(o.Env.Programs, o.Say)
+	g, err := l.Graph()
+	if err != nil {
+		return nil, fmt.Errorf("build topology: %w", err)
+	}
+	ends, err := MatchPorts(g, o.Captures)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := Begin(o.Base, l, "sim")
+	if err != nil {
+		return nil, err
+	}
+	r := &simulation{Record: rec, ctx: ctx, lab: l, o: o}
+	r.OnClose(r.caps.close)
+	if err = r.build(g, ends); err == nil {
+		err = r.workloads(g)
+	}
+	if o.Progress != nil {
+		o.Progress.Done()
+	}
+	if aerr := r.account(); err == nil {
+		err = aerr
+	}
+	return r.Report, r.Finish(ctx, l, err)
+}
+
+// build builds the network.
+func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
+	c := sim.Config{
+		Spec: r.lab.Fabric(g), Check: r.o.Check,
+		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
+	}
+	if r.Trace != nil {
+		r.TraceFabric(g, &c.Spec)
+		c.Trace, c.Watch = r.traceNodes(g)
+	}
+	r.net, err = sim.New(c)
+	if err != nil {
+		return fmt.Errorf("build lab: %w", err)
+	}
+	if r.caps.budget.Left = r.o.CaptureBytes; r.o.CaptureBytes == 0 {
+		r.caps.budget.Left = CaptureBytesDefault
+	}
+	if err := r.caps.start(r.net, r.Report.RunDir, ends); err != nil {
+		return err
+	}
+	r.net.Observe = r.observe
+	r.faults, err = Inject(r.net, r.lab)
+	return err
+}
+
+// account writes what the simulation counted into the record.
+func (r *simulation) account() error {
+	if r.net == nil {
+		return nil
+	}
+	r.Report.Digest = fmt.Sprintf("%016x", r.net.Digest())
+	s := r.net.Stats()
+	m := &r.Meta
+	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
+	if r.faults != nil {
+		r.Report.Faults = faultRows(r.faults.List(r.net.Now()))
+	}
+	r.Report.CaptureCut = r.caps.budget.Cut
+	m.CaptureCut, m.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
+	return r.Counters(r.count())
+}
+
+// count takes down the counters of all nodes.
+func (r *simulation) count() (all []counters.Node) {
+	g := r.net.Graph()
+	for i := range g.Nodes {
+		c := counters.Node{Node: g.Nodes[i].Name, LabUS: r.net.Now().Microseconds()}
+		for p := range g.Nodes[i].Links {
+			far := g.Peer(i, p)
+			out, in := r.net.Link(r.net.PortID(i, p)), r.net.Link(r.net.PortID(far.Node, far.Port))
+			faulty := r.net.LinkStats(r.net.PortID(far.Node, far.Port))
+			c.Ports = append(c.Ports, counters.Port{
+				Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes,
+				Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
+			})
+		}
+		if sw := r.net.Switch(i); sw != nil {
+			c.Switch(sw, g)
+		} else {
+			c.NIC(r.net.NIC(i))
+			if a := r.net.Agent(i); a != nil {
+				c.Agent(a)
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// observe is called while events are handled: it is where an interrupt is noticed.
+func (r *simulation) observe() error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	if r.o.Progress != nil {
+		doing, done := r.net.Doing()
+		r.o.Progress.Update(ProgressState{
+			Doing: doing, Step: r.before + done, Steps: r.steps, LabTime: r.net.Now(), PacketHops: r.net.Stats().Hops, Waiting: r.net.Waiting(),
+		})
+	}
+	return nil
+}
+
+// workloads runs one workload after the other on the same fabric.
+func (r *simulation) workloads(g *topo.Graph) error {
+	all, err := Prepare(r.lab, g, r.o.Env)
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		r.steps += w.Steps
+	}
+	for _, w := range all {
+		if err := r.workload(w); err != nil {
+			return err
+		}
+		r.before += w.Steps
+	}
+	return nil
+}
+
+func (r *simulation) workload(w Workload) error {
+	rows, before := len(r.Report.Results), r.traffic(w.Hosts)
+	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
+		return aside(r.ctx, r.net, r.o.Say, func() error {
+			return r.net.Run(sim.Job{
+				Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
+				Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+			})
+		})
+	})
+	if rows+1 == len(r.Report.Results) {
+		t := r.traffic(w.Hosts)
+		r.Report.Results[rows].Traffic = &apps.Traffic{
+			Links: t.Links - before.Links, Payload: t.Payload - before.Payload, Sent: t.Sent - before.Sent, Received: t.Received - before.Received,
+		}
+	}
+	if err == nil {
+		err = r.net.Leftover()
+	}
+	return err
+}
+
+// traffic returns what links have carried so far, all, and those of some hosts.
+func (r *simulation) traffic(hosts []int) (t apps.Traffic) {
+	for id := range r.net.Ports() {
+		t.Links += r.net.Link(id).Bytes
+		t.Payload += r.net.Link(id).Payload
+	}
+	for _, h := range hosts {
+		far := r.net.Graph().Peer(h, 0)
+		t.Sent += r.net.Link(r.net.PortID(h, 0)).Bytes
+		t.Received += r.net.Link(r.net.PortID(far.Node, far.Port)).Bytes
+	}
+	return t
+}
