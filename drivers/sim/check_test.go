@@ -100,6 +100,21 @@ var sabotages = []sabotage{
 			}
 		})
 	}},
+	{invariant: "pause frames are on links, and 0 are counted", do: func(_ *testing.T, n *Net, r *rand.Rand) {
+		// A frame turns into a pause while it is on a link.
+		at, done := someInstant(r), false
+		for k := range 1000 {
+			n.At(at.Add(vtime.Duration(k)*100*vtime.Nanosecond), func(vtime.Time) {
+				for i := range n.links.Len() {
+					if l := n.links.At(i); !done && l.InFlight() > 0 {
+						l.Flying(0).Frame.BuildPFC(wire.PFC{})
+						n.check.conserved()
+						done = true
+					}
+				}
+			})
+		}
+	}},
 	{invariant: "is not active there or has none back", do: func(_ *testing.T, n *Net, _ *rand.Rand) {
 		// A switch forgets a group between its activation and the last confirmation of it.
 		n.SetFault(n.PortID(n.graph.Peer(0, 0).Node, n.graph.Peer(0, 0).Port), observer(func(_ vtime.Time, f *wire.Frame) {
