@@ -39,8 +39,8 @@ func examples(t testing.TB) (files []string) {
 	return files
 }
 
-// queues sets everything about queues.
-const queues = `links: {vlan: 12}
+// switchKeys sets every key of switches that a core is given, and the VLAN.
+const switchKeys = `links: {vlan: 12}
 switches:
   pfc: {priorities: [5], alpha: 0.125, quanta: 1000}
   ecn: {enabled: true, priorities: [5], kmin: 100kB, kmax: 400kB, pmax: 0.01}
@@ -50,11 +50,16 @@ switches:
   cnp-filter: {window: 20us}
   feedback-delay: 300ns
   accelerator: look-aside
+  buffer: 16MB
+  rules: gleam
+  groups: 100
+  fan-out: 3
+  group-age: 5s
 `
 
-// TestQueues: what a file says about queues comes to the switches.
-func TestQueues(t *testing.T) {
-	l, err := Parse("queues", []byte(minimal+queues))
+// TestSwitchSettings: what a file says about switches comes to their cores.
+func TestSwitchSettings(t *testing.T) {
+	l, err := Parse("switches", []byte(minimal+switchKeys))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +88,37 @@ func TestQueues(t *testing.T) {
 	spec = l.Fabric(g)
 	if c, _ = spec.SwitchConfig(leaf, &g.Routes()[0]); c.ECN.Classes != 8 || c.ECN.Kmin[0] != 400e3 || c.ECN.Kmax[0] != 1600e3 || c.CNPWindow != 0 || c.Watchdog.Detect != 0 {
 		t.Errorf("ecn: true gives %+v, cnp-filter: false a window of %v", c.ECN, c.CNPWindow)
+	}
+}
+
+// TestSwitchKeys: no setting of the core is out of a lab file's reach, and no key of switches
+// changes nothing.
+func TestSwitchKeys(t *testing.T) {
+	l, err := Parse("switches", []byte(minimal+switchKeys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	usual, err := Parse("usual", []byte(minimal))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := reflect.ValueOf(usual.switchSettings()), reflect.ValueOf(l.switchSettings())
+	for i := range a.NumField() {
+		name := a.Type().Field(i).Name
+		if name != "Input" && reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) { // queues: input does not go with an accelerator
+			t.Errorf("no key of switches changes %s: pass one on in switchSettings, and set it in switchKeys", name)
+		}
+	}
+	for i := range reflect.TypeFor[Switches]().NumField() {
+		key := reflect.TypeFor[Switches]().Field(i).Tag.Get("yaml")
+		switch key {
+		case "latency", "forwarding", "reconverge": // these are for the driver
+		case "queues", "replication": // TestManyToMany
+		default:
+			if !strings.Contains(switchKeys, "  "+key+":") {
+				t.Errorf("switches.%s is not in switchKeys, where what it changes is seen", key)
+			}
+		}
 	}
 }
 
@@ -172,7 +208,7 @@ faults:
   - {pause: {node: a}}
 expect: ["bcast.chain.1kB.jct.p50 < 5"]
 `
-	texts["queues"] = minimal + queues
+	texts["switches"] = minimal + switchKeys
 	for name, text := range texts { // each is its own check
 		l, err := Parse(name, []byte(text))
 		if err != nil {

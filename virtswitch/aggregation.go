@@ -50,9 +50,9 @@ type aggregation struct {
 	// for the same PSN the RNR NAK is kept, since it also says how long to wait.
 	pendingSyndrome wire.Syndrome
 
-	// nakPSN is the PSN of the last NAK sent to the source. nakOutstanding is set from then
+	// sentNakPSN is the PSN of the last NAK sent to the source. nakOutstanding is set from then
 	// on until the source sends that packet, or one before it, again.
-	nakPSN         wire.PSN
+	sentNakPSN     wire.PSN
 	nakOutstanding bool
 
 	// selective is the selective bit of feedback to the source. Invariant: it is set only if
@@ -142,9 +142,10 @@ func (a *aggregation) onSource(path int, psn wire.PSN) bool {
 	return true
 }
 
-// onData takes note that the source has sent the packet psn, perhaps again.
+// onData takes note that the source has sent the packet psn, perhaps again. It ends the time in
+// which NAKs for that packet are held back (CEP-54): what a member asks for now, it lacks again.
 func (a *aggregation) onData(psn wire.PSN) {
-	if a.nakOutstanding && !psn.After(a.nakPSN) {
+	if a.nakOutstanding && !psn.After(a.sentNakPSN) {
 		a.nakOutstanding = false
 	}
 }
@@ -189,7 +190,7 @@ func (a *aggregation) onNak(path int, psn wire.PSN, syndrome wire.Syndrome, msn 
 	}
 	a.acknowledge(path, psn.Add(-1), msn)
 	smallest := !a.nakPending || !psn.After(a.pendingNakPSN)
-	if a.nakOutstanding && psn == a.nakPSN && a.rules.OneNakPerGap {
+	if a.nakOutstanding && psn == a.sentNakPSN && a.rules.HoldRepeatedNak {
 		smallest = false // the source has been asked for it already
 	}
 	if smallest {
@@ -237,7 +238,7 @@ func (a *aggregation) generate() (d feedback) {
 	case a.nakPending && m == a.pendingNakPSN.Add(-1):
 		d.nak, d.nakPSN, d.syndrome = true, a.pendingNakPSN, a.pendingSyndrome
 		a.nakPending = !a.rules.ForgetNak
-		a.nakPSN, a.nakOutstanding = d.nakPSN, true
+		a.sentNakPSN, a.nakOutstanding = d.nakPSN, true
 	case a.nakPending && a.rules.ForgetStaleNak && !a.pendingNakPSN.After(m):
 		a.nakPending = false // every member has passed it, and it would keep later NAKs back
 	}
@@ -249,7 +250,7 @@ func (a *aggregation) generate() (d feedback) {
 // selectively asks only once, perhaps while another NAK was pending.
 func (a *aggregation) recall(m wire.PSN) {
 	r := &a.report[a.minPath]
-	if next := m.Add(1); r.repairPending && r.lastNakPSN == next && !(a.nakOutstanding && a.nakPSN == next) {
+	if next := m.Add(1); r.repairPending && r.lastNakPSN == next && !(a.nakOutstanding && a.sentNakPSN == next) {
 		a.pendingNakPSN, a.nakPending, a.pendingSyndrome = next, true, wire.SyndromePSNSequence
 	}
 }

@@ -277,8 +277,8 @@ func checkAggregation(t *testing.T, a *aggregation, m *modelAggregation, psn fun
 		t.Fatalf("pendingNakPSN is %d (%v), want %d", a.pendingNakPSN, a.nakPending, psn(m.pending))
 	case a.nakPending && !a.pendingNakPSN.After(a.aggAckPSN.Add(1)):
 		t.Fatalf("NAK %d is pending although everything up to %d is acknowledged", a.pendingNakPSN, a.aggAckPSN)
-	case a.nakOutstanding != (m.outstanding != 0) || a.nakOutstanding && a.nakPSN != psn(m.outstanding):
-		t.Fatalf("nakPSN is %d (%v), want %d", a.nakPSN, a.nakOutstanding, psn(m.outstanding))
+	case a.nakOutstanding != (m.outstanding != 0) || a.nakOutstanding && a.sentNakPSN != psn(m.outstanding):
+		t.Fatalf("sentNakPSN is %d (%v), want %d", a.sentNakPSN, a.nakOutstanding, psn(m.outstanding))
 	}
 	for i, p := range m.path {
 		if a.ackPSN[i] != psn(p.acked) || a.report[i].repairPending != (p.lastNak != 0) {
@@ -295,7 +295,7 @@ func TestAggregationPromise(t *testing.T) {
 		bit := func() bool { return r.IntN(2) == 0 }
 		rules := Rules{
 			FilterRetransmits: bit(), NakGenerates: bit(), TriggerOnEqual: bit(), EmitTies: bit(), ForgetNak: bit(),
-			ForgetStaleNak: bit(), OneNakPerGap: bit(), ResyncOnSwitch: bit(),
+			ForgetStaleNak: bit(), HoldRepeatedNak: bit(), ResyncOnSwitch: bit(),
 		}
 		a := newAggregation(rules, 3, 100)
 		has := []wire.PSN{99, 99, 99, 99} // what each path has, its own included once it was the source

@@ -2,13 +2,14 @@ package virtswitch
 
 import "fmt"
 
-// Rules selects among the published rules of in-network multicast where they differ from each
-// other or from what works. Each field's name says what the switch does if it is true.
+// Rules selects among the rules of in-network multicast where the papers differ from each other
+// or from what works. Each field's name says what the switch does if it is true. A field whose
+// rule no paper has is marked as ours.
 type Rules struct {
 	// FilterRetransmits keeps a data packet from a path that has acknowledged it
 	// (Cepheus §III-D, CEP-33; Gleam has no filter).
 	FilterRetransmits bool
-	// RepeatAck answers a data packet that every path already has with the last
+	// RepeatAck (ours) answers a data packet that every path already has with the last
 	// aggregated ACK. Without it a lost last ACK is never repaired, since the filter
 	// stops the retransmission that would (CEP-34).
 	RepeatAck bool
@@ -21,14 +22,14 @@ type Rules struct {
 	EmitTies bool
 	// ForgetNak drops the pending NAK's PSN once that NAK is sent (CEP-36).
 	ForgetNak bool
-	// ForgetStaleNak drops the pending NAK's PSN also when the minimum has passed it (CEP-38).
+	// ForgetStaleNak (ours) drops the pending NAK's PSN also when the minimum has passed it (CEP-38).
 	ForgetStaleNak bool
-	// OneNakPerGap keeps a NAK back if one for the same PSN has been sent and the source has
-	// not repeated the packet since. When a packet is lost near the source every member asks
+	// HoldRepeatedNak (ours) keeps a NAK back if one for the same PSN has been sent and the source
+	// has not repeated the packet since; onData ends that. When a packet is lost near the source every member asks
 	// for it; passed on one by one, their NAKs make the source go back, and spend its
 	// retries, once per member (CEP-54).
-	OneNakPerGap bool
-	// ResyncOnSwitch brings the old source's path up to date when data starts to come
+	HoldRepeatedNak bool
+	// ResyncOnSwitch (ours) brings the old source's path up to date when data starts to come
 	// from elsewhere (CEP-41).
 	ResyncOnSwitch bool
 	// LoadPerNode counts a port as used once for each node behind it (Gleam algorithm 4)
@@ -46,7 +47,7 @@ type Rules struct {
 func RulesFixed() Rules {
 	return Rules{
 		FilterRetransmits: true, RepeatAck: true, NakGenerates: true, ForgetNak: true,
-		ForgetStaleNak: true, OneNakPerGap: true, ResyncOnSwitch: true, Activate: true,
+		ForgetStaleNak: true, HoldRepeatedNak: true, ResyncOnSwitch: true, Activate: true,
 	}
 }
 

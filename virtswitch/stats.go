@@ -50,7 +50,7 @@ type Stats struct {
 	Forwarded uint64 // frames committed to a port, copies and own ones included
 	Cloned    uint64 // copies made for groups
 	Made      uint64 // frames the switch itself made: pauses, MRP, repeated ACKs
-	Absorbed  uint64 // frames that ended here as intended: pauses, MRP, merged feedback
+	Absorbed  uint64 // frames that ended here as intended: pauses, MRP, feedback that was merged or held back
 	Drops     [dropReasons]uint64
 
 	PausesSent, PausesReceived uint64

@@ -51,12 +51,12 @@ func TestLiteralStaleNak(t *testing.T) {
 	}
 }
 
-// TestOneNakPerGap: a packet lost before the first switch is asked for by every member.
+// TestRepeatedNaks: a packet lost before the first switch is asked for by every member.
 // The source must receive one NAK.
-func TestOneNakPerGap(t *testing.T) {
+func TestRepeatedNaks(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		s := starScene(t)
-		s.rules.OneNakPerGap = one
+		s.rules.HoldRepeatedNak = one
 		naks := s.count("leaf0", "h0", isNak)
 		s.lose("h0", "leaf0", isData, 5)
 		s.must(message{0, 40})

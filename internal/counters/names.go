@@ -86,7 +86,7 @@ var switchCounts = []count[virtswitch.Stats]{
 	one("forwarded", "frames committed to a port, copies and its own included", func(s *virtswitch.Stats) uint64 { return s.Forwarded }),
 	one("cloned", "copies made for groups", func(s *virtswitch.Stats) uint64 { return s.Cloned }),
 	one("made", "frames the switch made itself: pauses, MRP, repeated ACKs", func(s *virtswitch.Stats) uint64 { return s.Made }),
-	one("absorbed", "frames that ended here as intended: pauses, MRP, merged feedback", func(s *virtswitch.Stats) uint64 { return s.Absorbed }),
+	one("absorbed", "frames that ended here as intended: pauses, MRP, feedback that was merged or held back", func(s *virtswitch.Stats) uint64 { return s.Absorbed }),
 	one("pauses_sent", "pause frames sent, XON included", func(s *virtswitch.Stats) uint64 { return s.PausesSent }),
 	one("pauses_received", "pause frames received, XON included", func(s *virtswitch.Stats) uint64 { return s.PausesReceived }),
 	one("pauses_ignored", "of those, those that name a priority without PFC, which goes on", func(s *virtswitch.Stats) uint64 { return s.PausesIgnored }),

@@ -258,15 +258,15 @@ func (n *Net) Logf(format string, args ...any) {
 	}
 }
 
-// Run steps until nothing is left to do, at most max times. It returns an error if
-// that is not enough.
-func (n *Net) Run(max int) error {
-	for range max {
+// Run steps until nothing is left to do, but takes no more steps than maxSteps. It returns an
+// error if that is not enough. To run until an instant, give At an empty function for it.
+func (n *Net) Run(maxSteps int) error {
+	for range maxSteps {
 		if !n.Step() {
 			return nil
 		}
 	}
-	return fmt.Errorf("machinetest: not at rest after %d events, at %v", max, n.Now)
+	return fmt.Errorf("machinetest: not at rest after %d events, at %v", maxSteps, n.Now)
 }
 
 // Digest combines what every link carried.

@@ -215,7 +215,7 @@ var multicast = []pitfall{
 			test:  "virtswitch TestAggregation",
 		}, {
 			wrong: "Each member's NAK for one packet reaches the source",
-			edits: edit("virtswitch/aggregation.go", "if a.nakOutstanding && psn == a.nakPSN && a.rules.OneNakPerGap {", "if false {"),
+			edits: edit("virtswitch/aggregation.go", "if a.nakOutstanding && psn == a.sentNakPSN && a.rules.HoldRepeatedNak {", "if false {"),
 			test:  "virtswitch TestAskedAgain",
 		}},
 	},
