@@ -17,12 +17,6 @@ const (
 // ErrLost is returned at a rank that the source has given up.
 var ErrLost = fallback.ErrLost
 
-// Safety is what the sources of a group did beside multicast.
-type Safety = fallback.Safety
-
-// Lost is a rank that was given up.
-type Lost = fallback.Lost
-
 // safeguard is cepheus with a fallback.
 type safeguard struct{ *fallback.Bcast }
 
@@ -71,15 +65,6 @@ func (o overlay) Received() bool {
 		}
 	}
 	return len(o.streams) > 0
-}
-
-// SafetyOf returns what an algorithm has done on this rank since the last call, or nil if it
-// has no fallback. Each call lists all lost ranks, also those that an earlier call listed.
-func SafetyOf(a Algorithm) *Safety {
-	if s, ok := a.(safeguard); ok {
-		return s.TakeSafety()
-	}
-	return nil
 }
 
 // ServedApart reports whether the source sent the last message to this rank alone.

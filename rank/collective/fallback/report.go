@@ -5,33 +5,17 @@ import "errors"
 // ErrLost is returned at a rank that the source has given up.
 var ErrLost = errors.New("the source has given this rank up")
 
-// Safety is what the sources of a group did beside multicast.
+// Safety is what the sources of a group did beside multicast. Package collective has the same
+// fields for users, with a comment on each.
 type Safety struct {
-	Fallbacks int      `json:"fallbacks"`           // times that the ranks left multicast
-	Returns   int      `json:"returns"`             // times that they returned to it
-	Probes    int      `json:"probes,omitempty"`    // tests of groups that were registered anew
-	Overlay   int      `json:"overlay,omitempty"`   // messages that went by the overlay, at least to some ranks
-	Apart     int      `json:"apart,omitempty"`     // messages to single ranks
-	Restarted int      `json:"restarted,omitempty"` // messages that were interrupted and begun again
-	Causes    []string `json:"causes,omitempty"`    // of the fallbacks
-	Lost      []Lost   `json:"lost,omitempty"`      // ranks that were given up
+	Fallbacks, Returns, Probes, Overlay, Apart, Restarted int
+	Causes                                                []string
+	Lost                                                  []Lost
 }
 
-// Lost is a rank that was given up.
+// Lost is a rank that was given up, as collective.Lost.
 type Lost struct {
-	Rank int    `json:"rank"`
-	Host string `json:"host"`
-	Why  string `json:"why"`
-}
-
-// Add adds the counts of another rank.
-func (s *Safety) Add(o Safety) {
-	s.Fallbacks += o.Fallbacks
-	s.Returns += o.Returns
-	s.Probes += o.Probes
-	s.Overlay += o.Overlay
-	s.Apart += o.Apart
-	s.Restarted += o.Restarted
-	s.Causes = append(s.Causes, o.Causes...)
-	s.Lost = append(s.Lost, o.Lost...)
+	Rank int
+	Host string
+	Why  string
 }
