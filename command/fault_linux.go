@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator"
@@ -123,7 +124,7 @@ func (p *program) faultAddAction(c *cli.Context) error {
 
 // writeTargets prints the links or nodes of a fault, one a line.
 func (p *program) writeTargets(l *lab.Lab, g *topo.Graph, f *lab.Fault) error {
-	s, err := f.Spec(l, g, "")
+	s, err := labspec.Fault(l, g, f, "")
 	if err != nil {
 		return err
 	}

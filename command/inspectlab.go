@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 )
 
 func (p *program) validateCommand() *cli.Command {
@@ -24,7 +25,7 @@ func (p *program) validateCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			g, err := l.Graph()
+			g, err := labspec.Graph(l)
 			if err != nil {
 				return err
 			}
@@ -66,11 +67,11 @@ func (p *program) graphCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			g, err := l.Graph()
+			g, err := labspec.Graph(l)
 			if err != nil {
 				return err
 			}
-			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), l.LinkRates(g))
+			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), labspec.LinkRates(l, g))
 			return p.draw(g, format, title, c.String("output"))
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -115,7 +116,7 @@ func checkPorts(l *lab.Lab, patterns []string) error {
 	if len(patterns) == 0 {
 		return nil
 	}
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return err
 	}

@@ -6,15 +6,12 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
-// Graph builds the topology, with the addresses of the lab's family.
-func (l *Lab) Graph() (*topo.Graph, error) {
+// graph builds the topology, with the addresses of the lab's family.
+func (l *Lab) graph() (*topo.Graph, error) {
 	g, err := l.shape()
 	if err == nil {
 		g.IPv6 = l.Links.IP == 6
@@ -105,8 +102,8 @@ func splitPort(s string, nodes []topo.CustomNode) (name string, port int, ok boo
 	return "", 0, false
 }
 
-// Fabric returns the description of all machines on a graph the lab has built.
-func (l *Lab) Fabric(g *topo.Graph) fabric.Spec {
+// fabric returns the settings of all machines on a graph the lab has built.
+func (l *Lab) fabric(g *topo.Graph) fabric.Spec {
 	s := &l.Switches
 	f := fabric.Switch{
 		Settings: l.switchSettings(), Latency: vtime.Duration(s.Latency), CutThrough: s.Forwarding == "cut-through", MTU: l.NICs.MTU,
@@ -143,40 +140,4 @@ func (n *NICs) selective() *virtrnic.IRN {
 		}
 	}
 	return r
-}
-
-// RankParams returns the settings of queue pairs and hosts.
-func (l *Lab) RankParams() rankhost.Params {
-	n := &l.NICs
-	rules, _ := virtswitch.RulesByName(l.Switches.Rules)
-	p := rankhost.Params{
-		MTU: n.MTU, TrafficClass: uint8(n.TrafficClass)<<2 | wire.ECNECT0, Timeout: uint8(n.Timeout),
-		RetryCnt: uint8(n.Retries), RNRRetry: uint8(n.RNRRetries), MinRNRTimer: rnrCode(vtime.Duration(n.RNRTimer)),
-		Activate: rules.Activate,
-	}
-	if l.fallsBack() {
-		if g, err := l.Graph(); err == nil {
-			spec := l.Fabric(g)
-			p.RTT = spec.RTT()
-		}
-		low, _ := l.lowClass() // that there is one has been checked
-		p.LowClass = low<<2 | wire.ECNECT0
-	}
-	if c := n.HostCost; c != nil {
-		p.Cost = rankhost.HostCost{
-			Post: vtime.Duration(c.Post), Poll: vtime.Duration(c.Poll), Stack: vtime.Duration(c.Stack),
-			Connection: vtime.Duration(c.Connection), Jitter: vtime.Duration(c.Jitter),
-		}
-	}
-	return p
-}
-
-// rnrCode returns the timer code with the shortest wait that is at least d.
-func rnrCode(d vtime.Duration) (code uint8) {
-	for c := uint8(1); c < 32; c++ {
-		if w := virtrnic.RNRTimer(c); w >= d && (code == 0 || w < virtrnic.RNRTimer(code)) {
-			code = c
-		}
-	}
-	return code // 0, the longest of all, if none is long enough
 }

@@ -177,7 +177,7 @@ func (c *checking) checkTopology() {
 			return
 		}
 	}
-	g, err := c.l.Graph()
+	g, err := c.l.graph()
 	if err != nil {
 		c.failf("topology", "topology: %v", err)
 		return
@@ -257,7 +257,7 @@ const bufferMin = 64 << 10
 
 // checkBuffer makes sure that thresholds and headroom fit the buffer of every switch.
 func (c *checking) checkBuffer() {
-	spec := c.l.Fabric(c.g)
+	spec := c.l.fabric(c.g)
 	for i := c.g.Hosts; i < len(c.g.Nodes); i++ {
 		need := spec.Reserved(i)
 		if room := int(c.l.Switches.Buffer); need > room*15/16 {

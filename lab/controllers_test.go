@@ -22,11 +22,11 @@ func TestControllers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := l.Graph()
+		g, err := l.graph()
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := l.Faults[0].Spec(l, g, "f")
+		s, err := l.Faults[0].spec(l, g, "f")
 		if got := fmt.Sprint(s.Where(g)); err != nil || got != c.want {
 			t.Errorf("%s: %s, %v; want %s", c.fault, got, err, c.want)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
@@ -82,23 +81,8 @@ func (l *Lab) Externals() (names []string) {
 	return names
 }
 
-// Peers returns, by rank, what ranks must know of the external hosts among them, or nil
-// if there are none.
-func (l *Lab) Peers(g *topo.Graph, hosts []int) []*rankhost.Peer {
-	peers, any := make([]*rankhost.Peer, len(hosts)), false
-	for i, h := range hosts {
-		if x := l.ExternalHost(g.Nodes[h].Name); x != nil {
-			peers[i], any = x.Peer(), true
-		}
-	}
-	if !any {
-		return nil
-	}
-	return peers
-}
-
-// Peer returns what ranks must know of the external host.
-func (x *External) Peer() *rankhost.Peer {
+// peer returns what ranks must know of the external host.
+func (x *External) peer() *rankhost.Peer {
 	return &rankhost.Peer{
 		QPN: wire.QPN(x.QPN), SendPSN: wire.PSN(x.SendPSN), ReceivePSN: wire.PSN(x.ReceivePSN), VA: uint64(x.VA), RKey: uint32(x.RKey),
 	}

@@ -33,17 +33,6 @@ func TestExternal(t *testing.T) {
 	if err != nil || string(again.Resolved()) != string(l.Resolved()) {
 		t.Errorf("read again: %v\n%s", err, l.Resolved())
 	}
-	g, err := l.Graph()
-	if err != nil {
-		t.Fatal(err)
-	}
-	peers := l.Peers(g, []int{0, 3})
-	if len(peers) != 2 || peers[0] != nil || peers[1] == nil || peers[1].QPN != 0x42 || peers[1].SendPSN != 100 {
-		t.Errorf("peers %+v", peers)
-	}
-	if l.Peers(g, []int{0, 1}) != nil {
-		t.Error("peers without an external host")
-	}
 }
 
 func TestExternalMistakes(t *testing.T) {

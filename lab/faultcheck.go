@@ -99,7 +99,7 @@ func (c *checking) checkFaults() {
 				c.failf(at+".room", "%s.room of %d is negative", k, x.Room)
 			}
 		}
-		s, err := f.Spec(c.l, c.g, "")
+		s, err := f.spec(c.l, c.g, "")
 		if err != nil {
 			c.failf(at+place(settings), "%s: %v", k, err)
 			continue

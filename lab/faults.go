@@ -187,9 +187,9 @@ func (f *Fault) OfFrames() *LinkFault {
 	return x
 }
 
-// Spec returns what a timeline needs of the fault: its links or nodes, found in the
+// spec returns what a timeline needs of the fault: its links or nodes, found in the
 // graph. id names its random streams.
-func (f *Fault) Spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
+func (f *Fault) spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
 	k, settings, _ := f.kind()
 	s := faults.Spec{ID: id, Kind: k, Text: f.Text()}
 	s.From = vtime.Time(f.At)
@@ -236,18 +236,6 @@ func (f *Fault) Spec(l *Lab, g *topo.Graph, id string) (faults.Spec, error) {
 		s.Controllers, err = l.replicas(x.Controllers)
 	}
 	return s, err
-}
-
-// Timeline returns the lab's faults. Their ids are their numbers behind faults.LabPrefix.
-func (l *Lab) Timeline(g *topo.Graph) (all []faults.Spec, err error) {
-	for i := range l.Faults {
-		s, err := l.Faults[i].Spec(l, g, faults.LabPrefix+strconv.Itoa(i))
-		if err != nil {
-			return nil, fmt.Errorf("faults[%d]: %w", i, err)
-		}
-		all = append(all, s)
-	}
-	return all, nil
 }
 
 // ends returns the directions that a fault of frames concerns, by their sending ports.

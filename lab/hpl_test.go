@@ -84,7 +84,7 @@ func TestHPLDat(t *testing.T) {
 // input returns the parameters of a workload's program. All hosts of the lab take part.
 func input[P any](t *testing.T, l *Lab, workload int) P {
 	t.Helper()
-	g, err := l.Graph()
+	g, err := l.graph()
 	if err != nil {
 		t.Fatal(err)
 	}

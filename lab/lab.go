@@ -1,6 +1,10 @@
-// Package lab is the lab file: its types, units, defaults and checks, and the JSON
-// schema made from the types. A file is strict: an unknown key, a number without a
-// unit or a host that does not exist is an error with line, column and remedy.
+// Package lab reads, checks and writes lab files. Read returns a Lab, which has a field for each
+// key of the file; fields of keys that the file leaves out have their defaults. Resolved and
+// Compact write a Lab as a file again, and Schema returns the JSON schema of lab files, made from
+// the same types. Reading is strict: an unknown key, a number without a unit or a host that does
+// not exist is an error with line, column and remedy.
+//
+// To run a lab, call the program mcastlab (package command) with its file.
 package lab
 
 import "github.com/mcastlab/mcastlab/apps/registry"

@@ -63,11 +63,11 @@ func TestSwitchSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := l.Graph()
+	g, err := l.graph()
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := l.Fabric(g)
+	spec := l.fabric(g)
 	leaf := g.Hosts
 	c, err := spec.SwitchConfig(leaf, &g.Routes()[0])
 	if err != nil {
@@ -85,7 +85,7 @@ func TestSwitchSettings(t *testing.T) {
 	if l, err = Parse("plain", []byte(minimal+"switches: {ecn: true, cnp-filter: false}\n")); err != nil {
 		t.Fatal(err)
 	}
-	spec = l.Fabric(g)
+	spec = l.fabric(g)
 	if c, _ = spec.SwitchConfig(leaf, &g.Routes()[0]); c.ECN.Classes != 8 || c.ECN.Kmin[0] != 400e3 || c.ECN.Kmax[0] != 1600e3 || c.CNPWindow != 0 || c.Watchdog.Detect != 0 {
 		t.Errorf("ecn: true gives %+v, cnp-filter: false a window of %v", c.ECN, c.CNPWindow)
 	}
@@ -133,11 +133,11 @@ func TestFamily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := l.Graph()
+		g, err := l.graph()
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := l.Fabric(g)
+		spec := l.fabric(g)
 		n := spec.NICConfig(0)
 		if host := g.Prefix(0); host.String() != c.host || n.IPv6 != host.Addr().Is6() || n.VLAN != spec.VLAN {
 			t.Errorf("%q: host %v, adapter IPv6 %v, VLAN %d", c.text, host, n.IPv6, n.VLAN)
@@ -162,11 +162,11 @@ func TestAdapters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := l.Graph()
+		g, err := l.graph()
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec := l.Fabric(g)
+		spec := l.fabric(g)
 		n, got := spec.NICConfig(0), "none"
 		if n.Congestion != nil {
 			got = n.Congestion.RateTimer.String()

@@ -27,7 +27,7 @@ workloads:
 	if err != nil || string(again.Resolved()) != string(l.Resolved()) {
 		t.Errorf("the resolved lab reads otherwise: %v\n%s", err, l.Resolved())
 	}
-	g, err := l.Graph()
+	g, err := l.graph()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ workloads:
 	if apart := input[manycast.Params](t, l, 1); p.PerSource || !apart.PerSource {
 		t.Errorf("a group for each source: %v by default, %v with groups: per-source", p.PerSource, apart.PerSource)
 	}
-	f := l.Fabric(g)
+	f := l.fabric(g)
 	if f.Switch.Input == nil || !f.Switch.Input.Together || !f.Switch.CutThrough {
 		t.Errorf("%+v", f.Switch)
 	}

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"fmt"
 	"math"
 	"reflect"
 
@@ -89,21 +88,6 @@ func (c *checking) soonest() vtime.Duration {
 		soonest = min(soonest, vtime.Picoseconds(bits/float64(link.Rate)*float64(vtime.Second))+4*link.Delay)
 	}
 	return soonest + 2*vtime.Duration(c.l.Switches.Latency)
-}
-
-// LinkRates says in words how fast the links are: 100Gbps, or 100Gbps to 400Gbps.
-func (l *Lab) LinkRates(g *topo.Graph) string {
-	if len(g.Links) == 0 {
-		return l.Links.Rate.String()
-	}
-	lo, hi := Rate(g.Links[0].Rate), Rate(g.Links[0].Rate)
-	for i := range g.Links {
-		lo, hi = min(lo, Rate(g.Links[i].Rate)), max(hi, Rate(g.Links[i].Rate))
-	}
-	if lo == hi {
-		return lo.String()
-	}
-	return fmt.Sprintf("%v to %v", lo, hi)
 }
 
 // checkTiers verifies that the tiers named are there.

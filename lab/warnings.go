@@ -6,7 +6,7 @@ func (l *Lab) Warnings() (all []string) {
 	if l.Topology.Custom == nil || !l.Switches.PFC.Enabled {
 		return nil
 	}
-	g, err := l.Graph()
+	g, err := l.graph()
 	if err == nil { // a lab that was read has a graph
 		err = g.CheckDeadlock(g.Routes())
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/setting"
 )
@@ -27,7 +26,7 @@ func (c *checking) checker() *setting.Checker {
 		k.Lossless = c.l.Switches.PFC.Enabled && slices.Contains(c.l.Switches.PFC.Priorities, k.Priority)
 	}
 	for _, name := range c.l.Externals() {
-		k.Peers[name] = c.l.ExternalHost(name).Peer()
+		k.Peers[name] = c.l.ExternalHost(name).peer()
 	}
 	for i := range c.l.Faults {
 		k.Faults = append(k.Faults, c.l.Faults[i].Kind())
@@ -67,30 +66,6 @@ func (c *checking) phantomOnly() bool {
 		}
 	}
 	return true
-}
-
-// fallsBack reports whether some workload has a scheme with a fallback.
-func (l *Lab) fallsBack() bool {
-	return slices.ContainsFunc(l.Workloads, func(w Workload) bool {
-		k, ok := w.Chosen().Kind.(apps.Faller)
-		return ok && k.FallsBack()
-	})
-}
-
-// Keeps returns the names of the hosts whose data outlives a crash: replicas with a store.
-func (l *Lab) Keeps(g *topo.Graph) (names []string) {
-	for i := range l.Workloads {
-		k, ok := l.Workloads[i].Chosen().Kind.(apps.Keeper)
-		if !ok {
-			continue
-		}
-		for _, n := range k.Keeps(g) {
-			if !slices.Contains(names, n) {
-				names = append(names, n)
-			}
-		}
-	}
-	return names
 }
 
 // CheckLive returns an *Error if something in the lab cannot run in real time, else nil.

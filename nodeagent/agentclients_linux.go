@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -49,7 +50,7 @@ func (h *agentClients) read(l *controller.Lab) error {
 	if err != nil {
 		return err
 	}
-	g, err := parsed.Graph()
+	g, err := labspec.Graph(parsed)
 	if err != nil {
 		return fmt.Errorf("build topology: %w", err)
 	}
@@ -208,7 +209,7 @@ func (h *agentClients) SetGroup(ctx context.Context, epoch uint64, l *controller
 	if err != nil {
 		return err
 	}
-	spec := h.lab.Fabric(h.graph)
+	spec := labspec.Fabric(h.lab, h.graph)
 	group := wire.MulticastNet | g.Lower
 	entries, err := spec.Multicast(group, hosts, nil)
 	if err != nil {

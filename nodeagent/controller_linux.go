@@ -21,6 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller/replica"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -122,7 +123,7 @@ func (n *controllerNode) Configure(_ context.Context, q *nodeapi.ConfigureReques
 	if err != nil {
 		return bad(err)
 	}
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return bad(err)
 	}
@@ -228,7 +229,7 @@ func (n *controllerNode) AddFaults(_ context.Context, q *nodeapi.FaultList) (*no
 		return nil, err
 	}
 	defer n.mu.Unlock()
-	g, err := n.lab.Graph()
+	g, err := labspec.Graph(n.lab)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}

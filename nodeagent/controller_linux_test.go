@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/controller/replica"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -144,11 +145,11 @@ func faultMessage(t *testing.T, l *lab.Lab, entry string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := f.Spec(l, g, "")
+	s, err := labspec.Fault(l, g, f, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +238,7 @@ func TestHands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := parsed.Graph()
+	g, err := labspec.Graph(parsed)
 	if err != nil {
 		t.Fatal(err)
 	}

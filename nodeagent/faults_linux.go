@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -127,7 +128,7 @@ func (a *agent) ResetFaults(_ context.Context, r *nodeapi.ResetRequest) (*nodeap
 func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeline {
 	n.routes = router{
 		find: func(down []int) virtswitch.FIB {
-			t, spec := n.graph.RoutesAt(n.id, down...), n.lab.Fabric(n.graph)
+			t, spec := n.graph.RoutesAt(n.id, down...), labspec.Fabric(n.lab, n.graph)
 			return spec.FIB(n.id, &t)
 		},
 		call: func(f func()) { n.loop.Call(vtime.Never, func(vtime.Time) { f() }) },

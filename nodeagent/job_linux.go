@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
@@ -59,7 +60,7 @@ func (n *node) runJob(s nodeapi.Node_JobServer, programs []rank.Program) error {
 		root := prng.New(n.lab.Seed)
 		r, err := rankrun.Start(rankhost.Config{
 			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
-			Host: n.host, Board: b, Peers: peersOf(start), Params: n.lab.RankParams(), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
+			Host: n.host, Board: b, Peers: peersOf(start), Params: labspec.RankParams(n.lab), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
 			b.rank = r // from now on it is released on every way out

@@ -21,6 +21,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/external"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -72,7 +73,7 @@ func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy,
 	if err != nil {
 		return nil, err
 	}
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	if err != nil {
 		return err
 	}
-	spec := n.lab.Fabric(n.graph)
+	spec := labspec.Fabric(n.lab, n.graph)
 	c := live.Config{Mono: mono, Rate: rate}
 	if x != nil {
 		c.Left = &x.Left

@@ -18,6 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
@@ -109,7 +110,7 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err := l.CheckLive(); err != nil {
 		return nil, err
 	}
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
@@ -287,7 +288,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 // node makes the folders of a node that is to be started.
 func (d *Deployed) node(name string) (n engine.Node, err error) {
 	n.Name = name
-	if n.Dir, err = d.store.nodeDir(name); err == nil && slices.Contains(d.Lab.Keeps(d.Graph), name) {
+	if n.Dir, err = d.store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
 		n.Data, err = d.store.dataDir(name)
 	}
 	return n, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -29,7 +30,7 @@ func (r *liveRun) timeline() (all []*nodeapi.Fault, err error) {
 
 // FaultOf returns the message of a fault of the lab.
 func (d *Deployed) FaultOf(f *lab.Fault, id string) (*nodeapi.Fault, error) {
-	s, err := f.Spec(d.Lab, d.Graph, id)
+	s, err := labspec.Fault(d.Lab, d.Graph, f, id)
 	if err != nil {
 		return nil, fmt.Errorf("fault %s: %w", id, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/external"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -87,7 +88,7 @@ func (d *Deployed) criticalLinks(row apps.Row) int {
 // as much under way as one round trip takes, or less (BDP flow control is that): the lag of
 // each link, there and back, makes every round trip longer. 0: they may have twice that.
 func (d *Deployed) roundTripLinks(row apps.Row) int {
-	s := d.Lab.Fabric(d.Graph)
+	s := labspec.Fabric(d.Lab, d.Graph)
 	most := s.UnderWay(d.Lab.NICs.MTU)
 	if most == 0 || most >= 2*s.BDP() || row.SizeBytes <= most {
 		return 0

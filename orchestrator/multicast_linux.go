@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
@@ -25,7 +26,7 @@ func (t *tables) begin(ctx context.Context, group uint32, ips []uint32) error {
 	if err != nil {
 		return err
 	}
-	spec := t.d.Lab.Fabric(t.d.Graph)
+	spec := labspec.Fabric(t.d.Lab, t.d.Graph)
 	entries, err := spec.Multicast(group, hosts, nil)
 	if err != nil {
 		return err

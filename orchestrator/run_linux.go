@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -184,7 +185,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	if r.Trace != nil {
-		spec := r.d.Lab.Fabric(r.d.Graph)
+		spec := labspec.Fabric(r.d.Lab, r.d.Graph)
 		r.TraceFabric(r.d.Graph, &spec)
 	}
 	r.fid.fix(fixed)

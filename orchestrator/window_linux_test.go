@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -29,7 +30,7 @@ func TestRoundTripLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := l.Graph()
+		g, err := labspec.Graph(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func TestRoundTripLinks(t *testing.T) {
 		d := &Deployed{Lab: l, Graph: g}
 		row := apps.Row{Workload: "bcast", Scheme: "cepheus", SizeBytes: r.Results[0].SizeBytes, JCT: r.Results[0].JCT}
 		got := d.roundTripLinks(row)
-		s := l.Fabric(g)
+		s := labspec.Fabric(l, g)
 		want := 0
 		if c.want {
 			want = 2 * 4 * int(row.JCT.P50/s.RTT().Microseconds())

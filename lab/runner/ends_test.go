@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -119,7 +120,7 @@ func runEnding(t *testing.T, workload, fault string, seed uint64) (at vtime.Dura
 		return nil
 	}
 	w := r.works[0]
-	err = r.net.Run(sim.Job{Name: w.Label, Hosts: w.Hosts, Params: l.RankParams(), Program: func(k *rank.Rank) error {
+	err = r.net.Run(sim.Job{Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(l), Program: func(k *rank.Rank) error {
 		err := w.App.Run(k, w.Params)
 		at = max(at, k.Now().Sub(0))
 		return err

@@ -4,12 +4,13 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
 // Inject gives a simulation the lab's faults.
 func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
-	specs, err := l.Timeline(n.Graph())
+	specs, err := labspec.Timeline(l, n.Graph())
 	if err != nil || len(specs) == 0 {
 		return nil, err
 	}

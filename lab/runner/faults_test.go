@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -31,12 +32,12 @@ type faultRun struct {
 
 func newFaultRun(t *testing.T, l *lab.Lab, faulty bool) *faultRun {
 	t.Helper()
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &faultRun{t: t, lab: l}
-	if r.net, err = sim.New(sim.Config{Spec: l.Fabric(g), Check: true}); err != nil {
+	if r.net, err = sim.New(sim.Config{Spec: labspec.Fabric(l, g), Check: true}); err != nil {
 		t.Fatal(err)
 	}
 	if faulty {
@@ -55,7 +56,7 @@ func (r *faultRun) work(i int) ([]apps.Row, error) {
 	w := r.works[i]
 	records := make([][][]byte, len(w.Hosts))
 	err := r.net.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: r.lab.RankParams(),
+		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: labspec.RankParams(r.lab),
 		Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
 		Emit:    func(i int, rec []byte) { records[i] = append(records[i], rec) },
 	})
@@ -69,7 +70,7 @@ func (r *faultRun) work(i int) ([]apps.Row, error) {
 // wait lets nothing happen until an instant.
 func (r *faultRun) wait(until vtime.Time) {
 	r.t.Helper()
-	err := r.net.Run(sim.Job{Name: "wait", Hosts: []int{0}, Params: r.lab.RankParams(), Program: func(k *rank.Rank) error {
+	err := r.net.Run(sim.Job{Name: "wait", Hosts: []int{0}, Params: labspec.RankParams(r.lab), Program: func(k *rank.Rank) error {
 		k.Sleep(until.Sub(k.Now()))
 		return nil
 	}})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -27,7 +28,7 @@ func TestAside(t *testing.T) {
 	go func() {
 		over <- aside(ctx, n, nil, func() error {
 			defer close(ended)
-			return n.Run(sim.Job{Name: "blocks", Hosts: []int{0, 1, 2}, Params: l.RankParams(), Program: func(r *rank.Rank) error {
+			return n.Run(sim.Job{Name: "blocks", Hosts: []int{0, 1, 2}, Params: labspec.RankParams(l), Program: func(r *rank.Rank) error {
 				if r.Sync(); r.ID() == 1 {
 					close(left)
 					<-block

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -37,11 +38,11 @@ func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 }
 
 func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	n, err := sim.New(sim.Config{Spec: l.Fabric(g), NoDigest: true})
+	n, err := sim.New(sim.Config{Spec: labspec.Fabric(l, g), NoDigest: true})
 	if err != nil {
 		return nil, fmt.Errorf("build lab: %w", err)
 	}
@@ -67,7 +68,7 @@ func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
 	var marks []uint64 // packet-hops when each step began
 	records := make([][][]byte, len(w.Hosts))
 	err := n.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Params: l.RankParams(),
+		Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(l),
 		Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
 		Emit:   func(i int, record []byte) { records[i] = append(records[i], record) },
 		Report: func(string) { marks = append(marks, n.Stats().Hops) },

@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -65,7 +66,7 @@ type simulation struct {
 // if the run ends with an error; it is nil if no workload was begun.
 func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	o.Env.Programs = catching(o.Env.Programs, o.Say)
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
@@ -94,7 +95,7 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 // build builds the network.
 func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	c := sim.Config{
-		Spec: r.lab.Fabric(g), Check: r.o.Check,
+		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check,
 		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
 	}
 	if r.Trace != nil {
@@ -197,7 +198,7 @@ func (r *simulation) workload(w Workload) error {
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
 		return aside(r.ctx, r.net, r.o.Say, func() error {
 			return r.net.Run(sim.Job{
-				Name: w.Label, Hosts: w.Hosts, Params: r.lab.RankParams(),
+				Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(r.lab),
 				Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
 			})
 		})

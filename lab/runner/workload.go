@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -31,7 +32,7 @@ func Prepare(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
 
 // PrepareLive is Prepare for a lab whose external hosts are real devices.
 func PrepareLive(l *lab.Lab, g *topo.Graph, env apps.Env) ([]Workload, error) {
-	return prepare(l, g, env, func(hosts []int) []*rankhost.Peer { return l.Peers(g, hosts) })
+	return prepare(l, g, env, func(hosts []int) []*rankhost.Peer { return labspec.Peers(l, g, hosts) })
 }
 
 func prepare(l *lab.Lab, g *topo.Graph, env apps.Env, peers func(hosts []int) []*rankhost.Peer) (all []Workload, err error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -74,7 +75,7 @@ type drawing struct {
 // Draw returns the lab with the timeline of a seed, within the given span of lab time. In half
 // of the seeds at least two kinds of fault overlap; overlap is true for these.
 func Draw(l *lab.Lab, seed uint64, span vtime.Duration) (faulty *lab.Lab, overlap bool, err error) {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, false, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -66,7 +67,7 @@ func holds(l *lab.Lab, f *lab.Fault) bool {
 
 // longestPause returns how long a pause may last on the slowest link.
 func longestPause(l *lab.Lab) vtime.Duration {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return 0 // which cannot be: the lab has been run
 	}

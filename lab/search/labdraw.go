@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
@@ -50,7 +51,7 @@ func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 // settleDeadlock refuses a lab whose buffer dependencies can deadlock: its deadlock would be no
 // finding.
 func settleDeadlock(l *lab.Lab) error {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil || !l.Switches.PFC.Enabled {
 		return err
 	}
@@ -63,7 +64,7 @@ const writesMax = 50_000
 
 // settleWrites refuses a lab whose storage workloads have more WRITEs.
 func settleWrites(l *lab.Lab) error {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ const quantumBits = 512 // bit times of a pause quantum (802.1Qbb)
 // settlePauses refuses a lab whose fastest link renews a pause more often while its slowest one
 // sends a packet.
 func settlePauses(l *lab.Lab) error {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil || !l.Switches.PFC.Enabled || len(g.Links) == 0 {
 		return err
 	}
@@ -119,7 +120,7 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.g, err = l.Graph(); err != nil {
+	if d.g, err = labspec.Graph(l); err != nil {
 		return nil, err
 	}
 	if d.g.Hosts > hostsMax {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -133,7 +134,7 @@ func faultChanges(l *lab.Lab, i int) (all []func(*lab.Lab) bool) {
 		f.For, f.Every = &half, nil
 		return true
 	})
-	if g, err := l.Graph(); err == nil {
+	if g, err := labspec.Graph(l); err == nil {
 		for k := range min(len(g.Links), 16) {
 			of(func(f *lab.Fault) bool { return narrow(f, g.LinkName(k)) })
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -85,11 +86,11 @@ func Try(ctx context.Context, l *lab.Lab, hook Hook) (o Outcome, err error) {
 }
 
 func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, *faults.Timeline, error) {
-	g, err := l.Graph()
+	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, nil, fmt.Errorf("build topology: %w", err)
 	}
-	n, err := sim.New(sim.Config{Spec: l.Fabric(g), Check: true})
+	n, err := sim.New(sim.Config{Spec: labspec.Fabric(l, g), Check: true})
 	if err != nil {
 		return nil, nil, fmt.Errorf("build lab: %w", err)
 	}
@@ -135,7 +136,7 @@ func (t *trial) phase(name string, mayFail bool) (v *Violation, failed bool, err
 func (t *trial) work(w runner.Workload) ([]apps.Row, error) {
 	records := make([][][]byte, len(w.Hosts))
 	err := t.net.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: t.lab.RankParams(),
+		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: labspec.RankParams(t.lab),
 		Program: func(k *rank.Rank) error {
 			err := w.App.Run(k, w.Params)
 			t.ended = max(t.ended, k.Now())
@@ -180,7 +181,7 @@ func (t *trial) judge(phase string, mayFail bool, rows []apps.Row, err error) (*
 
 // wait gives the lab the time to heal.
 func (t *trial) wait() (*Violation, error) {
-	err := t.net.Run(sim.Job{Name: "healing", Hosts: []int{0}, Params: t.lab.RankParams(), Program: func(r *rank.Rank) error {
+	err := t.net.Run(sim.Job{Name: "healing", Hosts: []int{0}, Params: labspec.RankParams(t.lab), Program: func(r *rank.Rank) error {
 		r.Sleep(healing)
 		return nil
 	}})
