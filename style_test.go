@@ -65,6 +65,7 @@ var imports = map[string][]string{
 	"internal/netdev":                    {},
 	"internal/failpoint":                 {},
 	"internal/test/patch":                {},
+	"internal/test/simlab":               {"apps/manycast", "core/prng", "core/topo", "core/vtime", "core/wire", "drivers/fabric", "faults", "internal/rankhost", "rank", "virtrnic", "virtswitch"},
 	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
 	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
 	"nodeagent":                          {"internal/external", "apps", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
@@ -108,11 +109,12 @@ var exempt = map[string]string{
 	"core/prng imports math/rand/v2":           "it wraps the PCG generator in it",
 	"core/machine/machinetest var rewrite":     "it is a flag of tests",
 	"core/machine/machinetest var transcripts": "it is a flag of tests",
-	"rank init":                   "it hands internal/rankrun what programs of users must not see",
-	"internal/rankhost var Hooks": "package rank sets it before main begins, and nothing changes it later",
-	"lab init":                    "as rank init, for internal/labspec",
-	"internal/labhook var Inside": "package lab sets it before main begins, and nothing changes it later",
-	"internal/failpoint var hits": "it is in builds for tests only",
+	"rank init":                         "it hands internal/rankrun what programs of users must not see",
+	"internal/rankhost var Hooks":       "package rank sets it before main begins, and nothing changes it later",
+	"lab init":                          "as rank init, for internal/labspec",
+	"internal/labhook var Inside":       "package lab sets it before main begins, and nothing changes it later",
+	"internal/failpoint var hits":       "it is in builds for tests only",
+	"internal/test/simlab var fromSeed": "it is a flag of tests",
 }
 
 // isPure reports whether a package is pure: programs of workloads are, listed or not.

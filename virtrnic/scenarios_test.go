@@ -11,7 +11,7 @@ import (
 )
 
 // The fault scenarios of docs/rules/faults.md as far as they concern the NIC alone;
-// package sim has them in a fabric.
+// the tests of package virtswitch have them in a fabric.
 
 // pauseFor makes side i keep its peer's class 3 paused from one instant to another, with
 // frames of the longest time that are renewed before they run out.

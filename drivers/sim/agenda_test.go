@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -21,7 +22,7 @@ import (
 // starNet is a lab of one switch.
 func starNet(t testing.TB, hosts int) *Net {
 	t.Helper()
-	g, err := topo.Star(hosts, sceneLink)
+	g, err := topo.Star(hosts, simlab.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +114,10 @@ func farEvents(t *testing.T, hosts int, d vtime.Duration) {
 	}
 	n.SetFault(n.PortID(hosts, 1), &held{by: []vtime.Duration{d}})
 	var slept, came vtime.Time
-	patient := testParams
+	patient := simlab.Params()
 	patient.Timeout = 0 // infinite
 	err := n.Run(Job{Name: "far", Hosts: []int{0, 1}, Params: patient, Program: func(r *rank.Rank) error {
-		if err := crossRank(r, 64); err != nil {
+		if err := simlab.Cross(r, 64); err != nil {
 			return err
 		}
 		if came = max(came, r.Now()); r.ID() == 0 {
@@ -143,7 +144,7 @@ func farEvents(t *testing.T, hosts int, d vtime.Duration) {
 func TestEndOfTime(t *testing.T) {
 	for _, d := range []vtime.Duration{vtime.Duration(vtime.End) + vtime.Second, vtime.Duration(vtime.Never)} {
 		n := starNet(t, 2)
-		err := n.Run(Job{Name: "end", Hosts: []int{0, 1}, Params: testParams, Program: func(r *rank.Rank) error {
+		err := n.Run(Job{Name: "end", Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 			r.Sleep(vtime.Microsecond)
 			r.Sleep(d)
 			return nil
@@ -185,9 +186,9 @@ func BenchmarkHeld(b *testing.B) {
 			for range b.N {
 				n := starNet(b, 2)
 				n.SetFault(n.PortID(2, 1), &faults.Impairment{Hold: d})
-				params := testParams
+				params := simlab.Params()
 				params.Timeout = 0
-				err := n.Run(Job{Name: "held", Hosts: []int{0, 1}, Params: params, Program: func(r *rank.Rank) error { return crossRank(r, 64<<20) }})
+				err := n.Run(Job{Name: "held", Hosts: []int{0, 1}, Params: params, Program: func(r *rank.Rank) error { return simlab.Cross(r, 64<<20) }})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestAgentCrash(t *testing.T) {
 	const begins, lasts, reconverge = 10 * vtime.Microsecond, 5 * vtime.Millisecond, vtime.Microsecond
 	sleep := func(r *rank.Rank) error { r.Sleep(2 * begins); return nil }
-	cross := func(r *rank.Rank) error { return crossRank(r, 1<<20) }
+	cross := func(r *rank.Rank) error { return simlab.Cross(r, 1<<20) }
 	for _, c := range []struct {
 		name  string
 		kind  faults.Kind
@@ -28,13 +29,13 @@ func TestAgentCrash(t *testing.T) {
 		{"the switch", faults.KindAgentCrash, -1, []int{0, 1}, false, begins + lasts + reconverge},
 		{"another host that is dead", faults.KindCrash, 1, []int{0}, false, 2 * begins},
 	} {
-		n := starScene(t).build()
+		n := newStar(t)
 		if c.node < 0 {
 			c.node = n.Graph().Hosts
 		}
 		tl := n.NewTimeline(reconverge)
 		tl.Add(0, faults.Spec{ID: "f", Kind: c.kind, Window: faults.Window{From: vtime.Time(begins), For: lasts}, Nodes: []int{c.node}})
-		err := n.Run(Job{Name: "first", Hosts: c.hosts, Params: testParams, Program: sleep})
+		err := n.Run(Job{Name: "first", Hosts: c.hosts, Params: simlab.Params(), Program: sleep})
 		if errors.Is(err, ErrCrashed) != c.dies || err != nil && !c.dies {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -47,7 +48,7 @@ func TestAgentCrash(t *testing.T) {
 		if st := tl.List(n.Now())[0]; st.On || !st.Over || st.Seen != 1 {
 			t.Errorf("%s: %+v", c.name, st)
 		}
-		if err := n.Run(Job{Name: "second", Hosts: []int{0, 1}, Params: testParams, Program: cross}); err != nil {
+		if err := n.Run(Job{Name: "second", Hosts: []int{0, 1}, Params: simlab.Params(), Program: cross}); err != nil {
 			t.Errorf("%s: afterwards: %v", c.name, err)
 		}
 	}

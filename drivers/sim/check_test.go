@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -27,7 +28,7 @@ type forger struct {
 
 // Arrive implements faults.Link.
 func (g *forger) Arrive(_ vtime.Time, f *wire.Frame) faults.Verdict {
-	if !isAck(f) || !wire.IsGroup(f.DstIP()) && !wire.IsGroup(f.SrcIP()) {
+	if !simlab.IsAck(f) || !wire.IsGroup(f.DstIP()) && !wire.IsGroup(f.SrcIP()) {
 		return faults.Verdict{}
 	}
 	if g.left--; g.left > 0 {
@@ -118,7 +119,7 @@ var sabotages = []sabotage{
 	{invariant: "is not active there or has none back", do: func(_ *testing.T, n *Net, _ *rand.Rand) {
 		// A switch forgets a group between its activation and the last confirmation of it.
 		n.SetFault(n.PortID(n.graph.Peer(0, 0).Node, n.graph.Peer(0, 0).Port), observer(func(_ vtime.Time, f *wire.Frame) {
-			if !isMRP(f) {
+			if !simlab.IsMRP(f) {
 				return
 			}
 			if p, err := wire.ParseMRP(f.Payload().Bytes()); err == nil && p.Flags == wire.MRPConfirm|wire.MRPActivate {
@@ -177,20 +178,24 @@ var sabotages = []sabotage{
 func (s sabotage) sabotaged(t *testing.T, seed uint64) error {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 14))
-	sc := starScene(t)
+	g, err := topo.Star(4, simlab.Link())
 	if r.IntN(2) == 0 {
-		g, err := topo.FatTree(4, sceneLink)
-		sc = newScene(t, g, err)
+		g, err = topo.FatTree(4, simlab.Link())
 	}
-	sc.seed, sc.ack = seed, 1+r.IntN(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := labConfig(g)
+	c.Seed, c.NIC.AckEvery = seed, 1+r.IntN(4)
 	if s.tight {
-		sc.xoff = 2000
+		c.Switch.PFC.XOFF = 2000
 	}
-	s.do(t, sc.build(), r)
+	n := newLab(t, c)
+	s.do(t, n, r)
 	if s.tight {
-		return sc.job(func(k *rank.Rank) error { return crossRank(k, 1<<20) })
+		return runAll(n, func(k *rank.Rank) error { return simlab.Cross(k, 1<<20) })
 	}
-	return sc.run(message{0, 600}, message{1, 600})
+	return runAll(n, simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: 600}, simlab.Message{From: 1, Packets: 600}))
 }
 
 // panics returns what f panics with, or nil.
@@ -203,7 +208,7 @@ func panics(f func()) (what any) {
 // wantRefusals looks at what the loop itself refuses.
 func wantRefusals(t *testing.T) {
 	t.Helper()
-	g, err := topo.Star(virtswitch.PortsMax, sceneLink)
+	g, err := topo.Star(virtswitch.PortsMax, simlab.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,8 +217,7 @@ func wantRefusals(t *testing.T) {
 	if _, err := New(Config{Spec: fabric.Spec{Graph: g}}); err == nil {
 		t.Error("a switch with 255 ports is built")
 	}
-	s := starScene(t)
-	n := s.build()
+	n := newStar(t)
 	full := &task{done: true}
 	for range 1 << n.idBits {
 		n.tasks = append(n.tasks, full)
@@ -222,17 +226,16 @@ func wantRefusals(t *testing.T) {
 		t.Error("more tasks than numbers are spawned")
 	}
 	n.forgetTasks()
-	s = starScene(t)
-	if what := panics(func() { _ = s.job(func(*rank.Rank) error { panic("at the program") }) }); what != "at the program" {
+	n = newStar(t)
+	if what := panics(func() { _ = runAll(n, func(*rank.Rank) error { panic("at the program") }) }); what != "at the program" {
 		t.Errorf("a program's panic came out as %v", what)
 	}
 
-	s = starScene(t)
-	n = s.build()
+	n = newStar(t)
 	far := vtime.Time(200 * vtime.Second) // further than a key can say
 	called := vtime.Time(0)
 	n.At(far, func(now vtime.Time) { called = now })
-	err = s.job(func(r *rank.Rank) error {
+	err = runAll(n, func(r *rank.Rank) error {
 		c, err := r.Connect((r.ID() + 1) % r.Size())
 		if err != nil || r.ID() > 0 {
 			return err
@@ -251,16 +254,21 @@ func wantRefusals(t *testing.T) {
 		t.Errorf("a receive that nothing comes for ends with %v; the call at %v came at %v", err, far, called)
 	}
 
-	s = starScene(t)
-	s.must(message{0, 3})
-	s.net.Switch(s.graph.Hosts).WipeGroups()
-	if m := newChecker(s.net).members(wire.GroupNet|1, s.graph.Hosts, 1); m != nil {
+	n = newStar(t)
+	if err := runAll(n, simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: 3})); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Leftover(); err != nil {
+		t.Error(err)
+	}
+	n.Switch(n.graph.Hosts).WipeGroups()
+	if m := newChecker(n).members(wire.GroupNet|1, n.graph.Hosts, 1); m != nil {
 		t.Errorf("a switch that has forgotten a group speaks for %d of its members", len(m))
 	}
 
-	s = starScene(t)
-	s.build().lease = 1<<16 - 1
-	err = s.job(func(r *rank.Rank) error {
+	n = newStar(t)
+	n.lease = 1<<16 - 1
+	err = runAll(n, func(r *rank.Rank) error {
 		_, err := r.NewGroup("one more", 0)
 		return err
 	})
@@ -274,7 +282,7 @@ func wantRefusals(t *testing.T) {
 func paced(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 15))
-	g, err := topo.Star(2, sceneLink)
+	g, err := topo.Star(2, simlab.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +302,7 @@ func paced(t *testing.T, seed uint64) {
 		at := vtime.Time(r.Int64N(int64(500 * vtime.Microsecond)))
 		n.At(at, func(vtime.Time) { n.Pause(1, 1<<5, uint16(r.IntN(2))) })
 	}
-	err = n.Run(Job{Name: "paced", Hosts: []int{0, 1}, Params: testParams, Program: func(r *rank.Rank) error { return crossRank(r, 1<<20) }})
+	err = n.Run(Job{Name: "paced", Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(r *rank.Rank) error { return simlab.Cross(r, 1<<20) }})
 	if err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 	}
@@ -304,7 +312,7 @@ func paced(t *testing.T, seed uint64) {
 // check that cannot fail checks nothing.
 func TestGuardsFire(t *testing.T) {
 	wantRefusals(t)
-	from, count := seeds(t, 8)
+	from, count := simlab.Seeds(t, 8)
 	for seed := from; seed < from+count; seed++ {
 		paced(t, seed)
 		sleepers(t, seed)

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -30,7 +31,7 @@ func TestNoRoomForGroup(t *testing.T) {
 		{"fan-out", 0, 2, false, "fan-out limit exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			g, err := topo.FatTree(4, sceneLink)
+			g, err := topo.FatTree(4, simlab.Link())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +45,7 @@ func TestNoRoomForGroup(t *testing.T) {
 			small := []int{0, 1, 4} // one leaf, and a host of another pod
 			run := func(hosts []int, name string, wantErr bool) *rank.Group {
 				var led *rank.Group
-				err := n.Run(Job{Name: name, Hosts: hosts, Params: testParams, Keep: true, Program: func(r *rank.Rank) error {
+				err := n.Run(Job{Name: name, Hosts: hosts, Params: simlab.Params(), Keep: true, Program: func(r *rank.Rank) error {
 					gr, err := r.NewGroup(name, 0)
 					if !wantErr || err == nil {
 						if err == nil && r.ID() == 0 {
@@ -107,11 +108,11 @@ func installed(n *Net) string {
 // TestLookAsideBroadcast: groups work through an accelerator and a feedback processor,
 // under loss, with every invariant checked, and as the polling driver has it.
 func TestLookAsideBroadcast(t *testing.T) {
-	from, count := seeds(t, 30)
+	from, count := simlab.Seeds(t, 30)
 	for seed := from; seed < from+count; seed++ {
 		v := drawVariant(t, seed)
 		var err error
-		if v.graph, err = topo.Star(4, sceneLink); err != nil {
+		if v.graph, err = topo.Star(4, simlab.Link()); err != nil {
 			t.Fatal(err)
 		}
 		v.cfg.Graph, v.cfg.Check = v.graph, seed%2 == 0
@@ -131,8 +132,11 @@ func TestLookAsideBroadcast(t *testing.T) {
 // nobody else, whoever sends.
 func TestMulticastDatagrams(t *testing.T) {
 	const ip = 224<<24 | 9
-	g, err := topo.FatTree(4, sceneLink)
-	n := newScene(t, g, err).build()
+	g, err := topo.FatTree(4, simlab.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newLab(t, labConfig(g))
 	members, senders := []int{1, 2, 7, 12, 13}, []int{4}
 	if err := n.SetMulticast(ip, members, senders); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -16,10 +17,9 @@ import (
 // then waits, as the test says; part says that it sends by a view. The others wait for what rank 0 does not do.
 func failing(t *testing.T, part bool, waits func(r *rank.Rank, q *rank.Request) error) error {
 	t.Helper()
-	s := starScene(t)
-	n := s.build()
+	n := newStar(t)
 	n.NewTimeline(20*vtime.Microsecond).Add(0, faults.Spec{ID: "down", Kind: faults.KindLinkDown, Links: []int{1}, Window: faults.Window{From: vtime.Time(vtime.Microsecond), Probability: 1}})
-	p := testParams
+	p := simlab.Params()
 	p.Timeout, p.RetryCnt = 1, 1
 	return n.Run(Job{Name: "fails", Hosts: []int{0, 1, 2}, Params: p, Program: func(r *rank.Rank) error {
 		b, err := r.Alloc(64, rank.MemoryBytes)

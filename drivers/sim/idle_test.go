@@ -8,6 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -32,7 +33,7 @@ func TestNobodyLeft(t *testing.T) {
 	} {
 		f.ID = string(f.Kind)
 		text := fmt.Sprintf("%s for %v every %v, gap %v", f.Kind, f.Window.For, f.Window.Every, f.Gap)
-		g, err := topo.Star(4, sceneLink)
+		g, err := topo.Star(4, simlab.Link())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +55,7 @@ func TestNobodyLeft(t *testing.T) {
 				}
 				return nil
 			}
-			err := n.Run(Job{Name: fmt.Sprint(round), Hosts: hosts, Params: testParams, Program: func(r *rank.Rank) error {
+			err := n.Run(Job{Name: fmt.Sprint(round), Hosts: hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 				defer func() { ended = max(ended, r.Now()) }()
 				if r.Size() == 1 { // what programs before it would have done later comes to nobody
 					r.Sleep(30 * ms)

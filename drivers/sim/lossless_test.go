@@ -9,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -22,7 +23,7 @@ type squeeze struct {
 	mtu    int
 	size   int
 	sw     fabric.Switch
-	pauses []pauseStep
+	pauses []simlab.PauseStep
 }
 
 func (q squeeze) String() string {
@@ -81,11 +82,11 @@ func drawSqueeze(t *testing.T, seed uint64) squeeze {
 }
 
 // drawPauses draws when a host pauses its switch: up to twenty times, 30 us each at the most.
-func drawPauses(r *rand.Rand) (steps []pauseStep) {
+func drawPauses(r *rand.Rand) (steps []simlab.PauseStep) {
 	for at := vtime.Time(0); r.IntN(4) > 0 && len(steps) < 20; {
 		at = at.Add(vtime.Duration(r.IntN(40_000)) * vtime.Nanosecond)
 		until := at.Add(vtime.Duration(1+r.IntN(30_000)) * vtime.Nanosecond)
-		steps = append(steps, pauseSteps(at, until, 5*vtime.Microsecond)...)
+		steps = append(steps, simlab.PauseSteps(at, until, 5*vtime.Microsecond)...)
 		at = until
 	}
 	return steps
@@ -123,9 +124,9 @@ func (q *squeeze) run(t *testing.T, check, polling bool) squeezed {
 	for _, s := range q.pauses {
 		n.At(s.At, func(vtime.Time) { n.Pause(0, 1<<3, s.Quanta) })
 	}
-	params := testParams
+	params := simlab.Params()
 	params.MTU, params.Timeout = q.mtu, 14
-	err = n.Run(Job{Name: "squeeze", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error { return crossRank(r, q.size) }})
+	err = n.Run(Job{Name: "squeeze", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error { return simlab.Cross(r, q.size) }})
 	if check && err != nil {
 		t.Errorf("%v\n%v\nreplay: go test ./drivers/sim -run Lossless -from %d -seeds 1", q, err, q.seed)
 	}
@@ -144,45 +145,11 @@ func (q *squeeze) run(t *testing.T, check, polling bool) squeezed {
 	return out
 }
 
-// crossRank sends to rank 0 and receives as much from it, so that the pause frames of
-// switches have to wait for other frames.
-func crossRank(r *rank.Rank, size int) error {
-	buf, err := r.Alloc(size, rank.MemoryBytes)
-	if err != nil {
-		return err
-	}
-	var conns []*rank.Conn
-	var reqs []*rank.Request
-	for p := range r.Size() {
-		if p == r.ID() || p != 0 && r.ID() != 0 {
-			continue
-		}
-		c, err := r.Connect(p)
-		if err != nil {
-			return err
-		}
-		q, err := c.Recv(buf, 0, size)
-		if err != nil {
-			return err
-		}
-		conns, reqs = append(conns, c), append(reqs, q)
-	}
-	r.Sync()
-	for _, c := range conns {
-		q, err := c.Send(buf, 0, size)
-		if err != nil {
-			return err
-		}
-		reqs = append(reqs, q)
-	}
-	return r.Wait(reqs...)
-}
-
 // TestLossless: a lossless class drops nothing under incast, cross traffic and pauses, however
 // small the buffers, while headroom is what the formula says (promise D10); with less it does
 // in some labs, and says why.
 func TestLossless(t *testing.T) {
-	from, count := seeds(t, 500)
+	from, count := simlab.Seeds(t, 500)
 	var paused, marked, short uint64
 	for seed := from; seed < from+count; seed++ {
 		q := drawSqueeze(t, seed)
@@ -213,7 +180,7 @@ func TestLossless(t *testing.T) {
 // TestLosslessAgainstPolling compares the event loop with the driver that polls, with
 // dynamic thresholds, weights, marking and watchdogs that fire.
 func TestLosslessAgainstPolling(t *testing.T) {
-	from, count := seeds(t, 60)
+	from, count := simlab.Seeds(t, 60)
 	var storms uint64
 	for seed := from; seed < from+count; seed++ {
 		q := drawSqueeze(t, seed)
@@ -236,7 +203,7 @@ func TestLosslessAgainstPolling(t *testing.T) {
 // TestGroupQueuesAgainstPolling is the same with broadcasts, loss, pauses and jittered
 // links: several copies of a packet share one charge.
 func TestGroupQueuesAgainstPolling(t *testing.T) {
-	from, count := seeds(t, 60)
+	from, count := simlab.Seeds(t, 60)
 	var storms uint64
 	for seed := from; seed < from+count; seed++ {
 		v := drawVariant(t, seed)

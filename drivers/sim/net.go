@@ -284,6 +284,9 @@ func (n *Net) Agent(node int) *mrp.Agent {
 	return nil
 }
 
+// Pool returns the pool of the lab's frames. A frame that is handed to a node comes from it.
+func (n *Net) Pool() *wire.Pool { return &n.pool }
+
 // PortID returns the number of the transmitter at a node's port.
 func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }
 

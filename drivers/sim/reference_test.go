@@ -12,7 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -230,7 +230,7 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 		}
 	}
 	if v.pause {
-		for _, s := range pauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
+		for _, s := range simlab.PauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
 			n.At(s.At, func(vtime.Time) { n.Pause(v.graph.Hosts-1, 1<<3, s.Quanta) })
 		}
 	}
@@ -245,19 +245,15 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 	for h := range v.graph.Hosts {
 		hosts = append(hosts, h)
 	}
-	err = n.Run(Job{Name: "b", Hosts: hosts, Params: testParams, Keep: keep, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
+	err = n.Run(Job{Name: "b", Hosts: hosts, Params: simlab.Params(), Keep: keep, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
 	return n.Digest(), n.Stats(), fmt.Sprint(err)
-}
-
-var testParams = rankhost.Params{
-	MTU: 1024, TrafficClass: 26<<2 | wire.ECNECT0, Timeout: 8, RetryCnt: 7, RNRRetry: 6, MinRNRTimer: 4, Activate: true,
 }
 
 // TestAgainstPolling compares the event loop, which settles ports after the fact, with
 // the driver that polls: jittered delays, mixed rates, short links, tiny XOFF, loss,
 // pauses, cut-through, queues at the ingress.
 func TestAgainstPolling(t *testing.T) {
-	from, count := seeds(t, 100)
+	from, count := simlab.Seeds(t, 100)
 	for seed := from; seed < from+count; seed++ {
 		v := drawVariant(t, seed)
 		fast, stats, out := runVariant(t, v, false)

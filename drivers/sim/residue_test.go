@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -119,7 +120,7 @@ func (l *litter) make(r *rank.Rank, b *rank.Buffer, kind int, name string, i int
 // has to find a lab as good as new.
 func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveUp bool) {
 	r := prng.New(seed)
-	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 3, Spines: 2, Hosts: 2}, sceneLink)
+	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 3, Spines: 2, Hosts: 2}, simlab.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,7 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 	for range hosts {
 		l.leave = append(l.leave, int(r.Uint64()%24))
 	}
-	params := testParams
+	params := simlab.Params()
 	params.RetryCnt = 2
 	err = n.Run(Job{Name: "litter", Hosts: hosts, Params: params, Program: l.program})
 	if errors.Is(err, ErrInvariant) {
@@ -167,7 +168,7 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 	if err := n.Drain(); err != nil {
 		t.Fatal(err)
 	}
-	err = n.Run(Job{Name: "again", Hosts: hosts, Params: testParams, Program: func(r *rank.Rank) error {
+	err = n.Run(Job{Name: "again", Hosts: hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 		b, err := r.Alloc(1<<10, rank.MemoryBytes)
 		if err != nil {
 			return err
@@ -190,7 +191,7 @@ func left(t *testing.T, seed uint64, made map[int]int) (deadlock, crashed, gaveU
 // own or of a peer, for ever, by a crash, among lost packets: nothing of it is left in hosts
 // and switches, and the next job finds the room and the numbers it needs.
 func TestNothingLeft(t *testing.T) {
-	from, count := seeds(t, 150)
+	from, count := simlab.Seeds(t, 150)
 	made := map[int]int{}
 	var saw [3]int
 	for seed := from; seed < from+count; seed++ {
@@ -214,7 +215,7 @@ func TestNothingLeft(t *testing.T) {
 // fails, must end with an error that names it.
 func leftBehind(t *testing.T, seed uint64) {
 	r := prng.New(seed)
-	n := starScene(t).build()
+	n := newStar(t)
 	host := int(r.Uint64() % uint64(n.graph.Hosts))
 	want := "protection domains"
 	n.At(vtime.Time(r.Uint64()%uint64(vtime.Millisecond)), func(vtime.Time) {
@@ -231,7 +232,7 @@ func leftBehind(t *testing.T, seed uint64) {
 			n.Agent(host).Join(wire.GroupNet|0x7777, 17)
 		}
 	})
-	err := n.Run(Job{Name: "left", Hosts: []int{0, 1}, Params: testParams, Program: func(k *rank.Rank) error {
+	err := n.Run(Job{Name: "left", Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(k *rank.Rank) error {
 		k.Sleep(vtime.Millisecond)
 		if r.Uint64()%2 == 0 {
 			return errLeft
@@ -250,7 +251,7 @@ func TestLateRegistration(t *testing.T) {
 	left := map[vtime.Duration]int{}
 	for _, hold := range []vtime.Duration{10 * vtime.Microsecond, 2 * vtime.Second} {
 		for seed := range uint64(8) {
-			g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 2}, sceneLink)
+			g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 2}, simlab.Link())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -260,9 +261,9 @@ func TestLateRegistration(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.SetFault(n.PortID(0, 0), &faults.Impairment{
-				Match: faults.MatchFunc(isMRP), Reorder: 1, Numbers: map[int]bool{1: true}, Delay: hold, Random: n.random.Derive("late"),
+				Match: faults.MatchFunc(simlab.IsMRP), Reorder: 1, Numbers: map[int]bool{1: true}, Delay: hold, Random: n.random.Derive("late"),
 			})
-			err = n.Run(Job{Name: "late", Hosts: []int{0, 1, 2, 3}, Params: testParams, Program: func(r *rank.Rank) error {
+			err = n.Run(Job{Name: "late", Hosts: []int{0, 1, 2, 3}, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 				group, err := r.NewGroup("late", 0)
 				if err != nil {
 					return err

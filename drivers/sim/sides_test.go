@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
@@ -294,7 +295,7 @@ func (s *sides) connect(v *trial, f *sideFlow) {
 	for i, e := range f.ends {
 		a := virtrnic.QPAttr{
 			Port: 1, Access: virtrnic.AccessRemoteWrite | virtrnic.AccessRemoteRead | virtrnic.AccessRemoteAtomic, PathMTU: v.mtu,
-			SQPSN: f.psn, RQPSN: f.psn, Timeout: testParams.Timeout, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1,
+			SQPSN: f.psn, RQPSN: f.psn, Timeout: simlab.Params().Timeout, RetryCnt: 7, RNRRetry: 7, MinRNRTimer: 1,
 			MaxQPRdAtomic: f.depth, MaxDestRdAtomic: f.depth, QKey: sideKey,
 		}
 		if f.typ != virtrnic.TypeUD {

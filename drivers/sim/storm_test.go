@@ -8,7 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
-	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -36,7 +36,7 @@ func stormRun(t *testing.T, seed uint64, storm bool, dog virtswitch.WatchdogConf
 func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswitch.WatchdogConfig) (took []vtime.Duration, fired []vtime.Duration, drops uint64) {
 	t.Helper()
 	const begin = 100 * vtime.Time(vtime.Microsecond)
-	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 5}, sceneLink)
+	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 5}, simlab.Link())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswit
 		t.Fatal(err)
 	}
 	if storm {
-		for _, s := range pauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond) {
+		for _, s := range simlab.PauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond) {
 			n.At(s.At, func(vtime.Time) { n.Pause(9, 1<<3, s.Quanta) })
 		}
 	}
@@ -61,7 +61,7 @@ func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswit
 	for h := range g.Hosts {
 		hosts = append(hosts, h)
 	}
-	params := testParams
+	params := simlab.Params()
 	params.MTU, params.Timeout, params.RetryCnt = 4096, 8, 1
 	took = make([]vtime.Duration, len(stormFlows))
 	err = n.Run(Job{Name: "storm", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error { return stormRank(r, begin, took) }})
@@ -163,22 +163,6 @@ func TestPauseStorm(t *testing.T) {
 	}
 }
 
-// pauseStep is one PFC frame of a pause.
-type pauseStep struct {
-	At     vtime.Time
-	Quanta uint16
-}
-
-// pauseSteps returns the frames that keep a class paused from one instant to another:
-// XOFF, repeated before it runs out, and XON at the end. full is how long the longest
-// pause lasts on the link.
-func pauseSteps(from, until vtime.Time, full vtime.Duration) (steps []pauseStep) {
-	for at := from; at < until; at = at.Add(full / 2) {
-		steps = append(steps, pauseStep{at, faults.PauseQuantaMax})
-	}
-	return append(steps, pauseStep{until, 0})
-}
-
 // TestStormOnLossyClass: without PFC, or with PFC for another class, a NIC that pauses without
 // end stops nobody, neither its switch nor, through that, other hosts.
 func TestStormOnLossyClass(t *testing.T) {
@@ -201,7 +185,7 @@ func TestStormOnLossyClass(t *testing.T) {
 // switch in such a class; in another it drops what it has no room for.
 func TestNICOfLossyClass(t *testing.T) {
 	for _, lossless := range []uint8{1 << 3, 1 << 4} {
-		g, err := topo.Star(2, sceneLink)
+		g, err := topo.Star(2, simlab.Link())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +198,7 @@ func TestNICOfLossyClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.NIC(1).SetIntake(0, 10e9)
-		if err := n.Run(Job{Name: "slow", Hosts: []int{0, 1}, Params: testParams, Program: func(r *rank.Rank) error { return crossRank(r, 4<<20) }}); err != nil {
+		if err := n.Run(Job{Name: "slow", Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(r *rank.Rank) error { return simlab.Cross(r, 4<<20) }}); err != nil {
 			t.Errorf("lossless %#x: %v", lossless, err)
 		}
 		s := n.NIC(1).Stats()

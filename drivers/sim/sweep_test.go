@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -42,8 +43,8 @@ type trial struct {
 	set    string // of congestion control
 	tight  bool   // buffers are hardly larger than what PFC sets aside
 	vlan   uint16
-	pauses map[int][]pauseStep // by host
-	writes *writeTrial         // nil: none
+	pauses map[int][]simlab.PauseStep // by host
+	writes *writeTrial                // nil: none
 	flows  []sideFlow
 }
 
@@ -121,17 +122,17 @@ func drawTrial(t testing.TB, seed uint64) trial {
 		Latency: 300 * vtime.Nanosecond, MTU: v.mtu, CutThrough: cut,
 		Settings: virtswitch.Settings{PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
 	}
-	v.vlan = framing(v.graph, seed)
+	v.vlan = simlab.Framing(v.graph, seed)
 	v.drawSwitches(r)
 	v.drawNICs(t, r)
 	if r.IntN(3) == 0 {
-		v.pauses = map[int][]pauseStep{}
+		v.pauses = map[int][]simlab.PauseStep{}
 		for range 1 + r.IntN(3) {
 			v.pauses[r.IntN(v.graph.Hosts)] = drawPauses(r)
 		}
 	}
 	if r.IntN(3) == 0 {
-		v.writes = &writeTrial{mode: mrModes[r.IntN(len(mrModes))], hosts: v.hosts, mtu: v.mtu, size: 1 + r.IntN(12*v.mtu)}
+		v.writes = &writeTrial{mode: simlab.MRModes()[r.IntN(len(simlab.MRModes()))], hosts: v.hosts, mtu: v.mtu, size: 1 + r.IntN(12*v.mtu)}
 		v.writes.drawRounds(r)
 	}
 	v.drawSides(r)
@@ -258,7 +259,7 @@ func (v trial) broadcast(n *Net) error {
 	if err != nil {
 		return err
 	}
-	params := testParams
+	params := simlab.Params()
 	params.MTU, params.FirstPSN = v.mtu, &v.psn
 	records := make([][][]byte, len(v.hosts))
 	err = n.Run(Job{
@@ -389,7 +390,7 @@ const (
 // every event. A second run without checks and with another number of processors must
 // give the same digest.
 func TestSeedSweep(t *testing.T) {
-	from, count := seeds(t, sweepSeeds)
+	from, count := simlab.Seeds(t, sweepSeeds)
 	var seen, again sightings
 	var hops, packets, all uint64
 	gaveUp := 0

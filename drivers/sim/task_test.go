@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -11,9 +12,9 @@ import (
 // each that is left over another came once, so that a program's events grew with the square
 // of its length.
 func TestSleepers(t *testing.T) {
-	n := starScene(t).build()
+	n := newStar(t)
 	const sleeps, kicks = 200, 10
-	err := n.Run(Job{Name: "sleep", Hosts: []int{0}, Params: testParams, Program: func(r *rank.Rank) error {
+	err := n.Run(Job{Name: "sleep", Hosts: []int{0}, Params: simlab.Params(), Program: func(r *rank.Rank) error {
 		w := r.Go("kick", func() error {
 			for range sleeps * kicks {
 				r.Sleep(vtime.Microsecond / kicks)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -36,7 +37,7 @@ func byHand(links string) (*topo.Graph, error) {
 	var all []topo.CustomLink
 	for _, l := range strings.Fields(links) {
 		a, b, _ := strings.Cut(l, "-")
-		all = append(all, topo.CustomLink{A: a, B: b, PortA: -1, PortB: -1, Params: sceneLink})
+		all = append(all, topo.CustomLink{A: a, B: b, PortA: -1, PortB: -1, Params: simlab.Link()})
 		for _, name := range []string{a, b} {
 			n := topo.CustomNode{Name: name, Kind: topo.Switch}
 			if name[0] <= 'h' {
@@ -67,10 +68,10 @@ func treeLabs(t *testing.T) (all []treeLab) {
 			return byHand("a-s b-t c-u d-v e-w s-t s-u s-v s-w t-u t-v t-w u-v u-w v-w")
 		}},
 		{"leaf-spine", func() (*topo.Graph, error) {
-			return topo.LeafSpine(topo.LeafSpineSpec{Leaves: 3, Spines: 2, Hosts: 2}, sceneLink)
+			return topo.LeafSpine(topo.LeafSpineSpec{Leaves: 3, Spines: 2, Hosts: 2}, simlab.Link())
 		}},
-		{"fat-tree", func() (*topo.Graph, error) { return topo.FatTree(4, sceneLink) }},
-		{"n-tree", func() (*topo.Graph, error) { return topo.MPortNTree(4, 2, sceneLink) }},
+		{"fat-tree", func() (*topo.Graph, error) { return topo.FatTree(4, simlab.Link()) }},
+		{"n-tree", func() (*topo.Graph, error) { return topo.MPortNTree(4, 2, simlab.Link()) }},
 	} {
 		g, err := c.make()
 		if err != nil {

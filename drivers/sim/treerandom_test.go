@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 )
 
 // randomFabric returns a connected graph of two to eight switches and as many hosts.
@@ -78,14 +79,14 @@ func TestTreeCarriesOnce(t *testing.T) {
 	for _, l := range treeLabs(t) {
 		links, _ := l.between()
 		for _, down := range links {
-			s := newScene(t, l.graph, nil)
-			s.retry, s.tries = treeRetry, treeRetries
-			n := s.build()
+			c := labConfig(l.graph)
+			c.RetryAfter, c.RetriesMax = treeRetry, treeRetries
+			n := newLab(t, c)
 			seen := 0
 			for i := range l.graph.Nodes {
 				for p := range l.graph.Nodes[i].Links {
 					n.SetTap(i, p, func(_ vtime.Time, f *wire.Frame) {
-						if isData(f) {
+						if simlab.IsData(f) {
 							seen++
 						}
 					})
@@ -96,7 +97,12 @@ func TestTreeCarriesOnce(t *testing.T) {
 			tl.Add(0, faults.Spec{ID: "down", Kind: faults.KindLinkDown, Links: []int{down}, Window: faults.Window{
 				From: vtime.Time(10 * vtime.Microsecond), For: treeRetry * 3 / 2,
 			}})
-			s.must(message{0, packets})
+			if err := runAll(n, simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: packets})); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Leftover(); err != nil {
+				t.Error(err)
+			}
 			w := treeWalk{c: n.check, group: wire.GroupNet | 1, entered: make([]bool, len(n.nodes))}
 			w.entered[0] = true
 			w.follow(0, 0)

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -35,11 +36,11 @@ func drawTrouble(t *testing.T, seed uint64) *trouble {
 	var err error
 	switch r.IntN(3) {
 	case 0:
-		d.graph, err = topo.Star(2+r.IntN(5), sceneLink)
+		d.graph, err = topo.Star(2+r.IntN(5), simlab.Link())
 	case 1:
-		d.graph, err = topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 2, Parallel: 1}, sceneLink)
+		d.graph, err = topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 2, Parallel: 1}, simlab.Link())
 	default:
-		d.graph, err = topo.FatTree(4, sceneLink)
+		d.graph, err = topo.FatTree(4, simlab.Link())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +154,7 @@ func (d *trouble) run(t *testing.T) (*Net, error) {
 	}
 	records := make([][][]byte, len(d.hosts))
 	err = n.Run(Job{
-		Name: "trouble", Hosts: d.hosts, Params: testParams, Program: func(r *rank.Rank) error { return (bcast.App{}).Run(r, raw) },
+		Name: "trouble", Hosts: d.hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error { return (bcast.App{}).Run(r, raw) },
 		Emit: func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
 	})
 	n.check.conserved()
@@ -191,13 +192,13 @@ func troubled(t *testing.T, seed uint64) {
 func sleepers(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 97))
-	n := starScene(t).build()
+	n := newStar(t)
 	waits, rounds := uint64(0), 20+r.IntN(100)
 	draw := func() vtime.Duration {
 		waits++
 		return vtime.Duration(1+r.IntN(50)) * vtime.Microsecond
 	}
-	err := n.Run(Job{Name: "sleep", Hosts: []int{0}, Params: testParams, Program: func(k *rank.Rank) error {
+	err := n.Run(Job{Name: "sleep", Hosts: []int{0}, Params: simlab.Params(), Program: func(k *rank.Rank) error {
 		there := false
 		w := k.Go("other", func() error {
 			for range rounds {

@@ -6,6 +6,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -15,7 +16,7 @@ import (
 // looks at a transmitter only when it must (machine, rule R5).
 func TestUnreliableCompletes(t *testing.T) {
 	for _, typ := range []virtrnic.QPType{virtrnic.TypeUC, virtrnic.TypeUD} {
-		g, err := topo.Star(2, sceneLink)
+		g, err := topo.Star(2, simlab.Link())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -62,7 +63,7 @@ func drawWrites(t *testing.T, seed uint64, mode rank.MRMode) writeTrial {
 		v.loss, v.dup, v.late, v.ko = 0.01*r.Float64(), 0.01*r.Float64(), 0.01*r.Float64(), 0.01*r.Float64()
 	}
 	v.drawRounds(r)
-	v.vlan = framing(v.graph, seed)
+	v.vlan = simlab.Framing(v.graph, seed)
 	return v
 }
 
@@ -182,12 +183,12 @@ func (v writeTrial) run(t *testing.T) *Net {
 	for id := range n.Ports() {
 		link := fmt.Sprintf("%s>%s", v.graph.Nodes[n.from[id].node].Name, v.graph.Nodes[n.Link(id).Node].Name)
 		n.SetFault(id, faults.Chain{
-			&oneRETH{t, fmt.Sprintf("seed %d, %s, %s", v.seed, v.mode, link), map[wire.PSN]wire.RETH{}},
+			simlab.NewOneRETH(t, fmt.Sprintf("seed %d, %s, %s", v.seed, v.mode, link)),
 			&faults.Impairment{Loss: v.loss, Duplicate: v.dup, Reorder: v.late, Delay: 5 * vtime.Microsecond, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))},
-			&faults.Impairment{Corrupt: v.ko, Match: faults.MatchFunc(isData), Random: n.random.Derive(fmt.Sprintf("flip/%d", id))},
+			&faults.Impairment{Corrupt: v.ko, Match: faults.MatchFunc(simlab.IsData), Random: n.random.Derive(fmt.Sprintf("flip/%d", id))},
 		})
 	}
-	params := testParams
+	params := simlab.Params()
 	params.MTU, params.FirstPSN = v.mtu, &v.psn
 	if err := n.Run(Job{Name: "w", Hosts: v.hosts, Params: params, Program: v.program}); err != nil {
 		t.Fatalf("seed %d, %s, mtu %d, %d ranks, first PSN %v: %v (go test ./drivers/sim -run '^%s$' -from %d -seeds 1)",
@@ -196,15 +197,13 @@ func (v writeTrial) run(t *testing.T) *Net {
 	return n
 }
 
-var mrModes = []rank.MRMode{rank.MRPerRequest, rank.MRRegistered, rank.MRShared}
-
 // TestGroupWrites: WRITEs to a group in the three modes, with members that move, windows
 // that change, more WRITEs at once than leaves keep regions for, and frames lost, doubled,
 // late and damaged. After every round each byte of every window is what it should be.
 func TestGroupWrites(t *testing.T) {
-	from, count := seeds(t, 60)
+	from, count := simlab.Seeds(t, 60)
 	for seed := from; seed < from+count; seed++ {
-		for _, mode := range mrModes {
+		for _, mode := range simlab.MRModes() {
 			v := drawWrites(t, seed, mode)
 			n := v.run(t)
 			var rewritten, updates uint64

@@ -59,7 +59,7 @@ var attackCores = []pitfall{
 		}, {
 			wrong: "Each group that the fallback leaves costs a completion queue",
 			edits: edit("rank/collective/fallback/epochs.go", "\tif g.ended { // else", "\tif false { // else"),
-			test:  "drivers/sim TestFallbackLeavesNothing",
+			test:  "rank/collective/fallback TestFallbackLeavesNothing",
 		}},
 	},
 	{

@@ -58,15 +58,15 @@ var multicast = []pitfall{
 		bugs: []bug{{
 			wrong: "Who does not answer within a window is given up, and its answer is under way",
 			edits: edit("rank/collective/fallback/source.go", "\t\tcase c.unreachable(i) != \"\":\n\t\t\tb.giveUp(i, c.unreachable(i))\n", "\t\tcase !reached:\n\t\t\tb.giveUp(i, \"it does not answer\")\n"),
-			test:  "drivers/sim TestFallbackOncePerCause",
+			test:  "rank/collective/fallback TestFallbackOncePerCause",
 		}, {
 			wrong: "Who is given up is to be in the groups to come all the same, and they wait for it",
 			edits: edit("rank/collective/fallback/membership.go", "m.alive, m.apart = without(m.alive, i), without(m.apart, i)", "m.apart = without(m.apart, i)"),
-			test:  "drivers/sim TestFallbackCrash",
+			test:  "rank/collective/fallback TestFallbackCrash",
 		}, {
 			wrong: "Who is given up and lives is not told, and waits",
 			edits: edit("rank/collective/fallback/membership.go", "return !slices.Contains(m.alive, m.me)", "return false"),
-			test:  "drivers/sim TestFallbackUnreachable",
+			test:  "rank/collective/fallback TestFallbackUnreachable",
 		}},
 	},
 	{
@@ -138,7 +138,7 @@ var multicast = []pitfall{
 		}, {
 			wrong: "A group that a switch has refused is used all the same",
 			edits: edit("rank/collective/fallback/bcast.go", "\tif first.err == nil {\n", "\tif first.ended {\n"),
-			test:  "drivers/sim TestFallbackFanOut",
+			test:  "rank/collective/fallback TestFallbackFanOut",
 		}},
 	},
 	{
@@ -154,11 +154,11 @@ var multicast = []pitfall{
 		}, {
 			wrong: "A group that is left for another is not deleted, and switches keep it for ever",
 			edits: edit("rank/collective/fallback/epochs.go", "\t\t_ = g.group.Drop()", "\t\tg.group.Abandon()"),
-			test:  "drivers/sim TestFallbackLeavesNothing",
+			test:  "rank/collective/fallback TestFallbackLeavesNothing",
 		}, {
 			wrong: "Who leaves a group keeps its queue pair, which what is under way can still reach",
 			edits: edit("rank/lost.go", "\t\t_ = g.r.destroy(g.qp)", "\t\tdelete(g.r.own.qps, g.qp)"),
-			test:  "drivers/sim TestFallbackLeavesNothing",
+			test:  "rank/collective/fallback TestFallbackLeavesNothing",
 		}},
 	},
 	{
@@ -178,7 +178,7 @@ var multicast = []pitfall{
 		bugs: []bug{{
 			wrong: "A group comes back though its test has failed, and is left again for the cause that there was",
 			edits: edit("rank/collective/fallback/source.go", "if why, err = b.test(c); err != nil {", "if _, err = b.test(c); err != nil {"),
-			test:  "drivers/sim TestFallbackThroughput",
+			test:  "rank/collective/fallback TestFallbackThroughput",
 		}, {
 			wrong: "A group that is left soon after it came back is tried again at once",
 			edits: edit("rank/collective/fallback/backoff.go", "b.Hold, atOnce = min(2*b.Hold, holdWindowsMax*window), false", "b.Hold = min(2*b.Hold, holdWindowsMax*window)"),
@@ -186,11 +186,11 @@ var multicast = []pitfall{
 		}, {
 			wrong: "What had come of a message that is broken off is not forgotten, and counts when it comes again",
 			edits: edit("rank/collective/fallback/receiver.go", "\tif !b.members.isApart(b.me()) {\n\t\trankrun.OfBuffer(m.buf).Forget(m.n)\n\t}\n", ""),
-			test:  "drivers/sim TestFallbackTorn",
+			test:  "rank/collective/fallback TestFallbackTorn",
 		}, {
 			wrong: "Who is served alone and was not heard is sent again what it has, and the source waits until it wants that",
 			edits: edit("rank/collective/fallback/receiver.go", "\t\ta.Have = b.has(st.Seq)\n", ""),
-			test:  "drivers/sim TestFallbackUnheard",
+			test:  "rank/collective/fallback TestFallbackUnheard",
 		}},
 	},
 	{
