@@ -29,7 +29,7 @@ if [ "$2" = once ]; then
   [ "$covered" -lt "$5" ] || exit 255
   once=-once
 fi
-cd sim && GOGC=800 "$1/sim.test" -test.run '^TestSeedSweep$' -test.v -test.timeout 0 -from "$3" -seeds "$4" ${once:-} > "$name.part" 2>&1 &&
+cd drivers/sim && GOGC=800 "$1/sim.test" -test.run '^TestSeedSweep$' -test.v -test.timeout 0 -from "$3" -seeds "$4" ${once:-} > "$name.part" 2>&1 &&
   mv "$name.part" "$name.log" || { mv "$name.part" "$name.failed"; cat "$name.failed"; exit 255; }
 BLOCK
 chmod +x "$dir/block"
