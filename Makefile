@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live test-live-all race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
+.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -9,15 +9,13 @@ build:                    ## build bin/mcastlab
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
 
-test-live:                ## tests that bring labs up, as root with Docker: about 17 minutes; of some matrices today's half
-	MCASTLAB_LIVE=1 go test -p 1 -count=1 -timeout 60m ./command
-
-test-live-all:            ## the same with all halves, in one run
-	MCASTLAB_LIVE=all go test -p 1 -count=1 -timeout 90m ./command
+# Four cases of a test at a time: they mostly wait. Tests whose times are looked at run alone.
+test-live:                ## tests that bring labs up, as root with Docker: about 15 minutes
+	MCASTLAB_LIVE=1 go test -p 1 -parallel 4 -count=1 -timeout 60m ./command
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/test/interop/... drivers/live internal/test/losses internal/test/mutants internal/netdev nodeagent orchestrator/... lab/runner lab/search apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/test/interop/... drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent orchestrator/... lab/runner lab/search apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
 
@@ -26,7 +24,7 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZ = core/wire:FuzzParse core/wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
-  internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode
+  internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time.
 fuzz:                     ## every fuzz target for FUZZTIME, two at a time
@@ -34,8 +32,11 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	  go test ./$${t%%:*} -run "^$$" -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 1 > "$$log" 2>&1 || code=1; \
 	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
 
+# TestSwept holds the list. SWEEPS=N takes the part of a day by its number, counted from 1970 on.
+SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
-	MCASTLAB_SWEEPS=all go test ./lab/search -run 'Test(Standstill|Labs)$$' -v -count=1
+	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./drivers/sim ./lab/search ./virtrnic -v -count=1 \
+	  -run '^Test(PaperLabs|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|Labs|Standstill|Timelines|Fairness|IncastFairness)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0

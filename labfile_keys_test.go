@@ -67,8 +67,10 @@ func fileKeys() map[string]keyDoc {
 		"labels.name":  {values: "a word without spaces", example: "name: rack1"},
 		"labels.nodes": {values: "one or a list: names, `h*`, `h0..h7`, `re:^agg[01]$`, `tier:leaf`", example: "nodes: h0..h1"},
 
-		"runtime.dilation": {example: "dilation: 100"},
-		"runtime.io":       {example: "io: trains"},
+		"runtime.dilation":      {example: "dilation: 100"},
+		"runtime.clock":         {example: "clock: lockstep"},
+		"runtime.channel-delay": {example: "channel-delay: 2us"},
+		"runtime.io":            {example: "io: trains"},
 	}
 }
 

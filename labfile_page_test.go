@@ -17,7 +17,7 @@ const labFileHead = `# The lab file
 This page is made from the types of package ` + "`lab`" + ` (` + "`go test . -run LabFilePage -rewrite`" + `).
 
 A lab file is YAML and ends in ` + "`.mcl.yml`" + `. It is strict: an unknown key is an error with line, column and the key that was probably meant.
-All that is wrong is told at once, up to 20 mistakes, and ` + "`validate`, `run` and `deploy`" + ` look whether a run measures what ` + "`expect`" + ` names.
+All that is wrong is told at once, up to 20 mistakes, and ` + "`validate`, `run` and `deploy`" + ` check whether a run measures what ` + "`expect`" + ` names.
 Values carry units: rates ` + "`100Gbps`, times `600ns`, sizes `64KiB` (`KiB` is 1024 bytes, `kB` 1000). `mcastlab validate --resolved`" + ` prints a lab
 with every default written out. A time is at most a day (` + "`86400s`" + `), one that each packet,
 message or hop takes at most a second, and a run in simulation ends with an error after 100 days of lab time. A lab has at most 65,536 hosts.

@@ -16,7 +16,7 @@ dir=${DIR:-runs/soak-$version}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 jobs=${JOBS:-2}
-[ -x "$dir/sim.test" ] || { echo "$version" > "$dir/version" && go test -c -o "$dir/sim.test" ./drivers/sim; }
+[ -x "$dir/sim.test" ] || { echo "$version" > "$dir/version" && go test -c -o "$dir/virtswitch.test" ./virtswitch && go test -c -o "$dir/sim.test" ./drivers/sim; }
 version=$(cat "$dir/version")
 
 cat > "$dir/block" <<'BLOCK'
@@ -43,7 +43,7 @@ sweep() {
 
 lossless() {
   [ -e "$dir/lossless.log" ] && return
-  "$dir/sim.test" -test.run '^TestLossless$' -test.v -test.timeout 0 -seeds "${LOSSLESS:-10000}" > "$dir/lossless.part" 2>&1 || { cat "$dir/lossless.part"; exit 1; }
+  "$dir/virtswitch.test" -test.run '^TestLossless$' -test.v -test.timeout 0 -seeds "${LOSSLESS:-10000}" > "$dir/lossless.part" 2>&1 || { cat "$dir/lossless.part"; exit 1; }
   mv "$dir/lossless.part" "$dir/lossless.log"
 }
 

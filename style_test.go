@@ -2,7 +2,6 @@ package mcastlab
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
 	"go/format"
 	"go/parser"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +36,7 @@ var imports = map[string][]string{
 	"faults":                             {"internal/strictjson", "core/prng", "core/topo", "core/vtime", "core/wire"},
 	"traces":                             {"core/machine", "core/vtime", "core/wire"},
 	"traces/explain":                     {"traces", "core/wire"},
-	"rank/outofband":                     {},
+	"rank/outofband":                     {"internal/rankhost"},
 	"internal/rankhost":                  {"core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
 	"internal/rankrun":                   {"internal/rankhost", "rank", "core/vtime", "core/wire"},
 	"rank":                               {"internal/rankhost", "core/machine", "core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
@@ -59,17 +57,20 @@ var imports = map[string][]string{
 	"apps/storage/pebblestore":           {"apps", "apps/storage"},
 	"internal/labhook":                   {},
 	"lab":                                {"apps", "apps/registry", "rank/collective", "drivers/fabric", "faults", "internal/labhook", "internal/rankhost", "lab/setting", "rank", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
-	"internal/labspec":                   {"apps", "drivers/fabric", "faults", "internal/labhook", "internal/rankhost", "lab", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
-	"drivers/sim":                        {"drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "core/machine", "core/mrp", "core/prng", "rank", "rank/outofband", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"internal/labspec":                   {"apps", "drivers/fabric", "faults", "internal/labhook", "internal/rankhost", "internal/strictjson", "lab", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"drivers/sim":                        {"core/machine/queue", "drivers/window", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "core/machine", "core/mrp", "core/prng", "rank", "rank/outofband", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"drivers/window":                     {"faults", "internal/rankhost", "rank/outofband", "core/vtime"},
+	"drivers/lockstep":                   {"drivers/sim", "drivers/window", "internal/rankhost", "rank/outofband", "core/vtime", "core/wire"},
 	"drivers/live":                       {"faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"internal/netdev":                    {},
 	"internal/failpoint":                 {},
 	"internal/test/patch":                {},
-	"internal/test/simlab":               {"apps/manycast", "core/prng", "core/topo", "core/vtime", "core/wire", "drivers/fabric", "faults", "internal/rankhost", "rank", "virtrnic", "virtswitch"},
+	"internal/test/sweeps":               {},
+	"internal/test/simlab":               {"apps/manycast", "core/prng", "core/topo", "core/vtime", "core/wire", "drivers/fabric", "faults", "internal/rankhost", "internal/test/sweeps", "rank", "virtrnic", "virtswitch"},
 	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
 	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
-	"nodeagent":                          {"internal/external", "apps", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
-	"orchestrator":                       {"internal/external", "apps", "apps/bcast", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "lab", "drivers/live", "internal/netdev", "orchestrator/engine", "rank", "rank/outofband", "lab/runner", "core/topo", "traces", "virtswitch", "core/vtime", "core/wire"},
+	"nodeagent":                          {"drivers/lockstep", "drivers/sim", "rank/outofband", "internal/external", "apps", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
+	"orchestrator":                       {"drivers/lockstep", "drivers/sim", "drivers/window", "internal/external", "apps", "apps/bcast", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "lab", "drivers/live", "internal/netdev", "orchestrator/engine", "rank", "rank/outofband", "lab/runner", "core/topo", "traces", "virtswitch", "core/vtime", "core/wire"},
 	"internal/controller":                {"internal/strictjson"},
 	"internal/strictjson":                {},
 	"internal/controller/client":         {"internal/nodeapi", "internal/controller"},
@@ -93,7 +94,7 @@ var imports = map[string][]string{
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
-	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/mrp", "internal/external", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband",
+	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/mrp", "internal/external", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband", "drivers/window",
 	"rank/collective", "rank/collective/fallback", "lab/setting", "apps", "apps/allgather", "apps/bcast", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "drivers/sim",
 }
 
@@ -247,7 +248,7 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
-	for dir, files := range docs { // each is its own check
+	for dir, files := range docs { // independent of each other
 		if len(files) != 1 {
 			t.Errorf("package %s has %d package comments, it needs one: %v", dir, len(files), files)
 		}
@@ -301,104 +302,6 @@ func begins(c *ast.CommentGroup, name string) bool {
 	return len(words) > 0 && (words[0] == name || len(words) > 1 && words[1] == name)
 }
 
-// phrase is wording that comments, errors and pages do not use.
-type phrase struct {
-	words   *regexp.Regexp
-	instead string
-}
-
-// phrases are the banned ones. A phrase is here because it names nothing, or because a
-// better wording was known for every place where it stood.
-var phrases = []phrase{
-	{regexp.MustCompile(`\.\.\.|…`), "end the sentence, or name what follows"},
-	{regexp.MustCompile(`(?i)\betc\b`), "name the others, or say what they have in common"},
-	{regexp.MustCompile(`(?i)\b(obviously|of course|clearly|needless to say)\b`), "leave it out; what is not plain needs its reason"},
-	{regexp.MustCompile(`(?i)\b(just|simply|basically|actually|really)\b`), "leave it out, or write only, exactly or last"},
-	{regexp.MustCompile(`(?i)\b(magic|magically|somehow|hopefully)\b`), "say what the mechanism is"},
-	{regexp.MustCompile(`(?i)\b(stuff|things?)\b`), "name it: a value, an object, an event, a step"},
-	{regexp.MustCompile(`(?i)\b(dog|ripe|buried|hear of it)\b`), "use the field's noun"},
-	{regexp.MustCompile(`(?i)\b(somebody|anybody|everybody)\b`), "name the party: a member, a peer, a program, the user"},
-	{regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`), "do it, or open an issue"},
-}
-
-// quoted is text that is code or another's words, where any wording may stand: code
-// spans, quotations, package patterns, and the digits of a label, as in p0 ... p(n-1).
-var quoted = regexp.MustCompile("``.*?``|`[^`]*`|\"[^\"]*\"|\\./\\.\\.\\.|/etc/|\\w\\d (\\.\\.\\.|…) \\w\\(")
-
-// wording returns the findings in a text.
-func wording(text string) (found []string) {
-	text = quoted.ReplaceAllString(strings.Join(strings.Fields(text), " "), "``")
-	for _, p := range phrases {
-		for _, at := range p.words.FindAllStringIndex(text, -1) {
-			around := text[max(0, at[0]-40):min(len(text), at[1]+20)]
-			found = append(found, fmt.Sprintf("%q: %s: %s", text[at[0]:at[1]], p.instead, strings.ToValidUTF8(around, "")))
-		}
-	}
-	return found
-}
-
-// TestDocsWording: comments, errors and pages keep to the words of the field.
-func TestDocsWording(t *testing.T) {
-	fset, all := sources(t)
-	for _, s := range all {
-		if s.path == "style_test.go" {
-			continue
-		}
-		for _, g := range s.file.Comments {
-			for _, f := range wording(g.Text()) {
-				t.Errorf("%s: comment with %s", fset.Position(g.Pos()), f)
-			}
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			for _, f := range wording(errorText(n)) {
-				t.Errorf("%s: error with %s", fset.Position(n.Pos()), f)
-			}
-			return true
-		})
-	}
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".md") || strings.Contains(path, "testdata") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		for i, part := range strings.Split(string(text), "```") {
-			if i%2 == 1 {
-				continue // a block of code
-			}
-			for _, paragraph := range strings.Split(part, "\n\n") {
-				if strings.HasPrefix(strings.TrimLeft(paragraph, "\n"), "    ") {
-					continue // a block of code, too
-				}
-				for _, f := range wording(paragraph) {
-					t.Errorf("%s: page with %s", path, f)
-				}
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// errorText returns the text of an error that an expression makes, or nothing.
-func errorText(n ast.Node) (text string) {
-	call, ok := n.(*ast.CallExpr)
-	if !ok || len(call.Args) == 0 {
-		return ""
-	}
-	if f, ok := call.Fun.(*ast.SelectorExpr); !ok || f.Sel.Name != "Errorf" && fmt.Sprint(f.X, ".", f.Sel) != "errors.New" {
-		return ""
-	}
-	ast.Inspect(call.Args[0], func(n ast.Node) bool {
-		if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING {
-			text += l.Value[1 : len(l.Value)-1]
-		}
-		return true
-	})
-	return text
-}
-
 // unasked are exported functions that return one bool and are no predicates.
 var unasked = map[string]string{
 	"apps/reducescatter Check": "it checks an exchange, and says in its result whether it did well",
@@ -443,176 +346,4 @@ func oneBool(f *ast.FuncType) bool {
 	}
 	id, ok := f.Results.List[0].Type.(*ast.Ident)
 	return ok && id.Name == "bool"
-}
-
-// TestBannedCode: no init functions, no variables that change at package level, no
-// goroutine in a pure package, no walk over a map there unless a comment on the line
-// says why its order cannot show, no sleeping in tests.
-func TestBannedCode(t *testing.T) {
-	fset, all := sources(t)
-	for _, s := range all {
-		at := func(n ast.Node) string { return fset.Position(n.Pos()).String() }
-		commented := map[int]bool{}
-		for _, g := range s.file.Comments {
-			for _, c := range g.List {
-				commented[fset.Position(c.Pos()).Line] = true
-			}
-		}
-		for _, d := range s.file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "init" && f.Recv == nil && exempt[s.dir+" init"] == "" {
-				t.Errorf("%s: init function: construct what is needed where it is needed", at(d))
-			}
-			if v := mutable(d); v != "" && !s.test && exempt[s.dir+" var "+v] == "" {
-				t.Errorf("%s: package variable %s: pass it in, or make it a table that nothing changes", at(d), v)
-			}
-		}
-		maps := mapNames(s.file)
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.GoStmt:
-				if isPure(s.dir) && !s.test {
-					t.Errorf("%s: goroutine in a core: return what is to be done", at(n))
-				}
-			case *ast.RangeStmt:
-				if isPure(s.dir) && !s.test && ranges(n, maps) && !commented[fset.Position(n.Pos()).Line] {
-					t.Errorf("%s: walk over a map: sort the keys, or say on the line why the order cannot show", at(n))
-				}
-			case *ast.SelectorExpr:
-				if id, ok := n.X.(*ast.Ident); ok && id.Name == "time" && n.Sel.Name == "Sleep" && s.test && s.dir != "." {
-					t.Errorf("%s: time.Sleep in a test: wait for what the test waits for", at(n))
-				}
-			}
-			return true
-		})
-	}
-}
-
-// mutable returns the name of a package variable that is not evidently constant: only
-// unexported tables, compiled expressions and errors are.
-func mutable(d ast.Decl) string {
-	g, ok := d.(*ast.GenDecl)
-	if !ok || g.Tok != token.VAR {
-		return ""
-	}
-	for _, spec := range g.Specs {
-		v := spec.(*ast.ValueSpec)
-		name := v.Names[0].Name
-		if name == "_" || strings.HasPrefix(name, "Err") {
-			continue
-		}
-		if ast.IsExported(name) || len(v.Values) == 0 {
-			return name
-		}
-		switch x := v.Values[0].(type) {
-		case *ast.CompositeLit:
-		case *ast.BasicLit:
-			return name
-		case *ast.CallExpr:
-			if f := fmt.Sprint(x.Fun); !strings.HasPrefix(f, "build") && !strings.Contains(f, "regexp") && !strings.Contains(f, "errors") {
-				return name
-			}
-		default:
-			return name
-		}
-	}
-	return ""
-}
-
-// mapNames returns the fields and variables of a file that are declared as maps.
-func mapNames(f *ast.File) map[string]bool {
-	names := map[string]bool{}
-	ast.Inspect(f, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Field:
-			if _, ok := n.Type.(*ast.MapType); ok {
-				for _, id := range n.Names {
-					names[id.Name] = true
-				}
-			}
-		case *ast.AssignStmt:
-			for i, r := range n.Rhs {
-				if isMap(r) && i < len(n.Lhs) {
-					names[lastName(n.Lhs[i])] = true
-				}
-			}
-		}
-		return true
-	})
-	return names
-}
-
-func isMap(e ast.Expr) bool {
-	switch x := e.(type) {
-	case *ast.CompositeLit:
-		_, ok := x.Type.(*ast.MapType)
-		return ok
-	case *ast.CallExpr:
-		if id, ok := x.Fun.(*ast.Ident); ok && id.Name == "make" && len(x.Args) > 0 {
-			_, ok := x.Args[0].(*ast.MapType)
-			return ok
-		}
-	}
-	return false
-}
-
-func ranges(r *ast.RangeStmt, maps map[string]bool) bool {
-	return isMap(r.X) || maps[lastName(r.X)]
-}
-
-func lastName(e ast.Expr) string {
-	switch x := e.(type) {
-	case *ast.Ident:
-		return x.Name
-	case *ast.SelectorExpr:
-		return x.Sel.Name
-	}
-	return ""
-}
-
-// TestFuzzed: the gate fuzzes every target there is.
-func TestFuzzed(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := strings.FieldsFunc(string(makefile), func(r rune) bool { return strings.ContainsRune(" ;\n", r) })
-	_, all := sources(t)
-	for _, s := range all {
-		for _, d := range s.file.Decls {
-			f, ok := d.(*ast.FuncDecl)
-			if ok && s.test && strings.HasPrefix(f.Name.Name, "Fuzz") && !slices.Contains(list, s.dir+":"+f.Name.Name) {
-				t.Errorf("%s: %s is not in the Makefile's list", s.path, f.Name.Name)
-			}
-		}
-	}
-}
-
-// TestRaced: make race has every package in which, tests included, goroutines meet.
-func TestRaced(t *testing.T) {
-	text, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(text), "\nRACE = ")
-	list, _, _ = strings.Cut(list, "\n")
-	raced := func(dir string) bool {
-		return slices.ContainsFunc(strings.Fields(list), func(p string) bool {
-			tree, all := strings.CutSuffix(p, "/...")
-			return dir == tree || all && strings.HasPrefix(dir, tree+"/")
-		})
-	}
-	_, all := sources(t)
-	for _, s := range all {
-		concurrent := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
-			return i.Path.Value == `"sync"`
-		})
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			_, started := n.(*ast.GoStmt)
-			concurrent = concurrent || started
-			return true
-		})
-		if concurrent && !raced(s.dir) {
-			t.Errorf("%s starts goroutines or takes locks: add %s to RACE in the Makefile", s.path, s.dir)
-		}
-	}
 }

@@ -7,6 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	// TestTutorials has the go command build programs of it, which after an empty cache would compile
+	// what go test is compiling at the same time.
+	_ "github.com/mcastlab/mcastlab/command"
 )
 
 // TestTutorials does what the tutorials tell, in a folder of its own in which examples/ is that of

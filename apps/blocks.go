@@ -3,6 +3,7 @@ package apps
 import (
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/rank"
@@ -200,18 +201,49 @@ func (p *Blocks) Messages(records [][][]byte) ([]Message, error) {
 	return Iterations(p.Workload, labels, p.Sizes, -1, records)
 }
 
-// BlockSettings holds the lab-file settings that all collectives over blocks share.
+// BlockSettings holds the lab-file settings that all collectives over blocks share. They are
+// copied from the settings of each, whose keys differ in defaults and descriptions.
 type BlockSettings struct {
 	Label, Memory string
 	Schemes       []setting.Scheme
+	Ranks         setting.Hosts
 	Sizes         []setting.Size
 	Iterations    setting.Iterations
 	WarmUp        int
 }
 
-// Blocks returns the parameters for the given number of ranks, and the number of iterations of all
+// Prepare returns the parameters of a run, which are also its input, for a Kind's Prepare.
+func (b *BlockSettings) Prepare(s *Setup) (p Blocks, run Prepared) {
+	hosts := b.Ranks.Resolve(s.Graph)
+	p, steps := b.parameters(len(hosts), s.Seed)
+	return p, Prepared{Input: p, Hosts: hosts, Steps: steps}
+}
+
+// Links returns of, called with the row's scheme, the number of ranks and the number of links
+// between two of them, for a Kind's Links. It is 0 if no scheme is the row's.
+func (b *BlockSettings) Links(g *topo.Graph, row *Row, of func(s *setting.Scheme, ranks int, hops func(a, b int) int) int) int {
+	i := setting.SchemeIndex(b.Schemes, row.Scheme)
+	if i < 0 {
+		return 0
+	}
+	hosts := b.Ranks.Resolve(g)
+	return of(&b.Schemes[i], len(hosts), func(a, b int) int { return g.Hops(hosts[a], hosts[b]) })
+}
+
+// OnlyRow leaves the scheme and the size of a row, for a Kind's Only, and reports whether the
+// row's scheme is there. The slices that were there before are not changed.
+func OnlyRow(schemes *[]setting.Scheme, sizes *[]setting.Size, row *Row) bool {
+	i := setting.SchemeIndex(*schemes, row.Scheme)
+	if i < 0 {
+		return false
+	}
+	*schemes, *sizes = (*schemes)[i:i+1], []setting.Size{setting.Size(row.SizeBytes)}
+	return true
+}
+
+// parameters returns the parameters for the given number of ranks, and the number of iterations of all
 // schemes and sizes, warm-up included.
-func (b *BlockSettings) Blocks(ranks int, seed uint64) (p Blocks, steps int) {
+func (b *BlockSettings) parameters(ranks int, seed uint64) (p Blocks, steps int) {
 	p = Blocks{Workload: b.Label, Memory: Memory(b.Memory), WarmUp: b.WarmUp, Seed: seed}
 	for _, s := range b.Schemes {
 		p.Schemes = append(p.Schemes, Scheme{Label: s.Label, Name: s.Name, Options: s.Options(ranks)})

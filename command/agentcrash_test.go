@@ -10,13 +10,13 @@ import (
 )
 
 // agentLab is a lab that a process of a node dies in; more are its faults.
-func agentLab(fallback, more string) string {
+func agentLab(name, fallback, more string) string {
 	scheme := "[cepheus]"
 	if fallback != "" {
 		scheme = "[{cepheus: {fallback: " + fallback + "}}]"
 	}
 	return strings.NewReplacer("[cepheus, binomial, unicast]", scheme, "[64B, 64KiB, 1MiB]", "[256KiB]", "iterations: 2", "iterations: 40").
-		Replace(starLab("t-agent", "nics: {timeout: 1ms}\nlinks: {rate: 10Gbps}\n"+more))
+		Replace(starLab(name, "nics: {timeout: 1ms}\nlinks: {rate: 10Gbps}\n"+more))
 }
 
 // agentRun is what a run with faults of agents reports.
@@ -38,16 +38,19 @@ type agentRun struct {
 // counters go on, and the lab holds afterwards what it held when it was deployed; so it does after
 // a second run, and after a fault that was added by hand.
 func TestAgentCrashSwitch(t *testing.T) {
+	need(t)
+	unchanged(t)
 	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
 			need(t, runtime)
-			before := snapshot(t)
-			file := write(t, agentLab("full", "faults:\n  - {at: 2ms, for: 3ms, every: 8ms, agent-crash: {nodes: leaf0}}\n"))
-			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-agent") })
+			t.Parallel()
+			lab := "t-agent-" + runtime
+			file := write(t, agentLab(lab, "full", "faults:\n  - {at: 2ms, for: 3ms, every: 8ms, agent-crash: {nodes: leaf0}}\n"))
+			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
 			must(t, "deploy", "-q", "-r", runtime, file)
-			fresh := held(t, "t-agent")
+			fresh := held(t, lab)
 			for range 2 {
-				o := runFaulty(t, file, "--dilation", "400", "--runtime", runtime)
+				o := runFaulty(t, file, "--dilation", "100", "--runtime", runtime)
 				var r agentRun
 				if err := json.Unmarshal([]byte(o.out), &r); o.code != exitOK && o.code != exitFidelity || err != nil || len(r.Results) != 1 || len(r.Faults) != 1 {
 					t.Fatalf("exit %d, %v\n%s%s", o.code, err, o.out, o.err)
@@ -62,25 +65,24 @@ func TestAgentCrashSwitch(t *testing.T) {
 				if c := r.Counters["switch"]; c.Counts["cloned"] == 0 || c.Drops["no-route"]+c.Drops["unknown-group"] == 0 || r.EventsCut != 0 {
 					t.Errorf("it counts %+v, and has lost %d events", c, r.EventsCut)
 				}
-				rested(t, "t-agent", fresh)
+				rested(t, lab, fresh)
 			}
-			must(t, "fault", "add", "--lab", "t-agent", "--node", "h1", "--for", "1ms", "agent-crash")
+			must(t, "fault", "add", "--lab", lab, "--node", "h1", "--for", "1ms", "agent-crash")
 			waitFor(t, func() bool {
-				f := agentFaults(t)
+				f := agentFaults(t, lab)
 				return len(f.Faults) == 1 && f.Faults[0].Seen == 1 && f.Faults[0].Over
 			})
-			must(t, "fault", "reset", "--lab", "t-agent")
-			rested(t, "t-agent", fresh)
-			must(t, "destroy", "t-agent")
-			same(t, before, snapshot(t))
+			must(t, "fault", "reset", "--lab", lab)
+			rested(t, lab, fresh)
+			must(t, "destroy", lab)
 		})
 	}
 }
 
-// agentFaults lists the faults of the lab of these tests.
-func agentFaults(t *testing.T) (f faultStates) {
+// agentFaults lists the faults of a lab.
+func agentFaults(t *testing.T, lab string) (f faultStates) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(must(t, "fault", "ls", "--lab", "t-agent", "--format", "json").out), &f); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "fault", "ls", "--lab", lab, "--format", "json").out), &f); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -91,14 +93,15 @@ func agentFaults(t *testing.T) (f faultStates) {
 // it. The lab is as it was deployed, and a run without the fault is none the worse for it.
 func TestAgentCrashHost(t *testing.T) {
 	need(t)
+	unchanged(t)
 	for _, fallback := range []string{"", "full"} {
 		t.Run("fallback "+fallback, func(t *testing.T) {
-			before := snapshot(t)
-			file := write(t, agentLab(fallback, ""))
-			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-agent") })
+			lab := "t-agent-host" + fallback
+			file := write(t, agentLab(lab, fallback, ""))
+			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
 			must(t, "deploy", "-q", "-r", "netns", file)
-			fresh := held(t, "t-agent")
-			must(t, "fault", "add", "--lab", "t-agent", "--node", "h2", "--every", "4ms", "--for", "500us", "agent-crash")
+			fresh := held(t, lab)
+			must(t, "fault", "add", "--lab", lab, "--node", "h2", "--every", "4ms", "--for", "500us", "agent-crash")
 			why := "host crashed: h2 at "
 			if fallback != "" {
 				why = "(h2)" // that it was lost, or given up by those who had nothing from it
@@ -106,8 +109,8 @@ func TestAgentCrashHost(t *testing.T) {
 			if o := runFaulty(t, file, "--dilation", "400"); o.code != exitRuntime || !strings.Contains(o.err, why) {
 				t.Errorf("exit %d, %s", o.code, o.err)
 			}
-			must(t, "fault", "reset", "--lab", "t-agent")
-			rested(t, "t-agent", fresh)
+			must(t, "fault", "reset", "--lab", lab)
+			rested(t, lab, fresh)
 			o := runFaulty(t, file, "--dilation", "400")
 			for tries := 0; tries < 5 && strings.Contains(o.err, "no route to a member"); tries++ {
 				o = runFaulty(t, file, "--dilation", "400") // switches hear of the host's link after switches.reconverge
@@ -115,9 +118,8 @@ func TestAgentCrashHost(t *testing.T) {
 			if o.code != exitOK && o.code != exitFidelity {
 				t.Errorf("afterwards: exit %d, %s", o.code, o.err)
 			}
-			rested(t, "t-agent", fresh)
-			must(t, "destroy", "t-agent")
-			same(t, before, snapshot(t))
+			rested(t, lab, fresh)
+			must(t, "destroy", lab)
 		})
 	}
 }

@@ -94,13 +94,13 @@ func TestIgnored(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"run", "--dilation", "3", quickstart}, "--dilation is of labs that run"},
-		{[]string{"run", "--slower=2", quickstart}, "--slower is of labs that run"},
-		{[]string{"run", quickstart, "--attach", "h0=eth0"}, "--attach is of labs that run"},
-		{[]string{"run", "-r", "netns", "--check", quickstart}, "--check is of simulations"},
+		{[]string{"run", "--dilation", "3", quickstart}, "--dilation is for running labs"},
+		{[]string{"run", "--slower=2", quickstart}, "--slower is for running labs"},
+		{[]string{"run", quickstart, "--attach", "h0=eth0"}, "--attach is for running labs"},
+		{[]string{"run", "-r", "netns", "--check", quickstart}, "--check is for simulations"},
 		{[]string{"run", "--capture-limit", "1MiB", quickstart}, "--capture-limit goes with --capture"},
 		{[]string{"graph", "-o", png, quickstart}, "no drawing format for *.png"},
-		{[]string{"fuzz", "--replay", "--seeds", "3", quickstart}, "--seeds is of a search"},
+		{[]string{"fuzz", "--replay", "--seeds", "3", quickstart}, "--seeds is for a search"},
 		{[]string{"fuzz", "--format", "xml", quickstart}, `no format "xml"`},
 		{[]string{"diff", "--format", "xml", "a", "b"}, `no format "xml"`},
 		{[]string{"completion", "bash", "zsh"}, "completion takes a shell (bash, zsh or fish), not 2 arguments"},

@@ -72,10 +72,10 @@ func TestComplete(t *testing.T) {
 // TestScripts: the scripts ask the program, in the shells that are here.
 func TestScripts(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "mcastlab")
-	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/mcastlab").CombinedOutput(); err != nil {
+	if out, err := goBuild(bin, "../cmd/mcastlab").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for shell, script := range map[string]string{ // each by itself
+	for shell, script := range map[string]string{ // independent of each other
 		"bash": `source <("$BIN" completion bash)
 			complete -p mcastlab > /dev/null || exit 1
 			COMP_WORDS=("$BIN" run --format js) COMP_CWORD=3; _mcastlab 2> /dev/null; echo "${COMPREPLY[@]}"`,

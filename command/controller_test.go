@@ -23,7 +23,9 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/controller/controllertest"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab"
 )
 
 // watched is the agent of a node that notes what leaders ask of it.
@@ -97,7 +99,7 @@ func newReplicas(t *testing.T, nodes ...string) *replicas {
 	}
 	r := &replicas{t: t, dir: dir, cmds: map[string]*exec.Cmd{}, nodes: map[string]*watched{}}
 	t.Cleanup(func() {
-		for _, c := range r.cmds { // each by itself
+		for _, c := range r.cmds { // independent of each other
 			_ = c.Process.Kill()
 			_ = c.Wait()
 		}
@@ -178,13 +180,22 @@ func (r *replicas) leader(c *client.Client, not string) (id string) {
 }
 
 // fabricOf is a lab of its own nodes: a state with two labs tells the nodes of each.
-func fabricOf(name, a, b, sw string) string {
-	return fmt.Sprintf("name: %s\ntopology: {custom: {hosts: [%s, %s], switches: [%s], links: [%s-%s, %s-%s]}}\ncontrollers: 3\n", name, a, b, sw, a, sw, b, sw)
+func fabricOf(t *testing.T, name, a, b, sw string) []byte {
+	t.Helper()
+	l, err := lab.Parse("lab", fmt.Appendf(nil, "name: %s\ntopology: {custom: {hosts: [%s, %s], switches: [%s], links: [%s-%s, %s-%s]}}\ncontrollers: 3\n", name, a, b, sw, a, sw, b, sw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := labspec.Encode(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message
 }
 
 // lives deploys a lab and runs something in it, over and over, until told to stop. Each step
 // must be there once: the configuration's number and the McstIDs say so.
-func lives(ctx context.Context, t *testing.T, c *client.Client, stop <-chan struct{}) (rounds int) {
+func lives(ctx context.Context, t *testing.T, c *client.Client, fabric []byte, stop <-chan struct{}) (rounds int) {
 	do := func(cmd controller.Command) controller.Result {
 		cmd.Lab = "lab2"
 		r, err := c.Do(ctx, cmd)
@@ -199,7 +210,7 @@ func lives(ctx context.Context, t *testing.T, c *client.Client, stop <-chan stru
 			return rounds
 		default:
 		}
-		do(controller.Command{Kind: controller.KindDeploy, File: fabricOf("lab2", "x0", "x1", "y0")})
+		do(controller.Command{Kind: controller.KindDeploy, Message: fabric})
 		for _, p := range []string{controller.PhaseStarting, controller.PhaseWiring, controller.PhaseConfiguring, controller.PhaseUp} {
 			r := do(controller.Command{Kind: controller.KindPhase, Phase: p})
 			if p == controller.PhaseConfiguring {
@@ -235,7 +246,7 @@ func TestControllerKilled(t *testing.T) {
 	r := newReplicas(t, "h0", "h1", "leaf0", "x0", "x1", "y0")
 	x := r.client(0)
 	for _, cmd := range []controller.Command{
-		{Kind: controller.KindDeploy, File: fabricOf("lab1", "h0", "h1", "leaf0")},
+		{Kind: controller.KindDeploy, Message: fabricOf(t, "lab1", "h0", "h1", "leaf0")},
 		{Kind: controller.KindPhase, Phase: controller.PhaseUp}, {Kind: controller.KindBegin, Run: controllertest.Run},
 	} {
 		cmd.Lab = controllertest.Lab
@@ -243,10 +254,10 @@ func TestControllerKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, stop := controllertest.New(), make(chan struct{})
+	h, stop, fabric := controllertest.New(), make(chan struct{}), fabricOf(t, "lab2", "x0", "x1", "y0")
 	var all sync.WaitGroup
 	rounds := 0
-	all.Go(func() { rounds = lives(t.Context(), t, r.client(0), stop) })
+	all.Go(func() { rounds = lives(t.Context(), t, r.client(0), fabric, stop) })
 	for who := range 2 {
 		c := r.client(who + 1)
 		all.Go(func() { h.Work(t.Context(), t, who, c, prng.New(uint64(who)), stop) })
@@ -289,7 +300,7 @@ func TestControllerKilled(t *testing.T) {
 	}
 }
 
-// agree compares the nodes with the state, and looks whether a leader of old has acted.
+// agree compares the nodes with the state, and looks whether a deposed leader has acted.
 func (r *replicas) agree(x *client.Client) {
 	t := r.t
 	t.Helper()
@@ -305,19 +316,19 @@ func (r *replicas) agree(x *client.Client) {
 		t.Fatal(err)
 	}
 	slices.Sort(want)
-	for name, w := range r.nodes { // each by itself
+	for name, w := range r.nodes { // independent of each other
 		w.mu.Lock()
 		have := slices.Sorted(slices.Values(w.have))
 		if !strings.HasPrefix(name, "x") && name != "y0" && !slices.Equal(have, want) {
 			t.Errorf("%s has faults %v, want %v", name, have, want)
 		}
-		for id, n := range w.applied { // each by itself
+		for id, n := range w.applied { // independent of each other
 			if n > 1 {
 				t.Errorf("%s: fault %s was applied %d times", name, id, n)
 			}
 		}
 		if !slices.IsSorted(w.epochs) {
-			t.Errorf("%s: a leader of old has acted: %v", name, w.epochs)
+			t.Errorf("%s: a deposed leader has acted: %v", name, w.epochs)
 		}
 		w.mu.Unlock()
 	}

@@ -21,14 +21,12 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
-const ctlLab = "t-ctl"
-
 // planeOf returns a client of the controllers of the lab, whatever state that is in.
-func planeOf(t *testing.T) *client.Client {
+func planeOf(t *testing.T, lab string) *client.Client {
 	t.Helper()
 	var all []client.Replica
 	for _, id := range []string{"controller0", "controller1", "controller2"} {
-		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(orchestrator.StateDir, ctlLab, "n", id, nodeapi.AgentSocket)})
+		all = append(all, client.Replica{ID: id, Target: "unix:" + filepath.Join(orchestrator.StateDir, lab, "n", id, nodeapi.AgentSocket)})
 	}
 	c, err := client.New(all, controller.Retry)
 	if err != nil {
@@ -67,12 +65,12 @@ func waitLong(t *testing.T, holds func() bool) {
 }
 
 // controllerLs returns how controllers are, by their ids.
-func controllerLs(t *testing.T) map[string]client.Status {
+func controllerLs(t *testing.T, lab string) map[string]client.Status {
 	t.Helper()
 	var ls struct {
 		Controllers []client.Status `json:"controllers"`
 	}
-	out := must(t, "controller", "ls", "--lab", ctlLab, "--format", "json").out
+	out := must(t, "controller", "ls", "--lab", lab, "--format", "json").out
 	if err := json.Unmarshal([]byte(out), &ls); err != nil || len(ls.Controllers) != 3 {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -100,9 +98,9 @@ func underWay(t *testing.T, args ...string) (wait func() (int, string)) {
 }
 
 // ctlFile is a lab with controllers whose one row takes a while.
-func ctlFile(t *testing.T, iterations string) string {
+func ctlFile(t *testing.T, lab, iterations string) string {
 	t.Helper()
-	return write(t, "name: "+ctlLab+"\ntopology: {star: {hosts: 4}}\ncontrollers: 3\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: "+iterations+"}\n")
+	return write(t, "name: "+lab+"\ntopology: {star: {hosts: 4}}\ncontrollers: 3\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: "+iterations+"}\n")
 }
 
 // TestControlPlane: in a lab whose controllers are nodes the one that leads is killed in the
@@ -110,36 +108,35 @@ func ctlFile(t *testing.T, iterations string) string {
 // stopped, and all are killed while a run goes on. Everything that was asked for is done, once;
 // traffic never stops; destroy leaves nothing.
 func TestControlPlane(t *testing.T) {
-	for i, runtime := range []string{"netns", "docker"} {
+	need(t)
+	unchanged(t)
+	for _, runtime := range []string{"netns", "docker"} {
 		t.Run(runtime, func(t *testing.T) {
 			need(t, runtime)
-			before := snapshot(t)
-			rounds := 1
+			t.Parallel()
+			lab, rounds := "t-ctl-"+runtime, 1
 			if os.Getenv("MCASTLAB_SOAK") != "" {
 				rounds = 34 // of six kills and a stop
 			}
-			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", ctlLab) })
+			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
 			for range rounds {
-				controlPlane(t, runtime, ofToday(i, 2))
+				controlPlane(t, lab, runtime)
 			}
-			same(t, before, snapshot(t))
 		})
 	}
 }
 
-// controlPlane is one round of TestControlPlane; stops says that a leader is stopped, and that
-// controllers have faults, which takes most of the time and the same in both runtimes.
-func controlPlane(t *testing.T, runtime string, stops bool) {
-	c, file := planeOf(t), ctlFile(t, "200")
+func controlPlane(t *testing.T, lab, runtime string) {
+	c, file := planeOf(t, lab), ctlFile(t, lab, "200")
 
 	// A deployment loses the leader as soon as there is one.
 	deploy := underWay(t, "deploy", "-q", "-r", runtime, file)
 	killed := leaderOf(t, c)
-	killNode(t, ctlLab, killed)
+	killNode(t, lab, killed)
 	if code, said := deploy(); code != exitOK || !strings.Contains(said, "5 nodes, 4 links, 3 controllers") {
 		t.Fatalf("deploy: exit %d, %s", code, said)
 	}
-	if ls := controllerLs(t); ls[killed].State != "gone" {
+	if ls := controllerLs(t, lab); ls[killed].State != "gone" {
 		t.Errorf("%s was killed, and is %+v", killed, ls[killed])
 	}
 	if o := must(t, "deploy", "-q", "-r", runtime, file); !strings.Contains(o.out, "is up again") {
@@ -151,70 +148,68 @@ func controlPlane(t *testing.T, runtime string, stops bool) {
 	// A run loses it before its group is registered.
 	dir := t.TempDir()
 	run := underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
-	waitLong(t, func() bool { return openRun(t, c) != nil })
+	waitLong(t, func() bool { return openRun(t, lab, c) != nil })
 	killed = leaderOf(t, c)
-	killNode(t, ctlLab, killed)
-	flows(t, dir, "1")
+	killNode(t, lab, killed)
+	flows(t, lab, dir, "1")
 	if code, said := run(); code != exitOK && code != exitFidelity {
 		t.Fatalf("run: exit %d, %s", code, said)
 	}
-	if r := lastRun(t, c); r.Ended == 0 || r.Error != "" {
+	if r := lastRun(t, lab, c); r.Ended == 0 || r.Error != "" {
 		t.Errorf("the run is %+v", r)
 	}
 	must(t, "deploy", "-q", "-r", runtime, file)
 
 	t.Logf("%v: the first run is over", time.Now().UTC())
-	timelineKilled(t, c, runtime, file)
+	timelineKilled(t, lab, c, runtime, file)
 	t.Logf("%v: the timeline is over", time.Now().UTC())
-	if stops {
-		leaderStopped(t, c)
-		planeFaults(t, c)
-	}
+	leaderStopped(t, lab, c)
+	planeFaults(t, lab, c)
 	t.Logf("%v: the faults of controllers are over", time.Now().UTC())
 
 	// All of them die, and a run goes on to its end. Then they come back.
 	run = underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
-	flows(t, dir, "2")
+	flows(t, lab, dir, "2")
 	for _, id := range []string{"controller0", "controller1", "controller2"} {
-		killNode(t, ctlLab, id)
+		killNode(t, lab, id)
 	}
 	code, said := run()
 	if code != exitOK && code != exitFidelity {
 		t.Fatalf("run without controllers: exit %d, %s", code, said)
 	}
 	must(t, "deploy", "-q", "-r", runtime, file)
-	if r := lastRun(t, c); r.Ended != 0 && r.Error != "abandoned" {
+	if r := lastRun(t, lab, c); r.Ended != 0 && r.Error != "abandoned" {
 		t.Errorf("a run whose end nobody heard is %+v", r)
 	}
 	run = underWay(t, "run", "-q", "-r", runtime, "--dilation", "2000", "--runs", dir, file)
 	if code, said := run(); code != exitOK && code != exitFidelity {
 		t.Fatalf("run after all were dead: exit %d, %s", code, said)
 	}
-	empty(t, ctlLab)
-	must(t, "destroy", ctlLab)
+	empty(t, lab)
+	must(t, "destroy", lab)
 }
 
 // planeLab returns what the controllers know of the lab.
-func planeLab(t *testing.T, c *client.Client) *controller.Lab {
+func planeLab(t *testing.T, lab string, c *client.Client) *controller.Lab {
 	t.Helper()
 	s, err := c.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Lab(ctlLab)
+	return s.Lab(lab)
 }
 
-func openRun(t *testing.T, c *client.Client) *controller.Run {
+func openRun(t *testing.T, lab string, c *client.Client) *controller.Run {
 	t.Helper()
-	if r := lastRun(t, c); r != nil && r.Ended == 0 {
+	if r := lastRun(t, lab, c); r != nil && r.Ended == 0 {
 		return r
 	}
 	return nil
 }
 
-func lastRun(t *testing.T, c *client.Client) *controller.Run {
+func lastRun(t *testing.T, lab string, c *client.Client) *controller.Run {
 	t.Helper()
-	l := planeLab(t, c)
+	l := planeLab(t, lab, c)
 	if l == nil || len(l.Runs) == 0 {
 		return nil
 	}
@@ -222,9 +217,9 @@ func lastRun(t *testing.T, c *client.Client) *controller.Run {
 }
 
 // flows waits until data flows in the run with this number: its group is active.
-func flows(t *testing.T, dir, number string) {
+func flows(t *testing.T, lab, dir, number string) {
 	t.Helper()
-	events := filepath.Join(dir, ctlLab+"-"+number, "events.jsonl")
+	events := filepath.Join(dir, lab+"-"+number, "events.jsonl")
 	waitLong(t, func() bool {
 		b, err := os.ReadFile(events)
 		return err == nil && bytes.Contains(b, []byte(`"group-active"`))
@@ -232,37 +227,37 @@ func flows(t *testing.T, dir, number string) {
 }
 
 // timelineKilled adds faults, and the leader is killed while it is told of them.
-func timelineKilled(t *testing.T, c *client.Client, runtime, file string) {
+func timelineKilled(t *testing.T, lab string, c *client.Client, runtime, file string) {
 	t.Helper()
-	must(t, "fault", "add", "--lab", ctlLab, "--link", "h1-leaf0", "--delay", "1us", "delay")
-	add := underWay(t, "fault", "add", "--lab", ctlLab, "--link", "h2-leaf0", "--delay", "1us", "delay")
+	must(t, "fault", "add", "--lab", lab, "--link", "h1-leaf0", "--delay", "1us", "delay")
+	add := underWay(t, "fault", "add", "--lab", lab, "--link", "h2-leaf0", "--delay", "1us", "delay")
 	killed := leaderOf(t, c)
-	killNode(t, ctlLab, killed)
+	killNode(t, lab, killed)
 	if code, said := add(); code != exitOK {
 		t.Fatalf("fault add: exit %d, %s", code, said)
 	}
-	must(t, "fault", "add", "--lab", ctlLab, "--link", "h3-leaf0", "--delay", "1us", "delay")
-	if !threeFaults(t) {
-		t.Errorf("faults:\n%s", must(t, "fault", "ls", "--lab", ctlLab).out)
+	must(t, "fault", "add", "--lab", lab, "--link", "h3-leaf0", "--delay", "1us", "delay")
+	if !threeFaults(t, lab) {
+		t.Errorf("faults:\n%s", must(t, "fault", "ls", "--lab", lab).out)
 	}
-	// A node that starts anew gets its faults from whoever leads then.
-	killNode(t, ctlLab, "h3")
+	// A node that restarts gets its faults from whoever leads then.
+	killNode(t, lab, "h3")
 	must(t, "deploy", "-q", "-r", runtime, file)
-	waitLong(t, func() bool { return threeFaults(t) })
-	must(t, "fault", "reset", "--lab", ctlLab)
-	if l := planeLab(t, c); len(l.Faults) != 0 {
+	waitLong(t, func() bool { return threeFaults(t, lab) })
+	must(t, "fault", "reset", "--lab", lab)
+	if l := planeLab(t, lab, c); len(l.Faults) != 0 {
 		t.Errorf("after a reset the timeline is %+v", l.Faults)
 	}
-	if out := must(t, "fault", "ls", "--lab", ctlLab, "--format", "json").out; strings.Contains(out, "h1-leaf0") {
+	if out := must(t, "fault", "ls", "--lab", lab, "--format", "json").out; strings.Contains(out, "h1-leaf0") {
 		t.Errorf("after a reset nodes have\n%s", out)
 	}
 }
 
 // threeFaults reports whether there are three faults, each at both ends of its link, once.
-func threeFaults(t *testing.T) bool {
+func threeFaults(t *testing.T, lab string) bool {
 	t.Helper()
 	var f faultStates
-	out := must(t, "fault", "ls", "--lab", ctlLab, "--format", "json").out
+	out := must(t, "fault", "ls", "--lab", lab, "--format", "json").out
 	if err := json.Unmarshal([]byte(out), &f); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -276,11 +271,11 @@ func threeFaults(t *testing.T) bool {
 
 // leaderStopped stops the leader while it is told of a fault; another does it, and takes it back.
 // When the first goes on it changes nothing.
-func leaderStopped(t *testing.T, c *client.Client) {
+func leaderStopped(t *testing.T, lab string, c *client.Client) {
 	t.Helper()
 	old := leaderOf(t, c)
-	pid := nodePIDs(t, ctlLab)[old]
-	add := underWay(t, "fault", "add", "--lab", ctlLab, "--link", "h1-leaf0", "--delay", "1us", "delay")
+	pid := nodePIDs(t, lab)[old]
+	add := underWay(t, "fault", "add", "--lab", lab, "--link", "h1-leaf0", "--delay", "1us", "delay")
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -288,31 +283,31 @@ func leaderStopped(t *testing.T, c *client.Client) {
 	if code, said := add(); code != exitOK {
 		t.Errorf("fault add: exit %d, %s", code, said)
 	}
-	must(t, "fault", "reset", "--lab", ctlLab)
+	must(t, "fault", "reset", "--lab", lab)
 	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	waitLong(t, func() bool {
-		s := controllerLs(t)[old]
+		s := controllerLs(t, lab)[old]
 		return s.State == "leader" || s.State == "follower" && s.Leader != ""
 	})
-	if out := must(t, "fault", "ls", "--lab", ctlLab, "--format", "json").out; strings.Contains(out, "h1-leaf0") {
-		t.Errorf("a leader of old has applied\n%s", out)
+	if out := must(t, "fault", "ls", "--lab", lab, "--format", "json").out; strings.Contains(out, "h1-leaf0") {
+		t.Errorf("a deposed leader has applied\n%s", out)
 	}
 }
 
 // planeFaults crashes a controller and cuts another off by faults; both end by themselves or by
 // a reset.
-func planeFaults(t *testing.T, c *client.Client) {
+func planeFaults(t *testing.T, lab string, c *client.Client) {
 	t.Helper()
-	must(t, "fault", "add", "--lab", ctlLab, "--controller", "controller0", "--for", "3ms", "controller-crash")
-	waitLong(t, func() bool { return controllerLs(t)["controller0"].State == "crashed" })
-	waitLong(t, func() bool { return controllerLs(t)["controller0"].State != "crashed" })
+	must(t, "fault", "add", "--lab", lab, "--controller", "controller0", "--for", "3ms", "controller-crash")
+	waitLong(t, func() bool { return controllerLs(t, lab)["controller0"].State == "crashed" })
+	waitLong(t, func() bool { return controllerLs(t, lab)["controller0"].State != "crashed" })
 	old := leaderOf(t, c)
-	must(t, "fault", "add", "--lab", ctlLab, "--controller", old, "--set", "direction=out", "control-partition")
+	must(t, "fault", "add", "--lab", lab, "--controller", old, "--set", "direction=out", "control-partition")
 	leaderOf(t, c, old)
 	var f faultStates
-	if err := json.Unmarshal([]byte(must(t, "fault", "ls", "--lab", ctlLab, "--format", "json").out), &f); err != nil {
+	if err := json.Unmarshal([]byte(must(t, "fault", "ls", "--lab", lab, "--format", "json").out), &f); err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range f.Faults {
@@ -323,9 +318,9 @@ func planeFaults(t *testing.T, c *client.Client) {
 	if len(f.Faults) != 2 || !f.Faults[0].Over || !f.Faults[1].On {
 		t.Errorf("faults: %+v", f.Faults)
 	}
-	must(t, "fault", "reset", "--lab", ctlLab)
+	must(t, "fault", "reset", "--lab", lab)
 	waitLong(t, func() bool {
-		s := controllerLs(t)[old]
+		s := controllerLs(t, lab)[old]
 		return s.State == "leader" || s.State == "follower" && s.Leader != ""
 	})
 }

@@ -24,25 +24,26 @@ import (
 // are there and the gap is named; nothing of the lab is left.
 func TestNodeDies(t *testing.T) {
 	need(t)
+	unchanged(t)
 	for node, want := range map[string]string{"leaf0": "transport retry counter exceeded", "h2": "h2"} {
 		t.Run(node, func(t *testing.T) {
-			before := snapshot(t)
-			dir := t.TempDir()
-			text := strings.Replace(starLab("t-dies", "nics: {timeout: 262us, retries: 2}\n"), "iterations: 2", "iterations: 1000", 1)
+			t.Parallel()
+			lab, dir := "t-dies-"+node, t.TempDir()
+			text := strings.Replace(starLab(lab, "nics: {timeout: 262us, retries: 2}\n"), "iterations: 2", "iterations: 1000", 1)
 			cmd := exec.Command(program1(t), "run", "-q", "-r", "netns", "--dilation", "2000", "--runs", dir, write(t, text))
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			events := filepath.Join(dir, "t-dies-1", "events.jsonl")
-			t.Cleanup(func() { _ = cmd.Process.Kill(); _, _ = exec.Command(program1(t), "destroy", "t-dies").Output() })
+			events := filepath.Join(dir, lab+"-1", "events.jsonl")
+			t.Cleanup(func() { _ = cmd.Process.Kill(); _, _ = exec.Command(program1(t), "destroy", lab).Output() })
 			// Once the first group is active data flows.
 			waitFor(t, func() bool {
 				b, err := os.ReadFile(events)
 				return err == nil && bytes.Contains(b, []byte(`"group-active"`)) && bytes.Contains(b, []byte(`"node":"`+node+`"`))
 			})
-			killNode(t, "t-dies", node)
+			killNode(t, lab, node)
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
 			select {
@@ -63,7 +64,6 @@ func TestNodeDies(t *testing.T) {
 			if !bytes.Contains(b, []byte(`"node":"`+node+`"`)) || !bytes.Contains(b, []byte(`"group-active"`)) {
 				t.Error("events from before are missing")
 			}
-			same(t, before, snapshot(t))
 		})
 	}
 }
@@ -131,7 +131,7 @@ func waitFor(t *testing.T, holds func() bool) {
 func TestRegistrationOnTheWire(t *testing.T) {
 	need(t)
 	text := "name: t-mrp\ntopology: {fat-tree: {k: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], iterations: 1}\n"
-	r := runLab(t, "netns", write(t, text), "--dilation", "400000", "--capture", "*:*")
+	r := verified(t, "-r", "netns", "--dilation", "100000", "--capture", "*:*", write(t, text))
 	records := func(port string) (most int) {
 		f, err := os.Open(filepath.Join(r.RunDir, strings.ReplaceAll(port, ":", "_")+".pcapng"))
 		if err != nil {

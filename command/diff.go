@@ -15,7 +15,7 @@ import (
 func (p *program) diffCommand() *cli.Command {
 	const name = "diff"
 	return &cli.Command{
-		Name: name, Usage: "say where two runs of a lab part", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
+		Name: name, Usage: "say where two runs of a lab differ", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
 		Description: "RUN is a run's folder: mcastlab diff runs/star-1 runs/star-2. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
 			"the schemes, or from 1MiB on ratios between schemes that differ by more than 10 %.",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
@@ -36,7 +36,7 @@ func (p *program) diffCommand() *cli.Command {
 				err = d.WriteTable(p.out)
 			}
 			if err == nil && len(d.Parts) > 0 {
-				err = failedError{errors.New("the runs part: " + strings.Join(d.Parts, "; "))}
+				err = failedError{errors.New("the runs differ: " + strings.Join(d.Parts, "; "))}
 			}
 			return err
 		},

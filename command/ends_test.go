@@ -19,9 +19,7 @@ import (
 func buildOutside(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "outside")
-	cmd := exec.Command("go", "build", "-o", path, "./testdata/outside")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := goBuild(path, "./testdata/outside").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return path

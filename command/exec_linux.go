@@ -70,13 +70,13 @@ func anyNode(d *orchestrator.Deployed, pattern string) error {
 			return nil
 		}
 	}
-	return usageError{fmt.Errorf("exec at %q: lab %s has no node that is called so: mcastlab inspect %s lists them", pattern, d.Lab.Name, d.Lab.Name)}
+	return usageError{fmt.Errorf("exec at %q: lab %s has no node of that name: mcastlab inspect %s lists them", pattern, d.Lab.Name, d.Lab.Name)}
 }
 
 func (p *program) checkCommand() *cli.Command {
 	const name = "check"
 	return &cli.Command{
-		Name: name, Usage: "look whether this host can hold running labs", OnUsageError: onUsage,
+		Name: name, Usage: "check whether this host can run labs", OnUsageError: onUsage,
 		Description: "The exit code is 4 if something is missing; what to do about it is said beside it.",
 		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
 		Action: func(c *cli.Context) error {

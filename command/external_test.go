@@ -283,6 +283,8 @@ func TestExternal(t *testing.T) {
 		uniFr = "schemes: [unicast], ranks: [h1, h3], root: h3"
 		h1    = "10.0.0.2"
 	)
+	need(t)
+	unchanged(t)
 	for i, c := range []externalCase{
 		{name: "receiver", workload: to, remote: group, size: 4 << 20},
 		{name: "source", workload: from, remote: group, source: true, size: 4 << 20, docker: true},
@@ -312,28 +314,30 @@ func TestExternal(t *testing.T) {
 			}
 			t.Run(c.name+"/"+runtime, func(t *testing.T) {
 				need(t, runtime)
-				today(t, i, 2)
+				t.Parallel()
+				c := c // its own in each runtime
 				c.complete()
-				testExternal(t, &c, runtime)
+				testExternal(t, &c, runtime, fmt.Sprintf("mcl%s%d", runtime, i))
 			})
 		}
 	}
 }
 
-func testExternal(t *testing.T, c *externalCase, runtime string) {
+// testExternal runs a case with a device on an interface of this name.
+func testExternal(t *testing.T, c *externalCase, runtime, iface string) {
+	lab := "t-ext-" + c.name + "-" + runtime
 	message := make([]byte, c.size)
 	r := rand.NewChaCha8([32]byte{7})
 	_, _ = r.Read(message)
 	program1(t) // its making takes time of its own
 	ctx, stop := context.WithTimeout(t.Context(), externalWait)
 	defer stop()
-	before := snapshot(t)
-	dev := tap(t, "mcltap0")
-	file := write(t, c.lab("t-ext"))
-	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-ext") })
-	must(t, "deploy", "-q", "-r", runtime, "--attach", "h3=mcltap0", file)
-	fresh := held(t, "t-ext")
-	o := must(t, "group", "add-member", "--lab", "t-ext", "h3")
+	dev := tap(t, iface)
+	file := write(t, c.lab(lab))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
+	must(t, "deploy", "-q", "-r", runtime, "--attach", "h3="+iface, file)
+	fresh := held(t, lab)
+	o := must(t, "group", "add-member", "--lab", lab, "h3")
 	c.own = regexp.MustCompile(`^h3: address ([0-9a-f.:]+)/`).FindStringSubmatch(o.out)[1]
 	var p *rcpeer.Peer
 	if c.remote == group || c.remote == group6 {
@@ -387,12 +391,11 @@ func testExternal(t *testing.T, c *externalCase, runtime string) {
 		t.Errorf("the lab has %s, the peer %x", got, want)
 	}
 	c.counted(t, p, rep)
-	rested(t, "t-ext", fresh)
-	must(t, "destroy", "t-ext")
+	rested(t, lab, fresh)
+	must(t, "destroy", lab)
 	if err := dev.Close(); err != nil {
 		t.Error(err)
 	}
-	same(t, before, snapshot(t))
 }
 
 // counted looks at what both sides have counted: each packet once, or more if some were lost.
@@ -484,7 +487,7 @@ func TestExternalRefused(t *testing.T) {
 		{[]string{"h3=nosuch"}, 4, "interface nosuch: there is none of that name on this host"},
 		{[]string{"h3=lo"}, 4, "interface lo: it is the loopback interface"},
 		{[]string{"h3=mcltap1"}, 4, "interface mcltap1: it has the address 192.0.2.1/24, so this host uses it"},
-		{[]string{"h0=mcltap0"}, 4, "attach h0=mcltap0: h0 is no external host of lab t-ext (external: h3)"},
+		{[]string{"h0=mcltap0"}, 4, "attach h0=mcltap0: h0 is not an external host of lab t-ext (external: h3)"},
 		{[]string{"h3"}, 2, `attach "h3": write --attach HOST=INTERFACE`},
 	} {
 		args := []string{"deploy", "-q", "-r", "netns"}

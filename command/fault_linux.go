@@ -153,7 +153,7 @@ func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error)
 		in = append(in, fmt.Sprintf("priority: %d", c.Int("priority")))
 	default:
 		put("node", "nodes")
-		if err := p.refuse("is of pause and pause-storm", "priority"); err != nil {
+		if err := p.refuse("is for pause and pause-storm", "priority"); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +169,7 @@ func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error)
 		in = append(in, k+": "+v)
 	}
 	if links && c.IsSet("node") {
-		return nil, usageError{fmt.Errorf("fault add: %s is of links: name them with --link", kind)}
+		return nil, usageError{fmt.Errorf("fault add: %s applies to links: name them with --link", kind)}
 	}
 	entry := []string{fmt.Sprintf("%q: {%s}", kind, strings.Join(in, ", "))}
 	for _, k := range []string{"at", "for", "every"} {
@@ -279,7 +279,7 @@ func (p *program) attach(c *cli.Context) (*orchestrator.Deployed, error) {
 		name, why = labs[0].Name, "the only one that is up"
 	}
 	if !lab.NameOK(name) {
-		return nil, usageError{fmt.Errorf("%q cannot name a lab: --lab takes a name that mcastlab inspect lists", name)}
+		return nil, usageError{fmt.Errorf("%q cannot be the name of a lab: --lab takes a name that mcastlab inspect lists", name)}
 	}
 	e, err := orchestrator.EngineOf(name, engines())
 	if err != nil {

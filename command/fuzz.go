@@ -36,7 +36,7 @@ func (p *program) fuzzAction(c *cli.Context) error {
 		return p.fuzzLabs(c)
 	}
 	if c.Bool("replay") {
-		if err := p.refuse("is of a search: --replay runs the lab's own faults once", "seeds", "from", "out", "format"); err != nil {
+		if err := p.refuse("is for a search: --replay runs the lab's own faults once", "seeds", "from", "out", "format"); err != nil {
 			return err
 		}
 	}

@@ -61,7 +61,7 @@ func (p *program) groupAddMember() *cli.Command {
 				return err
 			}
 			x, group, err := d.Member(host, func(x *lab.External) {
-				for f, to := range map[string]*lab.Number{ // each by itself
+				for f, to := range map[string]*lab.Number{ // independent of each other
 					"qpn": &x.QPN, "send-psn": &x.SendPSN, "receive-psn": &x.ReceivePSN, "va": &x.VA, "rkey": &x.RKey,
 				} {
 					if v, given := numbers[f]; given {

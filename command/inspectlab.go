@@ -94,7 +94,7 @@ func drawFormat(format, file string) (string, error) {
 	case ".mmd", ".md":
 		return topo.FormatMermaid, nil
 	default:
-		return "", usageError{fmt.Errorf("no drawing format for *%s: name the file *.svg, *.dot, *.gv, *.mmd or *.md, or say which with --format", ext)}
+		return "", usageError{fmt.Errorf("no drawing format for *%s: name the file *.svg, *.dot, *.gv, *.mmd or *.md, or choose one with --format", ext)}
 	}
 }
 

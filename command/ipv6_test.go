@@ -118,14 +118,14 @@ func framed(t *testing.T, file string, v6 bool, vlan uint16) (roce, mrp int) {
 // Every byte is right; what is on the links is IPv6 with the tag and a right ICRC, in both
 // directions, and nothing is left behind.
 func TestLiveIPv6(t *testing.T) {
+	need(t)
+	unchanged(t)
 	const vlan = 7
 	for i, links := range []string{"ip: 6, vlan: 7", "ip: 6"} {
-		for j, way := range []string{"frames", "trains"} {
+		for _, way := range []string{"frames", "trains"} {
 			t.Run(links+"/"+way, func(t *testing.T) {
-				need(t)
-				today(t, i+j, 2)
-				before := snapshot(t)
-				file := write(t, starLab("t-ipv6", "links: {"+links+"}\nruntime: {io: "+way+"}\n"))
+				t.Parallel()
+				file := write(t, starLab(fmt.Sprintf("t-ipv6-%d-%s", i, way), "links: {"+links+"}\nruntime: {io: "+way+"}\n"))
 				r := verified(t, "-r", "netns", "--dilation", "2000", "--capture", "leaf0:*", file)
 				conserved(t, r.RunDir)
 				tag := uint16(0)
@@ -138,7 +138,6 @@ func TestLiveIPv6(t *testing.T) {
 						t.Errorf("%d RoCE and %d MRP frames at port %d", roce, mrp, port)
 					}
 				}
-				same(t, before, snapshot(t))
 			})
 		}
 	}
@@ -229,10 +228,10 @@ func TestRCIPv6(t *testing.T) {
 // TestRCAddresses: what rc takes for addresses, before it touches an interface.
 func TestRCAddresses(t *testing.T) {
 	for _, c := range []struct{ ip, remote, want string }{
-		{"10.0.0.4", "x", `remote-ip: "x" is no IPv4 or IPv6 address`},
-		{"fe80::1%eth0", "10.0.0.1", `ip: "fe80::1%eth0" is no IPv4 or IPv6 address`},
-		{"10.0.0.4", "fd6d:6361:7374::a00:1", "ip 10.0.0.4 and remote-ip fd6d:6361:7374::a00:1 are of two families"},
-		{"2001:db8::1", "10.0.0.1", "ip: 2001:db8::1 is not of a lab's IPv6 fabric: its addresses are those of fd6d:6361:7374::/96"},
+		{"10.0.0.4", "x", `remote-ip: "x" is not an IPv4 or IPv6 address`},
+		{"fe80::1%eth0", "10.0.0.1", `ip: "fe80::1%eth0" is not an IPv4 or IPv6 address`},
+		{"10.0.0.4", "fd6d:6361:7374::a00:1", "ip 10.0.0.4 and remote-ip fd6d:6361:7374::a00:1 are of different families"},
+		{"2001:db8::1", "10.0.0.1", "ip: 2001:db8::1 is not in a lab's IPv6 fabric: its addresses are those of fd6d:6361:7374::/96"},
 	} {
 		o := call(t, hooks{}, "", "rc", "send", "--interface", "nosuch", "--ip", c.ip, "--remote-ip", c.remote)
 		if o.code != 2 || !strings.Contains(o.err, c.want) {

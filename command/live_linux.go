@@ -7,6 +7,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/nodeagent"
@@ -48,15 +50,46 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	if err != nil {
 		return nil, err
 	}
-	report, err = orchestrator.Run(c.Context, l, o, orchestrator.RunOptions{
+	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
 		Captures: c.StringSlice("capture"), CaptureBytes: limit,
-	})
+	}
+	if c.Bool("check-digest") {
+		return p.runChecked(c, l, o, run)
+	}
+	report, err = orchestrator.Run(c.Context, l, o, run)
 	var late *orchestrator.LateError
 	if errors.As(err, &late) {
 		err = fidelityError{err}
 	}
 	return report, err
+}
+
+// runChecked runs a lab in virtual time, simulates it, and compares every frame at the end of every
+// link.
+func (p *program) runChecked(c *cli.Context, l *lab.Lab, o orchestrator.Options, run orchestrator.RunOptions) (*runner.Report, error) {
+	var real, simulated runner.Ledger
+	run.Ledger = real.Set
+	report, err := orchestrator.Run(c.Context, l, o, run)
+	if err != nil {
+		return report, err
+	}
+	other, err := runner.Simulate(c.Context, l, runner.Options{Base: run.Base, Say: p.say, Ledger: simulated.Set, Env: apps.Env{Programs: p.hooks.programs}})
+	if err != nil {
+		return report, fmt.Errorf("simulate the lab: %w", err)
+	}
+	g, err := labspec.Graph(l)
+	if err != nil {
+		return report, err
+	}
+	if text := runner.Parted(g, &real, &simulated); text != "" {
+		return report, partedError{fmt.Errorf("the run is not its simulation: %s", text)}
+	}
+	if report.Digest != other.Digest {
+		return report, partedError{fmt.Errorf("the run is not its simulation: digest %s, and not %s, beyond the frames that are compared", report.Digest, other.Digest)}
+	}
+	p.say("digest %s, which is the simulation's", report.Digest)
+	return report, nil
 }
 
 func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.Options, error) {

@@ -28,7 +28,7 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// built is the program as users have it: static, a process of its own.
+// built is the program as users have it, a process of its own.
 var built struct {
 	once sync.Once
 	path string
@@ -44,8 +44,7 @@ func program1(t *testing.T) string {
 			return
 		}
 		built.path = filepath.Join(dir, "mcastlab")
-		cmd := exec.Command("go", "build", "-o", built.path, "../cmd/mcastlab")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd := goBuild(built.path, "../cmd/mcastlab")
 		if raceDetector { // what a test under the race detector starts is under it, too
 			cmd = exec.Command("go", "build", "-race", "-o", built.path, "../cmd/mcastlab")
 		}
@@ -75,21 +74,6 @@ func need(t *testing.T, runtimes ...string) {
 		t.Skip("brings labs up: make test-live")
 	}
 	needRoot(t, runtimes...)
-}
-
-// ofToday reports whether part i of a test is one that today's run has. Of n parts that follow
-// each other a day has one, so that n days have them all; make test-live-all has all of them at
-// once, and so have soaks and the tests of the bug bank.
-func ofToday(i, n int) bool {
-	return os.Getenv("MCASTLAB_LIVE") == "all" || os.Getenv("MCASTLAB_SOAK") != "" || (i+int(time.Now().Unix()/86400))%n == 0
-}
-
-// today skips part i of a test unless it is one of today's.
-func today(t *testing.T, i, n int) {
-	t.Helper()
-	if !ofToday(i, n) {
-		t.Skip("runs on another day: make test-live-all")
-	}
 }
 
 // needRoot skips a test where it cannot run, or fails it where it must.
@@ -518,7 +502,7 @@ func owned(t *testing.T, runtime, lab string) {
 		t.Fatalf("%d nodes", len(pids))
 	}
 	spaces := map[string]bool{}
-	for name, pid := range pids { // each by itself
+	for name, pid := range pids { // independent of each other
 		dir := fmt.Sprintf("/proc/%d/", pid)
 		status, err := os.ReadFile(dir + "status")
 		if err != nil {
@@ -617,11 +601,20 @@ func snapshot(t *testing.T) map[string]string {
 
 func same(t *testing.T, before, after map[string]string) {
 	t.Helper()
-	for k := range before { // each by itself
+	for k := range before { // independent of each other
 		if before[k] != after[k] {
 			t.Errorf("%s changed:\nbefore %s\nafter  %s", k, before[k], after[k])
 		}
 	}
+}
+
+// unchanged demands that the machine is as it was before once a test and all its subtests have
+// ended. Labs of subtests that run side by side are of different names; in between the machine
+// is that of several.
+func unchanged(t *testing.T) {
+	t.Helper()
+	before := snapshot(t)
+	t.Cleanup(func() { same(t, before, snapshot(t)) })
 }
 
 // TestResidue: a deploy that is interrupted, or killed and then destroyed, at a random
@@ -735,15 +728,31 @@ func TestEngineTrouble(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// variant builds the program in another way.
+// variants are the programs that variant has built, by how.
+var variants struct {
+	sync.Mutex
+	paths map[string]string
+}
+
+// variant builds the program in another way, once for all tests.
 func variant(t *testing.T, env string, flags ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "mcastlab")
+	variants.Lock()
+	defer variants.Unlock()
+	how := fmt.Sprint(env, flags)
+	if path, ok := variants.paths[how]; ok {
+		return path
+	}
+	path := fmt.Sprintf("%s-%d", program1(t), len(variants.paths)+1) // whose folder is removed at the end
 	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "../cmd/mcastlab")...)
 	cmd.Env = append(os.Environ(), env)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if variants.paths == nil {
+		variants.paths = map[string]string{}
+	}
+	variants.paths[how] = path
 	return path
 }
 
@@ -757,7 +766,7 @@ func TestNodeTrouble(t *testing.T) {
 	text := "name: t-dying\ntopology:\n  custom:\n    hosts: [h0, dies-at-start-1]\n    switches: [s0]\n    links: [h0-s0, dies-at-start-1-s0]\n"
 	file := write(t, text)
 	for _, c := range []struct{ name, program, runtime, want string }{
-		{"not static", dynamic, "docker", "this program is not static"},
+		{"not static", dynamic, "docker", "this program is dynamically linked"},
 		{"dies in a container", dying, "docker", "node dies-at-start-1 did not start: mcastlab node: failpoint dies-at-start"},
 		{"dies as a process", dying, "netns", "node dies-at-start-1 did not start: mcastlab node: failpoint dies-at-start"},
 	} {
@@ -827,7 +836,7 @@ func TestDrift(t *testing.T) {
 			if o := must(t, "deploy", "-q", "-r", runtime, file); !strings.HasSuffix(o.out, ": is up again\n") {
 				t.Errorf("deploy says %q", o.out)
 			}
-			for name, pid := range nodePIDs(t, "t-drift") { // each by itself
+			for name, pid := range nodePIDs(t, "t-drift") { // independent of each other
 				if (pid == pids[name]) != (name != "h2") {
 					t.Errorf("%s had process %d and has %d", name, pids[name], pid)
 				}

@@ -27,6 +27,7 @@ const (
 	exitLab         = 3 // the lab file is wrong
 	exitRuntime     = 4
 	exitFidelity    = 5
+	exitParted      = 6 // a run is not its simulation
 	exitInterrupted = signalBase + int(syscall.SIGINT)
 	exitUnread      = signalBase + int(syscall.SIGPIPE)
 )
@@ -34,6 +35,7 @@ const (
 const exitHelp = `EXIT CODES:
    0 ok   1 an expectation does not hold or data did not verify   2 wrong usage
    3 wrong lab file   4 error while running   5 the clock did no justice to the lab
+   6 a run differs from its simulation (run --check-digest)
    130 interrupted, by Ctrl-C   128+N ended by signal N: 129 hangup, 131 quit, 143 terminate,
    141 nobody reads the output any more. Whatever was begun is taken back first; another
    signal, a second or more after the first, ends the program at once.
@@ -70,7 +72,7 @@ func checkPrograms(programs []rank.Program) error {
 	for _, p := range programs {
 		switch {
 		case !lab.LabelOK(p.Name):
-			return fmt.Errorf("program %q cannot be called so: use a letter, then up to 39 letters, digits, underscores and hyphens", p.Name)
+			return fmt.Errorf("program %q cannot have that name: use a letter, then up to 39 letters, digits, underscores and hyphens", p.Name)
 		case p.Run == nil && p.Broadcast == nil:
 			return fmt.Errorf("program %s has no function Run, and no Broadcast", p.Name)
 		case seen[p.Name]:
@@ -171,11 +173,15 @@ type failedError struct{ error }
 // fidelityError says that the machine was too slow for a run's times to be those of the lab.
 type fidelityError struct{ error }
 
+// partedError is the error of a run that is not its simulation.
+type partedError struct{ error }
+
 // exitCode maps an error to the program's exit code.
 func exitCode(ctx context.Context, err error) int {
 	var usage usageError
 	var failed failedError
 	var fidelity fidelityError
+	var parted partedError
 	var inner interface{ ExitCode() int }
 	var labErr *lab.Error
 	switch {
@@ -191,6 +197,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitFailed
 	case errors.As(err, &fidelity):
 		return exitFidelity
+	case errors.As(err, &parted):
+		return exitParted
 	}
 	return exitRuntime
 }

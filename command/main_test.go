@@ -196,7 +196,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown flag", []string{"run", "--fast", "x"}, 2, "flag provided but not defined: -fast"},
 		{"bad format", []string{"run", "--format", "xml", quickstart}, 2, `no format "xml"`},
 		{"two labs", []string{"run", quickstart, quickstart}, 2, "takes one lab file, not 2"},
-		{"unknown port", []string{"run", "-q", "--runs", dir, "--capture", "h99:0", quickstart}, 2, `capture "h99:0": no port is called so`},
+		{"unknown port", []string{"run", "-q", "--runs", dir, "--capture", "h99:0", quickstart}, 2, `capture "h99:0": no port has that name`},
 		{"bad drawing", []string{"graph", "--format", "png", quickstart}, 2, `no drawing format "png"`},
 		{"bad shell", []string{"completion", "csh"}, 2, `not "csh"`},
 		{"stray argument", []string{"version", "x"}, 2, "version takes no argument"},
@@ -232,7 +232,7 @@ func TestCancel(t *testing.T) {
 	var summary struct {
 		Results []struct{ Scheme string }
 	}
-	for name, v := range map[string]any{"meta.json": &meta, "summary.json": &summary} { // each by itself
+	for name, v := range map[string]any{"meta.json": &meta, "summary.json": &summary} { // independent of each other
 		b, err := os.ReadFile(filepath.Join(dir, "small-1", name))
 		if err == nil {
 			err = json.Unmarshal(b, v)
@@ -255,10 +255,20 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// goBuild returns the command that builds a program: for root as make build does, static, as it
+// may become the image of containers. Others take what go test has compiled already.
+func goBuild(path, pkg string) *exec.Cmd {
+	cmd := exec.Command("go", "build", "-o", path, pkg)
+	if os.Geteuid() == 0 {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	return cmd
+}
+
 // TestSignal: the same with a real process and a real signal.
 func TestSignal(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "mcastlab")
-	if out, err := exec.Command("go", "build", "-o", bin, "../cmd/mcastlab").CombinedOutput(); err != nil {
+	if out, err := goBuild(bin, "../cmd/mcastlab").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	dir := t.TempDir()

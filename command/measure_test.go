@@ -89,9 +89,7 @@ func BenchmarkBringUp(b *testing.B) {
 		b.Skip("root is needed")
 	}
 	path := b.TempDir() + "/mcastlab"
-	build := exec.Command("go", "build", "-o", path, "../cmd/mcastlab")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := goBuild(path, "../cmd/mcastlab").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	run := func(args ...string) time.Duration {
@@ -115,7 +113,7 @@ func BenchmarkBringUp(b *testing.B) {
 		note("netns-up-s", run("deploy", "-q", "-r", "netns", quickstart))
 		note("netns-down-s", run("destroy", "quickstart"))
 	}
-	for what, v := range bring { // each by itself
+	for what, v := range bring { // independent of each other
 		b.ReportMetric(median(v), what)
 	}
 	run("wipe", "--yes")

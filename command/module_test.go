@@ -24,7 +24,7 @@ func TestModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{ // each by itself
+	for name, text := range map[string]string{ // independent of each other
 		"main.go": string(main),
 		"go.mod": "module example.org/mine\n\ngo 1.26.0\n\nrequire github.com/mcastlab/mcastlab v0.0.0\n\n" +
 			"replace github.com/mcastlab/mcastlab => " + root + "\n",

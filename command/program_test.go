@@ -3,7 +3,6 @@ package command
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,9 +19,7 @@ const ringSum = "../examples/ring-sum/lab.mcl.yml"
 func buildRingSum(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ring-sum")
-	cmd := exec.Command("go", "build", "-o", path, "../examples/ring-sum")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := goBuild(path, "../examples/ring-sum").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return path
@@ -141,7 +138,7 @@ func TestPrograms(t *testing.T) {
 	bad := func(p ...rank.Program) outcome { return call(t, hooks{programs: p}, "", "version") }
 	run := func(*rank.Rank, []string) error { return nil }
 	for want, o := range map[string]outcome{
-		`program "a b" cannot be called so`:               bad(rank.Program{Name: "a b", Run: run}),
+		`program "a b" cannot have that name`:             bad(rank.Program{Name: "a b", Run: run}),
 		"program a has no function Run, and no Broadcast": bad(rank.Program{Name: "a"}),
 		"two programs are called a":                       bad(rank.Program{Name: "a", Run: run}, rank.Program{Name: "a", Run: run}),
 	} {

@@ -23,6 +23,7 @@ type progress struct {
 	w        io.Writer
 	bar      *progressbar.ProgressBar
 	start    time.Time
+	movedAt  time.Time // when the first frames had moved; zero: none have
 	last     time.Time
 	nextLine time.Duration
 	step     int
@@ -45,6 +46,9 @@ func (p *progress) Update(s runner.ProgressState) {
 	if s.Step != p.step {
 		p.step, p.stepAt = s.Step, now
 	}
+	if s.PacketHops > 0 && p.movedAt.IsZero() {
+		p.movedAt = now
+	}
 	elapsed := now.Sub(p.start)
 	switch {
 	case p.bar != nil:
@@ -57,7 +61,7 @@ func (p *progress) Update(s runner.ProgressState) {
 		_ = p.bar.Set(max(0, s.Step-1))
 	case elapsed >= p.nextLine:
 		p.nextLine *= 2
-		fmt.Fprintf(p.w, "%s  [%d/%d, %s%s]\n", p.describe(s, now), s.Step, s.Steps, elapsed.Round(time.Second), p.remaining(s, elapsed))
+		fmt.Fprintf(p.w, "%s  [%d/%d, %s%s]\n", p.describe(s, now), s.Step, s.Steps, elapsed.Round(time.Second), p.remaining(s, now, elapsed))
 	}
 	p.last = now
 }
@@ -67,14 +71,24 @@ func (p *progress) Update(s runner.ProgressState) {
 func (p *progress) describe(s runner.ProgressState, now time.Time) string {
 	real := now.Sub(p.start).Seconds()
 	ratio := real * 1e6 / max(1e-9, s.LabTime.Microseconds())
-	text := fmt.Sprintf("%s | lab time %v, 1:%.0f | %.1f M packet-hops/s", s.Doing, s.LabTime, ratio, float64(s.PacketHops)/real/1e6)
+	rate := float64(s.PacketHops) / real
+	hops := fmt.Sprintf("%.1f M", rate/1e6)
+	if rate < 1e6 {
+		hops = fmt.Sprintf("%.0f k", rate/1e3)
+	}
+	text := fmt.Sprintf("%s | lab time %v, 1:%.0f | %s packet-hops/s", s.Doing, s.LabTime, ratio, hops)
 	if now.Sub(p.stepAt) > stall && s.Waiting != "" {
 		text += " | waiting on " + s.Waiting
 	}
 	return text
 }
 
-func (p *progress) remaining(s runner.ProgressState, elapsed time.Duration) string {
+func (p *progress) remaining(s runner.ProgressState, now time.Time, elapsed time.Duration) string {
+	if s.PacketHops > 0 && s.AllHops > s.PacketHops {
+		moving := now.Sub(p.movedAt)
+		left := time.Duration(float64(moving) * (float64(s.AllHops)/float64(s.PacketHops) - 1))
+		return fmt.Sprintf(", about %s left", left.Round(time.Second))
+	}
 	if s.Step < 2 || s.Step >= s.Steps {
 		return ""
 	}

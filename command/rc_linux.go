@@ -116,14 +116,14 @@ func (a *rcArgs) addresses(own, remote string) error {
 	}{{"ip", own, &a.IP}, {"remote-ip", remote, &a.Remote}} {
 		ip, err := netip.ParseAddr(x.text)
 		if err != nil || ip.Zone() != "" || ip.Is4In6() {
-			return fmt.Errorf("%s: %q is no IPv4 or IPv6 address", x.flag, x.text)
+			return fmt.Errorf("%s: %q is not an IPv4 or IPv6 address", x.flag, x.text)
 		}
 		n, ok := wire.IPOf(ip)
 		if !ok {
-			return fmt.Errorf("%s: %v is not of a lab's IPv6 fabric: its addresses are those of fd6d:6361:7374::/96", x.flag, ip)
+			return fmt.Errorf("%s: %v is not in a lab's IPv6 fabric: its addresses are those of fd6d:6361:7374::/96", x.flag, ip)
 		}
 		if i > 0 && ip.Is6() != v6 {
-			return fmt.Errorf("ip %s and remote-ip %s are of two families", own, remote)
+			return fmt.Errorf("ip %s and remote-ip %s are of different families", own, remote)
 		}
 		*x.to, v6 = n, ip.Is6()
 	}
@@ -140,7 +140,7 @@ func (p *program) rcAction(c *cli.Context, verb string) error {
 		return err
 	}
 	if verb != "recv" && c.IsSet("file") {
-		if err := p.refuse("has no effect with --file, whose length it is", "size"); err != nil {
+		if err := p.refuse("has no effect with --file: the message is the whole file", "size"); err != nil {
 			return err
 		}
 	}

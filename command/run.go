@@ -45,6 +45,10 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "none, or messages: record what mcastlab trace needs", DefaultText: "what the lab says",
 			},
 			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow)", EnvVars: envOf(name, "check")},
+			&cli.BoolFlag{
+				Name: "check-digest", EnvVars: envOf(name, "check-digest"),
+				Usage: "of a running lab with runtime.clock: lockstep: hold every frame against the simulation of the same lab",
+			},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.runAction,
@@ -77,6 +81,14 @@ func (p *program) runAction(c *cli.Context) error {
 	default:
 		return usageError{fmt.Errorf("no trace %q: use none or messages", v)}
 	}
+	if l.Runtime.Clock == lab.ClockLockstep {
+		err = p.refuse("is for labs whose clock is the wall's: this one has runtime.clock: lockstep", "dilation", "slower")
+	} else {
+		err = p.refuse("is for labs with runtime.clock: lockstep: no other run equals its simulation", "check-digest")
+	}
+	if err != nil {
+		return err
+	}
 	if err := checkPorts(l, c.StringSlice("capture")); err != nil {
 		return err
 	}
@@ -101,9 +113,9 @@ func (p *program) runAction(c *cli.Context) error {
 // refuseForRun refuses flags of the command line that have no effect on this run.
 func (p *program) refuseForRun(c *cli.Context) (err error) {
 	if c.String("runtime") == "sim" {
-		err = p.refuse("is of labs that run: it goes with --runtime docker or netns", "dilation", "slower", "attach")
+		err = p.refuse("is for running labs: it goes with --runtime docker or netns", "dilation", "slower", "attach", "check-digest")
 	} else {
-		err = p.refuse("is of simulations: it goes with --runtime sim", "check")
+		err = p.refuse("is for simulations: it goes with --runtime sim", "check")
 	}
 	if err == nil && !c.IsSet("capture") {
 		err = p.refuse("goes with --capture", "capture-limit")
@@ -168,7 +180,7 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 		fmt.Fprintf(p.errOut, "captures: %d frames beyond the limit were left out\n", r.CaptureCut)
 	}
 	if r.EventsCut > 0 {
-		fmt.Fprintf(p.errOut, "events: %d are missing, which nodes had no room for until they could be sent\n", r.EventsCut)
+		fmt.Fprintf(p.errOut, "events: %d are missing: nodes had no room to keep them until they could be sent\n", r.EventsCut)
 	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
 	return nil

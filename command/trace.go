@@ -51,7 +51,7 @@ func (p *program) traceAction(c *cli.Context) error {
 	format := c.String("format")
 	switch {
 	case c.Bool("perfetto") && (c.IsSet("message") || c.Bool("explain") || c.IsSet("format")):
-		return usageError{errors.New("--perfetto is by itself: all messages, in its own format")}
+		return usageError{errors.New("--perfetto exports all messages, in its own format: leave --message, --explain and --format out")}
 	case c.IsSet("output") && !c.Bool("perfetto"):
 		return usageError{errors.New("-o goes with --perfetto")}
 	}

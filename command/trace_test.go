@@ -89,7 +89,7 @@ func TestTraceErrors(t *testing.T) {
 		{[]string{dir, "--message", "99"}, 4, dir + " has no message 99: it has 1 to 8 (mcastlab trace " + dir + " lists them)"},
 		{[]string{dir, "--format", "csv"}, 2, `no format "csv": use table or json`},
 		{[]string{dir, "-o", "x"}, 2, "-o goes with --perfetto"},
-		{[]string{dir, "--perfetto", "--explain"}, 2, "--perfetto is by itself: all messages, in its own format"},
+		{[]string{dir, "--perfetto", "--explain"}, 2, "--perfetto exports all messages, in its own format: leave --message, --explain and --format out"},
 	} {
 		if o := call(t, hooks{}, "", append([]string{"trace"}, c.args...)...); o.code != c.code || o.err != "mcastlab: "+c.err+"\n" || o.out != "" {
 			t.Errorf("%v: exit %d, %q; want %d, %q", c.args, o.code, o.err, c.code, c.err)

@@ -82,7 +82,7 @@ func (p *program) captureAction(c *cli.Context) (err error) {
 		return usageError{err}
 	}
 	if len(ends) != 1 {
-		return usageError{fmt.Errorf("capture %q: %d ports are called so, name one", c.Args().First(), len(ends))}
+		return usageError{fmt.Errorf("capture %q: %d ports match, name one", c.Args().First(), len(ends))}
 	}
 	out := p.out
 	if name := c.String("write"); name != "-" {

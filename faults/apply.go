@@ -18,7 +18,7 @@ type Counts struct {
 	Lost      uint64 // frames dropped
 	Copied    uint64 // frames duplicated
 	Held      uint64 // frames delayed
-	Malformed uint64 // frames cut so short that they no longer parse, which the port drops
+	Malformed uint64 // frames cut or damaged so that they no longer parse, which the port drops
 }
 
 // Sink is the driver's side of Apply: it takes the frames on which a fault has decided.
@@ -46,8 +46,8 @@ func Apply(v Verdict, a Arrival, s Sink) bool {
 		a.Pool.Damage(f, v.Bit)
 	}
 	s.Decided(a.Port, f, v)
-	if v.Cut && !v.Drop {
-		if f = cut(a.Pool, f, v.Bit); f == nil {
+	if (v.Cut || v.Damage) && !v.Drop {
+		if f = reread(a.Pool, f, v); f == nil {
 			count.Malformed++
 			return false
 		}
@@ -70,12 +70,19 @@ func Apply(v Verdict, a Arrival, s Sink) bool {
 	return true
 }
 
-// cut returns the frame to the pool and parses what is left of it after truncation. It returns
-// nil if the rest is shorter than its headers say, because a receiver's port drops such a frame.
-func cut(p *wire.Pool, f *wire.Frame, bit uint64) *wire.Frame {
+// reread returns the frame to the pool and parses what is left of it after damage and truncation: its
+// headers may say something else now. It returns nil if they contradict the rest, because a receiver's
+// port drops such a frame. Of a trusted frame no bit has been flipped.
+func reread(p *wire.Pool, f *wire.Frame, v Verdict) *wire.Frame {
+	if !v.Cut && f.Trusted() {
+		return f
+	}
 	b := f.AppendTo(nil)
 	p.Put(f)
-	left, err := p.Parse(b[:bit%uint64(len(b))])
+	if v.Cut {
+		b = b[:v.Bit%uint64(len(b))]
+	}
+	left, err := p.Parse(b)
 	if err != nil {
 		return nil
 	}

@@ -154,7 +154,7 @@ func TestMessageGolden(t *testing.T) {
 func TestMessageRefused(t *testing.T) {
 	g := messageGraph(t)
 	const head = `{"schema":"mcastlab/fault/v1","kind":`
-	for in, want := range map[string]string{ // each by itself
+	for in, want := range map[string]string{ // independent of each other
 		`{"schema":"mcastlab/fault/v2","color":1}`:                     `"mcastlab/fault/v2", and this version reads "mcastlab/fault/v1"`,
 		`{"kind":"crash"}`:                                             `the schema is "", and this version reads`,
 		head + `"crash","color":1}`:                                    `unknown field "color"`,

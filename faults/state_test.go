@@ -77,7 +77,7 @@ func TestState(t *testing.T) {
 			t.Errorf("after %v it has counted\n%+v\nwant\n%+v", cut, got, want)
 		}
 		told := fmt.Sprint(resumed)
-		for what, on := range map[string]bool{ // each by itself
+		for what, on := range map[string]bool{ // independent of each other
 			"carrier 1:0 false": now >= 50 && now < 170 || (now+40)%60 < 15 && now >= 20, "intake 2 7": now >= 30 && now < 230,
 			"rate 0:0 5": now >= 60 && now < 160, "stall 0 true": now >= 100,
 		} {

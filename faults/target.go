@@ -43,8 +43,8 @@ type LinkTarget interface {
 	SetCarrier(now vtime.Time, at topo.End, up bool)
 	// SetRate sets the rate of a port's transmitter, in bit/s.
 	SetRate(now vtime.Time, at topo.End, rate int64)
-	// Sent returns the number of frames that a port has sent.
-	Sent(at topo.End) uint64
+	// Arrived returns the number of frames that have arrived at a port.
+	Arrived(at topo.End) uint64
 	// Restart makes a node lose its state and its queued frames, and returns the number of those
 	// frames. On a host the programs end.
 	Restart(now vtime.Time, node int) (lost int)

@@ -332,7 +332,7 @@ func (t *Timeline) count(e *entry, visit func(at topo.End, v uint64)) {
 		for _, l := range e.Links {
 			for _, at := range [2]topo.End{t.c.Graph.Links[l].A, t.c.Graph.Links[l].B} {
 				if t.owns(at.Node) {
-					visit(at, t.t.Links.Sent(at))
+					visit(at, t.t.Links.Arrived(at))
 				}
 			}
 		}

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"sort"
@@ -17,7 +18,7 @@ import (
 // each time with its probability, the same for all who ask.
 func TestWindow(t *testing.T) {
 	w := Window{From: 100, For: 10, Every: 50}
-	for at, want := range map[vtime.Time]bool{99: false, 100: true, 109: true, 110: false, 149: false, 150: true, 160: false, 1205: true} { // each is its own check
+	for at, want := range map[vtime.Time]bool{99: false, 100: true, 109: true, 110: false, 149: false, 150: true, 160: false, 1205: true} { // independent of each other
 		if w.On(at) != want {
 			t.Errorf("at %d: on %v", at, !want)
 		}
@@ -165,13 +166,53 @@ func TestCut(t *testing.T) {
 			pool.Put(f)
 			break
 		}
-		if left := cut(&pool, f, bit); left != nil {
+		if left := reread(&pool, f, Verdict{Cut: true, Bit: bit}); left != nil {
 			t.Errorf("%d bytes are still %v", bit, left)
 			pool.Put(left)
 		}
 	}
 	if pool.Live != 0 {
 		t.Errorf("%d frames are not back", pool.Live)
+	}
+}
+
+// TestDamaged: a frame goes on with whatever a flipped bit makes of its bytes, and its ICRC is wrong; it
+// ends where its headers contradict the rest. Nothing of a trusted frame is read again.
+func TestDamaged(t *testing.T) {
+	var pool wire.Pool
+	e := wire.NewEnvelope(wire.Flow{Src: 1, Dst: 2, TTL: 9, DstPort: wire.PortRoCEv2})
+	other, gone := 0, 0
+	for bit := range uint64(8 * (wire.BTHLen + 34)) {
+		f := pool.Get()
+		f.Start(&e, wire.BTH{OpCode: wire.OpSendOnly})
+		block := pool.Block()
+		copy(block.Fill(34), bytes.Repeat([]byte{0xff}, 34))
+		f.SetPayload(block)
+		f.Seal(0, false)
+		pool.Damage(f, bit)
+		op, want := f.OpCode(), f.AppendTo(nil)
+		left := reread(&pool, f, Verdict{Damage: true, Bit: bit})
+		if left == nil {
+			gone++
+			continue
+		}
+		if got := left.AppendTo(nil); !bytes.Equal(got, want) || left.CheckICRC() {
+			t.Errorf("bit %d: %x with an ICRC that fits: %v, was %x", bit, got, left.CheckICRC(), want)
+		}
+		if op != wire.OpSendOnly {
+			other++
+		}
+		pool.Put(left)
+	}
+	if other == 0 || gone == 0 || pool.Live != 0 {
+		t.Errorf("%d frames have another opcode, %d have gone, %d are not back", other, gone, pool.Live)
+	}
+	f := pool.Get()
+	f.Start(&e, wire.BTH{OpCode: wire.OpSendOnly})
+	f.Seal(0, true)
+	pool.Damage(f, 1)
+	if left := reread(&pool, f, Verdict{Damage: true, Bit: 1}); left != f {
+		t.Errorf("a trusted frame has become %v", left)
 	}
 }
 
@@ -204,7 +245,7 @@ func (s *script) SetRoutes(now vtime.Time, down []int) { s.say(now, "routes with
 func (s *script) SetRate(now vtime.Time, at topo.End, rate int64) {
 	s.say(now, "rate %d:%d %d", at.Node, at.Port, rate)
 }
-func (s *script) Sent(topo.End) uint64 { return uint64(s.now) }
+func (s *script) Arrived(topo.End) uint64 { return uint64(s.now) }
 func (s *script) Pause(now vtime.Time, node int, classes uint8, quanta uint16) {
 	s.say(now, "pause %d %d %d", node, classes, quanta)
 }
@@ -265,7 +306,7 @@ func play(t *testing.T, end vtime.Time, specs ...Spec) (*script, *Timeline) {
 // TestTimeline: what a driver is told of each kind, and that it is taken back.
 func TestTimeline(t *testing.T) {
 	at := func(from vtime.Time, d vtime.Duration) Window { return Window{From: from, For: d} }
-	for name, c := range map[string]struct { // each is its own check
+	for name, c := range map[string]struct { // independent of each other
 		specs []Spec
 		want  string
 	}{

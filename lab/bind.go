@@ -66,10 +66,10 @@ func (b *binder) bindAt(path string, n ast.Node, v reflect.Value) {
 	}
 	switch n.(type) {
 	case *ast.AliasNode, *ast.AnchorNode, *ast.MergeKeyNode:
-		b.failf(n, "anchors and aliases are not supported, write the value out")
+		b.failf(n, "anchors and aliases are not supported: write the value out")
 		return
 	case *ast.TagNode:
-		b.failf(n, "tags are not supported, write the value without one")
+		b.failf(n, "tags are not supported: write the value without one")
 		return
 	}
 	if v.Kind() == reflect.Pointer {
@@ -135,7 +135,7 @@ func (b *binder) bindStruct(path string, n ast.Node, v reflect.Value) {
 			unknown = true
 			b.failf(e.Key, "unknown key %q%s", k, setting.Suggest(k, keysOf(v.Type())))
 		case seen[k]:
-			b.failf(e.Key, "key %q is there twice", k)
+			b.failf(e.Key, "key %q appears twice", k)
 		default:
 			b.bind(join(path, k), e.Value, v.Field(i))
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/setting"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 var (
@@ -34,7 +33,7 @@ type checking struct {
 	// programs are those that workloads may name, and broadcasts those that may be schemes; nil: any.
 	programs, broadcasts []string
 
-	expect bool // look whether the lab measures what lines of expect name
+	expect bool // check whether the lab measures what lines of expect name
 	g      *topo.Graph
 	err    *Error // the first of the part that is being checked
 	all    []*Error
@@ -82,8 +81,10 @@ func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
 		{"topology", c.checkTopology, nil},
 		{"controllers", c.checkControllers, []string{"topology"}},
 		{"switches", c.checkSwitches, []string{"topology", "nics", "links"}},
+		{"links", c.checkLinks, nil},
 		{"nics", c.checkNICs, nil},
 		{"hosts", c.checkHosts, []string{"topology", "links", "switches", "runtime"}},
+		{"runtime", c.checkRuntime, []string{"hosts"}},
 		{"workloads", c.checkWorkloads, []string{"topology", "hosts", "controllers"}},
 		{"labels", c.checkLabels, []string{"topology"}},
 		{"faults", c.checkFaults, []string{"topology", "hosts", "controllers", "labels"}},
@@ -116,7 +117,7 @@ func (c *checking) checkName() {
 	case c.l.Name == "":
 		c.failf("", "the lab has no name: add name: my-lab")
 	case !NameOK(c.l.Name):
-		c.failf("name", "%q cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens", c.l.Name)
+		c.failf("name", "%q cannot be the name of a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens", c.l.Name)
 	}
 }
 
@@ -197,7 +198,7 @@ func (c *checking) checkTopology() {
 func (c *checking) checkNames(path string, names []string) {
 	for i, n := range names {
 		if !nodeName.MatchString(n) {
-			c.failf(fmt.Sprintf("%s[%d]", path, i), "%q cannot name a node: use a letter, then up to 30 letters, digits, underscores and hyphens", n)
+			c.failf(fmt.Sprintf("%s[%d]", path, i), "%q cannot be the name of a node: use a letter, then up to 30 letters, digits, underscores and hyphens", n)
 		}
 	}
 }
@@ -224,54 +225,15 @@ func (t *ThreeLayer) fill() {
 	}
 }
 
-func (c *checking) checkSwitches() {
-	s := &c.l.Switches
-	c.checkQueues()
-	switch {
-	case s.Groups < 1 || s.Groups > virtswitch.GroupsMax:
-		c.failf("switches.groups", "switches.groups of %d is not 1 to %d", s.Groups, virtswitch.GroupsMax)
-	case s.FanOut < 0:
-		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
-	case s.GroupAge != 0 && vtime.Duration(s.GroupAge) < vtime.Second:
-		c.failf("switches.group-age", "switches.group-age of %v is below 1s, which a registration may take: use a longer time, or 0 for never", s.GroupAge)
-	case s.PFC.XON != nil && s.PFC.XOFF != nil && *s.PFC.XON > *s.PFC.XOFF:
-		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", s.PFC.XON, s.PFC.XOFF)
-	case s.Buffer < bufferMin:
-		c.failf("switches.buffer", "switches.buffer of %v holds not even a few frames: use at least %v", s.Buffer, Size(bufferMin))
-	}
-	c.checkSecond("switches.reconverge", s.Reconverge)
-	c.checkSecond("switches.latency", s.Latency)
-	c.checkSecond("switches.feedback-delay", s.FeedbackDelay)
-	if c.err == nil {
-		c.checkBuffer()
+func (c *checking) checkLinks() {
+	if vlan := c.l.Links.VLAN; vlan < 0 || vlan > 4094 {
+		c.failf("links.vlan", "links.vlan of %d is not 1 to 4094, or 0 for none", vlan)
 	}
 }
 
 // checkSecond is setting.Checker's Second.
 func (c *checking) checkSecond(path string, d Duration) {
 	(&setting.Checker{Fail: c.failf}).Second(path, d)
-}
-
-// bufferMin holds a handful of the largest frames.
-const bufferMin = 64 << 10
-
-// checkBuffer makes sure that thresholds and headroom fit the buffer of every switch.
-func (c *checking) checkBuffer() {
-	spec := c.l.fabric(c.g)
-	for i := c.g.Hosts; i < len(c.g.Nodes); i++ {
-		need := spec.Reserved(i)
-		if room := int(c.l.Switches.Buffer); need > room*15/16 {
-			c.failf("switches.buffer",
-				"switches.buffer of %v is too small: PFC on the %d ports of %s sets %d bytes aside; use a larger buffer, a smaller xoff, or pfc: false",
-				c.l.Switches.Buffer, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name, need)
-			return
-		}
-		if xon, xoff := c.l.Switches.PFC.XON, spec.XOFF(i); xon != nil && int(*xon) > xoff {
-			c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %d bytes by default on the %d ports of %s: use a smaller xon, or set xoff too",
-				*xon, xoff, len(c.g.Nodes[i].Links), c.g.Nodes[i].Name)
-			return
-		}
-	}
 }
 
 func (c *checking) checkNICs() {
@@ -282,23 +244,23 @@ func (c *checking) checkNICs() {
 	case n.Window < 0:
 		c.failf("nics.window", "nics.window of %d is negative; 0 is no limit", n.Window)
 	case n.Window > 0 && n.Window < n.AckEvery:
-		c.failf("nics.window", "nics.window of %d packets ends before the next acknowledgement is asked for (ack-every %d): use at least %d",
+		c.failf("nics.window", "nics.window of %d packets is used up before the next acknowledgement is requested (ack-every %d): use at least %d",
 			n.Window, n.AckEvery, n.AckEvery)
 	case n.Retries < 0 || n.Retries > 7:
 		c.failf("nics.retries", "nics.retries of %d is not 0 to 7", n.Retries)
 	case n.IRN != nil && n.Retransmit != "irn":
-		c.failf("nics.irn", "nics.irn has no use with retransmit: %s: write retransmit: irn", n.Retransmit)
+		c.failf("nics.irn", "nics.irn has no effect with retransmit: %s: write retransmit: irn", n.Retransmit)
 	case n.IRN != nil && (n.IRN.RTOLow <= 0 || n.IRN.RTOHigh < n.IRN.RTOLow):
-		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both are more than 0, and rto-high is no less", n.IRN.RTOLow, n.IRN.RTOHigh)
+		c.failf("nics.irn", "nics.irn: rto-low of %v and rto-high of %v: both have to be more than 0, and rto-high not less than rto-low", n.IRN.RTOLow, n.IRN.RTOHigh)
 	case n.Retransmit == "irn" && c.g != nil && n.selective().RTOLow < c.soonest():
 		at := "nics.irn.rto-low"
 		if n.IRN == nil {
 			at = "nics.retransmit"
 		}
-		c.failf(at, "nics.irn.rto-low of %v is shorter than the %v in which a packet of %d bytes can be acknowledged at best: all would be repeated",
+		c.failf(at, "nics.irn.rto-low of %v is shorter than the %v in which a packet of %d bytes can be acknowledged at best: every packet would be repeated",
 			n.selective().RTOLow, c.soonest(), n.MTU)
 	case n.IRN != nil && n.IRN.Cap != nil && *n.IRN.Cap <= 0:
-		c.failf("nics.irn.cap", "nics.irn.cap of %v lets nothing be sent", *n.IRN.Cap)
+		c.failf("nics.irn.cap", "nics.irn.cap of %v lets no packet be sent", *n.IRN.Cap)
 	case vtime.Duration(n.RNRTimer) > vtime.Second:
 		c.failf("nics.rnr-timer", "nics.rnr-timer of %v is more than a second", n.RNRTimer)
 	case n.ICRC == "flag" && !c.spoilt.has("workloads") && !c.phantomOnly():

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Compact returns the lab as a short file, without keys that have their default. Reading it gives
-// the same lab.
+// Compact returns the lab as a short file that reads as the same lab. Optional keys with the
+// default of their tags are left out. Keys that checking has filled in, such as a scheme's
+// label, have no such default and are written.
 func (l *Lab) Compact() []byte {
 	var b strings.Builder
 	v, def := reflect.ValueOf(l).Elem(), defaultsOf(reflect.TypeFor[Lab]())
@@ -15,7 +16,7 @@ func (l *Lab) Compact() []byte {
 		f, name := v.Field(i), v.Type().Field(i).Tag.Get("yaml")
 		switch {
 		case reflect.DeepEqual(f.Interface(), def.Field(i).Interface()):
-		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Type().Elem().Kind() == reflect.Struct:
 			fmt.Fprintf(&b, "%s:\n", name)
 			for k := range f.Len() {
 				fmt.Fprintf(&b, "  - %s\n", flow(f.Index(k)))

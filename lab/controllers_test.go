@@ -34,7 +34,7 @@ func TestControllers(t *testing.T) {
 			t.Errorf("%s: resolved it is another lab, %v", c.fault, err)
 		}
 	}
-	for text, want := range map[string]string{ // each is its own check
+	for text, want := range map[string]string{ // independent of each other
 		head + "{controller-crash: {controllers: controller3}}\n":                                                              `there is no controller "controller3"`,
 		strings.Replace(head, "controllers: 3", "controllers: 1", 1) + "{controller-crash: {controllers: '*'}}\n":              "the lab has no controllers: give it controllers: 3",
 		head + "{control-partition: {controllers: 're:['}}\n":                                                                  "is not a regular expression",
@@ -45,7 +45,7 @@ func TestControllers(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	for n, want := range map[int]int{0: 0, 1: 0, 3: 3, 5: 5} { // each is its own check
+	for n, want := range map[int]int{0: 0, 1: 0, 3: 3, 5: 5} { // independent of each other
 		if got := len((&Lab{Controllers: n}).Replicas()); got != want {
 			t.Errorf("controllers: %d has %d replicas", n, got)
 		}

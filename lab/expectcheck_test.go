@@ -18,7 +18,7 @@ func TestExpectAgainstLab(t *testing.T) {
 		_, err := r.Parse("f", []byte(head+"expect:\n  - \""+line+"\"\n"))
 		return err
 	}
-	for line, want := range map[string]string{ // each by itself
+	for line, want := range map[string]string{ // independent of each other
 		"bcast.cepheus.1KiB.jct.p50 < bcast.chain.1MiB.source.max / 2": "",
 		"bcast.long.1024B.jct.p99 > 0":                                 "",
 		"one.ring.4KiB.bytes.links > 0":                                "",

@@ -13,22 +13,22 @@ import (
 
 // Host holds the settings in which one host differs from the others.
 type Host struct {
-	Name     string   `yaml:"name" doc:"host of the topology" required:"true"`
-	Kind     string   `yaml:"kind" doc:"emulated; or external: a real RoCE device behind an interface of this machine, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
-	External External `yaml:"external" doc:"what the lab must know of an external host's queue pair; group add-member says it later"`
+	Name     string   `yaml:"name" json:"name,omitzero" doc:"host of the topology" required:"true"`
+	Kind     string   `yaml:"kind" json:"kind,omitzero" doc:"emulated; or external: a real RoCE device behind an interface of this machine, which --attach names when the lab is deployed" default:"emulated" enum:"emulated,external"`
+	External External `yaml:"external" json:"external,omitzero" doc:"what the lab must know of an external host's queue pair; group add-member says it later"`
 }
 
 // External is the queue pair with which an external host takes part.
 type External struct {
-	QPN        Number   `yaml:"qpn" doc:"its number" default:"0"`
-	SendPSN    Number   `yaml:"send-psn" doc:"PSN of the first packet it sends" default:"0"`
-	ReceivePSN Number   `yaml:"receive-psn" doc:"PSN of the first packet it expects" default:"0"`
-	VA         Number   `yaml:"va" doc:"address of the memory that others write to" default:"0"`
-	RKey       Number   `yaml:"rkey" doc:"and its key" default:"0"`
-	Timeout    Timeout  `yaml:"timeout" doc:"its retransmission timeout" default:"67.108864ms"`
-	Window     Size     `yaml:"window" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
-	Ready      string   `yaml:"ready" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
-	Wait       Duration `yaml:"wait" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
+	QPN        Number   `yaml:"qpn" json:"qpn,omitzero" doc:"its number" default:"0"`
+	SendPSN    Number   `yaml:"send-psn" json:"sendPsn,omitzero" doc:"PSN of the first packet it sends" default:"0"`
+	ReceivePSN Number   `yaml:"receive-psn" json:"receivePsn,omitzero" doc:"PSN of the first packet it expects" default:"0"`
+	VA         Number   `yaml:"va" json:"va,omitzero" doc:"address of the memory that others write to" default:"0"`
+	RKey       Number   `yaml:"rkey" json:"rkey,omitzero" doc:"and its key" default:"0"`
+	Timeout    Timeout  `yaml:"timeout" json:"timeout,omitzero" doc:"its retransmission timeout" default:"67.108864ms"`
+	Window     Size     `yaml:"window" json:"window,omitzero" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
+	Ready      string   `yaml:"ready" json:"ready,omitzero" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
+	Wait       Duration `yaml:"wait" json:"wait,omitzero" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
 }
 
 // When a run begins to send to an external host.
@@ -146,7 +146,7 @@ func (c *checking) checkHosts() {
 		case !ok || node >= c.g.Hosts:
 			c.failf(p+".name", "there is no host %q%s", h.Name, setting.Suggest(h.Name, setting.HostNames(c.g)))
 		case seen[h.Name]:
-			c.failf(p+".name", "host %s is there twice", h.Name)
+			c.failf(p+".name", "host %s appears twice", h.Name)
 		}
 		seen[h.Name] = true
 		if err := h.External.Check(); err != nil {
@@ -174,7 +174,7 @@ func (l *Lab) CheckPatience(name string, x *External, dilation float64) error {
 	if x.Timeout == 0 || wait < virtrnic.Timeout(uint8(x.Timeout)) {
 		return nil
 	}
-	return fmt.Errorf("at dilation %v what external host %s sends may wait %v, longer than its timeout of %v: "+
+	return fmt.Errorf("at dilation %v packets of external host %s may wait %v, longer than its timeout of %v: "+
 		"use ibv timeout code %d there and external: {timeout: %v} here, or a smaller external.window or dilation, or a faster links.rate",
 		dilation, name, wait, x.Timeout, code, virtrnic.Timeout(code))
 }

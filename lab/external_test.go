@@ -38,7 +38,7 @@ func TestExternal(t *testing.T) {
 func TestExternalMistakes(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{
 		{"name: h3", "name: h9", `there is no host "h9"`},
-		{"name: h1", "name: h3", "host h3 is there twice"},
+		{"name: h1", "name: h3", "host h3 appears twice"},
 		{"qpn: 0x42", "qpn: 0x1000000", "qpn of 16777216 is more than 16777215"},
 		{"qpn: 0x42", "qpn: -1", "is not a whole number"},
 		{"kind: external", "kind: extern", `cannot be "extern", did you mean "external"?`},
@@ -57,7 +57,7 @@ func TestExternalMistakes(t *testing.T) {
 		{"va: 0x7f0000000000", "ready: perhaps", `cannot be "perhaps"`},
 		{"bcast: {schemes: [cepheus], sizes: [1MiB]}", "program: {name: mine}", "x:8:14: h3 is external and runs no program: name other ranks"},
 		{"workloads:", "runtime: {dilation: 100}\nworkloads:", "longer than its timeout of 67.108864ms: use ibv timeout code 19 there"},
-		{"1Gbps", "100Mbps", "x:5:42: at dilation 1 what external host h3 sends may wait 167.78616ms, longer than its timeout of 67.108864ms: use ibv timeout code 16 there and external: {timeout: 268.435456ms} here"},
+		{"1Gbps", "100Mbps", "x:5:42: at dilation 1 packets of external host h3 may wait 167.78616ms, longer than its timeout of 67.108864ms: use ibv timeout code 16 there and external: {timeout: 268.435456ms} here"},
 	} {
 		_, err := Parse("x", []byte(strings.Replace(externalText, c.from, c.to, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {

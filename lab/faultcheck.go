@@ -135,13 +135,13 @@ func (c *checking) checkTimes(p string, f *Fault, k faults.Kind) {
 	}
 	switch {
 	case f.For != nil && *f.For <= 0:
-		c.failf(p+".for", "for of %v: a fault lasts for some time, or without for to the end", *f.For)
+		c.failf(p+".for", "for of %v: use a longer time, or leave for out if the fault lasts to the end", *f.For)
 	case f.For != nil && !k.Lasts():
 		c.failf(p+".for", "%s happens at once: leave for out", k)
 	case f.Every != nil && *f.Every <= 0:
-		c.failf(p+".every", "every of %v: a fault comes again after some time", *f.Every)
+		c.failf(p+".every", "every of %v: use a longer time", *f.Every)
 	case f.Every != nil && k.Lasts() && f.For == nil:
-		c.failf(p+".every", "a fault that comes again has to end first: say for how long it lasts with for")
+		c.failf(p+".every", "a fault with every needs for, the time that it lasts")
 	case f.Every != nil && k.Lasts() && *f.For > *f.Every:
 		c.failf(p+".for", "for of %v is longer than every, %v: the fault would come again before it ends", *f.For, *f.Every)
 	case !(f.Probability > 0 && f.Probability <= 1):
@@ -162,13 +162,13 @@ func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 	case f.Rate != nil && !(*f.Rate >= 0 && *f.Rate <= 1):
 		c.failf(at+".rate", "%s.rate of %v is not a probability: use 0 to 1, or 0%% to 100%%", k, *f.Rate)
 	case k == faults.KindDelay && chosen > 0:
-		c.failf(at, "delay is of all frames: leave rate, nth, every-nth and gilbert-elliott out")
+		c.failf(at, "delay applies to all frames: leave rate, nth, every-nth and gilbert-elliott out")
 	case k == faults.KindDelay && f.Delay == nil && f.Jitter == nil:
 		c.failf(at, "delay needs delay, or jitter, or both")
 	case k != faults.KindDelay && chosen == 0:
 		c.failf(at, `%s needs "rate": probability per frame, 0 to 1; or nth, or every-nth`, k)
 	case chosen > 1:
-		c.failf(at, "%s has rate, nth, every-nth or gilbert-elliott, and not several of them", k)
+		c.failf(at, "%s takes only one of rate, nth, every-nth and gilbert-elliott", k)
 	case f.GilbertElliott != nil && k != faults.KindLoss:
 		c.failf(at+".gilbert-elliott", "gilbert-elliott is a model of loss, not of %s", k)
 	case f.EveryNth < 0:
@@ -183,7 +183,7 @@ func (c *checking) checkLinkFault(at string, k faults.Kind, f *LinkFault) {
 	}
 	for i, n := range f.Nth {
 		if n < 1 {
-			c.failf(fmt.Sprintf("%s.nth[%d]", at, i), "frames are counted from 1, there is no frame %d", n)
+			c.failf(fmt.Sprintf("%s.nth[%d]", at, i), "frames are counted from 1: there is no frame %d", n)
 		}
 	}
 	if g := f.GilbertElliott; g != nil {
@@ -217,15 +217,15 @@ func (c *checking) checkKindOfNodes(at string, k faults.Kind, nodes []int) {
 			}
 		case faults.KindStall, faults.KindSlowReceiver:
 			if node.Kind != topo.Host || external {
-				c.failf(at+".nodes", "%s has no adapter of the lab's: %s is of hosts", node.Name, k)
+				c.failf(at+".nodes", "%s has no adapter in the lab: %s applies to hosts", node.Name, k)
 			}
 		case faults.KindWipe, faults.KindRoom:
 			if node.Kind != topo.Switch {
-				c.failf(at+".nodes", "%s is a host: %s is of switches", node.Name, k)
+				c.failf(at+".nodes", "%s is a host: %s applies to switches", node.Name, k)
 			}
 		case faults.KindCrash, faults.KindAgentCrash, faults.KindRestart:
 			if external {
-				c.failf(at+".nodes", "%s is external: it crashes by itself", node.Name)
+				c.failf(at+".nodes", "%s is external: it cannot be crashed by a fault", node.Name)
 			}
 		}
 	}

@@ -14,74 +14,74 @@ import (
 
 // Fault is one entry of faults: a failure that occurs once or repeatedly.
 type Fault struct {
-	At          Duration    `yaml:"at" doc:"when, in lab time from the start of the run" default:"0"`
-	For         *Duration   `yaml:"for" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
-	Every       *Duration   `yaml:"every" doc:"it comes again so long after it last began"`
-	Probability Probability `yaml:"probability" doc:"that it comes, each time, above 0 to 1, or 100%" default:"1"`
+	At          Duration    `yaml:"at" json:"at,omitzero" doc:"when, in lab time from the start of the run" default:"0"`
+	For         *Duration   `yaml:"for" json:"for,omitzero" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
+	Every       *Duration   `yaml:"every" json:"every,omitzero" doc:"it comes again so long after it last began"`
+	Probability Probability `yaml:"probability" json:"probability,omitzero" doc:"that it comes, each time, above 0 to 1, or 100%" default:"1"`
 
-	Loss         *LinkFault  `yaml:"loss" doc:"links lose frames"`
-	Corrupt      *LinkFault  `yaml:"corrupt" doc:"links flip a bit of RoCE packets"`
-	Truncate     *LinkFault  `yaml:"truncate" doc:"links deliver only the beginning of frames"`
-	Duplicate    *LinkFault  `yaml:"duplicate" doc:"links deliver frames twice"`
-	Reorder      *LinkFault  `yaml:"reorder" doc:"links hold frames back"`
-	Delay        *LinkFault  `yaml:"delay" doc:"links take longer, and no frame passes another"`
-	RateCut      *CutFault   `yaml:"rate-cut" doc:"links are slower, both ways"`
-	LinkDown     *DownFault  `yaml:"link-down" doc:"links have no carrier; with every they flap"`
-	Pause        *PauseFault `yaml:"pause" doc:"hosts' adapters pause their switch, and let it go on at the end"`
-	PauseStorm   *StormFault `yaml:"pause-storm" doc:"hosts' adapters send pause frames all the time"`
-	Crash        *NodeFault  `yaml:"crash" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
-	AgentCrash   *NodeFault  `yaml:"agent-crash" doc:"as crash, of the process that is the switch or host: it is started anew after for, 10ms unless said otherwise, and no workload begins before"`
-	Restart      *NodeFault  `yaml:"restart" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
-	WipeMFT      *NodeFault  `yaml:"wipe-mft" doc:"switches forget their multicast groups"`
-	MFTFull      *RoomFault  `yaml:"mft-full" doc:"switches have no memory for more groups"`
-	NICStall     *NodeFault  `yaml:"nic-stall" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`
-	SlowReceiver *SlowFault  `yaml:"slow-receiver" doc:"hosts take what arrives more slowly than it comes, and pause their switch"`
+	Loss         *LinkFault  `yaml:"loss" json:"loss,omitzero" doc:"links lose frames"`
+	Corrupt      *LinkFault  `yaml:"corrupt" json:"corrupt,omitzero" doc:"links flip a bit of RoCE packets"`
+	Truncate     *LinkFault  `yaml:"truncate" json:"truncate,omitzero" doc:"links deliver only the beginning of frames"`
+	Duplicate    *LinkFault  `yaml:"duplicate" json:"duplicate,omitzero" doc:"links deliver frames twice"`
+	Reorder      *LinkFault  `yaml:"reorder" json:"reorder,omitzero" doc:"links hold frames back"`
+	Delay        *LinkFault  `yaml:"delay" json:"delay,omitzero" doc:"links take longer, and no frame passes another"`
+	RateCut      *CutFault   `yaml:"rate-cut" json:"rateCut,omitzero" doc:"links are slower, both ways"`
+	LinkDown     *DownFault  `yaml:"link-down" json:"linkDown,omitzero" doc:"links have no carrier; with every they flap"`
+	Pause        *PauseFault `yaml:"pause" json:"pause,omitzero" doc:"hosts' adapters pause their switch, and let it go on at the end"`
+	PauseStorm   *StormFault `yaml:"pause-storm" json:"pauseStorm,omitzero" doc:"hosts' adapters send pause frames all the time"`
+	Crash        *NodeFault  `yaml:"crash" json:"crash,omitzero" doc:"switches or hosts are dead: their links are down, and what they knew and held is lost; on a host the programs end. After for they are back, empty"`
+	AgentCrash   *NodeFault  `yaml:"agent-crash" json:"agentCrash,omitzero" doc:"as crash, of the process that is the switch or host: it is started again after for, 10ms unless said otherwise, and no workload begins before"`
+	Restart      *NodeFault  `yaml:"restart" json:"restart,omitzero" doc:"switches or hosts lose what they know and hold, and go on; their links stay up"`
+	WipeMFT      *NodeFault  `yaml:"wipe-mft" json:"wipeMft,omitzero" doc:"switches forget their multicast groups"`
+	MFTFull      *RoomFault  `yaml:"mft-full" json:"mftFull,omitzero" doc:"switches have no memory for more groups"`
+	NICStall     *NodeFault  `yaml:"nic-stall" json:"nicStall,omitzero" doc:"hosts' adapters do nothing: what arrives waits, nothing is sent, no timer fires"`
+	SlowReceiver *SlowFault  `yaml:"slow-receiver" json:"slowReceiver,omitzero" doc:"hosts take what arrives more slowly than it comes, and pause their switch"`
 
-	ControlPartition *ControlFault   `yaml:"control-partition" doc:"controllers are cut off from the others; of running labs with controllers"`
-	ControllerCrash  *ControllerDown `yaml:"controller-crash" doc:"controllers lose all they have in memory; after for they come back with what is on their disk"`
+	ControlPartition *ControlFault   `yaml:"control-partition" json:"controlPartition,omitzero" doc:"controllers are cut off from the others; of running labs with controllers"`
+	ControllerCrash  *ControllerDown `yaml:"controller-crash" json:"controllerCrash,omitzero" doc:"controllers lose all they have in memory; after for they come back with what is on their disk"`
 }
 
 // ControlFault cuts controllers off from the others.
 type ControlFault struct {
-	Controllers Names  `yaml:"controllers" doc:"names controller0 to controller4, patterns, expressions re:^controller[01]$" required:"true"`
-	Direction   string `yaml:"direction" doc:"both; out: the others do not hear them; or in: they do not hear the others" default:"both" enum:"both,out,in"`
+	Controllers Names  `yaml:"controllers" json:"controllers,omitzero" doc:"names controller0 to controller4, patterns, expressions re:^controller[01]$" required:"true"`
+	Direction   string `yaml:"direction" json:"direction,omitzero" doc:"both; out: the others do not hear them; or in: they do not hear the others" default:"both" enum:"both,out,in"`
 }
 
 // ControllerDown is a fault of controllers.
 type ControllerDown struct {
-	Controllers Names `yaml:"controllers" doc:"as for control-partition" required:"true"`
+	Controllers Names `yaml:"controllers" json:"controllers,omitzero" doc:"as for control-partition" required:"true"`
 }
 
 // LinkFault is a fault that happens to single frames.
 type LinkFault struct {
-	Links          Names           `yaml:"links" doc:"links: patterns of names, with or without ports: agg*-core*, h0:0-leaf0:0; expressions re:^h[0-3]-; tiers tier:leaf-agg; those at nodes with a label: label:rack1" default:"*"`
-	Direction      string          `yaml:"direction" doc:"both; up, from the lower tier; or down" default:"both" enum:"both,up,down"`
-	Sender         Names           `yaml:"sender" doc:"only the directions that leave these nodes"`
-	Frames         *Frames         `yaml:"frames" doc:"which frames; default: all but pause frames"`
-	Rate           *Probability    `yaml:"rate" doc:"probability per frame, 0 to 1, or 0% to 100%; delay needs none"`
-	Nth            []int           `yaml:"nth" doc:"in place of rate: the frames with these numbers, from 1 on, of those it is about in each direction of each link"`
-	EveryNth       int             `yaml:"every-nth" doc:"in place of rate: every so many-th frame; 0: none" default:"0"`
-	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" doc:"in place of rate, for loss: in bursts"`
-	Delay          *Duration       `yaml:"delay" doc:"of duplicate and reorder: how much later at the most a frame comes that is held back or doubled, default 5us; of delay: how much later each comes"`
-	Jitter         *Duration       `yaml:"jitter" doc:"of delay: each comes up to so much later still"`
+	Links          Names           `yaml:"links" json:"links,omitzero" doc:"links: patterns of names, with or without ports: agg*-core*, h0:0-leaf0:0; expressions re:^h[0-3]-; tiers tier:leaf-agg; those at nodes with a label: label:rack1" default:"*"`
+	Direction      string          `yaml:"direction" json:"direction,omitzero" doc:"both; up, from the lower tier; or down" default:"both" enum:"both,up,down"`
+	Sender         Names           `yaml:"sender" json:"sender,omitzero" doc:"only the directions that leave these nodes"`
+	Frames         *Frames         `yaml:"frames" json:"frames,omitzero" doc:"which frames; default: all but pause frames"`
+	Rate           *Probability    `yaml:"rate" json:"rate,omitzero" doc:"probability per frame, 0 to 1, or 0% to 100%; delay needs none"`
+	Nth            []int           `yaml:"nth" json:"nth,omitzero" doc:"in place of rate: the frames with these numbers, from 1 on, of those it is about in each direction of each link"`
+	EveryNth       int             `yaml:"every-nth" json:"everyNth,omitzero" doc:"in place of rate: every so many-th frame; 0: none" default:"0"`
+	GilbertElliott *GilbertElliott `yaml:"gilbert-elliott" json:"gilbertElliott,omitzero" doc:"in place of rate, for loss: in bursts"`
+	Delay          *Duration       `yaml:"delay" json:"delay,omitzero" doc:"of duplicate and reorder: how much later at the most a frame comes that is held back or doubled, default 5us; of delay: how much later each comes"`
+	Jitter         *Duration       `yaml:"jitter" json:"jitter,omitzero" doc:"of delay: each comes up to so much later still"`
 }
 
 // GilbertElliott is loss in bursts: a link is good or bad, and may change with each frame.
 type GilbertElliott struct {
-	ToBad    Probability `yaml:"to-bad" doc:"probability per frame that a good link becomes bad" required:"true"`
-	ToGood   Probability `yaml:"to-good" doc:"and a bad one good" required:"true"`
-	LossBad  Probability `yaml:"loss-bad" doc:"probability of loss while it is bad" default:"1"`
-	LossGood Probability `yaml:"loss-good" doc:"and while it is good" default:"0"`
+	ToBad    Probability `yaml:"to-bad" json:"toBad,omitzero" doc:"probability per frame that a good link becomes bad" required:"true"`
+	ToGood   Probability `yaml:"to-good" json:"toGood,omitzero" doc:"and a bad one good" required:"true"`
+	LossBad  Probability `yaml:"loss-bad" json:"lossBad,omitzero" doc:"probability of loss while it is bad" default:"1"`
+	LossGood Probability `yaml:"loss-good" json:"lossGood,omitzero" doc:"and while it is good" default:"0"`
 }
 
 // Frames selects the frames to which all given conditions apply.
 type Frames struct {
-	Kind   Names   `yaml:"kind" doc:"data, ack, nak, response, cnp, mrp, pfc, other: one or several"`
-	Opcode Names   `yaml:"opcode" doc:"opcodes, as in docs/wire.md: RC_SEND_ONLY; patterns: RC_SEND_*"`
-	PSN    *PSNs   `yaml:"psn" doc:"packet sequence numbers: 7, or 100..200"`
-	QP     *Number `yaml:"qp" doc:"destination queue pair"`
-	From   Names   `yaml:"from" doc:"hosts whose address they come from"`
-	To     Names   `yaml:"to" doc:"hosts they are addressed to; group: a multicast group"`
+	Kind   Names   `yaml:"kind" json:"kind,omitzero" doc:"data, ack, nak, response, cnp, mrp, pfc, other: one or several"`
+	Opcode Names   `yaml:"opcode" json:"opcode,omitzero" doc:"opcodes, as in docs/wire.md: RC_SEND_ONLY; patterns: RC_SEND_*"`
+	PSN    *PSNs   `yaml:"psn" json:"psn,omitzero" doc:"packet sequence numbers: 7, or 100..200"`
+	QP     *Number `yaml:"qp" json:"qp,omitzero" doc:"destination queue pair"`
+	From   Names   `yaml:"from" json:"from,omitzero" doc:"hosts whose address they come from"`
+	To     Names   `yaml:"to" json:"to,omitzero" doc:"hosts they are addressed to; group: a multicast group"`
 }
 
 // PSNs is a range of packet sequence numbers; the last may be beyond the wrap.
@@ -115,43 +115,43 @@ func (p PSNs) String() string {
 
 // CutFault makes links slower.
 type CutFault struct {
-	Links Names `yaml:"links" doc:"links, as for loss" default:"*"`
-	Rate  Rate  `yaml:"rate" doc:"bits per second; a link that is slower stays as it is" required:"true"`
+	Links Names `yaml:"links" json:"links,omitzero" doc:"links, as for loss" default:"*"`
+	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"bits per second; a link that is slower stays as it is" required:"true"`
 }
 
 // DownFault takes links down.
 type DownFault struct {
-	Links Names `yaml:"links" doc:"links, as for loss" required:"true"`
+	Links Names `yaml:"links" json:"links,omitzero" doc:"links, as for loss" required:"true"`
 }
 
 // PauseFault makes adapters send PFC frames.
 type PauseFault struct {
-	Node     Names `yaml:"node" doc:"hosts: names, patterns h*, ranges h0..h7, expressions re:^h[01]$, labels label:rack1" required:"true"`
-	Priority int   `yaml:"priority" doc:"class, 0 to 7" default:"3"`
+	Node     Names `yaml:"node" json:"node,omitzero" doc:"hosts: names, patterns h*, ranges h0..h7, expressions re:^h[01]$, labels label:rack1" required:"true"`
+	Priority int   `yaml:"priority" json:"priority,omitzero" doc:"class, 0 to 7" default:"3"`
 }
 
 // StormFault makes adapters send PFC frames without a break.
 type StormFault struct {
-	Node     Names    `yaml:"node" doc:"hosts, as for pause" required:"true"`
-	Priority int      `yaml:"priority" doc:"class, 0 to 7" default:"3"`
-	Gap      Duration `yaml:"gap" doc:"from one pause frame to the next" default:"10us"`
+	Node     Names    `yaml:"node" json:"node,omitzero" doc:"hosts, as for pause" required:"true"`
+	Priority int      `yaml:"priority" json:"priority,omitzero" doc:"class, 0 to 7" default:"3"`
+	Gap      Duration `yaml:"gap" json:"gap,omitzero" doc:"from one pause frame to the next" default:"10us"`
 }
 
 // NodeFault is a fault of nodes.
 type NodeFault struct {
-	Nodes Names `yaml:"nodes" doc:"names, patterns agg*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:core, labels label:rack1" required:"true"`
+	Nodes Names `yaml:"nodes" json:"nodes,omitzero" doc:"names, patterns agg*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:core, labels label:rack1" required:"true"`
 }
 
 // RoomFault reduces the memory that switches have for groups.
 type RoomFault struct {
-	Nodes Names `yaml:"nodes" doc:"switches, as for crash" required:"true"`
-	Room  int   `yaml:"room" doc:"groups there is room for; those that are registered stay" default:"0"`
+	Nodes Names `yaml:"nodes" json:"nodes,omitzero" doc:"switches, as for crash" required:"true"`
+	Room  int   `yaml:"room" json:"room,omitzero" doc:"groups there is room for; those that are registered stay" default:"0"`
 }
 
 // SlowFault makes adapters slow to process received frames.
 type SlowFault struct {
-	Nodes Names `yaml:"nodes" doc:"hosts, as for crash" required:"true"`
-	Rate  Rate  `yaml:"rate" doc:"bits per second on the wire that they take" required:"true"`
+	Nodes Names `yaml:"nodes" json:"nodes,omitzero" doc:"hosts, as for crash" required:"true"`
+	Rate  Rate  `yaml:"rate" json:"rate,omitzero" doc:"bits per second on the wire that they take" required:"true"`
 }
 
 // LinkDelayDefault is the longest time for which a fault holds a frame back if it gives no
@@ -261,7 +261,7 @@ func (m matcher) ends(f *LinkFault) (ends []topo.End, err error) {
 		}
 	}
 	if len(ends) == 0 {
-		return nil, fmt.Errorf("no direction of the links is left: direction is %s, and sender %q", f.Direction, []string(f.Sender))
+		return nil, fmt.Errorf("direction %s and sender %q leave no direction of the links", f.Direction, []string(f.Sender))
 	}
 	return ends, nil
 }

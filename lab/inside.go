@@ -19,6 +19,9 @@ func init() {
 
 func (i inside) Graph() (*topo.Graph, error) { return i.l.graph() }
 
+// Check verifies a lab that came in a message.
+func (i inside) Check() error { return i.l.verify() }
+
 func (i inside) Fabric(g *topo.Graph) fabric.Spec { return i.l.fabric(g) }
 
 func (i inside) Fault(g *topo.Graph, f *Fault, id string) (faults.Spec, error) {

@@ -11,164 +11,169 @@ import "github.com/mcastlab/mcastlab/apps/registry"
 
 // Lab is a lab file, NAME.mcl.yml.
 type Lab struct {
-	Name     string   `yaml:"name" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
-	Seed     uint64   `yaml:"seed" doc:"one number that every random draw of a run comes from" default:"1"`
-	Topology Topology `yaml:"topology" doc:"hosts, switches and links"`
-	Links    Links    `yaml:"links" doc:"what all links have in common"`
-	Switches Switches `yaml:"switches" doc:"what all switches have in common"`
-	NICs     NICs     `yaml:"nics" doc:"what all network adapters have in common"`
-	Hosts    []Host   `yaml:"hosts" doc:"hosts that differ from the others"`
-	Labels   []Label  `yaml:"labels" doc:"names for sets of nodes, by which faults find them"`
+	Name     string   `yaml:"name" json:"name,omitzero" doc:"name of the lab: a lower-case letter, then letters, digits and hyphens"`
+	Seed     uint64   `yaml:"seed" json:"seed,omitzero" doc:"one number that every random draw of a run comes from" default:"1"`
+	Topology Topology `yaml:"topology" json:"topology,omitzero" doc:"hosts, switches and links"`
+	Links    Links    `yaml:"links" json:"links,omitzero" doc:"what all links have in common"`
+	Switches Switches `yaml:"switches" json:"switches,omitzero" doc:"what all switches have in common"`
+	NICs     NICs     `yaml:"nics" json:"nics,omitzero" doc:"what all network adapters have in common"`
+	Hosts    []Host   `yaml:"hosts" json:"hosts,omitzero" doc:"hosts that differ from the others"`
+	Labels   []Label  `yaml:"labels" json:"labels,omitzero" doc:"names for sets of nodes, by which faults find them"`
 	// Controllers are replicas of the control plane, of labs that run.
-	Controllers int        `yaml:"controllers" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
-	Runtime     Runtime    `yaml:"runtime" doc:"how the lab runs in containers; a simulation has no use for it"`
-	Trace       string     `yaml:"trace" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
-	Workloads   []Workload `yaml:"workloads" doc:"what the hosts do, one after the other"`
-	Faults      []Fault    `yaml:"faults" doc:"what goes wrong, and when"`
-	Expect      []string   `yaml:"expect" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
+	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
+	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; a simulation has no use for it"`
+	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
+	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
+	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"what goes wrong, and when"`
+	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
 }
 
 // Topology is the topology of a lab; exactly one field is set.
 type Topology struct {
-	FatTree    *FatTree    `yaml:"fat-tree" doc:"k-ary fat-tree"`
-	ThreeLayer *ThreeLayer `yaml:"three-layer" doc:"fat-tree of three layers with given counts"`
-	LeafSpine  *LeafSpine  `yaml:"leaf-spine" doc:"two layers, every leaf joined to every spine"`
-	MPortNTree *MPortNTree `yaml:"m-port-n-tree" doc:"fat-tree of switches with m ports, n levels of them"`
-	Star       *Star       `yaml:"star" doc:"one switch"`
-	Custom     *Custom     `yaml:"custom" doc:"nodes and links by hand"`
+	FatTree    *FatTree    `yaml:"fat-tree" json:"fatTree,omitzero" doc:"k-ary fat-tree"`
+	ThreeLayer *ThreeLayer `yaml:"three-layer" json:"threeLayer,omitzero" doc:"fat-tree of three layers with given counts"`
+	LeafSpine  *LeafSpine  `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"two layers, every leaf joined to every spine"`
+	MPortNTree *MPortNTree `yaml:"m-port-n-tree" json:"mPortNTree,omitzero" doc:"fat-tree of switches with m ports, n levels of them"`
+	Star       *Star       `yaml:"star" json:"star,omitzero" doc:"one switch"`
+	Custom     *Custom     `yaml:"custom" json:"custom,omitzero" doc:"nodes and links by hand"`
 }
 
 // FatTree is a k-ary fat-tree.
 type FatTree struct {
-	K int `yaml:"k" doc:"ports per switch, even, 2 to 64; k^3/4 hosts" required:"true"`
+	K int `yaml:"k" json:"k,omitzero" doc:"ports per switch, even, 2 to 64; k^3/4 hosts" required:"true"`
 }
 
 // ThreeLayer is a three-layer fat-tree. A preset fills in what is not given.
 type ThreeLayer struct {
-	Preset     string `yaml:"preset" doc:"ft1024 or ft16384" enum:"ft1024,ft16384"`
-	Radix      int    `yaml:"radix" doc:"ports per switch"`
-	Pods       int    `yaml:"pods" doc:"number of pods"`
-	Leaves     int    `yaml:"leaves" doc:"leaf switches per pod"`
-	Hosts      int    `yaml:"hosts" doc:"hosts per leaf"`
-	Aggs       int    `yaml:"aggs" doc:"aggregation switches per pod"`
-	Cores      int    `yaml:"cores" doc:"core switches"`
-	CoreGroups int    `yaml:"core-groups" doc:"groups of cores; aggregation switch i of a pod reaches group i mod core-groups; default: as many as aggs"`
+	Preset     string `yaml:"preset" json:"preset,omitzero" doc:"ft1024 or ft16384" enum:"ft1024,ft16384"`
+	Radix      int    `yaml:"radix" json:"radix,omitzero" doc:"ports per switch"`
+	Pods       int    `yaml:"pods" json:"pods,omitzero" doc:"number of pods"`
+	Leaves     int    `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches per pod"`
+	Hosts      int    `yaml:"hosts" json:"hosts,omitzero" doc:"hosts per leaf"`
+	Aggs       int    `yaml:"aggs" json:"aggs,omitzero" doc:"aggregation switches per pod"`
+	Cores      int    `yaml:"cores" json:"cores,omitzero" doc:"core switches"`
+	CoreGroups int    `yaml:"core-groups" json:"coreGroups,omitzero" doc:"groups of cores; aggregation switch i of a pod reaches group i mod core-groups; default: as many as aggs"`
 }
 
 // MPortNTree is IBFT(m, n) of the cyclic multicast paper.
 type MPortNTree struct {
-	M int `yaml:"m" doc:"ports per switch, even, 4 to 254; 2(m/2)^n hosts, which have LIDs if m is a power of two" required:"true"`
-	N int `yaml:"n" doc:"levels of switches, from 2 on" required:"true"`
+	M int `yaml:"m" json:"m,omitzero" doc:"ports per switch, even, 4 to 254; 2(m/2)^n hosts, which have LIDs if m is a power of two" required:"true"`
+	N int `yaml:"n" json:"n,omitzero" doc:"levels of switches, from 2 on" required:"true"`
 }
 
 // LeafSpine is a two-layer fabric.
 type LeafSpine struct {
-	Leaves   int `yaml:"leaves" doc:"leaf switches" required:"true"`
-	Spines   int `yaml:"spines" doc:"spine switches" required:"true"`
-	Hosts    int `yaml:"hosts" doc:"hosts per leaf" required:"true"`
-	Parallel int `yaml:"parallel" doc:"links between each leaf and each spine" default:"1"`
+	Leaves   int `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches" required:"true"`
+	Spines   int `yaml:"spines" json:"spines,omitzero" doc:"spine switches" required:"true"`
+	Hosts    int `yaml:"hosts" json:"hosts,omitzero" doc:"hosts per leaf" required:"true"`
+	Parallel int `yaml:"parallel" json:"parallel,omitzero" doc:"links between each leaf and each spine" default:"1"`
 }
 
 // Star is one switch.
 type Star struct {
-	Hosts int `yaml:"hosts" doc:"hosts, 2 to 254" required:"true"`
+	Hosts int `yaml:"hosts" json:"hosts,omitzero" doc:"hosts, 2 to 254" required:"true"`
 }
 
 // Custom is a graph whose nodes and links the file lists.
 type Custom struct {
-	Hosts    []string     `yaml:"hosts" doc:"host names, in rank order" required:"true"`
-	Switches []string     `yaml:"switches" doc:"switch names" required:"true"`
-	Links    []CustomLink `yaml:"links" doc:"links: a-b, or a:0-b:3 with ports" required:"true"`
+	Hosts    []string     `yaml:"hosts" json:"hosts,omitzero" doc:"host names, in rank order" required:"true"`
+	Switches []string     `yaml:"switches" json:"switches,omitzero" doc:"switch names" required:"true"`
+	Links    []CustomLink `yaml:"links" json:"links,omitzero" doc:"links: a-b, or a:0-b:3 with ports" required:"true"`
 }
 
 // CustomLink is a link of a custom graph: its ends as text, or with parameters.
 type CustomLink struct {
-	Ends  string    `yaml:"ends" doc:"a-b, or a:0-b:3 with ports" required:"true"`
-	Rate  *Rate     `yaml:"rate" doc:"default: that of links, or of their tier"`
-	Delay *Duration `yaml:"delay" doc:"default: that of links, or of their tier"`
+	Ends  string    `yaml:"ends" json:"ends,omitzero" doc:"a-b, or a:0-b:3 with ports" required:"true"`
+	Rate  *Rate     `yaml:"rate" json:"rate,omitzero" doc:"default: that of links, or of their tier"`
+	Delay *Duration `yaml:"delay" json:"delay,omitzero" doc:"default: that of links, or of their tier"`
 }
 
 // Links holds the settings that all links share.
 type Links struct {
-	Rate  Rate     `yaml:"rate" doc:"bits per second in each direction" default:"100Gbps"`
-	Delay Duration `yaml:"delay" doc:"propagation delay of one direction" default:"600ns"`
+	Rate  Rate     `yaml:"rate" json:"rate,omitzero" doc:"bits per second in each direction" default:"100Gbps"`
+	Delay Duration `yaml:"delay" json:"delay,omitzero" doc:"propagation delay of one direction" default:"600ns"`
 	// Tiers is what links between some tiers differ in; nil: nothing.
-	Tiers *LinkTiers `yaml:"tiers" doc:"what the links between two tiers differ in: {leaf-spine: {rate: 400Gbps}}"`
-	IP    int        `yaml:"ip" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
-	VLAN  int        `yaml:"vlan" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
+	Tiers *LinkTiers `yaml:"tiers" json:"tiers,omitzero" doc:"what the links between two tiers differ in: {leaf-spine: {rate: 400Gbps}}"`
+	IP    int        `yaml:"ip" json:"ip,omitzero" doc:"address family of all packets: 4, or 6 for RoCEv2 over IPv6" default:"4" enum:"4,6"`
+	VLAN  int        `yaml:"vlan" json:"vlan,omitzero" doc:"802.1Q VLAN of all packets, 1 to 4094, with the priority as its code point; 0: untagged" default:"0"`
 }
 
 // Switches holds the settings that all switches share.
 type Switches struct {
-	Buffer        Size        `yaml:"buffer" doc:"shared packet buffer of a switch" default:"32MB"`
-	Latency       Duration    `yaml:"latency" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
-	Forwarding    string      `yaml:"forwarding" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
-	Queues        string      `yaml:"queues" doc:"where packets wait: output, at the port they leave by; or input, at the port they came by, where the first holds up those behind it (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
-	Replication   string      `yaml:"replication" doc:"with queues: input, when the copies of a packet start: async, each when its port is free; or sync, together" default:"async" enum:"async,sync"`
-	PFC           PFC         `yaml:"pfc" doc:"priority-based flow control: true, false, or its settings"`
-	ECN           ECN         `yaml:"ecn" doc:"marking of packets that wait in long queues: true, false, or its settings"`
-	Watchdog      Watchdog    `yaml:"watchdog" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
-	Scheduling    []int       `yaml:"scheduling" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
-	Classes       []ClassRule `yaml:"classes" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
-	Reconverge    Duration    `yaml:"reconverge" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
-	Groups        int         `yaml:"groups" doc:"multicast groups a switch has room for" default:"1024"`
-	FanOut        int         `yaml:"fan-out" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
-	GroupAge      Duration    `yaml:"group-age" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or the lab is inspected, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
-	CNPFilter     CNPFilter   `yaml:"cnp-filter" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
-	FeedbackDelay Duration    `yaml:"feedback-delay" doc:"time that each packet of a group's feedback takes in a processor beside the switch" default:"0"`
-	Accelerator   string      `yaml:"accelerator" doc:"where groups are served: inline, or look-aside, in an accelerator joined by four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
-	Rules         string      `yaml:"rules" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
+	Buffer        Size        `yaml:"buffer" json:"buffer,omitzero" doc:"shared packet buffer of a switch" default:"32MB"`
+	Latency       Duration    `yaml:"latency" json:"latency,omitzero" doc:"from the last bit of a frame to the decision where it goes; pause frames take it too" default:"400ns"`
+	Forwarding    string      `yaml:"forwarding" json:"forwarding,omitzero" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
+	Queues        string      `yaml:"queues" json:"queues,omitzero" doc:"where packets wait: output, at the port they leave by; or input, at the port they came by, where the first holds up those behind it (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
+	Replication   string      `yaml:"replication" json:"replication,omitzero" doc:"with queues: input, when the copies of a packet start: async, each when its port is free; or sync, together" default:"async" enum:"async,sync"`
+	PFC           PFC         `yaml:"pfc" json:"pfc,omitzero" doc:"priority-based flow control: true, false, or its settings"`
+	ECN           ECN         `yaml:"ecn" json:"ecn,omitzero" doc:"marking of packets that wait in long queues: true, false, or its settings"`
+	Watchdog      Watchdog    `yaml:"watchdog" json:"watchdog,omitzero" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
+	Scheduling    []int       `yaml:"scheduling" json:"scheduling,omitzero" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
+	Classes       []ClassRule `yaml:"classes" json:"classes,omitzero" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
+	Reconverge    Duration    `yaml:"reconverge" json:"reconverge,omitzero" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
+	Groups        int         `yaml:"groups" json:"groups,omitzero" doc:"multicast groups a switch has room for" default:"1024"`
+	FanOut        int         `yaml:"fan-out" json:"fanOut,omitzero" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
+	GroupAge      Duration    `yaml:"group-age" json:"groupAge,omitzero" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or the lab is inspected, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
+	CNPFilter     CNPFilter   `yaml:"cnp-filter" json:"cnpFilter,omitzero" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
+	FeedbackDelay Duration    `yaml:"feedback-delay" json:"feedbackDelay,omitzero" doc:"time that each packet of a group's feedback takes in a processor beside the switch" default:"0"`
+	Accelerator   string      `yaml:"accelerator" json:"accelerator,omitzero" doc:"where groups are served: inline, or look-aside, in an accelerator joined by four links like those of the lab (one switch only)" default:"inline" enum:"inline,look-aside"`
+	Rules         string      `yaml:"rules" json:"rules,omitzero" doc:"multicast rules: fixed, or a paper's literal ones: cepheus, gleam" default:"fixed" enum:"fixed,cepheus,gleam"`
 }
 
 // PFC is priority flow control. A file may give true or false in place of the settings.
 type PFC struct {
-	Enabled    bool    `yaml:"enabled" doc:"off: all classes are lossy" default:"true"`
-	Priorities []int   `yaml:"priorities" doc:"lossless classes, 0 to 7" default:"3"`
-	XOFF       *Size   `yaml:"xoff" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
-	XON        *Size   `yaml:"xon" doc:"bytes at which it may go on; default: three quarters of xoff"`
-	Headroom   *Size   `yaml:"headroom" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
-	Alpha      float64 `yaml:"alpha" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
-	Quanta     int     `yaml:"quanta" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
+	Enabled    bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: all classes are lossy" default:"true"`
+	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"lossless classes, 0 to 7" default:"3"`
+	XOFF       *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
+	XON        *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may go on; default: three quarters of xoff"`
+	Headroom   *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
+	Alpha      float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
+	Quanta     int     `yaml:"quanta" json:"quanta,omitzero" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
 }
 
 // NICs holds the settings that all network adapters share.
 type NICs struct {
-	MTU          int       `yaml:"mtu" doc:"RoCE path MTU: payload bytes per packet" default:"4096" enum:"256,512,1024,2048,4096"`
-	AckEvery     int       `yaml:"ack-every" doc:"ask for an acknowledgement on every n-th packet and on the last of a message" default:"16"`
-	Window       int       `yaml:"window" doc:"packets of a queue pair that may be unacknowledged; 0: no limit" default:"0"`
-	Timeout      Timeout   `yaml:"timeout" doc:"retransmission timeout, rounded up to 4.096us x 2^n; or infinite" default:"4.194304ms"`
-	Retries      int       `yaml:"retries" doc:"repeats without progress before a work request fails, 0 to 7" default:"7"`
-	RNRRetries   Retries   `yaml:"rnr-retries" doc:"repeats after a receiver was not ready, 0 to 6; or infinite" default:"6"`
-	RNRTimer     Duration  `yaml:"rnr-timer" doc:"how long a receiver that is not ready asks to wait, rounded up to the verbs' table" default:"640us"`
-	Retransmit   string    `yaml:"retransmit" doc:"what is sent again after a loss: go-back-n, everything from there on; irn, what is missing, between adapters that both say so" default:"go-back-n" enum:"go-back-n,irn"`
-	IRN          *IRN      `yaml:"irn" doc:"settings of retransmit: irn; default: those of its paper"`
-	Congestion   string    `yaml:"congestion" doc:"congestion control: none, or DCQCN with the parameters of its paper, of ConnectX adapters, or of the HPCC paper; switches must mark (ecn)" default:"none" enum:"none,dcqcn,dcqcn-connectx,dcqcn-hpcc"`
-	TrafficClass Class     `yaml:"traffic-class" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
-	ICRC         string    `yaml:"icrc" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
-	HostCost     *HostCost `yaml:"host-cost" doc:"time that host software takes; default: none"`
+	MTU          int       `yaml:"mtu" json:"mtu,omitzero" doc:"RoCE path MTU: payload bytes per packet" default:"4096" enum:"256,512,1024,2048,4096"`
+	AckEvery     int       `yaml:"ack-every" json:"ackEvery,omitzero" doc:"ask for an acknowledgement on every n-th packet and on the last of a message" default:"16"`
+	Window       int       `yaml:"window" json:"window,omitzero" doc:"packets of a queue pair that may be unacknowledged; 0: no limit" default:"0"`
+	Timeout      Timeout   `yaml:"timeout" json:"timeout,omitzero" doc:"retransmission timeout, rounded up to 4.096us x 2^n; or infinite" default:"4.194304ms"`
+	Retries      int       `yaml:"retries" json:"retries,omitzero" doc:"repeats without progress before a work request fails, 0 to 7" default:"7"`
+	RNRRetries   Retries   `yaml:"rnr-retries" json:"rnrRetries,omitzero" doc:"repeats after a receiver was not ready, 0 to 6; or infinite" default:"6"`
+	RNRTimer     Duration  `yaml:"rnr-timer" json:"rnrTimer,omitzero" doc:"how long a receiver that is not ready asks to wait, rounded up to the verbs' table" default:"640us"`
+	Retransmit   string    `yaml:"retransmit" json:"retransmit,omitzero" doc:"what is sent again after a loss: go-back-n, everything from there on; irn, what is missing, between adapters that both say so" default:"go-back-n" enum:"go-back-n,irn"`
+	IRN          *IRN      `yaml:"irn" json:"irn,omitzero" doc:"settings of retransmit: irn; default: those of its paper"`
+	Congestion   string    `yaml:"congestion" json:"congestion,omitzero" doc:"congestion control: none, or DCQCN with the parameters of its paper, of ConnectX adapters, or of the HPCC paper; switches must mark (ecn)" default:"none" enum:"none,dcqcn,dcqcn-connectx,dcqcn-hpcc"`
+	TrafficClass Class     `yaml:"traffic-class" json:"trafficClass,omitzero" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
+	ICRC         string    `yaml:"icrc" json:"icrc,omitzero" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
+	HostCost     *HostCost `yaml:"host-cost" json:"hostCost,omitzero" doc:"time that host software takes; default: none"`
 }
 
 // IRN is the settings of selective repeat.
 type IRN struct {
-	Cap     *Size    `yaml:"cap" doc:"payload a queue pair may have under way; default: rate x round trip of the longest path"`
-	RTOLow  Duration `yaml:"rto-low" doc:"retransmission timeout while at most three packets are under way" default:"100us"`
-	RTOHigh Duration `yaml:"rto-high" doc:"and while there are more" default:"320us"`
+	Cap     *Size    `yaml:"cap" json:"cap,omitzero" doc:"payload a queue pair may have under way; default: rate x round trip of the longest path"`
+	RTOLow  Duration `yaml:"rto-low" json:"rtoLow,omitzero" doc:"retransmission timeout while at most three packets are under way" default:"100us"`
+	RTOHigh Duration `yaml:"rto-high" json:"rtoHigh,omitzero" doc:"and while there are more" default:"320us"`
 }
 
 // HostCost is the time that host software takes.
 type HostCost struct {
-	Post       Duration `yaml:"post" doc:"posting a work request" default:"0"`
-	Poll       Duration `yaml:"poll" doc:"taking a completion" default:"0"`
-	Stack      Duration `yaml:"stack" doc:"per message, at sender and at receiver" default:"0"`
-	Connection Duration `yaml:"connection" doc:"per message sent over a connection, not to a group: what MPI's point-to-point layer adds" default:"0"`
-	Jitter     Duration `yaml:"jitter" doc:"each takes up to this much longer" default:"0"`
+	Post       Duration `yaml:"post" json:"post,omitzero" doc:"posting a work request" default:"0"`
+	Poll       Duration `yaml:"poll" json:"poll,omitzero" doc:"taking a completion" default:"0"`
+	Stack      Duration `yaml:"stack" json:"stack,omitzero" doc:"per message, at sender and at receiver" default:"0"`
+	Connection Duration `yaml:"connection" json:"connection,omitzero" doc:"per message sent over a connection, not to a group: what MPI's point-to-point layer adds" default:"0"`
+	Jitter     Duration `yaml:"jitter" json:"jitter,omitzero" doc:"each takes up to this much longer" default:"0"`
 }
 
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
-	Dilation Dilation `yaml:"dilation" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
-	IO       string   `yaml:"io" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
+	Dilation Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
+	Clock    string   `yaml:"clock" json:"clock,omitzero" doc:"dilated: lab time is wall time, slowed down; lockstep: lab time is virtual, and the run is the simulation to the bit on any machine" default:"dilated" enum:"dilated,lockstep"`
+	Channel  Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); with clock: lockstep, in simulations too" default:"1us"`
+	IO       string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
+
+// ClockLockstep is the value of runtime.clock with which lab time is virtual in running labs, too.
+const ClockLockstep = "lockstep"
 
 // Workload is one entry of workloads. Package apps/registry has all kinds.
 type Workload = registry.Workload

@@ -209,7 +209,8 @@ faults:
 expect: ["bcast.chain.1kB.jct.p50 < 5"]
 `
 	texts["switches"] = minimal + switchKeys
-	for name, text := range texts { // each is its own check
+	texts["empty lists"] = minimal + "switches: {pfc: {priorities: []}, ecn: {priorities: []}}\nlabels: []\n"
+	for name, text := range texts { // independent of each other
 		l, err := Parse(name, []byte(text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -244,8 +245,8 @@ func TestErrors(t *testing.T) {
 		{"name: x\n", "lab: topology has 0 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
 		{"name: x\ntopology: {star: {hosts: 4}, fat-tree: {k: 4}}\n", "lab:2:11: topology has 2 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
 		{"topology: {star: {hosts: 4}}\n", "lab:1:1: the lab has no name: add name: my-lab"},
-		{"name: My Lab\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "My Lab" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
-		{"name: ../etc\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "../etc" cannot name a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
+		{"name: My Lab\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "My Lab" cannot be the name of a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
+		{"name: ../etc\ntopology: {star: {hosts: 4}}\n", `lab:1:7: "../etc" cannot be the name of a lab: use a lower-case letter, then up to 39 lower-case letters, digits and hyphens`},
 		{head + "links: {rate: 100GB}\n", `lab:3:15: links.rate: "100GB" needs a number and a unit (Tbps, Gbps, Mbps, kbps, bps), for example 100Gbps`},
 		{head + "links: {delay: 5}\n", `lab:3:16: links.delay: duration "5" needs a number and one of the units s, ms, us, ns, ps (600ns)`},
 		{head + "links: {delay: -1us}\n", `lab:3:16: links.delay: duration "-1us" is negative`},
@@ -253,6 +254,9 @@ func TestErrors(t *testing.T) {
 		{head + "links: {delay: 1.1s}\n", "lab:3:16: links.delay of 1.1s is more than a second"},
 		{head + "switches: {feedback-delay: 2s}\n", "lab:3:28: switches.feedback-delay of 2s is more than a second"},
 		{head + "switches: {buffer: 2000TiB}\n", `lab:3:20: switches.buffer: "2000TiB" is out of range or not whole`},
+		{head + "runtime: {channel-delay: 2s}\n", "lab:3:26: runtime.channel-delay of 2s is more than a second"},
+		{head + "runtime: {clock: lockstep, channel-delay: 0s}\n", "lab:3:43: runtime.channel-delay must be above 0 with clock: lockstep: nodes advance by themselves as far as the shortest delays allow"},
+		{head + "runtime: {clock: lockstep, dilation: 100}\n", "lab:3:38: runtime.dilation slows the wall clock down, which clock: lockstep does not follow: leave one of them out"},
 		{head + "nics: {rnr-timer: 2s}\n", "lab:3:19: nics.rnr-timer of 2s is more than a second"},
 		{head + "nics: {host-cost: {post: 2s}}\n", "lab:3:26: nics.host-cost.post of 2s is more than a second"},
 		{head + "workloads: [{hpl: {n: [8], nb: [4], grids: [1x2], bcast: [1ring], gflops: NaN}}]\n", `lab:3:75: workloads[0].hpl.gflops: "NaN" is not a number`},
@@ -261,13 +265,13 @@ func TestErrors(t *testing.T) {
 		{head + "workloads: [{reduce-scatter: {schemes: [{ring: {pace: 5}}], sizes: [4B]}}]\n", "lab:3:55: scheme ring has no pace: it is for uc-multicast or ud-multicast"},
 		{head + "faults: [{at: 86401s, restart: {nodes: h0}}]\n", `lab:3:15: faults[0].at: duration "86401s" is more than a day: use at most 86400s`},
 		{"name: x\ntopology: {custom: {hosts: [a, b], switches: [s], links: [a-s, {ends: b-s, delay: 2s}]}}\n", "lab:2:83: topology.custom.links[1].delay of 2s is more than a second"},
-		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB holds not even a few frames: use at least 64KiB"},
-		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 sets 148116 bytes aside; use a larger buffer, a smaller xoff, or pfc: false"},
+		{head + "switches: {buffer: 1kB}\n", "lab:3:20: switches.buffer of 1kB is too small for a few frames: use at least 64KiB"},
+		{head + "switches: {buffer: 128KiB}\n", "lab:3:20: switches.buffer of 128KiB is too small: PFC on the 4 ports of leaf0 reserves 148116 bytes; use a larger buffer, a smaller xoff, or pfc: false"},
 		{head + "switches: {pfc: perhaps}\n", `lab:3:17: switches.pfc: "perhaps" is not true, false or a mapping`},
-		{head + "nics: {irn: {cap: 1MB}}\n", "lab:3:13: nics.irn has no use with retransmit: go-back-n: write retransmit: irn"},
-		{head + "nics: {retransmit: irn, irn: {rto-low: 200ns}}\n", "lab:3:40: nics.irn.rto-low of 200ns is shorter than the 3.53664us in which a packet of 4096 bytes can be acknowledged at best: all would be repeated"},
-		{head + "links: {delay: 30us}\nnics: {retransmit: irn}\n", "lab:4:20: nics.irn.rto-low of 100us is shorter than the 121.13664us in which a packet of 4096 bytes can be acknowledged at best: all would be repeated"},
-		{head + "nics: {retransmit: irn, irn: {rto-low: 1ms}}\n", "lab:3:30: nics.irn: rto-low of 1ms and rto-high of 320us: both are more than 0, and rto-high is no less"},
+		{head + "nics: {irn: {cap: 1MB}}\n", "lab:3:13: nics.irn has no effect with retransmit: go-back-n: write retransmit: irn"},
+		{head + "nics: {retransmit: irn, irn: {rto-low: 200ns}}\n", "lab:3:40: nics.irn.rto-low of 200ns is shorter than the 3.53664us in which a packet of 4096 bytes can be acknowledged at best: every packet would be repeated"},
+		{head + "links: {delay: 30us}\nnics: {retransmit: irn}\n", "lab:4:20: nics.irn.rto-low of 100us is shorter than the 121.13664us in which a packet of 4096 bytes can be acknowledged at best: every packet would be repeated"},
+		{head + "nics: {retransmit: irn, irn: {rto-low: 1ms}}\n", "lab:3:30: nics.irn: rto-low of 1ms and rto-high of 320us: both have to be more than 0, and rto-high not less than rto-low"},
 		{head + "nics: {congestion: timely}\n", `lab:3:20: nics.congestion cannot be "timely": use none, dcqcn, dcqcn-connectx or dcqcn-hpcc`},
 		{head + "switches: {ecn: yes}\n", `lab:3:17: switches.ecn: "yes" is not true, false or a mapping`},
 		{head + "switches: {ecn: {kmin: 2MB, kmax: 1MB}}\n", "lab:3:17: switches.ecn: kmin of 2MB is above kmax, 1MB"},
@@ -284,7 +288,7 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {classes: [{dscp: 64, priority: 1}]}\n", "lab:3:29: 64 is not a DSCP from 0 to 63"},
 		{head + "switches: {classes: [{priority: 1}]}\n", "lab:3:22: switches.classes[0] needs either dscp or pcp"},
 		{head + "switches: {cnp-filter: {window: 0}}\n", "lab:3:33: switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false"},
-		{"name: x\ntopology: {fat-tree: {k: 4}}\nswitches: {accelerator: look-aside}\n", "lab:3:25: switches.accelerator can be look-aside in a lab of one switch only: what is addressed to a group cannot be routed between switches"},
+		{"name: x\ntopology: {fat-tree: {k: 4}}\nswitches: {accelerator: look-aside}\n", "lab:3:25: switches.accelerator can be look-aside in a lab of one switch only: packets to a group cannot be routed between switches"},
 		{head + "links: {ip: 5}\n", `lab:3:13: links.ip cannot be "5": use 4 or 6`},
 		{head + "links: {ip: ipv6}\n", `lab:3:13: links.ip: "ipv6" is not a whole number`},
 		{head + "links: {ipv: 6}\n", `lab:3:9: unknown key "ipv", did you mean "ip"?`},
@@ -292,7 +296,7 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {rules: cephus}\n", `lab:3:19: switches.rules cannot be "cephus", did you mean "cepheus"? Use fixed, cepheus or gleam`},
 		{head + "nics: {mtu: 1500}\n", `lab:3:13: nics.mtu cannot be "1500": use 256, 512, 1024, 2048 or 4096`},
 		{head + "nics: {rnr-retries: 9}\n", `lab:3:21: nics.rnr-retries: "9" is not a number from 0 to 6, or infinite`},
-		{head + "nics: {window: 4}\n", "lab:3:16: nics.window of 4 packets ends before the next acknowledgement is asked for (ack-every 16): use at least 16"},
+		{head + "nics: {window: 4}\n", "lab:3:16: nics.window of 4 packets is used up before the next acknowledgement is requested (ack-every 16): use at least 16"},
 		{head + "nics: {icrc: flag}\nworkloads: [{bcast: {schemes: [cepheus], sizes: [1B]}}]\n", "lab:3:14: nics.icrc can be flag only where all workloads use memory: phantom"},
 		{head + "workloads:\n  - bcast: {schemes: [cepheos], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "cepheos", did you mean "cepheus"?`},
 		{head + "workloads:\n  - bcast: {schemes: [rmdc], sizes: [64B]}\n", `lab:4:23: no broadcast scheme "rmdc", did you mean "rdmc"?`},
@@ -301,7 +305,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {block: 0}}], sizes: [64B]}\n", `lab:4:38: workloads[0].bcast.schemes[0].block: "0" needs a number and a unit (TiB, GiB, MiB, KiB, TB, GB, MB, kB, KB, B), for example 64KiB`},
 		{head + "workloads:\n  - bcast: {schemes: [{rdmc: {slices: 4}}], sizes: [64B]}\n", `lab:4:39: scheme rdmc has no slices: it has block`},
 		{head + "workloads:\n  - bcast: {schemes: [{binomial: {radix: 4}}], sizes: [64B]}\n", `lab:4:42: scheme binomial has no radix`},
-		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {radix: 1}}], sizes: [64B]}\n", `lab:4:42: radix of 1: a tree divides the ranks in two at least`},
+		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {radix: 1}}], sizes: [64B]}\n", `lab:4:42: radix of 1: a tree needs a radix of at least 2`},
 		{head + "workloads:\n  - bcast: {schemes: [{k-nomial: {raddix: 4}}], sizes: [64B]}\n", `lab:4:35: unknown parameter "raddix", did you mean "radix"?`},
 		{head + "workloads:\n  - bcast: {schemes: [{chain: {slices: 0}}], sizes: [64B]}\n", `lab:4:40: workloads[0].bcast.schemes[0].slices: "0" is not a number from 1 on, or ranks`},
 		{head + "workloads:\n  - bcast: {schemes: [gleam], sizes: [64B]}\n", `lab:4:23: scheme gleam is multicast by the rules of that paper, and the switches have the rules fixed: set switches.rules to gleam, or use cepheus`},
@@ -338,7 +342,7 @@ func TestErrors(t *testing.T) {
 		{head + "faults:\n  - {pause: {node: leaf0}}\n", "lab:4:20: leaf0 is a switch: pauses come from hosts"},
 		{head + "expect: [\"1 <\"]\n", `lab:3:10: expect: "1 <" ends too early`},
 		{head + "expect: [\"bcast.cepheus < 1\"]\n", `lab:3:10: expect: "bcast.cepheus < 1" has "bcast.cepheus", which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50`},
-		{head + "seed: *a\n", "lab:3:7: anchors and aliases are not supported, write the value out"},
+		{head + "seed: *a\n", "lab:3:7: anchors and aliases are not supported: write the value out"},
 		{head + "seed: 1\nseed: 2\n", `lab:4:1: not valid YAML: mapping key "seed" already defined at [3:1]`},
 		{head + "---\nname: y\n", "lab:4:1: a second document: a lab file has one"},
 		{"name: {a: [\n", "lab:1:11: not valid YAML: sequence end token ']' not found"},
@@ -431,7 +435,7 @@ func TestExpect(t *testing.T) {
 		}
 		return 0, errors.New("no such result")
 	}
-	for text, want := range map[string]bool{ // each is its own check
+	for text, want := range map[string]bool{ // independent of each other
 		"1 < 2":                  true,
 		"2 <= 1":                 false,
 		"b.x.1KiB.jct.p50 == 10": true,
@@ -526,7 +530,7 @@ func TestBounded(t *testing.T) {
 		fmt.Fprintf(&flow, "k%d: 1,", i)
 		list.WriteString(" - a\n")
 	}
-	for name, text := range map[string]string{ // each is its own check
+	for name, text := range map[string]string{ // independent of each other
 		"keys": keys.String(), "nested": "name: x\nlinks:\n " + strings.ReplaceAll(keys.String(), "\n", "\n "), "flow": "{" + flow.String() + "}",
 		"list": "name: x\nexpect:\n" + list.String(), "hyphens": strings.Repeat("-", 600_000), "nested lists": strings.Repeat("- ", 200_000),
 		"empty items": strings.Repeat("-\n", 200_000), "colons": strings.Repeat("a: ", 150_000), "commas": "a: [" + strings.Repeat(",", 600_000) + "]",

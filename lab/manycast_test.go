@@ -82,7 +82,7 @@ func TestManyToManyRefused(t *testing.T) {
 		{ntreeLab + "workloads: [{many-to-many: {schemes: [cyclic], sizes: [32B], groups: each}}]\n", "shared or per-source"},
 		{ntreeLab + "nics: {icrc: flag}\n" + work, "memory: phantom"},
 		{ntreeLab + "switches: {queues: inptu}\n", "queues"},
-		{ntreeLab + "switches: {replication: sync}\n", "queues: input only"},
+		{ntreeLab + "switches: {replication: sync}\n", "only with queues: input"},
 		{ntreeLab + "switches: {queues: input, ecn: true}\n", "switches.ecn"},
 		{ntreeLab + "switches: {queues: input, watchdog: true}\n", "switches.watchdog"},
 		{ntreeLab + "switches: {queues: input, scheduling: [1, 1, 1, 1, 1, 1, 1, 1]}\n", "switches.scheduling"},

@@ -31,7 +31,7 @@ func (m *Mistakes) Error() string {
 	if len(m.all) < mistakesMax {
 		fmt.Fprintf(&b, "%s: %d mistakes", m.File, len(m.all))
 	} else {
-		fmt.Fprintf(&b, "%s: %d mistakes, after which no more are looked for", m.File, len(m.all))
+		fmt.Fprintf(&b, "%s: %d mistakes, and there may be more", m.File, len(m.all))
 	}
 	return b.String()
 }

@@ -59,6 +59,9 @@ func writeField(b *strings.Builder, name string, v reflect.Value, indent int) {
 	}
 	switch {
 	case v.Kind() == reflect.Slice && v.Len() == 0:
+		if !v.IsNil() { // it may have a default
+			fmt.Fprintf(b, "%s%s: []\n", pad, name)
+		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
 		fmt.Fprintf(b, "%s%s:\n", pad, name)
 		for i := range v.Len() {

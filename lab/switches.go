@@ -9,34 +9,34 @@ import (
 
 // ECN is the marking of packets. A file may give true or false in place of the settings.
 type ECN struct {
-	Enabled    bool    `yaml:"enabled" doc:"off: nothing is marked" default:"false"`
-	Priorities []int   `yaml:"priorities" doc:"classes whose packets are marked, 0 to 7" default:"3"`
-	Kmin       *Size   `yaml:"kmin" doc:"bytes waiting behind a packet from which on it may be marked, at the rate of links, others in proportion; default: 4kB per Gbps of the port"`
-	Kmax       *Size   `yaml:"kmax" doc:"bytes above which every packet is; default: 16kB per Gbps"`
-	Pmax       float64 `yaml:"pmax" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
+	Enabled    bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: nothing is marked" default:"false"`
+	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"classes whose packets are marked, 0 to 7" default:"3"`
+	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"bytes waiting behind a packet from which on it may be marked, at the rate of links, others in proportion; default: 4kB per Gbps of the port"`
+	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"bytes above which every packet is; default: 16kB per Gbps"`
+	Pmax       float64 `yaml:"pmax" json:"pmax,omitzero" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
 }
 
 // Watchdog frees a switch of pauses without end. A file may give true or false in place of
 // the settings.
 type Watchdog struct {
-	Enabled bool     `yaml:"enabled" doc:"off: a pause lasts as long as it is repeated" default:"false"`
-	Detect  Duration `yaml:"detect" doc:"how long a class of a port must be paused with frames waiting" default:"200ms"`
-	Restore Duration `yaml:"restore" doc:"how long the neighbour must have let it go for it to be as before" default:"200ms"`
-	Action  string   `yaml:"action" doc:"what becomes of its frames meanwhile: drop, or forward in spite of pauses" default:"drop" enum:"drop,forward"`
+	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: a pause lasts as long as it is repeated" default:"false"`
+	Detect  Duration `yaml:"detect" json:"detect,omitzero" doc:"how long a class of a port must be paused with frames waiting" default:"200ms"`
+	Restore Duration `yaml:"restore" json:"restore,omitzero" doc:"how long the neighbour must have let it go for it to be as before" default:"200ms"`
+	Action  string   `yaml:"action" json:"action,omitzero" doc:"what becomes of its frames meanwhile: drop, or forward in spite of pauses" default:"drop" enum:"drop,forward"`
 }
 
 // ClassRule maps a DSCP or a priority code point to one of the eight priorities.
 type ClassRule struct {
-	DSCP     *int `yaml:"dscp" doc:"DSCP of untagged packets, 0 to 63"`
-	PCP      *int `yaml:"pcp" doc:"priority code point of tagged packets, 0 to 7"`
-	Priority int  `yaml:"priority" doc:"0 to 7" required:"true"`
+	DSCP     *int `yaml:"dscp" json:"dscp,omitzero" doc:"DSCP of untagged packets, 0 to 63"`
+	PCP      *int `yaml:"pcp" json:"pcp,omitzero" doc:"priority code point of tagged packets, 0 to 7"`
+	Priority int  `yaml:"priority" json:"priority,omitzero" doc:"0 to 7" required:"true"`
 }
 
 // CNPFilter is the choice of a path whose congestion notifications reach the source. A
 // file may give true or false in place of the settings.
 type CNPFilter struct {
-	Enabled bool     `yaml:"enabled" doc:"off: the source gets the notifications of all receivers" default:"true"`
-	Window  Duration `yaml:"window" doc:"time in which the counts of notifications halve" default:"10ms"`
+	Enabled bool     `yaml:"enabled" json:"enabled,omitzero" doc:"off: the source gets the notifications of all receivers" default:"true"`
+	Window  Duration `yaml:"window" json:"window,omitzero" doc:"time in which the counts of notifications halve" default:"10ms"`
 }
 
 // Short reads true and false.
@@ -137,105 +137,3 @@ func given(s *Size) int {
 
 // lookAsideLinks is how many links join the prototype's accelerator (CEP-45).
 const lookAsideLinks = 4
-
-// checkQueues verifies what concerns queues.
-func (c *checking) checkQueues() {
-	s := &c.l.Switches
-	c.priorities("switches.pfc.priorities", s.PFC.Priorities)
-	c.priorities("switches.ecn.priorities", s.ECN.Priorities)
-	p, e := &s.PFC, &s.ECN
-	switch {
-	case p.Alpha != 0 && !(p.Alpha >= 1./128 && p.Alpha <= 64):
-		c.failf("switches.pfc.alpha", "switches.pfc.alpha of %v is not 0.0078125 to 64, or 0 for static thresholds", p.Alpha)
-	case p.Alpha != 0 && (p.XOFF != nil || p.XON != nil):
-		c.failf("switches.pfc.alpha", "switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha")
-	case p.Quanta < virtswitch.PauseQuantaMin || p.Quanta > 0xffff:
-		c.failf("switches.pfc.quanta", "switches.pfc.quanta of %d is not %d to 65535", p.Quanta, virtswitch.PauseQuantaMin)
-	case !(e.Pmax >= 0 && e.Pmax <= 1):
-		c.failf("switches.ecn.pmax", "switches.ecn.pmax of %v is not a probability: use 0 to 1", e.Pmax)
-	case s.Watchdog.Detect == 0 && s.Watchdog.Enabled:
-		c.failf("switches.watchdog.detect", "switches.watchdog.detect of 0 takes every pause for a storm")
-	case s.CNPFilter.Window == 0 && s.CNPFilter.Enabled:
-		c.failf("switches.cnp-filter.window", "switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false")
-	case s.Accelerator == "look-aside" && c.g.Switches() > 1:
-		c.failf("switches.accelerator", "switches.accelerator can be look-aside in a lab of one switch only: "+
-			"what is addressed to a group cannot be routed between switches")
-	case c.l.Links.VLAN < 0 || c.l.Links.VLAN > 4094:
-		c.failf("links.vlan", "links.vlan of %d is not 1 to 4094, or 0 for none", c.l.Links.VLAN)
-	}
-	c.checkMarking()
-	c.checkScheduling()
-	c.checkInput()
-}
-
-// checkInput refuses what looks at the queues of an egress, where packets wait at the
-// ingress.
-func (c *checking) checkInput() {
-	s := &c.l.Switches
-	if s.Queues != "input" {
-		if s.Replication == "sync" {
-			c.failf("switches.replication", "switches.replication can be sync with queues: input only; with queues: output every copy has a queue of its own")
-		}
-		return
-	}
-	for _, x := range []struct {
-		key string
-		on  bool
-	}{{"ecn", s.ECN.Enabled}, {"watchdog", s.Watchdog.Enabled}, {"scheduling", len(s.Scheduling) > 0}, {"accelerator", s.Accelerator != "inline"}} {
-		if x.on {
-			c.failf("switches."+x.key, "switches.%s acts on packets that wait at the port they leave by, and with queues: input none do: leave one of the two out", x.key)
-		}
-	}
-}
-
-// checkMarking verifies that the thresholds of every port are in order.
-func (c *checking) checkMarking() {
-	e := &c.l.Switches.ECN
-	if e.Kmin == nil && e.Kmax == nil {
-		return
-	}
-	kmin, kmax := virtswitch.ECNThresholds(int64(c.l.Links.Rate))
-	if e.Kmin != nil {
-		kmin = int(*e.Kmin)
-	}
-	if e.Kmax != nil {
-		kmax = int(*e.Kmax)
-	}
-	if kmin > kmax || kmax > 1<<40 {
-		c.failf("switches.ecn", "switches.ecn: kmin of %v is above kmax, %v", Size(kmin), Size(kmax))
-	}
-}
-
-func (c *checking) checkScheduling() {
-	s := &c.l.Switches
-	if n := len(s.Scheduling); n != 0 && n != 8 {
-		c.failf("switches.scheduling", "switches.scheduling has %d shares: give one for each of the eight priorities, 0 for strict", n)
-	}
-	for i, w := range s.Scheduling {
-		if w < 0 || w > 255 {
-			c.failf(fmt.Sprintf("switches.scheduling[%d]", i), "share %d is not 0 to 255", w)
-		}
-	}
-	for i, k := range s.Classes {
-		at := fmt.Sprintf("switches.classes[%d]", i)
-		switch {
-		case (k.DSCP == nil) == (k.PCP == nil):
-			c.failf(at, "%s needs either dscp or pcp", at)
-		case k.DSCP != nil && (*k.DSCP < 0 || *k.DSCP > 63):
-			c.failf(at+".dscp", "%d is not a DSCP from 0 to 63", *k.DSCP)
-		case k.PCP != nil && (*k.PCP < 0 || *k.PCP > 7):
-			c.failf(at+".pcp", "%d is not a priority code point from 0 to 7", *k.PCP)
-		default:
-			c.priorities(at+".priority", []int{k.Priority})
-		}
-	}
-}
-
-// priorities verifies numbers of classes.
-func (c *checking) priorities(path string, all []int) {
-	for i, p := range all {
-		if p < 0 || p > 7 {
-			c.failf(fmt.Sprintf("%s[%d]", path, i), "priority %d is not 0 to 7", p)
-		}
-	}
-}

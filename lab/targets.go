@@ -16,8 +16,8 @@ type Names []string
 
 // Label names a set of nodes.
 type Label struct {
-	Name  string `yaml:"name" doc:"the label; label:NAME means the nodes, and the links at them" required:"true"`
-	Nodes Names  `yaml:"nodes" doc:"nodes: names, patterns h*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:leaf" required:"true"`
+	Name  string `yaml:"name" json:"name,omitzero" doc:"the label; label:NAME means the nodes, and the links at them" required:"true"`
+	Nodes Names  `yaml:"nodes" json:"nodes,omitzero" doc:"nodes: names, patterns h*, ranges h0..h7, expressions re:^agg[01]$, tiers tier:leaf" required:"true"`
 }
 
 // tiers are the words after tier:, by topo.Tier.
@@ -113,7 +113,7 @@ func (m matcher) labelled(name string, depth int) ([]int, error) {
 		known = append(known, k.Name)
 	}
 	if slices.Contains(known, name) {
-		return nil, fmt.Errorf("label %q is made of itself", name)
+		return nil, fmt.Errorf("label %q contains itself", name)
 	}
 	return nil, fmt.Errorf("there is no label %q%s", name, setting.Suggest(name, known))
 }

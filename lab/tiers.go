@@ -13,17 +13,17 @@ import (
 // LinkTiers gives the links between two tiers a rate and a delay of their own. The order of
 // the fields is that of the tiers, from the hosts up.
 type LinkTiers struct {
-	HostLeaf  *TierLink `yaml:"host-leaf" doc:"links between hosts and leaf switches"`
-	LeafSpine *TierLink `yaml:"leaf-spine" doc:"links between leaf and spine switches, of a leaf-spine"`
-	LeafAgg   *TierLink `yaml:"leaf-agg" doc:"links between leaf switches and the tier above, of other topologies"`
-	AggCore   *TierLink `yaml:"agg-core" doc:"links between aggregation and core switches; of an m-port-n-tree between the second level and the third"`
-	CoreCore  *TierLink `yaml:"core-core" doc:"links above the third level of an m-port-n-tree or of a topology by hand"`
+	HostLeaf  *TierLink `yaml:"host-leaf" json:"hostLeaf,omitzero" doc:"links between hosts and leaf switches"`
+	LeafSpine *TierLink `yaml:"leaf-spine" json:"leafSpine,omitzero" doc:"links between leaf and spine switches, of a leaf-spine"`
+	LeafAgg   *TierLink `yaml:"leaf-agg" json:"leafAgg,omitzero" doc:"links between leaf switches and the tier above, of other topologies"`
+	AggCore   *TierLink `yaml:"agg-core" json:"aggCore,omitzero" doc:"links between aggregation and core switches; of an m-port-n-tree between the second level and the third"`
+	CoreCore  *TierLink `yaml:"core-core" json:"coreCore,omitzero" doc:"links above the third level of an m-port-n-tree or of a topology by hand"`
 }
 
 // TierLink holds the settings in which the links between two tiers differ from the others.
 type TierLink struct {
-	Rate  *Rate     `yaml:"rate" doc:"bits per second in each direction; default: that of links"`
-	Delay *Duration `yaml:"delay" doc:"propagation delay of one direction; default: that of links"`
+	Rate  *Rate     `yaml:"rate" json:"rate,omitzero" doc:"bits per second in each direction; default: that of links"`
+	Delay *Duration `yaml:"delay" json:"delay,omitzero" doc:"propagation delay of one direction; default: that of links"`
 }
 
 // pick returns the settings of links between two tiers and the name they go by in the lab's

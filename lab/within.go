@@ -8,8 +8,12 @@ import (
 	"syscall"
 )
 
-// readFile returns the text of a file that a lab file names.
+// readFile returns the text of a file that a lab file names. A lab without a folder, as one that
+// came in a message, names none.
 func (c *checking) readFile(name string, max int64) ([]byte, error) {
+	if c.dir == "" {
+		return nil, fmt.Errorf("the lab names file %s, which only a lab file can", name)
+	}
 	if !filepath.IsLocal(name) {
 		return nil, fmt.Errorf("%s is not in the lab file's folder or below it", name)
 	}

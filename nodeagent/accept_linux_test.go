@@ -50,7 +50,7 @@ func TestHandoverWithoutFiles(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil { // what is open stays open
 		t.Fatal(err)
 	}
-	go func() { a.takeSockets(l, log); close(ended) }()
+	go func() { takeFiles(l, log, a.replaceSockets); close(ended) }()
 	err = unix.Connect(from, &unix.SockaddrUnix{Name: l.Addr().String()})
 	if err == nil {
 		err = unix.Sendmsg(from, []byte{1}, unix.UnixRights(given), nil, 0)

@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -59,7 +62,8 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 			return err
 		}
 	}
-	go a.takeSockets(a.listeners[nodeapi.HandoverSocket], os.Stderr)
+	go takeFiles(a.listeners[nodeapi.HandoverSocket], os.Stderr, a.replaceSockets)
+	go takeFiles(a.listeners[nodeapi.MemorySocket], os.Stderr, a.takeMemory)
 	go func() { // a node without metrics is still a node
 		if err := a.serveMetrics(ctx, a.listeners[counters.MetricsSocket]); err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
@@ -87,7 +91,7 @@ func (a *agent) listen(dir string, x *legacy) error {
 	for _, s := range []struct {
 		name string
 		open func(dir, name string) (*net.UnixListener, error)
-	}{{counters.MetricsSocket, listenPrivate}, {nodeapi.HandoverSocket, listen}, {nodeapi.AgentSocket, listen}} {
+	}{{counters.MetricsSocket, listenPrivate}, {nodeapi.HandoverSocket, listen}, {nodeapi.MemorySocket, listen}, {nodeapi.AgentSocket, listen}} {
 		l, err := x.listener(s.name, func() (*net.UnixListener, error) { return s.open(dir, s.name) })
 		if err != nil {
 			return err
@@ -161,14 +165,16 @@ type agent struct {
 	// close when it ends. Streams (Watch, Job) do not hold it: they end with the node.
 	mu      sync.RWMutex
 	sockets []int
-	node    *node // nil before the first Configure
-	leaving bool  // the process ends, and another one takes its place
+	memory  *lockstep.NodeMemory // of the run in virtual time that is about to begin, or nil
+	node    *node                // nil before the first Configure
+	member  atomic.Bool          // part of a run in virtual time
+	leaving bool                 // the process ends, and another one takes its place
 }
 
-// takeSockets waits for handovers; a later one replaces an earlier. Errors are written to log.
-func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
+// takeFiles waits for handovers. Errors are written to log.
+func takeFiles(l *net.UnixListener, log io.Writer, take func(fds []int)) {
 	for {
-		err := nodeapi.ReceiveFiles(l, log, a.replaceSockets)
+		err := nodeapi.ReceiveFiles(l, log, take)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -178,6 +184,7 @@ func (a *agent) takeSockets(l *net.UnixListener, log io.Writer) {
 	}
 }
 
+// replaceSockets takes sockets; later ones replace them.
 func (a *agent) replaceSockets(fds []int) {
 	a.mu.Lock()
 	if a.leaving {
@@ -225,12 +232,22 @@ func (a *agent) Configure(_ context.Context, r *nodeapi.ConfigureRequest) (*node
 	return &nodeapi.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }
 
+// memberWait is how long a call waits for the end of a run in virtual time. A node notices within a
+// fraction of it that its run was broken off.
+const memberWait = time.Second
+
 // configured returns the node, or an error before the first Configure. The node stays what it
 // is until done is called.
 func (a *agent) configured() (n *node, done func(), err error) {
+	for begin := time.Now(); a.member.Load() && time.Since(begin) < memberWait; {
+		time.Sleep(memberWait / 100)
+	}
 	a.mu.RLock()
 	if a.node == nil {
 		a.mu.RUnlock()
+		if a.member.Load() {
+			return nil, nil, status.Error(codes.FailedPrecondition, "the node is part of a run in virtual time: wait until it ends")
+		}
 		return nil, nil, status.Error(codes.FailedPrecondition, "the node is not configured yet")
 	}
 	if a.node.leaving.Load() {
@@ -288,7 +305,7 @@ func (a *agent) Answer(_ context.Context, r *nodeapi.AnswerRequest) (*nodeapi.An
 	}
 	defer done()
 	if n.out == nil {
-		return nil, status.Error(codes.FailedPrecondition, "the node is no external host")
+		return nil, status.Error(codes.FailedPrecondition, "the node is not an external host")
 	}
 	asker := n.graph.Nodes[0].IP
 	if n.id == 0 {
@@ -308,7 +325,7 @@ func (a *agent) SetMulticast(_ context.Context, r *nodeapi.MulticastEntry) (*nod
 	}
 	defer done()
 	if n.sw == nil {
-		return nil, status.Error(codes.FailedPrecondition, "the node is no switch")
+		return nil, status.Error(codes.FailedPrecondition, "the node is not a switch")
 	}
 	m := virtswitch.Multicast{IP: r.Group}
 	for _, p := range r.Ports {
@@ -338,7 +355,7 @@ func (a *agent) Job(s nodeapi.Node_JobServer) error {
 	}
 	done()
 	if n.host == nil {
-		return status.Error(codes.FailedPrecondition, "the node is no host that runs ranks")
+		return status.Error(codes.FailedPrecondition, "the node does not run ranks")
 	}
 	return n.runJob(s, a.programs)
 }

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,9 @@ type agentClients struct {
 	nodes string // folder that holds the folders of all nodes' sockets
 	conns map[string]*grpc.ClientConn
 
-	file  string // that lab and graph were read from
-	lab   *lab.Lab
-	graph *topo.Graph
+	message []byte // that lab and graph were read from
+	lab     *lab.Lab
+	graph   *topo.Graph
 
 	adopted map[string]adoption // by node
 }
@@ -41,20 +42,20 @@ func newAgentClients(nodes string) *agentClients {
 	return &agentClients{nodes: nodes, conns: map[string]*grpc.ClientConn{}, adopted: map[string]adoption{}}
 }
 
-// read parses a lab's file, unless it was the last one read.
+// read reads a lab's message, unless it was the last one read.
 func (h *agentClients) read(l *controller.Lab) error {
-	if h.lab != nil && h.file == l.File {
+	if h.lab != nil && bytes.Equal(h.message, l.Message) {
 		return nil
 	}
-	parsed, err := lab.Parse("lab "+l.Name, []byte(l.File))
+	x, err := labspec.Decode(l.Message)
 	if err != nil {
 		return err
 	}
-	g, err := labspec.Graph(parsed)
+	g, err := labspec.Graph(x)
 	if err != nil {
 		return fmt.Errorf("build topology: %w", err)
 	}
-	h.lab, h.graph, h.file = parsed, g, l.File
+	h.lab, h.graph, h.message = x, g, l.Message
 	return nil
 }
 

@@ -119,7 +119,7 @@ func (n *controllerNode) Configure(_ context.Context, q *nodeapi.ConfigureReques
 	bad := func(err error) (*nodeapi.ConfigureReply, error) {
 		return nil, status.Errorf(codes.InvalidArgument, "configure %s: %v", n.o.Name, err)
 	}
-	l, err := lab.Parse(q.Node, q.Lab)
+	l, err := labspec.Decode(q.Lab)
 	if err != nil {
 		return bad(err)
 	}
@@ -128,7 +128,7 @@ func (n *controllerNode) Configure(_ context.Context, q *nodeapi.ConfigureReques
 		return bad(err)
 	}
 	if q.Rate == nil || !(q.Rate.Dilation >= 1) {
-		return bad(errors.New("the clock needs a dilation from 1 up"))
+		return bad(errors.New("the dilation of the clock has to be at least 1"))
 	}
 	mono, err := live.NewMonotonic()
 	if err != nil {
@@ -237,7 +237,7 @@ func (n *controllerNode) AddFaults(_ context.Context, q *nodeapi.FaultList) (*no
 	for _, f := range q.Faults {
 		s, err := specOf(n.lab, g, f)
 		if err == nil && !s.Kind.OfControl() {
-			err = fmt.Errorf("%s is not of controllers", s.Kind)
+			err = fmt.Errorf("%s does not apply to controllers", s.Kind)
 		}
 		if err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "fault %s: %v", f.Id, err)

@@ -27,6 +27,20 @@ import (
 
 const controlled = "name: ctl\ntopology: {star: {hosts: 3}}\ncontrollers: 3\n"
 
+// messageOfLab returns the message of the lab that a file describes.
+func messageOfLab(t *testing.T, text string) []byte {
+	t.Helper()
+	l, err := lab.Parse("lab", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := labspec.Encode(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // folder returns a folder whose path leaves room for sockets in it.
 func folder(t *testing.T, nodes ...string) string {
 	t.Helper()
@@ -73,7 +87,7 @@ func TestControllerFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	rate := &nodeapi.Rate{Mono: mono.Now(), Dilation: 1000}
-	if _, err := n.Configure(t.Context(), &nodeapi.ConfigureRequest{Node: "controller0", Lab: []byte(controlled), Rate: rate}); err != nil {
+	if _, err := n.Configure(t.Context(), &nodeapi.ConfigureRequest{Node: "controller0", Lab: messageOfLab(t, controlled), Rate: rate}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.stop() })
@@ -133,7 +147,7 @@ func TestControllerFaults(t *testing.T) {
 		t.Errorf("after a reset:\n%s", got)
 	}
 	bad := &nodeapi.FaultList{Faults: []*nodeapi.Fault{{Id: "x", Message: message("{loss: {rate: 1}}")}}}
-	if _, err := n.AddFaults(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "loss is not of controllers") {
+	if _, err := n.AddFaults(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "loss does not apply to controllers") {
 		t.Errorf("a fault of links: %v", err)
 	}
 }
@@ -242,7 +256,7 @@ func TestHands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &controller.Lab{Name: "ctl", File: controlled, Generation: 1, Faults: []controller.Fault{
+	x := &controller.Lab{Name: "ctl", Message: messageOfLab(t, controlled), Generation: 1, Faults: []controller.Fault{
 		{ID: "f1", Stage: controller.StageOn}, {ID: "f10", Stage: controller.StageOn}, {ID: "f2", Stage: controller.StageAdding},
 	}}
 	stubs["h1"].have = []string{"f1", "old", "f2"}
@@ -250,7 +264,7 @@ func TestHands(t *testing.T) {
 	if err := first.Adopt(t.Context(), 3, x); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][]string{"h0": {"f1", "f10"}, "h1": {"f1", "f2", "f10"}, "leaf0": {"f1", "f10"}} { // each by itself
+	for name, want := range map[string][]string{"h0": {"f1", "f10"}, "h1": {"f1", "f2", "f10"}, "leaf0": {"f1", "f10"}} { // independent of each other
 		if s := stubs[name]; !slices.Equal(s.have, want) || s.fence.Highest() != 3 {
 			t.Errorf("%s has %v of epoch %d, want %v", name, s.have, s.fence.Highest(), want)
 		}
@@ -270,7 +284,7 @@ func TestHands(t *testing.T) {
 	}
 	err = first.AddFaults(t.Context(), 3, x, []controller.Fault{{ID: "f1"}})
 	if err == nil || !strings.Contains(err.Error(), "epoch 3 is over: a leader of epoch 4 was here") || slices.Contains(stubs["h0"].have, "f1") {
-		t.Errorf("a leader of old: %v; h0 has %v", err, stubs["h0"].have)
+		t.Errorf("a deposed leader: %v; h0 has %v", err, stubs["h0"].have)
 	}
 	c, err := first.node("h0")
 	if err != nil {

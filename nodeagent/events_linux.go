@@ -30,7 +30,7 @@ type events struct {
 	all   []*nodeapi.Event
 	cut   uint64
 	lines [][]byte // of the trace
-	short uint64   // lines that were dropped for want of room
+	short uint64   // lines that were dropped for lack of room
 	trace *recorder
 }
 
@@ -103,7 +103,7 @@ func (e *events) Trace(now vtime.Time, ev machine.Event) {
 	e.all = append(e.all, nodeapi.EventOf(now, ev))
 }
 
-// take returns what is collected and starts anew.
+// take returns what is collected and empties the buffer.
 func (e *events) take() (all []*nodeapi.Event, cut uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -113,7 +113,7 @@ func (n *node) endJob(b *board, done <-chan error) error {
 	case <-b.gone:
 		return status.Error(codes.Canceled, "the orchestrator has gone")
 	case <-b.released:
-		return status.Error(codes.Canceled, "the rank was taken back: another run begins")
+		return status.Error(codes.Canceled, "the rank was ended: another run begins")
 	}
 	if n.leaving.Load() { // what the rank has goes with the process
 		if err == nil {

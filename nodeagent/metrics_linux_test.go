@@ -57,7 +57,7 @@ func configureAs(t *testing.T, a *agent, name string, ports int) (far []int) {
 		t.Fatal(err)
 	}
 	_, err = a.Configure(context.Background(), &nodeapi.ConfigureRequest{
-		Node: name, Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Mono: m.Now(), Dilation: 1000},
+		Node: name, Lab: messageOfLab(t, "name: metrics\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Mono: m.Now(), Dilation: 1000},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func rateOf(r *nodeapi.Rate) live.Rate {
 // newNode builds the machine that the lab file says and starts its loop. What another process
 // has left is in x, which may be nil; left is called when an agent-crash has ended the loop.
 func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy, left func(*node)) (*node, error) {
-	l, err := lab.Parse(r.Node, r.Lab)
+	l, err := labspec.Decode(r.Lab)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy,
 		return nil, fmt.Errorf("%d sockets for %d ports", len(sockets), want)
 	}
 	if r.Rate == nil || !(r.Rate.Dilation >= 1) {
-		return nil, fmt.Errorf("the clock needs a dilation from 1 up")
+		return nil, fmt.Errorf("the dilation of the clock has to be at least 1")
 	}
 	n := &node{
 		name: r.Node, id: id, data: data, lab: l, graph: g, ended: make(chan error, 1), over: make(chan struct{}), done: make(chan struct{}),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,10 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// TestReconfigureUnderCalls: while a node is ended and configured anew, again and again, calls
+// TestReconfigureUnderCalls: while a node is ended and configured again, many times, calls
 // of all kinds go on. Each is carried out by one configuration or refused, and none reaches a
 // descriptor that another socket has by then.
 func TestReconfigureUnderCalls(t *testing.T) {
@@ -109,10 +111,10 @@ func TestFenceBeforeNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	again, ended := messageOfLab(t, "name: metrics\ntopology: {star: {hosts: 2}}\n"), make(chan error, 1)
 	go func() {
 		_, err := a.Configure(context.Background(), &nodeapi.ConfigureRequest{
-			Node: "leaf0", Lab: []byte("name: metrics\nseed: 1\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Dilation: 1000}, Epoch: 2,
+			Node: "leaf0", Lab: again, Rate: &nodeapi.Rate{Dilation: 1000}, Epoch: 2,
 		})
 		ended <- err
 	}()
@@ -126,5 +128,22 @@ func TestFenceBeforeNode(t *testing.T) {
 	busy()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestConfigureByFile: nodes and controllers are told of a lab in its message. The text of a lab file, which older
+// versions sent, is refused with one line.
+func TestConfigureByFile(t *testing.T) {
+	q := &nodeapi.ConfigureRequest{Node: "leaf0", Lab: []byte("name: metrics\ntopology: {star: {hosts: 2}}\n"), Rate: &nodeapi.Rate{Dilation: 1000}}
+	_, atNode := (&agent{version: "test"}).Configure(t.Context(), q)
+	_, atController := (&controllerNode{o: ControllerOptions{Name: "controller0"}}).Configure(t.Context(), q)
+	for _, err := range []error{atNode, atController} {
+		if s := status.Convert(err); s.Code() != codes.InvalidArgument || !strings.Contains(s.Message(), `: read lab: it is no message of schema "mcastlab/lab/v1": `) || strings.Contains(s.Message(), "\n") {
+			t.Errorf("%v", err)
+		}
+	}
+	l := &controller.Lab{Name: "metrics", Message: q.Lab}
+	if err := newAgentClients(t.TempDir()).Adopt(t.Context(), 1, l); err == nil || !strings.HasPrefix(err.Error(), "read lab: it is no message") {
+		t.Errorf("a leader whose state has the text of a file: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // openStore opens a store of this node, which survives the node.
 func (n *node) openStore(host, volume string, limit int64) (s apps.Store, err error) {
 	if n.data == "" {
-		return nil, errors.New("this node keeps nothing: deploy the lab anew")
+		return nil, errors.New("this node has no folder for its data: deploy the lab again")
 	}
 	beside(n.host, func() { s, err = pebblestore.Folder(n.data).Open(host, volume, limit) })
 	if err != nil {

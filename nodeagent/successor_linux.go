@@ -25,7 +25,7 @@ import (
 )
 
 // An agent-crash ends the process of a node, and a successor takes its place: the same program,
-// executed anew under the same process number, so that the container and the network namespace,
+// executed again under the same process number, so that the container and the network namespace,
 // whose interfaces are the ends of the neighbours' links, stay. The memory of the first process is
 // lost. Through an unnamed file the successor inherits what belongs to the lab and not to the node:
 // its configuration, its clock, the faults, the frames on its links, and what was counted and
@@ -60,7 +60,7 @@ func (t target) EndAgent(now vtime.Time, node int) (lost int) {
 // errLeaving refuses a call for the process that comes after this one: whoever calls tries again
 // (nodeapi.Again).
 func errLeaving() error {
-	return status.Error(codes.Aborted, "the agent has crashed, and is being started anew")
+	return status.Error(codes.Aborted, "the agent has crashed, and is being started again")
 }
 
 // succeed replaces the process of a node whose loop an agent-crash has ended by its successor.
@@ -68,7 +68,7 @@ func errLeaving() error {
 func (a *agent) succeed(n *node) {
 	a.mu.Lock() // no call is under way any more
 	if a.node != n {
-		a.mu.Unlock() // it was configured anew meanwhile
+		a.mu.Unlock() // it was configured again meanwhile
 		return
 	}
 	a.leaving = true
@@ -82,7 +82,7 @@ func (a *agent) succeed(n *node) {
 			err = a.execute(x)
 		}
 	}
-	a.failed <- fmt.Errorf("start node %s anew: %w", n.name, err)
+	a.failed <- fmt.Errorf("start node %s again: %w", n.name, err)
 }
 
 // leaveWait bounds how long connected clients may take to receive what was sent to them.
@@ -100,7 +100,7 @@ func (a *agent) endCalls() {
 // those are closed.
 func (a *agent) keepListeners() (map[string]int, error) {
 	all := map[string]int{}
-	for name, l := range a.listeners { // each by itself
+	for name, l := range a.listeners { // independent of each other
 		l.SetUnlinkOnClose(false)
 		f, err := l.File()
 		if err != nil {
@@ -137,20 +137,20 @@ func (a *agent) leave(n *node, listeners map[string]int) (*legacy, error) {
 func execute(x *legacy) error {
 	fd, err := unix.MemfdCreate("mcastlab", unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return fmt.Errorf("make a file: %w", err)
+		return fmt.Errorf("make a memory file: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "legacy")
 	if err := gob.NewEncoder(f).Encode(x); err != nil {
-		return fmt.Errorf("write what is left: %w", err)
+		return fmt.Errorf("write the agent's state: %w", err)
 	}
 	if _, err := f.Seek(0, 0); err != nil {
-		return fmt.Errorf("write what is left: %w", err)
+		return fmt.Errorf("write the agent's state: %w", err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE); err != nil {
-		return fmt.Errorf("seal what is left: %w", err)
+		return fmt.Errorf("seal the agent's state: %w", err)
 	}
 	keep := append([]int{}, x.Sockets...)
-	for _, fd := range x.Listeners { // each by itself
+	for _, fd := range x.Listeners { // independent of each other
 		keep = append(keep, fd)
 	}
 	for _, fd := range keep {
@@ -159,7 +159,7 @@ func execute(x *legacy) error {
 		}
 	}
 	if err := unix.Exec("/proc/self/exe", os.Args, append(os.Environ(), legacyEnv+"="+strconv.Itoa(fd))); err != nil {
-		return fmt.Errorf("execute the program anew: %w", err)
+		return fmt.Errorf("execute the program again: %w", err)
 	}
 	return nil // not reached: exec does not return
 }
@@ -201,7 +201,7 @@ func (x *legacy) listener(name string, open func() (*net.UnixListener, error)) (
 	}
 	u, ok := l.(*net.UnixListener)
 	if !ok {
-		return nil, fmt.Errorf("go on listening at %s: it is no unix socket", name)
+		return nil, fmt.Errorf("go on listening at %s: it is not a unix socket", name)
 	}
 	return u, nil
 }
@@ -218,7 +218,7 @@ func (a *agent) takeOver(x *legacy) error {
 	a.sockets = x.Sockets
 	n, err := newNode(&r, a.sockets, a.data, x, a.succeed)
 	if err != nil {
-		return fmt.Errorf("configure node %s anew: %w", r.Node, err)
+		return fmt.Errorf("configure node %s again: %w", r.Node, err)
 	}
 	a.node = n
 	return nil

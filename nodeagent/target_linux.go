@@ -36,13 +36,13 @@ func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
 	t.n.loop.SetLinkRate(at.Port, rate)
 }
 
-// Sent implements faults.LinkTarget.
-func (t target) Sent(at topo.End) uint64 {
-	sent := t.n.loop.Sent(at.Port)
+// Arrived implements faults.LinkTarget.
+func (t target) Arrived(at topo.End) uint64 {
+	arrived := t.n.loop.Arrived(at.Port)
 	if b := t.n.before; b != nil {
-		sent += b.Ports[at.Port].Sent
+		arrived += b.Ports[at.Port].Received
 	}
-	return sent
+	return arrived
 }
 
 // Restart implements faults.LinkTarget.

@@ -140,7 +140,7 @@ func (d *Deployed) runJob(ctx context.Context, w runner.Workload, b *board) erro
 			silent[i] = status.Code(err) == codes.Unavailable
 			crashed := err != nil && strings.HasPrefix(err.Error(), nodeapi.Crashed)
 			if b.channel.Spare(i) && ctx.Err() == nil && (silent[i] || crashed) {
-				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others came no further within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
+				lost[i] = fmt.Errorf("rank %d (%s) was lost, and the others made no progress within %v: %w", i, d.Graph.Nodes[h].Name, lossWait, err)
 				if silent[i] {
 					d.lost[h].Store(true)
 				}
@@ -352,7 +352,7 @@ func (b *board) answer(ctx context.Context, c call, m *nodeapi.FromRank) error {
 		}
 		return b.lease(c, wire.MulticastNet|lower, err)
 	}
-	return fmt.Errorf("it says %T, which this version does not know", m.What)
+	return fmt.Errorf("unknown message %T", m.What)
 }
 
 // steps handles the reported steps of all ranks one after the other.

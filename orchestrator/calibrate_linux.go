@@ -180,7 +180,7 @@ func (r *liveRun) carries(ctx context.Context) error {
 	if need > carryShare {
 		rate := lab.Rate(round2Down(float64(r.d.Lab.Links.Rate) * cpuShare / need))
 		return &lab.Error{File: "lab " + r.d.Lab.Name, Text: fmt.Sprintf(
-			"external hosts need dilation 1, at which this machine does not carry links.rate of %v: use %v or less",
+			"external hosts need dilation 1, at which this machine cannot carry links.rate of %v: use %v or less",
 			r.d.Lab.Links.Rate, rate)}
 	}
 	return nil

@@ -49,7 +49,7 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 		}
 	}
 	if pid == 0 {
-		return nil, fmt.Errorf("capture %s: the node does not run", port)
+		return nil, fmt.Errorf("capture %s: the node is not running", port)
 	}
 	space, err := netdev.Open(pid)
 	if err != nil {

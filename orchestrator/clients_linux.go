@@ -18,6 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
@@ -78,7 +79,7 @@ func within(wait time.Duration) grpc.UnaryClientInterceptor {
 		defer cancel()
 		err := failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
 		if status.Code(err) == codes.DeadlineExceeded && outer.Err() == nil {
-			return status.Errorf(codes.DeadlineExceeded, "it has not answered for %v: look whether its process is stopped", wait)
+			return status.Errorf(codes.DeadlineExceeded, "it has not answered for %v: check whether its process is stopped", wait)
 		}
 		return err
 	}
@@ -110,13 +111,16 @@ func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
 // configure makes nodes what the lab file says they are, with the clock that the others have.
 // From then on the nodes refuse leaders of earlier epochs.
 func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
-	text := d.Lab.Resolved()
+	lab, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
 	return d.each(func(i int) error {
 		if !nodes[i] {
 			return nil
 		}
 		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: text, Rate: message(r), Epoch: epoch}); err != nil {
+		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: lab, Rate: message(r), Epoch: epoch}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
 		}
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -105,7 +106,7 @@ func (d *Deployed) startReplicas(ctx context.Context, names []string) error {
 
 // bringUpPlane starts the controllers of a lab that is brought up, and tells them of it. Every
 // later step is recorded by them first.
-func (d *Deployed) bringUpPlane(ctx context.Context) error {
+func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 	all := d.Lab.Replicas()
 	if len(all) == 0 {
 		return nil
@@ -116,7 +117,7 @@ func (d *Deployed) bringUpPlane(ctx context.Context) error {
 	if err := d.startReplicas(ctx, all); err != nil {
 		return err
 	}
-	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, File: string(d.Lab.Resolved()), Engine: d.o.Engine.Name()}); err != nil {
+	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.o.Engine.Name()}); err != nil {
 		return err
 	}
 	_, err := d.phase(ctx, controller.PhaseStarting)
@@ -195,12 +196,15 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 	if d.plane == nil {
 		return nil
 	}
-	text := d.Lab.Resolved()
+	lab, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
 	return d.plane.each(ctx, "configuration", func(ctx context.Context, _ int, n *client) error {
 		if !slices.Contains(names, n.name) {
 			return nil
 		}
-		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: text, Rate: message(r)})
+		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: lab, Rate: message(r)})
 		return err
 	})
 }
@@ -274,7 +278,7 @@ func (p *plane) addFaults(ctx context.Context, all []*nodeapi.Fault) error {
 		}
 	}
 	var failed []string
-	err := p.Await(ctx, "that nodes have the faults", func(s *controller.State) bool {
+	err := p.Await(ctx, "the nodes to apply the faults", func(s *controller.State) bool {
 		failed = nil
 		l := s.Lab(p.lab)
 		for _, f := range add {
@@ -308,7 +312,7 @@ func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 	if _, err := p.Do(ctx, controller.Command{Kind: controller.KindReset, Lab: p.lab, Prefix: prefix}); err != nil {
 		return err
 	}
-	return p.Await(ctx, "that nodes have let the faults go", func(s *controller.State) bool {
+	return p.Await(ctx, "the nodes to remove the faults", func(s *controller.State) bool {
 		l := s.Lab(p.lab)
 		return l == nil || !slices.ContainsFunc(l.Faults, func(f controller.Fault) bool { return strings.HasPrefix(f.ID, prefix) })
 	})
@@ -339,7 +343,7 @@ func (p *plane) multicast(ctx context.Context, run, holder string, hosts []uint3
 		return 0, err
 	}
 	failed := ""
-	err = p.Await(ctx, "that switches know the group", func(s *controller.State) bool {
+	err = p.Await(ctx, "the switches to install the group", func(s *controller.State) bool {
 		l := s.Lab(p.lab)
 		if l == nil || l.Group(r.Lower) == nil {
 			failed = "the lab has no such group any more"

@@ -173,38 +173,15 @@ func Attach(name string, o Options) (*Deployed, error) {
 	if !ok || st.Phase != phaseUp {
 		return nil, fmt.Errorf("lab %s is not up: mcastlab deploy it first", name)
 	}
-	l, err := lab.Read(filepath.Join(s.dir, "lab.yml"))
+	l, err := s.deployed(&st)
 	if err != nil {
-		return nil, fmt.Errorf("read deployed lab %s: %w", name, err)
+		return nil, err
 	}
 	d, err := plan(l, o)
 	if err != nil {
 		return nil, err
 	}
 	return d, d.open()
-}
-
-// isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
-// findDrift looks for those.
-func (d *Deployed) isUp(ctx context.Context) (bool, error) {
-	st, ok, err := d.store.get()
-	if err != nil || !ok || st.Phase != phaseUp {
-		return false, err
-	}
-	if same, err := d.sameAttachments(&st); err != nil || !same {
-		return false, err
-	}
-	if st.Engine != d.o.Engine.Name() {
-		return false, fmt.Errorf("lab %s is up under %s: destroy it first, or name another", d.Lab.Name, st.Engine)
-	}
-	old, err := os.ReadFile(filepath.Join(d.store.dir, "lab.yml"))
-	if err != nil {
-		return false, fmt.Errorf("read deployed lab %s: %w", d.Lab.Name, err)
-	}
-	if string(old) != string(d.Lab.Resolved()) {
-		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
-	}
-	return true, nil
 }
 
 func (d *Deployed) log(format string, args ...any) {
@@ -222,6 +199,10 @@ func (d *Deployed) announce(format string, args ...any) {
 
 // bringUp makes the whole lab, whatever exists of it already.
 func (d *Deployed) bringUp(ctx context.Context) error {
+	message, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
 	outside, err := d.openOutside()
 	if err != nil {
 		return err
@@ -232,7 +213,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.write("lab.yml", d.Lab.Resolved()); err != nil {
+	if err := d.store.write(labFile, message); err != nil {
 		return err
 	}
 	st := state{
@@ -251,7 +232,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 		}
 		nodes = append(nodes, node)
 	}
-	if err := d.bringUpPlane(ctx); err != nil {
+	if err := d.bringUpPlane(ctx, message); err != nil {
 		return err
 	}
 	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
@@ -482,7 +463,7 @@ func (d *Deployed) listensAt(ctx context.Context, node string) error {
 func (d *Deployed) died(ctx context.Context, node string) error {
 	log, err := d.o.Engine.Logs(ctx, d.Lab.Name, node)
 	if err != nil || len(log) == 0 {
-		return fmt.Errorf("node %s did not start and left no word", node)
+		return fmt.Errorf("node %s did not start and left no log", node)
 	}
 	return fmt.Errorf("node %s did not start: %s", node, lastLine(log))
 }

@@ -88,7 +88,7 @@ func (v *devices) look(ctx context.Context, x *device) error {
 	}
 	s, err := r.Decode()
 	if err == nil && s.Device == nil {
-		err = fmt.Errorf("node %s is no external host", x.view.name)
+		err = fmt.Errorf("node %s is not an external host", x.view.name)
 	}
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (v *devices) end(ctx context.Context, why error) {
 // tell passes a rank's instructions on to the operators.
 func (v *devices) tell(value []byte) error {
 	if v == nil {
-		return errors.New("a rank tells something to an external host, and there is none")
+		return errors.New("a rank has a message for an external host, and the lab has none")
 	}
 	s, err := rankhost.ParseStep(value)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *store) readyMark(host string) string { return filepath.Join(s.dir, "rea
 // next one waits again.
 func (d *Deployed) Ready(host string) error {
 	if d.Lab.ExternalHost(host) == nil {
-		return fmt.Errorf("%s is no external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+		return fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
 	}
 	mark := d.store.readyMark(host)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)

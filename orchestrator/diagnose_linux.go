@@ -38,11 +38,11 @@ func (v *deviceView) cause() string {
 func (v *deviceView) absent() string {
 	switch {
 	case !v.carrier:
-		return fmt.Sprintf("interface %s has no carrier: what is at its other end is down, or not plugged in", v.iface)
+		return fmt.Sprintf("interface %s has no carrier: the device at its other end is down, or not plugged in", v.iface)
 	case v.seen.Other != "" && v.seen.Frames == 0:
-		return fmt.Sprintf("it sends from the address %s, and here it has %s: give it that one", v.seen.Other, v.address)
+		return fmt.Sprintf("it sends from the address %s, and its address in the lab is %s: give it that one", v.seen.Other, v.address)
 	case !v.seen.Heard:
-		return fmt.Sprintf("nobody answers for %s on interface %s: is it up, and is that its address?", v.address, v.iface)
+		return fmt.Sprintf("no host answers for %s on interface %s: is it up, and is that its address?", v.address, v.iface)
 	}
 	return ""
 }
@@ -54,11 +54,11 @@ func (v *deviceView) misled() string {
 	case to == "":
 		return ""
 	case last != nil && last.To != to:
-		return fmt.Sprintf("it sends to %s, and is to be connected to %s", last.To, to)
+		return fmt.Sprintf("it sends to %s, and should be connected to %s", last.To, to)
 	case last != nil && v.step.ToQPN != 0 && last.QPN != v.step.ToQPN:
-		return fmt.Sprintf("it sends to QP %d at %s, and is to be connected to QP %d there", last.QPN, to, v.step.ToQPN)
+		return fmt.Sprintf("it sends to QP %d at %s, and should be connected to QP %d there", last.QPN, to, v.step.ToQPN)
 	case last == nil && v.seen.TimesAsked(to) == 0 && len(v.seen.Asked) > 0:
-		return fmt.Sprintf("it looks for %s, and is to be connected to %s", v.seen.Asked[len(v.seen.Asked)-1].Address, to)
+		return fmt.Sprintf("it looks for %s, and should be connected to %s", v.seen.Asked[len(v.seen.Asked)-1].Address, to)
 	}
 	return ""
 }
@@ -73,7 +73,7 @@ func (v *deviceView) refused() string {
 	case n != nil && behind && n.Reason == wire.SyndromePSNSequence.String() && v.seen.Acks == 0:
 		return fmt.Sprintf("it asks for PSN %d, and the lab starts at PSN %d: set its receive PSN (rq_psn), or receive-psn here", n.PSN, v.step.ReceivePSN)
 	case v.seen.Strange > 0 && v.seen.Acks == 0:
-		return fmt.Sprintf("it acknowledges what it was not sent: the lab starts at PSN %d: set its receive PSN (rq_psn), or receive-psn here", v.step.ReceivePSN)
+		return fmt.Sprintf("it acknowledges packets that it was not sent: the lab starts at PSN %d: set its receive PSN (rq_psn), or receive-psn here", v.step.ReceivePSN)
 	case n != nil && behind && wire.SyndromeRNR.String() == n.Reason:
 		return fmt.Sprintf("it has no receive posted for PSN %d", n.PSN)
 	case n != nil && behind && n.Reason != wire.SyndromePSNSequence.String():

@@ -28,20 +28,20 @@ func TestCauses(t *testing.T) {
 		v.seen.NAK, v.seen.Acks, v.seen.AckPSN = &counters.DeviceNAK{Reason: reason, PSN: psn, Times: 1}, acks, 0
 	}
 	seen := map[string]string{}
-	for name, c := range map[string]struct { // each is its own check
+	for name, c := range map[string]struct { // independent of each other
 		change func(*deviceView)
 		want   string
 	}{
 		"nothing":   {func(*deviceView) {}, ""},
 		"carrier":   {func(v *deviceView) { v.carrier = false }, "no carrier"},
 		"address":   {func(v *deviceView) { silent(v); v.seen.Other = "10.0.0.9" }, "it sends from the address 10.0.0.9"},
-		"absent":    {func(v *deviceView) { silent(v); v.seen.Heard = false }, "nobody answers for 10.0.0.4"},
+		"absent":    {func(v *deviceView) { silent(v); v.seen.Heard = false }, "no host answers for 10.0.0.4"},
 		"group":     {func(v *deviceView) { silent(v); v.seen.Asked[0].Address = "10.254.0.9" }, "it looks for 10.254.0.9"},
 		"sends to":  {func(v *deviceView) { v.seen.Last.To = "10.254.0.9" }, "it sends to 10.254.0.9"},
 		"QP there":  {func(v *deviceView) { v.step.ToQPN = 5 }, "it sends to QP 1 at " + to},
 		"QP here":   {silent, "20 packets went to its QP 17 and none was answered"},
 		"PSN":       {func(v *deviceView) { nak(v, "NAK(sequence)", 7, 0) }, "it asks for PSN 7, and the lab starts at PSN 100"},
-		"later PSN": {func(v *deviceView) { v.seen.Acks, v.seen.Strange = 0, 4 }, "it acknowledges what it was not sent"},
+		"later PSN": {func(v *deviceView) { v.seen.Acks, v.seen.Strange = 0, 4 }, "it acknowledges packets that it was not sent"},
 		"receive":   {func(v *deviceView) { nak(v, "RNR", 100, 0) }, "it has no receive posted for PSN 100"},
 		"refused":   {func(v *deviceView) { nak(v, "NAK(remote access)", 100, 0) }, "it refuses PSN 100 with NAK(remote access)"},
 		"stopped":   {func(v *deviceView) { v.seen.AckPSN = 104 }, "it has acknowledged PSN 104, and was sent up to PSN 119"},
@@ -74,7 +74,7 @@ func TestSlowestPath(t *testing.T) {
 	below := TreeNode{Switch: "leaf1", Slowest: "h3", Paths: []TreePath{{Port: "leaf1:0", To: "h2", AckPSN: 9}, {Port: "leaf1:1", To: "h3", AckPSN: 4}, {Port: "leaf1:2", To: "h4", AckPSN: 4}}}
 	spine := TreeNode{Switch: "spine0", Slowest: "leaf1", Paths: []TreePath{{Port: "spine0:0", To: "leaf0", Source: true}, {Port: "spine0:1", To: "leaf1", AckPSN: 4, Below: &below}}}
 	trees := []GroupTree{{McstID: "10.254.0.7"}, {McstID: "10.254.255.1", Roots: []TreeNode{spine}}}
-	for address, want := range map[string]string{ // each is its own check
+	for address, want := range map[string]string{ // independent of each other
 		"10.254.255.1": "leaf1:1 to h3, acknowledged PSN 4", "fd6d:6361:7374::afe:ff01": "leaf1:1 to h3, acknowledged PSN 4",
 		"10.254.0.7": "", "10.254.0.8": "", "": "",
 	} {
@@ -120,7 +120,7 @@ func TestJudgeDevices(t *testing.T) {
 // TestHolds: a group is not free while a switch has it, nor while its frames may be under way.
 func TestHolds(t *testing.T) {
 	states := []counters.Node{{Node: "leaf0", Groups: []counters.Group{{McstID: "10.254.255.1"}}}, {Node: "leaf1", Resting: []string{"10.254.255.2"}}}
-	for id, want := range map[string]string{"10.254.255.1": "leaf0", "10.254.255.2": "leaf1", "10.254.255.3": ""} { // each is its own check
+	for id, want := range map[string]string{"10.254.255.1": "leaf0", "10.254.255.2": "leaf1", "10.254.255.3": ""} { // independent of each other
 		if got := holds(states, id); got != want {
 			t.Errorf("group %s is at %q, want %q", id, got, want)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,7 +27,7 @@ type drift struct {
 
 func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas) == 0 }
 
-// affected returns the nodes that need sockets anew: they start from scratch.
+// affected returns the nodes that need new sockets: they start from scratch.
 func (d *Deployed) affected(x drift) map[int]bool {
 	all := map[int]bool{}
 	for _, n := range x.nodes {
@@ -36,6 +37,29 @@ func (d *Deployed) affected(x drift) map[int]bool {
 		all[d.Graph.Links[k].A.Node], all[d.Graph.Links[k].B.Node] = true, true
 	}
 	return all
+}
+
+// isUp reports whether a lab with exactly this definition is up. Parts of it may be gone:
+// findDrift looks for those.
+func (d *Deployed) isUp(ctx context.Context) (bool, error) {
+	st, ok, err := d.store.get()
+	if err != nil || !ok || st.Phase != phaseUp {
+		return false, err
+	}
+	if same, err := d.sameAttachments(&st); err != nil || !same {
+		return false, err
+	}
+	if st.Engine != d.o.Engine.Name() {
+		return false, fmt.Errorf("lab %s is up under %s: destroy it first, or name another", d.Lab.Name, st.Engine)
+	}
+	old, err := d.store.deployed(&st)
+	if err != nil {
+		return false, err
+	}
+	if !reflect.DeepEqual(old, d.Lab) {
+		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
+	}
+	return true, nil
 }
 
 // findDrift looks for parts that are gone. A node whose repair was interrupted counts as gone even
@@ -84,7 +108,7 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 		return err
 	}
 	outside := map[string]*netdev.Outside{}
-	for n := range affected { // each by itself
+	for n := range affected { // independent of each other
 		name := d.Graph.Nodes[n].Name
 		if d.Lab.ExternalHost(name) == nil {
 			continue

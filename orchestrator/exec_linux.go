@@ -36,7 +36,7 @@ func (d *Deployed) Exec(ctx context.Context, pattern string, argv []string, out,
 		}
 	}
 	if len(names) == 0 {
-		return 0, fmt.Errorf("exec at %q: no node that runs is called so", pattern)
+		return 0, fmt.Errorf("exec at %q: no running node has that name", pattern)
 	}
 	var mu sync.Mutex
 	var all sync.WaitGroup

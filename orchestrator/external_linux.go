@@ -21,10 +21,10 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 	for _, host := range slices.Sorted(maps.Keys(d.o.Attach)) {
 		name := d.o.Attach[host]
 		if d.Lab.ExternalHost(host) == nil {
-			return nil, fmt.Errorf("attach %s=%s: %s is no external host of lab %s (%s)", host, name, host, d.Lab.Name, externalsOf(d.Lab))
+			return nil, fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, name, host, d.Lab.Name, externalsOf(d.Lab))
 		}
 		if other := used[name]; other != "" {
-			return nil, fmt.Errorf("attach %s=%s: the interface is that of %s already", host, name, other)
+			return nil, fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, name, other)
 		}
 		used[name] = host
 		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+wire.RoCEHeadersMax)
@@ -32,7 +32,7 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 			return nil, err
 		}
 		if !netdev.Carrier(name) {
-			d.announce("warning: interface %s of external host %s has no carrier: what is at its other end is down, or not plugged in", name, host)
+			d.announce("warning: interface %s of external host %s has no carrier: the device at its other end is down, or not plugged in", name, host)
 		}
 		all[host] = o
 	}
@@ -60,7 +60,7 @@ func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
 	d.o.Attach = st.Attach
 	for _, host := range slices.Sorted(maps.Keys(st.Attach)) {
 		if netdev.Index(st.Attach[host]) != st.Indexes[host] {
-			d.log("interface %s of %s is not the one it was: the lab is brought up anew", st.Attach[host], host)
+			d.log("interface %s of %s is not the one that was attached: the lab is brought up again", st.Attach[host], host)
 			return false, nil
 		}
 	}
@@ -69,7 +69,7 @@ func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
 
 func indexesOf(all map[string]*netdev.Outside) map[string]int {
 	idx := map[string]int{}
-	for host, o := range all { // each by itself
+	for host, o := range all { // independent of each other
 		idx[host] = o.Index()
 	}
 	return idx
@@ -96,7 +96,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	case !ok:
 		err = fmt.Errorf("lab %s is not up any more", d.Lab.Name)
 	case p == nil:
-		err = fmt.Errorf("%s is no external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
+		err = fmt.Errorf("%s is not an external host of lab %s (%s)", host, d.Lab.Name, externalsOf(d.Lab))
 	default:
 		x = *p
 		if m, known := st.Members[host]; known {

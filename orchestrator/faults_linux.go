@@ -75,6 +75,11 @@ func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error)
 		more, perr := d.plane.faults(ctx)
 		lists, err = append(lists, more...), perr
 	}
+	return together(lists), err
+}
+
+// together returns the faults of all nodes' lists, each once with the counts of all nodes.
+func together(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
 	at := map[string]int{}
 	for _, l := range lists {
 		for _, f := range l.GetFaults() {
@@ -93,7 +98,7 @@ func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error)
 			all[i].Applied = append(all[i].Applied, f.Applied...)
 		}
 	}
-	return all, err
+	return all
 }
 
 // awaitAgents waits until every node has a process: no workload begins before. Each node knows of

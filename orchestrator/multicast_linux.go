@@ -77,7 +77,7 @@ func (t *tables) clear(ctx context.Context) {
 	defer stop()
 	t.mu.Lock()
 	var left []uint32
-	for group := range t.switches { // each by itself
+	for group := range t.switches { // independent of each other
 		left = append(left, group)
 	}
 	t.mu.Unlock()

@@ -111,11 +111,11 @@ func (d *Deployed) tidy(ctx context.Context, whose string) error {
 	text, nodes := d.left(states)
 	for round := 0; text != ""; round++ {
 		if round == tidyRounds {
-			return fmt.Errorf("lab %s still has what %s has left (%s): mcastlab destroy it, and deploy it again", d.Lab.Name, whose, text)
+			return fmt.Errorf("lab %s still has resources that %s has left (%s): mcastlab destroy it, and deploy it again", d.Lab.Name, whose, text)
 		}
-		d.log("%s has left something on lab %s, which is taken away: %s", whose, d.Lab.Name, text)
+		d.log("%s has left resources on lab %s, which are removed: %s", whose, d.Lab.Name, text)
 		if err := d.release(ctx, nodes); err != nil {
-			return fmt.Errorf("take away what %s has left on lab %s: %w: mcastlab destroy it, and deploy it again", whose, d.Lab.Name, err)
+			return fmt.Errorf("remove the resources that %s has left on lab %s: %w: mcastlab destroy it, and deploy it again", whose, d.Lab.Name, err)
 		}
 		if states, err = d.settled(ctx, drainWait); err != nil {
 			return err

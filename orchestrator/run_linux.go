@@ -11,11 +11,13 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
@@ -26,6 +28,10 @@ type RunOptions struct {
 	Slower   float64 // multiplies what auto chooses; 0 means 1
 	Progress runner.Progress
 	Say      func(format string, args ...any) // prints a message for the user at once; may be nil
+
+	// Ledger, if set, is called at the end of a run in virtual time with what has come in at the end
+	// of each link, in the order of nodes and their ports.
+	Ledger func(links [][]sim.Entry, whole bool)
 
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
@@ -84,6 +90,9 @@ const settleWait = 300 * time.Millisecond
 // run runs the lab's workloads. Results, events and counters go to a folder of the run's own, as
 // with a simulation. The report is nil if nothing was begun.
 func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error) {
+	if d.Lab.Runtime.Clock == lab.ClockLockstep {
+		return d.runLockstep(ctx, o)
+	}
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {
 		return nil, err
@@ -284,7 +293,17 @@ func (r *liveRun) rowEnds(ctx context.Context, dilation float64, next int) error
 // showProgress tells the progress display how it goes, until the returned function is
 // called.
 func (r *liveRun) showProgress(ctx context.Context) (stop func()) {
-	if r.o.Progress == nil {
+	return showEvery(ctx, r.o.Progress, func() runner.ProgressState {
+		p := r.shown.get()
+		p.Steps, p.LabTime = len(r.reh.Steps), r.pace.now()
+		return p
+	})
+}
+
+// showEvery updates a progress display, which may be nil, a few times a second until the returned
+// function is called.
+func showEvery(ctx context.Context, display runner.Progress, get func() runner.ProgressState) (stop func()) {
+	if display == nil {
 		return func() {}
 	}
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -299,9 +318,7 @@ func (r *liveRun) showProgress(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				p := r.shown.get()
-				p.Steps, p.LabTime = len(r.reh.Steps), r.pace.now()
-				r.o.Progress.Update(p)
+				display.Update(get())
 			}
 		}
 	}()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -22,7 +23,7 @@ const StateDir = "/run/mcastlab"
 // store is the folder of one lab: the plan it was deployed by, the log of intents, and a
 // folder for each node.
 //
-//	lab.yml       the resolved lab file
+//	lab.json      the lab, as nodes are told of it (labspec.Encode)
 //	state.json    what is deployed
 //	intents.jsonl each effect, written before it happens
 //	lock          held by the command that is at work
@@ -50,6 +51,9 @@ type state struct {
 	Members map[string]lab.External `json:"members,omitempty"` // what group add-member has set since
 }
 
+// labFile has the message of the lab in its folder. Older versions kept the text of the lab file, lab.yml.
+const labFile = "lab.json"
+
 const stateSchema = "mcastlab/state/v1"
 
 // Phases of a deployed lab.
@@ -63,7 +67,7 @@ const (
 // be a lab's could lead out of StateDir, where root then reads, writes and removes.
 func storeOf(name string) (*store, error) {
 	if !lab.NameOK(name) {
-		return nil, fmt.Errorf("%q cannot name a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
+		return nil, fmt.Errorf("%q cannot be the name of a lab: a name has a lower-case letter, then up to 39 lower-case letters, digits and hyphens", name)
 	}
 	return &store{lab: name, dir: filepath.Join(StateDir, name)}, nil
 }
@@ -85,7 +89,7 @@ func (s *store) open(log func(format string, args ...any)) error {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			if log != nil {
-				log("waiting for another command that is at work on lab %s", s.lab)
+				log("waiting for another command that is running on lab %s", s.lab)
 			}
 			err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 		}
@@ -172,6 +176,22 @@ func (s *store) get() (st state, ok bool, err error) {
 		return st, false, fmt.Errorf("read state of lab %s: %w", s.lab, needRoot(err))
 	}
 	return st, true, nil
+}
+
+// deployed reads the lab as it was deployed. One that another version has deployed may be unreadable.
+func (s *store) deployed(st *state) (*lab.Lab, error) {
+	b, err := os.ReadFile(filepath.Join(s.dir, labFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("lab %s was deployed by version %s, which has left no %s: destroy it, and deploy it again", s.lab, st.Version, labFile)
+	case err != nil:
+		return nil, fmt.Errorf("read deployed lab %s: %w", s.lab, needRoot(err))
+	}
+	l, err := labspec.Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s was deployed by version %s: %w: destroy it, and deploy it again", s.lab, st.Version, err)
+	}
+	return l, nil
 }
 
 // under reports whether the lab was deployed under an engine.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
@@ -98,7 +100,7 @@ func root(t *testing.T) {
 	t.Skip("root is needed")
 }
 
-// storeFor returns the folder of a lab that may be called so.
+// storeFor returns the folder of a lab that may have that name.
 func storeFor(t *testing.T, name string) *store {
 	t.Helper()
 	s, err := storeOf(name)
@@ -120,8 +122,8 @@ func TestNamesStayInside(t *testing.T) {
 		_, attached := Attach(name, Options{})
 		_, engines := EngineOf(name, nil)
 		_, destroyed := Destroy(t.Context(), name, nil)
-		for what, err := range map[string]error{"attach": attached, "engine": engines, "destroy": destroyed} { // each by itself
-			if err == nil || !strings.Contains(err.Error(), "cannot name a lab") {
+		for what, err := range map[string]error{"attach": attached, "engine": engines, "destroy": destroyed} { // independent of each other
+			if err == nil || !strings.Contains(err.Error(), "cannot be the name of a lab") {
 				t.Errorf("%s %q: %v", what, name, err)
 			}
 		}
@@ -136,7 +138,7 @@ func TestNamesStayInside(t *testing.T) {
 func TestFoldersOfNodes(t *testing.T) {
 	root(t)
 	s := &store{lab: "x", dir: t.TempDir()}
-	for name, make := range map[string]func(string) (string, error){"sockets": s.nodeDir, "data": s.dataDir} { // each by itself
+	for name, make := range map[string]func(string) (string, error){"sockets": s.nodeDir, "data": s.dataDir} { // independent of each other
 		dir, err := make("h0")
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +153,7 @@ func TestFoldersOfNodes(t *testing.T) {
 		if _, err := os.Stat(old); (err == nil) != (name == "data") {
 			t.Errorf("%s: what was there: %v", name, err)
 		}
-		for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Dir(dir): 0o711} { // each by itself
+		for path, want := range map[string]fs.FileMode{dir: 0o700, filepath.Dir(dir): 0o711} { // independent of each other
 			info, err := os.Stat(path)
 			if err != nil {
 				t.Fatal(err)
@@ -295,8 +297,8 @@ func TestStateFirst(t *testing.T) {
 		if err != nil || !ok || st.Phase != phaseDeploying || st.Engine != "b" || st.Lab != name {
 			t.Errorf("state %+v, there: %v, %v", st, ok, err)
 		}
-		if text, err := os.ReadFile(filepath.Join(s.dir, "lab.yml")); err != nil || string(text) != string(l.Resolved()) {
-			t.Errorf("plan: %v\n%s", err, text)
+		if plan, err := s.deployed(&st); err != nil || !reflect.DeepEqual(plan, l) {
+			t.Errorf("plan: %+v, %v", plan, err)
 		}
 		intents, err := os.ReadFile(filepath.Join(s.dir, "intents.jsonl"))
 		for _, node := range []string{"h0", "h1", "leaf0"} {
@@ -332,7 +334,11 @@ func TestUpStays(t *testing.T) {
 	if err := s.open(nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.write("lab.yml", parse(2).Resolved()), s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}), s.close()); err != nil {
+	message, err := labspec.Encode(parse(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.write(labFile, message), s.put(state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp}), s.close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -351,6 +357,45 @@ func TestUpStays(t *testing.T) {
 		}
 		if st, ok, err := s.get(); err != nil || !ok || st.Phase != phaseUp || len(c.b.removed) != 0 {
 			t.Fatalf("%s: afterwards the state is %+v, %v, %v; removed %v", c.what, st, ok, err, c.b.removed)
+		}
+	}
+}
+
+// TestOtherVersion: a lab that another version has deployed is not touched and not taken for this version's: the
+// error says which version it was and what to do. Nothing of the lab has to be read to destroy it.
+func TestOtherVersion(t *testing.T) {
+	root(t)
+	const name = "t-version"
+	s := storeFor(t, name)
+	t.Cleanup(func() { _ = s.remove() })
+	l, err := lab.Parse("lab", []byte("name: "+name+"\ntopology: {star: {hosts: 2}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ what, file, text, want string }{
+		{"the text of a lab file", "lab.yml", string(l.Resolved()), "which has left no lab.json: "},
+		{"a later message", labFile, `{"schema":"mcastlab/lab/v9","name":"t-version"}`, `read lab: the schema is "mcastlab/lab/v9", and this version reads "mcastlab/lab/v1": `},
+	} {
+		st := state{Schema: stateSchema, Lab: name, Engine: "b", Phase: phaseUp, Version: "v0.0.1"}
+		if err := errors.Join(s.open(nil), s.write(c.file, []byte(c.text)), s.put(st), s.close()); err != nil {
+			t.Fatal(err)
+		}
+		e := &broken{name: "b"}
+		_, attach := Attach(name, Options{Engine: e})
+		_, _, deploy := Deploy(t.Context(), l, Options{Engine: e})
+		for _, err := range []error{attach, deploy} {
+			if err == nil || !strings.HasPrefix(err.Error(), "lab t-version was deployed by version v0.0.1") || !strings.Contains(err.Error(), c.want+"destroy it, and deploy it again") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v", c.what, err)
+			}
+		}
+		if now, ok, err := s.get(); err != nil || !ok || now.Phase != phaseUp || len(e.removed) != 0 {
+			t.Errorf("%s: afterwards the state is %+v, %v, %v; removed %v", c.what, now, ok, err, e.removed)
+		}
+		if err := s.open(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(remove(t.Context(), s, []engine.Engine{e}), s.close()); err != nil || !slices.Contains(e.removed, name) {
+			t.Errorf("%s: destroyed with %v; removed %v", c.what, err, e.removed)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (g insideGroup) NoteReturn(epoch int, without string) {
 	g.r.note(mrp.Return, machine.Event{Kind: machine.EventReturn, Group: g.id, Value: int64(epoch), Text: without})
 }
 
-// NoteProbe records why a group that was registered anew is not used.
+// NoteProbe records why a group that was registered again is not used.
 func (g insideGroup) NoteProbe(epoch int, why string) {
 	g.r.note(mrp.ProbeFailed, machine.Event{Kind: machine.EventProbe, Group: g.id, Value: int64(epoch), Text: why})
 }

@@ -32,7 +32,7 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 			n.forget(m)
 		}
 	}
-	for _, m := range n.chosen { // each by itself
+	for _, m := range n.chosen { // independent of each other
 		n.forget(m)
 	}
 	n.mcast, n.unacked, n.events, n.deadEvents = nil, 0, queue.FIFO[AsyncEvent]{}, 0

@@ -319,7 +319,7 @@ func TestUDDrops(t *testing.T) {
 	wrong.QKey = 1 << 31
 	send(1, wrong)
 	p.want(1, WC{WRID: 2, Opcode: WCRecv, ByteLen: 41, GRH: true, SrcQP: p.qp[0].Num()})
-	for why, want := range map[DropReason]uint64{DropNoReceive: 1, DropQKey: 1, DropInvalid: 1} { // each is its own check
+	for why, want := range map[DropReason]uint64{DropNoReceive: 1, DropQKey: 1, DropInvalid: 1} { // independent of each other
 		if got := p.nic[1].Stats().Drops[why]; got != want {
 			t.Errorf("%v: %d, want %d", why, got, want)
 		}
@@ -447,7 +447,7 @@ func TestMulticast(t *testing.T) {
 		}
 	}
 	if got := p.nic[1].Stats().Drops[DropNoGroup]; got != 1 {
-		t.Errorf("%d dropped for want of a member, want 1", got)
+		t.Errorf("%d dropped for lack of a member, want 1", got)
 	}
 }
 
@@ -686,7 +686,7 @@ func TestServiceTransitions(t *testing.T) {
 				}
 			}
 		}
-		for way, tr := range table { // each is its own check
+		for way, tr := range table { // independent of each other
 			for bit := AttrMask(2); bit <= AttrDestQPN; bit <<= 1 {
 				if bit&tr.optional != 0 {
 					continue

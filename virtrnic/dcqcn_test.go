@@ -299,7 +299,7 @@ func TestPacing(t *testing.T) {
 // TestPublishedSets: the parameter sets have the values of their sources.
 func TestPublishedSets(t *testing.T) {
 	const us = vtime.Microsecond
-	for name, want := range map[string]*DCQCN{ // each is its own check
+	for name, want := range map[string]*DCQCN{ // independent of each other
 		"": nil, "none": nil,
 		"dcqcn": {Gain: 4, InitialAlpha: 1024, AlphaTimer: 55 * us, CNPInterval: 50 * us, RateTimer: 55 * us, ByteCounter: 10e6, Threshold: 5,
 			RateAI: 40e6, RateHAI: 200e6, RateMin: 100e6, ClampTarget: true},

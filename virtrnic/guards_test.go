@@ -32,7 +32,7 @@ func TestReportBits(t *testing.T) {
 
 // TestHopLimit: no hop limit means 64, one that is given is kept.
 func TestHopLimit(t *testing.T) {
-	for given, want := range map[uint8]uint8{0: 64, 1: 1, 64: 64, 255: 255} { // each is its own check
+	for given, want := range map[uint8]uint8{0: 64, 1: 1, 64: 64, 255: 255} { // independent of each other
 		p := newPair(t, pairOptions{})
 		p.qp[0].attr.AV.HopLimit = given
 		e := p.nic[0].envelope(p.qp[0])

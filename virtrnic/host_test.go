@@ -288,7 +288,7 @@ func TestResponseBeforeSending(t *testing.T) {
 // TestDestroyedUnderTimers: a queue pair that goes while its timers run takes them along:
 // the one for an acknowledgement and the one a receiver asked for.
 func TestDestroyedUnderTimers(t *testing.T) {
-	for name, o := range map[string]pairOptions{ // each is its own check
+	for name, o := range map[string]pairOptions{ // independent of each other
 		"retransmission":     {timeout: 4, retry: 7, rnr: 7},
 		"receiver not ready": {timeout: 14, retry: 7, rnr: 7},
 	} {

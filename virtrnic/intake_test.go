@@ -161,6 +161,27 @@ func TestPauseOfLossyClass(t *testing.T) {
 	}
 }
 
+// TestPausesWait: pause frames that come faster than the link takes them wait in a bounded
+// number, and the last one of all that were asked for is the last that is sent.
+func TestPausesWait(t *testing.T) {
+	p := newPair(t, pairOptions{})
+	for i := range 5000 {
+		p.nic[0].SendPause(0, 1<<3, uint16(i+1))
+	}
+	if k := p.nic[0].Queued(); k < 1000 || k > 1100 {
+		t.Errorf("%d frames wait", k)
+	}
+	var last uint16
+	p.net.Fate = func(_ vtime.Time, _ int, f *wire.Frame) faults.Verdict {
+		last = f.PFC().Quanta[3]
+		return faults.Verdict{}
+	}
+	p.run()
+	if last != 5000 {
+		t.Errorf("the last pause is of %d quanta", last)
+	}
+}
+
 // TestPausePassesIntake: a pause is obeyed when it arrives, however much waits in front of
 // it in a NIC that is slow or stalled: the port does that by itself.
 func TestPausePassesIntake(t *testing.T) {

@@ -30,11 +30,11 @@ func (s *selective) begin(una uint64) {
 	s.top, s.repeat, s.lost = una, una, una
 }
 
-// arm records that the timer is set. If anew is false it was not running before, so the time
+// arm records that the timer is set. If restart is false it was not running before, so the time
 // without progress begins now.
-func (s *selective) arm(now vtime.Time, anew bool) {
+func (s *selective) arm(now vtime.Time, restart bool) {
 	s.armed = now
-	if !anew {
+	if !restart {
 		s.progressAt = now
 	}
 }

@@ -102,7 +102,7 @@ func TestCreateLimits(t *testing.T) {
 		if !c.ok {
 			continue
 		}
-		for limit, ok := range map[int]bool{-1: false, 0: true, c.wr: true, c.wr + 1: false} { // each is its own check
+		for limit, ok := range map[int]bool{-1: false, 0: true, c.wr: true, c.wr + 1: false} { // independent of each other
 			if err := p.nic[0].ModifySRQ(s, limit); ok != (err == nil) {
 				t.Errorf("limit %d of %d buffers: %v, allowed %v", limit, c.wr, err, ok)
 			}
@@ -150,7 +150,7 @@ func TestPostLimits(t *testing.T) {
 			t.Errorf("buffer %d of 2: %v", i+1, err)
 		}
 	}
-	for length, ok := range map[uint32]bool{MaxMessage: true, MaxMessage + 1: false} { // each is its own check
+	for length, ok := range map[uint32]bool{MaxMessage: true, MaxMessage + 1: false} { // independent of each other
 		if err := checkRecv(&RecvWR{SGE: SGE{Length: length}}, 1); ok != (err == nil) {
 			t.Errorf("a buffer of %d bytes: %v, allowed %v", length, err, ok)
 		}

@@ -274,7 +274,7 @@ func TestReadEveryLoss(t *testing.T) {
 	fates := map[string]faults.Verdict{
 		"loss": {Drop: true}, "copy": {Twice: true}, "late copy": {Twice: true, Delay: 7 * vtime.Microsecond, Delay2: 7 * vtime.Microsecond}, "delay": {Delay: 3 * vtime.Microsecond},
 	}
-	for name, fate := range fates { // each is its own check
+	for name, fate := range fates { // independent of each other
 		for k := 0; ; k++ {
 			o := readable
 			o.rdAtomic = uint8(1 + k%3)
@@ -349,7 +349,7 @@ func TestReadRetryPartly(t *testing.T) {
 }
 
 // TestReplayWhereItIs: a repeat that asks for what the answer under way comes to next changes
-// nothing: the answer goes on, no packet of it starts anew and none is sent twice.
+// nothing: the answer goes on, it does not begin again, and no packet of it is sent twice.
 func TestReplayWhereItIs(t *testing.T) {
 	for k := range 8 {
 		p := newPair(t, readable)
@@ -437,7 +437,7 @@ func TestReplayBehindAnother(t *testing.T) {
 // TestReplayShrunk: a repeated atomic is not answered if the word does not lie in the
 // region any more that its key now stands for.
 func TestReplayShrunk(t *testing.T) {
-	for size, want := range map[int]uint64{8: 1, 7: 0} { // each is its own check
+	for size, want := range map[int]uint64{8: 1, 7: 0} { // independent of each other
 		p := newPair(t, readable)
 		const access = AccessLocalWrite | AccessRemoteAtomic
 		_, dm := p.region(0, 8, 0)

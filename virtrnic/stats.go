@@ -3,7 +3,8 @@ package virtrnic
 // DropReason says why a NIC dropped a frame.
 type DropReason uint8
 
-// Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
+// Drop reasons, in the order of Stats.Drops. Their names appear in outputs, so they do not
+// change.
 const (
 	DropNotMine    DropReason = iota // destination address is another host's
 	DropForeign                      // neither RoCE nor for the host's stack
@@ -16,14 +17,14 @@ const (
 	DropICRC                         // invariant CRC is wrong
 	DropDuplicate                    // packet seen before; acknowledged again if it asks for it
 	DropSequence                     // beyond the expected PSN, NAK already sent
-	DropResponse                     // acknowledgement of nothing outstanding
+	DropResponse                     // acknowledgement or response to nothing outstanding
 	DropFlushed                      // response discarded with its queue pair
 	DropNoReceive                    // UC, UD: no receive posted
 	DropInvalid                      // UC, UD: breaks the rules of a message, or does not fit the receive
 	DropAccess                       // UC: the WRITE's key, range or rights
 	DropQKey                         // UD: not the queue pair's Q_Key
 	DropNoGroup                      // multicast to a group that no queue pair is attached to
-	DropIntakeFull                   // the NIC is stalled or slow, and what waits fills its buffer
+	DropIntakeFull                   // the NIC is stalled or slow, and its receive buffer is full
 	DropRestart                      // the NIC restarted while it held the frame
 	dropReasons
 )
@@ -46,10 +47,10 @@ func DropReasons() []DropReason {
 	return all
 }
 
-// Stats counts what a NIC did; where rxe has a counter of the kind, it has its name.
+// Stats counts what a NIC did. A counter that Linux's rxe has, too, has its name.
 type Stats struct {
 	SentPkts, RcvdPkts uint64
-	Made               uint64 // frames the NIC made: requests, pauses
+	Made               uint64 // frames the NIC created: requests, responses, pauses
 	Delivered          uint64 // frames that ended here as intended
 	Drops              [dropReasons]uint64
 
@@ -64,22 +65,22 @@ type Stats struct {
 	Timeouts            uint64
 	RetryExceeded       uint64
 	RNRRetryExceeded    uint64
-	ImpliedNAK          uint64 // answers from beyond a READ or atomic whose own is missing
-	ResponsesSent       uint64 // answers to READs and atomics, repeats included
+	ImpliedNAK          uint64 // acknowledgements beyond a READ or atomic whose own response is missing
+	ResponsesSent       uint64 // responses to READs and atomics, repeats included
 	ResponsesRcvd       uint64
 	Replayed            uint64 // READs and atomics answered again
 	AtomicsExecuted     uint64
-	ECNMarked           uint64 // requests that came with a switch's mark
+	ECNMarked           uint64 // requests received with the ECN mark of a switch
 	CNPSent             uint64
 	CNPHandled          uint64
 	PausesSent          uint64
 	PausesReceived      uint64
-	PausesIgnored       uint64 // of those, those that name a priority without PFC
+	PausesIgnored       uint64 // of those, for a priority without PFC
 	BytesReceived       uint64 // payload accepted in order
 	MessagesSent        uint64 // completed at the requester
 	MessagesReceived    uint64 // completed at the responder
 	CompletionsOverflow uint64
-	Waited              uint64 // frames that waited to be taken
+	Waited              uint64 // frames that waited in the receive buffer
 }
 
 // Dropped returns the frames dropped for any reason.

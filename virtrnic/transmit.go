@@ -61,7 +61,9 @@ func (n *NIC) offer(now vtime.Time, q *QP) {
 			return
 		}
 		n.markReady(now, q.prio)
-		n.tx.round[q.prio].Push(q)
+		if round := &n.tx.round[q.prio]; !round.Place(q) {
+			round.Push(q)
+		}
 	}
 }
 
@@ -161,7 +163,9 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 		if !q.queued && (f != nil && q.sq.follows(q) || q.sq.sendable(q)) {
 			q.queued = true
 			if q.cc == nil || !n.hold(now, q) {
-				round.Push(q)
+				if !round.Place(q) {
+					round.Push(q)
+				}
 			}
 		}
 	}

@@ -93,7 +93,7 @@ func TestAttributes(t *testing.T) {
 			}
 		}
 	}
-	for name, spoil := range map[string]func(*QPAttr){ // each is its own check
+	for name, spoil := range map[string]func(*QPAttr){ // independent of each other
 		"MTU":   func(a *QPAttr) { a.PathMTU = 1500 },
 		"QPN":   func(a *QPAttr) { a.DestQPN = 1 << 24 },
 		"timer": func(a *QPAttr) { a.MinRNRTimer = 32 },

@@ -93,6 +93,7 @@ type feedback struct {
 	ackPSN   wire.PSN
 	nakPSN   wire.PSN
 	syndrome wire.Syndrome // the NAK's
+	held     bool          // a NAK was held back, since the source has been asked for its PSN (HoldRepeatedNak)
 }
 
 // addPath appends a path that has acknowledged nothing: its AckPSN is before PSN 0 until
@@ -190,8 +191,9 @@ func (a *aggregation) onNak(path int, psn wire.PSN, syndrome wire.Syndrome, msn 
 	}
 	a.acknowledge(path, psn.Add(-1), msn)
 	smallest := !a.nakPending || !psn.After(a.pendingNakPSN)
+	held := false
 	if a.nakOutstanding && psn == a.sentNakPSN && a.rules.HoldRepeatedNak {
-		smallest = false // the source has been asked for it already
+		smallest, held = false, true // the source has been asked for it already
 	}
 	if smallest {
 		if !a.nakPending || psn != a.pendingNakPSN || syndrome.IsRNR() {
@@ -199,10 +201,12 @@ func (a *aggregation) onNak(path int, psn wire.PSN, syndrome wire.Syndrome, msn 
 		}
 		a.pendingNakPSN, a.nakPending = psn, true
 	}
+	var d feedback
 	if smallest && a.rules.NakGenerates || a.triggers(path, psn.Add(-1)) {
-		return a.generate()
+		d = a.generate()
 	}
-	return feedback{}
+	d.held = held
+	return d
 }
 
 // acknowledge takes note that a path has all packets up to psn. If that is news, the path no

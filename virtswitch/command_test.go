@@ -56,7 +56,7 @@ func TestCarrier(t *testing.T) {
 	}
 	sw.SetCarrier(l.net.Now, at, false)
 	if send(); drops() != 1 {
-		t.Errorf("%d frames to a host without carrier were dropped for want of a route, want 1", drops())
+		t.Errorf("%d frames to a host without carrier were dropped for lack of a route, want 1", drops())
 	}
 	sw.SetRoutes(was)
 	if send(); drops() != 2 {

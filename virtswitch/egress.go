@@ -49,7 +49,9 @@ type fifo struct {
 
 // push appends a frame to the queue.
 func (q *fifo) push(w waiter) {
-	q.Push(w)
+	if !q.Place(w) {
+		q.Push(w)
+	}
 	q.bytes += int(w.size)
 }
 

@@ -31,7 +31,11 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 		s.emitFeedback(now, f, g, g.onFatal(psn), h.Syndrome, in)
 	default:
 		s.stats.NaksIn++
-		s.answerSource(now, f, g, in, g.onNak(i, psn, h.Syndrome, h.MSN))
+		d := g.onNak(i, psn, h.Syndrome, h.MSN)
+		if d.held {
+			s.stats.NaksHeld++
+		}
+		s.answerSource(now, f, g, in, d)
 	}
 }
 

@@ -248,10 +248,10 @@ type GroupState struct {
 	Paths     []PathState
 	SourceOut int // the port that feedback leaves by
 	AggAckPSN wire.PSN
-	// NakPSN is the smallest PSN that a member has asked for and that has not been passed
-	// on. It means something only if NakWaits is set.
-	NakPSN   wire.PSN
-	NakWaits bool
+	// PendingNakPSN is the smallest PSN that a member has asked for and that has not been passed
+	// on. It means something only if NakPending is set.
+	PendingNakPSN wire.PSN
+	NakPending    bool
 }
 
 // Groups returns the state of all groups in order of their McstID, deleted ones left out.
@@ -296,7 +296,7 @@ func (s *Switch) ReadGroup(mcstID uint32, v *GroupState) bool {
 func (g *group) state(v *GroupState) {
 	*v = GroupState{
 		McstID: g.id, Active: g.active, SourceOut: g.path[g.ackOut].port,
-		AggAckPSN: g.aggAckPSN, NakPSN: g.pendingNakPSN, NakWaits: g.nakPending, Paths: v.Paths[:0],
+		AggAckPSN: g.aggAckPSN, PendingNakPSN: g.pendingNakPSN, NakPending: g.nakPending, Paths: v.Paths[:0],
 	}
 	for i, p := range g.path {
 		ps := PathState{Port: p.port, Host: p.host, IP: p.ip, QPN: p.qpn, AckPSN: g.ackPSN[i]}

@@ -87,7 +87,7 @@ func TestAggregation(t *testing.T) {
 }
 
 // TestDamagedFeedback: an acknowledgement with any bit wrong that the ICRC covers changes
-// nothing, and is counted: what came of it would be signed anew.
+// nothing, and is counted: what came of it would get a new ICRC.
 func TestDamagedFeedback(t *testing.T) {
 	l := groupLab(t, nil)
 	l.feed(1, 5, wire.SyndromeACK)

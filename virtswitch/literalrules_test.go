@@ -14,7 +14,7 @@ import (
 // TestLiteralFilterStopsRepeats (CEP-34): the last aggregated acknowledgement is lost. Literally the filter stops
 // every retransmission, nobody acknowledges, and the queue pair dies.
 func TestLiteralFilterStopsRepeats(t *testing.T) {
-	for name, rules := range map[string]virtswitch.Rules{"cepheus": virtswitch.RulesCepheus(), "fixed": virtswitch.RulesFixed()} { // each is its own check
+	for name, rules := range map[string]virtswitch.Rules{"cepheus": virtswitch.RulesCepheus(), "fixed": virtswitch.RulesFixed()} { // independent of each other
 		s := starScene(t)
 		s.rules = rules
 		s.lose("leaf0", "h0", withPSN(simlab.IsAck, 9), 1)
@@ -31,7 +31,7 @@ func TestLiteralFilterStopsRepeats(t *testing.T) {
 // TestLiteralLoneLoss (CEP-37): a lone loss with all before it acknowledged. Literally its NAK triggers
 // nothing, since it acknowledges nothing new, so only the timeout finds it.
 func TestLiteralLoneLoss(t *testing.T) {
-	for name, want := range map[string]uint64{"cepheus": 1, "fixed": 0} { // each is its own check
+	for name, want := range map[string]uint64{"cepheus": 1, "fixed": 0} { // independent of each other
 		s := starScene(t)
 		s.rules, _ = virtswitch.RulesByName(name)
 		s.lose("leaf0", "h2", simlab.IsData, 39)
@@ -63,6 +63,9 @@ func TestRepeatedNaks(t *testing.T) {
 		s.must(message{0, 40})
 		if want := map[bool]int{false: 3, true: 1}[one]; naks.Seen != want {
 			t.Errorf("one NAK per gap %v: the source got %d NAKs, want %d", one, naks.Seen, want)
+		}
+		if got, want := s.sw("leaf0").Stats().NaksHeld, map[bool]uint64{false: 0, true: 2}[one]; got != want {
+			t.Errorf("one NAK per gap %v: the switch counts %d held back, want %d", one, got, want)
 		}
 		s.wantTimeouts("h0", 0)
 	}

@@ -21,7 +21,7 @@ func spent(f *wire.Frame) *wire.Frame {
 // TestSpentLife: whatever has no life left ends here, and nothing comes of it.
 func TestSpentLife(t *testing.T) {
 	const udGroup = 0xe0000105
-	for name, frame := range map[string]func(l *lone) *wire.Frame{ // each is its own check
+	for name, frame := range map[string]func(l *lone) *wire.Frame{ // independent of each other
 		"unicast":   func(l *lone) *wire.Frame { return l.data(hostIP(0), hostIP(1), 1, 5, 0) },
 		"group":     func(l *lone) *wire.Frame { return l.data(hostIP(0), group1, 1, 5, 0) },
 		"multicast": func(l *lone) *wire.Frame { return l.data(hostIP(0), udGroup, 1, 5, 0) },
@@ -217,7 +217,7 @@ func TestJoiningLinks(t *testing.T) {
 
 // TestPortCounts: a switch has 1 to 254 ports.
 func TestPortCounts(t *testing.T) {
-	for n, want := range map[int]bool{0: false, 1: true, PortsMax: true, PortsMax + 1: false} { // each is its own check
+	for n, want := range map[int]bool{0: false, 1: true, PortsMax: true, PortsMax + 1: false} { // independent of each other
 		made := func() (ok bool) {
 			defer func() { ok = recover() == nil }()
 			New(Config{Ports: make([]machine.Port, n), Pool: &wire.Pool{}})
@@ -232,7 +232,7 @@ func TestPortCounts(t *testing.T) {
 // TestOneJoiningLink: an accelerator may hang on one link, and everything of a group
 // crosses that.
 func TestOneJoiningLink(t *testing.T) {
-	for links, want := range map[int]vtime.Duration{0: 0, 1: 2*(500*vtime.Nanosecond) + 4*10*vtime.Nanosecond*1082/125} { // each is its own check
+	for links, want := range map[int]vtime.Duration{0: 0, 1: 2*(500*vtime.Nanosecond) + 4*10*vtime.Nanosecond*1082/125} { // independent of each other
 		l := groupLab(t, func(c *Config) {
 			c.LookAside = LookAsideConfig{Links: links, Rate: 100e9, Delay: 500 * vtime.Nanosecond}
 		})
@@ -311,7 +311,7 @@ func TestGroupTable(t *testing.T) {
 
 // TestProfiles: the profiles by name, and what is none.
 func TestProfiles(t *testing.T) {
-	for name, want := range map[string]Rules{"": RulesFixed(), "fixed": RulesFixed(), "cepheus": RulesCepheus(), "gleam": RulesGleam()} { // each is its own check
+	for name, want := range map[string]Rules{"": RulesFixed(), "fixed": RulesFixed(), "cepheus": RulesCepheus(), "gleam": RulesGleam()} { // independent of each other
 		if got, err := RulesByName(name); got != want || err != nil {
 			t.Errorf("%q: %+v, %v", name, got, err)
 		}

@@ -57,6 +57,7 @@ type Stats struct {
 	PausesIgnored              uint64 // of those received, those that name a priority without PFC
 	AcksIn, AcksOut            uint64 // group feedback that acknowledges
 	NaksIn, NaksOut            uint64
+	NaksHeld                   uint64 // of those in, held back because the source had been asked for the PSN (CEP-54)
 	AcksRepeated               uint64 // CEP-34
 	Filtered                   uint64 // copies not made because the path has the packet (CEP-33)
 	SourceSwitches             uint64

@@ -43,7 +43,7 @@ func Headroom(rate int64, delay, own, peer vtime.Duration, mtu int) int {
 
 // thresholds are the rules by which neighbours are paused. They do not change after New.
 type thresholds struct {
-	// lossless has a bit for each priority whose frames are not dropped for want of room.
+	// lossless has a bit for each priority whose frames are not dropped for lack of room.
 	lossless uint8
 
 	// xoffBytes is how much the arrivals at one port of one lossless priority may hold of the

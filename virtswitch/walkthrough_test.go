@@ -37,7 +37,7 @@ func TestPaperWalkthrough(t *testing.T) {
 	s := newScene(t, g, err)
 	s.record()
 	s.must(message{0, 1})
-	machinetest.Golden(t, "cep53", s.lines.String())
+	machinetest.Golden(t, "paper-walkthrough", s.lines.String())
 
 	// L1 and C2 forward only, S1 and S3 replicate; L2, L3, L4 end at a host.
 	fan := map[string]int{"L1": 2, "S1": 3, "C2": 2, "S3": 3, "L2": 2, "L3": 2, "L4": 2, "S2": 0, "S4": 0, "C1": 0}

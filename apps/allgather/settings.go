@@ -10,13 +10,13 @@ import (
 // Settings are the Allgather benchmark in a lab file: every rank has a block that all
 // others get.
 type Settings struct {
-	Label      string             `yaml:"label" doc:"name in reports" default:"allgather"`
-	Schemes    []setting.Scheme   `yaml:"schemes" doc:"algorithms: ring, linear, recursive-doubling, multicast" required:"true"`
-	Ranks      setting.Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	Sizes      []setting.Size     `yaml:"sizes" doc:"bytes per rank, at most 2GiB over all ranks" required:"true"`
-	Iterations setting.Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int                `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string             `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
+	Label      string             `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"allgather"`
+	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"algorithms: ring, linear, recursive-doubling, multicast" required:"true"`
+	Ranks      setting.Hosts      `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"bytes per rank, at most 2GiB over all ranks" required:"true"`
+	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"iterations before those that are measured" default:"0"`
+	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
 // Check implements apps.Kind.
@@ -34,33 +34,33 @@ func (w *Settings) Check(c *setting.Checker, p string) {
 // App implements apps.Kind.
 func (*Settings) App(apps.Env) apps.App { return App{} }
 
+// blocks returns the settings that all collectives over blocks share.
+func (w *Settings) blocks() *apps.BlockSettings {
+	return &apps.BlockSettings{
+		Label: w.Label, Memory: w.Memory, Schemes: w.Schemes, Ranks: w.Ranks, Sizes: w.Sizes,
+		Iterations: w.Iterations, WarmUp: w.WarmUp,
+	}
+}
+
 // Prepare implements apps.Kind.
 func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
-	b := apps.BlockSettings{Label: w.Label, Memory: w.Memory, Schemes: w.Schemes, Sizes: w.Sizes, Iterations: w.Iterations, WarmUp: w.WarmUp}
-	hosts := w.Ranks.Resolve(s.Graph)
-	p, steps := b.Blocks(len(hosts), s.Seed)
-	return apps.Prepared{Input: p, Hosts: hosts, Steps: steps}, nil
+	_, run := w.blocks().Prepare(s)
+	return run, nil
 }
 
 // Links implements apps.Kind.
 func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int {
-	i := setting.SchemeIndex(w.Schemes, row.Scheme)
-	if i < 0 {
-		return 0
-	}
-	hosts := w.Ranks.Resolve(g)
-	hops := func(a, b int) int { return g.Hops(hosts[a], hosts[b]) }
-	return collective.AllgatherLinks(w.Schemes[i].Name, w.Schemes[i].Options(len(hosts)), len(hosts), hops)
+	return w.blocks().Links(g, row, func(s *setting.Scheme, ranks int, hops func(a, b int) int) int {
+		return collective.AllgatherLinks(s.Name, s.Options(ranks), ranks, hops)
+	})
 }
 
 // Only implements apps.Kind.
 func (w *Settings) Only(row *apps.Row) apps.Kind {
-	i := setting.SchemeIndex(w.Schemes, row.Scheme)
-	if i < 0 {
+	one := *w
+	if !apps.OnlyRow(&one.Schemes, &one.Sizes, row) {
 		return nil
 	}
-	one := *w
-	one.Schemes, one.Sizes = w.Schemes[i:i+1], []setting.Size{setting.Size(row.SizeBytes)}
 	return &one
 }
 

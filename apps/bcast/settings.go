@@ -15,16 +15,16 @@ import (
 
 // Settings are the broadcast benchmark in a lab file.
 type Settings struct {
-	Label      string             `yaml:"label" doc:"name in reports" default:"bcast"`
-	Schemes    []setting.Scheme   `yaml:"schemes" doc:"algorithms" required:"true"`
-	Root       string             `yaml:"root" doc:"host that sends; default: the first rank"`
-	Ranks      setting.Hosts      `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
-	Sizes      []setting.Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
-	Iterations setting.Iterations `yaml:"iterations" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
-	WarmUp     int                `yaml:"warm-up" doc:"iterations before those that are measured" default:"0"`
-	Memory     string             `yaml:"memory" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
-	Operation  string             `yaml:"operation" doc:"what carries a message: send; or, with an external host among the ranks and scheme cepheus, write: registered WRITEs (docs/writes.md)" default:"send" enum:"send,write"`
-	Group      string             `yaml:"group" doc:"address of the group, 10.254.255.1 to 10.254.255.254, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
+	Label      string             `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"bcast"`
+	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"algorithms" required:"true"`
+	Root       string             `yaml:"root" json:"root,omitzero" doc:"host that sends; default: the first rank"`
+	Ranks      setting.Hosts      `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"message sizes, at most 2GiB" required:"true"`
+	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"auto: 10 up to 64KiB, 3 up to 1MiB, 1 above" default:"auto"`
+	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"iterations before those that are measured" default:"0"`
+	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
+	Operation  string             `yaml:"operation" json:"operation,omitzero" doc:"what carries a message: send; or, with an external host among the ranks and scheme cepheus, write: registered WRITEs (docs/writes.md)" default:"send" enum:"send,write"`
+	Group      string             `yaml:"group" json:"group,omitzero" doc:"address of the group, 10.254.255.1 to 10.254.255.254, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
 }
 
 // operationWrite sends by registered WRITEs.
@@ -98,12 +98,10 @@ func (w *Settings) Links(g *topo.Graph, mtu int, row *apps.Row) int {
 
 // Only implements apps.Kind.
 func (w *Settings) Only(row *apps.Row) apps.Kind {
-	i := setting.SchemeIndex(w.Schemes, row.Scheme)
-	if i < 0 {
+	one := *w
+	if !apps.OnlyRow(&one.Schemes, &one.Sizes, row) {
 		return nil
 	}
-	one := *w
-	one.Schemes, one.Sizes = w.Schemes[i:i+1], []setting.Size{setting.Size(row.SizeBytes)}
 	return &one
 }
 

@@ -12,28 +12,28 @@ import (
 
 // Settings are the benchmark in a lab file.
 type Settings struct {
-	Label         string        `yaml:"label" doc:"name in reports" default:"hpl"`
-	Ranks         setting.Hosts `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
-	Dat           string        `yaml:"dat" doc:"file in the form of HPL.dat, in the lab file's folder or below it (no link may leave it), that n to swap-threshold are read from"`
-	N             []int         `yaml:"n" doc:"orders of the matrix"`
-	NB            []int         `yaml:"nb" doc:"columns of a panel, 1 to 1024 and at most n; default: 64"`
-	Grids         []string      `yaml:"grids" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
-	Order         string        `yaml:"order" doc:"row: ranks fill the grid row by row; or column" default:"row" enum:"row,column"`
-	Bcast         []string      `yaml:"bcast" doc:"panel broadcasts: HPL's 1ring, 1ringM, 2ring, 2ringM, long, longM, or any broadcast scheme"`
-	Fallback      string        `yaml:"fallback" doc:"what broadcasts and swaps by cepheus and gleam do when multicast does not work: off, full or partial (docs/fallback.md); default: off" enum:"off,full,partial,"`
-	Slices        setting.Count `yaml:"slices" doc:"pieces of panel broadcast chain: a number, or ranks" default:"ranks"`
-	Depth         []int         `yaml:"depth" doc:"look-ahead: panels that are factorised before the update that they come after is done, 0 or 1" default:"0"`
-	PFact         []string      `yaml:"pfact" doc:"panel factorisations: left, crout, right; default: right"`
-	RFact         []string      `yaml:"rfact" doc:"recursive panel factorisations: left, crout, right; default: crout"`
-	NBMin         []int         `yaml:"nbmin" doc:"columns at which the recursion ends" default:"4"`
-	NDiv          []int         `yaml:"ndiv" doc:"parts that the recursion divides a panel into" default:"2"`
-	Swap          string        `yaml:"swap" doc:"row swap: exchange (binary exchange), long (spread, equalise, roll), mix of the two, or multicast" default:"long" enum:"exchange,long,mix,multicast"`
-	SwapThreshold int           `yaml:"swap-threshold" doc:"columns up to which swap mix uses exchange" default:"64"`
-	Threshold     float64       `yaml:"threshold" doc:"a residual below it passes; negative: none is computed" default:"16"`
-	GFlops        float64       `yaml:"gflops" doc:"what a host computes in a second of lab time, in 10^9 operations; 0: computing takes no time" default:"50"`
-	CostOnly      bool          `yaml:"cost-only" doc:"send the same messages and compute nothing" default:"false"`
-	Epochs        int           `yaml:"epochs" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
-	Pivots        string        `yaml:"pivots" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
+	Label         string        `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"hpl"`
+	Ranks         setting.Hosts `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges" default:"all"`
+	Dat           string        `yaml:"dat" json:"dat,omitzero" doc:"file in the form of HPL.dat, in the lab file's folder or below it (no link may leave it), that n to swap-threshold are read from"`
+	N             []int         `yaml:"n" json:"n,omitzero" doc:"orders of the matrix"`
+	NB            []int         `yaml:"nb" json:"nb,omitzero" doc:"columns of a panel, 1 to 1024 and at most n; default: 64"`
+	Grids         []string      `yaml:"grids" json:"grids,omitzero" doc:"process grids, rows by columns: 2x2; there may be ranks to spare"`
+	Order         string        `yaml:"order" json:"order,omitzero" doc:"row: ranks fill the grid row by row; or column" default:"row" enum:"row,column"`
+	Bcast         []string      `yaml:"bcast" json:"bcast,omitzero" doc:"panel broadcasts: HPL's 1ring, 1ringM, 2ring, 2ringM, long, longM, or any broadcast scheme"`
+	Fallback      string        `yaml:"fallback" json:"fallback,omitzero" doc:"what broadcasts and swaps by cepheus and gleam do when multicast does not work: off, full or partial (docs/fallback.md); default: off" enum:"off,full,partial,"`
+	Slices        setting.Count `yaml:"slices" json:"slices,omitzero" doc:"pieces of panel broadcast chain: a number, or ranks" default:"ranks"`
+	Depth         []int         `yaml:"depth" json:"depth,omitzero" doc:"look-ahead: panels that are factorised before the update that they come after is done, 0 or 1" default:"0"`
+	PFact         []string      `yaml:"pfact" json:"pfact,omitzero" doc:"panel factorisations: left, crout, right; default: right"`
+	RFact         []string      `yaml:"rfact" json:"rfact,omitzero" doc:"recursive panel factorisations: left, crout, right; default: crout"`
+	NBMin         []int         `yaml:"nbmin" json:"nbmin,omitzero" doc:"columns at which the recursion ends" default:"4"`
+	NDiv          []int         `yaml:"ndiv" json:"ndiv,omitzero" doc:"parts that the recursion divides a panel into" default:"2"`
+	Swap          string        `yaml:"swap" json:"swap,omitzero" doc:"row swap: exchange (binary exchange), long (spread, equalise, roll), mix of the two, or multicast" default:"long" enum:"exchange,long,mix,multicast"`
+	SwapThreshold int           `yaml:"swap-threshold" json:"swapThreshold,omitzero" doc:"columns up to which swap mix uses exchange" default:"64"`
+	Threshold     float64       `yaml:"threshold" json:"threshold,omitzero" doc:"a residual below it passes; negative: none is computed" default:"16"`
+	GFlops        float64       `yaml:"gflops" json:"gflops,omitzero" doc:"what a host computes in a second of lab time, in 10^9 operations; 0: computing takes no time" default:"50"`
+	CostOnly      bool          `yaml:"cost-only" json:"costOnly,omitzero" doc:"send the same messages and compute nothing" default:"false"`
+	Epochs        int           `yaml:"epochs" json:"epochs,omitzero" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
+	Pivots        string        `yaml:"pivots" json:"pivots,omitzero" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
 }
 
 // realMax bounds the matrix of a run that computes: 8 n^2 bytes over all ranks.

@@ -10,16 +10,16 @@ import (
 )
 
 // Settings are the benchmark in a lab file: in each iteration sources and members are drawn
-// anew, and each source sends one message to all members of its group but itself.
+// again, and each source sends one message to all members of its group but itself.
 type Settings struct {
-	Label      string             `yaml:"label" doc:"name in reports" default:"many-to-many"`
-	Schemes    []setting.Scheme   `yaml:"schemes" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; opensm-drawn, likewise, of equally good roots one that is drawn; unicast" required:"true"`
-	Sources    setting.Share      `yaml:"sources" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
-	Group      setting.Share      `yaml:"group" doc:"hosts of a group, likewise" default:"all"`
-	Groups     string             `yaml:"groups" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`
-	Sizes      []setting.Size     `yaml:"sizes" doc:"message sizes, at most 2GiB" required:"true"`
-	Iterations setting.Iterations `yaml:"iterations" doc:"draws of sources and members; auto: 30" default:"auto"`
-	Memory     string             `yaml:"memory" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
+	Label      string             `yaml:"label" json:"label,omitzero" doc:"name in reports" default:"many-to-many"`
+	Schemes    []setting.Scheme   `yaml:"schemes" json:"schemes,omitzero" doc:"cyclic, a tree per source; cyclic-class, one per group and class of sources; opensm, one per group; opensm-drawn, likewise, of equally good roots one that is drawn; unicast" required:"true"`
+	Sources    setting.Share      `yaml:"sources" json:"sources,omitzero" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
+	Group      setting.Share      `yaml:"group" json:"group,omitzero" doc:"hosts of a group, likewise" default:"all"`
+	Groups     string             `yaml:"groups" json:"groups,omitzero" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`
+	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"message sizes, at most 2GiB" required:"true"`
+	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"draws of sources and members; auto: 30" default:"auto"`
+	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
 }
 
 // groupsPerSource: each source sends to a group of its own.

@@ -11,10 +11,10 @@ import (
 
 // Settings are a program of the user's own in a lab file.
 type Settings struct {
-	Label string        `yaml:"label" doc:"name in reports; default: the program's"`
-	Name  string        `yaml:"name" doc:"name that the binary gives it" required:"true"`
-	Args  []string      `yaml:"args" doc:"its arguments"`
-	Ranks setting.Hosts `yaml:"ranks" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
+	Label string        `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the program's"`
+	Name  string        `yaml:"name" json:"name,omitzero" doc:"name that the binary gives it" required:"true"`
+	Args  []string      `yaml:"args" json:"args,omitzero" doc:"its arguments"`
+	Ranks setting.Hosts `yaml:"ranks" json:"ranks,omitzero" doc:"hosts that take part: all, or names, patterns and ranges: h3, h*, h0..h7" default:"all"`
 }
 
 // Check implements apps.Kind.

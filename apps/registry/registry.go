@@ -22,15 +22,15 @@ import (
 // Workload is an entry of a lab file's workloads. The field of its kind is set and the others are
 // nil. The YAML key of a field is the name of the kind's program.
 type Workload struct {
-	Bcast         *bcast.Settings         `yaml:"bcast" doc:"MPI-Bcast benchmark"`
-	Allgather     *allgather.Settings     `yaml:"allgather" doc:"MPI-Allgather benchmark"`
-	ReduceScatter *reducescatter.Settings `yaml:"reduce-scatter" doc:"MPI-Reduce-scatter benchmark"`
-	Alltoall      *alltoall.Settings      `yaml:"alltoall" doc:"MPI-Alltoall benchmark"`
-	FSDP          *fsdp.Settings          `yaml:"fsdp" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
-	HPL           *hpl.Settings           `yaml:"hpl" doc:"High-Performance Linpack benchmark"`
-	Storage       *storage.Settings       `yaml:"storage" doc:"replicated write service (docs/storage.md)"`
-	Program       *program.Settings       `yaml:"program" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
-	ManyToMany    *manycast.Settings      `yaml:"many-to-many" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
+	Bcast         *bcast.Settings         `yaml:"bcast" json:"bcast,omitzero" doc:"MPI-Bcast benchmark"`
+	Allgather     *allgather.Settings     `yaml:"allgather" json:"allgather,omitzero" doc:"MPI-Allgather benchmark"`
+	ReduceScatter *reducescatter.Settings `yaml:"reduce-scatter" json:"reduceScatter,omitzero" doc:"MPI-Reduce-scatter benchmark"`
+	Alltoall      *alltoall.Settings      `yaml:"alltoall" json:"alltoall,omitzero" doc:"MPI-Alltoall benchmark"`
+	FSDP          *fsdp.Settings          `yaml:"fsdp" json:"fsdp,omitzero" doc:"Allgather and Reduce-scatter at one time, on the same ranks"`
+	HPL           *hpl.Settings           `yaml:"hpl" json:"hpl,omitzero" doc:"High-Performance Linpack benchmark"`
+	Storage       *storage.Settings       `yaml:"storage" json:"storage,omitzero" doc:"replicated write service (docs/storage.md)"`
+	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
+	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
 }
 
 // Entry is a kind of workload and its key.

@@ -64,7 +64,9 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	if l.cut && f.Kind() == wire.KindRoCE {
 		at = start.Add(l.Serialize(min(size, CutBytes)) + l.Delay)
 	}
-	l.flights.Push(Flight{at, f})
+	if x := (Flight{at, f}); !l.flights.Place(x) {
+		l.flights.Push(x)
+	}
 	if f.Kind() == wire.KindPFC {
 		l.list.pauses++
 	}

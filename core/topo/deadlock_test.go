@@ -24,7 +24,7 @@ func wantRing(t *testing.T, g *Graph, err error) {
 // TestNoDeadlock: the routes of every shape, multicast trees included, have no ring of
 // buffer dependencies.
 func TestNoDeadlock(t *testing.T) {
-	for name, g := range map[string]*Graph{ // each is its own check
+	for name, g := range map[string]*Graph{ // independent of each other
 		"k=4":        must(t)(FatTree(4, link)),
 		"k=8":        must(t)(FatTree(8, link)),
 		"FT1024":     must(t)(ThreeLayer(FT1024(), link)),
@@ -64,7 +64,7 @@ func failures(g *Graph, f func(failed ...int)) (n int) {
 }
 
 // TestNoDeadlockAfterFailures: after every single and every double link failure of the
-// k=4 fat-tree, with routes computed anew, there is no ring (promise D11), and routes
+// k=4 fat-tree, with routes computed again, there is no ring (promise D11), and routes
 // lead where they should: a packet comes to its leaf over links that work, never up after
 // down, from every leaf from which there is such a way.
 func TestNoDeadlockAfterFailures(t *testing.T) {
@@ -237,7 +237,7 @@ func TestDeadlockFound(t *testing.T) {
 }
 
 func BenchmarkCheckDeadlock(b *testing.B) {
-	for name, s := range map[string]ThreeLayerSpec{"FT1024": FT1024(), "FT16384": FT16384()} { // each by itself
+	for name, s := range map[string]ThreeLayerSpec{"FT1024": FT1024(), "FT16384": FT16384()} { // independent of each other
 		b.Run(name, func(b *testing.B) {
 			g := must(b)(ThreeLayer(s, link))
 			tables := g.Routes()

@@ -143,7 +143,7 @@ func TestRoutesSpread(t *testing.T) {
 
 func TestCheckRoutesFindsErrors(t *testing.T) {
 	g := must(t)(FatTree(4, link))
-	for name, spoil := range map[string]func([]Table){ // each is its own check
+	for name, spoil := range map[string]func([]Table){ // independent of each other
 		"missing":   func(r []Table) { r[0].Set[3] = -1 },
 		"backwards": func(r []Table) { r[8].Sets[r[8].Set[0]] = []uint16{2} },
 		"one-sided": func(r []Table) { r[0].Sets[r[0].Set[5]] = []uint16{2} },
@@ -246,7 +246,7 @@ func TestDraw(t *testing.T) {
 // whatever its numbers.
 func TestSizeRefused(t *testing.T) {
 	var p LinkParams
-	for name, build := range map[string]func() (*Graph, error){ // each is its own check
+	for name, build := range map[string]func() (*Graph, error){ // independent of each other
 		"fat-tree": func() (*Graph, error) { return FatTree(66, p) },
 		"three-layer": func() (*Graph, error) {
 			return ThreeLayer(ThreeLayerSpec{Radix: 254, Pods: 254, Leaves: 127, Hosts: 127, Aggs: 127, Cores: 127 * 127}, p)

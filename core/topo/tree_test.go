@@ -13,7 +13,7 @@ func TestTree(t *testing.T) {
 		[]CustomNode{{"a", Host}, {"b", Host}, {"c", Host}, {"s", Switch}, {"t", Switch}, {"u", Switch}},
 		[]CustomLink{{"a", "s", -1, -1, link}, {"b", "t", -1, -1, link}, {"c", "u", -1, -1, link},
 			{"s", "t", -1, -1, link}, {"t", "u", -1, -1, link}, {"u", "s", -1, -1, link}}))
-	for name, g := range map[string]*Graph{ // each is its own check
+	for name, g := range map[string]*Graph{ // independent of each other
 		"k=4": must(t)(FatTree(4, link)), "star": must(t)(Star(9, link)), "ring": ring,
 		"leaf-spine": must(t)(LeafSpine(LeafSpineSpec{Leaves: 4, Spines: 3, Hosts: 3, Parallel: 2}, link)),
 	} {

@@ -247,7 +247,7 @@ func TestParseTruncated(t *testing.T) {
 }
 
 func TestFramePathAllocatesNothing(t *testing.T) {
-	for name, w := range map[string]Flow{ // each is its own check
+	for name, w := range map[string]Flow{ // independent of each other
 		"IPv4":           {},
 		"IPv6":           {IPv6: true},
 		"IPv6 in a VLAN": {IPv6: true, VLAN: &VLAN{PCP: 3, ID: 7}},

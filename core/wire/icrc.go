@@ -79,6 +79,10 @@ func (f *Frame) ICRC() uint32 {
 	return c
 }
 
+// Trusted reports whether the frame does not keep its ICRC, which is right unless a fault has damaged
+// the frame.
+func (f *Frame) Trusted() bool { return f.flags&flagTrusted != 0 }
+
 // CheckICRC reports whether the ICRC the frame carries fits its bytes. A trusted frame
 // answers from its flag; any other is computed afresh.
 func (f *Frame) CheckICRC() bool {

@@ -78,7 +78,7 @@ func (p *Pool) Clone(f *Frame) *Frame {
 	return c
 }
 
-// Strip drops the payload so that the frame can be built anew in place.
+// Strip drops the payload so that the frame can be built again in place.
 func (p *Pool) Strip(f *Frame) {
 	if f.flags&flagBlock != 0 {
 		p.unref(f.block)

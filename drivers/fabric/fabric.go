@@ -22,9 +22,13 @@ type Spec struct {
 	Switch Switch
 	NIC    virtrnic.Settings
 	// VLAN is the 802.1Q VLAN ID of all packets, whose PCP is their priority. 0 means untagged.
+	// It is not in the settings of NICs, since registration agents and adapters of external
+	// hosts read it, too.
 	VLAN uint16
-	// TrustICRC carries the state of the ICRC as a flag instead of computing it. It is meant for
-	// large runs with phantom payload.
+	// TrustICRC carries the state of the ICRC as a flag instead of computing it. It is meant
+	// for large runs with phantom payload. Here it is one value, since switches and NICs have
+	// to agree on it; in the settings of both it would be set twice. The address family is
+	// likewise one value, of the Graph, which gives the addresses.
 	TrustICRC bool
 }
 

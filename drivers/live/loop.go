@@ -20,7 +20,7 @@ type IO interface {
 	FD() int // readable when a frame waits
 	Receive(take func(wall int64, b []byte)) (n int, err error)
 	Send(frames [][]byte) (sent int, err error)
-	Drops() uint64 // frames the kernel lost for want of room
+	Drops() uint64 // frames the kernel lost for lack of room
 	Cut() uint64   // frames sent after the link was removed
 }
 
@@ -499,8 +499,8 @@ func (l *Loop) At(at vtime.Time, f func(now vtime.Time)) {
 	l.calls = slices.Insert(l.calls, i, call{at, f})
 }
 
-// Sent returns how many frames a port has sent. It must be called from within Call or At.
-func (l *Loop) Sent(port int) uint64 { return l.links[port].counts.Sent }
+// Arrived returns how many frames have arrived at a port. It must be called from within Call or At.
+func (l *Loop) Arrived(port int) uint64 { return l.links[port].counts.Received }
 
 // Rate returns the clock's current rate.
 func (l *Loop) Rate() Rate {

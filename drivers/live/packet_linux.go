@@ -129,7 +129,7 @@ func (p *Packet) Send(frames [][]byte) (sent int, err error) {
 // Cut returns how many frames were sent after the link was removed.
 func (p *Packet) Cut() uint64 { return p.cut }
 
-// Drops returns how many frames the kernel dropped for want of room in the socket,
+// Drops returns how many frames the kernel dropped for lack of room in the socket,
 // since it was opened.
 func (p *Packet) Drops() uint64 {
 	// Reading the statistics clears them.

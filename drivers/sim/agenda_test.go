@@ -11,12 +11,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // starNet is a lab of one switch.
@@ -26,11 +23,9 @@ func starNet(t testing.TB, hosts int) *Net {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := New(Config{Check: true, Spec: fabric.Spec{
-		Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 8}, Switch: fabric.Switch{
-			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
-		},
-	}})
+	c := labConfig(g)
+	c.NIC.AckEvery = 8
+	n, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,28 +191,5 @@ func BenchmarkHeld(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(hops), "ns/hop")
 		})
-	}
-}
-
-// TestPausesWait: pause frames that come faster than the link takes them wait in a bounded
-// number, and the last one of all that were asked for is the last that is sent.
-func TestPausesWait(t *testing.T) {
-	n := starNet(t, 2)
-	for i := range 5000 {
-		n.Pause(0, 1<<3, uint16(i+1))
-	}
-	if k := n.NIC(0).Queued(); k < 1000 || k > 1100 {
-		t.Errorf("%d frames wait", k)
-	}
-	var last uint16
-	n.SetTap(0, 0, func(_ vtime.Time, f *wire.Frame) {
-		if f.Kind() == wire.KindPFC {
-			last = f.PFC().Quanta[3]
-		}
-	})
-	for n.step() && last != 5000 {
-	}
-	if last != 5000 {
-		t.Errorf("the last pause is of %d quanta", last)
 	}
 }

@@ -1,5 +1,7 @@
 package sim
 
+// What the simulator does with the tasks of a host whose agent crashes, and when the next job begins.
+
 import (
 	"errors"
 	"testing"

@@ -118,7 +118,7 @@ var sabotages = []sabotage{
 	}},
 	{invariant: "is not active there or has none back", do: func(_ *testing.T, n *Net, _ *rand.Rand) {
 		// A switch forgets a group between its activation and the last confirmation of it.
-		n.SetFault(n.PortID(n.graph.Peer(0, 0).Node, n.graph.Peer(0, 0).Port), observer(func(_ vtime.Time, f *wire.Frame) {
+		n.SetFault(n.PortID(n.graph.Peer(0, 0).Node, n.graph.Peer(0, 0).Port), simlab.Observer(func(_ vtime.Time, f *wire.Frame) {
 			if !simlab.IsMRP(f) {
 				return
 			}
@@ -205,8 +205,8 @@ func panics(f func()) (what any) {
 	return nil
 }
 
-// wantRefusals looks at what the loop itself refuses.
-func wantRefusals(t *testing.T) {
+// tooManyPorts is a star whose switch has a port more than a switch may have.
+func tooManyPorts(t *testing.T) *topo.Graph {
 	t.Helper()
 	g, err := topo.Star(virtswitch.PortsMax, simlab.Link())
 	if err != nil {
@@ -214,7 +214,14 @@ func wantRefusals(t *testing.T) {
 	}
 	leaf := &g.Nodes[g.Hosts]
 	leaf.Links = append(leaf.Links, leaf.Links[0]) // more than package topo would
-	if _, err := New(Config{Spec: fabric.Spec{Graph: g}}); err == nil {
+	return g
+}
+
+// wantRefusals looks at what the loop itself refuses.
+func wantRefusals(t *testing.T) {
+	t.Helper()
+	_, err := New(Config{Spec: fabric.Spec{Graph: tooManyPorts(t)}})
+	if err == nil {
 		t.Error("a switch with 255 ports is built")
 	}
 	n := newStar(t)
@@ -312,11 +319,16 @@ func paced(t *testing.T, seed uint64) {
 // check that cannot fail checks nothing.
 func TestGuardsFire(t *testing.T) {
 	wantRefusals(t)
+	wantPartsRefused(t)
 	from, count := simlab.Seeds(t, 8)
 	for seed := from; seed < from+count; seed++ {
+		divided(t, seed)
 		paced(t, seed)
 		sleepers(t, seed)
 		troubled(t, seed)
+		if seed%4 == 0 {
+			troubledParts(t, seed)
+		}
 		leftBehind(t, seed)
 		gaveUp(t, seed)
 		if t.Failed() {
@@ -342,6 +354,35 @@ func TestGuardsFire(t *testing.T) {
 		// A forger on a link that no feedback takes does no harm.
 		if seen == 0 || i > 2 && uint64(seen) < count {
 			t.Errorf("sabotage %d: of %d labs %d were seen to break %q", i, count, seen, s.invariant)
+		}
+	}
+}
+
+// TestHeadroomOverruled: from the first watchdog on that forwards to a switch which has paused
+// its port, and not before, the checker takes a loss for lack of headroom as none of PFC's.
+func TestHeadroomOverruled(t *testing.T) {
+	for _, forward := range []bool{false, true} {
+		g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 2, Spines: 1, Hosts: 1}, simlab.Link())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := labConfig(g)
+		c.Switch.Watchdog = virtswitch.WatchdogConfig{Detect: 20 * vtime.Microsecond, Restore: 20 * vtime.Microsecond, Forward: forward}
+		n := newLab(t, c)
+		begin := vtime.Time(20 * vtime.Microsecond)
+		simlab.SendPauses(n, 1, simlab.PauseSteps(begin, begin.Add(100*vtime.Microsecond), 5*vtime.Microsecond))
+		n.At(begin, func(vtime.Time) {
+			if n.overruled() {
+				t.Error("headroom is overruled before a watchdog has fired")
+			}
+		})
+		err = runAll(n, func(k *rank.Rank) error { return simlab.Cross(k, 1<<20) })
+		fired := uint64(0)
+		for i := g.Hosts; i < len(g.Nodes); i++ {
+			fired += n.Switch(i).Stats().PauseStorms
+		}
+		if fired == 0 || n.overruled() != forward || forward && err != nil {
+			t.Errorf("%d watchdogs fired, forward: %v; headroom is overruled: %v; %v", fired, forward, n.overruled(), err)
 		}
 	}
 }

@@ -7,15 +7,17 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/rank/outofband"
 )
 
 // ErrCrashed is wrapped by the error of a rank whose host crashed.
 var ErrCrashed = errors.New("host crashed")
 
-// NewTimeline returns a timeline that applies faults to the simulation. reconverge is the time
+// NewTimeline returns a timeline that applies the given faults to the simulation. reconverge is the time
 // from the failure of a link to the moment at which all switches route around it.
-func (n *Net) NewTimeline(reconverge vtime.Duration) *faults.Timeline {
+func (n *Net) NewTimeline(reconverge vtime.Duration, specs ...faults.Spec) *faults.Timeline {
 	if n.linkStats == nil {
 		n.linkStats = make([]faults.Counts, n.links.Len())
 	}
@@ -23,9 +25,13 @@ func (n *Net) NewTimeline(reconverge vtime.Duration) *faults.Timeline {
 		n.notePauseSpan(i)
 	}
 	t := target{n}
-	return faults.NewTimeline(faults.Config{
-		Graph: n.graph, Seed: n.cfg.Seed, Reconverge: reconverge, Latency: n.cfg.Latency,
+	timeline := faults.NewTimeline(faults.Config{
+		Graph: n.graph, Seed: n.cfg.Seed, Reconverge: reconverge, Latency: n.cfg.Latency, Owns: n.local,
 	}, faults.Target{Clock: t, Links: t, Switches: t, Hosts: t})
+	for _, s := range specs {
+		timeline.Add(n.now, s)
+	}
+	return timeline
 }
 
 // LinkStats returns the counts of the faults that acted on frames of the transmitter with the
@@ -50,31 +56,54 @@ func (t target) At(at vtime.Time, keep faults.Keep, f func(now vtime.Time)) {
 	if n.applying && keep != faults.KeepNot {
 		n.lastEnd = max(n.lastEnd, at) // the call that is being made has begun a fault that ends then
 	}
-	call := func(now vtime.Time) {
+	n.await(timed{at: at, f: f, fault: true, keep: keep})
+}
+
+// await schedules a call of the timeline.
+func (n *Net) await(call timed) {
+	n.calls[call.keep]++
+	n.callAt(call)
+}
+
+// makeCall makes a call of the timeline that is due, or puts it off. before is when the event before
+// it took place.
+func (n *Net) makeCall(call timed, before vtime.Time) {
+	v := n.judge(window.Due{At: n.now, Keep: call.keep, Ends: n.calls[faults.KeepWhile], Always: n.calls[faults.KeepAlways], LastEnd: n.lastEnd})
+	n.calls[call.keep]--
+	switch v {
+	case window.Make:
 		n.applying = true
-		f(now)
+		call.f(n.now)
 		n.applying = false
-	}
-	var waiting *int
-	switch keep {
-	case faults.KeepNot:
-		waiting = &n.begins
-	case faults.KeepWhile:
-		waiting = &n.ends
-	default:
-		n.At(max(at, n.now), call)
+		n.settled()
 		return
+	case window.Halt:
+		n.stuck = true
+		n.happens()
+	case window.PutOff:
+		n.now = before // nothing has happened
 	}
-	*waiting++
-	n.At(max(at, n.now), func(now vtime.Time) {
-		*waiting--
-		if n.done() {
-			n.postponed = append(n.postponed, func() { t.At(at, keep, f) })
-			return
-		}
-		n.began = n.began || keep == faults.KeepNot
-		call(now)
-	})
+	n.postponed = append(n.postponed, call)
+}
+
+// judgeWhole decides on a call of the timeline that is due in a simulation of the whole lab.
+func (n *Net) judgeWhole(due window.Due) window.Verdict {
+	c := n.tasksCensus()
+	if n.reference != nil || n.decider.Busy(due, &c) {
+		return window.Make
+	}
+	n.nodesCensus(&c)
+	return n.decider.Decide(due, &c)
+}
+
+// resume schedules the calls of the timeline that have been put off.
+func (n *Net) resume() {
+	n.stuck = false
+	postponed := n.postponed
+	n.postponed = nil
+	for _, call := range postponed {
+		n.await(call)
+	}
 }
 
 // SetFault implements faults.LinkTarget.
@@ -97,7 +126,9 @@ func (t target) SetRoutes(_ vtime.Time, down []int) {
 		tables = g.RoutesWithout(down...)
 	}
 	for i := range tables {
-		t.n.nodes[g.Hosts+i].sw.SetRoutes(t.n.cfg.FIB(g.Hosts+i, &tables[i]))
+		if sw := t.n.nodes[g.Hosts+i].sw; sw != nil {
+			sw.SetRoutes(t.n.cfg.FIB(g.Hosts+i, &tables[i]))
+		}
 	}
 }
 
@@ -119,8 +150,10 @@ func (n *Net) notePauseSpan(port int) {
 // may have to wait for such a frame.
 const pauseBehind = 1 << 14
 
-// Sent implements faults.LinkTarget.
-func (t target) Sent(at topo.End) uint64 { return t.n.links.At(t.id(at)).Frames }
+// Arrived implements faults.LinkTarget.
+func (t target) Arrived(at topo.End) uint64 {
+	return t.n.links.At(t.id(t.n.graph.Peer(at.Node, at.Port))).Frames
+}
 
 // Pause implements faults.HostTarget.
 func (t target) Pause(_ vtime.Time, node int, classes uint8, quanta uint16) {
@@ -142,7 +175,11 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 		}
 		if k.rank >= 0 {
 			k.job.errs[k.rank] = fmt.Errorf("%w: %s at %v", ErrCrashed, n.graph.Nodes[node].Name, now)
-			k.job.resume(k.job.board.Lose(k.rank))
+			if n.channel != nil {
+				n.channel.send(node, k.rank, outofband.Request{Kind: outofband.Lose})
+			} else {
+				k.job.resume(k.job.board.Lose(k.rank))
+			}
 		}
 		k.stop()
 		k.done = true // stop does not set it for a task that has not begun

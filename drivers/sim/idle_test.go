@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -108,4 +110,40 @@ func sendOne(r *rank.Rank) error {
 	}
 	r.Sleep(5 * vtime.Millisecond)
 	return b.Free()
+}
+
+// TestChannelUnderWay: while a message of the out-of-band channel is under way, a run does not end,
+// however often a fault comes meanwhile; and when nothing but faults is to come, it does.
+func TestChannelUnderWay(t *testing.T) {
+	for _, f := range []faults.Spec{
+		{Kind: faults.KindStall, Window: faults.Window{For: vtime.Microsecond, Every: 3 * vtime.Microsecond, Probability: 1}},
+		{Kind: faults.KindPause, Priority: 5, Window: faults.Window{For: 500 * vtime.Nanosecond, Every: 5 * vtime.Microsecond, Probability: 1}},
+	} {
+		f.ID, f.Nodes = string(f.Kind), []int{3}
+		g, err := topo.Star(4, simlab.Link())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := labConfig(g)
+		c.OutOfBand = 200 * vtime.Microsecond
+		n := newLab(t, c)
+		n.NewTimeline(50*vtime.Microsecond).Add(0, f)
+		for _, forever := range []bool{false, true} {
+			err := n.Run(Job{Name: fmt.Sprint(forever), Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(r *rank.Rank) error {
+				key := fmt.Sprint(r.ID())
+				r.Put(key, []byte("value"))
+				r.Sync()
+				if got := r.Get(fmt.Sprint(1 - r.ID())); string(got) != "value" {
+					return fmt.Errorf("%q", got)
+				}
+				if forever {
+					r.Get("what nobody puts")
+				}
+				return nil
+			}})
+			if forever != errors.Is(err, rankhost.ErrDeadlock) || !forever && err != nil {
+				t.Errorf("%s, waiting for ever %v: %v", f.Kind, forever, err)
+			}
+		}
+	}
 }

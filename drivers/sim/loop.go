@@ -18,24 +18,22 @@ const (
 	classStart          // id: port; an idle transmitter with a frame to send
 	classTimer          // id: node
 	classCall           // id: index in Net.timed
-	classTask           // id: sleeping task
+	classTask           // id: sleeping task, or the node of a host with sleeping tasks (channel)
+	classRequest        // id: node that has sent the server of the out-of-band channel a request
+	classReply          // id: node to which that server has sent a message
 	classBits    = 3
 )
 
 // timed is a call that is due at an instant. The fault timeline makes such calls.
 type timed struct {
-	at vtime.Time
-	f  func(now vtime.Time)
+	at    vtime.Time
+	f     func(now vtime.Time)
+	fault bool        // of the fault timeline, which may put it off
+	keep  faults.Keep // of a call of the fault timeline
 }
 
 // observeEvery is the number of events between two calls of Net.Observe.
 const observeEvery = 1 << 15
-
-// order returns the mask that is XORed into all ids of an instant. It depends on the seed and on
-// the instant, so that no fixed order of ties favours one sender.
-func (n *Net) order(at vtime.Time) uint64 {
-	return (n.orderKey ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - n.idBits)
-}
 
 // schedule puts an event into the queue. An event whose distance from the base does not fit a
 // key waits in n.far.
@@ -58,7 +56,7 @@ func (n *Net) span() vtime.Time { return 1 << (63 - classBits - n.idBits) }
 
 // key packs an event into one word, in the order time, class, masked id.
 func (n *Net) key(at vtime.Time, class, id int) uint64 {
-	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order(at)
+	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order.Mask(at)
 }
 
 // rebase makes the current instant the base of all keys. It is rare, because the span is a
@@ -116,8 +114,9 @@ func (n *Net) step() bool {
 	if at < n.now {
 		panic(fmt.Sprintf("sim: event at %v after %v", at, n.now))
 	}
+	before := n.now
 	n.now = at
-	id := int((k ^ n.order(at)) & (1<<n.idBits - 1))
+	id := int((k ^ n.order.Mask(at)) & (1<<n.idBits - 1))
 	n.stats.Events++
 	class := int(k >> n.idBits & (1<<classBits - 1))
 	n.pastStarts = class > classStart
@@ -131,9 +130,19 @@ func (n *Net) step() bool {
 	case classTimer:
 		n.fireTimer(id)
 	case classTask:
-		n.wakeSleeper(id)
+		if n.channel != nil {
+			n.wakeSleepers(n.nodes[id].host)
+		} else {
+			n.wakeSleeper(id)
+		}
 	case classCall:
-		n.callTimed(id)
+		n.callTimed(id, before)
+	case classRequest:
+		n.happens()
+		n.channel.arrived(id)
+	case classReply:
+		n.happens()
+		n.channel.delivered(id)
 	}
 	if len(n.ready) > 0 {
 		n.runTasks()
@@ -149,14 +158,19 @@ func (n *Net) step() bool {
 // source port first (R3).
 func (n *Net) arrive(id int) {
 	l := n.links.At(id)
-	fl := l.Land()
-	f := fl.Frame
-	if l.Next() < n.now {
-		src := &n.nodes[n.from[id].node]
-		src.m.Settle(n.now-1, int(n.from[id].port))
-		n.arm(int(n.from[id].node))
+	var f *wire.Frame
+	if n.inbound != nil && !n.local(int(n.from[id].node)) {
+		f = n.take(id)
+	} else {
+		f = l.Land().Frame
+		if l.Next() < n.now {
+			src := &n.nodes[n.from[id].node]
+			src.m.Settle(n.now-1, int(n.from[id].port))
+			n.arm(int(n.from[id].node))
+		}
+		n.requeue(id, l)
 	}
-	n.requeue(id, l)
+	n.happens()
 	n.stats.Hops++
 	if f.Kind() != wire.KindPFC {
 		n.moves++
@@ -172,7 +186,7 @@ func (n *Net) arrive(id int) {
 		return
 	}
 	if !n.cfg.NoDigest {
-		l.Account(n.now, f, false)
+		n.account(l, f, false)
 	}
 	n.deliver(l, f)
 }
@@ -217,7 +231,7 @@ type linkEnd struct{ n *Net }
 // Decided implements faults.Sink.
 func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
 	n, l := e.n, e.n.links.At(id)
-	l.Account(n.now, f, v.Drop)
+	n.account(l, f, v.Drop)
 	if n.check != nil {
 		n.check.decided(l, f, v)
 	}
@@ -239,7 +253,7 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 		n.pauseLate = max(n.pauseLate, d)
 		n.latePauses++
 	}
-	if n.outlasts(f, d) {
+	if n.check != nil && n.outlasts(f, d) {
 		n.orphans++
 	}
 	if n.late == nil {
@@ -252,6 +266,7 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 
 func (n *Net) arriveLate(id int) {
 	n.lates--
+	n.happens()
 	f := n.late[id].pop()
 	if f.Kind() == wire.KindPFC {
 		n.latePauses--
@@ -277,6 +292,9 @@ func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
 // requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
 // its link, or the start of its next frame.
 func (n *Net) requeue(id int, l *machine.Link) {
+	if n.inbound != nil && !n.local(int(l.Node)) {
+		n.depart(id, l)
+	}
 	if at, wake, needed := l.Attend(); needed {
 		class := classArrival
 		if wake {
@@ -301,16 +319,20 @@ func (n *Net) startPort(id int) {
 		return
 	}
 	if l.Next() <= n.now {
-		src := int(n.from[id].node)
-		nd := &n.nodes[src]
-		nd.m.Settle(n.now, int(n.from[id].port))
-		n.arm(src)
-		if nd.host != nil && nd.host.news() && nd.armed != n.now {
-			nd.armed = n.now // unreliable requests complete when they start
-			n.schedule(n.now, classTimer, src)
-		}
+		n.settle(int(n.from[id].node), int(n.from[id].port))
 	}
 	n.requeue(id, l)
+}
+
+// settle lets a port start what may have started by now.
+func (n *Net) settle(node, port int) {
+	nd := &n.nodes[node]
+	nd.m.Settle(n.now, port)
+	n.arm(node)
+	if nd.host != nil && nd.host.news() && nd.armed != n.now {
+		nd.armed = n.now // unreliable requests complete when they start
+		n.schedule(n.now, classTimer, node)
+	}
 }
 
 // arm schedules a timer event at the node's next deadline unless one is pending by then.
@@ -330,6 +352,7 @@ func (n *Net) fireTimer(id int) {
 	n.stats.Timers++
 	nd.armed = vtime.Never
 	if at, ok := nd.m.NextTimeout(); ok && at <= n.now {
+		n.happens()
 		nd.m.HandleTimeout(n.now)
 	}
 	if nd.host != nil {
@@ -340,31 +363,39 @@ func (n *Net) fireTimer(id int) {
 
 // At arranges for f to be called at an instant of lab time, or now if that instant has passed.
 // Calls for which there is no free id share the last one.
-func (n *Net) At(at vtime.Time, f func(now vtime.Time)) {
-	at = max(at, n.now)
+func (n *Net) At(at vtime.Time, f func(now vtime.Time)) { n.callAt(timed{at: at, f: f}) }
+
+func (n *Net) callAt(call timed) {
+	call.at = max(call.at, n.now)
 	id, shared := len(n.timed), 1<<n.idBits-1
 	if k := len(n.freeTimed); k > 0 {
 		id = n.freeTimed[k-1]
 		n.freeTimed = n.freeTimed[:k-1]
-		n.timed[id] = timed{at, f}
+		n.timed[id] = call
 	} else if id < shared {
-		n.timed = append(n.timed, timed{at, f})
+		n.timed = append(n.timed, call)
 	} else {
 		id = shared
-		n.overflow.push(at, f)
+		n.overflow.push(call.at, call)
 	}
-	n.schedule(at, classCall, id)
+	n.schedule(call.at, classCall, id)
 }
 
-func (n *Net) callTimed(id int) {
+// callTimed makes a call that is due. before is when the event before it took place.
+func (n *Net) callTimed(id int, before vtime.Time) {
+	var call timed
 	if id == len(n.timed) {
-		n.overflow.pop()(n.now)
+		call = n.overflow.pop()
 	} else {
-		f := n.timed[id].f
-		n.timed[id].f = nil
+		call = n.timed[id]
+		n.timed[id] = timed{}
 		n.freeTimed = append(n.freeTimed, id)
-		f(n.now)
 	}
+	if call.fault {
+		n.makeCall(call, before)
+		return
+	}
+	call.f(n.now)
 	n.settled()
 }
 
@@ -372,7 +403,9 @@ func (n *Net) callTimed(id int) {
 // them.
 func (n *Net) settled() {
 	for i := range n.nodes {
-		n.arm(i)
+		if n.local(i) {
+			n.arm(i)
+		}
 	}
 	n.attend()
 }
@@ -388,19 +421,24 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 	n.attend()
 }
 
-// Drain runs the loop until no event is left, or none but those of faults. It returns the error
-// that ended the run early: of an invariant, of Observe, or ErrEnd.
+// Drain runs the loop until no event is left, or nothing but faults could go on for ever (package
+// window). It returns the error that ended the run early: of an invariant, of Observe, or ErrEnd.
 func (n *Net) Drain() error {
 	step := n.step
 	if n.reference != nil {
 		step = n.reference
 	}
-	n.stuck = false
 	n.resume()
-	for n.err == nil && !n.idle() && step() {
+	for n.err == nil && !n.stuck && step() {
 		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
 			n.err = n.Observe()
 		}
+	}
+	if !n.stuck && n.queue.n == 0 && n.far.len() == 0 {
+		if n.channel == nil && len(n.postponed) == 0 {
+			n.last = n.now
+		}
+		n.rest()
 	}
 	return n.err
 }
@@ -433,7 +471,7 @@ func (n *Net) prefetch(keys []uint64) {
 			continue
 		}
 		at := n.base + vtime.Time(k>>(n.idBits+classBits))
-		l := n.links.At(int((k ^ n.order(at)) & mask))
+		l := n.links.At(int((k ^ n.order.Mask(at)) & mask))
 		if l.InFlight() > 0 {
 			sum += uint64(l.Flying(0).Frame.PayloadLen())
 		}

@@ -17,15 +17,15 @@
 package sim
 
 import (
-	"math/bits"
-
 	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/machine/queue"
 	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -37,6 +37,8 @@ type Config struct {
 	fabric.Spec
 	// NoDigest turns the digest off, for benchmarks of the loop alone.
 	NoDigest bool
+	// Ledger records every frame that reaches the end of a link (Net.Ledger).
+	Ledger bool
 	// Check verifies the invariants after every event.
 	Check bool
 	// Trace, if set, returns the tracer of a node, or nil.
@@ -47,6 +49,14 @@ type Config struct {
 	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
 	RetryAfter vtime.Duration
 	RetriesMax int
+	// OutOfBand is how long each message takes between a host and the server of the out-of-band
+	// channel, and between that and a switch. 0 means that the channel takes no time.
+	OutOfBand vtime.Duration
+	// Local marks, by node, the nodes that this simulation drives; nil marks all. The others are
+	// driven elsewhere, and Edge, which must be set then, takes what goes there. A part of a lab
+	// needs OutOfBand.
+	Local []bool
+	Edge  Edge
 }
 
 // Tap is called for each frame that passes a port, with the instant at which a capture at that
@@ -60,38 +70,40 @@ type Net struct {
 	pool  wire.Pool
 	nodes []node
 	links machine.Links
-	from  []end                 // by port: the node and port that transmit
-	fault []faults.Link         // by port; nil if no link has a fault
-	late  []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
-	lates int                   // number of frames in late
+	from  []end         // by port: the node and port that transmit
+	fault []faults.Link // by port; nil if no link has a fault
+	// inbound holds, by port, the frames that come from nodes outside Local; nil if all are local.
+	inbound []queue.FIFO[machine.Flight]
+	late    []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
+	lates   int                   // number of frames in late
 	// latePauses is the number of pause frames in late.
 	latePauses int
 	// linkStats is indexed by port and nil if there is no timeline.
 	linkStats []faults.Counts
-	begins    int            // pending timeline calls that begin a fault
-	ends      int            // pending timeline calls that end a fault
+	calls     [3]int         // pending calls of the timeline, by their Keep
 	applying  bool           // a timeline call is being made
 	lastEnd   vtime.Time     // when the last fault ends that has begun and has an end
 	pauseMax  vtime.Duration // longest time from the sending of a pause frame to the expiry of its pause
 	pauseLate vtime.Duration // longest time by which a fault has delayed a pause frame
 	moves     uint64         // arrivals of frames other than pauses, plus turns of tasks
-	lull      lull
-	stuck     bool     // the run has ended while frames or work requests wait for ever
-	began     bool     // a fault has begun since idle last looked
-	postponed []func() // schedule again the timeline calls that came due after all programs had ended
-	out       []Tap    // by port: at the sending end; nil if there is no tap
-	in        []Tap    // by port: at the receiving end
+	decider   window.Decider
+	judge     func(window.Due) window.Verdict // decides on a call of the timeline that is due
+	verdict   window.Verdict                  // in a part of a lab: on that call
+	stuck     bool                            // the run has ended while frames or work requests wait for ever
+	postponed []timed                         // calls of the timeline that have been put off
+	out       []Tap                           // by port: at the sending end; nil if there is no tap
+	in        []Tap                           // by port: at the receiving end
 	// watch is indexed by node and nil if there are no watchers. observed says that there are taps
 	// or watchers.
 	watch    []machine.Watcher
 	observed bool
 
-	queue    radixHeap
-	far      agenda[event] // events whose instants do not fit a key
-	base     vtime.Time    // instant that keys count from
-	now      vtime.Time
-	idBits   uint
-	orderKey uint64
+	queue  radixHeap
+	far    agenda[event] // events whose instants do not fit a key
+	base   vtime.Time    // instant that keys count from
+	now    vtime.Time
+	idBits uint
+	order  window.Order
 
 	tasks   []*task
 	ended   []int // numbers of tasks that have ended
@@ -99,21 +111,25 @@ type Net struct {
 	running *task
 	turn    turn
 	// pastStarts says that the current event's class comes after the starts of its instant.
-	pastStarts bool
-	timed      []timed
-	freeTimed  []int                        // free indices of timed
-	overflow   agenda[func(now vtime.Time)] // calls for which timed has no room
-	random     prng.Stream
-	lease      uint32
-	branches   []rankhost.Branches // entries that a program has set in the switches' multicast tables
-	check      *checker
-	baseline   [][]amount // what each node held when the lab was built; nil without Check
-	orphans    int        // groups that nobody deletes: the leader crashed, or a registration came too late
-	unfinished error      // what Unfinished returns: an open work request of the last job
-	err        error      // ends the run
-	doing      string     // the last report of the running job
-	steps      int        // number of its reports
-	sink       uint64
+	pastStarts  bool
+	timed       []timed
+	freeTimed   []int         // free indices of timed
+	overflow    agenda[timed] // calls for which timed has no room
+	random      prng.Stream
+	lease       uint32
+	branches    []rankhost.Branches // entries that a program has set in the switches' multicast tables
+	ledger      *ledger             // nil: none
+	check       *checker
+	interrupted bool       // Interrupt was called
+	channel     *channel   // nil: the out-of-band channel takes no time
+	last        vtime.Time // when something last happened; see rest
+	baseline    [][]amount // what each node held when the lab was built; nil without Check
+	orphans     int        // groups that nobody deletes: the leader crashed, or a registration came too late
+	unfinished  error      // what Unfinished returns: an open work request of the last job
+	err         error      // ends the run
+	doing       string     // the last report of the running job
+	steps       int        // number of its reports
+	sink        uint64
 
 	reference func() bool // tests set it to replace step
 
@@ -153,18 +169,29 @@ func New(cfg Config) (*Net, error) {
 	g := cfg.Graph
 	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed)}
 	n.pool.Poison = cfg.Check
-	order := n.random.Derive("order")
-	n.orderKey = order.Uint64()
+	n.order = cfg.Order()
 	n.buildLinks()
 	tables := g.Routes()
 	n.nodes = make([]node, len(g.Nodes))
 	first := 0
+	if cfg.Ledger {
+		n.ledger = newLedger(n.links.Len())
+	}
+	if cfg.Local != nil {
+		n.inbound = make([]queue.FIFO[machine.Flight], n.links.Len())
+	}
+	if cfg.OutOfBand > 0 {
+		n.channel = newChannel(n, cfg.OutOfBand)
+	}
 	for i := range g.Nodes {
 		count := len(g.Nodes[i].Links)
 		ports := n.links.Ports(first, first+count)
 		nd := &n.nodes[i]
 		*nd = node{armed: vtime.Never, first: first}
 		first += count
+		if !n.local(i) {
+			continue
+		}
 		var trace machine.Tracer
 		if cfg.Trace != nil {
 			trace = cfg.Trace(i)
@@ -181,7 +208,11 @@ func New(cfg Config) (*Net, error) {
 			return nil, err
 		}
 	}
-	n.idBits = uint(bits.Len(uint(max(n.links.Len(), 8*g.Hosts, minTasks))))
+	n.judge = n.judgeWhole
+	if cfg.Local != nil {
+		n.judge = func(window.Due) window.Verdict { return n.verdict }
+	}
+	n.idBits = n.order.Bits
 	n.queue.prefetch = n.prefetch
 	if cfg.Check {
 		n.check = newChecker(n)
@@ -220,7 +251,7 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
-	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent}
+	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent, armed: vtime.Never, calls: map[uint64]*pending{}}
 }
 
 func (n *Net) buildSwitch(i int, nd *node, ports []machine.Port, t *topo.Table, trace machine.Tracer) error {

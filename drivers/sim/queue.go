@@ -47,6 +47,19 @@ func (h *radixHeap) pop() (uint64, bool) {
 	return k, true
 }
 
+// least returns the smallest key, which stays.
+func (h *radixHeap) least() (uint64, bool) {
+	if h.n == 0 {
+		return 0, false
+	}
+	b := h.bucket[bits.TrailingZeros64(h.mask)]
+	least := b[0]
+	for _, k := range b[1:] {
+		least = min(least, k)
+	}
+	return least, true
+}
+
 // spread moves the keys of the lowest bucket down, relative to the smallest of them.
 func (h *radixHeap) spread() {
 	i := bits.TrailingZeros64(h.mask)

@@ -76,9 +76,13 @@ func (n *Net) poll() bool {
 			h.look()
 		}
 	case classCall:
-		f := n.timed[best.id].f
-		n.timed[best.id].f = nil
-		f(n.now)
+		call := n.timed[best.id]
+		n.timed[best.id] = timed{}
+		if call.fault {
+			n.makeCall(call, n.now)
+		} else {
+			call.f(n.now)
+		}
 	case classTask:
 		n.makeReady(n.tasks[best.id])
 	}
@@ -100,7 +104,7 @@ type polled struct {
 }
 
 func (b *polled) offer(n *Net, at vtime.Time, class, id int) {
-	c := polled{at, class, uint64(id) ^ n.order(at), id}
+	c := polled{at, class, uint64(id) ^ n.order.Mask(at), id}
 	if c.at < b.at || c.at == b.at && (c.class < b.class || c.class == b.class && c.rank < b.rank) {
 		*b = c
 	}
@@ -230,9 +234,8 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 		}
 	}
 	if v.pause {
-		for _, s := range simlab.PauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond) {
-			n.At(s.At, func(vtime.Time) { n.Pause(v.graph.Hosts-1, 1<<3, s.Quanta) })
-		}
+		steps := simlab.PauseSteps(20*vtime.Time(vtime.Microsecond), 300*vtime.Time(vtime.Microsecond), 100*vtime.Microsecond)
+		simlab.SendPauses(n, v.graph.Hosts-1, steps)
 	}
 	p := bcast.Params{Workload: "b", Sizes: v.sizes, Iterations: 1, Schemes: []bcast.Scheme{
 		{Label: "cepheus", Name: "cepheus"}, {Label: "unicast", Name: "unicast"}, {Label: "chain", Name: "chain"},
@@ -241,11 +244,7 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var hosts []int
-	for h := range v.graph.Hosts {
-		hosts = append(hosts, h)
-	}
-	err = n.Run(Job{Name: "b", Hosts: hosts, Params: simlab.Params(), Keep: keep, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
+	err = n.Run(Job{Name: "b", Hosts: simlab.Hosts(v.graph), Params: simlab.Params(), Keep: keep, Program: func(r *rank.Rank) error { return bcast.App{}.Run(r, raw) }})
 	return n.Digest(), n.Stats(), fmt.Sprint(err)
 }
 
@@ -253,7 +252,7 @@ func runJob(t *testing.T, v variant, polling, keep bool) (uint64, Stats, string)
 // the driver that polls: jittered delays, mixed rates, short links, tiny XOFF, loss,
 // pauses, cut-through, queues at the ingress.
 func TestAgainstPolling(t *testing.T) {
-	from, count := simlab.Seeds(t, 100)
+	from, count := simlab.DaySeeds(t, 100)
 	for seed := from; seed < from+count; seed++ {
 		v := drawVariant(t, seed)
 		fast, stats, out := runVariant(t, v, false)

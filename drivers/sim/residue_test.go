@@ -1,5 +1,7 @@
 package sim
 
+// The simulator looks for what jobs have left in hosts and switches.
+
 import (
 	"errors"
 	"fmt"

@@ -1,5 +1,9 @@
 package sim
 
+// The simulator's promises in whole labs: one seed is one run, and the checker finds no broken
+// invariant. The flows beside the ranks outlive them, of which only a test of this package can
+// tell the check for what jobs leave.
+
 import (
 	"encoding/json"
 	"flag"
@@ -15,6 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -44,14 +49,14 @@ type trial struct {
 	tight  bool   // buffers are hardly larger than what PFC sets aside
 	vlan   uint16
 	pauses map[int][]simlab.PauseStep // by host
-	writes *writeTrial                // nil: none
+	writes *simlab.GroupWrites        // nil: none
 	flows  []sideFlow
 }
 
 func (v trial) String() string {
 	w := "none"
 	if v.writes != nil {
-		w = string(v.writes.mode)
+		w = string(v.writes.Mode)
 	}
 	s := &v.sw
 	return fmt.Sprintf("seed %d: %s, %d ranks, root %d, sizes %v, %v, mtu %d, ack every %d, first PSN %v, loss %.4f, duplication %.4f, reordering %.4f, corruption %.4f, "+
@@ -128,12 +133,12 @@ func drawTrial(t testing.TB, seed uint64) trial {
 	if r.IntN(3) == 0 {
 		v.pauses = map[int][]simlab.PauseStep{}
 		for range 1 + r.IntN(3) {
-			v.pauses[r.IntN(v.graph.Hosts)] = drawPauses(r)
+			v.pauses[r.IntN(v.graph.Hosts)] = simlab.DrawPauses(r)
 		}
 	}
 	if r.IntN(3) == 0 {
-		v.writes = &writeTrial{mode: simlab.MRModes()[r.IntN(len(simlab.MRModes()))], hosts: v.hosts, mtu: v.mtu, size: 1 + r.IntN(12*v.mtu)}
-		v.writes.drawRounds(r)
+		v.writes = &simlab.GroupWrites{Mode: simlab.MRModes()[r.IntN(len(simlab.MRModes()))], Ranks: len(v.hosts), MTU: v.mtu, Size: 1 + r.IntN(12*v.mtu)}
+		v.writes.Draw(r)
 	}
 	v.drawSides(r)
 	return v
@@ -149,10 +154,9 @@ func (v *trial) drawSwitches(r *rand.Rand) {
 		} else {
 			sw.PFC.Alpha = []float64{1. / 16, 1. / 4, 1, 8}[r.IntN(4)]
 		}
-		q := squeeze{sw: *sw}
 		// What lossy classes share must hold a confirmation of each member at once: ACTIVATE is
 		// repeated to all of them, and the same ones would be dropped every time.
-		sw.Buffer = q.reserved(v.graph) + 4096 + r.IntN(8*v.mtu)
+		sw.Buffer = simlab.Reserved(fabric.Spec{Graph: v.graph, Switch: *sw}) + 4096 + r.IntN(8*v.mtu)
 		// Headroom is for links that deliver in time and once. A frame that a fault holds
 		// back or doubles may come when the pause that its sender obeys has long begun.
 		v.dup, v.late = 0, 0
@@ -234,9 +238,7 @@ func (v trial) run(check bool, seen *sightings) (o outcome) {
 		})
 	}
 	for h := range v.graph.Hosts {
-		for _, s := range v.pauses[h] {
-			n.At(s.At, func(vtime.Time) { n.Pause(h, 1<<3, s.Quanta) })
-		}
+		simlab.SendPauses(n, h, v.pauses[h])
 	}
 	beside, err := v.startSides(n)
 	if err == nil {
@@ -268,7 +270,7 @@ func (v trial) broadcast(n *Net) error {
 			if err := (bcast.App{}).Run(r, raw); err != nil || v.writes == nil {
 				return err
 			}
-			return v.writes.program(r)
+			return v.writes.Program(r)
 		},
 		Emit: func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
 	})
@@ -390,7 +392,7 @@ const (
 // every event. A second run without checks and with another number of processors must
 // give the same digest.
 func TestSeedSweep(t *testing.T) {
-	from, count := simlab.Seeds(t, sweepSeeds)
+	from, count := simlab.DaySeeds(t, sweepSeeds)
 	var seen, again sightings
 	var hops, packets, all uint64
 	gaveUp := 0
@@ -420,11 +422,11 @@ func TestSeedSweep(t *testing.T) {
 	if uint64(gaveUp) > 1+count/100 {
 		t.Errorf("%d flows ran out of retries in %d seeds: at this loss that is for one in a hundred", gaveUp, count)
 	}
-	if count < sweepSeeds {
+	if count < sweepSeeds/sweeps.Parts {
 		return
 	}
-	if packets < sweepPackets {
-		t.Errorf("%d packets, the sweep is to cover %d: run more seeds", packets, sweepPackets)
+	if want := sweepPackets * count / sweepSeeds; packets < want {
+		t.Errorf("%d packets, %d seeds are to cover %d: run more seeds", packets, count, want)
 	}
 	if m := seen.missing(); len(m) > 0 {
 		t.Errorf("the sweep has not met: %v", m)

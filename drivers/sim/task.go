@@ -9,13 +9,11 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // host is one host of the lab as its ranks use it. It implements rankhost.Host.
@@ -26,6 +24,12 @@ type host struct {
 	agent *mrp.Agent
 	tasks []*task
 	seen  uint64 // number of completions and agent changes for which the tasks have been woken
+
+	// With a channel: the requests that have not been answered, by their numbers; the number of
+	// the last one; and the instant of the event that wakes tasks, or vtime.Never.
+	calls    map[uint64]*pending
+	lastCall uint64
+	armed    vtime.Time
 }
 
 // task is a rank, or a worker that a rank has started. It is a coroutine that runs between
@@ -138,6 +142,7 @@ func (n *Net) runTasks() {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
+		n.happens()
 		n.moves++
 		n.turn.begin(t)
 		t.next()
@@ -174,10 +179,43 @@ func (h *host) news() bool { return h.nic.Completions()+h.agent.Changes() != h.s
 
 // armTask schedules the event that wakes a sleeping task unless one is pending by then.
 func (n *Net) armTask(t *task) {
+	if n.channel != nil {
+		n.armHost(t.host)
+		return
+	}
 	if at := max(t.until, n.now); at < t.armed {
 		t.armed = at
 		n.schedule(at, classTask, t.id)
 	}
+}
+
+// armHost schedules the event at which the host's first sleeping task wakes unless one is pending by
+// then. With a channel one event serves all tasks of a host, so that their order does not depend on
+// the tasks of other hosts.
+func (n *Net) armHost(h *host) {
+	at := vtime.Never
+	for _, t := range h.tasks {
+		if t.asleep && !t.queued && !t.done {
+			at = min(at, t.until)
+		}
+	}
+	if at = max(at, n.now); at < h.armed {
+		h.armed = at
+		n.schedule(at, classTask, h.node)
+	}
+}
+
+func (n *Net) wakeSleepers(h *host) {
+	if h.armed != n.now {
+		return // an earlier event has replaced this one
+	}
+	h.armed = vtime.Never
+	for _, t := range h.tasks {
+		if t.asleep && t.until <= n.now {
+			n.makeReady(t)
+		}
+	}
+	n.armHost(h)
 }
 
 // look wakes the host's tasks if there is news.
@@ -229,6 +267,7 @@ type job struct {
 	name  string
 	live  int
 	board *outofband.Board[*task]
+	hosts []int // node of each rank
 	ranks []*rank.Rank
 	errs  []error
 	keep  bool
@@ -255,9 +294,13 @@ type Job struct {
 // Run runs a program on all its ranks until all have ended. It returns the error that ended the
 // loop early, else the first rank's error, a crash before all others. If ranks still wait when no
 // event is left, the error is a deadlock that names what each of them waits for.
-func (n *Net) Run(spec Job) error {
+func (n *Net) Run(spec Job) error { return n.begin(spec).finish() }
+
+// begin starts the ranks of a job.
+func (n *Net) begin(spec Job) *job {
 	j := &job{
-		net: n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
+		hosts: spec.Hosts,
+		net:   n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
 		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)),
 		emit: spec.Emit, report: spec.Report, keep: spec.Keep,
 	}
@@ -265,16 +308,34 @@ func (n *Net) Run(spec Job) error {
 	for i, node := range spec.Hosts {
 		names[i], ips[i] = n.graph.Nodes[node].Name, n.graph.Nodes[node].IP
 	}
+	if n.channel != nil {
+		n.channel.open(j, len(spec.Hosts), spec.Spare)
+	}
 	for i, node := range spec.Hosts {
+		if !n.local(node) {
+			continue
+		}
 		h := n.nodes[node].host
 		c := rankhost.Config{
 			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
-			Host: h, Board: board{j, h, i}, Params: spec.Params,
+			Host: h, Board: j.boardOf(h, i), Params: spec.Params,
 			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
 		}
 		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
 	}
-	return j.finish()
+	n.steps = 0
+	n.runTasks()
+	n.attend()
+	return j
+}
+
+// boardOf returns a rank's end of the out-of-band channel.
+func (j *job) boardOf(h *host, rank int) rankhost.Board {
+	b := board{j, h, rank}
+	if c := j.net.channel; c != nil {
+		return delayed{b, c}
+	}
+	return b
 }
 
 func (j *job) runRank(i int, c rankhost.Config, program func(*rank.Rank) error) error {
@@ -289,25 +350,12 @@ func (j *job) runRank(i int, c rankhost.Config, program func(*rank.Rank) error) 
 // finish runs the loop until no event is left, and returns the job's error.
 func (j *job) finish() error {
 	n := j.net
-	n.steps = 0
-	n.runTasks()
-	n.attend()
 	err := n.Drain()
-	var blocked []string
-	for _, t := range n.tasks {
-		if t.job == j && !t.done {
-			blocked = append(blocked, fmt.Sprintf("%s on %s", t.name, t.why))
-			t.stop()
-		}
-	}
-	n.forgetTasks()
+	blocked := j.stop()
 	if err != nil {
 		return err
 	}
-	failed := j.firstError()
-	if failed == nil && len(blocked) > 0 {
-		failed = rankhost.Deadlock(blocked)
-	}
+	failed := Outcome(j.errs, blocked)
 	n.unfinished = n.open()
 	if n.check != nil && failed == nil {
 		err = n.check.finished()
@@ -324,24 +372,49 @@ func (j *job) finish() error {
 	return err
 }
 
+// stop unwinds the ranks that still wait, and returns what each of them waits for.
+func (j *job) stop() (blocked []string) {
+	n := j.net
+	for _, t := range n.tasks {
+		if t.job == j && !t.done {
+			blocked = append(blocked, fmt.Sprintf("%s on %s", t.name, t.why))
+			t.stop()
+		}
+	}
+	n.forgetTasks()
+	if n.channel != nil {
+		slices.Sort(blocked) // the order of tasks in a part is not that in the whole
+	}
+	return blocked
+}
+
 // release destroys the objects that the ranks have left, whether or not they failed, and runs the
 // loop until the fabric has no trace of them.
 func (j *job) release() error {
 	n := j.net
+	j.abandon()
+	if n.channel != nil {
+		n.setEntries(n.channel.server.End())
+	}
+	n.settled()
+	if n.channel == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not know it of each other
+		return nil
+	}
+	return n.Drain()
+}
+
+// abandon destroys the objects that the ranks have left, and what they have set in switches without
+// a channel.
+func (j *job) abandon() {
 	for _, r := range j.ranks {
 		if r != nil { // nil if the rank could not be made
 			rankrun.Of(r).Abandon()
 		}
 	}
 	for _, ip := range j.multicast {
-		n.endMulticast(ip)
+		j.net.endMulticast(ip)
 	}
-	n.setBranches(nil)
-	n.settled()
-	if n.pool.Live == 0 && n.quiet() {
-		return nil
-	}
-	return n.Drain()
+	j.net.setBranches(nil)
 }
 
 // resume makes the tasks ready that the board has released.
@@ -353,10 +426,19 @@ func (j *job) resume(tasks []*task) {
 	}
 }
 
+// Outcome returns the error of a job from those of its ranks, and from what ranks that had not ended
+// waited for.
+func Outcome(errs []error, blocked []string) error {
+	if err := firstError(errs); err != nil || len(blocked) == 0 {
+		return err
+	}
+	return rankhost.Deadlock(blocked)
+}
+
 // firstError returns the error of a crash if there is one, else the error of the lowest rank that
 // has one, else nil.
-func (j *job) firstError() (first error) {
-	for _, e := range j.errs {
+func firstError(errs []error) (first error) {
+	for _, e := range errs {
 		switch {
 		case errors.Is(e, ErrCrashed):
 			return e
@@ -396,117 +478,4 @@ func (n *Net) forgetTasks() {
 			h.tasks = h.tasks[:0]
 		}
 	}
-}
-
-// board is one rank's end of the out-of-band channel. It implements rankhost.Board and rankhost.Subnet.
-type board struct {
-	j    *job
-	h    *host
-	rank int
-}
-
-// Put implements rankhost.Board.
-func (b board) Put(key string, value []byte) { b.j.resume(b.j.board.Put(key, value)) }
-
-// Get implements rankhost.Board.
-func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
-	t := b.j.net.running
-	for {
-		if v, ok := b.j.board.Get(b.rank, t, key); ok {
-			return v, true
-		}
-		if over() {
-			b.j.board.Withdraw(b.rank, t, key)
-			return nil, false
-		}
-		b.h.Park(vtime.Never, why)
-	}
-}
-
-// Barrier implements rankhost.Board.
-func (b board) Barrier(over func() bool) bool {
-	if over() {
-		return false
-	}
-	all, round := b.j.board, b.j.board.Round()
-	b.j.resume(all.Arrive(b.rank, b.j.net.running))
-	for all.Round() == round {
-		if over() {
-			return false
-		}
-		b.h.Park(vtime.Never, all.Missing())
-	}
-	return true
-}
-
-// Report implements rankhost.Board.
-func (b board) Report(what string) {
-	b.j.net.doing = what
-	b.j.net.steps++
-	if b.j.report != nil {
-		b.j.report(what)
-	}
-}
-
-// Emit implements rankhost.Board.
-func (b board) Emit(record []byte) {
-	if b.j.emit != nil {
-		b.j.emit(b.rank, record)
-	}
-}
-
-// SetBranches implements rankhost.Subnet.
-func (b board) SetBranches(entries []rankhost.Branches) {
-	b.j.net.setBranches(entries)
-}
-
-func (n *Net) setBranches(entries []rankhost.Branches) {
-	for _, e := range n.branches {
-		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
-	}
-	for _, e := range entries {
-		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
-	}
-	n.branches = entries
-}
-
-// LeaseGroup implements rankhost.Board.
-func (b board) LeaseGroup() (uint32, error) {
-	n, err := b.j.net.leaseGroup()
-	return wire.GroupNet | n, err
-}
-
-// Multicast implements rankhost.Board.
-func (b board) Multicast(hosts []uint32) (uint32, error) {
-	lease, err := b.j.net.leaseGroup()
-	if err != nil {
-		return 0, err
-	}
-	ip := wire.MulticastNet | lease
-	nodes, err := b.j.net.graph.HostsAt(hosts)
-	if err != nil {
-		return 0, err
-	}
-	b.j.multicast = append(b.j.multicast, ip)
-	return ip, b.j.net.SetMulticast(ip, nodes, nil)
-}
-
-// EndMulticast implements rankhost.Board.
-func (b board) EndMulticast(group uint32) error {
-	b.j.multicast = slices.DeleteFunc(b.j.multicast, func(ip uint32) bool { return ip == group })
-	b.j.net.endMulticast(group)
-	return nil
-}
-
-// Leased returns how many group addresses the run has used. It is also the lower 16 bits of the
-// last of them, or 0 if there is none.
-func (n *Net) Leased() uint32 { return n.lease }
-
-// leaseGroup returns the lower 16 bits of a group address that the run has not used.
-func (n *Net) leaseGroup() (uint32, error) {
-	if n.lease >= 1<<16-1 {
-		return 0, fmt.Errorf("all 65535 group addresses of the run are used")
-	}
-	n.lease++
-	return n.lease, nil
 }

@@ -1,5 +1,7 @@
 package sim
 
+// A run ends, with its reason, and is repeated bit for bit, whatever faults come: idle detection, deadlocks, order of events.
+
 import (
 	"encoding/json"
 	"errors"
@@ -125,16 +127,42 @@ func (d *trouble) String() string {
 // errEndless says that faults alone keep a lab busy.
 var errEndless = errors.New("it does not end")
 
-// run returns how the broadcasts ended, and the lab.
-func (d *trouble) run(t *testing.T) (*Net, error) {
-	t.Helper()
-	n, err := New(Config{Check: true, Spec: fabric.Spec{
+// config describes the lab. Messages of its out-of-band channel take as long as is said.
+func (d *trouble) config(channel vtime.Duration) Config {
+	return Config{Check: true, OutOfBand: channel, Spec: fabric.Spec{
 		Graph: d.graph, Seed: d.seed, NIC: virtrnic.Settings{AckEvery: 1 + int(d.seed%5)},
 		Switch: fabric.Switch{
 			Latency:  300 * vtime.Nanosecond,
 			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
 		},
-	}})
+	}}
+}
+
+// inject gives simulations the timeline of faults.
+func (d *trouble) inject(all ...*Net) {
+	for _, n := range all {
+		n.NewTimeline(20*vtime.Microsecond, d.specs...)
+	}
+}
+
+// broadcast runs the broadcasts, and returns their error and what their ranks recorded.
+func (d *trouble) broadcast(t *testing.T, n interface{ Run(Job) error }) (raw []byte, records [][][]byte, err error) {
+	t.Helper()
+	if raw, err = json.Marshal(d.params); err != nil {
+		t.Fatal(err)
+	}
+	records = make([][][]byte, len(d.hosts))
+	err = n.Run(Job{
+		Name: "trouble", Hosts: d.hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error { return (bcast.App{}).Run(r, raw) },
+		Emit: func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
+	})
+	return raw, records, err
+}
+
+// run returns how the broadcasts ended, and the lab.
+func (d *trouble) run(t *testing.T) (*Net, error) {
+	t.Helper()
+	n, err := New(d.config(vtime.Duration(d.seed%4) * 7 * vtime.Microsecond)) // so that faults meet its messages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,19 +172,8 @@ func (d *trouble) run(t *testing.T) (*Net, error) {
 		}
 		return nil
 	}
-	timeline := n.NewTimeline(20 * vtime.Microsecond)
-	for _, s := range d.specs {
-		timeline.Add(0, s)
-	}
-	raw, err := json.Marshal(d.params)
-	if err != nil {
-		t.Fatal(err)
-	}
-	records := make([][][]byte, len(d.hosts))
-	err = n.Run(Job{
-		Name: "trouble", Hosts: d.hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error { return (bcast.App{}).Run(r, raw) },
-		Emit: func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
-	})
+	d.inject(n)
+	raw, records, err := d.broadcast(t, n)
 	n.check.conserved()
 	rows, rerr := bcast.App{}.Reduce(raw, records)
 	for _, row := range rows {

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Apply applies one command, or returns the result of a command that was applied before. epoch is
-// raft's term of the entry. An invalid command is not an error of the replica but has a Result with
-// an error, which depends on nothing but the state and the command.
+// Apply applies one command, or returns the result of a command that was applied before. epoch
+// is raft's term of the entry. An invalid command is no failure of the replica: its Result
+// carries an error, whose text depends only on the state and the command, so that all replicas
+// return the same.
 func (s *State) Apply(epoch uint64, c Command) Result {
 	s.Epoch = max(s.Epoch, epoch)
 	s.Clock = max(s.Clock, c.At)
@@ -31,7 +32,7 @@ func (s *State) Apply(epoch uint64, c Command) Result {
 	case len(x.Results) >= resultsMax:
 		return s.stamp(Result{Error: fmt.Sprintf("command %d: %d results of this client wait to be received", c.Seq, resultsMax)})
 	case c.Until < s.Clock:
-		return s.stamp(Result{Error: "the command comes too late: what became of it is not known"})
+		return s.stamp(Result{Error: "the command came after its deadline: its outcome is not known"})
 	}
 	r := s.stamp(s.do(&c))
 	x.Results = slices.Insert(x.Results, i, Kept{c.Seq, r})
@@ -43,17 +44,18 @@ func (s *State) stamp(r Result) Result {
 	return r
 }
 
-// session finds or makes a client's session, and drops results that it has.
+// session returns the client's session, and creates it if there is none. Results that the
+// client has acknowledged are dropped.
 func (s *State) session(c *Command) (*Session, error) {
 	i, ok := slices.BinarySearchFunc(s.Sessions, c.Client, func(x Session, id string) int { return cmp.Compare(x.Client, id) })
 	if !ok {
 		if c.Until < s.Clock || c.Until > s.Clock+2*int64(Retry) {
-			return nil, fmt.Errorf("the command of a client that is not known ends at %d, and it is %d: what became of it is not known", c.Until, s.Clock)
+			return nil, fmt.Errorf("command of an unknown client: its deadline was %d, and it is %d: its outcome is not known", c.Until, s.Clock)
 		}
 		if len(s.Sessions) >= sessionsMax {
 			s.Sessions = slices.DeleteFunc(s.Sessions, func(x Session) bool { return x.Until < s.Clock })
 			if len(s.Sessions) >= sessionsMax {
-				return nil, fmt.Errorf("%d clients are at work: wait a minute", sessionsMax)
+				return nil, fmt.Errorf("%d clients are active, and no more are admitted: try again in a minute", sessionsMax)
 			}
 			i, _ = slices.BinarySearchFunc(s.Sessions, c.Client, func(x Session, id string) int { return cmp.Compare(x.Client, id) })
 		}
@@ -68,7 +70,7 @@ func (s *State) session(c *Command) (*Session, error) {
 	return x, nil
 }
 
-// do applies a command that was not applied before.
+// do applies a command that has not been applied before.
 func (s *State) do(c *Command) Result {
 	switch c.Kind {
 	case KindLead:
@@ -87,7 +89,7 @@ func (s *State) do(c *Command) Result {
 		return Result{}
 	case KindPhase:
 		if !slices.Contains(phases, c.Phase) {
-			return failed("lab %s cannot be %q", l.Name, c.Phase)
+			return failed("lab %s: unknown phase %q", l.Name, c.Phase)
 		}
 		l.Phase = c.Phase
 		if c.Phase == PhaseConfiguring || c.Phase == PhaseRepairing {
@@ -115,20 +117,20 @@ func (s *State) do(c *Command) Result {
 	case KindDone:
 		return s.done(l, c)
 	}
-	return failed("a command cannot be %q", c.Kind)
+	return failed("unknown kind of command %q", c.Kind)
 }
 
 func failed(format string, args ...any) Result { return Result{Error: fmt.Sprintf(format, args...)} }
 
-// deploy enters a lab that is to be brought up from nothing: what was known of an older one
-// is forgotten, but not which McstIDs it had.
+// deploy records a lab that is to be brought up from scratch. The state of an earlier
+// deployment is dropped, except for its McstIDs, which go into quarantine.
 func (s *State) deploy(c *Command) Result {
 	lowers := c.Lowers
 	if lowers == 0 {
 		lowers = lowersMax
 	}
 	fresh := Lab{
-		Name: c.Lab, File: c.File, Engine: c.Engine, Phase: PhaseDeploying, Lowers: lowers, Next: 1,
+		Name: c.Lab, Message: c.Message, Engine: c.Engine, Phase: PhaseDeploying, Lowers: lowers, Next: 1,
 		Leases: []Lease{}, Groups: []Group{}, Faults: []Fault{}, Runs: []Run{},
 	}
 	i, ok := slices.BinarySearchFunc(s.Labs, c.Lab, func(l Lab, name string) int { return cmp.Compare(l.Name, name) })
@@ -152,11 +154,11 @@ func (s *State) deploy(c *Command) Result {
 	return Result{}
 }
 
-// begin begins a run. An earlier run that has not ended was abandoned, since commands on a lab
-// exclude each other: it is ended.
+// begin starts a run. An earlier run that has not ended must have been abandoned, since
+// commands on a lab exclude each other: it is ended first.
 func (s *State) begin(l *Lab, c *Command) Result {
 	if c.Run == "" || l.Run(c.Run) != nil {
-		return failed("run %q of lab %s: it has no name, or had been begun", c.Run, l.Name)
+		return failed("run %q of lab %s: its name is empty or taken", c.Run, l.Name)
 	}
 	if l.Phase != PhaseUp {
 		return failed("lab %s is %s, not up", l.Name, l.Phase)
@@ -182,7 +184,7 @@ func (s *State) end(l *Lab, c *Command) Result {
 	return Result{}
 }
 
-// over ends a run, and releases what it holds.
+// over ends a run and releases its groups.
 func (s *State) over(l *Lab, r *Run, why string) {
 	r.Ended, r.Error = max(s.Clock, 1), why
 	var held []uint32
@@ -196,8 +198,8 @@ func (s *State) over(l *Lab, r *Run, why string) {
 	}
 }
 
-// lease gives a run the next McstID that is free: those that were free for the longest come
-// first.
+// lease gives a run the next free McstID. The search goes round all McstIDs, so that the one
+// that has been free the longest comes first.
 func (s *State) lease(l *Lab, c *Command) Result {
 	r := l.Run(c.Run)
 	if r == nil || r.Ended != 0 {
@@ -205,7 +207,7 @@ func (s *State) lease(l *Lab, c *Command) Result {
 	}
 	l.Leases = slices.DeleteFunc(l.Leases, func(x Lease) bool { return x.Run == "" && x.Until <= s.Clock })
 	if uint32(len(l.Leases)) >= l.Lowers {
-		return failed("all %d McstIDs of lab %s are in use or rest: %s", l.Lowers, l.Name, s.nextFree(l))
+		return failed("all %d McstIDs of lab %s are in use or in quarantine: %s", l.Lowers, l.Name, s.nextFree(l))
 	}
 	lower := l.Next
 	i, taken := l.lease(lower)
@@ -224,7 +226,7 @@ func (s *State) lease(l *Lab, c *Command) Result {
 	return Result{Lower: lower}
 }
 
-// nextFree says when an McstID will be free.
+// nextFree returns when the next McstID becomes free, as the end of an error text.
 func (s *State) nextFree(l *Lab) string {
 	first := int64(0)
 	for _, x := range l.Leases {
@@ -238,32 +240,33 @@ func (s *State) nextFree(l *Lab) string {
 	return fmt.Sprintf("the first is free in %v", (time.Duration(first-s.Clock) + time.Second).Truncate(time.Second))
 }
 
-// leave ends a group. Switches that know of it are told first; then its McstID is quarantined.
+// leave dissolves a group. Switches that have it in their tables are told first; its McstID is
+// quarantined when they have been.
 func (s *State) leave(l *Lab, lower uint32) {
 	g := l.Group(lower)
 	if g.Stage != StageNone {
 		g.Stage = StageRemoving
 		return
 	}
-	s.rest(l, lower)
+	s.quarantine(l, lower)
 }
 
-// rest forgets a group and quarantines its McstID.
-func (s *State) rest(l *Lab, lower uint32) {
+// quarantine removes a group and quarantines its McstID.
+func (s *State) quarantine(l *Lab, lower uint32) {
 	l.Groups = slices.DeleteFunc(l.Groups, func(g Group) bool { return g.Lower == lower })
 	if i, ok := l.lease(lower); ok {
 		l.Leases[i].Run, l.Leases[i].Until = "", max(s.Clock+int64(Quarantine), 1)
 	}
 }
 
-// add enters faults into the lab's timeline.
+// add appends faults to the lab's timeline.
 func (l *Lab) add(c *Command) Result {
 	if len(l.Faults)+len(c.Faults) > faultsMax {
 		return failed("lab %s has %d faults: reset some before adding %d (at most %d)", l.Name, len(l.Faults), len(c.Faults), faultsMax)
 	}
 	for i, f := range c.Faults {
 		if f.ID == "" || l.Fault(f.ID) != nil || slices.ContainsFunc(c.Faults[:i], func(g Fault) bool { return g.ID == f.ID }) {
-			return failed("fault %q of lab %s: it has no id, or there is one with it", f.ID, l.Name)
+			return failed("fault %q of lab %s: its ID is empty or taken", f.ID, l.Name)
 		}
 	}
 	for _, f := range c.Faults {
@@ -273,7 +276,8 @@ func (l *Lab) add(c *Command) Result {
 	return Result{}
 }
 
-// reset removes the faults whose id begins with prefix, once nodes have been told.
+// reset marks the faults whose ID begins with prefix for removal. They are removed when nodes
+// have been told.
 func (l *Lab) reset(prefix string) {
 	for i := range l.Faults {
 		if strings.HasPrefix(l.Faults[i].ID, prefix) {
@@ -282,11 +286,11 @@ func (l *Lab) reset(prefix string) {
 	}
 }
 
-// done records what nodes have been told. It ignores reports of a deposed leader, and of a stage
-// that is over.
+// done records what nodes have been told. Reports of a deposed leader are ignored, and so are
+// reports about a stage that has passed.
 func (s *State) done(l *Lab, c *Command) Result {
 	if c.Epoch < s.Epoch {
-		return failed("epoch %d is over: it is %d", c.Epoch, s.Epoch)
+		return failed("epoch %d is over: the present one is %d", c.Epoch, s.Epoch)
 	}
 	for _, d := range c.Done {
 		if d.Fault != "" {
@@ -304,7 +308,7 @@ func (s *State) done(l *Lab, c *Command) Result {
 		switch {
 		case g == nil || g.Stage != d.Stage || !d.Stage.pending():
 		case g.Stage == StageRemoving:
-			s.rest(l, d.Lower)
+			s.quarantine(l, d.Lower)
 		default:
 			g.Stage, g.Error = StageOn, d.Error
 		}

@@ -31,8 +31,9 @@ const (
 var kinds = []Kind{KindLead, KindDeploy, KindPhase, KindForget, KindBegin, KindEnd, KindLease, KindFree, KindFaults, KindReset, KindDone}
 
 // commandVersion is the version of the format of commands. A replica that meets another version
-// stops: it must not skip what the other replicas apply.
-const commandVersion = 2
+// stops: it must not skip what the other replicas apply. Commands of versions 1 and 2 had the text
+// of a lab file in place of its message.
+const commandVersion = 3
 
 // CommandMax bounds the bytes of a command.
 const CommandMax = 4 << 20
@@ -54,10 +55,10 @@ type Command struct {
 	Kind Kind   `json:"kind"`
 	Lab  string `json:"lab,omitempty"`
 
-	File   string `json:"file,omitempty"`
-	Engine string `json:"engine,omitempty"`
-	Lowers uint32 `json:"lowers,omitempty"` // McstIDs of a lab that is deployed; 0: all there are
-	Phase  string `json:"phase,omitempty"`
+	Message json.RawMessage `json:"message,omitempty"` // of the lab that is deployed: labspec.Encode
+	Engine  string          `json:"engine,omitempty"`
+	Lowers  uint32          `json:"lowers,omitempty"` // McstIDs of a lab that is deployed; 0: all there are
+	Phase   string          `json:"phase,omitempty"`
 
 	Run    string   `json:"run,omitempty"`
 	Holder string   `json:"holder,omitempty"`
@@ -99,10 +100,19 @@ func DecodeCommand(b []byte) (c Command, err error) {
 	if len(b) > CommandMax {
 		return c, fmt.Errorf("read command: %d bytes are more than %d", len(b), CommandMax)
 	}
-	if err := strictjson.Decode(b, &c); err != nil {
-		return Command{}, fmt.Errorf("read command: %w", err)
+	var of struct {
+		Version int `json:"v"`
 	}
-	if err := c.check(); err != nil {
+	if err = json.Unmarshal(b, &of); err == nil && of.Version != commandVersion {
+		err = fmt.Errorf("it is of version %d, and this is %d", of.Version, commandVersion)
+	}
+	if err == nil {
+		err = strictjson.Decode(b, &c)
+	}
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
 		return Command{}, fmt.Errorf("read command: %w", err)
 	}
 	return c, nil
@@ -111,22 +121,20 @@ func DecodeCommand(b []byte) (c Command, err error) {
 // check refuses a command that no client of this version sends.
 func (c *Command) check() error {
 	switch {
-	case c.Version != commandVersion:
-		return fmt.Errorf("it is of version %d, and this is %d", c.Version, commandVersion)
 	case !slices.Contains(kinds, c.Kind):
 		return fmt.Errorf("there is no kind %q", c.Kind)
 	case c.Kind != KindLead && c.Kind != KindDone && c.Client == "":
-		return errors.New("it has no client")
+		return errors.New("it names no client")
 	case c.At < 0 || c.At > clockMax || c.Until < 0 || c.Until > clockMax || c.Client != "" && c.Until == 0:
-		return fmt.Errorf("it was sent at %d, and its client gives up at %d", c.At, c.Until)
+		return fmt.Errorf("its times are out of range: sent at %d, deadline %d", c.At, c.Until)
 	case c.Client != "" && (c.Seq == 0 || c.Low > c.Seq):
-		return fmt.Errorf("number %d of the client, the first without a result being %d", c.Seq, c.Low)
+		return fmt.Errorf("its number is %d, and the first number without a result is %d", c.Seq, c.Low)
 	case len(c.Client) > 64 || len(c.Lab) > 64 || len(c.Run) > 128 || len(c.Holder) > 128 || len(c.Prefix) > 128 || len(c.Replica) > 64:
-		return errors.New("a name in it is too long")
+		return errors.New("one of its names is too long")
 	case c.Kind != KindLead && c.Lab == "":
 		return errors.New("it names no lab")
 	case len(c.Hosts) > hostsMax || len(c.Faults) > faultsMax || c.Lowers > lowersMax || c.Lower > lowersMax:
-		return errors.New("something in it is too large")
+		return errors.New("one of its lists or numbers is too large")
 	}
 	return nil
 }
@@ -142,14 +150,21 @@ func (s *State) Encode() ([]byte, error) {
 
 // DecodeState reads a snapshot. One that is damaged or that breaks an invariant is an error.
 func DecodeState(b []byte) (*State, error) {
+	var of struct {
+		Schema string `json:"schema"`
+	}
+	err := json.Unmarshal(b, &of)
+	if err == nil && of.Schema != StateSchema {
+		err = fmt.Errorf("it is %q, and this version knows %q", of.Schema, StateSchema)
+	}
 	s := New()
-	if err := strictjson.Decode(b, s); err != nil {
-		return nil, fmt.Errorf("read snapshot: %w", err)
+	if err == nil {
+		err = strictjson.Decode(b, s)
 	}
-	if s.Schema != StateSchema {
-		return nil, fmt.Errorf("read snapshot: it is %q, and this version knows %q", s.Schema, StateSchema)
+	if err == nil {
+		err = s.Check()
 	}
-	if err := s.Check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	return s, nil

@@ -78,21 +78,22 @@ type State struct {
 }
 
 // StateSchema names the format of a snapshot.
-const StateSchema = "mcastlab/controller/v2"
+const StateSchema = "mcastlab/controller/v3"
 
 // Lab is the intended state of a lab.
 type Lab struct {
-	Name       string  `json:"name"`
-	File       string  `json:"file"` // resolved
-	Engine     string  `json:"engine"`
-	Phase      string  `json:"phase"`
-	Generation uint64  `json:"generation"` // counts the times nodes were configured
-	Lowers     uint32  `json:"lowers"`     // McstIDs there are: 1 to this, the lower halves of addresses
-	Next       uint32  `json:"next"`       // lower half at which the search for a free McstID begins
-	Leases     []Lease `json:"leases"`     // by lower half
-	Groups     []Group `json:"groups"`     // by lower half
-	Faults     []Fault `json:"faults"`     // in the order they were added
-	Runs       []Run   `json:"runs"`       // in the order they were begun
+	Name string `json:"name"`
+	// Message is what nodes are told of the lab (labspec.Encode); here it is only kept.
+	Message    json.RawMessage `json:"message"`
+	Engine     string          `json:"engine"`
+	Phase      string          `json:"phase"`
+	Generation uint64          `json:"generation"` // counts the times nodes were configured
+	Lowers     uint32          `json:"lowers"`     // McstIDs there are: 1 to this, the lower halves of addresses
+	Next       uint32          `json:"next"`       // lower half at which the search for a free McstID begins
+	Leases     []Lease         `json:"leases"`     // by lower half
+	Groups     []Group         `json:"groups"`     // by lower half
+	Faults     []Fault         `json:"faults"`     // in the order they were added
+	Runs       []Run           `json:"runs"`       // in the order they were begun
 }
 
 // Lease is an McstID that is not free.
@@ -261,7 +262,7 @@ func (l *Lab) check() error {
 	for i, x := range l.Leases {
 		switch {
 		case i > 0 && l.Leases[i-1].Lower >= x.Lower:
-			return fmt.Errorf("lease %d is there twice or out of order", x.Lower)
+			return fmt.Errorf("lease %d appears twice or out of order", x.Lower)
 		case x.Lower == 0 || x.Lower > l.Lowers:
 			return fmt.Errorf("lease %d is out of range", x.Lower)
 		case (x.Run == "") != (x.Until != 0):
@@ -274,7 +275,7 @@ func (l *Lab) check() error {
 		k, ok := l.lease(g.Lower)
 		switch {
 		case i > 0 && l.Groups[i-1].Lower >= g.Lower:
-			return fmt.Errorf("group %d is there twice or out of order", g.Lower)
+			return fmt.Errorf("group %d appears twice or out of order", g.Lower)
 		case !ok || l.Leases[k].Run != g.Run:
 			return fmt.Errorf("group %d has no lease", g.Lower)
 		}
@@ -289,7 +290,7 @@ func (l *Lab) check() error {
 			open++
 		}
 		if ids[r.ID] {
-			return fmt.Errorf("run %s is there twice", r.ID)
+			return fmt.Errorf("run %s appears twice", r.ID)
 		}
 		ids[r.ID] = true
 	}
@@ -303,7 +304,7 @@ func (l *Lab) checkFaults() error {
 	ids := map[string]bool{}
 	for _, f := range l.Faults {
 		if ids[f.ID] || f.Stage == StageNone || !slices.Contains(stages, f.Stage) {
-			return fmt.Errorf("fault %s is there twice, or %q", f.ID, f.Stage)
+			return fmt.Errorf("fault %s appears twice, or %q", f.ID, f.Stage)
 		}
 		ids[f.ID] = true
 	}

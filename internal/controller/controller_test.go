@@ -34,13 +34,13 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// start is the clock of the tests, until when their clients have patience.
+// start is the clock of the tests, and until is the deadline of their clients.
 const (
 	start = int64(1_800_000_000_000_000_000)
 	until = start + int64(Retry)
 )
 
-// story is a lab's life in commands, one of each kind.
+// story returns the commands of a lab's life, one of each kind.
 func story() []Command {
 	c := func(seq uint64, k Kind, f func(*Command)) Command {
 		x := Command{Version: commandVersion, Client: "c1", Seq: seq, Low: seq, At: start + int64(seq), Until: until, Kind: k, Lab: "lab1"}
@@ -51,7 +51,7 @@ func story() []Command {
 	}
 	return []Command{
 		{Version: commandVersion, At: start, Kind: KindLead, Replica: "controller0"},
-		c(1, KindDeploy, func(x *Command) { x.File, x.Engine, x.Lowers = "name: lab1\n", "netns", 4 }),
+		c(1, KindDeploy, func(x *Command) { x.Message, x.Engine, x.Lowers = []byte(`{"schema":"mcastlab/lab/v1"}`), "netns", 4 }),
 		c(2, KindPhase, func(x *Command) { x.Phase = PhaseConfiguring }),
 		c(3, KindPhase, func(x *Command) { x.Phase = PhaseUp }),
 		c(4, KindBegin, func(x *Command) { x.Run = "run-1" }),
@@ -70,7 +70,8 @@ func story() []Command {
 	}
 }
 
-// TestGolden: commands and snapshots are these bytes, and what is read back is the same.
+// TestGolden: commands and snapshots encode to the golden bytes, and decode to what was
+// encoded.
 func TestGolden(t *testing.T) {
 	var lines []byte
 	s := New()
@@ -108,18 +109,31 @@ func TestGolden(t *testing.T) {
 	if again, err := back.Encode(); err != nil || !bytes.Equal(again, b) {
 		t.Errorf("the snapshot came back as %s, %v", again, err)
 	}
-	if _, err := DecodeCommand([]byte(`{"v":2,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
+	if _, err := DecodeCommand([]byte(`{"v":3,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
 		t.Errorf("a kind that is not known: %v", err)
 	}
-	for _, bad := range []string{`{"v":3,"at":1,"kind":"lead"}`, `{"v":2,"at":1,"kind":"lead","more":1}`, `{"v":2,"at":1,"kind":"lead"} x`, `{"v":2,"at":1,"kind":"begin","lab":"l"}`} {
+	for _, bad := range []string{`{"v":4,"at":1,"kind":"lead"}`, `{"v":3,"at":1,"kind":"lead","more":1}`, `{"v":3,"at":1,"kind":"lead"} x`, `{"v":3,"at":1,"kind":"begin","lab":"l"}`} {
 		if _, err := DecodeCommand([]byte(bad)); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
 	}
 }
 
-// TestOnce: a command that comes again, early or late, has the result it had and no other
-// effect; one whose result cannot be known any more is refused.
+// TestOlderVersions: commands and snapshots of versions whose labs were texts of lab files are refused, and the
+// error says so before it says anything of their fields.
+func TestOlderVersions(t *testing.T) {
+	_, err := DecodeCommand([]byte(`{"v":2,"client":"c1","seq":1,"low":1,"at":1,"until":2,"kind":"deploy","lab":"lab1","file":"name: lab1\n","engine":"netns"}`))
+	if err == nil || err.Error() != "read command: it is of version 2, and this is 3" {
+		t.Errorf("a command: %v", err)
+	}
+	_, err = DecodeState([]byte(`{"schema":"mcastlab/controller/v2","epoch":1,"leader":"","clock":1,"applied":1,"labs":[{"name":"lab1","file":"name: lab1\n"}],"sessions":[]}`))
+	if err == nil || err.Error() != `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v3"` {
+		t.Errorf("a snapshot: %v", err)
+	}
+}
+
+// TestOnce: a command that is repeated, early or late, gets its first result and has no other
+// effect. One whose result may have been dropped is refused.
 func TestOnce(t *testing.T) {
 	s := up(t, 100)
 	lease := Command{Client: "c2", Seq: 1, Low: 1, At: start, Until: until, Kind: KindLease, Lab: "lab1", Run: "run-1"}
@@ -134,7 +148,7 @@ func TestOnce(t *testing.T) {
 	if r := s.Apply(9, next); r.Lower != 2 || r.Epoch != 9 {
 		t.Errorf("the next command got %+v", r)
 	}
-	// The client has both results: what it sent earlier is too late, wherever it comes from.
+	// The client has acknowledged both results: copies of its earlier commands are refused.
 	next.Seq, next.Low = 3, 3
 	if r := s.Apply(9, next); r.Lower != 3 {
 		t.Errorf("the third command got %+v", r)
@@ -142,7 +156,8 @@ func TestOnce(t *testing.T) {
 	if r := s.Apply(9, lease); r.Error == "" || len(s.Lab("lab1").Held()) != 3 {
 		t.Errorf("a command whose result was received: %+v", r)
 	}
-	// Its client is forgotten, since others came: still it has no effect.
+	// The session is dropped, since other clients need the room. A copy of its command still
+	// has no effect.
 	later := until + 1
 	for i := range sessionsMax + 1 {
 		x := Command{Client: fmt.Sprintf("d%d", i), Seq: 1, At: later, Until: later + int64(Retry), Kind: KindReset, Lab: "lab1"}
@@ -156,7 +171,7 @@ func TestOnce(t *testing.T) {
 	if r := s.Apply(9, lease); r.Error == "" || len(s.Lab("lab1").Held()) != 3 {
 		t.Errorf("a command of a client that is forgotten: %+v", r)
 	}
-	later += int64(Retry) + 1 // all of those are forgotten, too, and there is room again
+	later += int64(Retry) + 1 // the other sessions have expired, too, and there is room again
 	if r := s.Apply(9, Command{Client: "e", Seq: 1, At: later, Until: later + int64(Retry), Kind: KindReset, Lab: "lab1"}); r.Error != "" || len(s.Sessions) != 1 {
 		t.Errorf("%+v, %d sessions", r, len(s.Sessions))
 	}
@@ -180,8 +195,9 @@ func up(t *testing.T, lowers uint32) *State {
 	return s
 }
 
-// TestQuarantine: an McstID is not leased while it is held, nor for a while after; then those
-// that rested the longest come first. When all are taken the error says when there is one.
+// TestQuarantine: an McstID is not leased while it is held, nor in the quarantine that follows.
+// After that those that have been free the longest come first. When none is free the error says
+// when one will be.
 func TestQuarantine(t *testing.T) {
 	s := up(t, 3)
 	seq := uint64(10)
@@ -198,7 +214,7 @@ func TestQuarantine(t *testing.T) {
 			t.Fatalf("%+v, want %d", r, want)
 		}
 	}
-	if r := do(start, KindLease, 0); r.Error != "all 3 McstIDs of lab lab1 are in use or rest: end a group" {
+	if r := do(start, KindLease, 0); r.Error != "all 3 McstIDs of lab lab1 are in use or in quarantine: end a group" {
 		t.Errorf("%+v", r)
 	}
 	do(start, KindFree, 2)
@@ -209,14 +225,14 @@ func TestQuarantine(t *testing.T) {
 	if r := do(start+int64(Quarantine), KindLease, 0); r.Lower != 2 {
 		t.Errorf("%+v, want 2", r)
 	}
-	// The clock of the state never goes back, whatever a leader's says.
+	// The clock of the state never goes back, even if a leader's clock does.
 	if r := do(start, KindLease, 0); r.Error == "" {
 		t.Errorf("%+v", r)
 	}
 	if r := do(start+int64(Quarantine)+int64(time.Minute), KindLease, 0); r.Lower != 1 {
 		t.Errorf("%+v, want 1", r)
 	}
-	// What a lab had that is deployed anew rests, too.
+	// The McstIDs of a lab that is deployed again go into quarantine, too.
 	r := s.Apply(1, Command{Client: "c9", Seq: 1, At: s.Clock, Until: s.Clock + 1, Kind: KindDeploy, Lab: "lab1", Lowers: 3})
 	l := s.Lab("lab1")
 	if r.Error != "" || len(l.Leases) != 3 || len(l.Held()) != 0 || s.Check() != nil {
@@ -224,8 +240,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestDoneOfOld: what a leader of an older epoch says it did is not believed, nor what comes
-// after the stage it speaks of.
+// TestDoneOfOld: a report of a leader of an older epoch is ignored, and so is a report about a
+// stage that has passed.
 func TestDoneOfOld(t *testing.T) {
 	s := New()
 	for _, c := range story()[:9] {
@@ -246,21 +262,21 @@ func TestDoneOfOld(t *testing.T) {
 	}
 }
 
-// model is what a lab's state should be, written down plainly.
+// model is what a lab's state should be, without limits and indexes.
 type model struct {
 	run    string
 	held   map[uint32]string // by lower half
 	told   map[uint32]bool   // switches know of it, or may
-	going  map[uint32]bool   // they are to be told that it is over
+	going  map[uint32]bool   // switches are to be told that it is over
 	rests  map[uint32]int64
 	faults []string
 	gone   map[string]bool // faults that are being removed
 	runs   int
 }
 
-// TestAgainstModel: over random commands (repeated ones, ones of two clients, ones out of date)
-// results and state are those of a plain model, every invariant holds, and a replica that
-// starts from a snapshot at any point has the same bytes at the end.
+// TestAgainstModel: over random commands (repeated, of two clients, or out of date) results and
+// state are those of the model, every invariant holds, and a replica that starts from a
+// snapshot at any point has the same bytes at the end.
 func TestAgainstModel(t *testing.T) {
 	seeds := uint64(200)
 	if os.Getenv("MCASTLAB_SOAK") != "" {
@@ -353,7 +369,7 @@ func randomHistory(t *testing.T, seed uint64) error {
 	return nil
 }
 
-// draw makes up a command, has the model take it, and returns what the result must be.
+// draw draws a command, applies it to the model, and returns a check of its result.
 func (m *model) draw(random *prng.Stream, c *Command, now int64, epoch uint64, lowers uint32) func(Result) error {
 	fails := func(yes bool) func(Result) error {
 		return func(r Result) error {
@@ -406,7 +422,7 @@ func (m *model) draw(random *prng.Stream, c *Command, now int64, epoch uint64, l
 	}
 }
 
-// done has everything done that nodes are to do, by this leader or by one of old.
+// done reports all pending effects as done, by this leader or by a deposed one.
 func (m *model) done(random *prng.Stream, c *Command, now int64, epoch uint64, fails func(bool) func(Result) error) func(Result) error {
 	c.Kind, c.Run, c.Epoch = KindDone, "", epoch
 	if epoch > 1 && random.Chance(0.3) {
@@ -455,7 +471,7 @@ func (m *model) endRun(now int64) {
 	}
 }
 
-// lease says that any McstID may come that is free, and which are.
+// lease returns a check that the result is any of the free McstIDs.
 func (m *model) lease(c *Command, now int64, lowers uint32) func(Result) error {
 	free := 0
 	for lower := uint32(1); lower <= lowers; lower++ {
@@ -502,8 +518,7 @@ func (m *model) same(l *Lab) error {
 	return nil
 }
 
-// FuzzDecodeCommand: whatever comes, it is refused or it is a command that has bytes of its
-// own and can be applied.
+// FuzzDecodeCommand: any input is refused, or is a command that can be encoded and applied.
 func FuzzDecodeCommand(f *testing.F) {
 	for _, c := range story() {
 		b, err := c.Encode()
@@ -519,7 +534,7 @@ func FuzzDecodeCommand(f *testing.F) {
 		}
 		once, err := c.Encode()
 		if err != nil {
-			return // escapes can make it longer than it may be
+			return // escapes can make it longer than the limit
 		}
 		back, err := DecodeCommand(once)
 		if err != nil {
@@ -540,8 +555,8 @@ func FuzzDecodeCommand(f *testing.F) {
 	})
 }
 
-// FuzzDecodeState: whatever comes, it is refused or it is a state that holds together, and
-// goes on from there.
+// FuzzDecodeState: any input is refused, or is a state whose invariants hold, before and after
+// another command.
 func FuzzDecodeState(f *testing.F) {
 	s := New()
 	f.Add(encoded(f, s))

@@ -168,10 +168,10 @@ func (n *Node) Since(before *Node) {
 		p.HeldByFault -= q.HeldByFault
 		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops-q.KernelDrops, p.Cut-q.Cut, p.Busy-q.Busy
 	}
-	for k := range n.Counts { // each by itself
+	for k := range n.Counts { // independent of each other
 		n.Counts[k] -= before.Counts[k]
 	}
-	for k := range n.Drops { // each by itself
+	for k := range n.Drops { // independent of each other
 		if n.Drops[k] -= before.Drops[k]; n.Drops[k] == 0 {
 			delete(n.Drops, k)
 		}

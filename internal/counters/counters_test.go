@@ -28,7 +28,7 @@ func complete[S any](t *testing.T, what string, table []count[S]) {
 			t.Errorf("%s: counter %q, %q", what, c.Name, c.Doc)
 		}
 	}
-	for _, name := range field { // each by itself
+	for _, name := range field { // independent of each other
 		t.Errorf("%s: %s has no counter", what, name)
 	}
 }

@@ -94,6 +94,7 @@ var switchCounts = []count[virtswitch.Stats]{
 	one("acks_out", "ACKs of groups sent, for all paths together", func(s *virtswitch.Stats) uint64 { return s.AcksOut }),
 	one("naks_in", "NAKs of groups received, RNR included", func(s *virtswitch.Stats) uint64 { return s.NaksIn }),
 	one("naks_out", "NAKs of groups sent, RNR included", func(s *virtswitch.Stats) uint64 { return s.NaksOut }),
+	one("naks_held", "NAKs of groups held back because the source had been asked for the same PSN", func(s *virtswitch.Stats) uint64 { return s.NaksHeld }),
 	one("acks_repeated", "packets that every path had, answered with the last ACK again", func(s *virtswitch.Stats) uint64 { return s.AcksRepeated }),
 	one("filtered", "copies not made because the path has the packet", func(s *virtswitch.Stats) uint64 { return s.Filtered }),
 	one("source_switches", "times that data of a group came from another path than before", func(s *virtswitch.Stats) uint64 { return s.SourceSwitches }),
@@ -155,7 +156,7 @@ var agentCounts = []count[mrp.Stats]{
 	one("mrp_ignored", "packets that concern no group of this host", func(s *mrp.Stats) uint64 { return s.Ignored }),
 	one("fallbacks", "times that a group this host sends to left multicast (docs/fallback.md)", func(s *mrp.Stats) uint64 { return s.Fallbacks }),
 	one("returns", "times that it came back to multicast", func(s *mrp.Stats) uint64 { return s.Returns }),
-	one("probes_failed", "times that it was registered anew, tried and not used", func(s *mrp.Stats) uint64 { return s.ProbesFailed }),
+	one("probes_failed", "times that it was registered again, tried and not used", func(s *mrp.Stats) uint64 { return s.ProbesFailed }),
 	one("members_lost", "members that were given up", func(s *mrp.Stats) uint64 { return s.MembersLost }),
 }
 

@@ -23,7 +23,7 @@ import (
 type Config struct {
 	Interface  string
 	IP, Remote uint32 // Remote may be a group
-	IPv6       bool   // their family (wire.IPv6Of)
+	IPv6       bool   // address family of both (wire.IPv6Of)
 	RemoteQPN  wire.QPN
 	SendPSN    wire.PSN
 	ReceivePSN wire.PSN
@@ -45,7 +45,7 @@ type Endpoint struct {
 	qp   *virtrnic.QP
 
 	mu    sync.Mutex
-	fresh chan struct{} // closed at news
+	fresh chan struct{} // closed after the next input
 	seen  uint64
 	ended chan error
 }
@@ -106,7 +106,7 @@ func (e *Endpoint) connect() (err error) {
 	return err
 }
 
-// Asking for a MAC address.
+// How often and for how long a MAC address is asked for.
 const (
 	askEvery = 500 * time.Millisecond
 	askTimes = 6
@@ -132,7 +132,7 @@ func (e *Endpoint) resolve(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("nobody on %s answers for %v: is the lab up, and the address right?", e.c.Interface, e.Remote())
+	return fmt.Errorf("no host on %s answers for %v: is the lab up, and the address right?", e.c.Interface, e.Remote())
 }
 
 // Local returns the number of the queue pair.
@@ -144,13 +144,13 @@ func (e *Endpoint) Address() netip.Addr { return wire.AddrIn(e.c.IPv6, e.c.IP) }
 // Remote returns the address it is connected to.
 func (e *Endpoint) Remote() netip.Addr { return wire.AddrIn(e.c.IPv6, e.c.Remote) }
 
-// Stats returns what the NIC has counted.
+// Stats returns the counters of the NIC.
 func (e *Endpoint) Stats() (s virtrnic.Stats) {
 	e.loop.Call(vtime.Never, func(vtime.Time) { s = *e.nic.Stats() })
 	return s
 }
 
-// Send sends a message and returns when it is acknowledged.
+// Send sends a message and returns when it has been acknowledged.
 func (e *Endpoint) Send(ctx context.Context, message []byte) error {
 	if err := e.resolve(ctx); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (e *Endpoint) Send(ctx context.Context, message []byte) error {
 	return err
 }
 
-// Write writes into the remote's memory and returns when that is acknowledged.
+// Write writes into the remote's memory and returns when that has been acknowledged.
 func (e *Endpoint) Write(ctx context.Context, message []byte, va uint64, rkey uint32) error {
 	if err := e.resolve(ctx); err != nil {
 		return err
@@ -190,7 +190,8 @@ func (e *Endpoint) work(ctx context.Context, b []byte, post func(vtime.Time, vir
 	if err != nil {
 		return 0, err
 	}
-	// A receiver is found only once it has a buffer.
+	// The buffer is posted first: a lab takes the request for its address as the sign that this
+	// end is ready to receive.
 	if err := e.resolve(ctx); err != nil {
 		return 0, err
 	}
@@ -199,12 +200,12 @@ func (e *Endpoint) work(ctx context.Context, b []byte, post func(vtime.Time, vir
 		return 0, err
 	}
 	if wc.Status != virtrnic.WCSuccess {
-		return 0, fmt.Errorf("the work request ended with: %v", wc.Status)
+		return 0, fmt.Errorf("the work request completed with status %v", wc.Status)
 	}
 	return int(wc.ByteLen), nil
 }
 
-// await blocks until done, which is asked under the loop's lock, is true.
+// await blocks until done returns true. done is called under the loop's lock.
 func (e *Endpoint) await(ctx context.Context, done func() bool) error {
 	for {
 		e.mu.Lock()
@@ -226,7 +227,7 @@ func (e *Endpoint) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// news is told by the loop after each input.
+// news is called by the loop after each input.
 func (e *Endpoint) news(vtime.Time) vtime.Time {
 	seen := e.nic.Completions()
 	if e.io.known {
@@ -249,7 +250,7 @@ func (e *Endpoint) Close() error {
 	return errors.Join(err, e.loop.Close(), e.io.file.Close())
 }
 
-// stack answers for the endpoint's address and hears answers.
+// stack answers requests for the endpoint's MAC address, and takes the replies to its own.
 type stack Endpoint
 
 // HandleFrame implements virtrnic.Stack.

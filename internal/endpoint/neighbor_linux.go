@@ -7,8 +7,8 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 )
 
-// neighbor sends RoCE frames to the MAC address that the remote has said it has, in place
-// of the one that its address stands for in a lab.
+// neighbor sends RoCE frames to the MAC address that the remote has announced, in place of the
+// one that is derived from its IP address in a lab.
 type neighbor struct {
 	*live.Packet
 	file   *os.File
@@ -26,8 +26,8 @@ func (n *neighbor) Send(frames [][]byte) (int, error) {
 	return n.Packet.Send(frames)
 }
 
-// datagram reports whether a frame of ours carries UDP, and not a question or an answer about
-// addresses.
+// datagram reports whether an outgoing frame carries UDP, and is not an ARP or neighbor
+// discovery message.
 func datagram(b []byte) bool {
 	h, rest, err := wire.ParseEthernet(b)
 	if err != nil {

@@ -77,7 +77,7 @@ func (b *bench) run(t *testing.T) {
 
 // families runs a test in a fabric of each family.
 func families(t *testing.T, test func(t *testing.T, v6 bool)) {
-	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} { // each is its own check
+	for name, v6 := range map[string]bool{"IPv4": false, "IPv6": true} { // independent of each other
 		t.Run(name, func(t *testing.T) { test(t, v6) })
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labhook"
@@ -19,6 +20,7 @@ import (
 
 // inside is what package lab offers to this package alone.
 type inside interface {
+	Check() error
 	Graph() (*topo.Graph, error)
 	Fabric(g *topo.Graph) fabric.Spec
 	Fault(g *topo.Graph, f *lab.Fault, id string) (faults.Spec, error)
@@ -34,6 +36,15 @@ func Graph(l *lab.Lab) (*topo.Graph, error) { return of(l).Graph() }
 
 // Fabric returns the settings of all machines on a graph that Graph has built for the lab.
 func Fabric(l *lab.Lab, g *topo.Graph) fabric.Spec { return of(l).Fabric(g) }
+
+// ChannelDelay returns how long a message of the out-of-band channel takes, or 0 in a lab whose
+// channel takes no time.
+func ChannelDelay(l *lab.Lab) vtime.Duration {
+	if l.Runtime.Clock == lab.ClockLockstep {
+		return vtime.Duration(l.Runtime.Channel)
+	}
+	return 0
+}
 
 // Fault returns what a timeline needs of a fault: its links or nodes, found in the graph. id
 // names its random streams. It is an error if what the fault names is not in the lab.

@@ -11,12 +11,13 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 )
 
-//go:generate protoc --go_out=. --go-grpc_out=. --go_opt=paths=source_relative --go-grpc_opt=paths=source_relative control.proto
+//go:generate protoc --go_out=. --go-grpc_out=. --go_opt=paths=source_relative --go-grpc_opt=paths=source_relative nodeapi.proto
 
 // Files in a node's directory.
 const (
 	AgentSocket    = "agent.sock"    // gRPC
 	HandoverSocket = "handover.sock" // raw sockets
+	MemorySocket   = "memory.sock"   // shared memory of a run in virtual time
 	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
 )
 

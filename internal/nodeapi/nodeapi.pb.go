@@ -24,6 +24,1081 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Order is what the coordinator of a run in virtual time sends to a node. The first one is an
+// opening; all others are counted.
+type Order struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*Order_Open
+	//	*Order_Begin
+	//	*Order_Stop
+	//	*Order_Release
+	//	*Order_Rest
+	//	*Order_Reply
+	//	*Order_Entry
+	//	*Order_Report
+	What          isOrder_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Order) Reset() {
+	*x = Order{}
+	mi := &file_nodeapi_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Order) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Order) ProtoMessage() {}
+
+func (x *Order) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Order.ProtoReflect.Descriptor instead.
+func (*Order) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Order) GetWhat() isOrder_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *Order) GetOpen() *Opening {
+	if x != nil {
+		if x, ok := x.What.(*Order_Open); ok {
+			return x.Open
+		}
+	}
+	return nil
+}
+
+func (x *Order) GetBegin() *Start {
+	if x != nil {
+		if x, ok := x.What.(*Order_Begin); ok {
+			return x.Begin
+		}
+	}
+	return nil
+}
+
+func (x *Order) GetStop() bool {
+	if x != nil {
+		if x, ok := x.What.(*Order_Stop); ok {
+			return x.Stop
+		}
+	}
+	return false
+}
+
+func (x *Order) GetRelease() bool {
+	if x != nil {
+		if x, ok := x.What.(*Order_Release); ok {
+			return x.Release
+		}
+	}
+	return false
+}
+
+func (x *Order) GetRest() int64 {
+	if x != nil {
+		if x, ok := x.What.(*Order_Rest); ok {
+			return x.Rest
+		}
+	}
+	return 0
+}
+
+func (x *Order) GetReply() *ChannelReply {
+	if x != nil {
+		if x, ok := x.What.(*Order_Reply); ok {
+			return x.Reply
+		}
+	}
+	return nil
+}
+
+func (x *Order) GetEntry() *TableEntry {
+	if x != nil {
+		if x, ok := x.What.(*Order_Entry); ok {
+			return x.Entry
+		}
+	}
+	return nil
+}
+
+func (x *Order) GetReport() bool {
+	if x != nil {
+		if x, ok := x.What.(*Order_Report); ok {
+			return x.Report
+		}
+	}
+	return false
+}
+
+type isOrder_What interface {
+	isOrder_What()
+}
+
+type Order_Open struct {
+	Open *Opening `protobuf:"bytes,1,opt,name=open,proto3,oneof"`
+}
+
+type Order_Begin struct {
+	Begin *Start `protobuf:"bytes,2,opt,name=begin,proto3,oneof"` // a job: the node runs those of its ranks whose host it is
+}
+
+type Order_Stop struct {
+	Stop bool `protobuf:"varint,3,opt,name=stop,proto3,oneof"` // unwind ranks that still wait; answered by ended
+}
+
+type Order_Release struct {
+	Release bool `protobuf:"varint,4,opt,name=release,proto3,oneof"` // destroy what the ranks have made
+}
+
+type Order_Rest struct {
+	Rest int64 `protobuf:"varint,5,opt,name=rest,proto3,oneof"` // make this lab time the present one
+}
+
+type Order_Reply struct {
+	Reply *ChannelReply `protobuf:"bytes,6,opt,name=reply,proto3,oneof"`
+}
+
+type Order_Entry struct {
+	Entry *TableEntry `protobuf:"bytes,7,opt,name=entry,proto3,oneof"`
+}
+
+type Order_Report struct {
+	Report bool `protobuf:"varint,8,opt,name=report,proto3,oneof"` // answered by state
+}
+
+func (*Order_Open) isOrder_What() {}
+
+func (*Order_Begin) isOrder_What() {}
+
+func (*Order_Stop) isOrder_What() {}
+
+func (*Order_Release) isOrder_What() {}
+
+func (*Order_Rest) isOrder_What() {}
+
+func (*Order_Reply) isOrder_What() {}
+
+func (*Order_Entry) isOrder_What() {}
+
+func (*Order_Report) isOrder_What() {}
+
+type Opening struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"`        // mcastlab/lab/v1, by labspec.Encode
+	Ledger        bool                   `protobuf:"varint,3,opt,name=ledger,proto3" json:"ledger,omitempty"` // record every frame that comes in
+	Captures      []*PortRef             `protobuf:"bytes,4,rep,name=captures,proto3" json:"captures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Opening) Reset() {
+	*x = Opening{}
+	mi := &file_nodeapi_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Opening) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Opening) ProtoMessage() {}
+
+func (x *Opening) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Opening.ProtoReflect.Descriptor instead.
+func (*Opening) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Opening) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Opening) GetLab() []byte {
+	if x != nil {
+		return x.Lab
+	}
+	return nil
+}
+
+func (x *Opening) GetLedger() bool {
+	if x != nil {
+		return x.Ledger
+	}
+	return false
+}
+
+func (x *Opening) GetCaptures() []*PortRef {
+	if x != nil {
+		return x.Captures
+	}
+	return nil
+}
+
+type PortRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint32                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"` // number in the topology
+	Port          uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PortRef) Reset() {
+	*x = PortRef{}
+	mi := &file_nodeapi_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PortRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PortRef) ProtoMessage() {}
+
+func (x *PortRef) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PortRef.ProtoReflect.Descriptor instead.
+func (*PortRef) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *PortRef) GetNode() uint32 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *PortRef) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+// ChannelReply answers a ChannelRequest. It arrives at the node at an instant of lab time.
+type ChannelReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	Reply         []byte                 `protobuf:"bytes,2,opt,name=reply,proto3" json:"reply,omitempty"` // an outofband.Reply as JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelReply) Reset() {
+	*x = ChannelReply{}
+	mi := &file_nodeapi_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelReply) ProtoMessage() {}
+
+func (x *ChannelReply) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelReply.ProtoReflect.Descriptor instead.
+func (*ChannelReply) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ChannelReply) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *ChannelReply) GetReply() []byte {
+	if x != nil {
+		return x.Reply
+	}
+	return nil
+}
+
+// TableEntry changes a switch's multicast table at an instant of lab time.
+type TableEntry struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	Entry         *MulticastEntry        `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TableEntry) Reset() {
+	*x = TableEntry{}
+	mi := &file_nodeapi_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableEntry) ProtoMessage() {}
+
+func (x *TableEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
+func (*TableEntry) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TableEntry) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *TableEntry) GetEntry() *MulticastEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+// Word is what a node sends in a run in virtual time. All but the first, ready, are counted.
+type Word struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*Word_Ready
+	//	*Word_Request
+	//	*Word_Record
+	//	*Word_Doing
+	//	*Word_Ended
+	//	*Word_State
+	//	*Word_Captured
+	//	*Word_Event
+	What          isWord_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Word) Reset() {
+	*x = Word{}
+	mi := &file_nodeapi_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Word) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Word) ProtoMessage() {}
+
+func (x *Word) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Word.ProtoReflect.Descriptor instead.
+func (*Word) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Word) GetWhat() isWord_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *Word) GetReady() bool {
+	if x != nil {
+		if x, ok := x.What.(*Word_Ready); ok {
+			return x.Ready
+		}
+	}
+	return false
+}
+
+func (x *Word) GetRequest() *ChannelRequest {
+	if x != nil {
+		if x, ok := x.What.(*Word_Request); ok {
+			return x.Request
+		}
+	}
+	return nil
+}
+
+func (x *Word) GetRecord() *RankRecord {
+	if x != nil {
+		if x, ok := x.What.(*Word_Record); ok {
+			return x.Record
+		}
+	}
+	return nil
+}
+
+func (x *Word) GetDoing() string {
+	if x != nil {
+		if x, ok := x.What.(*Word_Doing); ok {
+			return x.Doing
+		}
+	}
+	return ""
+}
+
+func (x *Word) GetEnded() *RanksEnded {
+	if x != nil {
+		if x, ok := x.What.(*Word_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
+func (x *Word) GetState() *PartState {
+	if x != nil {
+		if x, ok := x.What.(*Word_State); ok {
+			return x.State
+		}
+	}
+	return nil
+}
+
+func (x *Word) GetCaptured() *CapturedFrame {
+	if x != nil {
+		if x, ok := x.What.(*Word_Captured); ok {
+			return x.Captured
+		}
+	}
+	return nil
+}
+
+func (x *Word) GetEvent() *Event {
+	if x != nil {
+		if x, ok := x.What.(*Word_Event); ok {
+			return x.Event
+		}
+	}
+	return nil
+}
+
+type isWord_What interface {
+	isWord_What()
+}
+
+type Word_Ready struct {
+	Ready bool `protobuf:"varint,1,opt,name=ready,proto3,oneof"`
+}
+
+type Word_Request struct {
+	Request *ChannelRequest `protobuf:"bytes,2,opt,name=request,proto3,oneof"`
+}
+
+type Word_Record struct {
+	Record *RankRecord `protobuf:"bytes,3,opt,name=record,proto3,oneof"`
+}
+
+type Word_Doing struct {
+	Doing string `protobuf:"bytes,4,opt,name=doing,proto3,oneof"`
+}
+
+type Word_Ended struct {
+	Ended *RanksEnded `protobuf:"bytes,5,opt,name=ended,proto3,oneof"`
+}
+
+type Word_State struct {
+	State *PartState `protobuf:"bytes,6,opt,name=state,proto3,oneof"`
+}
+
+type Word_Captured struct {
+	Captured *CapturedFrame `protobuf:"bytes,7,opt,name=captured,proto3,oneof"`
+}
+
+type Word_Event struct {
+	Event *Event `protobuf:"bytes,8,opt,name=event,proto3,oneof"`
+}
+
+func (*Word_Ready) isWord_What() {}
+
+func (*Word_Request) isWord_What() {}
+
+func (*Word_Record) isWord_What() {}
+
+func (*Word_Doing) isWord_What() {}
+
+func (*Word_Ended) isWord_What() {}
+
+func (*Word_State) isWord_What() {}
+
+func (*Word_Captured) isWord_What() {}
+
+func (*Word_Event) isWord_What() {}
+
+// CapturedFrame is a frame that a capture has seen, told by the node at the end of whose link it has
+// arrived.
+type CapturedFrame struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capture       uint32                 `protobuf:"varint,1,opt,name=capture,proto3" json:"capture,omitempty"` // index in Opening.captures
+	Now           int64                  `protobuf:"fixed64,2,opt,name=now,proto3" json:"now,omitempty"`        // when it arrived: lab time
+	At            int64                  `protobuf:"fixed64,3,opt,name=at,proto3" json:"at,omitempty"`          // when it passed the port of the capture
+	Frame         []byte                 `protobuf:"bytes,4,opt,name=frame,proto3" json:"frame,omitempty"`      // without FCS
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapturedFrame) Reset() {
+	*x = CapturedFrame{}
+	mi := &file_nodeapi_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapturedFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapturedFrame) ProtoMessage() {}
+
+func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapturedFrame.ProtoReflect.Descriptor instead.
+func (*CapturedFrame) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CapturedFrame) GetCapture() uint32 {
+	if x != nil {
+		return x.Capture
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetFrame() []byte {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+// ChannelRequest is a request of a rank to the out-of-band channel. It arrives at the coordinator
+// at an instant of lab time.
+type ChannelRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	Rank          uint32                 `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Request       []byte                 `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"` // an outofband.Request as JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelRequest) Reset() {
+	*x = ChannelRequest{}
+	mi := &file_nodeapi_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelRequest) ProtoMessage() {}
+
+func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelRequest.ProtoReflect.Descriptor instead.
+func (*ChannelRequest) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ChannelRequest) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *ChannelRequest) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ChannelRequest) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type RankRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankRecord) Reset() {
+	*x = RankRecord{}
+	mi := &file_nodeapi_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankRecord) ProtoMessage() {}
+
+func (x *RankRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankRecord.ProtoReflect.Descriptor instead.
+func (*RankRecord) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RankRecord) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankRecord) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// RanksEnded tells how the ranks of a node have ended.
+type RanksEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Blocked       []string               `protobuf:"bytes,1,rep,name=blocked,proto3" json:"blocked,omitempty"` // ranks that still waited: NAME on WHAT
+	Errors        []*RankError           `protobuf:"bytes,2,rep,name=errors,proto3" json:"errors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RanksEnded) Reset() {
+	*x = RanksEnded{}
+	mi := &file_nodeapi_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RanksEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RanksEnded) ProtoMessage() {}
+
+func (x *RanksEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RanksEnded.ProtoReflect.Descriptor instead.
+func (*RanksEnded) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RanksEnded) GetBlocked() []string {
+	if x != nil {
+		return x.Blocked
+	}
+	return nil
+}
+
+func (x *RanksEnded) GetErrors() []*RankError {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+type RankError struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          uint32                 `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Crashed       bool                   `protobuf:"varint,3,opt,name=crashed,proto3" json:"crashed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankError) Reset() {
+	*x = RankError{}
+	mi := &file_nodeapi_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankError) ProtoMessage() {}
+
+func (x *RankError) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankError.ProtoReflect.Descriptor instead.
+func (*RankError) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RankError) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankError) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RankError) GetCrashed() bool {
+	if x != nil {
+		return x.Crashed
+	}
+	return false
+}
+
+// PartState is what a node has seen of the run so far.
+type PartState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          []byte                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`                // its counters, a counters.Node as JSON
+	Links         []*LinkState           `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`              // by port: what has come in
+	Completions   uint64                 `protobuf:"varint,3,opt,name=completions,proto3" json:"completions,omitempty"` // digest of the completions of its NIC
+	Events        uint64                 `protobuf:"varint,4,opt,name=events,proto3" json:"events,omitempty"`
+	AckHops       uint64                 `protobuf:"varint,5,opt,name=ack_hops,json=ackHops,proto3" json:"ack_hops,omitempty"`
+	Lost          uint64                 `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`
+	Left          string                 `protobuf:"bytes,7,opt,name=left,proto3" json:"left,omitempty"`                             // frames that are still in use; empty: none
+	LedgerCut     bool                   `protobuf:"varint,8,opt,name=ledger_cut,json=ledgerCut,proto3" json:"ledger_cut,omitempty"` // the ledgers of links do not have all frames
+	Faults        []*Fault               `protobuf:"bytes,9,rep,name=faults,proto3" json:"faults,omitempty"`                         // what the lab file's faults have hit there
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PartState) Reset() {
+	*x = PartState{}
+	mi := &file_nodeapi_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PartState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PartState) ProtoMessage() {}
+
+func (x *PartState) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PartState.ProtoReflect.Descriptor instead.
+func (*PartState) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PartState) GetNode() []byte {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *PartState) GetLinks() []*LinkState {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *PartState) GetCompletions() uint64 {
+	if x != nil {
+		return x.Completions
+	}
+	return 0
+}
+
+func (x *PartState) GetEvents() uint64 {
+	if x != nil {
+		return x.Events
+	}
+	return 0
+}
+
+func (x *PartState) GetAckHops() uint64 {
+	if x != nil {
+		return x.AckHops
+	}
+	return 0
+}
+
+func (x *PartState) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *PartState) GetLeft() string {
+	if x != nil {
+		return x.Left
+	}
+	return ""
+}
+
+func (x *PartState) GetLedgerCut() bool {
+	if x != nil {
+		return x.LedgerCut
+	}
+	return false
+}
+
+func (x *PartState) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+type LinkState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        uint64                 `protobuf:"varint,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	Frames        uint64                 `protobuf:"varint,2,opt,name=frames,proto3" json:"frames,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Payload       uint64                 `protobuf:"varint,4,opt,name=payload,proto3" json:"payload,omitempty"`
+	At            []int64                `protobuf:"fixed64,5,rep,packed,name=at,proto3" json:"at,omitempty"` // the ledger: when each frame came in, and the digest with it
+	With          []uint64               `protobuf:"fixed64,6,rep,packed,name=with,proto3" json:"with,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkState) Reset() {
+	*x = LinkState{}
+	mi := &file_nodeapi_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkState) ProtoMessage() {}
+
+func (x *LinkState) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
+func (*LinkState) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *LinkState) GetDigest() uint64 {
+	if x != nil {
+		return x.Digest
+	}
+	return 0
+}
+
+func (x *LinkState) GetFrames() uint64 {
+	if x != nil {
+		return x.Frames
+	}
+	return 0
+}
+
+func (x *LinkState) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LinkState) GetPayload() uint64 {
+	if x != nil {
+		return x.Payload
+	}
+	return 0
+}
+
+func (x *LinkState) GetAt() []int64 {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LinkState) GetWith() []uint64 {
+	if x != nil {
+		return x.With
+	}
+	return nil
+}
+
 type Proposal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Command       []byte                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
@@ -34,7 +1109,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_nodeapi_proto_msgTypes[0]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -46,7 +1121,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[0]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -59,7 +1134,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{0}
+	return file_nodeapi_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Proposal) GetCommand() []byte {
@@ -85,7 +1160,7 @@ type ProposalReply struct {
 
 func (x *ProposalReply) Reset() {
 	*x = ProposalReply{}
-	mi := &file_nodeapi_proto_msgTypes[1]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +1172,7 @@ func (x *ProposalReply) String() string {
 func (*ProposalReply) ProtoMessage() {}
 
 func (x *ProposalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[1]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +1185,7 @@ func (x *ProposalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposalReply.ProtoReflect.Descriptor instead.
 func (*ProposalReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{1}
+	return file_nodeapi_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProposalReply) GetResult() []byte {
@@ -129,7 +1204,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_nodeapi_proto_msgTypes[2]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -141,7 +1216,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[2]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -154,7 +1229,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{2}
+	return file_nodeapi_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReadRequest) GetPassed() bool {
@@ -173,7 +1248,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_nodeapi_proto_msgTypes[3]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +1260,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[3]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +1273,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{3}
+	return file_nodeapi_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReadReply) GetState() []byte {
@@ -216,7 +1291,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +1303,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +1316,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{4}
+	return file_nodeapi_proto_rawDescGZIP(), []int{17}
 }
 
 type ReplicaStatus struct {
@@ -258,7 +1333,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +1345,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +1358,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{5}
+	return file_nodeapi_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -340,7 +1415,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -352,7 +1427,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -365,7 +1440,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{6}
+	return file_nodeapi_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Rate) GetMono() int64 {
@@ -392,7 +1467,7 @@ func (x *Rate) GetDilation() float64 {
 type ConfigureRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"` // the resolved lab file
+	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"` // mcastlab/lab/v1, by labspec.Encode
 	Rate          *Rate                  `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`
 	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // leaders of earlier ones are refused from now on; 0: no controllers
 	unknownFields protoimpl.UnknownFields
@@ -401,7 +1476,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -413,7 +1488,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -426,7 +1501,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{7}
+	return file_nodeapi_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ConfigureRequest) GetNode() string {
@@ -467,7 +1542,7 @@ type ConfigureReply struct {
 
 func (x *ConfigureReply) Reset() {
 	*x = ConfigureReply{}
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +1554,7 @@ func (x *ConfigureReply) String() string {
 func (*ConfigureReply) ProtoMessage() {}
 
 func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +1567,7 @@ func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureReply.ProtoReflect.Descriptor instead.
 func (*ConfigureReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{8}
+	return file_nodeapi_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ConfigureReply) GetPid() uint32 {
@@ -519,7 +1594,7 @@ type LagReply struct {
 
 func (x *LagReply) Reset() {
 	*x = LagReply{}
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -531,7 +1606,7 @@ func (x *LagReply) String() string {
 func (*LagReply) ProtoMessage() {}
 
 func (x *LagReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -544,7 +1619,7 @@ func (x *LagReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagReply.ProtoReflect.Descriptor instead.
 func (*LagReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{9}
+	return file_nodeapi_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LagReply) GetSent() *Histogram {
@@ -572,7 +1647,7 @@ type Histogram struct {
 
 func (x *Histogram) Reset() {
 	*x = Histogram{}
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -584,7 +1659,7 @@ func (x *Histogram) String() string {
 func (*Histogram) ProtoMessage() {}
 
 func (x *Histogram) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -597,7 +1672,7 @@ func (x *Histogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
 func (*Histogram) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{10}
+	return file_nodeapi_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Histogram) GetIndex() []uint32 {
@@ -622,7 +1697,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +1709,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +1722,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{11}
+	return file_nodeapi_proto_rawDescGZIP(), []int{24}
 }
 
 // EventBatch holds events of one node in the order of their time, up to its clock until. Later
@@ -656,16 +1731,16 @@ type EventBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Events        []*Event               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	Until         int64                  `protobuf:"varint,2,opt,name=until,proto3" json:"until,omitempty"`
-	Cut           uint64                 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`                           // events that were lost for want of room, in all
+	Cut           uint64                 `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`                           // events that were lost for lack of room, in all
 	Trace         [][]byte               `protobuf:"bytes,4,rep,name=trace,proto3" json:"trace,omitempty"`                        // lines of trace.jsonl, in no order
-	TraceCut      uint64                 `protobuf:"varint,5,opt,name=trace_cut,json=traceCut,proto3" json:"trace_cut,omitempty"` // of them, lost for want of room, in all
+	TraceCut      uint64                 `protobuf:"varint,5,opt,name=trace_cut,json=traceCut,proto3" json:"trace_cut,omitempty"` // of them, lost for lack of room, in all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EventBatch) Reset() {
 	*x = EventBatch{}
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +1752,7 @@ func (x *EventBatch) String() string {
 func (*EventBatch) ProtoMessage() {}
 
 func (x *EventBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +1765,7 @@ func (x *EventBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventBatch.ProtoReflect.Descriptor instead.
 func (*EventBatch) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{12}
+	return file_nodeapi_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EventBatch) GetEvents() []*Event {
@@ -745,7 +1820,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +1832,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +1845,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{13}
+	return file_nodeapi_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Event) GetLab() int64 {
@@ -855,7 +1930,7 @@ type ToRank struct {
 
 func (x *ToRank) Reset() {
 	*x = ToRank{}
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1942,7 @@ func (x *ToRank) String() string {
 func (*ToRank) ProtoMessage() {}
 
 func (x *ToRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1955,7 @@ func (x *ToRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToRank.ProtoReflect.Descriptor instead.
 func (*ToRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{14}
+	return file_nodeapi_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ToRank) GetId() uint64 {
@@ -992,7 +2067,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +2079,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +2092,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{15}
+	return file_nodeapi_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Start) GetApp() string {
@@ -1091,7 +2166,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +2178,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +2191,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{16}
+	return file_nodeapi_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Peer) GetRank() uint32 {
@@ -1170,7 +2245,7 @@ type AnswerRequest struct {
 
 func (x *AnswerRequest) Reset() {
 	*x = AnswerRequest{}
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +2257,7 @@ func (x *AnswerRequest) String() string {
 func (*AnswerRequest) ProtoMessage() {}
 
 func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +2270,7 @@ func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
 func (*AnswerRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{17}
+	return file_nodeapi_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AnswerRequest) GetQpn() uint32 {
@@ -1213,7 +2288,7 @@ type AnswerReply struct {
 
 func (x *AnswerReply) Reset() {
 	*x = AnswerReply{}
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +2300,7 @@ func (x *AnswerReply) String() string {
 func (*AnswerReply) ProtoMessage() {}
 
 func (x *AnswerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +2313,7 @@ func (x *AnswerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerReply.ProtoReflect.Descriptor instead.
 func (*AnswerReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{18}
+	return file_nodeapi_proto_rawDescGZIP(), []int{31}
 }
 
 // MulticastEntry is an entry of a switch's IP multicast table; without ports it takes the
@@ -1254,7 +2329,7 @@ type MulticastEntry struct {
 
 func (x *MulticastEntry) Reset() {
 	*x = MulticastEntry{}
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +2341,7 @@ func (x *MulticastEntry) String() string {
 func (*MulticastEntry) ProtoMessage() {}
 
 func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +2354,7 @@ func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastEntry.ProtoReflect.Descriptor instead.
 func (*MulticastEntry) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{19}
+	return file_nodeapi_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MulticastEntry) GetGroup() uint32 {
@@ -1311,7 +2386,7 @@ type MulticastReply struct {
 
 func (x *MulticastReply) Reset() {
 	*x = MulticastReply{}
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +2398,7 @@ func (x *MulticastReply) String() string {
 func (*MulticastReply) ProtoMessage() {}
 
 func (x *MulticastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +2411,7 @@ func (x *MulticastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastReply.ProtoReflect.Descriptor instead.
 func (*MulticastReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{20}
+	return file_nodeapi_proto_rawDescGZIP(), []int{33}
 }
 
 type Lease struct {
@@ -1349,7 +2424,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +2436,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +2449,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{21}
+	return file_nodeapi_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -1414,7 +2489,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +2501,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +2514,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{22}
+	return file_nodeapi_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -1623,7 +2698,7 @@ type Rest struct {
 
 func (x *Rest) Reset() {
 	*x = Rest{}
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +2710,7 @@ func (x *Rest) String() string {
 func (*Rest) ProtoMessage() {}
 
 func (x *Rest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1648,7 +2723,7 @@ func (x *Rest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rest.ProtoReflect.Descriptor instead.
 func (*Rest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{23}
+	return file_nodeapi_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Rest) GetResting() bool {
@@ -1683,7 +2758,7 @@ type Outside struct {
 
 func (x *Outside) Reset() {
 	*x = Outside{}
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +2770,7 @@ func (x *Outside) String() string {
 func (*Outside) ProtoMessage() {}
 
 func (x *Outside) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2783,7 @@ func (x *Outside) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outside.ProtoReflect.Descriptor instead.
 func (*Outside) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{24}
+	return file_nodeapi_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outside) GetTask() string {
@@ -1737,7 +2812,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +2824,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +2837,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{25}
+	return file_nodeapi_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -1789,7 +2864,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1801,7 +2876,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1814,7 +2889,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{26}
+	return file_nodeapi_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Put) GetKey() string {
@@ -1840,7 +2915,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +2927,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2940,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{27}
+	return file_nodeapi_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Done) GetError() string {
@@ -1883,7 +2958,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +2970,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +2983,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{28}
+	return file_nodeapi_proto_rawDescGZIP(), []int{41}
 }
 
 type ReleaseRequest struct {
@@ -1919,7 +2994,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +3006,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +3019,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{29}
+	return file_nodeapi_proto_rawDescGZIP(), []int{42}
 }
 
 type ReleaseReply struct {
@@ -1955,7 +3030,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +3042,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +3055,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{30}
+	return file_nodeapi_proto_rawDescGZIP(), []int{43}
 }
 
 type InspectReply struct {
@@ -1992,7 +3067,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +3079,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +3092,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{31}
+	return file_nodeapi_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -2047,7 +3122,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +3134,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +3147,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{32}
+	return file_nodeapi_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Fault) GetId() string {
@@ -2154,7 +3229,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +3241,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +3254,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{33}
+	return file_nodeapi_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -2199,7 +3274,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +3286,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +3299,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{34}
+	return file_nodeapi_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -2245,7 +3320,81 @@ var File_nodeapi_proto protoreflect.FileDescriptor
 
 const file_nodeapi_proto_rawDesc = "" +
 	"\n" +
-	"\rnodeapi.proto\x12\x13mcastlab.control.v1\"<\n" +
+	"\rnodeapi.proto\x12\x13mcastlab.control.v1\"\xcd\x02\n" +
+	"\x05Order\x122\n" +
+	"\x04open\x18\x01 \x01(\v2\x1c.mcastlab.control.v1.OpeningH\x00R\x04open\x122\n" +
+	"\x05begin\x18\x02 \x01(\v2\x1a.mcastlab.control.v1.StartH\x00R\x05begin\x12\x14\n" +
+	"\x04stop\x18\x03 \x01(\bH\x00R\x04stop\x12\x1a\n" +
+	"\arelease\x18\x04 \x01(\bH\x00R\arelease\x12\x14\n" +
+	"\x04rest\x18\x05 \x01(\x03H\x00R\x04rest\x129\n" +
+	"\x05reply\x18\x06 \x01(\v2!.mcastlab.control.v1.ChannelReplyH\x00R\x05reply\x127\n" +
+	"\x05entry\x18\a \x01(\v2\x1f.mcastlab.control.v1.TableEntryH\x00R\x05entry\x12\x18\n" +
+	"\x06report\x18\b \x01(\bH\x00R\x06reportB\x06\n" +
+	"\x04what\"\x81\x01\n" +
+	"\aOpening\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
+	"\x03lab\x18\x02 \x01(\fR\x03lab\x12\x16\n" +
+	"\x06ledger\x18\x03 \x01(\bR\x06ledger\x128\n" +
+	"\bcaptures\x18\x04 \x03(\v2\x1c.mcastlab.control.v1.PortRefR\bcaptures\"1\n" +
+	"\aPortRef\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\"4\n" +
+	"\fChannelReply\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05reply\x18\x02 \x01(\fR\x05reply\"W\n" +
+	"\n" +
+	"TableEntry\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x129\n" +
+	"\x05entry\x18\x02 \x01(\v2#.mcastlab.control.v1.MulticastEntryR\x05entry\"\xa1\x03\n" +
+	"\x04Word\x12\x16\n" +
+	"\x05ready\x18\x01 \x01(\bH\x00R\x05ready\x12?\n" +
+	"\arequest\x18\x02 \x01(\v2#.mcastlab.control.v1.ChannelRequestH\x00R\arequest\x129\n" +
+	"\x06record\x18\x03 \x01(\v2\x1f.mcastlab.control.v1.RankRecordH\x00R\x06record\x12\x16\n" +
+	"\x05doing\x18\x04 \x01(\tH\x00R\x05doing\x127\n" +
+	"\x05ended\x18\x05 \x01(\v2\x1f.mcastlab.control.v1.RanksEndedH\x00R\x05ended\x126\n" +
+	"\x05state\x18\x06 \x01(\v2\x1e.mcastlab.control.v1.PartStateH\x00R\x05state\x12@\n" +
+	"\bcaptured\x18\a \x01(\v2\".mcastlab.control.v1.CapturedFrameH\x00R\bcaptured\x122\n" +
+	"\x05event\x18\b \x01(\v2\x1a.mcastlab.control.v1.EventH\x00R\x05eventB\x06\n" +
+	"\x04what\"a\n" +
+	"\rCapturedFrame\x12\x18\n" +
+	"\acapture\x18\x01 \x01(\rR\acapture\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x10R\x03now\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x10R\x02at\x12\x14\n" +
+	"\x05frame\x18\x04 \x01(\fR\x05frame\"N\n" +
+	"\x0eChannelRequest\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\rR\x04rank\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\fR\arequest\"8\n" +
+	"\n" +
+	"RankRecord\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"^\n" +
+	"\n" +
+	"RanksEnded\x12\x18\n" +
+	"\ablocked\x18\x01 \x03(\tR\ablocked\x126\n" +
+	"\x06errors\x18\x02 \x03(\v2\x1e.mcastlab.control.v1.RankErrorR\x06errors\"O\n" +
+	"\tRankError\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\rR\x04rank\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
+	"\acrashed\x18\x03 \x01(\bR\acrashed\"\xa5\x02\n" +
+	"\tPartState\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\fR\x04node\x124\n" +
+	"\x05links\x18\x02 \x03(\v2\x1e.mcastlab.control.v1.LinkStateR\x05links\x12 \n" +
+	"\vcompletions\x18\x03 \x01(\x04R\vcompletions\x12\x16\n" +
+	"\x06events\x18\x04 \x01(\x04R\x06events\x12\x19\n" +
+	"\back_hops\x18\x05 \x01(\x04R\aackHops\x12\x12\n" +
+	"\x04lost\x18\x06 \x01(\x04R\x04lost\x12\x12\n" +
+	"\x04left\x18\a \x01(\tR\x04left\x12\x1d\n" +
+	"\n" +
+	"ledger_cut\x18\b \x01(\bR\tledgerCut\x122\n" +
+	"\x06faults\x18\t \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"\x8f\x01\n" +
+	"\tLinkState\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\x04R\x06digest\x12\x16\n" +
+	"\x06frames\x18\x02 \x01(\x04R\x06frames\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\x04R\apayload\x12\x0e\n" +
+	"\x02at\x18\x05 \x03(\x10R\x02at\x12\x12\n" +
+	"\x04with\x18\x06 \x03(\x06R\x04with\"<\n" +
 	"\bProposal\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\x12\x16\n" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\"'\n" +
@@ -2385,7 +3534,7 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"8\n" +
 	"\fResetRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids2\xfc\x06\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids2\xc3\a\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -2398,7 +3547,8 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x06Answer\x12\".mcastlab.control.v1.AnswerRequest\x1a .mcastlab.control.v1.AnswerReply\x12X\n" +
 	"\fSetMulticast\x12#.mcastlab.control.v1.MulticastEntry\x1a#.mcastlab.control.v1.MulticastReply\x12Q\n" +
 	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReply\x12Q\n" +
-	"\aRelease\x12#.mcastlab.control.v1.ReleaseRequest\x1a!.mcastlab.control.v1.ReleaseReply2\xf6\x01\n" +
+	"\aRelease\x12#.mcastlab.control.v1.ReleaseRequest\x1a!.mcastlab.control.v1.ReleaseReply\x12E\n" +
+	"\bLockstep\x12\x1a.mcastlab.control.v1.Order\x1a\x19.mcastlab.control.v1.Word(\x010\x012\xf6\x01\n" +
 	"\n" +
 	"Controller\x12L\n" +
 	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
@@ -2417,91 +3567,121 @@ func file_nodeapi_proto_rawDescGZIP() []byte {
 	return file_nodeapi_proto_rawDescData
 }
 
-var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_nodeapi_proto_goTypes = []any{
-	(*Proposal)(nil),         // 0: mcastlab.control.v1.Proposal
-	(*ProposalReply)(nil),    // 1: mcastlab.control.v1.ProposalReply
-	(*ReadRequest)(nil),      // 2: mcastlab.control.v1.ReadRequest
-	(*ReadReply)(nil),        // 3: mcastlab.control.v1.ReadReply
-	(*StatusRequest)(nil),    // 4: mcastlab.control.v1.StatusRequest
-	(*ReplicaStatus)(nil),    // 5: mcastlab.control.v1.ReplicaStatus
-	(*Rate)(nil),             // 6: mcastlab.control.v1.Rate
-	(*ConfigureRequest)(nil), // 7: mcastlab.control.v1.ConfigureRequest
-	(*ConfigureReply)(nil),   // 8: mcastlab.control.v1.ConfigureReply
-	(*LagReply)(nil),         // 9: mcastlab.control.v1.LagReply
-	(*Histogram)(nil),        // 10: mcastlab.control.v1.Histogram
-	(*WatchRequest)(nil),     // 11: mcastlab.control.v1.WatchRequest
-	(*EventBatch)(nil),       // 12: mcastlab.control.v1.EventBatch
-	(*Event)(nil),            // 13: mcastlab.control.v1.Event
-	(*ToRank)(nil),           // 14: mcastlab.control.v1.ToRank
-	(*Start)(nil),            // 15: mcastlab.control.v1.Start
-	(*Peer)(nil),             // 16: mcastlab.control.v1.Peer
-	(*AnswerRequest)(nil),    // 17: mcastlab.control.v1.AnswerRequest
-	(*AnswerReply)(nil),      // 18: mcastlab.control.v1.AnswerReply
-	(*MulticastEntry)(nil),   // 19: mcastlab.control.v1.MulticastEntry
-	(*MulticastReply)(nil),   // 20: mcastlab.control.v1.MulticastReply
-	(*Lease)(nil),            // 21: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 22: mcastlab.control.v1.FromRank
-	(*Rest)(nil),             // 23: mcastlab.control.v1.Rest
-	(*Outside)(nil),          // 24: mcastlab.control.v1.Outside
-	(*Multicast)(nil),        // 25: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 26: mcastlab.control.v1.Put
-	(*Done)(nil),             // 27: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 28: mcastlab.control.v1.InspectRequest
-	(*ReleaseRequest)(nil),   // 29: mcastlab.control.v1.ReleaseRequest
-	(*ReleaseReply)(nil),     // 30: mcastlab.control.v1.ReleaseReply
-	(*InspectReply)(nil),     // 31: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 32: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 33: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 34: mcastlab.control.v1.ResetRequest
+	(*Order)(nil),            // 0: mcastlab.control.v1.Order
+	(*Opening)(nil),          // 1: mcastlab.control.v1.Opening
+	(*PortRef)(nil),          // 2: mcastlab.control.v1.PortRef
+	(*ChannelReply)(nil),     // 3: mcastlab.control.v1.ChannelReply
+	(*TableEntry)(nil),       // 4: mcastlab.control.v1.TableEntry
+	(*Word)(nil),             // 5: mcastlab.control.v1.Word
+	(*CapturedFrame)(nil),    // 6: mcastlab.control.v1.CapturedFrame
+	(*ChannelRequest)(nil),   // 7: mcastlab.control.v1.ChannelRequest
+	(*RankRecord)(nil),       // 8: mcastlab.control.v1.RankRecord
+	(*RanksEnded)(nil),       // 9: mcastlab.control.v1.RanksEnded
+	(*RankError)(nil),        // 10: mcastlab.control.v1.RankError
+	(*PartState)(nil),        // 11: mcastlab.control.v1.PartState
+	(*LinkState)(nil),        // 12: mcastlab.control.v1.LinkState
+	(*Proposal)(nil),         // 13: mcastlab.control.v1.Proposal
+	(*ProposalReply)(nil),    // 14: mcastlab.control.v1.ProposalReply
+	(*ReadRequest)(nil),      // 15: mcastlab.control.v1.ReadRequest
+	(*ReadReply)(nil),        // 16: mcastlab.control.v1.ReadReply
+	(*StatusRequest)(nil),    // 17: mcastlab.control.v1.StatusRequest
+	(*ReplicaStatus)(nil),    // 18: mcastlab.control.v1.ReplicaStatus
+	(*Rate)(nil),             // 19: mcastlab.control.v1.Rate
+	(*ConfigureRequest)(nil), // 20: mcastlab.control.v1.ConfigureRequest
+	(*ConfigureReply)(nil),   // 21: mcastlab.control.v1.ConfigureReply
+	(*LagReply)(nil),         // 22: mcastlab.control.v1.LagReply
+	(*Histogram)(nil),        // 23: mcastlab.control.v1.Histogram
+	(*WatchRequest)(nil),     // 24: mcastlab.control.v1.WatchRequest
+	(*EventBatch)(nil),       // 25: mcastlab.control.v1.EventBatch
+	(*Event)(nil),            // 26: mcastlab.control.v1.Event
+	(*ToRank)(nil),           // 27: mcastlab.control.v1.ToRank
+	(*Start)(nil),            // 28: mcastlab.control.v1.Start
+	(*Peer)(nil),             // 29: mcastlab.control.v1.Peer
+	(*AnswerRequest)(nil),    // 30: mcastlab.control.v1.AnswerRequest
+	(*AnswerReply)(nil),      // 31: mcastlab.control.v1.AnswerReply
+	(*MulticastEntry)(nil),   // 32: mcastlab.control.v1.MulticastEntry
+	(*MulticastReply)(nil),   // 33: mcastlab.control.v1.MulticastReply
+	(*Lease)(nil),            // 34: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 35: mcastlab.control.v1.FromRank
+	(*Rest)(nil),             // 36: mcastlab.control.v1.Rest
+	(*Outside)(nil),          // 37: mcastlab.control.v1.Outside
+	(*Multicast)(nil),        // 38: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 39: mcastlab.control.v1.Put
+	(*Done)(nil),             // 40: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 41: mcastlab.control.v1.InspectRequest
+	(*ReleaseRequest)(nil),   // 42: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 43: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 44: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 45: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 46: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 47: mcastlab.control.v1.ResetRequest
 }
 var file_nodeapi_proto_depIdxs = []int32{
-	6,  // 0: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
-	10, // 1: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
-	10, // 2: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
-	13, // 3: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
-	15, // 4: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	21, // 5: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
-	16, // 6: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	26, // 7: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	27, // 8: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	25, // 9: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	23, // 10: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
-	24, // 11: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
-	32, // 12: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	7,  // 13: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	6,  // 14: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	11, // 15: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	14, // 16: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	33, // 17: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	28, // 18: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	34, // 19: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	17, // 20: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	19, // 21: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	28, // 22: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	29, // 23: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
-	0,  // 24: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	2,  // 25: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	4,  // 26: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	8,  // 27: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	9,  // 28: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	12, // 29: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	22, // 30: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	33, // 31: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	33, // 32: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	33, // 33: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	18, // 34: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	20, // 35: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	31, // 36: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	30, // 37: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
-	1,  // 38: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	3,  // 39: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	5,  // 40: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	27, // [27:41] is the sub-list for method output_type
-	13, // [13:27] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	1,  // 0: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
+	28, // 1: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
+	3,  // 2: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
+	4,  // 3: mcastlab.control.v1.Order.entry:type_name -> mcastlab.control.v1.TableEntry
+	2,  // 4: mcastlab.control.v1.Opening.captures:type_name -> mcastlab.control.v1.PortRef
+	32, // 5: mcastlab.control.v1.TableEntry.entry:type_name -> mcastlab.control.v1.MulticastEntry
+	7,  // 6: mcastlab.control.v1.Word.request:type_name -> mcastlab.control.v1.ChannelRequest
+	8,  // 7: mcastlab.control.v1.Word.record:type_name -> mcastlab.control.v1.RankRecord
+	9,  // 8: mcastlab.control.v1.Word.ended:type_name -> mcastlab.control.v1.RanksEnded
+	11, // 9: mcastlab.control.v1.Word.state:type_name -> mcastlab.control.v1.PartState
+	6,  // 10: mcastlab.control.v1.Word.captured:type_name -> mcastlab.control.v1.CapturedFrame
+	26, // 11: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
+	10, // 12: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
+	12, // 13: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
+	45, // 14: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
+	19, // 15: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
+	23, // 16: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
+	23, // 17: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
+	26, // 18: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
+	28, // 19: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
+	34, // 20: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	29, // 21: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
+	39, // 22: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	40, // 23: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	38, // 24: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	36, // 25: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
+	37, // 26: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
+	45, // 27: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	20, // 28: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	19, // 29: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	24, // 30: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	27, // 31: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	46, // 32: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	41, // 33: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	47, // 34: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	30, // 35: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	32, // 36: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	41, // 37: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	42, // 38: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	0,  // 39: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
+	13, // 40: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	15, // 41: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	17, // 42: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	21, // 43: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	22, // 44: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	25, // 45: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	35, // 46: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	46, // 47: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	46, // 48: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	46, // 49: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	31, // 50: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	33, // 51: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	44, // 52: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	43, // 53: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	5,  // 54: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
+	14, // 55: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	16, // 56: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	18, // 57: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	43, // [43:58] is the sub-list for method output_type
+	28, // [28:43] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_nodeapi_proto_init() }
@@ -2509,14 +3689,34 @@ func file_nodeapi_proto_init() {
 	if File_nodeapi_proto != nil {
 		return
 	}
-	file_nodeapi_proto_msgTypes[14].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[0].OneofWrappers = []any{
+		(*Order_Open)(nil),
+		(*Order_Begin)(nil),
+		(*Order_Stop)(nil),
+		(*Order_Release)(nil),
+		(*Order_Rest)(nil),
+		(*Order_Reply)(nil),
+		(*Order_Entry)(nil),
+		(*Order_Report)(nil),
+	}
+	file_nodeapi_proto_msgTypes[5].OneofWrappers = []any{
+		(*Word_Ready)(nil),
+		(*Word_Request)(nil),
+		(*Word_Record)(nil),
+		(*Word_Doing)(nil),
+		(*Word_Ended)(nil),
+		(*Word_State)(nil),
+		(*Word_Captured)(nil),
+		(*Word_Event)(nil),
+	}
+	file_nodeapi_proto_msgTypes[27].OneofWrappers = []any{
 		(*ToRank_Start)(nil),
 		(*ToRank_Value)(nil),
 		(*ToRank_Release)(nil),
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_nodeapi_proto_msgTypes[22].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[35].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -2534,7 +3734,7 @@ func file_nodeapi_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nodeapi_proto_rawDesc), len(file_nodeapi_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -33,6 +33,7 @@ const (
 	Node_SetMulticast_FullMethodName = "/mcastlab.control.v1.Node/SetMulticast"
 	Node_Inspect_FullMethodName      = "/mcastlab.control.v1.Node/Inspect"
 	Node_Release_FullMethodName      = "/mcastlab.control.v1.Node/Release"
+	Node_Lockstep_FullMethodName     = "/mcastlab.control.v1.Node/Lockstep"
 )
 
 // NodeClient is the client API for Node service.
@@ -43,7 +44,7 @@ const (
 // time, times named mono nanoseconds of CLOCK_MONOTONIC.
 type NodeClient interface {
 	// Configure makes the node a switch or host of a lab, with the sockets that were
-	// handed over. A second call starts the node anew on the same sockets.
+	// handed over. A second call starts the node again on the same sockets.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureReply, error)
 	// SetRate announces a change of the clock and returns the lag since the last one.
 	SetRate(ctx context.Context, in *Rate, opts ...grpc.CallOption) (*LagReply, error)
@@ -66,6 +67,10 @@ type NodeClient interface {
 	// Release takes back what runs have left on the node: the rank that still runs, all that
 	// ranks have made, and groups. When it answers nothing of that is there any more.
 	Release(ctx context.Context, in *ReleaseRequest, opts ...grpc.CallOption) (*ReleaseReply, error)
+	// Lockstep makes the node part of a run in virtual time, for as long as the stream lasts. The
+	// node's configuration ends with the first order and is built anew at the end. The shared memory
+	// of the run has been handed over before (Handover, package drivers/lockstep).
+	Lockstep(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Order, Word], error)
 }
 
 type nodeClient struct {
@@ -198,6 +203,19 @@ func (c *nodeClient) Release(ctx context.Context, in *ReleaseRequest, opts ...gr
 	return out, nil
 }
 
+func (c *nodeClient) Lockstep(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Order, Word], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[2], Node_Lockstep_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[Order, Word]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_LockstepClient = grpc.BidiStreamingClient[Order, Word]
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -206,7 +224,7 @@ func (c *nodeClient) Release(ctx context.Context, in *ReleaseRequest, opts ...gr
 // time, times named mono nanoseconds of CLOCK_MONOTONIC.
 type NodeServer interface {
 	// Configure makes the node a switch or host of a lab, with the sockets that were
-	// handed over. A second call starts the node anew on the same sockets.
+	// handed over. A second call starts the node again on the same sockets.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureReply, error)
 	// SetRate announces a change of the clock and returns the lag since the last one.
 	SetRate(context.Context, *Rate) (*LagReply, error)
@@ -229,6 +247,10 @@ type NodeServer interface {
 	// Release takes back what runs have left on the node: the rank that still runs, all that
 	// ranks have made, and groups. When it answers nothing of that is there any more.
 	Release(context.Context, *ReleaseRequest) (*ReleaseReply, error)
+	// Lockstep makes the node part of a run in virtual time, for as long as the stream lasts. The
+	// node's configuration ends with the first order and is built anew at the end. The shared memory
+	// of the run has been handed over before (Handover, package drivers/lockstep).
+	Lockstep(grpc.BidiStreamingServer[Order, Word]) error
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -271,6 +293,9 @@ func (UnimplementedNodeServer) Inspect(context.Context, *InspectRequest) (*Inspe
 }
 func (UnimplementedNodeServer) Release(context.Context, *ReleaseRequest) (*ReleaseReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Release not implemented")
+}
+func (UnimplementedNodeServer) Lockstep(grpc.BidiStreamingServer[Order, Word]) error {
+	return status.Error(codes.Unimplemented, "method Lockstep not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -473,6 +498,13 @@ func _Node_Release_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Lockstep_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodeServer).Lockstep(&grpc.GenericServerStream[Order, Word]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_LockstepServer = grpc.BidiStreamingServer[Order, Word]
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -526,6 +558,12 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Job",
 			Handler:       _Node_Job_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Lockstep",
+			Handler:       _Node_Lockstep_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

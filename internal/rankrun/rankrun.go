@@ -94,7 +94,7 @@ type Group interface {
 	// NoteFallback records in the run's events that the group has left multicast. epoch is
 	// the number of the epoch that ended.
 	NoteFallback(epoch int, cause string)
-	// NoteProbe records why a group that was registered anew is not used.
+	// NoteProbe records why a group that was registered again is not used.
 	NoteProbe(epoch int, why string)
 	// NoteReturn records that the group uses multicast again. without lists the ranks that
 	// are not served by it.

@@ -37,14 +37,14 @@ func MatchPorts(g *topo.Graph, patterns []string) (ends []topo.End, err error) {
 	}
 	for i, ok := range found {
 		if !ok {
-			return nil, fmt.Errorf("capture %q: no port is called so: ports are NODE:NUMBER, such as %s", patterns[i], g.PortName(topo.End{}))
+			return nil, fmt.Errorf("capture %q: no port has that name: ports are NODE:NUMBER, such as %s", patterns[i], g.PortName(topo.End{}))
 		}
 	}
 	return ends, nil
 }
 
-// captures are the capture files of a run.
-type captures struct {
+// Captures are the capture files of a run, one for each captured port. The zero value has none.
+type Captures struct {
 	budget traces.Budget
 	files  []captureFile
 }
@@ -56,8 +56,12 @@ type captureFile struct {
 	c    *traces.Capture
 }
 
-// start opens a file for each port, NODE_PORT.pcapng, and taps it.
-func (k *captures) start(n *sim.Net, dir string, ends []topo.End) error {
+// Open makes a file for each port, NODE_PORT.pcapng, in a folder. All of them together take as many
+// bytes as are given; 0 means CaptureBytesDefault. n has the links of the lab.
+func (k *Captures) Open(n *sim.Net, dir string, ends []topo.End, bytes int64) error {
+	if k.budget.Left = bytes; bytes == 0 {
+		k.budget.Left = CaptureBytesDefault
+	}
 	slack := vtime.Duration(0)
 	for id := range n.Ports() {
 		slack = max(slack, n.Link(id).Delay)
@@ -75,13 +79,24 @@ func (k *captures) start(n *sim.Net, dir string, ends []topo.End) error {
 		if err != nil {
 			return err
 		}
-		n.SetTap(e.Node, e.Port, func(at vtime.Time, fr *wire.Frame) { c.Frame(n.Now(), at, fr) })
 	}
 	return nil
 }
 
-// close writes what is held back. What was captured so far is complete.
-func (k *captures) close() error {
+// Frame adds a frame to file i: one that passed the port at an instant, as is known now.
+func (k *Captures) Frame(i int, now, at vtime.Time, f *wire.Frame) { k.files[i].c.Frame(now, at, f) }
+
+// Bytes does the same with the bytes of a frame without FCS.
+func (k *Captures) Bytes(i int, now, at vtime.Time, b []byte) { k.files[i].c.Bytes(now, at, b) }
+
+// Cut returns the number of frames that no longer fitted.
+func (k *Captures) Cut() uint64 { return k.budget.Cut }
+
+// Files returns the number of files.
+func (k *Captures) Files() int { return len(k.files) }
+
+// Close writes what is held back. What was captured so far is complete.
+func (k *Captures) Close() error {
 	var errs []error
 	for _, x := range k.files {
 		if x.c != nil {

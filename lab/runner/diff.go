@@ -209,7 +209,7 @@ func (d *Diff) WriteTable(out io.Writer) error {
 	}
 	said := "The runs tell the same story."
 	if len(d.Parts) > 0 {
-		said = "The runs part: " + strings.Join(d.Parts, "; ") + "."
+		said = "The runs differ: " + strings.Join(d.Parts, "; ") + "."
 	}
 	_, err := fmt.Fprintf(out, "\n%s\n", said)
 	return err

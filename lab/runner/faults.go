@@ -14,11 +14,7 @@ func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
 	if err != nil || len(specs) == 0 {
 		return nil, err
 	}
-	t := n.NewTimeline(vtime.Duration(l.Switches.Reconverge))
-	for _, s := range specs {
-		t.Add(n.Now(), s)
-	}
-	return t, nil
+	return n.NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...), nil
 }
 
 // FaultRow is one fault in a report, with the frames or nodes that it hit.

@@ -147,7 +147,7 @@ var effects = map[string]struct {
 		return unless(r.sw("spine0").Forwarded > 0 && r.nic("h0").Retransmitted > 0, "nothing was lost, or nothing went round")
 	}},
 	"agent-crash": {"host crashed: h2", func(r *faultRun) error {
-		// The run has waited for the process that was started anew.
+		// The run has waited for the process that was started again.
 		f := r.tl.List(r.net.Now())[0]
 		return unless(!f.On && f.Over && r.net.Now() >= vtime.Time(100*vtime.Microsecond).Add(lab.AgentCrashDefault), "the agent has not come back")
 	}},
@@ -295,7 +295,7 @@ faults:
 	}
 	leaf, spine := r.sw("leaf0").Drops[virtswitch.DropNoRoute], r.sw("spine0").Drops[virtswitch.DropNoRoute]+r.sw("spine1").Drops[virtswitch.DropNoRoute]
 	if leaf == 0 || spine == 0 {
-		t.Errorf("for want of a route the spines dropped %d frames, and the other leaf %d", spine, leaf)
+		t.Errorf("for lack of a route the spines dropped %d frames, and the other leaf %d", spine, leaf)
 	}
 }
 

@@ -24,6 +24,14 @@ type Rehearsal struct {
 	Steps []Step
 }
 
+// Hops returns how many frames crossed a link in all steps.
+func (r *Rehearsal) Hops() (all uint64) {
+	for _, s := range r.Steps {
+		all += s.Hops
+	}
+	return all
+}
+
 // Rehearse runs a lab's workloads on the event clock and keeps only the times and the frame
 // counts. If the lab's faults make a workload fail, it rehearses without them. say, if not nil,
 // tells the user at once.
@@ -92,7 +100,7 @@ func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
 	for k, row := range rows {
 		for range row.WarmUp + row.Iterations {
 			if i+1 >= len(marks) {
-				return fmt.Errorf("%d steps were reported, more have results", len(marks)-1)
+				return fmt.Errorf("%d steps were reported, but more have results", len(marks)-1)
 			}
 			r.Steps = append(r.Steps, Step{len(r.Rows) + k, marks[i+1] - marks[i]})
 			i++

@@ -170,7 +170,7 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 // traffic returns the bytes that a workload of one row took.
 func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 	if t == nil {
-		return 0, fmt.Errorf("%s: bytes are counted in the runtime sim, of a workload with one scheme and one size", name)
+		return 0, fmt.Errorf("%s: bytes are counted only in the runtime sim, for a workload with one scheme and one size", name)
 	}
 	switch which {
 	case "links":
@@ -200,7 +200,7 @@ func (r *Report) Failures() (lines []string) {
 	for _, e := range r.Expect {
 		switch {
 		case e.missing != nil:
-			lines = append(lines, fmt.Sprintf("expect %q cannot be told: %v", e.Text, e.missing))
+			lines = append(lines, fmt.Sprintf("expect %q cannot be checked: %v", e.Text, e.missing))
 		case !e.OK:
 			lines = append(lines, fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got))
 		}

@@ -83,11 +83,11 @@ func TestExpectations(t *testing.T) {
 	}, rows)}
 	got := strings.Join(r.Failures(), "\n")
 	want := `expect "b.x.1MiB.source.p50 > 102" does not hold: its left side is 101
-expect "b.x.1MiB.jct.p99 > 0" cannot be told: b.x.1MiB.jct.p99 needs at least 100 iterations
-expect "b.z.1MiB.jct.avg > 0" cannot be told: b.z.1MiB.jct.avg was not measured
-expect "b.x.1MiB.jct.mode > 0" cannot be told: b.x.1MiB.jct.mode: no statistic "mode": use avg, min, max, p50 or p99
-expect "b.x.1MiB.time.avg > 0" cannot be told: b.x.1MiB.time.avg: no quantity "time": use jct, source or bytes
-expect "b.x.1MiB.bytes.links > 0" cannot be told: b.x.1MiB.bytes.links: bytes are counted in the runtime sim, of a workload with one scheme and one size`
+expect "b.x.1MiB.jct.p99 > 0" cannot be checked: b.x.1MiB.jct.p99 needs at least 100 iterations
+expect "b.z.1MiB.jct.avg > 0" cannot be checked: b.z.1MiB.jct.avg was not measured
+expect "b.x.1MiB.jct.mode > 0" cannot be checked: b.x.1MiB.jct.mode: no statistic "mode": use avg, min, max, p50 or p99
+expect "b.x.1MiB.time.avg > 0" cannot be checked: b.x.1MiB.time.avg: no quantity "time": use jct, source or bytes
+expect "b.x.1MiB.bytes.links > 0" cannot be checked: b.x.1MiB.bytes.links: bytes are counted only in the runtime sim, for a workload with one scheme and one size`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -107,7 +107,7 @@ func TestMatchPorts(t *testing.T) {
 		err      string
 	}{
 		{"*:*", 96, ""}, {"h0:0", 1, ""}, {"h0:0,h*:0", 16, ""}, {"leaf[01]:*,core3:2", 9, ""},
-		{"h0:1", 0, `capture "h0:1": no port is called so: ports are NODE:NUMBER, such as h0:0`},
+		{"h0:1", 0, `capture "h0:1": no port has that name: ports are NODE:NUMBER, such as h0:0`},
 		{"h0:0,[", 0, `capture "[": syntax error in pattern`},
 	} {
 		ends, err := MatchPorts(g, strings.Split(c.patterns, ","))

@@ -11,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
@@ -26,6 +27,7 @@ type Options struct {
 	CaptureBytes int64                            // all capture files together; 0: CaptureBytesDefault
 	Check        bool                             // verify the invariants after every event
 	Progress     Progress                         // may be nil
+	Ledger       func([][]sim.Entry, bool)        // is called at the end with what the simulation's ledger has; may be nil
 	Say          func(format string, args ...any) // tells the user at once; may be nil
 	Env          apps.Env                         // of the workloads' programs
 }
@@ -46,6 +48,7 @@ type ProgressState struct {
 	Step, Steps int // iterations begun, and in all
 	LabTime     vtime.Time
 	PacketHops  uint64
+	AllHops     uint64 // of the whole run, as a rehearsal has them; 0: not known
 	Waiting     string // what most ranks wait on
 }
 
@@ -56,7 +59,7 @@ type simulation struct {
 	lab    *lab.Lab
 	o      Options
 	net    *sim.Net
-	caps   captures
+	caps   Captures
 	faults *faults.Timeline // nil: none
 	before int              // iterations of the workloads that have ended
 	steps  int              // iterations of all workloads
@@ -79,7 +82,7 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 		return nil, err
 	}
 	r := &simulation{Record: rec, ctx: ctx, lab: l, o: o}
-	r.OnClose(r.caps.close)
+	r.OnClose(r.caps.Close)
 	if err = r.build(g, ends); err == nil {
 		err = r.workloads(g)
 	}
@@ -95,7 +98,7 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 // build builds the network.
 func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	c := sim.Config{
-		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check,
+		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check, OutOfBand: labspec.ChannelDelay(r.lab), Ledger: r.o.Ledger != nil,
 		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
 	}
 	if r.Trace != nil {
@@ -106,11 +109,11 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
 	}
-	if r.caps.budget.Left = r.o.CaptureBytes; r.o.CaptureBytes == 0 {
-		r.caps.budget.Left = CaptureBytesDefault
-	}
-	if err := r.caps.start(r.net, r.Report.RunDir, ends); err != nil {
+	if err := r.caps.Open(r.net, r.Report.RunDir, ends, r.o.CaptureBytes); err != nil {
 		return err
+	}
+	for i, e := range ends {
+		r.net.SetTap(e.Node, e.Port, func(at vtime.Time, f *wire.Frame) { r.caps.Frame(i, r.net.Now(), at, f) })
 	}
 	r.net.Observe = r.observe
 	r.faults, err = Inject(r.net, r.lab)
@@ -123,14 +126,17 @@ func (r *simulation) account() error {
 		return nil
 	}
 	r.Report.Digest = fmt.Sprintf("%016x", r.net.Digest())
+	if r.o.Ledger != nil {
+		r.o.Ledger(r.net.Ledger())
+	}
 	s := r.net.Stats()
 	m := &r.Meta
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
 	if r.faults != nil {
 		r.Report.Faults = faultRows(r.faults.List(r.net.Now()))
 	}
-	r.Report.CaptureCut = r.caps.budget.Cut
-	m.CaptureCut, m.CaptureFiles = r.caps.budget.Cut, len(r.caps.files)
+	r.Report.CaptureCut = r.caps.Cut()
+	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
 	return r.Counters(r.count())
 }
 

@@ -3,10 +3,10 @@ package search
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 )
 
 // quietly runs a lab with the given lines and faults, once.
@@ -111,8 +111,7 @@ func TestPatience(t *testing.T) {
 // and goes: as a deadlock, or as its ranks end. It went on to the end of lab time.
 func TestStandstill(t *testing.T) {
 	const quick = "topology: {star: {hosts: 4}}\nnics: {timeout: 262us}\n"
-	const shares = 3 // a day tries one of them; make sweeps and the bug bank try all
-	all, tried := os.Getenv("MCASTLAB_SWEEPS") == "all", int(time.Now().Unix()/86400)
+	tried := 0
 	for _, lines := range append([]string{
 		quick + "workloads: [{bcast: {schemes: [cepheus], sizes: [1MiB], iterations: 1}}]",
 		quick + "workloads: [{bcast: {schemes: [chain], sizes: [1MiB], iterations: 1}}]",
@@ -124,7 +123,7 @@ func TestStandstill(t *testing.T) {
 				"at: 1s, rate-cut: {rate: 1Gbps}", "for: 50us, every: 50us, pause: {node: h1}", "for: 1us, every: 2us, nic-stall: {nodes: [h1]}",
 				"for: 30us, every: 50us, slow-receiver: {nodes: [h1, h3], rate: 1Gbps}", "pause-storm: {node: h2, gap: 1us}",
 			} {
-				if tried++; !all && (tried%shares != 0 || testing.Short() && tried%(7*shares) != 0) {
+				if tried++; !sweeps.Takes(t, tried) || testing.Short() && (uint64(tried)+sweeps.Day(t))%21 != 0 {
 					continue
 				}
 				if r := quietly(t, lines, forever, beside); r.err == nil {

@@ -45,7 +45,7 @@ func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 			}
 		}
 	}
-	return nil, nil, fmt.Errorf("seed %d draws no lab that checks: %w", seed, err)
+	return nil, nil, fmt.Errorf("seed %d draws no valid lab: %w", seed, err)
 }
 
 // settleDeadlock refuses a lab whose buffer dependencies can deadlock: its deadlock would be no

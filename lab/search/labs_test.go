@@ -2,27 +2,24 @@ package search
 
 import (
 	"context"
-	"os"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// TestLabs: random labs keep all promises: one half or the other of the seeds that stay, and
-// some of this day's. make sweeps tries both halves.
+// TestLabs: random labs keep all promises: a third of the seeds that stay, and some of the
+// day's own.
 func TestLabs(t *testing.T) {
-	day := uint64(time.Now().Unix() / 86400)
-	blocks := []Options{{From: 100 * (day % 2), Seeds: 100}, {From: 1_000_000 + 100*day, Seeds: 100}}
-	if os.Getenv("MCASTLAB_SWEEPS") == "all" {
-		blocks[0] = Options{From: 0, Seeds: 200}
-	}
+	from, n := sweeps.Range(t, 200)
+	blocks := []Options{{From: from, Seeds: n}, {From: 1_000_000 + 100*sweeps.Day(t), Seeds: 50}}
 	if testing.Short() {
 		blocks = []Options{{From: 0, Seeds: 25}}
 	}
@@ -37,6 +34,24 @@ func TestLabs(t *testing.T) {
 		t.Logf("seeds from %d on: %d labs, %d with faults, %d ended with an error, %d long, %d packet-hops", o.From, res.Labs, res.Faulty, res.Ended, res.Long, res.Hops)
 		if res.Ended > res.Labs*3/4 {
 			t.Errorf("%d of %d labs ended with an error: such labs show little", res.Ended, res.Labs)
+		}
+	}
+}
+
+// TestLabMessages: every random lab comes out of its message as it went in. All keys are among them (TestLabKeys).
+func TestLabMessages(t *testing.T) {
+	for seed := range uint64(100) {
+		l, _, err := drawLab(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := labspec.Encode(l)
+		if err != nil {
+			t.Errorf("seed %d: %v\n%s", seed, err, l.Compact())
+			continue
+		}
+		if got, err := labspec.Decode(b); err != nil || !reflect.DeepEqual(got, l) {
+			t.Errorf("seed %d: %v\n%s", seed, err, b)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func (d *labDraw) mapping(path string, t reflect.Type) *sketch {
 	return s
 }
 
-// field draws a value, which can be drawn anew.
+// field draws a value, which can be drawn again.
 func (d *labDraw) field(path string, t reflect.Type, enum string) *sketch {
 	k := d.value(path, t, enum)
 	if k != nil {
@@ -190,7 +190,7 @@ func scalar(text string) *sketch { return &sketch{text: text, kind: reflect.Stri
 // repairs bounds how often a drawn file is mended before another one is drawn.
 const repairs = 80
 
-// mend takes out, or draws anew, what the checks refuse, until they take the lab.
+// mend takes out, or draws again, what the checks refuse, until they take the lab.
 func (s *sketch) mend() (*lab.Lab, error) {
 	var err error
 	for range repairs {

@@ -53,24 +53,24 @@ func ParameterNames(name string) []string {
 
 // Scheme is an algorithm: its name, or its name with parameters.
 type Scheme struct {
-	Name     string `yaml:"name" doc:"algorithm, or as program:NAME a broadcast program of your own (docs/programs.md)" required:"true"`
-	Label    string `yaml:"label" doc:"name in reports; default: the algorithm's"`
-	Slices   *Count `yaml:"slices" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
-	Radix    *int   `yaml:"radix" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
-	Block    *Size  `yaml:"block" doc:"bytes of a block; default: 1MiB"`
-	Parallel *Count `yaml:"parallel" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
+	Name     string `yaml:"name" json:"name,omitzero" doc:"algorithm, or as program:NAME a broadcast program of your own (docs/programs.md)" required:"true"`
+	Label    string `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the algorithm's"`
+	Slices   *Count `yaml:"slices" json:"slices,omitzero" doc:"pieces a message is passed on in: a number, or ranks; default: ranks, for 1ring to 2ringM 1"`
+	Radix    *int   `yaml:"radix" json:"radix,omitzero" doc:"ways a tree divides the ranks in, from 2 on; default: 4"`
+	Block    *Size  `yaml:"block" json:"block,omitzero" doc:"bytes of a block; default: 1MiB"`
+	Parallel *Count `yaml:"parallel" json:"parallel,omitzero" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 
-	Fallback string `yaml:"fallback" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
+	Fallback string `yaml:"fallback" json:"fallback,omitzero" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
 
-	Subgroups *int      `yaml:"subgroups" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
-	Workers   *int      `yaml:"workers" doc:"workers that receive, each from subgroups of its own; default: 1"`
-	Staging   *int      `yaml:"staging" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
-	Chunk     *Size     `yaml:"chunk" doc:"bytes of a multicast WRITE; default: 4KiB"`
-	Pace      *int      `yaml:"pace" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
-	Alpha     *Duration `yaml:"alpha" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
-	Engine    string    `yaml:"engine" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
-	PerChunk  *Duration `yaml:"per-chunk" doc:"what a worker spends on a chunk; default: what the engine says"`
-	CopyTime  *Duration `yaml:"copy-time" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
+	Subgroups *int      `yaml:"subgroups" json:"subgroups,omitzero" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
+	Workers   *int      `yaml:"workers" json:"workers,omitzero" doc:"workers that receive, each from subgroups of its own; default: 1"`
+	Staging   *int      `yaml:"staging" json:"staging,omitzero" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
+	Chunk     *Size     `yaml:"chunk" json:"chunk,omitzero" doc:"bytes of a multicast WRITE; default: 4KiB"`
+	Pace      *int      `yaml:"pace" json:"pace,omitzero" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
+	Alpha     *Duration `yaml:"alpha" json:"alpha,omitzero" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
+	Engine    string    `yaml:"engine" json:"engine,omitzero" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
+	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"what a worker spends on a chunk; default: what the engine says"`
+	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
 }
 
 // Short reads a scheme by its name.
@@ -184,7 +184,7 @@ func (c *Checker) parameters(at string, a Algorithms, s *Scheme) {
 	c.overMulticast(at, a, s)
 	switch {
 	case s.Radix != nil && *s.Radix < 2:
-		c.Failf(at+".radix", "radix of %d: a tree divides the ranks in two at least", *s.Radix)
+		c.Failf(at+".radix", "radix of %d: a tree needs a radix of at least 2", *s.Radix)
 	case s.Block != nil && (*s.Block < 1 || *s.Block > SizeMax):
 		c.Failf(at+".block", "block of %v: use 1B to %v", *s.Block, SizeMax)
 	}

@@ -256,7 +256,7 @@ func TestAllgatherTraffic(t *testing.T) {
 			t.Logf("%s, %d ranks, %s: %d bytes of payload on all links, %d of control", name, graph.Hosts, s.Label, sum.payload, sum.control)
 		}
 		p := graph.Hosts
-		for label := range payload { // each by itself
+		for label := range payload { // independent of each other
 			if label == "ring" {
 				continue
 			}

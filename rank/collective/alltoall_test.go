@@ -9,7 +9,7 @@ import (
 // step of pairwise do two send to the same.
 func TestAlltoallRounds(t *testing.T) {
 	for size := 1; size <= 9; size++ {
-		for name, rounds := range map[string][][]int{"linear": allAtOnce(size), "pairwise": oneByOne(size)} { // each is its own check
+		for name, rounds := range map[string][][]int{"linear": allAtOnce(size), "pairwise": oneByOne(size)} { // independent of each other
 			var all []int
 			for _, round := range rounds {
 				all = append(all, round...)

@@ -280,7 +280,7 @@ func TestFetchNotReady(t *testing.T) {
 		for i := 1; i < 4; i++ {
 			drops := int(c.net.NIC(i).Stats().Drops[virtrnic.DropNoReceive])
 			if got := c.counts[i]; drops == 0 || got.Fetched != drops || got.Cutoffs != 3 {
-				t.Errorf("rank %d: %+v, with %d chunks dropped for want of a receive", i, got, drops)
+				t.Errorf("rank %d: %+v, with %d chunks dropped for lack of a receive", i, got, drops)
 			}
 		}
 	})

@@ -189,7 +189,7 @@ func (x *formTable) loads() {
 		x.t.Fatal(err)
 	}
 	const n, edges = 4096, 16 + 8 + 4                                                                     // of hosts, leaves, pods
-	for name, want := range map[string]float64{"ring": 15 * 2 * edges * n, "multicast": 16 * edges * n} { // each by itself
+	for name, want := range map[string]float64{"ring": 15 * 2 * edges * n, "multicast": 16 * edges * n} { // independent of each other
 		var sum traffic
 		g := gathering{graph: graph, ack: 4, mtu: 1024, fault: func(*sim.Net, int) faults.Link { return &sum }}
 		for h := range graph.Hosts {

@@ -4,7 +4,7 @@ package collective
 type Safety struct {
 	Fallbacks int      `json:"fallbacks"`           // times that the ranks left multicast
 	Returns   int      `json:"returns"`             // times that they returned to it
-	Probes    int      `json:"probes,omitempty"`    // tests of groups that were registered anew
+	Probes    int      `json:"probes,omitempty"`    // tests of groups that were registered again
 	Overlay   int      `json:"overlay,omitempty"`   // messages that went by the overlay, at least to some ranks
 	Apart     int      `json:"apart,omitempty"`     // messages to single ranks
 	Restarted int      `json:"restarted,omitempty"` // messages that were interrupted and begun again

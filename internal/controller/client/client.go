@@ -30,7 +30,7 @@ const (
 )
 
 // ErrUnknown says that a command was sent and that its outcome is not known.
-var ErrUnknown = errors.New("what became of the command is not known")
+var ErrUnknown = errors.New("the outcome of the command is not known")
 
 // ErrRefused is the error of a command that the controller refuses.
 var ErrRefused = errors.New("refused by the controller")
@@ -117,7 +117,7 @@ func (c *Client) Do(ctx context.Context, cmd controller.Command) (r controller.R
 		return err
 	})
 	c.mu.Lock()
-	delete(c.open, cmd.Seq) // it is not sent again: a copy that is under way is refused from the next command on
+	delete(c.open, cmd.Seq) // it is not sent again, and the next command makes the controllers refuse copies that are under way
 	c.mu.Unlock()
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -208,7 +208,7 @@ func (c *Client) Await(ctx context.Context, what string, holds func(*controller.
 		case holds(s):
 			return nil
 		case time.Now().After(until):
-			return fmt.Errorf("wait for the controllers: %s has not come in %v", what, c.wait)
+			return fmt.Errorf("wait for %s: the controllers have not reported it within %v", what, c.wait)
 		}
 		select {
 		case <-ctx.Done():

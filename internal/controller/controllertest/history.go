@@ -27,7 +27,7 @@ const (
 	Run = "run-1"
 )
 
-// ask is a client's request, answer the reply to it.
+// ask is a client's request, and answer is the reply to it.
 type ask struct {
 	what  string // lease, free, fault, reset, read
 	lower uint32
@@ -46,13 +46,13 @@ type answer struct {
 // none leaves quarantine during a test.
 type world struct {
 	next   uint32
-	held   string // sorted, with blanks around each
+	held   string // sorted, each between two spaces
 	faults string
 }
 
 func word(x any) string { return fmt.Sprintf(" %v ", x) }
 
-// plain is the specification that histories are checked with.
+// plain returns the specification that histories are checked against.
 func plain() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return world{next: 1} },
@@ -112,7 +112,7 @@ func (h *History) do(who int, q ask, f func() answer) answer {
 	a := f()
 	to := time.Since(h.begin)
 	if a.unknown {
-		to = 1 << 62 // it may take effect at any time from then on
+		to = 1 << 62 // a command of unknown outcome may take effect at any later time
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +136,7 @@ func (h *History) Work(ctx context.Context, t testing.TB, who int, x *client.Cli
 		case q.what == "free" && len(mine) > 0:
 			i := random.IntN(len(mine))
 			q.lower = mine[i]
-			if random.Chance(0.8) { // the others are freed twice
+			if random.Chance(0.8) { // the others stay in the list, and are freed twice
 				mine = slices.Delete(mine, i, i+1)
 			}
 			c.Kind, c.Lower = controller.KindFree, q.lower

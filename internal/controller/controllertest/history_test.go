@@ -6,14 +6,14 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// TestCheckerSees: histories that must not be are found out: a lease given twice, one that is
-// lost, a fault that comes back.
+// TestCheckerSees: wrong histories are found: a lease given twice, one that is lost, a fault
+// that comes back.
 func TestCheckerSees(t *testing.T) {
 	op := func(i int64, q ask, a answer) porcupine.Operation {
 		return porcupine.Operation{Input: q, Output: a, Call: 10 * i, Return: 10*i + 5}
 	}
 	lease, fault := ask{what: "lease"}, ask{what: "fault", fault: "f"}
-	for name, h := range map[string][]porcupine.Operation{ // each is its own check
+	for name, h := range map[string][]porcupine.Operation{ // independent of each other
 		"twice":      {op(0, lease, answer{lower: 1}), op(1, lease, answer{lower: 1})},
 		"lost":       {op(0, lease, answer{lower: 1}), op(1, ask{what: "read"}, answer{})},
 		"skipped":    {op(0, lease, answer{lower: 1}), op(1, lease, answer{lower: 3})},

@@ -20,8 +20,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// fakeNode is a node as leaders see it: it knows faults by their ids, and keeps leaders of old
-// out with the fence that real ones have.
+// fakeNode is a node as leaders see it: it knows faults by their ids, and refuses deposed
+// leaders with the fence that real nodes have.
 type fakeNode struct {
 	fence nodeapi.Fence
 
@@ -29,7 +29,7 @@ type fakeNode struct {
 	faults  map[string]bool
 	groups  map[uint32]bool
 	applied map[string]int // times that a fault was applied
-	epochs  []uint64       // of what was done, in order
+	epochs  []uint64       // epochs of what was done, in order
 	refused int
 }
 
@@ -55,7 +55,8 @@ func (n *fakeNode) add(f controller.Fault) {
 	}
 }
 
-// fakeEffects is how one replica reaches the nodes. While its replica is frozen nothing gets through.
+// fakeEffects is how one replica reaches the nodes. No call gets through while the replica is
+// frozen.
 type fakeEffects struct {
 	c    *cluster
 	self string
@@ -75,7 +76,7 @@ func (h fakeEffects) each(ctx context.Context, epoch uint64, f func(*fakeNode)) 
 
 func (h fakeEffects) Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error {
 	return h.each(ctx, epoch, func(n *fakeNode) {
-		for id := range n.faults { // each by itself
+		for id := range n.faults { // independent of each other
 			if l.Fault(id) == nil {
 				delete(n.faults, id)
 			}
@@ -112,7 +113,7 @@ func (h fakeEffects) SetGroup(ctx context.Context, epoch uint64, _ *controller.L
 	})
 }
 
-// cluster is replicas of a controller in one process, and nodes.
+// cluster is the replicas of a controller, and the nodes of a lab, in one process.
 type cluster struct {
 	t     *testing.T
 	dir   string
@@ -123,7 +124,7 @@ type cluster struct {
 	fails chan error
 
 	mu     sync.Mutex
-	frozen map[string]chan struct{} // closed when it goes on
+	frozen map[string]chan struct{} // closed when the replica goes on
 }
 
 // fast are raft's times in tests.
@@ -136,7 +137,7 @@ func fast() Timing {
 
 func newCluster(t *testing.T, n, nodes int) *cluster {
 	t.Helper()
-	// Paths of unix sockets are short.
+	// The paths of unix sockets have to be short.
 	dir, err := os.MkdirTemp("", "ctl")
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +183,7 @@ func newCluster(t *testing.T, n, nodes int) *cluster {
 	return c
 }
 
-// serve takes clients' calls of a replica.
+// serve accepts clients' calls for a replica.
 func (c *cluster) serve(id string) {
 	l, err := net.Listen("unix", filepath.Join(c.dir, id, "agent.sock"))
 	if err != nil {
@@ -200,7 +201,8 @@ func (c *cluster) serve(id string) {
 	c.t.Cleanup(s.Stop)
 }
 
-// freeze stops a replica's traffic, its calls and its effects on nodes, or lets them go on.
+// freeze stops a replica's traffic, its calls and its effects on nodes, or lets all of them go
+// on.
 func (c *cluster) freeze(id string, on bool) {
 	c.nets[id].Freeze(on)
 	c.mu.Lock()
@@ -214,8 +216,9 @@ func (c *cluster) freeze(id string, on bool) {
 	}
 }
 
-// unfrozen waits until a replica is not frozen. One that was stopped between two instructions
-// goes on from there: whatever it was about to do it does, even if its context has ended.
+// unfrozen waits until a replica is not frozen. A process that was stopped between two
+// instructions goes on from there: it makes the call that it was about to make, even if its
+// context has ended.
 func (c *cluster) unfrozen(ctx context.Context, id string, regardless bool) error {
 	c.mu.Lock()
 	f := c.frozen[id]
@@ -251,7 +254,7 @@ func (c *cluster) client(first int, o ...grpc.DialOption) *client.Client {
 	return x
 }
 
-// leader waits for a replica to lead that is none of those given.
+// leader waits until a replica leads that is not one of those given.
 func (c *cluster) leader(not ...string) string {
 	c.t.Helper()
 	id := ""
@@ -268,7 +271,7 @@ func (c *cluster) leader(not ...string) string {
 	return id
 }
 
-// wait waits until something holds.
+// wait waits until holds returns true.
 func (c *cluster) wait(what string, holds func() bool) {
 	c.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -285,7 +288,7 @@ func (c *cluster) wait(what string, holds func() bool) {
 	}
 }
 
-// heal ends all that goes wrong.
+// heal undoes all failures: cuts, frozen replicas and crashes.
 func (c *cluster) heal() {
 	for _, id := range c.ids {
 		c.freeze(id, false)
@@ -296,11 +299,11 @@ func (c *cluster) heal() {
 	}
 }
 
-// deploy enters a lab that is up, with a run that is open.
+// deploy brings a lab up, with a run that has not ended.
 func (c *cluster) deploy(x *client.Client) {
 	c.t.Helper()
 	for _, cmd := range []controller.Command{
-		{Kind: controller.KindDeploy, Lab: "lab1", File: "name: lab1\n"},
+		{Kind: controller.KindDeploy, Lab: "lab1", Message: []byte(`{"schema":"mcastlab/lab/v1"}`)},
 		{Kind: controller.KindPhase, Lab: "lab1", Phase: controller.PhaseUp},
 		{Kind: controller.KindBegin, Lab: "lab1", Run: "run-1"},
 	} {
@@ -310,8 +313,8 @@ func (c *cluster) deploy(x *client.Client) {
 	}
 }
 
-// agree waits until all replicas have applied the same, and compares them byte by byte; then
-// it compares the nodes with the state.
+// agree waits until all replicas have applied the same entries, compares their states byte by
+// byte, and then compares the nodes with the state.
 func (c *cluster) agree(x *client.Client) *controller.State {
 	c.t.Helper()
 	err := x.Await(c.t.Context(), "the last effect", func(s *controller.State) bool { return !s.Lab("lab1").Pending() })
@@ -336,7 +339,7 @@ func (c *cluster) agree(x *client.Client) *controller.State {
 	})
 	for i := range raw {
 		if string(raw[i]) != string(raw[0]) {
-			c.t.Errorf("%s has applied as much as %s, and has\n%s\nand not\n%s", c.ids[i], c.ids[0], raw[i], raw[0])
+			c.t.Errorf("%s has applied as much as %s, but its state is\n%s\nand not\n%s", c.ids[i], c.ids[0], raw[i], raw[0])
 		}
 	}
 	s := states[0]
@@ -346,13 +349,13 @@ func (c *cluster) agree(x *client.Client) *controller.State {
 	c.wait("nodes that have what the state says", func() bool { return c.nodesAgree(s) == nil })
 	for i, n := range c.nodes {
 		n.mu.Lock()
-		for id, times := range n.applied { // each by itself
+		for id, times := range n.applied { // independent of each other
 			if times > 1 {
 				c.t.Errorf("node %d: fault %s was applied %d times", i, id, times)
 			}
 		}
 		if !slices.IsSorted(n.epochs) {
-			c.t.Errorf("node %d: a leader of old has acted: %v", i, n.epochs)
+			c.t.Errorf("node %d: a deposed leader has acted: %v", i, n.epochs)
 		}
 		n.mu.Unlock()
 	}

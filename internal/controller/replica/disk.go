@@ -22,16 +22,16 @@ const snapshotsKept = 2
 // lockWait bounds how long another process may hold the log's lock.
 const lockWait = 5 * time.Second
 
-// disk keeps raft's log and its stable values. The first write that fails is the last, since what
-// a disk reports of writes after a failure cannot be trusted. A read returns what was written, or
-// the replica ends: a flipped bit must not become a command.
+// disk keeps raft's log and its stable values. The first write that fails is the last, since
+// what a disk reports of writes after a failure cannot be trusted. A read returns what was
+// written, or the replica ends, since a flipped bit must not become a command.
 type disk struct {
 	*raftboltdb.BoltStore
 	dir       string
 	snapshots raft.SnapshotStore
 	fail      func(error)
-	started   atomic.Bool // raft reads, on goroutines of its own
-	stuck     atomic.Bool // one of them came upon what is damaged
+	started   atomic.Bool // raft has started, and reads on goroutines of its own
+	stuck     atomic.Bool // one of those goroutines has read a damaged value
 
 	mu     sync.Mutex
 	broken error

@@ -80,13 +80,55 @@ func (m *machine) read() ([]byte, error) {
 	return m.state.Encode()
 }
 
-// look calls f with the state, which it must not keep or change, and returns what is closed
-// at the next change.
+// look calls f with the state, which f must not keep or change, and returns a channel that is
+// closed at the next change.
 func (m *machine) look(f func(*controller.State)) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f(m.state)
 	return m.news
+}
+
+// understood returns an error if the log or the newest snapshot is of another version. It is called
+// before raft applies entries: an entry that Apply does not know ends the process with a trace.
+func (d *disk) understood() error {
+	other := func(err error) error {
+		return fmt.Errorf("the log in %s is of another version: %w: destroy the lab with the version that brought it up, or wipe, and deploy it again", d.dir, err)
+	}
+	all, err := d.snapshots.List()
+	if err != nil {
+		return fmt.Errorf("list snapshots: %w", err)
+	}
+	for _, s := range all[:min(1, len(all))] {
+		_, r, err := d.snapshots.Open(s.ID)
+		if err != nil {
+			return fmt.Errorf("snapshot %s: %w", s.ID, err)
+		}
+		if err := newMachine().Restore(r); err != nil {
+			return other(err)
+		}
+	}
+	first, err := d.FirstIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	last, err := d.LastIndex()
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	for i := first; first > 0 && i <= last; i++ {
+		var l raft.Log
+		if err := d.entry(i, &l); err != nil {
+			return damaged(d.dir, fmt.Errorf("entry %d: %w", i, err))
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		if _, err := controller.DecodeCommand(l.Data); err != nil {
+			return other(fmt.Errorf("entry %d: %w", i, err))
+		}
+	}
+	return nil
 }
 
 // image is a snapshot that is to be written.

@@ -60,9 +60,9 @@ func (c *cluster) leaderNow() (id string) {
 	return id
 }
 
-// TestHistories: whatever happens to replicas and to what is between them, clients see one
-// controller that loses nothing it has acknowledged and does nothing twice. Half the seeds
-// let failures overlap.
+// TestHistories: whatever fails among replicas and the network, clients see one controller that
+// loses nothing it has acknowledged and applies nothing twice. Half the seeds let failures
+// overlap.
 func TestHistories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("elections take their time")
@@ -81,7 +81,7 @@ func TestHistories(t *testing.T) {
 	}
 	for seed := from; seed < from+seeds; seed++ {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
-			if kills < 10 { // they mostly wait
+			if kills < 10 { // because they mostly wait
 				t.Parallel()
 			}
 			oneHistory(t, uint64(seed), kills)

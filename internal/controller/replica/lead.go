@@ -14,7 +14,7 @@ import (
 // epoch, and each may be repeated: nodes know a fault by its id, and a group by its address.
 type Effects interface {
 	// Adopt makes all nodes refuse what leaders of older epochs ask, and gives each what it
-	// should have and lacks: nodes may have started anew.
+	// should have and lacks: nodes may have restarted.
 	Adopt(ctx context.Context, epoch uint64, l *controller.Lab) error
 	// AddFaults applies faults.
 	AddFaults(ctx context.Context, epoch uint64, l *controller.Lab, all []controller.Fault) error
@@ -39,7 +39,7 @@ func (l *life) follow(ctx context.Context) {
 			stop()
 			return
 		case leads := <-l.raft.LeaderCh():
-			stop() // a new term may have begun since
+			stop() // the term may have changed since
 			stop = func() {}
 			if leads {
 				stop = l.begin(ctx)
@@ -48,7 +48,7 @@ func (l *life) follow(ctx context.Context) {
 	}
 }
 
-// begin starts to lead; the returned function ends it and waits for the end.
+// begin starts to lead. The function that it returns makes it stop, and waits until it has.
 func (l *life) begin(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -59,7 +59,7 @@ func (l *life) begin(ctx context.Context) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// lead carries out at nodes what the state demands, as long as this replica leads.
+// lead makes the changes at nodes that the state demands, as long as this replica leads.
 func (l *life) lead(ctx context.Context) {
 	var r controller.Result
 	for err := errCrashed; err != nil; {
@@ -67,7 +67,7 @@ func (l *life) lead(ctx context.Context) {
 			break
 		}
 		select {
-		case <-ctx.Done(): // another replica leads
+		case <-ctx.Done(): // this replica no longer leads
 			return
 		case <-time.After(lookAgain / 10):
 		}
@@ -111,8 +111,8 @@ type actor struct {
 	adopted map[string]uint64 // by lab: its generation, plus 1
 }
 
-// act carries out the effects that are pending. again tells that some have to be tried again; news
-// is closed when the state has changed.
+// act carries out the pending effects. again says that some failed and have to be tried again;
+// news is closed when the state has changed.
 func (a *actor) act(ctx context.Context) (news <-chan struct{}, again bool) {
 	var labs []controller.Lab
 	news = a.l.machine.look(func(s *controller.State) {
@@ -137,13 +137,13 @@ func (a *actor) act(ctx context.Context) (news <-chan struct{}, again bool) {
 			continue
 		}
 		if _, err := a.l.propose(ctx, controller.Command{Kind: controller.KindDone, Lab: x.Name, Epoch: a.epoch, Done: done}); err != nil {
-			again = true // if this replica still leads
+			again = true // tried again if this replica still leads
 		}
 	}
 	return news, again
 }
 
-// pending carries out the pending effects of a lab, and returns those that succeeded.
+// pending carries out the pending effects of a lab, and returns those whose outcome is known.
 func (a *actor) pending(ctx context.Context, x *controller.Lab) (done []controller.Done) {
 	var add []controller.Fault
 	var remove []string
@@ -157,7 +157,7 @@ func (a *actor) pending(ctx context.Context, x *controller.Lab) (done []controll
 	}
 	note := func(err error, d controller.Done) {
 		if ctx.Err() != nil {
-			return // nothing is known
+			return // whether it took effect is not known
 		}
 		if err != nil {
 			d.Error = err.Error()
@@ -199,7 +199,7 @@ func (a *actor) try(ctx context.Context, f func(context.Context) error) error {
 func clone(x *controller.Lab) controller.Lab {
 	c := *x
 	c.Faults = append([]controller.Fault{}, x.Faults...)
-	c.Groups = append([]controller.Group{}, x.Groups...) // their hosts never change
+	c.Groups = append([]controller.Group{}, x.Groups...) // their hosts never change, so a shallow copy will do
 	c.Leases, c.Runs = nil, nil
 	return c
 }
@@ -233,9 +233,10 @@ func (l *life) propose(ctx context.Context, c controller.Command) (controller.Re
 	return f.Response().(controller.Result), nil
 }
 
-// watch waits for an entry, longer than its client does. If a leader commits nothing, its disk does
-// not answer; its heartbeats go on, so that no other replica is elected. watch therefore mutes it
-// until the disk answers, so that another can lead; if that takes too long the replica ends.
+// watch waits for an entry, and longer than its client does. A leader that commits nothing has
+// a disk that hangs, while its heartbeats keep other replicas from being elected. watch
+// therefore mutes the leader until its disk answers, so that another can be elected. If the
+// disk does not answer for too long the replica ends.
 func (l *life) watch(f raft.ApplyFuture, done chan<- error) {
 	ended := make(chan error, 1)
 	go func() { ended <- f.Error() }()
@@ -254,11 +255,11 @@ func (l *life) watch(f raft.ApplyFuture, done chan<- error) {
 		}
 		switch {
 		case tries == stallsMax:
-			l.r.broke(fmt.Errorf("nothing has been committed for %v: the disk does not answer", stallsMax*l.r.c.Timing.Stall))
+			l.r.broke(fmt.Errorf("nothing has been committed for %v: the disk hangs", stallsMax*l.r.c.Timing.Stall))
 		case !muted && l.raft.State() == raft.Leader:
 			muted = true
 			l.r.c.Network.mute(1)
-			l.say("has committed nothing for %v: another is to lead", l.r.c.Timing.Stall)
+			l.say("has committed nothing for %v: it falls silent, so that another replica is elected", l.r.c.Timing.Stall)
 		}
 	}
 }

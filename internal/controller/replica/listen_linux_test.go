@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// said is a log that says when something has been written to it.
+// said is a log that signals each write.
 type said struct {
 	first chan struct{}
 	once  sync.Once
@@ -25,8 +25,8 @@ func (s *said) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestListensOn: a replica that may open no more files for a while takes connections again
-// when it may, and says once why it did not.
+// TestListensOn: a replica that has run out of file descriptors accepts connections again when
+// it has some, and logs once why it did not.
 func TestListensOn(t *testing.T) {
 	dir, err := os.MkdirTemp("", "ctl")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestListensOn(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil { // what is open stays open
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil { // descriptors that are open stay open
 		t.Fatal(err)
 	}
 	err = unix.Connect(from, &unix.SockaddrUnix{Name: filepath.Join(dir, "a")})

@@ -14,10 +14,10 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// What a connection between replicas carries, its first byte.
+// The first byte of a connection between replicas says what it carries.
 const (
 	carriesRaft  = 'r'
-	carriesCalls = 'c' // that are passed on to the leader
+	carriesCalls = 'c' // calls of clients that are passed on to the leader
 )
 
 // helloWait bounds how long a new connection may take to identify its replica.
@@ -110,7 +110,7 @@ func (n *Network) Close() error {
 		close(n.done)
 		err = n.l.Close()
 		n.mu.Lock()
-		for c := range n.open { // each by itself
+		for c := range n.open { // independent of each other
 			_ = c.Conn.Close()
 		}
 		n.mu.Unlock()
@@ -119,7 +119,8 @@ func (n *Network) Close() error {
 	return err
 }
 
-// gate returns whether a message may pass now; if not, news is closed when that may have changed.
+// gate returns whether a message may pass now. If it may not, news is closed when that may have
+// changed.
 func (n *Network) gate(to string, sending bool) (open bool, news <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,7 +145,7 @@ func (n *Network) pass(c *conn, sending bool) error {
 		wait := time.NewTimer(deadlineLook)
 		select {
 		case <-news:
-		case <-wait.C: // the deadline may have been changed meanwhile
+		case <-wait.C: // the deadline may have been changed in the meantime
 		case <-c.closed:
 			wait.Stop()
 			return net.ErrClosed
@@ -159,7 +160,7 @@ func (n *Network) pass(c *conn, sending bool) error {
 	}
 }
 
-// deadlineLook is how often something that waits looks at its deadline.
+// deadlineLook is how often a read or write that waits checks its deadline.
 const deadlineLook = 20 * time.Millisecond
 
 func (n *Network) accept(log io.Writer) {
@@ -172,7 +173,8 @@ func (n *Network) accept(log io.Writer) {
 	}
 }
 
-// greet reads which replica has connected, and hands the connection on.
+// greet reads which replica has connected, and hands the connection to the listener of its
+// kind.
 func (n *Network) greet(c net.Conn) {
 	fail := func() { _ = c.Close() }
 	if err := c.SetDeadline(time.Now().Add(helloWait)); err != nil {
@@ -244,7 +246,7 @@ func (n *Network) dial(to string, carries byte, timeout time.Duration) (net.Conn
 	return w, nil
 }
 
-// conn is a connection whose traffic the network may hold back.
+// conn is a connection whose traffic the Network can hold back.
 type conn struct {
 	net.Conn
 	n      *Network
@@ -277,7 +279,7 @@ func (c *conn) Write(b []byte) (int, error) {
 func (c *conn) Read(b []byte) (int, error) {
 	k, err := c.Conn.Read(b)
 	if gate := c.n.pass(c, false); gate != nil && err == nil {
-		return 0, gate // what was read is lost with the connection
+		return 0, gate // what was read is lost, and so is the connection
 	}
 	return k, err
 }
@@ -316,7 +318,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// side is the network as a listener of connections of one kind.
+// side is the Network as a listener for connections of one kind.
 type side struct {
 	n       *Network
 	carries byte

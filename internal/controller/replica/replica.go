@@ -125,12 +125,15 @@ func (r *Replica) Start() error {
 	return nil
 }
 
-// begin starts an incarnation from what is on the disk.
+// begin starts an incarnation from the log and the snapshots on the disk.
 func (r *Replica) begin() (_ *life, err error) {
 	log := hclog.NewNullLogger() // a replica that is down would fill the others' logs
 	d, err := openDisk(r.c.Data, log, r.broke)
 	if err != nil {
 		return nil, err
+	}
+	if err := d.understood(); err != nil {
+		return nil, errors.Join(err, d.Close())
 	}
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: r.c.Network.side(carriesRaft), MaxPool: 3, Timeout: r.c.Timing.Call, Logger: log,
@@ -139,7 +142,7 @@ func (r *Replica) begin() (_ *life, err error) {
 	fail := func(err error) (*life, error) { return nil, errors.Join(err, trans.Close(), d.Close()) }
 	known, err := raft.HasExistingState(d, d, d.snapshots)
 	if err != nil {
-		return fail(fmt.Errorf("look what the log holds: %w", err))
+		return fail(fmt.Errorf("look for an older log: %w", err))
 	}
 	cfg := r.raftConfig(log)
 	if !known {
@@ -174,11 +177,11 @@ func (r *Replica) raftConfig(log hclog.Logger) *raft.Config {
 // broke ends the replica for good because its disk has failed.
 func (r *Replica) broke(err error) {
 	if r.c.Fail != nil {
-		go r.c.Fail(err) // raft waits for the write
+		go r.c.Fail(err) // not on this goroutine: raft waits for the write
 	}
 }
 
-// errCrashed says that a replica is down.
+// errCrashed is the error of calls to a replica that is down.
 var errCrashed = errors.New("the controller has crashed")
 
 // Crash discards at once what the replica has in memory; what is on the disk stays.
@@ -202,13 +205,13 @@ func (l *life) end() error {
 	}
 	l.all.Wait()
 	l.mu.Lock()
-	for _, c := range l.peers { // each by itself
+	for _, c := range l.peers { // independent of each other
 		errs = append(errs, c.Close())
 	}
 	l.peers = nil
 	l.mu.Unlock()
 	if l.disk.stuck.Load() {
-		return errors.Join(errs...) // raft still has the disk; both go with the process
+		return errors.Join(errs...) // raft still uses the disk: both end with the process
 	}
 	return errors.Join(append(errs, l.disk.Close())...)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,8 +26,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 )
 
-// TestAnyReplica: every replica takes every call, leases are given once, and what the leader
-// is told to do at nodes is done.
+// TestAnyReplica: every replica takes every call, each lease is given once, and the leader
+// carries out the effects at nodes.
 func TestAnyReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 2)
@@ -45,7 +46,7 @@ func TestAnyReplica(t *testing.T) {
 	}
 	_, err := first.Do(t.Context(), controller.Command{Kind: controller.KindFree, Lab: "lab1", Run: "run-1", Lower: 7})
 	if !errors.Is(err, client.ErrRefused) || !strings.Contains(err.Error(), "run run-1 holds no group 7") {
-		t.Errorf("a lease that nobody has: %v", err)
+		t.Errorf("free a group that the run does not hold: %v", err)
 	}
 	r, err := first.Do(t.Context(), controller.Command{Kind: controller.KindLease, Lab: "lab1", Run: "run-1", Hosts: []uint32{1, 2}})
 	if err != nil {
@@ -73,8 +74,8 @@ func TestAnyReplica(t *testing.T) {
 	}
 }
 
-// TestAnswerLost: a command takes effect and the client never hears of it. It asks again, of
-// other replicas too, and gets what the command came to the first time.
+// TestAnswerLost: a command takes effect and its answer is lost. The client sends it again, to
+// other replicas too, and gets the first result.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -137,7 +138,7 @@ func TestAllCrash(t *testing.T) {
 }
 
 // TestLateFollower: a replica that was down for longer than the log reaches back gets a
-// snapshot, and is the same as the others.
+// snapshot, and has the same state as the others.
 func TestLateFollower(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -171,9 +172,9 @@ func TestStaleLeaderCannotAct(t *testing.T) {
 	x := c.client(0)
 	c.deploy(x)
 	old := c.leader()
-	c.agree(x) // the old leader has the nodes
+	c.agree(x) // the nodes have adopted the old leader's epoch
 	others := slices.DeleteFunc(slices.Clone(c.ids), func(id string) bool { return id == old })
-	// It commits the fault, and can speak to nobody once it has.
+	// It commits the fault, and is frozen right after that.
 	c.mu.Lock()
 	c.frozen[old] = make(chan struct{})
 	c.mu.Unlock()
@@ -256,8 +257,8 @@ func TestNoMajority(t *testing.T) {
 	c.agree(x)
 }
 
-// TestCut: what is cut off waits, in one direction, and comes when the cut ends; who waits
-// with a deadline gives up at it.
+// TestCut: a message that is cut off waits, in one direction, and arrives when the cut ends. A
+// call with a deadline gives up at it.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "ctl")
@@ -332,8 +333,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk: after a write has failed none succeeds, whatever the disk says, and the
-// replica is told.
+// TestBrokenDisk: after a write has failed none succeeds, even if the disk would take it, and
+// the replica is told.
 func TestBrokenDisk(t *testing.T) {
 	var said []error
 	d, err := openDisk(t.TempDir(), hclog.NewNullLogger(), func(err error) { said = append(said, err) })
@@ -353,8 +354,8 @@ func TestBrokenDisk(t *testing.T) {
 	}
 }
 
-// TestDiskHangs: a leader whose disk does not answer lets another lead, though its heartbeats
-// would go on; when the disk answers again it follows.
+// TestDiskHangs: a leader whose disk hangs lets another lead, though its heartbeats would go
+// on. When the disk answers again it follows.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -363,7 +364,7 @@ func TestDiskHangs(t *testing.T) {
 	old := c.leader()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() { // nobody else will answer
+	go func() { // the other replicas cannot answer
 		select {
 		case err := <-c.fails:
 			c.fails <- err
@@ -390,7 +391,7 @@ func TestDiskHangs(t *testing.T) {
 	}
 }
 
-// TestRestore: a damaged snapshot is refused, and the state stays what it was.
+// TestRestore: a damaged snapshot is refused, and the state stays as it was.
 func TestRestore(t *testing.T) {
 	m := newMachine()
 	m.state.Leader = "controller1"
@@ -398,7 +399,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("v2"), []byte("v9"), 1), append(slices.Clone(b), '}')} {
+	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("/v3"), []byte("/v9"), 1), append(slices.Clone(b), '}')} {
 		if err := m.Restore(io.NopCloser(bytes.NewReader(bad))); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
@@ -418,7 +419,7 @@ func TestUnknownEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", `{"v":3,"at":1,"kind":"lead"}`, `{"v":2,"at":1,"kind":"lead","more":1}`} {
+	for _, bad := range []string{"", `{"v":2,"at":1,"kind":"lead"}`, `{"v":3,"at":1,"kind":"lead","more":1}`} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -433,8 +434,88 @@ func TestUnknownEntry(t *testing.T) {
 	}
 }
 
-// TestSnapshotHolds: a snapshot that is written late has in it what was there when it was
-// taken.
+// TestLogOfAnotherVersion: a replica whose disk holds what another version wrote does not start. It says so in
+// one line with the remedy, and leaves the disk as it is.
+func TestLogOfAnotherVersion(t *testing.T) {
+	older := []byte(`{"v":2,"client":"c1","seq":1,"low":1,"at":1,"until":2,"kind":"deploy","lab":"lab1","file":"name: lab1\n","engine":"netns"}`)
+	current, err := controller.Command{Kind: controller.KindLead, Replica: "controller0", At: 1}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := newMachine().read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what     string
+		snapshot []byte // nil: none
+		entries  [][]byte
+		want     string // empty: it is understood
+	}{
+		{"an entry", nil, [][]byte{current, older}, "entry 2: read command: it is of version 2, and this is 3: "},
+		{"a snapshot", bytes.Replace(state, []byte("/v3"), []byte("/v2"), 1), nil, `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v3": `},
+		{"none of both", state, [][]byte{current, current}, ""},
+	} {
+		dir := t.TempDir()
+		open := func() *disk {
+			d, err := openDisk(dir, hclog.NewNullLogger(), func(err error) { t.Error(err) })
+			if err != nil {
+				t.Fatalf("%s: %v", c.what, err)
+			}
+			return d
+		}
+		d := open()
+		if err := errors.Join(d.SetUint64([]byte("CurrentTerm"), 1), d.SetUint64([]byte("LastVoteTerm"), 1), d.Set([]byte("LastVoteCand"), []byte("controller0"))); err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range c.entries {
+			if err := d.StoreLog(&raft.Log{Index: uint64(i) + 1, Term: 1, Type: raft.LogCommand, Data: b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.snapshot != nil {
+			sink, err := d.snapshots.Create(raft.SnapshotVersionMax, 1, 1, raft.Configuration{}, 1, nil)
+			if err == nil {
+				_, err = sink.Write(c.snapshot)
+				err = errors.Join(err, sink.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, err := keeps(d)
+		if err = errors.Join(err, d.Close()); err != nil {
+			t.Fatal(err)
+		}
+		network, err := Listen("controller0", io.Discard, func(string) string { return filepath.Join(dir, "peer") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Config{ID: "controller0", Replicas: []string{"controller0", "controller1", "controller2"}, Network: network, Data: dir, Log: io.Discard})
+		want := "start controller controller0: the log in " + dir + " is of another version: " + c.want
+		switch {
+		case c.want == "" && err == nil:
+			err = r.Close()
+		case err == nil:
+			err = errors.Join(errors.New("it starts"), r.Close())
+		case c.want != "" && strings.HasPrefix(err.Error(), want) && strings.HasSuffix(err.Error(), "and deploy it again") && !strings.Contains(err.Error(), "\n"):
+			err = nil
+		}
+		if err = errors.Join(err, network.Close()); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if c.want == "" {
+			continue
+		}
+		d = open()
+		after, err := keeps(d)
+		if err = errors.Join(err, d.Close()); err != nil || !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: afterwards the disk holds %+v, %v, and before %+v", c.what, after, err, before)
+		}
+	}
+}
+
+// TestSnapshotHolds: a snapshot that is written late holds the state at the time it was taken.
 func TestSnapshotHolds(t *testing.T) {
 	m := newMachine()
 	apply := func(id string) {

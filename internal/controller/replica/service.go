@@ -85,7 +85,7 @@ func (l *life) readIndex(ctx context.Context) ([]byte, error) {
 		}
 		select {
 		case <-news:
-		case <-time.After(time.Millisecond): // entries that are raft's own change no state
+		case <-time.After(time.Millisecond): // no news came: entries of raft's own change no state
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -106,7 +106,7 @@ func pass[T any](ctx context.Context, l *life, passed bool, call func(context.Co
 	if err != nil {
 		return reply, status.Error(codes.Unavailable, err.Error())
 	}
-	ctx, stop := context.WithTimeout(ctx, 2*l.r.c.Timing.Call) // its caller tries again
+	ctx, stop := context.WithTimeout(ctx, 2*l.r.c.Timing.Call) // shorter than the caller's own limit, so that it can try again
 	defer stop()
 	reply, err = call(ctx, to)
 	if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {

@@ -16,7 +16,7 @@ import (
 // sumLen is the length of the checksum at the end of every value on the disk.
 const sumLen = 4
 
-var errSum = errors.New("it does not have the sum that it was written with")
+var errSum = errors.New("it does not match its checksum")
 
 // sumOf returns the checksum of a value under its key.
 func sumOf(key, value []byte) []byte {
@@ -34,8 +34,8 @@ func entrySum(l *raft.Log) []byte {
 	return sumOf(append(key, l.Extensions...), l.Data)
 }
 
-// sealed returns an entry as it is written: its sum is behind its extensions, which nobody
-// else uses.
+// sealed returns an entry as it is written: its checksum is in the extensions, which raft
+// leaves to its users.
 func sealed(l *raft.Log) *raft.Log {
 	s := *l
 	s.Extensions = append(append([]byte(nil), l.Extensions...), entrySum(l)...)
@@ -72,7 +72,8 @@ func sealValue(key, value []byte) []byte {
 	return append(append([]byte(nil), value...), sumOf(key, value)...)
 }
 
-// verifyEntries reads all entries once, which have no gap, and snapshots that they go on from.
+// verifyEntries reads every entry and every snapshot once. The entries have no gap, and go on
+// from the newest snapshot.
 func (d *disk) verifyEntries(dir string) error {
 	first, err := d.FirstIndex()
 	if err != nil {
@@ -97,7 +98,8 @@ func (d *disk) verifyEntries(dir string) error {
 	return nil
 }
 
-// verifySnapshots reads all snapshots, and returns the last index that the newest has in it.
+// verifySnapshots reads all snapshots, and returns the index of the last entry that the newest
+// one contains.
 func (d *disk) verifySnapshots(dir string) (last uint64, err error) {
 	all, err := d.snapshots.List()
 	if err != nil {
@@ -108,7 +110,7 @@ func (d *disk) verifySnapshots(dir string) (last uint64, err error) {
 		known[s.ID] = true
 		last = max(last, s.Index)
 		if !strings.HasPrefix(s.ID, fmt.Sprintf("%d-%d-", s.Term, s.Index)) {
-			return 0, fmt.Errorf("snapshot %s is of another index", s.ID)
+			return 0, fmt.Errorf("snapshot %s: its metadata have another term or index than its name", s.ID)
 		}
 		_, r, err := d.snapshots.Open(s.ID)
 		if err != nil {

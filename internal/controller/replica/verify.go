@@ -10,25 +10,26 @@ import (
 	"os"
 )
 
-// The log is a bbolt database, which trusts its file: a damaged page makes it panic or loop for
-// ever. Therefore the structure is verified here first, on the file's bytes: pages, their children,
-// and the list of free pages. The values in the pages have checksums of their own (sum.go).
+// The log is a bbolt database, which trusts its file: a damaged page makes it panic or loop
+// forever. Therefore the structure is verified here first, on the file's bytes: pages, their
+// children, and the list of free pages. The values in the pages have checksums of their own
+// (sum.go).
 
-// Of bbolt's format.
+// Constants of bbolt's file format.
 const (
 	boltMagic      = 0xED0CDAED
-	boltHeader     = 16 // of a page: its number, flags, count, overflow
-	boltElement    = 16 // of a page
-	boltMetaSummed = 56 // bytes of a meta page behind its header, and then their sum
+	boltHeader     = 16 // bytes of a page's header: number, flags, count, overflow
+	boltElement    = 16 // bytes of an element's header in a page
+	boltMetaSummed = 56 // bytes of a meta page behind its header that its checksum covers
 	boltBranch     = 1
 	boltLeaf       = 2
 	boltFreelist   = 16
 	boltBucket     = 1 // flag of an element
 	boltNoFreelist = 1<<64 - 1
-	boltManyFree   = 1<<16 - 1 // the count is the first number
+	boltManyFree   = 1<<16 - 1 // the first number of the page is the count
 )
 
-// verifyFile checks the database in a file; one that is not there yet has nothing wrong.
+// verifyFile checks the database in a file. A file that does not exist yet is valid.
 func verifyFile(name string) error {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(b) == 0 {
@@ -40,13 +41,13 @@ func verifyFile(name string) error {
 	return verifyBolt(b, os.Getpagesize())
 }
 
-// boltFile is a database that is checked.
+// boltFile is a database while it is checked.
 type boltFile struct {
 	b    []byte
-	size uint64          // of a page
+	size uint64          // bytes of a page
 	high uint64          // pages from there on have never been used
-	seen map[uint64]bool // pages that are in use, or free
-	in   string          // the bucket whose pages are looked at; empty: that of all buckets
+	seen map[uint64]bool // pages that were met so far, in use or free
+	in   string          // the bucket whose pages are being checked; empty: the root bucket
 }
 
 // Buckets of raft-boltdb: entries by index, and values by name.
@@ -55,7 +56,7 @@ const (
 	bucketConf = "conf"
 )
 
-// verifyBolt checks a database of pages of a size.
+// verifyBolt checks a database whose pages have size bytes.
 func verifyBolt(b []byte, size int) error {
 	f := &boltFile{b: b, size: uint64(size), seen: map[uint64]bool{0: true, 1: true}}
 	root, free, err := f.meta()
@@ -78,7 +79,8 @@ func verifyBolt(b []byte, size int) error {
 	return nil
 }
 
-// meta reads both meta pages: were the newer one passed over, the last write would be lost.
+// meta reads both meta pages. Both have to be valid: if a damaged newer one were skipped, the
+// last write would be lost.
 func (f *boltFile) meta() (root, free uint64, err error) {
 	newest := uint64(0)
 	for id := range uint64(2) {
@@ -91,20 +93,20 @@ func (f *boltFile) meta() (root, free uint64, err error) {
 		_, _ = sum.Write(m[:boltMetaSummed]) // it cannot fail
 		e := binary.NativeEndian
 		if e.Uint32(m) != boltMagic || uint64(e.Uint32(m[8:])) != f.size || e.Uint64(m[boltMetaSummed:]) != sum.Sum64() {
-			return 0, 0, fmt.Errorf("its meta page %d does not have the sum that it says", id)
+			return 0, 0, fmt.Errorf("its meta page %d does not match its checksum", id)
 		}
 		if tx := e.Uint64(m[48:]); id == 0 || tx > newest {
 			newest, root, free, f.high = tx, e.Uint64(m[16:]), e.Uint64(m[32:]), e.Uint64(m[40:])
 		}
 	}
 	if f.high > uint64(len(f.b))/f.size {
-		return 0, 0, errors.New("it is shorter than it says")
+		return 0, 0, errors.New("it is shorter than its meta page says")
 	}
 	return root, free, nil
 }
 
-// take returns the bytes of a page that nothing else uses, with those that it runs over
-// into.
+// take returns the bytes of a page, overflow pages included, and marks them as used. A page
+// that was used before is damage.
 func (f *boltFile) take(id uint64) (page []byte, flags, count int, err error) {
 	bad := func(what string) ([]byte, int, int, error) { return nil, 0, 0, fmt.Errorf("page %d %s", id, what) }
 	if id >= f.high {
@@ -113,7 +115,7 @@ func (f *boltFile) take(id uint64) (page []byte, flags, count int, err error) {
 	h, e := f.b[id*f.size:], binary.NativeEndian
 	over := uint64(e.Uint32(h[12:]))
 	if e.Uint64(h) != id || over >= f.high || id+over >= f.high {
-		return bad("has a damaged head")
+		return bad("has a damaged header")
 	}
 	for i := range over + 1 {
 		if f.seen[id+i] {
@@ -124,8 +126,8 @@ func (f *boltFile) take(id uint64) (page []byte, flags, count int, err error) {
 	return h[:(over+1)*f.size], int(e.Uint16(h[8:])), int(e.Uint16(h[10:])), nil
 }
 
-// tree checks a page and all below it. Keys are from low on and below high, where these
-// are not nil.
+// tree checks a page and all pages below it. Keys are at least low and below high, unless these
+// are nil.
 func (f *boltFile) tree(id uint64, low, high []byte) error {
 	page, flags, count, err := f.take(id)
 	if err != nil {
@@ -134,7 +136,8 @@ func (f *boltFile) tree(id uint64, low, high []byte) error {
 	return f.elements(id, page, flags, count, low, high)
 }
 
-// elements checks what a page of a tree, or a bucket that stands in another's page, holds.
+// elements checks the elements of a page of a tree, or of a bucket that is stored inline in
+// another's page.
 func (f *boltFile) elements(id uint64, page []byte, flags, count int, low, high []byte) error {
 	damaged := fmt.Errorf("page %d is damaged", id)
 	if flags != boltBranch && flags != boltLeaf || boltHeader+count*boltElement > len(page) || flags == boltBranch && count == 0 {
@@ -145,7 +148,7 @@ func (f *boltFile) elements(id uint64, page []byte, flags, count int, low, high 
 	for i := range count {
 		el := page[boltHeader+i*boltElement:]
 		at, key, value := uint64(e.Uint32(el)), uint64(e.Uint32(el[4:])), uint64(0)
-		kinds[i] = e.Uint64(el[8:]) // of a branch: the page below
+		kinds[i] = e.Uint64(el[8:]) // in a branch page this is the number of the page below
 		if flags == boltLeaf {
 			kinds[i] = uint64(e.Uint32(el))
 			at, key, value = uint64(e.Uint32(el[4:])), uint64(e.Uint32(el[8:])), uint64(e.Uint32(el[12:]))
@@ -188,7 +191,7 @@ func (f *boltFile) elements(id uint64, page []byte, flags, count int, low, high 
 	return nil
 }
 
-// bucket checks a bucket: its pages, or the one that stands in its value.
+// bucket checks a bucket: its pages, or the page in its value if it is stored inline.
 func (f *boltFile) bucket(id uint64, v []byte) error {
 	e := binary.NativeEndian
 	if len(v) < 16 {
@@ -216,7 +219,7 @@ func (f *boltFile) freelist(id uint64) error {
 		n, list = e.Uint64(list), list[8:]
 	}
 	if flags != boltFreelist || n > uint64(len(list)/8) {
-		return fmt.Errorf("page %d is no list of free pages", id)
+		return fmt.Errorf("page %d is not a list of free pages", id)
 	}
 	for i := range n {
 		free := e.Uint64(list[i*8:])

@@ -19,7 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 )
 
-// kept is all that a disk has.
+// kept is all that a disk holds.
 type kept struct {
 	Entries []raft.Log
 	Values  map[string]string
@@ -52,8 +52,8 @@ func keeps(d *disk) (k kept, err error) {
 	return k, nil
 }
 
-// oldLog fills a folder with a log that has been written to, shortened, and has a page that
-// runs over.
+// oldLog fills a folder with a log that has been written and shortened, and has an overflow
+// page.
 func oldLog(t *testing.T, dir string) kept {
 	t.Helper()
 	d, err := openDisk(dir, hclog.NewNullLogger(), func(err error) { t.Error(err) })
@@ -86,9 +86,9 @@ func oldLog(t *testing.T, dir string) kept {
 	return k
 }
 
-// TestFlipped: whichever byte of a log is not what was written, a replica does not start, and
-// says which folder it is and what to do; or the byte means nothing, and all is there. No
-// byte ends in a panic, or in another entry.
+// TestFlipped: whichever byte of a log is changed, either the replica does not start, with an
+// error that names the folder and the remedy, or the byte is unused and the whole log is there.
+// No byte causes a panic or another entry.
 func TestFlipped(t *testing.T) {
 	dir := t.TempDir()
 	want := oldLog(t, dir)
@@ -113,7 +113,7 @@ func TestFlipped(t *testing.T) {
 			continue
 		}
 		passed++
-		every := 211 // the database itself takes longer
+		every := 211 // opening the database takes longer
 		if !inUse {
 			every = 17 * 241
 		}
@@ -137,7 +137,7 @@ func TestFlipped(t *testing.T) {
 		got, err := keeps(d)
 		for i := range got.Entries {
 			if i < len(want.Entries) {
-				got.Entries[i].AppendedAt = want.Entries[i].AppendedAt // of use to statistics only
+				got.Entries[i].AppendedAt = want.Entries[i].AppendedAt // only statistics use it
 			}
 		}
 		if err = errors.Join(err, d.Close()); err != nil || !reflect.DeepEqual(got, want) {
@@ -150,7 +150,7 @@ func TestFlipped(t *testing.T) {
 	}
 }
 
-// TestCutShort: a log that has been cut is refused wherever that was.
+// TestCutShort: a log that has been truncated is refused, wherever it was cut.
 func TestCutShort(t *testing.T) {
 	dir := t.TempDir()
 	oldLog(t, dir)
@@ -164,15 +164,15 @@ func TestCutShort(t *testing.T) {
 	if _, _, err := f.meta(); err != nil {
 		t.Fatal(err)
 	}
-	end := int(f.high) * size // what is behind has never been used
+	end := int(f.high) * size // the pages behind have never been used
 	for n := 1; n < end; n += 97 {
 		if err := verifyBolt(whole[:n], size); err == nil {
-			t.Errorf("%d of %d bytes are taken for all", n, end)
+			t.Errorf("%d of %d bytes are taken for the whole log", n, end)
 		}
 	}
 }
 
-// usedPages returns the pages of a database that are in use, but for its list of free ones.
+// usedPages returns the pages of a database that are in use, without its list of free pages.
 func usedPages(t *testing.T, b []byte) map[uint64]bool {
 	t.Helper()
 	f := &boltFile{b: b, size: uint64(os.Getpagesize()), seen: map[uint64]bool{0: true, 1: true}}
@@ -186,7 +186,7 @@ func usedPages(t *testing.T, b []byte) map[uint64]bool {
 	return f.seen
 }
 
-// TestSnapshotFlipped: the same of the files of a snapshot.
+// TestSnapshotFlipped: the same for the files of a snapshot.
 func TestSnapshotFlipped(t *testing.T) {
 	dir := t.TempDir()
 	want := oldLog(t, dir)
@@ -241,8 +241,8 @@ func (d *disk) readsSnapshot() error {
 }
 
 // TestDamagedReplica: a replica whose log has been damaged does not start and says why; the
-// others go on. Without its folder's content it starts, and is brought up to date by them.
-// One that finds the damage when it leads ends, and another leads.
+// others go on. With an empty folder it starts, and the others bring it up to date. A leader
+// that finds the damage while it leads ends, and another replica leads.
 func TestDamagedReplica(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
@@ -270,7 +270,7 @@ func TestDamagedReplica(t *testing.T) {
 	if at < 0 {
 		t.Fatal("no lease is in the log")
 	}
-	for ; at >= 0; at = bytes.LastIndex(b[:at], []byte(`"kind":"lease"`)) { // pages of old hold them, too
+	for ; at >= 0; at = bytes.LastIndex(b[:at], []byte(`"kind":"lease"`)) { // pages that are no longer used hold them, too
 		b[at+8] ^= 1
 	}
 	if err := os.WriteFile(name, b, 0o600); err != nil {
@@ -288,7 +288,8 @@ func TestDamagedReplica(t *testing.T) {
 	if got := c.agree(x).Lab("lab1").Held(); len(got) != 10 {
 		t.Errorf("%d leases are left of 10", len(got))
 	}
-	// Now the leader's log, while it runs: a follower that was down asks for what is damaged.
+	// Now the leader's log is damaged while it runs: a follower that was down asks for the
+	// damaged entries.
 	if err := c.all[down].Crash(); err != nil {
 		t.Fatal(err)
 	}

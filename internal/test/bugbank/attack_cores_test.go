@@ -54,7 +54,7 @@ var attackCores = []pitfall{
 			test:  "drivers/sim TestNothingLeft",
 		}, {
 			wrong: "Plain multicast groups of a workload that fails stay in the switches",
-			edits: edit("drivers/sim/task.go", "\tfor _, ip := range j.multicast {\n\t\tn.endMulticast(ip)\n\t}\n", ""),
+			edits: edit("drivers/sim/task.go", "\tfor _, ip := range j.multicast {\n\t\tj.net.endMulticast(ip)\n\t}\n", ""),
 			test:  "drivers/sim TestNothingLeft",
 		}, {
 			wrong: "Each group that the fallback leaves costs a completion queue",

@@ -17,14 +17,14 @@ var attackEnds = []pitfall{
 			{
 				wrong: "A worker looks at the requests of its own view of the rank only",
 				edits: edit("rank/health.go", "\tfor _, v := range h.job.views {\n\t\tif !v.survives {\n\t\t\tv.take(nic)\n\t\t}\n\t}\n", ""),
-				test:  "drivers/sim TestFailureEndsBoard",
+				test:  "rank TestFailureEndsBoard",
 			},
 			{
 				wrong: "Who waits for other ranks beside the fabric does not hear of failures",
 				edits: []patch.Edit{
 					{File: "rank/health.go", Old: "func (r *Rank) over() bool { return r.Failed() != nil }", New: "func (r *Rank) over() bool { return false }"},
 				},
-				test: "drivers/sim TestFailureEndsBoard",
+				test: "rank TestFailureEndsBoard",
 			},
 			{
 				wrong: "A receive that was flushed is told as such, and not what had failed",

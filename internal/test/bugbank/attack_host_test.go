@@ -150,7 +150,7 @@ var attackHost = []pitfall{
 		seen: "mcastlab",
 		bugs: []bug{
 			{
-				wrong: "A simulation ends before the process is started anew, and the next workload begins without it",
+				wrong: "A simulation ends before the process is started again, and the next workload begins without it",
 				edits: edit("faults/timeline.go", "max(keep, e.keepEnd())", "max(keep, KeepWhile)"),
 				test:  "drivers/sim TestAgentCrash",
 			},

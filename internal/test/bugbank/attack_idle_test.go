@@ -8,12 +8,12 @@ var attackIdle = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "Where no work request is open nothing can come",
-				edits: edit("drivers/sim/idle.go", "\tframes, _ := n.frames()\n\treturn frames == 0\n", "\treturn true\n"),
+				edits: edit("drivers/window/verdict.go", "case c.Waiting > 0 && !c.Registering && !c.Open && frames == 0:", "case c.Waiting > 0 && !c.Registering && !c.Open:"),
 				test:  "lab/search TestUnderWay",
 			},
 			{
 				wrong: "A fault that is in force is not waited for",
-				edits: edit("drivers/sim/idle.go", "until: max(n.lastEnd, n.now)", "until: n.now"),
+				edits: edit("drivers/window/verdict.go", "until: max(due.LastEnd, due.At)", "until: due.At"),
 				test:  "lab/search TestPatience",
 			},
 			{
@@ -23,8 +23,8 @@ var attackIdle = []pitfall{
 			},
 			{
 				wrong: "Timers of an adapter that is stalled now and then never fire",
-				edits: edit("drivers/sim/idle.go", " && nd.stalled <= since", ""),
-				test:  "lab/search TestPatience",
+				edits: edit("drivers/window/verdict.go", " && c.Stalled <= l.from", ""),
+				test:  "drivers/window TestHalt",
 			},
 		},
 	},
@@ -33,8 +33,29 @@ var attackIdle = []pitfall{
 		seen: "a broadcast to a host that pauses its switch: 100 days of lab time",
 		bugs: []bug{{
 			wrong: "A run ends only if nothing at all is left to arrive",
-			edits: edit("drivers/sim/idle.go", "(n.exhausted() || n.stands())", "n.exhausted()"),
+			edits: edit("drivers/window/verdict.go", "\tcase due.Keep == faults.KeepNot && !c.Registering && d.stands(due, c, frames):\n\t\treturn Halt\n", ""),
 			test:  "lab/search TestStandstill",
 		}},
+	},
+	{
+		what: "A fault of the whole lab meets nodes that have come to different instants, and each sees another end",
+		seen: "labs in lockstep with faults, before they were allowed there",
+		bugs: []bug{
+			{
+				wrong: "A node gets past a fault that others have not come to",
+				edits: edit("drivers/window/window.go", "if bound := min(p.Bound(i, next), fault); at < bound {", "if bound := p.Bound(i, next); at < bound {"),
+				test:  "drivers/sim TestPartsTroubled",
+			},
+			{
+				wrong: "A node whose fault was put off goes on from where it stood, and not from where the lab rests",
+				edits: edit("drivers/lockstep/node_linux.go", "\tn.bound = now\n", ""),
+				test:  "drivers/lockstep TestSameFaults",
+			},
+			{
+				wrong: "A damaged frame is what it was, and only its ICRC is wrong",
+				edits: edit("faults/apply.go", "(v.Cut || v.Damage) && !v.Drop", "v.Cut && !v.Drop"),
+				test:  "drivers/sim TestPartsTroubled",
+			},
+		},
 	},
 }

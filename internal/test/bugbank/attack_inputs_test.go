@@ -11,7 +11,7 @@ var attackInputs = []pitfall{
 			test:  "drivers/sim TestFarEvents",
 		}, {
 			wrong: "Calls for which there is no number end the run",
-			edits: edit("drivers/sim/loop.go", "\t\tid = shared\n\t\tn.overflow.push(at, f)\n", "\t\tpanic(shared)\n"),
+			edits: edit("drivers/sim/loop.go", "\t\tid = shared\n\t\tn.overflow.push(call.at, call)\n", "\t\tpanic(shared)\n"),
 			test:  "drivers/sim TestManyCalls",
 		}, {
 			wrong: "Lab time has no end, and a run goes on as long as numbers last",
@@ -24,7 +24,7 @@ var attackInputs = []pitfall{
 		}, {
 			wrong: "Pause frames of a storm that is faster than its link pile up",
 			edits: edit("virtrnic/transmit.go", "k >= pausesMax {", "k >= 1<<30 {"),
-			test:  "drivers/sim TestPausesWait",
+			test:  "virtrnic TestPausesWait",
 		}},
 	},
 	{

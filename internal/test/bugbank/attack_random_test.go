@@ -32,7 +32,7 @@ var attackRandom = []pitfall{
 		seen: "a registration that a link holds back for a second: the group was deleted, and its number out of quarantine",
 		bugs: []bug{{
 			wrong: "The group that a late registration makes is taken for one that a job has left",
-			edits: edit("drivers/sim/loop.go", "\tif n.outlasts(f, d) {\n\t\tn.orphans++\n\t}\n", ""),
+			edits: edit("drivers/sim/loop.go", "\tif n.check != nil && n.outlasts(f, d) {\n\t\tn.orphans++\n\t}\n", ""),
 			test:  "drivers/sim TestLateRegistration",
 		}},
 	},
@@ -43,6 +43,35 @@ var attackRandom = []pitfall{
 			wrong: "The steps of a lab without faults share one bound",
 			edits: edit("lab/search/labs.go", "if w.budgets > 1 && s.Doing != w.doing {", "if false {"),
 			test:  "lab/search TestLongLab",
+		}},
+	},
+	{
+		what: "A format in which an empty list and none are the same",
+		seen: "this project: switches without a lossless class, pfc: {priorities: []}, had the default class where nodes ran by themselves",
+		bugs: []bug{{
+			wrong: "The resolved lab leaves out a list that is empty, and whoever reads it takes the default",
+			edits: edit("lab/resolved.go", "if !v.IsNil() {", "if v.Len() > 0 {"),
+			test:  "lab TestResolvedRoundTrip",
+		}, {
+			wrong: "The message of a lab does",
+			edits: edit("apps/program/settings.go", `json:"args,omitzero"`, `json:"args,omitempty"`),
+			test:  "internal/labspec TestMessageNames",
+		}},
+	},
+	{
+		what: "What another version has stored is understood in part, or ends a process with a trace",
+		bugs: []bug{{
+			wrong: "A controller learns from the first entry that it applies that its log is of another version",
+			edits: edit("internal/controller/replica/replica.go", "if err := d.understood(); err != nil {", "if err := error(nil); err != nil {"),
+			test:  "internal/controller/replica TestLogOfAnotherVersion",
+		}, {
+			wrong: "A field that is not known is named before the version that has it",
+			edits: edit("internal/controller/command.go", "err == nil && of.Version != commandVersion {", "err == nil && false {"),
+			test:  "internal/controller TestOlderVersions",
+		}, {
+			wrong: "A message of a lab that says more than its reader understands is read without that",
+			edits: edit("internal/labspec/message.go", "return nil, fmt.Errorf(\"byte %d is not what this version writes for such a lab\", at)", "_ = at"),
+			test:  "internal/labspec TestMessageRefused",
 		}},
 	},
 }

@@ -7,7 +7,7 @@ var attackTrees = []pitfall{
 		bugs: []bug{{
 			wrong: "A switch is entered by any port, and routes each packet of a registration by what routes there are",
 			edits: edit("virtswitch/registration.go", "if !settled && (in != g.ingress || g.reroutes != s.reroutes) {", "if false {"),
-			test:  "drivers/sim TestTreeWhateverChanges",
+			test:  "virtswitch TestTreeWhateverChanges",
 		}, {
 			wrong: "A switch is entered by any port in one attempt",
 			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "g.reroutes != s.reroutes"),
@@ -15,12 +15,12 @@ var attackTrees = []pitfall{
 		}, {
 			wrong: "Packets of one attempt are routed by whatever routes there are",
 			edits: edit("virtswitch/registration.go", "(in != g.ingress || g.reroutes != s.reroutes)", "in != g.ingress"),
-			test:  "drivers/sim TestTreeWhateverChanges",
+			test:  "virtswitch TestTreeWhateverChanges",
 		}, {
 			wrong: "A new attempt adds its paths to those of the one before",
 			edits: edit("virtswitch/registration.go", "\t\ts.prune(now, in, f, g)\n\t\tg = nil\n",
 				"\t\tg.attempt, g.ingress, g.reroutes, g.forgetAt = p.Attempt, in, s.reroutes, 0\n"),
-			test: "drivers/sim TestTreeOnRandomGraphs",
+			test: "virtswitch TestTreeOnRandomGraphs",
 		}, {
 			wrong: "A confirmation of an earlier attempt counts",
 			edits: edit("core/mrp/registrar.go", " || p.Attempt != r.attempt {\n\t\ta.stats.Ignored++\n\t\treturn\n\t}\n\tm, waits", " {\n\t\ta.stats.Ignored++\n\t\treturn\n\t}\n\tm, waits"),
@@ -28,7 +28,7 @@ var attackTrees = []pitfall{
 		}, {
 			wrong: "A tree is activated although a link of it has gone",
 			edits: edit("virtswitch/registration.go", "case s.severed(g):", "case false:"),
-			test:  "drivers/sim TestTreeWhateverChanges",
+			test:  "virtswitch TestTreeWhateverChanges",
 		}},
 	},
 	{
@@ -36,7 +36,7 @@ var attackTrees = []pitfall{
 		bugs: []bug{{
 			wrong: "Of the ports that a group uses already the lowest is taken",
 			edits: edit("virtswitch/registration.go", "if used < 0 || chosen[port] < chosen[used] {", "if used < 0 {"),
-			test:  "drivers/sim TestTreeOnRandomGraphs",
+			test:  "virtswitch TestTreeOnRandomGraphs",
 		}},
 	},
 	{
@@ -56,7 +56,7 @@ var attackTrees = []pitfall{
 		}, {
 			wrong: "NICs of a fabric do not know which classes have PFC",
 			edits: edit("drivers/fabric/fabric.go", ", Lossy: ^s.Switch.PFC.Lossless,", ","),
-			test:  "drivers/sim TestNICOfLossyClass",
+			test:  "drivers/fabric TestNICOfLossyClass",
 		}},
 	},
 	{

@@ -80,13 +80,13 @@ var multicast = []pitfall{
 	{
 		number: 49, what: "The losses of all members are taken from one count of retries",
 		bugs: []bug{{
-			wrong: "The count begins anew with each message, and not with each packet that got through",
+			wrong: "The count starts from zero with each message, and not with each packet that got through",
 			edits: edit("virtrnic/requester.go", "r.retries, r.rnrRetries, r.nakAt = q.attr.RetryCnt, q.attr.RNRRetry, 0", "r.nakAt = 0"),
 			test:  "virtrnic TestRetriesByProgress",
 		}},
 	},
 	{
-		number: 50, what: "Who rewrites a packet signs it anew, damage and all",
+		number: 50, what: "Rewriting a damaged packet gives it a valid ICRC",
 		bugs: []bug{{
 			wrong: "A leaf computes the ICRC of what it bridges",
 			edits: edit("core/wire/rewrite.go", "\tput24(f.h[q:q+3], uint32(r.DestQP))\n", "\tput24(f.h[q:q+3], uint32(r.DestQP))\n\tf.icrc = f.computeICRC()\n"),

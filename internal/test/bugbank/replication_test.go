@@ -125,7 +125,7 @@ var replication = []pitfall{
 			edits: edit("internal/nodeapi/fence.go", "\tf.calls.Lock() // those of older epochs end first\n\tdefer f.calls.Unlock()\n", ""),
 			test:  "internal/nodeapi TestFence",
 		}, {
-			wrong: "What a leader of old says it has done is believed",
+			wrong: "A deposed leader's report of what it has done is believed",
 			edits: edit("internal/controller/apply.go", "if c.Epoch < s.Epoch {", "if c.Epoch > s.Epoch {"),
 			test:  "internal/controller TestDoneOfOld",
 		}, {

@@ -67,7 +67,7 @@ var roce = []pitfall{
 			edits: edit("virtrnic/resources.go", "last = at.Add(-1)", "_ = at"),
 			test:  "virtrnic TestDuplicateBeforeRead",
 		}, {
-			wrong: "A READ that is asked for again begins anew instead of where its answers stopped",
+			wrong: "A READ that is requested again starts from its first packet instead of where its answers stopped",
 			edits: edit("virtrnic/reader.go", "return max(w.first, r.una)", "return seq"),
 			test:  "virtrnic TestRandomReads",
 		}},

@@ -16,8 +16,9 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// hpccinf asks hpcc for two orders, of which the second is no multiple of NB, on two
-// grids. No residual passes so low a threshold: with those that fail hpcc prints the norms.
+// hpccinf asks hpcc for two orders, of which the second is not a multiple of NB, on two grids.
+// The threshold is so low that every residual fails: hpcc prints the norms only of those that
+// do.
 const hpccinf = `HPLinpack benchmark input file
 -
 HPL.out      output file name
@@ -62,8 +63,8 @@ workloads:
   - hpl: {n: [240, 157], nb: [48], grids: [1x1, 2x2], bcast: [1ringM, cepheus]}
 `
 
-// TestHPCC: the five norms of the systems that are solved are those that HPL prints for
-// them: the matrix is HPL's, element by element, and so is the solution.
+// TestHPCC: the five norms of each solved system are those that HPL prints for it, so that
+// matrix and solution are HPL's.
 func TestHPCC(t *testing.T) {
 	program, mpirun := tool(t, "hpcc"), tool(t, "mpirun")
 	want := hpcc(t, mpirun, program)
@@ -86,7 +87,7 @@ func TestHPCC(t *testing.T) {
 		}
 		ours := [5]float64{s.Norms.AOo, s.Norms.A1, s.Norms.XOo, s.Norms.X1, s.Norms.BOo}
 		for i, name := range []string{"||A||_oo", "||A||_1", "||x||_oo", "||x||_1", "||b||_oo"} {
-			// hpcc prints six digits, and the order in which numbers are added is its own.
+			// hpcc prints six digits, and adds numbers in an order of its own.
 			if math.Abs(ours[i]-want[system][i]) > 1e-6 {
 				t.Errorf("%s: %s is %.6f, hpcc has %.6f", system, name, ours[i], want[system][i])
 			}
@@ -94,14 +95,14 @@ func TestHPCC(t *testing.T) {
 	}
 }
 
-// hpcc runs it and returns the norms of each system: of A (oo, 1), x (oo, 1) and b.
+// hpcc runs hpcc and returns the norms of each system: of A (oo, 1), x (oo, 1) and b.
 func hpcc(t *testing.T, mpirun, program string) map[string][5]float64 {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "hpccinf.txt"), []byte(hpccinf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Processes that wait let others run: there may be fewer processors than four.
+	// Waiting processes yield, since there may be fewer than four processors.
 	cmd := exec.CommandContext(t.Context(), mpirun, "--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n", "4", program)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,6 +1,6 @@
-// Package interop holds second opinions on what mcastlab puts on the wire: Wireshark's
-// dissectors and scapy's ICRC. They are skipped where the tools are missing, unless
-// MCASTLAB_REQUIRE_TOOLS is set, as it is in CI.
+// Package interop holds no code: its tests check what mcastlab puts on the wire by other
+// programs, Wireshark's dissectors and scapy's ICRC. They are skipped where these are missing,
+// unless MCASTLAB_REQUIRE_TOOLS is set, as it is in CI.
 package interop
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
-// tool returns the path of a program, or skips the test for want of it.
+// tool returns the path of a program, or skips the test if it is not installed.
 func tool(t *testing.T, names ...string) string {
 	t.Helper()
 	for _, n := range names {
@@ -53,8 +53,8 @@ faults:
   - {duplicate: {rate: 1e-3}}
 `
 
-// framings are the ways in which the same packets go on the wire, and what tshark calls
-// a RoCE packet of each.
+// framings are the link settings under which the same packets are sent, and the tshark filter
+// for the RoCE packets of each.
 var framings = []struct{ name, links, filter string }{
 	{"IPv4", "ip: 4, vlan: 0", "infiniband && ip && !vlan"},
 	{"IPv6 in a VLAN", "ip: 6, vlan: 7", "infiniband && ipv6 && vlan.id == 7"},
@@ -92,7 +92,7 @@ func TestWireshark(t *testing.T) {
 	}
 }
 
-// dissect looks at a capture through tshark.
+// dissect checks a capture with tshark.
 func dissect(t *testing.T, tshark, file, filter string) {
 	args := []string{"-r", file, "--disable-protocol", "rpcordma", "-o", "udp.check_checksum:TRUE"}
 	if bad := output(t, tshark, append(args, "-Y", "_ws.malformed || udp.checksum.status == 0 && !infiniband")...); bad != "" {
@@ -122,7 +122,7 @@ func dissect(t *testing.T, tshark, file, filter string) {
 	}
 }
 
-// scapy returns a Python that has it, or skips the test.
+// scapy returns a Python that has scapy, or skips the test.
 func scapy(t *testing.T) string {
 	t.Helper()
 	const python = "/usr/bin/python3"
@@ -132,8 +132,8 @@ func scapy(t *testing.T) string {
 	return python
 }
 
-// TestScapyICRC: scapy recomputes the ICRC of 5,000 frames, bridged ones among them,
-// to the value they carry.
+// TestScapyICRC: the ICRC that scapy computes is the one that the frame carries, for 5,000
+// frames, bridged ones among them.
 func TestScapyICRC(t *testing.T) {
 	python := scapy(t)
 	for _, c := range framings {
@@ -146,7 +146,8 @@ func TestScapyICRC(t *testing.T) {
 	}
 }
 
-// TestCaptureLimit: captures stop at their limit, and the cut is counted and said.
+// TestCaptureLimit: captures stop at their limit, and the frames that were left out are counted
+// and reported.
 func TestCaptureLimit(t *testing.T) {
 	l, err := lab.Parse("captured", []byte(lossyLab))
 	if err != nil {

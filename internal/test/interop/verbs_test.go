@@ -67,7 +67,7 @@ func (b *verbsBench) region(i int, mem virtrnic.Bytes) *virtrnic.MR {
 	return m
 }
 
-// connect makes a connected pair of queue pairs; change may spoil the attributes.
+// connect makes a connected pair of queue pairs; change may make the attributes wrong.
 func (b *verbsBench) connect(typ virtrnic.QPType, change func(side int, a *virtrnic.QPAttr)) (q [2]*virtrnic.QP) {
 	b.t.Helper()
 	for i := range 2 {
@@ -125,7 +125,7 @@ func (b *verbsBench) recv(q *virtrnic.QP, e virtrnic.SGE) {
 	}
 }
 
-// run comes to rest and notes how work requests ended.
+// run runs until nothing is pending, and notes how work requests ended.
 func (b *verbsBench) run() {
 	b.t.Helper()
 	if err := b.net.Run(1 << 20); err != nil {
@@ -146,7 +146,7 @@ func (b *verbsBench) sge(i, n int) virtrnic.SGE {
 	return virtrnic.SGE{Addr: b.mr[i].Addr(), Length: uint32(n), LKey: b.mr[i].LKey()}
 }
 
-// traffic makes every opcode: all work requests in one packet and in four.
+// traffic sends every opcode: all work requests with one packet and with four.
 func (b *verbsBench) traffic() {
 	multicast, err := b.nic[0].CreateAH(b.pd[0], virtrnic.AH{DGID: 0xef010203})
 	if err != nil {
@@ -186,8 +186,7 @@ func (b *verbsBench) traffic() {
 	}
 }
 
-// errors makes every syndrome, and every completion status that frames of a peer can
-// bring about.
+// errors causes every syndrome, and every completion status that frames of a peer can cause.
 func (b *verbsBench) errors() {
 	write := virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 8), RemoteAddr: b.mr[1].Addr(), RKey: b.mr[1].RKey()}
 	send := virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(0, 8)}
@@ -231,7 +230,7 @@ func (b *verbsBench) errors() {
 	b.forged(send, wire.OpReadRespOnly)
 }
 
-// forged answers a request with a packet that is no answer to it.
+// forged answers a request with a packet that does not belong to it.
 func (b *verbsBench) forged(w virtrnic.SendWR, op wire.OpCode) {
 	q := b.connect(virtrnic.TypeRC, nil)
 	psn := q[0].SQPSN()
@@ -249,14 +248,14 @@ func (b *verbsBench) forged(w virtrnic.SendWR, op wire.OpCode) {
 			f.AddAtomicAckETH(wire.AtomicAckETH{Original: 1})
 		}
 		f.Seal(0, false)
-		b.net.Fate(now, 1, f) // for the capture
+		b.net.Fate(now, 1, f) // so that the capture has it
 		b.nic[0].HandleFrame(now, 0, f)
 	})
 	b.run()
 	b.lose = nil
 }
 
-// verbsCapture writes all of it to a file.
+// verbsCapture writes a capture of traffic and errors to a file.
 func verbsCapture(t *testing.T) (file string, statuses map[virtrnic.WCStatus]bool) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "verbs.pcapng")
@@ -280,15 +279,15 @@ func verbsCapture(t *testing.T) (file string, statuses map[virtrnic.WCStatus]boo
 	return file, b.statuses
 }
 
-// TestWiresharkVerbs: every opcode the NIC has and every syndrome are in one capture, in
-// which tshark finds nothing malformed and no error but the NAKs themselves; every
-// completion status came with it.
+// TestWiresharkVerbs: every opcode the NIC has and every syndrome are in one capture, in which
+// tshark finds nothing malformed and no error but the NAKs themselves. Every completion status
+// occurred while it was made.
 func TestWiresharkVerbs(t *testing.T) {
 	tshark := tool(t, "tshark")
 	file, statuses := verbsCapture(t)
 	args := []string{"-r", file}
 	for _, p := range []string{"rpcordma", "nvme-rdma", "iser", "smb_direct", "lnet", "smc"} {
-		args = append(args, "--disable-protocol", p) // their heuristics take any payload for theirs
+		args = append(args, "--disable-protocol", p) // their heuristics claim any payload
 	}
 	if bad := output(t, tshark, append(args, "-Y", "_ws.malformed || (_ws.expert.severity == error && infiniband.aeth.syndrome.opcode != 3)")...); bad != "" {
 		t.Errorf("tshark complains:\n%s", first(bad, 5))
@@ -333,8 +332,8 @@ func TestWiresharkVerbs(t *testing.T) {
 	}
 }
 
-// TestScapyVerbs: scapy recomputes the ICRC of every frame of the same capture to what it
-// carries.
+// TestScapyVerbs: the ICRC that scapy computes is the one that the frame carries, for every
+// frame of the same capture.
 func TestScapyVerbs(t *testing.T) {
 	python := scapy(t)
 	file, _ := verbsCapture(t)

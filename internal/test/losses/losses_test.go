@@ -1,5 +1,5 @@
-// Package losses holds no code: its tests measure what loss of frames costs broadcasts, and
-// make docs/loss.md and its plot of the figures in testdata.
+// Package losses holds no code: its tests measure what frame loss costs broadcasts, and write
+// docs/loss.md and its plot from the figures in testdata.
 package losses
 
 import (
@@ -25,11 +25,11 @@ import (
 var (
 	rewrite = flag.Bool("rewrite", false, "write docs/loss.md and docs/loss.svg")
 	measure = flag.Bool("measure", false, "measure the points that testdata/measured.jsonl lacks, in the simulator")
-	live    = flag.String("live", "", "measure the points of groups of 8 that are lacking in this runtime: docker or netns (as root)")
+	live    = flag.String("live", "", "measure the missing points of groups of 8 in this runtime: docker or netns (as root)")
 	binary  = flag.String("binary", "", "with -live: the program mcastlab, built by make build")
 )
 
-// file keeps what was measured.
+// file holds the measured points.
 const file = "testdata/measured.jsonl"
 
 // point is one broadcast to measure.
@@ -38,12 +38,12 @@ type point struct {
 	Hosts      int     `json:"hosts"`
 	Scheme     string  `json:"scheme"`
 	Retransmit string  `json:"retransmit"`
-	Rate       float64 `json:"rate"` // of loss, on every link, of data packets
+	Rate       float64 `json:"rate"` // loss of data packets, on every link
 	Seed       int     `json:"seed"`
 	Bytes      int     `json:"bytes"`
 }
 
-// result is what came of it.
+// result is the result of measuring a point.
 type result struct {
 	point
 	JCT    float64 `json:"jct_us"`
@@ -53,8 +53,8 @@ type result struct {
 	Digest string  `json:"digest"`
 }
 
-// seedsOf returns how often a point is measured; tables show the median. 512 hosts take a
-// minute each.
+// seedsOf returns with how many seeds a point is measured; tables show the median. A run with
+// 512 hosts takes a minute.
 func seedsOf(hosts int) int {
 	if hosts == 512 {
 		return 1
@@ -67,15 +67,15 @@ var (
 	liveRates = []float64{0, 1e-4, 1e-3, 1e-2}
 )
 
-// shapes are the fabrics, by the size of the group.
+// shapes are the topologies, by the size of the group.
 var shapes = map[int]string{
 	8:   "leaf-spine: {leaves: 2, spines: 1, hosts: 4}",
 	64:  "fat-tree: {k: 8}",
 	512: "fat-tree: {k: 16}",
 }
 
-// bytesOf returns the size of the message. Where much is lost a quarter is enough: everything
-// happens often, and takes long.
+// bytesOf returns the size of the message. At high loss rates a quarter is enough: losses are
+// frequent, and runs are long.
 func bytesOf(hosts int, rate float64) int {
 	switch {
 	case hosts == 8:
@@ -86,14 +86,14 @@ func bytesOf(hosts int, rate float64) int {
 	return 64 << 20
 }
 
-// points returns what is to be measured in a runtime.
+// points returns the points that are measured in a runtime.
 func points(runtime string) (all []point) {
 	hosts, rates := []int{8, 64, 512}, simRates
 	if runtime != "sim" {
 		hosts, rates = []int{8}, liveRates
 	}
 	for _, n := range hosts {
-		if runtime == "sim" { // its time to the source's completion is the round trip
+		if runtime == "sim" { // a message of one packet: its time to the source's completion is the round trip
 			all = append(all, point{runtime, n, "cepheus", "go-back-n", 0, 1, 4096})
 		}
 		for _, rate := range rates {
@@ -173,7 +173,7 @@ func (p point) result(t *testing.T, rep *runner.Report, err error) result {
 	return r
 }
 
-// runLive measures a point with the program itself.
+// runLive measures a point with the program mcastlab.
 func (p point) runLive(t *testing.T) result {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,11 +194,11 @@ func (p point) runLive(t *testing.T) result {
 			return p.result(t, &rep, err)
 		}
 	}
-	t.Fatalf("%+v: the machine is too busy to keep time, even 32 times as slowly; what has been measured is kept", p)
+	t.Fatalf("%+v: the machine is too busy to keep time, even at dilation 32; the points measured so far are saved", p)
 	return result{}
 }
 
-// load reads what was measured.
+// load reads the measured points.
 func load(t *testing.T) (all []result) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -223,7 +223,7 @@ func load(t *testing.T) (all []result) {
 	return all
 }
 
-// save writes it, in order.
+// save writes the measured points, in order.
 func save(t *testing.T, all []result) {
 	t.Helper()
 	slices.SortFunc(all, func(a, b result) int {
@@ -243,7 +243,8 @@ func save(t *testing.T, all []result) {
 	}
 }
 
-// TestMeasure measures what is lacking, if it is asked to; each point is kept at once.
+// TestMeasure measures the points that are missing, if a flag asks for it. Each point is saved
+// as soon as it is measured.
 func TestMeasure(t *testing.T) {
 	var want []point
 	if *measure {
@@ -269,8 +270,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestMeasuredAgain: points that are on the page come out the same, bit for bit, today. If
-// they do not, the protocols have changed: measure again (delete the points first).
+// TestMeasuredAgain: points of the page have the same result today, bit for bit. If they have
+// not, the protocols have changed: delete the points and measure again.
 func TestMeasuredAgain(t *testing.T) {
 	again := 0
 	for _, old := range load(t) {
@@ -289,7 +290,8 @@ func TestMeasuredAgain(t *testing.T) {
 	}
 }
 
-// find returns the results of a point's seeds that did not fail, by JCT, and why others did.
+// find returns the results of a point's seeds that did not fail, ordered by JCT, and the errors
+// of the others.
 func find(all []result, p point) (ok []result, failed []string) {
 	for _, r := range all {
 		q := r.point

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Of the fabrics: 100 Gb/s, and how many copies of a packet the tree of the group carries,
-// one per link of it (F-14).
+// The rate of the links, 100 Gb/s, and how many copies of a packet the group's tree carries,
+// one per link (F-14).
 const (
 	line    = 100e9
 	mtu     = 4096
@@ -23,8 +23,9 @@ var copies = map[int]float64{
 	512: 512 + 512/8 + 512/64,
 }
 
-// forms returns what F-16 says of go-back-N over one tree: g = 1/(1 + p L W), W packets
-// sent again per loss: a round trip of them, as measured with one packet.
+// forms returns the relative goodput of go-back-N over one tree by F-16, g = 1/(1 + p L W). W
+// is the number of packets repeated per loss: those of a round trip, which was measured with
+// one packet.
 func forms(all []result, hosts int, rate float64) float64 {
 	ok, _ := find(all, point{"sim", hosts, "cepheus", "go-back-n", 0, 0, mtu})
 	if len(ok) == 0 {
@@ -44,7 +45,7 @@ func allSeries() []series {
 	}
 }
 
-// relative returns a point's goodput beside the loss-free one of the same message.
+// relative returns a point's goodput relative to that of the same message without loss.
 func relative(all []result, runtime string, hosts int, s series, rate float64) (g, bits float64, failed int) {
 	n := bytesOf(hosts, rate)
 	bits, _, _, failed = goodput(all, point{runtime, hosts, s.scheme, s.retransmit, rate, 0, n})
@@ -52,7 +53,7 @@ func relative(all []result, runtime string, hosts int, s series, rate float64) (
 	return bits / free, bits, failed
 }
 
-// cell writes a goodput and what it is of the loss-free one.
+// cell returns a goodput, and its ratio to the loss-free one, as text.
 func cell(all []result, runtime string, hosts int, s series, rate float64) string {
 	g, bits, failed := relative(all, runtime, hosts, s, rate)
 	text := "not measured"
@@ -129,7 +130,7 @@ loses a greater share. The first and the third are so here; the second is so wit
 ![goodput over the probability of loss](loss.svg)
 `
 
-// TestLossPage makes docs/loss.md and docs/loss.svg.
+// TestLossPage: docs/loss.md and docs/loss.svg show the figures in testdata.
 func TestLossPage(t *testing.T) {
 	all := load(t)
 	var b strings.Builder
@@ -158,7 +159,7 @@ func TestLossPage(t *testing.T) {
 	compare(t, "../../../docs/loss.svg", plot(all))
 }
 
-// verdict says from which rate on the chain moves more than multicast.
+// verdict writes from which loss rate on the chain has more goodput than multicast.
 func verdict(b *strings.Builder, all []result, hosts int) {
 	s := allSeries()
 	for i, name := range []string{"go-back-N", "IRN"} {
@@ -179,7 +180,7 @@ func verdict(b *strings.Builder, all []result, hosts int) {
 	b.WriteString("\n")
 }
 
-// quarter says from which rate on the message is smaller.
+// quarter returns text that says from which loss rate on the message is smaller.
 func quarter(hosts int) string {
 	if bytesOf(hosts, 1e-3) == bytesOf(hosts, 1e-2) {
 		return "from 1e-3 on"
@@ -201,7 +202,8 @@ func compare(t *testing.T, name, want string) {
 	}
 }
 
-// Of the plot: two panels, a decade of loss and of goodput each so wide and so high.
+// Sizes of the plot: two panels, with the width of a decade of loss and the height of a decade
+// of goodput.
 const (
 	plotWidth  = 960
 	plotHeight = 430
@@ -233,7 +235,7 @@ func plot(all []result) string {
 	return b.String()
 }
 
-// place returns where a point of a panel is.
+// place returns the coordinates of a point in a panel.
 func place(left, rate, g float64) (x, y float64) {
 	x = left + (math.Log10(rate)-math.Log10(predict))/decadesX*panelW
 	y = panelY + math.Min(1, -math.Log10(g)/decadesY)*panelH

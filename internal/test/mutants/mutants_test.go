@@ -91,7 +91,7 @@ func recorded(t *testing.T, pkgs map[string]*pkg, order []*mutant) (numbers []in
 		}
 	}
 	if len(numbers) < len(rows)/2 {
-		t.Fatalf("the cores still offer %d of the ledger's last %d mutants: run sixty anew (make mutants, with -record)", len(numbers), len(rows))
+		t.Fatalf("the cores still offer %d of the ledger's last %d mutants: run sixty again (make mutants, with -record)", len(numbers), len(rows))
 	}
 	return numbers
 }

@@ -180,7 +180,7 @@ func TestMutantsPage(t *testing.T) {
 		fmt.Fprintf(&b, "| %d | %s | %d of %d | %s |\n", r.seed, r.version, r.killed(), len(r.rows), r.remark)
 	}
 	last := runs[0]
-	fmt.Fprintf(&b, "\n## The sixty of seed %d\n\nLines are those of version %s.\n\n| | where | change | killed by |\n|---|---|---|---|\n", last.seed, last.version)
+	fmt.Fprintf(&b, "\n## The sixty of seed %d\n\nFiles, functions, lines and texts are those of version %s. Code that was renamed or rewritten since is found in that version;\nCI runs the mutants that the cores still offer, and says when these are fewer than half.\n\n| | where | change | killed by |\n|---|---|---|---|\n", last.seed, last.version)
 	why := map[string]string{}
 	for _, a := range argued {
 		why[a.key] = a.why

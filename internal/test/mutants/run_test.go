@@ -29,7 +29,7 @@ type stage struct {
 // Tests that take most of the time of their package: they come after the others.
 const (
 	slow    = "^(TestRandom|TestSizesUpTo2GiB|TestHashed|TestReactionPointModel|TestGuardsFire|Fuzz)"
-	simSlow = "^Test(EventsPerHop|Allocations|BareMoves|Smoke)"
+	simSlow = "^Test(EventsPerHop|Allocations|BareMoves)"
 	labSlow = "^Test(IRNAgainstGoBackN|Fairness|IncastFairness|LostCNPs|FilterCNPs)$" // of virtrnic, in simulated labs
 	nothing = "^$"
 )
@@ -39,7 +39,7 @@ const (
 // of collectives and their fallback among them.
 func rounds(core string) [2][]stage {
 	return [2][]stage{
-		{{core, ".", slow + "|" + labSlow, 12}, {core, slow, nothing, 20}},
+		{{core, ".", slow + "|" + labSlow, 20}, {core, slow, nothing, 20}},
 		{
 			{"drivers/sim", ".", simSlow, 40}, {"virtswitch", ".", slow, 30}, {"rank/collective", ".", nothing, 90}, {"rank/collective/fallback", ".", nothing, 40},
 			{"drivers/sim", simSlow, nothing, 90}, {"virtrnic", labSlow, nothing, 60},

@@ -85,7 +85,7 @@ func Bites(dir, root, pkg, test string, files map[string][]byte, limit time.Dura
 	}
 	cmd := exec.Command("go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "MCASTLAB_LIVE=all", "MCASTLAB_SWEEPS=all", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+list))
+	cmd.Env = append(os.Environ(), "MCASTLAB_LIVE=1", "MCASTLAB_SWEEPS=all", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+list))
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

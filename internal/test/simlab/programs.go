@@ -3,6 +3,7 @@ package simlab
 import (
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -91,6 +92,37 @@ func Cross(r *rank.Rank, size int) error {
 		reqs = append(reqs, q)
 	}
 	return r.Wait(reqs...)
+}
+
+// FailedSend returns the program of three ranks of which rank 0 sends to rank 1 after 10 us,
+// over a link that the test has cut by then. All ranks then wait as the test says; only rank 0
+// has a request. If part is set, ranks 0 and 1 are connected by views of the job.
+func FailedSend(part bool, waits func(r *rank.Rank, q *rank.Request) error) func(r *rank.Rank) error {
+	return func(r *rank.Rank) error {
+		b, err := r.Alloc(64, rank.MemoryBytes)
+		if err != nil {
+			return err
+		}
+		var q *rank.Request
+		if r.ID() < 2 {
+			view := r
+			if part {
+				if view, err = r.Sub("pair", []int{0, 1}); err != nil {
+					return err
+				}
+			}
+			c, err := view.Connect(1 - r.ID())
+			if err != nil {
+				return err
+			}
+			if r.Sleep(10 * vtime.Microsecond); r.ID() == 0 {
+				if q, err = c.Send(b, 0, 64); err != nil {
+					return err
+				}
+			}
+		}
+		return waits(r, q)
+	}
 }
 
 // MRModes returns the modes in which a group takes WRITEs.

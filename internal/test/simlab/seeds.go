@@ -3,6 +3,8 @@ package simlab
 import (
 	"flag"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 )
 
 // A sweep runs over seeds from..from+seeds-1.
@@ -22,4 +24,14 @@ func Seeds(t testing.TB, count uint64) (from, n uint64) {
 		count = min(count, 5)
 	}
 	return *fromSeed, count
+}
+
+// DaySeeds is Seeds for a long sweep: without the flags it returns the part of the seeds that
+// the day takes.
+func DaySeeds(t testing.TB, count uint64) (from, n uint64) {
+	t.Helper()
+	if testing.Short() || *seedCount > 0 || *fromSeed > 0 {
+		return Seeds(t, count)
+	}
+	return sweeps.Range(t, count)
 }

@@ -41,6 +41,13 @@ func Link() topo.LinkParams {
 	return topo.LinkParams{Rate: 100e9, Delay: vtime.Microsecond}
 }
 
+// Plain describes a fabric of switches with 16 MiB of buffer in which class 3 is lossless.
+func Plain(g *topo.Graph) fabric.Spec {
+	return fabric.Spec{Graph: g, Seed: 1, NIC: virtrnic.Settings{AckEvery: 1}, Switch: fabric.Switch{
+		Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+	}}
+}
+
 // Hosts returns the nodes of all hosts of a fabric, in order.
 func Hosts(g *topo.Graph) (hosts []int) {
 	for h := range g.Hosts {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,7 @@ func remedy(err error) error {
 	case errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "permission denied"):
 		return errors.New("permission denied: run as root")
 	case client.IsErrConnectionFailed(err):
-		return errors.New("start it, or use --runtime netns, which does without")
+		return errors.New("start it, or use --runtime netns, which does not need it")
 	}
 	return err
 }
@@ -97,7 +98,27 @@ func (Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend
 			return err
 		}
 	}
-	return each(nodes, func(n engine.Node) error { return start(ctx, c, lab, image, n) })
+	self := program()
+	return each(nodes, func(n engine.Node) error { return start(ctx, c, lab, image, self, n) })
+}
+
+// program returns the path of this program's file if containers can run it in place of the image's
+// copy, else an empty path. Many storage drivers give each container a file of its own, and so its
+// pages, which are most of a node's memory; a file of the host has its pages once.
+func program() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	self, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	found, err := os.Stat(path)
+	if err != nil || !os.SameFile(self, found) || found.Mode().Perm()&0o005 != 0o005 { // it has been replaced, or only its owner may run it
+		return ""
+	}
+	return path
 }
 
 // each calls f for every item, a few at a time, and joins the errors.
@@ -121,13 +142,13 @@ func containerName(lab, node string) string { return "mcastlab-" + lab + "-" + n
 // start creates and starts one node's container. A call that has begun is let come to its
 // end: the engine goes on with one that is given up, and what it makes then nobody would
 // know of.
-func start(ctx context.Context, c *client.Client, lab, image string, n engine.Node) error {
+func start(ctx context.Context, c *client.Client, lab, image, self string, n engine.Node) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
 	name := containerName(lab, n.Name)
-	config, host := createRequest(lab, image, n)
+	config, host := createRequest(lab, image, self, n)
 	var r container.CreateResponse
 	err := failpoint.At("create container", func() (err error) {
 		r, err = c.ContainerCreate(ctx, config, host, nil, nil, name)
@@ -145,7 +166,7 @@ func start(ctx context.Context, c *client.Client, lab, image string, n engine.No
 
 // createRequest is all a container of ours may be: nothing in it comes from a lab file
 // but names that have been checked.
-func createRequest(lab, image string, n engine.Node) (*container.Config, *container.HostConfig) {
+func createRequest(lab, image, self string, n engine.Node) (*container.Config, *container.HostConfig) {
 	pids := int64(pidsMax)
 	mounts := []mount.Mount{{Type: mount.TypeBind, Source: n.Dir, Target: mountPoint}}
 	if n.Data != "" { // the engine makes the volume if there is none
@@ -156,6 +177,9 @@ func createRequest(lab, image string, n engine.Node) (*container.Config, *contai
 	}
 	if n.Nodes != "" { // a socket can be connected to in a folder that cannot be written
 		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: n.Nodes, Target: nodesPoint, ReadOnly: true})
+	}
+	if self != "" {
+		mounts = append(mounts, mount.Mount{Type: mount.TypeBind, Source: self, Target: "/mcastlab", ReadOnly: true})
 	}
 	return &container.Config{
 			Image: image, Cmd: n.Command(mountPoint, dataPoint, nodesPoint), User: fmt.Sprintf("%d:%d", engine.UID, engine.UID),

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // TestCreateRequest: what a container of ours may do, in full. Whatever a later change adds
 // has to be thought about here.
 func TestCreateRequest(t *testing.T) {
-	c, h := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
+	c, h := createRequest("lab", "image", "", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
 	if c.User != "64420:64420" || len(c.Env) != 0 || len(c.Volumes) != 0 || len(c.Entrypoint) != 0 || len(c.ExposedPorts) != 0 || !c.NetworkDisabled || c.Tty {
 		t.Errorf("config %+v", c)
 	}
@@ -34,11 +35,51 @@ func TestCreateRequest(t *testing.T) {
 	}
 }
 
+// TestProgram: a container that runs the host's copy of the program sees it at the place of the
+// image's, and cannot write it. A copy that is not this program, or that nodes may not run, is not used.
+func TestProgram(t *testing.T) {
+	n := engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"}
+	bare, plain := createRequest("lab", "image", "", n)
+	c, h := createRequest("lab", "image", "/usr/bin/mcastlab", n)
+	if len(h.Mounts) != 2 || !reflect.DeepEqual(h.Mounts[1], mount.Mount{Type: mount.TypeBind, Source: "/usr/bin/mcastlab", Target: "/mcastlab", ReadOnly: true}) {
+		t.Fatalf("mounts: %+v", h.Mounts)
+	}
+	h.Mounts = plain.Mounts
+	if !reflect.DeepEqual(c, bare) || !reflect.DeepEqual(h, plain) {
+		t.Errorf("it changes more than mounts:\n%+v\n%+v", h, plain)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := program(); got != self {
+		t.Errorf("program %q, want %q", got, self)
+	}
+	if err := os.Chmod(self, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := program(); got != "" {
+		t.Errorf("a program for its owner alone is used: %q", got)
+	}
+	if err := os.Rename(self, self+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(self, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := program(); got != "" {
+		t.Errorf("a file that has taken the program's place is used: %q", got)
+	}
+}
+
 // TestVolume: a node that keeps something has one volume beside its folder, with our labels
 // and at a fixed place, and nothing else changes.
 func TestVolume(t *testing.T) {
-	c, h := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0", Data: "/run/mcastlab/lab/d/h0"})
-	bare, plain := createRequest("lab", "image", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
+	c, h := createRequest("lab", "image", "", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0", Data: "/run/mcastlab/lab/d/h0"})
+	bare, plain := createRequest("lab", "image", "", engine.Node{Name: "h0", Dir: "/run/mcastlab/lab/n/h0"})
 	if len(h.Mounts) != 2 {
 		t.Fatalf("mounts: %+v", h.Mounts)
 	}
@@ -62,9 +103,9 @@ func TestVolume(t *testing.T) {
 // beside that it is like one that keeps something.
 func TestController(t *testing.T) {
 	n := engine.Node{Name: "controller1", Dir: "/run/mcastlab/lab/n/controller1", Data: "/run/mcastlab/lab/d/controller1"}
-	bare, plain := createRequest("lab", "image", n)
+	bare, plain := createRequest("lab", "image", "", n)
 	n.Nodes, n.Replicas = "/run/mcastlab/lab/n", 3
-	c, h := createRequest("lab", "image", n)
+	c, h := createRequest("lab", "image", "", n)
 	if len(h.Mounts) != 3 {
 		t.Fatalf("mounts: %+v", h.Mounts)
 	}

@@ -79,7 +79,7 @@ func static(program []byte) error {
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("this program is not static, and its containers hold nothing else: build it with CGO_ENABLED=0, or make build")
+			return errors.New("this program is dynamically linked, and its containers hold no libraries: build it with CGO_ENABLED=0, or make build")
 		}
 	}
 	return nil

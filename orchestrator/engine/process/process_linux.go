@@ -161,7 +161,7 @@ func markedIn(dir string) (n node, ok bool) {
 }
 
 // environ returns what a process was started with. While a node's process executes its program
-// anew there is nothing to see for a moment.
+// again there is nothing to see for a moment.
 func environ(dir string) (env []byte, err error) {
 	for until := time.Now().Add(executeWait); ; time.Sleep(100 * time.Microsecond) {
 		env, err = os.ReadFile(filepath.Join(dir, "environ"))
@@ -230,7 +230,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 				return fmt.Errorf("end node %s: %w", p.node, err)
 			}
 		}
-		for pid := range killed { // each by itself
+		for pid := range killed { // independent of each other
 			if ended(pid) {
 				delete(killed, pid)
 			}
@@ -239,7 +239,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		case len(killed) == 0:
 			return nil
 		case time.Now().After(until):
-			return fmt.Errorf("end nodes of %s: %d processes are still there after %v", lab, len(killed), removeWait)
+			return fmt.Errorf("end nodes of %s: %d processes still run after %v", lab, len(killed), removeWait)
 		}
 		select {
 		case <-ctx.Done():

@@ -259,7 +259,7 @@ func (s *safe) link(from, to string) int {
 
 // TestFallbackRegistration: a switch has no memory for the group. All messages come by the
 // overlay, small ones by the binomial tree and large ones by the sliced chain. When there is
-// room the group is registered anew, with another McstID, and used.
+// room the group is registered again, with another McstID, and used.
 func TestFallbackRegistration(t *testing.T) {
 	g, err := safeFabric()
 	s := newSafe(t, g, err, 12, 100_000)
@@ -287,7 +287,7 @@ func (s *safe) story(want ...string) {
 		if e.Kind == machine.EventMemberLost {
 			continue
 		}
-		for epoch, g := range groups { // each by itself
+		for epoch, g := range groups { // independent of each other
 			if (epoch == e.Value) != (g == e.Group) {
 				s.t.Errorf("epochs %d and %d have the groups %x and %x", epoch, e.Value, g, e.Group)
 			}

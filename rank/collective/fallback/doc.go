@@ -2,7 +2,7 @@
 // not work (Cepheus §V-D, CEP-46). If the group cannot be registered, or moves less than half
 // of the normal amount of data over a window, the source of the message makes all ranks leave
 // the group. It then sends the message again from its beginning, to the ranks that lack it,
-// over unicast connections. Meanwhile the group is registered anew. Once a test of the new
+// over unicast connections. Meanwhile the group is registered again. Once a test of the new
 // group succeeds, all ranks return to it between two messages.
 //
 // A Bcast is made of four values, each in a file of its own:

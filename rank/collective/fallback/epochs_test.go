@@ -121,7 +121,7 @@ func TestSenders(t *testing.T) {
 }
 
 // TestBackoff: each try that fails doubles the time to the next, up to a bound, and so does a
-// group that is left soon after the return to it. One that lasts begins anew.
+// group that is left soon after the return to it. One that lasts begins again.
 func TestBackoff(t *testing.T) {
 	const window = vtime.Millisecond
 	b := backoff{Hold: holdWindows * window}

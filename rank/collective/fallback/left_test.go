@@ -146,7 +146,7 @@ func TestFallbackLeavesNothing(t *testing.T) {
 // the leader says it again ten times. Nor can one behind a switch that has forgotten the group,
 // which knows no way on: it keeps the group, and adapters do not.
 func TestFallbackCutOff(t *testing.T) {
-	for name, c := range map[string]struct { // each is its own check
+	for name, c := range map[string]struct { // independent of each other
 		fault faults.Spec
 		where func(spine string) string
 		want  string

@@ -34,7 +34,7 @@ func (u *unheard) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 }
 
 // TestFallbackUnheard: a member that is served apart gets all of a message, and its source
-// hears of none of that until its connection gives up. The connection is made anew, and the
+// hears of none of that until its connection gives up. The connection is made again, and the
 // message is not sent again to one that does not wait for it. Found by the search of
 // timelines (seed 265 of the lab round): the source waited for a rank that had what it was
 // to get, for ever.

@@ -37,7 +37,7 @@ func arp(operation uint16, mac [6]byte, ip netip.Addr, toMAC [6]byte, toIP netip
 	return append(append(b, toMAC[:]...), toIP.AsSlice()...)
 }
 
-// handleARP learns the peer's MAC address from what the peer says of itself, and answers
+// handleARP learns the peer's MAC address from any ARP message of the peer, and answers
 // requests for this endpoint's address.
 func (p *Peer) handleARP(f []byte) {
 	if len(f) < arpLen || binary.BigEndian.Uint64(f[ethernetLen:])>>16 != 0x000108000604 {

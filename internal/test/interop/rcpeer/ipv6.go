@@ -12,8 +12,8 @@ const (
 	ndLen      = 32 // ICMPv6 header, target, one link-layer address option
 	ndAsk      = 135
 	ndAnswer   = 136
-	ndSource   = 1 // option of a question: the sender's link-layer address
-	ndTarget   = 2 // of an answer: the target's
+	ndSource   = 1 // option of a solicitation: the sender's link-layer address
+	ndTarget   = 2 // option of an advertisement: the target's
 	ndSolicits = 0x60000000
 )
 
@@ -33,7 +33,7 @@ func appendIPv6(b []byte, traffic, next, hops byte, src, dst netip.Addr, n int) 
 	return append(append(b, src.AsSlice()...), dst.AsSlice()...)
 }
 
-// nd returns a neighbor solicitation, or an advertisement to the one who asked (RFC 4861).
+// nd returns a neighbor solicitation, or an advertisement in reply to one (RFC 4861).
 func nd(kind byte, mac [6]byte, ip netip.Addr, toMAC [6]byte, toIP, target netip.Addr) []byte {
 	option, flags := byte(ndSource), uint32(0)
 	if kind == ndAnswer {
@@ -51,15 +51,15 @@ func nd(kind byte, mac [6]byte, ip netip.Addr, toMAC [6]byte, toIP, target netip
 	return b
 }
 
-// solicit returns the question for the MAC address of target, to its solicited-node group.
+// solicit returns the neighbor solicitation for target, sent to its solicited-node group.
 func solicit(mac [6]byte, ip, target netip.Addr) []byte {
 	t := target.As16()
 	group := [16]byte{0xff, 0x02, 11: 1, 12: 0xff, 13: t[13], 14: t[14], 15: t[15]}
 	return nd(ndAsk, mac, ip, [6]byte{0x33, 0x33, 0xff, t[13], t[14], t[15]}, netip.AddrFrom16(group), target)
 }
 
-// isND reports whether a frame is a neighbor solicitation or advertisement of the length
-// that one with its option has.
+// isND reports whether a frame is a neighbor solicitation or advertisement whose length is that
+// of a message with one link-layer address option.
 func isND(f []byte) bool {
 	const at = ethernetLen + ipv6Len
 	return len(f) >= at+ndLen && binary.BigEndian.Uint16(f[12:]) == etherIPv6 && f[ethernetLen+6] == icmpv6 && (f[at] == ndAsk || f[at] == ndAnswer)

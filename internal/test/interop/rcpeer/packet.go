@@ -37,7 +37,7 @@ const (
 	opFetchAdd   = 0x14
 )
 
-// op says what an opcode means: bits.
+// op describes an opcode, in bits.
 type op uint16
 
 const (
@@ -238,8 +238,8 @@ const (
 	badDuplicate = "duplicate of a request that this endpoint does not serve"
 )
 
-// addressed reports whether a frame is a UDP datagram to port 4791 at this MAC and IP
-// address. Everything else on the wire is not this endpoint's business.
+// addressed reports whether a frame is a UDP datagram to port 4791 at this MAC and IP address.
+// Other frames are ignored.
 func addressed(f []byte, mac [6]byte, ip netip.Addr) bool {
 	if ip.Is6() {
 		const u = ethernetLen + ipv6Len
@@ -297,7 +297,7 @@ func decode(f []byte, peer netip.Addr, qpn uint32) (p packet, reason string) {
 	return p, ""
 }
 
-// padded reports whether the pad is what the payload needs, and of zero bytes.
+// padded reports whether the pad has the length that the payload needs, and zero bytes only.
 func (p *packet) padded() bool {
 	for _, x := range p.tail {
 		if x != 0 {
@@ -327,8 +327,8 @@ func (p *packet) extend(o op, body []byte, pad int) {
 	p.payload, p.tail = body[o.headers():len(body)-pad], body[len(body)-pad:]
 }
 
-// ipPart reads an IP header: the bytes that follow it, its source and identification, and
-// whether it is one that may be.
+// ipPart reads an IP header. It returns the number of bytes that follow it, its source and
+// identification, and whether it is valid.
 func ipPart(ip []byte) (room int, from netip.Addr, id uint16, ok bool) {
 	be := binary.BigEndian
 	if len(ip) == ipv6Len {

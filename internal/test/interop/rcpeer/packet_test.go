@@ -40,8 +40,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// TestICRC: the known frames carry what icrc says, and a change of any byte that the ICRC
-// covers changes it.
+// TestICRC: the known frames carry the ICRC that icrc computes, and a change of any byte that
+// it covers changes it.
 func TestICRC(t *testing.T) {
 	for name, s := range vectors {
 		f := unhex(t, s)
@@ -100,7 +100,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// slowICRC is the ICRC bit by bit, to check icrc by other means.
+// slowICRC computes the ICRC bit by bit, to check icrc with other code.
 func slowICRC(ip []byte) uint32 {
 	b := append(bytes.Repeat([]byte{0xff}, 8), ip...)
 	for _, i := range leftOut(ip) {
@@ -122,9 +122,9 @@ func slowICRC(ip []byte) uint32 {
 	return ^crc
 }
 
-// TestDecode: what is decoded is what was encoded, for all opcodes and pads, with an
-// Ethernet trailer; a frame cut anywhere is rejected; so is one with any bit turned over
-// that the ICRC, the checksums or the other checks protect.
+// TestDecode: what is decoded is what was encoded, for all opcodes and pads, with an Ethernet
+// trailer; a frame cut anywhere is rejected; so is one in which any bit is flipped that the
+// ICRC, the checksums or the other checks protect.
 func TestDecode(t *testing.T) {
 	for _, f := range []flow{flowAB(), flow6AB()} {
 		decodes(t, f)
@@ -187,7 +187,8 @@ func decodes(t *testing.T, w flow) {
 	}
 }
 
-// TestRejects: each check of decode by its reason; the ICRC is right in all but one.
+// TestRejects: each check of decode rejects a frame for its reason. The ICRC is right in all
+// frames but one.
 func TestRejects(t *testing.T) {
 	good := encode(flowAB(), packet{opcode: opSendOnly, qpn: 0x12, payload: []byte("abcd")})
 	set := func(at int, b ...byte) func([]byte) { return func(f []byte) { copy(f[at:], b) } }
@@ -272,8 +273,8 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestScapy: scapy reads the frames as they were meant and recomputes their ICRC to the
-// value they carry.
+// TestScapy: scapy decodes the frames to the fields that were encoded, and computes the ICRC
+// that they carry.
 func TestScapy(t *testing.T) {
 	python := "/usr/bin/python3"
 	if err := exec.Command(python, "-c", "import scapy.contrib.roce").Run(); err != nil {

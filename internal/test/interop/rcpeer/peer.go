@@ -29,7 +29,7 @@ var (
 	ErrRNRExceeded   = errors.New("receiver-not-ready retry counter exceeded")
 	ErrRemote        = errors.New("the peer refused a request")        // NAK 0x61 to 0x63 received
 	ErrRefused       = errors.New("a request of the peer was refused") // NAK 0x61 or 0x62 sent
-	errNoARP         = errors.New("nobody answers for the peer's address")
+	errNoARP         = errors.New("no host answers for the peer's address")
 )
 
 // Config describes an endpoint and the one it is connected to. MAC, IP, QPN, PeerIP and
@@ -54,8 +54,8 @@ type Config struct {
 	VA     uint64 // address of Memory for the peer's RDMA WRITE
 	RKey   uint32
 	Memory []byte // written by the endpoint until Close; read it with ReadMemory
-	// Eager asks for the peer's MAC address at once, as Linux does when a queue pair becomes
-	// ready to receive; otherwise it is asked for with the first packet.
+	// Eager resolves the peer's MAC address at once, as Linux does when a queue pair becomes
+	// ready to receive. Otherwise it is resolved when the first packet is to be sent.
 	Eager bool
 	// RecvSize is the size of each receive buffer in bytes, default 1 MiB.
 	RecvSize int
@@ -101,7 +101,7 @@ type Stats struct {
 	Retransmitted uint64
 	Timeouts      uint64 // expiries of the retransmission timer
 	AcksReceived  uint64 // that acknowledge something new
-	StaleReceived uint64 // responses that say nothing new
+	StaleReceived uint64 // responses that acknowledge nothing new
 	NaksReceived  uint64 // sequence errors and refusals
 	RNRsReceived  uint64
 	DataReceived  uint64 // request packets that were executed
@@ -113,7 +113,7 @@ type Stats struct {
 	Messages      uint64 // of the peer, completed
 	ICRCErrors    uint64 // counted in Rejects too
 	ARPRequests   uint64 // frames sent; over IPv6 neighbor solicitations
-	Ignored       uint64 // frames that are neither about addresses nor RoCEv2 to this endpoint
+	Ignored       uint64 // frames that are neither ARP or neighbor discovery nor RoCEv2 to this endpoint
 
 	Rejects map[string]uint64 // by reason
 }
@@ -132,11 +132,11 @@ type Peer struct {
 	cfg     Config
 	mac     [6]byte
 	port    io.ReadWriteCloser
-	wake    chan struct{} // something to transmit
+	wake    chan struct{} // signals that there is something to transmit
 	running sync.WaitGroup
 
 	mu        sync.Mutex
-	changed   chan struct{} // closed when what a caller waits for may have come
+	changed   chan struct{} // closed when something that a caller may wait for has changed
 	err       error         // the queue pair is in the error state
 	stopped   bool          // both goroutines end
 	closed    bool          // the port is closed
@@ -192,7 +192,7 @@ func (p *Peer) Stats() Stats {
 	return s
 }
 
-// SetPeerQPN says to which queue pair requests go from now on. It is for peers whose number
+// SetPeerQPN sets the queue pair to which requests go from now on. It is for peers whose number
 // is known only later.
 func (p *Peer) SetPeerQPN(qpn uint32) {
 	p.mu.Lock()
@@ -365,7 +365,7 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 			return nil, false, at
 		}
 		if idle {
-			p.arp.tries = 0 // nothing fails as long as there is nothing to send
+			p.arp.tries = 0 // as long as there is nothing to send, no answer is no failure
 		}
 		f = p.ask(now)
 		return f, false, p.arp.next

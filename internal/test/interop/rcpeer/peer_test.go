@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// traffic is a seeded list of requests of at least so many packets in all, SEND and WRITE
-// with and without immediate data; WRITEs go to places of their own.
+// traffic is a seeded list of requests of at least so many packets in all, SEND and WRITE with
+// and without immediate data; each WRITE has a range of memory of its own.
 func traffic(rng *rand.Rand, packets, mtu int, va uint64, rkey uint32, memory []byte) (all []Request) {
 	at := 0
 	for packets > 0 {
@@ -90,8 +90,8 @@ func (p *Peer) queued() uint64 {
 	return p.req.end
 }
 
-// TestLossFree: 4,096 packets each way over a clean wire, across the wrap of the PSN:
-// nothing is sent twice, nothing rejected, every packet that asks is acknowledged.
+// TestLossFree: 4,096 packets each way over a clean wire, across the wrap of the PSN: nothing
+// is sent twice or rejected, and every packet that asks for it is acknowledged.
 func TestLossFree(t *testing.T) {
 	for _, mtu := range []int{256, 1024, 4096, -1024} { // below 0: over IPv6
 		synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestLossFree(t *testing.T) {
 	}
 }
 
-// TestFaults: the same over wires that lose, duplicate, reorder and corrupt.
+// TestFaults: the same over wires that lose, duplicate, reorder and corrupt frames.
 func TestFaults(t *testing.T) {
 	seeds := uint64(12)
 	if testing.Short() {
@@ -154,8 +154,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestClose: calls that wait return, later ones too, nothing runs on; synctest fails a test
-// that leaves a goroutine.
+// TestClose: calls that wait return, and so do later ones. No goroutine is left, which synctest
+// checks.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, _ := configs()
@@ -182,7 +182,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestPortFails: an endpoint whose port ends says so and stops.
+// TestPortFails: an endpoint whose port ends reports it and stops.
 func TestPortFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, _ := configs()
@@ -234,7 +234,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// handleARPOf tells an endpoint of another one's address.
+// handleARPOf gives an endpoint the MAC address of another one.
 func (p *Peer) handleARPOf(q *Peer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,7 +269,7 @@ func TestRNR(t *testing.T) {
 	})
 }
 
-// TestConfig: what cannot work is refused with a word about it.
+// TestConfig: a configuration that cannot work is refused with its reason.
 func TestConfig(t *testing.T) {
 	for i, spoil := range []func(*Config){
 		func(c *Config) { c.MAC = nil },

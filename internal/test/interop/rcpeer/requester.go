@@ -14,7 +14,7 @@ const maxMessage = 1 << 31
 type Request struct {
 	Data   []byte // not of a FETCH_ADD
 	Write  bool
-	VA     uint64 // of a WRITE or FETCH_ADD: where to
+	VA     uint64 // of a WRITE or FETCH_ADD: address in the peer's memory
 	RKey   uint32
 	Imm    uint32 // opaque
 	HasImm bool
@@ -22,7 +22,7 @@ type Request struct {
 	Add    uint64
 }
 
-// request is one that has its place in the sequence.
+// request is a Request that has its packet numbers.
 type request struct {
 	Request
 	first, packets uint64
@@ -40,7 +40,7 @@ type requester struct {
 	limit uint64     // after the last ever sent
 
 	deadline time.Time // of the retransmission timer; zero when it is off
-	resume   time.Time // sending rests until then, after an RNR NAK; zero when not
+	resume   time.Time // after an RNR NAK: sending is suspended until then; otherwise zero
 	retried  bool      // went back since the last progress
 	retries  int
 	rnrs     int
@@ -172,7 +172,7 @@ func (p *Peer) build(n uint64) packet {
 	if q.Atomic {
 		k.opcode, k.add = opFetchAdd, q.Add
 	}
-	// Twice a window at least, so that it never closes for want of an acknowledgment.
+	// At least twice per window, so that the window never closes for lack of an acknowledgment.
 	k.ackReq = last || (n+1)%uint64(max(1, p.cfg.Window/2)) == 0
 	return k
 }
@@ -248,7 +248,7 @@ func (p *Peer) handleResponse(k *packet, now time.Time) {
 	n := r.una + uint64(ahead) // wraps back when ahead is negative
 	switch {
 	case ahead >= 0 && n >= r.limit:
-		p.reject(badResponse) // to a packet that was never sent
+		p.reject(badResponse) // it acknowledges a packet that was never sent
 		return
 	case ahead < 0:
 		p.stats.StaleReceived++
@@ -273,13 +273,13 @@ func (p *Peer) handleResponse(k *packet, now time.Time) {
 		switch {
 		case k.syn != synSequence:
 			p.fail(fmt.Errorf("%w: NAK %#x at PSN %#x", ErrRemote, k.syn, k.psn))
-		case !r.retried: // one that is late asks for what is already on its way again
+		case !r.retried: // a late NAK asks for packets that have already been repeated
 			p.goBack(n)
 		}
 	}
 }
 
-// fetched takes down what a FETCH_ADD has found.
+// fetched records the value that a FETCH_ADD has found.
 func (p *Peer) fetched(n, before uint64) {
 	for _, q := range p.req.queue {
 		if q.first == n && q.Atomic {
@@ -288,7 +288,7 @@ func (p *Peer) fetched(n, before uint64) {
 	}
 }
 
-// rest goes back to packet n and lets sending rest until an instant.
+// rest goes back to packet n and suspends sending until an instant.
 func (p *Peer) rest(n uint64, until time.Time) {
 	r := &p.req
 	r.next, r.retried, r.deadline, r.resume = n, true, time.Time{}, until
@@ -309,6 +309,6 @@ func rnrTimer(code byte) time.Duration {
 	case code < 4:
 		return time.Duration(code) * unit
 	}
-	// From code 4 on, 4 and 6 by turns, doubled every second code.
+	// From code 4 on, 4 and 6 alternate, and both double every second code.
 	return time.Duration(4+2*(code&1)) << (code/2 - 2) * unit
 }

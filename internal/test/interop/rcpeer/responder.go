@@ -9,17 +9,17 @@ import (
 type responder struct {
 	expected uint32 // PSN
 	msn      uint32
-	nakSent  bool // for the expected PSN; packets after it are dropped in silence
-	current  op   // isSend or isWrite while in the midst of a message
+	nakSent  bool // a NAK for the expected PSN was sent; later packets are dropped without another
+	current  op   // isSend or isWrite between the first and the last packet of a message
 
 	posted   int       // receive buffers
-	received []Message // completions that nobody took yet
+	received []Message // completions that no call has returned yet
 	data     []byte    // of the SEND under way
 	at, left uint64    // of the WRITE under way: offset into Memory, bytes to come
 	length   uint32    // of the message under way
 }
 
-// PostRecv posts n receive buffers of RecvSize bytes, besides those that Recv posts.
+// PostRecv posts n receive buffers of RecvSize bytes, in addition to those that Recv posts.
 func (p *Peer) PostRecv(n int) {
 	p.mu.Lock()
 	p.rsp.posted += n
@@ -63,7 +63,7 @@ func (p *Peer) ReadMemory(b []byte, va uint64) int {
 	return copy(b, p.cfg.Memory[va-p.cfg.VA:])
 }
 
-// handleRequest classes a request packet by its PSN.
+// handleRequest handles a request packet by its PSN: expected, duplicate, or after a gap.
 func (p *Peer) handleRequest(k *packet, o op) {
 	r := &p.rsp
 	switch ahead := signed(k.psn - r.expected); {
@@ -117,7 +117,7 @@ func (p *Peer) execute(k *packet, o op) {
 		p.refuse(synInvalid, k, badSequence)
 		return
 	case r.posted == 0 && (kind == isSend && o&begins != 0 || kind == isWrite && o&hasImm != 0):
-		// Packets on their way behind this one are dropped in silence.
+		// Packets under way behind this one are dropped without another NAK.
 		r.nakSent = true
 		p.respond(synRNR, k.psn)
 		return
@@ -138,7 +138,7 @@ func (p *Peer) execute(k *packet, o op) {
 	}
 }
 
-// place checks lengths and memory and stores the payload.
+// place checks lengths and memory, and stores the payload.
 func (p *Peer) place(k *packet, o op) (syn byte, reason string) {
 	r, n, mtu := &p.rsp, len(k.payload), p.cfg.MTU
 	switch {
@@ -164,12 +164,13 @@ func (p *Peer) place(k *packet, o op) (syn byte, reason string) {
 	}
 	if o&hasRETH != 0 && k.length != 0 {
 		size := uint64(len(p.cfg.Memory))
-		r.at = k.va - p.cfg.VA // wraps far beyond size when VA is above
+		r.at = k.va - p.cfg.VA // if VA is above va this wraps, to far beyond the size
 		if k.rkey != p.cfg.RKey || r.at > size || uint64(k.length) > size-r.at {
 			return synAccess, badAccess
 		}
 	}
-	// A packet that does not end the message leaves bytes to come; one that ends it, none.
+	// After the last packet of a message no bytes are left, and after any other packet some
+	// are.
 	if o&ends == 0 && r.left <= uint64(n) || o&ends != 0 && r.left != uint64(n) {
 		return synInvalid, badSize
 	}

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// script plays the endpoint at the other end of a wire by hand: B when a Peer is A.
+// script is the other end of a Peer's wire, driven by a test: B, with the Peer as A.
 type script struct {
 	*testing.T
 	p *Peer
 	e *end
 }
 
-// play runs a test with a Peer of the first configuration that knows its peer's MAC
-// address, and the bare other end of its wire.
+// play runs a test with a Peer of the first configuration that knows its peer's MAC address,
+// and a script at the other end of its wire.
 func play(t *testing.T, change func(*Config), f func(t *testing.T, s *script)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func play(t *testing.T, change func(*Config), f func(t *testing.T, s *script)) {
 	})
 }
 
-// frame returns the next frame that the Peer sends, within the instant.
+// frame returns the next frame that the Peer sends, without a wait.
 func (s *script) frame() []byte {
 	s.Helper()
 	synctest.Wait()
@@ -72,7 +72,7 @@ func (s *script) respond(syn byte, psn uint32) {
 	s.request(packet{opcode: opAck, syn: syn, psn: psn})
 }
 
-// want checks the next frame's opcode and PSN, of an acknowledgment the syndrome and MSN.
+// want checks the next frame's opcode and PSN, and the syndrome and MSN of an acknowledgment.
 func (s *script) want(opcode byte, psn uint32, aeth ...uint32) {
 	s.Helper()
 	k, reason := decode(s.frame(), addrA, 0x12)
@@ -111,7 +111,8 @@ func TestGoldenRequests(t *testing.T) {
 	})
 }
 
-// TestGoldenARP: who is asked, when again, and who is answered.
+// TestGoldenARP: the requests that are sent, when they are repeated, and which requests are
+// answered.
 func TestGoldenARP(t *testing.T) {
 	const ask = "ffffffffffff020000000001" + "0806" + "0001080006040001" + "0200000000010a000001" + "0000000000000a000002"
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +158,7 @@ func TestGoldenARP(t *testing.T) {
 // TestResponder: sequence, duplicates, gaps, AckReq and MSN, step by step.
 func TestResponder(t *testing.T) {
 	part := make([]byte, 256)
-	play(t, nil, func(t *testing.T, s *script) { // expects PSN 7
+	play(t, nil, func(t *testing.T, s *script) { // the Peer expects PSN 7
 		s.p.PostRecv(2)
 		s.request(packet{opcode: opSendFirst, psn: 7, payload: part})
 		s.quiet() // AckReq is not set
@@ -168,7 +169,7 @@ func TestResponder(t *testing.T) {
 		s.request(packet{opcode: opSendOnly, psn: 11, ackReq: true})
 		s.quiet() // one NAK for each gap
 		s.request(packet{opcode: opSendFirst, psn: 7, payload: part})
-		s.want(opAck, 8, synACK, 0) // a duplicate is acknowledged with what was executed last
+		s.want(opAck, 8, synACK, 0) // a duplicate is acknowledged with the PSN that was executed last
 		s.request(packet{opcode: opSendMiddle, psn: 9, payload: part})
 		s.request(packet{opcode: opSendLast, psn: 11, payload: part})
 		s.want(opAck, 10, synSequence, 0) // a new gap
@@ -177,7 +178,7 @@ func TestResponder(t *testing.T) {
 		if m, err := s.p.Recv(t.Context()); err != nil || len(m.Data) != 4*256 {
 			t.Error(err, len(m.Data))
 		}
-		// Three: two posted at first, one by Recv. One is taken.
+		// Three buffers were posted, two at first and one by Recv. One is taken.
 		s.request(packet{opcode: 0x0a, psn: 11, va: 0x7f0000001003, rkey: 0x101, length: 5, payload: []byte("hello")})
 		s.request(packet{opcode: 0x0b, psn: 12, ackReq: true, imm: 77})
 		s.want(opAck, 12, synACK, 3)
@@ -192,7 +193,7 @@ func TestResponder(t *testing.T) {
 		if s.p.ReadMemory(b, 0x7f0000001000) != 10 || string(b) != "\x00\x00\x00hello\x00\x00" {
 			t.Errorf("memory %q", b)
 		}
-		// The buffers that Recv posted are two; then there is none.
+		// Recv has posted two buffers; after them there is none.
 		for psn := range uint32(2) {
 			s.request(packet{opcode: opSendOnly, psn: 14 + psn, ackReq: true})
 			s.want(opAck, 14+psn, synACK, 5+psn)
@@ -213,7 +214,8 @@ func TestResponder(t *testing.T) {
 	})
 }
 
-// TestRefusals: what a responder answers with a NAK that ends the connection, and why.
+// TestRefusals: the requests that a responder answers with a NAK that ends the connection, and
+// its reasons.
 func TestRefusals(t *testing.T) {
 	part, va := make([]byte, 256), uint64(0x7f0000001000)
 	first := packet{opcode: opSendFirst, psn: 7, payload: part}
@@ -286,11 +288,11 @@ func TestRequester(t *testing.T) {
 		s.quiet() // the window is full
 		s.respond(synACK, base+1)
 		burst(s, base+8, base+10)
-		s.respond(synSequence, base+4) // says too that everything before it is there
+		s.respond(synSequence, base+4) // it acknowledges everything before it, too
 		burst(s, base+4, base+12)
 		s.respond(synSequence, base+4)
 		s.respond(synACK, base+2)
-		s.quiet() // it is on its way already; and what is old says nothing
+		s.quiet() // the packets are under way already, and old acknowledgments have no effect
 		<-time.After(66 * time.Millisecond)
 		s.quiet()
 		<-time.After(2 * time.Millisecond)
@@ -315,7 +317,7 @@ func TestRequester(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
-	play(t, nil, func(t *testing.T, s *script) { // what the other half sends does not hold up the timer
+	play(t, nil, func(t *testing.T, s *script) { // responses of this endpoint do not delay the timer of its requests
 		sent := s.p.Post(Request{})
 		s.want(opSendOnly, base)
 		s.p.PostRecv(2)
@@ -347,7 +349,7 @@ func TestRequester(t *testing.T) {
 	}
 }
 
-// TestBadResponses: acknowledgments that are none, a pad that is none, a duplicate READ.
+// TestBadResponses: invalid acknowledgments, an invalid pad, a duplicate READ.
 func TestBadResponses(t *testing.T) {
 	play(t, nil, func(t *testing.T, s *script) {
 		sent := s.p.Post(Request{})
@@ -378,8 +380,8 @@ func TestBadResponses(t *testing.T) {
 	})
 }
 
-// TestGroup: a peer address that stands for a group. Everything goes to that address, and
-// what comes from a member's own is rejected.
+// TestGroup: a peer address that stands for a group. All requests go to that address, and
+// packets from a member's own address are rejected.
 func TestGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca, _ := configs()

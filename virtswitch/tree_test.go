@@ -1,4 +1,4 @@
-package sim
+package virtswitch_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtswitch"
@@ -92,9 +93,9 @@ type treeRun struct {
 
 // register runs it and returns how it ended: the leader's phase, and why it failed if it did;
 // or what is wrong with the tree.
-func (l *treeLab) register(t *testing.T, r treeRun, look func(n *Net)) (phase mrp.Phase, why, wrong error) {
+func (l *treeLab) register(t *testing.T, r treeRun, look func(n *sim.Net)) (phase mrp.Phase, why, wrong error) {
 	t.Helper()
-	n, err := New(Config{
+	n, err := sim.New(sim.Config{
 		Check: true, NoDigest: true, RetryAfter: treeRetry, RetriesMax: treeRetries,
 		Spec: fabric.Spec{Graph: l.graph, Seed: r.seed, Switch: fabric.Switch{Settings: virtswitch.Settings{Buffer: 16 << 20, Rules: virtswitch.RulesFixed()}}},
 	})
@@ -109,7 +110,7 @@ func (l *treeLab) register(t *testing.T, r treeRun, look func(n *Net)) (phase mr
 		tl.Add(0, f)
 	}
 	l.begin(t, n, 0, 0, 0, r.late)
-	n.settled()
+	n.At(0, func(vtime.Time) {}) // has the lab look at what the leader sends
 	for k := 1; k <= r.more; k++ {
 		n.At(vtime.Time(k)*vtime.Time(7*vtime.Microsecond), func(now vtime.Time) { l.begin(t, n, now, k%l.graph.Hosts, k, r.late) })
 	}
@@ -121,7 +122,7 @@ func (l *treeLab) register(t *testing.T, r treeRun, look func(n *Net)) (phase mr
 }
 
 // begin begins the registration of group k.
-func (l *treeLab) begin(t *testing.T, n *Net, now vtime.Time, leader, k, late int) {
+func (l *treeLab) begin(t *testing.T, n *sim.Net, now vtime.Time, leader, k, late int) {
 	id, qpn := wire.GroupNet|uint32(1+k), func(h int) wire.QPN { return wire.QPN(100 + h + k*64) }
 	g := mrp.Group{McstID: id, LeaderQPN: qpn(leader), Activate: true}
 	for h := range l.graph.Hosts {
@@ -144,9 +145,9 @@ func (l *treeLab) begin(t *testing.T, n *Net, now vtime.Time, leader, k, late in
 // instants returns when registration packets come anywhere if nothing changes.
 func (l *treeLab) instants(t *testing.T, late int) (all []vtime.Time) {
 	t.Helper()
-	phase, why, wrong := l.register(t, treeRun{seed: 1, late: late}, func(n *Net) {
+	phase, why, wrong := l.register(t, treeRun{seed: 1, late: late}, func(n *sim.Net) {
 		for id := range n.Ports() {
-			n.SetFault(id, observer(func(now vtime.Time, _ *wire.Frame) { all = append(all, now) }))
+			n.SetFault(id, simlab.Observer(func(now vtime.Time, _ *wire.Frame) { all = append(all, now) }))
 		}
 	})
 	if phase != mrp.Active || wrong != nil {
@@ -154,15 +155,6 @@ func (l *treeLab) instants(t *testing.T, late int) (all []vtime.Time) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// observer is told of every frame.
-type observer func(now vtime.Time, f *wire.Frame)
-
-// Arrive implements faults.Link.
-func (o observer) Arrive(now vtime.Time, f *wire.Frame) faults.Verdict {
-	o(now, f)
-	return faults.Verdict{}
 }
 
 // treeChanges are what happens at an instant to a link between switches, or to a switch.

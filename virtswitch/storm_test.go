@@ -1,4 +1,4 @@
-package sim
+package virtswitch_test
 
 import (
 	"fmt"
@@ -7,10 +7,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -40,36 +39,22 @@ func stormOn(t *testing.T, lossless uint8, seed uint64, storm bool, dog virtswit
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := New(Config{
-		Spec: fabric.Spec{
-			Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 8},
-			Switch: fabric.Switch{
-				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{XOFF: 64 << 10, Lossless: lossless}, Rules: virtswitch.RulesFixed(), Watchdog: dog},
-			},
-		},
-		Trace: func(int) machine.Tracer { return stormTracer{&fired, begin} },
-	})
+	spec := simlab.Plain(g)
+	spec.Seed, spec.NIC.AckEvery = seed, 8
+	spec.Switch.PFC, spec.Switch.Watchdog = virtswitch.PFCConfig{XOFF: 64 << 10, Lossless: lossless}, dog
+	n, err := sim.New(sim.Config{Spec: spec, Trace: func(int) machine.Tracer { return stormTracer{&fired, begin} }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if storm {
-		for _, s := range simlab.PauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond) {
-			n.At(s.At, func(vtime.Time) { n.Pause(9, 1<<3, s.Quanta) })
-		}
-	}
-	var hosts []int
-	for h := range g.Hosts {
-		hosts = append(hosts, h)
+		simlab.SendPauses(n, 9, simlab.PauseSteps(begin, begin.Add(5*vtime.Millisecond), 100*vtime.Microsecond))
 	}
 	params := simlab.Params()
 	params.MTU, params.Timeout, params.RetryCnt = 4096, 8, 1
 	took = make([]vtime.Duration, len(stormFlows))
-	err = n.Run(Job{Name: "storm", Hosts: hosts, Params: params, Program: func(r *rank.Rank) error { return stormRank(r, begin, took) }})
+	err = n.Run(sim.Job{Name: "storm", Hosts: simlab.Hosts(g), Params: params, Program: func(r *rank.Rank) error { return stormRank(r, begin, took) }})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if got := n.overruled(); got != (dog.Forward && len(fired) > 0) {
-		t.Errorf("headroom was overruled: %v, with %d watchdogs that fired (forward: %v)", got, len(fired), dog.Forward)
 	}
 	for i := g.Hosts; i < len(g.Nodes); i++ {
 		drops += n.Switch(i).Stats().Dropped()
@@ -177,33 +162,6 @@ func TestStormOnLossyClass(t *testing.T) {
 		}
 		if len(fired) > 0 {
 			t.Errorf("lossless %#x: %d watchdogs fired", lossless, len(fired))
-		}
-	}
-}
-
-// TestNICOfLossyClass: the NICs of a fabric know which classes have PFC. A slow one pauses its
-// switch in such a class; in another it drops what it has no room for.
-func TestNICOfLossyClass(t *testing.T) {
-	for _, lossless := range []uint8{1 << 3, 1 << 4} {
-		g, err := topo.Star(2, simlab.Link())
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := New(Config{Check: true, Spec: fabric.Spec{
-			Graph: g, Seed: 1, Switch: fabric.Switch{
-				Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: lossless}, Rules: virtswitch.RulesFixed()},
-			},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.NIC(1).SetIntake(0, 10e9)
-		if err := n.Run(Job{Name: "slow", Hosts: []int{0, 1}, Params: simlab.Params(), Program: func(r *rank.Rank) error { return simlab.Cross(r, 4<<20) }}); err != nil {
-			t.Errorf("lossless %#x: %v", lossless, err)
-		}
-		s := n.NIC(1).Stats()
-		if paused, lost := s.PausesSent > 0, s.Drops[virtrnic.DropIntakeFull] > 0; paused != (lossless == 1<<3) || lost == paused {
-			t.Errorf("lossless %#x: the slow NIC has sent %d pauses and dropped %d frames", lossless, s.PausesSent, s.Drops[virtrnic.DropIntakeFull])
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package sim
+package virtswitch_test
 
 import (
 	"fmt"
@@ -10,8 +10,10 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
+	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // randomFabric returns a connected graph of two to eight switches and as many hosts.
@@ -79,9 +81,10 @@ func TestTreeCarriesOnce(t *testing.T) {
 	for _, l := range treeLabs(t) {
 		links, _ := l.between()
 		for _, down := range links {
-			c := labConfig(l.graph)
-			c.RetryAfter, c.RetriesMax = treeRetry, treeRetries
-			n := newLab(t, c)
+			n, err := sim.New(sim.Config{Check: true, Spec: simlab.Plain(l.graph), RetryAfter: treeRetry, RetriesMax: treeRetries})
+			if err != nil {
+				t.Fatal(err)
+			}
 			seen := 0
 			for i := range l.graph.Nodes {
 				for p := range l.graph.Nodes[i].Links {
@@ -97,26 +100,35 @@ func TestTreeCarriesOnce(t *testing.T) {
 			tl.Add(0, faults.Spec{ID: "down", Kind: faults.KindLinkDown, Links: []int{down}, Window: faults.Window{
 				From: vtime.Time(10 * vtime.Microsecond), For: treeRetry * 3 / 2,
 			}})
-			if err := runAll(n, simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: packets})); err != nil {
+			program := simlab.Broadcasts(1024, simlab.Message{From: 0, Packets: packets})
+			if err := n.Run(sim.Job{Name: "once", Hosts: simlab.Hosts(l.graph), Params: simlab.Params(), Keep: true, Program: program}); err != nil {
 				t.Fatal(err)
 			}
 			if err := n.Leftover(); err != nil {
 				t.Error(err)
 			}
-			w := treeWalk{c: n.check, group: wire.GroupNet | 1, entered: make([]bool, len(n.nodes))}
-			w.entered[0] = true
-			w.follow(0, 0)
-			links := -1
-			for _, in := range w.entered {
-				if in {
-					links++
-				}
-			}
-			if n.err != nil || seen != 2*packets*links { // a tap at each end of a link
-				t.Errorf("%s without %s: %d packets made %d hops on a tree of %d links, %v", l.name, l.graph.LinkName(down), packets, seen/2, links, n.err)
+			tree := treeLinks(n, wire.GroupNet|1, l.graph.Peer(0, 0))
+			if seen != 2*packets*tree { // a tap at each end of a link
+				t.Errorf("%s without %s: %d packets made %d hops on a tree of %d links", l.name, l.graph.LinkName(down), packets, seen/2, tree)
 			}
 		}
 	}
+}
+
+// treeLinks returns the number of links of a group's tree that are reached over a link which
+// ends at the given port, that link included.
+func treeLinks(n *sim.Net, group uint32, at topo.End) (links int) {
+	links = 1
+	var g virtswitch.GroupState
+	if sw := n.Switch(at.Node); sw == nil || !sw.ReadGroup(group, &g) {
+		return links
+	}
+	for _, p := range g.Paths {
+		if p.Port != at.Port {
+			links += treeLinks(n, group, n.Graph().Peer(at.Node, p.Port))
+		}
+	}
+	return links
 }
 
 // TestTreeOnRandomGraphs: on any graph, with whatever changes and is lost, three groups are

@@ -1,5 +1,7 @@
 package sim
 
+// The loop looks at a transmitter when a request completes by starting (rule R5).
+
 import (
 	"testing"
 
@@ -104,26 +106,4 @@ func TestUnreliableCompletes(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// bringUp takes a queue pair to RTS.
-func bringUp(nic *virtrnic.NIC, q *virtrnic.QP, typ virtrnic.QPType, a virtrnic.QPAttr) error {
-	masks := []virtrnic.AttrMask{
-		virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags,
-		virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN, virtrnic.AttrSQPSN,
-	}
-	switch typ {
-	case virtrnic.TypeUD:
-		masks = []virtrnic.AttrMask{virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrQKey, 0, virtrnic.AttrSQPSN}
-	case virtrnic.TypeRC:
-		masks[1] |= virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer
-		masks[2] |= virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry | virtrnic.AttrMaxQPRdAtomic
-	}
-	for i, to := range []virtrnic.QPState{virtrnic.StateInit, virtrnic.StateRTR, virtrnic.StateRTS} {
-		a.State = to
-		if err := nic.ModifyQP(0, q, a, masks[i]|virtrnic.AttrState); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,0 +1,342 @@
+//go:build linux
+
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// lockstepLab returns the file of an example that runs in virtual time, under a name of its own.
+func lockstepLab(t *testing.T, example string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("../examples", example+".mcl.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(b)) {
+		switch {
+		case strings.HasPrefix(line, "runtime:"):
+			continue
+		case strings.HasPrefix(line, "name:"):
+			line = "name: t-step-" + example + "\n"
+		}
+		lines = append(lines, line)
+	}
+	return write(t, strings.Join(lines, "")+"runtime: {clock: lockstep}\n")
+}
+
+// exact runs a lab and returns its report.
+func exact(t *testing.T, runtime, file string, more ...string) *runner.Report {
+	t.Helper()
+	args := append([]string{"run", "-q", "--runtime", runtime, "--runs", t.TempDir(), "--format", "json"}, more...)
+	o := must(t, append(args, file)...)
+	r := &runner.Report{}
+	if err := json.Unmarshal([]byte(o.out), r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// sameRun holds a run against the simulation of the same lab: the digest, every row and every text.
+func sameRun(t *testing.T, got, want *runner.Report) {
+	t.Helper()
+	if got.Digest != want.Digest {
+		t.Errorf("digest %s under %s, %s in the simulation", got.Digest, got.Runtime, want.Digest)
+	}
+	if len(want.Results) == 0 {
+		t.Error("the lab measures nothing")
+	}
+	for _, r := range []*runner.Report{got, want} {
+		for i := range r.Results {
+			r.Results[i].Traffic = nil
+		}
+	}
+	a, b := asJSON(t, got.Results, got.Texts, got.Counters), asJSON(t, want.Results, want.Texts, want.Counters)
+	if a != b {
+		t.Errorf("under %s\n%s\nin the simulation\n%s", got.Runtime, a, b)
+	}
+}
+
+func asJSON(t *testing.T, all ...any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestLockstep: what runs in virtual time is the simulation, to the bit: every scheme and workload,
+// on the fat-tree of the quickstart and on a star, in processes and in containers.
+func TestLockstep(t *testing.T) {
+	for _, c := range []struct{ example, runtime string }{
+		{"star", "netns"}, {"star", "docker"}, {"quickstart", "netns"}, {"quickstart", "docker"}, {"all-schemes", "netns"},
+	} {
+		t.Run(c.example+"/"+c.runtime, func(t *testing.T) {
+			need(t, c.runtime)
+			file := lockstepLab(t, c.example)
+			before := snapshot(t)
+			sameRun(t, exact(t, c.runtime, file), exact(t, "sim", file))
+			same(t, before, snapshot(t))
+		})
+	}
+}
+
+// TestLockstepFaults: a fault of each kind comes at its exact instant, and the run ends as its
+// simulation does: well, or with the same error.
+func TestLockstepFaults(t *testing.T) {
+	need(t)
+	before := snapshot(t)
+	for i, fault := range simlab.LabFaults() {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			file := write(t, fmt.Sprintf(`name: t-step-fault%d
+topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}
+nics: {retries: 2, timeout: 67us}
+runtime: {clock: lockstep}
+faults: [%s]
+workloads: [{bcast: {schemes: [cepheus, chain], sizes: [1B, 64KiB, 1MiB]}}, {storage: {schemes: [unicasts, multicast-shared], bs: [4KiB], size: 64KiB, on-failure: degrade, ranks: [h0, h1, h2, h3]}}]
+`, i, fault))
+			got, want := wholeRun(t, "netns", file), wholeRun(t, "sim", file)
+			if got != want {
+				t.Errorf("%s\nunder netns\n%s\nin the simulation\n%s", fault, got, want)
+			}
+		})
+	}
+	same(t, before, snapshot(t))
+}
+
+// wholeRun runs a lab and returns how that ended, with all that the report and the events tell.
+func wholeRun(t *testing.T, runtime, file string) string {
+	t.Helper()
+	runs := t.TempDir()
+	o := invoke(t, nil, "run", "-q", "--runtime", runtime, "--runs", runs, file)
+	if o.code != 0 && o.code != exitFailed && o.code != exitRuntime {
+		t.Fatalf("exit %d: %s", o.code, o.err)
+	}
+	found, err := filepath.Glob(filepath.Join(runs, "*", "summary.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("summaries %v, %v: %s", found, err, o.err)
+	}
+	b, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner.Report{}
+	if err := json.Unmarshal(b, r); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	for i := range r.Results {
+		r.Results[i].Traffic = nil
+	}
+	if len(r.Faults) == 0 || r.Digest == "" {
+		t.Errorf("under %s, faults %v and digest %q: %s", runtime, r.Faults, r.Digest, o.err)
+	}
+	errs := strings.Join(slices.DeleteFunc(strings.Split(o.err, "\n"), func(line string) bool { return !strings.HasPrefix(line, "mcastlab: ") }), "\n")
+	events, err := os.ReadFile(filepath.Join(filepath.Dir(found[0]), "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(events), "\n")
+	slices.Sort(lines) // events of several nodes at one instant come in another order
+	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), strings.Join(lines, "\n"))
+}
+
+// TestLockstepCaptured: captures are those of the simulation, byte for byte, also where their room ends.
+func TestLockstepCaptured(t *testing.T) {
+	need(t)
+	file := lockstepLab(t, "star")
+	for _, limit := range []string{"1GiB", "2MiB"} {
+		files := map[string]map[string]string{}
+		for _, runtime := range []string{"netns", "sim"} {
+			runs := t.TempDir()
+			o := must(t, "run", "-q", "--runtime", runtime, "--runs", runs, "--capture", "h0:0", "--capture", "leaf0:*", "--capture-limit", limit, file)
+			if cut := strings.Contains(o.err, "beyond the limit"); cut != (limit == "2MiB") {
+				t.Errorf("under %s with %s: %s", runtime, limit, o.err)
+			}
+			found, err := filepath.Glob(filepath.Join(runs, "*", "*.pcapng"))
+			if err != nil || len(found) < 3 {
+				t.Fatalf("captures %v, %v", found, err)
+			}
+			files[runtime] = map[string]string{}
+			for _, name := range found {
+				b, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[runtime][filepath.Base(name)] = string(b)
+			}
+		}
+		for name, want := range files["sim"] {
+			if got := files["netns"][name]; got != want || len(want) < 1000 {
+				t.Errorf("with %s, %s has %d bytes, in the simulation %d, and they are equal: %v", limit, name, len(got), len(want), got == want)
+			}
+		}
+	}
+}
+
+// TestLockstepBusy: a machine on which eight loops spin on each processor changes nothing but the
+// wall time.
+func TestLockstepBusy(t *testing.T) {
+	need(t)
+	file := lockstepLab(t, "star")
+	want := exact(t, "sim", file)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 8 * runtime.NumCPU() {
+		cmd := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { stop(); _ = cmd.Wait() }() // killed
+	}
+	sameRun(t, exact(t, "netns", file), want)
+}
+
+// TestLockstepAgain: runs on a lab that stays up are like runs on a new one.
+func TestLockstepAgain(t *testing.T) {
+	need(t)
+	file := lockstepLab(t, "star")
+	want := exact(t, "sim", file)
+	must(t, "deploy", "-q", "-r", "netns", file)
+	defer must(t, "destroy", "t-step-star")
+	for range 2 {
+		sameRun(t, exact(t, "netns", file), want)
+	}
+}
+
+// TestLockstepChecked: --check-digest says that a run is its simulation, and is refused where it has
+// no effect.
+func TestLockstepChecked(t *testing.T) {
+	need(t)
+	file := lockstepLab(t, "star")
+	o := must(t, "run", "--runtime", "netns", "--check-digest", "--runs", t.TempDir(), file)
+	if !strings.Contains(o.err, "which is the simulation's") {
+		t.Error(o.err)
+	}
+	for _, args := range [][]string{{"--runtime", "sim", file}, {"--runtime", "netns", "../examples/star.mcl.yml"}} {
+		if o := invoke(t, nil, append([]string{"run", "--check-digest"}, args...)...); o.code != exitUsage {
+			t.Errorf("%v: exit %d, %s", args, o.code, o.err)
+		}
+	}
+}
+
+// longRun is a run in virtual time, of some seconds, on a lab that stays up.
+type longRun struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	said bytes.Buffer
+	dir  string
+}
+
+const longLab = "name: t-step-long\ntopology: {star: {hosts: 4}}\nruntime: {clock: lockstep}\nworkloads:\n" +
+	"  - bcast: {schemes: [cepheus, chain, unicast], sizes: [1MiB], iterations: 200}\n"
+
+// startLong starts such a run and returns when it has gone on for a while.
+func startLong(t *testing.T, random *rand.Rand) *longRun {
+	t.Helper()
+	r := &longRun{t: t, dir: t.TempDir()}
+	r.cmd = exec.Command(program1(t), "run", "-q", "-r", "netns", "--format", "json", "--runs", r.dir, write(t, longLab))
+	r.cmd.Stderr = &r.said
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	waitFor(t, func() bool {
+		_, err := os.Stat(filepath.Join(r.dir, "t-step-long-1", "meta.json"))
+		return err == nil
+	})
+	<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
+	return r
+}
+
+// end waits for the end of the run, and returns its exit code.
+func (r *longRun) end() int {
+	r.t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- r.cmd.Wait() }()
+	select {
+	case <-ended:
+	case <-time.After(60 * time.Second):
+		r.t.Fatal("the run does not end")
+	}
+	return r.cmd.ProcessState.ExitCode()
+}
+
+// TestLockstepEnds: a node or the command line that is killed, and every signal, at random instants,
+// end a run in bounded time, name the node, and leave the lab as it was: the next run on it is the
+// simulation.
+func TestLockstepEnds(t *testing.T) {
+	need(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(15, seed))
+	file := write(t, longLab)
+	want := exact(t, "sim", file)
+	must(t, "deploy", "-q", "-r", "netns", file)
+	defer must(t, "destroy", "t-step-long")
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
+		r := startLong(t, random)
+		_ = r.cmd.Process.Signal(s)
+		if code := r.end(); s != syscall.SIGKILL && code != signalBase+int(s) {
+			t.Errorf("%v: exit %d, %s", s, code, r.said.String())
+		}
+	}
+	for _, node := range []string{"h2", "leaf0"} {
+		r := startLong(t, random)
+		killNode(t, "t-step-long", node)
+		if code := r.end(); code != exitRuntime || !strings.Contains(r.said.String(), node) {
+			t.Errorf("%s is killed: exit %d, %s", node, code, r.said.String())
+		}
+		must(t, "deploy", "-q", "-r", "netns", file) // brings the node back
+	}
+	sameRun(t, exact(t, "netns", file), want)
+}
+
+// TestLockstepStopped: a node that is stopped for a while stops the lab's time, and the run is what
+// it would have been.
+func TestLockstepStopped(t *testing.T) {
+	need(t)
+	want := exact(t, "sim", write(t, longLab))
+	must(t, "deploy", "-q", "-r", "netns", write(t, longLab))
+	defer must(t, "destroy", "t-step-long")
+	r := startLong(t, rand.New(rand.NewPCG(16, 1)))
+	pid := nodePID(t, "t-step-long", "h1")
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	<-time.After(5 * time.Second)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if code := r.end(); code != 0 {
+		t.Fatalf("exit %d, %s", code, r.said.String())
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, "t-step-long-1", "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &runner.Report{}
+	if err := json.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Digest != want.Digest {
+		t.Errorf("digest %s, %s in the simulation", got.Digest, want.Digest)
+	}
+}

@@ -1,0 +1,388 @@
+package lockstep
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/drivers/window"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/outofband"
+)
+
+// Streams carry orders to nodes and words from them. The coordinator calls it from one goroutine.
+type Streams interface {
+	// Hear handles words of a node until count of them have been heard since the run began.
+	Hear(node int, count uint64) error
+	// Reply and SetEntry send orders.
+	Reply(at vtime.Time, node int, r outofband.Reply) error
+	SetEntry(at vtime.Time, e rankhost.Branches) error
+	// Alive returns why the run cannot go on, or nil.
+	Alive() error
+}
+
+// Coordinator grants the nodes of a lab how far they may advance.
+type Coordinator struct {
+	cfg     *sim.Config
+	plan    *window.Plan
+	streams Streams
+	files   *files
+	bell    bell
+	nodes   []remote
+	granted []int // nodes of the next round
+	channel *window.Channel
+	faults  *sim.Schedule
+	hosts   []int // by rank of the running job
+	rounds  uint64
+	now     atomic.Int64 // for Now
+	last    vtime.Time   // when something last happened, as of the end of Drain
+	err     error
+}
+
+// remote is a node as the coordinator sees it.
+type remote struct {
+	name   string
+	grant  grant
+	slot   slot
+	peers  []int // by port: the node at the far end
+	ports  []int // by port: the port there
+	behind []int // by port: rounds in which frames were sent to it that it has not taken
+	round  uint32
+	orders uint64 // that it has been sent
+	due    uint64 // of them, those that its grants say
+
+	next    vtime.Time // of its own events
+	arrives vtime.Time // the first frame or order that it has not been granted since it was sent
+	from    vtime.Time // where time stood when it was granted
+}
+
+// NewCoordinator makes the shared memory of a run. Files tells what each node is to be handed.
+func NewCoordinator(cfg *sim.Config) (c *Coordinator, err error) {
+	g := cfg.Graph
+	count := len(g.Nodes)
+	of := make([]int, count)
+	for i := range of {
+		of[i] = i
+	}
+	c = &Coordinator{cfg: cfg, files: &files{}, nodes: make([]remote, count), faults: sim.NewSchedule(*cfg)}
+	c.plan = window.NewPlan(count+1, sim.Paths(cfg, of, count))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	f := c.files
+	if f.bell, err = newFile("mcastlab bell", bellSize); err != nil {
+		return nil, err
+	}
+	b, err := mapFile(int(f.bell.Fd()), bellSize, true)
+	if err != nil {
+		return nil, err
+	}
+	c.bell = bell{b}
+	for i := range g.Nodes {
+		if err := c.addNode(i); err != nil {
+			return nil, err
+		}
+	}
+	for i := range g.Nodes {
+		var own, peers []int
+		for p := range g.Nodes[i].Links {
+			far := g.Peer(i, p)
+			own, peers = append(own, f.first[i]+p), append(peers, f.first[far.Node]+far.Port)
+			c.nodes[i].peers, c.nodes[i].ports = append(c.nodes[i].peers, far.Node), append(c.nodes[i].ports, far.Port)
+		}
+		f.ports, f.peers = append(f.ports, own), append(f.peers, peers)
+	}
+	return c, nil
+}
+
+// addNode makes the memory of a node and of the links that leave it.
+func (c *Coordinator) addNode(i int) error {
+	n, f := &c.cfg.Graph.Nodes[i], c.files
+	g, err := newFile("mcastlab grant "+n.Name, grantSize)
+	if err != nil {
+		return err
+	}
+	f.grant = append(f.grant, g)
+	b, err := mapFile(int(g.Fd()), grantSize, true)
+	if err != nil {
+		return err
+	}
+	c.nodes[i] = remote{name: n.Name, grant: grant{b}, arrives: vtime.Never, next: vtime.Never, behind: make([]int, len(n.Links))}
+	s, err := newFile("mcastlab slot "+n.Name, slotSize(len(n.Links)))
+	if err != nil {
+		return err
+	}
+	f.slot = append(f.slot, s)
+	f.first = append(f.first, len(f.ring))
+	for p := range n.Links {
+		r, err := newFile(fmt.Sprintf("mcastlab ring %s:%d", n.Name, p), ringSize)
+		if err != nil {
+			return err
+		}
+		f.ring = append(f.ring, r)
+	}
+	return nil
+}
+
+// HandOver gives every node the files of the shared memory. give hands files to a node and returns
+// when the node has mapped them. Afterwards no process can write what another one owns.
+func (c *Coordinator) HandOver(give func(node int, files []*os.File) error) error {
+	f := c.files
+	for i := range c.nodes {
+		if err := give(i, f.written(i)); err != nil {
+			return fmt.Errorf("hand shared memory to node %s: %w", c.nodes[i].name, err)
+		}
+	}
+	for _, x := range append(append(append([]*os.File{}, f.grant...), f.slot...), f.ring...) {
+		if err := seal(x); err != nil {
+			return err
+		}
+	}
+	for i := range c.nodes {
+		b, err := mapFile(int(f.slot[i].Fd()), slotSize(len(c.nodes[i].peers)), false)
+		if err != nil {
+			return err
+		}
+		c.nodes[i].slot = slot{b}
+		if err := give(i, f.read(i)); err != nil {
+			return fmt.Errorf("hand shared memory to node %s: %w", c.nodes[i].name, err)
+		}
+	}
+	return c.files.close()
+}
+
+// Close unmaps the shared memory.
+func (c *Coordinator) Close() error {
+	err := errors.Join(c.files.close(), c.bell.unmap())
+	for i := range c.nodes {
+		err = errors.Join(err, c.nodes[i].grant.unmap(), c.nodes[i].slot.unmap())
+	}
+	return err
+}
+
+// Begin makes the streams those of the run, and the channel that of a job.
+func (c *Coordinator) Begin(s Streams, hosts []int, server *outofband.Server) {
+	c.streams, c.hosts = s, hosts
+	c.channel = window.NewChannel(c.cfg.Order(), c.cfg.OutOfBand, server)
+}
+
+// Ordered notes that an order has been sent to a node, and that it concerns an instant: vtime.Never
+// if it is carried out as soon as possible.
+func (c *Coordinator) Ordered(node int, at vtime.Time) {
+	n := &c.nodes[node]
+	n.orders++
+	n.arrives = min(n.arrives, at)
+}
+
+// Channel returns the server's end of the out-of-band channel.
+func (c *Coordinator) Channel() *window.Channel { return c.channel }
+
+// Settle has the nodes carry out the orders they have been sent. No lab time passes.
+func (c *Coordinator) Settle() error {
+	for i := range c.nodes {
+		if n := &c.nodes[i]; n.orders > n.due {
+			c.Grant(i, 0)
+			n.from = c.last // an order may start something at once, also before what is under way since a halt
+		}
+	}
+	return c.Round()
+}
+
+// behindMax is how many rounds may bring frames to a port before the node takes them. In each of them
+// at most startsMax frames come.
+const behindMax = 4
+
+// Drain lets the nodes advance until none has an event, or until the run is halted, and returns the
+// instant at which something last happened.
+func (c *Coordinator) Drain() (last vtime.Time, halted bool, err error) {
+	c.faults.Resume(c.last)
+	if halted, err = c.plan.Drain(c, c.channel, c.faults); err != nil {
+		return 0, halted, err
+	}
+	c.last = max(c.last, c.channel.Last())
+	for i := range c.nodes {
+		c.last = max(c.last, vtime.Time(c.nodes[i].slot.last().Load()))
+	}
+	return c.last, halted, nil
+}
+
+// Faults returns the simulation that makes the calls of the lab's fault timeline. It needs the timeline
+// of the nodes' parts.
+func (c *Coordinator) Faults() *sim.Net { return c.faults.Net() }
+
+// Meet implements window.Parts.
+func (c *Coordinator) Meet(at vtime.Time) (*window.Census, error) { return c.together(at, stepMeet) }
+
+// Call implements window.Parts.
+func (c *Coordinator) Call(at vtime.Time, v window.Verdict) (*window.Census, error) {
+	return c.together(at, stepCall+uint32(v))
+}
+
+// together grants all nodes the same step, and returns what they hold then.
+func (c *Coordinator) together(at vtime.Time, step uint32) (*window.Census, error) {
+	for i := range c.nodes {
+		c.grant(i, at, step)
+	}
+	if err := c.Round(); err != nil {
+		return nil, err
+	}
+	all := &window.Census{}
+	for i := range c.nodes {
+		x := c.nodes[i].slot.census()
+		all.Add(&x)
+	}
+	return all, nil
+}
+
+// Next implements window.Parts.
+func (c *Coordinator) Next(next []vtime.Time) {
+	for i := range c.nodes {
+		next[i] = min(c.nodes[i].next, c.nodes[i].arrives)
+	}
+}
+
+// Reply implements window.Outlet.
+func (c *Coordinator) Reply(at vtime.Time, r outofband.Reply) {
+	node := c.hosts[r.Rank]
+	c.sent(node, at, c.streams.Reply(at, node, r))
+}
+
+// SetEntry implements window.Outlet.
+func (c *Coordinator) SetEntry(at vtime.Time, e rankhost.Branches) {
+	c.sent(e.Switch, at, c.streams.SetEntry(at, e))
+}
+
+func (c *Coordinator) sent(node int, at vtime.Time, err error) {
+	c.Ordered(node, at)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+}
+
+// Grant implements window.Parts.
+func (c *Coordinator) Grant(node int, bound vtime.Time) { c.grant(node, bound, stepAdvance) }
+
+func (c *Coordinator) grant(node int, bound vtime.Time, step uint32) {
+	n := &c.nodes[node]
+	n.round++
+	n.due, n.from, n.arrives = n.orders, min(n.next, n.arrives), vtime.Never
+	if n.from == vtime.Never { // it has orders only
+		n.from = c.last
+	}
+	clear(n.behind)
+	n.grant.bound().Store(int64(bound))
+	n.grant.step().Store(step)
+	n.grant.orders().Store(n.due)
+	c.granted = append(c.granted, node)
+}
+
+// aliveEvery is the number of rounds after which the coordinator looks whether the run may go on. A
+// round takes 0.1 ms or so.
+const aliveEvery = 64
+
+// Round implements window.Parts. It waits until all granted nodes have used up their grants. Nodes in
+// whose sockets much waits take it, too.
+func (c *Coordinator) Round() error {
+	if c.rounds++; c.rounds%aliveEvery == 0 {
+		if err := c.streams.Alive(); err != nil {
+			return err
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	for i := range c.nodes {
+		if slices.ContainsFunc(c.nodes[i].behind, func(rounds int) bool { return rounds >= behindMax }) {
+			c.Grant(i, 0)
+		}
+	}
+	c.bell.running().Store(uint32(len(c.granted)))
+	for _, i := range c.granted {
+		n := &c.nodes[i]
+		n.grant.round().Store(n.round)
+		wake(n.grant.round())
+	}
+	begin := time.Now()
+	for _, i := range c.granted {
+		for c.nodes[i].slot.round().Load() != c.nodes[i].round {
+			if v := c.bell.running().Load(); v != 0 {
+				sleep(c.bell.running(), v, look)
+			} else {
+				time.Sleep(time.Millisecond) // the bell has rung too early
+			}
+			if time.Since(begin) < look {
+				continue
+			}
+			if err := c.streams.Alive(); err != nil {
+				return err
+			}
+			if time.Since(begin) > 2*PatienceDefault {
+				return fmt.Errorf("node %s has not come to the end of its round within %v", c.nodes[i].name, 2*PatienceDefault)
+			}
+		}
+	}
+	for _, i := range c.granted {
+		if err := c.collect(i); err != nil {
+			return err
+		}
+	}
+	if len(c.granted) > 0 {
+		c.now.Store(max(c.now.Load(), int64(c.nodes[c.granted[0]].from)))
+	}
+	c.granted = c.granted[:0]
+	return nil
+}
+
+// collect takes down what a node tells after a round.
+func (c *Coordinator) collect(i int) error {
+	n := &c.nodes[i]
+	n.next = vtime.Time(n.slot.next().Load())
+	if n.next < n.from {
+		return fmt.Errorf("node %s says that its next event is at %v, and is at %v already", n.name, n.next, n.from)
+	}
+	for p, far := range n.peers {
+		at := vtime.Time(n.slot.first(p).Load())
+		if at == vtime.Never {
+			continue
+		}
+		if at < n.from {
+			return fmt.Errorf("node %s says that a frame arrives at %s at %v, and is at %v itself", n.name, c.nodes[far].name, at, n.from)
+		}
+		c.nodes[far].arrives = min(c.nodes[far].arrives, at)
+		c.nodes[far].behind[n.ports[p]]++
+	}
+	return c.streams.Hear(i, n.slot.words().Load())
+}
+
+// Now returns how far the lab has come. Any goroutine may ask.
+func (c *Coordinator) Now() vtime.Time { return vtime.Time(c.now.Load()) }
+
+// Horizon returns an instant before which nothing happens any more. It may be asked for while words of
+// nodes are heard.
+func (c *Coordinator) Horizon() vtime.Time {
+	at := vtime.Never
+	for i := range c.nodes {
+		at = min(at, c.nodes[i].next, c.nodes[i].arrives)
+	}
+	for _, i := range c.granted {
+		at = min(at, c.nodes[i].from)
+	}
+	return at
+}
+
+// Hops returns how many frames have arrived at the ends of links.
+func (c *Coordinator) Hops() (all uint64) {
+	for i := range c.nodes {
+		if s := c.nodes[i].slot; s.region != nil {
+			all += s.hops().Load()
+		}
+	}
+	return all
+}

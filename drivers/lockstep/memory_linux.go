@@ -1,0 +1,204 @@
+package lockstep
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/window"
+)
+
+// Memory that processes share. Every region has one writer, which maps it before it is sealed: from
+// then on the kernel refuses other writers and any change of size. The bell is the exception; it
+// only ends sleeps, and whoever is woken looks at the regions of others for what has happened.
+
+// region is mapped shared memory.
+type region []byte
+
+// newFile makes the file of a region of the given size.
+func newFile(name string, size int) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("make shared memory %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	err = f.Truncate(int64(size))
+	if err == nil {
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	}
+	if err != nil {
+		_ = f.Close() // the error to report is the first one
+		return nil, fmt.Errorf("make shared memory %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// seal makes all mappings from now on read-only, and the seals final.
+func seal(f *os.File) error {
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL); err != nil {
+		return fmt.Errorf("seal shared memory %s: %w", f.Name(), err)
+	}
+	return nil
+}
+
+// mapFile maps the file of a region, which must have the given size and be unable to change it.
+func mapFile(fd int, size int, write bool) (region, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("look at shared memory: %w", err)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&(unix.F_SEAL_SHRINK|unix.F_SEAL_GROW) != unix.F_SEAL_SHRINK|unix.F_SEAL_GROW || st.Size != int64(size) {
+		return nil, fmt.Errorf("shared memory of %d bytes with seals %#x is not what a run of this lab has: %d bytes", st.Size, seals, size)
+	}
+	prot := unix.PROT_READ
+	if write {
+		prot |= unix.PROT_WRITE
+	}
+	b, err := unix.Mmap(fd, 0, size, prot, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map shared memory: %w", err)
+	}
+	return b, nil
+}
+
+func (r region) unmap() error {
+	if r == nil {
+		return nil
+	}
+	return unix.Munmap(r)
+}
+
+func (r region) i64(off int) *atomic.Int64  { return (*atomic.Int64)(unsafe.Pointer(&r[off])) }
+func (r region) u64(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&r[off])) }
+func (r region) u32(off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&r[off])) }
+
+// grant is what the coordinator tells one node: how far it may advance. The coordinator writes it.
+type grant struct{ region }
+
+const grantSize = 4096
+
+// round is the number of the grant. A node sleeps on it.
+func (g grant) round() *atomic.Uint32 { return g.u32(0) }
+
+// bound is the instant before which the node may handle its events.
+func (g grant) bound() *atomic.Int64 { return g.i64(8) }
+
+// orders is how many orders the node has been sent. It carries them out before its events.
+func (g grant) orders() *atomic.Uint64 { return g.u64(16) }
+
+// step is what the node is granted.
+func (g grant) step() *atomic.Uint32 { return g.u32(24) }
+
+// What a node is granted.
+const (
+	stepAdvance = iota // the events before the bound
+	stepMeet           // those, and at the bound itself those that come before the calls of the fault timeline
+	stepCall           // plus a window.Verdict: the next of these calls, and then as stepMeet
+)
+
+// slot is what a node tells the coordinator. The node writes it.
+type slot struct{ region }
+
+// slotHead is the size of a slot without what it has for each port.
+const slotHead = 192
+
+func slotSize(ports int) int { return slotHead + 8*ports }
+
+// round is the number of the last grant that the node has used up.
+func (s slot) round() *atomic.Uint32 { return s.u32(0) }
+
+// next is the instant of the node's next event, vtime.Never if it has none.
+func (s slot) next() *atomic.Int64 { return s.i64(8) }
+
+// last is when something last happened at the node.
+func (s slot) last() *atomic.Int64 { return s.i64(16) }
+
+// words is how many words the node has sent.
+func (s slot) words() *atomic.Uint64 { return s.u64(24) }
+
+// hops is how many frames have arrived at the node.
+func (s slot) hops() *atomic.Uint64 { return s.u64(32) }
+
+// first is when the first of the frames arrives at its end that the node has sent on a port since the
+// grant, vtime.Never if it has sent none.
+func (s slot) first(port int) *atomic.Int64 { return s.i64(slotHead + 8*port) }
+
+// putCensus sets what the node holds (stepMeet, stepCall).
+func (s slot) putCensus(c *window.Census) {
+	bits := uint64(0)
+	for i, set := range []bool{c.Awake, c.Registering, c.Open, c.Timed, c.Movable} {
+		if set {
+			bits |= 1 << i
+		}
+	}
+	for i, v := range []int64{
+		int64(bits), int64(c.Waiting), int64(c.Live), int64(c.Flying), int64(c.Pauses), int64(c.FlyingPauses),
+		int64(c.Moves), int64(c.Hops), int64(c.Stalled), int64(c.PauseMax), int64(c.PauseLate),
+	} {
+		s.i64(64 + 8*i).Store(v)
+	}
+}
+
+// census returns what the node holds, by its own account.
+func (s slot) census() (c window.Census) {
+	at := func(i int) int64 { return s.i64(64 + 8*i).Load() }
+	bits := at(0)
+	c.Awake, c.Registering, c.Open, c.Timed, c.Movable = bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0, bits&16 != 0
+	c.Waiting, c.Live, c.Flying, c.Pauses, c.FlyingPauses = int(at(1)), int(at(2)), int(at(3)), int(at(4)), int(at(5))
+	c.Moves, c.Hops = uint64(at(6)), uint64(at(7))
+	c.Stalled, c.PauseMax, c.PauseLate = vtime.Time(at(8)), vtime.Duration(at(9)), vtime.Duration(at(10))
+	return c
+}
+
+// ring announces the frames that cross a link in one direction: for each of them the instant of its
+// arrival and a tag. The frames themselves go through the kernel. The sender writes it.
+type ring struct{ region }
+
+const (
+	ringEntries = 4096
+	ringSize    = 64 + 16*ringEntries
+)
+
+// tail is how many frames have been sent.
+func (r ring) tail() *atomic.Uint64 { return r.u64(0) }
+
+func (r ring) at(i uint64) *atomic.Int64   { return r.i64(64 + int(i%ringEntries)*16) }
+func (r ring) tag(i uint64) *atomic.Uint64 { return r.u64(72 + int(i%ringEntries)*16) }
+
+// tagOf returns the tag of a frame: enough of its bytes to tell it from its neighbours.
+func tagOf(b []byte) uint64 {
+	n := len(b)
+	tag := uint64(n)
+	for _, x := range b[max(0, n-6):] {
+		tag = tag<<8 | uint64(x)
+	}
+	return tag
+}
+
+// bell wakes the coordinator. All write it.
+type bell struct{ region }
+
+const bellSize = 4096
+
+// running is how many nodes have not used up their grants. The coordinator sleeps on it.
+func (b bell) running() *atomic.Uint32 { return b.u32(0) }
+
+// sleep waits until the word is no longer v, or for the given time, or returns early.
+func sleep(word *atomic.Uint32, v uint32, limit time.Duration) {
+	ts := unix.NsecToTimespec(int64(limit))
+	// Unlike RawSyscall it lets the other goroutines of the process run.
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
+// wake ends the sleep of one process on a word.
+func wake(word *atomic.Uint32) {
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1, 1, 0, 0, 0)
+}
+
+const never = int64(vtime.Never)

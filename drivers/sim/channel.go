@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"errors"
+
+	"github.com/mcastlab/mcastlab/core/machine/queue"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// channel is the out-of-band channel of a lab in which its messages take time. It connects every
+// host, and every switch whose tables programs set, with the server of the running job. Messages of
+// a node arrive in the order in which they were sent, because all take the same time.
+type channel struct {
+	net   *Net
+	delay vtime.Duration // of each message, above 0
+
+	// up holds the requests that have not reached the server, by the node that sent them; down
+	// holds what the server has sent to each node.
+	up   []queue.FIFO[request]
+	down []queue.FIFO[message]
+
+	// coming is the number of messages in up and down.
+	coming int
+
+	// server answers the requests of job. It is nil in a part of a lab, whose requests leave by
+	// Config.Edge.
+	server *outofband.Server
+	job    *job
+}
+
+type request struct {
+	rank int
+	q    outofband.Request
+}
+
+// message is a reply to a rank of a host, or an entry for the table of a switch.
+type message struct {
+	reply outofband.Reply
+	entry rankhost.Branches
+}
+
+func newChannel(n *Net, delay vtime.Duration) *channel {
+	nodes := len(n.graph.Nodes)
+	return &channel{net: n, delay: delay, up: make([]queue.FIFO[request], nodes), down: make([]queue.FIFO[message], nodes)}
+}
+
+// open makes the channel that of a job.
+func (c *channel) open(j *job, size int, spare []bool) {
+	c.job = j
+	if c.net.cfg.Edge == nil {
+		c.server = outofband.NewServer(size, spare, c.net.cfg.Server(c.net.leaseGroup))
+	}
+}
+
+// send sends a request of a rank to the server.
+func (c *channel) send(node, rank int, q outofband.Request) {
+	n := c.net
+	at := n.now.Add(c.delay)
+	if n.cfg.Edge != nil {
+		n.cfg.Edge.Request(at, node, rank, q)
+		return
+	}
+	c.coming++
+	c.up[node].Push(request{rank, q})
+	n.schedule(at, classRequest, node)
+}
+
+// arrived hands a node's oldest request to the server, and sends what it answers.
+func (c *channel) arrived(node int) {
+	c.coming--
+	r := c.up[node].Pop()
+	replies, entries := c.server.Handle(r.rank, r.q)
+	at := c.net.now.Add(c.delay)
+	for _, e := range entries {
+		c.post(at, e.Switch, message{entry: e})
+	}
+	for _, r := range replies {
+		c.post(at, c.job.hosts[r.Rank], message{reply: r})
+	}
+}
+
+// post makes a message of the server arrive at a node.
+func (c *channel) post(at vtime.Time, node int, m message) {
+	c.coming++
+	c.down[node].Push(m)
+	c.net.schedule(at, classReply, node)
+}
+
+// delivered gives a node the oldest message that the server has sent it.
+func (c *channel) delivered(node int) {
+	c.coming--
+	m, nd := c.down[node].Pop(), &c.net.nodes[node]
+	if nd.sw != nil {
+		nd.sw.SetMulticast(virtswitch.Multicast{IP: m.entry.Group, Ports: m.entry.Ports, From: m.entry.From})
+		c.net.arm(node)
+		return
+	}
+	if k := nd.host.calls[m.reply.Call]; k != nil {
+		delete(nd.host.calls, m.reply.Call)
+		k.answered, k.reply = true, m.reply
+		if k.task.asleep {
+			c.net.makeReady(k.task)
+		}
+	}
+}
+
+// pending is a rank's request that has not been answered.
+type pending struct {
+	task     *task
+	answered bool
+	reply    outofband.Reply
+}
+
+// delayed is one rank's end of the channel. It implements rankhost.Board and rankhost.Subnet.
+type delayed struct {
+	board
+	c *channel
+}
+
+// ask sends a request and waits for its reply. It returns ok false once over, which may be nil,
+// reports that the wait is over.
+func (d delayed) ask(why string, q outofband.Request, over func() bool) (r outofband.Reply, ok bool) {
+	h := d.h
+	h.lastCall++
+	q.Call = h.lastCall
+	k := &pending{task: d.c.net.running}
+	h.calls[q.Call] = k
+	d.c.send(h.node, d.rank, q)
+	for !k.answered {
+		if over != nil && over() {
+			delete(h.calls, q.Call)
+			if q.Kind == outofband.Get {
+				d.c.send(h.node, d.rank, outofband.Request{Kind: outofband.Withdraw, Of: q.Call, Key: q.Key})
+			}
+			return r, false
+		}
+		h.Park(vtime.Never, why)
+	}
+	return k.reply, true
+}
+
+// Put implements rankhost.Board.
+func (d delayed) Put(key string, value []byte) {
+	d.c.send(d.h.node, d.rank, outofband.Request{Kind: outofband.Put, Key: key, Value: value})
+}
+
+// Get implements rankhost.Board.
+func (d delayed) Get(key, why string, over func() bool) ([]byte, bool) {
+	r, ok := d.ask(why, outofband.Request{Kind: outofband.Get, Key: key}, over)
+	return r.Value, ok
+}
+
+// Barrier implements rankhost.Board.
+func (d delayed) Barrier(over func() bool) bool {
+	if over() {
+		return false
+	}
+	_, ok := d.ask("the other ranks to synchronise", outofband.Request{Kind: outofband.Arrive}, over)
+	return ok
+}
+
+// LeaseGroup implements rankhost.Board.
+func (d delayed) LeaseGroup() (uint32, error) {
+	return d.group("a group address", outofband.Request{Kind: outofband.Lease})
+}
+
+// Multicast implements rankhost.Board.
+func (d delayed) Multicast(hosts []uint32) (uint32, error) {
+	return d.group("the switches to know a group", outofband.Request{Kind: outofband.Multicast, Hosts: hosts})
+}
+
+// EndMulticast implements rankhost.Board.
+func (d delayed) EndMulticast(group uint32) error {
+	_, err := d.group("the switches to forget a group", outofband.Request{Kind: outofband.EndMulticast, Group: group})
+	return err
+}
+
+// SetBranches implements rankhost.Subnet.
+func (d delayed) SetBranches(entries []rankhost.Branches) {
+	d.ask("the switches to take their tables", outofband.Request{Kind: outofband.SetBranches, Branches: entries}, nil)
+}
+
+func (d delayed) group(why string, q outofband.Request) (uint32, error) {
+	r, _ := d.ask(why, q, nil)
+	if r.Error != "" {
+		return 0, errors.New(r.Error)
+	}
+	return r.Group, nil
+}
+
+// Server returns what a server of the lab's out-of-band channel needs to know of the lab. lease
+// returns the lower 16 bits of a group address that the run has not used.
+func (c *Config) Server(lease func() (uint32, error)) outofband.Lab {
+	return outofband.Lab{
+		Lease: lease, GroupNet: wire.GroupNet, MulticastNet: wire.MulticastNet,
+		Tree: func(group uint32, hosts []uint32) (entries []rankhost.Branches, err error) {
+			nodes, err := c.Graph.HostsAt(hosts)
+			if err != nil {
+				return nil, err
+			}
+			tree, err := c.Multicast(group, nodes, nil)
+			for _, e := range tree {
+				entries = append(entries, rankhost.Branches{Switch: e.Switch, Group: group, Ports: e.Ports, From: e.From})
+			}
+			return entries, err
+		},
+	}
+}

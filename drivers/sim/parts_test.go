@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/fabric"
+	"github.com/mcastlab/mcastlab/drivers/window"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/virtrnic"
+	"github.com/mcastlab/mcastlab/virtswitch"
+)
+
+// dividedConfig is a lab with an out-of-band channel, of three leaves and two spines.
+func dividedConfig(t *testing.T, seed uint64) Config {
+	t.Helper()
+	g, err := topo.LeafSpine(topo.LeafSpineSpec{Leaves: 3, Spines: 2, Hosts: 2}, simlab.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{OutOfBand: vtime.Microsecond, Spec: fabric.Spec{Graph: g, Seed: seed, NIC: virtrnic.Settings{Window: 64}, Switch: fabric.Switch{
+		Settings: virtswitch.Settings{Rules: virtswitch.RulesFixed(), Buffer: 16 << 20, Groups: 64, GroupAge: 10 * vtime.Second},
+	}}}
+}
+
+// divided runs jobs that make objects of all kinds, sleep, set tables, and end in the middle, on a
+// lab that loses packets: once whole and once in random parts. Both come to the same end.
+func divided(t *testing.T, seed uint64) {
+	t.Helper()
+	r := prng.New(seed)
+	cfg := dividedConfig(t, seed)
+	cfg.Ledger = seed%2 == 0
+	of := make([]int, len(cfg.Graph.Nodes))
+	if count := 1 + r.IntN(len(of)); count > 1 {
+		for i, node := range r.Perm(len(of)) {
+			if of[node] = i; i >= count {
+				of[node] = r.IntN(count)
+			}
+		}
+	}
+	whole, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := NewParts(cfg, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loss := []float64{0, 0.02, 0.2, 1}[r.IntN(4)]; loss > 0 {
+		for id := range whole.Ports() {
+			for _, n := range append([]*Net{whole}, parts.parts...) {
+				n.SetFault(id, &faults.Impairment{Window: faults.Window{From: vtime.Time(50 * vtime.Microsecond)}, Loss: loss, Random: n.random.Derive(fmt.Sprintf("fault/%d", id))})
+			}
+		}
+	}
+	for job := range 2 {
+		steps, leave := make([]int, 10), make([]int, 6)
+		for i := range steps {
+			steps[i] = r.IntN(2 * kinds)
+		}
+		for i := range leave {
+			leave[i] = r.IntN(20)
+		}
+		one, log1 := runDivided(whole, job, steps, leave)
+		two, log2 := runDivided(parts, job, steps, leave)
+		now := parts.parts[0].now
+		if fmt.Sprint(one) != fmt.Sprint(two) || whole.Digest() != parts.Digest() || whole.now != now || log1 != log2 {
+			t.Errorf("job %d, parts %v: %v at %v with digest %016x, and whole %v at %v with %016x\n%s\n%s",
+				job, of, two, now, parts.Digest(), one, whole.now, whole.Digest(), log2, log1)
+			return
+		}
+	}
+	all, there := whole.Ledger()
+	if there != cfg.Ledger {
+		t.Errorf("there is a ledger: %v, asked for: %v", there, cfg.Ledger)
+	}
+	for id := range all {
+		in, _ := parts.parts[of[whole.links.At(id).Node]].Ledger()
+		if !slices.Equal(all[id], in[id]) {
+			t.Errorf("port %d: the ledger of the part has %d entries, that of the whole %d, and they differ", id, len(in[id]), len(all[id]))
+		}
+	}
+}
+
+// runDivided runs a job, and returns its error and what its ranks saw.
+func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (err error, log string) {
+	l := &litter{made: map[int]int{}, steps: steps, leave: leave}
+	params := simlab.Params()
+	params.RetryCnt = 2
+	logs := make([]string, 6)
+	err = n.Run(Job{Name: fmt.Sprint("litter ", job), Hosts: []int{0, 1, 2, 3, 4, 5}, Params: params, Program: func(r *rank.Rank) error {
+		saw := func(what string) { logs[r.ID()] += fmt.Sprintf("%v %s; ", r.Now(), what) }
+		random := r.Random("sleeps")
+		for _, name := range []string{"one", "two"} {
+			r.Go(name, func() error {
+				for range 5 {
+					r.Sleep(vtime.Duration(1+random.IntN(9)) * vtime.Microsecond)
+					saw(name)
+					r.Notify()
+				}
+				return nil
+			})
+		}
+		if r.ID() == 0 {
+			entry := rankhost.Branches{Switch: 6, Group: wire.MulticastNet | 0x7000, Ports: []uint16{0, 1}}
+			if err := rankrun.Of(r).SetBranches([]rankhost.Branches{entry}); err != nil {
+				return err
+			}
+		}
+		err := l.program(r)
+		saw(fmt.Sprint(err))
+		r.Sync()
+		saw("all are there")
+		return err
+	}})
+	return err, fmt.Sprint(logs)
+}
+
+// troubledParts broadcasts thrice under a timeline of faults, on a lab that is whole and on one in parts
+// of a node each. Both come to the same end each time.
+func troubledParts(t *testing.T, seed uint64) {
+	t.Helper()
+	d := drawTrouble(t, seed)
+	if seed%3 == 0 { // a pause that is renewed for ever: whoever waits behind it does so for good
+		d.specs = append(d.specs, faults.Spec{ID: "for ever", Kind: faults.KindPause, Nodes: d.hosts[1:2], Priority: 3, Window: faults.Window{From: vtime.Time(60 * vtime.Microsecond)}})
+	}
+	cfg := d.config(vtime.Duration(1+seed%4) * vtime.Microsecond)
+	cfg.Check = false
+	of := make([]int, len(d.graph.Nodes))
+	for i := range of {
+		of[i] = i
+	}
+	whole, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := NewParts(cfg, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.inject(append(parts.Nets(), whole)...)
+	for job := range 3 {
+		_, log1, one := d.broadcast(t, whole)
+		_, log2, two := d.broadcast(t, parts)
+		now := parts.parts[0].now
+		if fmt.Sprint(one) != fmt.Sprint(two) || whole.Digest() != parts.Digest() || whole.now != now || fmt.Sprint(log1) != fmt.Sprint(log2) {
+			t.Errorf("%v\njob %d: %v at %v with digest %016x, and whole %v at %v with %016x", d, job, two, now, parts.Digest(), one, whole.now, whole.Digest())
+			return
+		}
+	}
+}
+
+// TestPartsTroubled: whatever faults come, a lab in parts is the whole.
+func TestPartsTroubled(t *testing.T) {
+	from, count := simlab.Seeds(t, 60)
+	for seed := from; seed < from+count; seed++ {
+		troubledParts(t, seed)
+		if t.Failed() {
+			t.Fatalf("replay: go test ./drivers/sim -run 'TestPartsTroubled$' -from %d -seeds 1", seed)
+		}
+	}
+}
+
+// TestParts: whatever ranks do, and however they end, a lab in any parts is the whole.
+func TestParts(t *testing.T) {
+	from, count := simlab.Seeds(t, 60)
+	for seed := from; seed < from+count; seed++ {
+		divided(t, seed)
+		if t.Failed() {
+			t.Fatalf("replay: go test ./drivers/sim -run 'TestParts$' -from %d -seeds 1", seed)
+		}
+	}
+}
+
+// TestPartsRefused: what cannot be built whole cannot be built in parts, and a group of hosts that
+// the lab has not is an error of the rank that asks for it.
+func TestPartsRefused(t *testing.T) {
+	wantPartsRefused(t)
+}
+
+func wantPartsRefused(t *testing.T) {
+	t.Helper()
+	cfg := labConfig(tooManyPorts(t))
+	cfg.Check, cfg.OutOfBand = false, vtime.Microsecond
+	if _, err := NewParts(cfg, make([]int, len(cfg.Graph.Nodes))); err == nil {
+		t.Error("a switch of too many ports is built")
+	}
+	small := dividedConfig(t, 1)
+	if _, err := small.Server(nil).Tree(wire.MulticastNet|1, []uint32{1}); err == nil {
+		t.Error("a group has a host that the lab has not")
+	}
+	idle, err := NewParts(small, make([]int, len(small.Graph.Nodes)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := idle.Call(5, window.Make); err == nil {
+		t.Error("a call of the fault timeline is made, and there is none")
+	}
+	n, err := New(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := errors.New("over")
+	err = n.Run(Job{Name: "over", Hosts: []int{0}, Params: simlab.Params(), Program: func(r *rank.Rank) error {
+		h := n.nodes[0].host
+		b := h.tasks[0].job.boardOf(h, 0)
+		if b.Barrier(func() bool { return true }) {
+			return errors.New("a barrier is passed that was over before")
+		}
+		if _, ok := b.Get("nothing", "nothing", func() bool { return true }); ok {
+			return errors.New("nothing has a value")
+		}
+		return over
+	}})
+	if !errors.Is(err, over) {
+		t.Error(err)
+	}
+}

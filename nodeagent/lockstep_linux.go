@@ -1,0 +1,369 @@
+package nodeagent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/registry"
+	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/outofband"
+)
+
+// member is the node as a member of a run in virtual time.
+type member struct {
+	name     string
+	lab      *lab.Lab
+	node     *lockstep.Node
+	faults   *faults.Timeline // nil: none
+	programs []rank.Program
+	ranks    *sim.Ranks // of the job that runs; nil: none
+
+	s nodeapi.Node_LockstepServer
+}
+
+// takeMemory takes the shared memory of a run: first what the node writes, then what it reads.
+func (a *agent) takeMemory(fds []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var err error
+	if m := a.memory; m != nil && m.Lacks(len(fds)) {
+		err = m.Read(fds)
+	} else {
+		if m != nil {
+			err = m.Close() // of a run that did not begin
+		}
+		if err == nil {
+			a.memory, err = lockstep.NewNodeMemory(fds)
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+	}
+}
+
+// Lockstep implements nodeapi.NodeServer.
+func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	open := first.GetOpen()
+	if open == nil {
+		return status.Error(codes.InvalidArgument, "a run in virtual time begins with its opening")
+	}
+	before, m, err := a.enter()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.restore(before)) }()
+	defer func() { err = errors.Join(err, m.Close()) }()
+	x := &member{name: open.Node, s: s, programs: a.programs}
+	orders := make(chan func() error, 1024)
+	if err := x.build(open, a.sockets, m, orders); err != nil {
+		return status.Errorf(codes.InvalidArgument, "make node %s part of a run: %v", open.Node, err)
+	}
+	if err := s.Send(&nodeapi.Word{What: &nodeapi.Word_Ready{Ready: true}}); err != nil {
+		return err
+	}
+	received := make(chan error, 1)
+	go func() { received <- x.receive(orders) }()
+	if err := x.run(); err != nil {
+		return status.Error(codes.Aborted, err.Error())
+	}
+	return <-received
+}
+
+// enter ends the node's configuration for the time of a run, and returns it.
+func (a *agent) enter() (before []byte, m *lockstep.NodeMemory, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.leaving:
+		return nil, nil, errLeaving()
+	case a.node == nil:
+		return nil, nil, status.Error(codes.FailedPrecondition, "the node is not configured, or part of another run")
+	case a.memory == nil || !a.memory.Complete():
+		return nil, nil, status.Error(codes.FailedPrecondition, "the run's shared memory has not been handed over")
+	}
+	before, m, a.memory = a.node.configure, a.memory, nil
+	a.member.Store(true)
+	return before, m, a.halt()
+}
+
+// restore gives the node the configuration that it had before a run.
+func (a *agent) restore(before []byte) error {
+	var r nodeapi.ConfigureRequest
+	if err := proto.Unmarshal(before, &r); err != nil {
+		return fmt.Errorf("restore the node: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.member.Store(false)
+	if a.node != nil || a.leaving {
+		return nil // it has been configured meanwhile
+	}
+	n, err := newNode(&r, a.sockets, a.data, nil, a.succeed)
+	if err != nil {
+		return fmt.Errorf("restore the node: %w", err)
+	}
+	a.node = n
+	return nil
+}
+
+// build builds the node's part of the lab.
+func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMemory, orders <-chan func() error) error {
+	l, err := labspec.Decode(open.Lab)
+	if err != nil {
+		return err
+	}
+	g, err := labspec.Graph(l)
+	if err != nil {
+		return err
+	}
+	id, ok := g.Find(open.Node)
+	if !ok {
+		return fmt.Errorf("the lab has no such node")
+	}
+	ports := len(g.Nodes[id].Links)
+	if len(sockets) != ports || m.Ports() != ports {
+		return fmt.Errorf("%d sockets and rings for %d links, and the node has %d ports", len(sockets), m.Ports(), ports)
+	}
+	x.lab = l
+	c := lockstep.NodeConfig{
+		Sim:  sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l), Ledger: open.Ledger},
+		Node: id, Memory: m, Orders: orders, Request: x.request,
+	}
+	c.Sim.Trace = func(int) machine.Tracer { return x }
+	for _, fd := range sockets {
+		c.IO = append(c.IO, live.NewIO(fd, l.Runtime.IO == "trains"))
+	}
+	if x.node, err = lockstep.NewNode(c); err != nil {
+		return err
+	}
+	if err := x.capture(open.Captures); err != nil {
+		return err
+	}
+	specs, err := labspec.Timeline(l, g)
+	if err == nil && len(specs) > 0 {
+		x.faults = x.node.Part().NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...)
+	}
+	return err
+}
+
+// capture tells of the frames that arrive at the node and pass ports that are captured: its own, or
+// those at the other ends of its links.
+func (x *member) capture(ports []*nodeapi.PortRef) error {
+	part := x.node.Part()
+	g := part.Graph()
+	for i, p := range ports {
+		if int(p.Node) >= len(g.Nodes) || int(p.Port) >= len(g.Nodes[p.Node].Links) {
+			return fmt.Errorf("a capture is at port %d of node %d, which the lab has not", p.Port, p.Node)
+		}
+		part.SetTap(int(p.Node), int(p.Port), func(at vtime.Time, f *wire.Frame) {
+			x.tell(&nodeapi.Word{What: &nodeapi.Word_Captured{Captured: &nodeapi.CapturedFrame{
+				Capture: uint32(i), Now: int64(part.Now()), At: int64(at), Frame: f.AppendTo(nil),
+			}}})
+		})
+	}
+	return nil
+}
+
+// Trace implements machine.Tracer: events of the node's machine are told at once.
+func (x *member) Trace(now vtime.Time, e machine.Event) {
+	x.tell(&nodeapi.Word{What: &nodeapi.Word_Event{Event: nodeapi.EventOf(now, e)}})
+}
+
+// run advances as far as it is granted, until the stream ends.
+func (x *member) run() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("node %s panicked: %v\n%s", x.name, p, debug.Stack())
+		}
+	}()
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) // one processor is for the stream
+	return x.node.Run()
+}
+
+// receive passes orders on until the stream ends.
+func (x *member) receive(orders chan<- func() error) error {
+	defer x.node.End()
+	defer close(orders)
+	for {
+		o, err := x.s.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		orders <- func() error { return x.carryOut(o) }
+	}
+}
+
+// say sends a word. Only what runs between events may call it.
+func (x *member) say(w *nodeapi.Word) error {
+	x.node.Said()
+	if err := x.s.Send(w); err != nil {
+		return fmt.Errorf("tell the orchestrator: %w", err)
+	}
+	return nil
+}
+
+func (x *member) request(at vtime.Time, rank int, q outofband.Request) error {
+	b, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	return x.say(&nodeapi.Word{What: &nodeapi.Word_Request{Request: &nodeapi.ChannelRequest{At: int64(at), Rank: uint32(rank), Request: b}}})
+}
+
+// carryOut carries out an order. It runs between events.
+func (x *member) carryOut(o *nodeapi.Order) error {
+	switch w := o.What.(type) {
+	case *nodeapi.Order_Begin:
+		return x.begin(w.Begin)
+	case *nodeapi.Order_Stop:
+		return x.stop()
+	case *nodeapi.Order_Release:
+		if x.ranks != nil {
+			x.ranks.Release()
+			x.ranks = nil
+		}
+		return nil
+	case *nodeapi.Order_Rest:
+		x.node.Rest(vtime.Time(w.Rest))
+		return nil
+	case *nodeapi.Order_Reply:
+		var r outofband.Reply
+		if err := json.Unmarshal(w.Reply.Reply, &r); err != nil {
+			return fmt.Errorf("read a reply: %w", err)
+		}
+		x.node.Reply(vtime.Time(w.Reply.At), r)
+		return nil
+	case *nodeapi.Order_Entry:
+		e := w.Entry.Entry
+		x.node.SetEntry(vtime.Time(w.Entry.At), rankhost.Branches{Group: e.Group, Ports: narrow(e.Ports), From: narrow(e.From)})
+		return nil
+	case *nodeapi.Order_Report:
+		return x.report()
+	}
+	return fmt.Errorf("order %T is not known to this version", o.What)
+}
+
+func narrow(ports []uint32) (all []uint16) {
+	for _, p := range ports {
+		all = append(all, uint16(p))
+	}
+	return all
+}
+
+// begin starts the node's rank of a job, if it has one.
+func (x *member) begin(start *nodeapi.Start) error {
+	app, ok := registry.App(start.App, apps.Env{Programs: x.programs, OpenStore: pebblestore.NewMemory().Open})
+	if !ok {
+		return fmt.Errorf("this agent has no program %q", start.App)
+	}
+	job := sim.Job{
+		Name: start.Job, Params: labspec.RankParams(x.lab),
+		Program: func(r *rank.Rank) error { return app.Run(r, start.Params) },
+		Emit: func(rank int, record []byte) {
+			x.tell(&nodeapi.Word{What: &nodeapi.Word_Record{Record: &nodeapi.RankRecord{Rank: uint32(rank), Record: record}}})
+		},
+		Report: func(what string) { x.tell(&nodeapi.Word{What: &nodeapi.Word_Doing{Doing: what}}) },
+	}
+	g := x.node.Part().Graph()
+	for _, name := range start.Names {
+		h, ok := g.Find(name)
+		if !ok {
+			return fmt.Errorf("job %s has a rank on %s, which the lab has not", start.Job, name)
+		}
+		job.Hosts = append(job.Hosts, h)
+	}
+	x.ranks = x.node.Part().Begin(job)
+	return nil
+}
+
+// tell sends a word of a rank. If the orchestrator has gone, the stream's end ends the run.
+func (x *member) tell(w *nodeapi.Word) { _ = x.say(w) }
+
+// stop unwinds what still waits, and tells how the ranks have ended.
+func (x *member) stop() error {
+	ended := &nodeapi.RanksEnded{}
+	if x.ranks != nil {
+		ended.Blocked = x.ranks.Stop()
+		for i, err := range x.ranks.Errors() {
+			if err != nil {
+				ended.Errors = append(ended.Errors, &nodeapi.RankError{Rank: uint32(i), Error: err.Error(), Crashed: errors.Is(err, sim.ErrCrashed)})
+			}
+		}
+	}
+	return x.say(&nodeapi.Word{What: &nodeapi.Word_Ended{Ended: ended}})
+}
+
+// report tells what the node has seen of the run so far.
+func (x *member) report() error {
+	part, g := x.node.Part(), x.node.Part().Graph()
+	id, _ := g.Find(x.name)
+	c := counters.Node{Node: x.name, LabUS: part.Now().Microseconds()}
+	st := part.Stats()
+	p := &nodeapi.PartState{Events: st.Events, AckHops: st.AckHops, Lost: st.Lost}
+	ledger, whole := part.Ledger()
+	p.LedgerCut = !whole
+	for i := range g.Nodes[id].Links {
+		far := g.Peer(id, i)
+		in := part.Link(part.PortID(far.Node, far.Port))
+		faulty := part.LinkStats(part.PortID(far.Node, far.Port))
+		c.Ports = append(c.Ports, counters.Port{
+			Port: i, Received: in.Frames, ReceivedBytes: in.Bytes,
+			Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
+		})
+		k := &nodeapi.LinkState{Digest: in.Digest, Frames: in.Frames, Bytes: in.Bytes, Payload: in.Payload}
+		if ledger != nil {
+			for _, e := range ledger[part.PortID(far.Node, far.Port)] {
+				k.At, k.With = append(k.At, int64(e.At)), append(k.With, e.Digest)
+			}
+		}
+		p.Links = append(p.Links, k)
+	}
+	if sw := part.Switch(id); sw != nil {
+		c.Switch(sw, g)
+	} else {
+		c.NIC(part.NIC(id))
+		c.Agent(part.Agent(id))
+		p.Completions = part.NIC(id).Digest()
+	}
+	if x.faults != nil {
+		p.Faults = listed(x.faults.List(part.Now())).Faults
+	}
+	if err := part.Leftover(); err != nil {
+		p.Left = err.Error()
+	}
+	var err error
+	if p.Node, err = json.Marshal(c); err != nil {
+		return err
+	}
+	return x.say(&nodeapi.Word{What: &nodeapi.Word_State{State: p}})
+}

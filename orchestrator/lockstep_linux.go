@@ -1,0 +1,494 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/outofband"
+)
+
+// stepped is a run in virtual time on a lab that is up (package drivers/lockstep). It does with the
+// nodes what a simulation does with its machines, in the same order, and comes to its digest.
+type stepped struct {
+	*runner.Record
+	ctx context.Context
+	d   *Deployed
+
+	streams context.Context // of the streams
+	cut     func()          // ends it
+
+	o      RunOptions
+	cfg    sim.Config
+	coord  *lockstep.Coordinator
+	nodes  []*steppedNode
+	caps   stepCaptures
+	events []stepEvent // that may not be written yet
+	failed chan error  // the first error of a stream
+
+	now   vtime.Time
+	lease uint32
+	emit  func(rank int, record []byte)
+	hosts []int // of the running job
+	steps int   // iterations begun
+	all   int   // iterations of all workloads
+	torn  error // why the nodes' accounts do not tell how the run went; nil: they do
+
+	doing atomic.Pointer[runner.ProgressState]
+}
+
+// steppedNode is the stream to one node.
+type steppedNode struct {
+	name  string
+	s     nodeapi.Node_LockstepClient
+	words *inbox
+	heard uint64
+	ended *nodeapi.RanksEnded
+	state *nodeapi.PartState
+}
+
+// runLockstep runs the lab's workloads in virtual time.
+func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Report, error) {
+	if err := d.stepsAlong(o); err != nil {
+		return nil, err
+	}
+	ends, err := runner.MatchPorts(d.Graph, o.Captures)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := runner.Begin(o.Base, d.Lab, d.o.Engine.Name())
+	if err != nil {
+		return nil, err
+	}
+	// The streams outlive an interrupt by the time that nodes take to go back to what they were.
+	streams, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	r := &stepped{
+		Record: rec, ctx: ctx, streams: streams, cut: cut, d: d, o: o, failed: make(chan error, 1),
+		cfg: sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph), OutOfBand: labspec.ChannelDelay(d.Lab)},
+	}
+	r.caps = stepCaptures{ends: ends, order: r.cfg.Order()}
+	r.OnClose(r.caps.close)
+	r.Report.Fidelity.Reason = "virtual time, in lockstep"
+	r.doing.Store(&runner.ProgressState{Doing: "handing over"})
+	if err = r.open(); err != nil {
+		r.torn = err
+	} else {
+		hide := r.showProgress()
+		err = r.workloads()
+		hide()
+	}
+	if r.torn == nil && r.coord != nil { // also of a run whose ranks have failed
+		err = errors.Join(err, r.account())
+	}
+	err = errors.Join(err, r.close())
+	if o.Progress != nil {
+		o.Progress.Done()
+	}
+	return r.Report, r.Finish(ctx, d.Lab, err)
+}
+
+// stepsAlong returns an error if the lab or the run has something that does not run in virtual time.
+func (d *Deployed) stepsAlong(o RunOptions) error {
+	what := ""
+	switch {
+	case d.plane != nil:
+		what = "controllers"
+	case d.Lab.Trace == lab.TraceMessages:
+		what = "trace: messages"
+	default:
+		return nil
+	}
+	return fmt.Errorf("lab %s: runtime.clock: lockstep does not have %s in running labs yet: leave them out, set clock: dilated, or use --runtime sim", d.Lab.Name, what)
+}
+
+// open hands the shared memory to the nodes and opens their streams.
+func (r *stepped) open() (err error) {
+	if err := r.d.awaitAgents(r.ctx); err != nil {
+		return err
+	}
+	if r.coord, err = lockstep.NewCoordinator(&r.cfg); err != nil {
+		return err
+	}
+	if _, err := runner.Inject(r.coord.Faults(), r.d.Lab); err != nil {
+		return err
+	}
+	r.caps.links = r.coord.Faults()
+	if err := r.caps.Open(r.caps.links, r.Report.RunDir, r.caps.ends, r.o.CaptureBytes); err != nil {
+		return err
+	}
+	var captures []*nodeapi.PortRef
+	for _, e := range r.caps.ends {
+		captures = append(captures, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
+	}
+	err = r.coord.HandOver(func(node int, files []*os.File) error {
+		return nodeapi.SendFiles(filepath.Join(r.d.store.nodePath(r.d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
+	})
+	if err != nil {
+		return err
+	}
+	r.nodes = make([]*steppedNode, len(r.d.nodes))
+	message, err := labspec.Encode(r.d.Lab)
+	if err != nil {
+		return err
+	}
+	return r.d.each(func(i int) error {
+		n := &steppedNode{name: r.d.nodes[i].name, words: newInbox()}
+		s, err := r.d.nodes[i].Lockstep(r.streams)
+		if err != nil {
+			return fmt.Errorf("node %s: %w", n.name, err)
+		}
+		n.s = s
+		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures}
+		if err := s.Send(&nodeapi.Order{What: &nodeapi.Order_Open{Open: open}}); err != nil {
+			return fmt.Errorf("node %s: %w", n.name, err)
+		}
+		if _, err := s.Recv(); err != nil {
+			return fmt.Errorf("node %s: %w", n.name, err)
+		}
+		r.nodes[i] = n
+		go r.listen(n)
+		return nil
+	})
+}
+
+// listen takes a node's words until its stream ends.
+func (r *stepped) listen(n *steppedNode) {
+	defer n.words.close()
+	for {
+		w, err := n.s.Recv()
+		if err != nil {
+			select {
+			case r.failed <- fmt.Errorf("node %s: %w", n.name, err):
+			default: // another node was first
+			}
+			return
+		}
+		n.words.put(w)
+	}
+}
+
+// Alive implements lockstep.Streams.
+func (r *stepped) Alive() error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case err := <-r.failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Hear implements lockstep.Streams.
+func (r *stepped) Hear(node int, count uint64) error {
+	n := r.nodes[node]
+	for ; n.heard < count; n.heard++ {
+		w, ok := n.words.take(lockstep.PatienceDefault)
+		if !ok {
+			return cmp.Or(r.Alive(), fmt.Errorf("node %s: it has sent %d words, and only %d have come", n.name, count, n.heard))
+		}
+		if err := r.hear(node, w); err != nil {
+			return fmt.Errorf("node %s: %w", n.name, err)
+		}
+	}
+	return nil
+}
+
+func (r *stepped) hear(node int, w *nodeapi.Word) error {
+	switch x := w.What.(type) {
+	case *nodeapi.Word_Request:
+		var q outofband.Request
+		if err := json.Unmarshal(x.Request.Request, &q); err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		rank := int(x.Request.Rank)
+		if rank >= len(r.hosts) || r.hosts[rank] != node {
+			return fmt.Errorf("it speaks for rank %d, which is not its own", rank)
+		}
+		r.coord.Channel().Request(vtime.Time(x.Request.At), node, rank, q)
+	case *nodeapi.Word_Record:
+		if int(x.Record.Rank) >= len(r.hosts) {
+			return fmt.Errorf("it speaks for rank %d, which there is not", x.Record.Rank)
+		}
+		r.emit(int(x.Record.Rank), x.Record.Record)
+	case *nodeapi.Word_Doing:
+		r.steps++
+		r.doing.Store(&runner.ProgressState{Doing: x.Doing, Step: r.steps, Steps: r.all})
+	case *nodeapi.Word_Captured:
+		if err := r.caps.add(node, x.Captured); err != nil {
+			return err
+		}
+		if len(r.caps.waiting) >= stepFramesMax {
+			r.caps.write(r.coord.Horizon())
+		}
+	case *nodeapi.Word_Event:
+		if r.events = append(r.events, stepEvent{node, x.Event}); len(r.events) >= stepEventsMax {
+			r.writeEvents(r.coord.Horizon())
+		}
+	case *nodeapi.Word_Ended:
+		r.nodes[node].ended = x.Ended
+	case *nodeapi.Word_State:
+		r.nodes[node].state = x.State
+	default:
+		return fmt.Errorf("it says %T, which this version does not know", w.What)
+	}
+	return nil
+}
+
+// Reply implements lockstep.Streams.
+func (r *stepped) Reply(at vtime.Time, node int, x outofband.Reply) error {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	return r.send(node, &nodeapi.Order{What: &nodeapi.Order_Reply{Reply: &nodeapi.ChannelReply{At: int64(at), Reply: b}}})
+}
+
+// SetEntry implements lockstep.Streams.
+func (r *stepped) SetEntry(at vtime.Time, e rankhost.Branches) error {
+	m := &nodeapi.MulticastEntry{Group: e.Group, Ports: widen(e.Ports), From: widen(e.From)}
+	return r.send(e.Switch, &nodeapi.Order{What: &nodeapi.Order_Entry{Entry: &nodeapi.TableEntry{At: int64(at), Entry: m}}})
+}
+
+func widen(ports []uint16) (all []uint32) {
+	for _, p := range ports {
+		all = append(all, uint32(p))
+	}
+	return all
+}
+
+func (r *stepped) send(node int, o *nodeapi.Order) error {
+	if err := r.nodes[node].s.Send(o); err != nil {
+		return errors.Join(r.Alive(), fmt.Errorf("tell node %s: %w", r.nodes[node].name, err))
+	}
+	return nil
+}
+
+// tell gives all nodes an order, and returns when they have carried it out.
+func (r *stepped) tell(o *nodeapi.Order) error {
+	for i := range r.nodes {
+		if err := r.send(i, o); err != nil {
+			r.torn = err
+			return err
+		}
+		r.coord.Ordered(i, vtime.Never)
+	}
+	r.torn = r.coord.Settle()
+	return r.torn
+}
+
+// workloads runs one workload after the other.
+func (r *stepped) workloads() error {
+	all, err := runner.Prepare(r.d.Lab, r.d.Graph, r.d.env())
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		r.all += w.Steps
+	}
+	for _, w := range all {
+		err := r.Measure(w, func() vtime.Time { return r.now }, func(emit func(int, []byte)) error {
+			r.emit = emit
+			return r.job(w)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// job runs one workload, as sim.Parts does.
+func (r *stepped) job(w runner.Workload) error {
+	r.hosts = w.Hosts
+	server := outofband.NewServer(len(w.Hosts), w.Spare, r.cfg.Server(r.leaseGroup))
+	r.coord.Begin(r, w.Hosts, server)
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
+		return err
+	}
+	if err := r.drain(); err != nil {
+		return err
+	}
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Stop{Stop: true}}); err != nil {
+		return err
+	}
+	failed := r.outcome(len(w.Hosts))
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: true}}); err != nil {
+		return err
+	}
+	for _, e := range server.End() {
+		r.coord.SetEntry(r.now, e)
+	}
+	return errors.Join(failed, r.drain())
+}
+
+// outcome returns the error of a job whose ranks have been stopped.
+func (r *stepped) outcome(ranks int) error {
+	var blocked []string
+	errs := make([]error, ranks)
+	for _, n := range r.nodes {
+		blocked = append(blocked, n.ended.Blocked...)
+		for _, e := range n.ended.Errors {
+			if int(e.Rank) < ranks {
+				errs[e.Rank] = rankError{e}
+			}
+		}
+	}
+	slices.Sort(blocked)
+	return sim.Outcome(errs, blocked)
+}
+
+// rankError is the error of a rank as its node tells it.
+type rankError struct{ *nodeapi.RankError }
+
+// Error implements error.
+func (e rankError) Error() string { return e.RankError.Error }
+
+// Is reports whether the rank's host has crashed, if that is what target says.
+func (e rankError) Is(target error) bool { return target == sim.ErrCrashed && e.Crashed }
+
+// drain lets the nodes advance until nothing is under way.
+func (r *stepped) drain() error {
+	last, halted, err := r.coord.Drain()
+	r.writeEvents(vtime.Never)
+	if err != nil {
+		r.torn = err
+		return err
+	}
+	if r.now = last; halted {
+		return nil // with events left
+	}
+	return r.tell(&nodeapi.Order{What: &nodeapi.Order_Rest{Rest: int64(last)}})
+}
+
+func (r *stepped) leaseGroup() (uint32, error) {
+	if r.lease >= leasesMax {
+		return 0, fmt.Errorf("all %d group addresses of the run are used", leasesMax)
+	}
+	r.lease++
+	return r.lease, nil
+}
+
+// account enters what the nodes have seen into the report.
+func (r *stepped) account() error {
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Report{Report: true}}); err != nil {
+		return err
+	}
+	g := r.d.Graph
+	all := make([]counters.Node, len(r.nodes))
+	var links, completions []uint64
+	var ledger [][]sim.Entry
+	whole := true
+	for i, n := range r.nodes {
+		if err := json.Unmarshal(n.state.Node, &all[i]); err != nil {
+			return fmt.Errorf("read the counters of node %s: %w", n.name, err)
+		}
+		if len(n.state.Links) != len(g.Nodes[i].Links) || len(all[i].Ports) != len(g.Nodes[i].Links) {
+			return fmt.Errorf("node %s tells of %d links, and has %d", n.name, len(n.state.Links), len(g.Nodes[i].Links))
+		}
+		if n.state.Left != "" {
+			return fmt.Errorf("node %s: %s", n.name, n.state.Left)
+		}
+		whole = whole && !n.state.LedgerCut
+		r.Meta.Events += n.state.Events
+		r.Meta.AckHops += n.state.AckHops
+		r.Meta.FramesLost += n.state.Lost
+	}
+	for i := range r.nodes {
+		for p := range g.Nodes[i].Links {
+			far := g.Peer(i, p)
+			x := r.nodes[far.Node].state.Links[far.Port]
+			links = append(links, x.Digest)
+			var entries []sim.Entry
+			for k := range min(len(x.At), len(x.With)) {
+				entries = append(entries, sim.Entry{At: vtime.Time(x.At[k]), Digest: x.With[k]})
+			}
+			ledger = append(ledger, entries)
+			all[i].Ports[p].Sent, all[i].Ports[p].SentBytes = x.Frames, x.Bytes
+		}
+		if i < g.Hosts {
+			completions = append(completions, r.nodes[i].state.Completions)
+		}
+	}
+	r.Report.Digest = fmt.Sprintf("%016x", sim.CombineDigests(links, completions))
+	if r.o.Ledger != nil {
+		r.o.Ledger(ledger, whole)
+	}
+	var lists []*nodeapi.FaultList
+	for _, n := range r.nodes {
+		lists = append(lists, &nodeapi.FaultList{Faults: n.state.Faults})
+	}
+	for _, f := range together(lists) {
+		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
+	}
+	r.caps.write(vtime.Never)
+	r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Cut(), r.caps.Cut(), r.caps.Files()
+	r.Meta.LabUS, r.Meta.PacketHops = r.now.Microseconds(), r.coord.Hops()
+	return r.Counters(all)
+}
+
+// closeWait is how long nodes may take to go back to their configurations.
+const closeWait = 10 * time.Second
+
+// close ends the streams. The nodes go back to their configurations.
+func (r *stepped) close() error {
+	var errs []error
+	late := time.AfterFunc(closeWait, r.cut)
+	defer late.Stop()
+	for _, n := range r.nodes {
+		if n != nil {
+			errs = append(errs, n.s.CloseSend())
+		}
+	}
+	for _, n := range r.nodes {
+		if n == nil {
+			continue
+		}
+		<-n.words.over
+	}
+	if r.coord != nil {
+		errs = append(errs, r.coord.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// showProgress tells the progress display how it goes, until the returned function is called. A
+// rehearsal beside the run tells how much there is to do.
+func (r *stepped) showProgress() (hide func()) {
+	if r.o.Progress == nil {
+		return func() {}
+	}
+	var hops atomic.Uint64
+	ctx, stop := context.WithCancel(r.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if reh, err := runner.Rehearse(ctx, r.d.Lab, r.d.env(), nil); err == nil {
+			hops.Store(reh.Hops())
+		}
+	}()
+	shown := showEvery(r.ctx, r.o.Progress, func() runner.ProgressState {
+		p := *r.doing.Load()
+		p.LabTime, p.PacketHops, p.AllHops = r.coord.Now(), r.coord.Hops(), hops.Load()
+		return p
+	})
+	return func() { shown(); stop(); <-ended }
+}

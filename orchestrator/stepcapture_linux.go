@@ -1,0 +1,78 @@
+package orchestrator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/drivers/window"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// stepCaptures are the captures of a run in virtual time. The node at the end of a link tells of every
+// frame that arrives there, for captures at both ends. The files are those of the simulation, byte for
+// byte: frames are written in the order in which it handles their arrivals.
+type stepCaptures struct {
+	runner.Captures
+	ends    []topo.End
+	links   *sim.Net // numbers the links
+	order   window.Order
+	waiting []stepFrame
+	written vtime.Time // all that arrived before it has been written
+}
+
+// stepFrame is a frame that has arrived.
+type stepFrame struct {
+	now, at vtime.Time // when it arrived, and when it passed the port
+	rank    uint64     // among the arrivals of that instant
+	capture int
+	bytes   []byte
+}
+
+// stepFramesMax is how many frames wait before those that are complete are written.
+const stepFramesMax = 1 << 12
+
+// add takes what a node tells.
+func (k *stepCaptures) add(node int, x *nodeapi.CapturedFrame) error {
+	if int(x.Capture) >= len(k.ends) {
+		return fmt.Errorf("it tells of capture %d, which there is not", x.Capture)
+	}
+	at := k.ends[x.Capture]
+	far := k.links.Graph().Peer(at.Node, at.Port)
+	link := k.links.PortID(at.Node, at.Port)
+	switch node {
+	case far.Node:
+	case at.Node:
+		link = k.links.PortID(far.Node, far.Port)
+	default:
+		return fmt.Errorf("it tells of a capture at %s, where it has no part", k.links.Graph().PortName(at))
+	}
+	now := vtime.Time(x.Now)
+	if now < k.written {
+		return fmt.Errorf("it tells that a frame arrived at %v, after all have come to %v", now, k.written)
+	}
+	k.waiting = append(k.waiting, stepFrame{now, vtime.Time(x.At), uint64(link) ^ k.order.Mask(now), int(x.Capture), x.Frame})
+	return nil
+}
+
+// write writes all frames that arrived before an instant, after which no earlier one comes.
+func (k *stepCaptures) write(before vtime.Time) {
+	slices.SortStableFunc(k.waiting, func(a, b stepFrame) int { return cmp.Or(cmp.Compare(a.now, b.now), cmp.Compare(a.rank, b.rank)) })
+	n := 0
+	for ; n < len(k.waiting) && k.waiting[n].now < before; n++ {
+		f := &k.waiting[n]
+		k.Bytes(f.capture, f.now, f.at, f.bytes)
+	}
+	k.waiting = slices.Delete(k.waiting, 0, n)
+	k.written = max(k.written, before)
+}
+
+// close writes what is left.
+func (k *stepCaptures) close() error {
+	k.write(vtime.Never)
+	return k.Close()
+}

@@ -1,0 +1,175 @@
+package outofband
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+)
+
+// Kind says what a Request asks for.
+type Kind uint8
+
+// The kinds of requests. A runtime sends their numbers between processes, so they do not change.
+const (
+	Put          Kind = 1 // publish Value as Key; there is no reply
+	Get          Kind = 2 // the value of Key, as soon as it has one
+	Withdraw     Kind = 3 // end the wait of the call Of for Key; there is no reply
+	Arrive       Kind = 4 // come to the barrier; the reply comes when all ranks have
+	Lease        Kind = 5 // a McstID that no group of the run has or had
+	Multicast    Kind = 6 // a plain multicast group of Hosts
+	EndMulticast Kind = 7 // the end of the plain multicast group Group
+	SetBranches  Kind = 8 // replace what SetBranches has set in the switches by Branches
+	Lose         Kind = 9 // the rank's host has crashed; there is no reply
+)
+
+// Request is a call of a rank as a message.
+type Request struct {
+	Kind     Kind                `json:"kind"`
+	Call     uint64              `json:"call,omitempty"` // the rank's number of the call; its reply carries it
+	Of       uint64              `json:"of,omitempty"`   // the call that Withdraw is about
+	Key      string              `json:"key,omitempty"`
+	Value    []byte              `json:"value,omitempty"`
+	Hosts    []uint32            `json:"hosts,omitempty"`
+	Group    uint32              `json:"group,omitempty"`
+	Branches []rankhost.Branches `json:"branches,omitempty"`
+}
+
+// Reply answers a Request.
+type Reply struct {
+	Rank  int    `json:"rank"`
+	Call  uint64 `json:"call"`
+	Value []byte `json:"value,omitempty"` // of Get
+	Group uint32 `json:"group,omitempty"` // of Lease and Multicast
+	Error string `json:"error,omitempty"`
+}
+
+// Server answers the requests of the ranks of one job. It is a value without I/O, as Board is: what
+// it is asked in which order determines what it answers. A runtime in which the messages of the
+// channel take time carries Request to it, and Reply and table entries from it.
+type Server struct {
+	board *Board[uint64]
+	lab   Lab
+
+	// groups are the entries of the job's plain multicast groups that have not ended, oldest
+	// group first.
+	groups [][]rankhost.Branches
+
+	// branches is what the last SetBranches has set.
+	branches []rankhost.Branches
+}
+
+// Lab is what a Server needs to know of the lab.
+type Lab struct {
+	// Lease returns the lower 16 bits of a group's address that the run has not used.
+	Lease func() (uint32, error)
+	// Tree returns the table entries of a plain multicast group of the hosts with the given
+	// addresses.
+	Tree func(group uint32, hosts []uint32) ([]rankhost.Branches, error)
+	// GroupNet and MulticastNet are the networks of McstIDs and of plain multicast groups.
+	GroupNet, MulticastNet uint32
+}
+
+// NewServer returns the server of a job of size ranks; spare is as in New.
+func NewServer(size int, spare []bool, lab Lab) *Server {
+	return &Server{board: New[uint64](size, spare), lab: lab}
+}
+
+// Handle carries out a request of a rank. It returns the replies that are due now, which may be to
+// other ranks, and the table entries that change.
+func (s *Server) Handle(rank int, q Request) (replies []Reply, entries []rankhost.Branches) {
+	me := call(rank, q.Call)
+	switch q.Kind {
+	case Put:
+		return answer(s.board.Put(q.Key, q.Value), q.Value), nil
+	case Get:
+		if v, ok := s.board.Get(rank, me, q.Key); ok {
+			return answer([]uint64{me}, v), nil
+		}
+	case Withdraw:
+		s.board.Withdraw(rank, call(rank, q.Of), q.Key)
+	case Arrive:
+		return answer(s.board.Arrive(rank, me), nil), nil
+	case Lose:
+		return answer(s.board.Lose(rank), nil), nil
+	case Lease:
+		lower, err := s.lab.Lease()
+		return []Reply{leased(rank, q.Call, s.lab.GroupNet|lower, err)}, nil
+	case Multicast:
+		group, entries, err := s.multicast(q.Hosts)
+		return []Reply{leased(rank, q.Call, group, err)}, entries
+	case EndMulticast:
+		return answer([]uint64{me}, nil), s.end(q.Group)
+	case SetBranches:
+		entries = append(without(s.branches), q.Branches...)
+		s.branches = q.Branches
+		return answer([]uint64{me}, nil), entries
+	default:
+		return []Reply{{Rank: rank, Call: q.Call, Error: fmt.Sprintf("request of kind %d is not known to this version", q.Kind)}}, nil
+	}
+	return nil, nil
+}
+
+// End ends all that the job has set in the switches, and returns the table entries that change.
+func (s *Server) End() (entries []rankhost.Branches) {
+	for _, g := range s.groups {
+		entries = append(entries, without(g)...)
+	}
+	entries = append(entries, without(s.branches)...)
+	s.groups, s.branches = nil, nil
+	return entries
+}
+
+func (s *Server) multicast(hosts []uint32) (group uint32, entries []rankhost.Branches, err error) {
+	lower, err := s.lab.Lease()
+	if err != nil {
+		return 0, nil, err
+	}
+	group = s.lab.MulticastNet | lower
+	if entries, err = s.lab.Tree(group, hosts); err == nil && len(entries) > 0 {
+		s.groups = append(s.groups, entries)
+	}
+	return group, entries, err
+}
+
+// end removes a plain multicast group. A group that has ended already changes nothing.
+func (s *Server) end(group uint32) []rankhost.Branches {
+	for i, g := range s.groups {
+		if g[0].Group == group {
+			s.groups = slices.Delete(s.groups, i, i+1)
+			return without(g)
+		}
+	}
+	return nil
+}
+
+// without returns the entries that remove the given ones.
+func without(entries []rankhost.Branches) (gone []rankhost.Branches) {
+	for _, e := range entries {
+		gone = append(gone, rankhost.Branches{Switch: e.Switch, Group: e.Group})
+	}
+	return gone
+}
+
+// callBits is the number of bits of a call in the numbers by which the board knows calls. A rank
+// makes fewer calls in a job.
+const callBits = 40
+
+// call returns the number by which the board knows a rank's call.
+func call(rank int, n uint64) uint64 { return uint64(rank)<<callBits | n }
+
+// answer returns a reply with the value for each of the board's calls.
+func answer(calls []uint64, value []byte) (replies []Reply) {
+	for _, c := range calls {
+		replies = append(replies, Reply{Rank: int(c >> callBits), Call: c & (1<<callBits - 1), Value: value})
+	}
+	return replies
+}
+
+func leased(rank int, n uint64, group uint32, err error) Reply {
+	r := Reply{Rank: rank, Call: n, Group: group}
+	if err != nil {
+		r.Group, r.Error = 0, err.Error()
+	}
+	return r
+}
