@@ -265,9 +265,22 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is under way
+	for some := true; some; { // again: what a killed command asked for may have come meanwhile
+		if some, err = removeOnce(ctx, c, lab, nodes); err != nil {
+			return err
+		}
+	}
+	if len(nodes) > 0 {
+		return nil
+	}
+	return removeVolumes(ctx, c, lab)
+}
+
+// removeOnce removes those containers of a lab that are there, and reports whether there were any.
+func removeOnce(ctx context.Context, c *client.Client, lab string, nodes []string) (bool, error) {
 	all, err := owned(ctx, c, lab)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(nodes) > 0 {
 		all = slices.DeleteFunc(all, func(s container.Summary) bool { return !slices.Contains(nodes, s.Labels[labelNode]) })
@@ -284,10 +297,14 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		}
 		return nil
 	})
-	if err != nil || len(nodes) > 0 {
-		return err
+	if err != nil {
+		return false, err
 	}
-	return removeVolumes(ctx, c, lab)
+	ids := make([]string, len(all))
+	for i, s := range all {
+		ids[i] = s.ID
+	}
+	return len(all) > 0, endStrays("/proc", ids)
 }
 
 // removeWait is how long a removal that another command has begun may take.
