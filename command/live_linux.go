@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -41,7 +42,7 @@ func (p *program) liveCommands() []*cli.Command {
 }
 
 // runLive runs a lab under an engine.
-func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, limit int64) (report *runner.Report, err error) {
+func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, limit int64, acts []faults.Act) (report *runner.Report, err error) {
 	e, err := engineByName(c.String("runtime"))
 	if err != nil {
 		return nil, err
@@ -52,7 +53,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	}
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
-		Captures: c.StringSlice("capture"), CaptureBytes: limit,
+		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts,
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)
@@ -74,7 +75,9 @@ func (p *program) runChecked(c *cli.Context, l *lab.Lab, o orchestrator.Options,
 	if err != nil {
 		return report, err
 	}
-	other, err := runner.Simulate(c.Context, l, runner.Options{Base: run.Base, Say: p.say, Ledger: simulated.Set, Env: apps.Env{Programs: p.hooks.programs}})
+	other, err := runner.Simulate(c.Context, l, runner.Options{
+		Base: run.Base, Say: p.say, Ledger: simulated.Set, Env: apps.Env{Programs: p.hooks.programs}, Acts: report.Acts,
+	})
 	if err != nil {
 		return report, fmt.Errorf("simulate the lab: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -14,7 +15,7 @@ import (
 func (p *program) liveCommands() []*cli.Command { return nil }
 
 // runLive needs network namespaces and raw sockets.
-func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress, int64) (*runner.Report, error) {
+func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress, int64, []faults.Act) (*runner.Report, error) {
 	return nil, errors.New("running labs need Linux; this system has the runtime sim")
 }
 

@@ -158,7 +158,8 @@ func wholeRun(t *testing.T, runtime, file string) string {
 	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), strings.Join(lines, "\n"))
 }
 
-// TestLockstepCaptured: captures are those of the simulation, byte for byte, also where their room ends.
+// TestLockstepCaptured: captures are those of the simulation, byte for byte, also where their room ends,
+// and the trace of messages has the same lines.
 func TestLockstepCaptured(t *testing.T) {
 	need(t)
 	file := lockstepLab(t, "star")
@@ -166,7 +167,7 @@ func TestLockstepCaptured(t *testing.T) {
 		files := map[string]map[string]string{}
 		for _, runtime := range []string{"netns", "sim"} {
 			runs := t.TempDir()
-			o := must(t, "run", "-q", "--runtime", runtime, "--runs", runs, "--capture", "h0:0", "--capture", "leaf0:*", "--capture-limit", limit, file)
+			o := must(t, "run", "-q", "--runtime", runtime, "--runs", runs, "--capture", "h0:0", "--capture", "leaf0:*", "--capture-limit", limit, "--trace", "messages", file)
 			if cut := strings.Contains(o.err, "beyond the limit"); cut != (limit == "2MiB") {
 				t.Errorf("under %s with %s: %s", runtime, limit, o.err)
 			}
@@ -175,10 +176,15 @@ func TestLockstepCaptured(t *testing.T) {
 				t.Fatalf("captures %v, %v", found, err)
 			}
 			files[runtime] = map[string]string{}
-			for _, name := range found {
+			for _, name := range append(found, filepath.Join(filepath.Dir(found[0]), runner.TraceFile)) {
 				b, err := os.ReadFile(name)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if filepath.Base(name) == runner.TraceFile { // each node's lines have their order
+					lines := strings.Split(string(b), "\n")
+					slices.Sort(lines)
+					b = []byte(strings.Join(lines, "\n"))
 				}
 				files[runtime][filepath.Base(name)] = string(b)
 			}
@@ -338,5 +344,58 @@ func TestLockstepStopped(t *testing.T) {
 	}
 	if got.Digest != want.Digest {
 		t.Errorf("digest %s, %s in the simulation", got.Digest, want.Digest)
+	}
+}
+
+// TestLockstepByHand: faults that are added and taken away while a run is under way come at instants that
+// its record has. A simulation that is given the record is the same run, and so is a second run.
+func TestLockstepByHand(t *testing.T) {
+	need(t)
+	file := write(t, longLab)
+	must(t, "deploy", "-q", "-r", "netns", file)
+	defer must(t, "destroy", "t-step-long")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := startLong(t, rand.New(rand.NewPCG(17, seed)))
+	by := func(args ...string) string {
+		t.Helper()
+		return must(t, append(args, "--lab", "t-step-long")...).out
+	}
+	by("fault", "add", "rate-cut", "--link", "h1-leaf0", "--rate", "40Gbps", "--for", "2ms")
+	id := strings.TrimSpace(by("fault", "add", "loss", "--link", "h*-leaf0", "--rate", "0.001"))
+	if o := invoke(t, nil, "fault", "add", "loss", "--link", "h9-*", "--rate", "1", "--lab", "t-step-long"); o.code != exitUsage {
+		t.Errorf("a fault of a link that is not there: exit %d, %s", o.code, o.err)
+	}
+	if list := by("fault", "ls"); !strings.Contains(list, id) || !strings.Contains(list, "rate-cut") {
+		t.Errorf("fault ls says %s", list)
+	}
+	if state := must(t, "inspect", "t-step-long", "--format", "json").out; !strings.Contains(state, `"h1"`) || strings.Contains(state, "gone") {
+		t.Errorf("inspect says %s", state)
+	}
+	by("fault", "reset", id)
+	if code := r.end(); code != exitOK {
+		t.Fatalf("exit %d, %s", code, r.said.String())
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, "t-step-long-1", "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &runner.Report{}
+	if err := json.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Acts) != 3 || len(got.Faults) != 1 || got.Faults[0].Hit == 0 {
+		t.Errorf("acts %+v, faults %+v", got.Acts, got.Faults)
+	}
+	acts := filepath.Join(r.dir, "t-step-long-1", runner.ActsFile)
+	for _, runtime := range []string{"sim", "netns"} {
+		again := exact(t, runtime, file, "--acts", acts)
+		sameRun(t, got, again)
+		if a, b := asJSON(t, got.Faults, got.Acts), asJSON(t, again.Faults, again.Acts); a != b {
+			t.Errorf("under netns\n%s\nagain under %s\n%s", a, runtime, b)
+		}
+	}
+	if plain := exact(t, "sim", file); plain.Digest == got.Digest {
+		t.Error("what was done by hand changes nothing")
 	}
 }

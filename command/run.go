@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -49,6 +50,10 @@ func (p *program) runCommand() *cli.Command {
 				Name: "check-digest", EnvVars: envOf(name, "check-digest"),
 				Usage: "of a running lab with runtime.clock: lockstep: hold every frame against the simulation of the same lab",
 			},
+			&cli.StringFlag{
+				Name: "acts", EnvVars: envOf(name, "acts"), TakesFile: true,
+				Usage: "do what was done by hand in another run of the lab, at the same instants: its acts.jsonl",
+			},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.runAction,
@@ -81,10 +86,12 @@ func (p *program) runAction(c *cli.Context) error {
 	default:
 		return usageError{fmt.Errorf("no trace %q: use none or messages", v)}
 	}
-	if l.Runtime.Clock == lab.ClockLockstep {
+	switch {
+	case l.Runtime.Clock == lab.ClockLockstep:
 		err = p.refuse("is for labs whose clock is the wall's: this one has runtime.clock: lockstep", "dilation", "slower")
-	} else {
-		err = p.refuse("is for labs with runtime.clock: lockstep: no other run equals its simulation", "check-digest")
+	case c.String("runtime") == "sim":
+	default:
+		err = p.refuse("is for labs with runtime.clock: lockstep, and for simulations", "check-digest", "acts")
 	}
 	if err != nil {
 		return err
@@ -92,7 +99,13 @@ func (p *program) runAction(c *cli.Context) error {
 	if err := checkPorts(l, c.StringSlice("capture")); err != nil {
 		return err
 	}
-	report, err := p.runIn(c, l, int64(limit))
+	var acts []faults.Act
+	if file := c.String("acts"); file != "" {
+		if acts, err = runner.ReadActs(file, l); err != nil {
+			return usageError{err}
+		}
+	}
+	report, err := p.runIn(c, l, int64(limit), acts)
 	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {
 			return errors.Join(err, werr)
@@ -139,17 +152,17 @@ func checkPorts(l *lab.Lab, patterns []string) error {
 }
 
 // runIn runs the lab in the runtime asked for.
-func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64) (*runner.Report, error) {
+func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64, acts []faults.Act) (*runner.Report, error) {
 	var progress runner.Progress
 	if !c.Bool("quiet") {
 		progress = newProgress(p.errOut)
 	}
 	if c.String("runtime") != "sim" {
-		return p.runLive(c, l, progress, limit)
+		return p.runLive(c, l, progress, limit, acts)
 	}
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
-		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs},
+		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs}, Acts: acts,
 	})
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/traces"
 )
 
 // member is the node as a member of a run in virtual time.
@@ -37,9 +38,12 @@ type member struct {
 	name     string
 	lab      *lab.Lab
 	node     *lockstep.Node
-	faults   *faults.Timeline // nil: none
+	faults   *faults.Timeline
+	notes    func(now vtime.Time, added bool, text string) // of what is done by hand: one node tells of it
 	programs []rank.Program
-	ranks    *sim.Ranks // of the job that runs; nil: none
+	ranks    *sim.Ranks       // of the job that runs; nil: none
+	trace    *traces.Recorder // nil: the lab has no trace
+	lines    []byte           // of the trace, that have not been told yet
 
 	s nodeapi.Node_LockstepServer
 }
@@ -157,6 +161,10 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 		Node: id, Memory: m, Orders: orders, Request: x.request,
 	}
 	c.Sim.Trace = func(int) machine.Tracer { return x }
+	if l.Trace == lab.TraceMessages {
+		x.trace = traces.NewRecorder(open.Node, x, x.line)
+		c.Sim.Trace, c.Sim.Watch = func(int) machine.Tracer { return x.trace }, func(int) machine.Watcher { return x.trace }
+	}
 	for _, fd := range sockets {
 		c.IO = append(c.IO, live.NewIO(fd, l.Runtime.IO == "trains"))
 	}
@@ -167,10 +175,14 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 		return err
 	}
 	specs, err := labspec.Timeline(l, g)
-	if err == nil && len(specs) > 0 {
-		x.faults = x.node.Part().NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...)
+	if err != nil {
+		return err
 	}
-	return err
+	x.faults = x.node.Part().NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...)
+	if id == 0 {
+		x.notes = traces.ByHand(c.Sim.Trace(0))
+	}
+	return nil
 }
 
 // capture tells of the frames that arrive at the node and pass ports that are captured: its own, or
@@ -194,6 +206,27 @@ func (x *member) capture(ports []*nodeapi.PortRef) error {
 // Trace implements machine.Tracer: events of the node's machine are told at once.
 func (x *member) Trace(now vtime.Time, e machine.Event) {
 	x.tell(&nodeapi.Word{What: &nodeapi.Word_Event{Event: nodeapi.EventOf(now, e)}})
+}
+
+// lineBytes is how many bytes of the trace are told at once.
+const lineBytes = 1 << 16
+
+// line takes a line of the trace.
+func (x *member) line(l *traces.Line) {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return // a text that is no UTF-8
+	}
+	if x.lines = append(append(x.lines, b...), '\n'); len(x.lines) >= lineBytes {
+		x.tellLines()
+	}
+}
+
+func (x *member) tellLines() {
+	if len(x.lines) > 0 {
+		x.tell(&nodeapi.Word{What: &nodeapi.Word_Trace{Trace: x.lines}})
+		x.lines = nil
+	}
 }
 
 // run advances as far as it is granted, until the stream ends.
@@ -268,7 +301,22 @@ func (x *member) carryOut(o *nodeapi.Order) error {
 		x.node.SetEntry(vtime.Time(w.Entry.At), rankhost.Branches{Group: e.Group, Ports: narrow(e.Ports), From: narrow(e.From)})
 		return nil
 	case *nodeapi.Order_Report:
-		return x.report()
+		if x.trace != nil {
+			x.trace.Flush()
+			x.tellLines()
+		}
+		return x.report(true)
+	case *nodeapi.Order_Look:
+		return x.report(false)
+	case *nodeapi.Order_Act:
+		a := faults.Act{At: vtime.Time(w.Act.At)}
+		if f := w.Act.GetAdd(); f != nil {
+			a.ID, a.Text, a.Fault = f.Id, f.Text, f.Message
+		} else {
+			prefix := w.Act.GetRemove()
+			a.Reset = &prefix
+		}
+		return a.Apply(x.faults, x.node.Part().Graph(), nil, x.notes)
 	}
 	return fmt.Errorf("order %T is not known to this version", o.What)
 }
@@ -323,15 +371,18 @@ func (x *member) stop() error {
 	return x.say(&nodeapi.Word{What: &nodeapi.Word_Ended{Ended: ended}})
 }
 
-// report tells what the node has seen of the run so far.
-func (x *member) report() error {
+// report tells what the node has seen of the run so far; whole: with every frame, if that was asked for.
+func (x *member) report(whole bool) error {
 	part, g := x.node.Part(), x.node.Part().Graph()
 	id, _ := g.Find(x.name)
 	c := counters.Node{Node: x.name, LabUS: part.Now().Microseconds()}
 	st := part.Stats()
 	p := &nodeapi.PartState{Events: st.Events, AckHops: st.AckHops, Lost: st.Lost}
-	ledger, whole := part.Ledger()
-	p.LedgerCut = !whole
+	var ledger [][]sim.Entry
+	if whole {
+		ledger, whole = part.Ledger()
+		p.LedgerCut = !whole
+	}
 	for i := range g.Nodes[id].Links {
 		far := g.Peer(id, i)
 		in := part.Link(part.PortID(far.Node, far.Port))
@@ -355,9 +406,7 @@ func (x *member) report() error {
 		c.Agent(part.Agent(id))
 		p.Completions = part.NIC(id).Digest()
 	}
-	if x.faults != nil {
-		p.Faults = listed(x.faults.List(part.Now())).Faults
-	}
+	p.Faults = listed(x.faults.List(part.Now())).Faults
 	if err := part.Leftover(); err != nil {
 		p.Left = err.Error()
 	}

@@ -46,6 +46,13 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 	if len(all) == 0 {
 		return nil
 	}
+	if run, end := d.steppedRun(); run != nil {
+		var acts []*nodeapi.Act
+		for _, f := range all { // its times count from the instant at which the run takes it
+			acts = append(acts, &nodeapi.Act{What: &nodeapi.Act_Add{Add: f}})
+		}
+		return doInRun(ctx, run, end, acts)
+	}
 	for _, f := range all {
 		f.Origin = int64(origin)
 	}
@@ -64,6 +71,9 @@ func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin v
 // Faults returns what is applied, each fault once with the counts of all nodes, in the
 // order in which they were added.
 func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error) {
+	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
+		return together(look.GetFaults()), err
+	}
 	lists := make([]*nodeapi.FaultList, len(d.nodes))
 	err = d.each(func(i int) (err error) {
 		if lists[i], err = d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{}); err != nil {
@@ -130,6 +140,9 @@ func (d *Deployed) awaitAgents(ctx context.Context) error {
 
 // ResetFaults removes the faults whose id begins with prefix; all, if it is empty.
 func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
+	if run, end := d.steppedRun(); run != nil {
+		return doInRun(ctx, run, end, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}})
+	}
 	if d.plane != nil {
 		return d.plane.resetFaults(ctx, prefix)
 	}
@@ -143,10 +156,13 @@ func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
 
 // Now returns the lab time of a lab that is up.
 func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
+	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
+		return vtime.Time(look.GetLab()), err
+	}
 	r, err := d.nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})
 	if err != nil {
 		return 0, fmt.Errorf("inspect node %s: %w", d.nodes[0].name, err)
 	}
 	s, err := r.Decode()
-	return vtime.Time(s.LabUS * float64(vtime.Microsecond)), err
+	return nowOf(&s), err
 }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -15,11 +16,11 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
-	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 )
@@ -41,6 +42,9 @@ type stepped struct {
 	caps   stepCaptures
 	events []stepEvent // that may not be written yet
 	failed chan error  // the first error of a stream
+
+	timeline *faults.Timeline
+	hand     *hand // what is done by hand
 
 	now   vtime.Time
 	lease uint32
@@ -87,12 +91,18 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 	r.OnClose(r.caps.close)
 	r.Report.Fidelity.Reason = "virtual time, in lockstep"
 	r.doing.Store(&runner.ProgressState{Doing: "handing over"})
-	if err = r.open(); err != nil {
+	if err = r.open(); err == nil {
+		r.hand, err = r.serveHand()
+	}
+	if err != nil {
 		r.torn = err
 	} else {
 		hide := r.showProgress()
 		err = r.workloads()
 		hide()
+	}
+	if r.hand != nil {
+		err = errors.Join(err, r.hand.close())
 	}
 	if r.torn == nil && r.coord != nil { // also of a run whose ranks have failed
 		err = errors.Join(err, r.account())
@@ -110,8 +120,6 @@ func (d *Deployed) stepsAlong(o RunOptions) error {
 	switch {
 	case d.plane != nil:
 		what = "controllers"
-	case d.Lab.Trace == lab.TraceMessages:
-		what = "trace: messages"
 	default:
 		return nil
 	}
@@ -126,8 +134,13 @@ func (r *stepped) open() (err error) {
 	if r.coord, err = lockstep.NewCoordinator(&r.cfg); err != nil {
 		return err
 	}
-	if _, err := runner.Inject(r.coord.Faults(), r.d.Lab); err != nil {
+	specs, err := labspec.Timeline(r.d.Lab, r.d.Graph)
+	if err != nil {
 		return err
+	}
+	r.timeline = r.coord.Faults().NewTimeline(vtime.Duration(r.d.Lab.Switches.Reconverge), specs...)
+	if r.Trace != nil {
+		r.TraceFabric(r.d.Graph, &r.cfg.Spec)
 	}
 	r.caps.links = r.coord.Faults()
 	if err := r.caps.Open(r.caps.links, r.Report.RunDir, r.caps.ends, r.o.CaptureBytes); err != nil {
@@ -148,7 +161,7 @@ func (r *stepped) open() (err error) {
 	if err != nil {
 		return err
 	}
-	return r.d.each(func(i int) error {
+	err = r.d.each(func(i int) error {
 		n := &steppedNode{name: r.d.nodes[i].name, words: newInbox()}
 		s, err := r.d.nodes[i].Lockstep(r.streams)
 		if err != nil {
@@ -166,6 +179,12 @@ func (r *stepped) open() (err error) {
 		go r.listen(n)
 		return nil
 	})
+	for i := range r.o.Acts {
+		if err == nil {
+			err = r.act(&r.o.Acts[i])
+		}
+	}
+	return err
 }
 
 // listen takes a node's words until its stream ends.
@@ -242,6 +261,13 @@ func (r *stepped) hear(node int, w *nodeapi.Word) error {
 	case *nodeapi.Word_Event:
 		if r.events = append(r.events, stepEvent{node, x.Event}); len(r.events) >= stepEventsMax {
 			r.writeEvents(r.coord.Horizon())
+		}
+	case *nodeapi.Word_Trace:
+		if r.Trace == nil {
+			return errors.New("it tells of messages, of which the run keeps no trace")
+		}
+		for line := range bytes.Lines(x.Trace) {
+			r.Trace.Raw(bytes.TrimSuffix(line, []byte("\n")))
 		}
 	case *nodeapi.Word_Ended:
 		r.nodes[node].ended = x.Ended
@@ -393,17 +419,14 @@ func (r *stepped) account() error {
 		return err
 	}
 	g := r.d.Graph
-	all := make([]counters.Node, len(r.nodes))
+	all, err := r.counted()
+	if err != nil {
+		return err
+	}
 	var links, completions []uint64
 	var ledger [][]sim.Entry
 	whole := true
-	for i, n := range r.nodes {
-		if err := json.Unmarshal(n.state.Node, &all[i]); err != nil {
-			return fmt.Errorf("read the counters of node %s: %w", n.name, err)
-		}
-		if len(n.state.Links) != len(g.Nodes[i].Links) || len(all[i].Ports) != len(g.Nodes[i].Links) {
-			return fmt.Errorf("node %s tells of %d links, and has %d", n.name, len(n.state.Links), len(g.Nodes[i].Links))
-		}
+	for _, n := range r.nodes {
 		if n.state.Left != "" {
 			return fmt.Errorf("node %s: %s", n.name, n.state.Left)
 		}
@@ -422,7 +445,6 @@ func (r *stepped) account() error {
 				entries = append(entries, sim.Entry{At: vtime.Time(x.At[k]), Digest: x.With[k]})
 			}
 			ledger = append(ledger, entries)
-			all[i].Ports[p].Sent, all[i].Ports[p].SentBytes = x.Frames, x.Bytes
 		}
 		if i < g.Hosts {
 			completions = append(completions, r.nodes[i].state.Completions)
@@ -432,17 +454,43 @@ func (r *stepped) account() error {
 	if r.o.Ledger != nil {
 		r.o.Ledger(ledger, whole)
 	}
-	var lists []*nodeapi.FaultList
-	for _, n := range r.nodes {
-		lists = append(lists, &nodeapi.FaultList{Faults: n.state.Faults})
-	}
-	for _, f := range together(lists) {
+	for _, f := range together(r.faultLists()) {
 		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
 	}
 	r.caps.write(vtime.Never)
 	r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Cut(), r.caps.Cut(), r.caps.Files()
 	r.Meta.LabUS, r.Meta.PacketHops = r.now.Microseconds(), r.coord.Hops()
 	return r.Counters(all)
+}
+
+// counted returns the counters that the nodes have told. What has left a port is what has come in at the
+// far end.
+func (r *stepped) counted() ([]counters.Node, error) {
+	g := r.d.Graph
+	all := make([]counters.Node, len(r.nodes))
+	for i, n := range r.nodes {
+		if err := json.Unmarshal(n.state.Node, &all[i]); err != nil {
+			return nil, fmt.Errorf("read the counters of node %s: %w", n.name, err)
+		}
+		if len(n.state.Links) != len(g.Nodes[i].Links) || len(all[i].Ports) != len(g.Nodes[i].Links) {
+			return nil, fmt.Errorf("node %s tells of %d links, and has %d", n.name, len(n.state.Links), len(g.Nodes[i].Links))
+		}
+	}
+	for i := range r.nodes {
+		for p := range g.Nodes[i].Links {
+			far := g.Peer(i, p)
+			x := r.nodes[far.Node].state.Links[far.Port]
+			all[i].Ports[p].Sent, all[i].Ports[p].SentBytes = x.Frames, x.Bytes
+		}
+	}
+	return all, nil
+}
+
+func (r *stepped) faultLists() (all []*nodeapi.FaultList) {
+	for _, n := range r.nodes {
+		all = append(all, &nodeapi.FaultList{Faults: n.state.Faults})
+	}
+	return all
 }
 
 // closeWait is how long nodes may take to go back to their configurations.

@@ -35,6 +35,8 @@ type RunOptions struct {
 
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
+
+	Acts []faults.Act // what is done by hand in a run in virtual time (runner.ReadActs), beside what comes from outside
 }
 
 // liveRun is a run on a lab that is up.

@@ -24,6 +24,8 @@ type Streams interface {
 	SetEntry(at vtime.Time, e rankhost.Branches) error
 	// Alive returns why the run cannot go on, or nil.
 	Alive() error
+	// Edge is called between rounds. What is done by hand is done here (Coordinator.Edge).
+	Edge() error
 }
 
 // Coordinator grants the nodes of a lab how far they may advance.
@@ -41,6 +43,7 @@ type Coordinator struct {
 	rounds  uint64
 	now     atomic.Int64 // for Now
 	last    vtime.Time   // when something last happened, as of the end of Drain
+	edge    vtime.Time   // the last that Edge has returned
 	err     error
 }
 
@@ -241,8 +244,23 @@ func (c *Coordinator) together(at vtime.Time, step uint32) (*window.Census, erro
 	return all, nil
 }
 
+// Edge returns the next instant for an order that is carried out at an instant of its own: no node has
+// handled an event that comes later. The order has to be sent to all nodes, and be noted as a call of the
+// fault timeline (Faults), before the next round. Only Streams.Edge may ask.
+func (c *Coordinator) Edge() vtime.Time {
+	c.edge = max(c.edge, c.last, c.channel.Last())
+	for i := range c.nodes {
+		c.edge = max(c.edge, vtime.Time(c.nodes[i].slot.now().Load()))
+	}
+	c.edge++
+	return c.edge
+}
+
 // Next implements window.Parts.
 func (c *Coordinator) Next(next []vtime.Time) {
+	if err := c.streams.Edge(); err != nil && c.err == nil {
+		c.err = err
+	}
 	for i := range c.nodes {
 		next[i] = min(c.nodes[i].next, c.nodes[i].arrives)
 	}
@@ -346,6 +364,9 @@ func (c *Coordinator) collect(i int) error {
 	n.next = vtime.Time(n.slot.next().Load())
 	if n.next < n.from {
 		return fmt.Errorf("node %s says that its next event is at %v, and is at %v already", n.name, n.next, n.from)
+	}
+	if now := vtime.Time(n.slot.now().Load()); now < 0 || now >= vtime.Never-1 {
+		return fmt.Errorf("node %s says that it is at %v", n.name, now)
 	}
 	for p, far := range n.peers {
 		at := vtime.Time(n.slot.first(p).Load())

@@ -88,6 +88,10 @@ type bench struct {
 	lease  uint32
 	ended  []error
 	lacks  []string
+	edge   func() error // nil: nothing is done by hand
+
+	calls     *faults.Timeline // of the coordinator
+	timelines []*faults.Timeline
 
 	patience time.Duration // of nodes; 0: the default
 }
@@ -112,9 +116,7 @@ func newBench(t *testing.T, text string) *bench {
 	if b.c, err = NewCoordinator(&b.cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runner.Inject(b.c.Faults(), l); err != nil {
-		t.Fatal(err)
-	}
+	b.calls = timelineOf(t, b.c.Faults(), l)
 	t.Cleanup(func() {
 		if err := b.c.Close(); err != nil {
 			t.Error(err)
@@ -141,6 +143,16 @@ func newBench(t *testing.T, text string) *bench {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// timelineOf gives the lab's faults to a simulation, and to that of the coordinator or of a node.
+func timelineOf(t *testing.T, n *sim.Net, l *lab.Lab) *faults.Timeline {
+	t.Helper()
+	specs, err := labspec.Timeline(l, n.Graph())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n.NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...)
 }
 
 // give hands files over as a unix socket does: the node gets descriptors of its own.
@@ -184,9 +196,7 @@ func (b *bench) start(without func(node int) bool) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if _, err := runner.Inject(n.Part(), b.l); err != nil {
-			b.t.Fatal(err)
-		}
+		b.timelines = append(b.timelines, timelineOf(b.t, n.Part(), b.l))
 		b.nodes[i] = n
 		done := make(chan struct{})
 		go func() {
@@ -212,6 +222,14 @@ func (b *bench) Alive() error {
 	default:
 		return nil
 	}
+}
+
+// Edge implements Streams.
+func (b *bench) Edge() error {
+	if b.edge == nil {
+		return nil
+	}
+	return b.edge()
 }
 
 // Hear implements Streams.
@@ -385,12 +403,22 @@ func same(t *testing.T, text string, mayFail bool) {
 	if len(b.lacks) > 0 && !mayFail {
 		t.Errorf("ranks still wait: %v", b.lacks)
 	}
+	b.sameAs(nil, mayFail)
+}
+
+// sameAs holds the run against a simulation in which acts are done at their instants.
+func (b *bench) sameAs(acts []faults.Act, mayFail bool) {
+	t := b.t
+	t.Helper()
 	n, err := sim.New(b.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := runner.Inject(n, b.l); err != nil {
-		t.Fatal(err)
+	calls := timelineOf(t, n, b.l)
+	for i := range acts {
+		if err := acts[i].Apply(calls, b.cfg.Graph, nil, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	all, err := runner.Prepare(b.l, b.cfg.Graph, apps.Env{})
 	if err != nil {

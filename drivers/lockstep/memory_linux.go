@@ -125,6 +125,9 @@ func (s slot) words() *atomic.Uint64 { return s.u64(24) }
 // hops is how many frames have arrived at the node.
 func (s slot) hops() *atomic.Uint64 { return s.u64(32) }
 
+// now is the instant of the event that the node has handled last.
+func (s slot) now() *atomic.Int64 { return s.i64(40) }
+
 // first is when the first of the frames arrives at its end that the node has sent on a port since the
 // grant, vtime.Never if it has sent none.
 func (s slot) first(port int) *atomic.Int64 { return s.i64(slotHead + 8*port) }

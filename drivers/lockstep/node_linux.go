@@ -224,7 +224,9 @@ func (n *Node) use() (over bool, err error) {
 	if n.m.grant.step().Load() != stepAdvance {
 		n.takeCensus()
 	}
-	n.bound = max(n.bound, min(bound, n.part.Next()))
+	if n.bound = max(n.bound, min(bound, n.part.Next())); n.m.grant.step().Load() != stepAdvance {
+		n.bound = bound // what is done by hand may come before what the node has been granted
+	}
 	return false, err
 }
 
@@ -246,6 +248,7 @@ func (n *Node) publish(round uint32) {
 	s := n.m.slot
 	s.next().Store(int64(n.part.Next()))
 	s.last().Store(int64(n.part.Last()))
+	s.now().Store(int64(n.part.Now()))
 	s.words().Store(n.words)
 	s.hops().Store(n.part.Stats().Hops)
 	for i := range n.ports {

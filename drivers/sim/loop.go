@@ -194,13 +194,19 @@ func (n *Net) arrive(id int) {
 // show passes a frame that has reached the end of a link to taps and watchers.
 func (n *Net) show(id int, l *machine.Link, f *wire.Frame) {
 	if n.watch != nil {
-		if w := n.watch[n.from[id].node]; w != nil {
-			start, d := l.Began(n.now, f)
-			w.Sent(int(n.from[id].port), start, d, n.now, f)
-		}
+		n.watchSent(id, l, n.now, f)
 	}
 	if n.out != nil {
 		n.showTaps(id, l, f)
+	}
+}
+
+// watchSent shows a frame that lands at an instant to the watcher of the node that has sent it. That
+// of a node outside the part has shown it there, when the frame left (depart).
+func (n *Net) watchSent(id int, l *machine.Link, landed vtime.Time, f *wire.Frame) {
+	if w := n.watch[n.from[id].node]; w != nil {
+		start, d := l.Began(landed, f)
+		w.Sent(int(n.from[id].port), start, d, landed, f)
 	}
 }
 

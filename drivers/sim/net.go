@@ -93,8 +93,8 @@ type Net struct {
 	postponed []timed                         // calls of the timeline that have been put off
 	out       []Tap                           // by port: at the sending end; nil if there is no tap
 	in        []Tap                           // by port: at the receiving end
-	// watch is indexed by node and nil if there are no watchers. observed says that there are taps
-	// or watchers.
+	// watch is indexed by node and nil if there are no watchers; that of a node outside the part is nil.
+	// observed says that there are taps or watchers.
 	watch    []machine.Watcher
 	observed bool
 
@@ -183,6 +183,9 @@ func New(cfg Config) (*Net, error) {
 	if cfg.OutOfBand > 0 {
 		n.channel = newChannel(n, cfg.OutOfBand)
 	}
+	if cfg.Watch != nil {
+		n.watch = make([]machine.Watcher, len(g.Nodes))
+	}
 	for i := range g.Nodes {
 		count := len(g.Nodes[i].Links)
 		ports := n.links.Ports(first, first+count)
@@ -198,7 +201,7 @@ func New(cfg Config) (*Net, error) {
 		}
 		if cfg.Watch != nil {
 			n.observed = true
-			n.watch = append(n.watch, cfg.Watch(i))
+			n.watch[i] = cfg.Watch(i)
 		}
 		if g.Nodes[i].Kind == topo.Host {
 			n.buildHost(i, nd, &ports[0], trace)

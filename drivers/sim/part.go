@@ -52,6 +52,9 @@ func (n *Net) rest() {
 func (n *Net) depart(id int, l *machine.Link) {
 	for l.InFlight() > 0 {
 		fl := l.Land()
+		if n.watch != nil {
+			n.watchSent(id, l, fl.At, fl.Frame)
+		}
 		n.cfg.Edge.Frame(id, fl.At, fl.Frame)
 		n.pool.Put(fl.Frame)
 	}

@@ -24,6 +24,201 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Act is something done by hand in a run in virtual time.
+type Act struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    int64                  `protobuf:"fixed64,1,opt,name=at,proto3" json:"at,omitempty"` // instant of lab time; whoever asks for an act leaves it out
+	// Types that are valid to be assigned to What:
+	//
+	//	*Act_Add
+	//	*Act_Remove
+	What          isAct_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Act) Reset() {
+	*x = Act{}
+	mi := &file_nodeapi_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Act) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Act) ProtoMessage() {}
+
+func (x *Act) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Act.ProtoReflect.Descriptor instead.
+func (*Act) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Act) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Act) GetWhat() isAct_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *Act) GetAdd() *Fault {
+	if x != nil {
+		if x, ok := x.What.(*Act_Add); ok {
+			return x.Add
+		}
+	}
+	return nil
+}
+
+func (x *Act) GetRemove() string {
+	if x != nil {
+		if x, ok := x.What.(*Act_Remove); ok {
+			return x.Remove
+		}
+	}
+	return ""
+}
+
+type isAct_What interface {
+	isAct_What()
+}
+
+type Act_Add struct {
+	Add *Fault `protobuf:"bytes,2,opt,name=add,proto3,oneof"` // its times count from at
+}
+
+type Act_Remove struct {
+	Remove string `protobuf:"bytes,3,opt,name=remove,proto3,oneof"` // takes away the faults whose id begins so
+}
+
+func (*Act_Add) isAct_What() {}
+
+func (*Act_Remove) isAct_What() {}
+
+type ActReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            int64                  `protobuf:"fixed64,1,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ActReply) Reset() {
+	*x = ActReply{}
+	mi := &file_nodeapi_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ActReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ActReply) ProtoMessage() {}
+
+func (x *ActReply) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
+func (*ActReply) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ActReply) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+type LookReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lab           int64                  `protobuf:"fixed64,1,opt,name=lab,proto3" json:"lab,omitempty"`     // how far the lab has come
+	States        [][]byte               `protobuf:"bytes,2,rep,name=states,proto3" json:"states,omitempty"` // of each node, as of InspectReply
+	Faults        []*FaultList           `protobuf:"bytes,3,rep,name=faults,proto3" json:"faults,omitempty"` // of each node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LookReply) Reset() {
+	*x = LookReply{}
+	mi := &file_nodeapi_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LookReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LookReply) ProtoMessage() {}
+
+func (x *LookReply) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LookReply.ProtoReflect.Descriptor instead.
+func (*LookReply) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LookReply) GetLab() int64 {
+	if x != nil {
+		return x.Lab
+	}
+	return 0
+}
+
+func (x *LookReply) GetStates() [][]byte {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *LookReply) GetFaults() []*FaultList {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
 // Order is what the coordinator of a run in virtual time sends to a node. The first one is an
 // opening; all others are counted.
 type Order struct {
@@ -38,6 +233,8 @@ type Order struct {
 	//	*Order_Reply
 	//	*Order_Entry
 	//	*Order_Report
+	//	*Order_Act
+	//	*Order_Look
 	What          isOrder_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -45,7 +242,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_nodeapi_proto_msgTypes[0]
+	mi := &file_nodeapi_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -57,7 +254,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[0]
+	mi := &file_nodeapi_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -70,7 +267,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{0}
+	return file_nodeapi_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Order) GetWhat() isOrder_What {
@@ -152,6 +349,24 @@ func (x *Order) GetReport() bool {
 	return false
 }
 
+func (x *Order) GetAct() *Act {
+	if x != nil {
+		if x, ok := x.What.(*Order_Act); ok {
+			return x.Act
+		}
+	}
+	return nil
+}
+
+func (x *Order) GetLook() bool {
+	if x != nil {
+		if x, ok := x.What.(*Order_Look); ok {
+			return x.Look
+		}
+	}
+	return false
+}
+
 type isOrder_What interface {
 	isOrder_What()
 }
@@ -188,6 +403,14 @@ type Order_Report struct {
 	Report bool `protobuf:"varint,8,opt,name=report,proto3,oneof"` // answered by state
 }
 
+type Order_Act struct {
+	Act *Act `protobuf:"bytes,9,opt,name=act,proto3,oneof"`
+}
+
+type Order_Look struct {
+	Look bool `protobuf:"varint,10,opt,name=look,proto3,oneof"` // answered by state, without the ledger; the run goes on
+}
+
 func (*Order_Open) isOrder_What() {}
 
 func (*Order_Begin) isOrder_What() {}
@@ -204,6 +427,10 @@ func (*Order_Entry) isOrder_What() {}
 
 func (*Order_Report) isOrder_What() {}
 
+func (*Order_Act) isOrder_What() {}
+
+func (*Order_Look) isOrder_What() {}
+
 type Opening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -216,7 +443,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_nodeapi_proto_msgTypes[1]
+	mi := &file_nodeapi_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +455,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[1]
+	mi := &file_nodeapi_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +468,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{1}
+	return file_nodeapi_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Opening) GetNode() string {
@@ -282,7 +509,7 @@ type PortRef struct {
 
 func (x *PortRef) Reset() {
 	*x = PortRef{}
-	mi := &file_nodeapi_proto_msgTypes[2]
+	mi := &file_nodeapi_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -294,7 +521,7 @@ func (x *PortRef) String() string {
 func (*PortRef) ProtoMessage() {}
 
 func (x *PortRef) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[2]
+	mi := &file_nodeapi_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -307,7 +534,7 @@ func (x *PortRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRef.ProtoReflect.Descriptor instead.
 func (*PortRef) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{2}
+	return file_nodeapi_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PortRef) GetNode() uint32 {
@@ -335,7 +562,7 @@ type ChannelReply struct {
 
 func (x *ChannelReply) Reset() {
 	*x = ChannelReply{}
-	mi := &file_nodeapi_proto_msgTypes[3]
+	mi := &file_nodeapi_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +574,7 @@ func (x *ChannelReply) String() string {
 func (*ChannelReply) ProtoMessage() {}
 
 func (x *ChannelReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[3]
+	mi := &file_nodeapi_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +587,7 @@ func (x *ChannelReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelReply.ProtoReflect.Descriptor instead.
 func (*ChannelReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{3}
+	return file_nodeapi_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ChannelReply) GetAt() int64 {
@@ -388,7 +615,7 @@ type TableEntry struct {
 
 func (x *TableEntry) Reset() {
 	*x = TableEntry{}
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -400,7 +627,7 @@ func (x *TableEntry) String() string {
 func (*TableEntry) ProtoMessage() {}
 
 func (x *TableEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -413,7 +640,7 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{4}
+	return file_nodeapi_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TableEntry) GetAt() int64 {
@@ -443,6 +670,7 @@ type Word struct {
 	//	*Word_State
 	//	*Word_Captured
 	//	*Word_Event
+	//	*Word_Trace
 	What          isWord_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -450,7 +678,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +690,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +703,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{5}
+	return file_nodeapi_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Word) GetWhat() isWord_What {
@@ -557,6 +785,15 @@ func (x *Word) GetEvent() *Event {
 	return nil
 }
 
+func (x *Word) GetTrace() []byte {
+	if x != nil {
+		if x, ok := x.What.(*Word_Trace); ok {
+			return x.Trace
+		}
+	}
+	return nil
+}
+
 type isWord_What interface {
 	isWord_What()
 }
@@ -593,6 +830,10 @@ type Word_Event struct {
 	Event *Event `protobuf:"bytes,8,opt,name=event,proto3,oneof"`
 }
 
+type Word_Trace struct {
+	Trace []byte `protobuf:"bytes,9,opt,name=trace,proto3,oneof"` // lines of trace.jsonl
+}
+
 func (*Word_Ready) isWord_What() {}
 
 func (*Word_Request) isWord_What() {}
@@ -609,6 +850,8 @@ func (*Word_Captured) isWord_What() {}
 
 func (*Word_Event) isWord_What() {}
 
+func (*Word_Trace) isWord_What() {}
+
 // CapturedFrame is a frame that a capture has seen, told by the node at the end of whose link it has
 // arrived.
 type CapturedFrame struct {
@@ -623,7 +866,7 @@ type CapturedFrame struct {
 
 func (x *CapturedFrame) Reset() {
 	*x = CapturedFrame{}
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +878,7 @@ func (x *CapturedFrame) String() string {
 func (*CapturedFrame) ProtoMessage() {}
 
 func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +891,7 @@ func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapturedFrame.ProtoReflect.Descriptor instead.
 func (*CapturedFrame) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{6}
+	return file_nodeapi_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CapturedFrame) GetCapture() uint32 {
@@ -692,7 +935,7 @@ type ChannelRequest struct {
 
 func (x *ChannelRequest) Reset() {
 	*x = ChannelRequest{}
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +947,7 @@ func (x *ChannelRequest) String() string {
 func (*ChannelRequest) ProtoMessage() {}
 
 func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +960,7 @@ func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelRequest.ProtoReflect.Descriptor instead.
 func (*ChannelRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{7}
+	return file_nodeapi_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ChannelRequest) GetAt() int64 {
@@ -751,7 +994,7 @@ type RankRecord struct {
 
 func (x *RankRecord) Reset() {
 	*x = RankRecord{}
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1006,7 @@ func (x *RankRecord) String() string {
 func (*RankRecord) ProtoMessage() {}
 
 func (x *RankRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1019,7 @@ func (x *RankRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecord.ProtoReflect.Descriptor instead.
 func (*RankRecord) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{8}
+	return file_nodeapi_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RankRecord) GetRank() uint32 {
@@ -804,7 +1047,7 @@ type RanksEnded struct {
 
 func (x *RanksEnded) Reset() {
 	*x = RanksEnded{}
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +1059,7 @@ func (x *RanksEnded) String() string {
 func (*RanksEnded) ProtoMessage() {}
 
 func (x *RanksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1072,7 @@ func (x *RanksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanksEnded.ProtoReflect.Descriptor instead.
 func (*RanksEnded) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{9}
+	return file_nodeapi_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RanksEnded) GetBlocked() []string {
@@ -857,7 +1100,7 @@ type RankError struct {
 
 func (x *RankError) Reset() {
 	*x = RankError{}
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +1112,7 @@ func (x *RankError) String() string {
 func (*RankError) ProtoMessage() {}
 
 func (x *RankError) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +1125,7 @@ func (x *RankError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankError.ProtoReflect.Descriptor instead.
 func (*RankError) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{10}
+	return file_nodeapi_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RankError) GetRank() uint32 {
@@ -924,7 +1167,7 @@ type PartState struct {
 
 func (x *PartState) Reset() {
 	*x = PartState{}
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1179,7 @@ func (x *PartState) String() string {
 func (*PartState) ProtoMessage() {}
 
 func (x *PartState) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1192,7 @@ func (x *PartState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartState.ProtoReflect.Descriptor instead.
 func (*PartState) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{11}
+	return file_nodeapi_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PartState) GetNode() []byte {
@@ -1029,7 +1272,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1284,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1297,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{12}
+	return file_nodeapi_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LinkState) GetDigest() uint64 {
@@ -1109,7 +1352,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1364,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1377,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{13}
+	return file_nodeapi_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Proposal) GetCommand() []byte {
@@ -1160,7 +1403,7 @@ type ProposalReply struct {
 
 func (x *ProposalReply) Reset() {
 	*x = ProposalReply{}
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1415,7 @@ func (x *ProposalReply) String() string {
 func (*ProposalReply) ProtoMessage() {}
 
 func (x *ProposalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1428,7 @@ func (x *ProposalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposalReply.ProtoReflect.Descriptor instead.
 func (*ProposalReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{14}
+	return file_nodeapi_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProposalReply) GetResult() []byte {
@@ -1204,7 +1447,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1459,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1472,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{15}
+	return file_nodeapi_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReadRequest) GetPassed() bool {
@@ -1248,7 +1491,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1503,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1516,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{16}
+	return file_nodeapi_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadReply) GetState() []byte {
@@ -1291,7 +1534,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1546,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1559,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{17}
+	return file_nodeapi_proto_rawDescGZIP(), []int{20}
 }
 
 type ReplicaStatus struct {
@@ -1333,7 +1576,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1588,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1601,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{18}
+	return file_nodeapi_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -1415,7 +1658,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1670,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1683,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{19}
+	return file_nodeapi_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Rate) GetMono() int64 {
@@ -1476,7 +1719,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1731,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1744,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{20}
+	return file_nodeapi_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ConfigureRequest) GetNode() string {
@@ -1542,7 +1785,7 @@ type ConfigureReply struct {
 
 func (x *ConfigureReply) Reset() {
 	*x = ConfigureReply{}
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1797,7 @@ func (x *ConfigureReply) String() string {
 func (*ConfigureReply) ProtoMessage() {}
 
 func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1810,7 @@ func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureReply.ProtoReflect.Descriptor instead.
 func (*ConfigureReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{21}
+	return file_nodeapi_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConfigureReply) GetPid() uint32 {
@@ -1594,7 +1837,7 @@ type LagReply struct {
 
 func (x *LagReply) Reset() {
 	*x = LagReply{}
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1849,7 @@ func (x *LagReply) String() string {
 func (*LagReply) ProtoMessage() {}
 
 func (x *LagReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1862,7 @@ func (x *LagReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagReply.ProtoReflect.Descriptor instead.
 func (*LagReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{22}
+	return file_nodeapi_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LagReply) GetSent() *Histogram {
@@ -1647,7 +1890,7 @@ type Histogram struct {
 
 func (x *Histogram) Reset() {
 	*x = Histogram{}
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1902,7 @@ func (x *Histogram) String() string {
 func (*Histogram) ProtoMessage() {}
 
 func (x *Histogram) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1915,7 @@ func (x *Histogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
 func (*Histogram) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{23}
+	return file_nodeapi_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Histogram) GetIndex() []uint32 {
@@ -1697,7 +1940,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1952,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1965,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{24}
+	return file_nodeapi_proto_rawDescGZIP(), []int{27}
 }
 
 // EventBatch holds events of one node in the order of their time, up to its clock until. Later
@@ -1740,7 +1983,7 @@ type EventBatch struct {
 
 func (x *EventBatch) Reset() {
 	*x = EventBatch{}
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1995,7 @@ func (x *EventBatch) String() string {
 func (*EventBatch) ProtoMessage() {}
 
 func (x *EventBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +2008,7 @@ func (x *EventBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventBatch.ProtoReflect.Descriptor instead.
 func (*EventBatch) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{25}
+	return file_nodeapi_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *EventBatch) GetEvents() []*Event {
@@ -1820,7 +2063,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2075,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2088,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{26}
+	return file_nodeapi_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetLab() int64 {
@@ -1930,7 +2173,7 @@ type ToRank struct {
 
 func (x *ToRank) Reset() {
 	*x = ToRank{}
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2185,7 @@ func (x *ToRank) String() string {
 func (*ToRank) ProtoMessage() {}
 
 func (x *ToRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2198,7 @@ func (x *ToRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToRank.ProtoReflect.Descriptor instead.
 func (*ToRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{27}
+	return file_nodeapi_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ToRank) GetId() uint64 {
@@ -2067,7 +2310,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2322,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2335,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{28}
+	return file_nodeapi_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Start) GetApp() string {
@@ -2166,7 +2409,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2421,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2434,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{29}
+	return file_nodeapi_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Peer) GetRank() uint32 {
@@ -2245,7 +2488,7 @@ type AnswerRequest struct {
 
 func (x *AnswerRequest) Reset() {
 	*x = AnswerRequest{}
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2500,7 @@ func (x *AnswerRequest) String() string {
 func (*AnswerRequest) ProtoMessage() {}
 
 func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2513,7 @@ func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
 func (*AnswerRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{30}
+	return file_nodeapi_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AnswerRequest) GetQpn() uint32 {
@@ -2288,7 +2531,7 @@ type AnswerReply struct {
 
 func (x *AnswerReply) Reset() {
 	*x = AnswerReply{}
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2543,7 @@ func (x *AnswerReply) String() string {
 func (*AnswerReply) ProtoMessage() {}
 
 func (x *AnswerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2556,7 @@ func (x *AnswerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerReply.ProtoReflect.Descriptor instead.
 func (*AnswerReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{31}
+	return file_nodeapi_proto_rawDescGZIP(), []int{34}
 }
 
 // MulticastEntry is an entry of a switch's IP multicast table; without ports it takes the
@@ -2329,7 +2572,7 @@ type MulticastEntry struct {
 
 func (x *MulticastEntry) Reset() {
 	*x = MulticastEntry{}
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2584,7 @@ func (x *MulticastEntry) String() string {
 func (*MulticastEntry) ProtoMessage() {}
 
 func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2597,7 @@ func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastEntry.ProtoReflect.Descriptor instead.
 func (*MulticastEntry) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{32}
+	return file_nodeapi_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MulticastEntry) GetGroup() uint32 {
@@ -2386,7 +2629,7 @@ type MulticastReply struct {
 
 func (x *MulticastReply) Reset() {
 	*x = MulticastReply{}
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2641,7 @@ func (x *MulticastReply) String() string {
 func (*MulticastReply) ProtoMessage() {}
 
 func (x *MulticastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2654,7 @@ func (x *MulticastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastReply.ProtoReflect.Descriptor instead.
 func (*MulticastReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{33}
+	return file_nodeapi_proto_rawDescGZIP(), []int{36}
 }
 
 type Lease struct {
@@ -2424,7 +2667,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2436,7 +2679,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2449,7 +2692,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{34}
+	return file_nodeapi_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -2489,7 +2732,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_nodeapi_proto_msgTypes[35]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2744,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[35]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2757,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{35}
+	return file_nodeapi_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -2698,7 +2941,7 @@ type Rest struct {
 
 func (x *Rest) Reset() {
 	*x = Rest{}
-	mi := &file_nodeapi_proto_msgTypes[36]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +2953,7 @@ func (x *Rest) String() string {
 func (*Rest) ProtoMessage() {}
 
 func (x *Rest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[36]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +2966,7 @@ func (x *Rest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rest.ProtoReflect.Descriptor instead.
 func (*Rest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{36}
+	return file_nodeapi_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Rest) GetResting() bool {
@@ -2758,7 +3001,7 @@ type Outside struct {
 
 func (x *Outside) Reset() {
 	*x = Outside{}
-	mi := &file_nodeapi_proto_msgTypes[37]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +3013,7 @@ func (x *Outside) String() string {
 func (*Outside) ProtoMessage() {}
 
 func (x *Outside) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[37]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +3026,7 @@ func (x *Outside) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outside.ProtoReflect.Descriptor instead.
 func (*Outside) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{37}
+	return file_nodeapi_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Outside) GetTask() string {
@@ -2812,7 +3055,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_nodeapi_proto_msgTypes[38]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +3067,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[38]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +3080,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{38}
+	return file_nodeapi_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -2864,7 +3107,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_nodeapi_proto_msgTypes[39]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3119,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[39]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3132,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{39}
+	return file_nodeapi_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Put) GetKey() string {
@@ -2915,7 +3158,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_nodeapi_proto_msgTypes[40]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2927,7 +3170,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[40]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2940,7 +3183,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{40}
+	return file_nodeapi_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Done) GetError() string {
@@ -2958,7 +3201,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_nodeapi_proto_msgTypes[41]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3213,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[41]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3226,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{41}
+	return file_nodeapi_proto_rawDescGZIP(), []int{44}
 }
 
 type ReleaseRequest struct {
@@ -2994,7 +3237,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3249,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3262,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{42}
+	return file_nodeapi_proto_rawDescGZIP(), []int{45}
 }
 
 type ReleaseReply struct {
@@ -3030,7 +3273,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +3285,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +3298,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{43}
+	return file_nodeapi_proto_rawDescGZIP(), []int{46}
 }
 
 type InspectReply struct {
@@ -3067,7 +3310,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3322,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3335,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{44}
+	return file_nodeapi_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -3122,7 +3365,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3377,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3390,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{45}
+	return file_nodeapi_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Fault) GetId() string {
@@ -3229,7 +3472,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3484,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3497,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{46}
+	return file_nodeapi_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -3274,7 +3517,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +3529,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +3542,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{47}
+	return file_nodeapi_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -3320,7 +3563,18 @@ var File_nodeapi_proto protoreflect.FileDescriptor
 
 const file_nodeapi_proto_rawDesc = "" +
 	"\n" +
-	"\rnodeapi.proto\x12\x13mcastlab.control.v1\"\xcd\x02\n" +
+	"\rnodeapi.proto\x12\x13mcastlab.control.v1\"g\n" +
+	"\x03Act\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x10R\x02at\x12.\n" +
+	"\x03add\x18\x02 \x01(\v2\x1a.mcastlab.control.v1.FaultH\x00R\x03add\x12\x18\n" +
+	"\x06remove\x18\x03 \x01(\tH\x00R\x06removeB\x06\n" +
+	"\x04what\"\x1a\n" +
+	"\bActReply\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x10R\x02at\"m\n" +
+	"\tLookReply\x12\x10\n" +
+	"\x03lab\x18\x01 \x01(\x10R\x03lab\x12\x16\n" +
+	"\x06states\x18\x02 \x03(\fR\x06states\x126\n" +
+	"\x06faults\x18\x03 \x03(\v2\x1e.mcastlab.control.v1.FaultListR\x06faults\"\x91\x03\n" +
 	"\x05Order\x122\n" +
 	"\x04open\x18\x01 \x01(\v2\x1c.mcastlab.control.v1.OpeningH\x00R\x04open\x122\n" +
 	"\x05begin\x18\x02 \x01(\v2\x1a.mcastlab.control.v1.StartH\x00R\x05begin\x12\x14\n" +
@@ -3329,7 +3583,10 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x04rest\x18\x05 \x01(\x03H\x00R\x04rest\x129\n" +
 	"\x05reply\x18\x06 \x01(\v2!.mcastlab.control.v1.ChannelReplyH\x00R\x05reply\x127\n" +
 	"\x05entry\x18\a \x01(\v2\x1f.mcastlab.control.v1.TableEntryH\x00R\x05entry\x12\x18\n" +
-	"\x06report\x18\b \x01(\bH\x00R\x06reportB\x06\n" +
+	"\x06report\x18\b \x01(\bH\x00R\x06report\x12,\n" +
+	"\x03act\x18\t \x01(\v2\x18.mcastlab.control.v1.ActH\x00R\x03act\x12\x14\n" +
+	"\x04look\x18\n" +
+	" \x01(\bH\x00R\x04lookB\x06\n" +
 	"\x04what\"\x81\x01\n" +
 	"\aOpening\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
@@ -3345,7 +3602,7 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\n" +
 	"TableEntry\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x129\n" +
-	"\x05entry\x18\x02 \x01(\v2#.mcastlab.control.v1.MulticastEntryR\x05entry\"\xa1\x03\n" +
+	"\x05entry\x18\x02 \x01(\v2#.mcastlab.control.v1.MulticastEntryR\x05entry\"\xb9\x03\n" +
 	"\x04Word\x12\x16\n" +
 	"\x05ready\x18\x01 \x01(\bH\x00R\x05ready\x12?\n" +
 	"\arequest\x18\x02 \x01(\v2#.mcastlab.control.v1.ChannelRequestH\x00R\arequest\x129\n" +
@@ -3354,7 +3611,8 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x05ended\x18\x05 \x01(\v2\x1f.mcastlab.control.v1.RanksEndedH\x00R\x05ended\x126\n" +
 	"\x05state\x18\x06 \x01(\v2\x1e.mcastlab.control.v1.PartStateH\x00R\x05state\x12@\n" +
 	"\bcaptured\x18\a \x01(\v2\".mcastlab.control.v1.CapturedFrameH\x00R\bcaptured\x122\n" +
-	"\x05event\x18\b \x01(\v2\x1a.mcastlab.control.v1.EventH\x00R\x05eventB\x06\n" +
+	"\x05event\x18\b \x01(\v2\x1a.mcastlab.control.v1.EventH\x00R\x05event\x12\x16\n" +
+	"\x05trace\x18\t \x01(\fH\x00R\x05traceB\x06\n" +
 	"\x04what\"a\n" +
 	"\rCapturedFrame\x12\x18\n" +
 	"\acapture\x18\x01 \x01(\rR\acapture\x12\x10\n" +
@@ -3553,7 +3811,10 @@ const file_nodeapi_proto_rawDesc = "" +
 	"Controller\x12L\n" +
 	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
 	"\x04Read\x12 .mcastlab.control.v1.ReadRequest\x1a\x1e.mcastlab.control.v1.ReadReply\x12P\n" +
-	"\x06Status\x12\".mcastlab.control.v1.StatusRequest\x1a\".mcastlab.control.v1.ReplicaStatusB/Z-github.com/mcastlab/mcastlab/internal/nodeapib\x06proto3"
+	"\x06Status\x12\".mcastlab.control.v1.StatusRequest\x1a\".mcastlab.control.v1.ReplicaStatus2\x91\x01\n" +
+	"\x03Run\x12=\n" +
+	"\x02Do\x12\x18.mcastlab.control.v1.Act\x1a\x1d.mcastlab.control.v1.ActReply\x12K\n" +
+	"\x04Look\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.LookReplyB/Z-github.com/mcastlab/mcastlab/internal/nodeapib\x06proto3"
 
 var (
 	file_nodeapi_proto_rawDescOnce sync.Once
@@ -3567,121 +3828,131 @@ func file_nodeapi_proto_rawDescGZIP() []byte {
 	return file_nodeapi_proto_rawDescData
 }
 
-var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_nodeapi_proto_goTypes = []any{
-	(*Order)(nil),            // 0: mcastlab.control.v1.Order
-	(*Opening)(nil),          // 1: mcastlab.control.v1.Opening
-	(*PortRef)(nil),          // 2: mcastlab.control.v1.PortRef
-	(*ChannelReply)(nil),     // 3: mcastlab.control.v1.ChannelReply
-	(*TableEntry)(nil),       // 4: mcastlab.control.v1.TableEntry
-	(*Word)(nil),             // 5: mcastlab.control.v1.Word
-	(*CapturedFrame)(nil),    // 6: mcastlab.control.v1.CapturedFrame
-	(*ChannelRequest)(nil),   // 7: mcastlab.control.v1.ChannelRequest
-	(*RankRecord)(nil),       // 8: mcastlab.control.v1.RankRecord
-	(*RanksEnded)(nil),       // 9: mcastlab.control.v1.RanksEnded
-	(*RankError)(nil),        // 10: mcastlab.control.v1.RankError
-	(*PartState)(nil),        // 11: mcastlab.control.v1.PartState
-	(*LinkState)(nil),        // 12: mcastlab.control.v1.LinkState
-	(*Proposal)(nil),         // 13: mcastlab.control.v1.Proposal
-	(*ProposalReply)(nil),    // 14: mcastlab.control.v1.ProposalReply
-	(*ReadRequest)(nil),      // 15: mcastlab.control.v1.ReadRequest
-	(*ReadReply)(nil),        // 16: mcastlab.control.v1.ReadReply
-	(*StatusRequest)(nil),    // 17: mcastlab.control.v1.StatusRequest
-	(*ReplicaStatus)(nil),    // 18: mcastlab.control.v1.ReplicaStatus
-	(*Rate)(nil),             // 19: mcastlab.control.v1.Rate
-	(*ConfigureRequest)(nil), // 20: mcastlab.control.v1.ConfigureRequest
-	(*ConfigureReply)(nil),   // 21: mcastlab.control.v1.ConfigureReply
-	(*LagReply)(nil),         // 22: mcastlab.control.v1.LagReply
-	(*Histogram)(nil),        // 23: mcastlab.control.v1.Histogram
-	(*WatchRequest)(nil),     // 24: mcastlab.control.v1.WatchRequest
-	(*EventBatch)(nil),       // 25: mcastlab.control.v1.EventBatch
-	(*Event)(nil),            // 26: mcastlab.control.v1.Event
-	(*ToRank)(nil),           // 27: mcastlab.control.v1.ToRank
-	(*Start)(nil),            // 28: mcastlab.control.v1.Start
-	(*Peer)(nil),             // 29: mcastlab.control.v1.Peer
-	(*AnswerRequest)(nil),    // 30: mcastlab.control.v1.AnswerRequest
-	(*AnswerReply)(nil),      // 31: mcastlab.control.v1.AnswerReply
-	(*MulticastEntry)(nil),   // 32: mcastlab.control.v1.MulticastEntry
-	(*MulticastReply)(nil),   // 33: mcastlab.control.v1.MulticastReply
-	(*Lease)(nil),            // 34: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 35: mcastlab.control.v1.FromRank
-	(*Rest)(nil),             // 36: mcastlab.control.v1.Rest
-	(*Outside)(nil),          // 37: mcastlab.control.v1.Outside
-	(*Multicast)(nil),        // 38: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 39: mcastlab.control.v1.Put
-	(*Done)(nil),             // 40: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 41: mcastlab.control.v1.InspectRequest
-	(*ReleaseRequest)(nil),   // 42: mcastlab.control.v1.ReleaseRequest
-	(*ReleaseReply)(nil),     // 43: mcastlab.control.v1.ReleaseReply
-	(*InspectReply)(nil),     // 44: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 45: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 46: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 47: mcastlab.control.v1.ResetRequest
+	(*Act)(nil),              // 0: mcastlab.control.v1.Act
+	(*ActReply)(nil),         // 1: mcastlab.control.v1.ActReply
+	(*LookReply)(nil),        // 2: mcastlab.control.v1.LookReply
+	(*Order)(nil),            // 3: mcastlab.control.v1.Order
+	(*Opening)(nil),          // 4: mcastlab.control.v1.Opening
+	(*PortRef)(nil),          // 5: mcastlab.control.v1.PortRef
+	(*ChannelReply)(nil),     // 6: mcastlab.control.v1.ChannelReply
+	(*TableEntry)(nil),       // 7: mcastlab.control.v1.TableEntry
+	(*Word)(nil),             // 8: mcastlab.control.v1.Word
+	(*CapturedFrame)(nil),    // 9: mcastlab.control.v1.CapturedFrame
+	(*ChannelRequest)(nil),   // 10: mcastlab.control.v1.ChannelRequest
+	(*RankRecord)(nil),       // 11: mcastlab.control.v1.RankRecord
+	(*RanksEnded)(nil),       // 12: mcastlab.control.v1.RanksEnded
+	(*RankError)(nil),        // 13: mcastlab.control.v1.RankError
+	(*PartState)(nil),        // 14: mcastlab.control.v1.PartState
+	(*LinkState)(nil),        // 15: mcastlab.control.v1.LinkState
+	(*Proposal)(nil),         // 16: mcastlab.control.v1.Proposal
+	(*ProposalReply)(nil),    // 17: mcastlab.control.v1.ProposalReply
+	(*ReadRequest)(nil),      // 18: mcastlab.control.v1.ReadRequest
+	(*ReadReply)(nil),        // 19: mcastlab.control.v1.ReadReply
+	(*StatusRequest)(nil),    // 20: mcastlab.control.v1.StatusRequest
+	(*ReplicaStatus)(nil),    // 21: mcastlab.control.v1.ReplicaStatus
+	(*Rate)(nil),             // 22: mcastlab.control.v1.Rate
+	(*ConfigureRequest)(nil), // 23: mcastlab.control.v1.ConfigureRequest
+	(*ConfigureReply)(nil),   // 24: mcastlab.control.v1.ConfigureReply
+	(*LagReply)(nil),         // 25: mcastlab.control.v1.LagReply
+	(*Histogram)(nil),        // 26: mcastlab.control.v1.Histogram
+	(*WatchRequest)(nil),     // 27: mcastlab.control.v1.WatchRequest
+	(*EventBatch)(nil),       // 28: mcastlab.control.v1.EventBatch
+	(*Event)(nil),            // 29: mcastlab.control.v1.Event
+	(*ToRank)(nil),           // 30: mcastlab.control.v1.ToRank
+	(*Start)(nil),            // 31: mcastlab.control.v1.Start
+	(*Peer)(nil),             // 32: mcastlab.control.v1.Peer
+	(*AnswerRequest)(nil),    // 33: mcastlab.control.v1.AnswerRequest
+	(*AnswerReply)(nil),      // 34: mcastlab.control.v1.AnswerReply
+	(*MulticastEntry)(nil),   // 35: mcastlab.control.v1.MulticastEntry
+	(*MulticastReply)(nil),   // 36: mcastlab.control.v1.MulticastReply
+	(*Lease)(nil),            // 37: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 38: mcastlab.control.v1.FromRank
+	(*Rest)(nil),             // 39: mcastlab.control.v1.Rest
+	(*Outside)(nil),          // 40: mcastlab.control.v1.Outside
+	(*Multicast)(nil),        // 41: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 42: mcastlab.control.v1.Put
+	(*Done)(nil),             // 43: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 44: mcastlab.control.v1.InspectRequest
+	(*ReleaseRequest)(nil),   // 45: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 46: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 47: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 48: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 49: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 50: mcastlab.control.v1.ResetRequest
 }
 var file_nodeapi_proto_depIdxs = []int32{
-	1,  // 0: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
-	28, // 1: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
-	3,  // 2: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
-	4,  // 3: mcastlab.control.v1.Order.entry:type_name -> mcastlab.control.v1.TableEntry
-	2,  // 4: mcastlab.control.v1.Opening.captures:type_name -> mcastlab.control.v1.PortRef
-	32, // 5: mcastlab.control.v1.TableEntry.entry:type_name -> mcastlab.control.v1.MulticastEntry
-	7,  // 6: mcastlab.control.v1.Word.request:type_name -> mcastlab.control.v1.ChannelRequest
-	8,  // 7: mcastlab.control.v1.Word.record:type_name -> mcastlab.control.v1.RankRecord
-	9,  // 8: mcastlab.control.v1.Word.ended:type_name -> mcastlab.control.v1.RanksEnded
-	11, // 9: mcastlab.control.v1.Word.state:type_name -> mcastlab.control.v1.PartState
-	6,  // 10: mcastlab.control.v1.Word.captured:type_name -> mcastlab.control.v1.CapturedFrame
-	26, // 11: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
-	10, // 12: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
-	12, // 13: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
-	45, // 14: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
-	19, // 15: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
-	23, // 16: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
-	23, // 17: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
-	26, // 18: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
-	28, // 19: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	34, // 20: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
-	29, // 21: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	39, // 22: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	40, // 23: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	38, // 24: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	36, // 25: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
-	37, // 26: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
-	45, // 27: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	20, // 28: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	19, // 29: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	24, // 30: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	27, // 31: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	46, // 32: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	41, // 33: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	47, // 34: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	30, // 35: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	32, // 36: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	41, // 37: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	42, // 38: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
-	0,  // 39: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
-	13, // 40: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	15, // 41: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	17, // 42: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	21, // 43: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	22, // 44: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	25, // 45: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	35, // 46: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	46, // 47: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	46, // 48: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	46, // 49: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	31, // 50: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	33, // 51: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	44, // 52: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	43, // 53: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
-	5,  // 54: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
-	14, // 55: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	16, // 56: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	18, // 57: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	43, // [43:58] is the sub-list for method output_type
-	28, // [28:43] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	48, // 0: mcastlab.control.v1.Act.add:type_name -> mcastlab.control.v1.Fault
+	49, // 1: mcastlab.control.v1.LookReply.faults:type_name -> mcastlab.control.v1.FaultList
+	4,  // 2: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
+	31, // 3: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
+	6,  // 4: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
+	7,  // 5: mcastlab.control.v1.Order.entry:type_name -> mcastlab.control.v1.TableEntry
+	0,  // 6: mcastlab.control.v1.Order.act:type_name -> mcastlab.control.v1.Act
+	5,  // 7: mcastlab.control.v1.Opening.captures:type_name -> mcastlab.control.v1.PortRef
+	35, // 8: mcastlab.control.v1.TableEntry.entry:type_name -> mcastlab.control.v1.MulticastEntry
+	10, // 9: mcastlab.control.v1.Word.request:type_name -> mcastlab.control.v1.ChannelRequest
+	11, // 10: mcastlab.control.v1.Word.record:type_name -> mcastlab.control.v1.RankRecord
+	12, // 11: mcastlab.control.v1.Word.ended:type_name -> mcastlab.control.v1.RanksEnded
+	14, // 12: mcastlab.control.v1.Word.state:type_name -> mcastlab.control.v1.PartState
+	9,  // 13: mcastlab.control.v1.Word.captured:type_name -> mcastlab.control.v1.CapturedFrame
+	29, // 14: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
+	13, // 15: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
+	15, // 16: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
+	48, // 17: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
+	22, // 18: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
+	26, // 19: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
+	26, // 20: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
+	29, // 21: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
+	31, // 22: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
+	37, // 23: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	32, // 24: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
+	42, // 25: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	43, // 26: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	41, // 27: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	39, // 28: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
+	40, // 29: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
+	48, // 30: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	23, // 31: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	22, // 32: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	27, // 33: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	30, // 34: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	49, // 35: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	44, // 36: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	50, // 37: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	33, // 38: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	35, // 39: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	44, // 40: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	45, // 41: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	3,  // 42: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
+	16, // 43: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	18, // 44: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	20, // 45: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	0,  // 46: mcastlab.control.v1.Run.Do:input_type -> mcastlab.control.v1.Act
+	44, // 47: mcastlab.control.v1.Run.Look:input_type -> mcastlab.control.v1.InspectRequest
+	24, // 48: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	25, // 49: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	28, // 50: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	38, // 51: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	49, // 52: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	49, // 53: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	49, // 54: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	34, // 55: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	36, // 56: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	47, // 57: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	46, // 58: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	8,  // 59: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
+	17, // 60: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	19, // 61: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	21, // 62: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	1,  // 63: mcastlab.control.v1.Run.Do:output_type -> mcastlab.control.v1.ActReply
+	2,  // 64: mcastlab.control.v1.Run.Look:output_type -> mcastlab.control.v1.LookReply
+	48, // [48:65] is the sub-list for method output_type
+	31, // [31:48] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_nodeapi_proto_init() }
@@ -3690,6 +3961,10 @@ func file_nodeapi_proto_init() {
 		return
 	}
 	file_nodeapi_proto_msgTypes[0].OneofWrappers = []any{
+		(*Act_Add)(nil),
+		(*Act_Remove)(nil),
+	}
+	file_nodeapi_proto_msgTypes[3].OneofWrappers = []any{
 		(*Order_Open)(nil),
 		(*Order_Begin)(nil),
 		(*Order_Stop)(nil),
@@ -3698,8 +3973,10 @@ func file_nodeapi_proto_init() {
 		(*Order_Reply)(nil),
 		(*Order_Entry)(nil),
 		(*Order_Report)(nil),
+		(*Order_Act)(nil),
+		(*Order_Look)(nil),
 	}
-	file_nodeapi_proto_msgTypes[5].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[8].OneofWrappers = []any{
 		(*Word_Ready)(nil),
 		(*Word_Request)(nil),
 		(*Word_Record)(nil),
@@ -3708,15 +3985,16 @@ func file_nodeapi_proto_init() {
 		(*Word_State)(nil),
 		(*Word_Captured)(nil),
 		(*Word_Event)(nil),
+		(*Word_Trace)(nil),
 	}
-	file_nodeapi_proto_msgTypes[27].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[30].OneofWrappers = []any{
 		(*ToRank_Start)(nil),
 		(*ToRank_Value)(nil),
 		(*ToRank_Release)(nil),
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_nodeapi_proto_msgTypes[35].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[38].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -3734,9 +4012,9 @@ func file_nodeapi_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nodeapi_proto_rawDesc), len(file_nodeapi_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   51,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_nodeapi_proto_goTypes,
 		DependencyIndexes: file_nodeapi_proto_depIdxs,

@@ -760,3 +760,151 @@ var Controller_ServiceDesc = grpc.ServiceDesc{
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "nodeapi.proto",
 }
+
+const (
+	Run_Do_FullMethodName   = "/mcastlab.control.v1.Run/Do"
+	Run_Look_FullMethodName = "/mcastlab.control.v1.Run/Look"
+)
+
+// RunClient is the client API for Run service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Run is served by the process that runs a lab in virtual time, while the run lasts.
+type RunClient interface {
+	// Do does something by hand, at the next instant at which no node is past it.
+	Do(ctx context.Context, in *Act, opts ...grpc.CallOption) (*ActReply, error)
+	// Look returns what the nodes hold.
+	Look(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*LookReply, error)
+}
+
+type runClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewRunClient(cc grpc.ClientConnInterface) RunClient {
+	return &runClient{cc}
+}
+
+func (c *runClient) Do(ctx context.Context, in *Act, opts ...grpc.CallOption) (*ActReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ActReply)
+	err := c.cc.Invoke(ctx, Run_Do_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runClient) Look(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*LookReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LookReply)
+	err := c.cc.Invoke(ctx, Run_Look_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RunServer is the server API for Run service.
+// All implementations must embed UnimplementedRunServer
+// for forward compatibility.
+//
+// Run is served by the process that runs a lab in virtual time, while the run lasts.
+type RunServer interface {
+	// Do does something by hand, at the next instant at which no node is past it.
+	Do(context.Context, *Act) (*ActReply, error)
+	// Look returns what the nodes hold.
+	Look(context.Context, *InspectRequest) (*LookReply, error)
+	mustEmbedUnimplementedRunServer()
+}
+
+// UnimplementedRunServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedRunServer struct{}
+
+func (UnimplementedRunServer) Do(context.Context, *Act) (*ActReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Do not implemented")
+}
+func (UnimplementedRunServer) Look(context.Context, *InspectRequest) (*LookReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Look not implemented")
+}
+func (UnimplementedRunServer) mustEmbedUnimplementedRunServer() {}
+func (UnimplementedRunServer) testEmbeddedByValue()             {}
+
+// UnsafeRunServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to RunServer will
+// result in compilation errors.
+type UnsafeRunServer interface {
+	mustEmbedUnimplementedRunServer()
+}
+
+func RegisterRunServer(s grpc.ServiceRegistrar, srv RunServer) {
+	// If the following call panics, it indicates UnimplementedRunServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Run_ServiceDesc, srv)
+}
+
+func _Run_Do_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Act)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServer).Do(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Run_Do_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServer).Do(ctx, req.(*Act))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Run_Look_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InspectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RunServer).Look(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Run_Look_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RunServer).Look(ctx, req.(*InspectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Run_ServiceDesc is the grpc.ServiceDesc for Run service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Run_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "mcastlab.control.v1.Run",
+	HandlerType: (*RunServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Do",
+			Handler:    _Run_Do_Handler,
+		},
+		{
+			MethodName: "Look",
+			Handler:    _Run_Look_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "nodeapi.proto",
+}

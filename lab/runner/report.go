@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
@@ -29,6 +30,9 @@ type Report struct {
 
 	// Faults are those of the lab file and, in a lab that is up, those added by hand.
 	Faults []FaultRow `json:"faults,omitempty"`
+
+	// Acts are what was done by hand in a run in virtual time.
+	Acts []faults.Act `json:"acts,omitempty"`
 
 	// External is what the operators of external hosts were told to do, in order.
 	External []rankhost.Step `json:"external,omitempty"`

@@ -18,6 +18,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/traces"
 )
 
 // Options are the choices of a run that are not the lab's.
@@ -30,6 +31,7 @@ type Options struct {
 	Ledger       func([][]sim.Entry, bool)        // is called at the end with what the simulation's ledger has; may be nil
 	Say          func(format string, args ...any) // tells the user at once; may be nil
 	Env          apps.Env                         // of the workloads' programs
+	Acts         []faults.Act                     // what is done by hand (ReadActs)
 }
 
 // CaptureBytesDefault bounds the bytes of all captures of a run together.
@@ -117,6 +119,18 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	}
 	r.net.Observe = r.observe
 	r.faults, err = Inject(r.net, r.lab)
+	if err == nil && len(r.o.Acts) > 0 && r.faults == nil {
+		r.faults = r.net.NewTimeline(vtime.Duration(r.lab.Switches.Reconverge))
+	}
+	for i := range r.o.Acts {
+		a := &r.o.Acts[i]
+		if err == nil {
+			err = a.Apply(r.faults, g, nil, traces.ByHand(c.Trace(0)))
+		}
+		if err == nil {
+			err = r.NoteAct(a)
+		}
+	}
 	return err
 }
 

@@ -265,7 +265,7 @@ func (Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is under way
-	for some := true; some; { // again: what a killed command asked for may have come meanwhile
+	for some := true; some; {        // again: what a killed command asked for may have come meanwhile
 		if some, err = removeOnce(ctx, c, lab, nodes); err != nil {
 			return err
 		}

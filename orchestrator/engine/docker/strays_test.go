@@ -10,7 +10,7 @@ import (
 )
 
 // TestStrays: of all processes, those in control groups of removed containers and their shims, and
-// neither a zombie, nor a shim whose container has no process any more, nor anybody else's.
+// neither a zombie, nor a shim whose container has no process any more, nor those of other containers.
 func TestStrays(t *testing.T) {
 	proc := t.TempDir()
 	lost, gone, other := strings.Repeat("a1", 32), strings.Repeat("b2", 32), strings.Repeat("c3", 32)
