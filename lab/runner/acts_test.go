@@ -31,13 +31,13 @@ func TestReadActs(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"\n":                        ":1: EOF",
-		add + "{":                   ":2: unexpected EOF",
-		add + `{"at":4,"reset":""}`: ":2: it comes before",
-		`{"at":-1,"reset":""}`:      ":1: it comes before",
-		`{"at":1}`:                  ":1: it has to add a fault",
-		`{"at":1,"fault":{}}`:       ":1: it has to add a fault that has an id",
-		`{"at":1,"id":"x","fault":{}}`:            ":1: read fault",
+		"\n":                           ":1: EOF",
+		add + "{":                      ":2: unexpected EOF",
+		add + `{"at":4,"reset":""}`:    ":2: it comes before",
+		`{"at":-1,"reset":""}`:         ":1: it comes before",
+		`{"at":1}`:                     ":1: it has to add a fault",
+		`{"at":1,"fault":{}}`:          ":1: it has to add a fault that has an id",
+		`{"at":1,"id":"x","fault":{}}`: ":1: read fault",
 		`{"at":1,"id":"x","fault":{},"reset":""}`: ":1: it has to add a fault",
 		`{"at":1,"reset":"","until":3}`:           ":1: json: unknown field",
 		`{"at":99999999999999999999,"reset":""}`:  ":1: json: cannot unmarshal number",
