@@ -125,8 +125,8 @@ workloads:
 		{"host crashed: h2", []string{"--node", "h2", "--at", "1ms", "--every", "10ms", "--for", "1ms", "crash"}},
 	} {
 		must(t, append([]string{"fault", "add", "--lab", "t-kinds"}, c.args...)...)
-		// A registration that nobody confirms ends after 60 ms: on this clock, 24 s.
-		if o := runFaulty(t, plain, "--dilation", "400"); o.code != exitRuntime || !regexp.MustCompile(c.want).MatchString(o.err) {
+		// A registration that nobody confirms ends after 60 ms: on this clock, 12 s.
+		if o := runFaulty(t, plain, "--dilation", "200"); o.code != exitRuntime || !regexp.MustCompile(c.want).MatchString(o.err) {
 			t.Errorf("%v: exit %d, %s; want %q", c.args, o.code, o.err, c.want)
 		}
 		if f := faultLs(t); len(f.Faults) != 1 || f.Faults[0].Seen == 0 || f.Faults[0].Hit == 0 && f.Faults[0].Kind != "crash" || len(f.Faults[0].Applied) != 1 {
@@ -163,20 +163,29 @@ func TestLiveFallback(t *testing.T) {
 		returns            bool
 		dead               string
 	}{
-		{"no memory", "full", "faults: [{for: 3ms, mft-full: {nodes: leaf0}}]\n", true, ""},
+		{"no memory", "full", "faults: [{for: 3ms, mft-full: {nodes: leaf0}}]\n", true, ""}, // with a dilated clock; the others in virtual time
 		{"forgotten", "full", "faults: [{at: 2ms, wipe-mft: {nodes: leaf0}}]\n", true, ""},
 		{"crawler", "partial", "faults: [{at: 2ms, for: 10s, slow-receiver: {nodes: h2, rate: 2Gbps}}]\n", true, ""},
 		{"crash", "full", "faults: [{at: 2ms, for: 10s, crash: {nodes: h2}}]\n", true, "h2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lab := "t-fallback-" + strings.ReplaceAll(c.name, " ", "-")
-			file := write(t, text(lab, c.mode, c.faults))
+			clock, more := []string{"--dilation", "400"}, ""
+			if c.name != "no memory" {
+				clock, more = nil, "runtime: {clock: lockstep}\n"
+			}
+			file := write(t, text(lab, c.mode, c.faults+more))
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", lab) })
 			must(t, "deploy", "-q", "-r", "netns", file)
 			fresh := held(t, lab)
-			o := runFaulty(t, file, "--dilation", "400")
+			o := invoke(t, nil, append(append([]string{"run", "-q", "--runtime", "netns", "--runs", t.TempDir(), "--format", "json"}, clock...), file)...)
 			rested(t, lab, fresh)
 			must(t, "destroy", lab)
+			if more != "" {
+				if sim := invoke(t, nil, "run", "-q", "--runs", t.TempDir(), "--format", "json", file); sim.code != o.code || digestOf(sim.out) != digestOf(o.out) {
+					t.Errorf("exit %d, digest %s; in the simulation %d, %s\n%s", o.code, digestOf(o.out), sim.code, digestOf(sim.out), o.err)
+				}
+			}
 			if c.dead != "" && (o.code != exitRuntime || !strings.Contains(o.err, c.dead)) || c.dead == "" && o.code != exitOK && o.code != exitFidelity {
 				t.Fatalf("exit %d\n%s%s", o.code, o.out, o.err)
 			}
@@ -202,6 +211,11 @@ func TestLiveFallback(t *testing.T) {
 			}
 		})
 	}
+}
+
+// digestOf returns the digest in a report, empty if there is none.
+func digestOf(report string) string {
+	return regexp.MustCompile(`"digest": "[0-9a-f]*"`).FindString(report)
 }
 
 // TestFuzzCommand: a search says what it did; a lab with its own faults is replayed.

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// TestLiveTrace: a running lab records what a simulation does. Every message's time is
+// TestLiveTrace: a running lab records what a simulation does, with a dilated clock and in virtual time. Every message's time is
 // split without a rest, and a lost packet shows as retransmission.
 func TestLiveTrace(t *testing.T) {
 	text := strings.Replace(starLab("t-trace", "trace: messages\nfaults: [{loss: {links: h1-leaf0, frames: {kind: data, from: h0}, nth: [9]}}]\n"), "iterations: 2", "iterations: 1", 1)
-	for _, runtime := range []string{"netns", "docker"} {
+	for runtime, more := range map[string]string{"netns": "", "docker": "runtime: {clock: lockstep}\n"} { // by themselves
 		t.Run(runtime, func(t *testing.T) {
 			need(t, runtime)
-			r := runLab(t, runtime, write(t, text))
+			r := runLab(t, runtime, write(t, text+more))
 			o := invoke(t, nil, "trace", r.RunDir, "--explain", "--format", "json")
 			if o.code != 0 {
 				t.Fatalf("exit %d\n%s", o.code, o.err)

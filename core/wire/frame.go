@@ -235,7 +235,9 @@ func (f *Frame) Mix(d uint64) uint64 {
 		d = mum(binary.LittleEndian.Uint64(last[:])^mixA, binary.LittleEndian.Uint64(last[8:])^d)
 	}
 	if f.flags&flagBlock != 0 {
-		d = mum(d^mixA, f.block.Hash()^mixB)
+		if h := f.block.Hash(); h != 0 { // zeros are the same with a block and without
+			d = mum(d^mixA, h^mixB)
+		}
 	}
 	if f.flags&flagTrusted == 0 && f.Kind() == KindRoCE {
 		d = mum(d^mixA, uint64(f.icrc)^mixB)

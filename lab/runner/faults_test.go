@@ -188,6 +188,9 @@ func unless(ok bool, what string) error {
 // is delivered is right, every invariant holds, and once it is over the fabric is as in a
 // run without it: the same workload takes the same time.
 func TestFaultExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	files, err := filepath.Glob("../../examples/faults/*.mcl.yml")
 	if err != nil || len(files) != len(effects) {
 		t.Fatalf("%d examples, %d have a test, %v", len(files), len(effects), err)

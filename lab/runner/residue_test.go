@@ -14,6 +14,9 @@ import (
 // one of which is that the lab is as good as new when a workload is over. Faults and HPL have
 // tests of their own that check them.
 func TestExamplesLeaveNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
 	files, err := filepath.Glob("../../examples/*.mcl.yml")
 	if err != nil || len(files) < 5 {
 		t.Fatalf("%d examples, %v", len(files), err)

@@ -21,7 +21,7 @@ func TestLabs(t *testing.T) {
 	from, n := sweeps.Range(t, 200)
 	blocks := []Options{{From: from, Seeds: n}, {From: 1_000_000 + 100*sweeps.Day(t), Seeds: 50}}
 	if testing.Short() {
-		blocks = []Options{{From: 0, Seeds: 25}}
+		blocks = []Options{{From: 0, Seeds: 10}}
 	}
 	for _, o := range blocks {
 		res, err := Labs(context.Background(), o)
