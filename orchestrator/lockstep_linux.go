@@ -45,6 +45,7 @@ type stepped struct {
 
 	timeline *faults.Timeline
 	hand     *hand // what is done by hand
+	stops    stops
 
 	now   vtime.Time
 	lease uint32
@@ -84,7 +85,7 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 	streams, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	r := &stepped{
-		Record: rec, ctx: ctx, streams: streams, cut: cut, d: d, o: o, failed: make(chan error, 1),
+		Record: rec, ctx: ctx, streams: streams, cut: cut, d: d, o: o, failed: make(chan error, 1), stops: stops{node: -1},
 		cfg: sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph), OutOfBand: labspec.ChannelDelay(d.Lab)},
 	}
 	r.caps = stepCaptures{ends: ends, order: r.cfg.Order()}
@@ -194,7 +195,7 @@ func (r *stepped) listen(n *steppedNode) {
 		w, err := n.s.Recv()
 		if err != nil {
 			select {
-			case r.failed <- fmt.Errorf("node %s: %w", n.name, err):
+			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", n.name, r.coord.Now(), err):
 			default: // another node was first
 			}
 			return

@@ -24,6 +24,9 @@ type Streams interface {
 	SetEntry(at vtime.Time, e rankhost.Branches) error
 	// Alive returns why the run cannot go on, or nil.
 	Alive() error
+	// Stopped reports whether the process of a node, for which the coordinator has waited for a while, is
+	// stopped (SIGSTOP): then lab time stands still, and the wait does not count.
+	Stopped(node int, waited time.Duration) bool
 	// Edge is called between rounds. What is done by hand is done here (Coordinator.Edge).
 	Edge() error
 }
@@ -328,6 +331,7 @@ func (c *Coordinator) Round() error {
 		wake(n.grant.round())
 	}
 	begin := time.Now()
+	counted := begin // wall clock from which the wait counts
 	for _, i := range c.granted {
 		for c.nodes[i].slot.round().Load() != c.nodes[i].round {
 			if v := c.bell.running().Load(); v != 0 {
@@ -341,7 +345,10 @@ func (c *Coordinator) Round() error {
 			if err := c.streams.Alive(); err != nil {
 				return err
 			}
-			if time.Since(begin) > 2*PatienceDefault {
+			if c.streams.Stopped(i, time.Since(begin)) {
+				counted = time.Now()
+			}
+			if time.Since(counted) > 2*PatienceDefault {
 				return fmt.Errorf("node %s has not come to the end of its round within %v", c.nodes[i].name, 2*PatienceDefault)
 			}
 		}

@@ -224,6 +224,9 @@ func (b *bench) Alive() error {
 	}
 }
 
+// Stopped implements Streams.
+func (b *bench) Stopped(int, time.Duration) bool { return false }
+
 // Edge implements Streams.
 func (b *bench) Edge() error {
 	if b.edge == nil {

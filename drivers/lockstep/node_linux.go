@@ -151,8 +151,9 @@ func (n *Node) End() { n.over.Store(true) }
 // errOver ends a wait after End.
 var errOver = errors.New("the run has ended")
 
-// look is how often a node that sleeps looks whether the stream has ended.
-const look = 200 * time.Millisecond
+// look is how often a node that sleeps looks whether the stream has ended, and the coordinator whether a
+// node has died.
+const look = 50 * time.Millisecond
 
 // Run uses up grants until the stream ends, and returns why the node cannot go on, if so.
 func (n *Node) Run() error {
