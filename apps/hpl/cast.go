@@ -48,7 +48,7 @@ func newCaster(s *solver) (*caster, error) {
 	if collective.HasFallback(s.Bcast) {
 		o.Fallback = s.p.Fallback
 	}
-	c.b, err = collective.NewBcast(s.Bcast, s.row, o)
+	c.b, err = collective.NewBcast(s.Bcast, s.row.Rank, o)
 	return c, err
 }
 
@@ -127,7 +127,9 @@ func (c *caster) pass(k int) (at castTimes, err error) {
 	if err := c.b.Begin(p.buf, p.words()*word, k%c.Q); err != nil {
 		return at, err
 	}
-	c.row.Sync()
+	if err := c.row.synchronise(); err != nil {
+		return at, err
+	}
 	at.Posted = c.r.Now()
 	t, err := c.b.Run()
 	if err != nil {

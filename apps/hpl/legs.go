@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // leg is a message to or from a process: n bytes of a buffer from off.
@@ -21,10 +22,52 @@ func (l leg) send(c *rank.Rank) (*rank.Request, error) {
 	return conn.Send(l.buf, l.off, l.n)
 }
 
+// line is the view of a row or a column of the grid, with a barrier that goes over the fabric: it is
+// part of what is measured.
+type line struct {
+	*rank.Rank
+	barrier collective.Algorithm
+	apart   *rank.Rank // view of the barrier, whose connections carry nothing else
+	nothing *rank.Buffer
+}
+
+// newLine returns the view of some ranks. All of them must call it.
+func newLine(r *rank.Rank, name string, members []int) (l *line, err error) {
+	l = &line{}
+	if l.Rank, err = r.Sub(name, members); err != nil {
+		return nil, err
+	}
+	if l.apart, err = r.Sub(name+"/barrier", members); err != nil {
+		return nil, err
+	}
+	if l.nothing, err = r.Alloc(0, rank.MemoryPhantom); err != nil {
+		return nil, err
+	}
+	l.barrier = collective.NewBarrier(l.apart)
+	return l, l.barrier.Begin(l.nothing, 0, 0)
+}
+
+// synchronise waits until all processes of the line have called it.
+func (l *line) synchronise() error {
+	_, err := l.barrier.Run()
+	return err
+}
+
+// close gives back what newLine has made, once all processes of the line have ended.
+func (l *line) close() error {
+	if err := l.barrier.Close(); err != nil {
+		return err
+	}
+	l.apart.Sync()
+	l.apart.Close()
+	l.Close()
+	return l.nothing.Free()
+}
+
 // begin connects the process to its peers, posts receives, and waits until all processes of the
 // view have done so, so that every later message finds a receive. The messages of one peer are
 // received in the order in which the peer sends them.
-func begin(c *rank.Rank, in []leg, peers []int) ([]*rank.Request, error) {
+func begin(c *line, in []leg, peers []int) ([]*rank.Request, error) {
 	for _, l := range in {
 		peers = append(peers, l.peer)
 	}
@@ -51,8 +94,7 @@ func begin(c *rank.Rank, in []leg, peers []int) ([]*rank.Request, error) {
 			return nil, err
 		}
 	}
-	c.Sync()
-	return reqs, nil
+	return reqs, c.synchronise()
 }
 
 // branch is a process's place in a binomial tree over processes numbered from the root.

@@ -22,7 +22,7 @@ func (s *solver) slotLeg(peer, slot, n int) leg {
 
 // reduce combines n numbers of every process of a view on the process root, along a binomial tree.
 // The order is fixed, so that the rounding is always the same.
-func (s *solver) reduce(c *rank.Rank, root, n int, v []float64, op func(a, b float64) float64) error {
+func (s *solver) reduce(c *line, root, n int, v []float64, op func(a, b float64) float64) error {
 	size := c.Size()
 	abs := func(x int) int { return (x + root) % size }
 	tree := binomial((c.ID()-root+size)%size, size)
@@ -51,7 +51,7 @@ func (s *solver) reduce(c *rank.Rank, root, n int, v []float64, op func(a, b flo
 	if tree.parent < 0 {
 		return nil
 	}
-	return s.sendNumbers(c, []int{abs(tree.parent)}, n, v)
+	return s.sendNumbers(c.Rank, []int{abs(tree.parent)}, n, v)
 }
 
 // sendNumbers sends n numbers to all peers and waits until they have them.
@@ -94,7 +94,7 @@ func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) erro
 	if err != nil {
 		return err
 	}
-	return s.sendNumbers(s.col, to, n, v)
+	return s.sendNumbers(s.col.Rank, to, n, v)
 }
 
 // substitute solves U x = y from the last block up (HPL_pdtrsv). The process row of a block adds

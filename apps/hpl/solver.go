@@ -52,7 +52,8 @@ type solver struct {
 	*geometry
 	p               *Params
 	r               *rank.Rank
-	grid, row, col  *rank.Rank // views: all processes, my process row by column, my process column by row
+	grid            *rank.Rank // view of all processes
+	row, col        *line      // my process row by column, and my process column by row
 	blas            gonum.Implementation
 	a               []float64 // my part of [A b], row-major with nq columns; nil in a cost-only run
 	epochs          int
@@ -87,10 +88,10 @@ func newSolver(r *rank.Rank, p *Params, test int) (*solver, error) {
 			return nil, err
 		}
 	}
-	if s.row, err = r.Sub(fmt.Sprintf("%d/row/%d", test, s.myRow), row); err != nil {
+	if s.row, err = newLine(r, fmt.Sprintf("%d/row/%d", test, s.myRow), row); err != nil {
 		return nil, err
 	}
-	if s.col, err = r.Sub(fmt.Sprintf("%d/column/%d", test, s.myCol), col); err != nil {
+	if s.col, err = newLine(r, fmt.Sprintf("%d/column/%d", test, s.myCol), col); err != nil {
 		return nil, err
 	}
 	return s, s.prepare()
@@ -258,10 +259,14 @@ func (s *solver) close() error {
 			return err
 		}
 	}
-	for _, c := range []*rank.Rank{s.row, s.col, s.grid} {
-		if c != s.r {
-			c.Close()
-		}
+	if err := s.row.close(); err != nil {
+		return err
+	}
+	if err := s.col.close(); err != nil {
+		return err
+	}
+	if s.grid != s.r {
+		s.grid.Close()
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func newSwapper(s *solver) (w *swapper, err error) {
 	if w.part, err = s.alloc(s.NB * s.nq); err != nil {
 		return nil, err
 	}
-	w.group, err = collective.NewBcast("cepheus", s.col, collective.Options{Label: "rows", Fallback: s.p.Fallback})
+	w.group, err = collective.NewBcast("cepheus", s.col.Rank, collective.Options{Label: "rows", Fallback: s.p.Fallback})
 	return w, err
 }
 
@@ -180,7 +180,7 @@ func (w *swapper) rowsOf(legs []leg, peer int, b *rank.Buffer, from, to int) []l
 }
 
 func (w *swapper) send(legs []leg) error {
-	sent, err := sendAll(w.col, legs)
+	sent, err := sendAll(w.col.Rank, legs)
 	w.sent = append(w.sent, sent...)
 	return err
 }
@@ -373,7 +373,9 @@ func (w *swapper) multicast() error {
 		if err := w.group.Begin(w.part, n, w.abs(x)); err != nil {
 			return err
 		}
-		w.col.Sync()
+		if err := w.col.synchronise(); err != nil {
+			return err
+		}
 		if _, err := w.group.Run(); err != nil {
 			return err
 		}
