@@ -68,7 +68,7 @@ func fileKeys() map[string]keyDoc {
 		"labels.nodes": {values: "one or a list: names, `h*`, `h0..h7`, `re:^agg[01]$`, `tier:leaf`", example: "nodes: h0..h1"},
 
 		"runtime.dilation":      {example: "dilation: 100"},
-		"runtime.clock":         {example: "clock: lockstep"},
+		"runtime.clock":         {example: "clock: dilated"},
 		"runtime.channel-delay": {example: "channel-delay: 2us"},
 		"runtime.io":            {example: "io: trains"},
 	}

@@ -53,7 +53,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	}
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
-		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts,
+		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c),
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)

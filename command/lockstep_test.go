@@ -5,6 +5,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -251,22 +252,27 @@ type longRun struct {
 	dir  string
 }
 
-const longLab = "name: t-step-long\ntopology: {star: {hosts: 4}}\nruntime: {clock: lockstep}\nworkloads:\n" +
-	"  - bcast: {schemes: [cepheus, chain, unicast], sizes: [1MiB], iterations: 200}\n"
+const longLab = "name: t-step-long\ntopology: {star: {hosts: 4}}\nworkloads:\n" +
+	"  - bcast: {schemes: [cepheus, chain, unicast], sizes: [1MiB], iterations: 60}\n"
 
 // startLong starts such a run and returns when it has gone on for a while.
 func startLong(t *testing.T, random *rand.Rand) *longRun {
 	t.Helper()
+	return startRun(t, longLab, random)
+}
+
+func startRun(t *testing.T, lab string, random *rand.Rand) *longRun {
+	t.Helper()
 	r := &longRun{t: t, dir: t.TempDir()}
-	r.cmd = exec.Command(program1(t), "run", "-q", "-r", "netns", "--format", "json", "--runs", r.dir, write(t, longLab))
+	r.cmd = exec.Command(program1(t), "run", "-q", "-r", "netns", "--format", "json", "--runs", r.dir, write(t, lab))
 	r.cmd.Stderr = &r.said
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
 	waitFor(t, func() bool {
-		_, err := os.Stat(filepath.Join(r.dir, "t-step-long-1", "meta.json"))
-		return err == nil
+		found, err := filepath.Glob(filepath.Join(r.dir, "*", "meta.json"))
+		return err == nil && len(found) > 0
 	})
 	<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
 	return r
@@ -431,4 +437,75 @@ workloads: [{storage: {schemes: [unicasts, multicast-shared], bs: [4KiB], size: 
 		}
 	})
 	same(t, before, snapshot(t))
+}
+
+// TestLockstepCapturedLate: captures that begin while a run is under way have the simulation's frames, in its
+// order and with its times, from where they begin: to the number asked for, to an interrupt, or to the end.
+func TestLockstepCapturedLate(t *testing.T) {
+	need(t)
+	const text = "name: t-step-late\ntopology: {star: {hosts: 4}}\nnics: {mtu: 256}\nworkloads:\n" +
+		"  - bcast: {schemes: [cepheus, chain, unicast], sizes: [64KiB], iterations: 60}\n"
+	file := write(t, text)
+	runs := t.TempDir()
+	must(t, "run", "-q", "--runs", runs, "--capture", "h1:0", file)
+	want := blocksOf(t, filepath.Join(runs, "t-step-late-1", "h1_0.pcapng"))
+	must(t, "deploy", "-q", "-r", "netns", file)
+	defer must(t, "destroy", "t-step-late")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := startRun(t, text, rand.New(rand.NewPCG(18, seed)))
+	dir := t.TempDir()
+	var all []*exec.Cmd
+	for _, how := range []string{"count", "interrupt", "end"} {
+		args := []string{"capture", "--lab", "t-step-late", "-w", filepath.Join(dir, how)}
+		if how == "count" {
+			args = append(args, "-c", "500")
+		}
+		c := exec.Command(program1(t), append(args, "h1:0")...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill() })
+		all = append(all, c)
+	}
+	<-time.After(2 * time.Second)
+	_ = all[1].Process.Signal(syscall.SIGINT)
+	if code := r.end(); code != exitOK {
+		t.Fatalf("exit %d, %s", code, r.said.String())
+	}
+	for i, how := range []string{"count", "interrupt", "end"} {
+		if err := all[i].Wait(); err != nil && how != "interrupt" {
+			t.Errorf("%s: %v", how, err)
+		}
+		got := blocksOf(t, filepath.Join(dir, how))
+		if len(got) < 100 || how == "count" && len(got) != 502 || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("%s: %d blocks of pcapng", how, len(got))
+			continue
+		}
+		// What was on its way when the capture began has left before what it saw first, and is told later.
+		middle := got[50:]
+		if how != "end" {
+			middle = got[50 : len(got)-20]
+		}
+		if k := slices.Index(want, middle[0]); k < 0 || len(want) < k+len(middle) || !slices.Equal(want[k:k+len(middle)], middle) {
+			t.Errorf("%s: the %d frames are not those of the simulation", how, len(middle))
+		}
+	}
+}
+
+// blocksOf returns the blocks of a pcapng file.
+func blocksOf(t *testing.T, name string) (blocks []string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(b) > 0 {
+		if len(b) < 12 || int(binary.LittleEndian.Uint32(b[4:])) > len(b) {
+			t.Fatalf("%s: its last block is cut", name)
+		}
+		n := binary.LittleEndian.Uint32(b[4:])
+		blocks, b = append(blocks, string(b[:n])), b[n:]
+	}
+	return blocks
 }

@@ -190,7 +190,7 @@ func TestBadInput(t *testing.T) {
 		{"root not in ranks", lab(strings.Replace(star, "iterations: 2", "root: h3, ranks: [h0, h1]", 1)), 3, "root h3 is not among the ranks"},
 		{"size over 2 GiB", lab(strings.Replace(star, "64B", "2.5GiB", 1)), 3, "more than the 2GiB"},
 		{"negative loss", lab(star + "faults: [{loss: {rate: -1}}]\n"), 3, "loss.rate of -1 is not a probability"},
-		{"rank that waits for ever", lab(star + "nics: {timeout: infinite}\nfaults: [{loss: {rate: 1, links: leaf0-h2}, at: 1ms}, {loss: {rate: 0.4}, at: 15us}]\n"), 4, "deadlock: waiting on nothing that can happen: "},
+		{"rank that waits for ever", lab(star + "nics: {timeout: infinite}\nfaults: [{loss: {rate: 1, links: leaf0-h2}, at: 1ms}, {loss: {rate: 0.4}, at: 25us}]\n"), 4, "deadlock: waiting on nothing that can happen: "},
 		{"nothing to run", lab("name: x\ntopology: {star: {hosts: 4}}\n"), 3, "there is nothing to run"},
 		{"unknown command", []string{"rnu"}, 2, `no command "rnu"`},
 		{"unknown flag", []string{"run", "--fast", "x"}, 2, "flag provided but not defined: -fast"},

@@ -27,6 +27,7 @@ workloads:
 	// name: four
 	// topology: {star: {hosts: 4}}
 	// links: {rate: 400Gbps}
+	// runtime: {clock: lockstep}
 	// workloads:
 	//   - {bcast: {schemes: [{name: cepheus, label: cepheus}, {name: binomial, label: binomial}], root: h0, sizes: [64KiB]}}
 }

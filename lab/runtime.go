@@ -4,6 +4,12 @@ package lab
 func (c *checking) checkRuntime() {
 	r := &c.l.Runtime
 	c.checkSecond("runtime.channel-delay", r.Channel)
+	if r.Clock == clockAuto {
+		r.Clock = ClockLockstep
+		if len(c.l.Externals()) > 0 || c.l.Controllers > 0 || r.Dilation != 0 {
+			r.Clock = ClockDilated
+		}
+	}
 	if r.Clock != ClockLockstep {
 		return
 	}

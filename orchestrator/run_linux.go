@@ -24,6 +24,7 @@ import (
 // RunOptions are the choices of a run.
 type RunOptions struct {
 	Base     string  // run folders go there
+	Dilated  bool    // follow the wall clock, also in a lab whose clock is virtual
 	Dilation float64 // 0: the lab's
 	Slower   float64 // multiplies what auto chooses; 0 means 1
 	Progress runner.Progress
@@ -92,8 +93,14 @@ const settleWait = 300 * time.Millisecond
 // run runs the lab's workloads. Results, events and counters go to a folder of the run's own, as
 // with a simulation. The report is nil if nothing was begun.
 func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error) {
-	if d.Lab.Runtime.Clock == lab.ClockLockstep {
-		return d.runLockstep(ctx, o)
+	l := d.Lab
+	if l.Runtime.Clock == lab.ClockLockstep {
+		if !o.Dilated {
+			return d.runLockstep(ctx, o)
+		}
+		other := *l
+		other.Runtime.Clock = lab.ClockDilated
+		l = &other
 	}
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {
@@ -103,7 +110,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	if err != nil {
 		return nil, err
 	}
-	rec, err := runner.Begin(o.Base, d.Lab, d.o.Engine.Name())
+	rec, err := runner.Begin(o.Base, l, d.o.Engine.Name())
 	if err != nil {
 		return nil, err
 	}

@@ -37,14 +37,9 @@ func Graph(l *lab.Lab) (*topo.Graph, error) { return of(l).Graph() }
 // Fabric returns the settings of all machines on a graph that Graph has built for the lab.
 func Fabric(l *lab.Lab, g *topo.Graph) fabric.Spec { return of(l).Fabric(g) }
 
-// ChannelDelay returns how long a message of the out-of-band channel takes, or 0 in a lab whose
-// channel takes no time.
-func ChannelDelay(l *lab.Lab) vtime.Duration {
-	if l.Runtime.Clock == lab.ClockLockstep {
-		return vtime.Duration(l.Runtime.Channel)
-	}
-	return 0
-}
+// ChannelDelay returns how long a message of the out-of-band channel takes in a simulation and in a
+// run in virtual time, or 0 in a lab whose channel takes no time.
+func ChannelDelay(l *lab.Lab) vtime.Duration { return vtime.Duration(l.Runtime.Channel) }
 
 // Fault returns what a timeline needs of a fault: its links or nodes, found in the graph. id
 // names its random streams. It is an error if what the fault names is not in the lab.
