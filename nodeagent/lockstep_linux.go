@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -41,9 +42,10 @@ type member struct {
 	faults   *faults.Timeline
 	notes    func(now vtime.Time, added bool, text string) // of what is done by hand: one node tells of it
 	programs []rank.Program
-	ranks    *sim.Ranks       // of the job that runs; nil: none
-	trace    *traces.Recorder // nil: the lab has no trace
-	lines    []byte           // of the trace, that have not been told yet
+	ranks    *sim.Ranks            // of the job that runs; nil: none
+	trace    *traces.Recorder      // nil: the lab has no trace
+	lines    []byte                // of the trace, that have not been told yet
+	taps     map[nodePort][]uint32 // numbers of the captures at each port
 
 	s nodeapi.Node_LockstepServer
 }
@@ -171,8 +173,11 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	if x.node, err = lockstep.NewNode(c); err != nil {
 		return err
 	}
-	if err := x.capture(open.Captures); err != nil {
-		return err
+	x.taps = map[nodePort][]uint32{}
+	for i, p := range open.Captures {
+		if err := x.capture(&nodeapi.CaptureOrder{Capture: uint32(i), Port: p}); err != nil {
+			return err
+		}
 	}
 	specs, err := labspec.Timeline(l, g)
 	if err != nil {
@@ -185,21 +190,31 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	return nil
 }
 
-// capture tells of the frames that arrive at the node and pass ports that are captured: its own, or
-// those at the other ends of its links.
-func (x *member) capture(ports []*nodeapi.PortRef) error {
+// nodePort is a port of any node of the lab.
+type nodePort struct{ node, port int }
+
+// capture begins or ends to tell of the frames that arrive at the node and pass a port that is captured:
+// its own, or one at the other end of its links.
+func (x *member) capture(o *nodeapi.CaptureOrder) error {
 	part := x.node.Part()
-	g := part.Graph()
-	for i, p := range ports {
-		if int(p.Node) >= len(g.Nodes) || int(p.Port) >= len(g.Nodes[p.Node].Links) {
-			return fmt.Errorf("a capture is at port %d of node %d, which the lab has not", p.Port, p.Node)
-		}
-		part.SetTap(int(p.Node), int(p.Port), func(at vtime.Time, f *wire.Frame) {
-			x.tell(&nodeapi.Word{What: &nodeapi.Word_Captured{Captured: &nodeapi.CapturedFrame{
-				Capture: uint32(i), Now: int64(part.Now()), At: int64(at), Frame: f.AppendTo(nil),
-			}}})
-		})
+	g, p := part.Graph(), nodePort{int(o.GetPort().GetNode()), int(o.GetPort().GetPort())}
+	if p.node >= len(g.Nodes) || p.port >= len(g.Nodes[p.node].Links) {
+		return fmt.Errorf("a capture is at port %d of node %d, which the lab has not", p.port, p.node)
 	}
+	if o.End {
+		x.taps[p] = slices.DeleteFunc(x.taps[p], func(k uint32) bool { return k == o.Capture })
+	} else {
+		x.taps[p] = append(x.taps[p], o.Capture)
+	}
+	part.SetTap(p.node, p.port, func(at vtime.Time, f *wire.Frame) {
+		if len(x.taps[p]) == 0 {
+			return
+		}
+		b := f.AppendTo(nil)
+		for _, k := range x.taps[p] {
+			x.tell(&nodeapi.Word{What: &nodeapi.Word_Captured{Captured: &nodeapi.CapturedFrame{Capture: k, Now: int64(part.Now()), At: int64(at), Frame: b}}})
+		}
+	})
 	return nil
 }
 
@@ -308,6 +323,8 @@ func (x *member) carryOut(o *nodeapi.Order) error {
 		return x.report(true)
 	case *nodeapi.Order_Look:
 		return x.report(false)
+	case *nodeapi.Order_Capture:
+		return x.capture(w.Capture)
 	case *nodeapi.Order_Act:
 		a := faults.Act{At: vtime.Time(w.Act.At)}
 		if f := w.Act.GetAdd(); f != nil {

@@ -161,8 +161,11 @@ func (k *captures) close() error {
 }
 
 // Capture writes the frames of a port as pcapng until ctx ends or count frames have
-// passed; 0 is no limit.
+// passed; 0 is no limit. A capture that begins while a run in virtual time is under way ends with it.
 func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
+	if run, end := d.steppedRun(); run != nil {
+		return errors.Join(d.captureRun(ctx, run, e, w, count), end())
+	}
 	states, err := d.nodes[e.Node].Inspect(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("inspect node %s: %w", d.nodes[e.Node].name, err)

@@ -103,6 +103,7 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 		hide()
 	}
 	if r.hand != nil {
+		r.endLate()
 		err = errors.Join(err, r.hand.close())
 	}
 	if r.torn == nil && r.coord != nil { // also of a run whose ranks have failed

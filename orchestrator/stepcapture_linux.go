@@ -18,11 +18,17 @@ import (
 // byte: frames are written in the order in which it handles their arrivals.
 type stepCaptures struct {
 	runner.Captures
-	ends    []topo.End
-	links   *sim.Net // numbers the links
-	order   window.Order
+	frameQueue
+	ends  []topo.End
+	late  []*lateCapture // that users have begun during the run; nil: ended
+	links *sim.Net       // numbers the links
+	order window.Order
+}
+
+// frameQueue holds frames until no earlier one can come.
+type frameQueue struct {
 	waiting []stepFrame
-	written vtime.Time // all that arrived before it has been written
+	taken   vtime.Time // all that arrived before it has been taken
 }
 
 // stepFrame is a frame that has arrived.
@@ -38,10 +44,18 @@ const stepFramesMax = 1 << 12
 
 // add takes what a node tells.
 func (k *stepCaptures) add(node int, x *nodeapi.CapturedFrame) error {
-	if int(x.Capture) >= len(k.ends) {
+	var at topo.End
+	queue := &k.frameQueue
+	switch late := int(x.Capture) - len(k.ends); {
+	case late < 0:
+		at = k.ends[x.Capture]
+	case late >= len(k.late):
 		return fmt.Errorf("it tells of capture %d, which there is not", x.Capture)
+	case k.late[late] == nil:
+		return nil // it has ended meanwhile
+	default:
+		at, queue = k.late[late].end, &k.late[late].frameQueue
 	}
-	at := k.ends[x.Capture]
 	far := k.links.Graph().Peer(at.Node, at.Port)
 	link := k.links.PortID(at.Node, at.Port)
 	switch node {
@@ -52,23 +66,32 @@ func (k *stepCaptures) add(node int, x *nodeapi.CapturedFrame) error {
 		return fmt.Errorf("it tells of a capture at %s, where it has no part", k.links.Graph().PortName(at))
 	}
 	now := vtime.Time(x.Now)
-	if now < k.written {
-		return fmt.Errorf("it tells that a frame arrived at %v, after all have come to %v", now, k.written)
+	if now < queue.taken {
+		return fmt.Errorf("it tells that a frame arrived at %v, after all have come to %v", now, queue.taken)
 	}
-	k.waiting = append(k.waiting, stepFrame{now, vtime.Time(x.At), uint64(link) ^ k.order.Mask(now), int(x.Capture), x.Frame})
+	queue.waiting = append(queue.waiting, stepFrame{now, vtime.Time(x.At), uint64(link) ^ k.order.Mask(now), int(x.Capture), x.Frame})
 	return nil
+}
+
+// take returns the frames that arrived before an instant, after which no earlier one comes, in the order in
+// which the simulation handles their arrivals.
+func (q *frameQueue) take(before vtime.Time) []stepFrame {
+	slices.SortStableFunc(q.waiting, func(a, b stepFrame) int { return cmp.Or(cmp.Compare(a.now, b.now), cmp.Compare(a.rank, b.rank)) })
+	n := 0
+	for n < len(q.waiting) && q.waiting[n].now < before {
+		n++
+	}
+	ready := slices.Clone(q.waiting[:n])
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	q.taken = max(q.taken, before)
+	return ready
 }
 
 // write writes all frames that arrived before an instant, after which no earlier one comes.
 func (k *stepCaptures) write(before vtime.Time) {
-	slices.SortStableFunc(k.waiting, func(a, b stepFrame) int { return cmp.Or(cmp.Compare(a.now, b.now), cmp.Compare(a.rank, b.rank)) })
-	n := 0
-	for ; n < len(k.waiting) && k.waiting[n].now < before; n++ {
-		f := &k.waiting[n]
+	for _, f := range k.take(before) {
 		k.Bytes(f.capture, f.now, f.at, f.bytes)
 	}
-	k.waiting = slices.Delete(k.waiting, 0, n)
-	k.written = max(k.written, before)
 }
 
 // close writes what is left.

@@ -75,6 +75,9 @@ func (h *hand) close() error {
 
 // Edge implements lockstep.Streams.
 func (r *stepped) Edge() error {
+	if len(r.caps.late) > 0 {
+		r.tellLate(r.coord.Horizon())
+	}
 	for {
 		select {
 		case a := <-r.hand.asked:

@@ -235,6 +235,7 @@ type Order struct {
 	//	*Order_Report
 	//	*Order_Act
 	//	*Order_Look
+	//	*Order_Capture
 	What          isOrder_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -367,6 +368,15 @@ func (x *Order) GetLook() bool {
 	return false
 }
 
+func (x *Order) GetCapture() *CaptureOrder {
+	if x != nil {
+		if x, ok := x.What.(*Order_Capture); ok {
+			return x.Capture
+		}
+	}
+	return nil
+}
+
 type isOrder_What interface {
 	isOrder_What()
 }
@@ -411,6 +421,10 @@ type Order_Look struct {
 	Look bool `protobuf:"varint,10,opt,name=look,proto3,oneof"` // answered by state, without the ledger; the run goes on
 }
 
+type Order_Capture struct {
+	Capture *CaptureOrder `protobuf:"bytes,11,opt,name=capture,proto3,oneof"`
+}
+
 func (*Order_Open) isOrder_What() {}
 
 func (*Order_Begin) isOrder_What() {}
@@ -431,6 +445,70 @@ func (*Order_Act) isOrder_What() {}
 
 func (*Order_Look) isOrder_What() {}
 
+func (*Order_Capture) isOrder_What() {}
+
+// CaptureOrder begins or ends a capture that a user has asked for during the run. Both nodes of the link
+// are told.
+type CaptureOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Capture       uint32                 `protobuf:"varint,1,opt,name=capture,proto3" json:"capture,omitempty"` // its number, behind those of Opening.captures
+	Port          *PortRef               `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`
+	End           bool                   `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureOrder) Reset() {
+	*x = CaptureOrder{}
+	mi := &file_nodeapi_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureOrder) ProtoMessage() {}
+
+func (x *CaptureOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureOrder.ProtoReflect.Descriptor instead.
+func (*CaptureOrder) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CaptureOrder) GetCapture() uint32 {
+	if x != nil {
+		return x.Capture
+	}
+	return 0
+}
+
+func (x *CaptureOrder) GetPort() *PortRef {
+	if x != nil {
+		return x.Port
+	}
+	return nil
+}
+
+func (x *CaptureOrder) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
 type Opening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -443,7 +521,7 @@ type Opening struct {
 
 func (x *Opening) Reset() {
 	*x = Opening{}
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -455,7 +533,7 @@ func (x *Opening) String() string {
 func (*Opening) ProtoMessage() {}
 
 func (x *Opening) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[4]
+	mi := &file_nodeapi_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -468,7 +546,7 @@ func (x *Opening) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Opening.ProtoReflect.Descriptor instead.
 func (*Opening) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{4}
+	return file_nodeapi_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Opening) GetNode() string {
@@ -509,7 +587,7 @@ type PortRef struct {
 
 func (x *PortRef) Reset() {
 	*x = PortRef{}
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +599,7 @@ func (x *PortRef) String() string {
 func (*PortRef) ProtoMessage() {}
 
 func (x *PortRef) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[5]
+	mi := &file_nodeapi_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +612,7 @@ func (x *PortRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRef.ProtoReflect.Descriptor instead.
 func (*PortRef) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{5}
+	return file_nodeapi_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PortRef) GetNode() uint32 {
@@ -562,7 +640,7 @@ type ChannelReply struct {
 
 func (x *ChannelReply) Reset() {
 	*x = ChannelReply{}
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +652,7 @@ func (x *ChannelReply) String() string {
 func (*ChannelReply) ProtoMessage() {}
 
 func (x *ChannelReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[6]
+	mi := &file_nodeapi_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +665,7 @@ func (x *ChannelReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelReply.ProtoReflect.Descriptor instead.
 func (*ChannelReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{6}
+	return file_nodeapi_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChannelReply) GetAt() int64 {
@@ -615,7 +693,7 @@ type TableEntry struct {
 
 func (x *TableEntry) Reset() {
 	*x = TableEntry{}
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +705,7 @@ func (x *TableEntry) String() string {
 func (*TableEntry) ProtoMessage() {}
 
 func (x *TableEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[7]
+	mi := &file_nodeapi_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +718,7 @@ func (x *TableEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableEntry.ProtoReflect.Descriptor instead.
 func (*TableEntry) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{7}
+	return file_nodeapi_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TableEntry) GetAt() int64 {
@@ -678,7 +756,7 @@ type Word struct {
 
 func (x *Word) Reset() {
 	*x = Word{}
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +768,7 @@ func (x *Word) String() string {
 func (*Word) ProtoMessage() {}
 
 func (x *Word) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[8]
+	mi := &file_nodeapi_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +781,7 @@ func (x *Word) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Word.ProtoReflect.Descriptor instead.
 func (*Word) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{8}
+	return file_nodeapi_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Word) GetWhat() isWord_What {
@@ -856,7 +934,7 @@ func (*Word_Trace) isWord_What() {}
 // arrived.
 type CapturedFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Capture       uint32                 `protobuf:"varint,1,opt,name=capture,proto3" json:"capture,omitempty"` // index in Opening.captures
+	Capture       uint32                 `protobuf:"varint,1,opt,name=capture,proto3" json:"capture,omitempty"` // index in Opening.captures, or the number of a CaptureOrder
 	Now           int64                  `protobuf:"fixed64,2,opt,name=now,proto3" json:"now,omitempty"`        // when it arrived: lab time
 	At            int64                  `protobuf:"fixed64,3,opt,name=at,proto3" json:"at,omitempty"`          // when it passed the port of the capture
 	Frame         []byte                 `protobuf:"bytes,4,opt,name=frame,proto3" json:"frame,omitempty"`      // without FCS
@@ -866,7 +944,7 @@ type CapturedFrame struct {
 
 func (x *CapturedFrame) Reset() {
 	*x = CapturedFrame{}
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +956,7 @@ func (x *CapturedFrame) String() string {
 func (*CapturedFrame) ProtoMessage() {}
 
 func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[9]
+	mi := &file_nodeapi_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +969,7 @@ func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapturedFrame.ProtoReflect.Descriptor instead.
 func (*CapturedFrame) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{9}
+	return file_nodeapi_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CapturedFrame) GetCapture() uint32 {
@@ -935,7 +1013,7 @@ type ChannelRequest struct {
 
 func (x *ChannelRequest) Reset() {
 	*x = ChannelRequest{}
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1025,7 @@ func (x *ChannelRequest) String() string {
 func (*ChannelRequest) ProtoMessage() {}
 
 func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[10]
+	mi := &file_nodeapi_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1038,7 @@ func (x *ChannelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelRequest.ProtoReflect.Descriptor instead.
 func (*ChannelRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{10}
+	return file_nodeapi_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ChannelRequest) GetAt() int64 {
@@ -994,7 +1072,7 @@ type RankRecord struct {
 
 func (x *RankRecord) Reset() {
 	*x = RankRecord{}
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1084,7 @@ func (x *RankRecord) String() string {
 func (*RankRecord) ProtoMessage() {}
 
 func (x *RankRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[11]
+	mi := &file_nodeapi_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1097,7 @@ func (x *RankRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecord.ProtoReflect.Descriptor instead.
 func (*RankRecord) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{11}
+	return file_nodeapi_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RankRecord) GetRank() uint32 {
@@ -1047,7 +1125,7 @@ type RanksEnded struct {
 
 func (x *RanksEnded) Reset() {
 	*x = RanksEnded{}
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1137,7 @@ func (x *RanksEnded) String() string {
 func (*RanksEnded) ProtoMessage() {}
 
 func (x *RanksEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[12]
+	mi := &file_nodeapi_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1150,7 @@ func (x *RanksEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanksEnded.ProtoReflect.Descriptor instead.
 func (*RanksEnded) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{12}
+	return file_nodeapi_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RanksEnded) GetBlocked() []string {
@@ -1100,7 +1178,7 @@ type RankError struct {
 
 func (x *RankError) Reset() {
 	*x = RankError{}
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1190,7 @@ func (x *RankError) String() string {
 func (*RankError) ProtoMessage() {}
 
 func (x *RankError) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[13]
+	mi := &file_nodeapi_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1203,7 @@ func (x *RankError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankError.ProtoReflect.Descriptor instead.
 func (*RankError) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{13}
+	return file_nodeapi_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RankError) GetRank() uint32 {
@@ -1167,7 +1245,7 @@ type PartState struct {
 
 func (x *PartState) Reset() {
 	*x = PartState{}
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1257,7 @@ func (x *PartState) String() string {
 func (*PartState) ProtoMessage() {}
 
 func (x *PartState) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[14]
+	mi := &file_nodeapi_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1270,7 @@ func (x *PartState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartState.ProtoReflect.Descriptor instead.
 func (*PartState) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{14}
+	return file_nodeapi_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PartState) GetNode() []byte {
@@ -1272,7 +1350,7 @@ type LinkState struct {
 
 func (x *LinkState) Reset() {
 	*x = LinkState{}
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1362,7 @@ func (x *LinkState) String() string {
 func (*LinkState) ProtoMessage() {}
 
 func (x *LinkState) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[15]
+	mi := &file_nodeapi_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1375,7 @@ func (x *LinkState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkState.ProtoReflect.Descriptor instead.
 func (*LinkState) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{15}
+	return file_nodeapi_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LinkState) GetDigest() uint64 {
@@ -1352,7 +1430,7 @@ type Proposal struct {
 
 func (x *Proposal) Reset() {
 	*x = Proposal{}
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1442,7 @@ func (x *Proposal) String() string {
 func (*Proposal) ProtoMessage() {}
 
 func (x *Proposal) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[16]
+	mi := &file_nodeapi_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1455,7 @@ func (x *Proposal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proposal.ProtoReflect.Descriptor instead.
 func (*Proposal) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{16}
+	return file_nodeapi_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Proposal) GetCommand() []byte {
@@ -1403,7 +1481,7 @@ type ProposalReply struct {
 
 func (x *ProposalReply) Reset() {
 	*x = ProposalReply{}
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1493,7 @@ func (x *ProposalReply) String() string {
 func (*ProposalReply) ProtoMessage() {}
 
 func (x *ProposalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[17]
+	mi := &file_nodeapi_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1506,7 @@ func (x *ProposalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposalReply.ProtoReflect.Descriptor instead.
 func (*ProposalReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{17}
+	return file_nodeapi_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ProposalReply) GetResult() []byte {
@@ -1447,7 +1525,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1537,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[18]
+	mi := &file_nodeapi_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1550,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{18}
+	return file_nodeapi_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReadRequest) GetPassed() bool {
@@ -1491,7 +1569,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1581,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[19]
+	mi := &file_nodeapi_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1594,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{19}
+	return file_nodeapi_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReadReply) GetState() []byte {
@@ -1534,7 +1612,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1624,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[20]
+	mi := &file_nodeapi_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1637,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{20}
+	return file_nodeapi_proto_rawDescGZIP(), []int{21}
 }
 
 type ReplicaStatus struct {
@@ -1576,7 +1654,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1588,7 +1666,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[21]
+	mi := &file_nodeapi_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1601,7 +1679,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{21}
+	return file_nodeapi_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReplicaStatus) GetId() string {
@@ -1658,7 +1736,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1670,7 +1748,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[22]
+	mi := &file_nodeapi_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1683,7 +1761,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{22}
+	return file_nodeapi_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Rate) GetMono() int64 {
@@ -1719,7 +1797,7 @@ type ConfigureRequest struct {
 
 func (x *ConfigureRequest) Reset() {
 	*x = ConfigureRequest{}
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1809,7 @@ func (x *ConfigureRequest) String() string {
 func (*ConfigureRequest) ProtoMessage() {}
 
 func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[23]
+	mi := &file_nodeapi_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1822,7 @@ func (x *ConfigureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureRequest.ProtoReflect.Descriptor instead.
 func (*ConfigureRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{23}
+	return file_nodeapi_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ConfigureRequest) GetNode() string {
@@ -1785,7 +1863,7 @@ type ConfigureReply struct {
 
 func (x *ConfigureReply) Reset() {
 	*x = ConfigureReply{}
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1797,7 +1875,7 @@ func (x *ConfigureReply) String() string {
 func (*ConfigureReply) ProtoMessage() {}
 
 func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[24]
+	mi := &file_nodeapi_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +1888,7 @@ func (x *ConfigureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConfigureReply.ProtoReflect.Descriptor instead.
 func (*ConfigureReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{24}
+	return file_nodeapi_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ConfigureReply) GetPid() uint32 {
@@ -1837,7 +1915,7 @@ type LagReply struct {
 
 func (x *LagReply) Reset() {
 	*x = LagReply{}
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1927,7 @@ func (x *LagReply) String() string {
 func (*LagReply) ProtoMessage() {}
 
 func (x *LagReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[25]
+	mi := &file_nodeapi_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1940,7 @@ func (x *LagReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LagReply.ProtoReflect.Descriptor instead.
 func (*LagReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{25}
+	return file_nodeapi_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LagReply) GetSent() *Histogram {
@@ -1890,7 +1968,7 @@ type Histogram struct {
 
 func (x *Histogram) Reset() {
 	*x = Histogram{}
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +1980,7 @@ func (x *Histogram) String() string {
 func (*Histogram) ProtoMessage() {}
 
 func (x *Histogram) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[26]
+	mi := &file_nodeapi_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +1993,7 @@ func (x *Histogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Histogram.ProtoReflect.Descriptor instead.
 func (*Histogram) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{26}
+	return file_nodeapi_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Histogram) GetIndex() []uint32 {
@@ -1940,7 +2018,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2030,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[27]
+	mi := &file_nodeapi_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2043,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{27}
+	return file_nodeapi_proto_rawDescGZIP(), []int{28}
 }
 
 // EventBatch holds events of one node in the order of their time, up to its clock until. Later
@@ -1983,7 +2061,7 @@ type EventBatch struct {
 
 func (x *EventBatch) Reset() {
 	*x = EventBatch{}
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2073,7 @@ func (x *EventBatch) String() string {
 func (*EventBatch) ProtoMessage() {}
 
 func (x *EventBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[28]
+	mi := &file_nodeapi_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2086,7 @@ func (x *EventBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventBatch.ProtoReflect.Descriptor instead.
 func (*EventBatch) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{28}
+	return file_nodeapi_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EventBatch) GetEvents() []*Event {
@@ -2063,7 +2141,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2153,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[29]
+	mi := &file_nodeapi_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2166,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{29}
+	return file_nodeapi_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetLab() int64 {
@@ -2173,7 +2251,7 @@ type ToRank struct {
 
 func (x *ToRank) Reset() {
 	*x = ToRank{}
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2185,7 +2263,7 @@ func (x *ToRank) String() string {
 func (*ToRank) ProtoMessage() {}
 
 func (x *ToRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[30]
+	mi := &file_nodeapi_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2198,7 +2276,7 @@ func (x *ToRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToRank.ProtoReflect.Descriptor instead.
 func (*ToRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{30}
+	return file_nodeapi_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ToRank) GetId() uint64 {
@@ -2310,7 +2388,7 @@ type Start struct {
 
 func (x *Start) Reset() {
 	*x = Start{}
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2400,7 @@ func (x *Start) String() string {
 func (*Start) ProtoMessage() {}
 
 func (x *Start) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[31]
+	mi := &file_nodeapi_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2413,7 @@ func (x *Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Start.ProtoReflect.Descriptor instead.
 func (*Start) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{31}
+	return file_nodeapi_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Start) GetApp() string {
@@ -2409,7 +2487,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2499,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[32]
+	mi := &file_nodeapi_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2512,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{32}
+	return file_nodeapi_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Peer) GetRank() uint32 {
@@ -2488,7 +2566,7 @@ type AnswerRequest struct {
 
 func (x *AnswerRequest) Reset() {
 	*x = AnswerRequest{}
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2578,7 @@ func (x *AnswerRequest) String() string {
 func (*AnswerRequest) ProtoMessage() {}
 
 func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[33]
+	mi := &file_nodeapi_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2591,7 @@ func (x *AnswerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRequest.ProtoReflect.Descriptor instead.
 func (*AnswerRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{33}
+	return file_nodeapi_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AnswerRequest) GetQpn() uint32 {
@@ -2531,7 +2609,7 @@ type AnswerReply struct {
 
 func (x *AnswerReply) Reset() {
 	*x = AnswerReply{}
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2621,7 @@ func (x *AnswerReply) String() string {
 func (*AnswerReply) ProtoMessage() {}
 
 func (x *AnswerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[34]
+	mi := &file_nodeapi_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2634,7 @@ func (x *AnswerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerReply.ProtoReflect.Descriptor instead.
 func (*AnswerReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{34}
+	return file_nodeapi_proto_rawDescGZIP(), []int{35}
 }
 
 // MulticastEntry is an entry of a switch's IP multicast table; without ports it takes the
@@ -2572,7 +2650,7 @@ type MulticastEntry struct {
 
 func (x *MulticastEntry) Reset() {
 	*x = MulticastEntry{}
-	mi := &file_nodeapi_proto_msgTypes[35]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2662,7 @@ func (x *MulticastEntry) String() string {
 func (*MulticastEntry) ProtoMessage() {}
 
 func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[35]
+	mi := &file_nodeapi_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2675,7 @@ func (x *MulticastEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastEntry.ProtoReflect.Descriptor instead.
 func (*MulticastEntry) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{35}
+	return file_nodeapi_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *MulticastEntry) GetGroup() uint32 {
@@ -2629,7 +2707,7 @@ type MulticastReply struct {
 
 func (x *MulticastReply) Reset() {
 	*x = MulticastReply{}
-	mi := &file_nodeapi_proto_msgTypes[36]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2719,7 @@ func (x *MulticastReply) String() string {
 func (*MulticastReply) ProtoMessage() {}
 
 func (x *MulticastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[36]
+	mi := &file_nodeapi_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2732,7 @@ func (x *MulticastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MulticastReply.ProtoReflect.Descriptor instead.
 func (*MulticastReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{36}
+	return file_nodeapi_proto_rawDescGZIP(), []int{37}
 }
 
 type Lease struct {
@@ -2667,7 +2745,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_nodeapi_proto_msgTypes[37]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2757,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[37]
+	mi := &file_nodeapi_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2770,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{37}
+	return file_nodeapi_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Lease) GetGroup() uint32 {
@@ -2732,7 +2810,7 @@ type FromRank struct {
 
 func (x *FromRank) Reset() {
 	*x = FromRank{}
-	mi := &file_nodeapi_proto_msgTypes[38]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2822,7 @@ func (x *FromRank) String() string {
 func (*FromRank) ProtoMessage() {}
 
 func (x *FromRank) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[38]
+	mi := &file_nodeapi_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2835,7 @@ func (x *FromRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromRank.ProtoReflect.Descriptor instead.
 func (*FromRank) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{38}
+	return file_nodeapi_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FromRank) GetId() uint64 {
@@ -2941,7 +3019,7 @@ type Rest struct {
 
 func (x *Rest) Reset() {
 	*x = Rest{}
-	mi := &file_nodeapi_proto_msgTypes[39]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3031,7 @@ func (x *Rest) String() string {
 func (*Rest) ProtoMessage() {}
 
 func (x *Rest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[39]
+	mi := &file_nodeapi_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3044,7 @@ func (x *Rest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rest.ProtoReflect.Descriptor instead.
 func (*Rest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{39}
+	return file_nodeapi_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Rest) GetResting() bool {
@@ -3001,7 +3079,7 @@ type Outside struct {
 
 func (x *Outside) Reset() {
 	*x = Outside{}
-	mi := &file_nodeapi_proto_msgTypes[40]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3091,7 @@ func (x *Outside) String() string {
 func (*Outside) ProtoMessage() {}
 
 func (x *Outside) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[40]
+	mi := &file_nodeapi_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3104,7 @@ func (x *Outside) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outside.ProtoReflect.Descriptor instead.
 func (*Outside) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{40}
+	return file_nodeapi_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Outside) GetTask() string {
@@ -3055,7 +3133,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_nodeapi_proto_msgTypes[41]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3145,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[41]
+	mi := &file_nodeapi_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3158,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{41}
+	return file_nodeapi_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -3107,7 +3185,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3197,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3210,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{42}
+	return file_nodeapi_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Put) GetKey() string {
@@ -3158,7 +3236,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3170,7 +3248,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3183,7 +3261,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{43}
+	return file_nodeapi_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Done) GetError() string {
@@ -3201,7 +3279,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3291,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3304,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{44}
+	return file_nodeapi_proto_rawDescGZIP(), []int{45}
 }
 
 type ReleaseRequest struct {
@@ -3237,7 +3315,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3327,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3340,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{45}
+	return file_nodeapi_proto_rawDescGZIP(), []int{46}
 }
 
 type ReleaseReply struct {
@@ -3273,7 +3351,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3363,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3376,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{46}
+	return file_nodeapi_proto_rawDescGZIP(), []int{47}
 }
 
 type InspectReply struct {
@@ -3310,7 +3388,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3400,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3413,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{47}
+	return file_nodeapi_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -3365,7 +3443,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_nodeapi_proto_msgTypes[48]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3455,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[48]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3468,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{48}
+	return file_nodeapi_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Fault) GetId() string {
@@ -3472,7 +3550,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_nodeapi_proto_msgTypes[49]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3562,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[49]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3575,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{49}
+	return file_nodeapi_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -3517,7 +3595,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_nodeapi_proto_msgTypes[50]
+	mi := &file_nodeapi_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3607,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[50]
+	mi := &file_nodeapi_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3620,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{50}
+	return file_nodeapi_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -3574,7 +3652,7 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\tLookReply\x12\x10\n" +
 	"\x03lab\x18\x01 \x01(\x10R\x03lab\x12\x16\n" +
 	"\x06states\x18\x02 \x03(\fR\x06states\x126\n" +
-	"\x06faults\x18\x03 \x03(\v2\x1e.mcastlab.control.v1.FaultListR\x06faults\"\x91\x03\n" +
+	"\x06faults\x18\x03 \x03(\v2\x1e.mcastlab.control.v1.FaultListR\x06faults\"\xd0\x03\n" +
 	"\x05Order\x122\n" +
 	"\x04open\x18\x01 \x01(\v2\x1c.mcastlab.control.v1.OpeningH\x00R\x04open\x122\n" +
 	"\x05begin\x18\x02 \x01(\v2\x1a.mcastlab.control.v1.StartH\x00R\x05begin\x12\x14\n" +
@@ -3586,8 +3664,13 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x06report\x18\b \x01(\bH\x00R\x06report\x12,\n" +
 	"\x03act\x18\t \x01(\v2\x18.mcastlab.control.v1.ActH\x00R\x03act\x12\x14\n" +
 	"\x04look\x18\n" +
-	" \x01(\bH\x00R\x04lookB\x06\n" +
-	"\x04what\"\x81\x01\n" +
+	" \x01(\bH\x00R\x04look\x12=\n" +
+	"\acapture\x18\v \x01(\v2!.mcastlab.control.v1.CaptureOrderH\x00R\acaptureB\x06\n" +
+	"\x04what\"l\n" +
+	"\fCaptureOrder\x12\x18\n" +
+	"\acapture\x18\x01 \x01(\rR\acapture\x120\n" +
+	"\x04port\x18\x02 \x01(\v2\x1c.mcastlab.control.v1.PortRefR\x04port\x12\x10\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\x81\x01\n" +
 	"\aOpening\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\fR\x03lab\x12\x16\n" +
@@ -3811,10 +3894,11 @@ const file_nodeapi_proto_rawDesc = "" +
 	"Controller\x12L\n" +
 	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
 	"\x04Read\x12 .mcastlab.control.v1.ReadRequest\x1a\x1e.mcastlab.control.v1.ReadReply\x12P\n" +
-	"\x06Status\x12\".mcastlab.control.v1.StatusRequest\x1a\".mcastlab.control.v1.ReplicaStatus2\x91\x01\n" +
+	"\x06Status\x12\".mcastlab.control.v1.StatusRequest\x1a\".mcastlab.control.v1.ReplicaStatus2\xe0\x01\n" +
 	"\x03Run\x12=\n" +
 	"\x02Do\x12\x18.mcastlab.control.v1.Act\x1a\x1d.mcastlab.control.v1.ActReply\x12K\n" +
-	"\x04Look\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.LookReplyB/Z-github.com/mcastlab/mcastlab/internal/nodeapib\x06proto3"
+	"\x04Look\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.LookReply\x12M\n" +
+	"\aCapture\x12\x1c.mcastlab.control.v1.PortRef\x1a\".mcastlab.control.v1.CapturedFrame0\x01B/Z-github.com/mcastlab/mcastlab/internal/nodeapib\x06proto3"
 
 var (
 	file_nodeapi_proto_rawDescOnce sync.Once
@@ -3828,131 +3912,136 @@ func file_nodeapi_proto_rawDescGZIP() []byte {
 	return file_nodeapi_proto_rawDescData
 }
 
-var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_nodeapi_proto_goTypes = []any{
 	(*Act)(nil),              // 0: mcastlab.control.v1.Act
 	(*ActReply)(nil),         // 1: mcastlab.control.v1.ActReply
 	(*LookReply)(nil),        // 2: mcastlab.control.v1.LookReply
 	(*Order)(nil),            // 3: mcastlab.control.v1.Order
-	(*Opening)(nil),          // 4: mcastlab.control.v1.Opening
-	(*PortRef)(nil),          // 5: mcastlab.control.v1.PortRef
-	(*ChannelReply)(nil),     // 6: mcastlab.control.v1.ChannelReply
-	(*TableEntry)(nil),       // 7: mcastlab.control.v1.TableEntry
-	(*Word)(nil),             // 8: mcastlab.control.v1.Word
-	(*CapturedFrame)(nil),    // 9: mcastlab.control.v1.CapturedFrame
-	(*ChannelRequest)(nil),   // 10: mcastlab.control.v1.ChannelRequest
-	(*RankRecord)(nil),       // 11: mcastlab.control.v1.RankRecord
-	(*RanksEnded)(nil),       // 12: mcastlab.control.v1.RanksEnded
-	(*RankError)(nil),        // 13: mcastlab.control.v1.RankError
-	(*PartState)(nil),        // 14: mcastlab.control.v1.PartState
-	(*LinkState)(nil),        // 15: mcastlab.control.v1.LinkState
-	(*Proposal)(nil),         // 16: mcastlab.control.v1.Proposal
-	(*ProposalReply)(nil),    // 17: mcastlab.control.v1.ProposalReply
-	(*ReadRequest)(nil),      // 18: mcastlab.control.v1.ReadRequest
-	(*ReadReply)(nil),        // 19: mcastlab.control.v1.ReadReply
-	(*StatusRequest)(nil),    // 20: mcastlab.control.v1.StatusRequest
-	(*ReplicaStatus)(nil),    // 21: mcastlab.control.v1.ReplicaStatus
-	(*Rate)(nil),             // 22: mcastlab.control.v1.Rate
-	(*ConfigureRequest)(nil), // 23: mcastlab.control.v1.ConfigureRequest
-	(*ConfigureReply)(nil),   // 24: mcastlab.control.v1.ConfigureReply
-	(*LagReply)(nil),         // 25: mcastlab.control.v1.LagReply
-	(*Histogram)(nil),        // 26: mcastlab.control.v1.Histogram
-	(*WatchRequest)(nil),     // 27: mcastlab.control.v1.WatchRequest
-	(*EventBatch)(nil),       // 28: mcastlab.control.v1.EventBatch
-	(*Event)(nil),            // 29: mcastlab.control.v1.Event
-	(*ToRank)(nil),           // 30: mcastlab.control.v1.ToRank
-	(*Start)(nil),            // 31: mcastlab.control.v1.Start
-	(*Peer)(nil),             // 32: mcastlab.control.v1.Peer
-	(*AnswerRequest)(nil),    // 33: mcastlab.control.v1.AnswerRequest
-	(*AnswerReply)(nil),      // 34: mcastlab.control.v1.AnswerReply
-	(*MulticastEntry)(nil),   // 35: mcastlab.control.v1.MulticastEntry
-	(*MulticastReply)(nil),   // 36: mcastlab.control.v1.MulticastReply
-	(*Lease)(nil),            // 37: mcastlab.control.v1.Lease
-	(*FromRank)(nil),         // 38: mcastlab.control.v1.FromRank
-	(*Rest)(nil),             // 39: mcastlab.control.v1.Rest
-	(*Outside)(nil),          // 40: mcastlab.control.v1.Outside
-	(*Multicast)(nil),        // 41: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 42: mcastlab.control.v1.Put
-	(*Done)(nil),             // 43: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 44: mcastlab.control.v1.InspectRequest
-	(*ReleaseRequest)(nil),   // 45: mcastlab.control.v1.ReleaseRequest
-	(*ReleaseReply)(nil),     // 46: mcastlab.control.v1.ReleaseReply
-	(*InspectReply)(nil),     // 47: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 48: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 49: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 50: mcastlab.control.v1.ResetRequest
+	(*CaptureOrder)(nil),     // 4: mcastlab.control.v1.CaptureOrder
+	(*Opening)(nil),          // 5: mcastlab.control.v1.Opening
+	(*PortRef)(nil),          // 6: mcastlab.control.v1.PortRef
+	(*ChannelReply)(nil),     // 7: mcastlab.control.v1.ChannelReply
+	(*TableEntry)(nil),       // 8: mcastlab.control.v1.TableEntry
+	(*Word)(nil),             // 9: mcastlab.control.v1.Word
+	(*CapturedFrame)(nil),    // 10: mcastlab.control.v1.CapturedFrame
+	(*ChannelRequest)(nil),   // 11: mcastlab.control.v1.ChannelRequest
+	(*RankRecord)(nil),       // 12: mcastlab.control.v1.RankRecord
+	(*RanksEnded)(nil),       // 13: mcastlab.control.v1.RanksEnded
+	(*RankError)(nil),        // 14: mcastlab.control.v1.RankError
+	(*PartState)(nil),        // 15: mcastlab.control.v1.PartState
+	(*LinkState)(nil),        // 16: mcastlab.control.v1.LinkState
+	(*Proposal)(nil),         // 17: mcastlab.control.v1.Proposal
+	(*ProposalReply)(nil),    // 18: mcastlab.control.v1.ProposalReply
+	(*ReadRequest)(nil),      // 19: mcastlab.control.v1.ReadRequest
+	(*ReadReply)(nil),        // 20: mcastlab.control.v1.ReadReply
+	(*StatusRequest)(nil),    // 21: mcastlab.control.v1.StatusRequest
+	(*ReplicaStatus)(nil),    // 22: mcastlab.control.v1.ReplicaStatus
+	(*Rate)(nil),             // 23: mcastlab.control.v1.Rate
+	(*ConfigureRequest)(nil), // 24: mcastlab.control.v1.ConfigureRequest
+	(*ConfigureReply)(nil),   // 25: mcastlab.control.v1.ConfigureReply
+	(*LagReply)(nil),         // 26: mcastlab.control.v1.LagReply
+	(*Histogram)(nil),        // 27: mcastlab.control.v1.Histogram
+	(*WatchRequest)(nil),     // 28: mcastlab.control.v1.WatchRequest
+	(*EventBatch)(nil),       // 29: mcastlab.control.v1.EventBatch
+	(*Event)(nil),            // 30: mcastlab.control.v1.Event
+	(*ToRank)(nil),           // 31: mcastlab.control.v1.ToRank
+	(*Start)(nil),            // 32: mcastlab.control.v1.Start
+	(*Peer)(nil),             // 33: mcastlab.control.v1.Peer
+	(*AnswerRequest)(nil),    // 34: mcastlab.control.v1.AnswerRequest
+	(*AnswerReply)(nil),      // 35: mcastlab.control.v1.AnswerReply
+	(*MulticastEntry)(nil),   // 36: mcastlab.control.v1.MulticastEntry
+	(*MulticastReply)(nil),   // 37: mcastlab.control.v1.MulticastReply
+	(*Lease)(nil),            // 38: mcastlab.control.v1.Lease
+	(*FromRank)(nil),         // 39: mcastlab.control.v1.FromRank
+	(*Rest)(nil),             // 40: mcastlab.control.v1.Rest
+	(*Outside)(nil),          // 41: mcastlab.control.v1.Outside
+	(*Multicast)(nil),        // 42: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 43: mcastlab.control.v1.Put
+	(*Done)(nil),             // 44: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 45: mcastlab.control.v1.InspectRequest
+	(*ReleaseRequest)(nil),   // 46: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 47: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 48: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 49: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 50: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 51: mcastlab.control.v1.ResetRequest
 }
 var file_nodeapi_proto_depIdxs = []int32{
-	48, // 0: mcastlab.control.v1.Act.add:type_name -> mcastlab.control.v1.Fault
-	49, // 1: mcastlab.control.v1.LookReply.faults:type_name -> mcastlab.control.v1.FaultList
-	4,  // 2: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
-	31, // 3: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
-	6,  // 4: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
-	7,  // 5: mcastlab.control.v1.Order.entry:type_name -> mcastlab.control.v1.TableEntry
+	49, // 0: mcastlab.control.v1.Act.add:type_name -> mcastlab.control.v1.Fault
+	50, // 1: mcastlab.control.v1.LookReply.faults:type_name -> mcastlab.control.v1.FaultList
+	5,  // 2: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
+	32, // 3: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
+	7,  // 4: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
+	8,  // 5: mcastlab.control.v1.Order.entry:type_name -> mcastlab.control.v1.TableEntry
 	0,  // 6: mcastlab.control.v1.Order.act:type_name -> mcastlab.control.v1.Act
-	5,  // 7: mcastlab.control.v1.Opening.captures:type_name -> mcastlab.control.v1.PortRef
-	35, // 8: mcastlab.control.v1.TableEntry.entry:type_name -> mcastlab.control.v1.MulticastEntry
-	10, // 9: mcastlab.control.v1.Word.request:type_name -> mcastlab.control.v1.ChannelRequest
-	11, // 10: mcastlab.control.v1.Word.record:type_name -> mcastlab.control.v1.RankRecord
-	12, // 11: mcastlab.control.v1.Word.ended:type_name -> mcastlab.control.v1.RanksEnded
-	14, // 12: mcastlab.control.v1.Word.state:type_name -> mcastlab.control.v1.PartState
-	9,  // 13: mcastlab.control.v1.Word.captured:type_name -> mcastlab.control.v1.CapturedFrame
-	29, // 14: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
-	13, // 15: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
-	15, // 16: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
-	48, // 17: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
-	22, // 18: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
-	26, // 19: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
-	26, // 20: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
-	29, // 21: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
-	31, // 22: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
-	37, // 23: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
-	32, // 24: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	42, // 25: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	43, // 26: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	41, // 27: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
-	39, // 28: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
-	40, // 29: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
-	48, // 30: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
-	23, // 31: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
-	22, // 32: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
-	27, // 33: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
-	30, // 34: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	49, // 35: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	44, // 36: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	50, // 37: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
-	33, // 38: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
-	35, // 39: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	44, // 40: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	45, // 41: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
-	3,  // 42: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
-	16, // 43: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	18, // 44: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	20, // 45: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	0,  // 46: mcastlab.control.v1.Run.Do:input_type -> mcastlab.control.v1.Act
-	44, // 47: mcastlab.control.v1.Run.Look:input_type -> mcastlab.control.v1.InspectRequest
-	24, // 48: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	25, // 49: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	28, // 50: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	38, // 51: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	49, // 52: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	49, // 53: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	49, // 54: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	34, // 55: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	36, // 56: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	47, // 57: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	46, // 58: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
-	8,  // 59: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
-	17, // 60: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	19, // 61: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	21, // 62: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	1,  // 63: mcastlab.control.v1.Run.Do:output_type -> mcastlab.control.v1.ActReply
-	2,  // 64: mcastlab.control.v1.Run.Look:output_type -> mcastlab.control.v1.LookReply
-	48, // [48:65] is the sub-list for method output_type
-	31, // [31:48] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	4,  // 7: mcastlab.control.v1.Order.capture:type_name -> mcastlab.control.v1.CaptureOrder
+	6,  // 8: mcastlab.control.v1.CaptureOrder.port:type_name -> mcastlab.control.v1.PortRef
+	6,  // 9: mcastlab.control.v1.Opening.captures:type_name -> mcastlab.control.v1.PortRef
+	36, // 10: mcastlab.control.v1.TableEntry.entry:type_name -> mcastlab.control.v1.MulticastEntry
+	11, // 11: mcastlab.control.v1.Word.request:type_name -> mcastlab.control.v1.ChannelRequest
+	12, // 12: mcastlab.control.v1.Word.record:type_name -> mcastlab.control.v1.RankRecord
+	13, // 13: mcastlab.control.v1.Word.ended:type_name -> mcastlab.control.v1.RanksEnded
+	15, // 14: mcastlab.control.v1.Word.state:type_name -> mcastlab.control.v1.PartState
+	10, // 15: mcastlab.control.v1.Word.captured:type_name -> mcastlab.control.v1.CapturedFrame
+	30, // 16: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
+	14, // 17: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
+	16, // 18: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
+	49, // 19: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
+	23, // 20: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
+	27, // 21: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
+	27, // 22: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
+	30, // 23: mcastlab.control.v1.EventBatch.events:type_name -> mcastlab.control.v1.Event
+	32, // 24: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
+	38, // 25: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
+	33, // 26: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
+	43, // 27: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	44, // 28: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	42, // 29: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	40, // 30: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
+	41, // 31: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
+	49, // 32: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	24, // 33: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
+	23, // 34: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
+	28, // 35: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
+	31, // 36: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
+	50, // 37: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	45, // 38: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	51, // 39: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	34, // 40: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
+	36, // 41: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
+	45, // 42: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	46, // 43: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	3,  // 44: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
+	17, // 45: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	19, // 46: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	21, // 47: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	0,  // 48: mcastlab.control.v1.Run.Do:input_type -> mcastlab.control.v1.Act
+	45, // 49: mcastlab.control.v1.Run.Look:input_type -> mcastlab.control.v1.InspectRequest
+	6,  // 50: mcastlab.control.v1.Run.Capture:input_type -> mcastlab.control.v1.PortRef
+	25, // 51: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	26, // 52: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	29, // 53: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	39, // 54: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	50, // 55: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	50, // 56: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	50, // 57: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	35, // 58: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	37, // 59: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	48, // 60: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	47, // 61: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	9,  // 62: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
+	18, // 63: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	20, // 64: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	22, // 65: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	1,  // 66: mcastlab.control.v1.Run.Do:output_type -> mcastlab.control.v1.ActReply
+	2,  // 67: mcastlab.control.v1.Run.Look:output_type -> mcastlab.control.v1.LookReply
+	10, // 68: mcastlab.control.v1.Run.Capture:output_type -> mcastlab.control.v1.CapturedFrame
+	51, // [51:69] is the sub-list for method output_type
+	33, // [33:51] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_nodeapi_proto_init() }
@@ -3975,8 +4064,9 @@ func file_nodeapi_proto_init() {
 		(*Order_Report)(nil),
 		(*Order_Act)(nil),
 		(*Order_Look)(nil),
+		(*Order_Capture)(nil),
 	}
-	file_nodeapi_proto_msgTypes[8].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[9].OneofWrappers = []any{
 		(*Word_Ready)(nil),
 		(*Word_Request)(nil),
 		(*Word_Record)(nil),
@@ -3987,14 +4077,14 @@ func file_nodeapi_proto_init() {
 		(*Word_Event)(nil),
 		(*Word_Trace)(nil),
 	}
-	file_nodeapi_proto_msgTypes[30].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[31].OneofWrappers = []any{
 		(*ToRank_Start)(nil),
 		(*ToRank_Value)(nil),
 		(*ToRank_Release)(nil),
 		(*ToRank_Ok)(nil),
 		(*ToRank_Lease)(nil),
 	}
-	file_nodeapi_proto_msgTypes[38].OneofWrappers = []any{
+	file_nodeapi_proto_msgTypes[39].OneofWrappers = []any{
 		(*FromRank_Put)(nil),
 		(*FromRank_Get)(nil),
 		(*FromRank_Barrier)(nil),
@@ -4012,7 +4102,7 @@ func file_nodeapi_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nodeapi_proto_rawDesc), len(file_nodeapi_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -762,8 +762,9 @@ var Controller_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Run_Do_FullMethodName   = "/mcastlab.control.v1.Run/Do"
-	Run_Look_FullMethodName = "/mcastlab.control.v1.Run/Look"
+	Run_Do_FullMethodName      = "/mcastlab.control.v1.Run/Do"
+	Run_Look_FullMethodName    = "/mcastlab.control.v1.Run/Look"
+	Run_Capture_FullMethodName = "/mcastlab.control.v1.Run/Capture"
 )
 
 // RunClient is the client API for Run service.
@@ -776,6 +777,9 @@ type RunClient interface {
 	Do(ctx context.Context, in *Act, opts ...grpc.CallOption) (*ActReply, error)
 	// Look returns what the nodes hold.
 	Look(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*LookReply, error)
+	// Capture tells of the frames that pass a port from now on, until the caller or the run ends. The first
+	// message is empty: from then on frames are captured. The run waits for a caller that does not read.
+	Capture(ctx context.Context, in *PortRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CapturedFrame], error)
 }
 
 type runClient struct {
@@ -806,6 +810,25 @@ func (c *runClient) Look(ctx context.Context, in *InspectRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *runClient) Capture(ctx context.Context, in *PortRef, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CapturedFrame], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Run_ServiceDesc.Streams[0], Run_Capture_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[PortRef, CapturedFrame]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Run_CaptureClient = grpc.ServerStreamingClient[CapturedFrame]
+
 // RunServer is the server API for Run service.
 // All implementations must embed UnimplementedRunServer
 // for forward compatibility.
@@ -816,6 +839,9 @@ type RunServer interface {
 	Do(context.Context, *Act) (*ActReply, error)
 	// Look returns what the nodes hold.
 	Look(context.Context, *InspectRequest) (*LookReply, error)
+	// Capture tells of the frames that pass a port from now on, until the caller or the run ends. The first
+	// message is empty: from then on frames are captured. The run waits for a caller that does not read.
+	Capture(*PortRef, grpc.ServerStreamingServer[CapturedFrame]) error
 	mustEmbedUnimplementedRunServer()
 }
 
@@ -831,6 +857,9 @@ func (UnimplementedRunServer) Do(context.Context, *Act) (*ActReply, error) {
 }
 func (UnimplementedRunServer) Look(context.Context, *InspectRequest) (*LookReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Look not implemented")
+}
+func (UnimplementedRunServer) Capture(*PortRef, grpc.ServerStreamingServer[CapturedFrame]) error {
+	return status.Error(codes.Unimplemented, "method Capture not implemented")
 }
 func (UnimplementedRunServer) mustEmbedUnimplementedRunServer() {}
 func (UnimplementedRunServer) testEmbeddedByValue()             {}
@@ -889,6 +918,17 @@ func _Run_Look_Handler(srv interface{}, ctx context.Context, dec func(interface{
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Run_Capture_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(PortRef)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RunServer).Capture(m, &grpc.GenericServerStream[PortRef, CapturedFrame]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Run_CaptureServer = grpc.ServerStreamingServer[CapturedFrame]
+
 // Run_ServiceDesc is the grpc.ServiceDesc for Run service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -905,6 +945,12 @@ var Run_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Run_Look_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Capture",
+			Handler:       _Run_Capture_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "nodeapi.proto",
 }
