@@ -237,7 +237,7 @@ func TestLockstepChecked(t *testing.T) {
 	if !strings.Contains(o.err, "which is the simulation's") {
 		t.Error(o.err)
 	}
-	for _, args := range [][]string{{"--runtime", "sim", file}, {"--runtime", "netns", "../examples/star.mcl.yml"}} {
+	for _, args := range [][]string{{"--runtime", "sim", file}, {"--runtime", "netns", "--dilation", "100", file}} {
 		if o := invoke(t, nil, append([]string{"run", "--check-digest"}, args...)...); o.code != exitUsage {
 			t.Errorf("%v: exit %d, %s", args, o.code, o.err)
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -168,7 +169,8 @@ type agent struct {
 	memory  *lockstep.NodeMemory // of the run in virtual time that is about to begin, or nil
 	node    *node                // nil before the first Configure
 	member  atomic.Bool          // part of a run in virtual time
-	leaving bool                 // the process ends, and another one takes its place
+	part    atomic.Pointer[sim.Net]
+	leaving bool // the process ends, and another one takes its place
 }
 
 // takeFiles waits for handovers. Errors are written to log.

@@ -1,6 +1,7 @@
 package nodeagent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -47,7 +49,8 @@ type member struct {
 	lines    []byte                // of the trace, that have not been told yet
 	taps     map[nodePort][]uint32 // numbers of the captures at each port
 
-	s nodeapi.Node_LockstepServer
+	s    nodeapi.Node_LockstepServer
+	exit func(code int)
 }
 
 // takeMemory takes the shared memory of a run: first what the node writes, then what it reads.
@@ -86,7 +89,7 @@ func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.restore(before)) }()
 	defer func() { err = errors.Join(err, m.Close()) }()
-	x := &member{name: open.Node, s: s, programs: a.programs}
+	x := &member{name: open.Node, s: s, programs: a.programs, exit: os.Exit}
 	orders := make(chan func() error, 1024)
 	if err := x.build(open, a.sockets, m, orders); err != nil {
 		return status.Errorf(codes.InvalidArgument, "make node %s part of a run: %v", open.Node, err)
@@ -94,12 +97,50 @@ func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
 	if err := s.Send(&nodeapi.Word{What: &nodeapi.Word_Ready{Ready: true}}); err != nil {
 		return err
 	}
-	received := make(chan error, 1)
-	go func() { received <- x.receive(orders) }()
-	if err := x.run(); err != nil {
+	a.part.Store(x.node.Part())
+	defer a.part.Store(nil)
+	received, ran := make(chan error, 1), make(chan struct{})
+	go func() {
+		err := x.receive(orders)
+		x.leave(ran)
+		received <- err
+	}()
+	err = x.run()
+	close(ran)
+	if err != nil {
 		return status.Error(codes.Aborted, err.Error())
 	}
 	return <-received
+}
+
+// unwindWait is how long a node waits, after the end of a run, for a program that is outside package rank.
+const unwindWait = 3 * time.Second
+
+// leave waits until the node has left the run. A program that blocks outside package rank can only be ended
+// with its process.
+func (x *member) leave(ran <-chan struct{}) {
+	for {
+		number, _ := x.node.Part().Turn()
+		select {
+		case <-ran:
+			return
+		case <-time.After(unwindWait):
+		}
+		if n, task := x.node.Part().Turn(); task != "" && n == number {
+			fmt.Fprintf(os.Stderr, "mcastlab node %s: %s does not end: it blocks outside package rank, so the node ends with it\n", x.name, task)
+			x.exit(1)
+		}
+	}
+}
+
+// Turn implements nodeapi.NodeServer.
+func (a *agent) Turn(context.Context, *nodeapi.InspectRequest) (*nodeapi.TurnReply, error) {
+	part := a.part.Load()
+	if part == nil {
+		return &nodeapi.TurnReply{}, nil
+	}
+	number, task := part.Turn()
+	return &nodeapi.TurnReply{Number: number, Task: task}, nil
 }
 
 // enter ends the node's configuration for the time of a run, and returns it.

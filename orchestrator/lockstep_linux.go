@@ -99,7 +99,7 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 		r.torn = err
 	} else {
 		hide := r.showProgress()
-		err = r.workloads()
+		err = r.blame(r.workloads())
 		hide()
 	}
 	if r.hand != nil {

@@ -75,6 +75,7 @@ func (h *hand) close() error {
 
 // Edge implements lockstep.Streams.
 func (r *stepped) Edge() error {
+	r.stops.away = nil // all have come to the end of a round
 	if len(r.caps.late) > 0 {
 		r.tellLate(r.coord.Horizon())
 	}

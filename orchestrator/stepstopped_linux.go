@@ -2,16 +2,19 @@ package orchestrator
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// A node of a run in virtual time whose process is stopped stops the lab's time. The run waits for it as long
-// as it stays so, and says so.
+// A node of a run in virtual time whose process is stopped, or whose program does not come back to package rank,
+// stops the lab's time. The run waits for it as long as it stays so, and says so.
 
 // Waits for a node, after which the state of its process is looked at, and after which the user is told.
 const (
@@ -23,8 +26,10 @@ const (
 type stops struct {
 	found []engine.Running // nil: nobody has asked yet
 	next  time.Time        // of the next look
-	node  int              // that was stopped at the last look; -1: none
+	node  int              // that was stopped, or outside, at the last look; -1: none
 	told  bool
+	turn  uint64 // of the task that is outside package rank
+	away  *runner.OutsideError
 }
 
 // Stopped implements lockstep.Streams.
@@ -37,16 +42,11 @@ func (r *stepped) Stopped(node int, waited time.Duration) bool {
 		return s.node == node
 	}
 	s.next = time.Now().Add(stoppedLook)
-	if s.found == nil {
-		all, err := r.d.o.Engine.Find(r.ctx, r.d.Lab.Name)
-		if err != nil {
-			return false // it counts as a node that does not answer
-		}
-		s.found = all
+	why := r.stoppedBy(node)
+	if why == "" {
+		why = r.outsideOn(node, waited)
 	}
-	name := r.nodes[node].name
-	i := slices.IndexFunc(s.found, func(x engine.Running) bool { return x.Name == name })
-	if i < 0 || !processStopped(s.found[i].PID) {
+	if why == "" {
 		s.node = -1
 		return false
 	}
@@ -55,9 +55,53 @@ func (r *stepped) Stopped(node int, waited time.Duration) bool {
 	}
 	if waited >= stoppedTell && !s.told && r.o.Say != nil {
 		s.told = true
-		r.o.Say("node %s is stopped, and lab time stands still at %v until it goes on: kill -CONT %d", name, r.coord.Now(), s.found[i].PID)
+		r.o.Say("%s", why)
 	}
 	return true
+}
+
+// stoppedBy returns what to say of a node whose process is stopped, and nothing of one that is not.
+func (r *stepped) stoppedBy(node int) string {
+	s := &r.stops
+	if s.found == nil {
+		all, err := r.d.o.Engine.Find(r.ctx, r.d.Lab.Name)
+		if err != nil {
+			return "" // it counts as a node that does not answer
+		}
+		s.found = all
+	}
+	name := r.nodes[node].name
+	i := slices.IndexFunc(s.found, func(x engine.Running) bool { return x.Name == name })
+	if i < 0 || !processStopped(s.found[i].PID) {
+		return ""
+	}
+	return fmt.Sprintf("node %s is stopped, and lab time stands still at %v until it goes on: kill -CONT %d", name, r.coord.Now(), s.found[i].PID)
+}
+
+// outsideOn returns what to say of a node on which a task has kept its turn since the last look, and nothing of
+// another. waited is how long the node has been waited for.
+func (r *stepped) outsideOn(node int, waited time.Duration) string {
+	ctx, cancel := context.WithTimeout(r.ctx, stoppedLook)
+	defer cancel()
+	t, err := r.d.nodes[node].Turn(ctx, &nodeapi.InspectRequest{})
+	if err != nil || t.Task == "" {
+		r.stops.away = nil
+		return ""
+	}
+	if r.stops.away == nil || r.stops.turn != t.Number {
+		r.stops.turn, r.stops.away = t.Number, &runner.OutsideError{Task: t.Task}
+		return ""
+	}
+	r.stops.away.For = waited
+	return r.stops.away.Error()
+}
+
+// blame adds to the error of a run that was interrupted the program that it waited for.
+func (r *stepped) blame(err error) error {
+	if x := r.stops.away; x != nil && x.For > 0 && r.ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", r.ctx.Err(), *x)
+	}
+	return err
 }
 
 // processStopped reports whether a process is stopped by a signal, or by a debugger.

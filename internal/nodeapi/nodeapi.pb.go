@@ -3121,6 +3121,59 @@ func (x *Outside) GetWall() int64 {
 	return 0
 }
 
+// TurnReply tells the turns of tasks apart by their numbers.
+type TurnReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Task          string                 `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // empty: none runs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnReply) Reset() {
+	*x = TurnReply{}
+	mi := &file_nodeapi_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnReply) ProtoMessage() {}
+
+func (x *TurnReply) ProtoReflect() protoreflect.Message {
+	mi := &file_nodeapi_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnReply.ProtoReflect.Descriptor instead.
+func (*TurnReply) Descriptor() ([]byte, []int) {
+	return file_nodeapi_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *TurnReply) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *TurnReply) GetTask() string {
+	if x != nil {
+		return x.Task
+	}
+	return ""
+}
+
 // Multicast asks for a plain multicast group of the hosts with the given addresses, or
 // ends one.
 type Multicast struct {
@@ -3133,7 +3186,7 @@ type Multicast struct {
 
 func (x *Multicast) Reset() {
 	*x = Multicast{}
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3198,7 @@ func (x *Multicast) String() string {
 func (*Multicast) ProtoMessage() {}
 
 func (x *Multicast) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[42]
+	mi := &file_nodeapi_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3211,7 @@ func (x *Multicast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Multicast.ProtoReflect.Descriptor instead.
 func (*Multicast) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{42}
+	return file_nodeapi_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Multicast) GetHosts() []uint32 {
@@ -3185,7 +3238,7 @@ type Put struct {
 
 func (x *Put) Reset() {
 	*x = Put{}
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3250,7 @@ func (x *Put) String() string {
 func (*Put) ProtoMessage() {}
 
 func (x *Put) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[43]
+	mi := &file_nodeapi_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3263,7 @@ func (x *Put) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Put.ProtoReflect.Descriptor instead.
 func (*Put) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{43}
+	return file_nodeapi_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Put) GetKey() string {
@@ -3236,7 +3289,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3301,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[44]
+	mi := &file_nodeapi_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3314,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{44}
+	return file_nodeapi_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Done) GetError() string {
@@ -3279,7 +3332,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3344,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[45]
+	mi := &file_nodeapi_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3357,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{45}
+	return file_nodeapi_proto_rawDescGZIP(), []int{46}
 }
 
 type ReleaseRequest struct {
@@ -3315,7 +3368,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3327,7 +3380,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[46]
+	mi := &file_nodeapi_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3340,7 +3393,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{46}
+	return file_nodeapi_proto_rawDescGZIP(), []int{47}
 }
 
 type ReleaseReply struct {
@@ -3351,7 +3404,7 @@ type ReleaseReply struct {
 
 func (x *ReleaseReply) Reset() {
 	*x = ReleaseReply{}
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3416,7 @@ func (x *ReleaseReply) String() string {
 func (*ReleaseReply) ProtoMessage() {}
 
 func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[47]
+	mi := &file_nodeapi_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3429,7 @@ func (x *ReleaseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseReply.ProtoReflect.Descriptor instead.
 func (*ReleaseReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{47}
+	return file_nodeapi_proto_rawDescGZIP(), []int{48}
 }
 
 type InspectReply struct {
@@ -3388,7 +3441,7 @@ type InspectReply struct {
 
 func (x *InspectReply) Reset() {
 	*x = InspectReply{}
-	mi := &file_nodeapi_proto_msgTypes[48]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3400,7 +3453,7 @@ func (x *InspectReply) String() string {
 func (*InspectReply) ProtoMessage() {}
 
 func (x *InspectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[48]
+	mi := &file_nodeapi_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3413,7 +3466,7 @@ func (x *InspectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectReply.ProtoReflect.Descriptor instead.
 func (*InspectReply) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{48}
+	return file_nodeapi_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *InspectReply) GetState() []byte {
@@ -3443,7 +3496,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_nodeapi_proto_msgTypes[49]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3508,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[49]
+	mi := &file_nodeapi_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3521,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{49}
+	return file_nodeapi_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Fault) GetId() string {
@@ -3550,7 +3603,7 @@ type FaultList struct {
 
 func (x *FaultList) Reset() {
 	*x = FaultList{}
-	mi := &file_nodeapi_proto_msgTypes[50]
+	mi := &file_nodeapi_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3615,7 @@ func (x *FaultList) String() string {
 func (*FaultList) ProtoMessage() {}
 
 func (x *FaultList) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[50]
+	mi := &file_nodeapi_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3628,7 @@ func (x *FaultList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FaultList.ProtoReflect.Descriptor instead.
 func (*FaultList) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{50}
+	return file_nodeapi_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FaultList) GetFaults() []*Fault {
@@ -3595,7 +3648,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_nodeapi_proto_msgTypes[51]
+	mi := &file_nodeapi_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3607,7 +3660,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_nodeapi_proto_msgTypes[51]
+	mi := &file_nodeapi_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3620,7 +3673,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_nodeapi_proto_rawDescGZIP(), []int{51}
+	return file_nodeapi_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResetRequest) GetPrefix() string {
@@ -3845,7 +3898,10 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\areplies\x18\x03 \x01(\x04R\areplies\"1\n" +
 	"\aOutside\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x12\n" +
-	"\x04wall\x18\x02 \x01(\x03R\x04wall\"3\n" +
+	"\x04wall\x18\x02 \x01(\x03R\x04wall\"7\n" +
+	"\tTurnReply\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\tR\x04task\"3\n" +
 	"\tMulticast\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\rR\x05hosts\x12\x10\n" +
 	"\x03end\x18\x02 \x01(\rR\x03end\"-\n" +
@@ -3875,7 +3931,7 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x06faults\x18\x01 \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"8\n" +
 	"\fResetRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03ids\x18\x02 \x03(\tR\x03ids2\xc3\a\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids2\x90\b\n" +
 	"\x04Node\x12W\n" +
 	"\tConfigure\x12%.mcastlab.control.v1.ConfigureRequest\x1a#.mcastlab.control.v1.ConfigureReply\x12C\n" +
 	"\aSetRate\x12\x19.mcastlab.control.v1.Rate\x1a\x1d.mcastlab.control.v1.LagReply\x12M\n" +
@@ -3889,7 +3945,8 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\fSetMulticast\x12#.mcastlab.control.v1.MulticastEntry\x1a#.mcastlab.control.v1.MulticastReply\x12Q\n" +
 	"\aInspect\x12#.mcastlab.control.v1.InspectRequest\x1a!.mcastlab.control.v1.InspectReply\x12Q\n" +
 	"\aRelease\x12#.mcastlab.control.v1.ReleaseRequest\x1a!.mcastlab.control.v1.ReleaseReply\x12E\n" +
-	"\bLockstep\x12\x1a.mcastlab.control.v1.Order\x1a\x19.mcastlab.control.v1.Word(\x010\x012\xf6\x01\n" +
+	"\bLockstep\x12\x1a.mcastlab.control.v1.Order\x1a\x19.mcastlab.control.v1.Word(\x010\x01\x12K\n" +
+	"\x04Turn\x12#.mcastlab.control.v1.InspectRequest\x1a\x1e.mcastlab.control.v1.TurnReply2\xf6\x01\n" +
 	"\n" +
 	"Controller\x12L\n" +
 	"\aPropose\x12\x1d.mcastlab.control.v1.Proposal\x1a\".mcastlab.control.v1.ProposalReply\x12H\n" +
@@ -3912,7 +3969,7 @@ func file_nodeapi_proto_rawDescGZIP() []byte {
 	return file_nodeapi_proto_rawDescData
 }
 
-var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_nodeapi_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_nodeapi_proto_goTypes = []any{
 	(*Act)(nil),              // 0: mcastlab.control.v1.Act
 	(*ActReply)(nil),         // 1: mcastlab.control.v1.ActReply
@@ -3956,20 +4013,21 @@ var file_nodeapi_proto_goTypes = []any{
 	(*FromRank)(nil),         // 39: mcastlab.control.v1.FromRank
 	(*Rest)(nil),             // 40: mcastlab.control.v1.Rest
 	(*Outside)(nil),          // 41: mcastlab.control.v1.Outside
-	(*Multicast)(nil),        // 42: mcastlab.control.v1.Multicast
-	(*Put)(nil),              // 43: mcastlab.control.v1.Put
-	(*Done)(nil),             // 44: mcastlab.control.v1.Done
-	(*InspectRequest)(nil),   // 45: mcastlab.control.v1.InspectRequest
-	(*ReleaseRequest)(nil),   // 46: mcastlab.control.v1.ReleaseRequest
-	(*ReleaseReply)(nil),     // 47: mcastlab.control.v1.ReleaseReply
-	(*InspectReply)(nil),     // 48: mcastlab.control.v1.InspectReply
-	(*Fault)(nil),            // 49: mcastlab.control.v1.Fault
-	(*FaultList)(nil),        // 50: mcastlab.control.v1.FaultList
-	(*ResetRequest)(nil),     // 51: mcastlab.control.v1.ResetRequest
+	(*TurnReply)(nil),        // 42: mcastlab.control.v1.TurnReply
+	(*Multicast)(nil),        // 43: mcastlab.control.v1.Multicast
+	(*Put)(nil),              // 44: mcastlab.control.v1.Put
+	(*Done)(nil),             // 45: mcastlab.control.v1.Done
+	(*InspectRequest)(nil),   // 46: mcastlab.control.v1.InspectRequest
+	(*ReleaseRequest)(nil),   // 47: mcastlab.control.v1.ReleaseRequest
+	(*ReleaseReply)(nil),     // 48: mcastlab.control.v1.ReleaseReply
+	(*InspectReply)(nil),     // 49: mcastlab.control.v1.InspectReply
+	(*Fault)(nil),            // 50: mcastlab.control.v1.Fault
+	(*FaultList)(nil),        // 51: mcastlab.control.v1.FaultList
+	(*ResetRequest)(nil),     // 52: mcastlab.control.v1.ResetRequest
 }
 var file_nodeapi_proto_depIdxs = []int32{
-	49, // 0: mcastlab.control.v1.Act.add:type_name -> mcastlab.control.v1.Fault
-	50, // 1: mcastlab.control.v1.LookReply.faults:type_name -> mcastlab.control.v1.FaultList
+	50, // 0: mcastlab.control.v1.Act.add:type_name -> mcastlab.control.v1.Fault
+	51, // 1: mcastlab.control.v1.LookReply.faults:type_name -> mcastlab.control.v1.FaultList
 	5,  // 2: mcastlab.control.v1.Order.open:type_name -> mcastlab.control.v1.Opening
 	32, // 3: mcastlab.control.v1.Order.begin:type_name -> mcastlab.control.v1.Start
 	7,  // 4: mcastlab.control.v1.Order.reply:type_name -> mcastlab.control.v1.ChannelReply
@@ -3987,7 +4045,7 @@ var file_nodeapi_proto_depIdxs = []int32{
 	30, // 16: mcastlab.control.v1.Word.event:type_name -> mcastlab.control.v1.Event
 	14, // 17: mcastlab.control.v1.RanksEnded.errors:type_name -> mcastlab.control.v1.RankError
 	16, // 18: mcastlab.control.v1.PartState.links:type_name -> mcastlab.control.v1.LinkState
-	49, // 19: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
+	50, // 19: mcastlab.control.v1.PartState.faults:type_name -> mcastlab.control.v1.Fault
 	23, // 20: mcastlab.control.v1.ConfigureRequest.rate:type_name -> mcastlab.control.v1.Rate
 	27, // 21: mcastlab.control.v1.LagReply.sent:type_name -> mcastlab.control.v1.Histogram
 	27, // 22: mcastlab.control.v1.LagReply.acted:type_name -> mcastlab.control.v1.Histogram
@@ -3995,50 +4053,52 @@ var file_nodeapi_proto_depIdxs = []int32{
 	32, // 24: mcastlab.control.v1.ToRank.start:type_name -> mcastlab.control.v1.Start
 	38, // 25: mcastlab.control.v1.ToRank.lease:type_name -> mcastlab.control.v1.Lease
 	33, // 26: mcastlab.control.v1.Start.peers:type_name -> mcastlab.control.v1.Peer
-	43, // 27: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
-	44, // 28: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
-	42, // 29: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
+	44, // 27: mcastlab.control.v1.FromRank.put:type_name -> mcastlab.control.v1.Put
+	45, // 28: mcastlab.control.v1.FromRank.done:type_name -> mcastlab.control.v1.Done
+	43, // 29: mcastlab.control.v1.FromRank.multicast:type_name -> mcastlab.control.v1.Multicast
 	40, // 30: mcastlab.control.v1.FromRank.rest:type_name -> mcastlab.control.v1.Rest
 	41, // 31: mcastlab.control.v1.FromRank.outside:type_name -> mcastlab.control.v1.Outside
-	49, // 32: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
+	50, // 32: mcastlab.control.v1.FaultList.faults:type_name -> mcastlab.control.v1.Fault
 	24, // 33: mcastlab.control.v1.Node.Configure:input_type -> mcastlab.control.v1.ConfigureRequest
 	23, // 34: mcastlab.control.v1.Node.SetRate:input_type -> mcastlab.control.v1.Rate
 	28, // 35: mcastlab.control.v1.Node.Watch:input_type -> mcastlab.control.v1.WatchRequest
 	31, // 36: mcastlab.control.v1.Node.Job:input_type -> mcastlab.control.v1.ToRank
-	50, // 37: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
-	45, // 38: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
-	51, // 39: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
+	51, // 37: mcastlab.control.v1.Node.AddFaults:input_type -> mcastlab.control.v1.FaultList
+	46, // 38: mcastlab.control.v1.Node.ListFaults:input_type -> mcastlab.control.v1.InspectRequest
+	52, // 39: mcastlab.control.v1.Node.ResetFaults:input_type -> mcastlab.control.v1.ResetRequest
 	34, // 40: mcastlab.control.v1.Node.Answer:input_type -> mcastlab.control.v1.AnswerRequest
 	36, // 41: mcastlab.control.v1.Node.SetMulticast:input_type -> mcastlab.control.v1.MulticastEntry
-	45, // 42: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
-	46, // 43: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
+	46, // 42: mcastlab.control.v1.Node.Inspect:input_type -> mcastlab.control.v1.InspectRequest
+	47, // 43: mcastlab.control.v1.Node.Release:input_type -> mcastlab.control.v1.ReleaseRequest
 	3,  // 44: mcastlab.control.v1.Node.Lockstep:input_type -> mcastlab.control.v1.Order
-	17, // 45: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
-	19, // 46: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
-	21, // 47: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
-	0,  // 48: mcastlab.control.v1.Run.Do:input_type -> mcastlab.control.v1.Act
-	45, // 49: mcastlab.control.v1.Run.Look:input_type -> mcastlab.control.v1.InspectRequest
-	6,  // 50: mcastlab.control.v1.Run.Capture:input_type -> mcastlab.control.v1.PortRef
-	25, // 51: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
-	26, // 52: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
-	29, // 53: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
-	39, // 54: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
-	50, // 55: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
-	50, // 56: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
-	50, // 57: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
-	35, // 58: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
-	37, // 59: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
-	48, // 60: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
-	47, // 61: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
-	9,  // 62: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
-	18, // 63: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
-	20, // 64: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
-	22, // 65: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
-	1,  // 66: mcastlab.control.v1.Run.Do:output_type -> mcastlab.control.v1.ActReply
-	2,  // 67: mcastlab.control.v1.Run.Look:output_type -> mcastlab.control.v1.LookReply
-	10, // 68: mcastlab.control.v1.Run.Capture:output_type -> mcastlab.control.v1.CapturedFrame
-	51, // [51:69] is the sub-list for method output_type
-	33, // [33:51] is the sub-list for method input_type
+	46, // 45: mcastlab.control.v1.Node.Turn:input_type -> mcastlab.control.v1.InspectRequest
+	17, // 46: mcastlab.control.v1.Controller.Propose:input_type -> mcastlab.control.v1.Proposal
+	19, // 47: mcastlab.control.v1.Controller.Read:input_type -> mcastlab.control.v1.ReadRequest
+	21, // 48: mcastlab.control.v1.Controller.Status:input_type -> mcastlab.control.v1.StatusRequest
+	0,  // 49: mcastlab.control.v1.Run.Do:input_type -> mcastlab.control.v1.Act
+	46, // 50: mcastlab.control.v1.Run.Look:input_type -> mcastlab.control.v1.InspectRequest
+	6,  // 51: mcastlab.control.v1.Run.Capture:input_type -> mcastlab.control.v1.PortRef
+	25, // 52: mcastlab.control.v1.Node.Configure:output_type -> mcastlab.control.v1.ConfigureReply
+	26, // 53: mcastlab.control.v1.Node.SetRate:output_type -> mcastlab.control.v1.LagReply
+	29, // 54: mcastlab.control.v1.Node.Watch:output_type -> mcastlab.control.v1.EventBatch
+	39, // 55: mcastlab.control.v1.Node.Job:output_type -> mcastlab.control.v1.FromRank
+	51, // 56: mcastlab.control.v1.Node.AddFaults:output_type -> mcastlab.control.v1.FaultList
+	51, // 57: mcastlab.control.v1.Node.ListFaults:output_type -> mcastlab.control.v1.FaultList
+	51, // 58: mcastlab.control.v1.Node.ResetFaults:output_type -> mcastlab.control.v1.FaultList
+	35, // 59: mcastlab.control.v1.Node.Answer:output_type -> mcastlab.control.v1.AnswerReply
+	37, // 60: mcastlab.control.v1.Node.SetMulticast:output_type -> mcastlab.control.v1.MulticastReply
+	49, // 61: mcastlab.control.v1.Node.Inspect:output_type -> mcastlab.control.v1.InspectReply
+	48, // 62: mcastlab.control.v1.Node.Release:output_type -> mcastlab.control.v1.ReleaseReply
+	9,  // 63: mcastlab.control.v1.Node.Lockstep:output_type -> mcastlab.control.v1.Word
+	42, // 64: mcastlab.control.v1.Node.Turn:output_type -> mcastlab.control.v1.TurnReply
+	18, // 65: mcastlab.control.v1.Controller.Propose:output_type -> mcastlab.control.v1.ProposalReply
+	20, // 66: mcastlab.control.v1.Controller.Read:output_type -> mcastlab.control.v1.ReadReply
+	22, // 67: mcastlab.control.v1.Controller.Status:output_type -> mcastlab.control.v1.ReplicaStatus
+	1,  // 68: mcastlab.control.v1.Run.Do:output_type -> mcastlab.control.v1.ActReply
+	2,  // 69: mcastlab.control.v1.Run.Look:output_type -> mcastlab.control.v1.LookReply
+	10, // 70: mcastlab.control.v1.Run.Capture:output_type -> mcastlab.control.v1.CapturedFrame
+	52, // [52:71] is the sub-list for method output_type
+	33, // [33:52] is the sub-list for method input_type
 	33, // [33:33] is the sub-list for extension type_name
 	33, // [33:33] is the sub-list for extension extendee
 	0,  // [0:33] is the sub-list for field type_name
@@ -4102,7 +4162,7 @@ func file_nodeapi_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_nodeapi_proto_rawDesc), len(file_nodeapi_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

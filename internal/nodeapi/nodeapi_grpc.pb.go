@@ -34,6 +34,7 @@ const (
 	Node_Inspect_FullMethodName      = "/mcastlab.control.v1.Node/Inspect"
 	Node_Release_FullMethodName      = "/mcastlab.control.v1.Node/Release"
 	Node_Lockstep_FullMethodName     = "/mcastlab.control.v1.Node/Lockstep"
+	Node_Turn_FullMethodName         = "/mcastlab.control.v1.Node/Turn"
 )
 
 // NodeClient is the client API for Node service.
@@ -71,6 +72,9 @@ type NodeClient interface {
 	// node's configuration ends with the first order and is built anew at the end. The shared memory
 	// of the run has been handed over before (Handover, package drivers/lockstep).
 	Lockstep(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Order, Word], error)
+	// Turn returns the task whose turn it is on a node of a run in virtual time: one that keeps its turn does
+	// not come back to package rank.
+	Turn(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*TurnReply, error)
 }
 
 type nodeClient struct {
@@ -216,6 +220,16 @@ func (c *nodeClient) Lockstep(ctx context.Context, opts ...grpc.CallOption) (grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_LockstepClient = grpc.BidiStreamingClient[Order, Word]
 
+func (c *nodeClient) Turn(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*TurnReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TurnReply)
+	err := c.cc.Invoke(ctx, Node_Turn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -251,6 +265,9 @@ type NodeServer interface {
 	// node's configuration ends with the first order and is built anew at the end. The shared memory
 	// of the run has been handed over before (Handover, package drivers/lockstep).
 	Lockstep(grpc.BidiStreamingServer[Order, Word]) error
+	// Turn returns the task whose turn it is on a node of a run in virtual time: one that keeps its turn does
+	// not come back to package rank.
+	Turn(context.Context, *InspectRequest) (*TurnReply, error)
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -296,6 +313,9 @@ func (UnimplementedNodeServer) Release(context.Context, *ReleaseRequest) (*Relea
 }
 func (UnimplementedNodeServer) Lockstep(grpc.BidiStreamingServer[Order, Word]) error {
 	return status.Error(codes.Unimplemented, "method Lockstep not implemented")
+}
+func (UnimplementedNodeServer) Turn(context.Context, *InspectRequest) (*TurnReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Turn not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -505,6 +525,24 @@ func _Node_Lockstep_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Node_LockstepServer = grpc.BidiStreamingServer[Order, Word]
 
+func _Node_Turn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InspectRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Turn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Turn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Turn(ctx, req.(*InspectRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -547,6 +585,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Release",
 			Handler:    _Node_Release_Handler,
+		},
+		{
+			MethodName: "Turn",
+			Handler:    _Node_Turn_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
