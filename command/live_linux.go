@@ -71,14 +71,14 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 func (p *program) runChecked(c *cli.Context, l *lab.Lab, o orchestrator.Options, run orchestrator.RunOptions) (*runner.Report, error) {
 	var real, simulated runner.Ledger
 	run.Ledger = real.Set
-	report, err := orchestrator.Run(c.Context, l, o, run)
-	if err != nil {
-		return report, err
+	report, failed := orchestrator.Run(c.Context, l, o, run)
+	if failed != nil && (c.Context.Err() != nil || real.Empty()) {
+		return report, failed
 	}
 	other, err := runner.Simulate(c.Context, l, runner.Options{
 		Base: run.Base, Say: p.say, Ledger: simulated.Set, Env: apps.Env{Programs: p.hooks.programs}, Acts: report.Acts,
 	})
-	if err != nil {
+	if err != nil && (failed == nil || simulated.Empty()) {
 		return report, fmt.Errorf("simulate the lab: %w", err)
 	}
 	g, err := labspec.Graph(l)
@@ -86,7 +86,10 @@ func (p *program) runChecked(c *cli.Context, l *lab.Lab, o orchestrator.Options,
 		return report, err
 	}
 	if text := runner.Parted(g, &real, &simulated); text != "" {
-		return report, partedError{fmt.Errorf("the run is not its simulation: %s", text)}
+		return report, errors.Join(partedError{fmt.Errorf("the run is not its simulation: %s", text)}, failed)
+	}
+	if failed != nil {
+		return report, failed // as the simulation
 	}
 	if report.Digest != other.Digest {
 		return report, partedError{fmt.Errorf("the run is not its simulation: digest %s, and not %s, beyond the frames that are compared", report.Digest, other.Digest)}

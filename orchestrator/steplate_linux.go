@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
 )
@@ -131,6 +132,8 @@ func (d *Deployed) captureRun(ctx context.Context, run nodeapi.RunClient, e topo
 	for _, l := range d.Graph.Links {
 		slack = max(slack, l.Delay)
 	}
+	spec := labspec.Fabric(d.Lab, d.Graph)
+	slack += spec.Switch.Latency // a frame arrives behind a switch's pipeline
 	c, err := traces.NewCapture(w, d.Graph.PortName(e), slack, &traces.Budget{Left: 1 << 62})
 	if err != nil {
 		return err

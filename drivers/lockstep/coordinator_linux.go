@@ -395,7 +395,7 @@ func (c *Coordinator) Now() vtime.Time { return vtime.Time(c.now.Load()) }
 // Horizon returns an instant before which nothing happens any more. It may be asked for while words of
 // nodes are heard.
 func (c *Coordinator) Horizon() vtime.Time {
-	at := vtime.Never
+	at := min(c.channel.Next(), c.faults.Next()) // a reply, and a fault that begins or ends, are events, too
 	for i := range c.nodes {
 		at = min(at, c.nodes[i].next, c.nodes[i].arrives)
 	}

@@ -18,6 +18,9 @@ type Ledger struct {
 // Set fills a ledger in. It is what Options.Ledger takes.
 func (l *Ledger) Set(links [][]sim.Entry, whole bool) { l.Links, l.Whole = links, whole }
 
+// Empty reports whether the ledger has not been filled in: the run ended before it had a lab.
+func (l *Ledger) Empty() bool { return l.Links == nil }
+
 // Parted returns the first frame by which a run differs from the simulation of the same lab, as a
 // sentence, or an empty text if their ledgers are equal as far as both have the frames.
 func Parted(g *topo.Graph, run, simulation *Ledger) string {
