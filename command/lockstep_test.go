@@ -126,6 +126,16 @@ workloads: [{bcast: {schemes: [cepheus, chain], sizes: [1B, 64KiB, 1MiB]}}, {sto
 // wholeRun runs a lab and returns how that ended, with all that the report and the events tell.
 func wholeRun(t *testing.T, runtime, file string) string {
 	t.Helper()
+	text, r := allOf(t, runtime, file)
+	if len(r.Faults) == 0 {
+		t.Errorf("under %s the run has no faults: %s", runtime, text)
+	}
+	return text
+}
+
+// allOf does that for a lab with or without faults, and returns the report, too.
+func allOf(t *testing.T, runtime, file string) (text string, r *runner.Report) {
+	t.Helper()
 	runs := t.TempDir()
 	o := invoke(t, nil, "run", "-q", "--runtime", runtime, "--runs", runs, file)
 	if o.code != 0 && o.code != exitFailed && o.code != exitRuntime {
@@ -139,15 +149,14 @@ func wholeRun(t *testing.T, runtime, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &runner.Report{}
-	if err := json.Unmarshal(b, r); err != nil {
+	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatalf("%v: %s", err, b)
 	}
 	for i := range r.Results {
 		r.Results[i].Traffic = nil
 	}
-	if len(r.Faults) == 0 || r.Digest == "" {
-		t.Errorf("under %s, faults %v and digest %q: %s", runtime, r.Faults, r.Digest, o.err)
+	if r.Digest == "" {
+		t.Errorf("under %s the run has no digest: %s", runtime, o.err)
 	}
 	errs := strings.Join(slices.DeleteFunc(strings.Split(o.err, "\n"), func(line string) bool { return !strings.HasPrefix(line, "mcastlab: ") }), "\n")
 	events, err := os.ReadFile(filepath.Join(filepath.Dir(found[0]), "events.jsonl"))
@@ -156,7 +165,7 @@ func wholeRun(t *testing.T, runtime, file string) string {
 	}
 	lines := strings.Split(string(events), "\n")
 	slices.Sort(lines) // events of several nodes at one instant come in another order
-	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), strings.Join(lines, "\n"))
+	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), strings.Join(lines, "\n")), r
 }
 
 // TestLockstepCaptured: captures are those of the simulation, byte for byte, also where their room ends,

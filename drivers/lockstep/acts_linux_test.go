@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
@@ -83,4 +84,36 @@ func acted(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	b.sameAs(acts, true)
+}
+
+// TestHorizon: nothing happens before the instant that the coordinator gives as such between two rounds, while
+// ranks wait for each other over the channel and while faults are due.
+func TestHorizon(t *testing.T) {
+	t.Parallel()
+	for _, lab := range []string{benchLab, benchLab + "faults: [{at: 30us, for: 200us, link-down: {links: h1-leaf0}}, {at: 400us, restart: {nodes: leaf0}}]\n"} {
+		b := newBench(t, lab)
+		b.start(nil)
+		var promised vtime.Time
+		last, moved := make([]vtime.Time, len(b.nodes)), 0
+		b.edge = func() error {
+			for i := range b.nodes {
+				now := vtime.Time(b.c.nodes[i].slot.now().Load())
+				if now != last[i] && now < promised {
+					return fmt.Errorf("node %d has handled an event at %v: nothing was to happen before %v", i, now, promised)
+				}
+				last[i] = now
+			}
+			if h := b.c.Horizon(); h != vtime.Never && h > promised {
+				promised = h
+				moved++
+			}
+			return nil
+		}
+		if err := b.run(); err != nil {
+			t.Fatal(err)
+		}
+		if moved < 50 {
+			t.Errorf("the horizon has moved %d times", moved)
+		}
+	}
 }

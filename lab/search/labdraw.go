@@ -31,6 +31,12 @@ type labDraw struct {
 // drawsMax bounds how many files are drawn for one that the checks take.
 const drawsMax = 20
 
+// DrawLab returns the lab that Labs tries with a seed.
+func DrawLab(seed uint64) (*lab.Lab, error) {
+	l, _, err := drawLab(seed)
+	return l, err
+}
+
 // drawLab returns the lab of a seed, and the sketch it was made of.
 func drawLab(seed uint64) (l *lab.Lab, s *sketch, err error) {
 	root := prng.New(seed)

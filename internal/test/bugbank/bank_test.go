@@ -66,7 +66,7 @@ var chapters = []struct {
 	{"RoCE and flow control", roce},
 	{"Multicast", multicast},
 	{"Inputs and privileges", inputs},
-	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom)},
+	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom, attackLockstep)},
 }
 
 // numbered joins tables of pitfalls and numbers them from the first on.

@@ -1,0 +1,76 @@
+//go:build linux
+
+package command
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/lab/search"
+)
+
+// TestLockstepLabs: random labs of all workloads, with and without faults, are their simulations: some of the
+// day's own, and with MCASTLAB_SOAK five hundred.
+func TestLockstepLabs(t *testing.T) {
+	need(t)
+	from, n := 3_000_000+100*sweeps.Day(t), 10
+	if os.Getenv("MCASTLAB_SOAK") != "" {
+		from, n = 4_000_000, 500
+	}
+	before := snapshot(t)
+	tried, faulty := 0, 0
+	for seed := from; tried < n && seed < from+10*uint64(n); seed++ {
+		l, err := search.DrawLab(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Name = "t-step-drawn"
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = runner.Simulate(ctx, l, runner.Options{Base: t.TempDir(), Progress: short(cancel)}) // its error is looked at below
+		long := ctx.Err() != nil
+		if cancel(); long {
+			continue
+		}
+		tried++
+		file := write(t, string(l.Compact()))
+		want, _ := allOf(t, "sim", file)
+		got, r := allOf(t, "netns", file)
+		if len(r.Faults) > 0 {
+			faulty++
+		}
+		if got != want {
+			a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+			for i := range min(len(a), len(b)) {
+				if a[i] != b[i] {
+					t.Errorf("seed %d, line %d: under netns\n%s\nin the simulation\n%s\n%s", seed, i, a[i], b[i], l.Compact())
+					break
+				}
+			}
+			if len(a) != len(b) {
+				t.Errorf("seed %d: %d lines under netns, %d in the simulation\n%s", seed, len(a), len(b), l.Compact())
+			}
+		}
+	}
+	t.Logf("%d labs from seed %d on, %d with faults", tried, from, faulty)
+	if tried < n {
+		t.Errorf("only %d of %d labs are short enough", tried, n)
+	}
+	same(t, before, snapshot(t))
+}
+
+// short ends a simulation that takes more packet-hops than a running lab has in a few seconds.
+type short context.CancelFunc
+
+// Update implements runner.Progress.
+func (end short) Update(s runner.ProgressState) {
+	if s.PacketHops > 60_000 {
+		end()
+	}
+}
+
+// Done implements runner.Progress.
+func (end short) Done() {}
