@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -283,7 +284,7 @@ func startRun(t *testing.T, lab string, random *rand.Rand) *longRun {
 		found, err := filepath.Glob(filepath.Join(r.dir, "*", "meta.json"))
 		return err == nil && len(found) > 0
 	})
-	<-time.After(time.Duration(random.IntN(1000)) * time.Millisecond)
+	<-time.After(time.Duration(random.IntN(500)) * time.Millisecond)
 	return r
 }
 
@@ -312,20 +313,28 @@ func TestLockstepEnds(t *testing.T) {
 	want := exact(t, "sim", file)
 	must(t, "deploy", "-q", "-r", "netns", file)
 	defer must(t, "destroy", "t-step-long")
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGKILL} {
+	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+	for _, s := range append(signals, slices.Repeat([]syscall.Signal{syscall.SIGKILL}, 10)...) {
 		r := startLong(t, random)
 		_ = r.cmd.Process.Signal(s)
 		if code := r.end(); s != syscall.SIGKILL && code != signalBase+int(s) {
 			t.Errorf("%v: exit %d, %s", s, code, r.said.String())
 		}
 	}
-	for _, node := range []string{"h2", "leaf0"} {
+	timed := 0 // a run that is still being handed over has no lab time
+	for _, node := range slices.Repeat([]string{"h2", "leaf0"}, 10) {
 		r := startLong(t, random)
 		killNode(t, "t-step-long", node)
-		if code := r.end(); code != exitRuntime || !strings.Contains(r.said.String(), node) {
+		if code := r.end(); code != exitRuntime || !strings.Contains(r.said.String(), "node "+node) {
 			t.Errorf("%s is killed: exit %d, %s", node, code, r.said.String())
 		}
+		if regexp.MustCompile("node " + node + ", at [0-9.]+[mun]?s of lab time: ").MatchString(r.said.String()) {
+			timed++
+		}
 		must(t, "deploy", "-q", "-r", "netns", file) // brings the node back
+	}
+	if timed < 15 {
+		t.Errorf("%d of 20 runs name the lab time at which a node was killed", timed)
 	}
 	sameRun(t, exact(t, "netns", file), want)
 }

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -64,34 +66,13 @@ func flipByte(t *testing.T, pid int, device string, length, offset int) {
 		t.Fatalf("load a program into the kernel: %v\n%s", errno, bytes.TrimRight(log, "\x00"))
 	}
 	defer unix.Close(int(fd)) //nolint:errcheck // the device holds it
-	there, err := netns.GetFromPid(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer there.Close() //nolint:errcheck // nothing was written
-	h, err := netlink.NewHandleAt(there)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	link, err := h.LinkByName(device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	here, err := netns.Get()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer here.Close() //nolint:errcheck // nothing was written
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := netns.Set(there); err != nil {
-		t.Fatal(err)
-	}
-	err = netlink.LinkSetXdpFdWithFlags(link, int(fd), unix.XDP_FLAGS_SKB_MODE)
-	if back := netns.Set(here); err != nil || back != nil {
-		t.Fatal(err, back)
-	}
+	inside(t, pid, func() error {
+		link, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetXdpFdWithFlags(link, int(fd), unix.XDP_FLAGS_SKB_MODE)
+	})
 }
 
 func pointer(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
@@ -115,6 +96,63 @@ func TestLockstepFlipped(t *testing.T) {
 	}
 	must(t, "destroy", "t-step-flip")
 	same(t, before, snapshot(t))
+}
+
+// TestLockstepForeign: frames that another program sends from a host's interface during a run do no harm, and the
+// run says that it is not deterministic.
+func TestLockstepForeign(t *testing.T) {
+	need(t)
+	must(t, "deploy", "-q", "-r", "netns", write(t, longLab))
+	defer must(t, "destroy", "t-step-long")
+	r := startLong(t, rand.New(rand.NewPCG(19, 1)))
+	pid := nodePID(t, "t-step-long", "h1")
+	for _, frame := range [][]byte{make([]byte, 60), append(bytes.Repeat([]byte{0xff}, 12), make([]byte, 1000)...)} {
+		sendFrom(t, pid, "p0", frame)
+	}
+	if code := r.end(); code != exitOK || !strings.Contains(r.said.String(), "not deterministic: 2 frames of programs that are no nodes have come in at leaf0:1") {
+		t.Errorf("exit %d: %s", code, r.said.String())
+	}
+	file := write(t, longLab)
+	sameRun(t, exact(t, "netns", file), exact(t, "sim", file)) // the next run is not marked by it
+}
+
+// sendFrom sends a frame from an interface of a process's network namespace.
+func sendFrom(t *testing.T, pid int, device string, frame []byte) {
+	t.Helper()
+	inside(t, pid, func() error {
+		link, err := netlink.LinkByName(device)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Sendto(fd, frame, 0, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index}), unix.Close(fd))
+	})
+}
+
+// inside calls f in the network namespace of a process.
+func inside(t *testing.T, pid int, f func() error) {
+	t.Helper()
+	here, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close() //nolint:errcheck // nothing was written
+	there, err := netns.GetFromPid(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close() //nolint:errcheck // nothing was written
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := netns.Set(there); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f(), netns.Set(here)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestLockstepCounted: as many frames as a run has counted at each port, and no other, have passed the kernel's

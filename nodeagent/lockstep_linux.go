@@ -449,7 +449,7 @@ func (x *member) report(whole bool) error {
 			Port: i, Received: in.Frames, ReceivedBytes: in.Bytes,
 			Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
 		})
-		k := &nodeapi.LinkState{Digest: in.Digest, Frames: in.Frames, Bytes: in.Bytes, Payload: in.Payload}
+		k := &nodeapi.LinkState{Digest: in.Digest, Frames: in.Frames, Bytes: in.Bytes, Payload: in.Payload, Foreign: x.node.Foreign(i)}
 		if ledger != nil {
 			for _, e := range ledger[part.PortID(far.Node, far.Port)] {
 				k.At, k.With = append(k.At, int64(e.At)), append(k.With, e.Digest)

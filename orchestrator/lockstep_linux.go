@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/drivers/sim"
@@ -456,6 +458,7 @@ func (r *stepped) account() error {
 	if r.o.Ledger != nil {
 		r.o.Ledger(ledger, whole)
 	}
+	r.tellForeign()
 	for _, f := range together(r.faultLists()) {
 		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
 	}
@@ -486,6 +489,28 @@ func (r *stepped) counted() ([]counters.Node, error) {
 		}
 	}
 	return all, nil
+}
+
+// tellForeign marks a run into which programs that are no nodes have sent frames (exec).
+func (r *stepped) tellForeign() {
+	var ports []string
+	all := uint64(0)
+	for i, n := range r.nodes {
+		for p, x := range n.state.Links {
+			if x.Foreign > 0 {
+				all += x.Foreign
+				ports = append(ports, r.d.Graph.PortName(topo.End{Node: i, Port: p}))
+			}
+		}
+	}
+	if all == 0 {
+		return
+	}
+	text := fmt.Sprintf("not deterministic: %d frames of programs that are no nodes have come in at %s", all, strings.Join(ports, ", "))
+	r.Report.Fidelity.Reason += ", " + text
+	if r.o.Say != nil {
+		r.o.Say("%s", text)
+	}
 }
 
 func (r *stepped) faultLists() (all []*nodeapi.FaultList) {

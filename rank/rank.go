@@ -118,8 +118,9 @@ func (r *Rank) peer(rank int) *rankhost.Peer {
 	return nil
 }
 
-// Sync blocks until all ranks have called it. It works out of band: no packet is sent and, on
-// the event clock, no time passes.
+// Sync blocks until all ranks have called it. It works out of band: no packet is sent, and all go on
+// twice the lab's runtime.channel-delay (2 us) after the last has called it. What is timed should
+// synchronise over the fabric instead (collective.NewBarrier).
 func (r *Rank) Sync() {
 	if !r.c.Board.Barrier(r.over) {
 		panic(failure{r.health.err})

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -446,9 +447,9 @@ func TestFramesSpoilt(t *testing.T) {
 		spoil func(i int, b []byte) []byte
 		want  string
 	}{ // each by itself
-		"cut":     {func(_ int, b []byte) []byte { return b[:len(b)-1] }, "node h1: frame 5 of leaf0:1 is not the one that was announced"},
-		"changed": {func(_ int, b []byte) []byte { b[len(b)-1] ^= 1; return b }, "node h1: frame 5 of leaf0:1 is not the one that was announced"},
-		"lost":    {func(int, []byte) []byte { return nil }, "is not the one that was announced"},
+		"cut":     {func(_ int, b []byte) []byte { return b[:len(b)-1] }, "node h1: frame 5 of leaf0:1 was announced, and "},
+		"changed": {func(_ int, b []byte) []byte { b[len(b)-1] ^= 1; return b }, "node h1: frame 5 of leaf0:1 was announced, and "},
+		"lost":    {func(int, []byte) []byte { return nil }, " was announced, and "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -466,6 +467,40 @@ func TestFramesSpoilt(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestForeignFrames: frames that no node has announced arrive, too, and are counted; the run goes on.
+func TestForeignFrames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, benchLab)
+	var seen atomic.Pointer[[]byte]
+	b.pipes[1][0].spoil = func(i int, f []byte) []byte {
+		if i == 5 {
+			c := slices.Clone(f)
+			c[len(c)-1] ^= 1 // its ICRC is wrong
+			seen.Store(&c)
+		}
+		return f
+	}
+	b.start(nil)
+	sent := 0
+	b.edge = func() error {
+		if f := seen.Load(); f != nil && sent < 3 {
+			sent++
+			if sent == 2 {
+				*f = (*f)[:7] // no frame at all
+			}
+			_, err := b.pipes[4][1].Send([][]byte{*f}) // the leaf's end
+			return err
+		}
+		return nil
+	}
+	if err := b.run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.nodes[1].Foreign(0); got != 3 {
+		t.Errorf("%d foreign frames have come in, 3 were sent", got)
 	}
 }
 

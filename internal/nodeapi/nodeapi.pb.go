@@ -1344,6 +1344,7 @@ type LinkState struct {
 	Payload       uint64                 `protobuf:"varint,4,opt,name=payload,proto3" json:"payload,omitempty"`
 	At            []int64                `protobuf:"fixed64,5,rep,packed,name=at,proto3" json:"at,omitempty"` // the ledger: when each frame came in, and the digest with it
 	With          []uint64               `protobuf:"fixed64,6,rep,packed,name=with,proto3" json:"with,omitempty"`
+	Foreign       uint64                 `protobuf:"varint,7,opt,name=foreign,proto3" json:"foreign,omitempty"` // of the frames, those of programs that are no nodes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1418,6 +1419,13 @@ func (x *LinkState) GetWith() []uint64 {
 		return x.With
 	}
 	return nil
+}
+
+func (x *LinkState) GetForeign() uint64 {
+	if x != nil {
+		return x.Foreign
+	}
+	return 0
 }
 
 type Proposal struct {
@@ -3781,14 +3789,15 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\x04left\x18\a \x01(\tR\x04left\x12\x1d\n" +
 	"\n" +
 	"ledger_cut\x18\b \x01(\bR\tledgerCut\x122\n" +
-	"\x06faults\x18\t \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"\x8f\x01\n" +
+	"\x06faults\x18\t \x03(\v2\x1a.mcastlab.control.v1.FaultR\x06faults\"\xa9\x01\n" +
 	"\tLinkState\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\x04R\x06digest\x12\x16\n" +
 	"\x06frames\x18\x02 \x01(\x04R\x06frames\x12\x14\n" +
 	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\x12\x18\n" +
 	"\apayload\x18\x04 \x01(\x04R\apayload\x12\x0e\n" +
 	"\x02at\x18\x05 \x03(\x10R\x02at\x12\x12\n" +
-	"\x04with\x18\x06 \x03(\x06R\x04with\"<\n" +
+	"\x04with\x18\x06 \x03(\x06R\x04with\x12\x18\n" +
+	"\aforeign\x18\a \x01(\x04R\aforeign\"<\n" +
 	"\bProposal\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\fR\acommand\x12\x16\n" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\"'\n" +

@@ -73,7 +73,8 @@ type Host interface {
 }
 
 // Board is the out-of-band channel between the ranks of a job, like the key-value service of
-// an MPI launcher. It costs no lab time on the event clock.
+// an MPI launcher. A message takes runtime.channel-delay of lab time, but for dilated labs, where it takes
+// what it takes.
 type Board interface {
 	// Put publishes a value. A key is written once. The only reader of a key may write it too,
 	// to end its own wait.
