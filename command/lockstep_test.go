@@ -480,6 +480,7 @@ func TestLockstepCapturedLate(t *testing.T) {
 			args = append(args, "-c", "500")
 		}
 		c := exec.Command(program1(t), append(args, "h1:0")...)
+		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}

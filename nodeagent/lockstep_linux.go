@@ -201,7 +201,7 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	x.lab = l
 	c := lockstep.NodeConfig{
 		Sim:  sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l), Ledger: open.Ledger},
-		Node: id, Memory: m, Orders: orders, Request: x.request,
+		Node: id, Memory: m, Orders: orders, Request: x.request, Alone: true,
 	}
 	c.Sim.Trace = func(int) machine.Tracer { return x }
 	if l.Trace == lab.TraceMessages {

@@ -10,13 +10,17 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -163,10 +167,17 @@ func (k *captures) close() error {
 // Capture writes the frames of a port as pcapng until ctx ends or count frames have
 // passed; 0 is no limit. A capture that begins while a run in virtual time is under way ends with it.
 func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
-	if run, end := d.steppedRun(); run != nil {
-		return errors.Join(d.captureRun(ctx, run, e, w, count), end())
+	var states *nodeapi.InspectReply
+	err := error(nil)
+	for begin := time.Now(); ; {
+		if run, end := d.steppedRun(); run != nil {
+			return errors.Join(d.captureRun(ctx, run, e, w, count), end())
+		}
+		states, err = d.nodes[e.Node].Inspect(ctx, nil)
+		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > closeWait {
+			break // else a run is about to begin, or has just ended
+		}
 	}
-	states, err := d.nodes[e.Node].Inspect(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("inspect node %s: %w", d.nodes[e.Node].name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -65,7 +66,9 @@ func (r *stepped) serveHand() (*hand, error) {
 // close refuses what has not been done, and removes the socket.
 func (h *hand) close() error {
 	close(h.over)
-	h.server.Stop()
+	late := time.AfterFunc(closeWait, h.server.Stop)
+	h.server.GracefulStop() // what has been said arrives
+	late.Stop()
 	h.served.Wait()
 	if err := os.Remove(h.socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("end the service of a run: %w", err)

@@ -199,6 +199,13 @@ func sleep(word *atomic.Uint32, v uint32, limit time.Duration) {
 	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
+// doze is sleep for the one goroutine of a process that sleeps like this. It keeps its processor (GOMAXPROCS):
+// else the runtime's monitor wakes up every 20 us to take it away, in each of the lab's processes.
+func doze(word *atomic.Uint32, v uint32, limit time.Duration) {
+	ts := unix.NsecToTimespec(int64(limit))
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 0, uintptr(v), uintptr(unsafe.Pointer(&ts)), 0, 0)
+}
+
 // wake ends the sleep of one process on a word.
 func wake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), 1, 1, 0, 0, 0)

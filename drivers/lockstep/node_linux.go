@@ -35,6 +35,8 @@ type NodeConfig struct {
 	// is closed when the stream has ended.
 	Orders <-chan func() error
 
+	// Alone says that the process has no other node: this one may keep its processor while it sleeps.
+	Alone bool
 	// Patience is how long the node waits, on the wall clock, for a frame that was announced, and
 	// for room in the kernel; 0 means PatienceDefault.
 	Patience time.Duration
@@ -56,6 +58,7 @@ type Node struct {
 	words  uint64     // sent
 	err    error
 	over   atomic.Bool // End was called
+	sleep  func(word *atomic.Uint32, v uint32, limit time.Duration)
 }
 
 // port is one port of the node, with what it is sending and receiving.
@@ -92,7 +95,10 @@ func NewNode(c NodeConfig) (*Node, error) {
 	if c.Patience == 0 {
 		c.Patience = PatienceDefault
 	}
-	n := &Node{m: c.Memory}
+	n := &Node{m: c.Memory, sleep: sleep}
+	if c.Alone {
+		n.sleep = doze
+	}
 	g := c.Sim.Graph
 	c.Sim.Local, c.Sim.Edge = make([]bool, len(g.Nodes)), n
 	c.Sim.Local[c.Node] = true
@@ -173,7 +179,7 @@ func (n *Node) Run() error {
 					return err
 				}
 			default:
-				sleep(n.m.grant.round(), round, look)
+				n.sleep(n.m.grant.round(), round, look)
 			}
 		}
 		round = n.m.grant.round().Load()
