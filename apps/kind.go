@@ -115,7 +115,7 @@ type CostOnly interface {
 	NoBytes() bool
 }
 
-// SimOnly is a Kind that runs in simulations only.
+// SimOnly is a Kind that runs in virtual time only: in simulations, and in running labs in lockstep.
 type SimOnly interface {
 	// WhySimOnly returns the reason. An error puts it after the workload's kind.
 	WhySimOnly() string

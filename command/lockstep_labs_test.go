@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -29,7 +30,8 @@ func TestLockstepLabs(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Name = "t-step-drawn"
-		ctx, cancel := context.WithCancel(t.Context())
+		// A lab that takes longer than that has a fault that recurs without end.
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, _ = runner.Simulate(ctx, l, runner.Options{Base: t.TempDir(), Progress: short(cancel)}) // its error is looked at below
 		long := ctx.Err() != nil
 		if cancel(); long {

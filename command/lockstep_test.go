@@ -101,6 +101,20 @@ func TestLockstep(t *testing.T) {
 	}
 }
 
+// TestLockstepManyToMany: many hosts send to groups whose tables the run fills, in containers as in the
+// simulation, and not on the wall clock.
+func TestLockstepManyToMany(t *testing.T) {
+	need(t, "docker")
+	file := write(t, "name: t-step-many\ntopology: {m-port-n-tree: {m: 4, n: 2}}\nworkloads:\n"+
+		"  - many-to-many: {sources: 4, group: 6, groups: per-source, schemes: [cyclic, cyclic-class, opensm, unicast], sizes: [32B, 4KiB], iterations: 3}\n")
+	before := snapshot(t)
+	sameRun(t, exact(t, "docker", file), exact(t, "sim", file))
+	if o := invoke(t, nil, "run", "-q", "-r", "docker", "--dilation", "100", "--runs", t.TempDir(), file); o.code != exitLab || !strings.Contains(o.err, "in virtual time only") {
+		t.Errorf("on the wall clock: exit %d, %s", o.code, o.err)
+	}
+	same(t, before, snapshot(t))
+}
+
 // TestLockstepFaults: a fault of each kind comes at its exact instant, and the run ends as its
 // simulation does: well, or with the same error.
 func TestLockstepFaults(t *testing.T) {

@@ -51,7 +51,11 @@ workloads:
 		}
 	}
 	var e *Error
-	if err := l.CheckLive(); !errors.As(err, &e) || !strings.Contains(err.Error(), "simulation only") {
+	if err := l.CheckLive(); err != nil {
+		t.Errorf("in virtual time: %v", err)
+	}
+	l.Runtime.Clock = ClockDilated
+	if err := l.CheckLive(); !errors.As(err, &e) || !strings.Contains(err.Error(), "virtual time only") {
 		t.Errorf("on a wall clock: %v", err)
 	}
 	l.Workloads = nil

@@ -68,12 +68,13 @@ func (c *checking) phantomOnly() bool {
 	return true
 }
 
-// CheckLive returns an *Error if something in the lab cannot run in real time, else nil.
+// CheckLive returns an *Error if something in the lab cannot run in a running lab, else nil.
 func (l *Lab) CheckLive() error {
 	for i, w := range l.Workloads {
 		e := w.Chosen()
-		if k, ok := e.Kind.(apps.SimOnly); ok {
-			return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("workloads[%d]: %s %s: use mcastlab run with runtime sim", i, e.Name, k.WhySimOnly())}
+		if k, ok := e.Kind.(apps.SimOnly); ok && l.Runtime.Clock != ClockLockstep {
+			return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("workloads[%d]: %s %s: "+
+				"leave clock: dilated and --dilation out, or use --runtime sim", i, e.Name, k.WhySimOnly())}
 		}
 	}
 	return nil

@@ -175,7 +175,7 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 		}
 		states, err = d.nodes[e.Node].Inspect(ctx, nil)
 		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > closeWait {
-			break // else a run is about to begin, or has just ended
+			break // else a run is about to begin, or has ended a moment ago
 		}
 	}
 	if err != nil {

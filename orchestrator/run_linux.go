@@ -100,7 +100,9 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 		}
 		other := *l
 		other.Runtime.Clock = lab.ClockDilated
-		l = &other
+		if l = &other; l.CheckLive() != nil {
+			return nil, l.CheckLive()
+		}
 	}
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {

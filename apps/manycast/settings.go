@@ -108,7 +108,7 @@ func (w *Settings) Only(*apps.Row) apps.Kind { return nil }
 
 // WhySimOnly implements apps.SimOnly.
 func (w *Settings) WhySimOnly() string {
-	return "runs in a simulation only, where multicast tables are filled and hosts have LIDs"
+	return "runs in virtual time only, where multicast tables are filled and hosts have LIDs"
 }
 
 // SchemeNames implements apps.Schemed.

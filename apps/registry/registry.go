@@ -30,7 +30,7 @@ type Workload struct {
 	HPL           *hpl.Settings           `yaml:"hpl" json:"hpl,omitzero" doc:"High-Performance Linpack benchmark"`
 	Storage       *storage.Settings       `yaml:"storage" json:"storage,omitzero" doc:"replicated write service (docs/storage.md)"`
 	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
-	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in a simulation only"`
+	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in virtual time only"`
 }
 
 // Entry is a kind of workload and its key.
