@@ -501,7 +501,17 @@ func TestLockstepCapturedLate(t *testing.T) {
 		t.Cleanup(func() { _ = c.Process.Kill() })
 		all = append(all, c)
 	}
-	<-time.After(2 * time.Second)
+	random := rand.New(rand.NewPCG(20, seed))
+	for range 10 { // users who are gone before, while and after theirs begins
+		c := exec.Command(program1(t), "capture", "--lab", "t-step-late", "-w", filepath.Join(t.TempDir(), "gone"), "leaf0:0")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Duration(random.IntN(60)) * time.Millisecond)
+		_ = c.Process.Kill()
+		_ = c.Wait() // it was killed
+	}
+	<-time.After(time.Second)
 	_ = all[1].Process.Signal(syscall.SIGINT)
 	if code := r.end(); code != exitOK {
 		t.Fatalf("exit %d, %s", code, r.said.String())

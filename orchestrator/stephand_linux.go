@@ -80,7 +80,7 @@ func (h *hand) close() error {
 func (r *stepped) Edge() error {
 	r.stops.away = nil // all have come to the end of a round
 	if len(r.caps.late) > 0 {
-		r.tellLate(r.coord.Horizon())
+		r.tellLate()
 	}
 	for {
 		select {

@@ -59,7 +59,8 @@ func (r *stepped) capture(number uint32, at topo.End, end bool) error {
 }
 
 // tellLate hands on what late captures have seen.
-func (r *stepped) tellLate(before vtime.Time) {
+func (r *stepped) tellLate() {
+	before := r.coord.Horizon()
 	for _, c := range r.caps.late {
 		if c != nil {
 			c.tell(before, r.ctx.Done())
@@ -69,16 +70,18 @@ func (r *stepped) tellLate(before vtime.Time) {
 
 // endLate ends all late captures with the run. A user who does not read is not waited for long.
 func (r *stepped) endLate() {
-	r.tellLate(vtime.Never)
+	ctx, cancel := context.WithTimeout(r.ctx, lateWait)
+	defer cancel()
 	for _, c := range r.caps.late {
 		if c == nil {
 			continue
 		}
+		c.tell(vtime.Never, ctx.Done())
 		close(c.frames)
 		select {
 		case <-c.told:
 		case <-c.gone:
-		case <-time.After(lateWait):
+		case <-ctx.Done():
 		}
 	}
 }
@@ -100,9 +103,10 @@ func (h *handServer) Capture(p *nodeapi.PortRef, s grpc.ServerStreamingServer[no
 		r.caps.late = append(r.caps.late, c)
 		return r.capture(uint32(len(r.caps.ends)+number), at, false)
 	})
-	if err == nil {
-		err = s.Send(&nodeapi.CapturedFrame{})
+	if err != nil {
+		return err // the user, or the run, was gone before it began; or the run ends by this
 	}
+	err = s.Send(&nodeapi.CapturedFrame{})
 	for err == nil {
 		select {
 		case f, more := <-c.frames:
