@@ -286,12 +286,7 @@ func removeOnce(ctx context.Context, c *client.Client, lab string, nodes []strin
 		all = slices.DeleteFunc(all, func(s container.Summary) bool { return !slices.Contains(nodes, s.Labels[labelNode]) })
 	}
 	err = each(all, func(s container.Summary) error {
-		err := failpoint.At("remove container", func() error {
-			return c.ContainerRemove(ctx, s.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
-		})
-		if errdefs.IsConflict(err) { // another removal, whose command may have been killed, is under way
-			err = removed(ctx, c, s.ID)
-		}
+		err := failpoint.At("remove container", func() error { return removeContainer(ctx, c, s.ID) })
 		if err != nil && !errdefs.IsNotFound(err) { // it may have gone by itself
 			return fmt.Errorf("remove container of %s: %w", s.Labels[labelNode], err)
 		}
@@ -307,19 +302,32 @@ func removeOnce(ctx context.Context, c *client.Client, lab string, nodes []strin
 	return len(all) > 0, endStrays("/proc", ids)
 }
 
-// removeWait is how long a removal that another command has begun may take.
-const removeWait = time.Minute
+// removeWait is how long a removal that another command has begun may take, and removeAgain after what time the
+// engine is asked again: it may have given up, and if the container went while it was asked, its answer to a
+// wait for that never comes.
+const (
+	removeWait  = time.Minute
+	removeAgain = time.Second
+)
 
-// removed waits until the engine has removed a container.
-func removed(ctx context.Context, c *client.Client, id string) error {
-	ctx, stop := context.WithTimeout(ctx, removeWait)
-	defer stop()
-	done, errs := c.ContainerWait(ctx, id, container.WaitConditionRemoved)
-	select {
-	case <-done:
-		return nil
-	case err := <-errs:
-		return err
+// removeContainer removes a container. Another removal, whose command may have been killed, may be under way.
+func removeContainer(ctx context.Context, c *client.Client, id string) error {
+	for until := time.Now().Add(removeWait); ; {
+		err := c.ContainerRemove(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
+		if !errdefs.IsConflict(err) || time.Now().After(until) {
+			return err
+		}
+		gone, stop := context.WithTimeout(ctx, removeAgain)
+		done, errs := c.ContainerWait(gone, id, container.WaitConditionRemoved)
+		select {
+		case <-done:
+			err = nil
+		case err = <-errs:
+		}
+		again := err != nil && gone.Err() != nil && ctx.Err() == nil
+		if stop(); !again {
+			return err
+		}
 	}
 }
 
