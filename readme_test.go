@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/internal/test/sweeps"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/reproduce"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
@@ -24,15 +25,6 @@ func tableOf(t *testing.T, l *lab.Lab) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-// slowLabs are the labs of the papers that are not run with all other tests, and what they
-// took alone on one core. MCASTLAB_SOAK=1, or make papers, runs all; of the others a day runs a third.
-func slowLabs() map[string]string {
-	return map[string]string{
-		"cepheus-large-flows": "36 s", "cyclic-drawn-root": "100 s", "cyclic-group-size": "13 s", "cyclic-many-to-many": "13 s", "gleam-hpl-128": "178 s and 2.3 GB",
-		"multicast-overlap-188": "90 s", "multicast-overlap-1024": "15 min, beside other work,", "multicast-traffic-1024": "43 s",
-	}
 }
 
 // TestPaperLabs: every lab of the papers runs, and what it expects, which it says of each
@@ -61,15 +53,15 @@ func TestPaperLabs(t *testing.T) {
 				t.Fatal("it expects nothing")
 			case testing.Short():
 				t.Skip("runs for some seconds")
-			case slowLabs()[name] != "" && os.Getenv("MCASTLAB_SOAK") == "":
-				t.Skipf("took %s: MCASTLAB_SOAK=1 runs it", slowLabs()[name])
+			case reproduce.Slow()[name] > 0 && os.Getenv("MCASTLAB_SOAK") == "":
+				t.Skipf("took %g s: MCASTLAB_SOAK=1 runs it", reproduce.Slow()[name])
 			case os.Getenv("MCASTLAB_SOAK") == "" && !sweeps.Takes(t, i):
 				t.Skip("another day runs it: make papers runs all")
 			}
 			paperLab(t, l)
 		})
 	}
-	for name := range slowLabs() {
+	for name := range reproduce.Slow() {
 		if !there[name] {
 			t.Errorf("%s is called slow, and there is no such lab", name)
 		}

@@ -92,6 +92,25 @@ func ParseExpect(text string) (*Expect, error) {
 	return e, nil
 }
 
+// Expression is one side of a line of expect.
+type Expression struct{ value expr }
+
+// ParseExpression reads an expression such as bcast.chain.64MiB.jct.p50 / bcast.cepheus.64MiB.jct.p50 (Expect).
+func ParseExpression(text string) (*Expression, error) {
+	p := &expectParser{text: text, words: tokens(text)}
+	e, err := p.sum(0)
+	if err != nil {
+		return nil, err
+	}
+	if w := p.next(); w != "" {
+		return nil, p.errorf("has %q after its end", w)
+	}
+	return &Expression{e}, nil
+}
+
+// Eval returns the expression's value.
+func (e *Expression) Eval(look Lookup) (float64, error) { return e.value(look) }
+
 type expectParser struct {
 	text  string
 	words []string

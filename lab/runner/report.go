@@ -171,6 +171,9 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 	return 0, fmt.Errorf("%s was not measured", name)
 }
 
+// Quantity returns the value of a quantity that a line of expect may name (lab.Expect).
+func (r *Report) Quantity(name string) (float64, error) { return quantity(name, r.Results) }
+
 // traffic returns the bytes that a workload of one row took.
 func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 	if t == nil {

@@ -1,0 +1,153 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab/reproduce"
+	"github.com/mcastlab/mcastlab/lab/setting"
+)
+
+func (p *program) reproduceCommand() *cli.Command {
+	const name = "reproduce"
+	return &cli.Command{
+		Name: name, Usage: "hold the papers' results against what this tree measures", ArgsUsage: "[RESULT|FIGURE]...", OnUsageError: onUsage,
+		Description: "Runs the labs of examples/papers on the event clock and writes a page with what each paper says, the parameters, bands and verdicts,\n" +
+			"and the papers' figures with their points. What the folder holds of an earlier run of the same program is not run again,\n" +
+			"so an interrupted reproduction goes on where it was. For example\n" +
+			"  mcastlab reproduce                    all results whose labs take seconds\n" +
+			"  mcastlab reproduce R-C9 cyclic-fig-17 one result, and the one with that figure\n" +
+			"  mcastlab reproduce --full -o results  the papers' scale: half an hour\n" +
+			"  mcastlab reproduce --list             what there is",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "list", Usage: "list the results and figures, and run nothing", EnvVars: envOf(name, "list")},
+			&cli.BoolFlag{Name: "quick", Usage: "leave out labs that take more than some seconds; this is the default", EnvVars: envOf(name, "quick")},
+			&cli.BoolFlag{Name: "full", Usage: "run them, too", EnvVars: envOf(name, "full")},
+			&cli.StringFlag{
+				Name: "out", Aliases: []string{"o"}, Value: "reproduction", EnvVars: envOf(name, "out"),
+				Usage: "folder that the page, its figures and what was measured go to",
+			},
+			&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "labs at a time", EnvVars: envOf(name, "jobs")},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
+		},
+		Action: p.reproduceAction,
+	}
+}
+
+func (p *program) reproduceAction(c *cli.Context) error {
+	all, err := reproduce.Load()
+	if err != nil {
+		return err
+	}
+	if c.Bool("quick") && c.Bool("full") {
+		return usageError{errors.New("reproduce takes --quick or --full, not both")}
+	}
+	if jobs := c.Int("jobs"); jobs < 1 || jobs > jobsMax {
+		return usageError{fmt.Errorf("--jobs %d: use 1 to %d", jobs, jobsMax)}
+	}
+	chosen, err := chooseResults(all, c.Args().Slice())
+	if err != nil {
+		return err
+	}
+	if c.Bool("list") {
+		p.listResults(chosen)
+		return nil
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
+	if c.Bool("quiet") {
+		say = nil
+	}
+	dir := c.String("out")
+	measured, runErr := reproduce.Run(c.Context, chosen, reproduce.Options{Dir: dir, Full: c.Bool("full"), Jobs: c.Int("jobs"), Say: say})
+	if len(measured) == 0 && runErr != nil {
+		return runErr
+	}
+	outcomes := reproduce.Judge(chosen, measured)
+	page, err := reproduce.Write(dir, outcomes, measured)
+	if err = errors.Join(runErr, err); err != nil {
+		return err
+	}
+	p.writeOutcomes(outcomes, page)
+	return amiss(outcomes)
+}
+
+// jobsMax is how many labs may be run at a time: each may take gigabytes.
+const jobsMax = 64
+
+// chooseResults returns the results that the arguments name, by id or by a figure of theirs; without arguments
+// all.
+func chooseResults(all []*reproduce.Result, args []string) ([]*reproduce.Result, error) {
+	if len(args) == 0 {
+		return all, nil
+	}
+	var chosen []*reproduce.Result
+	for _, arg := range args {
+		var names []string
+		i := slices.IndexFunc(all, func(r *reproduce.Result) bool {
+			names = append(names, r.ID)
+			for k := range r.Figures {
+				names = append(names, r.Figures[k].Name)
+			}
+			return strings.EqualFold(r.ID, arg) || slices.ContainsFunc(r.Figures, func(f reproduce.Figure) bool { return f.Name == arg })
+		})
+		if i < 0 {
+			return nil, usageError{fmt.Errorf("no result or figure is called %q%s: see mcastlab reproduce --list", arg, setting.Suggest(arg, names))}
+		}
+		if !slices.Contains(chosen, all[i]) {
+			chosen = append(chosen, all[i])
+		}
+	}
+	return chosen, nil
+}
+
+func (p *program) listResults(all []*reproduce.Result) {
+	slow := reproduce.Slow()
+	for _, r := range all {
+		var figures, labs []string
+		for i := range r.Figures {
+			figures = append(figures, r.Figures[i].Name)
+		}
+		for i := range r.Lines {
+			name := r.Lines[i].Lab
+			if takes := slow[name]; takes > 0 {
+				name = fmt.Sprintf("%s (%g s)", name, takes)
+			}
+			if name != "" && !slices.Contains(labs, name) {
+				labs = append(labs, name)
+			}
+		}
+		fmt.Fprintf(p.out, "%-6s %s: %s, %s\n", r.ID, r.Title, r.Paper.Name, r.Source)
+		if len(labs) > 0 {
+			fmt.Fprintf(p.out, "       labs: %s\n", strings.Join(labs, ", "))
+		}
+		if len(figures) > 0 {
+			fmt.Fprintf(p.out, "       figures: %s\n", strings.Join(figures, ", "))
+		}
+	}
+}
+
+func (p *program) writeOutcomes(all []reproduce.Outcome, page string) {
+	for i := range all {
+		fmt.Fprintf(p.out, "%-6s %-20s %s\n", all[i].ID, all[i].Verdict, all[i].Title)
+	}
+	c := reproduce.Tally(all)
+	fmt.Fprintf(p.out, "%s\n%s\n", c.Sentence(), page)
+}
+
+// amiss returns an error if a line is out of its band and its result does not say why.
+func amiss(all []reproduce.Outcome) error {
+	var ids []string
+	for i := range all {
+		if all[i].Verdict == reproduce.Amiss {
+			ids = append(ids, all[i].ID)
+		}
+	}
+	if len(ids) > 0 {
+		return failedError{fmt.Errorf("out of band without a reason: %s", strings.Join(ids, ", "))}
+	}
+	return nil
+}

@@ -1,0 +1,9 @@
+// Package papers holds the labs that reproduce what the papers report, for programs that have no source tree.
+package papers
+
+import "embed"
+
+// Labs are the lab files of this folder.
+//
+//go:embed *.mcl.yml
+var Labs embed.FS

@@ -1,0 +1,91 @@
+package reproduce
+
+import "math"
+
+// Verdict is how a result stands.
+type Verdict string
+
+// The verdicts.
+const (
+	InBand  Verdict = "in band"
+	Off     Verdict = "off, explained"
+	Cannot  Verdict = "cannot be reproduced"
+	Partly  Verdict = "in part"          // what is measured is in band, and something is still open
+	Untried Verdict = "not tried"        // nothing is built yet
+	Pending Verdict = "not run"          // only a full reproduction runs its labs
+	Amiss   Verdict = "off, unexplained" // a line is out of its band, and nobody has said why
+)
+
+// Outcome is a result with what was measured.
+type Outcome struct {
+	*Result
+	Verdict Verdict
+	Lines   []LineOutcome
+}
+
+// LineOutcome is a line with what was measured.
+type LineOutcome struct {
+	*Line
+	Got  float64 // NaN: there is none
+	Lack string  // why, if the lab was run
+	OK   bool
+}
+
+// Judge holds the results against what was measured.
+func Judge(results []*Result, measured map[string]*Measured) []Outcome {
+	var all []Outcome
+	for _, r := range results {
+		o := Outcome{Result: r}
+		for i := range r.Lines {
+			o.Lines = append(o.Lines, judgeLine(&r.Lines[i], measured))
+		}
+		o.Verdict = verdict(&o)
+		all = append(all, o)
+	}
+	return all
+}
+
+func judgeLine(l *Line, measured map[string]*Measured) LineOutcome {
+	o := LineOutcome{Line: l, Got: math.NaN()}
+	if l.Compute != "" {
+		o.Got = computed()[l.Compute]()
+	} else if m := measured[l.Lab]; m != nil {
+		if v, ok := m.Values[l.Value]; ok {
+			o.Got = v
+		} else {
+			o.Lack = m.Lacks[l.Value]
+		}
+	}
+	o.OK = l.In(o.Got)
+	return o
+}
+
+func verdict(o *Outcome) Verdict {
+	if o.Cannot != "" {
+		return Cannot
+	}
+	pending, off := false, false
+	for i := range o.Lines {
+		l := &o.Lines[i]
+		switch {
+		case l.OK:
+		case math.IsNaN(l.Got) && l.Lack == "":
+			pending = true
+		default:
+			off = true
+		}
+	}
+	switch {
+	case off && o.Off == "":
+		return Amiss
+	case off:
+		return Off
+	case len(o.Lines) == 0:
+		return Untried
+	case pending:
+		return Pending
+	case o.Open != "":
+		return Partly
+	}
+	return InBand
+}

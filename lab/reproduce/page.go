@@ -1,0 +1,193 @@
+package reproduce
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strings"
+)
+
+// Count is how many results have each verdict, and how many have a prediction with two ends.
+type Count struct {
+	By       map[Verdict]int
+	All      int
+	TwoSided int // results with a PRED line that could miss on either side, and was measured
+}
+
+// Tally counts outcomes.
+func Tally(all []Outcome) Count {
+	c := Count{By: map[Verdict]int{}, All: len(all)}
+	for i := range all {
+		c.By[all[i].Verdict]++
+		for k := range all[i].Lines {
+			if l := &all[i].Lines[k]; l.Basis == Predicted && l.TwoSided() && !math.IsNaN(l.Got) {
+				c.TwoSided++
+				break
+			}
+		}
+	}
+	return c
+}
+
+// Sentence returns the count in words.
+func (c *Count) Sentence() string {
+	var parts []string
+	for _, v := range []Verdict{InBand, Off, Partly, Pending, Untried, Cannot, Amiss} {
+		if n := c.By[v]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	return fmt.Sprintf("%d results: %s. %d have a prediction that could miss on either side.", c.All, strings.Join(parts, ", "), c.TwoSided)
+}
+
+// preface explains the page, in both of its forms.
+const preface = "Each result of the four papers, what the paper says of it, and what this tree measures. " +
+	"A line's band was written before the run that is held to it, and the lab beside it can be run alone. " +
+	"PRED: no parameter was chosen so that the line holds. CAL: one was, so the line reproduces nothing; the parameters say which. " +
+	"ARITH: computed from the tree's own code, without a run. Times are of the event clock, so every machine gets the same figures."
+
+// Got returns a line's figure as text.
+func (l *LineOutcome) got() string {
+	switch {
+	case !math.IsNaN(l.Got):
+		return strings.TrimSpace(number(l.Got) + " " + l.Unit)
+	case l.Lack != "":
+		return "none: " + l.Lack
+	}
+	return "not run"
+}
+
+func (l *LineOutcome) mark() string {
+	switch {
+	case l.OK:
+		return "yes"
+	case math.IsNaN(l.Got) && l.Lack == "":
+		return "-"
+	}
+	return "no"
+}
+
+// from names where a line's figure comes from.
+func (l *LineOutcome) from() string {
+	if l.Compute != "" {
+		return l.Compute
+	}
+	return l.Lab
+}
+
+// remarks are the texts of a result, each with what it is about.
+func (o *Outcome) remarks() (all [][2]string) {
+	for _, x := range [][2]string{{"Why it is off", o.Off}, {"Why it cannot be reproduced", o.Cannot}, {"Not built yet", o.Open}, {"Note", o.Note}} {
+		if x[1] != "" {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Markdown returns the page as Markdown. Pictures are in the folder of the given name.
+func Markdown(all []Outcome, folder string) string {
+	var b strings.Builder
+	c := Tally(all)
+	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\nThis page is made by `mcastlab reproduce --full`, and a test holds it to what `--quick` measures.\n\n%s\n", preface, c.Sentence())
+	var paper *Paper
+	for i := range all {
+		o := &all[i]
+		if o.Paper != paper {
+			paper = o.Paper
+			fmt.Fprintf(&b, "\n## %s\n\n%s.\n", paper.Name, paper.Full)
+		}
+		fmt.Fprintf(&b, "\n### %s: %s\n\n*%s*. %s: %s\n", o.ID, o.Title, o.Verdict, o.Source, o.Says)
+		if len(o.Parameters) > 0 {
+			b.WriteString("\n| parameter | the paper | here | why |\n|---|---|---|---|\n")
+			for _, p := range o.Parameters {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", cell(p.Name), cell(p.Paper), cell(p.Ours), cell(p.Why))
+			}
+		}
+		if len(o.Lines) > 0 {
+			b.WriteString("\n| what | the paper | band | measured | in band | basis | from |\n|---|---|---|---|---|---|---|\n")
+			for k := range o.Lines {
+				l := &o.Lines[k]
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", cell(l.Name), cell(l.Paper), l.Band(), cell(l.got()), l.mark(), l.Basis, l.from())
+			}
+		}
+		for _, x := range o.remarks() {
+			fmt.Fprintf(&b, "\n%s: %s\n", x[0], x[1])
+		}
+		for k := range o.Figures {
+			f := &o.Figures[k]
+			fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n[Its points](%s/%s.csv)\n", f.Title, folder, f.Name, folder, f.Name)
+		}
+	}
+	return b.String()
+}
+
+// cell returns a text for a cell of a table.
+func cell(s string) string { return strings.ReplaceAll(strings.TrimSpace(s), "|", "\\|") }
+
+const sheet = `:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem;color:#1f2937;background:#fff}
+h1,h2,h3{line-height:1.25}h3{margin-top:2.5rem}
+table{border-collapse:collapse;margin:.8rem 0;font-size:.9rem}td,th{border:1px solid #d1d5db;padding:.25rem .5rem;text-align:left;vertical-align:top}
+.wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
+.v{display:inline-block;border-radius:.3rem;padding:0 .5rem;font-size:.85rem;border:1px solid currentColor}
+.yes{color:#166534}.no{color:#b91c1c}code{font-size:.85rem}a{color:#1d4ed8}
+@media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}a{color:#93c5fd}}`
+
+// HTML returns the page as one file that needs no other, and no script.
+func HTML(all []Outcome, pictures map[string]string) string {
+	var b strings.Builder
+	e := html.EscapeString
+	c := Tally(all)
+	b.WriteString("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" +
+		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n")
+	b.WriteString("<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n")
+	fmt.Fprintf(&b, "<title>mcastlab: reproduction</title><style>%s</style></head><body>\n<h1>Reproduction</h1>\n<p>%s</p>\n<p>%s</p>\n",
+		sheet, e(preface), e(c.Sentence()))
+	b.WriteString("<div class=\"wide\"><table><tr><th>result</th><th>about</th><th>where</th><th>verdict</th></tr>\n")
+	for i := range all {
+		o := &all[i]
+		fmt.Fprintf(&b, "<tr><td><a href=\"#%s\">%s</a></td><td>%s</td><td>%s, %s</td><td>%s</td></tr>\n",
+			e(o.ID), e(o.ID), e(o.Title), e(o.Paper.Name), e(o.Source), e(string(o.Verdict)))
+	}
+	b.WriteString("</table></div>\n")
+	var paper *Paper
+	for i := range all {
+		if o := &all[i]; o.Paper != paper {
+			paper = o.Paper
+			fmt.Fprintf(&b, "<h2>%s</h2>\n<p>%s.</p>\n", e(paper.Name), e(paper.Full))
+		}
+		all[i].html(&b, pictures)
+	}
+	b.WriteString("</body></html>\n")
+	return b.String()
+}
+
+// html writes one result.
+func (o *Outcome) html(b *strings.Builder, pictures map[string]string) {
+	e := html.EscapeString
+	fmt.Fprintf(b, "<h3 id=\"%s\">%s: %s</h3>\n<p><span class=\"v\">%s</span> %s: %s</p>\n",
+		e(o.ID), e(o.ID), e(o.Title), e(string(o.Verdict)), e(o.Source), e(o.Says))
+	if len(o.Parameters) > 0 {
+		b.WriteString("<div class=\"wide\"><table><tr><th>parameter</th><th>the paper</th><th>here</th><th>why</th></tr>\n")
+		for _, p := range o.Parameters {
+			fmt.Fprintf(b, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n", e(p.Name), e(p.Paper), e(p.Ours), e(p.Why))
+		}
+		b.WriteString("</table></div>\n")
+	}
+	if len(o.Lines) > 0 {
+		b.WriteString("<div class=\"wide\"><table><tr><th>what</th><th>the paper</th><th>band</th><th>measured</th><th>in band</th><th>basis</th><th>from</th></tr>\n")
+		for k := range o.Lines {
+			l := &o.Lines[k]
+			fmt.Fprintf(b, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class=\"%s\">%s</td><td>%s</td><td><code>%s</code></td></tr>\n",
+				e(l.Name), e(l.Paper), e(l.Band()), e(l.got()), l.mark(), l.mark(), l.Basis, e(l.from()))
+		}
+		b.WriteString("</table></div>\n")
+	}
+	for _, x := range o.remarks() {
+		fmt.Fprintf(b, "<p>%s: %s</p>\n", x[0], e(x[1]))
+	}
+	for k := range o.Figures {
+		b.WriteString(pictures[o.Figures[k].Name])
+	}
+}

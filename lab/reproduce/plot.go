@@ -1,0 +1,296 @@
+package reproduce
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// Points are the values of a figure: Y is by series and point, NaN where nothing was measured.
+type Points struct {
+	*Figure
+	Xs []float64
+	Ys [][]float64
+}
+
+// Gather takes a figure's points from what was measured. ok says that all of them are there.
+func (f *Figure) Gather(measured map[string]*Measured) (p Points, ok bool) {
+	p, ok = Points{Figure: f}, true
+	for i, at := range f.At {
+		x := float64(i)
+		if !f.Bars {
+			x = position(at)
+		}
+		p.Xs = append(p.Xs, x)
+	}
+	for k := range f.Series {
+		s := &f.Series[k]
+		ys := make([]float64, len(f.At))
+		for i, at := range f.At {
+			ys[i] = math.NaN()
+			if m := measured[s.Lab]; m != nil {
+				if v, there := m.Values[s.at(at)]; there {
+					ys[i] = v
+				}
+			}
+			ok = ok && !math.IsNaN(ys[i])
+		}
+		p.Ys = append(p.Ys, ys)
+	}
+	return p, ok
+}
+
+// position returns where a point is on the x axis: a number, or a size in bytes.
+func position(at string) float64 {
+	if v, err := strconv.ParseFloat(at, 64); err == nil {
+		return v
+	}
+	size, err := lab.ParseSize(at)
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(size)
+}
+
+// CSV returns the points: one line per point of the x axis, one column per series.
+func (p *Points) CSV() string {
+	var b strings.Builder
+	b.WriteString(quoted(p.X))
+	for k := range p.Series {
+		b.WriteString("," + quoted(p.Series[k].Name))
+	}
+	b.WriteByte('\n')
+	for i, at := range p.At {
+		b.WriteString(quoted(at))
+		for k := range p.Series {
+			b.WriteByte(',')
+			if y := p.Ys[k][i]; !math.IsNaN(y) {
+				b.WriteString(strconv.FormatFloat(y, 'g', -1, 64))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func quoted(s string) string {
+	if strings.ContainsAny(s, ",\"\n") {
+		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+	}
+	return s
+}
+
+// The layout of a picture, in its own units.
+const (
+	width, height           = 640, 380
+	left, right, top, under = 74, 16, 34, 46 // of the plotted area
+	keyHeight               = 20             // of a line of the key
+)
+
+// axis maps values to positions.
+type axis struct {
+	from, to   float64
+	begin, end float64
+	log        bool
+}
+
+func newAxis(values []float64, log bool, begin, end float64, zero bool) axis {
+	a := axis{from: math.Inf(1), to: math.Inf(-1), begin: begin, end: end, log: log}
+	for _, v := range values {
+		if !math.IsNaN(v) && (!log || v > 0) {
+			a.from, a.to = min(a.from, v), max(a.to, v)
+		}
+	}
+	if a.from > a.to {
+		a.from, a.to = 1, 10
+	}
+	switch {
+	case log:
+		a.from, a.to = math.Pow(10, math.Floor(math.Log10(a.from)+1e-9)), math.Pow(10, math.Ceil(math.Log10(a.to)-1e-9))
+		if a.from == a.to {
+			a.to *= 10
+		}
+	case zero:
+		a.from = min(a.from, 0)
+		a.to += 0.06 * (a.to - a.from)
+	}
+	if a.from == a.to {
+		a.to++
+	}
+	return a
+}
+
+func (a *axis) at(v float64) float64 {
+	from, to := a.from, a.to
+	if a.log {
+		from, to, v = math.Log10(from), math.Log10(to), math.Log10(v)
+	}
+	return a.begin + (v-from)/(to-from)*(a.end-a.begin)
+}
+
+// ticks returns values for labels: powers of ten, or steps of 1, 2 or 5.
+func (a *axis) ticks() (all []float64) {
+	if a.log {
+		every := math.Ceil(math.Log10(a.to/a.from) / 8)
+		for e := math.Round(math.Log10(a.from)); e <= math.Log10(a.to)+1e-9; e += every {
+			all = append(all, math.Pow(10, e))
+		}
+		return all
+	}
+	step := math.Pow(10, math.Floor(math.Log10((a.to-a.from)/4)))
+	for _, f := range []float64{1, 2, 5, 10} {
+		if (a.to-a.from)/(step*f) <= 6 {
+			step *= f
+			break
+		}
+	}
+	for v := math.Ceil(a.from/step) * step; v <= a.to+step*1e-9; v += step {
+		all = append(all, math.Round(v/step)*step)
+	}
+	return all
+}
+
+// colors are those of the series, told apart in light and in dark, and by dashes and shapes besides.
+func color(k int) string {
+	return [...]string{"#2563eb", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d", "#4d7c0f"}[k%8]
+}
+
+func dash(k int) string { return [...]string{"", "6 3", "2 3", "8 3 2 3"}[k%4] }
+
+// SVG draws the points. The file stands for itself, and follows the reader's choice of light or dark.
+func (p *Points) SVG() string {
+	var b strings.Builder
+	rows := (len(p.Series) + len(p.marks()) + 1) / 2
+	total := height + rows*keyHeight
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, total, html.EscapeString(p.Title))
+	b.WriteString("<style>text{font:13px system-ui,sans-serif;fill:#1f2937}.g{stroke:#d1d5db}.a{stroke:#4b5563}.p{fill:#fff}" +
+		"@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.g{stroke:#374151}.a{stroke:#9ca3af}.p{fill:#111827}}</style>\n")
+	fmt.Fprintf(&b, `<rect class="p" width="%d" height="%d"/>`+"\n", width, total)
+	fmt.Fprintf(&b, `<text x="%d" y="20" font-weight="600">%s</text>`+"\n", left, html.EscapeString(p.Title))
+	x, y := p.axes()
+	p.drawAxes(&b, &x, &y)
+	for k := range p.Series {
+		p.drawSeries(&b, k, &x, &y)
+	}
+	for _, m := range p.marks() {
+		i := p.index(m.At)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fl6 6 -6 6 -6 -6z" fill="none" stroke="#dc2626" stroke-width="2"/>`+"\n", x.at(p.Xs[i]), y.at(m.Y)-6)
+	}
+	p.drawKey(&b)
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// marks are the paper's points that the figure has a place for.
+func (p *Points) marks() (all []Mark) {
+	for _, m := range p.Marks {
+		if p.index(m.At) >= 0 {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (p *Points) index(at string) int {
+	for i, x := range p.At {
+		if x == at {
+			return i
+		}
+	}
+	return -1
+}
+
+func (p *Points) axes() (x, y axis) {
+	var ys []float64
+	for _, own := range p.Ys {
+		ys = append(ys, own...)
+	}
+	for _, m := range p.marks() {
+		ys = append(ys, m.Y)
+	}
+	y = newAxis(ys, p.LogY, height-under, top, true)
+	if p.Bars {
+		return axis{from: -0.5, to: float64(len(p.At)) - 0.5, begin: left, end: width - right}, y
+	}
+	x = newAxis(p.Xs, false, left, width-right, false)
+	if x.log = p.LogX && x.from > 0; x.log { // sizes are powers of two: the axis ends where the points do
+		x.from, x.to = x.from/1.15, x.to*1.15
+	}
+	return x, y
+}
+
+func (p *Points) drawAxes(b *strings.Builder, x, y *axis) {
+	for _, v := range y.ticks() {
+		at := y.at(v)
+		fmt.Fprintf(b, `<path class="g" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", left, at, width-right, left-6, at+4, tick(v))
+	}
+	every := max(1, (len(p.At)+7)/8)
+	for i, at := range p.At {
+		if i%every != 0 && !p.Bars {
+			continue
+		}
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x.at(p.Xs[i]), height-under+18, html.EscapeString(at))
+	}
+	fmt.Fprintf(b, `<path class="a" fill="none" d="M%d %dV%dH%d"/>`+"\n", left, top, height-under, width-right)
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8, html.EscapeString(p.X))
+	fmt.Fprintf(b, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-under)/2, html.EscapeString(p.Y))
+}
+
+// tick returns the label of a tick.
+func tick(v float64) string {
+	if abs := math.Abs(v); abs >= 1e5 || abs > 0 && abs < 1e-3 {
+		return strings.NewReplacer("e+0", "e", "e-0", "e-", "e+", "e").Replace(strconv.FormatFloat(v, 'e', -1, 64))
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
+}
+
+func (p *Points) drawSeries(b *strings.Builder, k int, x, y *axis) {
+	if p.Bars {
+		step := x.at(1) - x.at(0)
+		wide := step * 0.8 / float64(len(p.Series))
+		for i, v := range p.Ys[k] {
+			if math.IsNaN(v) || p.LogY && v <= 0 {
+				continue
+			}
+			base := y.begin
+			if !p.LogY {
+				base = y.at(0)
+			}
+			at := y.at(v)
+			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
+				x.at(p.Xs[i])-step*0.4+float64(k)*wide, min(at, base), wide*0.94, math.Abs(base-at), color(k))
+		}
+		return
+	}
+	var path strings.Builder
+	pen := "M"
+	for i, v := range p.Ys[k] {
+		if math.IsNaN(v) || p.LogY && v <= 0 {
+			pen = "M"
+			continue
+		}
+		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.Xs[i]), y.at(v))
+		pen = "L"
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.Xs[i]), y.at(v), color(k))
+	}
+	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n", path.String(), color(k), dash(k))
+}
+
+// drawKey writes the names of the series and of the paper's points below the picture.
+func (p *Points) drawKey(b *strings.Builder) {
+	at := func(i int) (x, y int) { return left + i%2*(width-left-right)/2, height + 12 + i/2*keyHeight }
+	for k := range p.Series {
+		x, y := at(k)
+		fmt.Fprintf(b, `<path d="M%d %dh22" stroke="%s" stroke-width="3" stroke-dasharray="%s"/><text x="%d" y="%d">%s</text>`+"\n",
+			x, y-4, color(k), dash(k), x+28, y, html.EscapeString(p.Series[k].Name))
+	}
+	for i, m := range p.marks() {
+		x, y := at(len(p.Series) + i)
+		fmt.Fprintf(b, `<path d="M%d %dl5 5 -5 5 -5 -5z" fill="none" stroke="#dc2626" stroke-width="2"/><text x="%d" y="%d">%s</text>`+"\n",
+			x+11, y-9, x+28, y, html.EscapeString("the paper: "+m.Name))
+	}
+}

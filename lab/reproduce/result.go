@@ -1,0 +1,233 @@
+// Package reproduce holds every quantitative result of the papers against what the tree measures: what the
+// paper says and where, the labs that show it, the quantities with their bands, and the figures. The results
+// are data, in results/*.yml, one file per paper; their labs are those of examples/papers.
+//
+// A line's band is written before the run that is held to it. PRED (predicted) says that no parameter was
+// chosen so that the line holds, CAL (calibrated) that one was, ARITH that it is computed without a run.
+package reproduce
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+//go:embed results/*.yml
+var files embed.FS
+
+// Papers returns the papers. Their results are in results/FILE.yml.
+func Papers() []Paper {
+	return []Paper{
+		{"cepheus", "Cepheus", "Cepheus: Accelerating Datacenter Applications with High-Performance RoCE-Capable Multicast, HPCA 2024"},
+		{"gleam", "Gleam", "Gleam: An RDMA-accelerated Multicast Protocol for Datacenter Networks"},
+		{"cyclic", "Cyclic multicast", "Zhou et al., a cyclic multicast scheme for fat-tree-based (m-port n-tree) InfiniBand networks"},
+		{"multicast", "Multicast Allgather", "Khalilov et al., bandwidth-optimal Broadcast and Allgather by hardware multicast"},
+	}
+}
+
+// Paper is one paper.
+type Paper struct{ File, Name, Full string }
+
+// Result is one result of a paper.
+type Result struct {
+	ID         string      `yaml:"id"`     // R-C5
+	Title      string      `yaml:"title"`  // what it is about, in a few words
+	Source     string      `yaml:"source"` // section and figure
+	Says       string      `yaml:"says"`   // what the paper says
+	Parameters []Parameter `yaml:"parameters"`
+	Lines      []Line      `yaml:"lines"`
+	Figures    []Figure    `yaml:"figures"`
+
+	// Off says why a line is out of its band, and which line or lab shows the cause. It is there if and only
+	// if a line is out of band.
+	Off string `yaml:"off"`
+	// Cannot says why the result cannot be reproduced. Such a result has no line.
+	Cannot string `yaml:"cannot"`
+	// Open says what is not built yet. Such a result may have lines.
+	Open string `yaml:"open"`
+	// Note is for what a reader should know besides.
+	Note string `yaml:"note"`
+
+	Paper *Paper `yaml:"-"`
+}
+
+// Parameter is a parameter of an experiment beside the paper's.
+type Parameter struct {
+	Name  string `yaml:"name"`
+	Paper string `yaml:"paper"` // "not stated" if the text has none
+	Ours  string `yaml:"ours"`
+	Why   string `yaml:"why"`
+}
+
+// What a line's figure rests on.
+const (
+	Predicted  = lab.Predicted
+	Calibrated = lab.Calibrated
+	Arithmetic = "ARITH"
+)
+
+// Line is a quantity and its band.
+type Line struct {
+	Name    string  `yaml:"name"`
+	Lab     string  `yaml:"lab"`     // of examples/papers, without its ending
+	Value   string  `yaml:"value"`   // an expression over what the lab measures (lab.ParseExpression)
+	Compute string  `yaml:"compute"` // in place of Lab and Value: a computation (computed)
+	Paper   string  `yaml:"paper"`   // the paper's figure or the closed form that the band is about
+	From    float64 `yaml:"from"`    // the band, its ends included
+	To      float64 `yaml:"to"`
+	Above   bool    `yaml:"above"` // the paper gives a bound or an order: only From counts
+	Below   bool    `yaml:"below"` // only To counts
+	Basis   string  `yaml:"basis"`
+	Unit    string  `yaml:"unit"`
+
+	expr *lab.Expression
+}
+
+// In reports whether a value is in the line's band.
+func (l *Line) In(v float64) bool {
+	return !math.IsNaN(v) && (l.Below || v >= l.From) && (l.Above || v <= l.To)
+}
+
+// Band returns the band as text.
+func (l *Line) Band() string {
+	switch {
+	case l.Above:
+		return "at least " + number(l.From)
+	case l.Below:
+		return "at most " + number(l.To)
+	case l.From == l.To:
+		return number(l.From)
+	}
+	return number(l.From) + " to " + number(l.To)
+}
+
+// TwoSided reports whether the band has two ends.
+func (l *Line) TwoSided() bool { return !l.Above && !l.Below }
+
+// Figure is a picture with a paper's axes.
+type Figure struct {
+	Name   string   `yaml:"name"` // of its files
+	Title  string   `yaml:"title"`
+	X      string   `yaml:"x"` // what the axes show
+	Y      string   `yaml:"y"`
+	LogX   bool     `yaml:"log-x"`
+	LogY   bool     `yaml:"log-y"`
+	Lab    string   `yaml:"lab"`
+	At     []string `yaml:"at"` // points of the x axis: sizes or numbers, which replace $ in values
+	Bars   bool     `yaml:"bars"`
+	Series []Series `yaml:"series"`
+	Marks  []Mark   `yaml:"marks"`
+}
+
+// Series is a line of a figure.
+type Series struct {
+	Name  string `yaml:"name"`
+	Lab   string `yaml:"lab"` // if it is not the figure's
+	Value string `yaml:"value"`
+}
+
+// Mark is a point that the paper's text gives.
+type Mark struct {
+	Name string  `yaml:"name"`
+	At   string  `yaml:"at"`
+	Y    float64 `yaml:"y"`
+}
+
+// Load reads the results of all papers, in the order of Papers and of their files.
+func Load() ([]*Result, error) {
+	var all []*Result
+	papers := Papers()
+	for i := range papers {
+		name := "results/" + papers[i].File + ".yml"
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, err
+		}
+		var own []*Result
+		if err := yaml.UnmarshalWithOptions(text, &own, yaml.Strict()); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, r := range own {
+			r.Paper = &papers[i]
+			if err := r.check(); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", name, r.ID, err)
+			}
+			if slices.ContainsFunc(all, func(x *Result) bool { return x.ID == r.ID }) {
+				return nil, fmt.Errorf("%s: %s appears twice", name, r.ID)
+			}
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// check reads the expressions of a result and finds what is missing.
+func (r *Result) check() error {
+	switch {
+	case r.ID == "" || r.Title == "" || r.Source == "" || r.Says == "":
+		return fmt.Errorf("it needs an id, a title, a source and what the paper says")
+	case len(r.Lines) == 0 && r.Cannot == "" && r.Open == "":
+		return fmt.Errorf("it has no lines, and says neither cannot nor open")
+	case len(r.Lines) > 0 && r.Cannot != "":
+		return fmt.Errorf("it has lines, and says that it cannot be reproduced")
+	}
+	for i := range r.Lines {
+		if err := r.Lines[i].check(); err != nil {
+			return fmt.Errorf("line %q: %w", r.Lines[i].Name, err)
+		}
+	}
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		for k := range f.Series {
+			if f.Series[k].Lab == "" {
+				f.Series[k].Lab = f.Lab
+			}
+			for _, at := range f.At {
+				if _, err := lab.ParseExpression(f.Series[k].at(at)); err != nil {
+					return fmt.Errorf("figure %s: %w", f.Name, err)
+				}
+			}
+		}
+		if f.Name == "" || f.X == "" || f.Y == "" || len(f.Series) == 0 || len(f.At) == 0 {
+			return fmt.Errorf("figure %q needs a name, its axes, series and points", f.Name)
+		}
+	}
+	return nil
+}
+
+func (l *Line) check() error {
+	var err error
+	switch {
+	case l.Basis != Predicted && l.Basis != Calibrated && l.Basis != Arithmetic:
+		return fmt.Errorf("its basis is %q: use PRED, CAL or ARITH", l.Basis)
+	case (l.Compute != "") != (l.Basis == Arithmetic) || (l.Compute != "") == (l.Value != ""):
+		return fmt.Errorf("ARITH has compute, and the others have a lab and a value")
+	case l.Compute != "" && computed()[l.Compute] == nil:
+		return fmt.Errorf("there is no computation %q", l.Compute)
+	case l.Above && l.Below:
+		return fmt.Errorf("a band has an end at least")
+	case l.TwoSided() && l.From > l.To:
+		return fmt.Errorf("its band ends at %g before it begins at %g", l.To, l.From)
+	case l.Value != "":
+		l.expr, err = lab.ParseExpression(l.Value)
+	}
+	return err
+}
+
+// at returns the value's expression at a point of the x axis.
+func (s *Series) at(x string) string { return strings.ReplaceAll(s.Value, "$", x) }
+
+// number returns a figure as text, with no more digits than a reader takes in.
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e9 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

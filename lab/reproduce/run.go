@@ -1,0 +1,243 @@
+package reproduce
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/examples/papers"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// Options say what is run and where it goes.
+type Options struct {
+	Dir  string // results go there; what it holds of an earlier run is used
+	Full bool   // also the labs that take minutes
+	Jobs int    // labs at a time
+	Say  func(format string, args ...any)
+}
+
+// Measured is what a lab has shown.
+type Measured struct {
+	Lab    string             `json:"lab"`
+	Key    string             `json:"key"` // of the lab, what is asked of it, and the program's version
+	Digest string             `json:"digest"`
+	Values map[string]float64 `json:"values"`           // by expression
+	Lacks  map[string]string  `json:"lacks,omitempty"`  // by expression: why it has no value
+	Wall   float64            `json:"wall_s,omitempty"` // how long it took
+}
+
+// Slow returns the labs that only a full reproduction runs, and how many seconds each took alone on one core.
+func Slow() map[string]float64 {
+	return map[string]float64{
+		"cepheus-large-flows": 36, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13, "gleam-hpl-128": 178,
+		"multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
+	}
+}
+
+// usual is what a lab takes that is not slow, in seconds.
+const usual = 4
+
+// job is a lab with what is asked of it.
+type job struct {
+	name  string
+	exprs []string
+	takes float64
+}
+
+// jobs returns the labs that results need, the longest first.
+func jobs(results []*Result, full bool) (all []job) {
+	asked := map[string][]string{}
+	ask := func(name, expr string) {
+		if !slices.Contains(asked[name], expr) {
+			asked[name] = append(asked[name], expr)
+		}
+	}
+	for _, r := range results {
+		for i := range r.Lines {
+			if l := &r.Lines[i]; l.Value != "" {
+				ask(l.Lab, l.Value)
+			}
+		}
+		for i := range r.Figures {
+			f := &r.Figures[i]
+			for k := range f.Series {
+				for _, x := range f.At {
+					ask(f.Series[k].Lab, f.Series[k].at(x))
+				}
+			}
+		}
+	}
+	for name, exprs := range asked {
+		takes, slow := Slow()[name]
+		if slow && !full {
+			continue
+		}
+		slices.Sort(exprs)
+		all = append(all, job{name, exprs, max(takes, usual)})
+	}
+	slices.SortFunc(all, func(a, b job) int {
+		if a.takes != b.takes {
+			return int(b.takes - a.takes)
+		}
+		return compareNames(a.name, b.name)
+	})
+	return all
+}
+
+func compareNames(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Run runs the labs that results need and returns what they have shown, by lab. What has been measured before
+// by the same program is not measured again. If ctx ends, it returns what is there, and the reason.
+func Run(ctx context.Context, results []*Result, o Options) (map[string]*Measured, error) {
+	if err := os.MkdirAll(filepath.Join(o.Dir, "labs"), 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the results: %w", err)
+	}
+	all := jobs(results, o.Full)
+	p := progress{say: o.Say, begun: time.Now(), all: len(all)}
+	for _, j := range all {
+		p.left += j.takes
+	}
+	var mu sync.Mutex
+	measured := map[string]*Measured{}
+	var failed error
+	todo := make(chan job)
+	var workers sync.WaitGroup
+	for range max(1, o.Jobs) {
+		workers.Go(func() {
+			for j := range todo {
+				m, again, err := measure(ctx, j, o.Dir)
+				mu.Lock()
+				if err != nil {
+					failed = errors.Join(failed, err)
+				} else {
+					measured[j.name] = m
+					p.done(j, m, again)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, j := range all {
+		if ctx.Err() == nil {
+			todo <- j
+		}
+	}
+	close(todo)
+	workers.Wait()
+	if ctx.Err() != nil {
+		return measured, context.Cause(ctx)
+	}
+	return measured, failed
+}
+
+// progress tells how far a reproduction has come.
+type progress struct {
+	say   func(format string, args ...any)
+	begun time.Time
+	all   int
+	made  int
+	left  float64 // seconds, as the labs' own figures have it
+	ran   float64 // of them, those of labs that have been run
+}
+
+func (p *progress) done(j job, m *Measured, again bool) {
+	p.made++
+	p.left -= j.takes
+	if p.say == nil {
+		return
+	}
+	if again {
+		p.say("%d of %d: %s: measured before", p.made, p.all, j.name)
+		return
+	}
+	p.ran += j.takes
+	rest := time.Since(p.begun).Seconds() / p.ran * p.left // this machine's speed
+	p.say("%d of %d: %s: %.1f s; about %.0f s are left", p.made, p.all, j.name, m.Wall, rest)
+}
+
+// measure runs a lab, or reads what it showed before: again.
+func measure(ctx context.Context, j job, dir string) (m *Measured, again bool, err error) {
+	text, err := papers.Labs.ReadFile(j.name + ".mcl.yml")
+	if err != nil {
+		return nil, false, fmt.Errorf("there is no lab %s in examples/papers", j.name)
+	}
+	l, err := lab.Parse(j.name+".mcl.yml", text)
+	if err != nil {
+		return nil, false, err
+	}
+	file := filepath.Join(dir, "labs", j.name+".json")
+	m = &Measured{Lab: j.name, Key: key(text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
+	if old, err := os.ReadFile(file); err == nil {
+		var x Measured
+		if json.Unmarshal(old, &x) == nil && x.Key == m.Key {
+			return &x, true, nil
+		}
+	}
+	begin := time.Now()
+	runs, err := os.MkdirTemp(dir, "run-")
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(runs)) }()
+	report, err := runner.Simulate(ctx, l, runner.Options{Base: runs, Env: apps.Env{}})
+	if err != nil {
+		return nil, false, fmt.Errorf("lab %s: %w", j.name, err)
+	}
+	m.Digest, m.Wall = report.Digest, time.Since(begin).Seconds()
+	for _, text := range j.exprs {
+		e, err := lab.ParseExpression(text)
+		if err != nil {
+			return nil, false, err
+		}
+		if v, err := e.Eval(report.Quantity); err != nil {
+			m.Lacks[text] = err.Error()
+		} else if math.IsNaN(v) || math.IsInf(v, 0) {
+			m.Lacks[text] = "it divides by 0"
+		} else {
+			m.Values[text] = v
+		}
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, false, err
+	}
+	return m, false, writeWhole(file, b)
+}
+
+// writeWhole writes a file that is either what it was or whole.
+func writeWhole(name string, b []byte) error {
+	if err := os.WriteFile(name+".new", append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(name+".new", name)
+}
+
+// key tells measurements apart that may differ.
+func key(text []byte, exprs []string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n", runner.Version(), text)
+	for _, e := range exprs {
+		fmt.Fprintln(h, e)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
