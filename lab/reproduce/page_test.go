@@ -1,0 +1,149 @@
+package reproduce
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
+)
+
+// committed is where the page's figures are, and what the labs had shown when it was made.
+const committed = "../../docs/reproduction"
+
+// stored reads what the labs had shown when the page was made.
+func stored(t *testing.T) map[string]*Measured {
+	t.Helper()
+	all := map[string]*Measured{}
+	names, err := filepath.Glob(committed + "/labs/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m Measured
+		if err := json.Unmarshal(b, &m); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all[m.Lab] = &m
+	}
+	return all
+}
+
+var rewrite = flag.Bool("rewrite", false, "write docs/reproduction.md and its figures")
+
+// TestPage: docs/reproduction.md and its figures are made from what was measured. No line is out of band without
+// a reason, and no reason is there without such a line.
+func TestPage(t *testing.T) {
+	measured := stored(t)
+	outcomes := Judge(load(t), measured)
+	for i := range outcomes {
+		o := &outcomes[i]
+		if o.Verdict == Amiss {
+			t.Errorf("%s is out of band, and says not why", o.ID)
+		}
+		if o.Off != "" && o.Verdict != Off && o.Verdict != Pending {
+			t.Errorf("%s is %s, and says why it is off", o.ID, o.Verdict)
+		}
+		for k := range o.Lines {
+			if lack := o.Lines[k].Lack; lack != "" {
+				t.Errorf("%s: %s: %s", o.ID, o.Lines[k].Name, lack)
+			}
+		}
+	}
+	hold(t, "../../docs/reproduction.md", Markdown(outcomes, "reproduction/figures"))
+	for i := range outcomes {
+		for k := range outcomes[i].Figures {
+			f := &outcomes[i].Figures[k]
+			p, _ := f.Gather(measured)
+			hold(t, filepath.Join(committed, "figures", f.Name+".svg"), p.SVG())
+			hold(t, filepath.Join(committed, "figures", f.Name+".csv"), p.CSV())
+		}
+	}
+}
+
+func hold(t *testing.T, name, want string) {
+	t.Helper()
+	if *rewrite {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(want), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got, err := os.ReadFile(name); err != nil || string(got) != want {
+		t.Errorf("%s is not what was measured (%v): mcastlab reproduce --full -o docs/reproduction, then go test ./lab/reproduce -run Page -rewrite", name, err)
+	}
+}
+
+// TestMeasured: labs show what the page says, to the last digit. A day takes a third of those that take seconds.
+func TestMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs for some seconds")
+	}
+	dir, old := t.TempDir(), stored(t)
+	if err := os.MkdirAll(filepath.Join(dir, "labs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range jobs(load(t), false) {
+		if !sweeps.Takes(t, i) {
+			continue
+		}
+		m, _, err := measure(t.Context(), j, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := old[j.name]
+		if want == nil || want.Digest != m.Digest || !maps.Equal(want.Values, m.Values) || !maps.Equal(want.Lacks, m.Lacks) {
+			t.Errorf("lab %s shows\n%v\nand the page has\n%v", j.name, m, want)
+		}
+		if again, before, err := measure(t.Context(), j, dir); err != nil || !before || !maps.Equal(again.Values, m.Values) {
+			t.Errorf("lab %s: what was measured is not read again: %v, %v", j.name, before, err)
+		}
+	}
+}
+
+// TestPictures: each figure is well-formed, draws a mark per point inside its frame, and has its points as CSV.
+func TestPictures(t *testing.T) {
+	measured := stored(t)
+	for _, r := range load(t) {
+		for i := range r.Figures {
+			f := &r.Figures[i]
+			p, whole := f.Gather(measured)
+			if !whole && !pending(f, measured) {
+				t.Errorf("%s: figure %s lacks points", r.ID, f.Name)
+			}
+			dec := xml.NewDecoder(strings.NewReader(p.SVG()))
+			for {
+				if _, err := dec.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatalf("figure %s: %v", f.Name, err)
+				}
+			}
+			if strings.Contains(p.SVG(), "NaN") || strings.Contains(p.SVG(), "Inf") {
+				t.Errorf("figure %s has a point that is nowhere", f.Name)
+			}
+			rows, err := csv.NewReader(strings.NewReader(p.CSV())).ReadAll()
+			if err != nil || len(rows) != 1+len(f.At) || len(rows[0]) != 1+len(f.Series) {
+				t.Errorf("figure %s: %d rows, %v", f.Name, len(rows), err)
+			}
+		}
+	}
+}
+
+// pending reports whether a figure's lab was not run.
+func pending(f *Figure, measured map[string]*Measured) bool {
+	return slices.ContainsFunc(f.Series, func(s Series) bool { return measured[s.Lab] == nil })
+}
