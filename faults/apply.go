@@ -77,7 +77,7 @@ func reread(p *wire.Pool, f *wire.Frame, v Verdict) *wire.Frame {
 	if !v.Cut && f.Trusted() {
 		return f
 	}
-	b := f.AppendTo(nil)
+	b, trusted := f.AppendTo(nil), f.Trusted()
 	p.Put(f)
 	if v.Cut {
 		b = b[:v.Bit%uint64(len(b))]
@@ -85,6 +85,9 @@ func reread(p *wire.Pool, f *wire.Frame, v Verdict) *wire.Frame {
 	left, err := p.Parse(b)
 	if err != nil {
 		return nil
+	}
+	if trusted {
+		left.Trust()
 	}
 	return left
 }

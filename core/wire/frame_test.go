@@ -88,7 +88,10 @@ func checkBytes(t *rapid.T, f *Frame, b []byte) {
 		t.Fatalf("ICRC: parsed %v, own %v", g.CheckICRC(), f.CheckICRC())
 	}
 	// The digest of a run in virtual time is made of parsed frames, whose zeros have a block.
-	if f.flags&flagTrusted == 0 && g.Mix(1) != f.Mix(1) {
+	if f.Trusted() {
+		g.Trust()
+	}
+	if g.Mix(1) != f.Mix(1) {
 		t.Fatalf("digest %016x parsed, own %016x: %s", g.Mix(1), f.Mix(1), f)
 	}
 	u := f.udpOff()
@@ -154,6 +157,49 @@ func TestDamageSurvivesRewrite(t *testing.T) {
 			t.Fatal("damage reached the original through the shared payload")
 		}
 		p.Put(c)
+		p.Put(f)
+		if p.Live != 0 || p.LiveBlocks != 0 {
+			t.Fatalf("%d frames, %d blocks live", p.Live, p.LiveBlocks)
+		}
+	})
+}
+
+// TestDamageOnTheWire: the same bit is damaged whether the frame is a parsed one or has a payload that reads as
+// zeros and is not there.
+func TestDamageOnTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p Pool
+		f := drawFrame(t, &p)
+		g, err := p.Parse(f.AppendTo(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Trusted() {
+			g.Trust()
+		}
+		bit := u[uint64](t, 1<<64-1)
+		p.Damage(f, bit)
+		p.Damage(g, bit)
+		if a, b := f.AppendTo(nil), g.AppendTo(nil); !bytes.Equal(a, b) {
+			i := 0
+			for a[i] == b[i] {
+				i++
+			}
+			t.Fatalf("bit %d of %d bytes: byte %d is %#x, and of what was on the wire %#x", bit, len(a), i, a[i], b[i])
+		}
+		if f.CheckICRC() {
+			t.Fatalf("bit %d: the damaged frame passes", bit)
+		}
+		p.Put(g)
+		if f.Trusted() { // what is damaged, with no ICRC kept, is so after the next wire, too
+			if g, err = p.Parse(f.AppendTo(nil)); err != nil {
+				t.Fatal(err)
+			}
+			if g.Trust(); g.Mix(1) != f.Mix(1) {
+				t.Fatal("a damaged frame that keeps no ICRC has another digest behind the wire")
+			}
+			p.Put(g)
+		}
 		p.Put(f)
 		if p.Live != 0 || p.LiveBlocks != 0 {
 			t.Fatalf("%d frames, %d blocks live", p.Live, p.LiveBlocks)

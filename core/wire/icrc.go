@@ -83,6 +83,19 @@ func (f *Frame) ICRC() uint32 {
 // the frame.
 func (f *Frame) Trusted() bool { return f.flags&flagTrusted != 0 }
 
+// Trust makes a frame as it came off the wire one that does not keep its ICRC (Trusted). What was wrong with
+// the ICRC is kept as damage.
+func (f *Frame) Trust() {
+	if f.Kind() != KindRoCE || f.Trusted() {
+		return
+	}
+	if !f.CheckICRC() {
+		f.flags |= flagDamaged
+	}
+	f.flags |= flagTrusted
+	f.icrc = 0
+}
+
 // CheckICRC reports whether the ICRC the frame carries fits its bytes. A trusted frame
 // answers from its flag; any other is computed afresh.
 func (f *Frame) CheckICRC() bool {

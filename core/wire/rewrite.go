@@ -126,11 +126,7 @@ func (p *Pool) Damage(f *Frame, bit uint64) {
 	}
 	o := f.bthOff()
 	head := uint64(int(f.n)-o) * 8
-	size := head
-	if f.flags&flagBlock != 0 {
-		size += uint64(f.pay) * 8
-	}
-	bit %= size
+	bit %= head + uint64(f.pay)*8
 	if bit/8 == 4 { // the one byte the ICRC leaves out
 		bit += 8
 	}
@@ -138,10 +134,14 @@ func (p *Pool) Damage(f *Frame, bit uint64) {
 		f.h[o+int(bit/8)] ^= 1 << (bit & 7)
 		return
 	}
-	old := f.block
 	nb := p.Block()
-	copy(nb.Fill(int(old.n)), old.Bytes())
-	nb.buf[(bit-head)/8] ^= 1 << (bit & 7)
-	f.block = nb
-	p.unref(old)
+	payload := nb.Fill(int(f.pay))
+	if f.Phantom() {
+		clear(payload)
+	} else {
+		copy(payload, f.block.Bytes())
+		p.unref(f.block)
+	}
+	payload[(bit-head)/8] ^= 1 << (bit & 7)
+	f.SetPayload(nb)
 }
