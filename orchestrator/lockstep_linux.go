@@ -354,11 +354,15 @@ func (r *stepped) job(w runner.Workload) error {
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
 		return err
 	}
-	if err := r.drain(); err != nil {
-		return err
+	ended := r.drain()
+	if ended != nil && !errors.Is(ended, rankhost.ErrEnd) {
+		return ended
 	}
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Stop{Stop: true}}); err != nil {
 		return err
+	}
+	if ended != nil {
+		return rankhost.Ended(r.blocked())
 	}
 	failed := r.outcome(len(w.Hosts))
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: true}}); err != nil {
@@ -372,18 +376,24 @@ func (r *stepped) job(w runner.Workload) error {
 
 // outcome returns the error of a job whose ranks have been stopped.
 func (r *stepped) outcome(ranks int) error {
-	var blocked []string
 	errs := make([]error, ranks)
 	for _, n := range r.nodes {
-		blocked = append(blocked, n.ended.Blocked...)
 		for _, e := range n.ended.Errors {
 			if int(e.Rank) < ranks {
 				errs[e.Rank] = rankError{e}
 			}
 		}
 	}
-	slices.Sort(blocked)
-	return sim.Outcome(errs, blocked)
+	return sim.Outcome(errs, r.blocked())
+}
+
+// blocked returns what the tasks wait for that had not ended when their job was stopped.
+func (r *stepped) blocked() (all []string) {
+	for _, n := range r.nodes {
+		all = append(all, n.ended.Blocked...)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // rankError is the error of a rank as its node tells it.
@@ -400,7 +410,9 @@ func (r *stepped) drain() error {
 	last, halted, err := r.coord.Drain()
 	r.writeEvents(vtime.Never)
 	if err != nil {
-		r.torn = err
+		if !errors.Is(err, rankhost.ErrEnd) { // which happens between events
+			r.torn = err
+		}
 		return err
 	}
 	if r.now = last; halted {

@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -144,7 +145,7 @@ func TestEndOfTime(t *testing.T) {
 			r.Sleep(d)
 			return nil
 		}})
-		if !errors.Is(err, ErrEnd) || !strings.Contains(err.Error(), "100 days") {
+		if !errors.Is(err, rankhost.ErrEnd) || !strings.Contains(err.Error(), "100 days") {
 			t.Errorf("a sleep of %v ends with %v", d, err)
 		}
 	}

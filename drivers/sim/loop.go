@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // Classes of events at one instant, in their order (rule R2).
@@ -85,10 +85,10 @@ func (n *Net) skip() bool {
 }
 
 // countFrom sets the base of all keys and moves the events of n.far whose instants now fit a key
-// into the queue. A base after the end of lab time ends the run with ErrEnd.
+// into the queue. A base after the end of lab time ends the run with rankhost.ErrEnd.
 func (n *Net) countFrom(base vtime.Time) {
 	if base > vtime.End && n.err == nil {
-		n.err = fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, n.Waiting())
+		n.err = rankhost.Ended(n.blocked())
 	}
 	n.base = base
 	for n.far.first() < base.Add(vtime.Duration(n.span())) {
@@ -97,9 +97,6 @@ func (n *Net) countFrom(base vtime.Time) {
 		n.queue.push(n.key(at, e.class, e.id))
 	}
 }
-
-// ErrEnd is wrapped by the error of a run that has reached the end of lab time (vtime.End).
-var ErrEnd = errors.New("lab time has ended")
 
 // step runs the next event and reports whether there was one.
 func (n *Net) step() bool {
@@ -428,7 +425,7 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 }
 
 // Drain runs the loop until no event is left, or nothing but faults could go on for ever (package
-// window). It returns the error that ended the run early: of an invariant, of Observe, or ErrEnd.
+// window). It returns the error that ended the run early: of an invariant, of Observe, or rankhost.ErrEnd.
 func (n *Net) Drain() error {
 	step := n.step
 	if n.reference != nil {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -120,7 +121,8 @@ func (p *Parts) Run(spec Job) error {
 	for _, n := range p.parts {
 		ranks = append(ranks, n.Begin(spec))
 	}
-	if err := p.drain(); err != nil {
+	err := p.drain()
+	if err != nil && !errors.Is(err, rankhost.ErrEnd) {
 		return err
 	}
 	var blocked []string
@@ -132,6 +134,9 @@ func (p *Parts) Run(spec Job) error {
 				errs[i] = err
 			}
 		}
+	}
+	if err != nil {
+		return rankhost.Ended(blocked)
 	}
 	slices.Sort(blocked)
 	failed := Outcome(errs, blocked)

@@ -453,16 +453,22 @@ func firstError(errs []error) (first error) {
 // parked.
 func (n *Net) Waiting() string {
 	count := map[string]int{}
-	best := ""
 	for _, t := range n.tasks {
 		if t.asleep && !t.done {
 			count[t.why]++
-			if count[t.why] > count[best] {
-				best = t.why
-			}
 		}
 	}
-	return best
+	return rankhost.Commonest(count)
+}
+
+// blocked returns what each task waits for that has not ended.
+func (n *Net) blocked() (all []string) {
+	for _, t := range n.tasks {
+		if !t.done {
+			all = append(all, fmt.Sprintf("%s on %s", t.name, t.why))
+		}
+	}
+	return all
 }
 
 // forgetTasks drops all tasks of an ended job. Their numbers stay allocated and are reused, because

@@ -9,8 +9,10 @@ package window
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // Order decides the order of events of one class at one instant: in the order of their ids, each
@@ -114,18 +116,21 @@ type Schedule interface {
 
 // Drain lets parts advance until none has an event, or until the run is halted (Verdict). The channel
 // is the last part of the plan. No part gets past a call of the fault timeline before all have come
-// to it.
+// to it. If nothing is left but what comes after the end of lab time, it returns rankhost.ErrEnd.
 func (p *Plan) Drain(parts Parts, c *Channel, s Schedule) (halted bool, err error) {
 	server := len(p.delay) - 1
 	next := make([]vtime.Time, server+1)
 	for {
 		parts.Next(next[:server])
 		fault := s.Next()
-		if next[server] = c.Next(); next[server] != vtime.Never {
+		if next[server] = c.Next(); next[server] <= vtime.End {
 			if bound := min(p.Bound(server, next), fault); next[server] < bound {
 				c.Advance(bound, parts)
 				continue // the replies are events
 			}
+		}
+		if first := min(slices.Min(next), fault); first > vtime.End && first != vtime.Never {
+			return false, rankhost.ErrEnd
 		}
 		granted := false
 		for i, at := range next[:server] {

@@ -27,6 +27,30 @@ func Deadlock(blocked []string) error {
 	return fmt.Errorf("%w: waiting on nothing that can happen: %s%s", ErrDeadlock, strings.Join(blocked, "; "), more)
 }
 
+// ErrEnd is wrapped by the error of a run that has come to the end of lab time (vtime.End).
+var ErrEnd = errors.New("lab time has ended")
+
+// Ended returns the error of a run that has come to the end of lab time. Each entry of blocked reads NAME on
+// WHAT, in any order.
+func Ended(blocked []string) error {
+	count := map[string]int{}
+	for _, b := range blocked {
+		_, what, _ := strings.Cut(b, " on ")
+		count[what]++
+	}
+	return fmt.Errorf("%w: a run has 100 days, and most ranks wait on %s", ErrEnd, Commonest(count))
+}
+
+// Commonest returns what is counted most often, of several the first in the alphabet.
+func Commonest(count map[string]int) (most string) {
+	for what, n := range count { // in any order, with one outcome
+		if n > count[most] || n == count[most] && what < most {
+			most = what
+		}
+	}
+	return most
+}
+
 // GaveUp reports whether the text of an error says that a NIC used up its retries without an
 // answer. It looks at the text because nodes send errors as text.
 func GaveUp(text string) bool { return strings.Contains(text, virtrnic.WCRetryExcErr.String()) }
