@@ -14,16 +14,27 @@ import (
 )
 
 // TestLockstepLabs: random labs of all workloads, with and without faults, are their simulations: some of the
-// day's own, and with MCASTLAB_SOAK five hundred.
+// day's own, and with MCASTLAB_SOAK five hundred; before them those that once were not.
 func TestLockstepLabs(t *testing.T) {
 	need(t)
 	from, n := 3_000_000+100*uint64(time.Now().Unix()/86400), 10
 	if os.Getenv("MCASTLAB_SOAK") != "" {
 		from, n = 4_000_000, 500
 	}
+	found := []uint64{
+		4_000_052, // a rank computes beyond the end of lab time
+		4_000_065, // a bit error in zeros that a simulation has no bytes of
+		4_000_262, // icrc: flag
+		4_000_491, // a run is halted, and what its ranks have left is released at that instant
+	}
+	n += len(found)
 	before := snapshot(t)
 	tried, faulty := 0, 0
-	for seed := from; tried < n && seed < from+10*uint64(n); seed++ {
+	for i := 0; tried < n && i < 10*n; i++ {
+		seed := from + uint64(i-len(found))
+		if i < len(found) {
+			seed = found[i]
+		}
 		l, err := search.DrawLab(seed)
 		if err != nil {
 			t.Fatal(err)

@@ -365,11 +365,14 @@ func (r *stepped) job(w runner.Workload) error {
 		return rankhost.Ended(r.blocked())
 	}
 	failed := r.outcome(len(w.Hosts))
+	for _, e := range server.End() {
+		if err := r.SetEntry(-1, e); err != nil {
+			return err
+		}
+		r.coord.Ordered(e.Switch, vtime.Never)
+	}
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: true}}); err != nil {
 		return err
-	}
-	for _, e := range server.End() {
-		r.coord.SetEntry(r.now, e)
 	}
 	return errors.Join(failed, r.drain())
 }

@@ -136,7 +136,7 @@ func (n *Node) clear() error {
 // Reply gives the node's rank a reply of the out-of-band channel. Only orders may call it.
 func (n *Node) Reply(at vtime.Time, r outofband.Reply) { n.part.Reply(at, n.c.Node, r) }
 
-// SetEntry changes an entry of the node's multicast table. Only orders may call it.
+// SetEntry changes an entry of the node's multicast table, at once if at is below 0. Only orders may call it.
 func (n *Node) SetEntry(at vtime.Time, e rankhost.Branches) {
 	e.Switch = n.c.Node
 	n.part.SetEntry(at, e)

@@ -87,8 +87,12 @@ func (n *Net) Reply(at vtime.Time, node int, r outofband.Reply) {
 	n.channel.post(at, node, message{reply: r})
 }
 
-// SetEntry changes an entry of a switch's multicast table at the given instant.
+// SetEntry changes an entry of a switch's multicast table at the given instant, or at once if that is below 0.
 func (n *Net) SetEntry(at vtime.Time, e rankhost.Branches) {
+	if at < 0 {
+		n.setEntries([]rankhost.Branches{e})
+		return
+	}
 	n.channel.post(at, e.Switch, message{entry: e})
 }
 

@@ -685,7 +685,7 @@ func (x *ChannelReply) GetReply() []byte {
 // TableEntry changes a switch's multicast table at an instant of lab time.
 type TableEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	At            int64                  `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"` // below 0: at once
 	Entry         *MulticastEntry        `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
