@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/lab/reproduce"
 )
 
 // completeVerb is what completion scripts call: its arguments are the words of the line, the
@@ -220,6 +222,10 @@ func (w *completing) arguments(begin string) (all []string) {
 		}
 	case "trace", "diff":
 		all = folders(begin)
+	case "reproduce":
+		if results, err := reproduce.Load(); err == nil {
+			all = resultNames(results)
+		}
 	case "completion":
 		if w.args == 0 {
 			all = []string{"bash", "zsh", "fish"}

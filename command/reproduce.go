@@ -78,30 +78,34 @@ func (p *program) reproduceAction(c *cli.Context) error {
 // jobsMax is how many labs may be run at a time: each may take gigabytes.
 const jobsMax = 64
 
-// chooseResults returns the results that the arguments name, by id or by a figure of theirs; without arguments
-// all.
+// chooseResults returns the results that the arguments name, by id or by a figure of theirs, in the order of the
+// papers; without arguments all.
 func chooseResults(all []*reproduce.Result, args []string) ([]*reproduce.Result, error) {
 	if len(args) == 0 {
 		return all, nil
 	}
-	var chosen []*reproduce.Result
+	named := map[*reproduce.Result]bool{}
 	for _, arg := range args {
-		var names []string
 		i := slices.IndexFunc(all, func(r *reproduce.Result) bool {
-			names = append(names, r.ID)
-			for k := range r.Figures {
-				names = append(names, r.Figures[k].Name)
-			}
 			return strings.EqualFold(r.ID, arg) || slices.ContainsFunc(r.Figures, func(f reproduce.Figure) bool { return f.Name == arg })
 		})
 		if i < 0 {
-			return nil, usageError{fmt.Errorf("no result or figure is called %q%s: see mcastlab reproduce --list", arg, setting.Suggest(arg, names))}
+			return nil, usageError{fmt.Errorf("no result or figure is called %q%s: see mcastlab reproduce --list", arg, setting.Suggest(arg, resultNames(all)))}
 		}
-		if !slices.Contains(chosen, all[i]) {
-			chosen = append(chosen, all[i])
+		named[all[i]] = true
+	}
+	return slices.DeleteFunc(all, func(r *reproduce.Result) bool { return !named[r] }), nil
+}
+
+// resultNames returns the ids of results and the names of their figures.
+func resultNames(all []*reproduce.Result) (names []string) {
+	for _, r := range all {
+		names = append(names, r.ID)
+		for i := range r.Figures {
+			names = append(names, r.Figures[i].Name)
 		}
 	}
-	return chosen, nil
+	return names
 }
 
 func (p *program) listResults(all []*reproduce.Result) {

@@ -242,10 +242,10 @@ func (p *Points) drawAxes(b *strings.Builder, x, y *axis) {
 
 // tick returns the label of a tick.
 func tick(v float64) string {
-	if abs := math.Abs(v); abs >= 1e5 || abs > 0 && abs < 1e-3 {
+	if abs := math.Abs(v); abs >= 1e6 || abs > 0 && abs < 1e-3 {
 		return strings.NewReplacer("e+0", "e", "e-0", "e-", "e+", "e").Replace(strconv.FormatFloat(v, 'e', -1, 64))
 	}
-	return strconv.FormatFloat(v, 'g', 4, 64)
+	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
 func (p *Points) drawSeries(b *strings.Builder, k int, x, y *axis) {
