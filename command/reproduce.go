@@ -115,14 +115,11 @@ func (p *program) listResults(all []*reproduce.Result) {
 		for i := range r.Figures {
 			figures = append(figures, r.Figures[i].Name)
 		}
-		for i := range r.Lines {
-			name := r.Lines[i].Lab
+		for _, name := range r.Labs() {
 			if takes := slow[name]; takes > 0 {
 				name = fmt.Sprintf("%s (%g s)", name, takes)
 			}
-			if name != "" && !slices.Contains(labs, name) {
-				labs = append(labs, name)
-			}
+			labs = append(labs, name)
 		}
 		fmt.Fprintf(p.out, "%-6s %s: %s, %s\n", r.ID, r.Title, r.Paper.Name, r.Source)
 		if len(labs) > 0 {

@@ -18,6 +18,8 @@ func computed() map[string]func() float64 {
 		"gleam-table-bytes-1024-groups": func() float64 { return 1024 * float64(virtswitch.GleamTableBytes(64)) },
 		"ntree-8-3-hosts":               func() float64 { return ntree(8, 3, (*topo.NTree).Hosts) },
 		"ntree-8-3-switches":            func() float64 { return ntree(8, 3, (*topo.NTree).Switches) },
+		"subgroup-sends-mib":            func() float64 { return 8.0 / 4 },                            // R-A12: a rank's block over 4 subgroups
+		"subgroup-receives-mib":         func() float64 { return 15 * 8.0 / 4 },                       // R-A12: the blocks of 15 others
 		"llc-bitmap-gb":                 func() float64 { return 1.5 * (1 << 20) * 8 * 4096 / 1e9 },   // R-A10
 		"communicators-in-llc":          func() float64 { return math.Floor(1.5 * 1024 / (64 + 16)) }, // R-A11
 		"bitmap-64-kib-covers-gib":      func() float64 { return 64 * 1024 * 8 * 4096 / float64(1<<30) },

@@ -1,6 +1,10 @@
 package reproduce
 
-import "math"
+import (
+	"cmp"
+	"errors"
+	"math"
+)
 
 // Verdict is how a result stands.
 type Verdict string
@@ -31,8 +35,25 @@ type LineOutcome struct {
 	OK   bool
 }
 
+// Labs are what labs have shown, by their names.
+type Labs map[string]*Measured
+
+// errNotRun says that a lab was not run.
+var errNotRun = errors.New("the lab was not run")
+
+func (all Labs) value(q Quantity) (float64, error) {
+	m := all[q.Lab]
+	if m == nil {
+		return 0, errNotRun
+	}
+	if v, ok := m.Values[q.Value]; ok {
+		return v, nil
+	}
+	return 0, errors.New(cmp.Or(m.Lacks[q.Value], "it was not asked for"))
+}
+
 // Judge holds the results against what was measured.
-func Judge(results []*Result, measured map[string]*Measured) []Outcome {
+func Judge(results []*Result, measured Labs) []Outcome {
 	var all []Outcome
 	for _, r := range results {
 		o := Outcome{Result: r}
@@ -45,16 +66,14 @@ func Judge(results []*Result, measured map[string]*Measured) []Outcome {
 	return all
 }
 
-func judgeLine(l *Line, measured map[string]*Measured) LineOutcome {
+func judgeLine(l *Line, measured Labs) LineOutcome {
 	o := LineOutcome{Line: l, Got: math.NaN()}
 	if l.Compute != "" {
 		o.Got = computed()[l.Compute]()
-	} else if m := measured[l.Lab]; m != nil {
-		if v, ok := m.Values[l.Value]; ok {
-			o.Got = v
-		} else {
-			o.Lack = m.Lacks[l.Value]
-		}
+	} else if v, err := l.value(measured.value); err == nil {
+		o.Got = v
+	} else if !errors.Is(err, errNotRun) {
+		o.Lack = err.Error()
 	}
 	o.OK = l.In(o.Got)
 	return o

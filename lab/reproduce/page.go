@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -72,7 +73,12 @@ func (l *LineOutcome) from() string {
 	if l.Compute != "" {
 		return l.Compute
 	}
-	return l.Lab
+	var labs []string
+	for _, q := range l.asked() {
+		labs = append(labs, q.Lab)
+	}
+	slices.Sort(labs)
+	return strings.Join(slices.Compact(labs), ", ")
 }
 
 // remarks are the texts of a result, each with what it is about.

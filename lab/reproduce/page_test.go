@@ -21,9 +21,9 @@ import (
 const committed = "../../docs/reproduction"
 
 // stored reads what the labs had shown when the page was made.
-func stored(t *testing.T) map[string]*Measured {
+func stored(t *testing.T) Labs {
 	t.Helper()
-	all := map[string]*Measured{}
+	all := Labs{}
 	names, err := filepath.Glob(committed + "/labs/*.json")
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +144,6 @@ func TestPictures(t *testing.T) {
 }
 
 // pending reports whether a figure's lab was not run.
-func pending(f *Figure, measured map[string]*Measured) bool {
+func pending(f *Figure, measured Labs) bool {
 	return slices.ContainsFunc(f.Series, func(s Series) bool { return measured[s.Lab] == nil })
 }

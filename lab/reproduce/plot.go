@@ -18,7 +18,7 @@ type Points struct {
 }
 
 // Gather takes a figure's points from what was measured. ok says that all of them are there.
-func (f *Figure) Gather(measured map[string]*Measured) (p Points, ok bool) {
+func (f *Figure) Gather(measured Labs) (p Points, ok bool) {
 	p, ok = Points{Figure: f}, true
 	for i, at := range f.At {
 		x := float64(i)

@@ -132,7 +132,7 @@ func TestBand(t *testing.T) {
 // TestVerdicts: what each state of lines and texts comes to.
 func TestVerdicts(t *testing.T) {
 	line := func(v string) Line { return Line{Name: v, Lab: "l", Value: v, From: 1, To: 2, Basis: Predicted} }
-	measured := map[string]*Measured{"l": {Values: map[string]float64{"in": 1.5, "out": 3}, Lacks: map[string]string{"lacks": "why"}}}
+	measured := Labs{"l": {Values: map[string]float64{"in": 1.5, "out": 3}, Lacks: map[string]string{"lacks": "why"}}}
 	for _, c := range []struct {
 		r    Result
 		want Verdict

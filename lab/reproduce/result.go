@@ -10,8 +10,10 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -58,6 +60,18 @@ type Result struct {
 	Paper *Paper `yaml:"-"`
 }
 
+// Labs returns the names of the labs that the result's lines need, in the order of the lines.
+func (r *Result) Labs() (names []string) {
+	for i := range r.Lines {
+		for _, q := range r.Lines[i].asked() {
+			if !slices.Contains(names, q.Lab) {
+				names = append(names, q.Lab)
+			}
+		}
+	}
+	return names
+}
+
 // Parameter is a parameter of an experiment beside the paper's.
 type Parameter struct {
 	Name  string `yaml:"name"`
@@ -75,19 +89,60 @@ const (
 
 // Line is a quantity and its band.
 type Line struct {
-	Name    string  `yaml:"name"`
-	Lab     string  `yaml:"lab"`     // of examples/papers, without its ending
-	Value   string  `yaml:"value"`   // an expression over what the lab measures (lab.ParseExpression)
-	Compute string  `yaml:"compute"` // in place of Lab and Value: a computation (computed)
-	Paper   string  `yaml:"paper"`   // the paper's figure or the closed form that the band is about
-	From    float64 `yaml:"from"`    // the band, its ends included
-	To      float64 `yaml:"to"`
-	Above   bool    `yaml:"above"` // the paper gives a bound or an order: only From counts
-	Below   bool    `yaml:"below"` // only To counts
-	Basis   string  `yaml:"basis"`
-	Unit    string  `yaml:"unit"`
+	Name  string `yaml:"name"`
+	Lab   string `yaml:"lab"`   // of examples/papers, without its ending
+	Value string `yaml:"value"` // an expression over what the lab measures (lab.ParseExpression)
+	// With names quantities of other labs, which Value has in braces; then it has no others.
+	With    map[string]Quantity `yaml:"with"`
+	Compute string              `yaml:"compute"` // in place of Lab and Value: a computation (computed)
+	Paper   string              `yaml:"paper"`   // the paper's figure or the closed form that the band is about
+	From    float64             `yaml:"from"`    // the band, its ends included
+	To      float64             `yaml:"to"`
+	Above   bool                `yaml:"above"` // the paper gives a bound or an order: only From counts
+	Below   bool                `yaml:"below"` // only To counts
+	Basis   string              `yaml:"basis"`
+	Unit    string              `yaml:"unit"`
+}
 
-	expr *lab.Expression
+// Quantity is an expression over what a lab measures.
+type Quantity struct {
+	Lab   string `yaml:"lab"`
+	Value string `yaml:"value"`
+}
+
+// asked returns the quantities that the line needs.
+func (l *Line) asked() []Quantity {
+	if l.Value == "" {
+		return nil
+	}
+	if l.With == nil {
+		return []Quantity{{l.Lab, l.Value}}
+	}
+	var all []Quantity
+	for _, name := range slices.Sorted(maps.Keys(l.With)) {
+		all = append(all, l.With[name])
+	}
+	return all
+}
+
+// value returns the line's value, given those of its quantities.
+func (l *Line) value(of func(Quantity) (float64, error)) (float64, error) {
+	if l.With == nil {
+		return of(Quantity{l.Lab, l.Value})
+	}
+	text := l.Value
+	for name, q := range l.With { // in any order: no value has braces
+		v, err := of(q)
+		if err != nil {
+			return 0, err
+		}
+		text = strings.ReplaceAll(text, "{"+name+"}", strconv.FormatFloat(v, 'f', -1, 64))
+	}
+	e, err := lab.ParseExpression(text)
+	if err != nil {
+		return 0, err
+	}
+	return e.Eval(func(name string) (float64, error) { return 0, fmt.Errorf("%s is of no lab", name) })
 }
 
 // In reports whether a value is in the line's band.
@@ -203,7 +258,6 @@ func (r *Result) check() error {
 }
 
 func (l *Line) check() error {
-	var err error
 	switch {
 	case l.Basis != Predicted && l.Basis != Calibrated && l.Basis != Arithmetic:
 		return fmt.Errorf("its basis is %q: use PRED, CAL or ARITH", l.Basis)
@@ -215,10 +269,19 @@ func (l *Line) check() error {
 		return fmt.Errorf("a band has an end at least")
 	case l.TwoSided() && l.From > l.To:
 		return fmt.Errorf("its band ends at %g before it begins at %g", l.To, l.From)
-	case l.Value != "":
-		l.expr, err = lab.ParseExpression(l.Value)
+	case l.With != nil && l.Lab != "":
+		return fmt.Errorf("it has a lab, and quantities of labs")
 	}
-	return err
+	for _, q := range l.asked() {
+		if _, err := lab.ParseExpression(q.Value); err != nil {
+			return err
+		}
+	}
+	if l.With != nil {
+		_, err := l.value(func(Quantity) (float64, error) { return 1, nil })
+		return err
+	}
+	return nil
 }
 
 // at returns the value's expression at a point of the x axis.

@@ -42,7 +42,7 @@ type Measured struct {
 func Slow() map[string]float64 {
 	return map[string]float64{
 		"cepheus-large-flows": 36, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13, "gleam-hpl-128": 178,
-		"multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
+		"cepheus-loss-512": 60, "cepheus-loss-512-irn": 60, "multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
 	}
 }
 
@@ -66,8 +66,8 @@ func jobs(results []*Result, full bool) (all []job) {
 	}
 	for _, r := range results {
 		for i := range r.Lines {
-			if l := &r.Lines[i]; l.Value != "" {
-				ask(l.Lab, l.Value)
+			for _, q := range r.Lines[i].asked() {
+				ask(q.Lab, q.Value)
 			}
 		}
 		for i := range r.Figures {
@@ -108,7 +108,7 @@ func compareNames(a, b string) int {
 
 // Run runs the labs that results need and returns what they have shown, by lab. What has been measured before
 // by the same program is not measured again. If ctx ends, it returns what is there, and the reason.
-func Run(ctx context.Context, results []*Result, o Options) (map[string]*Measured, error) {
+func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "labs"), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the results: %w", err)
 	}
@@ -118,7 +118,7 @@ func Run(ctx context.Context, results []*Result, o Options) (map[string]*Measure
 		p.left += j.takes
 	}
 	var mu sync.Mutex
-	measured := map[string]*Measured{}
+	measured := Labs{}
 	var failed error
 	todo := make(chan job)
 	var workers sync.WaitGroup

@@ -45,7 +45,7 @@ func Collect(all []Outcome) *Figures {
 
 // Write writes the pages, the figures with their points, and what was measured as JSON into a folder, and
 // returns the name of the page.
-func Write(dir string, all []Outcome, measured map[string]*Measured) (page string, err error) {
+func Write(dir string, all []Outcome, measured Labs) (page string, err error) {
 	figures := filepath.Join(dir, "figures")
 	if err := os.MkdirAll(figures, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder of the figures: %w", err)
