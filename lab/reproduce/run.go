@@ -42,7 +42,8 @@ type Measured struct {
 func Slow() map[string]float64 {
 	return map[string]float64{
 		"cepheus-large-flows": 36, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13, "gleam-hpl-128": 178,
-		"cepheus-loss-512": 60, "cepheus-loss-512-irn": 60, "multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
+		"cepheus-loss-64": 15, "cepheus-loss-512": 60, "cepheus-loss-512-irn": 50, "gleam-loss-4": 25, "gleam-loss-3": 40,
+		"multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
 	}
 }
 
