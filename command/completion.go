@@ -220,7 +220,7 @@ func (w *completing) arguments(begin string) (all []string) {
 		if w.args == 0 {
 			all = append(w.liveValues("lab"), labFiles(begin)...)
 		}
-	case "trace", "diff":
+	case "trace", "diff", "report":
 		all = folders(begin)
 	case "reproduce":
 		if results, err := reproduce.Load(); err == nil {

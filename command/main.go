@@ -127,7 +127,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 func (p *program) app() *cli.App {
 	pure := []*cli.Command{
-		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(), p.reproduceCommand(),
+		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(), p.reportCommand(), p.reproduceCommand(),
 		p.schemaCommand(), p.completionCommand(), p.manualCommand(), p.versionCommand(), p.helpCommand(),
 	}
 	for _, c := range pure {

@@ -91,9 +91,9 @@ func (n *Net) Reply(at vtime.Time, node int, r outofband.Reply) {
 func (n *Net) SetEntry(at vtime.Time, e rankhost.Branches) {
 	if at < 0 {
 		n.setEntries([]rankhost.Branches{e})
-		return
+	} else {
+		n.channel.post(at, e.Switch, message{entry: e})
 	}
-	n.channel.post(at, e.Switch, message{entry: e})
 }
 
 // Order returns the order of events at one instant.

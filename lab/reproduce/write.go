@@ -53,13 +53,14 @@ func Write(dir string, all []Outcome, measured Labs) (page string, err error) {
 	pictures := map[string]string{}
 	for i := range all {
 		for k := range all[i].Figures {
-			p, _ := all[i].Figures[k].Gather(measured)
+			f := &all[i].Figures[k]
+			p, _ := f.Gather(measured)
 			svg := p.SVG()
-			pictures[p.Name] = svg
-			if err := os.WriteFile(filepath.Join(figures, p.Name+".svg"), []byte(svg), 0o644); err != nil {
+			pictures[f.Name] = svg
+			if err := os.WriteFile(filepath.Join(figures, f.Name+".svg"), []byte(svg), 0o644); err != nil {
 				return "", err
 			}
-			if err := os.WriteFile(filepath.Join(figures, p.Name+".csv"), []byte(p.CSV()), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(figures, f.Name+".csv"), []byte(p.CSV()), 0o644); err != nil {
 				return "", err
 			}
 		}

@@ -1,4 +1,6 @@
-package reproduce
+// Package plot draws series of points as SVG: lines over an axis of numbers, or bars over one of names. A picture
+// stands for itself, needs no font, script or network, and follows the reader's choice of light or dark.
+package plot
 
 import (
 	"fmt"
@@ -6,58 +8,34 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/mcastlab/mcastlab/lab"
 )
 
-// Points are the values of a figure: Y is by series and point, NaN where nothing was measured.
-type Points struct {
-	*Figure
-	Xs []float64
-	Ys [][]float64
+// Picture is what is drawn.
+type Picture struct {
+	Title, X, Y string // X and Y say what the axes show
+	LogX, LogY  bool
+	Bars        bool
+	At          []string  // the points of the x axis, as they are written there
+	Xs          []float64 // and where they are; of bars it does not matter
+	Series      []Series
+	Marks       []Mark
 }
 
-// Gather takes a figure's points from what was measured. ok says that all of them are there.
-func (f *Figure) Gather(measured Labs) (p Points, ok bool) {
-	p, ok = Points{Figure: f}, true
-	for i, at := range f.At {
-		x := float64(i)
-		if !f.Bars {
-			x = position(at)
-		}
-		p.Xs = append(p.Xs, x)
-	}
-	for k := range f.Series {
-		s := &f.Series[k]
-		ys := make([]float64, len(f.At))
-		for i, at := range f.At {
-			ys[i] = math.NaN()
-			if m := measured[s.Lab]; m != nil {
-				if v, there := m.Values[s.at(at)]; there {
-					ys[i] = v
-				}
-			}
-			ok = ok && !math.IsNaN(ys[i])
-		}
-		p.Ys = append(p.Ys, ys)
-	}
-	return p, ok
+// Series is a line of a picture, or its bars of one colour. Ys is by point, NaN where there is none.
+type Series struct {
+	Name string
+	Ys   []float64
 }
 
-// position returns where a point is on the x axis: a number, or a size in bytes.
-func position(at string) float64 {
-	if v, err := strconv.ParseFloat(at, 64); err == nil {
-		return v
-	}
-	size, err := lab.ParseSize(at)
-	if err != nil {
-		return math.NaN()
-	}
-	return float64(size)
+// Mark is a point of its own, which belongs to no series.
+type Mark struct {
+	Name string
+	At   string // one of the picture's points; a mark elsewhere is left out
+	Y    float64
 }
 
 // CSV returns the points: one line per point of the x axis, one column per series.
-func (p *Points) CSV() string {
+func (p *Picture) CSV() string {
 	var b strings.Builder
 	b.WriteString(quoted(p.X))
 	for k := range p.Series {
@@ -68,7 +46,7 @@ func (p *Points) CSV() string {
 		b.WriteString(quoted(at))
 		for k := range p.Series {
 			b.WriteByte(',')
-			if y := p.Ys[k][i]; !math.IsNaN(y) {
+			if y := p.Series[k].Ys[i]; !math.IsNaN(y) {
 				b.WriteString(strconv.FormatFloat(y, 'g', -1, 64))
 			}
 		}
@@ -115,7 +93,7 @@ func newAxis(values []float64, log bool, begin, end float64, zero bool) axis {
 			a.to *= 10
 		}
 	case zero:
-		a.from = min(a.from, 0)
+		a.from, a.to = min(a.from, 0), max(a.to, 0)
 		a.to += 0.06 * (a.to - a.from)
 	}
 	if a.from == a.to {
@@ -162,10 +140,10 @@ func color(k int) string {
 func dash(k int) string { return [...]string{"", "6 3", "2 3", "8 3 2 3"}[k%4] }
 
 // SVG draws the points. The file stands for itself, and follows the reader's choice of light or dark.
-func (p *Points) SVG() string {
+func (p *Picture) SVG() string {
 	var b strings.Builder
 	rows := (len(p.Series) + len(p.marks()) + 1) / 2
-	total := height + rows*keyHeight
+	total := height + p.foot() + rows*keyHeight
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, total, html.EscapeString(p.Title))
 	b.WriteString("<style>text{font:13px system-ui,sans-serif;fill:#1f2937}.g{stroke:#d1d5db}.a{stroke:#4b5563}.p{fill:#fff}" +
 		"@media(prefers-color-scheme:dark){text{fill:#e5e7eb}.g{stroke:#374151}.a{stroke:#9ca3af}.p{fill:#111827}}</style>\n")
@@ -178,24 +156,45 @@ func (p *Points) SVG() string {
 	}
 	for _, m := range p.marks() {
 		i := p.index(m.At)
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fl6 6 -6 6 -6 -6z" fill="none" stroke="#dc2626" stroke-width="2"/>`+"\n", x.at(p.Xs[i]), y.at(m.Y)-6)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fl6 6 -6 6 -6 -6z" fill="none" stroke="#dc2626" stroke-width="2"/>`+"\n", x.at(p.x(i)), y.at(m.Y)-6)
 	}
 	p.drawKey(&b)
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// marks are the paper's points that the figure has a place for.
-func (p *Points) marks() (all []Mark) {
+// foot is what bars' names take below the axis when they stand aslant because they do not fit side by side.
+func (p *Picture) foot() int {
+	const wide = 7 // of a letter
+	longest := 0
+	for _, at := range p.At {
+		longest = max(longest, len(at)*wide)
+	}
+	if !p.Bars || longest < (width-left-right)/max(1, len(p.At)) {
+		return 0
+	}
+	return min(longest, 200) * 57 / 100 // the sine of 35 degrees
+}
+
+// marks are those that the picture has a place for.
+func (p *Picture) marks() (all []Mark) {
 	for _, m := range p.Marks {
-		if p.index(m.At) >= 0 {
+		if p.index(m.At) >= 0 && (!p.LogY || m.Y > 0) {
 			all = append(all, m)
 		}
 	}
 	return all
 }
 
-func (p *Points) index(at string) int {
+// x returns where point i is on the x axis.
+func (p *Picture) x(i int) float64 {
+	if p.Bars {
+		return float64(i)
+	}
+	return p.Xs[i]
+}
+
+func (p *Picture) index(at string) int {
 	for i, x := range p.At {
 		if x == at {
 			return i
@@ -204,10 +203,10 @@ func (p *Points) index(at string) int {
 	return -1
 }
 
-func (p *Points) axes() (x, y axis) {
+func (p *Picture) axes() (x, y axis) {
 	var ys []float64
-	for _, own := range p.Ys {
-		ys = append(ys, own...)
+	for k := range p.Series {
+		ys = append(ys, p.Series[k].Ys...)
 	}
 	for _, m := range p.marks() {
 		ys = append(ys, m.Y)
@@ -223,7 +222,7 @@ func (p *Points) axes() (x, y axis) {
 	return x, y
 }
 
-func (p *Points) drawAxes(b *strings.Builder, x, y *axis) {
+func (p *Picture) drawAxes(b *strings.Builder, x, y *axis) {
 	for _, v := range y.ticks() {
 		at := y.at(v)
 		fmt.Fprintf(b, `<path class="g" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", left, at, width-right, left-6, at+4, tick(v))
@@ -233,10 +232,14 @@ func (p *Points) drawAxes(b *strings.Builder, x, y *axis) {
 		if i%every != 0 && !p.Bars {
 			continue
 		}
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x.at(p.Xs[i]), height-under+18, html.EscapeString(at))
+		if p.foot() > 0 {
+			fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(-35)" text-anchor="end">%s</text>`+"\n", x.at(p.x(i))+4, height-under+14, html.EscapeString(at))
+			continue
+		}
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x.at(p.x(i)), height-under+18, html.EscapeString(at))
 	}
 	fmt.Fprintf(b, `<path class="a" fill="none" d="M%d %dV%dH%d"/>`+"\n", left, top, height-under, width-right)
-	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8, html.EscapeString(p.X))
+	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8+p.foot(), html.EscapeString(p.X))
 	fmt.Fprintf(b, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-under)/2, html.EscapeString(p.Y))
 }
 
@@ -248,11 +251,11 @@ func tick(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-func (p *Points) drawSeries(b *strings.Builder, k int, x, y *axis) {
+func (p *Picture) drawSeries(b *strings.Builder, k int, x, y *axis) {
 	if p.Bars {
 		step := x.at(1) - x.at(0)
 		wide := step * 0.8 / float64(len(p.Series))
-		for i, v := range p.Ys[k] {
+		for i, v := range p.Series[k].Ys {
 			if math.IsNaN(v) || p.LogY && v <= 0 {
 				continue
 			}
@@ -262,27 +265,27 @@ func (p *Points) drawSeries(b *strings.Builder, k int, x, y *axis) {
 			}
 			at := y.at(v)
 			fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
-				x.at(p.Xs[i])-step*0.4+float64(k)*wide, min(at, base), wide*0.94, math.Abs(base-at), color(k))
+				x.at(p.x(i))-step*0.4+float64(k)*wide, min(at, base), wide*0.94, math.Abs(base-at), color(k))
 		}
 		return
 	}
 	var path strings.Builder
 	pen := "M"
-	for i, v := range p.Ys[k] {
+	for i, v := range p.Series[k].Ys {
 		if math.IsNaN(v) || p.LogY && v <= 0 {
 			pen = "M"
 			continue
 		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.Xs[i]), y.at(v))
+		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.x(i)), y.at(v))
 		pen = "L"
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.Xs[i]), y.at(v), color(k))
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.x(i)), y.at(v), color(k))
 	}
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n", path.String(), color(k), dash(k))
 }
 
-// drawKey writes the names of the series and of the paper's points below the picture.
-func (p *Points) drawKey(b *strings.Builder) {
-	at := func(i int) (x, y int) { return left + i%2*(width-left-right)/2, height + 12 + i/2*keyHeight }
+// drawKey writes the names of the series and of the marks below the picture.
+func (p *Picture) drawKey(b *strings.Builder) {
+	at := func(i int) (x, y int) { return left + i%2*(width-left-right)/2, height + p.foot() + 12 + i/2*keyHeight }
 	for k := range p.Series {
 		x, y := at(k)
 		fmt.Fprintf(b, `<path d="M%d %dh22" stroke="%s" stroke-width="3" stroke-dasharray="%s"/><text x="%d" y="%d">%s</text>`+"\n",
@@ -291,6 +294,6 @@ func (p *Points) drawKey(b *strings.Builder) {
 	for i, m := range p.marks() {
 		x, y := at(len(p.Series) + i)
 		fmt.Fprintf(b, `<path d="M%d %dl5 5 -5 5 -5 -5z" fill="none" stroke="#dc2626" stroke-width="2"/><text x="%d" y="%d">%s</text>`+"\n",
-			x+11, y-9, x+28, y, html.EscapeString("the paper: "+m.Name))
+			x+11, y-9, x+28, y, html.EscapeString(m.Name))
 	}
 }

@@ -1,0 +1,373 @@
+// Package report shows runs as pages: one file each, which needs no other and no script.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/plot"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// Run is a run as its folder has it.
+type Run struct {
+	Dir    string
+	Meta   runner.Meta
+	Report runner.Report
+}
+
+// Read reads a run's folder. A run that is still going on, or was killed, has no summary yet: its page says so.
+func Read(dir string) (*Run, error) {
+	r := &Run{Dir: dir}
+	if err := readJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+		return nil, err
+	}
+	if r.Meta.Schema != runner.MetaSchema {
+		return nil, fmt.Errorf("%s/meta.json has schema %q, and this program reads %q", dir, r.Meta.Schema, runner.MetaSchema)
+	}
+	if err := readJSON(filepath.Join(dir, "summary.json"), &r.Report); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	return r, nil
+}
+
+func readJSON(name string, v any) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// workloads returns the labels of a run's workloads, in the order of their first rows.
+func (r *Run) workloads() (all []string) {
+	for i := range r.Report.Results {
+		if name := r.Report.Results[i].Workload; !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// rows returns the rows of a workload.
+func (r *Run) rows(workload string) (all []apps.Row) {
+	for i := range r.Report.Results {
+		if r.Report.Results[i].Workload == workload {
+			all = append(all, r.Report.Results[i])
+		}
+	}
+	return all
+}
+
+// axes returns the schemes and the sizes of rows, the schemes in their order and the sizes from small to large.
+func axes(rows []apps.Row) (schemes []string, sizes []int) {
+	for i := range rows {
+		if !slices.Contains(schemes, rows[i].Scheme) {
+			schemes = append(schemes, rows[i].Scheme)
+		}
+		if !slices.Contains(sizes, rows[i].SizeBytes) {
+			sizes = append(sizes, rows[i].SizeBytes)
+		}
+	}
+	slices.Sort(sizes)
+	return schemes, sizes
+}
+
+// median returns the median JCT of a scheme at a size in microseconds, or NaN.
+func median(rows []apps.Row, scheme string, size int) float64 {
+	for i := range rows {
+		if rows[i].Scheme == scheme && rows[i].SizeBytes == size {
+			return rows[i].JCT.P50
+		}
+	}
+	return math.NaN()
+}
+
+// picture draws the median JCT of a workload's rows by scheme: over sizes if there are several, else as bars.
+func picture(workload string, rows []apps.Row) plot.Picture {
+	schemes, sizes := axes(rows)
+	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "median JCT in us"}
+	if len(sizes) == 1 {
+		p.Title, p.X, p.Bars, p.At = fmt.Sprintf("%s, %v", p.Title, lab.Size(sizes[0])), "scheme", true, schemes
+		s := plot.Series{Name: "median JCT"}
+		for _, scheme := range schemes {
+			s.Ys = append(s.Ys, median(rows, scheme, sizes[0]))
+		}
+		p.Series = []plot.Series{s}
+		return p
+	}
+	p.X, p.LogY, p.LogX = "message size", true, sizes[0] > 0
+	for _, size := range sizes {
+		p.At, p.Xs = append(p.At, lab.Size(size).String()), append(p.Xs, float64(size))
+	}
+	for _, scheme := range schemes {
+		s := plot.Series{Name: scheme}
+		for _, size := range sizes {
+			s.Ys = append(s.Ys, median(rows, scheme, size))
+		}
+		p.Series = append(p.Series, s)
+	}
+	return p
+}
+
+const sheet = `:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem;color:#1f2937;background:#fff}
+h1,h2{line-height:1.25}h2{margin-top:2.5rem}
+table{border-collapse:collapse;margin:.8rem 0;font-size:.9rem}td,th{border:1px solid #d1d5db;padding:.25rem .5rem;text-align:left;vertical-align:top}
+td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
+.yes{color:#166534}.no{color:#b91c1c}code{font-size:.85rem;overflow-wrap:anywhere}
+@media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}}`
+
+// page collects the HTML of a report. All text of runs goes through its methods, which escape it.
+type page struct{ strings.Builder }
+
+func (b *page) text(tag, s string) { fmt.Fprintf(b, "<%s>%s</%s>\n", tag, html.EscapeString(s), tag) }
+
+// table writes a table. Cells that are numbers stand at the right.
+func (b *page) table(head []string, rows [][]string) {
+	b.WriteString("<div class=\"wide\"><table><tr>")
+	for _, h := range head {
+		fmt.Fprintf(b, "<th>%s</th>", html.EscapeString(h))
+	}
+	b.WriteString("</tr>\n")
+	for _, row := range rows {
+		b.WriteString("<tr>")
+		for _, c := range row {
+			class := ""
+			switch {
+			case c == "yes" || c == "no":
+				class = fmt.Sprintf(" class=%q", c)
+			case c != "" && strings.Trim(c, "0123456789.") == "":
+				class = ` class="n"`
+			}
+			fmt.Fprintf(b, "<td%s>%s</td>", class, html.EscapeString(c))
+		}
+		b.WriteString("</tr>\n")
+	}
+	b.WriteString("</table></div>\n")
+}
+
+// HTML returns the page of one run, or of several that are compared with the first.
+func HTML(runs []*Run) string {
+	b := &page{}
+	var names []string
+	for _, r := range runs {
+		names = append(names, filepath.Base(r.Dir))
+	}
+	title := "mcastlab: " + strings.Join(names, ", ")
+	b.WriteString("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n" +
+		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n" +
+		"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n")
+	b.text("title", title)
+	fmt.Fprintf(b, "<style>%s</style></head><body>\n", sheet)
+	b.text("h1", strings.Join(names, ", "))
+	b.summary(runs)
+	if len(runs) > 1 {
+		b.difference(runs)
+	}
+	for _, r := range runs {
+		b.run(r, len(runs) > 1)
+	}
+	b.WriteString("</body></html>\n")
+	return b.String()
+}
+
+// summary writes what each run was.
+func (b *page) summary(runs []*Run) {
+	head := []string{""}
+	rows := [][]string{{"lab"}, {"runtime"}, {"seed"}, {"ended"}, {"lab time (us)"}, {"packet-hops"}, {"frames lost to faults"}, {"digest"}, {"version"}}
+	for _, r := range runs {
+		m := &r.Meta
+		head = append(head, r.Dir)
+		ended := string(m.Status)
+		if m.Error != "" {
+			ended += ": " + m.Error
+		}
+		for i, v := range []string{
+			m.Lab, m.Runtime, fmt.Sprint(m.Seed), ended, number(m.LabUS), fmt.Sprint(m.PacketHops), fmt.Sprint(m.FramesLost), r.Report.Digest, m.Version,
+		} {
+			rows[i] = append(rows[i], v)
+		}
+	}
+	b.table(head, rows)
+}
+
+// run writes a run's results.
+func (b *page) run(r *Run, named bool) {
+	prefix := ""
+	if named {
+		prefix = filepath.Base(r.Dir) + ": "
+	}
+	if len(r.Report.Results) == 0 {
+		b.text("p", prefix+"no row was measured.")
+	}
+	for _, w := range r.workloads() {
+		rows := r.rows(w)
+		b.text("h2", prefix+w)
+		p := picture(w, rows)
+		b.WriteString(p.SVG())
+		b.times(rows)
+	}
+	for _, text := range r.Report.Texts {
+		b.text("pre", text)
+	}
+	if len(r.Report.Expect) > 0 {
+		b.text("h2", prefix+"what the lab expects")
+		var lines [][]string
+		for _, e := range r.Report.Expect {
+			got, held := "not measured", "no"
+			if e.Got != nil {
+				got = number(*e.Got)
+			}
+			if e.OK {
+				held = "yes"
+			}
+			lines = append(lines, []string{e.Text, e.Basis, got, held})
+		}
+		b.table([]string{"line", "basis", "left side", "holds"}, lines)
+	}
+	b.faults(r, prefix)
+	b.counters(r, prefix)
+}
+
+// times writes the rows of a workload, with the ratio to the fastest scheme of each size.
+func (b *page) times(rows []apps.Row) {
+	_, sizes := axes(rows)
+	var lines [][]string
+	for _, size := range sizes {
+		best := math.Inf(1)
+		for i := range rows {
+			if rows[i].SizeBytes == size && rows[i].JCT.P50 > 0 {
+				best = min(best, rows[i].JCT.P50)
+			}
+		}
+		for i := range rows {
+			if row := &rows[i]; row.SizeBytes == size {
+				lines = append(lines, []string{
+					row.Scheme, lab.Size(size).String(), number(row.JCT.Avg), number(row.JCT.Min), number(row.JCT.Max), number(row.JCT.P50), p99(row.JCT),
+					number(row.JCT.P50 / best), fmt.Sprint(row.Iterations), verified(row),
+				})
+			}
+		}
+	}
+	b.table([]string{"scheme", "size", "avg (us)", "min", "max", "p50", "p99", "p50 / best", "iterations", "verified"}, lines)
+}
+
+func p99(s apps.Summary) string {
+	if s.P99 == nil {
+		return ""
+	}
+	return number(*s.P99)
+}
+
+func verified(row *apps.Row) string {
+	switch {
+	case row.Verified == nil:
+		return "phantom"
+	case *row.Verified:
+		return "yes"
+	}
+	return "no"
+}
+
+// faults writes what was done to a run.
+func (b *page) faults(r *Run, prefix string) {
+	var lines [][]string
+	for _, f := range r.Report.Faults {
+		lines = append(lines, []string{f.ID, f.Kind, f.What, fmt.Sprint(f.Seen), fmt.Sprint(f.Hit)})
+	}
+	for i := range r.Report.Acts {
+		lines = append(lines, []string{"", "by hand", fmt.Sprintf("at %v: %s", r.Report.Acts[i].At, r.Report.Acts[i].Text), "", ""})
+	}
+	if len(lines) > 0 {
+		b.text("h2", prefix+"faults")
+		b.table([]string{"id", "kind", "what", "seen", "hit"}, lines)
+	}
+}
+
+// counters writes the totals that are not 0.
+func (b *page) counters(r *Run, prefix string) {
+	var kinds []string
+	for kind := range r.Report.Counters {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	var lines [][]string
+	for _, kind := range kinds {
+		t := r.Report.Counters[kind]
+		for _, part := range []struct {
+			prefix string
+			counts map[string]uint64
+		}{{"", t.Counts}, {"drops: ", t.Drops}} {
+			var names []string
+			for name, n := range part.counts {
+				if n > 0 {
+					names = append(names, name)
+				}
+			}
+			slices.Sort(names)
+			for _, name := range names {
+				lines = append(lines, []string{kind, part.prefix + name, fmt.Sprint(part.counts[name])})
+			}
+		}
+	}
+	if len(lines) > 0 {
+		b.text("h2", prefix+"counters")
+		b.table([]string{"nodes", "counter", "total"}, lines)
+	}
+}
+
+// difference writes the rows that the first run shares with each other one.
+func (b *page) difference(runs []*Run) {
+	b.text("h2", "side by side")
+	head := []string{"workload", "scheme", "size"}
+	for _, r := range runs {
+		head = append(head, filepath.Base(r.Dir)+", p50 (us)")
+	}
+	for _, r := range runs[1:] {
+		head = append(head, filepath.Base(r.Dir)+" / "+filepath.Base(runs[0].Dir))
+	}
+	var lines [][]string
+	for _, w := range runs[0].workloads() {
+		schemes, sizes := axes(runs[0].rows(w))
+		for _, size := range sizes {
+			for _, scheme := range schemes {
+				line, ratios := []string{w, scheme, lab.Size(size).String()}, []string(nil)
+				first := median(runs[0].rows(w), scheme, size)
+				for i, r := range runs {
+					v := median(r.rows(w), scheme, size)
+					line = append(line, number(v))
+					if i > 0 {
+						ratios = append(ratios, number(v/first))
+					}
+				}
+				lines = append(lines, append(line, ratios...))
+			}
+		}
+	}
+	b.table(head, lines)
+}
+
+// number returns a figure as text; nothing for one that is not there.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return ""
+	case v == math.Trunc(v) && math.Abs(v) < 1e15:
+		return fmt.Sprintf("%.0f", v)
+	case math.Abs(v) < 100:
+		return fmt.Sprintf("%.4g", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}

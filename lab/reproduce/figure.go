@@ -1,0 +1,45 @@
+package reproduce
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/mcastlab/mcastlab/internal/plot"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// Gather takes a figure's points from what was measured. ok says that all of them are there.
+func (f *Figure) Gather(measured Labs) (p plot.Picture, ok bool) {
+	p, ok = plot.Picture{Title: f.Title, X: f.X, Y: f.Y, LogX: f.LogX, LogY: f.LogY, Bars: f.Bars, At: f.At}, true
+	for _, at := range f.At {
+		p.Xs = append(p.Xs, position(at))
+	}
+	for k := range f.Series {
+		s := &f.Series[k]
+		ys := make([]float64, len(f.At))
+		for i, at := range f.At {
+			v, err := measured.value(Quantity{s.Lab, s.at(at)})
+			if err != nil {
+				v, ok = math.NaN(), false
+			}
+			ys[i] = v
+		}
+		p.Series = append(p.Series, plot.Series{Name: s.Name, Ys: ys})
+	}
+	for _, m := range f.Marks {
+		p.Marks = append(p.Marks, plot.Mark{Name: "the paper: " + m.Name, At: m.At, Y: m.Y})
+	}
+	return p, ok
+}
+
+// position returns where a point is on the x axis: a number, or a size in bytes.
+func position(at string) float64 {
+	if v, err := strconv.ParseFloat(at, 64); err == nil {
+		return v
+	}
+	size, err := lab.ParseSize(at)
+	if err != nil {
+		return math.NaN()
+	}
+	return float64(size)
+}
