@@ -3,6 +3,7 @@ package mcastlab
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,10 @@ func TestPaperLabs(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d labs, %v", len(files), err)
 	}
+	quick, err := reproduce.Quick()
+	if err != nil {
+		t.Fatal(err)
+	}
 	there := map[string]bool{}
 	for i, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".mcl.yml")
@@ -55,6 +60,8 @@ func TestPaperLabs(t *testing.T) {
 				t.Skip("runs for some seconds")
 			case reproduce.Slow()[name] > 0 && os.Getenv("MCASTLAB_SOAK") == "":
 				t.Skipf("took %g s: MCASTLAB_SOAK=1 runs it", reproduce.Slow()[name])
+			case slices.Contains(quick, name) && os.Getenv("MCASTLAB_SOAK") == "":
+				t.Skip("TestMeasured of lab/reproduce runs it")
 			case os.Getenv("MCASTLAB_SOAK") == "" && !sweeps.Takes(t, i):
 				t.Skip("another day runs it: make papers runs all")
 			}

@@ -19,7 +19,9 @@ import (
 // reduce-scatter, the time until that half is done. Of a workload that has one
 // scheme and one size, on the event clock, WORKLOAD.SCHEME.SIZE.bytes.links are the bytes
 // of frames on all links, payload what of that is messages, sent and received those of its
-// hosts.
+// hosts. WORKLOAD.SCHEME.SIZE.fallback.fallbacks|returns|probes|overlay|apart|restarted count
+// what a scheme's fallback to unicast did, and WORKLOAD.SCHEME.SIZE.recovery.cutoffs|requests|
+// fetched|duplicates|stale the recoveries of one that may lose data.
 //
 // A line may begin with PRED or CAL. PRED (predicted) says that no parameter was chosen to make the
 // line hold. CAL (calibrated) says that a parameter of the lab was chosen so that it holds, so that

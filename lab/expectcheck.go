@@ -21,7 +21,11 @@ type measured struct {
 // measuredBy returns what a workload measures.
 func measuredBy(w *Workload) (m measured) {
 	e := w.Chosen()
-	m.fields = map[string][]string{"jct": apps.Statistics(), "source": apps.Statistics(), "bytes": {"links", "payload", "sent", "received"}}
+	m.fields = map[string][]string{
+		"jct": apps.Statistics(), "source": apps.Statistics(), "bytes": {"links", "payload", "sent", "received"},
+		"fallback": {"fallbacks", "returns", "probes", "overlay", "apart", "restarted"},
+		"recovery": {"cutoffs", "requests", "fetched", "duplicates", "stale"},
+	}
 	if own, ok := e.Kind.(apps.Measurer); ok {
 		maps.Copy(m.fields, own.Quantities())
 	}

@@ -58,8 +58,12 @@ func (s *Solve) Quantity(name, of, which string) (v float64, known bool, err err
 		return s.SwapUS, true, nil
 	case "factor":
 		return s.FactorUS, true, nil
+	case "broadcast-bytes":
+		return float64(s.BroadcastBytes), true, nil
+	case "swap-bytes":
+		return float64(s.SwapBytes), true, nil
 	}
-	return 0, true, fmt.Errorf("%s: no phase %q: use broadcast, swap or factor", name, which)
+	return 0, true, fmt.Errorf("%s: no phase %q: use broadcast, swap or factor, or broadcast-bytes or swap-bytes", name, which)
 }
 
 // Failures implements apps.Judge.

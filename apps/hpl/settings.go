@@ -180,5 +180,5 @@ func (*Settings) SchemeNames(string) []string { return Bcasts() }
 
 // Quantities implements apps.Measurer.
 func (*Settings) Quantities() map[string][]string {
-	return map[string][]string{"sum": {"broadcast", "swap", "factor"}}
+	return map[string][]string{"sum": {"broadcast", "swap", "factor", "broadcast-bytes", "swap-bytes"}}
 }

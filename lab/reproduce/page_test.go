@@ -87,7 +87,7 @@ func hold(t *testing.T, name, want string) {
 	}
 }
 
-// TestMeasured: labs show what the page says, to the last digit. A day takes a third of those that take seconds.
+// TestMeasured: labs show what the page says, to the last digit, and what they themselves expect. A day takes a third of those that take seconds.
 func TestMeasured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs for some seconds")
@@ -107,6 +107,9 @@ func TestMeasured(t *testing.T) {
 		want := old[j.name]
 		if want == nil || want.Digest != m.Digest || !maps.Equal(want.Values, m.Values) || !maps.Equal(want.Lacks, m.Lacks) {
 			t.Errorf("lab %s shows\n%v\nand the page has\n%v", j.name, m, want)
+		}
+		for _, f := range m.Failures {
+			t.Errorf("lab %s: %s", j.name, f)
 		}
 		if again, before, err := measure(t.Context(), j, dir); err != nil || !before || !maps.Equal(again.Values, m.Values) {
 			t.Errorf("lab %s: what was measured is not read again: %v, %v", j.name, before, err)

@@ -36,6 +36,8 @@ type Measured struct {
 	Values map[string]float64 `json:"values"`           // by expression
 	Lacks  map[string]string  `json:"lacks,omitempty"`  // by expression: why it has no value
 	Wall   float64            `json:"wall_s,omitempty"` // how long it took
+
+	Failures []string `json:"failures,omitempty"` // what the lab itself expects and does not show
 }
 
 // Slow returns the labs that only a full reproduction runs, and how many seconds each took alone on one core.
@@ -45,6 +47,19 @@ func Slow() map[string]float64 {
 		"cepheus-loss-64": 15, "cepheus-loss-512": 60, "cepheus-loss-512-irn": 50, "gleam-loss-4": 25, "gleam-loss-3": 40,
 		"multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
 	}
+}
+
+// Quick returns the labs that a quick reproduction of all results runs.
+func Quick() ([]string, error) {
+	all, err := Load()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, j := range jobs(all, false) {
+		names = append(names, j.name)
+	}
+	return names, nil
 }
 
 // usual is what a lab takes that is not slow, in seconds.
@@ -204,7 +219,7 @@ func measure(ctx context.Context, j job, dir string) (m *Measured, again bool, e
 	if err != nil {
 		return nil, false, fmt.Errorf("lab %s: %w", j.name, err)
 	}
-	m.Digest, m.Wall = report.Digest, time.Since(begin).Seconds()
+	m.Digest, m.Wall, m.Failures = report.Digest, time.Since(begin).Seconds(), report.Failures()
 	for _, text := range j.exprs {
 		e, err := lab.ParseExpression(text)
 		if err != nil {

@@ -41,3 +41,31 @@ func TestQuantities(t *testing.T) {
 		}
 	}
 }
+
+// TestCounts: expect may ask what a fallback or the repair of losses did, where a scheme has one.
+func TestCounts(t *testing.T) {
+	l, err := lab.Parse("lab.mcl.yml", []byte("name: q\ntopology: {star: {hosts: 3}}\nworkloads:\n"+
+		"  - bcast: {schemes: [{cepheus: {fallback: full}}, ud-multicast, chain], sizes: [64KiB], iterations: 1}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Simulate(t.Context(), l, Options{Base: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"bcast.cepheus.64KiB.fallback.fallbacks":     "",
+		"bcast.cepheus.64KiB.fallback.restarted":     "",
+		"bcast.ud-multicast.64KiB.recovery.fetched":  "",
+		"bcast.ud-multicast.64KiB.recovery.cutoffs":  "",
+		"bcast.chain.64KiB.fallback.returns":         "the scheme has no fallback",
+		"bcast.cepheus.64KiB.recovery.fetched":       "loses nothing that its ranks recover",
+		"bcast.cepheus.64KiB.fallback.fetched":       "use apart, fallbacks, overlay, probes, restarted, returns",
+		"bcast.ud-multicast.64KiB.recovery.restarts": "use cutoffs, duplicates, fetched, requests, stale",
+	} {
+		got, err := r.Quantity(name)
+		if want == "" && (err != nil || got != 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %g, %v", name, got, err)
+		}
+	}
+}

@@ -2,6 +2,8 @@ package runner
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -9,6 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // ReportSchema names the format of summary.json and of run --format json.
@@ -139,7 +142,7 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 // quantity returns the value of WORKLOAD.SCHEME.SIZE.jct|source.STATISTIC in
 // microseconds, or of what the row's details know, as HPL's WORKLOAD.SCHEME.SIZE.sum.PHASE, or
 // WORKLOAD.SCHEME.SIZE.bytes.links|payload|sent|received. Sizes that mean the same
-// number of bytes are the same.
+// number of bytes are the same. WORKLOAD.SCHEME.SIZE.fallback|recovery.COUNT are counts of the row.
 func quantity(name string, rows []apps.Row) (float64, error) {
 	part := strings.Split(name, ".")
 	if len(part) != 5 {
@@ -160,13 +163,17 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 			return r.Source.Statistic(name, part[4])
 		case "bytes":
 			return traffic(name, r.Traffic, part[4])
+		case "fallback":
+			return fellBack(name, r.Safety, part[4])
+		case "recovery":
+			return repairs(name, r.Recovery, part[4])
 		}
 		if r.Details != nil {
 			if v, known, err := r.Details.Quantity(name, part[3], part[4]); known {
 				return v, err
 			}
 		}
-		return 0, fmt.Errorf("%s: no quantity %q: use jct, source or bytes", name, part[3])
+		return 0, fmt.Errorf("%s: no quantity %q: use jct, source, bytes, fallback or recovery", name, part[3])
 	}
 	return 0, fmt.Errorf("%s was not measured", name)
 }
@@ -190,6 +197,32 @@ func traffic(name string, t *apps.Traffic, which string) (float64, error) {
 		return float64(t.Received), nil
 	}
 	return 0, fmt.Errorf("%s: no bytes %q: use links, payload, sent or received", name, which)
+}
+
+// fellBack returns a count of what the fallback to unicast did on all ranks.
+func fellBack(name string, s *collective.Safety, which string) (float64, error) {
+	if s == nil {
+		return 0, fmt.Errorf("%s: the scheme has no fallback", name)
+	}
+	counts := map[string]int{"fallbacks": s.Fallbacks, "returns": s.Returns, "probes": s.Probes, "overlay": s.Overlay, "apart": s.Apart, "restarted": s.Restarted}
+	return counted(name, counts, which)
+}
+
+// repairs returns a count of the recoveries from loss of all ranks.
+func repairs(name string, r *collective.Recovery, which string) (float64, error) {
+	if r == nil {
+		return 0, fmt.Errorf("%s: the scheme loses nothing that its ranks recover", name)
+	}
+	counts := map[string]int{"cutoffs": r.Cutoffs, "requests": r.Requests, "fetched": r.Fetched, "duplicates": r.Duplicates, "stale": r.Stale}
+	return counted(name, counts, which)
+}
+
+func counted(name string, counts map[string]int, which string) (float64, error) {
+	n, ok := counts[which]
+	if !ok {
+		return 0, fmt.Errorf("%s: no count %q: use %s", name, which, strings.Join(slices.Sorted(maps.Keys(counts)), ", "))
+	}
+	return float64(n), nil
 }
 
 // Failures returns one line for each row that did not verify and each expectation that

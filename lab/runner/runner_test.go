@@ -86,7 +86,7 @@ func TestExpectations(t *testing.T) {
 expect "b.x.1MiB.jct.p99 > 0" cannot be checked: b.x.1MiB.jct.p99 needs at least 100 iterations
 expect "b.z.1MiB.jct.avg > 0" cannot be checked: b.z.1MiB.jct.avg was not measured
 expect "b.x.1MiB.jct.mode > 0" cannot be checked: b.x.1MiB.jct.mode: no statistic "mode": use avg, min, max, p50 or p99
-expect "b.x.1MiB.time.avg > 0" cannot be checked: b.x.1MiB.time.avg: no quantity "time": use jct, source or bytes
+expect "b.x.1MiB.time.avg > 0" cannot be checked: b.x.1MiB.time.avg: no quantity "time": use jct, source, bytes, fallback or recovery
 expect "b.x.1MiB.bytes.links > 0" cannot be checked: b.x.1MiB.bytes.links: bytes are counted only in the runtime sim, for a workload with one scheme and one size`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
