@@ -72,7 +72,7 @@ func (p *program) reproduceAction(c *cli.Context) error {
 		return err
 	}
 	p.writeOutcomes(outcomes, page)
-	return amiss(outcomes)
+	return amiss(outcomes, measured.Failures())
 }
 
 // jobsMax is how many labs may be run at a time: each may take gigabytes.
@@ -139,16 +139,15 @@ func (p *program) writeOutcomes(all []reproduce.Outcome, page string) {
 	fmt.Fprintf(p.out, "%s\n%s\n", c.Sentence(), page)
 }
 
-// amiss returns an error if a line is out of its band and its result does not say why.
-func amiss(all []reproduce.Outcome) error {
-	var ids []string
+// amiss returns an error if a line is out of its band and its result does not say why, or if a lab failed.
+func amiss(all []reproduce.Outcome, failures []string) error {
 	for i := range all {
 		if all[i].Verdict == reproduce.Amiss {
-			ids = append(ids, all[i].ID)
+			failures = append(failures, all[i].ID+" is out of band without a reason")
 		}
 	}
-	if len(ids) > 0 {
-		return failedError{fmt.Errorf("out of band without a reason: %s", strings.Join(ids, ", "))}
+	if len(failures) > 0 {
+		return failedError{errors.New(strings.Join(failures, "; "))}
 	}
 	return nil
 }

@@ -2,11 +2,11 @@
 package report
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
+	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,27 +27,16 @@ type Run struct {
 // Read reads a run's folder. A run that is still going on, or was killed, has no summary yet: its page says so.
 func Read(dir string) (*Run, error) {
 	r := &Run{Dir: dir}
-	if err := readJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+	if err := runner.ReadJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
 		return nil, err
 	}
 	if r.Meta.Schema != runner.MetaSchema {
 		return nil, fmt.Errorf("%s/meta.json has schema %q, and this program reads %q", dir, r.Meta.Schema, runner.MetaSchema)
 	}
-	if err := readJSON(filepath.Join(dir, "summary.json"), &r.Report); err != nil && !os.IsNotExist(err) {
+	if err := runner.ReadJSON(filepath.Join(dir, "summary.json"), &r.Report); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	return r, nil
-}
-
-func readJSON(name string, v any) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }
 
 // workloads returns the labels of a run's workloads, in the order of their first rows.

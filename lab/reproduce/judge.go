@@ -3,7 +3,10 @@ package reproduce
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // Verdict is how a result stands.
@@ -50,6 +53,16 @@ func (all Labs) value(q Quantity) (float64, error) {
 		return v, nil
 	}
 	return 0, errors.New(cmp.Or(m.Lacks[q.Value], "it was not asked for"))
+}
+
+// Failures returns one line for each expectation of a lab that it did not meet itself, right bytes among them.
+func (all Labs) Failures() (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		for _, f := range all[name].Failures {
+			lines = append(lines, fmt.Sprintf("lab %s: %s", name, f))
+		}
+	}
+	return lines
 }
 
 // Judge holds the results against what was measured.

@@ -96,11 +96,15 @@ func TestMeasured(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "labs"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for i, j := range jobs(load(t), false) {
+	quick, err := jobs(load(t), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range quick {
 		if !sweeps.Takes(t, i) {
 			continue
 		}
-		m, _, err := measure(t.Context(), j, dir)
+		m, _, err := measure(t.Context(), j, dir, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +115,7 @@ func TestMeasured(t *testing.T) {
 		for _, f := range m.Failures {
 			t.Errorf("lab %s: %s", j.name, f)
 		}
-		if again, before, err := measure(t.Context(), j, dir); err != nil || !before || !maps.Equal(again.Values, m.Values) {
+		if again, before, err := measure(t.Context(), j, dir, "test"); err != nil || !before || !maps.Equal(again.Values, m.Values) {
 			t.Errorf("lab %s: what was measured is not read again: %v, %v", j.name, before, err)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,7 +49,11 @@ func TestResults(t *testing.T) {
 			}
 		}
 	}
-	for _, j := range jobs(all, true) {
+	labs, err := jobs(all, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range labs {
 		text, err := papers.Labs.ReadFile(j.name + ".mcl.yml")
 		if err != nil {
 			t.Errorf("there is no lab %s", j.name)
@@ -109,6 +115,35 @@ func TestInterrupted(t *testing.T) {
 	measured, err = Run(t.Context(), all[i:i+1], Options{Dir: dir, Jobs: 2, Say: func(f string, args ...any) { said = append(said, fmt.Sprintf(f, args...)) }})
 	if err != nil || len(measured) != 2 || !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "measured before") }) {
 		t.Errorf("%d labs, %v: %q", len(measured), err, said)
+	}
+}
+
+// TestKept: what was measured is kept for the same program, lab and questions only, and what a killed run has left
+// goes. What a lab expects and does not show is told.
+func TestKept(t *testing.T) {
+	dir := t.TempDir()
+	left := filepath.Join(dir, "run-cepheus-inline", "left")
+	if err := errors.Join(os.MkdirAll(left, 0o755), os.MkdirAll(filepath.Join(dir, "labs"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	j := job{name: "cepheus-inline", exprs: []string{"bcast.cepheus.64B.jct.avg"}}
+	more := job{name: j.name, exprs: append([]string{"bcast.cepheus.64MiB.jct.avg"}, j.exprs...)}
+	for i, c := range []struct {
+		j       job
+		program string
+		again   bool
+	}{{j, "a", false}, {j, "a", true}, {j, "b", false}, {more, "b", false}, {more, "b", true}} {
+		m, again, err := measure(t.Context(), c.j, dir, c.program)
+		if err != nil || again != c.again || len(m.Values) != len(c.j.exprs) {
+			t.Errorf("case %d: %v, %v, %v", i, m, again, err)
+		}
+	}
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a killed run has left: %v", err)
+	}
+	failed := Labs{"b": {Failures: []string{"wrong bytes"}}, "a": {}}
+	if got := failed.Failures(); !slices.Equal(got, []string{"lab b: wrong bytes"}) {
+		t.Errorf("failures %q", got)
 	}
 }
 

@@ -1,12 +1,14 @@
 package reproduce
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -31,7 +33,7 @@ type Options struct {
 // Measured is what a lab has shown.
 type Measured struct {
 	Lab    string             `json:"lab"`
-	Key    string             `json:"key"` // of the lab, what is asked of it, and the program's version
+	Key    string             `json:"key"` // of the program, the lab, and what is asked of it
 	Digest string             `json:"digest"`
 	Values map[string]float64 `json:"values"`           // by expression
 	Lacks  map[string]string  `json:"lacks,omitempty"`  // by expression: why it has no value
@@ -55,11 +57,12 @@ func Quick() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	quick, err := jobs(all, false)
 	var names []string
-	for _, j := range jobs(all, false) {
+	for _, j := range quick {
 		names = append(names, j.name)
 	}
-	return names, nil
+	return names, err
 }
 
 // usual is what a lab takes that is not slow, in seconds.
@@ -72,54 +75,46 @@ type job struct {
 	takes float64
 }
 
-// jobs returns the labs that results need, the longest first.
-func jobs(results []*Result, full bool) (all []job) {
-	asked := map[string][]string{}
-	ask := func(name, expr string) {
-		if !slices.Contains(asked[name], expr) {
-			asked[name] = append(asked[name], expr)
-		}
+// jobs returns the labs that chosen results need, the longest first. Each is asked for what any result asks of it, so
+// that it need not be run again for another one.
+func jobs(chosen []*Result, full bool) ([]job, error) {
+	results, err := Load()
+	if err != nil {
+		return nil, err
 	}
+	needed := quantities(chosen)
+	var all []job
+	for name, exprs := range quantities(results) {
+		takes, slow := Slow()[name]
+		if needed[name] == nil || slow && !full {
+			continue
+		}
+		slices.Sort(exprs)
+		all = append(all, job{name, slices.Compact(exprs), max(takes, usual)})
+	}
+	slices.SortFunc(all, func(a, b job) int { return cmp.Or(cmp.Compare(b.takes, a.takes), cmp.Compare(a.name, b.name)) })
+	return all, nil
+}
+
+// quantities returns what results ask of each lab.
+func quantities(results []*Result) map[string][]string {
+	asked := map[string][]string{}
 	for _, r := range results {
 		for i := range r.Lines {
 			for _, q := range r.Lines[i].asked() {
-				ask(q.Lab, q.Value)
+				asked[q.Lab] = append(asked[q.Lab], q.Value)
 			}
 		}
 		for i := range r.Figures {
 			f := &r.Figures[i]
 			for k := range f.Series {
 				for _, x := range f.At {
-					ask(f.Series[k].Lab, f.Series[k].at(x))
+					asked[f.Series[k].Lab] = append(asked[f.Series[k].Lab], f.Series[k].at(x))
 				}
 			}
 		}
 	}
-	for name, exprs := range asked {
-		takes, slow := Slow()[name]
-		if slow && !full {
-			continue
-		}
-		slices.Sort(exprs)
-		all = append(all, job{name, exprs, max(takes, usual)})
-	}
-	slices.SortFunc(all, func(a, b job) int {
-		if a.takes != b.takes {
-			return int(b.takes - a.takes)
-		}
-		return compareNames(a.name, b.name)
-	})
-	return all
-}
-
-func compareNames(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return asked
 }
 
 // Run runs the labs that results need and returns what they have shown, by lab. What has been measured before
@@ -128,7 +123,14 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	if err := os.MkdirAll(filepath.Join(o.Dir, "labs"), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the results: %w", err)
 	}
-	all := jobs(results, o.Full)
+	all, err := jobs(results, o.Full)
+	if err != nil {
+		return nil, err
+	}
+	program, err := fingerprint()
+	if err != nil {
+		return nil, err
+	}
 	p := progress{say: o.Say, begun: time.Now(), all: len(all)}
 	for _, j := range all {
 		p.left += j.takes
@@ -141,7 +143,7 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	for range max(1, o.Jobs) {
 		workers.Go(func() {
 			for j := range todo {
-				m, again, err := measure(ctx, j, o.Dir)
+				m, again, err := measure(ctx, j, o.Dir, program)
 				mu.Lock()
 				if err != nil {
 					failed = errors.Join(failed, err)
@@ -192,7 +194,7 @@ func (p *progress) done(j job, m *Measured, again bool) {
 }
 
 // measure runs a lab, or reads what it showed before: again.
-func measure(ctx context.Context, j job, dir string) (m *Measured, again bool, err error) {
+func measure(ctx context.Context, j job, dir, program string) (m *Measured, again bool, err error) {
 	text, err := papers.Labs.ReadFile(j.name + ".mcl.yml")
 	if err != nil {
 		return nil, false, fmt.Errorf("there is no lab %s in examples/papers", j.name)
@@ -202,7 +204,7 @@ func measure(ctx context.Context, j job, dir string) (m *Measured, again bool, e
 		return nil, false, err
 	}
 	file := filepath.Join(dir, "labs", j.name+".json")
-	m = &Measured{Lab: j.name, Key: key(text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
+	m = &Measured{Lab: j.name, Key: key(program, text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
 	if old, err := os.ReadFile(file); err == nil {
 		var x Measured
 		if json.Unmarshal(old, &x) == nil && x.Key == m.Key {
@@ -210,10 +212,7 @@ func measure(ctx context.Context, j job, dir string) (m *Measured, again bool, e
 		}
 	}
 	begin := time.Now()
-	runs, err := os.MkdirTemp(dir, "run-")
-	if err != nil {
-		return nil, false, err
-	}
+	runs := filepath.Join(dir, "run-"+j.name) // what a killed one has left goes with it
 	defer func() { err = errors.Join(err, os.RemoveAll(runs)) }()
 	report, err := runner.Simulate(ctx, l, runner.Options{Base: runs, Env: apps.Env{}})
 	if err != nil {
@@ -248,12 +247,28 @@ func writeWhole(name string, b []byte) error {
 	return os.Rename(name+".new", name)
 }
 
-// key tells measurements apart that may differ.
-func key(text []byte, exprs []string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n", runner.Version(), text)
-	for _, e := range exprs {
-		fmt.Fprintln(h, e)
+// fingerprint returns what tells this program from every other one. Its version does not: builds between two
+// commits have the same.
+func fingerprint() (string, error) {
+	name, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the program: %w", err)
 	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("read the program: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read the program: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// key tells measurements apart that may differ.
+func key(program string, text []byte, exprs []string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n%s\n%q", program, text, exprs)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

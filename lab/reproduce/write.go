@@ -3,6 +3,7 @@ package reproduce
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -34,7 +35,7 @@ func Collect(all []Outcome) *Figures {
 		for k := range all[i].Lines {
 			l := &all[i].Lines[k]
 			x := FigureLine{ID: all[i].ID, Name: l.Name, From: l.from(), Basis: l.Basis, OK: l.OK}
-			if got := l.Got; got == got { // NaN is not
+			if got := l.Got; !math.IsNaN(got) {
 				x.Got = &got
 			}
 			f.Results = append(f.Results, x)

@@ -60,10 +60,10 @@ type DiffItem struct {
 // size, the ratios between them, and what the nodes counted.
 func Compare(dirA, dirB string) (*Diff, error) {
 	var a, b Report
-	if err := readJSON(filepath.Join(dirA, "summary.json"), &a); err != nil {
+	if err := ReadJSON(filepath.Join(dirA, "summary.json"), &a); err != nil {
 		return nil, err
 	}
-	if err := readJSON(filepath.Join(dirB, "summary.json"), &b); err != nil {
+	if err := ReadJSON(filepath.Join(dirB, "summary.json"), &b); err != nil {
 		return nil, err
 	}
 	d := &Diff{Schema: DiffSchema, A: dirA, B: dirB, Rows: []DiffRow{}, Counts: []DiffItem{}, Parts: []string{}}
@@ -73,7 +73,7 @@ func Compare(dirA, dirB string) (*Diff, error) {
 	d.rows(a.Results, b.Results)
 	d.order()
 	var ca, cb counters.File
-	errA, errB := readJSON(filepath.Join(dirA, "counters.json"), &ca), readJSON(filepath.Join(dirB, "counters.json"), &cb)
+	errA, errB := ReadJSON(filepath.Join(dirA, "counters.json"), &ca), ReadJSON(filepath.Join(dirB, "counters.json"), &cb)
 	if err := errors.Join(errA, errB); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -83,7 +83,8 @@ func Compare(dirA, dirB string) (*Diff, error) {
 	return d, nil
 }
 
-func readJSON(name string, v any) error {
+// ReadJSON reads a file of a run's folder.
+func ReadJSON(name string, v any) error {
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("read run: %w", err)
