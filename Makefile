@@ -36,7 +36,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
 	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./drivers/sim ./lab/reproduce ./lab/search ./virtrnic -v -count=1 \
-	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|Labs|Standstill|Timelines|Fairness|IncastFairness)$$'
+	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|PartsTroubled|Labs|Standstill|Timelines|Fairness|IncastFairness)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0

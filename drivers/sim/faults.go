@@ -121,14 +121,28 @@ func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
 // SetRoutes implements faults.SwitchTarget.
 func (t target) SetRoutes(_ vtime.Time, down []int) {
 	g := t.n.graph
-	tables := g.Routes()
-	if len(down) > 0 {
+	var own []int // the switches of this part of the lab
+	for node := g.Hosts; node < len(t.n.nodes); node++ {
+		if t.n.nodes[node].sw != nil {
+			own = append(own, node)
+		}
+	}
+	if len(own) == 1 {
+		table := g.RoutesAt(own[0], down...)
+		t.n.nodes[own[0]].sw.SetRoutes(t.n.cfg.FIB(own[0], &table))
+		return
+	}
+	var tables []topo.Table
+	switch {
+	case len(own) == 0:
+		return
+	case len(down) == 0:
+		tables = g.Routes()
+	default:
 		tables = g.RoutesWithout(down...)
 	}
-	for i := range tables {
-		if sw := t.n.nodes[g.Hosts+i].sw; sw != nil {
-			sw.SetRoutes(t.n.cfg.FIB(g.Hosts+i, &tables[i]))
-		}
+	for _, node := range own {
+		t.n.nodes[node].sw.SetRoutes(t.n.cfg.FIB(node, &tables[node-g.Hosts]))
 	}
 }
 

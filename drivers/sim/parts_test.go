@@ -162,7 +162,7 @@ func troubledParts(t *testing.T, seed uint64) {
 
 // TestPartsTroubled: whatever faults come, a lab in parts is the whole.
 func TestPartsTroubled(t *testing.T) {
-	from, count := simlab.Seeds(t, 60)
+	from, count := simlab.DaySeeds(t, 60)
 	for seed := from; seed < from+count; seed++ {
 		troubledParts(t, seed)
 		if t.Failed() {
