@@ -177,6 +177,7 @@ func (a *agent) restore(before []byte) error {
 		return fmt.Errorf("restore the node: %w", err)
 	}
 	a.node = n
+	giveBack()
 	return nil
 }
 
@@ -208,8 +209,9 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 		x.trace = traces.NewRecorder(open.Node, x, x.line)
 		c.Sim.Trace, c.Sim.Watch = func(int) machine.Tracer { return x.trace }, func(int) machine.Watcher { return x.trace }
 	}
+	var in live.Receiver
 	for _, fd := range sockets {
-		c.IO = append(c.IO, live.NewIO(fd, l.Runtime.IO == "trains"))
+		c.IO = append(c.IO, in.NewIO(fd, l.Runtime.IO == "trains"))
 	}
 	if x.node, err = lockstep.NewNode(c); err != nil {
 		return err

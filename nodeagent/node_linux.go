@@ -133,14 +133,15 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		c.Left = &x.Left
 	}
 	var ports []machine.PortConfig
+	var in live.Receiver
 	for p, fd := range sockets {
 		if p == len(n.graph.Nodes[id].Links) { // a device does not understand trains
-			c.IO = append(c.IO, live.NewPacket(fd))
+			c.IO = append(c.IO, in.NewPacket(fd))
 			c.Delays = append(c.Delays, 0)
 			ports = append(ports, machine.PortConfig{BitsPerSec: int64(n.lab.HostRate())})
 			break
 		}
-		c.IO = append(c.IO, live.NewIO(fd, n.lab.Runtime.IO == "trains"))
+		c.IO = append(c.IO, in.NewIO(fd, n.lab.Runtime.IO == "trains"))
 		far := n.graph.Peer(id, p)
 		// What the far end's transmitter is told about this link is also what arrivals
 		// here are due after: propagation and this node's pipeline.

@@ -24,13 +24,8 @@ type IO interface {
 	Cut() uint64   // frames sent after the link was removed
 }
 
-// NewIO wraps a socket. trains says whether it carries trains of frames or single frames.
-func NewIO(fd int, trains bool) IO {
-	if trains {
-		return NewTrains(fd)
-	}
-	return NewPacket(fd)
-}
+// NewIO wraps a socket that is read by itself. trains says whether it carries trains of frames or single frames.
+func NewIO(fd int, trains bool) IO { return new(Receiver).NewIO(fd, trains) }
 
 // Config describes a node's loop.
 type Config struct {

@@ -25,11 +25,8 @@ type mmsghdr struct {
 // Packet moves whole frames through a bound AF_PACKET socket, up to 64 with one system call.
 // The socket is non-blocking, and delivers time stamps and VLAN tags.
 type Packet struct {
-	fd   int
-	rx   [batch]mmsghdr
-	rxIO [batch]unix.Iovec
-	rxB  [batch][frameBytesMax]byte
-	rxC  [batch][controlLen]byte
+	fd int
+	*packetInbox
 	tx   [batch]mmsghdr
 	txIO [batch]unix.Iovec
 
@@ -37,15 +34,12 @@ type Packet struct {
 	cut   uint64
 }
 
-// NewPacket wraps a socket.
-func NewPacket(fd int) *Packet {
-	p := &Packet{fd: fd}
-	for i := range p.rx {
-		p.rxIO[i].Base = &p.rxB[i][wire.VLANLen]
-		p.rxIO[i].SetLen(frameBytesMax - wire.VLANLen)
-		p.rx[i].hdr.Iov = &p.rxIO[i]
-		p.rx[i].hdr.SetIovlen(1)
-		p.rx[i].hdr.Control = &p.rxC[i][0]
+// NewPacket wraps a socket that is read by itself.
+func NewPacket(fd int) *Packet { return new(Receiver).NewPacket(fd) }
+
+func newPacket(fd int, in *packetInbox) *Packet {
+	p := &Packet{fd: fd, packetInbox: in}
+	for i := range p.tx {
 		p.tx[i].hdr.Iov = &p.txIO[i]
 		p.tx[i].hdr.SetIovlen(1)
 	}

@@ -41,11 +41,8 @@ const (
 // The ICRC covers them: frames whose identification does not follow on begin another train.
 // Frames of a VLAN, and datagrams that have a UDP checksum, travel by themselves.
 type Trains struct {
-	fd   int
-	rx   [trainBatch]mmsghdr
-	rxIO [trainBatch]unix.Iovec
-	rxB  [trainBatch][]byte
-	rxC  [trainBatch][controlLen]byte
+	fd int
+	*trainInbox
 
 	tx    [batch]mmsghdr
 	txIO  []unix.Iovec // of all trains, in order
@@ -56,18 +53,8 @@ type Trains struct {
 	drops, cut uint64
 }
 
-// NewTrains takes over a socket.
-func NewTrains(fd int) *Trains {
-	t := &Trains{fd: fd, txIO: make([]unix.Iovec, 0, 2*batch+2+TrainMax), heads: make([]int, 0, batch)}
-	for i := range t.rx {
-		t.rxB[i] = make([]byte, wire.VLANLen+vnetLen+wire.EthernetLen+trainBytes)
-		t.rxIO[i].Base = &t.rxB[i][wire.VLANLen]
-		t.rxIO[i].SetLen(len(t.rxB[i]) - wire.VLANLen)
-		t.rx[i].hdr.Iov = &t.rxIO[i]
-		t.rx[i].hdr.SetIovlen(1)
-		t.rx[i].hdr.Control = &t.rxC[i][0]
-	}
-	return t
+func newTrains(fd int, in *trainInbox) *Trains {
+	return &Trains{fd: fd, trainInbox: in, txIO: make([]unix.Iovec, 0, 2*batch+2+TrainMax), heads: make([]int, 0, batch)}
 }
 
 // FD implements IO.

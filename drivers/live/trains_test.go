@@ -95,7 +95,7 @@ func TestTrains(t *testing.T) {
 			frames = append(frames, roce(&pool, psn, size, src, ce, family, tag))
 			psn = psn.Add(1)
 		}
-		tr := NewTrains(-1)
+		tr := new(Receiver).NewTrains(-1)
 		var got [][]byte
 		left := frames
 		for len(left) > 0 {
@@ -156,7 +156,7 @@ func TestTrainLength(t *testing.T) {
 		{"a VLAN", run(3, 1024, 1, overIPv6, func(w *wire.Flow) { w.VLAN = &wire.VLAN{ID: 7} }), "[1 1 1]"},
 		{"UDP checksums", registrations(&pool, 3), "[1 1 1]"},
 	} {
-		tr := NewTrains(-1)
+		tr := new(Receiver).NewTrains(-1)
 		var got []int
 		for left := c.frames; len(left) > 0; {
 			tr.couple(left)
@@ -173,7 +173,7 @@ func TestTrainLength(t *testing.T) {
 // FuzzSplit: no message of a socket, however broken, is read beyond its end.
 func FuzzSplit(f *testing.F) {
 	var pool wire.Pool
-	tr := NewTrains(-1)
+	tr := new(Receiver).NewTrains(-1)
 	var frames [][]byte
 	for i := range 4 {
 		frames = append(frames, roce(&pool, wire.PSN(i), 256, 1, false))
