@@ -133,7 +133,7 @@ func (n *NIC) forget(m *MR) {
 		n.mrs[m.key>>8-1] = nil
 		n.freedKeys.Push(m.key)
 	}
-	m.gone = true
+	m.gone, m.mem = true, nil // whoever still holds the region does not keep its memory
 	m.pd.users--
 	n.made.MRs--
 }
