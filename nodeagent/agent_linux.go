@@ -230,6 +230,7 @@ func (a *agent) Configure(_ context.Context, r *nodeapi.ConfigureRequest) (*node
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configure node %s: %v", r.Node, err)
 	}
+	giveBack()
 	a.node = n
 	return &nodeapi.ConfigureReply{Pid: uint32(os.Getpid()), Version: a.version}, nil
 }

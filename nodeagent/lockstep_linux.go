@@ -177,7 +177,7 @@ func (a *agent) restore(before []byte) error {
 		return fmt.Errorf("restore the node: %w", err)
 	}
 	a.node = n
-	giveBack()
+	a.giveBackLater()
 	return nil
 }
 

@@ -42,7 +42,7 @@ func TestReceiverShared(t *testing.T) {
 			k := 0
 			n, err := in[i].Receive(func(_ int64, b []byte) {
 				if want := bytes.Repeat([]byte{byte(16*round + 4*i + k)}, sizes[i]); !bytes.Equal(b, want) {
-					t.Errorf("round %d, port %d: frame %d has %d bytes, %x...; %d were sent", round, i, k, len(b), b[:min(4, len(b))], len(want))
+					t.Errorf("round %d, port %d: frame %d has %d bytes that begin with %x; %d were sent", round, i, k, len(b), b[:min(4, len(b))], len(want))
 				}
 				k++
 			})
