@@ -53,6 +53,20 @@ type Row struct {
 	Lost   []string `json:"lost,omitempty"` // hosts that were given up; the row describes the others
 	// Traffic is counted in simulations, for a workload that has one row.
 	Traffic *Traffic `json:"traffic,omitempty"`
+	// Faults are those of the lab file, as they met this row.
+	Faults []RowFault `json:"faults,omitempty"`
+}
+
+// RowFault is a fault of the lab file as one row met it.
+type RowFault struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	In   string `json:"in"`   // row or run: what its times count from
+	Came bool   `json:"came"` // it was in force at some time of the row; false: the row did not reach it
+	// Seen and Hit are as in the report's faults. They are null where several rows were measured in one
+	// go, as with faults of the run they are.
+	Seen *uint64 `json:"seen"`
+	Hit  *uint64 `json:"hit"`
 }
 
 // PayloadOwn is the Payload of a user's program, which handles its own payload.

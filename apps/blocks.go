@@ -230,6 +230,16 @@ func (b *BlockSettings) Links(g *topo.Graph, row *Row, of func(s *setting.Scheme
 	return of(&b.Schemes[i], len(hosts), func(a, b int) int { return g.Hops(hosts[a], hosts[b]) })
 }
 
+// RowsOf returns a row for each scheme and size, for a Kind's Rows.
+func RowsOf(schemes []setting.Scheme, sizes []setting.Size) (rows []Row) {
+	for _, s := range schemes {
+		for _, size := range sizes {
+			rows = append(rows, Row{Scheme: s.Label, SizeBytes: int(size)})
+		}
+	}
+	return rows
+}
+
 // OnlyRow leaves the scheme and the size of a row, for a Kind's Only, and reports whether the
 // row's scheme is there. The slices that were there before are not changed.
 func OnlyRow(schemes *[]setting.Scheme, sizes *[]setting.Size, row *Row) bool {

@@ -133,6 +133,12 @@ type Faller interface {
 	FallsBack() bool
 }
 
+// Rower is a Kind each of whose rows can be measured alone (Only).
+type Rower interface {
+	// Rows returns the schemes and sizes of the rows, in the order in which they are measured.
+	Rows() []Row
+}
+
 // LinksAtMost returns the number of links that can have been crossed one after the other in a row's
 // time. A crossing takes at least the delay of a link and the time of the smallest frame.
 func LinksAtMost(g *topo.Graph, row *Row) int {

@@ -37,6 +37,7 @@ type Timeline struct {
 	down     []int                 // links that are down, ascending
 	coming   []*routes             // changes of routes that switches have not received, by instant
 	calls    []*pending            // pending calls, in the order in which they were requested
+	perRow   []Spec                // faults that begin anew with each row (PerRow)
 }
 
 // act is the action of a pending call.
@@ -96,8 +97,8 @@ func (t *Timeline) Add(now vtime.Time, s Spec) {
 // Impairment.
 func (t *Timeline) insert(s Spec) *entry {
 	e := &entry{Spec: s, base: map[topo.End]uint64{}}
-	name := "fault/" + strings.TrimPrefix(s.ID, LabPrefix)
-	e.Window.Random = t.root.Derive(name + "/times")
+	name := streamOf(s.ID)
+	e.Window.Random = t.root.Derive(timesOf(s.ID))
 	t.all = append(t.all, e)
 	g := t.c.Graph
 	for _, from := range s.Ends {
@@ -134,6 +135,11 @@ func (t *Timeline) insert(s Spec) *entry {
 	}
 	return e
 }
+
+// streamOf and timesOf name a fault's random streams.
+func streamOf(id string) string { return "fault/" + strings.TrimPrefix(id, LabPrefix) }
+
+func timesOf(id string) string { return streamOf(id) + "/times" }
 
 // rewire sets the faults of a direction of a link.
 func (t *Timeline) rewire(from topo.End) {

@@ -83,6 +83,9 @@ func (c *checking) checkFaults() {
 			continue
 		}
 		c.checkTimes(p, f, k)
+		if _, given := c.at[p+".in"]; given && f.In != FaultInRun && c.l.Controllers > 1 {
+			c.failf(p+".in", "the controllers of a lab keep one timeline for the run: use in: run, or leave in out")
+		}
 		at := p + "." + string(k)
 		switch x := settings.(type) {
 		case *LinkFault:

@@ -14,7 +14,8 @@ import (
 
 // Fault is one entry of faults: a failure that occurs once or repeatedly.
 type Fault struct {
-	At          Duration    `yaml:"at" json:"at,omitzero" doc:"when, in lab time from the start of the run" default:"0"`
+	In          string      `yaml:"in" json:"in,omitzero" doc:"row: it comes anew in each row of the results, whose start its times count from, and is gone at the row's end; or run: its times count from the start of the run, through all rows" default:"row" enum:"row,run"`
+	At          Duration    `yaml:"at" json:"at,omitzero" doc:"when, in lab time from the start of the row, or of the run" default:"0"`
 	For         *Duration   `yaml:"for" json:"for,omitzero" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
 	Every       *Duration   `yaml:"every" json:"every,omitzero" doc:"it comes again so long after it last began"`
 	Probability Probability `yaml:"probability" json:"probability,omitzero" doc:"that it comes, each time, above 0 to 1, or 100%" default:"1"`
@@ -40,6 +41,10 @@ type Fault struct {
 	ControlPartition *ControlFault   `yaml:"control-partition" json:"controlPartition,omitzero" doc:"controllers are cut off from the others; of running labs with controllers"`
 	ControllerCrash  *ControllerDown `yaml:"controller-crash" json:"controllerCrash,omitzero" doc:"controllers lose all they have in memory; after for they come back with what is on their disk"`
 }
+
+// FaultInRun is the value of Fault.In for a fault whose times count from the start of the run. Any other
+// means that it comes anew in each row.
+const FaultInRun = "run"
 
 // ControlFault cuts controllers off from the others.
 type ControlFault struct {

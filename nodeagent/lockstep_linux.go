@@ -42,6 +42,7 @@ type member struct {
 	lab      *lab.Lab
 	node     *lockstep.Node
 	faults   *faults.Timeline
+	lift     bool                                          // the row's faults are lifted when what its ranks left is released
 	notes    func(now vtime.Time, added bool, text string) // of what is done by hand: one node tells of it
 	programs []rank.Program
 	ranks    *sim.Ranks            // of the job that runs; nil: none
@@ -226,7 +227,9 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	if err != nil {
 		return err
 	}
-	x.faults = x.node.Part().NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...)
+	run, row := labspec.Rows(l, specs)
+	x.faults = x.node.Part().NewTimeline(vtime.Duration(l.Switches.Reconverge), run...)
+	x.faults.PerRow(row...)
 	if id == 0 {
 		x.notes = traces.ByHand(c.Sim.Trace(0))
 	}
@@ -339,7 +342,7 @@ func (x *member) carryOut(o *nodeapi.Order) error {
 	case *nodeapi.Order_Stop:
 		return x.stop()
 	case *nodeapi.Order_Release:
-		if x.ranks != nil {
+		if x.lift = w.Release; x.ranks != nil {
 			x.ranks.Release()
 			x.ranks = nil
 		}
@@ -401,6 +404,11 @@ func (x *member) begin(start *nodeapi.Start) error {
 			x.tell(&nodeapi.Word{What: &nodeapi.Word_Record{Record: &nodeapi.RankRecord{Rank: uint32(rank), Record: record}}})
 		},
 		Report: func(what string) { x.tell(&nodeapi.Word{What: &nodeapi.Word_Doing{Doing: what}}) },
+		Over: func(now vtime.Time) {
+			if x.lift {
+				x.faults.EndRow(now)
+			}
+		},
 	}
 	g := x.node.Part().Graph()
 	for _, name := range start.Names {
@@ -410,6 +418,7 @@ func (x *member) begin(start *nodeapi.Start) error {
 		}
 		job.Hosts = append(job.Hosts, h)
 	}
+	x.faults.BeginRow(vtime.Time(start.Lab))
 	x.ranks = x.node.Part().Begin(job)
 	return nil
 }

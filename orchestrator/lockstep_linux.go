@@ -142,7 +142,12 @@ func (r *stepped) open() (err error) {
 	if err != nil {
 		return err
 	}
-	r.timeline = r.coord.Faults().NewTimeline(vtime.Duration(r.d.Lab.Switches.Reconverge), specs...)
+	run, row := labspec.Rows(r.d.Lab, specs)
+	r.timeline = r.coord.Faults().NewTimeline(vtime.Duration(r.d.Lab.Switches.Reconverge), run...)
+	r.timeline.PerRow(row...)
+	if err := r.Meet(r.d.Lab, r.d.Graph, 0); err != nil {
+		return err
+	}
 	if r.Trace != nil {
 		r.TraceFabric(r.d.Graph, &r.cfg.Spec)
 	}
@@ -334,10 +339,11 @@ func (r *stepped) workloads() error {
 	for _, w := range all {
 		r.all += w.Steps
 	}
-	for _, w := range all {
+	for i, w := range all {
+		r.RowBegins(r.now)
 		err := r.Measure(w, func() vtime.Time { return r.now }, func(emit func(int, []byte)) error {
 			r.emit = emit
-			return r.job(w)
+			return r.job(w, i == len(all)-1)
 		})
 		if err != nil {
 			return err
@@ -346,9 +352,11 @@ func (r *stepped) workloads() error {
 	return nil
 }
 
-// job runs one workload, as sim.Parts does.
-func (r *stepped) job(w runner.Workload) error {
+// job runs one workload, or a row of one, as sim.Parts does. The faults of the row are lifted unless it is
+// the last.
+func (r *stepped) job(w runner.Workload, last bool) error {
 	r.hosts = w.Hosts
+	r.timeline.BeginRow(r.now)
 	server := outofband.NewServer(len(w.Hosts), w.Spare, r.cfg.Server(r.leaseGroup))
 	r.coord.Begin(r, w.Hosts, server)
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
@@ -371,10 +379,21 @@ func (r *stepped) job(w runner.Workload) error {
 		}
 		r.coord.Ordered(e.Switch, vtime.Never)
 	}
-	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: true}}); err != nil {
+	lift := r.timeline.ByRow() && !last
+	if lift {
+		if err := r.rowEnds(true); err != nil {
+			return err
+		}
+		r.timeline.EndRow(r.now)
+	}
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: lift}}); err != nil {
 		return err
 	}
-	return errors.Join(failed, r.drain())
+	err := r.drain()
+	if err == nil && !lift {
+		err = r.rowEnds(false)
+	}
+	return errors.Join(failed, err)
 }
 
 // outcome returns the error of a job whose ranks have been stopped.
@@ -474,9 +493,7 @@ func (r *stepped) account() error {
 		r.o.Ledger(ledger, whole)
 	}
 	r.tellForeign()
-	for _, f := range together(r.faultLists()) {
-		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
-	}
+	r.Report.Faults = r.Faults(r.faultRows())
 	r.caps.write(vtime.Never)
 	r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Cut(), r.caps.Cut(), r.caps.Files()
 	r.Meta.LabUS, r.Meta.PacketHops = r.now.Microseconds(), r.coord.Hops()

@@ -55,6 +55,9 @@ func (w *Settings) Links(g *topo.Graph, _ int, row *apps.Row) int {
 	})
 }
 
+// Rows implements apps.Rower.
+func (w *Settings) Rows() []apps.Row { return apps.RowsOf(w.Schemes, w.Sizes) }
+
 // Only implements apps.Kind.
 func (w *Settings) Only(row *apps.Row) apps.Kind {
 	one := *w

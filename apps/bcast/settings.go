@@ -96,6 +96,9 @@ func (w *Settings) Links(g *topo.Graph, mtu int, row *apps.Row) int {
 	return collective.CriticalLinks(s.Name, s.Options(len(hosts)), len(hosts), row.SizeBytes, mtu, hops)
 }
 
+// Rows implements apps.Rower.
+func (w *Settings) Rows() []apps.Row { return apps.RowsOf(w.Schemes, w.Sizes) }
+
 // Only implements apps.Kind.
 func (w *Settings) Only(row *apps.Row) apps.Kind {
 	one := *w

@@ -107,6 +107,16 @@ func (w *Settings) Links(g *topo.Graph, mtu int, row *apps.Row) int {
 		collective.ReduceScatterLinks(x.ReduceScatter.Name, len(hosts), row.SizeBytes, mtu, hops))
 }
 
+// Rows implements apps.Rower.
+func (w *Settings) Rows() (rows []apps.Row) {
+	for _, x := range w.Schemes {
+		for _, size := range w.Sizes {
+			rows = append(rows, apps.Row{Scheme: x.Label, SizeBytes: int(size)})
+		}
+	}
+	return rows
+}
+
 // Only implements apps.Kind.
 func (w *Settings) Only(row *apps.Row) apps.Kind {
 	i := w.pair(row)

@@ -275,6 +275,7 @@ type job struct {
 	multicast []uint32
 	emit      func(rank int, record []byte)
 	report    func(what string)
+	over      func(now vtime.Time)
 }
 
 // Job describes a program to run.
@@ -289,6 +290,9 @@ type Job struct {
 	Keep    bool                          // leave the objects that the ranks have made, for inspection
 	Emit    func(rank int, record []byte) // called with each record of a rank; may be nil
 	Report  func(what string)             // called with each progress report of the program; may be nil
+	// Over is called once the ranks have ended and what they left is destroyed, before the fabric comes to
+	// rest. It may be nil.
+	Over func(now vtime.Time)
 }
 
 // Run runs a program on all its ranks until all have ended. It returns the error that ended the
@@ -302,7 +306,7 @@ func (n *Net) begin(spec Job) *job {
 		hosts: spec.Hosts,
 		net:   n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
 		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)),
-		emit: spec.Emit, report: spec.Report, keep: spec.Keep,
+		emit: spec.Emit, report: spec.Report, keep: spec.Keep, over: spec.Over,
 	}
 	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
 	for i, node := range spec.Hosts {
@@ -397,14 +401,14 @@ func (j *job) release() error {
 		n.setEntries(n.channel.server.End())
 	}
 	n.settled()
-	if n.channel == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not know it of each other
+	if n.channel == nil && j.over == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not know it of each other
 		return nil
 	}
 	return n.Drain()
 }
 
 // abandon destroys the objects that the ranks have left, and what they have set in switches without
-// a channel.
+// a channel. Then it calls Job.Over.
 func (j *job) abandon() {
 	for _, r := range j.ranks {
 		if r != nil { // nil if the rank could not be made
@@ -415,6 +419,9 @@ func (j *job) abandon() {
 		j.net.endMulticast(ip)
 	}
 	j.net.setBranches(nil)
+	if j.over != nil {
+		j.over(j.net.now)
+	}
 }
 
 // resume makes the tasks ready that the board has released.

@@ -60,6 +60,23 @@ func Timeline(l *lab.Lab, g *topo.Graph) (all []faults.Spec, err error) {
 	return all, nil
 }
 
+// InRun reports whether the times of a fault of the lab, given by its number, count from the start of the
+// run. The controllers of a lab keep one timeline for the run.
+func InRun(l *lab.Lab, i int) bool { return l.Controllers > 1 || l.Faults[i].In == lab.FaultInRun }
+
+// Rows divides the faults of Timeline into those that go on through the run and those that come anew in
+// each row of the results.
+func Rows(l *lab.Lab, all []faults.Spec) (run, row []faults.Spec) {
+	for i, s := range all {
+		if InRun(l, i) {
+			run = append(run, s)
+		} else {
+			row = append(row, s)
+		}
+	}
+	return run, row
+}
+
 // Peers returns, by rank, what ranks must know of the external hosts among their hosts, or nil
 // if there are none. hosts are nodes of the graph, in the order of the ranks.
 func Peers(l *lab.Lab, g *topo.Graph, hosts []int) []*rankhost.Peer {

@@ -394,7 +394,7 @@ type Order_Stop struct {
 }
 
 type Order_Release struct {
-	Release bool `protobuf:"varint,4,opt,name=release,proto3,oneof"` // destroy what the ranks have made
+	Release bool `protobuf:"varint,4,opt,name=release,proto3,oneof"` // destroy what the ranks have made; true: and lift the faults of the row
 }
 
 type Order_Rest struct {

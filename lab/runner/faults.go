@@ -8,13 +8,17 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// Inject gives a simulation the lab's faults.
+// Inject gives a simulation the lab's faults, nil if there are none. Those of each row wait for
+// Timeline.BeginRow.
 func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
 	specs, err := labspec.Timeline(l, n.Graph())
 	if err != nil || len(specs) == 0 {
 		return nil, err
 	}
-	return n.NewTimeline(vtime.Duration(l.Switches.Reconverge), specs...), nil
+	run, row := labspec.Rows(l, specs)
+	t := n.NewTimeline(vtime.Duration(l.Switches.Reconverge), run...)
+	t.PerRow(row...)
+	return t, nil
 }
 
 // FaultRow is one fault in a report, with the frames or nodes that it hit.

@@ -20,6 +20,7 @@ type Record struct {
 	Events *traces.Events
 	Trace  *traces.Lines // trace.jsonl; nil: the lab asks for none
 	names  []string      // of the lab's nodes, for the trace
+	met    *meeting      // nil: the run has no use for it
 
 	closes []func() error
 }
@@ -89,6 +90,9 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 	r.traceWorkload(now(), w.Label)
 	err := run(func(i int, record []byte) { records[i] = append(records[i], record) })
 	rows, rerr := w.App.Reduce(w.Params, records)
+	if merr := r.met.enter(&w, rows, records, now()); rerr == nil {
+		rerr = merr
+	}
 	for _, row := range rows {
 		r.Events.Note(now(), "result", row)
 	}

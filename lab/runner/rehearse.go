@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -54,7 +56,8 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 	if err != nil {
 		return nil, fmt.Errorf("build lab: %w", err)
 	}
-	if _, err := Inject(n, l); err != nil {
+	tl, err := Inject(n, l)
+	if err != nil {
 		return nil, err
 	}
 	n.Observe = ctx.Err
@@ -64,19 +67,28 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 	}
 	r := &Rehearsal{}
 	for _, w := range all {
-		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w) }); err != nil {
+		tl.BeginRow(n.Now())
+		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w, tl) }); err != nil {
 			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
 		}
 	}
 	return r, nil
 }
 
+// rowOver returns what lifts the faults of a row at its end, or nil if there are none.
+func rowOver(tl *faults.Timeline) func(now vtime.Time) {
+	if !tl.ByRow() {
+		return nil
+	}
+	return tl.EndRow
+}
+
 // workload runs one workload and takes down what moved in each step.
-func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload) error {
+func (r *Rehearsal) workload(n *sim.Net, l *lab.Lab, w Workload, tl *faults.Timeline) error {
 	var marks []uint64 // packet-hops when each step began
 	records := make([][][]byte, len(w.Hosts))
 	err := n.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(l),
+		Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(l), Over: rowOver(tl),
 		Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) },
 		Emit:   func(i int, record []byte) { records[i] = append(records[i], record) },
 		Report: func(string) { marks = append(marks, n.Stats().Hops) },

@@ -58,7 +58,11 @@ func atSize(rows []apps.Row, size int) string {
 	if last := len(others) - 1; last > 0 {
 		others[last] = "and " + others[last]
 	}
-	return s + " and " + strings.Join(others, ", ") + " times as long"
+	s += " and " + strings.Join(others, ", ") + " times as long"
+	if how := unlike(at); how != "" {
+		s += ", but they were not treated alike: " + how
+	}
+	return s
 }
 
 func verdict(rows []apps.Row) string {

@@ -118,6 +118,9 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 		r.net.SetTap(e.Node, e.Port, func(at vtime.Time, f *wire.Frame) { r.caps.Frame(i, r.net.Now(), at, f) })
 	}
 	r.net.Observe = r.observe
+	if err := r.Meet(r.lab, g, 0); err != nil {
+		return err
+	}
 	r.faults, err = Inject(r.net, r.lab)
 	if err == nil && len(r.o.Acts) > 0 && r.faults == nil {
 		r.faults = r.net.NewTimeline(vtime.Duration(r.lab.Switches.Reconverge))
@@ -147,7 +150,7 @@ func (r *simulation) account() error {
 	m := &r.Meta
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
 	if r.faults != nil {
-		r.Report.Faults = faultRows(r.faults.List(r.net.Now()))
+		r.Report.Faults = r.Record.Faults(faultRows(r.faults.List(r.net.Now())))
 	}
 	r.Report.CaptureCut = r.caps.Cut()
 	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
@@ -204,8 +207,8 @@ func (r *simulation) workloads(g *topo.Graph) error {
 	for _, w := range all {
 		r.steps += w.Steps
 	}
-	for _, w := range all {
-		if err := r.workload(w); err != nil {
+	for i, w := range all {
+		if err := r.workload(w, i == len(all)-1); err != nil {
 			return err
 		}
 		r.before += w.Steps
@@ -213,15 +216,23 @@ func (r *simulation) workloads(g *topo.Graph) error {
 	return nil
 }
 
-func (r *simulation) workload(w Workload) error {
+// workload runs a workload, or a row of one. After the last of them its faults need not be lifted.
+func (r *simulation) workload(w Workload, last bool) error {
 	rows, before := len(r.Report.Results), r.traffic(w.Hosts)
+	r.RowBegins(r.net.Now())
+	r.faults.BeginRow(r.net.Now())
+	over := r.rowOver(last)
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
-		return aside(r.ctx, r.net, r.o.Say, func() error {
+		err := aside(r.ctx, r.net, r.o.Say, func() error {
 			return r.net.Run(sim.Job{
-				Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(r.lab),
+				Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(r.lab), Over: over,
 				Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
 			})
 		})
+		if over == nil && r.faults != nil {
+			r.RowEnds(faultRows(r.faults.List(r.net.Now())), false)
+		}
+		return err
 	})
 	if rows+1 == len(r.Report.Results) {
 		t := r.traffic(w.Hosts)
@@ -233,6 +244,18 @@ func (r *simulation) workload(w Workload) error {
 		err = r.net.Leftover()
 	}
 	return err
+}
+
+// rowOver returns what is done at the end of a row before another begins: its faults are lifted, and what
+// they hit is taken down. It returns nil if there is nothing to lift.
+func (r *simulation) rowOver(last bool) func(now vtime.Time) {
+	if last || !r.faults.ByRow() {
+		return nil
+	}
+	return func(now vtime.Time) {
+		r.RowEnds(faultRows(r.faults.List(now)), true)
+		r.faults.EndRow(now)
+	}
 }
 
 // traffic returns what links have carried so far, all, and those of some hosts.

@@ -110,6 +110,12 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 			}
 		}
 	}
+	if slices.ContainsFunc(rows, func(r apps.Row) bool { return len(r.Faults) > 0 }) {
+		head = append(head, "Faults")
+		for i := range rows {
+			cells[i] = append(cells[i], faultCell(&rows[i]))
+		}
+	}
 	width := make([]int, len(head))
 	for _, line := range append([][]string{head}, cells...) {
 		for i, c := range line {

@@ -14,9 +14,10 @@ import (
 	"github.com/mcastlab/mcastlab/lab"
 )
 
-// Workload is a workload of a lab made ready to run.
+// Workload is a workload of a lab made ready to run, or one row of it.
 type Workload struct {
 	apps.Prepared
+	Of     int // number of the workload in the lab
 	Label  string
 	Name   string // of the program
 	App    apps.App
@@ -40,15 +41,39 @@ func prepare(l *lab.Lab, g *topo.Graph, env apps.Env, peers func(hosts []int) []
 	for i := range l.Workloads {
 		w := Workload{Label: l.Workloads[i].Label()}
 		seed := seeds.Derive("workload/" + w.Label)
-		e := l.Workloads[i].Chosen()
-		if w, err = w.of(e, &apps.Setup{Graph: g, Seed: seed.Uint64(), Peers: peers}); err != nil {
-			return nil, err
-		}
+		e, s := l.Workloads[i].Chosen(), &apps.Setup{Graph: g, Seed: seed.Uint64(), Peers: peers}
 		env.OpenStore = pebblestore.NewMemory().Open // in memory, and new
-		w.App = e.Kind.App(env)
-		all = append(all, w)
+		for _, k := range rowsOf(l, e.Kind) {
+			one := registry.Entry{Name: e.Name, Kind: k}
+			if w, err = w.of(one, s); err != nil {
+				return nil, err
+			}
+			w.App, w.Of = k.App(env), i
+			all = append(all, w)
+		}
 	}
 	return all, nil
+}
+
+// rowsOf divides a workload into those of its rows that can be measured alone, if faults come anew in each
+// row. One with external hosts stays whole: their operators connect them once.
+func rowsOf(l *lab.Lab, k apps.Kind) (all []apps.Kind) {
+	each := false
+	for i := range l.Faults {
+		each = each || !labspec.InRun(l, i)
+	}
+	rower, ok := k.(apps.Rower)
+	if !each || !ok || len(l.Externals()) > 0 {
+		return []apps.Kind{k}
+	}
+	rows := rower.Rows()
+	if len(rows) == 1 {
+		return []apps.Kind{k}
+	}
+	for i := range rows {
+		all = append(all, k.Only(&rows[i]))
+	}
+	return all
 }
 
 // of returns the workload with what its kind says.

@@ -107,6 +107,7 @@ func Draw(l *lab.Lab, seed uint64, span vtime.Duration) (faulty *lab.Lab, overla
 		if err != nil {
 			return nil, false, fmt.Errorf("seed %d draws %s: %w", seed, e, err)
 		}
+		f.In = lab.FaultInRun // the search takes all faults away at once
 		c.Faults = append(c.Faults, *f)
 	}
 	return c, overlap, nil

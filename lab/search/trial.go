@@ -52,17 +52,18 @@ type Outcome struct {
 
 // trial is one lab on the event clock.
 type trial struct {
-	lab   *lab.Lab
-	net   *sim.Net
-	works []runner.Workload
-	ended vtime.Time // when the last program did
+	lab    *lab.Lab
+	net    *sim.Net
+	works  []runner.Workload
+	faults *faults.Timeline // nil: none, or they have been taken away
+	ended  vtime.Time       // when the last program did
 }
 
 // Try runs a lab in two phases. While its faults are on, workloads may fail, but no invariant
 // may break, no byte that is delivered may be wrong, and every workload must end. Then the
 // faults are removed, and every workload must succeed.
 func Try(ctx context.Context, l *lab.Lab, hook Hook) (o Outcome, err error) {
-	t, tl, err := newTrial(ctx, l, hook)
+	t, err := newTrial(ctx, l, hook)
 	if err != nil {
 		return o, err
 	}
@@ -75,9 +76,9 @@ func Try(ctx context.Context, l *lab.Lab, hook Hook) (o Outcome, err error) {
 	if o.Violation, o.Failed, err = t.phase("faulty", true); err != nil || o.Violation != nil {
 		return o, err
 	}
-	o.End = t.ended
-	if tl != nil {
-		tl.Remove(t.net.Now(), "")
+	if o.End = t.ended; t.faults != nil {
+		t.faults.Remove(t.net.Now(), "")
+		t.faults = nil
 	}
 	if o.Violation, err = t.wait(); err == nil && o.Violation == nil {
 		o.Violation, _, err = t.phase("healed", false)
@@ -85,27 +86,26 @@ func Try(ctx context.Context, l *lab.Lab, hook Hook) (o Outcome, err error) {
 	return o, err
 }
 
-func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, *faults.Timeline, error) {
+func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, error) {
 	g, err := labspec.Graph(l)
 	if err != nil {
-		return nil, nil, fmt.Errorf("build topology: %w", err)
+		return nil, fmt.Errorf("build topology: %w", err)
 	}
 	n, err := sim.New(sim.Config{Spec: labspec.Fabric(l, g), Check: true})
 	if err != nil {
-		return nil, nil, fmt.Errorf("build lab: %w", err)
+		return nil, fmt.Errorf("build lab: %w", err)
 	}
-	tl, err := runner.Inject(n, l)
-	if err != nil {
-		return nil, nil, err
+	t := &trial{lab: l, net: n}
+	if t.faults, err = runner.Inject(n, l); err != nil {
+		return nil, err
 	}
-	lifted := tl == nil
 	n.Observe = func() error {
 		switch events := n.Stats().Events; {
 		case events > 2*eventsMax:
 			return errEndless
-		case events > eventsMax && !lifted:
-			lifted = true
-			tl.Remove(n.Now(), "")
+		case events > eventsMax && t.faults != nil:
+			t.faults.Remove(n.Now(), "")
+			t.faults = nil
 		}
 		return ctx.Err()
 	}
@@ -113,8 +113,8 @@ func newTrial(ctx context.Context, l *lab.Lab, hook Hook) (*trial, *faults.Timel
 	if hook != nil {
 		env.Delivered = func(r *rank.Rank, b *rank.Buffer) { hook(n, r, b) }
 	}
-	works, err := runner.Prepare(l, g, env)
-	return &trial{lab: l, net: n, works: works}, tl, err
+	t.works, err = runner.Prepare(l, g, env)
+	return t, err
 }
 
 var errEndless = errors.New("it does not end")
@@ -135,8 +135,13 @@ func (t *trial) phase(name string, mayFail bool) (v *Violation, failed bool, err
 
 func (t *trial) work(w runner.Workload) ([]apps.Row, error) {
 	records := make([][][]byte, len(w.Hosts))
+	t.faults.BeginRow(t.net.Now())
+	var over func(now vtime.Time)
+	if t.faults.ByRow() {
+		over = func(now vtime.Time) { t.faults.EndRow(now) }
+	}
 	err := t.net.Run(sim.Job{
-		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: labspec.RankParams(t.lab),
+		Name: w.Label, Hosts: w.Hosts, Spare: w.Spare, Params: labspec.RankParams(t.lab), Over: over,
 		Program: func(k *rank.Rank) error {
 			err := w.App.Run(k, w.Params)
 			t.ended = max(t.ended, k.Now())

@@ -1,0 +1,213 @@
+package runner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// meeting follows how the rows of a run meet the faults of its lab.
+type meeting struct {
+	lab   *lab.Lab
+	all   []faults.Spec
+	start vtime.Time          // of the run
+	row   vtime.Time          // when the workload, or the row of it, began that runs
+	past  map[string]FaultRow // counts of faults that rows have left behind
+	then  map[string]FaultRow // counts of the faults of the run at the end of the row before
+	now   map[string]FaultRow // counts in the row that has ended last; nil: not known
+}
+
+// Meet has the record say of each row which faults of the lab it met. The times of those of the run count
+// from start.
+func (r *Record) Meet(l *lab.Lab, g *topo.Graph, start vtime.Time) (err error) {
+	m := &meeting{lab: l, start: start, past: map[string]FaultRow{}, then: map[string]FaultRow{}}
+	m.all, err = labspec.Timeline(l, g)
+	r.met = m
+	return err
+}
+
+// RowBegins notes that a workload begins, or a row of one that is divided.
+func (r *Record) RowBegins(now vtime.Time) {
+	if r.met != nil {
+		r.met.row, r.met.now = now, nil
+	}
+}
+
+// RowEnds takes what the timeline has counted when a workload or row ends. gone says that the faults of the
+// row are taken away now.
+func (r *Record) RowEnds(counted []FaultRow, gone bool) {
+	m := r.met
+	if m == nil {
+		return
+	}
+	m.now = map[string]FaultRow{}
+	for i := range m.all {
+		id := m.all[i].ID
+		k := slices.IndexFunc(counted, func(f FaultRow) bool { return f.ID == id })
+		if k < 0 {
+			continue
+		}
+		f := counted[k]
+		if labspec.InRun(m.lab, i) {
+			was := m.then[id]
+			m.then[id] = f
+			f.Seen, f.Hit = f.Seen-was.Seen, f.Hit-was.Hit
+		} else if gone {
+			sum := f
+			sum.Seen, sum.Hit = sum.Seen+m.past[id].Seen, sum.Hit+m.past[id].Hit
+			m.past[id] = sum
+		}
+		m.now[id] = f
+	}
+}
+
+// Faults makes the report's list of faults from what the timeline has counted at the run's end: those of
+// the lab file in its order, then those added by hand.
+func (r *Record) Faults(counted []FaultRow) (all []FaultRow) {
+	m := r.met
+	if m == nil {
+		return counted
+	}
+	for i := range m.all {
+		id := m.all[i].ID
+		f, known := m.past[id]
+		for _, c := range counted {
+			if c.ID == id {
+				known = true
+				c.Seen, c.Hit = c.Seen+f.Seen, c.Hit+f.Hit
+				f = c
+			}
+		}
+		if known {
+			all = append(all, f)
+		}
+	}
+	for _, c := range counted {
+		if !slices.ContainsFunc(all, func(f FaultRow) bool { return f.ID == c.ID }) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// enter says in rows, which one workload came to, how they met the lab's faults.
+func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vtime.Time) error {
+	if m == nil || len(m.all) == 0 {
+		return nil
+	}
+	ends, err := rowEnds(w, records)
+	if err != nil {
+		return err
+	}
+	from := m.row
+	for i := range rows {
+		row := &rows[i]
+		to, told := ends[rowKey{row.Scheme, row.SizeBytes}]
+		if !told {
+			to = now
+		}
+		for k := range m.all {
+			s := &m.all[k]
+			f := apps.RowFault{ID: s.ID, Kind: string(s.Kind), In: "row"}
+			origin := m.row
+			if labspec.InRun(m.lab, k) {
+				f.In, origin = lab.FaultInRun, m.start
+			}
+			f.Came = s.Came(m.lab.Seed, origin, from, to)
+			if c, known := m.now[s.ID]; known && len(rows) == 1 {
+				f.Seen, f.Hit = &c.Seen, &c.Hit
+			}
+			row.Faults = append(row.Faults, f)
+		}
+		from = to
+	}
+	return nil
+}
+
+// rowKey identifies a row of a workload.
+type rowKey struct {
+	scheme string
+	size   int
+}
+
+// rowEnds returns when the last iteration of each row ended, as far as the workload tells of iterations.
+func rowEnds(w *Workload, records [][][]byte) (map[rowKey]vtime.Time, error) {
+	m, tells := w.App.(apps.Messenger)
+	if !tells {
+		return nil, nil
+	}
+	all, err := m.Messages(w.Params, records)
+	if err != nil {
+		return nil, err
+	}
+	ends := map[rowKey]vtime.Time{}
+	for _, x := range all {
+		k := rowKey{x.Scheme, x.Bytes}
+		ends[k] = max(ends[k], x.Ended)
+	}
+	return ends, nil
+}
+
+// faultCell says what hit a row: for each fault how many frames or nodes, as docs/faults.md counts them.
+func faultCell(row *apps.Row) string {
+	var words []string
+	for _, f := range row.Faults {
+		switch {
+		case !f.Came && f.In == lab.FaultInRun:
+			words = append(words, f.Kind+" not in force")
+		case !f.Came:
+			words = append(words, f.Kind+" not reached")
+		case f.Hit == nil:
+			words = append(words, f.Kind)
+		default:
+			words = append(words, fmt.Sprintf("%s %d", f.Kind, *f.Hit))
+		}
+	}
+	if len(words) == 0 {
+		return "none"
+	}
+	return strings.Join(words, ", ")
+}
+
+// unlike says how rows differ in the faults that they met; it is empty if they were treated alike.
+func unlike(rows []apps.Row) string {
+	met := func(r *apps.Row) (ids []string) {
+		for _, f := range r.Faults {
+			if f.Came {
+				ids = append(ids, f.ID)
+			}
+		}
+		return ids
+	}
+	alike := true
+	var words []string
+	for i := range rows {
+		ids := met(&rows[i])
+		alike = alike && slices.Equal(ids, met(&rows[0]))
+		count := "none"
+		switch {
+		case len(ids) == 1 && len(words) == 0:
+			count = "1 fault (" + strings.Join(ids, ", ") + ")"
+		case len(ids) > 0 && len(words) == 0:
+			count = fmt.Sprintf("%d faults (%s)", len(ids), strings.Join(ids, ", "))
+		case len(ids) > 0:
+			count = fmt.Sprintf("%d (%s)", len(ids), strings.Join(ids, ", "))
+		case len(words) == 0:
+			count = "no fault"
+		}
+		if words = append(words, rows[i].Scheme+" by "+count); len(words) == 1 {
+			words[0] = rows[i].Scheme + " was hit by " + count
+		}
+	}
+	if alike {
+		return ""
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,26 @@
+package orchestrator
+
+import (
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// rowEnds takes down what faults have hit until the end of a row.
+func (r *stepped) rowEnds(gone bool) error {
+	if len(r.d.Lab.Faults) == 0 {
+		return nil
+	}
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Look{Look: true}}); err != nil {
+		return err
+	}
+	r.RowEnds(r.faultRows(), gone)
+	return nil
+}
+
+// faultRows returns what the nodes have told of faults.
+func (r *stepped) faultRows() (rows []runner.FaultRow) {
+	for _, f := range together(r.faultLists()) {
+		rows = append(rows, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
+	}
+	return rows
+}
