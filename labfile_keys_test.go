@@ -337,6 +337,7 @@ func applicationKeys() map[string]keyDoc {
 
 func faultKeys() map[string]keyDoc {
 	return map[string]keyDoc{
+		"faults.in":          {example: "in: run, at: 20us, loss: {rate: 1%}"},
 		"faults.at":          {example: "at: 20us, loss: {rate: 1%}"},
 		"faults.for":         {values: "above 0 to 86400s", example: "at: 20us, for: 50us, loss: {rate: 1%}"},
 		"faults.every":       {values: "above 0 to 86400s, for a fault that lasts that of `for` at least", example: "for: 10us, every: 100us, loss: {rate: 1%}"},

@@ -100,7 +100,7 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	at := len(b) - 1
 	if _, last := r.Details.(Trailing); !last {
 		head := shared(r)
-		head.Recovery, head.Safety, head.Others, head.Lost, head.Traffic = nil, nil, nil, nil, nil
+		head.Recovery, head.Safety, head.Others, head.Lost, head.Traffic, head.Faults = nil, nil, nil, nil, nil, nil
 		h, err := encode(head)
 		if err != nil {
 			return nil, err

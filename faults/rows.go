@@ -7,7 +7,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
-// PerRow gives the timeline the faults that begin anew with each row of a run's results, so that all rows
+// PerRow gives the timeline the faults that begin again with each row of a run's results, so that all rows
 // meet the same. Their times count from BeginRow.
 func (t *Timeline) PerRow(specs ...Spec) { t.perRow = specs }
 

@@ -37,7 +37,7 @@ type Timeline struct {
 	down     []int                 // links that are down, ascending
 	coming   []*routes             // changes of routes that switches have not received, by instant
 	calls    []*pending            // pending calls, in the order in which they were requested
-	perRow   []Spec                // faults that begin anew with each row (PerRow)
+	perRow   []Spec                // faults that begin again with each row (PerRow)
 }
 
 // act is the action of a pending call.

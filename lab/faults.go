@@ -14,7 +14,7 @@ import (
 
 // Fault is one entry of faults: a failure that occurs once or repeatedly.
 type Fault struct {
-	In          string      `yaml:"in" json:"in,omitzero" doc:"row: it comes anew in each row of the results, whose start its times count from, and is gone at the row's end; or run: its times count from the start of the run, through all rows" default:"row" enum:"row,run"`
+	In          string      `yaml:"in" json:"in,omitzero" doc:"row: it comes again in each row of the results, whose start its times count from, and is gone at its end; or run: its times count from the start of the run, through all rows" default:"row" enum:"row,run"`
 	At          Duration    `yaml:"at" json:"at,omitzero" doc:"when, in lab time from the start of the row, or of the run" default:"0"`
 	For         *Duration   `yaml:"for" json:"for,omitzero" doc:"for how long; then everything is as before. Default: to the end; of agent-crash 10ms"`
 	Every       *Duration   `yaml:"every" json:"every,omitzero" doc:"it comes again so long after it last began"`
@@ -43,7 +43,7 @@ type Fault struct {
 }
 
 // FaultInRun is the value of Fault.In for a fault whose times count from the start of the run. Any other
-// means that it comes anew in each row.
+// means that it comes again in each row.
 const FaultInRun = "run"
 
 // ControlFault cuts controllers off from the others.

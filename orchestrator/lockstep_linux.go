@@ -356,6 +356,7 @@ func (r *stepped) workloads() error {
 // the last.
 func (r *stepped) job(w runner.Workload, last bool) error {
 	r.hosts = w.Hosts
+	r.coord.RestFaults()
 	r.timeline.BeginRow(r.now)
 	server := outofband.NewServer(len(w.Hosts), w.Spare, r.cfg.Server(r.leaseGroup))
 	r.coord.Begin(r, w.Hosts, server)
@@ -379,21 +380,7 @@ func (r *stepped) job(w runner.Workload, last bool) error {
 		}
 		r.coord.Ordered(e.Switch, vtime.Never)
 	}
-	lift := r.timeline.ByRow() && !last
-	if lift {
-		if err := r.rowEnds(true); err != nil {
-			return err
-		}
-		r.timeline.EndRow(r.now)
-	}
-	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: lift}}); err != nil {
-		return err
-	}
-	err := r.drain()
-	if err == nil && !lift {
-		err = r.rowEnds(false)
-	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, r.release(last))
 }
 
 // outcome returns the error of a job whose ranks have been stopped.

@@ -59,6 +59,13 @@ func (p *pace) ahead(d time.Duration) vtime.Time {
 	return p.clock.Lab(p.mono.Now() + int64(d))
 }
 
+// wall returns the wall time that a span of lab time takes at the present rate.
+func (p *pace) wall(d vtime.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Duration(float64(d) / float64(vtime.Nanosecond) * p.clock.Dilation())
+}
+
 // lab returns the lab time of a monotonic instant.
 func (p *pace) lab(mono int64) vtime.Time {
 	p.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -56,6 +57,8 @@ type liveRun struct {
 	base  []counters.Node
 	caps  *captures
 	ends  []topo.End
+
+	perRow []*nodeapi.Fault // faults that come again in each row
 }
 
 // shown is the progress of a run. The display reads it while steps write it.
@@ -225,11 +228,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 		return err
 	}
 	r.caps.begin(r.pace.now())
-	all, err := r.timeline()
-	if err != nil {
-		return err
-	}
-	return r.d.AddFaults(ctx, all, r.pace.now())
+	return r.addFaults(ctx)
 }
 
 // job runs one workload with records going to emit, and step called before each step.
@@ -257,11 +256,10 @@ func (r *liveRun) workloads(ctx context.Context) error {
 	}
 	for i, w := range all {
 		before := len(r.Report.Results)
-		err := r.Measure(w, r.pace.now, func(emit func(int, []byte)) error { return r.job(ctx, w, emit, r.step) })
-		if err != nil {
+		if err := r.row(ctx, w, i == len(all)-1); err != nil {
 			return err
 		}
-		if err := r.again(ctx, &r.d.Lab.Workloads[i], len(r.Report.Results)-before); err != nil {
+		if err := r.again(ctx, &r.d.Lab.Workloads[w.Of], len(r.Report.Results)-before); err != nil {
 			return err
 		}
 	}
@@ -412,17 +410,15 @@ func (r *liveRun) interruptedFaults(ctx context.Context) error {
 // endFaults removes the lab file's faults, and enters what they and those added by hand have hit
 // into the report.
 func (r *liveRun) endFaults(ctx context.Context) (faulty bool, err error) {
-	all, err := r.d.Faults(ctx)
+	all, err := r.faultRows(ctx)
 	if err != nil {
 		return false, err
 	}
-	for _, f := range all {
-		r.Report.Faults = append(r.Report.Faults, runner.FaultRow{ID: f.Id, Kind: f.Kind, What: f.Text, Seen: f.Seen, Hit: f.Hit})
-	}
+	r.Report.Faults = r.Faults(all)
 	if len(r.d.Lab.Faults) > 0 {
 		err = r.d.ResetFaults(ctx, faults.LabPrefix)
 	}
-	return len(all) > 0, err
+	return len(r.Report.Faults) > 0, err
 }
 
 // lagUS returns a wall time in nanoseconds as lab time in microseconds.

@@ -5,6 +5,26 @@ import (
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
+// release has the nodes destroy what the ranks of a row have left, and lifts the faults of the row unless it
+// is the last.
+func (r *stepped) release(last bool) error {
+	lift := r.timeline.ByRow() && !last
+	if lift {
+		if err := r.rowEnds(true); err != nil {
+			return err
+		}
+		r.coord.RestFaults()
+		r.timeline.EndRow(r.now)
+	}
+	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Release{Release: lift}}); err != nil {
+		return err
+	}
+	if err := r.drain(); err != nil || lift {
+		return err
+	}
+	return r.rowEnds(false)
+}
+
 // rowEnds takes down what faults have hit until the end of a row.
 func (r *stepped) rowEnds(gone bool) error {
 	if len(r.d.Lab.Faults) == 0 {

@@ -223,6 +223,10 @@ func (c *Coordinator) Drain() (last vtime.Time, halted bool, err error) {
 // of the nodes' parts.
 func (c *Coordinator) Faults() *sim.Net { return c.faults.Net() }
 
+// RestFaults makes the instant at which something last happened that of the lab's fault timeline, which may
+// be changed then, between two jobs.
+func (c *Coordinator) RestFaults() { c.faults.Rest(c.last) }
+
 // Meet implements window.Parts.
 func (c *Coordinator) Meet(at vtime.Time) (*window.Census, error) { return c.together(at, stepMeet) }
 

@@ -45,12 +45,18 @@ func (s *Schedule) Net() *Net { return s.net }
 // Resume schedules the calls that have been put off, as Begin and Release do in the parts. It is now
 // what the lab's clock says.
 func (s *Schedule) Resume(now vtime.Time) {
+	s.Rest(now)
+	s.net.resume()
+}
+
+// Rest makes the instant of the lab's clock that of the timeline. What changes the timeline between jobs
+// needs it first: calls that were put off may lie behind that instant, and new ones come before them.
+func (s *Schedule) Rest(now vtime.Time) {
 	if n := s.net; n.queue.n+n.far.len() == 0 {
 		n.Rest(now)
 	} else {
 		n.now = now
 	}
-	s.net.resume()
 }
 
 // Next implements window.Schedule.

@@ -64,7 +64,7 @@ func Timeline(l *lab.Lab, g *topo.Graph) (all []faults.Spec, err error) {
 // run. The controllers of a lab keep one timeline for the run.
 func InRun(l *lab.Lab, i int) bool { return l.Controllers > 1 || l.Faults[i].In == lab.FaultInRun }
 
-// Rows divides the faults of Timeline into those that go on through the run and those that come anew in
+// Rows divides the faults of Timeline into those that go on through the run and those that come again in
 // each row of the results.
 func Rows(l *lab.Lab, all []faults.Spec) (run, row []faults.Spec) {
 	for i, s := range all {

@@ -287,7 +287,7 @@ switches: {reconverge: 20us}
 workloads:
   - bcast: {schemes: [unicast], sizes: [1MiB], ranks: [h0, h3], iterations: 2}
 faults:
-  - {at: 30us, for: 100us, link-down: {links: "leaf1-spine*"}}
+  - {in: run, at: 30us, for: 100us, link-down: {links: "leaf1-spine*"}}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestFaultRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := json.Marshal(rep.Faults)
-	if err != nil || len(rep.Faults) != 1 || rep.Faults[0].Hit == 0 || !strings.Contains(string(b), `"what":"{at: 20us, for: 200us, truncate:`) {
+	if err != nil || len(rep.Faults) != 1 || rep.Faults[0].Hit == 0 || !strings.Contains(string(b), `"what":"{in: run, at: 20us, for: 200us, truncate:`) {
 		t.Errorf("%s, %v", b, err)
 	}
 }

@@ -48,7 +48,7 @@ workloads:
   - {storage: {client: h0, schemes: [multicast-shared, unicasts], bs: [8KiB], iodepth: 8, numjobs: 2, size: 128KiB, durability: fsync, on-failure: degrade}}
   - {bcast: {schemes: [cepheus], root: h0, sizes: [64KiB], iterations: 1}}
 faults:
-  - {at: 300us, for: 7ms, nic-stall: {nodes: [h1]}}
+  - {in: run, at: 300us, for: 7ms, nic-stall: {nodes: [h1]}}
 `
 
 // TestFailedWorkloadLeavesNothing: a storage workload that fails gives its groups back, so that

@@ -55,7 +55,7 @@ func prepare(l *lab.Lab, g *topo.Graph, env apps.Env, peers func(hosts []int) []
 	return all, nil
 }
 
-// rowsOf divides a workload into those of its rows that can be measured alone, if faults come anew in each
+// rowsOf divides a workload into those of its rows that can be measured alone, if faults come again in each
 // row. One with external hosts stays whole: their operators connect them once.
 func rowsOf(l *lab.Lab, k apps.Kind) (all []apps.Kind) {
 	each := false
