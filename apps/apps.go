@@ -67,6 +67,9 @@ type RowFault struct {
 	// go, as with faults of the run they are.
 	Seen *uint64 `json:"seen"`
 	Hit  *uint64 `json:"hit"`
+	// Numbered says that it hits frames by their numbers, of which some rows have none if they count
+	// through the run.
+	Numbered bool `json:"-"`
 }
 
 // PayloadOwn is the Payload of a user's program, which handles its own payload.

@@ -115,7 +115,7 @@ func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vt
 		}
 		for k := range m.all {
 			s := &m.all[k]
-			f := apps.RowFault{ID: s.ID, Kind: string(s.Kind), In: "row"}
+			f := apps.RowFault{ID: s.ID, Kind: string(s.Kind), In: "row", Numbered: s.Frames.Numbers != nil}
 			origin := m.row
 			if labspec.InRun(m.lab, k) {
 				f.In, origin = lab.FaultInRun, m.start
@@ -178,36 +178,48 @@ func faultCell(row *apps.Row) string {
 
 // unlike says how rows differ in the faults that they met; it is empty if they were treated alike.
 func unlike(rows []apps.Row) string {
-	met := func(r *apps.Row) (ids []string) {
-		for _, f := range r.Faults {
-			if f.Came {
-				ids = append(ids, f.ID)
-			}
+	alike, through := true, ""
+	for _, f := range rows[0].Faults {
+		if f.Came && f.Numbered && f.Hit == nil && f.In == lab.FaultInRun {
+			alike, through = false, through+", and "+f.Kind+" counts its frames through all rows"
 		}
-		return ids
 	}
-	alike := true
 	var words []string
 	for i := range rows {
-		ids := met(&rows[i])
-		alike = alike && slices.Equal(ids, met(&rows[0]))
-		count := "none"
-		switch {
-		case len(ids) == 1 && len(words) == 0:
-			count = "1 fault (" + strings.Join(ids, ", ") + ")"
-		case len(ids) > 0 && len(words) == 0:
-			count = fmt.Sprintf("%d faults (%s)", len(ids), strings.Join(ids, ", "))
-		case len(ids) > 0:
-			count = fmt.Sprintf("%d (%s)", len(ids), strings.Join(ids, ", "))
-		case len(words) == 0:
-			count = "no fault"
+		ids, kinds := met(&rows[i])
+		first, _ := met(&rows[0])
+		alike = alike && slices.Equal(ids, first)
+		how := fmt.Sprintf("%d faults (%s)", len(ids), strings.Join(kinds, ", "))
+		switch len(ids) {
+		case 0:
+			how = "none"
+		case 1:
+			how = "1 fault (" + kinds[0] + ")"
 		}
-		if words = append(words, rows[i].Scheme+" by "+count); len(words) == 1 {
-			words[0] = rows[i].Scheme + " was hit by " + count
+		if i == 0 {
+			how = "was hit by " + how
+		} else {
+			how = "by " + how
 		}
+		words = append(words, rows[i].Scheme+" "+how)
 	}
 	if alike {
 		return ""
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(words, ", ") + through
+}
+
+// met returns the ids and the kinds of the faults that came in a row.
+func met(r *apps.Row) (ids, kinds []string) {
+	for _, f := range r.Faults {
+		if f.Came {
+			ids, kinds = append(ids, f.ID), append(kinds, f.Kind)
+		}
+	}
+	return ids, kinds
+}
+
+// byHand reports whether faults were added or removed by hand, which rows know nothing of.
+func (r *Report) byHand() bool {
+	return len(r.Acts) > 0 || slices.ContainsFunc(r.Faults, func(f FaultRow) bool { return !strings.HasPrefix(f.ID, faults.LabPrefix) })
 }

@@ -48,6 +48,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if s := sentences(compared); s != "" {
 		b.WriteString(s + "\n")
 	}
+	if len(compared) > 1 && r.byHand() {
+		b.WriteString("Faults were added or removed by hand, so that rows may not have been treated alike.\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
