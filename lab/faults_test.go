@@ -46,3 +46,30 @@ func TestPercent(t *testing.T) {
 		}
 	}
 }
+
+// TestFaultIn: a fault comes in each row unless the file says otherwise, and a lab with controllers, which
+// keep one timeline, refuses one that asks for that.
+func TestFaultIn(t *testing.T) {
+	const head = "name: x\ntopology: {star: {hosts: 2}}\n"
+	l, err := Parse("f", []byte(head+"faults:\n  - {loss: {rate: 1%}}\n  - {in: run, loss: {rate: 1%}}\n"))
+	if err != nil || l.Faults[0].In != "row" || l.Faults[1].In != FaultInRun {
+		t.Fatalf("%v, %v", l, err)
+	}
+	if a, b := l.Faults[0].Text(), l.Faults[1].Text(); a != "{loss: {rate: 0.01}}" || b != "{in: run, loss: {rate: 0.01}}" {
+		t.Errorf("%s and %s", a, b)
+	}
+	for text, want := range map[string]string{
+		head + "faults:\n  - {in: rows, loss: {rate: 1%}}\n":                `f:4:10: faults[0].in cannot be "rows", did you mean "row"? Use row or run`,
+		head + "controllers: 3\nfaults:\n  - {in: row, loss: {rate: 1%}}\n": `f:5:10: the controllers of a lab keep one timeline for the run: use in: run, or leave in out`,
+		head + "controllers: 3\nfaults:\n  - {in: run, loss: {rate: 1%}}\n": "",
+		head + "controllers: 3\nfaults:\n  - {loss: {rate: 1%}}\n":          "",
+	} {
+		got := ""
+		if _, err := Parse("f", []byte(text)); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s\nwant %s", text, got, want)
+		}
+	}
+}
