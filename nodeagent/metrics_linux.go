@@ -103,6 +103,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		for k, p := range counters.PortNames() {
 			put(prometheus.CounterValue, "port_"+p.Name+"_total", p.Doc, float64(values[k]), "port", strconv.Itoa(s.Ports[i].Port))
 		}
+		if s.Kind == counters.KindSwitch {
+			put(prometheus.GaugeValue, "port_queue_peak_bytes", "the most bytes that one queue of the port has held", float64(s.Ports[i].QueuePeak),
+				"port", strconv.Itoa(s.Ports[i].Port))
+		}
 	}
 	put(prometheus.GaugeValue, "node_lab_seconds", "lab time", s.LabUS/1e6)
 	put(prometheus.GaugeValue, "node_frames_held", "frames not yet sent, delivered or dropped", float64(s.Live))

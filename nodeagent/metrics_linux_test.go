@@ -140,6 +140,9 @@ func expect(want map[string]float64, s counters.Node) {
 		for k, v := range s.Ports[i].Counts() {
 			want[fmt.Sprintf("mcastlab_port_%s_total{node=%q,port=\"%d\"}", counters.PortNames()[k].Name, s.Node, i)] = float64(v)
 		}
+		if s.Kind == counters.KindSwitch {
+			want[fmt.Sprintf("mcastlab_port_queue_peak_bytes{node=%q,port=\"%d\"}", s.Node, i)] = float64(s.Ports[i].QueuePeak)
+		}
 	}
 }
 

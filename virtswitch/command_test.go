@@ -20,7 +20,18 @@ func restarted(t *testing.T, r *rand.Rand) *lone {
 	var held, lost int
 	l.net.At(vtime.Time(3*vtime.Microsecond), func(now vtime.Time) {
 		held = l.sw.Queued()
+		last := loneHosts - 1
+		holds, peak := 0, l.sw.QueuePeak(last)
+		for prio := range l.sw.eg[last].fifo {
+			holds = max(holds, l.sw.eg[last].fifo[prio].bytes)
+		}
+		if holds == 0 || peak < holds || l.sw.QueuePeak(0) != 0 {
+			t.Errorf("the queue to the last host holds %d bytes, and its peak is %d; that of a port without a queue is %d", holds, peak, l.sw.QueuePeak(0))
+		}
 		lost = l.sw.Restart(now)
+		if l.sw.QueuePeak(last) != peak {
+			t.Errorf("after the restart the peak is %d, and was %d", l.sw.QueuePeak(last), peak)
+		}
 		if l.sw.Queued() != 0 {
 			t.Errorf("%d frames are held after the restart", l.sw.Queued())
 		}

@@ -141,7 +141,9 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	if e.ready&^e.paused == 0 {
 		e.elig = max(e.elig, now)
 	}
-	e.fifo[a.prio].push(waiter{f, int32(a.size), a.charge})
+	q := &e.fifo[a.prio]
+	q.push(waiter{f, int32(a.size), a.charge})
+	s.peaks[port] = max(s.peaks[port], q.bytes)
 	if bit := uint8(1) << a.prio; e.ready&bit == 0 {
 		e.ready |= bit
 		if e.paused&bit != 0 {

@@ -82,6 +82,7 @@ type Switch struct {
 	// portLoad is, by port, how many groups have it as a path or, with rules.LoadPerNode, how
 	// many nodes. Invariant: it is the sum over all groups that are not deleted.
 	portLoad  []int32
+	peaks     []int // by port: QueuePeak. Like counters they outlive a restart.
 	groupsMax int
 	// groupsRoom is the bound that LimitGroups has set; the lower of it and groupsMax counts.
 	groupsRoom int
@@ -119,7 +120,7 @@ func New(c Config) *Switch {
 	s := &Switch{
 		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
 		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
-		waiting: newBitset(n), portLoad: make([]int32, n),
+		waiting: newBitset(n), portLoad: make([]int32, n), peaks: make([]int, n),
 		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
 	if s.groupsMax == 0 {
@@ -314,6 +315,10 @@ func (s *Switch) absorb(f *wire.Frame) {
 
 // Stats returns the switch's counters.
 func (s *Switch) Stats() *Stats { return &s.stats }
+
+// QueuePeak returns the most bytes on the wire that one queue of a port has held. With input
+// queueing nothing waits at egresses, and it is 0.
+func (s *Switch) QueuePeak(port int) int { return s.peaks[port] }
 
 // Pauses returns how many pause frames wait to be sent.
 func (s *Switch) Pauses() (n int) {

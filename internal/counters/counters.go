@@ -63,6 +63,9 @@ type Port struct {
 	KernelDrops   uint64 `json:"kernel_drops,omitempty"`
 	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that no longer exists
 	Busy          uint64 `json:"busy,omitempty"` // sends that the kernel refused at first for lack of room
+	// QueuePeak is the most bytes that one queue of a switch's port has held since the switch was
+	// configured. It is no count: runs in a lab that stays up share it.
+	QueuePeak int `json:"queue_peak_bytes,omitempty"`
 }
 
 // Group is a multicast group at a switch.
@@ -91,10 +94,13 @@ type Region struct {
 	Versions int    `json:"versions,omitempty"` // announced and not acknowledged
 }
 
-// Switch records the counters of a switch of a graph and what it holds.
+// Switch records the counters of a switch of a graph and what it holds. Ports must be there before.
 func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	c := sw.Stats()
 	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()
+	for i := range n.Ports {
+		n.Ports[i].QueuePeak = sw.QueuePeak(i)
+	}
 	n.Counts = map[string]uint64{}
 	put(n.Counts, switchCounts, c)
 	n.Drops = map[string]uint64{}
@@ -186,6 +192,7 @@ func (n *Node) Plus(before *Node) {
 		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed+q.Malformed, p.LostToFault+q.LostToFault, p.CopiedByFault+q.CopiedByFault
 		p.HeldByFault += q.HeldByFault
 		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops+q.KernelDrops, p.Cut+q.Cut, p.Busy+q.Busy
+		p.QueuePeak = max(p.QueuePeak, q.QueuePeak)
 	}
 	for k, v := range before.Counts { // a sum
 		n.Counts[k] += v
