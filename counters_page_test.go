@@ -23,7 +23,8 @@ Counters are in ` + "`counters.json`" + ` of a run (what was counted during it),
 node was configured). Nodes of a lab that is up also serve them to Prometheus, over the unix socket ` + "`metrics.sock`" + ` in the node's directory, where only root and the node's
 user get in; ` + "`mcastlab inspect --format prometheus LAB`" + ` prints those of all nodes. There a counter is ` + "`mcastlab_KIND_NAME_total`" + ` with the label ` + "`node`" + `; of a port
 ` + "`mcastlab_port_NAME_total`" + ` with ` + "`node`" + ` and ` + "`port`" + `; of drops ` + "`mcastlab_KIND_dropped_total`" + ` with ` + "`node`" + ` and ` + "`reason`" + `. Gauges: ` + "`mcastlab_node_lab_seconds`" + `,
-` + "`mcastlab_node_frames_held`" + `, ` + "`mcastlab_switch_groups`" + `, ` + "`mcastlab_switch_mft_bytes`" + `.
+` + "`mcastlab_node_frames_held`" + `, ` + "`mcastlab_switch_groups`" + `, ` + "`mcastlab_switch_mft_bytes`" + `, ` + "`mcastlab_port_queue_peak_bytes`" + ` (of a switch's port: the most that one
+queue has held since the switch was configured; in the JSON files ` + "`queue_peak_bytes`" + `). ` + "`mcastlab metrics LAB`" + ` serves them to a Prometheus ([Running labs](running.md#metrics)).
 `
 
 // TestCountersPage makes docs/counters.md of the counters' names and of what the comments

@@ -83,7 +83,7 @@ var imports = map[string][]string{
 	"lab/search":                         {"apps", "apps/bcast", "apps/registry", "rank/collective", "faults", "internal/labspec", "internal/rankhost", "lab", "core/prng", "rank", "lab/runner", "drivers/sim", "core/topo", "core/vtime"},
 	"lab/reproduce":                      {"apps", "core/topo", "core/wire", "examples/papers", "internal/plot", "lab", "lab/runner", "virtswitch"},
 	"internal/plot":                      {},
-	"lab/report":                         {"apps", "internal/plot", "lab", "lab/runner"},
+	"lab/report":                         {"apps", "core/topo", "core/vtime", "faults", "internal/counters", "internal/labspec", "internal/plot", "lab", "lab/runner", "traces", "traces/explain"},
 	"examples/papers":                    {},
 	"internal/endpoint":                  {"drivers/live", "core/machine", "internal/netdev", "core/prng", "virtrnic", "core/vtime", "core/wire"},
 	"internal/test/interop":              {},

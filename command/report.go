@@ -44,11 +44,43 @@ func (p *program) reportAction(c *cli.Context) error {
 	}
 	name := c.String("out")
 	if name == "" {
-		name = filepath.Join(runs[0].Dir, "report.html")
+		name = filepath.Join(runs[0].Dir, pageName)
 	}
-	if err := os.WriteFile(name, []byte(report.HTML(runs)), 0o644); err != nil {
-		return fmt.Errorf("write the report: %w", err)
+	if err := writePage(name, runs); err != nil {
+		return err
 	}
 	fmt.Fprintln(p.out, name)
 	return nil
+}
+
+// pageName is the page in a run's folder.
+const pageName = "report.html"
+
+// writePage writes a page as a whole: whoever reads it sees the old one or the new one. What is there and is no
+// file of its own, such as a pipe or /dev/stdout, is written to.
+func writePage(name string, runs []*report.Run) error {
+	next := name + ".tmp"
+	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() {
+		next = name
+	}
+	err := os.WriteFile(next, []byte(report.HTML(runs)), 0o644)
+	if err == nil && next != name {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// pageOf leaves the page of a run that has ended in its folder. What was measured is there without it: a run does not
+// fail for its page.
+func (p *program) pageOf(dir string) {
+	r, err := report.Read(dir)
+	if err == nil {
+		err = writePage(filepath.Join(dir, pageName), []*report.Run{r})
+	}
+	if err != nil {
+		p.say("%s has no %s: %v", dir, pageName, err)
+	}
 }

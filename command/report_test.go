@@ -17,10 +17,19 @@ func TestReport(t *testing.T) {
 		code := run(t.Context(), append([]string{"mcastlab"}, args...), nil, &out, &errOut, hooks{})
 		return code, out.String(), errOut.String()
 	}
-	for range 2 {
+	for _, dir := range []string{"runs/paged-1", "runs/paged-2"} {
 		if code, _, said := do("run", "-q", file); code != exitOK {
 			t.Fatal(said)
 		}
+		if page, err := os.ReadFile(filepath.Join(dir, "report.html")); err != nil || !bytes.Contains(page, []byte("Load: time for which a link was busy")) {
+			t.Errorf("the run has left no page: %v", err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*.tmp")); len(left) > 0 {
+			t.Error(left)
+		}
+	}
+	if err := os.Remove("runs/paged-1/report.html"); err != nil {
+		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		args []string

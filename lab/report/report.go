@@ -7,6 +7,7 @@ import (
 	"html"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/plot"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/traces/explain"
 )
 
 // Run is a run as its folder has it.
@@ -22,7 +24,16 @@ type Run struct {
 	Dir    string
 	Meta   runner.Meta
 	Report runner.Report
+
+	fabric    *fabric  // nil: its files do not tell
+	history   *history // nil: likewise
+	trace     *explain.Trace
+	explained *explain.Table
+	missing   []string // what of the run is not shown, and why
 }
+
+// traceMax bounds the trace that a page explains: it is read whole.
+const traceMax = 64 << 20
 
 // Read reads a run's folder. A run that is still going on, or was killed, has no summary yet: its page says so.
 func Read(dir string) (*Run, error) {
@@ -36,7 +47,52 @@ func Read(dir string) (*Run, error) {
 	if err := runner.ReadJSON(filepath.Join(dir, "summary.json"), &r.Report); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	r.readMore()
 	return r, nil
+}
+
+// readMore reads what not every run has. What cannot be read is said on the page.
+func (r *Run) readMore() {
+	lacks := func(what string, err error) bool {
+		if err != nil {
+			r.missing = append(r.missing, fmt.Sprintf("%s: %v", what, err))
+		}
+		return err != nil
+	}
+	var err error
+	if r.fabric, err = readFabric(r.Dir, &r.Meta); lacks("links and switches", err) {
+		r.fabric = nil
+		return
+	}
+	h := newHistory(r.Meta.LabUS)
+	if lacks("what happened over time", r.fabric.readEvents(r.Dir, h)) {
+		return
+	}
+	r.history = h
+	name := filepath.Join(r.Dir, runner.TraceFile)
+	switch st, err := os.Stat(name); {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err == nil && st.Size() > traceMax:
+		err = fmt.Errorf("the trace has %d MiB, mcastlab trace --explain reads it", st.Size()>>20)
+		fallthrough
+	default:
+		if lacks("the trace", err) {
+			return
+		}
+	}
+	if lacks("the trace", r.fabric.readArrivals(r.Dir, h)) {
+		return
+	}
+	f, err := os.Open(name)
+	if lacks("the trace", err) {
+		return
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	if r.trace, err = explain.Read(f); !lacks("the trace", err) {
+		r.explained = r.trace.Table()
+		r.missing = append(r.missing, r.explained.Gaps...)
+	}
 }
 
 // workloads returns the labels of a run's workloads, in the order of their first rows.
@@ -115,13 +171,25 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1r
 h1,h2{line-height:1.25}h2{margin-top:2.5rem}
 table{border-collapse:collapse;margin:.8rem 0;font-size:.9rem}td,th{border:1px solid #d1d5db;padding:.25rem .5rem;text-align:left;vertical-align:top}
 td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
+.wide svg{min-width:30rem;max-width:44rem}.wide svg.topo{min-width:44rem;max-width:none;width:100%}.topo text{font:12px system-ui,sans-serif;fill:#1f2937}.topo text.sm{font-size:10px}
+.f0{fill:#e5e7eb}.f1{fill:#fde68a}.f2{fill:#fbbf24}.f3{fill:#f97316}.f4{fill:#dc2626}.f5{fill:#991b1b}.f6{fill:#4c0519}
+.topo path[class^=s]{fill:none;stroke-width:2.5}.s0{stroke:#e5e7eb}.s1{stroke:#fde68a}.s2{stroke:#fbbf24}.s3{stroke:#f97316}.s4{stroke:#dc2626}.s5{stroke:#991b1b}.s6{stroke:#4c0519}
+.box{fill:#f3f4f6;stroke:#6b7280}.b1,.b2,.b3,.b4,.b5,.b6{stroke-width:3}.b1{stroke:#fde68a}.b2{stroke:#fbbf24}.b3{stroke:#f97316}.b4{stroke:#dc2626}.b5{stroke:#991b1b}.b6{stroke:#4c0519}
+.band{fill:#dc2626;fill-opacity:.12}.on{fill:#dc2626}
 .yes{color:#166534}.no{color:#b91c1c}code{font-size:.85rem;overflow-wrap:anywhere}
-@media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}}`
+@media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}
+.topo text{fill:#e5e7eb}.f0{fill:#374151}.f1{fill:#7c2d12}.f2{fill:#c2410c}.f3{fill:#f97316}.f4{fill:#fbbf24}.f5{fill:#fde68a}.f6{fill:#fffbeb}
+.s0{stroke:#374151}.s1{stroke:#7c2d12}.s2{stroke:#c2410c}.s3{stroke:#f97316}.s4{stroke:#fbbf24}.s5{stroke:#fde68a}.s6{stroke:#fffbeb}
+.box{fill:#1f2937;stroke:#9ca3af}.b1{stroke:#7c2d12}.b2{stroke:#c2410c}.b3{stroke:#f97316}.b4{stroke:#fbbf24}.b5{stroke:#fde68a}.b6{stroke:#fffbeb}
+.band{fill-opacity:.25}.on{fill:#f87171}}`
 
 // page collects the HTML of a report. All text of runs goes through its methods, which escape it.
 type page struct{ strings.Builder }
 
 func (b *page) text(tag, s string) { fmt.Fprintf(b, "<%s>%s</%s>\n", tag, html.EscapeString(s), tag) }
+
+// picture writes a picture, which may be wider than the window.
+func (b *page) picture(svg string) { b.WriteString("<div class=\"wide\">" + svg + "</div>\n") }
 
 // table writes a table. Cells that are numbers stand at the right.
 func (b *page) table(head []string, rows [][]string) {
@@ -205,7 +273,7 @@ func (b *page) run(r *Run, named bool) {
 		rows := r.rows(w)
 		b.text("h2", prefix+w)
 		p := picture(w, rows)
-		b.WriteString(p.SVG())
+		b.picture(p.SVG())
 		b.times(rows)
 	}
 	for _, text := range r.Report.Texts {
@@ -226,8 +294,16 @@ func (b *page) run(r *Run, named bool) {
 		}
 		b.table([]string{"line", "basis", "left side", "holds"}, lines)
 	}
+	b.ranks(r, prefix)
+	b.explained(r, prefix)
+	b.time(r, prefix)
 	b.faults(r, prefix)
+	b.network(r, prefix)
+	b.groups(r, prefix)
 	b.counters(r, prefix)
+	for _, text := range r.missing {
+		b.text("p", "Not shown: "+text)
+	}
 }
 
 // times writes the rows of a workload, with the ratio to the fastest scheme of each size.
@@ -328,6 +404,7 @@ func (b *page) difference(runs []*Run) {
 		head = append(head, filepath.Base(r.Dir)+" / "+filepath.Base(runs[0].Dir))
 	}
 	var lines [][]string
+	p := plot.Picture{Title: "The second run's median JCT over the first's", X: "scheme and size", Y: "ratio", Bars: true, Series: []plot.Series{{Name: head[3+len(runs)]}}}
 	for _, w := range runs[0].workloads() {
 		schemes, sizes := axes(runs[0].rows(w))
 		for _, size := range sizes {
@@ -342,8 +419,15 @@ func (b *page) difference(runs []*Run) {
 					}
 				}
 				lines = append(lines, append(line, ratios...))
+				if v := median(runs[1].rows(w), scheme, size); v > 0 && first > 0 {
+					p.At = append(p.At, fmt.Sprintf("%s %v", scheme, lab.Size(size)))
+					p.Series[0].Ys = append(p.Series[0].Ys, v/first)
+				}
 			}
 		}
+	}
+	if len(p.At) > 0 && len(p.At) <= 24 {
+		b.picture(p.SVG())
 	}
 	b.table(head, lines)
 }

@@ -1,0 +1,168 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// frameExtra is what a frame takes on a link beside its counted bytes: FCS, preamble and gap.
+const frameExtra = 4 + 8 + 12
+
+// fabric is what a run's folder says of its network.
+type fabric struct {
+	g       *topo.Graph
+	spanUS  float64       // lab time of the run
+	ways    []way         // of link i: 2i from A to B, 2i+1 from B to A
+	drops   []uint64      // by node, without what links lost
+	faults  []faults.Spec // of the lab file
+	counted bool          // there is a counters.json
+}
+
+// way is one direction of a link and what went over it.
+type way struct {
+	from, to      topo.End
+	frames, bytes uint64
+	busyUS        float64 // for which its transmitter was busy
+	peak          int     // bytes that one queue before it held
+	lost          uint64  // by faults of the link
+	pausedUS      float64 // for which its transmitter was paused
+}
+
+// readFabric reads a run's lab and its counters.
+func readFabric(dir string, m *runner.Meta) (*fabric, error) {
+	const file = "lab.resolved.yml"
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return nil, err
+	}
+	l, err := lab.Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	g, err := labspec.Graph(l)
+	if err != nil {
+		return nil, err
+	}
+	f := &fabric{g: g, spanUS: m.LabUS, drops: make([]uint64, len(g.Nodes)), ways: make([]way, 2*len(g.Links))}
+	if f.faults, err = labspec.Timeline(l, g); err != nil {
+		return nil, err
+	}
+	for i := range g.Links {
+		k := &g.Links[i]
+		f.ways[2*i], f.ways[2*i+1] = way{from: k.A, to: k.B}, way{from: k.B, to: k.A}
+	}
+	var c counters.File
+	if err := runner.ReadJSON(filepath.Join(dir, "counters.json"), &c); errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if c.Schema != counters.Schema {
+		return nil, fmt.Errorf("counters.json has schema %q, and this program reads %q", c.Schema, counters.Schema)
+	}
+	f.counted = true
+	for i := range c.Nodes {
+		f.count(&c.Nodes[i])
+	}
+	return f, nil
+}
+
+// count enters the counters of a node. Those of a node or port that the lab has not are left out.
+func (f *fabric) count(n *counters.Node) {
+	id, ok := f.g.Find(n.Node)
+	if !ok {
+		return
+	}
+	for _, v := range n.Drops { // a sum
+		f.drops[id] += v
+	}
+	for i := range n.Ports {
+		p := &n.Ports[i]
+		if p.Port < 0 || p.Port >= len(f.g.Nodes[id].Links) {
+			continue
+		}
+		w := f.way(id, p.Port)
+		w.frames, w.bytes, w.peak = p.Sent, p.SentBytes, p.QueuePeak
+		w.busyUS = float64(p.SentBytes+p.Sent*frameExtra) * 8 / float64(f.rate(w)) * 1e6
+		in := f.g.Peer(id, p.Port)
+		f.way(in.Node, in.Port).lost += p.LostToFault
+		f.drops[id] += p.KernelDrops
+	}
+}
+
+// wayOf returns the number of the direction that leaves a node by a port.
+func (f *fabric) wayOf(node, port int) int {
+	link := f.g.Nodes[node].Links[port]
+	if a := f.g.Links[link].A; a.Node == node && a.Port == port {
+		return 2 * link
+	}
+	return 2*link + 1
+}
+
+func (f *fabric) way(node, port int) *way { return &f.ways[f.wayOf(node, port)] }
+
+// rate returns the rate of the link in bit/s.
+func (f *fabric) rate(w *way) int64 { return f.g.Links[f.g.Nodes[w.from.Node].Links[w.from.Port]].Rate }
+
+// wayName is h0:0>leaf0:0.
+func (f *fabric) wayName(w *way) string { return f.g.PortName(w.from) + ">" + f.g.PortName(w.to) }
+
+// paused enters pauses: spans for which a port stood still, by direction.
+func (f *fabric) paused(spans map[int][]span) {
+	for k, all := range spans { // independent of each other
+		for _, s := range union(all) {
+			f.ways[k].pausedUS += s.to - s.from
+		}
+	}
+}
+
+// span is a stretch of lab time in us.
+type span struct{ from, to float64 }
+
+// union joins spans that overlap.
+func union(all []span) (out []span) {
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	for _, s := range all {
+		if k := len(out) - 1; k >= 0 && s.from <= out[k].to {
+			out[k].to = max(out[k].to, s.to)
+		} else if s.to > s.from {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// quantum returns for how many us a quantum of pause stops a port.
+func (f *fabric) quantum(w *way) float64 { return 512 / float64(f.rate(w)) * 1e6 }
+
+// bands returns when a fault of the lab file was to be on, at most so many spans, within the run.
+func (f *fabric) bands(s *faults.Spec, most int) (all []span) {
+	us := func(d vtime.Duration) float64 { return float64(d) / float64(vtime.Microsecond) }
+	from := us(vtime.Duration(s.From))
+	for ; from < f.spanUS && len(all) < most; from += us(s.Every) {
+		to := f.spanUS
+		switch {
+		case !s.Kind.Lasts():
+			to = from
+		case s.For > 0:
+			to = min(to, from+us(s.For))
+		}
+		if all = append(all, span{from, to}); s.Every <= 0 {
+			break
+		}
+	}
+	return all
+}
