@@ -21,10 +21,12 @@ type Picture struct {
 	Marks       []Mark
 }
 
-// Series is a line of a picture, or its bars of one colour. Ys is by point, NaN where there is none.
+// Series is a line of a picture, or its bars of one colour. Ys is by point, NaN where there is none. Half is half of the
+// interval about each, drawn as an error bar, and NaN where there is none; nil: nowhere.
 type Series struct {
 	Name string
 	Ys   []float64
+	Half []float64
 }
 
 // Mark is a point of its own, which belongs to no series.
@@ -40,19 +42,29 @@ func (p *Picture) CSV() string {
 	b.WriteString(quoted(p.X))
 	for k := range p.Series {
 		b.WriteString("," + quoted(p.Series[k].Name))
+		if p.Series[k].Half != nil {
+			b.WriteString("," + quoted(p.Series[k].Name+" +-"))
+		}
 	}
 	b.WriteByte('\n')
 	for i, at := range p.At {
 		b.WriteString(quoted(at))
 		for k := range p.Series {
-			b.WriteByte(',')
-			if y := p.Series[k].Ys[i]; !math.IsNaN(y) {
-				b.WriteString(strconv.FormatFloat(y, 'g', -1, 64))
+			b.WriteString("," + cell(p.Series[k].Ys[i]))
+			if p.Series[k].Half != nil {
+				b.WriteString("," + cell(p.Series[k].Half[i]))
 			}
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+func cell(v float64) string {
+	if math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
 func quoted(s string) string {
@@ -153,6 +165,7 @@ func (p *Picture) SVG() string {
 	p.drawAxes(&b, &x, &y)
 	for k := range p.Series {
 		p.drawSeries(&b, k, &x, &y)
+		p.drawIntervals(&b, k, &x, &y)
 	}
 	for _, m := range p.marks() {
 		i := p.index(m.At)
@@ -207,6 +220,10 @@ func (p *Picture) axes() (x, y axis) {
 	var ys []float64
 	for k := range p.Series {
 		ys = append(ys, p.Series[k].Ys...)
+		for i := range p.Series[k].Half {
+			low, high := p.Series[k].interval(i)
+			ys = append(ys, low, high)
+		}
 	}
 	for _, m := range p.marks() {
 		ys = append(ys, m.Y)
