@@ -79,7 +79,7 @@ var imports = map[string][]string{
 	"orchestrator/engine":                {},
 	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":         {"internal/failpoint", "orchestrator/engine"},
-	"lab/runner":                         {"apps", "apps/registry", "rank/collective", "internal/counters", "drivers/fabric", "faults", "internal/labspec", "internal/rankhost", "lab", "core/machine", "core/prng", "rank", "drivers/sim", "apps/storage/pebblestore", "core/topo", "traces", "core/vtime", "core/wire"},
+	"lab/runner":                         {"apps", "apps/registry", "rank/collective", "internal/counters", "drivers/fabric", "faults", "internal/labspec", "internal/plot", "internal/rankhost", "lab", "core/machine", "core/prng", "rank", "drivers/sim", "apps/storage/pebblestore", "core/topo", "traces", "core/vtime", "core/wire"},
 	"lab/search":                         {"apps", "apps/bcast", "apps/registry", "rank/collective", "faults", "internal/labspec", "internal/rankhost", "lab", "core/prng", "rank", "lab/runner", "drivers/sim", "core/topo", "core/vtime"},
 	"lab/reproduce":                      {"apps", "core/topo", "core/wire", "examples/papers", "internal/plot", "lab", "lab/runner", "virtswitch"},
 	"internal/plot":                      {},

@@ -196,6 +196,9 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 	if r.EventsCut > 0 {
 		fmt.Fprintf(p.errOut, "events: %d are missing: nodes had no room to keep them until they could be sent\n", r.EventsCut)
 	}
+	for _, name := range r.Plots {
+		fmt.Fprintf(p.errOut, "plot: %s\n", name)
+	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
 	return nil
 }

@@ -115,57 +115,6 @@ func (r *Run) rows(workload string) (all []apps.Row) {
 	return all
 }
 
-// axes returns the schemes and the sizes of rows, the schemes in their order and the sizes from small to large.
-func axes(rows []apps.Row) (schemes []string, sizes []int) {
-	for i := range rows {
-		if !slices.Contains(schemes, rows[i].Scheme) {
-			schemes = append(schemes, rows[i].Scheme)
-		}
-		if !slices.Contains(sizes, rows[i].SizeBytes) {
-			sizes = append(sizes, rows[i].SizeBytes)
-		}
-	}
-	slices.Sort(sizes)
-	return schemes, sizes
-}
-
-// median returns the median JCT of a scheme at a size in microseconds, or NaN.
-func median(rows []apps.Row, scheme string, size int) float64 {
-	for i := range rows {
-		if rows[i].Scheme == scheme && rows[i].SizeBytes == size {
-			return rows[i].JCT.P50
-		}
-	}
-	return math.NaN()
-}
-
-// picture draws the median JCT of a workload's rows by scheme: over sizes if there are several, else as bars.
-func picture(workload string, rows []apps.Row) plot.Picture {
-	schemes, sizes := axes(rows)
-	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "median JCT in us"}
-	if len(sizes) == 1 {
-		p.Title, p.X, p.Bars, p.At = fmt.Sprintf("%s, %v", p.Title, lab.Size(sizes[0])), "scheme", true, schemes
-		s := plot.Series{Name: "median JCT"}
-		for _, scheme := range schemes {
-			s.Ys = append(s.Ys, median(rows, scheme, sizes[0]))
-		}
-		p.Series = []plot.Series{s}
-		return p
-	}
-	p.X, p.LogY, p.LogX = "message size", true, sizes[0] > 0
-	for _, size := range sizes {
-		p.At, p.Xs = append(p.At, lab.Size(size).String()), append(p.Xs, float64(size))
-	}
-	for _, scheme := range schemes {
-		s := plot.Series{Name: scheme}
-		for _, size := range sizes {
-			s.Ys = append(s.Ys, median(rows, scheme, size))
-		}
-		p.Series = append(p.Series, s)
-	}
-	return p
-}
-
 const sheet = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem;color:#1f2937;background:#fff}
 h1,h2{line-height:1.25}h2{margin-top:2.5rem}
@@ -272,7 +221,7 @@ func (b *page) run(r *Run, named bool) {
 	for _, w := range r.workloads() {
 		rows := r.rows(w)
 		b.text("h2", prefix+w)
-		p := picture(w, rows)
+		p := runner.Picture(w, rows)
 		b.picture(p.SVG())
 		b.times(rows)
 	}
@@ -308,7 +257,7 @@ func (b *page) run(r *Run, named bool) {
 
 // times writes the rows of a workload, with the ratio to the fastest scheme of each size.
 func (b *page) times(rows []apps.Row) {
-	_, sizes := axes(rows)
+	_, sizes := runner.Axes(rows)
 	var lines [][]string
 	for _, size := range sizes {
 		best := math.Inf(1)
@@ -406,20 +355,20 @@ func (b *page) difference(runs []*Run) {
 	var lines [][]string
 	p := plot.Picture{Title: "The second run's median JCT over the first's", X: "scheme and size", Y: "ratio", Bars: true, Series: []plot.Series{{Name: head[3+len(runs)]}}}
 	for _, w := range runs[0].workloads() {
-		schemes, sizes := axes(runs[0].rows(w))
+		schemes, sizes := runner.Axes(runs[0].rows(w))
 		for _, size := range sizes {
 			for _, scheme := range schemes {
 				line, ratios := []string{w, scheme, lab.Size(size).String()}, []string(nil)
-				first := median(runs[0].rows(w), scheme, size)
+				first := runner.Median(runs[0].rows(w), scheme, size)
 				for i, r := range runs {
-					v := median(r.rows(w), scheme, size)
+					v := runner.Median(r.rows(w), scheme, size)
 					line = append(line, number(v))
 					if i > 0 {
 						ratios = append(ratios, number(v/first))
 					}
 				}
 				lines = append(lines, append(line, ratios...))
-				if v := median(runs[1].rows(w), scheme, size); v > 0 && first > 0 {
+				if v := runner.Median(runs[1].rows(w), scheme, size); v > 0 && first > 0 {
 					p.At = append(p.At, fmt.Sprintf("%s %v", scheme, lab.Size(size)))
 					p.Series[0].Ys = append(p.Series[0].Ys, v/first)
 				}

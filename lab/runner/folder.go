@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// newFolder makes the folder of a run, base/<lab>-<n>, with the next free number. A run
+// NewFolder makes the folder of a run, base/<lab>-<n>, with the next free number. A run
 // never writes into the folder of another.
-func newFolder(base, lab string) (string, error) {
+func NewFolder(base, lab string) (string, error) {
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return "", fmt.Errorf("make run folder: %w", err)
 	}
@@ -46,9 +46,9 @@ func lastNumber(base, lab string) (last int) {
 	return last
 }
 
-// writeJSON puts a value into a file as a whole: whoever reads it sees the old text or
+// WriteJSON puts a value into a file as a whole: whoever reads it sees the old text or
 // the new one.
-func writeJSON(name string, v any) error {
+func WriteJSON(name string, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
@@ -56,10 +56,11 @@ func writeJSON(name string, v any) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return writeFile(name, b.Bytes())
+	return WriteFile(name, b.Bytes())
 }
 
-func writeFile(name string, b []byte) error {
+// WriteFile writes a file that is either what it was or whole.
+func WriteFile(name string, b []byte) error {
 	next := name + ".tmp"
 	if err := os.WriteFile(next, b, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)

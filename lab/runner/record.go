@@ -27,7 +27,7 @@ type Record struct {
 
 // Begin makes the folder of a run and opens its files.
 func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
-	dir, err := newFolder(base, l.Name)
+	dir, err := NewFolder(base, l.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +36,10 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 		Schema: ReportSchema, Lab: l.Name, Runtime: runtimeName, Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
 		Results: []apps.Row{}, Expect: []Expectation{},
 	}
-	if err := writeFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
+	if err := WriteFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
 		return nil, err
 	}
-	if err := writeJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+	if err := WriteJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
 		return nil, err
 	}
 	files := &eventFiles{dir: dir}
@@ -108,7 +108,7 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 // Counters writes what the nodes counted during the run.
 func (r *Record) Counters(all []counters.Node) error {
 	r.Report.Counters = counters.Sum(all)
-	return writeJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
+	return WriteJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
 }
 
 // Finish closes all files and says in them how the run ended. It returns the run's error, or
@@ -125,7 +125,8 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	r.Meta.MemoryBytes = memoryBytes()
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
 	if runErr == nil {
-		r.Report.Expect = evaluate(l.Expect, r.Report.Results)
+		r.Report.Expect = Evaluate(l.Expect, r.Report.Quantity)
+		errs = append(errs, r.plots(l))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -138,8 +139,8 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 		r.Meta.Status = StatusOK
 	}
 	errs = append(errs,
-		writeJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
-		writeJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
+		WriteJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
+		WriteJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
 	if runErr != nil {
 		return runErr
 	}

@@ -28,6 +28,9 @@ type Report struct {
 	Fidelity Fidelity      `json:"fidelity"`
 	Results  []apps.Row    `json:"results"`
 	Expect   []Expectation `json:"expect"`
+	// Plots are pictures of JCT against size, of broadcasts with several sizes. Beside each is its CSV.
+	Plots []string `json:"plots,omitempty"`
+
 	// Texts are what workloads print that are not tables of sizes.
 	Texts []string `json:"texts,omitempty"`
 
@@ -120,8 +123,8 @@ type Expectation struct {
 	missing error
 }
 
-// evaluate compares the lab's expectations with the results.
-func evaluate(lines []string, rows []apps.Row) []Expectation {
+// Evaluate compares lines of expect with what look returns of the quantities that they name.
+func Evaluate(lines []string, look lab.Lookup) []Expectation {
 	out := []Expectation{}
 	for _, text := range lines {
 		e := Expectation{Text: text}
@@ -129,7 +132,7 @@ func evaluate(lines []string, rows []apps.Row) []Expectation {
 		if err == nil {
 			e.Basis = x.Basis
 			var got float64
-			if got, e.OK, err = x.Eval(func(name string) (float64, error) { return quantity(name, rows) }); err == nil {
+			if got, e.OK, err = x.Eval(look); err == nil {
 				e.Got = &got
 			}
 		}
@@ -238,12 +241,20 @@ func (r *Report) Failures() (lines []string) {
 		}
 	}
 	for _, e := range r.Expect {
-		switch {
-		case e.missing != nil:
-			lines = append(lines, fmt.Sprintf("expect %q cannot be checked: %v", e.Text, e.missing))
-		case !e.OK:
-			lines = append(lines, fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got))
+		if why := e.Failure(); why != "" {
+			lines = append(lines, why)
 		}
 	}
 	return lines
+}
+
+// Failure says how the line fails, or nothing if it holds.
+func (e *Expectation) Failure() string {
+	switch {
+	case e.missing != nil:
+		return fmt.Sprintf("expect %q cannot be checked: %v", e.Text, e.missing)
+	case !e.OK:
+		return fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got)
+	}
+	return ""
 }

@@ -15,7 +15,7 @@ import (
 func TestFolder(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "deep", "runs")
 	for i, want := range []string{"a-1", "a-2"} {
-		dir, err := newFolder(base, "a")
+		dir, err := NewFolder(base, "a")
 		if err != nil || filepath.Base(dir) != want {
 			t.Fatalf("run %d: %s, %v; want %s", i, dir, err, want)
 		}
@@ -25,14 +25,14 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if dir, err := newFolder(base, "a"); err != nil || filepath.Base(dir) != "a-10" {
+	if dir, err := NewFolder(base, "a"); err != nil || filepath.Base(dir) != "a-10" {
 		t.Errorf("after a-9: %s, %v", dir, err)
 	}
 	file := filepath.Join(base, "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newFolder(file, "a"); err == nil || !strings.HasPrefix(err.Error(), "make run folder: ") {
+	if _, err := NewFolder(file, "a"); err == nil || !strings.HasPrefix(err.Error(), "make run folder: ") {
 		t.Errorf("a file in place of the folder: %v", err)
 	}
 }
@@ -72,7 +72,8 @@ func TestSentences(t *testing.T) {
 // what was not measured is a failure that says so.
 func TestExpectations(t *testing.T) {
 	rows := []apps.Row{row("b", "x", 1<<20, 100, nil), row("b", "y", 1<<20, 250, nil)}
-	r := Report{Results: rows, Expect: evaluate([]string{
+	r := Report{Results: rows}
+	r.Expect = Evaluate([]string{
 		"b.y.1024KiB.jct.p50 / b.x.1048576B.jct.max == 2.5",
 		"b.x.1MiB.source.p50 > 102",
 		"b.x.1MiB.jct.p99 > 0",
@@ -80,7 +81,7 @@ func TestExpectations(t *testing.T) {
 		"b.x.1MiB.jct.mode > 0",
 		"b.x.1MiB.time.avg > 0",
 		"b.x.1MiB.bytes.links > 0",
-	}, rows)}
+	}, r.Quantity)
 	got := strings.Join(r.Failures(), "\n")
 	want := `expect "b.x.1MiB.source.p50 > 102" does not hold: its left side is 101
 expect "b.x.1MiB.jct.p99 > 0" cannot be checked: b.x.1MiB.jct.p99 needs at least 100 iterations

@@ -1,0 +1,95 @@
+package runner
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/plot"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// Axes returns the schemes and the sizes of rows, the schemes in their order and the sizes from small to large.
+func Axes(rows []apps.Row) (schemes []string, sizes []int) {
+	for i := range rows {
+		if !slices.Contains(schemes, rows[i].Scheme) {
+			schemes = append(schemes, rows[i].Scheme)
+		}
+		if !slices.Contains(sizes, rows[i].SizeBytes) {
+			sizes = append(sizes, rows[i].SizeBytes)
+		}
+	}
+	slices.Sort(sizes)
+	return schemes, sizes
+}
+
+// Median returns the median JCT of a scheme at a size in microseconds, or NaN.
+func Median(rows []apps.Row, scheme string, size int) float64 {
+	for i := range rows {
+		if rows[i].Scheme == scheme && rows[i].SizeBytes == size {
+			return rows[i].JCT.P50
+		}
+	}
+	return math.NaN()
+}
+
+// Picture draws the median JCT of a workload's rows by scheme: over sizes if there are several, else as bars.
+func Picture(workload string, rows []apps.Row) plot.Picture {
+	schemes, sizes := Axes(rows)
+	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "median JCT in us"}
+	if len(sizes) == 1 {
+		p.Title, p.X, p.Bars, p.At = fmt.Sprintf("%s, %v", p.Title, lab.Size(sizes[0])), "scheme", true, schemes
+		s := plot.Series{Name: "median JCT"}
+		for _, scheme := range schemes {
+			s.Ys = append(s.Ys, Median(rows, scheme, sizes[0]))
+		}
+		p.Series = []plot.Series{s}
+		return p
+	}
+	p.X, p.LogY, p.LogX = "message size", true, sizes[0] > 0
+	for _, size := range sizes {
+		p.At, p.Xs = append(p.At, lab.Size(size).String()), append(p.Xs, float64(size))
+	}
+	if !p.LogX {
+		p.Xs, p.LogX = plot.Positions(p.Xs)
+	}
+	for _, scheme := range schemes {
+		s := plot.Series{Name: scheme}
+		for _, size := range sizes {
+			s.Ys = append(s.Ys, Median(rows, scheme, size))
+		}
+		p.Series = append(p.Series, s)
+	}
+	return p
+}
+
+// plots draws the JCT of every broadcast with several sizes into the run's folder, as a picture and its points, and
+// notes the pictures in the report.
+func (r *Record) plots(l *lab.Lab) error {
+	for i := range l.Workloads {
+		w := &l.Workloads[i]
+		if w.Chosen().Name != "bcast" {
+			continue
+		}
+		rows := slices.DeleteFunc(slices.Clone(r.Report.Results), func(x apps.Row) bool { return x.Workload != w.Label() })
+		if _, sizes := Axes(rows); len(sizes) < 2 {
+			continue
+		}
+		p, name := Picture(w.Label(), rows), filepath.Join(r.Report.RunDir, "jct-"+w.Label())
+		if err := WritePlot(name, &p); err != nil {
+			return err
+		}
+		r.Report.Plots = append(r.Report.Plots, name+".svg")
+	}
+	return nil
+}
+
+// WritePlot writes a picture, name.svg, and its points, name.csv.
+func WritePlot(name string, p *plot.Picture) error {
+	if err := WriteFile(name+".csv", []byte(p.CSV())); err != nil {
+		return err
+	}
+	return WriteFile(name+".svg", []byte(p.SVG()))
+}
