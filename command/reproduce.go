@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/lab/batch"
 	"github.com/mcastlab/mcastlab/lab/reproduce"
 	"github.com/mcastlab/mcastlab/lab/setting"
 )
@@ -31,7 +32,7 @@ func (p *program) reproduceCommand() *cli.Command {
 				Name: "out", Aliases: []string{"o"}, Value: "reproduction", EnvVars: envOf(name, "out"),
 				Usage: "folder that the page, its figures and what was measured go to",
 			},
-			&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "labs at a time", EnvVars: envOf(name, "jobs")},
+			jobsFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.reproduceAction,
@@ -46,8 +47,8 @@ func (p *program) reproduceAction(c *cli.Context) error {
 	if c.Bool("quick") && c.Bool("full") {
 		return usageError{errors.New("reproduce takes --quick or --full, not both")}
 	}
-	if jobs := c.Int("jobs"); jobs < 1 || jobs > jobsMax {
-		return usageError{fmt.Errorf("--jobs %d: use 1 to %d", jobs, jobsMax)}
+	if err := checkJobs(c); err != nil {
+		return err
 	}
 	chosen, err := chooseResults(all, c.Args().Slice())
 	if err != nil {
@@ -75,8 +76,16 @@ func (p *program) reproduceAction(c *cli.Context) error {
 	return amiss(outcomes, measured.Failures())
 }
 
-// jobsMax is how many labs may be run at a time: each may take gigabytes.
-const jobsMax = 64
+func jobsFlag(command string) cli.Flag {
+	return &cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "labs at a time", EnvVars: envOf(command, "jobs")}
+}
+
+func checkJobs(c *cli.Context) error {
+	if jobs := c.Int("jobs"); jobs < 1 || jobs > batch.JobsMax {
+		return usageError{fmt.Errorf("--jobs %d: use 1 to %d", jobs, batch.JobsMax)}
+	}
+	return nil
+}
 
 // chooseResults returns the results that the arguments name, by id or by a figure of theirs, in the order of the
 // papers; without arguments all.

@@ -3,12 +3,7 @@ package reproduce
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/examples/papers"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/batch"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
@@ -127,70 +123,27 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := fingerprint()
+	program, err := batch.Fingerprint()
 	if err != nil {
 		return nil, err
 	}
-	p := progress{say: o.Say, begun: time.Now(), all: len(all)}
-	for _, j := range all {
-		p.left += j.takes
+	list := make([]batch.Job, len(all))
+	for i, j := range all {
+		list[i] = batch.Job{Name: j.name, Takes: j.takes}
 	}
 	var mu sync.Mutex
 	measured := Labs{}
-	var failed error
-	todo := make(chan job)
-	var workers sync.WaitGroup
-	for range max(1, o.Jobs) {
-		workers.Go(func() {
-			for j := range todo {
-				m, again, err := measure(ctx, j, o.Dir, program)
-				mu.Lock()
-				if err != nil {
-					failed = errors.Join(failed, err)
-				} else {
-					measured[j.name] = m
-					p.done(j, m, again)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for _, j := range all {
-		if ctx.Err() == nil {
-			todo <- j
+	err = batch.Run(ctx, list, o.Jobs, o.Say, func(ctx context.Context, i int) (batch.Done, error) {
+		m, again, err := measure(ctx, all[i], o.Dir, program)
+		if err != nil {
+			return batch.Done{}, err
 		}
-	}
-	close(todo)
-	workers.Wait()
-	if ctx.Err() != nil {
-		return measured, context.Cause(ctx)
-	}
-	return measured, failed
-}
-
-// progress tells how far a reproduction has come.
-type progress struct {
-	say   func(format string, args ...any)
-	begun time.Time
-	all   int
-	made  int
-	left  float64 // seconds, as the labs' own figures have it
-	ran   float64 // of them, those of labs that have been run
-}
-
-func (p *progress) done(j job, m *Measured, again bool) {
-	p.made++
-	p.left -= j.takes
-	if p.say == nil {
-		return
-	}
-	if again {
-		p.say("%d of %d: %s: measured before", p.made, p.all, j.name)
-		return
-	}
-	p.ran += j.takes
-	rest := time.Since(p.begun).Seconds() / p.ran * p.left // this machine's speed
-	p.say("%d of %d: %s: %.1f s; about %.0f s are left", p.made, p.all, j.name, m.Wall, rest)
+		mu.Lock()
+		defer mu.Unlock()
+		measured[all[i].name] = m
+		return batch.Done{Wall: m.Wall, Again: again}, nil
+	})
+	return measured, err
 }
 
 // measure runs a lab, or reads what it showed before: again.
@@ -204,17 +157,12 @@ func measure(ctx context.Context, j job, dir, program string) (m *Measured, agai
 		return nil, false, err
 	}
 	file := filepath.Join(dir, "labs", j.name+".json")
-	m = &Measured{Lab: j.name, Key: key(program, text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
-	if old, err := os.ReadFile(file); err == nil {
-		var x Measured
-		if json.Unmarshal(old, &x) == nil && x.Key == m.Key {
-			return &x, true, nil
-		}
+	m = &Measured{Lab: j.name, Key: batch.Key(program, text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
+	if old := batch.Recall(file, func(x *Measured) bool { return x.Key == m.Key }); old != nil {
+		return old, true, nil
 	}
 	begin := time.Now()
-	runs := filepath.Join(dir, "run-"+j.name) // what a killed one has left goes with it
-	defer func() { err = errors.Join(err, os.RemoveAll(runs)) }()
-	report, err := runner.Simulate(ctx, l, runner.Options{Base: runs, Env: apps.Env{}})
+	report, err := batch.Simulate(ctx, l, filepath.Join(dir, "run-"+j.name), runner.Options{Env: apps.Env{}})
 	if err != nil {
 		return nil, false, fmt.Errorf("lab %s: %w", j.name, err)
 	}
@@ -232,43 +180,5 @@ func measure(ctx context.Context, j job, dir, program string) (m *Measured, agai
 			m.Values[text] = v
 		}
 	}
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return nil, false, err
-	}
-	return m, false, writeWhole(file, b)
-}
-
-// writeWhole writes a file that is either what it was or whole.
-func writeWhole(name string, b []byte) error {
-	if err := os.WriteFile(name+".new", append(b, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return os.Rename(name+".new", name)
-}
-
-// fingerprint returns what tells this program from every other one. Its version does not: builds between two
-// commits have the same.
-func fingerprint() (string, error) {
-	name, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find the program: %w", err)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return "", fmt.Errorf("read the program: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read the program: %w", err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// key tells measurements apart that may differ.
-func key(program string, text []byte, exprs []string) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%s\n%s\n%q", program, text, exprs)
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	return m, false, runner.WriteJSON(file, m)
 }
