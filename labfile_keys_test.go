@@ -50,6 +50,16 @@ func fileKeys() map[string]keyDoc {
 		"faults":      {values: "a list of mappings, each with one of the kinds", example: "faults: [{loss: {rate: 1%}}]"},
 		"expect":      {values: "a list of comparisons", example: "expect: [bcast.cepheus.64B.jct.p50 < 20]"},
 
+		"sweep": {example: "sweep: {over: [{key: seed, values: [1, 2]}], repeats: 3}"},
+
+		"sweep.over":        {example: "over: [{key: nics.mtu, values: [1024, 4096]}]"},
+		"sweep.repeats":     {values: "1 to 1000", example: "repeats: 5"},
+		"sweep.measure":     {values: "`jct.p50`, `source.avg` and what else [expect](#the-file) names of a row", example: "measure: jct.p50, repeats: 5"},
+		"sweep.limit":       {values: "1 to 100000", example: "limit: 5000, repeats: 5"},
+		"sweep.over.key":    {values: "the path of a key, but for `name`, `controllers`, `runtime`, `trace`, `expect` and `sweep`", example: "over: [{key: topology.star.hosts, values: [4, 8]}]", in: "sweep"},
+		"sweep.over.name":   {values: labelValues, example: "over: [{key: topology.star.hosts, name: hosts, values: [4, 8]}]", in: "sweep"},
+		"sweep.over.values": {values: "a list of values of the key", example: "over: [{key: \"workloads[0].bcast.schemes[0]\", values: [cepheus, {chain: {slices: 4}}]}]", in: "sweep"},
+
 		"links.rate":             {example: "rate: 400Gbps"},
 		"links.delay":            {values: "0 to 1s", example: "delay: 1us"},
 		"links.tiers":            {example: "tiers: {host-leaf: {rate: 25Gbps}}"},

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,9 @@ func (p *program) diffCommand() *cli.Command {
 				return usageError{fmt.Errorf("diff takes two run folders, not %d", c.Args().Len())}
 			}
 			if err := oneOf(c, "format", "table", "json"); err != nil {
+				return err
+			}
+			if err := cmp.Or(notSweep(c.Args().Get(0)), notSweep(c.Args().Get(1))); err != nil {
 				return err
 			}
 			d, err := runner.Compare(c.Args().Get(0), c.Args().Get(1))

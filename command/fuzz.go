@@ -44,6 +44,9 @@ func (p *program) fuzzAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := unswept(c, l); err != nil {
+		return err
+	}
 	if c.Bool("replay") {
 		out, err := search.Try(c.Context, l, nil)
 		if err != nil {

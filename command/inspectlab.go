@@ -21,7 +21,7 @@ func (p *program) validateCommand() *cli.Command {
 			&cli.BoolFlag{Name: "resolved", Usage: "print the lab with every default written out", EnvVars: envOf(name, "resolved")},
 		},
 		Action: func(c *cli.Context) error {
-			l, err := p.labToRun(c)
+			l, points, err := p.labToRun(c)
 			if err != nil {
 				return err
 			}
@@ -39,11 +39,18 @@ func (p *program) validateCommand() *cli.Command {
 				}
 			}
 			if c.Bool("resolved") {
+				if l.Sweep != nil { // defaults may depend on the values of a point
+					return usageError{errors.New("--resolved is for a lab without a sweep: run writes each point to a lab file, in the folder points")}
+				}
 				_, err = p.out.Write(l.Resolved())
 				return err
 			}
-			_, err = fmt.Fprintf(p.out, "%s: %d hosts, %d switches, %d links, %d workloads: ok\n",
-				l.Name, g.Hosts, g.Switches(), len(g.Links), len(l.Workloads))
+			swept := ""
+			if l.Sweep != nil {
+				swept = fmt.Sprintf(", a sweep of %d points and %d runs", len(points), len(points)*l.Sweep.Repeats)
+			}
+			_, err = fmt.Fprintf(p.out, "%s: %d hosts, %d switches, %d links, %d workloads%s: ok\n",
+				l.Name, g.Hosts, g.Switches(), len(g.Links), len(l.Workloads), swept)
 			return err
 		},
 	}
@@ -66,6 +73,9 @@ func (p *program) graphCommand() *cli.Command {
 			l, err := p.labArg(c)
 			if err != nil {
 				return err
+			}
+			if l.Sweep != nil {
+				p.say("the lab has a sweep: this is the topology that its file has without it")
 			}
 			g, err := labspec.Graph(l)
 			if err != nil {

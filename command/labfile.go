@@ -24,34 +24,50 @@ const labText = "LAB is a lab file, a folder that holds one, or - for standard i
 
 // labArg reads the lab named on the command line: a file, a folder with one lab file,
 // - for standard input, or, if nothing is named, the one in the working directory.
-func (p *program) labArg(c *cli.Context) (*lab.Lab, error) { return p.readLab(c, lab.Reader{}) }
+func (p *program) labArg(c *cli.Context) (*lab.Lab, error) {
+	l, _, err := p.readLab(c, lab.Reader{})
+	return l, err
+}
 
-// labToRun is labArg for a lab whose programs this binary must have. It prints the lab's warnings.
-func (p *program) labToRun(c *cli.Context) (*lab.Lab, error) {
-	l, err := p.readLab(c, lab.Reader{
+// labToRun is labArg for a lab whose programs this binary must have. It prints the lab's warnings, and returns the
+// points of its sweep, too.
+func (p *program) labToRun(c *cli.Context) (*lab.Lab, []lab.Point, error) {
+	l, points, err := p.readLab(c, lab.Reader{
 		Programs: rankprogram.Names(p.hooks.programs), Broadcasts: rankprogram.Broadcasts(p.hooks.programs), Expect: true,
 	})
 	if err != nil || c.Bool("quiet") {
-		return l, err
+		return l, points, err
 	}
 	for _, w := range l.Warnings() {
 		fmt.Fprintf(p.errOut, "warning: %s\n", w)
 	}
-	return l, nil
+	return l, points, nil
 }
 
-func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
+// sweptLab is a lab and the points of its sweep.
+type sweptLab struct {
+	*lab.Lab
+	points []lab.Point
+}
+
+func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, []lab.Point, error) {
+	l, err := p.readSwept(c, r)
+	return l.Lab, l.points, err
+}
+
+func (p *program) readSwept(c *cli.Context, r lab.Reader) (l sweptLab, err error) {
 	if c.Args().Len() > 1 {
-		return nil, usageError{fmt.Errorf("%s takes one lab file, not %d", c.Command.Name, c.Args().Len())}
+		return l, usageError{fmt.Errorf("%s takes one lab file, not %d", c.Command.Name, c.Args().Len())}
 	}
 	name := c.Args().First()
 	if name == "-" {
-		return answered(c.Context, answerWithin, func() (*lab.Lab, error) {
+		return answered(c.Context, answerWithin, func() (l sweptLab, err error) {
 			text, err := io.ReadAll(io.LimitReader(p.in, 2<<20))
 			if err != nil {
-				return nil, fmt.Errorf("read lab from standard input: %w", err)
+				return l, fmt.Errorf("read lab from standard input: %w", err)
 			}
-			return r.Parse("standard input", text)
+			l.Lab, l.points, err = r.ParsePoints("standard input", text)
+			return l, err
 		})
 	}
 	if name == "" {
@@ -59,12 +75,15 @@ func (p *program) readLab(c *cli.Context, r lab.Reader) (*lab.Lab, error) {
 	}
 	file, err := findLab(name)
 	if err != nil {
-		return nil, err
+		return l, err
 	}
 	if file != name && !c.Bool("quiet") {
 		p.say("lab file: %s", file)
 	}
-	return answered(c.Context, answerWithin, func() (*lab.Lab, error) { return r.Read(file) })
+	return answered(c.Context, answerWithin, func() (l sweptLab, err error) {
+		l.Lab, l.points, err = r.ReadPoints(file)
+		return l, err
+	})
 }
 
 // findLab returns the lab file that a path means.

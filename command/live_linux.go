@@ -132,8 +132,11 @@ func (p *program) deployCommand() *cli.Command {
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would be done, and do nothing", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: func(c *cli.Context) error {
-			l, err := p.labToRun(c)
+			l, _, err := p.labToRun(c)
 			if err != nil {
+				return err
+			}
+			if err := unswept(c, l); err != nil {
 				return err
 			}
 			e, err := engineByName(c.String("runtime"))

@@ -33,6 +33,9 @@ func (p *program) reportAction(c *cli.Context) error {
 	}
 	var runs []*report.Run
 	for _, dir := range c.Args().Slice() {
+		if err := notSweep(dir); err != nil {
+			return err
+		}
 		r, err := report.Read(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			return usageError{fmt.Errorf("%s is no folder of a run: it has no meta.json", dir)}

@@ -24,6 +24,7 @@ func (p *program) runCommand() *cli.Command {
 			"  mcastlab run examples/quickstart.mcl.yml                 on the event clock, as a table\n" +
 			"  mcastlab run examples/star.mcl.yml --format json -q      for a program to read\n" +
 			"  sudo mcastlab run -r netns examples/star.mcl.yml         on real interfaces, as processes\n" +
+			"  mcastlab run examples/sweep.mcl.yml --jobs 2             a sweep: all its points, with plots\n" +
 			"docs/lab-file.md says what a lab file may have, docs/running.md how labs run outside the simulator.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
@@ -54,6 +55,8 @@ func (p *program) runCommand() *cli.Command {
 				Name: "acts", EnvVars: envOf(name, "acts"), TakesFile: true,
 				Usage: "do what was done by hand in another run of the lab, at the same instants: its acts.jsonl",
 			},
+			jobsFlag(name),
+			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.runAction,
@@ -69,12 +72,18 @@ func (p *program) runAction(c *cli.Context) error {
 	if err != nil {
 		return usageError{fmt.Errorf("capture-limit: %w", err)}
 	}
-	l, err := p.labToRun(c)
+	l, points, err := p.labToRun(c)
 	if err != nil {
 		return err
 	}
 	if len(l.Workloads) == 0 {
 		return &lab.Error{File: c.Args().First(), Text: "there is nothing to run: add workloads"}
+	}
+	if l.Sweep != nil {
+		return p.runSweep(c, l, points, format)
+	}
+	if err := p.refuse("is for a lab with a sweep, and this one has none", "jobs", "resume"); err != nil {
+		return err
 	}
 	if c.IsSet("seed") {
 		l.Seed = c.Uint64("seed")

@@ -56,6 +56,9 @@ func (p *program) traceAction(c *cli.Context) error {
 		return usageError{errors.New("-o goes with --perfetto")}
 	}
 	dir := c.Args().First()
+	if err := notSweep(dir); err != nil {
+		return err
+	}
 	f, err := runner.OpenTrace(dir)
 	if err != nil {
 		return err

@@ -86,6 +86,10 @@ func (b *binder) bindAt(path string, n ast.Node, v reflect.Value) {
 		b.bindScalar(n, path, p.Set)
 		return
 	}
+	if x, ok := v.Addr().Interface().(*Value); ok {
+		b.bindValue(path, n, x)
+		return
+	}
 	if h, ok := v.Addr().Interface().(*Hosts); ok {
 		b.bindHosts(path, n, h)
 		return

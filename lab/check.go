@@ -89,6 +89,7 @@ func (l *Lab) check(dir string, b *binder, r Reader) []*Error {
 		{"labels", c.checkLabels, []string{"topology"}},
 		{"faults", c.checkFaults, []string{"topology", "hosts", "controllers", "labels"}},
 		{"expect", c.checkExpect, nil},
+		{"sweep", c.checkSweep, nil},
 	} {
 		_, there := c.at[s.name]
 		if c.spoilt[s.name] || c.spoilt.has(s.needs...) || !there && c.spoilt[""] {

@@ -26,6 +26,8 @@ type Lab struct {
 	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
 	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"what goes wrong, and when"`
 	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
+	// Sweep is nil if the lab runs once. ReadPoints returns its points.
+	Sweep *Sweep `yaml:"sweep" json:"sweep,omitzero" doc:"keys that the lab is run with several values of, all combinations, with repeats; run makes a table, a CSV and a plot of it, in simulation"`
 }
 
 // Topology is the topology of a lab; exactly one field is set.

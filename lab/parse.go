@@ -56,6 +56,12 @@ func Parse(file string, text []byte) (*Lab, error) { return Reader{}.Parse(file,
 // Read reads and checks a lab file. What is wrong with the file is an *Error or *Mistakes, which
 // unwrap to it; a file that cannot be read is another error.
 func (r Reader) Read(file string) (*Lab, error) {
+	l, _, err := r.ReadPoints(file)
+	return l, err
+}
+
+// readFile returns the text of a lab file.
+func readFile(file string) ([]byte, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer does not hold it up
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
@@ -76,30 +82,42 @@ func (r Reader) Read(file string) (*Lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read lab file: %w", err)
 	}
-	return r.Parse(file, text)
+	return text, nil
 }
 
 // Parse reads and checks the text of a lab file; file names it in messages. A file with one
 // mistake gives an *Error, one with several *Mistakes.
 func (r Reader) Parse(file string, text []byte) (*Lab, error) {
-	l, mistakes := r.parse(filepath.Dir(file), text)
+	l, _, err := r.ParsePoints(file, text)
+	return l, err
+}
+
+// ParsePoints is Parse that also returns the points of the lab's sweep, in order; nil: it has none.
+func (r Reader) ParsePoints(file string, text []byte) (*Lab, []Point, error) {
+	l, points, mistakes := r.parse(filepath.Dir(file), text)
 	if len(mistakes) > 0 {
-		return nil, asError(file, mistakes)
+		return nil, nil, asError(file, mistakes)
 	}
-	return l, nil
+	return l, points, nil
 }
 
 // parse reads the text of a lab file of a folder.
-func (r Reader) parse(dir string, text []byte) (*Lab, []*Error) {
+func (r Reader) parse(dir string, text []byte) (*Lab, []Point, []*Error) {
 	body, e := parseBody(text)
 	if e != nil {
-		return nil, []*Error{e}
+		return nil, nil, []*Error{e}
 	}
 	var l Lab
 	setDefaults(reflect.ValueOf(&l).Elem())
 	b := &binder{at: map[string]pos{}, spoilt: spoilt{}}
 	b.bind("", body, reflect.ValueOf(&l).Elem())
-	return &l, l.check(dir, b, r)
+	mistakes := l.check(dir, b, r)
+	if len(mistakes) > 0 || l.Sweep == nil {
+		return &l, nil, mistakes
+	}
+	s := &sweeping{r: r, dir: dir, body: body, s: l.Sweep, at: b.at}
+	points, mistakes := s.points()
+	return &l, points, mistakes
 }
 
 // parseBody returns the mapping that a lab file is.

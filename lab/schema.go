@@ -148,6 +148,8 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "integer", Minimum: "0", Maximum: "63"}
 	case reflect.TypeFor[PSNs]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "0"}, pattern(`^[0-9]+(\.\.[0-9]+)?$`)}}
+	case reflect.TypeFor[Value]():
+		return &jsonschema.Schema{}
 	case reflect.TypeFor[Hosts](), reflect.TypeFor[Names]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 			{Type: "string"}, {Type: "array", Items: &jsonschema.Schema{Type: "string"}},

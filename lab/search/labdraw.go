@@ -152,7 +152,7 @@ const hostsMax = 24
 // user's own, files beside the lab, and lines of expect.
 func (d *labDraw) never(path string) bool {
 	switch path {
-	case ".hosts", ".runtime", ".controllers", ".expect", ".workloads[].program", ".workloads[].hpl.dat",
+	case ".hosts", ".runtime", ".controllers", ".expect", ".sweep", ".workloads[].program", ".workloads[].hpl.dat",
 		".faults[].control-partition", ".faults[].controller-crash":
 		return true
 	}
