@@ -1,0 +1,202 @@
+// Completion queues and channels.
+#include "internal.h"
+
+#include <arpa/inet.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *x)
+{
+	struct v_id m = {V_CREATE_CHANNEL, 0};
+	struct v_reply r;
+	int fd;
+	struct channel *h = calloc(1, sizeof *h);
+	if (!h || verbs_call(context_of(x), &m, sizeof m, &r, sizeof r, &fd, 1)) {
+		free(h);
+		return NULL;
+	}
+	h->c.context = x;
+	h->c.fd = fd;
+	h->id = r.id;
+	return &h->c;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *h)
+{
+	struct channel *c = (struct channel *)h;
+	if (h->refcnt)
+		return EBUSY;
+	int err = verbs_simple(context_of(h->context), V_DESTROY_CHANNEL, c->id);
+	if (!err) {
+		close(h->fd);
+		free(c);
+	}
+	return err;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *x, int cqe, void *cq_context, struct ibv_comp_channel *h, int vector)
+{
+	struct context *c = context_of(x);
+	struct v_create_cq m = {V_CREATE_CQ, h ? ((struct channel *)h)->id : 0, cqe, 0};
+	struct v_reply r;
+	int fd;
+	if (cqe < 1 || vector) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct cq *q = calloc(1, sizeof *q);
+	if (!q || verbs_call(c, &m, sizeof m, &r, sizeof r, &fd, 1)) {
+		free(q);
+		return NULL;
+	}
+	q->id = r.id;
+	q->entries = r.send;
+	q->size = V_RING_HEADER + (size_t)q->entries * sizeof *q->e;
+	q->ring = verbs_map(fd, q->size);
+	if (!q->ring) {
+		verbs_simple(c, V_DESTROY_CQ, q->id);
+		free(q);
+		errno = ENOMEM;
+		return NULL;
+	}
+	q->e = (struct v_completion *)(q->ring + 1);
+	q->x.context = x;
+	q->x.channel = h;
+	q->x.cq_context = cq_context;
+	q->x.handle = q->id;
+	q->x.cqe = q->entries - 1;
+	pthread_mutex_init(&q->x.mutex, NULL);
+	pthread_cond_init(&q->x.cond, NULL);
+	pthread_mutex_init(&q->lock, NULL);
+	pthread_mutex_lock(&c->objects);
+	q->next = c->cqs;
+	c->cqs = q;
+	if (h)
+		h->refcnt++;
+	pthread_mutex_unlock(&c->objects);
+	return (struct ibv_cq *)&q->x;
+}
+
+// A queue is as large as its ring; it grows no further.
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	return cqe <= cq->cqe ? 0 : EOPNOTSUPP;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	struct cq *q = (struct cq *)cq;
+	struct context *c = context_of(cq->context);
+	int err = verbs_simple(c, V_DESTROY_CQ, q->id);
+	if (err)
+		return err;
+	pthread_mutex_lock(&c->objects);
+	for (struct cq **p = &c->cqs; *p; p = &(*p)->next)
+		if (*p == q) {
+			*p = q->next;
+			break;
+		}
+	if (cq->channel)
+		cq->channel->refcnt--;
+	pthread_mutex_unlock(&c->objects);
+	pthread_mutex_lock(&cq->mutex);
+	while (q->events != cq->comp_events_completed || q->async_events != cq->async_events_completed)
+		pthread_cond_wait(&cq->cond, &cq->mutex);
+	pthread_mutex_unlock(&cq->mutex);
+	munmap(q->ring, q->size);
+	free(q);
+	return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *h, struct ibv_cq **cq, void **cq_context)
+{
+	struct context *c = context_of(h->context);
+	uint32_t id;
+	for (;;) {
+		ssize_t n = read(h->fd, &id, sizeof id);
+		if (n != sizeof id) {
+			if (n >= 0)
+				errno = EIO; // the NIC has gone
+			return -1;
+		}
+		struct cq *q;
+		pthread_mutex_lock(&c->objects);
+		for (q = c->cqs; q && q->id != id; q = q->next)
+			;
+		if (q)
+			q->events++;
+		pthread_mutex_unlock(&c->objects);
+		if (!q)
+			continue; // destroyed since
+		*cq = (struct ibv_cq *)&q->x;
+		*cq_context = q->x.cq_context;
+		return 0;
+	}
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
+{
+	pthread_mutex_lock(&cq->mutex);
+	cq->comp_events_completed += n;
+	pthread_cond_broadcast(&cq->cond);
+	pthread_mutex_unlock(&cq->mutex);
+}
+
+// A program that polls without end takes the processor from its NIC when there are few: it is offered from time to time.
+static void idle(void)
+{
+	static __thread int polls;
+	if (++polls >= 64) {
+		polls = 0;
+		sched_yield();
+	}
+}
+
+int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
+{
+	struct cq *q = (struct cq *)cq;
+	int n = 0;
+	pthread_mutex_lock(&q->lock);
+	uint64_t tail = atomic_load_explicit(&q->ring->tail, memory_order_relaxed);
+	uint64_t head = atomic_load_explicit(&q->ring->head, memory_order_acquire);
+	for (; n < max && tail != head; n++, tail++) {
+		const struct v_completion *e = &q->e[tail & (q->entries - 1)];
+		memset(&wc[n], 0, sizeof wc[n]);
+		wc[n].wr_id = e->wr_id;
+		wc[n].status = e->status;
+		wc[n].opcode = e->opcode;
+		wc[n].byte_len = e->byte_len;
+		wc[n].qp_num = e->qpn;
+		wc[n].src_qp = e->src_qp;
+		if (e->flags & V_WC_IMM)
+			wc[n].wc_flags |= IBV_WC_WITH_IMM, wc[n].imm_data = htonl(e->imm);
+		if (e->flags & V_WC_INV)
+			wc[n].wc_flags |= IBV_WC_WITH_INV, wc[n].invalidated_rkey = e->imm;
+		if (e->flags & V_WC_GRH)
+			wc[n].wc_flags |= IBV_WC_GRH;
+	}
+	if (n)
+		atomic_store(&q->ring->tail, tail);
+	pthread_mutex_unlock(&q->lock);
+	if (n && atomic_exchange(&q->ring->starved, 0))
+		verbs_ring(context_of(cq->context));
+	if (!n)
+		idle();
+	return n;
+}
+
+int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	struct cq *q = (struct cq *)cq;
+	if (!cq->channel)
+		return EINVAL;
+	if (!solicited_only) {
+		atomic_store(&q->ring->armed, 2);
+	} else {
+		uint32_t no = 0;
+		atomic_compare_exchange_strong(&q->ring->armed, &no, 1);
+	}
+	atomic_thread_fence(memory_order_seq_cst);
+	return 0;
+}

@@ -1,0 +1,108 @@
+// What the files of the library share.
+#ifndef MCASTLAB_INTERNAL_H
+#define MCASTLAB_INTERNAL_H
+#define _GNU_SOURCE
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol.h"
+
+// The header makes macros of these, which add to what is exported.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+// The device. Providers of other NICs, which perftest links, compare an operation behind the public part with their own.
+struct device {
+	struct ibv_device d;
+	char pad[256];
+	char path[108]; // of the socket
+	struct v_device attr;
+	_Atomic int users; // lists and contexts
+};
+
+// An open device: a connection of its own. verbs.context is what the program sees.
+struct context {
+	int sock, bell;
+	struct v_page *page;
+	struct v_device attr;
+	pthread_mutex_t lock; // of the connection: one request at a time
+	pthread_mutex_t objects;
+	struct cq *cqs;
+	struct qp *qps;
+	struct verbs_context verbs;
+};
+
+struct pd {
+	struct ibv_pd pd;
+	uint32_t id;
+};
+
+struct mr {
+	struct ibv_mr mr;
+	char pad[128]; // providers keep private fields here
+	uint32_t id;
+};
+
+struct ah {
+	struct ibv_ah ah;
+	uint32_t id;
+};
+
+struct channel {
+	struct ibv_comp_channel c;
+	uint32_t id;
+};
+
+struct cq {
+	struct ibv_cq_ex x;
+	uint32_t id, entries;
+	struct v_ring *ring;
+	struct v_completion *e;
+	size_t size;
+	pthread_mutex_t lock;
+	struct cq *next;
+	unsigned events, async_events; // handed to the program
+};
+
+struct qp {
+	struct ibv_qp_ex x;
+	struct v_ring *sq, *rq;
+	struct v_send *se;
+	struct v_recv *re;
+	uint32_t sends, recvs; // entries of the rings
+	size_t size;
+	pthread_mutex_t send_lock, recv_lock;
+	struct ibv_qp_cap cap;
+	int sig_all, is_ex;
+	uint64_t pending;    // extended posting: head with what has been built since wr_start
+	struct v_send *last; // extended posting: the request being built
+	int failed;          // extended posting: what wr_complete returns
+	struct qp *next;
+	unsigned events; // handed to the program
+};
+
+static inline struct context *context_of(struct ibv_context *c)
+{
+	return (struct context *)((char *)c - offsetof(struct context, verbs.context));
+}
+
+int verbs_connect(const char *path, int *sock, struct v_device *attr, int fds[3]);
+int verbs_call(struct context *c, const void *request, size_t size, void *reply, size_t reply_size, int *fds, int nfds);
+int verbs_simple(struct context *c, uint32_t op, uint32_t id);
+void *verbs_map(int fd, size_t size);
+void verbs_ring(struct context *c);
+void verbs_fill_ops(struct context *c);
+void verbs_fill_post_ops(struct ibv_context_ops *ops);
+void verbs_fill_ex(struct qp *q, uint64_t ops);
+struct ibv_qp *verbs_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
+int verbs_poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc);
+int verbs_req_notify_cq(struct ibv_cq *c, int solicited_only);
+int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size);
+int verbs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t size);
+void verbs_path(struct v_path *p, const struct ibv_ah_attr *a);
+#endif

@@ -1,0 +1,68 @@
+// The tables of an open device. What is not served answers EOPNOTSUPP, never a call of nothing.
+#include "internal.h"
+
+static int no(void)
+{
+	errno = EOPNOTSUPP;
+	return EOPNOTSUPP;
+}
+
+static void *none(void)
+{
+	errno = EOPNOTSUPP;
+	return NULL;
+}
+
+// All take their arguments in registers or leave the stack to the caller, so one function stands for each kind.
+#define REFUSE(field) ((field) = (void *)no)
+#define REFUSE_OBJECT(field) ((field) = (void *)none)
+
+void verbs_fill_ops(struct context *c)
+{
+	struct verbs_context *v = &c->verbs;
+	struct ibv_context_ops *ops = &v->context.ops;
+	ops->_compat_query_device = ibv_query_device;
+	ops->_compat_query_port = ibv_query_port;
+	ops->poll_cq = verbs_poll_cq;
+	ops->req_notify_cq = verbs_req_notify_cq;
+	verbs_fill_post_ops(ops);
+	REFUSE(ops->post_srq_recv);
+	REFUSE_OBJECT(ops->alloc_mw);
+	REFUSE(ops->bind_mw);
+	REFUSE(ops->dealloc_mw);
+	v->query_port = verbs_query_port;
+	v->query_device_ex = verbs_query_device_ex;
+	v->create_qp_ex = verbs_create_qp_ex;
+	REFUSE(v->advise_mr);
+	REFUSE_OBJECT(v->alloc_null_mr);
+	REFUSE(v->read_counters);
+	REFUSE(v->attach_counters_point_flow);
+	REFUSE_OBJECT(v->create_counters);
+	REFUSE(v->destroy_counters);
+	REFUSE_OBJECT(v->reg_dm_mr);
+	REFUSE_OBJECT(v->alloc_dm);
+	REFUSE(v->free_dm);
+	REFUSE(v->modify_flow_action_esp);
+	REFUSE(v->destroy_flow_action);
+	REFUSE_OBJECT(v->create_flow_action_esp);
+	REFUSE(v->modify_qp_rate_limit);
+	REFUSE_OBJECT(v->alloc_parent_domain);
+	REFUSE(v->dealloc_td);
+	REFUSE_OBJECT(v->alloc_td);
+	REFUSE(v->modify_cq);
+	REFUSE(v->post_srq_ops);
+	REFUSE(v->destroy_rwq_ind_table);
+	REFUSE_OBJECT(v->create_rwq_ind_table);
+	REFUSE(v->destroy_wq);
+	REFUSE(v->modify_wq);
+	REFUSE_OBJECT(v->create_wq);
+	REFUSE(v->query_rt_values);
+	REFUSE_OBJECT(v->create_cq_ex);
+	REFUSE(v->ibv_destroy_flow);
+	REFUSE_OBJECT(v->ibv_create_flow);
+	REFUSE_OBJECT(v->open_qp);
+	REFUSE(v->get_srq_num);
+	REFUSE_OBJECT(v->create_srq_ex);
+	REFUSE_OBJECT(v->open_xrcd);
+	REFUSE(v->close_xrcd);
+}

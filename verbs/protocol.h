@@ -1,0 +1,160 @@
+// What the library and the NIC's side (package nodeagent/verbs) say to each other. Both run on one machine, so numbers
+// have its byte order, which is little-endian. A request and its reply are one message each of a SEQPACKET socket.
+// TestLayout compares these structures with the package's.
+#ifndef MCASTLAB_PROTOCOL_H
+#define MCASTLAB_PROTOCOL_H
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { V_VERSION = 1 };
+
+enum v_op {
+	V_HELLO = 1,
+	V_ALLOC_PD,
+	V_DEALLOC_PD,
+	V_REG_MR,
+	V_DEREG_MR,
+	V_CREATE_CHANNEL,
+	V_DESTROY_CHANNEL,
+	V_CREATE_CQ,
+	V_DESTROY_CQ,
+	V_CREATE_QP,
+	V_DESTROY_QP,
+	V_MODIFY_QP,
+	V_QUERY_QP,
+	V_CREATE_AH,
+	V_DESTROY_AH,
+	V_ATTACH_MCAST,
+	V_DETACH_MCAST,
+};
+
+// V_HELLO, with the descriptor of the program's /proc/self/mem.
+struct v_hello {
+	uint32_t op, version;
+};
+
+// V_ALLOC_PD and V_CREATE_CHANNEL, whose id is 0, V_QUERY_QP, and all that destroy.
+struct v_id {
+	uint32_t op, id;
+};
+
+struct v_reg_mr {
+	uint32_t op, pd, access, zero;
+	uint64_t addr, length, iova;
+};
+
+struct v_create_cq {
+	uint32_t op, channel, depth, zero; // channel 0: none
+};
+
+struct v_create_qp {
+	uint32_t op, pd, send_cq, recv_cq, type, sig_all;
+	uint32_t send_wr, recv_wr, send_sge, recv_sge, inline_data, zero;
+};
+
+// Where a queue pair or an address handle sends.
+struct v_path {
+	uint8_t gid[16];
+	uint32_t flow, traffic_class, hop_limit;
+};
+
+struct v_attr {
+	uint32_t state, cur_state, sqd_async, access, pkey_index, port, path_mtu; // the MTU in bytes
+	uint32_t timeout, retry_cnt, rnr_retry, rq_psn, sq_psn, min_rnr_timer;
+	uint32_t rd_atomic, dest_rd_atomic, dest_qpn, qkey;
+	struct v_path path;
+};
+
+struct v_modify_qp {
+	uint32_t op, qpn, mask;
+	struct v_attr attr;
+};
+
+struct v_create_ah {
+	uint32_t op, pd;
+	struct v_path path;
+};
+
+struct v_mcast {
+	uint32_t op, qpn;
+	uint8_t gid[16];
+};
+
+// Every reply begins so; status is 0 or an errno. A ring's memory, the far end of a channel, and in the reply to V_HELLO
+// the bell's page, the bell and the far end of the asynchronous events, come as descriptors with it.
+struct v_reply {
+	uint32_t status, id;
+	uint32_t send, recv; // V_CREATE_QP: entries of the rings; V_CREATE_CQ: send is the ring's
+};
+
+struct v_device {
+	struct v_reply reply;
+	uint32_t version, mtu, mbps, max_qp, max_qp_wr, max_cqe, max_sge, max_inline, max_rd_atomic, max_mcast_qp;
+	uint8_t gid[16];
+};
+
+struct v_queried {
+	struct v_reply reply;
+	struct v_attr attr;
+};
+
+// Events: a completion channel carries the number of a completion queue, the asynchronous events a type and an object.
+struct v_event {
+	uint32_t type, id;
+};
+
+// The bell's page: the library rings (writes 1 to the eventfd) only if asleep is not 0.
+struct v_page {
+	_Atomic uint32_t asleep;
+};
+
+// A ring begins with this header; entries follow, their number is a power of two. Its producer writes head, its
+// consumer tail; both only grow.
+enum { V_RING_HEADER = 256, V_SGES = 15, V_INLINE = 240 };
+struct v_ring {
+	_Atomic uint64_t head;
+	uint8_t pad0[56];
+	_Atomic uint64_t tail;
+	uint8_t pad1[56];
+	_Atomic uint32_t armed;   // completions: 1: the next solicited one is to raise an event; 2: the next one
+	_Atomic uint32_t starved; // completions: the NIC waits for room, ring after taking some
+	uint8_t pad2[120];
+};
+
+struct v_sge {
+	uint64_t addr;
+	uint32_t length, lkey;
+};
+
+// Entry of a send ring.
+struct v_send {
+	uint64_t wr_id, remote_addr, compare_add, swap;
+	uint32_t opcode, flags, sges, inline_length;
+	uint32_t imm, rkey, ah, dest_qpn, qkey; // imm in host order, or the key that is taken back
+	uint32_t zero[3];
+	union {
+		struct v_sge sge[V_SGES];
+		uint8_t data[V_INLINE];
+	};
+};
+
+// Entry of a receive ring.
+struct v_recv {
+	uint64_t wr_id;
+	uint32_t sges, zero;
+	struct v_sge sge[V_SGES];
+};
+
+// Entry of a completion ring.
+enum { V_WC_IMM = 1, V_WC_GRH = 2, V_WC_INV = 4 };
+struct v_completion {
+	uint64_t wr_id;
+	uint32_t status, opcode, byte_len, imm, qpn, src_qp, flags;
+	uint32_t zero[7];
+};
+
+_Static_assert(sizeof(struct v_ring) == V_RING_HEADER, "ring header");
+_Static_assert(sizeof(struct v_send) == 320, "send entry");
+_Static_assert(sizeof(struct v_recv) == 256, "receive entry");
+_Static_assert(sizeof(struct v_completion) == 64, "completion entry");
+#endif
