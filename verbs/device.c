@@ -139,7 +139,7 @@ static void speed(uint32_t mbps, struct ibv_port_attr *a)
 	static const struct {
 		uint32_t n;
 		uint8_t code;
-	} widths[] = {{1, 1}, {4, 2}};
+	} widths[] = {{4, 2}, {1, 1}};
 	uint32_t best = 0;
 	a->active_speed = a->active_width = 1;
 	for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)

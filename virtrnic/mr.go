@@ -58,16 +58,29 @@ func (m *MR) RKey() uint32 { return m.key }
 // RegMR registers all of mem at a virtual address of the NIC's choice. Remote write
 // needs local write, as ibv_reg_mr has it.
 func (n *NIC) RegMR(pd *PD, mem Memory, access AccessFlags) (*MR, error) {
+	m, err := n.RegMRIova(pd, mem, access, n.nextVA)
+	if err != nil {
+		return nil, err
+	}
+	const page = 4096
+	n.nextVA += (m.length + page) &^ (page - 1)
+	return m, nil
+}
+
+// RegMRIova registers all of mem at a virtual address that the application chooses, as
+// ibv_reg_mr_iova does. Regions may have the same addresses, since a key names the region.
+func (n *NIC) RegMRIova(pd *PD, mem Memory, access AccessFlags, addr uint64) (*MR, error) {
 	if err := n.checkMR(pd, mem, access); err != nil {
 		return nil, err
+	}
+	if addr+mem.Size() < addr {
+		return nil, fmt.Errorf("register memory: %d bytes at %#x wrap: %w", mem.Size(), addr, ErrInvalid)
 	}
 	key, ok := n.freeKey()
 	if !ok {
 		return nil, fmt.Errorf("register memory: %d regions and no key is left: %w", len(n.mrs), ErrNoMem)
 	}
-	const page = 4096
-	m := &MR{pd: pd, mem: mem, addr: n.nextVA, length: mem.Size(), access: access, key: key}
-	n.nextVA += (m.length + page) &^ (page - 1)
+	m := &MR{pd: pd, mem: mem, addr: addr, length: mem.Size(), access: access, key: key}
 	n.mrs[key>>8-1] = m
 	n.made.MRs++
 	pd.users++
@@ -110,8 +123,12 @@ func (n *NIC) checkMR(pd *PD, mem Memory, access AccessFlags) error {
 	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
 		return fmt.Errorf("register memory: remote write or atomic access without local write: %w", ErrInvalid)
 	}
-	if _, real := mem.(Bytes); access&AccessRemoteAtomic != 0 && !real {
-		return fmt.Errorf("register memory: atomics need real memory: %w", ErrInvalid)
+	if access&AccessRemoteAtomic != 0 {
+		switch mem.(type) {
+		case Bytes, *Guest:
+		default:
+			return fmt.Errorf("register memory: atomics need real memory: %w", ErrInvalid)
+		}
 	}
 	return nil
 }

@@ -123,15 +123,19 @@ func (q *QP) allows(rkey uint32, va uint64, length uint32, need AccessFlags) boo
 func (n *NIC) execute(pd *PD, f *wire.Frame) (original uint64) {
 	h := f.AtomicETH()
 	m, at := n.lookup(pd, h.RKey, h.VA, 8, AccessRemoteAtomic)
-	word := m.mem.(Bytes)[at : at+8]
+	word := n.scratch[:8]
+	m.mem.read(word, at)
 	original = binary.LittleEndian.Uint64(word)
+	n.stats.AtomicsExecuted++
 	switch {
 	case f.OpCode() == wire.OpFetchAdd:
 		binary.LittleEndian.PutUint64(word, original+h.SwapAdd)
 	case original == h.Compare:
 		binary.LittleEndian.PutUint64(word, h.SwapAdd)
+	default:
+		return original
 	}
-	n.stats.AtomicsExecuted++
+	m.mem.write(word, at, len(word))
 	return original
 }
 

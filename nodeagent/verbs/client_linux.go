@@ -1,0 +1,337 @@
+package verbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/virtrnic"
+)
+
+// client is a connection: a device that a program has open.
+type client struct {
+	s    *Server
+	mem  int // descriptor of the program's memory
+	work *worker
+	page []byte
+	bell *os.File
+	pipe *pipe // of asynchronous events
+
+	// With the loop's lock.
+	gone     bool
+	held     []held // in front of the NIC
+	fetching bool   // memory is being read for the first of them
+	pds      map[uint32]*virtrnic.PD
+	cqs      map[uint32]*cq
+	qps      map[wire.QPN]*qp
+	ahs      map[uint32]*virtrnic.AddressHandle
+	channels map[uint32]*channel
+	lastID   uint32
+
+	backlog atomic.Int64 // bytes to be written to the program's memory
+	torn    bool         // some of them could not be; the worker's
+}
+
+// channel is a completion channel.
+type channel struct {
+	id    uint32
+	pipe  *pipe
+	users int // completion queues
+}
+
+// pipe carries events to a program, which may take its time.
+type pipe struct {
+	mu    sync.Mutex
+	some  sync.Cond
+	queue [][]byte
+	over  bool
+	end   *os.File
+}
+
+// pipeMax bounds the events that a program has not read beyond what the socket holds. Later ones
+// are lost; it is woken by the earlier ones, if it ever looks.
+const pipeMax = 1 << 16
+
+// newPipe returns a pipe and the descriptor of the program's end, which the caller closes.
+func newPipe() (*pipe, int, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, 0, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	p := &pipe{end: os.NewFile(uintptr(fds[0]), "events")}
+	p.some.L = &p.mu
+	go p.run()
+	return p, fds[1], nil
+}
+
+func (p *pipe) send(b []byte) {
+	p.mu.Lock()
+	if len(p.queue) < pipeMax && !p.over {
+		p.queue = append(p.queue, b)
+		p.some.Signal()
+	}
+	p.mu.Unlock()
+}
+
+func (p *pipe) run() {
+	for {
+		p.mu.Lock()
+		for len(p.queue) == 0 && !p.over {
+			p.some.Wait()
+		}
+		all, over := p.queue, p.over
+		p.queue = nil
+		p.mu.Unlock()
+		if over {
+			return
+		}
+		for _, b := range all {
+			if _, err := p.end.Write(b); err != nil {
+				return // the program has closed its end, or is gone
+			}
+		}
+	}
+}
+
+func (p *pipe) close() {
+	p.mu.Lock()
+	p.over = true
+	p.some.Signal()
+	p.mu.Unlock()
+	_ = p.end.Close() // which ends a write that waits
+}
+
+// tell hands the program an asynchronous event.
+func (c *client) tell(e event) { c.pipe.send(encode(e)) }
+
+// serve does what a program asks for until it closes the connection or says what makes no sense.
+func (s *Server) serve(conn *net.UnixConn) {
+	defer conn.Close()
+	var c *client
+	for {
+		b, fds, err := receive(conn)
+		if err != nil {
+			break
+		}
+		o, m, err := decode(b)
+		if (o == opHello) != (c == nil) || err != nil || (len(fds) > 0) != (o == opHello) {
+			closeAll(fds)
+			break
+		}
+		var answer []byte
+		var out []int
+		if o == opHello {
+			c, answer, out = s.greet(m.(*hello), fds)
+		} else {
+			answer, out = c.do(o, m)
+		}
+		_, _, err = conn.WriteMsgUnix(answer, rights(out), nil)
+		closeAll(out)
+		if err != nil || c == nil {
+			break
+		}
+	}
+	if c != nil {
+		c.close()
+	}
+}
+
+func rights(fds []int) []byte {
+	if len(fds) == 0 {
+		return nil
+	}
+	return unix.UnixRights(fds...)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// receive returns the next message and the descriptors that came with it.
+func receive(conn *net.UnixConn) (b []byte, fds []int, err error) {
+	b = make([]byte, requestMax)
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	n, k, _, _, err := conn.ReadMsgUnix(b, oob)
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:k])
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range messages {
+		if some, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, some...)
+		}
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if n == 0 && len(fds) == 0 {
+		return nil, nil, net.ErrClosed
+	}
+	return b[:n], fds, nil
+}
+
+// greet begins a connection. Without success there is no client, and the answer says why.
+func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
+	refuse := func(err error) (*client, []byte, []int) {
+		closeAll(fds)
+		return nil, encode(reply{Status: errno(err)}), nil
+	}
+	if len(fds) != 1 || m.Version != version {
+		return refuse(unix.EPROTO)
+	}
+	if err := checkMem(fds[0]); err != nil {
+		return refuse(err)
+	}
+	page, pageFD, err := share(os.Getpagesize())
+	if err != nil {
+		return refuse(err)
+	}
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page)))
+	}
+	own, err := unix.FcntlInt(uintptr(bell), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell)))
+	}
+	p, far, err := newPipe()
+	if err != nil {
+		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell), unix.Close(own)))
+	}
+	c := &client{
+		s: s, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(own), "bell"), pipe: p,
+		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, ahs: map[uint32]*virtrnic.AddressHandle{},
+		channels: map[uint32]*channel{},
+	}
+	d := device{
+		Version: version, MTU: uint32(s.mtu), MaxQP: virtrnic.MaxQPs, MaxQPWR: virtrnic.MaxQPWR, MaxCQE: cqesMax, MaxSGE: sgesMax,
+		MaxInline: inlineMax, MaxRdAtomic: virtrnic.MaxRdAtomic, MaxMcastQP: virtrnic.MaxMcastQPs,
+	}
+	s.call(func(vtime.Time) {
+		s.clients[c] = true
+		d.Mbps = uint32(s.nic.LineRate() / 1e6)
+		d.GID = s.nic.Addr(s.nic.IP()).As16()
+	})
+	go c.work.run(c)
+	go c.work.listen(c.bell)
+	return c, encode(d), []int{pageFD, bell, far}
+}
+
+// errno returns the number that a program gets for an error.
+func errno(err error) uint32 {
+	var e unix.Errno
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
+		return uint32(e)
+	case errors.Is(err, virtrnic.ErrNoMem):
+		return uint32(unix.ENOMEM)
+	case errors.Is(err, virtrnic.ErrBusy):
+		return uint32(unix.EBUSY)
+	}
+	return uint32(unix.EINVAL)
+}
+
+// close takes back all that was made over the connection. The NIC lets go of it at once; the memory
+// goes when the worker has ended, which a copy may hold up.
+func (c *client) close() {
+	var regions []*region
+	var rings [][]byte
+	c.s.call(func(now vtime.Time) {
+		c.gone = true
+		delete(c.s.clients, c)
+		for _, q := range c.qps { // independent of each other
+			c.destroyQP(now, q)
+			rings = append(rings, q.mem)
+		}
+		for key, owner := range c.s.owners { // independent of each other
+			if owner == c {
+				regions = append(regions, c.s.regions[key])
+				c.forgetMR(key)
+			}
+		}
+		for _, a := range c.ahs { // independent of each other
+			_ = c.s.nic.DestroyAH(a) // it is the NIC's
+		}
+		for _, q := range c.cqs { // independent of each other
+			_ = c.s.nic.DestroyCQ(q.cq) // no queue pair uses it any more
+			rings = append(rings, q.ring.mem)
+		}
+		for _, p := range c.pds { // independent of each other
+			_ = c.s.nic.DeallocPD(p) // nothing is in it any more
+		}
+		for _, h := range c.held { // for queue pairs that do not exist any more
+			c.s.nic.HandleFrame(now, h.port, h.f)
+		}
+		c.held = nil
+	})
+	c.work.stop()
+	c.pipe.close()
+	for _, h := range c.channels { // independent of each other
+		h.pipe.close()
+	}
+	_ = c.bell.Close()
+	<-c.work.ended
+	for _, r := range regions {
+		unmap(r.image)
+	}
+	for _, b := range rings {
+		unmap(b)
+	}
+	unmap(c.page)
+	_ = unix.Close(c.mem)
+}
+
+func unmap(b []byte) {
+	if len(b) > 0 {
+		_ = unix.Munmap(b) // it was mapped here
+	}
+}
+
+// put takes what the NIC writes to a region: the worker writes it to the program's memory.
+func (c *client) put(r *region, off uint64, b []byte) {
+	own := append([]byte(nil), b...)
+	c.backlog.Add(int64(len(own)))
+	c.work.add(func() {
+		err := put(c.mem, own, r.addr+off)
+		c.backlog.Add(-int64(len(own)))
+		if err != nil && !c.torn {
+			c.torn = true
+			c.s.call(func(now vtime.Time) { c.breakDown(now) })
+		}
+	})
+}
+
+// breakDown ends a program's queue pairs after bytes could not be written that the NIC has acknowledged.
+func (c *client) breakDown(now vtime.Time) {
+	if c.gone {
+		return
+	}
+	for _, q := range c.qps { // independent of each other
+		if q.qp.State() != virtrnic.StateReset {
+			_ = c.s.nic.ModifyQP(now, q.qp, virtrnic.QPAttr{State: virtrnic.StateErr}, virtrnic.AttrState) // any state but RESET may go there
+		}
+	}
+	c.tell(event{deviceFatal, 0})
+}
+
+// deviceFatal is IBV_EVENT_DEVICE_FATAL.
+const deviceFatal = 8
+
+func idBytes(id uint32) []byte { return binary.LittleEndian.AppendUint32(nil, id) }

@@ -1,0 +1,143 @@
+package verbs
+
+import (
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+)
+
+// gate is the NIC with what has to happen before it sees a frame: receives that a program has
+// posted are taken from its ring, and a READ or an atomic waits until the image of the
+// memory is up to date. What comes for the same program meanwhile waits behind it, so frames
+// keep their order.
+type gate struct{ s *Server }
+
+// Gate returns the machine that the loop is to drive.
+func (s *Server) Gate() machine.Machine { return gate{s} }
+
+// HandleFrame implements machine.Machine.
+func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
+	s := g.s
+	if f.Kind() != wire.KindRoCE {
+		s.nic.HandleFrame(now, port, f)
+		return
+	}
+	if f.DestQP() == wire.QPNMulticast {
+		for _, q := range s.qps { // independent of each other
+			q.takeReceives(now)
+		}
+		s.nic.HandleFrame(now, port, f)
+		return
+	}
+	q := s.qps[f.DestQP()]
+	if q == nil {
+		s.nic.HandleFrame(now, port, f)
+		return
+	}
+	q.client.held = append(q.client.held, held{f, port})
+	if len(q.client.held) == 1 && !q.client.fetching {
+		q.client.release(now)
+	}
+}
+
+// HandleTimeout implements machine.Machine.
+func (g gate) HandleTimeout(now vtime.Time) { g.s.nic.HandleTimeout(now) }
+
+// Settle implements machine.Machine.
+func (g gate) Settle(until vtime.Time, port int) { g.s.nic.Settle(until, port) }
+
+// NextTimeout implements machine.Machine.
+func (g gate) NextTimeout() (vtime.Time, bool) { return g.s.nic.NextTimeout() }
+
+// held is a frame in front of the NIC.
+type held struct {
+	f    *wire.Frame
+	port int
+}
+
+// backlogMax is how many bytes may wait to be written to a program's memory before frames wait in
+// front of the NIC.
+const backlogMax = 16 << 20
+
+// release passes the frames that wait for a program to the NIC, up to one for which memory has to be
+// read first. It is called with the loop's lock, when no memory is being read for the gate.
+func (c *client) release(now vtime.Time) {
+	for len(c.held) > 0 && !c.fetching {
+		h := c.held[0]
+		if c.backlog.Load() > backlogMax {
+			c.wait(func() error { return nil }, nil)
+			return
+		}
+		if r, off, n := c.reads(h.f); r != nil {
+			c.wait(func() error { return fetch(c.mem, r.image[off:off+n], r.addr+off) }, r)
+			return
+		}
+		c.pass(now)
+	}
+}
+
+// pass hands the first frame to the NIC.
+func (c *client) pass(now vtime.Time) {
+	h := c.held[0]
+	c.held[0] = held{}
+	if c.held = c.held[1:]; len(c.held) == 0 {
+		c.held = nil
+	}
+	if q := c.s.qps[h.f.DestQP()]; q != nil {
+		q.takeReceives(now)
+	}
+	c.s.nic.HandleFrame(now, h.port, h.f)
+}
+
+// wait has the worker do something, after which the first frame goes on. If it cannot be done, the NIC loses
+// the region, so that the peer gets the NIC's own answer: a remote access error.
+func (c *client) wait(f func() error, r *region) {
+	c.fetching = true
+	c.work.add(func() {
+		err := f()
+		c.s.call(func(now vtime.Time) {
+			c.fetching = false
+			if c.gone {
+				return
+			}
+			if err != nil && r != nil {
+				c.lose(r)
+			}
+			if len(c.held) > 0 {
+				c.pass(now)
+				c.release(now)
+			}
+		})
+	})
+}
+
+// reads returns the region that a request of the peer reads, and which part; nil if it reads
+// none, or none that exists, which is the NIC's to answer.
+func (c *client) reads(f *wire.Frame) (r *region, off, n uint64) {
+	var va uint64
+	var key uint32
+	switch f.OpCode() {
+	case wire.OpReadRequest:
+		h := f.RETH()
+		va, key, n = h.VA, h.RKey, uint64(h.DMALen)
+	case wire.OpCompareSwap, wire.OpFetchAdd:
+		h := f.AtomicETH()
+		va, key, n = h.VA, h.RKey, 8
+	}
+	if n == 0 || c.s.owners[key] != c {
+		return nil, 0, 0
+	}
+	r = c.s.regions[key]
+	off, ok := r.span(va, n)
+	if !ok || r.mr == nil {
+		return nil, 0, 0
+	}
+	return r, off, n
+}
+
+// lose takes a region from the NIC whose memory the program has unmapped.
+func (c *client) lose(r *region) {
+	if r.mr != nil && c.s.nic.DeregMR(r.mr) == nil {
+		r.mr = nil
+	}
+}

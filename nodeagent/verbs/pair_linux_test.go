@@ -1,0 +1,253 @@
+package verbs
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/virtrnic"
+)
+
+// tape is what was sent on a link, as a capture file.
+type tape struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func newTape() *tape {
+	p := &tape{}
+	for _, v := range []uint32{0xa1b2c3d4, 2 | 4<<16, 0, 0, 1 << 16, 1} {
+		p.b.Write(binary.LittleEndian.AppendUint32(nil, v))
+	}
+	return p
+}
+
+func (p *tape) add(f []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for _, v := range []uint32{uint32(now.Unix()), uint32(now.Nanosecond() / 1000), uint32(len(f)), uint32(len(f))} {
+		p.b.Write(binary.LittleEndian.AppendUint32(nil, v))
+	}
+	p.b.Write(f)
+}
+
+// wireEnd is one end of a link in memory: a seqpacket socket pair carries whole frames as a veth does.
+type wireEnd struct {
+	fd   int
+	buf  [4352]byte
+	tape *tape
+}
+
+func (e *wireEnd) FD() int { return e.fd }
+
+func (e *wireEnd) Receive(take func(wall int64, b []byte)) (got int, err error) {
+	for got < 64 {
+		n, err := unix.Read(e.fd, e.buf[:])
+		if err == unix.EAGAIN {
+			return got, nil
+		}
+		if err != nil {
+			return got, err
+		}
+		take(time.Now().UnixNano(), e.buf[:n])
+		got++
+	}
+	return got, nil
+}
+
+func (e *wireEnd) Send(frames [][]byte) (sent int, err error) {
+	for _, f := range frames {
+		switch _, err := unix.Write(e.fd, f); err {
+		case nil:
+			e.tape.add(f)
+			sent++
+		case unix.EAGAIN:
+			return sent, nil
+		default:
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+func (e *wireEnd) Drops() uint64 { return 0 }
+func (e *wireEnd) Cut() uint64   { return 0 }
+
+// host is a NIC with its loop, and the server of programs at it.
+type host struct {
+	loop   *live.Loop
+	nic    *virtrnic.NIC
+	server *Server
+	path   string
+}
+
+// hosts starts two of them on one link.
+func hosts(t *testing.T) (h [2]*host, sent *tape) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mono, err := live.NewMonotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const delay = 2 * vtime.Microsecond
+	sent = newTape()
+	for i := range h {
+		h[i] = &host{path: filepath.Join(t.TempDir(), "s")}
+		l, err := live.New(live.Config{
+			Mono: mono, IO: []live.IO{&wireEnd{fd: fds[i], tape: sent}}, Delays: []vtime.Duration{delay},
+			Rate: live.Rate{Mono: mono.Now(), Dilation: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports := l.Ports([]machine.PortConfig{{BitsPerSec: 100e9, Delay: delay}})
+		nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001 + uint32(i), Port: &ports[0], Pool: l.Pool(), Keys: prng.New(uint64(i))})
+		s := NewServer(Config{Loop: l, NIC: nic, MTU: 4096})
+		h[i].loop, h[i].nic, h[i].server = l, nic, s
+		l.Start(s.Gate(), s.News)
+		ended := make(chan error, 2)
+		go func() { ended <- l.Run() }()
+		listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: h[i].path, Net: "unixpacket"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(listener) }()
+		t.Cleanup(func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := <-served; err != nil {
+				t.Error(err)
+			}
+			l.Stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := l.Pool().Live; n != 0 {
+				t.Errorf("%d frames are left", n)
+			}
+			_ = unix.Close(fds[i])
+		})
+	}
+	return h, sent
+}
+
+// made returns what exists at the host's NIC.
+func (h *host) made(t *testing.T) (m virtrnic.Made) {
+	t.Helper()
+	if !h.loop.Call(vtime.Never, func(vtime.Time) { m = h.nic.Made() }) {
+		t.Fatal("the loop has ended")
+	}
+	return m
+}
+
+// emptied waits until nothing that programs have made is left at the NIC.
+func (h *host) emptied(t *testing.T) {
+	t.Helper()
+	var m virtrnic.Made
+	for range 3000 {
+		if m = h.made(t); m == (virtrnic.Made{}) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("left at the NIC: %+v", m)
+}
+
+// limit is how long a program of a test may take on a busy machine.
+const limit = 2 * time.Minute
+
+// at returns a command that uses the host's NIC.
+func (h *host) at(t *testing.T, lib, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib, "MCASTLAB_VERBS="+h.path)
+	return cmd
+}
+
+// tools returns where what a test needs is, and skips the test on a machine that lacks some.
+func tools(t *testing.T, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		if _, err := exec.LookPath(n); err != nil {
+			if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+	}
+}
+
+// library builds the library once, and skips the test where that cannot be done.
+func library(t *testing.T) (dir string) {
+	t.Helper()
+	tools(t, "cc", "sh", "nm", "awk")
+	if err := exec.Command("sh", "-c", "echo '#include <infiniband/verbs.h>' | cc -E - > /dev/null 2>&1").Run(); err != nil {
+		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" {
+			t.Fatal("the headers of rdma-core are missing: apt-get install libibverbs-dev")
+		}
+		t.Skip("the headers of rdma-core are missing")
+	}
+	built.Do(func() {
+		built.dir, built.err = os.MkdirTemp("", "mcastlab-verbs-")
+		if built.err == nil {
+			built.out, built.err = exec.Command("sh", "../../verbs/build.sh", built.dir).CombinedOutput()
+		}
+	})
+	if built.err != nil {
+		t.Fatalf("build the library: %v\n%s", built.err, built.out)
+	}
+	return built.dir
+}
+
+// built is the library of this run of the tests.
+var built struct {
+	sync.Once
+	dir string
+	out []byte
+	err error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	os.Exit(code)
+}
+
+// compile builds a program of testdata against the library.
+func compile(t *testing.T, lib, source string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
+	out, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../verbs", "-o", program, filepath.Join("testdata", source),
+		filepath.Join(lib, "libibverbs.so.1"), "-lpthread").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}

@@ -1,0 +1,144 @@
+package verbs
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// freePort returns a TCP port for the handshake of a pair of programs.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+}
+
+// both runs a server at the first host and a client at the second, and returns what the client says.
+func both(t *testing.T, h [2]*host, lib string, args ...string) string {
+	t.Helper()
+	port := freePort(t)
+	args = append(args, "-p", port)
+	var said bytes.Buffer
+	server := h[0].at(t, lib, args[0], args[1:]...)
+	server.Stdout, server.Stderr = &said, &said
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	var err error
+	for range 50 { // until the server listens
+		client := h[1].at(t, lib, args[0], append(args[1:], "127.0.0.1")...)
+		if out, err = client.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Couldn't connect")) && !bytes.Contains(out, []byte("refused")) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err != nil {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		t.Fatalf("%v: %v\n%s\nserver:\n%s", args, err, out, said.String())
+	}
+	if err := server.Wait(); err != nil {
+		t.Fatalf("%v: server: %v\n%s", args, err, said.String())
+	}
+	return string(out)
+}
+
+// TestDevinfo: ibv_devinfo shows the NIC, and without the socket no device.
+func TestDevinfo(t *testing.T) {
+	lib := library(t)
+	tools(t, "ibv_devinfo")
+	h, _ := hosts(t)
+	out, err := h[1].at(t, lib, "ibv_devinfo", "-v").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"mcast0", "PORT_ACTIVE", "::ffff:10.0.0.2, RoCE v2", "25.0 Gbps", "Ethernet", "max_qp_wr:\t\t\t16384"} {
+		if !bytes.Contains(out, []byte(want)) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	h[1].emptied(t)
+	lost := h[1].at(t, lib, "ibv_devinfo")
+	lost.Env = append(lost.Env, "MCASTLAB_VERBS="+h[1].path+".not")
+	if out, _ := lost.CombinedOutput(); !bytes.Contains(out, []byte("No IB devices found")) {
+		t.Errorf("without a socket: %s", out)
+	}
+}
+
+// TestDebian: Debian's programs run unchanged, what goes over the link is well-formed RoCE, and
+// nothing is left when they have ended.
+func TestDebian(t *testing.T) {
+	lib := library(t)
+	for _, c := range []struct {
+		args string
+		ops  string // opcodes that must be on the link
+	}{
+		{"ibv_rc_pingpong -g 0 -n 50", "2 0 17"},
+		{"ibv_rc_pingpong -g 0 -n 50 -e -s 1", "4 17"},
+		{"ibv_uc_pingpong -g 0 -n 50", "32 34"},
+		{"ibv_ud_pingpong -g 0 -n 50", "100"},
+		{"ib_write_bw -n 200 -s 65536 -F", "6 7 8 17"},
+		{"ib_read_bw -n 100 -s 65536 -F", "12 13 14 15"},
+		{"ib_send_bw -n 200 -s 4096 -F -q 2", "4 17"},
+		{"ib_send_lat -n 50 -s 64 -F", "4 17"},
+		{"ib_write_lat -n 50 -s 64 -F", "10 17"},
+		{"ib_send_lat -n 50 -s 512 -F -c UD", "100"},
+		{"ib_send_bw -n 50 -e -F", "4 17"},
+		{"ib_atomic_bw -n 50 -F -A FETCH_AND_ADD", "20 18"},
+		{"ib_atomic_bw -n 50 -F -A CMP_AND_SWAP", "19 18"},
+	} {
+		t.Run(strings.ReplaceAll(c.args, " ", "_"), func(t *testing.T) {
+			args := strings.Fields(c.args)
+			tools(t, args[0])
+			h, sent := hosts(t)
+			both(t, h, lib, args...)
+			for _, h := range h {
+				h.emptied(t)
+			}
+			seen := opcodes(t, sent)
+			for _, op := range strings.Fields(c.ops) {
+				if !seen[op] {
+					t.Errorf("opcode %s is not on the link: %v", op, seen)
+				}
+			}
+		})
+	}
+}
+
+// opcodes returns the opcodes of a capture, none of whose frames tshark may find fault with. Without
+// tshark it returns nothing and skips the rest of the test.
+func opcodes(t *testing.T, sent *tape) map[string]bool {
+	t.Helper()
+	tools(t, "tshark")
+	file := filepath.Join(t.TempDir(), "link.pcap")
+	sent.mu.Lock()
+	err := os.WriteFile(file, sent.b.Bytes(), 0o600)
+	sent.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("tshark", "-r", file, "-Y", "_ws.malformed", "-V")
+	if bad, err := cmd.Output(); err != nil || len(bad) > 0 {
+		t.Errorf("malformed frames: %v\n%s", err, bad)
+	}
+	out, err := exec.Command("tshark", "-r", file, "-T", "fields", "-e", "infiniband.bth.opcode").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, op := range strings.Fields(string(out)) {
+		seen[op] = true
+	}
+	return seen
+}

@@ -1,0 +1,156 @@
+package verbs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// The messages of the socket; verbs/protocol.h says the same in C. All numbers are
+// little-endian.
+
+// version is what V_HELLO carries in both directions.
+const version = 1
+
+// op is the first field of a request.
+type op uint32
+
+// Requests.
+const (
+	opHello op = 1 + iota
+	opAllocPD
+	opDeallocPD
+	opRegMR
+	opDeregMR
+	opCreateChannel
+	opDestroyChannel
+	opCreateCQ
+	opDestroyCQ
+	opCreateQP
+	opDestroyQP
+	opModifyQP
+	opQueryQP
+	opCreateAH
+	opDestroyAH
+	opAttachMcast
+	opDetachMcast
+	opEnd
+)
+
+type hello struct{ Version uint32 }
+
+type byID struct{ ID uint32 }
+
+type regMR struct {
+	PD, Access, Zero   uint32
+	Addr, Length, IOVA uint64
+}
+
+type createCQ struct{ Channel, Depth, Zero uint32 }
+
+type createQP struct {
+	PD, SendCQ, RecvCQ, Type, SigAll               uint32
+	SendWR, RecvWR, SendSGE, RecvSGE, Inline, Zero uint32
+}
+
+// path is where a queue pair or an address handle sends.
+type path struct {
+	GID                      [16]byte
+	Flow, TrafficClass, Hops uint32
+}
+
+type attr struct {
+	State, CurState, SQDAsync, Access, PKeyIndex, Port, PathMTU uint32
+	Timeout, RetryCnt, RNRRetry, RQPSN, SQPSN, MinRNRTimer      uint32
+	RdAtomic, DestRdAtomic, DestQPN, QKey                       uint32
+	Path                                                        path
+}
+
+type modifyQP struct {
+	QPN, Mask uint32
+	Attr      attr
+}
+
+type createAH struct {
+	PD   uint32
+	Path path
+}
+
+type mcast struct {
+	QPN uint32
+	GID [16]byte
+}
+
+// reply is the answer to a request, and the beginning of the longer answers.
+type reply struct{ Status, ID, Send, Recv uint32 }
+
+type device struct {
+	Reply                                                                      reply
+	Version, MTU, Mbps, MaxQP, MaxQPWR, MaxCQE, MaxSGE, MaxInline, MaxRdAtomic uint32
+	MaxMcastQP                                                                 uint32
+	GID                                                                        [16]byte
+}
+
+type queried struct {
+	Reply reply
+	Attr  attr
+}
+
+// event is what the asynchronous events' socket carries.
+type event struct{ Type, ID uint32 }
+
+// requestMax is longer than any request, so that a longer one is noticed.
+const requestMax = 256
+
+var errMalformed = errors.New("malformed request")
+
+// body returns an empty body of a request.
+func body(o op) any {
+	switch o {
+	case opHello:
+		return new(hello)
+	case opRegMR:
+		return new(regMR)
+	case opCreateCQ:
+		return new(createCQ)
+	case opCreateQP:
+		return new(createQP)
+	case opModifyQP:
+		return new(modifyQP)
+	case opCreateAH:
+		return new(createAH)
+	case opAttachMcast, opDetachMcast:
+		return new(mcast)
+	}
+	return new(byID)
+}
+
+// decode returns a request's body: a pointer to one of the structs above. The request must have
+// exactly the length of its kind.
+func decode(b []byte) (op, any, error) {
+	if len(b) < 4 {
+		return 0, nil, fmt.Errorf("read a request of %d bytes: %w", len(b), errMalformed)
+	}
+	o := op(binary.LittleEndian.Uint32(b))
+	if o < opHello || o >= opEnd {
+		return 0, nil, fmt.Errorf("read a request of kind %d: %w", o, errMalformed)
+	}
+	m := body(o)
+	if want := binary.Size(m) + 4; len(b) != want {
+		return 0, nil, fmt.Errorf("read a request of kind %d: %d bytes and not %d: %w", o, len(b), want, errMalformed)
+	}
+	if _, err := binary.Decode(b[4:], binary.LittleEndian, m); err != nil {
+		return 0, nil, fmt.Errorf("read a request of kind %d: %w", o, err)
+	}
+	return o, m, nil
+}
+
+// encode returns the bytes of a reply or an event, all of whose fields have a size.
+func encode(m any) []byte {
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, m); err != nil {
+		panic(err) // a field without a size, which a test would have shown
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,396 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/virtrnic"
+)
+
+// cqesMax is the NIC's limit on the depth of a completion queue.
+const cqesMax = virtrnic.MaxQPWR * 16
+
+// do does what a request asks for. The caller sends the descriptors with the answer and closes them.
+func (c *client) do(o op, m any) (answer []byte, fds []int) {
+	var r reply
+	err := error(unix.EIO) // the loop has ended
+	switch m := m.(type) {
+	case *regMR:
+		r.ID, err = c.regMR(m)
+	case *createCQ:
+		r, fds, err = c.createCQ(m)
+	case *createQP:
+		r, fds, err = c.createQP(m)
+	case *modifyQP:
+		c.s.call(func(now vtime.Time) { err = c.modifyQP(now, m) })
+	case *createAH:
+		c.s.call(func(vtime.Time) { r.ID, err = c.createAH(m) })
+	case *mcast:
+		c.s.call(func(vtime.Time) { err = c.mcast(o, m) })
+	case *byID:
+		return c.simple(o, m.ID)
+	}
+	if err != nil {
+		r = reply{Status: errno(err)}
+	}
+	return encode(r), fds
+}
+
+// simple does requests that carry only a number. What was destroyed has no part in the worker's jobs any
+// more when the answer is given: nothing is written to memory that the program frees now.
+func (c *client) simple(o op, id uint32) ([]byte, []int) {
+	var r reply
+	var fds []int
+	err := error(unix.EIO)
+	after := func() {}
+	switch o {
+	case opCreateChannel:
+		r.ID, fds, err = c.createChannel()
+	case opQueryQP:
+		q := queried{}
+		c.s.call(func(vtime.Time) { q.Attr, err = c.queryQP(id) })
+		if err == nil {
+			return encode(q), nil
+		}
+	default:
+		c.s.call(func(now vtime.Time) {
+			switch o {
+			case opAllocPD:
+				r.ID = c.nextID()
+				c.pds[r.ID], err = c.s.nic.AllocPD(), nil
+			case opDestroyAH:
+				if err = c.s.nic.DestroyAH(c.ahs[id]); err == nil {
+					delete(c.ahs, id)
+				}
+			case opDeallocPD:
+				if err = c.s.nic.DeallocPD(c.pds[id]); err == nil {
+					delete(c.pds, id)
+				}
+			default:
+				after, err = c.destroy(now, o, id)
+			}
+		})
+		if err == nil && o != opAllocPD {
+			c.work.flush()
+			after()
+		}
+	}
+	if err != nil {
+		r = reply{Status: errno(err)}
+	}
+	return encode(r), fds
+}
+
+func (c *client) nextID() uint32 {
+	c.lastID++
+	return c.lastID
+}
+
+// destroy takes an object from the NIC, and returns what else has to be done once the worker has
+// forgotten it. It is called with the loop's lock.
+func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err error) {
+	switch o {
+	case opDestroyChannel:
+		h := c.channels[id]
+		if h == nil || h.users > 0 {
+			return nil, fmt.Errorf("destroy channel %d: it does not exist or is in use: %w", id, unix.EBUSY)
+		}
+		delete(c.channels, id)
+		return h.pipe.close, nil
+	case opDestroyCQ:
+		q := c.cqs[id]
+		if q == nil {
+			return nil, fmt.Errorf("destroy completion queue %d: it does not exist: %w", id, unix.EINVAL)
+		}
+		if err := c.s.nic.DestroyCQ(q.cq); err != nil {
+			return nil, err
+		}
+		if q.channel != nil {
+			q.channel.users--
+		}
+		delete(c.cqs, id)
+		return func() { unmap(q.ring.mem) }, nil
+	case opDestroyQP:
+		q := c.qps[wire.QPN(id)]
+		if q == nil {
+			return nil, fmt.Errorf("destroy queue pair %d: it does not exist: %w", id, unix.EINVAL)
+		}
+		if len(q.groups) > 0 {
+			return nil, fmt.Errorf("destroy queue pair %d: it is attached to multicast groups: %w", id, unix.EBUSY)
+		}
+		c.destroyQP(now, q)
+		c.work.add(func() { c.work.drop(q) })
+		return func() { unmap(q.mem) }, nil
+	case opDeregMR:
+		r := c.s.regions[id]
+		if r == nil || c.s.owners[id] != c {
+			return nil, fmt.Errorf("deregister memory: %w", virtrnic.ErrKey)
+		}
+		c.forgetMR(id)
+		return func() { unmap(r.image) }, nil
+	}
+	return nil, errMalformed
+}
+
+// destroyQP takes a queue pair from the NIC. It is called with the loop's lock.
+func (c *client) destroyQP(now vtime.Time, q *qp) {
+	q.bad.Store(true)
+	q.resets++
+	for _, g := range q.groups {
+		_ = c.s.nic.DetachMcast(q.qp, g) // it is attached
+	}
+	n := q.qp.Num()
+	if err := c.s.nic.DestroyQP(now, q.qp); err != nil {
+		panic(err) // it exists, and is in no group
+	}
+	delete(c.qps, n)
+	delete(c.s.qps, n)
+}
+
+// drop takes a queue pair from the worker's list.
+func (w *worker) drop(q *qp) {
+	for i, have := range w.qps {
+		if have == q {
+			w.qps = append(w.qps[:i:i], w.qps[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *client) forgetMR(key uint32) {
+	c.lose(c.s.regions[key])
+	delete(c.s.regions, key)
+	delete(c.s.owners, key)
+}
+
+func (c *client) regMR(m *regMR) (key uint32, err error) {
+	if m.Addr+m.Length < m.Addr {
+		return 0, fmt.Errorf("register %d bytes at %#x: %w", m.Length, m.Addr, unix.EINVAL)
+	}
+	r := &region{iova: m.IOVA, addr: m.Addr}
+	if r.image, err = mapImage(m.Length); err != nil {
+		return 0, err
+	}
+	err = unix.EIO
+	c.s.call(func(vtime.Time) {
+		guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
+		r.mr, err = c.s.nic.RegMRIova(c.pds[m.PD], guest, virtrnic.AccessFlags(m.Access&15), m.IOVA)
+		if err != nil {
+			return
+		}
+		key = r.mr.LKey()
+		if c.s.regions[key] != nil { // the key of a region that was lost, and is still the program's
+			err = errors.Join(virtrnic.ErrNoMem, c.s.nic.DeregMR(r.mr))
+			return
+		}
+		c.s.regions[key], c.s.owners[key] = r, c
+	})
+	if err != nil {
+		unmap(r.image)
+	}
+	return key, err
+}
+
+func (c *client) createChannel() (id uint32, fds []int, err error) {
+	p, far, err := newPipe()
+	if err != nil {
+		return 0, nil, err
+	}
+	if !c.s.call(func(vtime.Time) {
+		id = c.nextID()
+		c.channels[id] = &channel{id: id, pipe: p}
+	}) {
+		p.close()
+		return 0, nil, errors.Join(unix.EIO, unix.Close(far))
+	}
+	return id, []int{far}, nil
+}
+
+func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
+	if m.Depth < 1 || m.Depth >= cqesMax {
+		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax-1, unix.EINVAL)
+	}
+	n := ringEntries(m.Depth + 1)
+	mem, fd, err := share(ringBytes(n, completionLen))
+	if err != nil {
+		return r, nil, err
+	}
+	q := &cq{client: c, ring: ring{mem, n, completionLen}}
+	err = unix.EIO
+	c.s.call(func(vtime.Time) {
+		if q.channel = c.channels[m.Channel]; q.channel == nil && m.Channel != 0 {
+			err = fmt.Errorf("create completion queue: there is no channel %d: %w", m.Channel, unix.EINVAL)
+			return
+		}
+		if q.channel == nil {
+			q.cq, err = c.s.nic.CreateCQ(int(n))
+		} else {
+			q.told = c.s.nic.CreateCompChannel()
+			q.cq, err = c.s.nic.CreateCQOn(q.told, int(n))
+		}
+		if err != nil {
+			return
+		}
+		if q.channel != nil {
+			q.channel.users++
+			q.listen()
+		}
+		q.id = c.nextID()
+		c.cqs[q.id] = q
+	})
+	if err != nil {
+		unmap(mem)
+		return r, nil, errors.Join(err, unix.Close(fd))
+	}
+	return reply{ID: q.id, Send: uint32(n)}, []int{fd}, nil
+}
+
+func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
+	if m.SendWR > virtrnic.MaxQPWR || m.RecvWR > virtrnic.MaxQPWR || m.SendSGE > sgesMax || m.RecvSGE > sgesMax || m.Inline > inlineMax {
+		return r, nil, fmt.Errorf("create queue pair: beyond what the device has: %w", unix.EINVAL)
+	}
+	sends, recvs := ringEntries(m.SendWR), ringEntries(m.RecvWR)
+	first := ringBytes(sends, sendLen)
+	mem, fd, err := share(first + ringBytes(recvs, recvLen))
+	if err != nil {
+		return r, nil, err
+	}
+	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: ring{mem[first:], recvs, recvLen}}
+	err = unix.EIO
+	c.s.call(func(vtime.Time) {
+		scq, rcq := c.cqs[m.SendCQ], c.cqs[m.RecvCQ]
+		if scq == nil || rcq == nil || m.Type > uint32(virtrnic.TypeUD) || m.Type < uint32(virtrnic.TypeRC) {
+			err = fmt.Errorf("create queue pair: completion queues or type: %w", unix.EINVAL)
+			return
+		}
+		q.qp, err = c.s.nic.CreateQP(virtrnic.QPInit{
+			Type: virtrnic.QPType(m.Type), PD: c.pds[m.PD], SendCQ: scq.cq, RecvCQ: rcq.cq, SQSigAll: m.SigAll != 0,
+			MaxSendWR: int(sends), MaxRecvWR: int(recvs), MaxSendSGE: int(m.SendSGE), MaxRecvSGE: int(m.RecvSGE), MaxInline: inlineMax,
+		})
+		if err != nil {
+			return
+		}
+		r = reply{ID: uint32(q.qp.Num()), Send: uint32(sends), Recv: uint32(recvs)}
+		c.qps[q.qp.Num()], c.s.qps[q.qp.Num()] = q, q
+	})
+	if err != nil {
+		unmap(mem)
+		return r, nil, errors.Join(err, unix.Close(fd))
+	}
+	c.work.add(func() { c.work.qps = append(c.work.qps, q) })
+	return r, []int{fd}, nil
+}
+
+// addressOf returns the number of a GID in the lab.
+func addressOf(gid [16]byte) (uint32, error) {
+	ip, ok := wire.IPOf(netip.AddrFrom16(gid))
+	if !ok {
+		return 0, fmt.Errorf("%v is no address of a lab: %w", netip.AddrFrom16(gid), unix.EINVAL)
+	}
+	return ip, nil
+}
+
+func (p *path) ah() (a virtrnic.AH, err error) {
+	a = virtrnic.AH{FlowLabel: p.Flow & 0xfffff, TrafficClass: uint8(p.TrafficClass), HopLimit: uint8(p.Hops)}
+	a.DGID, err = addressOf(p.GID)
+	return a, err
+}
+
+func (c *client) createAH(m *createAH) (id uint32, err error) {
+	a, err := m.Path.ah()
+	if err != nil {
+		return 0, err
+	}
+	h, err := c.s.nic.CreateAH(c.pds[m.PD], a)
+	if err != nil {
+		return 0, err
+	}
+	id = c.nextID()
+	c.ahs[id] = h
+	return id, nil
+}
+
+func (c *client) mcast(o op, m *mcast) error {
+	q := c.qps[wire.QPN(m.QPN)]
+	group, err := addressOf(m.GID)
+	if q == nil || err != nil {
+		return errors.Join(err, fmt.Errorf("attach or detach queue pair %d: %w", m.QPN, unix.EINVAL))
+	}
+	have := -1
+	for i, g := range q.groups {
+		if g == group {
+			have = i
+		}
+	}
+	if o == opAttachMcast {
+		if err = c.s.nic.AttachMcast(q.qp, group); err == nil && have < 0 {
+			q.groups = append(q.groups, group)
+		}
+		return err
+	}
+	if err = c.s.nic.DetachMcast(q.qp, group); err == nil && have >= 0 {
+		q.groups = append(q.groups[:have:have], q.groups[have+1:]...)
+	}
+	return err
+}
+
+func (c *client) modifyQP(now vtime.Time, m *modifyQP) error {
+	q := c.qps[wire.QPN(m.QPN)]
+	if q == nil {
+		return fmt.Errorf("modify queue pair %d: it does not exist: %w", m.QPN, unix.EINVAL)
+	}
+	a, mask := &m.Attr, virtrnic.AttrMask(m.Mask)
+	if a.State > uint32(virtrnic.StateErr) || a.CurState > uint32(virtrnic.StateErr) || a.RdAtomic > 255 || a.DestRdAtomic > 255 ||
+		a.Timeout > 255 || a.RetryCnt > 255 || a.RNRRetry > 255 || a.MinRNRTimer > 255 {
+		return fmt.Errorf("modify queue pair %d: an attribute is out of its range: %w", m.QPN, unix.EINVAL)
+	}
+	n := virtrnic.QPAttr{
+		State: virtrnic.QPState(a.State), CurState: virtrnic.QPState(a.CurState), EnSQDAsync: a.SQDAsync != 0,
+		Access: virtrnic.AccessFlags(a.Access & 15), PKeyIndex: uint16(a.PKeyIndex), Port: uint8(a.Port), PathMTU: int(a.PathMTU),
+		Timeout: uint8(a.Timeout), RetryCnt: uint8(a.RetryCnt), RNRRetry: uint8(a.RNRRetry), RQPSN: wire.PSN(a.RQPSN), SQPSN: wire.PSN(a.SQPSN),
+		MinRNRTimer: uint8(a.MinRNRTimer), MaxQPRdAtomic: uint8(a.RdAtomic), MaxDestRdAtomic: uint8(a.DestRdAtomic),
+		DestQPN: wire.QPN(a.DestQPN), QKey: a.QKey,
+	}
+	if mask&virtrnic.AttrAV != 0 {
+		var err error
+		if n.AV, err = a.Path.ah(); err != nil {
+			return err
+		}
+	}
+	if err := c.s.nic.ModifyQP(now, q.qp, n, mask); err != nil {
+		return err
+	}
+	if q.qp.State() == virtrnic.StateReset {
+		q.forget()
+	}
+	q.stalled.Store(false)
+	c.work.wake() // what waits in the rings may go now, or has to be flushed
+	return nil
+}
+
+func (c *client) queryQP(id uint32) (a attr, err error) {
+	q := c.qps[wire.QPN(id)]
+	if q == nil {
+		return a, fmt.Errorf("query queue pair %d: it does not exist: %w", id, unix.EINVAL)
+	}
+	n := c.s.nic.QueryQP(q.qp)
+	a = attr{
+		State: uint32(n.State), CurState: uint32(n.State), Access: uint32(n.Access), PKeyIndex: uint32(n.PKeyIndex), Port: uint32(n.Port),
+		PathMTU: uint32(n.PathMTU), Timeout: uint32(n.Timeout), RetryCnt: uint32(n.RetryCnt), RNRRetry: uint32(n.RNRRetry),
+		RQPSN: uint32(n.RQPSN), SQPSN: uint32(n.SQPSN), MinRNRTimer: uint32(n.MinRNRTimer), RdAtomic: uint32(n.MaxQPRdAtomic),
+		DestRdAtomic: uint32(n.MaxDestRdAtomic), DestQPN: uint32(n.DestQPN), QKey: n.QKey,
+		Path: path{Flow: n.AV.FlowLabel, TrafficClass: uint32(n.AV.TrafficClass), Hops: uint32(n.AV.HopLimit)},
+	}
+	if n.EnSQDAsync {
+		a.SQDAsync = 1
+	}
+	if n.AV.DGID != 0 {
+		a.Path.GID = c.s.nic.Addr(n.AV.DGID).As16()
+	}
+	return a, nil
+}

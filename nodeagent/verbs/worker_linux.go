@@ -1,0 +1,230 @@
+package verbs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/virtrnic"
+)
+
+// worker is the goroutine of a program that touches its memory: it does jobs in their order, and
+// between them takes sends from the rings.
+type worker struct {
+	mu    sync.Mutex
+	some  sync.Cond // of mu: there are jobs, the bell has rung, or it is over
+	jobs  []func()
+	rung  bool
+	over  bool
+	ended chan struct{}
+
+	page []byte // its first word says that the worker sleeps
+	qps  []*qp  // the worker's own list
+	b    [batch][sendLen]byte
+	s    [batch]send
+}
+
+// batch is how many sends are handed to the NIC at a time.
+const batch = 16
+
+func newWorker(page []byte) *worker {
+	w := &worker{page: page, ended: make(chan struct{})}
+	w.some.L = &w.mu
+	return w
+}
+
+// add appends a job. After the end it is not done.
+func (w *worker) add(job func()) {
+	w.mu.Lock()
+	if !w.over {
+		w.jobs = append(w.jobs, job)
+		w.some.Signal()
+	}
+	w.mu.Unlock()
+}
+
+// wake makes the worker look at the rings.
+func (w *worker) wake() {
+	w.mu.Lock()
+	w.rung = true
+	w.some.Signal()
+	w.mu.Unlock()
+}
+
+// flush returns when all jobs added before are done, or the worker has ended.
+func (w *worker) flush() {
+	done := make(chan struct{})
+	w.add(func() { close(done) })
+	select {
+	case <-done:
+	case <-w.ended:
+	}
+}
+
+// stop ends the worker after the job that it is at.
+func (w *worker) stop() {
+	w.mu.Lock()
+	w.over, w.jobs = true, nil
+	w.some.Signal()
+	w.mu.Unlock()
+}
+
+func (w *worker) asleep(v uint32) { atomic.StoreUint32((*uint32)(unsafe.Pointer(&w.page[0])), v) }
+
+// run works until stop.
+func (w *worker) run(c *client) {
+	defer close(w.ended)
+	for {
+		w.mu.Lock()
+		jobs, rung, over := w.jobs, w.rung, w.over
+		w.jobs, w.rung = nil, false
+		w.mu.Unlock()
+		if over {
+			return
+		}
+		for _, job := range jobs {
+			job()
+		}
+		busy := w.takeSends(c)
+		if rung {
+			busy = true
+			w.look(c)
+		}
+		if !busy && len(jobs) == 0 {
+			w.sleep()
+		}
+	}
+}
+
+// look takes what waits in the receive rings, since a queue pair in ERR has to flush it, and fills
+// completion rings in which the program has made room.
+func (w *worker) look(c *client) {
+	for _, q := range w.qps {
+		q.looked = q.rq.head()
+	}
+	c.s.call(func(now vtime.Time) {
+		if c.gone {
+			return
+		}
+		for _, q := range c.qps { // independent of each other
+			q.takeReceives(now)
+		}
+		c.collect()
+	})
+}
+
+// sleep waits for jobs or the bell. A program that posts before it can see that the worker sleeps
+// is noticed here; one that posts later rings.
+func (w *worker) sleep() {
+	w.asleep(1)
+	defer w.asleep(0)
+	for _, q := range w.qps {
+		if q.open() && (q.sq.waiting(q.sq.tail()) > 0 || q.rq.head() != q.looked) {
+			w.wake()
+			break
+		}
+	}
+	w.mu.Lock()
+	for len(w.jobs) == 0 && !w.rung && !w.over {
+		w.some.Wait()
+	}
+	w.mu.Unlock()
+}
+
+func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() }
+
+// takeSends posts what waits in the send rings, at most a batch of each, and reports whether there was any.
+func (w *worker) takeSends(c *client) (busy bool) {
+	for _, q := range w.qps {
+		if q.open() && q.sq.waiting(q.sq.tail()) > 0 {
+			busy = w.send(c, q) || busy
+		}
+	}
+	return busy
+}
+
+// send takes one batch: it copies the entries, brings the images of what they read up to date,
+// and posts them.
+func (w *worker) send(c *client, q *qp) (busy bool) {
+	n, resets, ready := 0, 0, false
+	c.s.call(func(vtime.Time) {
+		resets, ready = q.resets, q.qp.State() >= virtrnic.StateRTS
+		q.stalled.Store(!ready) // until it is modified
+		for ready && n < batch && uint64(n) < q.sq.waiting(q.sent) {
+			s := &w.s[n]
+			copy(w.b[n][:], q.sq.entry(q.sent+uint64(n)))
+			n++
+			if s.decode(&w.b[n-1]) != nil {
+				s.wr = virtrnic.SendWR{Opcode: 255} // which the NIC refuses
+				break
+			}
+			c.find(s)
+		}
+	})
+	for i := range n {
+		c.refresh(&w.s[i])
+	}
+	c.s.call(func(now vtime.Time) {
+		for i := 0; i < n && q.resets == resets && q.open(); i++ {
+			q.post(now, &w.s[i])
+		}
+	})
+	return n > 0
+}
+
+// post hands a send to the NIC. It is called with the loop's lock.
+func (q *qp) post(now vtime.Time, s *send) {
+	s.wr.UD.AH = q.client.ahs[s.ah]
+	err := q.client.s.nic.PostSend(now, q.qp, s.wr)
+	switch {
+	case errors.Is(err, virtrnic.ErrNoMem):
+		q.stalled.Store(true)
+		return
+	case err != nil:
+		q.fail(now)
+		return
+	}
+	q.sent++
+	q.sq.setTail(q.sent)
+}
+
+// find notes the regions that a request reads. It is called with the loop's lock.
+func (c *client) find(s *send) {
+	reads := s.wr.Opcode < virtrnic.WRRDMARead || s.wr.Opcode > virtrnic.WRAtomicFetchAdd
+	for i, e := range s.wr.SGL {
+		s.regions[i] = nil
+		if reads && c.s.owners[e.LKey] == c {
+			s.regions[i] = c.s.regions[e.LKey]
+		}
+	}
+}
+
+// refresh brings the image of what a request reads up to date. Memory that cannot be read gets a key that does not
+// exist, for which the NIC has its own answer: a local protection error, in the request's turn.
+func (c *client) refresh(s *send) {
+	for i := range s.wr.SGL {
+		e, r := &s.wr.SGL[i], s.regions[i]
+		if r == nil || e.Length == 0 {
+			continue
+		}
+		off, ok := r.span(e.Addr, uint64(e.Length))
+		if ok && fetch(c.mem, r.image[off:off+uint64(e.Length)], r.addr+off) != nil {
+			e.LKey = 0
+		}
+	}
+}
+
+// listen rings for the program's bell until the descriptor is closed.
+func (w *worker) listen(bell *os.File) {
+	var b [8]byte
+	for {
+		if _, err := io.ReadFull(bell, b[:]); err != nil {
+			return
+		}
+		w.wake()
+	}
+}
