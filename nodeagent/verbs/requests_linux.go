@@ -172,6 +172,9 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 	if m.Addr+m.Length < m.Addr {
 		return 0, fmt.Errorf("register %d bytes at %#x: %w", m.Length, m.Addr, unix.EINVAL)
 	}
+	if err := c.probe(m.Addr, m.Length); err != nil {
+		return 0, err
+	}
 	r := &region{iova: m.IOVA, addr: m.Addr}
 	if r.image, err = mapImage(m.Length); err != nil {
 		return 0, err
@@ -194,6 +197,21 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 		unmap(r.image)
 	}
 	return key, err
+}
+
+// probe returns an error if a region does not begin and end in memory that the program has, as the
+// verb does. What lies between shows when it is used.
+func (c *client) probe(addr, length uint64) error {
+	if length == 0 {
+		return nil
+	}
+	var b [1]byte
+	for _, at := range [...]uint64{addr, addr + length - 1} {
+		if err := fetch(c.mem, b[:], at); err != nil {
+			return fmt.Errorf("register %d bytes: %w: %w", length, unix.EFAULT, err)
+		}
+	}
+	return nil
 }
 
 func (c *client) createChannel() (id uint32, fds []int, err error) {
