@@ -1,10 +1,13 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check
+.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
 build:                    ## build bin/mcastlab
 	CGO_ENABLED=0 go build -o bin/mcastlab ./cmd/mcastlab
+
+verbs:                    ## build bin/verbs/libibverbs.so.1 (docs/libibverbs.md), with a C compiler and libibverbs-dev
+	sh verbs/build.sh bin/verbs
 
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
@@ -15,7 +18,7 @@ test-live:                ## tests that bring labs up, as root with Docker: abou
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/test/interop/... drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent orchestrator/... lab/reproduce lab/runner lab/search apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/test/interop/... drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... lab/reproduce lab/runner lab/search apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
 
@@ -24,7 +27,7 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZ = core/wire:FuzzParse core/wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
-  internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
+  nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time.
 fuzz:                     ## every fuzz target for FUZZTIME, two at a time

@@ -111,10 +111,9 @@ void *verbs_map(int fd, size_t size)
 
 void verbs_ring(struct context *c)
 {
-	uint64_t one = 1;
 	atomic_thread_fence(memory_order_seq_cst); // what was posted is visible before asleep is looked at
-	if (atomic_load(&c->page->asleep) && write(c->bell, &one, sizeof one) < 0)
-		return; // its counter is full, so the NIC has been rung
+	if (atomic_load(&c->page->asleep) && send(c->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return; // it is full, so the NIC has been rung, or the NIC has gone
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *d)

@@ -103,7 +103,7 @@ struct v_event {
 	uint32_t type, id;
 };
 
-// The bell's page: the library rings (writes 1 to the eventfd) only if asleep is not 0.
+// The bell's page: the library rings (sends a byte) only if asleep is not 0.
 struct v_page {
 	_Atomic uint32_t asleep;
 };

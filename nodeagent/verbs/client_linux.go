@@ -201,20 +201,17 @@ func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
 	if err != nil {
 		return refuse(err)
 	}
-	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	// A socket pair and no eventfd: what the program does to its end does not change ours.
+	bell, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page)))
 	}
-	own, err := unix.FcntlInt(uintptr(bell), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell)))
-	}
 	p, far, err := newPipe()
 	if err != nil {
-		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell), unix.Close(own)))
+		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell[0]), unix.Close(bell[1])))
 	}
 	c := &client{
-		s: s, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(own), "bell"), pipe: p,
+		s: s, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"), pipe: p,
 		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, ahs: map[uint32]*virtrnic.AddressHandle{},
 		channels: map[uint32]*channel{},
 	}
@@ -229,7 +226,7 @@ func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
 	})
 	go c.work.run(c)
 	go c.work.listen(c.bell)
-	return c, encode(d), []int{pageFD, bell, far}
+	return c, encode(d), []int{pageFD, bell[1], far}
 }
 
 // errno returns the number that a program gets for an error.
@@ -287,15 +284,17 @@ func (c *client) close() {
 		h.pipe.close()
 	}
 	_ = c.bell.Close()
-	<-c.work.ended
-	for _, r := range regions {
-		unmap(r.image)
-	}
-	for _, b := range rings {
-		unmap(b)
-	}
-	unmap(c.page)
-	_ = unix.Close(c.mem)
+	go func() {
+		<-c.work.ended
+		for _, r := range regions {
+			unmap(r.image)
+		}
+		for _, b := range rings {
+			unmap(b)
+		}
+		unmap(c.page)
+		_ = unix.Close(c.mem)
+	}()
 }
 
 func unmap(b []byte) {

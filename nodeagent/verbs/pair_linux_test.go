@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -240,14 +239,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// compile builds a program of testdata against the library.
-func compile(t *testing.T, lib, source string) (program string) {
+// verbsProgram builds testdata/verbs.c against the library, once.
+func verbsProgram(t *testing.T) (lib, program string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), strings.TrimSuffix(source, ".c"))
-	out, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../../verbs", "-o", program, filepath.Join("testdata", source),
-		filepath.Join(lib, "libibverbs.so.1"), "-lpthread").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	lib = library(t)
+	program = filepath.Join(lib, "verbs")
+	compiled.Do(func() {
+		compiled.out, compiled.err = exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join("testdata", "verbs.c"),
+			filepath.Join(lib, "libibverbs.so.1")).CombinedOutput()
+	})
+	if compiled.err != nil {
+		t.Fatalf("%v\n%s", compiled.err, compiled.out)
 	}
-	return program
+	return lib, program
+}
+
+// compiled is the program of this run of the tests.
+var compiled struct {
+	sync.Once
+	out []byte
+	err error
 }

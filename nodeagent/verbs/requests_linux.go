@@ -76,8 +76,9 @@ func (c *client) simple(o op, id uint32) ([]byte, []int) {
 			}
 		})
 		if err == nil && o != opAllocPD {
-			c.work.flush()
-			after()
+			if c.ask(func() {}) {
+				after()
+			}
 		}
 	}
 	if err != nil {
@@ -206,10 +207,12 @@ func (c *client) probe(addr, length uint64) error {
 		return nil
 	}
 	var b [1]byte
-	for _, at := range [...]uint64{addr, addr + length - 1} {
-		if err := fetch(c.mem, b[:], at); err != nil {
-			return fmt.Errorf("register %d bytes: %w: %w", length, unix.EFAULT, err)
-		}
+	var err error
+	if !c.ask(func() { err = errors.Join(fetch(c.mem, b[:], addr), fetch(c.mem, b[:], addr+length-1)) }) {
+		return unix.EIO
+	}
+	if err != nil {
+		return fmt.Errorf("register %d bytes: %w: %w", length, unix.EFAULT, err)
 	}
 	return nil
 }

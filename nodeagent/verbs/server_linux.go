@@ -43,6 +43,7 @@ type Server struct {
 	closed   bool
 	listener *net.UnixListener
 	conns    map[*net.UnixConn]bool
+	done     chan struct{} // closed by Close
 	running  sync.WaitGroup
 }
 
@@ -51,6 +52,7 @@ func NewServer(c Config) *Server {
 	return &Server{
 		loop: c.Loop, nic: c.NIC, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
+		done: make(chan struct{}),
 	}
 }
 
@@ -93,9 +95,13 @@ func (s *Server) Serve(l *net.UnixListener) error {
 // clientsMax bounds how many programs a NIC has at a time.
 const clientsMax = 1024
 
-// Close ends all connections and returns when what was made over them has gone.
+// Close ends all connections and returns when the NIC has nothing any more that was made over them. It
+// does not wait for a program whose memory does not answer.
 func (s *Server) Close() error {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.done)
+	}
 	s.closed = true
 	var err error
 	if s.listener != nil {

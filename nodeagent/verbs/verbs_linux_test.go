@@ -20,8 +20,7 @@ func TestVerbs(t *testing.T) {
 
 func runVerbs(t *testing.T, what string) {
 	t.Helper()
-	lib := library(t)
-	program := compile(t, lib, "verbs.c")
+	lib, program := verbsProgram(t)
 	h, _ := hosts(t)
 	if out, err := h[0].at(t, lib, program, h[0].path, h[1].path, what).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -43,8 +42,7 @@ func TestReceiveInMemoryGone(t *testing.T) { runVerbs(t, "recv-gone") }
 
 // TestKilled: of a program that dies nothing is left at the NIC.
 func TestKilled(t *testing.T) {
-	lib := library(t)
-	program := compile(t, lib, "verbs.c")
+	lib, program := verbsProgram(t)
 	h, _ := hosts(t)
 	cmd := h[0].at(t, lib, program, h[0].path, h[1].path, "linger")
 	out, err := cmd.StdoutPipe()
@@ -71,8 +69,7 @@ func TestKilled(t *testing.T) {
 // TestSlowProgram: a program whose memory does not answer holds up itself, and no other at the
 // same NIC.
 func TestSlowProgram(t *testing.T) {
-	lib := library(t)
-	program := compile(t, lib, "verbs.c")
+	lib, program := verbsProgram(t)
 	h, _ := hosts(t)
 	slow := h[0].at(t, lib, program, h[0].path, h[1].path, "linger")
 	out, err := slow.StdoutPipe()

@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -55,14 +54,21 @@ func (w *worker) wake() {
 	w.mu.Unlock()
 }
 
-// flush returns when all jobs added before are done, or the worker has ended.
-func (w *worker) flush() {
+// ask has the worker do a job, and returns when it and all jobs added before are done, or the worker
+// has ended. If the server is closed meanwhile it reports false: the worker may be at any of them.
+func (c *client) ask(job func()) bool {
 	done := make(chan struct{})
-	w.add(func() { close(done) })
+	c.work.add(func() {
+		job()
+		close(done)
+	})
 	select {
 	case <-done:
-	case <-w.ended:
+	case <-c.work.ended:
+	case <-c.s.done:
+		return false
 	}
+	return true
 }
 
 // stop ends the worker after the job that it is at.
@@ -218,11 +224,11 @@ func (c *client) refresh(s *send) {
 	}
 }
 
-// listen rings for the program's bell until the descriptor is closed.
+// listen waits for the program's bell until the connection ends.
 func (w *worker) listen(bell *os.File) {
-	var b [8]byte
+	var b [512]byte
 	for {
-		if _, err := io.ReadFull(bell, b[:]); err != nil {
+		if _, err := bell.Read(b[:]); err != nil {
 			return
 		}
 		w.wake()

@@ -1,0 +1,32 @@
+// Where protocol.h puts things.
+#include <stddef.h>
+#include <stdio.h>
+
+#include "protocol.h"
+
+#define SIZE(op, s) printf("%d %zu\n", op, sizeof(struct s))
+#define AT(s, f) printf(#s "." #f " %zu\n", offsetof(struct s, f))
+
+int main(void)
+{
+	SIZE(V_HELLO, v_hello);
+	SIZE(V_ALLOC_PD, v_id);
+	SIZE(V_REG_MR, v_reg_mr);
+	SIZE(V_CREATE_CQ, v_create_cq);
+	SIZE(V_CREATE_QP, v_create_qp);
+	SIZE(V_MODIFY_QP, v_modify_qp);
+	SIZE(V_QUERY_QP, v_id);
+	SIZE(V_CREATE_AH, v_create_ah);
+	SIZE(V_DETACH_MCAST, v_mcast);
+	printf("reply %zu\ndevice %zu\nqueried %zu\nevent %zu\n", sizeof(struct v_reply), sizeof(struct v_device), sizeof(struct v_queried),
+		sizeof(struct v_event));
+	AT(v_reg_mr, access), AT(v_reg_mr, addr), AT(v_reg_mr, iova);
+	AT(v_modify_qp, attr), AT(v_attr, path_mtu), AT(v_attr, qkey), AT(v_attr, path);
+	AT(v_device, version), AT(v_device, max_inline), AT(v_device, gid);
+	AT(v_ring, head), AT(v_ring, tail), AT(v_ring, armed), AT(v_ring, starved);
+	AT(v_send, remote_addr), AT(v_send, compare_add), AT(v_send, swap), AT(v_send, opcode), AT(v_send, inline_length);
+	AT(v_send, imm), AT(v_send, ah), AT(v_send, qkey), AT(v_send, sge), AT(v_send, data);
+	AT(v_recv, sges), AT(v_recv, sge), AT(v_sge, length), AT(v_sge, lkey);
+	AT(v_completion, status), AT(v_completion, src_qp), AT(v_completion, flags);
+	return 0;
+}
