@@ -102,13 +102,13 @@ func hosts(t *testing.T) (h [2]*host, sent *tape) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mono, err := live.NewMonotonic()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const delay = 2 * vtime.Microsecond
 	sent = newTape()
 	for i := range h {
+		mono, err := live.NewMonotonic()
+		if err != nil {
+			t.Fatal(err)
+		}
 		h[i] = &host{path: filepath.Join(t.TempDir(), "s")}
 		l, err := live.New(live.Config{
 			Mono: mono, IO: []live.IO{&wireEnd{fd: fds[i], tape: sent}}, Delays: []vtime.Duration{delay},
