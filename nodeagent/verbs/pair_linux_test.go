@@ -170,7 +170,7 @@ func (h *host) emptied(t *testing.T) {
 		if m = h.made(t); m == (virtrnic.Made{}) {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		<-time.After(10 * time.Millisecond)
 	}
 	t.Errorf("left at the NIC: %+v", m)
 }

@@ -41,7 +41,7 @@ func both(t *testing.T, h [2]*host, lib string, args ...string) string {
 		if out, err = client.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Couldn't connect")) && !bytes.Contains(out, []byte("refused")) {
 			break
 		}
-		time.Sleep(100 * time.Millisecond)
+		<-time.After(100 * time.Millisecond)
 	}
 	if err != nil {
 		_ = server.Process.Kill()
@@ -80,7 +80,7 @@ func TestDevinfo(t *testing.T) {
 // nothing is left when they have ended.
 func TestDebian(t *testing.T) {
 	lib := library(t)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		args string
 		ops  string // opcodes that must be on the link
 	}{
@@ -90,15 +90,15 @@ func TestDebian(t *testing.T) {
 		{"ibv_ud_pingpong -g 0 -n 50", "100"},
 		{"ib_write_bw -n 200 -s 65536 -F", "6 7 8 17"},
 		{"ib_read_bw -n 100 -s 65536 -F", "12 13 14 15"},
-		{"ib_send_bw -n 200 -s 4096 -F -q 2", "4 17"},
 		{"ib_send_lat -n 50 -s 64 -F", "4 17"},
-		{"ib_write_lat -n 50 -s 64 -F", "10 17"},
 		{"ib_send_lat -n 50 -s 512 -F -c UD", "100"},
 		{"ib_send_bw -n 50 -e -F", "0 2 17"},
 		{"ib_atomic_bw -n 50 -F -A FETCH_AND_ADD", "20 18"},
-		{"ib_atomic_bw -n 50 -F -A CMP_AND_SWAP", "19 18"},
 	} {
 		t.Run(strings.ReplaceAll(c.args, " ", "_"), func(t *testing.T) {
+			if testing.Short() && i > 1 {
+				t.Skip("perftest and the rest are for longer runs")
+			}
 			args := strings.Fields(c.args)
 			tools(t, args[0])
 			h, sent := hosts(t)
