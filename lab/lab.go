@@ -169,7 +169,7 @@ type HostCost struct {
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
 	Dilation Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
-	Clock    string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts, with controllers or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
+	Clock    string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
 	Channel  Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
 	IO       string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }

@@ -6,7 +6,7 @@ func (c *checking) checkRuntime() {
 	c.checkSecond("runtime.channel-delay", r.Channel)
 	if r.Clock == clockAuto {
 		r.Clock = ClockLockstep
-		if len(c.l.Externals()) > 0 || c.l.Controllers > 0 || r.Dilation != 0 {
+		if len(c.l.Externals()) > 0 || r.Dilation != 0 {
 			r.Clock = ClockDilated
 		}
 	}

@@ -379,7 +379,7 @@ func (x *member) carryOut(o *nodeapi.Order) error {
 			prefix := w.Act.GetRemove()
 			a.Reset = &prefix
 		}
-		return a.Apply(x.faults, x.node.Part().Graph(), nil, x.notes)
+		return a.Apply(x.faults, x.node.Part().Graph(), x.lab.Replicas(), x.notes)
 	}
 	return fmt.Errorf("order %T is not known to this version", o.What)
 }

@@ -302,11 +302,7 @@ func (p *plane) addFaults(ctx context.Context, all []*nodeapi.Fault) error {
 // resetFaults removes faults, those of the control plane first: they may be what prevents the
 // removal of the others.
 func (p *plane) resetFaults(ctx context.Context, prefix string) error {
-	err := p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
-		_, err := n.ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix})
-		return err
-	})
-	if err != nil {
+	if err := p.resetControl(ctx, prefix); err != nil {
 		return err
 	}
 	if _, err := p.Do(ctx, controller.Command{Kind: controller.KindReset, Lab: p.lab, Prefix: prefix}); err != nil {
@@ -315,6 +311,14 @@ func (p *plane) resetFaults(ctx context.Context, prefix string) error {
 	return p.Await(ctx, "the nodes to remove the faults", func(s *controller.State) bool {
 		l := s.Lab(p.lab)
 		return l == nil || !slices.ContainsFunc(l.Faults, func(f controller.Fault) bool { return strings.HasPrefix(f.ID, prefix) })
+	})
+}
+
+// resetControl removes faults of the control plane.
+func (p *plane) resetControl(ctx context.Context, prefix string) error {
+	return p.each(ctx, "reset faults", func(ctx context.Context, _ int, n *client) error {
+		_, err := n.ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix})
+		return err
 	})
 }
 

@@ -48,6 +48,7 @@ type stepped struct {
 	timeline *faults.Timeline
 	hand     *hand // what is done by hand
 	stops    stops
+	plane    stepPlane
 
 	now   vtime.Time
 	lease uint32
@@ -72,9 +73,6 @@ type steppedNode struct {
 
 // runLockstep runs the lab's workloads in virtual time.
 func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Report, error) {
-	if err := d.stepsAlong(o); err != nil {
-		return nil, err
-	}
 	ends, err := runner.MatchPorts(d.Graph, o.Captures)
 	if err != nil {
 		return nil, err
@@ -92,9 +90,13 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 	}
 	r.caps = stepCaptures{ends: ends, order: r.cfg.Order()}
 	r.OnClose(r.caps.close)
+	r.plane = stepPlane{r: r}
 	r.Report.Fidelity.Reason = "virtual time, in lockstep"
 	r.doing.Store(&runner.ProgressState{Doing: "handing over"})
-	if err = r.open(); err == nil {
+	if err = r.plane.begin(); err == nil {
+		err = r.open()
+	}
+	if err == nil {
 		r.hand, err = r.serveHand()
 	}
 	if err != nil {
@@ -112,22 +114,11 @@ func (d *Deployed) runLockstep(ctx context.Context, o RunOptions) (*runner.Repor
 		err = errors.Join(err, r.account())
 	}
 	err = errors.Join(err, r.close())
+	r.plane.over(err)
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
 	return r.Report, r.Finish(ctx, d.Lab, err)
-}
-
-// stepsAlong returns an error if the lab or the run has something that does not run in virtual time.
-func (d *Deployed) stepsAlong(o RunOptions) error {
-	what := ""
-	switch {
-	case d.plane != nil:
-		what = "controllers"
-	default:
-		return nil
-	}
-	return fmt.Errorf("lab %s: runtime.clock: lockstep does not have %s in running labs yet: leave them out, set clock: dilated, or use --runtime sim", d.Lab.Name, what)
 }
 
 // open hands the shared memory to the nodes and opens their streams.
@@ -141,6 +132,9 @@ func (r *stepped) open() (err error) {
 	specs, err := labspec.Timeline(r.d.Lab, r.d.Graph)
 	if err != nil {
 		return err
+	}
+	if r.d.plane != nil {
+		r.coord.Faults().Control = &r.plane
 	}
 	run, row := labspec.Rows(r.d.Lab, specs)
 	r.timeline = r.coord.Faults().NewTimeline(vtime.Duration(r.d.Lab.Switches.Reconverge), run...)
@@ -290,6 +284,9 @@ func (r *stepped) hear(node int, w *nodeapi.Word) error {
 
 // Reply implements lockstep.Streams.
 func (r *stepped) Reply(at vtime.Time, node int, x outofband.Reply) error {
+	if r.plane.err != nil {
+		return r.plane.err // no decision of the controllers: a rank does not go on without it
+	}
 	b, err := json.Marshal(x)
 	if err != nil {
 		return err
@@ -428,14 +425,6 @@ func (r *stepped) drain() error {
 		return nil // with events left
 	}
 	return r.tell(&nodeapi.Order{What: &nodeapi.Order_Rest{Rest: int64(last)}})
-}
-
-func (r *stepped) leaseGroup() (uint32, error) {
-	if r.lease >= leasesMax {
-		return 0, fmt.Errorf("all %d group addresses of the run are used", leasesMax)
-	}
-	r.lease++
-	return r.lease, nil
 }
 
 // account enters what the nodes have seen into the report.

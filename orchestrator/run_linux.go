@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
@@ -121,7 +119,7 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 	}
 	r := &liveRun{Record: rec, d: d, o: o, reh: reh, fid: newFidelity(d, reh), ends: ends, ids: &leases{store: d.store, plane: d.plane}}
 	r.Report.Fidelity = notJudged()
-	if err = r.begin(ctx); err == nil {
+	if r.ids.run, err = d.beginRun(ctx, r.Report.RunDir, false); err == nil {
 		err = r.start(ctx)
 	}
 	if err == nil {
@@ -130,44 +128,11 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 		}
 	}
 	err = errors.Join(err, r.end(ctx, err))
-	r.over(ctx, err)
+	d.runOver(ctx, r.ids.run, err)
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
 	return r.Report, r.Finish(ctx, d.Lab, err)
-}
-
-// begin tells the controllers of the run. They end an earlier run that was left open, its faults
-// and its leases.
-func (r *liveRun) begin(ctx context.Context) error {
-	if r.d.plane == nil {
-		return nil
-	}
-	r.ids.run = fmt.Sprintf("%s/%d", filepath.Base(r.Report.RunDir), time.Now().UnixNano())
-	if _, err := r.d.tell(ctx, controller.Command{Kind: controller.KindBegin, Run: r.ids.run}); err != nil {
-		return err
-	}
-	return r.d.plane.resetFaults(ctx, faults.LabPrefix)
-}
-
-// overWait is how long the end of a run waits for controllers to record it.
-const overWait = 10 * time.Second
-
-// over tells the controllers that the run has ended. If they do not hear it, it counts as
-// abandoned when the next one begins.
-func (r *liveRun) over(ctx context.Context, err error) {
-	if r.d.plane == nil || r.ids.run == "" {
-		return
-	}
-	c := controller.Command{Kind: controller.KindEnd, Run: r.ids.run}
-	if err != nil {
-		c.Error = err.Error()
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), overWait)
-	defer stop()
-	if _, err := r.d.tell(ctx, c); err != nil {
-		r.d.log("the controllers were not told of the run's end: %v", err)
-	}
 }
 
 // env returns what workloads need beside the lab: the user's programs.

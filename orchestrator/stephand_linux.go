@@ -79,6 +79,9 @@ func (h *hand) close() error {
 // Edge implements lockstep.Streams.
 func (r *stepped) Edge() error {
 	r.stops.away = nil // all have come to the end of a round
+	if r.plane.err != nil {
+		return r.plane.err
+	}
 	if len(r.caps.late) > 0 {
 		r.tellLate()
 	}
@@ -97,7 +100,7 @@ func (r *stepped) Edge() error {
 
 // act has the timelines of all nodes, and that of the coordinator, do something at its instant.
 func (r *stepped) act(a *faults.Act) error {
-	if err := a.Apply(r.timeline, r.d.Graph, nil, nil); err != nil {
+	if err := a.Apply(r.timeline, r.d.Graph, r.d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
 	m := &nodeapi.Act{At: int64(a.At)}

@@ -87,6 +87,9 @@ type Net struct {
 	pauseLate vtime.Duration // longest time by which a fault has delayed a pause frame
 	moves     uint64         // arrivals of frames other than pauses, plus turns of tasks
 	decider   window.Decider
+	// Control, which may be nil, is what a timeline does to controllers. A simulation has none. It is set
+	// before NewTimeline.
+	Control   faults.ControlTarget
 	judge     func(window.Due) window.Verdict // decides on a call of the timeline that is due
 	verdict   window.Verdict                  // in a part of a lab: on that call
 	stuck     bool                            // the run has ended while frames or work requests wait for ever

@@ -168,7 +168,7 @@ func (s *State) begin(l *Lab, c *Command) Result {
 			s.over(l, &l.Runs[i], "abandoned")
 		}
 	}
-	l.Runs = append(l.Runs, Run{ID: c.Run, Begun: s.Clock})
+	l.Runs = append(l.Runs, Run{ID: c.Run, Begun: s.Clock, Virtual: c.Virtual})
 	if over := len(l.Runs) - 1 - runsMax; over > 0 {
 		l.Runs = slices.Delete(l.Runs, 0, over)
 	}
@@ -205,6 +205,9 @@ func (s *State) lease(l *Lab, c *Command) Result {
 	if r == nil || r.Ended != 0 {
 		return failed("run %s of lab %s: not begun, or over", c.Run, l.Name)
 	}
+	if r.Virtual {
+		return l.leaseVirtual(r, c.Instant)
+	}
 	l.Leases = slices.DeleteFunc(l.Leases, func(x Lease) bool { return x.Run == "" && x.Until <= s.Clock })
 	if uint32(len(l.Leases)) >= l.Lowers {
 		return failed("all %d McstIDs of lab %s are in use or in quarantine: %s", l.Lowers, l.Name, s.nextFree(l))
@@ -224,6 +227,18 @@ func (s *State) lease(l *Lab, c *Command) Result {
 	k, _ := slices.BinarySearchFunc(l.Groups, lower, func(g Group, lower uint32) int { return cmp.Compare(g.Lower, lower) })
 	l.Groups = slices.Insert(l.Groups, k, g)
 	return Result{Lower: lower}
+}
+
+// leaseVirtual gives a run in virtual time its next McstID, which takes effect at an instant of lab time.
+func (l *Lab) leaseVirtual(r *Run, instant int64) Result {
+	switch {
+	case instant < r.Instant:
+		return failed("run %s of lab %s: a lease at %d ps of lab time, and one at %d ps has been decided", r.ID, l.Name, instant, r.Instant)
+	case r.Leased >= l.Lowers:
+		return failed("all %d McstIDs of run %s of lab %s have been used", l.Lowers, r.ID, l.Name)
+	}
+	r.Leased, r.Instant = r.Leased+1, instant
+	return Result{Lower: r.Leased}
 }
 
 // nextFree returns when the next McstID becomes free, as the end of an error text.

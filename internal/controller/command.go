@@ -32,8 +32,8 @@ var kinds = []Kind{KindLead, KindDeploy, KindPhase, KindForget, KindBegin, KindE
 
 // commandVersion is the version of the format of commands. A replica that meets another version
 // stops: it must not skip what the other replicas apply. Commands of versions 1 and 2 had the text
-// of a lab file in place of its message.
-const commandVersion = 3
+// of a lab file in place of its message, and version 3 had no runs in virtual time.
+const commandVersion = 4
 
 // CommandMax bounds the bytes of a command.
 const CommandMax = 4 << 20
@@ -65,6 +65,9 @@ type Command struct {
 	Hosts  []uint32 `json:"hosts,omitempty"`
 	Lower  uint32   `json:"lower,omitempty"`
 	Error  string   `json:"error,omitempty"`
+
+	Virtual bool  `json:"virtual,omitempty"` // the run that begins is one in virtual time
+	Instant int64 `json:"instant,omitempty"` // of a lease in such a run: when it takes effect, picoseconds of lab time
 
 	Faults []Fault `json:"faults,omitempty"`
 	Prefix string  `json:"prefix,omitempty"`
@@ -133,6 +136,8 @@ func (c *Command) check() error {
 		return errors.New("one of its names is too long")
 	case c.Kind != KindLead && c.Lab == "":
 		return errors.New("it names no lab")
+	case c.Instant < 0:
+		return fmt.Errorf("it takes effect at %d", c.Instant)
 	case len(c.Hosts) > hostsMax || len(c.Faults) > faultsMax || c.Lowers > lowersMax || c.Lower > lowersMax:
 		return errors.New("one of its lists or numbers is too large")
 	}

@@ -78,7 +78,7 @@ type State struct {
 }
 
 // StateSchema names the format of a snapshot.
-const StateSchema = "mcastlab/controller/v3"
+const StateSchema = "mcastlab/controller/v4"
 
 // Lab is the intended state of a lab.
 type Lab struct {
@@ -134,6 +134,11 @@ type Run struct {
 	Begun int64  `json:"begun"`
 	Ended int64  `json:"ended,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Virtual says that the run is one in virtual time. Its nodes are built anew, and no frame of another
+	// run reaches them: it counts its McstIDs from 1, as a simulation does, and leaves those of the lab alone.
+	Virtual bool   `json:"virtual,omitempty"`
+	Leased  uint32 `json:"leased,omitempty"`  // McstIDs of a run in virtual time: 1 to this
+	Instant int64  `json:"instant,omitempty"` // lab time at which the last of them took effect, picoseconds
 }
 
 // Session is a client whose results are kept.
@@ -293,6 +298,9 @@ func (l *Lab) check() error {
 			return fmt.Errorf("run %s appears twice", r.ID)
 		}
 		ids[r.ID] = true
+		if r.Leased > l.Lowers || r.Instant < 0 || !r.Virtual && (r.Leased != 0 || r.Instant != 0) {
+			return fmt.Errorf("run %s: %d McstIDs of virtual time, the last at %d", r.ID, r.Leased, r.Instant)
+		}
 	}
 	if open > 1 || len(l.Runs)-open > runsMax || len(l.Faults) > faultsMax {
 		return fmt.Errorf("%d runs at once, %d in all, %d faults", open, len(l.Runs), len(l.Faults))

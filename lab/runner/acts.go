@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
@@ -41,7 +40,7 @@ func ReadActs(file string, l *lab.Lab) (all []faults.Act, err error) {
 		case (a.Reset == nil) == (a.Fault == nil) || a.Fault != nil && a.ID == "":
 			err = errors.New("it has to add a fault that has an id, or to reset faults")
 		case a.Fault != nil:
-			_, err = faults.Decode(a.Fault, g, nil)
+			_, err = faults.Decode(a.Fault, g, l.Replicas())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, number, err)
@@ -53,17 +52,8 @@ func ReadActs(file string, l *lab.Lab) (all []faults.Act, err error) {
 
 // NoteAct adds an act to the run's folder.
 func (r *Record) NoteAct(a *faults.Act) error {
-	b, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", ActsFile, err)
-	}
-	f, err := os.OpenFile(filepath.Join(r.Report.RunDir, ActsFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", ActsFile, err)
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", ActsFile, err)
+	if err := r.note(ActsFile, a); err != nil {
+		return err
 	}
 	r.Report.Acts = append(r.Report.Acts, *a)
 	return nil

@@ -128,7 +128,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	for i := range r.o.Acts {
 		a := &r.o.Acts[i]
 		if err == nil {
-			err = a.Apply(r.faults, g, nil, traces.ByHand(c.Trace(0)))
+			err = a.Apply(r.faults, g, r.lab.Replicas(), traces.ByHand(c.Trace(0)))
 		}
 		if err == nil {
 			err = r.NoteAct(a)
