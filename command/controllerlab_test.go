@@ -100,7 +100,7 @@ func underWay(t *testing.T, args ...string) (wait func() (int, string)) {
 // ctlFile is a lab with controllers whose one row takes a while.
 func ctlFile(t *testing.T, lab, iterations string) string {
 	t.Helper()
-	return write(t, "name: "+lab+"\ntopology: {star: {hosts: 4}}\ncontrollers: 3\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: "+iterations+"}\n")
+	return write(t, "name: "+lab+"\ntopology: {star: {hosts: 4}}\ncontrollers: 3\nruntime: {clock: dilated}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64KiB], iterations: "+iterations+"}\n")
 }
 
 // TestControlPlane: in a lab whose controllers are nodes the one that leads is killed in the

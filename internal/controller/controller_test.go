@@ -67,6 +67,10 @@ func story() []Command {
 		c(8, KindReset, func(x *Command) { x.Prefix = "lab-1" }),
 		c(9, KindFree, func(x *Command) { x.Run, x.Lower = "run-1", 1 }),
 		c(10, KindEnd, func(x *Command) { x.Run, x.Error = "run-1", "transport retry counter exceeded" }),
+		c(11, KindBegin, func(x *Command) { x.Run, x.Virtual = "run-2", true }),
+		c(12, KindLease, func(x *Command) { x.Run, x.Instant = "run-2", 2_000_000 }),
+		c(13, KindLease, func(x *Command) { x.Run, x.Instant = "run-2", 2_000_000 }),
+		c(14, KindEnd, func(x *Command) { x.Run = "run-2" }),
 	}
 }
 
@@ -109,10 +113,10 @@ func TestGolden(t *testing.T) {
 	if again, err := back.Encode(); err != nil || !bytes.Equal(again, b) {
 		t.Errorf("the snapshot came back as %s, %v", again, err)
 	}
-	if _, err := DecodeCommand([]byte(`{"v":3,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
+	if _, err := DecodeCommand([]byte(`{"v":4,"client":"c","seq":1,"at":1,"until":1,"kind":"dance","lab":"l"}`)); err == nil || !strings.Contains(err.Error(), "dance") {
 		t.Errorf("a kind that is not known: %v", err)
 	}
-	for _, bad := range []string{`{"v":4,"at":1,"kind":"lead"}`, `{"v":3,"at":1,"kind":"lead","more":1}`, `{"v":3,"at":1,"kind":"lead"} x`, `{"v":3,"at":1,"kind":"begin","lab":"l"}`} {
+	for _, bad := range []string{`{"v":5,"at":1,"kind":"lead"}`, `{"v":4,"at":1,"kind":"lead","more":1}`, `{"v":4,"at":1,"kind":"lead"} x`, `{"v":4,"at":1,"kind":"begin","lab":"l"}`, `{"v":4,"at":1,"kind":"lead","instant":-1}`} {
 		if _, err := DecodeCommand([]byte(bad)); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
@@ -123,11 +127,11 @@ func TestGolden(t *testing.T) {
 // error says so before it says anything of their fields.
 func TestOlderVersions(t *testing.T) {
 	_, err := DecodeCommand([]byte(`{"v":2,"client":"c1","seq":1,"low":1,"at":1,"until":2,"kind":"deploy","lab":"lab1","file":"name: lab1\n","engine":"netns"}`))
-	if err == nil || err.Error() != "read command: it is of version 2, and this is 3" {
+	if err == nil || err.Error() != "read command: it is of version 2, and this is 4" {
 		t.Errorf("a command: %v", err)
 	}
 	_, err = DecodeState([]byte(`{"schema":"mcastlab/controller/v2","epoch":1,"leader":"","clock":1,"applied":1,"labs":[{"name":"lab1","file":"name: lab1\n"}],"sessions":[]}`))
-	if err == nil || err.Error() != `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v3"` {
+	if err == nil || err.Error() != `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v4"` {
 		t.Errorf("a snapshot: %v", err)
 	}
 }
@@ -265,6 +269,8 @@ func TestDoneOfOld(t *testing.T) {
 // model is what a lab's state should be, without limits and indexes.
 type model struct {
 	run    string
+	clock  int64             // lab time of a run in virtual time, -1: it is none
+	leased uint32            // McstIDs of such a run
 	held   map[uint32]string // by lower half
 	told   map[uint32]bool   // switches know of it, or may
 	going  map[uint32]bool   // switches are to be told that it is over
@@ -293,7 +299,7 @@ func randomHistory(t *testing.T, seed uint64) error {
 	random := prng.New(seed)
 	const lowers = 6
 	s := up(t, lowers)
-	m := model{run: "run-1", held: map[uint32]string{}, told: map[uint32]bool{}, going: map[uint32]bool{}, rests: map[uint32]int64{}, gone: map[string]bool{}, runs: 1}
+	m := model{clock: -1, run: "run-1", held: map[uint32]string{}, told: map[uint32]bool{}, going: map[uint32]bool{}, rests: map[uint32]int64{}, gone: map[string]bool{}, runs: 1}
 	var other *State
 	now, epoch, seqs := start, uint64(1), map[string]uint64{"a": 0, "b": 0}
 	var sent []Command
@@ -386,6 +392,20 @@ func (m *model) draw(random *prng.Stream, c *Command, now int64, epoch uint64, l
 		if random.Chance(0.4) {
 			c.Hosts = []uint32{1, 2}
 		}
+		if m.clock >= 0 {
+			c.Instant = int64(random.IntN(8))
+			yes := c.Instant < m.clock || m.leased == lowers
+			if !yes {
+				m.clock, m.leased = c.Instant, m.leased+1
+			}
+			want := m.leased
+			return func(r Result) error {
+				if (r.Error != "") != yes || !yes && r.Lower != want {
+					return fmt.Errorf("%+v; %d is next", r, want)
+				}
+				return nil
+			}
+		}
 		return m.lease(c, now, lowers)
 	case 3:
 		c.Kind, c.Lower = KindFree, uint32(random.IntN(int(lowers)))+1
@@ -396,8 +416,11 @@ func (m *model) draw(random *prng.Stream, c *Command, now int64, epoch uint64, l
 		return fails(yes)
 	case 4:
 		m.runs++
-		c.Kind, c.Run = KindBegin, fmt.Sprintf("run-%d", m.runs)
+		c.Kind, c.Run, c.Virtual = KindBegin, fmt.Sprintf("run-%d", m.runs), random.Chance(0.4)
 		m.endRun(now)
+		if m.clock, m.leased = -1, 0; c.Virtual {
+			m.clock = 0
+		}
 		m.run = c.Run
 		return fails(false)
 	case 5:

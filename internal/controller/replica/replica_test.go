@@ -399,7 +399,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("/v3"), []byte("/v9"), 1), append(slices.Clone(b), '}')} {
+	for _, bad := range [][]byte{nil, b[:len(b)-1], bytes.Replace(b, []byte("/v4"), []byte("/v9"), 1), append(slices.Clone(b), '}')} {
 		if err := m.Restore(io.NopCloser(bytes.NewReader(bad))); err == nil {
 			t.Errorf("%s is taken", bad)
 		}
@@ -419,7 +419,7 @@ func TestUnknownEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", `{"v":2,"at":1,"kind":"lead"}`, `{"v":3,"at":1,"kind":"lead","more":1}`} {
+	for _, bad := range []string{"", `{"v":2,"at":1,"kind":"lead"}`, `{"v":4,"at":1,"kind":"lead","more":1}`} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -452,8 +452,8 @@ func TestLogOfAnotherVersion(t *testing.T) {
 		entries  [][]byte
 		want     string // empty: it is understood
 	}{
-		{"an entry", nil, [][]byte{current, older}, "entry 2: read command: it is of version 2, and this is 3: "},
-		{"a snapshot", bytes.Replace(state, []byte("/v3"), []byte("/v2"), 1), nil, `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v3": `},
+		{"an entry", nil, [][]byte{current, older}, "entry 2: read command: it is of version 2, and this is 4: "},
+		{"a snapshot", bytes.Replace(state, []byte("/v4"), []byte("/v2"), 1), nil, `read snapshot: it is "mcastlab/controller/v2", and this version knows "mcastlab/controller/v4": `},
 		{"none of both", state, [][]byte{current, current}, ""},
 	} {
 		dir := t.TempDir()
