@@ -150,7 +150,8 @@ func (n *NIC) forget(m *MR) {
 		n.mrs[m.key>>8-1] = nil
 		n.freedKeys.Push(m.key)
 	}
-	m.gone, m.mem = true, nil // whoever still holds the region does not keep its memory
+	m.gone = true
+	m.mem = nil // whoever still holds the region does not keep its memory
 	m.pd.users--
 	n.made.MRs--
 }
