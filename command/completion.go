@@ -216,7 +216,7 @@ func (w *completing) arguments(begin string) (all []string) {
 		if w.args == 0 {
 			all = labFiles(begin)
 		}
-	case "destroy", "inspect":
+	case "destroy", "inspect", "metrics":
 		if w.args == 0 {
 			all = append(w.liveValues("lab"), labFiles(begin)...)
 		}

@@ -36,7 +36,7 @@ func engineByName(name string) (engine.Engine, error) {
 // liveCommands are the verbs of labs that are up.
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
-		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
+		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.metricsCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
 		p.execCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
 	}
 }
