@@ -88,7 +88,9 @@ func TestServeUntil(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serveUntil(ctx, l, metricsServer(func(context.Context, io.Writer) error { return nil }, nil)) }()
+	go func() {
+		ended <- serveUntil(ctx, l, metricsServer(func(context.Context, io.Writer) error { return nil }, nil))
+	}()
 	if r, err := http.Get("http://" + l.Addr().String() + "/metrics"); err != nil || r.StatusCode != http.StatusOK || r.Body.Close() != nil {
 		t.Errorf("%v, %v", r, err)
 	}
