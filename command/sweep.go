@@ -46,6 +46,9 @@ func (p *program) runSweep(c *cli.Context, l *lab.Lab, points []lab.Point, forma
 	}
 	r, err := sweep.Run(c.Context, l, points, o)
 	if err != nil {
+		if c.Context.Err() != nil { // of an interrupt nothing more is said than that
+			p.say("%v", err)
+		}
 		return err
 	}
 	if err := p.writeSweep(r, format); err != nil {

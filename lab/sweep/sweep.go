@@ -110,7 +110,7 @@ func Run(ctx context.Context, l *lab.Lab, points []lab.Point, o Options) (*Resul
 		return batch.Done{Wall: m.Wall, Again: again}, nil
 	})
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: go on with --resume %s", err, dir)
+		return nil, fmt.Errorf("the sweep can go on with --resume %s: %w", dir, err)
 	}
 	r := gather(l, points, all, shown, failed)
 	r.Dir = dir
@@ -138,6 +138,13 @@ func begin(l *lab.Lab, points []lab.Point, o Options) (dir, program string, err 
 	if dir != "" {
 		if err := same(dir, points); err != nil {
 			return "", "", err
+		}
+		left, err := filepath.Glob(filepath.Join(dir, "run-*")) // of runs that were killed
+		for _, name := range left {
+			err = errors.Join(err, os.RemoveAll(name))
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("remove what killed runs have left: %w", err)
 		}
 	} else {
 		if dir, err = runner.NewFolder(o.Base, l.Name); err != nil {

@@ -158,7 +158,7 @@ func TestInterrupted(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 { // points and what was measured
 		t.Errorf("half a result is left: %v, %v", left, err)
 	}
-	killed := filepath.Join(dir, "run-003-5", "swept-1")
+	killed := filepath.Join(dir, "run-009-5", "swept-1")
 	broken := filepath.Join(dir, measuredFolder, "001-1.json")
 	if err := errors.Join(os.MkdirAll(killed, 0o755), os.WriteFile(broken, []byte("{"), 0o644)); err != nil {
 		t.Fatal(err)
