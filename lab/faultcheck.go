@@ -85,6 +85,8 @@ func (c *checking) checkFaults() {
 		c.checkTimes(p, f, k)
 		if _, given := c.at[p+".in"]; given && f.In != FaultInRun && c.l.Controllers > 1 {
 			c.failf(p+".in", "the controllers of a lab keep one timeline for the run: use in: run, or leave in out")
+		} else if c.l.Controllers > 1 {
+			f.In = FaultInRun
 		}
 		at := p + "." + string(k)
 		switch x := settings.(type) {

@@ -65,8 +65,10 @@ func TestFaultIn(t *testing.T) {
 		head + "controllers: 3\nfaults:\n  - {loss: {rate: 1%}}\n":          "",
 	} {
 		got := ""
-		if _, err := Parse("f", []byte(text)); err != nil {
+		if l, err := Parse("f", []byte(text)); err != nil {
 			got = err.Error()
+		} else if l.Faults[0].In != FaultInRun {
+			t.Errorf("%s: with controllers it is in a %s", text, l.Faults[0].In)
 		}
 		if got != want {
 			t.Errorf("%s: %s\nwant %s", text, got, want)
