@@ -44,19 +44,19 @@ func TestLiveFaultKinds(t *testing.T) {
 	need(t)
 	before := snapshot(t)
 	text := strings.Replace(starLab("t-kinds", `faults:
-  - {for: 1s, loss: {links: h1-leaf0, direction: down, frames: {kind: data}, every-nth: 90}}
-  - {for: 1s, corrupt: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [40, 120]}}
-  - {for: 1s, truncate: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [80]}}
-  - {for: 1s, duplicate: {links: h3-leaf0, every-nth: 50}}
-  - {for: 1s, reorder: {links: h3-leaf0, direction: down, every-nth: 70, delay: 2us}}
-  - {for: 1s, delay: {links: h1-leaf0, delay: 3us, jitter: 1us}}
-  - {for: 1s, rate-cut: {links: h2-leaf0, rate: 50Gbps}}
-  - {at: 20us, for: 20us, every: 300us, link-down: {links: h3-leaf0}}
-  - {at: 60us, for: 10us, pause: {node: h3}}
-  - {at: 80us, for: 10us, pause-storm: {node: h3, gap: 2us}}
-  - {for: 1s, slow-receiver: {nodes: h2, rate: 40Gbps}}
-  - {for: 20us, every: 200us, nic-stall: {nodes: h1}}
-  - {at: 50us, restart: {nodes: leaf0}}
+  - {in: run, for: 1s, loss: {links: h1-leaf0, direction: down, frames: {kind: data}, every-nth: 90}}
+  - {in: run, for: 1s, corrupt: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [40, 120]}}
+  - {in: run, for: 1s, truncate: {links: h2-leaf0, direction: down, frames: {kind: data}, nth: [80]}}
+  - {in: run, for: 1s, duplicate: {links: h3-leaf0, every-nth: 50}}
+  - {in: run, for: 1s, reorder: {links: h3-leaf0, direction: down, every-nth: 70, delay: 2us}}
+  - {in: run, for: 1s, delay: {links: h1-leaf0, delay: 3us, jitter: 1us}}
+  - {in: run, for: 1s, rate-cut: {links: h2-leaf0, rate: 50Gbps}}
+  - {in: run, at: 20us, for: 20us, every: 300us, link-down: {links: h3-leaf0}}
+  - {in: run, at: 60us, for: 10us, pause: {node: h3}}
+  - {in: run, at: 80us, for: 10us, pause-storm: {node: h3, gap: 2us}}
+  - {in: run, for: 1s, slow-receiver: {nodes: h2, rate: 40Gbps}}
+  - {in: run, for: 20us, every: 200us, nic-stall: {nodes: h1}}
+  - {in: run, at: 50us, restart: {nodes: leaf0}}
 nics: {timeout: 1ms}
 `), "schemes: [cepheus, binomial, unicast]", "schemes: [binomial, unicast]", 1)
 	file := write(t, text)
