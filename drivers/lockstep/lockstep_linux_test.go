@@ -364,7 +364,7 @@ func TestSameFaults(t *testing.T) {
 	t.Parallel()
 	var kinds []faults.Kind
 	for _, text := range simlab.LabFaults() {
-		l := benchLab + "nics: {retries: 2, timeout: 67us}\nfaults: [" + text + "]\n"
+		l := benchLab + "nics: {retries: 2, timeout: 67us}\nfaults: [" + strings.Replace(text, "{", "{in: run, ", 1) + "]\n"
 		kinds = append(kinds, kindsOf(t, l)...)
 		t.Run(text, func(t *testing.T) { t.Parallel(); same(t, l, true) })
 	}
