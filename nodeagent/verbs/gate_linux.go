@@ -4,6 +4,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
 // gate is the NIC with what has to happen before it sees a frame: receives that a program has
@@ -34,6 +35,11 @@ func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		s.nic.HandleFrame(now, port, f)
 		return
 	}
+	if len(q.client.held) >= heldMax {
+		s.nic.Stats().Drops[virtrnic.DropIntakeFull]++
+		s.pool.Put(f)
+		return
+	}
 	q.client.held = append(q.client.held, held{f, port})
 	if len(q.client.held) == 1 && !q.client.fetching {
 		q.client.release(now)
@@ -54,6 +60,10 @@ type held struct {
 	f    *wire.Frame
 	port int
 }
+
+// heldMax is how many frames may wait for one program. Later ones are lost as in a NIC whose receive
+// buffer is full.
+const heldMax = 4096
 
 // backlogMax is how many bytes may wait to be written to a program's memory before frames wait in
 // front of the NIC.

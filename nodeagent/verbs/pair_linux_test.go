@@ -119,7 +119,7 @@ func hosts(t *testing.T) (h [2]*host, sent *tape) {
 		}
 		ports := l.Ports([]machine.PortConfig{{BitsPerSec: 100e9, Delay: delay}})
 		nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001 + uint32(i), Port: &ports[0], Pool: l.Pool(), Keys: prng.New(uint64(i))})
-		s := NewServer(Config{Loop: l, NIC: nic, MTU: 4096})
+		s := NewServer(Config{Loop: l, NIC: nic, Pool: l.Pool(), MTU: 4096})
 		h[i].loop, h[i].nic, h[i].server = l, nic, s
 		l.Start(s.Gate(), s.News)
 		ended := make(chan error, 2)

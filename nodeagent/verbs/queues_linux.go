@@ -102,9 +102,9 @@ type qp struct {
 	qp       *virtrnic.QP
 	mem      []byte // of both rings
 	sq, rq   ring
-	sent     uint64 // sends taken; with the loop's lock
-	received uint64 // receives taken; with the loop's lock
-	resets   int    // with the loop's lock
+	sent     atomic.Uint64 // sends taken; changed with the loop's lock
+	received uint64        // receives taken; with the loop's lock
+	resets   int           // with the loop's lock
 	groups   []uint32
 	looked   uint64 // head of the receive ring at the last look; the worker's
 	recv     recv
@@ -144,13 +144,13 @@ func (q *qp) fail(now vtime.Time) {
 // forget drops what is in the rings, as going to RESET does.
 func (q *qp) forget() {
 	q.resets++
-	if n := q.sq.waiting(q.sent); n > 0 {
-		q.sent += n
+	if n := q.sq.waiting(q.sent.Load()); n > 0 {
+		q.sent.Add(n)
 	}
 	if n := q.rq.waiting(q.received); n > 0 {
 		q.received += n
 	}
-	q.sq.setTail(q.sent)
+	q.sq.setTail(q.sent.Load())
 	q.rq.setTail(q.received)
 	q.stalled.Store(false)
 }

@@ -22,7 +22,8 @@ type Loop interface {
 type Config struct {
 	Loop Loop
 	NIC  *virtrnic.NIC
-	MTU  int // of the port, in bytes of payload
+	Pool *wire.Pool // of the NIC's frames
+	MTU  int        // of the port, in bytes of payload
 }
 
 // Server serves programs at one NIC. The loop's machine has to be Gate, and the loop must call
@@ -30,6 +31,7 @@ type Config struct {
 type Server struct {
 	loop Loop
 	nic  *virtrnic.NIC
+	pool *wire.Pool
 	mtu  int
 
 	// What follows is touched within Call, News or Gate only: with the loop's lock.
@@ -50,7 +52,7 @@ type Server struct {
 // NewServer returns a server without programs.
 func NewServer(c Config) *Server {
 	return &Server{
-		loop: c.Loop, nic: c.NIC, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
+		loop: c.Loop, nic: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
 		done: make(chan struct{}),
 	}

@@ -2,6 +2,8 @@ package verbs
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +100,53 @@ func TestSlowProgram(t *testing.T) {
 	h[0].emptied(t) // the NIC does not wait for a copy that does not end
 	h[1].emptied(t)
 	close(block)
+}
+
+// TestHeldFrames: frames for a program whose memory does not answer wait up to a bound, and are lost and
+// counted beyond it.
+func TestHeldFrames(t *testing.T) {
+	lib, program := verbsProgram(t)
+	h, sent := hosts(t)
+	if out, err := h[0].at(t, lib, program, h[0].path, h[1].path, "datagrams").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	sent.mu.Lock()
+	size := binary.LittleEndian.Uint32(sent.b.Bytes()[24+8:])
+	frame := bytes.Clone(sent.b.Bytes()[24+16:][:size])
+	sent.mu.Unlock()
+	h, _ = hosts(t) // whose first queue pair has the same number
+	slow := h[0].at(t, lib, program, h[0].path, h[1].path, "linger")
+	out, err := slow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	const more = 3
+	h[1].loop.Call(vtime.Never, func(now vtime.Time) {
+		for c := range h[1].server.clients {
+			c.fetching = true
+		}
+		for range heldMax + more {
+			f, err := h[1].loop.Pool().Parse(frame)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			h[1].server.Gate().HandleFrame(now, 0, f)
+		}
+		if n := h[1].nic.Stats().Drops[virtrnic.DropIntakeFull]; n != more {
+			t.Errorf("%d frames are lost", n)
+		}
+	})
+	_ = slow.Process.Kill()
+	_ = slow.Wait()
+	h[0].emptied(t)
+	h[1].emptied(t)
 }
 
 // TestMemoryDescriptor: only a descriptor of procfs that is open for both is taken for a program's memory.

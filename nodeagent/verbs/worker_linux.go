@@ -129,7 +129,7 @@ func (w *worker) sleep() {
 	w.asleep(1)
 	defer w.asleep(0)
 	for _, q := range w.qps {
-		if q.open() && (q.sq.waiting(q.sq.tail()) > 0 || q.rq.head() != q.looked) {
+		if q.open() && (q.sq.waiting(q.sent.Load()) > 0 || q.rq.head() != q.looked) {
 			w.wake()
 			break
 		}
@@ -146,7 +146,7 @@ func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() }
 // takeSends posts what waits in the send rings, at most a batch of each, and reports whether there was any.
 func (w *worker) takeSends(c *client) (busy bool) {
 	for _, q := range w.qps {
-		if q.open() && q.sq.waiting(q.sq.tail()) > 0 {
+		if q.open() && q.sq.waiting(q.sent.Load()) > 0 {
 			busy = w.send(c, q) || busy
 		}
 	}
@@ -160,9 +160,9 @@ func (w *worker) send(c *client, q *qp) (busy bool) {
 	c.s.call(func(vtime.Time) {
 		resets, ready = q.resets, q.qp.State() >= virtrnic.StateRTS
 		q.stalled.Store(!ready) // until it is modified
-		for ready && n < batch && uint64(n) < q.sq.waiting(q.sent) {
+		for ready && n < batch && uint64(n) < q.sq.waiting(q.sent.Load()) {
 			s := &w.s[n]
-			copy(w.b[n][:], q.sq.entry(q.sent+uint64(n)))
+			copy(w.b[n][:], q.sq.entry(q.sent.Load()+uint64(n)))
 			n++
 			if s.decode(&w.b[n-1]) != nil {
 				s.wr = virtrnic.SendWR{Opcode: 255} // which the NIC refuses
@@ -194,8 +194,7 @@ func (q *qp) post(now vtime.Time, s *send) {
 		q.fail(now)
 		return
 	}
-	q.sent++
-	q.sq.setTail(q.sent)
+	q.sq.setTail(q.sent.Add(1))
 }
 
 // find notes the regions that a request reads. It is called with the loop's lock.
