@@ -170,8 +170,8 @@ func (c *client) forgetMR(key uint32) {
 }
 
 func (c *client) regMR(m *regMR) (key uint32, err error) {
-	if m.Addr+m.Length < m.Addr {
-		return 0, fmt.Errorf("register %d bytes at %#x: %w", m.Length, m.Addr, unix.EINVAL)
+	if m.Addr+m.Length < m.Addr || m.IOVA+m.Length < m.IOVA {
+		return 0, fmt.Errorf("register %d bytes at %#x, as %#x: one wraps: %w", m.Length, m.Addr, m.IOVA, unix.EINVAL)
 	}
 	if err := c.probe(m.Addr, m.Length); err != nil {
 		return 0, err

@@ -206,6 +206,8 @@ static void regions(void)
 	CHECK(!strcmp(b.buf, "by iova"));
 	CHECK(!ibv_reg_mr(a.pd, a.buf, 10, IBV_ACCESS_REMOTE_WRITE));
 	IS(errno, EINVAL);
+	CHECK(!ibv_reg_mr_iova(a.pd, a.buf, 10, UINT64_MAX - 5, 0));
+	IS(errno, EINVAL);
 	CHECK(!ibv_reg_mr(a.pd, a.buf, 10, IBV_ACCESS_ON_DEMAND));
 	IS(errno, EOPNOTSUPP);
 	CHECK(!ibv_reg_mr(a.pd, FAR + (1ul << 40), 10, 0));
