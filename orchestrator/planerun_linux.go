@@ -12,7 +12,7 @@ import (
 
 // beginRun tells the controllers of a run, and returns the name by which they know it. They end an earlier
 // run that was left open, its faults and its leases; for a run in virtual time all faults end, since its
-// nodes are built anew.
+// nodes are newly built.
 func (d *Deployed) beginRun(ctx context.Context, dir string, virtual bool) (run string, err error) {
 	if d.plane == nil {
 		return "", nil

@@ -134,7 +134,7 @@ type Run struct {
 	Begun int64  `json:"begun"`
 	Ended int64  `json:"ended,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Virtual says that the run is one in virtual time. Its nodes are built anew, and no frame of another
+	// Virtual says that the run is one in virtual time. Its nodes are newly built, and no frame of another
 	// run reaches them: it counts its McstIDs from 1, as a simulation does, and leaves those of the lab alone.
 	Virtual bool   `json:"virtual,omitempty"`
 	Leased  uint32 `json:"leased,omitempty"`  // McstIDs of a run in virtual time: 1 to this
