@@ -73,9 +73,9 @@ func TestLockstepControllers(t *testing.T) {
 			}
 			must(t, "deploy", "-q", "-r", runtime, file)
 
-			pids := nodePIDs(t, lab)
+			pids := nodePIDs(t, lab) // folder 2 is that of the simulation that the first run was held against
 			run = underWay(t, "run", "-q", "-r", runtime, "--check-digest", "--runs", dir, file)
-			waitLong(t, func() bool { return len(leasesOf(t, dir, lab, "2")) > 0 })
+			waitLong(t, func() bool { return len(leasesOf(t, dir, lab, "3")) > 0 })
 			for _, id := range []string{"controller1", "controller2"} {
 				if err := syscall.Kill(pids[id], syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
@@ -91,7 +91,7 @@ func TestLockstepControllers(t *testing.T) {
 			if said := <-r; !strings.HasPrefix(said, "exit 0,") {
 				t.Fatal(said)
 			}
-			if again := leasesOf(t, dir, lab, "2"); fmt.Sprint(again) != fmt.Sprint(leases) {
+			if again := leasesOf(t, dir, lab, "3"); fmt.Sprint(again) != fmt.Sprint(leases) {
 				t.Errorf("leases %v, %v the second time", leases, again)
 			}
 		})
