@@ -38,15 +38,18 @@ func TestGiveBack(t *testing.T) {
 		}
 	}
 	run()
-	for deadline := time.Now().Add(20 * time.Second); collected() == before; time.Sleep(restTime / 20) {
-		if time.Now().After(deadline) {
+	late := time.After(20 * time.Second)
+	for collected() == before {
+		select {
+		case <-time.After(restTime / 20):
+		case <-late:
 			t.Fatal("what a run has used is kept")
 		}
 	}
 	run()
 	a.member.Store(true)
 	defer a.member.Store(false)
-	time.Sleep(restTime + restTime/4)
+	<-time.After(restTime + restTime/4)
 	if collected() != before {
 		t.Error("a node that is part of a run gives memory back, which the run waits for")
 	}

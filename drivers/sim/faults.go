@@ -133,12 +133,9 @@ func (t target) SetRoutes(_ vtime.Time, down []int) {
 		return
 	}
 	var tables []topo.Table
-	switch {
-	case len(own) == 0:
-		return
-	case len(down) == 0:
+	if len(down) == 0 {
 		tables = g.Routes()
-	default:
+	} else if len(own) > 0 {
 		tables = g.RoutesWithout(down...)
 	}
 	for _, node := range own {

@@ -115,7 +115,7 @@ func scan(r io.Reader, f func(line []byte)) error {
 
 // readEvents reads what a run's events tell of pauses, groups and trouble.
 func (f *fabric) readEvents(dir string, h *history) error {
-	wanted := map[string]bool{"group-added": true, "group-deleted": true}
+	wanted := map[string]bool{"group-added": true, "group-deleted": true, "workload": true, "result": true}
 	for _, kind := range shown() {
 		wanted[kind] = true
 	}
@@ -137,6 +137,7 @@ func (f *fabric) readEvents(dir string, h *history) error {
 				}
 				h.counts[e.Event][h.at(e.TimeUS)]++
 			}
+			f.row(&e)
 			id, ok := f.g.Find(e.Node)
 			if !ok {
 				return
@@ -157,6 +158,16 @@ func (f *fabric) readEvents(dir string, h *history) error {
 	}
 	f.paused(spans)
 	return nil
+}
+
+// row follows the rows of the results. One that a run did not come to the end of lasts as long as the run.
+func (f *fabric) row(e *event) {
+	switch k := len(f.rows) - 1; {
+	case e.Event == "workload":
+		f.rows = append(f.rows, span{e.TimeUS, f.spanUS})
+	case e.Event == "result" && k >= 0:
+		f.rows[k].to = e.TimeUS
+	}
 }
 
 // pause follows the pauses of a port: each lasts its quanta, unless another takes its place.

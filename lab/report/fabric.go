@@ -28,6 +28,8 @@ type fabric struct {
 	ways    []way         // of link i: 2i from A to B, 2i+1 from B to A
 	drops   []uint64      // by node, without what links lost
 	faults  []faults.Spec // of the lab file
+	byRow   []bool        // by fault, whether it comes again in each row
+	rows    []span        // of the results, as the events tell of them
 	counted bool          // there is a counters.json
 }
 
@@ -59,6 +61,9 @@ func readFabric(dir string, m *runner.Meta) (*fabric, error) {
 	f := &fabric{g: g, spanUS: m.LabUS, drops: make([]uint64, len(g.Nodes)), ways: make([]way, 2*len(g.Links))}
 	if f.faults, err = labspec.Timeline(l, g); err != nil {
 		return nil, err
+	}
+	for i := range f.faults {
+		f.byRow = append(f.byRow, !labspec.InRun(l, i))
 	}
 	for i := range g.Links {
 		k := &g.Links[i]
@@ -148,12 +153,23 @@ func union(all []span) (out []span) {
 // quantum returns for how many us a quantum of pause stops a port.
 func (f *fabric) quantum(w *way) float64 { return 512 / float64(f.rate(w)) * 1e6 }
 
-// bands returns when a fault of the lab file was to be on, at most so many spans, within the run.
-func (f *fabric) bands(s *faults.Spec, most int) (all []span) {
+// bands returns when fault i of the lab file was to be on, at most so many spans: in the run, or in each of its rows.
+func (f *fabric) bands(i, most int) (all []span) {
+	if !f.byRow[i] {
+		return bandsIn(span{0, f.spanUS}, &f.faults[i], most)
+	}
+	for _, row := range f.rows {
+		all = append(all, bandsIn(row, &f.faults[i], most-len(all))...)
+	}
+	return all
+}
+
+// bandsIn returns when a fault was to be on in a stretch from whose start its times count.
+func bandsIn(within span, s *faults.Spec, most int) (all []span) {
 	us := func(d vtime.Duration) float64 { return float64(d) / float64(vtime.Microsecond) }
-	from := us(vtime.Duration(s.From))
-	for ; from < f.spanUS && len(all) < most; from += us(s.Every) {
-		to := f.spanUS
+	from := within.from + us(vtime.Duration(s.From))
+	for ; from < within.to && len(all) < most; from += us(s.Every) {
+		to := within.to
 		switch {
 		case !s.Kind.Lasts():
 			to = from

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,8 +60,15 @@ func TestFabric(t *testing.T) {
 	}
 	h3, _ := f.g.Find("h3")
 	far := f.g.Peer(h3, 0)
-	if us := f.way(far.Node, far.Port).pausedUS; math.Abs(us-150) > 2 {
-		t.Errorf("the port to h3 was paused for %v us and not 150", us)
+	if us := f.way(far.Node, far.Port).pausedUS; math.Abs(us-2*150) > 4 { // in each of two rows
+		t.Errorf("the port to h3 was paused for %v us and not 300", us)
+	}
+	bands := f.bands(0, bandsMax)
+	if len(bands) != 2 || bands[0] != (span{20, 170}) || bands[1].from != f.rows[1].from+20 || bands[1].from < f.rows[0].to || bands[1].to != bands[1].from+150 {
+		t.Errorf("the pause is drawn at %v in rows at %v", bands, f.rows)
+	}
+	if whole := f.bands(1, bandsMax); !slices.Equal(whole, f.rows) {
+		t.Errorf("the loss is drawn at %v in rows at %v", whole, f.rows)
 	}
 	sum := 0.0
 	for _, v := range r.history.arrived {

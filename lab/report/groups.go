@@ -33,7 +33,8 @@ func (b *page) groups(r *Run, prefix string) {
 			})
 		}
 	}
-	b.text("p", "A tree as it was registered: from its leader, by the links along which each switch heard of the group first. Links from leaves to members are not drawn.")
+	b.text("p", "A tree as it was registered: from its leader, by the links along which each switch heard of the group first. "+
+		"Links from leaves to members are not drawn.")
 	for i, edges := range trees[:min(len(trees), treesMax)] {
 		p := paint{title: fmt.Sprintf("Tree %d of %d", i+1, len(trees)), key: fmt.Sprintf("%d links", len(edges)), ways: make([]float64, len(f.ways))}
 		for _, k := range edges {

@@ -68,7 +68,7 @@ func (b *page) timeTable(f *fabric, h *history, strips []strip) {
 		}
 		on := 0
 		for k := range f.faults {
-			if slices.ContainsFunc(f.bands(&f.faults[k], bandsMax), func(s span) bool { return s.from < from+h.stepUS && s.to >= from }) {
+			if slices.ContainsFunc(f.bands(k, bandsMax), func(s span) bool { return s.from < from+h.stepUS && s.to >= from }) {
 				on++
 			}
 		}
@@ -98,7 +98,7 @@ func (f *fabric) drawTime(h *history, strips []strip) string {
 	at := func(us float64) float64 { return left + us/end*(picWidth-left-right) }
 	bottom := 30 + len(strips)*(high+gap)
 	for k := range all { // behind everything else: what was on when
-		for _, s := range f.bands(&all[k], bandsMax) {
+		for _, s := range f.bands(k, bandsMax) {
 			fmt.Fprintf(&b, `<rect class="band" x="%.1f" y="30" width="%.1f" height="%d"/>`, at(s.from), max(1, at(s.to)-at(s.from)), bottom-30)
 		}
 	}
@@ -111,7 +111,8 @@ func (f *fabric) drawTime(h *history, strips []strip) string {
 		for i, v := range s.ys {
 			if v > 0 && top > 0 {
 				tall := max(1, v/top*high)
-				fmt.Fprintf(&path, "M%.1f %.1fV%.1fH%.1fV%.1fz", at(float64(i)*h.stepUS), float64(y+high), float64(y+high)-tall, at(float64(i+1)*h.stepUS), float64(y+high))
+				foot := float64(y + high)
+				fmt.Fprintf(&path, "M%.1f %.1fV%.1fH%.1fV%.1fz", at(float64(i)*h.stepUS), foot, foot-tall, at(float64(i+1)*h.stepUS), foot)
 			}
 		}
 		fmt.Fprintf(&b, `<path fill="%s" d="%s"/>`+"\n", s.color, path.String())
@@ -120,7 +121,7 @@ func (f *fabric) drawTime(h *history, strips []strip) string {
 	for k := range all {
 		s := &all[k]
 		fmt.Fprintf(&b, `<g><title>%s</title><text class="sm" x="4" y="%d">%s</text>`, html.EscapeString(s.ID+" "+s.Text), y+11, html.EscapeString(clip(s.ID+" "+string(s.Kind), 24)))
-		for _, w := range f.bands(s, bandsMax) {
+		for _, w := range f.bands(k, bandsMax) {
 			fmt.Fprintf(&b, `<rect class="on" x="%.1f" y="%d" width="%.1f" height="10"/>`, at(w.from), y+2, max(2, at(w.to)-at(w.from)))
 		}
 		b.WriteString("</g>\n")

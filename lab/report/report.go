@@ -120,10 +120,13 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1r
 h1,h2{line-height:1.25}h2{margin-top:2.5rem}
 table{border-collapse:collapse;margin:.8rem 0;font-size:.9rem}td,th{border:1px solid #d1d5db;padding:.25rem .5rem;text-align:left;vertical-align:top}
 td.n{text-align:right;font-variant-numeric:tabular-nums}.wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
-.wide svg{min-width:30rem;max-width:44rem}.wide svg.topo{min-width:44rem;max-width:none;width:100%}.topo text{font:12px system-ui,sans-serif;fill:#1f2937}.topo text.sm{font-size:10px}
+.wide svg{min-width:30rem;max-width:44rem}
+.wide svg.topo{min-width:44rem;max-width:none;width:100%}.topo text{font:12px system-ui,sans-serif;fill:#1f2937}.topo text.sm{font-size:10px}
 .f0{fill:#e5e7eb}.f1{fill:#fde68a}.f2{fill:#fbbf24}.f3{fill:#f97316}.f4{fill:#dc2626}.f5{fill:#991b1b}.f6{fill:#4c0519}
-.topo path[class^=s]{fill:none;stroke-width:2.5}.s0{stroke:#e5e7eb}.s1{stroke:#fde68a}.s2{stroke:#fbbf24}.s3{stroke:#f97316}.s4{stroke:#dc2626}.s5{stroke:#991b1b}.s6{stroke:#4c0519}
-.box{fill:#f3f4f6;stroke:#6b7280}.b1,.b2,.b3,.b4,.b5,.b6{stroke-width:3}.b1{stroke:#fde68a}.b2{stroke:#fbbf24}.b3{stroke:#f97316}.b4{stroke:#dc2626}.b5{stroke:#991b1b}.b6{stroke:#4c0519}
+.topo path[class^=s]{fill:none;stroke-width:2.5}
+.s0{stroke:#e5e7eb}.s1{stroke:#fde68a}.s2{stroke:#fbbf24}.s3{stroke:#f97316}.s4{stroke:#dc2626}.s5{stroke:#991b1b}.s6{stroke:#4c0519}
+.box{fill:#f3f4f6;stroke:#6b7280}.b1,.b2,.b3,.b4,.b5,.b6{stroke-width:3}
+.b1{stroke:#fde68a}.b2{stroke:#fbbf24}.b3{stroke:#f97316}.b4{stroke:#dc2626}.b5{stroke:#991b1b}.b6{stroke:#4c0519}
 .band{fill:#dc2626;fill-opacity:.12}.on{fill:#dc2626}
 .yes{color:#166534}.no{color:#b91c1c}code{font-size:.85rem;overflow-wrap:anywhere}
 @media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}
@@ -353,7 +356,9 @@ func (b *page) difference(runs []*Run) {
 		head = append(head, filepath.Base(r.Dir)+" / "+filepath.Base(runs[0].Dir))
 	}
 	var lines [][]string
-	p := plot.Picture{Title: "The second run's median JCT over the first's", X: "scheme and size", Y: "ratio", Bars: true, Series: []plot.Series{{Name: head[3+len(runs)]}}}
+	p := plot.Picture{
+		Title: "The second run's median JCT over the first's", X: "scheme and size", Y: "ratio", Bars: true, Series: []plot.Series{{Name: head[3+len(runs)]}},
+	}
 	for _, w := range runs[0].workloads() {
 		schemes, sizes := runner.Axes(runs[0].rows(w))
 		for _, size := range sizes {
