@@ -117,7 +117,7 @@ func TestTable(t *testing.T) {
 	if o.code != 0 || !want.MatchString(o.out) {
 		t.Errorf("exit %d\n%s", o.code, o.out)
 	}
-	if o.err != "run folder: "+filepath.Join(dir, "small-1")+"\n" {
+	if run := filepath.Join(dir, "small-1"); o.err != "plot: "+filepath.Join(run, "jct-bcast.svg")+"\nrun folder: "+run+"\n" {
 		t.Errorf("stderr %q", o.err)
 	}
 	again := call(t, hooks{}, star, "run", "--runs", dir, "-q", "-")
