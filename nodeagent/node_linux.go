@@ -249,8 +249,8 @@ func inspected(s counters.Node) (*nodeapi.InspectReply, error) {
 // state returns the node's counters.
 func (n *node) state() (s counters.Node, err error) {
 	h := &counters.Held{Goroutines: runtime.NumGoroutine(), Files: openFiles(), Rank: n.running.Load() != nil}
-	links, _ := n.loop.Stats()
 	err = n.call(func(now vtime.Time) {
+		links, _ := n.loop.StatsInCall()
 		if n.sw != nil {
 			n.sw.Age(now) // groups that have aged out are not shown
 		}

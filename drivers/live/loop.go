@@ -520,6 +520,11 @@ func (l *Loop) SetAlarm(at vtime.Time) {
 func (l *Loop) Stats() (links []LinkStats, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.StatsInCall()
+}
+
+// StatsInCall is Stats for a function that Call calls, which sees the machine's counters of the same instant.
+func (l *Loop) StatsInCall() (links []LinkStats, held int) {
 	held = l.late.Len()
 	for i := range l.links {
 		s := l.links[i].counts
