@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -220,7 +221,12 @@ func TestExternalVerdict(t *testing.T) {
 			run := start2(ctx, t, iface, file)
 			switch name {
 			case "late":
-				for !strings.Contains(invoke(t, nil, "inspect", "--format", "prometheus", lab).out, "mcastlab_host_timeouts_total{node=\"h0\"} 1") {
+				fired := regexp.MustCompile(`mcastlab_host_timeouts_total\{node="h0"\} [1-9]`)
+				for !fired.MatchString(invoke(t, nil, "inspect", "--format", "prometheus", lab).out) {
+					if ctx.Err() != nil {
+						_, _ = io.Copy(io.Discard, run.err) // to its end, so that all has it
+						t.Fatalf("no retransmission timer fires: %v\n%s", run.cmd.Wait(), run.all.String())
+					}
 				}
 			default:
 				run.line(t, "^h3: .* connect QP 66 ")
