@@ -26,13 +26,15 @@ var (
 	// with a section, figure, table, algorithm, listing or appendix, or another named work.
 	ruleSource = regexp.MustCompile(`^\*(Ours\b|Amdahl's law|HPL's documentation|IEEE [0-9]|InfiniBand specification|Behrens et al\.|` +
 		`(Cepheus|Gleam|Zhou et al\.|Khalilov et al\.)(, which|, abstract| (abstract|§|Fig\.|Table|algorithm|listing|appendix)))[^*]*\.\*`)
-	ruleID = regexp.MustCompile(`\b(?:(?:CEP|GLE|CYC|AG|BAS|GEN|APP|FLT|F)-[0-9]+|R-[CGYA][0-9]+)\b|\bpromises? [DM][0-9]+\b`)
+	ruleID = regexp.MustCompile(`\b(?:(?:CEP|GLE|CYC|AG|BAS|GEN|APP|FLT|CON|F)-[0-9]+|R-[CGYA][0-9]+)\b|\bpromises? [DM][0-9]+\b`)
 	// ruleRange is two ids with all between them.
 	ruleRange = regexp.MustCompile(`\b([A-Z]+-[CGYA]?)([0-9]+)(?: to |\.\.)([A-Z]+-[CGYA]?)([0-9]+)\b`)
 	// ruleLike is what looks like a rule of a family that there is not. Single letters are
 	// arithmetic: N-1.
 	ruleLike = regexp.MustCompile(`\b([A-Z]{2,})-[A-Z]?[0-9]+\b`)
 	rulePath = regexp.MustCompile("`([a-z]+/[a-z0-9/_.-]+\\.(?:go|yml))`|\\]\\((?:#|([^)#]+))")
+	// heldBy is the test that holds a rule of conflicts, and its file.
+	heldBy   = regexp.MustCompile("Held by `(Test[A-Za-z0-9]+)` \\(`([a-z/0-9_]+_test\\.go)`\\)\\.$")
 	pageName = regexp.MustCompile(`\b(?:docs|papers)/[A-Za-z0-9/_-]+\.md\b`)
 	newLine  = regexp.MustCompile(`\n[ \t]*(//|#)?[ \t]*`)
 )
@@ -167,5 +169,37 @@ func TestRules(t *testing.T) {
 	}
 	if len(rules) < 200 {
 		t.Errorf("docs/rules has %d rules: the headings are not read", len(rules))
+	}
+}
+
+// TestConflicts: each place where papers differ says which test holds what we follow, in a file that has the test
+// and cites the conflict in its comment; or that there is nothing to build, and where there are numbers, the result
+// that has them.
+func TestConflicts(t *testing.T) {
+	held := 0
+	for id, r := range readRules(t) { // independent of each other
+		if !strings.HasPrefix(id, "CON-") {
+			continue
+		}
+		m := heldBy.FindStringSubmatch(r.text)
+		if m == nil {
+			if !r.marked {
+				t.Errorf("%s ends neither with the test that holds it nor with why there is nothing to build: Held by `TestX` (`path/x_test.go`).", id)
+			}
+			continue
+		}
+		held++
+		text, err := os.ReadFile(m[2])
+		if err != nil {
+			t.Errorf("%s: %v", id, err)
+			continue
+		}
+		comment := regexp.MustCompile(`((?:\n//[^\n]*)+)\nfunc ` + m[1] + `\(t \*testing\.T\)`).FindStringSubmatch(string(text))
+		if comment == nil || !slices.Contains(cited(comment[1]), id) {
+			t.Errorf("%s is said to be held by %s, which %s does not have, or whose comment does not cite it", id, m[1], m[2])
+		}
+	}
+	if held < 15 {
+		t.Errorf("tests hold %d conflicts: the page is not read", held)
 	}
 }

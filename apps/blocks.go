@@ -48,6 +48,7 @@ type blockRecord struct {
 	Samples  []blockSample        `json:"samples"`
 	Wrong    bool                 `json:"wrong,omitempty"` // a byte was wrong in some iteration
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
+	Phases   *collective.Phases   `json:"phases,omitempty"` // of the measured iterations
 }
 
 // blockSample is one iteration on one rank. Times are picoseconds of lab time.
@@ -113,7 +114,7 @@ func (p *Blocks) runCell(r *rank.Rank, x Exchange, g collective.Algorithm, c Cel
 	if err != nil {
 		return rec, err
 	}
-	before := collective.RecoveryOf(g)
+	before, phases := collective.RecoveryOf(g), collective.PhasesOf(g)
 	for i := range p.WarmUp + p.Iterations[c.Size] { // a number
 		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, p.Iterations[c.Size])
 		if i < p.WarmUp {
@@ -127,9 +128,15 @@ func (p *Blocks) runCell(r *rank.Rank, x Exchange, g collective.Algorithm, c Cel
 			return rec, err
 		}
 		rec.Wrong = rec.Wrong || !ok
-		if i >= p.WarmUp {
-			rec.Samples = append(rec.Samples, s)
+		if i < p.WarmUp {
+			phases = collective.PhasesOf(g)
+			continue
 		}
+		rec.Samples = append(rec.Samples, s)
+	}
+	if after := collective.PhasesOf(g); after != nil {
+		took := after.Since(*phases)
+		rec.Phases = &took
 	}
 	r.Sync() // until then a peer may still read from the buffer
 	if after := collective.RecoveryOf(g); after != nil {
@@ -186,9 +193,12 @@ func (p *Blocks) row(c Cell, ranks []blockRecord) Row {
 	if memory == rank.MemoryBytes {
 		row.Verified = &ok
 	}
+	var phases []*collective.Phases
 	for _, rec := range ranks {
 		row.Recovered(rec.Recovery)
+		phases = append(phases, rec.Phases)
 	}
+	row.Phased(phases, len(jct))
 	return row
 }
 

@@ -29,6 +29,9 @@ type Judge interface {
 // Untabled marks Details of rows that their workload prints itself (Printer).
 type Untabled interface{ OwnText() }
 
+// Uncompared marks Details of rows that were measured beside each other, so that none is faster than the others.
+type Uncompared interface{ BesideOthers() }
+
 // Timed is Details of rows whose run took another time than the sum of their iterations. TookUS
 // returns it in microseconds.
 type Timed interface{ TookUS() float64 }

@@ -35,6 +35,12 @@ type Measurer interface {
 	Quantities() map[string][]string
 }
 
+// Lister is a Kind whose rows are known before it runs, though it has no schemes and sizes in its settings.
+type Lister interface {
+	// Listed returns the names that rows have for a scheme, and their sizes.
+	Listed() (schemes []string, sizes []setting.Size)
+}
+
 // Statistics returns the parts of a quantity that is a Summary.
 func Statistics() []string { return []string{"avg", "min", "max", "p50", "p99"} }
 
@@ -72,7 +78,7 @@ type Env struct {
 	// Clocked says that the store's operations take real time. Otherwise the program models their
 	// duration.
 	Clocked bool
-	// Delivered, if set, is called on each receiver of a broadcast before its bytes are checked.
+	// Delivered, if set, is called on each receiver of a broadcast or of a flow before its bytes are checked.
 	// Tests use it to damage the bytes and see that the check fails.
 	Delivered func(r *rank.Rank, b *rank.Buffer)
 }

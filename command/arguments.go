@@ -11,6 +11,7 @@ import (
 // Verbs whose arguments arrange treats specially.
 const (
 	execVerb = "exec"
+	mpiVerb  = "mpirun"
 	helpVerb = "help"
 )
 
@@ -55,7 +56,7 @@ func (p *program) arrange(app *cli.App, args []string) ([]string, error) {
 			c, path = sub, append(path, a)
 			continue
 		}
-		if c.Name == execVerb { // what follows is the program's
+		if runsProgram(c.Name) { // what follows is the program's
 			rest = append(rest, args[i:]...)
 			break
 		}
@@ -67,6 +68,9 @@ func (p *program) arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// runsProgram reports whether what follows the flags of a command is a program and its arguments.
+func runsProgram(verb string) bool { return verb == execVerb || verb == mpiVerb }
 
 // takesValue reports whether a flag of the command, or of one of its subcommands, is followed
 // by its value when it is written without =.

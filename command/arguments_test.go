@@ -24,7 +24,7 @@ func TestFlagsAnywhere(t *testing.T) {
 					set = append(set, "7")
 				}
 				args := []string{"one", "two"}
-				if c.Name == execVerb {
+				if runsProgram(c.Name) {
 					args = []string{"--", "one", "--two"}
 				}
 				p := &program{}
@@ -34,7 +34,7 @@ func TestFlagsAnywhere(t *testing.T) {
 				}
 				q := &program{}
 				after, err := q.arrange(q.app(), append(append(append([]string{"mcastlab"}, at...), args...), set...))
-				if c.Name == execVerb { // what follows the program is the program's
+				if runsProgram(c.Name) { // what follows the program is the program's
 					after, err = q.arrange(q.app(), append(append([]string{"mcastlab"}, at...), append(set, args...)...))
 				}
 				if err != nil {

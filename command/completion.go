@@ -131,7 +131,7 @@ func wordsOf(app *cli.App, words []string) (w completing) {
 		default:
 			w.args++
 			w.commands = nil
-			w.literal = w.verb == execVerb
+			w.literal = runsProgram(w.verb)
 		}
 	}
 	return w
@@ -219,6 +219,10 @@ func (w *completing) arguments(begin string) (all []string) {
 	case "destroy", "inspect", "metrics":
 		if w.args == 0 {
 			all = append(w.liveValues("lab"), labFiles(begin)...)
+		}
+	case "watch":
+		if w.args == 0 {
+			all = append(w.liveValues("lab"), folders(begin)...)
 		}
 	case "trace", "diff", "report":
 		all = folders(begin)

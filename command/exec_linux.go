@@ -2,7 +2,10 @@ package command
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"io"
+	"os"
 	"path"
 	"slices"
 	"text/tabwriter"
@@ -24,11 +27,14 @@ func (e innerError) ExitCode() int { return e.code }
 func (p *program) execCommand() *cli.Command {
 	const name = execVerb
 	return &cli.Command{
-		Name: name, Usage: "run a program of this host in the network namespaces of nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
-		Description: "mcastlab exec --node 'leaf*' -- tcpdump -c 10 -i p0\nWhat follows -- is the program's. The exit code is the largest of the program's.",
+		Name: name, Usage: "run a program of this host at nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
+		Description: "mcastlab exec --node h0 -- ib_write_bw\nmcastlab exec --root --node 'leaf*' -- tcpdump -c 10 -i p0\n" +
+			"What follows -- is the program's. It is in the node's network namespace, and has the NIC of a host by libibverbs\n" +
+			"(make verbs). It runs as the user that called sudo. The exit code is the largest of the program's.",
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "name or pattern of nodes", EnvVars: envOf(name, "node")},
+			clockFlag(name, clockOfExec), rootFlag(name),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -44,14 +50,116 @@ func (p *program) execCommand() *cli.Command {
 			if err := anyNode(d, c.String("node")); err != nil {
 				return err
 			}
-			code, err := d.Exec(c.Context, c.String("node"), c.Args().Slice(), p.out, p.errOut)
+			library, err := orchestrator.Library()
 			if err != nil {
 				return err
 			}
-			if code != 0 {
-				return innerError{code}
+			return p.execute(c, d, orchestrator.Execution{Pattern: c.String("node"), Argv: c.Args().Slice(), Library: library})
+		},
+	}
+}
+
+func clockFlag(command, otherwise string) cli.Flag {
+	return &cli.StringFlag{
+		Name: "clock", Usage: "what its clocks show: the lab's time (lab) or this machine's (wall)", DefaultText: otherwise, EnvVars: envOf(command, "clock"),
+	}
+}
+
+const clockOfExec = "lab at the hosts of dilated labs"
+
+func rootFlag(command string) cli.Flag {
+	return &cli.BoolFlag{Name: "root", Usage: "run it as root, and not as the user that called sudo", EnvVars: envOf(command, "root")}
+}
+
+// execute runs a program at nodes.
+func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, x orchestrator.Execution) error {
+	x.Clock = orchestrator.ClockAuto
+	if !c.IsSet("clock") || c.String("clock") == orchestrator.ClockLab {
+		p.sayLabTime(d, &x)
+	}
+	return p.ended(c, d, x, d.Exec)
+}
+
+// sayLabTime says what the lab's time means for a user who waits for a program.
+func (p *program) sayLabTime(d *orchestrator.Deployed, x *orchestrator.Execution) {
+	for i := range d.Graph.Nodes {
+		name := d.Graph.Nodes[i].Name
+		if ok, err := path.Match(x.Pattern, name); err != nil || !ok {
+			continue
+		}
+		if dilation, shown := d.LabTime(name, x); shown && dilation > 1 {
+			p.say("programs see the lab's time, of which a second takes %v s; --clock wall shows them this machine's", dilation)
+			return
+		}
+	}
+}
+
+// ended runs programs, and returns how they have ended.
+func (p *program) ended(c *cli.Context, d *orchestrator.Deployed, x orchestrator.Execution, run func(context.Context, orchestrator.Execution) (int, error)) error {
+	if c.IsSet("clock") {
+		if err := oneOf(c, "clock", orchestrator.ClockLab, orchestrator.ClockWall); err != nil {
+			return err
+		}
+		x.Clock = c.String("clock")
+	}
+	x.Root, x.In, x.Out, x.ErrOut = c.Bool("root"), p.in, fileOf(p.out), fileOf(p.errOut)
+	code, err := run(c.Context, x)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return innerError{code}
+	}
+	return d.Close()
+}
+
+// fileOf returns the file behind standard output or standard error, so that a program has it itself.
+func fileOf(w io.Writer) io.Writer {
+	if o, ok := w.(*outlet); ok {
+		return o.file
+	}
+	return w
+}
+
+func (p *program) shellCommand() *cli.Command {
+	const name = "shell"
+	return &cli.Command{
+		Name: name, Usage: "open a shell at a node", ArgsUsage: "NODE", OnUsageError: onUsage,
+		Description: "The shell is that of $SHELL; exec says what programs at a node have.",
+		Flags:       []cli.Flag{labFlag(), clockFlag(name, clockOfExec), rootFlag(name)},
+		Action: func(c *cli.Context) error {
+			if err := oneArg(c, "the name of one node"); err != nil {
+				return err
 			}
-			return d.Close()
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			node := c.Args().First()
+			if err := hasNode(d, node); err != nil {
+				return err
+			}
+			library, err := orchestrator.Library()
+			if err != nil {
+				return err
+			}
+			if why := d.WithoutNIC(node, library); why != nil {
+				p.say("programs of this shell have no NIC: %v", why)
+			}
+			shell := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
+			return p.execute(c, d, orchestrator.Execution{Pattern: node, Argv: []string{shell}, Library: library})
+		},
+	}
+}
+
+// guardCommand is the process that a program at a node belongs to.
+func (p *program) guardCommand() *cli.Command {
+	return &cli.Command{
+		Name: orchestrator.GuardVerb, Usage: "look after a program at a node; started by exec", Hidden: true, OnUsageError: onUsage,
+		Action: func(*cli.Context) error {
+			code := orchestrator.Guard(os.NewFile(3, "tell"), os.NewFile(4, "answer"))
+			os.Exit(code)
+			return nil
 		},
 	}
 }

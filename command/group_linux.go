@@ -89,7 +89,8 @@ func groupsOf(d *orchestrator.Deployed, host string, next uint32) string {
 		if w.Bcast == nil {
 			continue
 		}
-		if id := w.Bcast.NamedGroup(); id != 0 && slices.ContainsFunc(w.Bcast.Ranks.Resolve(d.Graph), func(n int) bool { return d.Graph.Nodes[n].Name == host }) {
+		id := w.Bcast.NamedGroup(d.Graph.Groups)
+		if id != 0 && slices.ContainsFunc(w.Bcast.Ranks.Resolve(d.Graph), func(n int) bool { return d.Graph.Nodes[n].Name == host }) {
 			named = append(named, fmt.Sprintf("group %v", d.Graph.Addr(id)))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -67,7 +68,7 @@ func restedBut(t *testing.T, lab string, fresh census, but func(n *node)) {
 			got := now[name]
 			// The command that deployed the lab had, perhaps, not hung up when it was fresh.
 			got.Goroutines, got.Files = max(got.Goroutines, want.Goroutines), max(got.Files, want.Files)
-			if but(&got); got != want {
+			if but(&got); !reflect.DeepEqual(got, want) {
 				differ = append(differ, fmt.Sprintf("%s holds %+v\n\tfreshly deployed %+v", name, got, want))
 			}
 		}
@@ -98,7 +99,7 @@ func empty(t *testing.T, lab string) {
 func (c census) empty() bool {
 	for _, n := range c { // independent of each other
 		n.Goroutines, n.Files = 0, 0
-		if n != (node{}) {
+		if !reflect.DeepEqual(n, node{}) {
 			return false
 		}
 	}

@@ -37,7 +37,8 @@ func engineByName(name string) (engine.Engine, error) {
 func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
 		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.metricsCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
-		p.execCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.rcCommand(), p.nodeCommand(),
+		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.hostsCommand(),
+		p.rcCommand(), p.nodeCommand(), p.hostCommand(), p.guardCommand(),
 	}
 }
 
@@ -53,7 +54,7 @@ func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, 
 	}
 	run := orchestrator.RunOptions{
 		Base: c.String("runs"), Dilation: c.Float64("dilation"), Slower: c.Float64("slower"), Progress: progress, Say: p.say,
-		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c),
+		Captures: c.StringSlice("capture"), CaptureBytes: limit, Acts: acts, Dilated: dilates(c), Programs: c.Bool("allow-programs"),
 	}
 	if c.Bool("check-digest") {
 		return p.runChecked(c, l, o, run)
@@ -99,7 +100,7 @@ func (p *program) runChecked(c *cli.Context, l *lab.Lab, o orchestrator.Options,
 }
 
 func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.Options, error) {
-	o := orchestrator.Options{Engine: e, Version: runner.Version(), Programs: p.hooks.programs, Attach: map[string]string{}}
+	o := orchestrator.Options{Engine: e, Version: runner.Version(), Programs: p.hooks.programs, Attach: map[string]string{}, Management: c.Bool("management")}
 	for _, a := range c.StringSlice("attach") {
 		host, name, ok := strings.Cut(a, "=")
 		if !ok || host == "" || name == "" {
@@ -129,6 +130,7 @@ func (p *program) deployCommand() *cli.Command {
 		Flags: []cli.Flag{
 			runtimeFlag(name, "docker"), attachFlag(name),
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+			&cli.BoolFlag{Name: "management", Usage: "link the hosts beside the fabric, too, for what programs say by TCP", EnvVars: envOf(name, "management")},
 			&cli.BoolFlag{Name: "dry-run", Aliases: []string{"n"}, Usage: "say what would be done, and do nothing", EnvVars: envOf(name, "dry-run")},
 		},
 		Action: func(c *cli.Context) error {

@@ -4,12 +4,14 @@ package command
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/lab/watch"
 )
 
 func (p *program) liveCommands() []*cli.Command { return nil }
@@ -23,3 +25,8 @@ func (p *program) runLive(*cli.Context, *lab.Lab, runner.Progress, int64, []faul
 func (*completing) liveValues(string) []string { return nil }
 
 func (*completing) liveArguments() []string { return nil }
+
+// watchLab needs a lab that is up.
+func (p *program) watchLab(c *cli.Context) (watch.Source, error) {
+	return nil, usageError{fmt.Errorf("watch needs the folder of a run, such as runs/quickstart-1, and %q is none: labs that are up need Linux", c.Args().First())}
+}

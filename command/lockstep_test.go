@@ -115,6 +115,16 @@ func TestLockstepManyToMany(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
+// TestLockstepFlows: flows that begin and end do so at the simulation's instants, on namespaces too.
+func TestLockstepFlows(t *testing.T) {
+	need(t, "netns")
+	file := write(t, "name: t-step-flows\ntopology: {star: {hosts: 4}}\nswitches: {ecn: true}\nnics: {congestion: dcqcn}\nworkloads:\n"+
+		"  - flows: {message: 4KiB, interval: 20us, flows: [{name: one, from: h0, to: h1..h2, end: 200us}, {name: two, from: h3, to: h1, begin: 50us, end: 150us}]}\n")
+	before := snapshot(t)
+	sameRun(t, exact(t, "netns", file), exact(t, "sim", file))
+	same(t, before, snapshot(t))
+}
+
 // TestLockstepFaults: a fault of each kind comes at its exact instant, and the run ends as its
 // simulation does: well, or with the same error.
 func TestLockstepFaults(t *testing.T) {

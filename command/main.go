@@ -127,8 +127,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 func (p *program) app() *cli.App {
 	pure := []*cli.Command{
-		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(), p.reportCommand(), p.reproduceCommand(),
-		p.schemaCommand(), p.completionCommand(), p.manualCommand(), p.versionCommand(), p.helpCommand(),
+		p.runCommand(), p.validateCommand(), p.graphCommand(), p.fuzzCommand(), p.diffCommand(), p.traceCommand(), p.reportCommand(), p.watchCommand(),
+		p.reproduceCommand(), p.schemaCommand(), p.completionCommand(), p.manualCommand(), p.versionCommand(), p.helpCommand(),
 	}
 	for _, c := range pure {
 		c.Action = answering(c.Action)

@@ -184,7 +184,7 @@ func TestBadInput(t *testing.T) {
 		{"tabs", lab("name: x\n\tseed: 1\n"), 3, ":2:1: a tab indents the line"},
 		{"unknown key", lab("nam: x\n"), 3, `:1:1: unknown key "nam", did you mean "name"?`},
 		{"wrong unit", lab(strings.Replace(star, "64B", "64Gbps", 1)), 3, `"64Gbps" needs a number and a unit`},
-		{"odd k", lab(strings.Replace(star, "star: {hosts: 4}", "fat-tree: {k: 3}", 1)), 3, "k must be even"},
+		{"k of 1", lab(strings.Replace(star, "star: {hosts: 4}", "fat-tree: {k: 1}", 1)), 3, "k must be 2 to 64"},
 		{"group of one", lab(strings.Replace(star, "iterations: 2", "ranks: [h0]", 1)), 3, "a broadcast needs at least two ranks"},
 		{"unknown host", lab(strings.Replace(star, "iterations: 2", "ranks: [h0, h7]", 1)), 3, `there is no host "h7", did you mean "h0"?`},
 		{"root not in ranks", lab(strings.Replace(star, "iterations: 2", "root: h3, ranks: [h0, h1]", 1)), 3, "root h3 is not among the ranks"},

@@ -56,7 +56,12 @@ func (p *program) runCommand() *cli.Command {
 				Usage: "do what was done by hand in another run of the lab, at the same instants: its acts.jsonl",
 			},
 			jobsFlag(name),
+			workersFlag(name),
 			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
+			&cli.BoolFlag{
+				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),
+				Usage: "the lab file may run programs of this machine, as you (workloads of the kind command)",
+			},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "no progress", EnvVars: envOf(name, "quiet")},
 		},
 		Action: p.runAction,
@@ -65,7 +70,7 @@ func (p *program) runCommand() *cli.Command {
 
 func (p *program) runAction(c *cli.Context) error {
 	format := c.String("format")
-	if err := cmp.Or(oneOf(c, "format", "table", "json", "jsonl", "csv"), p.refuseForRun(c)); err != nil {
+	if err := cmp.Or(oneOf(c, "format", "table", "json", "jsonl", "csv"), p.refuseForRun(c), checkWorkers(c)); err != nil {
 		return err
 	}
 	limit, err := lab.ParseSize(c.String("capture-limit"))
@@ -138,7 +143,7 @@ func (p *program) refuseForRun(c *cli.Context) (err error) {
 	if c.String("runtime") == "sim" {
 		err = p.refuse("is for running labs: it goes with --runtime docker or netns", "dilation", "slower", "attach", "check-digest")
 	} else {
-		err = p.refuse("is for simulations: it goes with --runtime sim", "check")
+		err = p.refuse("is for simulations: it goes with --runtime sim", "check", "workers")
 	}
 	if err == nil && !c.IsSet("capture") {
 		err = p.refuse("goes with --capture", "capture-limit")
@@ -172,7 +177,7 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64, acts []faults.A
 	}
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
-		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs}, Acts: acts,
+		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs}, Acts: acts, Workers: workersOf(c),
 	})
 }
 
@@ -209,6 +214,28 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 		fmt.Fprintf(p.errOut, "plot: %s\n", name)
 	}
 	fmt.Fprintf(p.errOut, "run folder: %s\n", r.RunDir)
+	return nil
+}
+
+func workersFlag(command string) cli.Flag {
+	return &cli.IntFlag{
+		Name: "workers", EnvVars: envOf(command, "workers"), Value: 1,
+		Usage: "of a simulation: parts of the lab that run at the same time, the results are the same for any number; 0: all cores if the lab is large",
+	}
+}
+
+// workersOf returns what a run's options say of workers.
+func workersOf(c *cli.Context) int {
+	if n := c.Int("workers"); n > 0 {
+		return n
+	}
+	return runner.WorkersAuto
+}
+
+func checkWorkers(c *cli.Context) error {
+	if n := c.Int("workers"); n < 0 || n > runner.WorkersMax {
+		return usageError{fmt.Errorf("--workers %d: use 0 to %d", n, runner.WorkersMax)}
+	}
 	return nil
 }
 

@@ -16,6 +16,9 @@ type signaled struct{ by syscall.Signal }
 // Error says it to the user.
 func (signaled) Error() string { return "interrupted" }
 
+// Signal returns the signal.
+func (s signaled) Signal() syscall.Signal { return s.by }
+
 // signalBase is what shells add to the number of the signal that ended a program.
 const signalBase = 128
 

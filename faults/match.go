@@ -72,12 +72,13 @@ func (m MatchFunc) Frame(f *wire.Frame) bool { return m(f) }
 // Match selects the frames that meet all given conditions. Without a class it selects all but
 // pause frames, because a link that loses pause frames breaks the promise of lossless classes.
 type Match struct {
-	Classes  Class         // set of classes; 0 selects all but PFC
-	OpCodes  []wire.OpCode // nil selects all
-	Src, Dst []uint32      // addresses; nil selects all
-	Group    bool          // Dst includes all McstIDs
-	QP       wire.QPN      // destination queue pair; 0 selects all
-	PSN      bool          // only PSNs from First to Last, a range that may wrap around
+	Classes  Class           // set of classes; 0 selects all but PFC
+	OpCodes  []wire.OpCode   // nil selects all
+	Src, Dst []uint32        // addresses; nil selects all
+	Group    bool            // Dst includes all McstIDs
+	Groups   wire.GroupRange // that McstIDs come from
+	QP       wire.QPN        // destination queue pair; 0 selects all
+	PSN      bool            // only PSNs from First to Last, a range that may wrap around
 	First    wire.PSN
 	Last     wire.PSN
 }
@@ -98,7 +99,7 @@ func (m *Match) Frame(f *wire.Frame) bool {
 	switch {
 	case m.OpCodes != nil && !slices.Contains(m.OpCodes, f.OpCode()):
 	case m.Src != nil && !slices.Contains(m.Src, f.SrcIP()):
-	case (m.Dst != nil || m.Group) && !slices.Contains(m.Dst, f.DstIP()) && !(m.Group && wire.IsGroup(f.DstIP())):
+	case (m.Dst != nil || m.Group) && !slices.Contains(m.Dst, f.DstIP()) && !(m.Group && m.Groups.Has(f.DstIP())):
 	case m.QP != 0 && f.DestQP() != m.QP:
 	case m.PSN && (m.First.After(f.PSN()) || f.PSN().After(m.Last)):
 	default:

@@ -110,7 +110,7 @@ func (m *framesMessage) impairment(g *topo.Graph) (i Impairment, err error) {
 }
 
 func (m *matchMessage) match(g *topo.Graph) (p *Match, err error) {
-	p = &Match{Group: m.Group, QP: m.QP}
+	p = &Match{Group: m.Group, Groups: g.Groups, QP: m.QP}
 	for _, name := range m.Classes {
 		c, ok := ClassOf(name)
 		if !ok {

@@ -14,7 +14,7 @@ import (
 func (l *Lab) graph() (*topo.Graph, error) {
 	g, err := l.shape()
 	if err == nil {
-		g.IPv6 = l.Links.IP == 6
+		g.IPv6, g.Groups = l.Links.IP == 6, l.Switches.groupRange()
 		l.retier(g)
 	}
 	return g, err
@@ -33,7 +33,7 @@ func (l *Lab) shape() (*topo.Graph, error) {
 		}, p)
 	case t.LeafSpine != nil:
 		s := t.LeafSpine
-		return topo.LeafSpine(topo.LeafSpineSpec{Leaves: s.Leaves, Spines: s.Spines, Hosts: s.Hosts, Parallel: s.Parallel}, p)
+		return topo.LeafSpine(topo.LeafSpineSpec{Leaves: s.Leaves, Spines: s.Spines, Hosts: s.Hosts, Parallel: s.Parallel, Total: s.Total}, p)
 	case t.MPortNTree != nil:
 		return topo.MPortNTree(t.MPortNTree.M, t.MPortNTree.N, p)
 	case t.Star != nil:
@@ -124,7 +124,14 @@ func (l *Lab) fabric(g *topo.Graph) fabric.Spec {
 // settings returns the settings of the adapters' cores.
 func (n *NICs) settings() virtrnic.Settings {
 	set, _ := virtrnic.DCQCNByName(n.Congestion) // the name has been checked
-	return virtrnic.Settings{AckEvery: n.AckEvery, Window: n.Window, Congestion: set, IRN: n.selective()}
+	if set != nil && n.ByteCounter != nil {
+		set.ByteCounter = uint64(*n.ByteCounter)
+	}
+	s := virtrnic.Settings{AckEvery: n.AckEvery, Window: n.Window, Congestion: set, IRN: n.selective()}
+	for p, w := range n.Scheduling {
+		s.Weights[p] = uint8(w)
+	}
+	return s
 }
 
 // selective returns the settings of selective repeat, nil for go-back-N.

@@ -169,9 +169,7 @@ func (c *checking) checkTopology() {
 		c.failf("topology", "topology has %d shapes, it needs one: %s", shapes, setting.List(keysOf(reflect.TypeFor[Topology]())))
 		return
 	}
-	if t.ThreeLayer != nil {
-		t.ThreeLayer.fill()
-	}
+	t.fill()
 	if t.Custom != nil {
 		c.checkNames("topology.custom.hosts", t.Custom.Hosts)
 		c.checkNames("topology.custom.switches", t.Custom.Switches)
@@ -204,28 +202,6 @@ func (c *checking) checkNames(path string, names []string) {
 	}
 }
 
-// fill takes over the preset's values for what is not given.
-func (t *ThreeLayer) fill() {
-	var p topo.ThreeLayerSpec
-	switch t.Preset {
-	case "ft1024":
-		p = topo.FT1024()
-	case "ft16384":
-		p = topo.FT16384()
-	}
-	for _, f := range []struct {
-		have *int
-		want int
-	}{
-		{&t.Radix, p.Radix}, {&t.Pods, p.Pods}, {&t.Leaves, p.Leaves}, {&t.Hosts, p.Hosts},
-		{&t.Aggs, p.Aggs}, {&t.Cores, p.Cores}, {&t.CoreGroups, p.CoreGroups},
-	} {
-		if *f.have == 0 {
-			*f.have = f.want
-		}
-	}
-}
-
 func (c *checking) checkLinks() {
 	if vlan := c.l.Links.VLAN; vlan < 0 || vlan > 4094 {
 		c.failf("links.vlan", "links.vlan of %d is not 1 to 4094, or 0 for none", vlan)
@@ -249,6 +225,10 @@ func (c *checking) checkNICs() {
 			n.Window, n.AckEvery, n.AckEvery)
 	case n.Retries < 0 || n.Retries > 7:
 		c.failf("nics.retries", "nics.retries of %d is not 0 to 7", n.Retries)
+	case n.ByteCounter != nil && n.Congestion != "dcqcn" && n.Congestion != "dcqcn-connectx":
+		c.failf("nics.byte-counter", "nics.byte-counter has no effect with congestion: %s, which has none: use dcqcn or dcqcn-connectx", n.Congestion)
+	case n.ByteCounter != nil && *n.ByteCounter < 1:
+		c.failf("nics.byte-counter", "nics.byte-counter of %v is not 1B or more", *n.ByteCounter)
 	case n.IRN != nil && n.Retransmit != "irn":
 		c.failf("nics.irn", "nics.irn has no effect with retransmit: %s: write retransmit: irn", n.Retransmit)
 	case n.IRN != nil && (n.IRN.RTOLow <= 0 || n.IRN.RTOHigh < n.IRN.RTOLow):

@@ -7,8 +7,9 @@ import (
 )
 
 // TestEscapes: no lab file reaches the host. There is no key for privilege, mounts,
-// devices, interfaces, host networks, images or commands, and no name can be a path, an
-// option or a piece of shell.
+// devices, interfaces, host networks or images, and no name can be a path, an
+// option or a piece of shell. Workloads that run programs of this machine have no key for a user, an environment, a
+// folder, a shell or a namespace, and are refused unless they are allowed (TestPrograms).
 func TestEscapes(t *testing.T) {
 	const plain = "name: %q\ntopology: {custom: {hosts: [h0, %q], switches: [s0], links: [h0-s0, %q]}}\nworkloads:\n  - bcast: {label: %q, schemes: [{cepheus: {label: %q}}], sizes: [1KiB]}\n"
 	try := func(lab, node, label string) error {
@@ -45,6 +46,13 @@ func TestEscapes(t *testing.T) {
 		"runtime: {privileged: true}", "switches: {interface: eth0}", "nics: {interface: eth0}", "links: {interface: eth0}",
 		"hosts: [{name: h0, kind: external, external: {interface: eth0}}]", "hosts: [{name: h0, kind: external, interface: eth0}]", "hosts: [{name: h0, kind: bridge}]",
 		"hosts: [{name: ../h0}]", "topology: {custom: {hosts: [h0], switches: [s0], links: [{ends: h0-s0, interface: eth0}]}}",
+		"workloads: [{command: reboot}]", "workloads: [{command: [reboot]}]", "workloads: [{command: {run: reboot; reboot}}]", "workloads: [{command: {}}]", "workloads: [{command: {run: []}}]",
+		"workloads: [{command: {run: ['']}}]", "workloads: [{command: {run: [\"a\\0b\"]}}]", "workloads: [{command: {run: [id], user: root}}]", "workloads: [{command: {run: [id], root: true}}]",
+		"workloads: [{command: {run: [id], privileged: true}}]", "workloads: [{command: {run: [id], env: {LD_PRELOAD: /x}}}]", "workloads: [{command: {run: [id], dir: /}}]", "workloads: [{command: {run: [id], cwd: /}}]",
+		"workloads: [{command: {run: [id], shell: true}}]", "workloads: [{command: {run: [id], stdout: /etc/passwd}}]", "workloads: [{command: {run: [id], label: ../x}}]", "workloads: [{command: {run: [id], launcher: /bin/sh}}]",
+		"workloads: [{command: {run: [id], ranks: ['../h0']}}]", "workloads: [{command: {run: [id], ranks: [switch0]}}]", "workloads: [{command: {run: [id], per-host: 0}}]", "workloads: [{command: {run: [id], per-host: 65}}]",
+		"workloads: [{command: {run: [id], timeout: 0}}]", "workloads: [{command: {run: [id], timeout: 90000s}}]", "workloads: [{command: {run: [id], network: host}}]", "allow-programs: true", "runtime: {allow-programs: true}",
+		"workloads: [{command: {run: [id], allow-programs: true}}]",
 		"workloads: [{exec: {command: reboot}}]", "workloads: [{bcast: {schemes: [cepheus], sizes: [1KiB], command: reboot}}]",
 		"workloads: [{bcast: {schemes: [cepheus], sizes: [1KiB], ranks: ['../../*']}}]", "workloads: [{bcast: {schemes: [../x], sizes: [1KiB]}}]",
 		"faults: [{loss: {links: '$(reboot)', rate: 0.1}}]", "faults: [{pause: {node: ../h0}}]", "faults: [{exec: reboot}]", "expect: ['$(reboot) < 1']",
@@ -57,5 +65,38 @@ func TestEscapes(t *testing.T) {
 		if _, err := Parse("x", []byte(text)); err == nil {
 			t.Errorf("accepted: %s", key)
 		}
+	}
+}
+
+// TestPrograms: what a lab file runs on this machine has to be allowed, in a lab that is up, on a clock whose dilation is
+// set; and what it is called in a run's folder is no path.
+func TestPrograms(t *testing.T) {
+	const base = "name: x\ntopology: {star: {hosts: 2}}\n"
+	l, err := Parse("x", []byte(base+"runtime: {clock: dilated, dilation: 3}\nworkloads: [{command: {run: [/usr/../bin/id.sh, -u], ranks: [h1]}}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if label := l.Workloads[0].Label(); label != "command" || !l.RunsPrograms() {
+		t.Errorf("it is called %q, and programs run: %v", label, l.RunsPrograms())
+	}
+	refused := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	refused(l.CheckPrograms(false, 3), "runs /usr/../bin/id.sh on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs")
+	refused(l.CheckPrograms(true, 0), "set dilation under runtime")
+	refused(l.CheckSim(), "use --runtime netns or docker")
+	if err := l.CheckPrograms(true, 3); err != nil {
+		t.Error(err)
+	}
+	if err := l.CheckLive(); err != nil {
+		t.Error(err)
+	}
+	l.Runtime.Clock = ClockLockstep
+	refused(l.CheckLive(), "set clock: dilated under runtime")
+	if l, err = Parse("x", []byte(base+"workloads: [{bcast: {schemes: [cepheus], sizes: [1KiB]}}]\n")); err != nil || l.RunsPrograms() || l.CheckPrograms(false, 0) != nil {
+		t.Errorf("a lab without programs: %v", err)
 	}
 }

@@ -29,6 +29,10 @@ func measuredBy(w *Workload) (m measured) {
 	if own, ok := e.Kind.(apps.Measurer); ok {
 		maps.Copy(m.fields, own.Quantities())
 	}
+	if own, ok := e.Kind.(apps.Lister); ok {
+		m.schemes, m.sizes = own.Listed()
+		return m
+	}
 	v := reflect.Indirect(reflect.ValueOf(e.Kind))
 	if f := v.FieldByName("Sizes"); f.IsValid() {
 		m.sizes, _ = f.Interface().([]setting.Size)
@@ -70,7 +74,7 @@ func (m *measured) lack(scheme, size, field, part string) string {
 	case !ok:
 		return fmt.Sprintf("no quantity %q: use %s", field, setting.List(fields))
 	case !slices.Contains(parts, part):
-		return fmt.Sprintf("no %s.%s: use %s", field, part, setting.List(parts))
+		return fmt.Sprintf("no %s.%s: use %s", field, part, setting.List(parts[:min(len(parts), 12)]))
 	case field == "bytes" && (len(m.schemes) > 1 || len(m.sizes) > 1):
 		return "bytes only if it has one scheme and one size"
 	}

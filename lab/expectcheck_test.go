@@ -29,10 +29,10 @@ func TestExpectAgainstLab(t *testing.T) {
 		"1 > bcast.cephous.1KiB.jct.p50":                               `expect: bcast.cephous.1KiB.jct.p50: workload bcast has no scheme "cephous", did you mean "cepheus"?`,
 		"bcast.cepheus.2KiB.jct.p50 < bcast.chain.1KiB.jct.p50":        `expect: bcast.cepheus.2KiB.jct.p50: workload bcast has no size 2KiB: use 1KiB or 1MiB`,
 		"bcast.cepheus.1KB2.jct.p50 < 1":                               `workload bcast has no size "1KB2"`,
-		"bcast.chain.1KiB.jct.p50 < bcast.cepheus.1MiB.jtc.p50":        `workload bcast has no quantity "jtc": use bytes, fallback, jct, recovery or source`,
+		"bcast.chain.1KiB.jct.p50 < bcast.cepheus.1MiB.jtc.p50":        `workload bcast has no quantity "jtc": use bytes, fallback, jct, phase, recovery or source`,
 		"bcast.cepheus.1KiB.jct.p55 < 1":                               `workload bcast has no jct.p55: use avg, min, max, p50 or p99`,
 		"bcast.cepheus.1KiB.bytes.links < 1":                           `workload bcast has bytes only if it has one scheme and one size`,
-		"one.ring.4KiB.sum.swap < 1":                                   `workload one has no quantity "sum": use bytes, fallback, jct, recovery or source`,
+		"one.ring.4KiB.sum.swap < 1":                                   `workload one has no quantity "sum": use bytes, fallback, jct, phase, recovery or source`,
 		"storage.unicasts.4KiB.io.lost == 0 * one.ring.4KiB.jct.p50":   `workload storage has no io.lost: use iops, replicas or copied`,
 	} {
 		err := read(Reader{Expect: true}, line)

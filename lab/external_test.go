@@ -44,6 +44,7 @@ func TestExternalMistakes(t *testing.T) {
 		{"kind: external", "kind: extern", `cannot be "extern", did you mean "external"?`},
 		{"va: 0x7f0000000000", "window: 1B", "window of 1B is not 16KiB to 64MiB"},
 		{"schemes: [cepheus]", "schemes: [binomial]", "binomial needs every rank to run a program, and h3 is external"},
+		{"schemes: [cepheus]", "schemes: [{unicast: {transport: ud}}]", "transport ud needs every rank to run a program, and h3 is external"},
 		{"schemes: [cepheus]", "schemes: [cepheus, unicast]", "one scheme per workload"},
 		{"schemes: [cepheus]", "schemes: [cepheus], memory: hashed", "memory hashed is for ranks of the lab alone"},
 		{"schemes: [cepheus]", "schemes: [unicast], root: h3", "as unicast source it can serve one rank"},

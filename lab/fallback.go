@@ -1,8 +1,8 @@
 package lab
 
 // lowClass returns a DSCP whose packets wait for those of nics.traffic-class wherever both
-// are, in switches and adapters: CS1 if it is one, else the lowest. Adapters, and switches
-// among strict priorities, take the higher number first.
+// are, in switches and adapters: CS1 if it is one, else the lowest. Among strict priorities
+// both take the higher number first.
 func (l *Lab) lowClass() (dscp uint8, ok bool) {
 	f := l.switchSettings()
 	priority := func(d uint8) uint8 {
@@ -12,7 +12,7 @@ func (l *Lab) lowClass() (dscp uint8, ok bool) {
 		return d >> 3
 	}
 	data := priority(uint8(l.NICs.TrafficClass))
-	if f.Weights[data] > 0 {
+	if f.Weights[data] > 0 || l.NICs.settings().Weights[data] > 0 {
 		return 0, false
 	}
 	const cs1 = 8

@@ -48,7 +48,7 @@ func (m matcher) match(f *Frames) (p faults.Match, err error) {
 	if p.Dst, err = m.addresses(to); err != nil {
 		return p, fmt.Errorf("frames.to: %w", err)
 	}
-	p.Group = len(to) < len(f.To)
+	p.Group, p.Groups = len(to) < len(f.To), m.g.Groups
 	return p, nil
 }
 

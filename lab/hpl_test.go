@@ -46,7 +46,7 @@ func TestHPLMistakes(t *testing.T) {
 		}
 	}
 	both := "name: a\ntopology: {star: {hosts: 4}}\nworkloads:\n  - hpl: {" + good + "}\n    bcast: {schemes: [cepheus], sizes: [1KiB]}\n"
-	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program or many-to-many") {
+	if _, err := Parse("x", []byte(both)); err == nil || !strings.Contains(err.Error(), "a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program, many-to-many, flows or command") {
 		t.Error(err)
 	}
 }

@@ -23,6 +23,7 @@ type Lab struct {
 	Controllers int        `yaml:"controllers" json:"controllers,omitzero" doc:"replicas of the control plane of a running lab, 3 or 5; with 0 or 1 there are none, and the command line keeps the lab's state itself; a simulation has no use for it" default:"0" enum:"0,1,3,5"`
 	Runtime     Runtime    `yaml:"runtime" json:"runtime,omitzero" doc:"how the lab runs in containers; a simulation has no use for it"`
 	Trace       string     `yaml:"trace" json:"trace,omitzero" doc:"what a run records beside its events: messages is what mcastlab trace needs (docs/traces.md); none costs nothing" default:"none" enum:"none,messages"`
+	Times       string     `yaml:"times" json:"times,omitzero" doc:"which times a run writes beside their statistics: ranks, those of each rank in each iteration, into times.csv of its folder, of workloads that are one collective" enum:"ranks"`
 	Workloads   []Workload `yaml:"workloads" json:"workloads,omitzero" doc:"what the hosts do, one after the other"`
 	Faults      []Fault    `yaml:"faults" json:"faults,omitzero" doc:"what goes wrong, and when"`
 	Expect      []string   `yaml:"expect" json:"expect,omitzero" doc:"what the results must show: bcast.cepheus.1MiB.jct.p50 < bcast.binomial.1MiB.jct.p50 / 2; CAL before a line says that a parameter was chosen so that it holds, PRED that none was"`
@@ -42,12 +43,12 @@ type Topology struct {
 
 // FatTree is a k-ary fat-tree.
 type FatTree struct {
-	K int `yaml:"k" json:"k,omitzero" doc:"ports per switch, even, 2 to 64; k^3/4 hosts" required:"true"`
+	K int `yaml:"k" json:"k,omitzero" doc:"ports per switch, 2 to 64; k^3/4 hosts; with an odd k the halves are rounded down, and the pods are k" required:"true"`
 }
 
 // ThreeLayer is a three-layer fat-tree. A preset fills in what is not given.
 type ThreeLayer struct {
-	Preset     string `yaml:"preset" json:"preset,omitzero" doc:"ft1024 or ft16384" enum:"ft1024,ft16384"`
+	Preset     string `yaml:"preset" json:"preset,omitzero" doc:"a fabric of the papers: ft1024, ft16384, or fig2 with 1024 hosts on 32-port switches" enum:"ft1024,ft16384,fig2"`
 	Radix      int    `yaml:"radix" json:"radix,omitzero" doc:"ports per switch"`
 	Pods       int    `yaml:"pods" json:"pods,omitzero" doc:"number of pods"`
 	Leaves     int    `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches per pod"`
@@ -63,12 +64,14 @@ type MPortNTree struct {
 	N int `yaml:"n" json:"n,omitzero" doc:"levels of switches, from 2 on" required:"true"`
 }
 
-// LeafSpine is a two-layer fabric.
+// LeafSpine is a two-layer fabric. A preset fills in what is not given.
 type LeafSpine struct {
-	Leaves   int `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches" required:"true"`
-	Spines   int `yaml:"spines" json:"spines,omitzero" doc:"spine switches" required:"true"`
-	Hosts    int `yaml:"hosts" json:"hosts,omitzero" doc:"hosts per leaf" required:"true"`
-	Parallel int `yaml:"parallel" json:"parallel,omitzero" doc:"links between each leaf and each spine" default:"1"`
+	Preset   string `yaml:"preset" json:"preset,omitzero" doc:"a fabric of the papers: ucc188, of 188 hosts on 18 switches with 36 ports" enum:"ucc188"`
+	Leaves   int    `yaml:"leaves" json:"leaves,omitzero" doc:"leaf switches"`
+	Spines   int    `yaml:"spines" json:"spines,omitzero" doc:"spine switches"`
+	Hosts    int    `yaml:"hosts" json:"hosts,omitzero" doc:"hosts per leaf, at most, if total is given"`
+	Parallel int    `yaml:"parallel" json:"parallel,omitzero" doc:"links between each leaf and each spine; default: 1, or those of the preset"`
+	Total    int    `yaml:"total" json:"total,omitzero" doc:"hosts in all, if the leaves have not all the same number; the first have one more than the others"`
 }
 
 // Star is one switch.
@@ -76,11 +79,12 @@ type Star struct {
 	Hosts int `yaml:"hosts" json:"hosts,omitzero" doc:"hosts, 2 to 254" required:"true"`
 }
 
-// Custom is a graph whose nodes and links the file lists.
+// Custom is a graph whose nodes and links the file lists, or a preset.
 type Custom struct {
-	Hosts    []string     `yaml:"hosts" json:"hosts,omitzero" doc:"host names, in rank order" required:"true"`
-	Switches []string     `yaml:"switches" json:"switches,omitzero" doc:"switch names" required:"true"`
-	Links    []CustomLink `yaml:"links" json:"links,omitzero" doc:"links: a-b, or a:0-b:3 with ports" required:"true"`
+	Preset   string       `yaml:"preset" json:"preset,omitzero" doc:"nodes and links of a paper: figtree, the figure by which Cepheus is explained; back-to-back, two hosts and no switch" enum:"figtree,back-to-back"`
+	Hosts    []string     `yaml:"hosts" json:"hosts,omitzero" doc:"host names, in rank order"`
+	Switches []string     `yaml:"switches" json:"switches,omitzero" doc:"switch names"`
+	Links    []CustomLink `yaml:"links" json:"links,omitzero" doc:"links: a-b, or a:0-b:3 with ports"`
 }
 
 // CustomLink is a link of a custom graph: its ends as text, or with parameters.
@@ -107,6 +111,7 @@ type Switches struct {
 	Forwarding    string      `yaml:"forwarding" json:"forwarding,omitzero" doc:"store-and-forward or cut-through" default:"store-and-forward" enum:"store-and-forward,cut-through"`
 	Queues        string      `yaml:"queues" json:"queues,omitzero" doc:"where packets wait: output, at the port they leave by; or input, at the port they came by, where the first holds up those behind it (with cut-through: a virtual cut-through switch)" default:"output" enum:"output,input"`
 	Replication   string      `yaml:"replication" json:"replication,omitzero" doc:"with queues: input, when the copies of a packet start: async, each when its port is free; or sync, together" default:"async" enum:"async,sync"`
+	FlowControl   string      `yaml:"flow-control" json:"flowControl,omitzero" doc:"with queues: input, of priorities with PFC: pfc; or credits, an input holds one packet, and the neighbour sends the next when it has left, on the event clock alone" default:"pfc" enum:"pfc,credits"`
 	PFC           PFC         `yaml:"pfc" json:"pfc,omitzero" doc:"priority-based flow control: true, false, or its settings"`
 	ECN           ECN         `yaml:"ecn" json:"ecn,omitzero" doc:"marking of packets that wait in long queues: true, false, or its settings"`
 	Watchdog      Watchdog    `yaml:"watchdog" json:"watchdog,omitzero" doc:"what frees a switch of a neighbour that pauses it without end: true, false, or its settings"`
@@ -114,6 +119,8 @@ type Switches struct {
 	Classes       []ClassRule `yaml:"classes" json:"classes,omitzero" doc:"priorities of DSCPs and of 802.1Q priority code points that differ from the usual: the upper three bits, and the code point itself"`
 	Reconverge    Duration    `yaml:"reconverge" json:"reconverge,omitzero" doc:"how long it takes until all switches have routes around a link that went down; the switch at the link knows at once" default:"1ms"`
 	Groups        int         `yaml:"groups" json:"groups,omitzero" doc:"multicast groups a switch has room for" default:"1024"`
+	GroupMemory   *Size       `yaml:"group-memory" json:"groupMemory,omitzero" doc:"memory for the tables of groups, of which a group takes 11 bytes for each port of the switch and 7, by rules: gleam 14 bytes for each port; with memory regions 12 more for each; default: enough for groups"`
+	GroupNet      string      `yaml:"group-net" json:"groupNet,omitzero" doc:"network that groups get their addresses from; default: 10.254.0.0/16"`
 	FanOut        int         `yaml:"fan-out" json:"fanOut,omitzero" doc:"ports a group may leave a switch by; 0: no limit" default:"0"`
 	GroupAge      Duration    `yaml:"group-age" json:"groupAge,omitzero" doc:"how long nothing may be heard of a group before a switch takes it for forgotten and, when the next one is registered or the lab is inspected, deletes it; one whose registration stands still goes after 1s; 0: never" default:"600s"`
 	CNPFilter     CNPFilter   `yaml:"cnp-filter" json:"cnpFilter,omitzero" doc:"pass congestion notifications of a group's most congested path only: true, false, or its settings"`
@@ -124,13 +131,14 @@ type Switches struct {
 
 // PFC is priority flow control. A file may give true or false in place of the settings.
 type PFC struct {
-	Enabled    bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: all classes are lossy" default:"true"`
-	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"lossless classes, 0 to 7" default:"3"`
-	XOFF       *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
-	XON        *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may go on; default: three quarters of xoff"`
-	Headroom   *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
-	Alpha      float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
-	Quanta     int     `yaml:"quanta" json:"quanta,omitzero" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
+	Enabled      bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: all classes are lossy" default:"true"`
+	Priorities   []int   `yaml:"priorities" json:"priorities,omitzero" doc:"lossless classes, 0 to 7" default:"3"`
+	XOFF         *Size   `yaml:"xoff" json:"xoff,omitzero" doc:"bytes of one port's arrivals in one class at which its neighbour is paused; default: a share of half the buffer"`
+	XON          *Size   `yaml:"xon" json:"xon,omitzero" doc:"bytes at which it may go on; default: three quarters of xoff"`
+	Headroom     *Size   `yaml:"headroom" json:"headroom,omitzero" doc:"room for what still arrives after xoff; default: computed from rate, delay and frame size"`
+	Alpha        float64 `yaml:"alpha" json:"alpha,omitzero" doc:"dynamic thresholds instead of xoff and xon: a queue may hold this much of what is free of the shared buffer, 0.0078125 to 64; 0: static" default:"0"`
+	ResumeOffset *Size   `yaml:"resume-offset" json:"resumeOffset,omitzero" doc:"bytes below the threshold, xoff or that of alpha, at which a paused neighbour may go on, or with nothing waiting; default: xon, with alpha three quarters of the threshold, and with alpha and congestion: dcqcn-hpcc 3KiB"`
+	Quanta       int     `yaml:"quanta" json:"quanta,omitzero" doc:"what a pause asks for, in units of 512 bit times, 256 to 65535; it is repeated after half of that" default:"65535"`
 }
 
 // NICs holds the settings that all network adapters share.
@@ -145,7 +153,9 @@ type NICs struct {
 	Retransmit   string    `yaml:"retransmit" json:"retransmit,omitzero" doc:"what is sent again after a loss: go-back-n, everything from there on; irn, what is missing, between adapters that both say so" default:"go-back-n" enum:"go-back-n,irn"`
 	IRN          *IRN      `yaml:"irn" json:"irn,omitzero" doc:"settings of retransmit: irn; default: those of its paper"`
 	Congestion   string    `yaml:"congestion" json:"congestion,omitzero" doc:"congestion control: none, or DCQCN with the parameters of its paper, of ConnectX adapters, or of the HPCC paper; switches must mark (ecn)" default:"none" enum:"none,dcqcn,dcqcn-connectx,dcqcn-hpcc"`
+	ByteCounter  *Size     `yaml:"byte-counter" json:"byteCounter,omitzero" doc:"bytes of a queue pair that make a round of DCQCN's recovery, in place of the parameters' own (dcqcn: 10MB, dcqcn-connectx: 32767B)"`
 	TrafficClass Class     `yaml:"traffic-class" json:"trafficClass,omitzero" doc:"DSCP of RoCE packets; its upper three bits are the priority" default:"26"`
+	Scheduling   []int     `yaml:"scheduling" json:"scheduling,omitzero" doc:"shares of the eight priorities, from 0 on, 0 to 255; those with 0 are strict and go before the others, the higher number first; default: all strict"`
 	ICRC         string    `yaml:"icrc" json:"icrc,omitzero" doc:"full: computed and checked on every packet; flag: carried as a flag (phantom memory only)" default:"full" enum:"full,flag"`
 	HostCost     *HostCost `yaml:"host-cost" json:"hostCost,omitzero" doc:"time that host software takes; default: none"`
 }
@@ -168,10 +178,11 @@ type HostCost struct {
 
 // Runtime holds the settings of a lab in real time.
 type Runtime struct {
-	Dilation Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
-	Clock    string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
-	Channel  Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
-	IO       string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
+	Dilation   Dilation `yaml:"dilation" json:"dilation,omitzero" doc:"how many seconds of wall time a second of lab time takes, from 1 up; auto: the smallest that this machine is true at" default:"auto"`
+	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
+	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
+	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`
+	IO         string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 
 // Values of runtime.clock. A lab that has been read has one of the last two.
@@ -186,3 +197,6 @@ type Workload = registry.Workload
 
 // TraceMessages is the value of trace that records what messages do.
 const TraceMessages = "messages"
+
+// TimesRanks is the value of times that writes the time of each rank in each iteration.
+const TimesRanks = "ranks"

@@ -14,6 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // minimal is a lab with as little as a lab needs.
@@ -53,6 +55,7 @@ switches:
   buffer: 16MB
   rules: gleam
   groups: 100
+  group-memory: 64kB
   fan-out: 3
   group-age: 5s
 `
@@ -91,6 +94,34 @@ func TestSwitchSettings(t *testing.T) {
 	}
 }
 
+// TestResume: when a paused neighbour goes on is the lab file's choice, and that of the HPCC paper with its parameters
+// and thresholds. How long a round of recovery is comes to the adapters.
+func TestResume(t *testing.T) {
+	for text, want := range map[string][2]int{ // each is its own case: offset and byte counter
+		"switches: {pfc: {alpha: 0.125}}":                                                                      {0, 0},
+		"switches: {pfc: {alpha: 0.125, resume-offset: 5kB}}":                                                  {5000, 0},
+		"switches: {pfc: {resume-offset: 5kB}}\nnics: {congestion: dcqcn}":                                     {5000, 10e6},
+		"switches: {ecn: true, pfc: {alpha: 0.125}}\nnics: {congestion: dcqcn, byte-counter: 1MB}":             {0, 1e6},
+		"switches: {ecn: true}\nnics: {congestion: dcqcn-hpcc}":                                                {0, 0},
+		"switches: {ecn: true, pfc: {alpha: 0.125}}\nnics: {congestion: dcqcn-hpcc}":                           {3072, 0},
+		"switches: {ecn: true, pfc: {alpha: 0.125, resume-offset: 1B}}\nnics: {congestion: dcqcn-hpcc}":        {1, 0},
+		"switches: {ecn: true, pfc: {enabled: false, alpha: 0.125}}\nnics: {congestion: dcqcn-hpcc}":           {0, 0},
+		"switches: {ecn: true, pfc: {alpha: 0.125}}\nnics: {congestion: dcqcn-connectx, byte-counter: 1000kB}": {0, 1e6},
+	} {
+		l, err := Parse("x", []byte(minimal+text+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [2]int{l.switchSettings().PFC.ResumeOffset}
+		if set := l.NICs.settings().Congestion; set != nil {
+			got[1] = int(set.ByteCounter)
+		}
+		if got != want {
+			t.Errorf("%s: offset and byte counter %v, want %v", text, got, want)
+		}
+	}
+}
+
 // TestSwitchKeys: no setting of the core is out of a lab file's reach, and no key of switches
 // changes nothing.
 func TestSwitchKeys(t *testing.T) {
@@ -113,7 +144,8 @@ func TestSwitchKeys(t *testing.T) {
 		key := reflect.TypeFor[Switches]().Field(i).Tag.Get("yaml")
 		switch key {
 		case "latency", "forwarding", "reconverge": // these are for the driver
-		case "queues", "replication": // TestManyToMany
+		case "queues", "replication", "flow-control": // TestManyToMany
+		case "group-net": // TestFamily
 		default:
 			if !strings.Contains(switchKeys, "  "+key+":") {
 				t.Errorf("switches.%s is not in switchKeys, where what it changes is seen", key)
@@ -126,6 +158,7 @@ func TestSwitchKeys(t *testing.T) {
 func TestFamily(t *testing.T) {
 	for _, c := range []struct{ text, host, line string }{
 		{"", "10.0.0.1/8", "  ip: 4\n  vlan: 0\n"},
+		{"switches: {group-net: 11.0.0.0/16}\n", "10.0.0.1/8", "  group-net: \"11.0.0.0/16\"\n"},
 		{"links: {ip: 4}\n", "10.0.0.1/8", "  ip: 4\n  vlan: 0\n"},
 		{"links: {ip: 6, vlan: 9}\n", "fd6d:6361:7374::a00:1/96", "  ip: 6\n  vlan: 9\n"},
 	} {
@@ -141,6 +174,17 @@ func TestFamily(t *testing.T) {
 		n := spec.NICConfig(0)
 		if host := g.Prefix(0); host.String() != c.host || n.IPv6 != host.Addr().Is6() || n.VLAN != spec.VLAN {
 			t.Errorf("%q: host %v, adapter IPv6 %v, VLAN %d", c.text, host, n.IPv6, n.VLAN)
+		}
+		sw, err := spec.SwitchConfig(g.Hosts, &g.Routes()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := wire.GroupNet
+		if l.Switches.GroupNet != "" {
+			want = 11 << 24
+		}
+		if n.Groups.Net() != want || sw.GroupRange.Net() != want || g.Groups.Net() != want {
+			t.Errorf("%q: McstIDs are of %v for adapters, %v for switches", c.text, wire.AddrOf(n.Groups.Net()), wire.AddrOf(sw.GroupRange.Net()))
 		}
 		if text := string(l.Resolved()); !strings.Contains(text, c.line) {
 			t.Errorf("%q: resolved to\n%s", c.text, text)
@@ -202,7 +246,7 @@ switches: {pfc: {xoff: 40kB, priorities: [3, 4]}, forwarding: cut-through}
 nics: {host-cost: {post: 200ns}, timeout: infinite, rnr-retries: infinite}
 workloads:
   - bcast: {schemes: [{chain: {slices: 4, label: quarters}}, chain, {rdmc: {block: 64KiB}}, {name: k-nomial, radix: 8}, 1ring, long], warm-up: 3, root: b, ranks: [b, "a"], sizes: [0B, 1kB], iterations: 7}
-  - allgather: {schemes: [ring, {multicast: {parallel: ranks}}, {name: uc-multicast, label: two, parallel: 2, subgroups: 4, workers: 2, chunk: 64KiB, staging: 100, alpha: 2ms, engine: dpa, per-chunk: 300ns, copy-time: 1us}], sizes: [1kB], warm-up: 1}
+  - allgather: {schemes: [ring, {multicast: {parallel: ranks}}, {name: uc-multicast, label: two, parallel: 2, subgroups: 4, workers: 2, chunk: 64KiB, staging: 100, alpha: 2ms, engine: dpa, per-chunk: 300ns, copy-time: 1us, flag-time: 2us}], sizes: [1kB], warm-up: 1}
 faults:
   - {at: 1ms, for: 2ms, loss: {links: "a-s1", rate: 1e-3}}
   - {pause: {node: a}}
@@ -240,8 +284,13 @@ func TestErrors(t *testing.T) {
 		{"name: x\n\ttopology: 1\n", "lab:2:1: a tab indents the line: YAML wants spaces"},
 		{"name: x\ntoplogy: {star: {hosts: 4}}\n", `lab:2:1: unknown key "toplogy", did you mean "topology"?`},
 		{"name: x\ntopology: {ring: {hosts: 4}}\n", `lab:2:12: unknown key "ring": use fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom`},
-		{"name: x\ntopology: {fat-tree: {k: 5}}\n", "lab:2:11: topology: fat-tree with k = 5: k must be even, 2 to 64 (65536 hosts)"},
-		{"name: x\ntopology: {fat-tree: {}}\n", `lab:2:22: topology.fat-tree needs "k": ports per switch, even, 2 to 64; k^3/4 hosts`},
+		{"name: x\ntopology: {fat-tree: {k: 65}}\n", "lab:2:11: topology: fat-tree with k = 65: k must be 2 to 64 (65536 hosts)"},
+		{"name: x\ntopology: {fat-tree: {}}\n", `lab:2:22: topology.fat-tree needs "k": ports per switch, 2 to 64; k^3/4 hosts; with an odd k the halves are rounded down, and the pods are k`},
+		{"name: x\ntopology: {leaf-spine: {leaves: 2, hosts: 2}}\n", "lab:2:11: topology: leaf-spine of 2 leaves, 0 spines and 2 hosts per leaf: each must be at least 1"},
+		{"name: x\ntopology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2, total: 5}}\n", "lab:2:11: topology: leaf-spine with 5 hosts in total: 2 leaves with 1 to 2 hosts have 2 to 4"},
+		{"name: x\ntopology: {leaf-spine: {preset: ucc189}}\n", `lab:2:33: topology.leaf-spine.preset cannot be "ucc189", did you mean "ucc188"? Use ucc188`},
+		{"name: x\ntopology: {custom: {hosts: [a, b, c], switches: [], links: [a-b]}}\n", "lab:2:11: topology: hosts a and b are joined directly, put a switch between them, or leave all other nodes out"},
+		{"name: x\ntopology: {custom: {preset: back-to-back}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n", "lab:4:23: cepheus is multicast by switches, and hosts that are joined back to back have none: use another scheme, or topology: {star: {hosts: 2}}"},
 		{"name: x\n", "lab: topology has 0 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
 		{"name: x\ntopology: {star: {hosts: 4}, fat-tree: {k: 4}}\n", "lab:2:11: topology has 2 shapes, it needs one: fat-tree, three-layer, leaf-spine, m-port-n-tree, star or custom"},
 		{"topology: {star: {hosts: 4}}\n", "lab:1:1: the lab has no name: add name: my-lab"},
@@ -260,6 +309,13 @@ func TestErrors(t *testing.T) {
 		{head + "nics: {rnr-timer: 2s}\n", "lab:3:19: nics.rnr-timer of 2s is more than a second"},
 		{head + "nics: {host-cost: {post: 2s}}\n", "lab:3:26: nics.host-cost.post of 2s is more than a second"},
 		{head + "workloads: [{hpl: {n: [8], nb: [4], grids: [1x2], bcast: [1ring], gflops: NaN}}]\n", `lab:3:75: workloads[0].hpl.gflops: "NaN" is not a number`},
+		{head + "switches: {flow-control: credits}\n", `lab:3:26: switches.flow-control can be credits only with queues: input, where packets wait at their input port`},
+		{head + "switches: {queues: input, flow-control: credits, pfc: false}\n", `lab:3:41: switches.flow-control: credits is for the priorities of switches.pfc, which is off: leave pfc out`},
+		{head + "switches: {queues: input, flow-control: credits, pfc: {xoff: 1kB}}\n", `lab:3:55: switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon and alpha`},
+		{head + "switches: {queues: input, flow-control: credits}\nfaults: [{loss: {rate: 1%}}]\n", `lab:4:10: faults can lose a credit, which stops a link for good: remove them, or flow-control: credits`},
+		{head + "workloads: [{bcast: {schemes: [{chain: {transport: ud}}], sizes: [1B]}}]\n", "lab:3:52: broadcast scheme chain has no transport: it is for broadcasts by unicast"},
+		{head + "workloads: [{bcast: {schemes: [{unicast: {transport: ud, pace: 5}}], sizes: [1B]}}]\n", "lab:3:64: scheme unicast over ud has no pace: it has per-chunk and alpha"},
+		{head + "workloads: [{bcast: {schemes: [{unicast: {per-chunk: 1us}}], sizes: [1B]}}]\n", "lab:3:54: scheme unicast has no per-chunk: it is for uc-multicast or ud-multicast"},
 		{head + "workloads: [{storage: {schemes: [unicasts], bs: [1B], copy: 2s}}]\n", "lab:3:61: workloads[0].storage.copy of 2s is more than a second"},
 		{head + "workloads: [{bcast: {schemes: [{uc-multicast: {per-chunk: 2s}}], sizes: [1B]}}]\n", "lab:3:59: workloads[0].bcast.schemes[0].per-chunk of 2s is more than a second"},
 		{head + "workloads: [{reduce-scatter: {schemes: [{ring: {pace: 5}}], sizes: [4B]}}]\n", "lab:3:55: scheme ring has no pace: it is for uc-multicast or ud-multicast"},
@@ -278,7 +334,11 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {ecn: {pmax: 2}}\n", "lab:3:24: switches.ecn.pmax of 2 is not a probability: use 0 to 1"},
 		{head + "switches: {ecn: {priorities: [8]}}\n", "lab:3:31: priority 8 is not 0 to 7"},
 		{head + "switches: {pfc: {alpha: 100}}\n", "lab:3:25: switches.pfc.alpha of 100 is not 0.0078125 to 64, or 0 for static thresholds"},
-		{head + "switches: {pfc: {alpha: 1, xoff: 1MB}}\n", "lab:3:25: switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha"},
+		{head + "switches: {pfc: {alpha: 1, xoff: 1MB}}\n", "lab:3:25: switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha (resume-offset goes with either)"},
+		{head + "switches: {pfc: {resume-offset: 3KiB, xon: 1MB}}\n", "lab:3:33: switches.pfc has resume-offset and xon, which say the same: leave one out"},
+		{head + "switches: {pfc: {resume-offset: 0B}}\n", "lab:3:33: switches.pfc.resume-offset of 0B is not 1B or more"},
+		{head + "nics: {byte-counter: 1MB}\n", "lab:3:22: nics.byte-counter has no effect with congestion: none, which has none: use dcqcn or dcqcn-connectx"},
+		{head + "nics: {congestion: dcqcn, byte-counter: 0B}\n", "lab:3:41: nics.byte-counter of 0B is not 1B or more"},
 		{head + "switches: {pfc: {xon: 9MB}}\n", "lab:3:23: switches.pfc.xon of 9MB is above xoff, 3971443 bytes by default on the 4 ports of leaf0: use a smaller xon, or set xoff too"},
 		{head + "switches: {pfc: {quanta: 3}}\n", "lab:3:26: switches.pfc.quanta of 3 is not 256 to 65535"},
 		{head + "switches: {watchdog: {enabled: true, detect: 0}}\n", "lab:3:46: switches.watchdog.detect of 0 takes every pause for a storm"},
@@ -289,6 +349,12 @@ func TestErrors(t *testing.T) {
 		{head + "switches: {classes: [{priority: 1}]}\n", "lab:3:22: switches.classes[0] needs either dscp or pcp"},
 		{head + "switches: {cnp-filter: {window: 0}}\n", "lab:3:33: switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false"},
 		{"name: x\ntopology: {fat-tree: {k: 4}}\nswitches: {accelerator: look-aside}\n", "lab:3:25: switches.accelerator can be look-aside in a lab of one switch only: packets to a group cannot be routed between switches"},
+		{head + "switches: {group-net: 10.255.0.0/24}\n", `lab:3:23: group-net "10.255.0.0/24" is not a network like 10.254.0.0/16: write an IPv4 address that ends in .0.0, and /16`},
+		{head + "switches: {group-net: 10.255.1.0/16}\n", `lab:3:23: group-net "10.255.1.0/16" is not a network like 10.254.0.0/16: write an IPv4 address that ends in .0.0, and /16`},
+		{head + "switches: {group-net: 10.253.0.0/16}\n", "lab:3:23: group-net 10.253.0.0/16 has addresses of hosts or switches, which are in 10.0.0.0 to 10.253.255.255: use 10.254.0.0/16, 10.255.0.0/16, or one outside 10.0.0.0/8"},
+		{head + "switches: {group-net: 239.1.0.0/16}\n", "lab:3:23: group-net 239.1.0.0/16 is not of unicast addresses, which adapters demand for RC: use one of 1.0.0.0 to 223.255.255.255 other than 127.0.0.0/8"},
+		{head + "switches: {group-memory: 0B}\n", "lab:3:26: switches.group-memory of 0B has room for no group: use more, or leave it out"},
+		{head + "workloads:\n  - bcast: {schemes: [{chain: {cutoff: before-barrier}}], sizes: [64B]}\n", `lab:4:40: scheme chain has no cutoff: it is for uc-multicast or ud-multicast`},
 		{head + "links: {ip: 5}\n", `lab:3:13: links.ip cannot be "5": use 4 or 6`},
 		{head + "links: {ip: ipv6}\n", `lab:3:13: links.ip: "ipv6" is not a whole number`},
 		{head + "links: {ipv: 6}\n", `lab:3:9: unknown key "ipv", did you mean "ip"?`},
@@ -316,7 +382,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - allgather: {schemes: [{multicast: {parallel: 0}}], sizes: [64B]}\n", `lab:4:50: workloads[0].allgather.schemes[0].parallel: "0" is not a number from 1 on, or ranks`},
 		{head + "workloads:\n  - allgather: {schemes: [{multicast: {workers: 3, subgroups: 2}}], sizes: [64B]}\n", `lab:4:49: 3 receive workers for 2 subgroups: each needs one of its own, so use 1 to 2 or more subgroups`},
 		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {staging: 9000}}], sizes: [64B]}\n", `lab:4:48: 9000 receives: use 1 to 8192`},
-		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {subgroups: 0}}], sizes: [64B]}\n", `lab:4:50: 0 subgroups: use 1 to 64`},
+		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {subgroups: 0}}], sizes: [64B]}\n", `lab:4:50: 0 subgroups: use 1 to 256`},
 		{head + "workloads:\n  - bcast: {schemes: [{ud-multicast: {chunk: 1KiB}}], sizes: [64B]}\n", `lab:4:46: scheme ud-multicast has no chunk: it has subgroups, workers or staging`},
 		{head + "workloads:\n  - bcast: {schemes: [{uc-multicast: {chunk: 0B}}], sizes: [64B]}\n", `lab:4:46: chunk of 0B: use 1B to 1GiB`},
 		{head + "workloads:\n  - bcast: {schemes: [{chain: {alpha: 1ms}}], sizes: [64B]}\n", `lab:4:39: scheme chain has no alpha: it is for uc-multicast or ud-multicast`},
@@ -335,7 +401,7 @@ func TestErrors(t *testing.T) {
 		{head + "workloads:\n  - bcast: {schemes: [chain, chain], sizes: [64B]}\n", `lab:4:30: two schemes are called "chain": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {schemes: [cepheus], sizes: [64B]}\n  - bcast: {schemes: [chain], sizes: [64B]}\n", `lab:5:12: two workloads are called "bcast": give one of them a label of its own`},
 		{head + "workloads:\n  - bcast: {sizes: [64B]}\n", `lab:4:12: workloads[0].bcast needs "schemes": algorithms`},
-		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program or many-to-many"},
+		{head + "workloads:\n  - {}\n", "lab:4:5: a workload needs one kind: bcast, allgather, reduce-scatter, alltoall, fsdp, hpl, storage, program, many-to-many, flows or command"},
 		{head + "faults:\n  - {loss: {rate: -0.1}}\n", "lab:4:19: loss.rate of -0.1 is not a probability: use 0 to 1, or 0% to 100%"},
 		{head + "faults:\n  - {loss: {rate: 0.1, links: x*}}\n", `lab:4:31: loss: no link is called "x*" (a link is, for example, h0:0-leaf0:0)`},
 		{head + "faults:\n  - {at: 1ms}\n", "lab:4:5: a fault is one of loss, corrupt, truncate, duplicate, reorder, delay, rate-cut, link-down, pause, pause-storm, crash, agent-crash, restart, wipe-mft, mft-full, nic-stall, slow-receiver, control-partition or controller-crash; this is 0 of them"},

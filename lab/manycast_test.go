@@ -15,7 +15,7 @@ topology: {m-port-n-tree: {m: 8, n: 3}}
 
 // TestManyToMany: what many-to-many takes, and what becomes of it.
 func TestManyToMany(t *testing.T) {
-	l, err := Parse("x", []byte(ntreeLab+`switches: {forwarding: cut-through, queues: input, replication: sync}
+	l, err := Parse("x", []byte(ntreeLab+`switches: {forwarding: cut-through, queues: input, replication: sync, flow-control: credits}
 workloads:
   - many-to-many: {schemes: [cyclic, opensm, {cyclic-class: {label: class}}], sources: 40%, group: 13, sizes: [32B, 128KiB]}
   - many-to-many: {label: apart, schemes: [opensm], groups: per-source, sizes: [32B]}
@@ -39,7 +39,11 @@ workloads:
 		t.Errorf("a group for each source: %v by default, %v with groups: per-source", p.PerSource, apart.PerSource)
 	}
 	f := l.fabric(g)
-	if f.Switch.Input == nil || !f.Switch.Input.Together || !f.Switch.CutThrough {
+	if err := l.CheckLive(); err == nil || !strings.Contains(err.Error(), "credits runs on the event clock alone") {
+		t.Errorf("credits in a running lab: %v", err)
+	}
+	l.Switches.FlowControl = "pfc"
+	if f.Switch.Input == nil || !f.Switch.Input.Together || !f.Switch.Input.Credits || !f.Switch.CutThrough {
 		t.Errorf("%+v", f.Switch)
 	}
 	if c := f.NICConfig(8); c.Alias != topo.LIDAddress(129) || c.Aliases != 16 {
@@ -85,6 +89,8 @@ func TestManyToManyRefused(t *testing.T) {
 		{ntreeLab + work + "faults: [{loss: {links: \"*\", rate: 0.1}}]\n", "leave the fault loss out"},
 		{ntreeLab + "workloads: [{many-to-many: {schemes: [cyclic], sizes: [32B], groups: each}}]\n", "shared or per-source"},
 		{ntreeLab + "nics: {icrc: flag}\n" + work, "memory: phantom"},
+		{ntreeLab + "workloads: [{many-to-many: {schemes: [cyclic], sizes: [32B], group: all, replace: 1}}]\n", "the lab has 0 hosts that are no members"},
+		{ntreeLab + "workloads: [{many-to-many: {schemes: [cyclic], sizes: [32B], group: 2, replace: 3}}]\n", "3 of a group of 2: 3 members leave"},
 		{ntreeLab + "switches: {queues: inptu}\n", "queues"},
 		{ntreeLab + "switches: {replication: sync}\n", "only with queues: input"},
 		{ntreeLab + "switches: {queues: input, ecn: true}\n", "switches.ecn"},

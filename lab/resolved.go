@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 )
 
@@ -99,7 +100,9 @@ func text(v reflect.Value) (string, bool) {
 	switch v.Kind() {
 	case reflect.String:
 		return quote(v.String()), true
-	case reflect.Bool, reflect.Int, reflect.Uint64, reflect.Float64:
+	case reflect.Float64: // readers of YAML disagree on what 1e-05 is
+		return strconv.FormatFloat(v.Float(), 'f', -1, 64), true
+	case reflect.Bool, reflect.Int, reflect.Uint64:
 		return fmt.Sprint(v.Interface()), true
 	}
 	return "", false

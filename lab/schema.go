@@ -139,7 +139,7 @@ func mapScalar(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[Count]():
 		return numberOr("ranks")
 	case reflect.TypeFor[Probability]():
-		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number"}, pattern(`^[0-9.]+ ?%$`)}}
+		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "number"}, pattern(`^[0-9.]+( ?%|e-[0-9]+)$`)}}
 	case reflect.TypeFor[Share]():
 		return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "integer", Minimum: "1"}, pattern(`^([0-9]+%|all)$`)}}
 	case reflect.TypeFor[Number]():

@@ -139,7 +139,7 @@ func (c *checking) checkAxis(i int) {
 
 // unswept are the sections that a sweep does not vary.
 func unswept() []string {
-	return []string{"name", "controllers", "runtime", "trace", "expect", "sweep"}
+	return []string{"name", "controllers", "runtime", "trace", "times", "expect", "sweep"}
 }
 
 // SweepColumns are the columns that the results of a sweep have beside those of its keys.

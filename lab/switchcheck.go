@@ -30,7 +30,12 @@ func (c *checking) checkPFC() {
 	case p.Alpha != 0 && !(p.Alpha >= 1./128 && p.Alpha <= 64):
 		c.failf("switches.pfc.alpha", "switches.pfc.alpha of %v is not 0.0078125 to 64, or 0 for static thresholds", p.Alpha)
 	case p.Alpha != 0 && (p.XOFF != nil || p.XON != nil):
-		c.failf("switches.pfc.alpha", "switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha")
+		c.failf("switches.pfc.alpha",
+			"switches.pfc has alpha, for dynamic thresholds, and static ones: leave xoff and xon out, or alpha (resume-offset goes with either)")
+	case p.ResumeOffset != nil && p.XON != nil:
+		c.failf("switches.pfc.resume-offset", "switches.pfc has resume-offset and xon, which say the same: leave one out")
+	case p.ResumeOffset != nil && *p.ResumeOffset < 1:
+		c.failf("switches.pfc.resume-offset", "switches.pfc.resume-offset of %v is not 1B or more", *p.ResumeOffset)
 	case p.XON != nil && p.XOFF != nil && *p.XON > *p.XOFF:
 		c.failf("switches.pfc.xon", "switches.pfc.xon of %v is above xoff, %v", p.XON, p.XOFF)
 	}
@@ -64,16 +69,21 @@ func (c *checking) checkMarking() {
 	}
 }
 
-func (c *checking) checkScheduling() {
-	s := &c.l.Switches
-	if n := len(s.Scheduling); n != 0 && n != 8 {
-		c.failf("switches.scheduling", "switches.scheduling has %d shares: give one for each of the eight priorities, 0 for strict", n)
+func (c *checking) checkShares(at string, shares []int) {
+	if n := len(shares); n != 0 && n != 8 {
+		c.failf(at, "%s has %d shares: give one for each of the eight priorities, 0 for strict", at, n)
 	}
-	for i, w := range s.Scheduling {
+	for i, w := range shares {
 		if w < 0 || w > 255 {
-			c.failf(fmt.Sprintf("switches.scheduling[%d]", i), "share %d is not 0 to 255", w)
+			c.failf(fmt.Sprintf("%s[%d]", at, i), "share %d is not 0 to 255", w)
 		}
 	}
+}
+
+func (c *checking) checkScheduling() {
+	s := &c.l.Switches
+	c.checkShares("switches.scheduling", s.Scheduling)
+	c.checkShares("nics.scheduling", c.l.NICs.Scheduling)
 	for i, k := range s.Classes {
 		at := fmt.Sprintf("switches.classes[%d]", i)
 		switch {
@@ -93,6 +103,9 @@ func (c *checking) checkScheduling() {
 // ingress.
 func (c *checking) checkInput() {
 	s := &c.l.Switches
+	if s.FlowControl == "credits" {
+		c.checkCredits()
+	}
 	if s.Queues != "input" {
 		if s.Replication == "sync" {
 			c.failf("switches.replication", "switches.replication can be sync only with queues: input; with queues: output every copy has a queue of its own")
@@ -109,12 +122,34 @@ func (c *checking) checkInput() {
 	}
 }
 
+// checkCredits refuses what credits cannot do: a packet or a credit that is lost would stop a link for good.
+func (c *checking) checkCredits() {
+	s := &c.l.Switches
+	switch {
+	case s.Queues != "input":
+		c.failf("switches.flow-control", "switches.flow-control can be credits only with queues: input, where packets wait at their input port")
+	case !s.PFC.Enabled:
+		c.failf("switches.flow-control", "switches.flow-control: credits is for the priorities of switches.pfc, which is off: leave pfc out")
+	case s.PFC.XOFF != nil || s.PFC.XON != nil || s.PFC.Alpha > 0:
+		c.failf("switches.pfc", "switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon and alpha")
+	case len(c.l.Externals()) > 0:
+		c.failf("switches.flow-control", "an external host sends without credits: remove it, or flow-control: credits")
+	case len(c.l.Faults) > 0:
+		c.failf("faults[0]", "faults can lose a credit, which stops a link for good: remove them, or flow-control: credits")
+	}
+}
+
 // checkGroups verifies the settings of groups and of what handles their feedback.
 func (c *checking) checkGroups() {
 	s := &c.l.Switches
+	_, netErr := parseGroupNet(s.GroupNet)
 	switch {
 	case s.Groups < 1 || s.Groups > virtswitch.GroupsMax:
 		c.failf("switches.groups", "switches.groups of %d is not 1 to %d", s.Groups, virtswitch.GroupsMax)
+	case s.GroupMemory != nil && *s.GroupMemory < 1:
+		c.failf("switches.group-memory", "switches.group-memory of %v has room for no group: use more, or leave it out", s.GroupMemory)
+	case netErr != nil:
+		c.failf("switches.group-net", "%v", netErr)
 	case s.FanOut < 0:
 		c.failf("switches.fan-out", "switches.fan-out of %d is negative", s.FanOut)
 	case s.GroupAge != 0 && vtime.Duration(s.GroupAge) < vtime.Second:
@@ -123,7 +158,7 @@ func (c *checking) checkGroups() {
 	if s.CNPFilter.Window == 0 && s.CNPFilter.Enabled {
 		c.failf("switches.cnp-filter.window", "switches.cnp-filter.window of 0 counts nothing; to pass all notifications write cnp-filter: false")
 	}
-	if s.Accelerator == "look-aside" && c.g.Switches() > 1 {
+	if s.Accelerator == "look-aside" && c.g.Switches() != 1 {
 		c.failf("switches.accelerator", "switches.accelerator can be look-aside in a lab of one switch only: "+
 			"packets to a group cannot be routed between switches")
 	}

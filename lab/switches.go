@@ -2,8 +2,10 @@ package lab
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -63,8 +65,11 @@ func (l *Lab) switchSettings() virtswitch.Settings {
 	rules, _ := virtswitch.RulesByName(s.Rules) // the name has been checked
 	f := virtswitch.Settings{
 		Buffer: int(s.Buffer), PFC: s.PFC.config(), ECN: s.ECN.config(), Classes: classes(s.Classes),
-		Rules: rules, Groups: s.Groups, FanOut: s.FanOut, GroupAge: vtime.Duration(s.GroupAge),
+		Rules: rules, Groups: s.Groups, GroupMemory: given(s.GroupMemory), FanOut: s.FanOut, GroupAge: vtime.Duration(s.GroupAge),
 		FeedbackDelay: vtime.Duration(s.FeedbackDelay),
+	}
+	if s.PFC.Alpha > 0 && s.PFC.ResumeOffset == nil && l.NICs.Congestion == "dcqcn-hpcc" && s.PFC.Enabled {
+		f.PFC.ResumeOffset = hpccResumeOffset
 	}
 	if w := &s.Watchdog; w.Enabled {
 		f.Watchdog = virtswitch.WatchdogConfig{
@@ -75,7 +80,7 @@ func (l *Lab) switchSettings() virtswitch.Settings {
 		f.Weights[p] = uint8(w)
 	}
 	if s.Queues == "input" {
-		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync"}
+		f.Input = &virtswitch.InputConfig{Together: s.Replication == "sync", Credits: s.FlowControl == "credits"}
 	}
 	if s.CNPFilter.Enabled {
 		f.CNPWindow = vtime.Duration(s.CNPFilter.Window)
@@ -90,7 +95,7 @@ func (l *Lab) switchSettings() virtswitch.Settings {
 func (p *PFC) config() virtswitch.PFCConfig {
 	c := virtswitch.PFCConfig{Alpha: p.Alpha, Quanta: p.Quanta}
 	if p.Enabled {
-		c.Lossless, c.XOFF, c.XON = bitsOf(p.Priorities), given(p.XOFF), given(p.XON)
+		c.Lossless, c.XOFF, c.XON, c.ResumeOffset = bitsOf(p.Priorities), given(p.XOFF), given(p.XON), given(p.ResumeOffset)
 	}
 	return c
 }
@@ -135,5 +140,35 @@ func given(s *Size) int {
 	return int(*s)
 }
 
+// hpccResumeOffset is how far below its dynamic threshold a queue of the HPCC paper's simulator is resumed.
+const hpccResumeOffset = 3 << 10
+
 // lookAsideLinks is how many links join the prototype's accelerator (CEP-45).
 const lookAsideLinks = 4
+
+// groupRange returns the network that McstIDs come from.
+func (s *Switches) groupRange() wire.GroupRange {
+	r, _ := parseGroupNet(s.GroupNet) // it is checked
+	return r
+}
+
+// parseGroupNet reads the network of McstIDs; empty is the usual one. It must be unicast, so that
+// RC address checks accept McstIDs, and have none of the addresses of hosts and switches (CEP-5).
+func parseGroupNet(s string) (r wire.GroupRange, err error) {
+	if s == "" {
+		return r, nil
+	}
+	p, err := netip.ParsePrefix(s)
+	a := p.Addr()
+	switch {
+	case err != nil || !a.Is4() || p.Bits() != 16 || p.Masked() != p:
+		return r, fmt.Errorf("group-net %q is not a network like 10.254.0.0/16: write an IPv4 address that ends in .0.0, and /16", s)
+	case a.As4()[0] == 10 && a.As4()[1] < 254:
+		return r, fmt.Errorf("group-net %s has addresses of hosts or switches, which are in 10.0.0.0 to 10.253.255.255: "+
+			"use 10.254.0.0/16, 10.255.0.0/16, or one outside 10.0.0.0/8", s)
+	case a.As4()[0] == 0 || a.IsLoopback() || a.As4()[0] >= 224:
+		return r, fmt.Errorf("group-net %s is not of unicast addresses, which adapters demand for RC: use one of 1.0.0.0 to 223.255.255.255 other than 127.0.0.0/8", s)
+	}
+	ip, _ := wire.IPOf(a)
+	return wire.NewGroupRange(ip), nil
+}

@@ -79,15 +79,19 @@ func (l *Lab) HostRate() Rate {
 }
 
 // soonest returns the least time in which a packet of the path MTU can be acknowledged, from when
-// its first bit is sent: it is on the wire of a host, and it and the answer pass one switch.
+// its first bit is sent: it is on the wire of a host, and it and the answer pass one switch, if
+// there is one.
 func (c *checking) soonest() vtime.Duration {
-	soonest := vtime.Duration(math.MaxInt64)
+	soonest, links := vtime.Duration(math.MaxInt64), vtime.Duration(4)
+	if c.g.Switches() == 0 {
+		links = 2
+	}
 	for h := range c.g.Hosts {
 		link := &c.g.Links[c.g.Nodes[h].Links[0]]
 		bits := float64(c.l.NICs.MTU+wire.HeaderCap) * 8
-		soonest = min(soonest, vtime.Picoseconds(bits/float64(link.Rate)*float64(vtime.Second))+4*link.Delay)
+		soonest = min(soonest, vtime.Picoseconds(bits/float64(link.Rate)*float64(vtime.Second))+links*link.Delay)
 	}
-	return soonest + 2*vtime.Duration(c.l.Switches.Latency)
+	return soonest + (links-2)*vtime.Duration(c.l.Switches.Latency)
 }
 
 // checkTiers verifies that the tiers named are there.

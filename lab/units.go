@@ -26,6 +26,8 @@ type (
 	Count = setting.Count
 	// Share is a number of hosts: above 0 itself, below 0 a percentage.
 	Share = setting.Share
+	// Class is a DSCP.
+	Class = setting.Class
 	// Hosts is a choice of hosts: names and patterns; empty is all.
 	Hosts = setting.Hosts
 	// Scheme is an algorithm: its name, or its name with parameters.
@@ -40,9 +42,6 @@ type Retries uint8
 
 // RetriesInfinite is the verbs' value for retries without end.
 const RetriesInfinite Retries = 7
-
-// Class is a DSCP.
-type Class uint8
 
 // Dilation is wall time per lab time; 0 is auto.
 type Dilation float64
@@ -88,6 +87,9 @@ func (p *Probability) Set(s string) error {
 	*p = Probability(v)
 	return nil
 }
+
+// String prints the number without an exponent: readers of YAML disagree on what 1e-05 is.
+func (p Probability) String() string { return strconv.FormatFloat(float64(p), 'f', -1, 64) }
 
 const infinite = "infinite"
 
@@ -142,22 +144,6 @@ func (r Retries) String() string {
 	}
 	return strconv.Itoa(int(r))
 }
-
-// Set reads a number.
-func (c *Class) Set(s string) error {
-	v, err := strconv.ParseUint(s, 10, 8)
-	if err != nil || v > 63 {
-		return fmt.Errorf("%q is not a DSCP from 0 to 63", s)
-	}
-	*c = Class(v)
-	return nil
-}
-
-// String prints the DSCP.
-func (c Class) String() string { return strconv.Itoa(int(c)) }
-
-// Priority returns the PFC class of the DSCP.
-func (c Class) Priority() int { return int(c >> 3) }
 
 // ParseTimeout reads a retransmission timeout as a verbs code.
 func ParseTimeout(s string) (uint8, error) {

@@ -70,12 +70,54 @@ func (c *checking) phantomOnly() bool {
 
 // CheckLive returns an *Error if something in the lab cannot run in a running lab, else nil.
 func (l *Lab) CheckLive() error {
+	if l.Switches.FlowControl == "credits" { // nodes promise each other that a frame takes some time, and a credit takes none
+		return &Error{File: "lab " + l.Name, Text: "switches.flow-control: credits runs on the event clock alone: leave it out, or use --runtime sim"}
+	}
 	for i, w := range l.Workloads {
 		e := w.Chosen()
 		if k, ok := e.Kind.(apps.SimOnly); ok && l.Runtime.Clock != ClockLockstep {
-			return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("workloads[%d]: %s %s: "+
-				"leave clock: dilated and --dilation out, or use --runtime sim", i, e.Name, k.WhySimOnly())}
+			return l.workloadError(i, "%s %s: leave clock: dilated and --dilation out, or use --runtime sim", e.Name, k.WhySimOnly())
+		}
+		if _, ok := e.Kind.(apps.HostPrograms); ok && l.Runtime.Clock == ClockLockstep {
+			return l.workloadError(i, "%s runs programs of this machine, which follow the wall clock: set clock: dilated under runtime", e.Name)
 		}
 	}
 	return nil
+}
+
+// CheckSim returns an *Error if something in the lab cannot run in a simulation, else nil.
+func (l *Lab) CheckSim() error {
+	for i, w := range l.Workloads {
+		e := w.Chosen()
+		if _, ok := e.Kind.(apps.HostPrograms); ok {
+			return l.workloadError(i, "%s runs programs of this machine, which a simulation cannot: use --runtime netns or docker", e.Name)
+		}
+	}
+	return nil
+}
+
+// CheckPrograms returns an *Error if the lab runs programs of this machine and that is not allowed, or no
+// dilation is set: what they take is not known beforehand. Else it returns nil.
+func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
+	for i, w := range l.Workloads {
+		e := w.Chosen()
+		k, ok := e.Kind.(apps.HostPrograms)
+		switch {
+		case !ok:
+		case !allowed:
+			return l.workloadError(i, "%s runs %s on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs",
+				e.Name, k.HostProgram().Argv[0])
+		case dilation == 0:
+			return l.workloadError(i, "what the programs of %s take is not known beforehand, and so not how slow the clock has to be: "+
+				"set dilation under runtime, for example dilation: 100", e.Name)
+		}
+	}
+	return nil
+}
+
+// RunsPrograms reports whether the lab runs programs of this machine.
+func (l *Lab) RunsPrograms() bool { return l.CheckSim() != nil }
+
+func (l *Lab) workloadError(i int, format string, args ...any) error {
+	return &Error{File: "lab " + l.Name, Text: fmt.Sprintf("workloads[%d]: ", i) + fmt.Sprintf(format, args...)}
 }

@@ -65,6 +65,7 @@ func Serve(ctx context.Context, dir, data, version string, programs []rank.Progr
 	}
 	go takeFiles(a.listeners[nodeapi.HandoverSocket], os.Stderr, a.replaceSockets)
 	go takeFiles(a.listeners[nodeapi.MemorySocket], os.Stderr, a.takeMemory)
+	go a.takePrograms(a.listeners[nodeapi.ProgramSocket], os.Stderr)
 	go func() { // a node without metrics is still a node
 		if err := a.serveMetrics(ctx, a.listeners[counters.MetricsSocket]); err != nil {
 			fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
@@ -92,7 +93,10 @@ func (a *agent) listen(dir string, x *legacy) error {
 	for _, s := range []struct {
 		name string
 		open func(dir, name string) (*net.UnixListener, error)
-	}{{counters.MetricsSocket, listenPrivate}, {nodeapi.HandoverSocket, listen}, {nodeapi.MemorySocket, listen}, {nodeapi.AgentSocket, listen}} {
+	}{
+		{counters.MetricsSocket, listenPrivate}, {nodeapi.ProgramSocket, listenPrograms},
+		{nodeapi.HandoverSocket, listen}, {nodeapi.MemorySocket, listen}, {nodeapi.AgentSocket, listen},
+	} {
 		l, err := x.listener(s.name, func() (*net.UnixListener, error) { return s.open(dir, s.name) })
 		if err != nil {
 			return err
@@ -137,12 +141,15 @@ func giveUpPrivileges() error {
 	return nil
 }
 
-func listen(dir, name string) (*net.UnixListener, error) {
+func listen(dir, name string) (*net.UnixListener, error) { return listenAt("unix", dir, name) }
+
+// listenAt listens at a unix socket of a network's kind.
+func listenAt(network, dir, name string) (*net.UnixListener, error) {
 	path := filepath.Join(dir, name)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", path, err)
 	}
@@ -286,6 +293,9 @@ func (a *agent) SetRate(_ context.Context, r *nodeapi.Rate) (*nodeapi.LagReply, 
 	lag, ok := n.loop.SetRate(rateOf(r))
 	if !ok {
 		return nil, n.errStopped()
+	}
+	if err := n.showClock(); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
 	}
 	return &nodeapi.LagReply{Sent: nodeapi.HistogramOf(lag.Sent), Acted: nodeapi.HistogramOf(lag.Acted)}, nil
 }

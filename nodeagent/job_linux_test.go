@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -304,7 +305,7 @@ func TestWaysOut(t *testing.T) {
 				deletes += d
 				h := j.held()
 				h.Registrations, h.Timers = 0, 0 // nobody is there to confirm the group's end
-				return h == fresh
+				return reflect.DeepEqual(h, fresh)
 			})
 			j.until("the DELETE", func() bool {
 				_, d := j.frames()
@@ -328,7 +329,7 @@ func TestWaysOut(t *testing.T) {
 			if _, err := j.c.Release(t.Context(), &nodeapi.ReleaseRequest{}); err != nil {
 				t.Fatal(err)
 			}
-			if h := j.held(); h != fresh {
+			if h := j.held(); !reflect.DeepEqual(h, fresh) {
 				t.Errorf("once more taken back the node holds %+v, when it was new %+v", h, fresh)
 			}
 		})
@@ -365,7 +366,7 @@ func TestStuckProgram(t *testing.T) {
 	if _, err := j.c.Release(t.Context(), &nodeapi.ReleaseRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if h := j.held(); h != fresh {
+	if h := j.held(); !reflect.DeepEqual(h, fresh) {
 		t.Errorf("the node holds %+v, when it was new %+v", h, fresh)
 	}
 }

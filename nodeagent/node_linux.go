@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 	"github.com/mcastlab/mcastlab/virtrnic"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -40,7 +42,9 @@ type node struct {
 	agent *mrp.Agent         // of a host
 	sw    *virtswitch.Switch // of a switch
 	host  *live.Host
-	out   *external.Adapter // of an external host
+
+	programs *verbs.Server     // that use libibverbs, at the NIC of a host
+	out      *external.Adapter // of an external host
 
 	events events
 	ended  chan error    // what the loop returned
@@ -106,6 +110,9 @@ func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy,
 			return nil, errors.Join(err, n.loop.Close())
 		}
 	}
+	if err := n.showClock(); err != nil {
+		return nil, errors.Join(err, n.loop.Close())
+	}
 	// The loop keeps one processor; another is for calls and ranks.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	go func() {
@@ -161,8 +168,9 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	n.faults = n.newTimeline(spec.Latency)
 	if x := n.lab.ExternalHost(n.name); x != nil {
 		n.out = external.New(external.Config{
-			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(), Window: x.WindowFrames(n.lab.NICs.MTU),
-			Known: n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
+			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, Groups: n.graph.Groups, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(),
+			Window: x.WindowFrames(n.lab.NICs.MTU),
+			Known:  n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
 		})
 		n.nic = n.out.NIC() // which faults pause
 		n.loop.Start(n.out, nil)
@@ -172,10 +180,11 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), trace
 		n.nic = virtrnic.New(nc)
-		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
+		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, Groups: nc.Groups, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, n.panicked)
-		n.loop.Start(n.nic, n.host.News)
+		n.programs = verbs.NewServer(verbs.Config{Loop: n.loop, NIC: n.nic, Pool: n.loop.Pool(), MTU: n.lab.NICs.MTU, Alias: n.managed})
+		n.loop.Start(n.programs.Gate(), func(at vtime.Time) vtime.Time { return min(n.host.News(at), n.programs.News(at)) })
 		return nil
 	}
 	sc, err := spec.SwitchConfig(id, &n.graph.Routes()[id-n.graph.Hosts])
@@ -207,6 +216,15 @@ func (n *node) machine() machine.Machine {
 	return n.nic
 }
 
+// managed returns the fabric's number of the host that has an address on the management network.
+func (n *node) managed(a netip.Addr) (ip uint32, ok bool) {
+	i, ok := labspec.ManagementHost(a)
+	if !ok || i >= n.graph.Hosts {
+		return 0, false
+	}
+	return n.graph.Nodes[i].IP, true
+}
+
 // known returns what tells the addresses of the lab's hosts.
 func (n *node) known() func(ip uint32) bool {
 	ips := make(map[uint32]bool, n.graph.Hosts)
@@ -219,14 +237,17 @@ func (n *node) known() func(ip uint32) bool {
 // finish has watchers sent their last batch.
 func (n *node) finish() { n.finishing.Do(func() { close(n.done) }) }
 
-// stop ends ranks and loop.
+// stop ends ranks, programs and loop.
 func (n *node) stop() error {
 	n.finish()
+	var err error
 	if n.host != nil {
 		n.endTasks()
+		n.loop.Call(vtime.Never, n.programs.Restart) // so that programs are told
+		err = n.programs.Close()
 	}
 	n.loop.Stop()
-	return errors.Join(<-n.ended, n.loop.Close())
+	return errors.Join(err, <-n.ended, n.loop.Close())
 }
 
 // inspect returns the node's counters.

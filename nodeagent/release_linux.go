@@ -77,6 +77,7 @@ func (n *node) reset(now vtime.Time) {
 		}
 	case n.host != nil:
 		n.agent.Restart()
+		n.programs.Restart(now)
 		n.nic.Restart(now)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func (p *nodeProcess) holds(when string, want counters.Held) {
 		if got.Goroutines < want.Goroutines {
 			got.Goroutines = want.Goroutines
 		}
-		if got == want {
+		if reflect.DeepEqual(got, want) {
 			return
 		}
 		if time.Now().After(deadline) {

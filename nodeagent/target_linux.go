@@ -52,6 +52,9 @@ func (t target) Restart(now vtime.Time, _ int) (lost int) {
 		return n.sw.Restart(now)
 	}
 	n.agent.Restart()
+	if n.programs != nil {
+		n.programs.Restart(now)
+	}
 	lost = n.nic.Restart(now)
 	select {
 	case n.crashed <- fmt.Errorf(nodeapi.Crashed+"%s at %v", n.name, now):

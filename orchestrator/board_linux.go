@@ -63,7 +63,7 @@ type leases struct {
 }
 
 // leasesMax is the number of lower halves that are leased; the others can be named by the lab file.
-const leasesMax = bcast.NamedGroupFirst&0xffff - 1
+const leasesMax = bcast.NamedGroupFirst - 1
 
 // next leases one to a rank.
 func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {
@@ -337,7 +337,7 @@ func (b *board) answer(ctx context.Context, c call, m *nodeapi.FromRank) error {
 			return b.lease(c, b.group, b.tables.d.rested(ctx, b.group))
 		}
 		lower, err := b.leases.next(ctx, c.rank)
-		return b.lease(c, wire.GroupNet|lower, err)
+		return b.lease(c, b.tables.d.Graph.Groups.Net()|lower, err)
 	case *nodeapi.FromRank_Multicast:
 		if end := q.Multicast.End; end != 0 {
 			return b.lease(c, end, b.tables.end(ctx, end))

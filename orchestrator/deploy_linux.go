@@ -4,6 +4,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Options struct {
 	Programs []rank.Program
 	// Attach names the interfaces of this host behind which external hosts are.
 	Attach map[string]string
+	// Management gives the lab a management network, whatever its file says.
+	Management bool
 	// Log, if set, receives a line for each step.
 	Log func(format string, args ...any)
 	// Tell, if set, receives what the operator has to know, even where Log is not set.
@@ -74,6 +77,9 @@ func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcom
 // that is up already stays up, and nothing of the run stays on it. The lab is locked throughout,
 // so no other command runs meanwhile.
 func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
+	if err := l.CheckPrograms(ro.Programs, cmp.Or(ro.Dilation, float64(l.Runtime.Dilation))); err != nil {
+		return nil, err
+	}
 	d, err := plan(l, o)
 	if err != nil {
 		return nil, err
@@ -118,7 +124,11 @@ func plan(l *lab.Lab, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}, nil
+	d := &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}
+	if d.managed(&state{}) {
+		return d, d.checkManagement()
+	}
+	return d, nil
 }
 
 // ensure brings the lab up if it is not. The lock is held.
@@ -134,6 +144,9 @@ func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 		return Unchanged, err
 	}
 	if up {
+		if err := d.keepManaged(); err != nil {
+			return Unchanged, err
+		}
 		x, err := d.findDrift(ctx)
 		if err == nil && x.none() {
 			return Unchanged, d.connect(ctx)
@@ -218,7 +231,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	}
 	st := state{
 		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
-		Attach: d.o.Attach, Indexes: indexesOf(outside),
+		Management: d.managed(&state{}), Attach: d.o.Attach, Indexes: indexesOf(outside),
 	}
 	if err := d.store.put(st); err != nil {
 		return err
@@ -250,7 +263,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
 		return err
 	}
-	if err := d.wire(ctx, links, all, outside); err != nil {
+	if err := d.wire(ctx, links, all, all, outside); err != nil {
 		return err
 	}
 	wired := time.Now()
@@ -275,8 +288,9 @@ func (d *Deployed) node(name string) (n engine.Node, err error) {
 	return n, err
 }
 
-// wire makes links, and hands each affected node the sockets on the ends of all its links.
-func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool, outside map[string]*netdev.Outside) (err error) {
+// wire makes links, and hands each affected node the sockets on the ends of all its links. Those of managed
+// that are hosts are linked to the management network, if the lab has one.
+func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[int]bool, outside map[string]*netdev.Outside) (err error) {
 	spaces, err := d.spaces(ctx)
 	if err != nil {
 		return err
@@ -302,6 +316,9 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected map[int]bool,
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+	}
+	if err := d.manage(spaces, managed); err != nil {
+		return err
 	}
 	return d.each(func(i int) error {
 		if !affected[i] {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,9 +24,11 @@ type drift struct {
 	links []int // whose interfaces are gone or down, those of such nodes among them
 
 	replicas []string // controllers whose processes have ended
+
+	unmanaged []int // hosts whose nodes are there, and not on the management network
 }
 
-func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas) == 0 }
+func (x *drift) none() bool { return len(x.nodes)+len(x.links)+len(x.replicas)+len(x.unmanaged) == 0 }
 
 // affected returns the nodes that need new sockets: they start from scratch.
 func (d *Deployed) affected(x drift) map[int]bool {
@@ -74,6 +77,7 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 		return x, err
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
+	hub := d.managed(&st) && netdev.HoldsNamespace(d.store.hubPath())
 	for i, s := range spaces {
 		n := &d.Graph.Nodes[i]
 		up := make([]bool, len(n.Links))
@@ -81,6 +85,16 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 			x.nodes = append(x.nodes, i)
 		} else if up, err = s.Ports(len(n.Links)); err != nil {
 			return x, fmt.Errorf("node %s: %w", n.Name, err)
+		}
+		if s != nil && d.managed(&st) && d.manages(i) {
+			on, err := s.Attached(managementNetOf(i))
+			if err != nil {
+				return x, fmt.Errorf("node %s: %w", n.Name, err)
+			}
+			// The kernel takes the links to a bridge away some time after its namespace has gone.
+			if !on || !hub {
+				x.unmanaged = append(x.unmanaged, i)
+			}
 		}
 		for p, ok := range up {
 			if !ok {
@@ -140,7 +154,12 @@ func (d *Deployed) repair(ctx context.Context, x drift) error {
 	for _, k := range x.links {
 		d.log("link %s is made again", d.Graph.LinkName(k))
 	}
-	if err := d.wire(ctx, x.links, affected, outside); err != nil {
+	managed := maps.Clone(affected)
+	for _, i := range x.unmanaged {
+		d.log("host %s is linked to the management network", d.Graph.Nodes[i].Name)
+		managed[i] = true
+	}
+	if err := d.wire(ctx, x.links, affected, managed, outside); err != nil {
 		return err
 	}
 	if err := d.connect(ctx); err != nil {
@@ -219,6 +238,9 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 		}
 		for _, k := range x.links {
 			lines = append(lines, "+ link "+d.Graph.LinkName(k))
+		}
+		for _, n := range x.unmanaged {
+			lines = append(lines, "+ management network "+d.Graph.Nodes[n].Name)
 		}
 		for _, n := range x.replicas {
 			lines = append(lines, "+ node "+n)

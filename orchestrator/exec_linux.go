@@ -1,125 +1,120 @@
 package orchestrator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"path"
+	"slices"
 	"sync"
-	"syscall"
-	"time"
 
-	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
-// Exec runs a program of this host in the network namespace of every node whose name
-// fits the pattern, all at once, and returns the largest exit code. With several nodes
-// each line is preceded by the node's name.
-func (d *Deployed) Exec(ctx context.Context, pattern string, argv []string, out, errOut io.Writer) (code int, err error) {
+// Execution is a program of this host that is to run at nodes.
+type Execution struct {
+	Pattern string   // of the nodes' names
+	Argv    []string // the program and its arguments
+	// Library is the folder of the libibverbs.so.1 by which a program uses the NIC of its host. Empty:
+	// there is none.
+	Library string
+	tagged  bool   // mpirun says in XML what each rank writes
+	Root    bool   // it runs as root, and not as the user that called sudo
+	Clock   string // what its clocks show: ClockLab, ClockWall or ClockAuto
+
+	In          io.Reader // of a program at one node; several have none
+	Out, ErrOut io.Writer
+}
+
+// Exec runs a program of this host at every node whose name fits the pattern, all at once, and returns
+// the largest exit code. With several nodes each line is preceded by the node's name. The program is in the
+// node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with
+// its node.
+func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) {
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return 0, err
 	}
-	pids := map[string]int{}
-	var names []string
+	var at []engine.Running
 	for _, n := range found {
-		ok, err := path.Match(pattern, n.Name)
+		ok, err := path.Match(x.Pattern, n.Name)
 		if err != nil {
-			return 0, fmt.Errorf("exec at %q: %w", pattern, err)
+			return 0, fmt.Errorf("exec at %q: %w", x.Pattern, err)
 		}
 		if ok && n.PID > 0 {
-			names = append(names, n.Name)
-			pids[n.Name] = n.PID
+			at = append(at, n)
 		}
 	}
-	if len(names) == 0 {
-		return 0, fmt.Errorf("exec at %q: no running node has that name", pattern)
+	if len(at) == 0 {
+		return 0, fmt.Errorf("exec at %q: no running node has that name", x.Pattern)
+	}
+	all, err := d.programs(at, &x)
+	if err != nil {
+		return 0, err
+	}
+	if len(at) == 1 {
+		return all[0].run(ctx, x.In, x.Out, x.ErrOut)
 	}
 	var mu sync.Mutex
-	var all sync.WaitGroup
-	codes, errs := make([]int, len(names)), make([]error, len(names))
-	for i, n := range names {
-		all.Go(func() {
-			o, e := &lines{mu: &mu, w: out}, &lines{mu: &mu, w: errOut}
-			if len(names) > 1 {
-				o.prefix, e.prefix = n+": ", n+": "
-			}
-			codes[i], errs[i] = execIn(ctx, pids[n], argv, o, e)
+	var running sync.WaitGroup
+	codes, errs := make([]int, len(at)), make([]error, len(at))
+	for i, n := range at {
+		running.Go(func() {
+			o, e := &lines{mu: &mu, w: x.Out, prefix: n.Name + ": "}, &lines{mu: &mu, w: x.ErrOut, prefix: n.Name + ": "}
+			codes[i], errs[i] = all[i].run(ctx, nil, o, e)
 			o.end()
 			e.end()
 		})
 	}
-	all.Wait()
-	for _, c := range codes {
-		code = max(code, c)
-	}
-	return code, errors.Join(errs...)
+	running.Wait()
+	return slices.Max(codes), errors.Join(errs...)
 }
 
-// execGrace is how long a program may take to end after an interrupt.
-const execGrace = 2 * time.Second
-
-// execIn runs a program in the network namespace of a process. It is a process group of its
-// own: when ctx ends, so do those that the program has started, which hold its output open.
-func execIn(ctx context.Context, pid int, argv []string, out, errOut io.Writer) (code int, err error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = out, errOut
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = execGrace
-	// The child is born in the namespace of the thread that starts it.
-	err = ns.WithNetNSPath(fmt.Sprintf("/proc/%d/ns/net", pid), func(ns.NetNS) error { return cmd.Start() })
+// programs prepares a program at each of the nodes.
+func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, err error) {
+	who, err := invoker(x.Root)
 	if err != nil {
-		return 0, fmt.Errorf("exec %s: %w", argv[0], err)
+		return nil, fmt.Errorf("exec %s: %w", x.Argv[0], err)
 	}
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes that ignored SIGTERM; mostly there are none
+	hosts, err := d.hosts()
+	if err != nil {
+		return nil, err
 	}
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode(), nil
-	}
-	return 0, err
-}
-
-// lines writes whole lines, each with a prefix, so that those of several nodes do not
-// mix.
-type lines struct {
-	mu     *sync.Mutex
-	w      io.Writer
-	prefix string
-	rest   []byte
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(b []byte) (int, error) {
-	l.rest = append(l.rest, b...)
-	for {
-		i := bytes.IndexByte(l.rest, '\n')
-		if i < 0 {
-			return len(b), nil
+	needs := needsVerbs(x.Argv[0])
+	for _, n := range at {
+		p := &program{lab: d.Lab.Name, node: n.Name, pid: n.PID, start: start{Argv: x.Argv, Host: n.Name, Hosts: hosts, As: who}}
+		why := d.WithoutNIC(n.Name, x.Library)
+		if needs && why != nil {
+			return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], n.Name, why)
 		}
-		if err := l.put(l.rest[:i+1]); err != nil {
-			return 0, err
+		if why == nil {
+			p.start.Dir = d.store.nodePath(n.Name)
 		}
-		l.rest = l.rest[i+1:]
+		if p.start.Env, err = d.withLabTime(environment(who, x.Library, p.start.Dir), x, why); err != nil {
+			return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], n.Name, err)
+		}
+		all = append(all, p)
 	}
+	return all, nil
 }
 
-func (l *lines) put(line []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, err := fmt.Fprintf(l.w, "%s%s", l.prefix, line)
-	return err
-}
-
-// end writes a last line that lacks a newline.
-func (l *lines) end() {
-	if len(l.rest) > 0 {
-		_ = l.put(append(l.rest, '\n')) // the program's own exit code counts
+// WithoutNIC returns why programs at a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.
+func (d *Deployed) WithoutNIC(node, library string) error {
+	id, ok := d.Graph.Find(node)
+	switch {
+	case !ok:
+		return errors.New("a controller has no NIC: name a host")
+	case d.Graph.Nodes[id].Kind != topo.Host:
+		return errors.New("a switch has no NIC: name a host")
+	case d.Lab.ExternalHost(node) != nil:
+		return errors.New("the NIC of an external host is the device")
+	case d.Lab.Runtime.Clock == lab.ClockLockstep:
+		return fmt.Errorf("lab %s keeps virtual time, which programs do not follow yet: set clock: dilated under runtime, and deploy it again", d.Lab.Name)
+	case library == "":
+		return errors.New("libibverbs.so.1 is neither in the folder verbs beside mcastlab nor in that of $MCASTLAB_VERBS_LIB: build it by make verbs")
 	}
+	return nil
 }

@@ -117,7 +117,7 @@ func (d *Deployed) Member(host string, change func(*lab.External)) (x lab.Extern
 	if d.plane != nil && err == nil {
 		next, err = d.plane.next()
 	}
-	return x, wire.GroupNet | next, errors.Join(err, d.store.close())
+	return x, d.Graph.Groups.Net() | next, errors.Join(err, d.store.close())
 }
 
 // tellExternals applies what group add-member has set for external hosts since the deployment,

@@ -210,6 +210,13 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		if f.dil[i] == 0 {
 			continue // a part of the row before it: what a program measured of itself
 		}
+		if _, wall := row.Details.(apps.Unclocked); wall {
+			v.Dilation = max(v.Dilation, f.dil[i])
+			v.Rows = append(v.Rows, runner.RowFidelity{
+				Workload: row.Workload, Scheme: row.Scheme, Dilation: f.dil[i], LagUS: lagUS(f.lag[i], f.dil[i]), OK: true, External: true,
+			})
+			continue
+		}
 		share, lag := f.share(i, row)
 		ok := share <= lagShare
 		out := len(row.External) > 0

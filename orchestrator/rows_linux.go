@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/labspec"
@@ -115,9 +116,17 @@ func (r *liveRun) row(ctx context.Context, w runner.Workload, last bool) error {
 		return err
 	}
 	return r.Measure(w, r.pace.now, func(emit func(int, []byte)) error {
-		if err := r.job(ctx, w, emit, r.step); err != nil {
+		if err := r.ranks(ctx, w, emit); err != nil {
 			return err
 		}
 		return r.rowOver(ctx, last)
 	})
+}
+
+// ranks runs the ranks of a workload: in the nodes, or as programs of this machine at them.
+func (r *liveRun) ranks(ctx context.Context, w runner.Workload, emit func(int, []byte)) error {
+	if k, is := r.d.Lab.Workloads[w.Of].Chosen().Kind.(apps.HostPrograms); is {
+		return r.hostPrograms(ctx, w, k.HostProgram(), emit)
+	}
+	return r.job(ctx, w, emit, r.step)
 }

@@ -36,6 +36,8 @@ type RunOptions struct {
 	Captures     []string // patterns of port names
 	CaptureBytes int64    // all of them together
 
+	Programs bool // the lab may run programs of this machine
+
 	Acts []faults.Act // what is done by hand in a run in virtual time (runner.ReadActs), beside what comes from outside
 }
 
@@ -330,7 +332,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if err != nil {
 		return err
 	}
-	lossFree := len(r.d.Lab.Faults) == 0
+	lossFree := len(r.d.Lab.Faults) == 0 && !r.d.Lab.RunsPrograms() // a program that ends leaves its peers without answers
 	for i := range states {
 		if r.d.lost[i].Load() {
 			lossFree = false

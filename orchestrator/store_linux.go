@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -29,6 +30,7 @@ const StateDir = "/run/mcastlab"
 //	lock          held by the command that is at work
 //	n/NODE/       a node's sockets; the node's user owns it
 //	n/NODE.log    a node's standard error, of nodes that are processes
+//	management    holds the network namespace of the management network
 //	d/NODE/       what a node that is a process keeps across restarts; its user owns it
 type store struct {
 	lab, dir string
@@ -45,6 +47,8 @@ type state struct {
 	Version string    `json:"version"`
 	Leased  uint32    `json:"leased"`            // McstIDs leased so far: none is used twice
 	Mending []string  `json:"mending,omitempty"` // nodes whose repair has begun and not finished
+
+	Management bool `json:"management,omitempty"` // it has a management network
 
 	Attach  map[string]string       `json:"attach,omitempty"`  // interfaces of external hosts
 	Indexes map[string]int          `json:"indexes,omitempty"` // and the kernel's numbers of them
@@ -249,6 +253,9 @@ func (s *store) nodePath(node string) string { return filepath.Join(s.dir, "n", 
 
 // remove removes the folder, and with it the lock.
 func (s *store) remove() error {
+	if err := failpoint.At("remove management network", func() error { return netdev.Release(s.hubPath()) }); err != nil {
+		return fmt.Errorf("remove lab %s: %w", s.lab, err)
+	}
 	if err := failpoint.At("remove state", func() error { return os.RemoveAll(s.dir) }); err != nil {
 		return fmt.Errorf("remove state of lab %s: %w", s.lab, err)
 	}

@@ -37,6 +37,8 @@ type Multicast struct {
 	ah      *virtrnic.AddressHandle
 	window  *virtrnic.MR // Writes: the window that they land in; nil: none is open
 	arrived []Arrival
+	pair    bool     // between two ranks (NewPair), and not a group
+	to      wire.QPN // queue pair that datagrams are sent to
 }
 
 // Arrival is a completed receive of a group.
@@ -60,7 +62,7 @@ const multicastVA = 1 << 40
 // and kind, and nobody may send before all have returned. depth, from 1 to QueueDepth, is how
 // many receives the group holds.
 func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multicast, error) {
-	m := &Multicast{r: r, name: name, kind: kind}
+	m := &Multicast{r: r, name: name, kind: kind, to: wire.QPNMulticast}
 	err := m.lease()
 	if err == nil {
 		err = m.attach(depth)
@@ -110,10 +112,10 @@ func (m *Multicast) attach(depth int) (err error) {
 		}
 		if m.kind == Writes {
 			err = nic.AttachUC(m.qp, m.ip)
-		} else if m.ah, err = r.newAH(nic, m.path()); err == nil {
+		} else if m.ah, err = r.newAH(nic, m.path()); err == nil && !m.pair {
 			err = nic.AttachMcast(m.qp, m.ip)
 		}
-		if err == nil {
+		if err == nil && !m.pair {
 			r.attached(m.qp, m.ip)
 		}
 	})
@@ -148,7 +150,12 @@ func (m *Multicast) bringUp(now vtime.Time, nic *virtrnic.NIC) error {
 
 // qkey returns the Q_Key that all members use. Its top bit is clear because Q_Keys with it set
 // are privileged.
-func (m *Multicast) qkey() uint32 { return m.ip & 0x7fff_ffff }
+func (m *Multicast) qkey() uint32 {
+	if m.pair {
+		return pairQKey
+	}
+	return m.ip & 0x7fff_ffff
+}
 
 // IP returns the group's address.
 func (m *Multicast) IP() uint32 { return m.ip }
@@ -259,7 +266,7 @@ func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
 				wr.Flags = virtrnic.SendSignaled
 			}
 			if m.kind == Datagrams {
-				wr.Opcode, wr.UD = virtrnic.WRSendWithImm, virtrnic.UDDest{AH: m.ah, QPN: wire.QPNMulticast, QKey: m.qkey()}
+				wr.Opcode, wr.UD = virtrnic.WRSendWithImm, virtrnic.UDDest{AH: m.ah, QPN: m.to, QKey: m.qkey()}
 			} else {
 				wr.Opcode, wr.RemoteAddr, wr.RKey = virtrnic.WRRDMAWriteWithImm, multicastVA+uint64(p.Off), m.window.RKey()
 			}
@@ -280,7 +287,7 @@ func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
 func (m *Multicast) Close() error {
 	err := m.Shut()
 	m.r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		if err == nil {
+		if err == nil && !m.pair {
 			err = nic.DetachMcast(m.qp, m.ip)
 		}
 		if err == nil {
@@ -293,7 +300,7 @@ func (m *Multicast) Close() error {
 			err = m.r.destroyCQ(nic, m.cq)
 		}
 	})
-	if err == nil && m.r.c.ID == 0 {
+	if err == nil && !m.pair && m.r.c.ID == 0 {
 		err = m.r.c.Board.EndMulticast(m.ip)
 	}
 	if err != nil {

@@ -25,10 +25,11 @@ type job struct {
 	views  []*Rank // in the order in which they were made; the first is the rank itself
 	mrs    map[*virtrnic.MR]bool
 	health health
+	common map[string]any // what views share, by name (Common)
 }
 
 func newJob() *job {
-	j := &job{mrs: map[*virtrnic.MR]bool{}}
+	j := &job{mrs: map[*virtrnic.MR]bool{}, common: map[string]any{}}
 	j.health.job = j
 	return j
 }

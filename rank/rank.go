@@ -136,6 +136,16 @@ func (r *Rank) Get(key string) []byte { return r.get(key, "value "+key) }
 // Report sets the text of the progress line.
 func (r *Rank) Report(what string) { r.c.Board.Report(what) }
 
+// Common returns the value of a name, which all views of the rank share; the first call makes it.
+func (r inside) Common(name string, make func() any) any {
+	v, ok := r.job.common[name]
+	if !ok {
+		v = make()
+		r.job.common[name] = v
+	}
+	return v
+}
+
 // Emit hands a record of measurements to the runtime.
 func (r inside) Emit(record []byte) { r.c.Board.Emit(record) }
 

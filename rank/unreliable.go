@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -141,4 +142,24 @@ func (r inside) Unwanted() (n uint64) {
 		n = d[virtrnic.DropNoReceive] + d[virtrnic.DropNoGroup] + d[virtrnic.DropPeer] + d[virtrnic.DropSequence]
 	})
 	return n
+}
+
+// pairQKey is the Q_Key of datagrams between two ranks.
+const pairQKey = 0x5ed
+
+// NewPair returns datagrams between the rank and another one (BAS-15): what one sends lands in the next receive of
+// the other, at most once. Both must call it with the same name.
+func (r inside) NewPair(name string, peer, depth int) (*Multicast, error) {
+	m := &Multicast{r: r.Rank, name: name, kind: Datagrams, pair: true, ip: r.c.IPs[peer]}
+	if err := m.attach(depth); err != nil {
+		return nil, fmt.Errorf("datagrams %s to rank %d: %w", name, peer, err)
+	}
+	key := func(from, to int) string { return fmt.Sprintf("pair/%s/%d/%d", name, from, to) }
+	r.Put(key(r.c.ID, peer), binary.BigEndian.AppendUint32(nil, uint32(m.qp.Num())))
+	v := r.get(key(peer, r.c.ID), fmt.Sprintf("rank %d to make datagrams %s", peer, name))
+	if len(v) != 4 {
+		return nil, fmt.Errorf("datagrams %s: rank %d has published %d bytes for a queue pair number", name, peer, len(v))
+	}
+	m.to = wire.QPN(binary.BigEndian.Uint32(v))
+	return m, nil
 }

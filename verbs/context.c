@@ -2,92 +2,17 @@
 #include "internal.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-// exchange sends a request, with a descriptor if fd is not -1, and takes the reply and exactly nfds descriptors.
-static int exchange(int sock, const void *request, size_t size, int fd, void *reply, size_t reply_size, int *fds, int nfds)
-{
-	union {
-		struct cmsghdr h;
-		char room[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	struct iovec io = {(void *)request, size};
-	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
-	int got[4], n = 0;
-	ssize_t r;
-	if (fd >= 0) {
-		m.msg_control = control.room;
-		m.msg_controllen = CMSG_SPACE(sizeof fd);
-		struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-		h->cmsg_level = SOL_SOCKET;
-		h->cmsg_type = SCM_RIGHTS;
-		h->cmsg_len = CMSG_LEN(sizeof fd);
-		memcpy(CMSG_DATA(h), &fd, sizeof fd);
-	}
-	while ((r = sendmsg(sock, &m, MSG_NOSIGNAL)) < 0 && errno == EINTR)
-		;
-	if (r < 0)
-		return errno;
-	io = (struct iovec){reply, reply_size};
-	m = (struct msghdr){.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
-	while ((r = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-		;
-	if (r < 0)
-		return errno;
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-	if (r && h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS) {
-		n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(got, CMSG_DATA(h), n * sizeof(int));
-	}
-	uint32_t status = EIO; // the NIC has gone, or answered something else
-	if ((size_t)r >= sizeof status)
-		memcpy(&status, reply, sizeof status);
-	if (!status && (n != nfds || (size_t)r != reply_size))
-		status = EIO;
-	for (int i = 0; i < n && status; i++)
-		close(got[i]);
-	if (!status && n)
-		memcpy(fds, got, n * sizeof(int));
-	return status;
-}
-
-int verbs_connect(const char *path, int *sock, struct v_device *attr, int fds[3])
-{
-	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	struct v_hello hello = {V_HELLO, V_VERSION};
-	if (strlen(path) >= sizeof a.sun_path)
-		return ENAMETOOLONG;
-	strcpy(a.sun_path, path);
-	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (s < 0)
-		return errno;
-	int mem = -1, err = 0;
-	if (connect(s, (struct sockaddr *)&a, sizeof a) || (mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC)) < 0)
-		err = errno;
-	if (!err)
-		err = exchange(s, &hello, sizeof hello, mem, attr, sizeof *attr, fds, 3);
-	if (mem >= 0)
-		close(mem);
-	if (!err && attr->version != V_VERSION) {
-		for (int i = 0; i < 3; i++)
-			close(fds[i]);
-		err = EPROTO;
-	}
-	if (err)
-		close(s);
-	else
-		*sock = s;
-	return err;
-}
-
 // verbs_call returns 0 or an errno, which it sets, too.
 int verbs_call(struct context *c, const void *request, size_t size, void *reply, size_t reply_size, int *fds, int nfds)
 {
 	pthread_mutex_lock(&c->lock);
-	int err = exchange(c->sock, request, size, -1, reply, reply_size, fds, nfds);
+	int err = verbs_exchange(c->sock, request, size, -1, reply, reply_size, fds, nfds);
 	pthread_mutex_unlock(&c->lock);
 	if (err)
 		errno = err;
@@ -167,6 +92,56 @@ int ibv_close_device(struct ibv_context *x)
 	return 0;
 }
 
+// find fills in the object of an event and reports whether it still exists.
+static int find(struct context *c, const struct v_event *v, struct ibv_async_event *e)
+{
+	int found = v->type == IBV_EVENT_DEVICE_FATAL;
+	e->event_type = v->type;
+	pthread_mutex_lock(&c->objects);
+	switch (v->type) {
+	case IBV_EVENT_DEVICE_FATAL:
+		break;
+	case IBV_EVENT_CQ_ERR:
+		for (struct cq *q = c->cqs; q && !found; q = q->next)
+			if (q->id == v->id) {
+				e->element.cq = (struct ibv_cq *)&q->x;
+				q->async_events++;
+				found = 1;
+			}
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		for (struct srq *q = c->srqs; q && !found; q = q->next)
+			if (q->id == v->id) {
+				e->element.srq = &q->s;
+				q->events++;
+				found = 1;
+			}
+		break;
+	default:
+		for (struct qp *q = c->qps; q && !found; q = q->next)
+			if (q->x.qp_base.qp_num == v->id) {
+				e->element.qp = &q->x.qp_base;
+				q->events++;
+				found = 1;
+			}
+	}
+	pthread_mutex_unlock(&c->objects);
+	return found;
+}
+
+// orphan is called when the NIC has gone. Nothing more comes, so in place of an end that is readable for ever there is one
+// that never is: a program that waits for events would read failures without end.
+static int orphan(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	int silent = eventfd(0, EFD_CLOEXEC | (flags & O_NONBLOCK ? EFD_NONBLOCK : 0));
+	if (silent < 0 || dup3(silent, fd, O_CLOEXEC) < 0)
+		return -1;
+	close(silent);
+	return 0;
+}
+
 // ibv_get_async_event waits for the next event of an object that still exists.
 int ibv_get_async_event(struct ibv_context *x, struct ibv_async_event *e)
 {
@@ -175,50 +150,43 @@ int ibv_get_async_event(struct ibv_context *x, struct ibv_async_event *e)
 	for (;;) {
 		ssize_t n = read(x->async_fd, &v, sizeof v);
 		if (n != sizeof v) {
-			if (n >= 0)
-				errno = EIO; // the NIC has gone
-			return -1;
+			if (n != 0 || orphan(x->async_fd))
+				return -1;
+			v = (struct v_event){.type = IBV_EVENT_DEVICE_FATAL};
 		}
-		e->event_type = v.type;
-		int found = v.type == IBV_EVENT_DEVICE_FATAL;
-		pthread_mutex_lock(&c->objects);
-		if (v.type == IBV_EVENT_CQ_ERR) {
-			for (struct cq *q = c->cqs; q && !found; q = q->next)
-				if (q->id == v.id) {
-					e->element.cq = (struct ibv_cq *)&q->x;
-					q->async_events++;
-					found = 1;
-				}
-		} else {
-			for (struct qp *q = c->qps; q && !found; q = q->next)
-				if (q->x.qp_base.qp_num == v.id) {
-					e->element.qp = &q->x.qp_base;
-					q->events++;
-					found = 1;
-				}
-		}
-		pthread_mutex_unlock(&c->objects);
-		if (found)
+		if (find(c, &v, e))
 			return 0;
 	}
+}
+
+static void acknowledge(pthread_mutex_t *lock, pthread_cond_t *cond, uint32_t *count)
+{
+	pthread_mutex_lock(lock);
+	++*count;
+	pthread_cond_broadcast(cond);
+	pthread_mutex_unlock(lock);
 }
 
 // Destroying an object waits until its events have been acknowledged.
 void ibv_ack_async_event(struct ibv_async_event *e)
 {
-	if (e->event_type == IBV_EVENT_DEVICE_FATAL)
+	switch (e->event_type) {
+	case IBV_EVENT_DEVICE_FATAL:
 		return;
-	if (e->event_type == IBV_EVENT_CQ_ERR) {
+	case IBV_EVENT_CQ_ERR: {
 		struct ibv_cq *q = e->element.cq;
-		pthread_mutex_lock(&q->mutex);
-		q->async_events_completed++;
-		pthread_cond_broadcast(&q->cond);
-		pthread_mutex_unlock(&q->mutex);
+		acknowledge(&q->mutex, &q->cond, &q->async_events_completed);
 		return;
 	}
-	struct ibv_qp *q = e->element.qp;
-	pthread_mutex_lock(&q->mutex);
-	q->events_completed++;
-	pthread_cond_broadcast(&q->cond);
-	pthread_mutex_unlock(&q->mutex);
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED: {
+		struct ibv_srq *q = e->element.srq;
+		acknowledge(&q->mutex, &q->cond, &q->events_completed);
+		return;
+	}
+	default: {
+		struct ibv_qp *q = e->element.qp;
+		acknowledge(&q->mutex, &q->cond, &q->events_completed);
+	}
+	}
 }

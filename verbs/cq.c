@@ -78,10 +78,34 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *x, int cqe, void *cq_context, s
 	return (struct ibv_cq *)&q->x;
 }
 
-// A queue is as large as its ring; it grows no further.
+// A queue is as large as its ring. It never becomes smaller, but what is in it must fit.
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	return cqe <= cq->cqe ? 0 : EOPNOTSUPP;
+	struct cq *q = (struct cq *)cq;
+	struct v_resize_cq m = {V_RESIZE_CQ, q->id, cqe};
+	struct v_reply r;
+	int fd, err;
+	pthread_mutex_lock(&q->lock);
+	if (cqe < 1 || (uint64_t)cqe < atomic_load(&q->ring->head) - atomic_load(&q->ring->tail))
+		err = EINVAL;
+	else if (cqe <= cq->cqe)
+		err = 0;
+	else if (!(err = verbs_call(context_of(cq->context), &m, sizeof m, &r, sizeof r, &fd, 1))) {
+		size_t size = V_RING_HEADER + (size_t)r.send * sizeof *q->e;
+		struct v_ring *ring = verbs_map(fd, size);
+		if (!ring) // the NIC writes to a ring that nobody sees: nothing completes here any more
+			err = ENOMEM;
+		else {
+			munmap(q->ring, q->size);
+			q->ring = ring;
+			q->size = size;
+			q->entries = r.send;
+			q->e = (struct v_completion *)(ring + 1);
+			cq->cqe = r.send - 1;
+		}
+	}
+	pthread_mutex_unlock(&q->lock);
+	return err;
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq)
@@ -144,7 +168,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 }
 
 // A program that polls without end takes the processor from its NIC when there are few: it is offered from time to time.
-static void idle(void)
+void verbs_idle(void)
 {
 	static __thread int polls;
 	if (++polls >= 64) {
@@ -169,20 +193,23 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 		wc[n].byte_len = e->byte_len;
 		wc[n].qp_num = e->qpn;
 		wc[n].src_qp = e->src_qp;
+		wc[n].wc_flags = verbs_wc_flags(e->flags);
+		wc[n].sl = verbs_sl(context_of(cq->context), e->flags);
 		if (e->flags & V_WC_IMM)
-			wc[n].wc_flags |= IBV_WC_WITH_IMM, wc[n].imm_data = htonl(e->imm);
+			wc[n].imm_data = htonl(e->imm);
 		if (e->flags & V_WC_INV)
-			wc[n].wc_flags |= IBV_WC_WITH_INV, wc[n].invalidated_rkey = e->imm;
-		if (e->flags & V_WC_GRH)
-			wc[n].wc_flags |= IBV_WC_GRH;
+			wc[n].invalidated_rkey = e->imm;
 	}
-	if (n)
+	int starved = 0;
+	if (n) {
 		atomic_store(&q->ring->tail, tail);
+		starved = atomic_exchange(&q->ring->starved, 0);
+	}
 	pthread_mutex_unlock(&q->lock);
-	if (n && atomic_exchange(&q->ring->starved, 0))
+	if (starved)
 		verbs_ring(context_of(cq->context));
 	if (!n)
-		idle();
+		verbs_idle();
 	return n;
 }
 
@@ -191,12 +218,14 @@ int verbs_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	struct cq *q = (struct cq *)cq;
 	if (!cq->channel)
 		return EINVAL;
+	pthread_mutex_lock(&q->lock); // the ring stays
 	if (!solicited_only) {
 		atomic_store(&q->ring->armed, 2);
 	} else {
 		uint32_t no = 0;
 		atomic_compare_exchange_strong(&q->ring->armed, &no, 1);
 	}
+	pthread_mutex_unlock(&q->lock);
 	atomic_thread_fence(memory_order_seq_cst);
 	return 0;
 }

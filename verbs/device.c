@@ -99,6 +99,9 @@ static void fill_device(const struct v_device *v, struct ibv_device_attr *a)
 	a->max_mcast_grp = 4096;
 	a->max_mcast_qp_attach = v->max_mcast_qp;
 	a->max_total_mcast_qp_attach = 4096 * v->max_mcast_qp;
+	a->max_srq = 1 << 16;
+	a->max_srq_wr = v->max_qp_wr;
+	a->max_srq_sge = v->max_sge;
 	a->max_pkeys = 1;
 	a->local_ca_ack_delay = 15;
 	a->phys_port_cnt = 1;
@@ -118,7 +121,25 @@ int verbs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_e
 		return EINVAL;
 	memset(a, 0, size);
 	fill_device(&context_of(c)->attr, &a->orig_attr);
+	if (size >= offsetof(struct ibv_device_attr_ex, device_cap_flags_ex)) {
+		a->completion_timestamp_mask = UINT64_MAX;
+		a->hca_core_clock = 1000000; // kHz: a tick is a nanosecond of the NIC's time
+	}
 	return 0;
+}
+
+// The clock that completions are stamped with; as elsewhere, all its ticks are in tv_nsec.
+int verbs_query_rt_values(struct ibv_context *x, struct ibv_values_ex *v)
+{
+	struct context *c = context_of(x);
+	struct v_id m = {V_CLOCK, 0};
+	struct v_clock r;
+	if (v->comp_mask & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
+		return EOPNOTSUPP;
+	int err = v->comp_mask ? verbs_call(c, &m, sizeof m, &r, sizeof r, NULL, 0) : 0;
+	if (!err && v->comp_mask)
+		v->raw_clock = (struct timespec){0, r.ns};
+	return err;
 }
 
 static uint8_t mtu_code(uint32_t bytes)

@@ -34,6 +34,7 @@ struct context {
 	pthread_mutex_t objects;
 	struct cq *cqs;
 	struct qp *qps;
+	struct srq *srqs;
 	struct verbs_context verbs;
 };
 
@@ -67,6 +68,19 @@ struct cq {
 	pthread_mutex_t lock;
 	struct cq *next;
 	unsigned events, async_events; // handed to the program
+	struct v_completion now;       // extended polling: the completion being read
+	uint64_t next_at;              // extended polling: the one after it
+};
+
+struct srq {
+	struct ibv_srq s;
+	uint32_t id, recvs, max_sge; // recvs: entries of the ring
+	struct v_ring *rq;
+	struct v_recv *re;
+	size_t size;
+	pthread_mutex_t lock;
+	struct srq *next;
+	unsigned events; // handed to the program
 };
 
 struct qp {
@@ -86,11 +100,26 @@ struct qp {
 	unsigned events; // handed to the program
 };
 
+// verbs_wc_flags returns enum ibv_wc_flags of a completion's flags.
+static inline unsigned verbs_wc_flags(uint32_t flags)
+{
+	return (flags & V_WC_IMM ? IBV_WC_WITH_IMM : 0) | (flags & V_WC_INV ? IBV_WC_WITH_INV : 0) | (flags & V_WC_GRH ? IBV_WC_GRH : 0);
+}
+
 static inline struct context *context_of(struct ibv_context *c)
 {
 	return (struct context *)((char *)c - offsetof(struct context, verbs.context));
 }
 
+// verbs_sl returns the service level of a completion. RoCE has none; in its place devices of Mellanox say which header
+// a datagram had, 1: IPv6, 2: IPv4. UCX goes by it.
+static inline uint8_t verbs_sl(const struct context *c, uint32_t flags)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+	return !(flags & V_WC_GRH) ? 0 : memcmp(c->attr.gid, mapped, sizeof mapped) ? 1 : 2;
+}
+
+int verbs_exchange(int sock, const void *request, size_t size, int fd, void *reply, size_t reply_size, int *fds, int nfds);
 int verbs_connect(const char *path, int *sock, struct v_device *attr, int fds[3]);
 int verbs_call(struct context *c, const void *request, size_t size, void *reply, size_t reply_size, int *fds, int nfds);
 int verbs_simple(struct context *c, uint32_t op, uint32_t id);
@@ -100,9 +129,13 @@ void verbs_fill_ops(struct context *c);
 void verbs_fill_post_ops(struct ibv_context_ops *ops);
 void verbs_fill_ex(struct qp *q, uint64_t ops);
 struct ibv_qp *verbs_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
+struct ibv_srq *verbs_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
 int verbs_poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc);
+struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
+void verbs_idle(void);
 int verbs_req_notify_cq(struct ibv_cq *c, int solicited_only);
 int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size);
+int verbs_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);
 int verbs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in, struct ibv_device_attr_ex *a, size_t size);
 void verbs_path(struct v_path *p, const struct ibv_ah_attr *a);
 #endif

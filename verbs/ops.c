@@ -26,13 +26,15 @@ void verbs_fill_ops(struct context *c)
 	ops->poll_cq = verbs_poll_cq;
 	ops->req_notify_cq = verbs_req_notify_cq;
 	verbs_fill_post_ops(ops);
-	REFUSE(ops->post_srq_recv);
 	REFUSE_OBJECT(ops->alloc_mw);
 	REFUSE(ops->bind_mw);
 	REFUSE(ops->dealloc_mw);
 	v->query_port = verbs_query_port;
 	v->query_device_ex = verbs_query_device_ex;
 	v->create_qp_ex = verbs_create_qp_ex;
+	v->create_cq_ex = verbs_create_cq_ex;
+	v->query_rt_values = verbs_query_rt_values;
+	v->create_srq_ex = verbs_create_srq_ex;
 	REFUSE(v->advise_mr);
 	REFUSE_OBJECT(v->alloc_null_mr);
 	REFUSE(v->read_counters);
@@ -56,13 +58,10 @@ void verbs_fill_ops(struct context *c)
 	REFUSE(v->destroy_wq);
 	REFUSE(v->modify_wq);
 	REFUSE_OBJECT(v->create_wq);
-	REFUSE(v->query_rt_values);
-	REFUSE_OBJECT(v->create_cq_ex);
 	REFUSE(v->ibv_destroy_flow);
 	REFUSE_OBJECT(v->ibv_create_flow);
 	REFUSE_OBJECT(v->open_qp);
 	REFUSE(v->get_srq_num);
-	REFUSE_OBJECT(v->create_srq_ex);
 	REFUSE_OBJECT(v->open_xrcd);
 	REFUSE(v->close_xrcd);
 }

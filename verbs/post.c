@@ -99,35 +99,52 @@ static int post_send(struct ibv_qp *b, struct ibv_send_wr *w, struct ibv_send_wr
 	return err;
 }
 
-static int post_recv(struct ibv_qp *b, struct ibv_recv_wr *w, struct ibv_recv_wr **bad)
+// post_to writes receives to a ring of n entries. The caller holds the ring's lock.
+static int post_to(struct v_ring *ring, struct v_recv *entries, uint32_t n, uint32_t max_sge, struct ibv_recv_wr *w, struct ibv_recv_wr **bad)
 {
-	struct qp *q = (struct qp *)b;
 	int err = 0;
-	if (b->state == IBV_QPS_RESET) {
-		*bad = w;
-		return EINVAL;
-	}
-	pthread_mutex_lock(&q->recv_lock);
-	uint64_t head = atomic_load_explicit(&q->rq->head, memory_order_relaxed);
-	for (; w && !err; w = w->next) {
-		if (head - atomic_load_explicit(&q->rq->tail, memory_order_acquire) >= q->recvs)
+	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	for (; w; w = w->next) {
+		if (head - atomic_load_explicit(&ring->tail, memory_order_acquire) >= n)
 			err = ENOMEM;
-		else if (w->num_sge < 0 || (uint32_t)w->num_sge > q->cap.max_recv_sge)
+		else if (w->num_sge < 0 || (uint32_t)w->num_sge > max_sge)
 			err = EINVAL;
 		if (err) {
 			*bad = w;
 			break;
 		}
-		struct v_recv *e = &q->re[head & (q->recvs - 1)];
+		struct v_recv *e = &entries[head & (n - 1)];
 		e->wr_id = w->wr_id;
 		e->sges = w->num_sge;
 		for (int i = 0; i < w->num_sge; i++)
 			e->sge[i] = (struct v_sge){w->sg_list[i].addr, w->sg_list[i].length, w->sg_list[i].lkey};
 		head++;
 	}
-	atomic_store(&q->rq->head, head);
+	atomic_store(&ring->head, head);
+	return err;
+}
+
+static int post_recv(struct ibv_qp *b, struct ibv_recv_wr *w, struct ibv_recv_wr **bad)
+{
+	struct qp *q = (struct qp *)b;
+	if (b->state == IBV_QPS_RESET || b->srq) {
+		*bad = w;
+		return EINVAL;
+	}
+	pthread_mutex_lock(&q->recv_lock);
+	int err = post_to(q->rq, q->re, q->recvs, q->cap.max_recv_sge, w, bad);
 	pthread_mutex_unlock(&q->recv_lock);
 	verbs_ring(context_of(b->context));
+	return err;
+}
+
+// Nothing is rung: the NIC looks here before it takes a frame, and no error flushes what is shared.
+static int post_srq_recv(struct ibv_srq *s, struct ibv_recv_wr *w, struct ibv_recv_wr **bad)
+{
+	struct srq *q = (struct srq *)s;
+	pthread_mutex_lock(&q->lock);
+	int err = post_to(q->rq, q->re, q->recvs, q->max_sge, w, bad);
+	pthread_mutex_unlock(&q->lock);
 	return err;
 }
 
@@ -135,4 +152,5 @@ void verbs_fill_post_ops(struct ibv_context_ops *ops)
 {
 	ops->post_send = post_send;
 	ops->post_recv = post_recv;
+	ops->post_srq_recv = post_srq_recv;
 }

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { V_VERSION = 1 };
+enum { V_VERSION = 3 };
 
 enum v_op {
 	V_HELLO = 1,
@@ -26,6 +26,29 @@ enum v_op {
 	V_DESTROY_AH,
 	V_ATTACH_MCAST,
 	V_DETACH_MCAST,
+	V_CREATE_SRQ,
+	V_DESTROY_SRQ,
+	V_MODIFY_SRQ,
+	V_QUERY_SRQ,
+	V_RESIZE_CQ,
+	V_CLOCK,
+};
+
+// V_TIME, a v_id whose id is 0, is all that a connection of libmcasttime.so says. The descriptor of a page, which can only be
+// read, comes with the reply (v_reply).
+enum { V_TIME = 48 };
+
+// The page is what a lab's clock goes by: the rate that is valid now, and the one that has been announced, whose dilation is 0 if there is
+// none. From the instant mono (CLOCK_MONOTONIC, nanoseconds) lab (picoseconds) passes in that proportion. The rates that count are
+// those of the generation's last bit.
+struct v_rate {
+	_Atomic int64_t mono, lab;
+	_Atomic uint64_t dilation; // the bits of a double: machine time per lab time
+};
+
+struct v_time {
+	_Atomic uint64_t generation; // 0: nothing is known yet
+	struct v_rate rates[2][2];
 };
 
 // V_HELLO, with the descriptor of the program's /proc/self/mem.
@@ -33,7 +56,7 @@ struct v_hello {
 	uint32_t op, version;
 };
 
-// V_ALLOC_PD and V_CREATE_CHANNEL, whose id is 0, V_QUERY_QP, and all that destroy.
+// V_ALLOC_PD, V_CREATE_CHANNEL and V_CLOCK, whose id is 0, V_QUERY_QP, V_QUERY_SRQ, and all that destroy.
 struct v_id {
 	uint32_t op, id;
 };
@@ -47,9 +70,21 @@ struct v_create_cq {
 	uint32_t op, channel, depth, zero; // channel 0: none
 };
 
+struct v_resize_cq {
+	uint32_t op, id, depth;
+};
+
 struct v_create_qp {
 	uint32_t op, pd, send_cq, recv_cq, type, sig_all;
-	uint32_t send_wr, recv_wr, send_sge, recv_sge, inline_data, zero;
+	uint32_t send_wr, recv_wr, send_sge, recv_sge, inline_data, srq; // srq 0: none
+};
+
+struct v_create_srq {
+	uint32_t op, pd, wr, sge;
+};
+
+struct v_modify_srq {
+	uint32_t op, id, limit;
 };
 
 // Where a queue pair or an address handle sends.
@@ -84,7 +119,7 @@ struct v_mcast {
 // the bell's page, the bell and the far end of the asynchronous events, come as descriptors with it.
 struct v_reply {
 	uint32_t status, id;
-	uint32_t send, recv; // V_CREATE_QP: entries of the rings; V_CREATE_CQ: send is the ring's
+	uint32_t send, recv; // V_CREATE_QP: entries of the rings; V_CREATE_CQ and V_RESIZE_CQ: send is the ring's; V_CREATE_SRQ: recv is; V_QUERY_SRQ: recv is the limit
 };
 
 struct v_device {
@@ -96,6 +131,12 @@ struct v_device {
 struct v_queried {
 	struct v_reply reply;
 	struct v_attr attr;
+};
+
+// The answer to V_CLOCK.
+struct v_clock {
+	struct v_reply reply;
+	uint64_t ns; // of the NIC's time
 };
 
 // Events: a completion channel carries the number of a completion queue, the asynchronous events a type and an object.
@@ -110,7 +151,7 @@ struct v_page {
 
 // A ring begins with this header; entries follow, their number is a power of two. Its producer writes head, its
 // consumer tail; both only grow.
-enum { V_RING_HEADER = 256, V_SGES = 15, V_INLINE = 240 };
+enum { V_RING_HEADER = 256, V_SGES = 27, V_INLINE = 400 };
 struct v_ring {
 	_Atomic uint64_t head;
 	uint8_t pad0[56];
@@ -150,11 +191,14 @@ enum { V_WC_IMM = 1, V_WC_GRH = 2, V_WC_INV = 4 };
 struct v_completion {
 	uint64_t wr_id;
 	uint32_t status, opcode, byte_len, imm, qpn, src_qp, flags;
-	uint32_t zero[7];
+	uint32_t zero;
+	uint64_t ns; // of the NIC's time
+	uint64_t zero2[2];
 };
 
+_Static_assert(sizeof(struct v_rate) == 24 && sizeof(struct v_time) == 104, "page of the clock");
 _Static_assert(sizeof(struct v_ring) == V_RING_HEADER, "ring header");
-_Static_assert(sizeof(struct v_send) == 320, "send entry");
-_Static_assert(sizeof(struct v_recv) == 256, "receive entry");
+_Static_assert(sizeof(struct v_send) == 512, "send entry");
+_Static_assert(sizeof(struct v_recv) == 448, "receive entry");
 _Static_assert(sizeof(struct v_completion) == 64, "completion entry");
 #endif

@@ -13,7 +13,8 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 {
 	struct v_create_qp m = {
 		V_CREATE_QP, ((struct pd *)a->pd)->id, ((struct cq *)a->send_cq)->id, ((struct cq *)a->recv_cq)->id, a->qp_type, a->sq_sig_all,
-		a->cap.max_send_wr, a->cap.max_recv_wr, a->cap.max_send_sge, a->cap.max_recv_sge, a->cap.max_inline_data, 0,
+		a->cap.max_send_wr, a->cap.max_recv_wr, a->cap.max_send_sge, a->cap.max_recv_sge, a->cap.max_inline_data,
+		a->srq ? ((struct srq *)a->srq)->id : 0,
 	};
 	struct v_reply r;
 	int fd;
@@ -42,7 +43,7 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr_ex *a)
 {
 	struct context *c = context_of(x);
-	if ((a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) || a->srq) {
+	if ((a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -54,7 +55,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr
 	if (!q)
 		return NULL;
 	a->cap.max_send_wr = q->sends;
-	a->cap.max_recv_wr = q->recvs;
+	a->cap.max_recv_wr = a->srq ? 0 : q->recvs;
 	a->cap.max_send_sge = a->cap.max_send_sge ? a->cap.max_send_sge : 1;
 	a->cap.max_recv_sge = a->cap.max_recv_sge ? a->cap.max_recv_sge : 1;
 	q->cap = a->cap;
@@ -67,6 +68,7 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr
 	b->pd = a->pd;
 	b->send_cq = a->send_cq;
 	b->recv_cq = a->recv_cq;
+	b->srq = a->srq;
 	b->qp_type = a->qp_type;
 	b->state = IBV_QPS_RESET;
 	pthread_mutex_init(&b->mutex, NULL);
@@ -192,7 +194,7 @@ int ibv_query_qp(struct ibv_qp *b, struct ibv_qp_attr *a, int mask, struct ibv_q
 	a->rnr_retry = v->rnr_retry;
 	if (init)
 		*init = (struct ibv_qp_init_attr){
-			.qp_context = b->qp_context, .send_cq = b->send_cq, .recv_cq = b->recv_cq, .cap = q->cap,
+			.qp_context = b->qp_context, .send_cq = b->send_cq, .recv_cq = b->recv_cq, .srq = b->srq, .cap = q->cap,
 			.qp_type = b->qp_type, .sq_sig_all = q->sig_all,
 		};
 	return 0;

@@ -53,9 +53,16 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 		}
 		in.bytes, in.xoff, in.refresh = 0, 0, vtime.Never
 	}
-	n.tx = transmit{stalled: t.stalled}
-	n.timers.Stop(timerPause)
-	n.timers.Stop(timerIntake)
+	n.tx = transmit{stalled: t.stalled, weights: t.weights}
+	if t.weights != nil {
+		t.weights.reset()
+	}
+	for n.back.Len() > 0 {
+		n.drop(now, n.back.Pop().f, DropRestart)
+	}
+	for _, slot := range []int{timerPause, timerIntake, timerBack} {
+		n.timers.Stop(slot)
+	}
 	n.start(now)
 	return int(n.dropped() - before)
 }

@@ -98,6 +98,7 @@ var promises = []struct {
 		{"limit event, once", "test_srq.py: test_modify_srq_limit", "TestSRQLimit", "srq.go", "if s.queue.n < s.limit {\n\t\ts.limit = 0", "if s.queue.n < s.limit {"},
 		{"ERR leaves shared buffers alone", "", "TestSRQError", "qp.go", "q.nic.event(EventLastWQEReached, q) // receives in the SRQ stay for other queue pairs", ""},
 		{"what CreateSRQ refuses", "", "TestSRQLimits", "qp.go", "init.SRQ.nic != n || init.Type == TypeUC", "init.SRQ.nic != n"},
+		{"random faults: buffers, order and limits", "", "TestRandomSRQ", "srq.go", "if s.queue.n < s.limit {", "if s.queue.n <= s.limit {"},
 		{"event or polling, solicited or any", "test_cq_events.py: test_cq_events_rc; test_cq.py: test_create_cq_with_comp_channel", "TestCompChannel", "events.go", "c.armed = armedNot\n\t\tc.channel", "c.channel"},
 		{"solicited WRITE with immediate and datagrams", "test_cq_events.py: test_cq_events_ud", "TestSolicitedDatagram", "datagram.go", "PSN: psn, Solicited: w.wr.Flags&SendSolicited != 0,", "PSN: psn,"},
 		{"overrun ends who completes there", "", "TestCQOverrunEvents", "cq.go", "}\n\t\treturn true", "\treturn true\n\t\t}\n\t\treturn false"},
@@ -122,6 +123,12 @@ var promises = []struct {
 		{"FLT-22: two WRITEs, the first one's first packet lost", "", "TestFirstWriteRepeated", "requester.go", "off := uint64(i) * uint64(q.mtu)", "off := uint64(i) * uint64(q.mtu)\n\tif r.nxt < r.maxSeq {\n\t\tw.wr.RemoteAddr = r.wqes.At(r.n - 1).wr.RemoteAddr\n\t}"},
 		{"random faults of SEND and WRITE", "", "TestRandomWrites", "responder.go", "case d < 0:\n\t\tn.stats.DuplicateRequest++\n\t\tr.duplicate(now, q, f)\n\t\treturn", "case d < -9:\n\t\tr.duplicate(now, q, f)\n\t\treturn"},
 	}},
+	{"Loopback", []promise{
+		{"queue pairs at the same NIC, all services and requests; nothing leaves it", "utils.py: all traffic of its tests is on one device", "TestLoopback", "loopback.go", "f.DstIP() != n.ip", "f.DstIP() == n.ip"},
+		{"a queue pair connected to itself", "", "TestLoopbackSameQP", "qp.go", "q.nic.meets(q.attr.AV.DGID)", ""},
+		{"it shares the port's rate, and crosses no link", "", "TestLoopbackTime", "loopback.go", "n.port.HoldUntil(at)", ""},
+		{"a pause and a stall hold it, a restart loses it", "", "TestLoopbackHeld", "command.go", "n.drop(now, n.back.Pop().f, DropRestart)", "n.pool.Put(n.back.Pop().f)"},
+	}},
 }
 
 const verbsIntro = `# Verbs
@@ -136,6 +143,8 @@ memory windows, local invalidate, TSO, FLUSH, ATOMIC_WRITE, alternate paths. Of 
 REM_INV_RD_REQ_ERR, INV_EECN_ERR, INV_EEC_STATE_ERR (all of RD), MW_BIND_ERR (no windows), REM_ABORT_ERR (XRC), RESP_TIMEOUT_ERR (no device uses it),
 GENERAL_ERR (nothing is left for it), TM_ERR and TM_RNDV_INCOMPLETE (tag matching). What the specification leaves open is decided so:
 
+* A packet to the NIC's own address waits for its turn at the port, takes the port's time and comes back when its last bit has passed. It crosses no link: no switch, capture or
+  fault of a link sees it. A pause of its class holds it, and it goes past the receive buffer. What is sent to a multicast group does not come back.
 * A buffer that a UC message lost is used by the next message; a datagram that does not fit its buffer is dropped and the buffer stays, as with rxe.
 * UC takes the first packet of a message with any PSN, as rxe does; a frame doubled by the network is a message received twice.
 * An acknowledgement beyond an unanswered READ or atomic is an implied NAK and costs a retry, once per missing answer.

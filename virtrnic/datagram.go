@@ -37,6 +37,7 @@ func (n *NIC) CreateAH(pd *PD, a AH) (*AddressHandle, error) {
 	var q QP // the path does not depend on the queue pair: all of a host to one address share it
 	q.attr.AV, q.attr.DestQPN = a, wire.QPNMulticast
 	q.prio = n.priority(a.TrafficClass)
+	n.meets(a.DGID)
 	pd.users++
 	n.made.AHs++
 	return &AddressHandle{pd: pd, env: n.envelope(&q), dst: a.DGID, prio: q.prio, incarnation: n.incarnation}, nil

@@ -36,7 +36,7 @@ const (
 // DCQCNByName returns the parameter set of the name, nil for none:
 //
 //	dcqcn           the paper's; hyper increase and least rate, which it does not give,
-//	                as in its authors' simulator (ns3-rdma)
+//	                as in its authors' simulator (ns3-rdma; docs/congestion.md says what differs)
 //	dcqcn-connectx  the defaults of ConnectX adapters (NVIDIA, "DCQCN CC parameters")
 //	dcqcn-hpcc      what the HPCC paper compares with (its simulator's set "dcqcn")
 func DCQCNByName(name string) (*DCQCN, error) {

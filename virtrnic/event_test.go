@@ -13,12 +13,17 @@ import (
 // the first.
 func shared(t *testing.T, typ QPType) (a, b *pair, s *SRQ) {
 	t.Helper()
-	o := pairOptions{typ: typ, timeout: 6, retry: 7, rnr: 7, rdAtomic: 1}
+	return sharedOf(t, pairOptions{typ: typ, timeout: 6, retry: 7, rnr: 7, rdAtomic: 1}, 8)
+}
+
+// sharedOf is shared with other options, and a queue of another depth.
+func sharedOf(t *testing.T, o pairOptions, depth int) (a, b *pair, s *SRQ) {
+	t.Helper()
 	made := 0
 	o.init = func(i *QPInit) {
 		if made++; made == 2 {
 			var err error
-			if s, err = i.PD.nic.CreateSRQ(i.PD, 8, 2); err != nil {
+			if s, err = i.PD.nic.CreateSRQ(i.PD, depth, 2); err != nil {
 				t.Fatal(err)
 			}
 			i.SRQ = s
@@ -27,7 +32,7 @@ func shared(t *testing.T, typ QPType) (a, b *pair, s *SRQ) {
 	a = newPair(t, o)
 	b = &pair{t: t, net: a.net, nic: a.nic, pd: a.pd, cq: a.cq}
 	for i := range 2 {
-		init := QPInit{Type: typ, PD: a.pd[i], SendCQ: a.cq[i], RecvCQ: a.cq[i], MaxSendWR: 8, MaxRecvWR: 8, SQSigAll: true}
+		init := QPInit{Type: o.typ, PD: a.pd[i], SendCQ: a.cq[i], RecvCQ: a.cq[i], MaxSendWR: 16, MaxRecvWR: 8, SQSigAll: true}
 		if i == 1 {
 			init.SRQ = s
 		}
@@ -36,7 +41,9 @@ func shared(t *testing.T, typ QPType) (a, b *pair, s *SRQ) {
 			t.Fatal(err)
 		}
 	}
-	o.mtu = 1024
+	if o.mtu == 0 {
+		o.mtu = 1024
+	}
 	for i := range 2 {
 		b.connect(i, o)
 	}
@@ -479,5 +486,30 @@ func TestQueryQP(t *testing.T) {
 		if a := p.nic[0].QueryQP(p.qp[0]); a.SQPSN != 0 {
 			t.Errorf("type %d: after a packet the next PSN is %v, want 0", typ, a.SQPSN)
 		}
+	}
+}
+
+// TestTakeAsyncEvents: who shares a NIC takes the events of its own objects, oldest first, and leaves the others.
+func TestTakeAsyncEvents(t *testing.T) {
+	a, b, _ := shared(t, TypeRC)
+	n := a.nic[1]
+	a.modifyTo(1, StateErr)
+	b.modifyTo(1, StateErr)
+	own := func(e AsyncEvent) bool { return e.QP == b.qp[1] }
+	if got := n.TakeAsyncEvents(own); len(got) != 1 || got[0] != (AsyncEvent{Type: EventLastWQEReached, QP: b.qp[1]}) {
+		t.Errorf("taken: %+v", got)
+	}
+	if got := n.TakeAsyncEvents(own); got != nil {
+		t.Errorf("taken again: %+v", got)
+	}
+	n.event(EventLastWQEReached, b.qp[1]) // one of its type may wait again
+	if got := n.TakeAsyncEvents(own); len(got) != 1 {
+		t.Errorf("taken of a later one: %+v", got)
+	}
+	if e, ok := n.GetAsyncEvent(); !ok || e.QP != a.qp[1] {
+		t.Errorf("left: %+v %v", e, ok)
+	}
+	if e, ok := n.GetAsyncEvent(); ok {
+		t.Errorf("left, too: %+v", e)
 	}
 }

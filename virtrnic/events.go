@@ -3,6 +3,7 @@ package virtrnic
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine/queue"
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -70,6 +71,22 @@ func (n *NIC) GetAsyncEvent() (AsyncEvent, bool) {
 		return e, true
 	}
 	return AsyncEvent{}, false
+}
+
+// TakeAsyncEvents takes those events, oldest first, for whose object own reports true. The others stay.
+func (n *NIC) TakeAsyncEvents(own func(AsyncEvent) bool) (taken []AsyncEvent) {
+	for i := range n.events.Len() {
+		if e := *n.events.At(i); (e.QP == nil || !e.QP.gone) && own(e) {
+			taken = append(taken, e)
+		}
+	}
+	n.events.RemoveIf(func(e AsyncEvent) bool { return slices.Contains(taken, e) })
+	for _, e := range taken {
+		if e.QP != nil {
+			e.QP.queuedEvents &^= 1 << e.Type
+		}
+	}
+	return taken
 }
 
 // disown forgets the events of a queue pair that is destroyed. They stay in the queue until

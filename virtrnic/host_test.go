@@ -161,14 +161,17 @@ func TestHeadersBelow(t *testing.T) {
 		dgid    uint32
 		mac     wire.MAC
 		prio    uint8
+		groups  wire.GroupRange
 	}{
-		{nil, 0, 10<<24 | 9, wire.HostMAC(10<<24 | 9), 3},
-		{nil, 7, wire.GroupNet | 3, wire.GroupMAC(wire.GroupNet | 3), 3},
-		{classes, 7, 0xe0000105, wire.MulticastMAC(false, 0xe0000105), 5},
+		{nil, 0, 10<<24 | 9, wire.HostMAC(10<<24 | 9), 3, wire.GroupRange{}},
+		{nil, 7, wire.GroupNet | 3, wire.GroupMAC(wire.GroupNet | 3), 3, wire.GroupRange{}},
+		{classes, 7, 0xe0000105, wire.MulticastMAC(false, 0xe0000105), 5, wire.GroupRange{}},
+		{nil, 7, 11<<24 | 3, wire.GroupMAC(11<<24 | 3), 3, wire.NewGroupRange(11 << 24)},
+		{nil, 7, wire.GroupNet | 3, wire.HostMAC(wire.GroupNet | 3), 3, wire.NewGroupRange(11 << 24)},
 	} {
 		p := newPair(t, pairOptions{})
 		n := p.nic[0]
-		n.classes, n.vlan = c.classes, c.vlan
+		n.classes, n.vlan, n.groups = c.classes, c.vlan, c.groups
 		p.qp[0].attr.AV.DGID = c.dgid
 		e, f := n.envelope(p.qp[0]), p.net.Pool.Get()
 		f.Start(&e, wire.BTH{OpCode: wire.OpSendOnly, PKey: wire.PKeyDefault})

@@ -647,7 +647,7 @@ func TestGuardsFire(t *testing.T) {
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}
-		count(hostileRun(t, data, r.IntN(2) == 0), selectiveRun(t, data))
+		count(hostileRun(t, data, r.IntN(2) == 0), selectiveRun(t, data), generalRun(t, rand.New(rand.NewPCG(seed, 27))))
 		for range 4 {
 			some, others := chaosRun(t, r, false), torn(t, r, false)
 			count(append(some.nic[:], others.nic[:]...)...)

@@ -117,6 +117,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	case given&AttrAV != 0: // SQD to SQD with a new path
 		q.prio = n.priority(q.attr.AV.TrafficClass)
 		q.env = n.envelope(q)
+		n.meets(q.attr.AV.DGID)
 		n.control(q)
 	}
 	if given&AttrMaxDestRdAtomic != 0 {

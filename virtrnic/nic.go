@@ -47,6 +47,7 @@ type Config struct {
 	// computing it in large phantom runs.
 	TrustICRC bool
 	IPv6      bool
+	Groups    wire.GroupRange // of the fabric
 	// Raw passes RoCE packets to the stack, too. It is for the port of a device that has its
 	// queue pairs elsewhere.
 	Raw     bool
@@ -74,6 +75,7 @@ type NIC struct {
 	mtu      int
 	trust    bool
 	ipv6     bool
+	groups   wire.GroupRange
 	raw      bool
 	vlan     uint16
 	classes  *[64]uint8
@@ -81,15 +83,23 @@ type NIC struct {
 	trace    machine.Tracer
 	requests machine.RequestTracer // trace, if it takes reports of work requests; else nil
 	stack    Stack
+	gsi      func(now vtime.Time, src uint32, mad []byte) // takes management datagrams, or nil
+	gsiPSN   wire.PSN
 
 	tables
 	// nextVA is the virtual address of the next region of RegMR. Invariant: no such region
 	// reaches beyond it, so regions of RegMR never overlap.
-	nextVA uint64
-	keys   prng.Stream
-	timers vtime.TimerTable
-	tx     transmit
-	intake *intake // nil: arriving frames are taken at once
+	nextVA  uint64
+	keys    prng.Stream
+	timers  vtime.TimerTable
+	credits bool // Settings.Credits
+	tx      transmit
+	intake  *intake // nil: arriving frames are taken at once
+	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
+	// way back (loopback.go).
+	turns    bool
+	back     queue.FIFO[turned]
+	returned func(now vtime.Time, f *wire.Frame) // nil: the NIC takes them itself
 
 	// mcast is, by group, the queue pairs attached to it. It is walked only for a sum, whose
 	// order cannot show.
@@ -121,11 +131,12 @@ type NIC struct {
 	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: there are none
 }
 
-// Timer slots: the end of a received pause, the intake, then two per queue pair.
+// Timer slots: the end of a received pause, the intake, what comes back to the NIC itself, then two per queue pair.
 const (
 	timerPause  = 0
 	timerIntake = 1
-	timerQPs    = 2
+	timerBack   = 2
+	timerQPs    = 3
 )
 
 // New returns a NIC.
@@ -141,7 +152,7 @@ func New(c Config) *NIC {
 	n := &NIC{
 		mtu: mtu, window: window, ip: c.IP,
 		alias: c.Alias, aliases: uint32(c.Aliases), mac: wire.HostMAC(c.IP), port: c.Port, pool: c.Pool, ackEvery: uint32(max(1, c.AckEvery)),
-		trust: c.TrustICRC, ipv6: c.IPv6, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, lossy: c.Lossy, trace: c.Trace, keys: c.Keys,
+		trust: c.TrustICRC, ipv6: c.IPv6, groups: c.Groups, raw: c.Raw, vlan: c.VLAN, classes: c.Classes, lossy: c.Lossy, trace: c.Trace, keys: c.Keys,
 		nextVA: 1 << 20, timers: vtime.NewTimerTable(timerQPs),
 	}
 	n.requests, _ = c.Trace.(machine.RequestTracer)
@@ -149,6 +160,8 @@ func New(c Config) *NIC {
 		irn := *c.IRN
 		n.irn = &irn
 	}
+	n.tx.weights = newWeights(c.Weights)
+	n.credits = c.Credits
 	if c.Congestion != nil {
 		n.line = lineRate(c.Port)
 		n.dcqcn = c.Congestion.forLine(n.line)
@@ -227,9 +240,12 @@ func (n *NIC) HandleTimeout(now vtime.Time) {
 
 // ownTimer serves a timer that is not a queue pair's.
 func (n *NIC) ownTimer(now vtime.Time, slot int) {
-	if slot == timerPause {
+	switch {
+	case slot == timerPause:
 		n.pauseExpired(now)
-	} else if n.intake != nil {
+	case slot == timerBack:
+		n.takeBack(now)
+	case n.intake != nil:
 		n.takeDue(now)
 	}
 }
@@ -240,8 +256,9 @@ func (n *NIC) NextTimeout() (vtime.Time, bool) {
 	if n.tx.stalled {
 		at, armed = vtime.Never, false
 	}
-	if n.unacked > 0 && n.port.Next() < at {
-		// R5: a request of UC or UD completes when it starts on the wire.
+	if (n.unacked > 0 || n.turns) && n.port.Next() < at {
+		// R5: a request of UC or UD completes when it starts on the wire, and a packet to the NIC itself
+		// comes back by a timer.
 		at, armed = n.port.Next(), true
 	}
 	if n.stack != nil {
@@ -262,6 +279,10 @@ func (n *NIC) receive(now vtime.Time, f *wire.Frame) {
 	if q == nil {
 		if why == DropNotMine && wire.IsMulticast(f.DstIP()) && n.mine(f) {
 			n.multicast(now, f)
+			return
+		}
+		if why == DropNoQP && n.gsi != nil && f.DestQP() == wire.QPNGSI {
+			n.general(now, f)
 			return
 		}
 		n.drop(now, f, why)
@@ -444,7 +465,7 @@ func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 // without ARP.
 func (n *NIC) neighbour(ip uint32) wire.MAC {
 	switch {
-	case wire.IsGroup(ip):
+	case n.groups.Has(ip):
 		return wire.GroupMAC(ip)
 	case wire.IsMulticast(ip):
 		return wire.MulticastMAC(n.ipv6, ip)

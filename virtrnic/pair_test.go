@@ -42,6 +42,11 @@ type pairOptions struct {
 	init          func(*QPInit)
 	unsignalled   bool
 	lossy         uint8
+	weights       [8]uint8
+	traffic       uint8 // traffic class; 0: DSCP 26
+	self          bool  // both queue pairs are at the first NIC
+	vlan          uint16
+	ipv6          bool
 }
 
 // eventLog writes a NIC's events into the transcript.
@@ -80,13 +85,17 @@ func newPair(t *testing.T, o pairOptions) *pair {
 	for i := range 2 {
 		c := Config{
 			IP: 10<<24 | uint32(i+1), Port: &p.net.PortsOf(i)[0], Pool: p.net.Pool, TrustICRC: o.trust, Lossy: o.lossy, Keys: root.Derive(string(rune('a' + i))),
-			Settings: Settings{AckEvery: o.ackEvery, Congestion: o.congestion, IRN: o.irn[i]},
+			VLAN: o.vlan, IPv6: o.ipv6,
+			Settings: Settings{AckEvery: o.ackEvery, Congestion: o.congestion, IRN: o.irn[i], Weights: o.weights},
 		}
 		if o.log {
 			c.Trace = eventLog{p.net, string(rune('A' + i))}
 		}
 		p.nic[i] = New(c)
 		p.net.Set(i, string(rune('A'+i)), p.nic[i])
+		if o.self {
+			p.nic[i] = p.nic[0]
+		}
 		p.pd[i] = p.nic[i].AllocPD()
 		var err error
 		if p.cq[i], err = p.nic[i].CreateCQ(o.cqDepth); err != nil {
@@ -120,6 +129,9 @@ func (p *pair) connect(i int, o pairOptions) {
 		State: StateInit, Port: 1, Access: AccessRemoteWrite | AccessLocalWrite,
 		AV: AH{DGID: p.nic[1-i].IP(), TrafficClass: 26<<2 | wire.ECNECT0}, PathMTU: o.mtu, DestQPN: p.qp[1-i].Num(),
 		RQPSN: o.psn, SQPSN: o.psn, MinRNRTimer: 1, Timeout: o.timeout, RetryCnt: o.retry, RNRRetry: o.rnr,
+	}
+	if o.traffic != 0 {
+		a.AV.TrafficClass = o.traffic
 	}
 	if o.rdAtomic > 0 {
 		a.Access |= AccessRemoteRead | AccessRemoteAtomic

@@ -14,4 +14,9 @@ type Settings struct {
 	Congestion *DCQCN
 	// IRN is selective repeat; nil: go-back-N.
 	IRN *IRN
+	// Weights holds the share of each priority in the weighted round, which is served below the strict
+	// priorities; 0: the priority is strict. Of two strict priorities the one with the higher number goes first.
+	Weights [8]uint8
+	// Credits stops a priority with PFC after each frame, until the switch resumes it (virtswitch.InputConfig).
+	Credits bool
 }

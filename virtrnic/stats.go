@@ -50,6 +50,7 @@ func DropReasons() []DropReason {
 // Stats counts what a NIC did. A counter that Linux's rxe has, too, has its name.
 type Stats struct {
 	SentPkts, RcvdPkts uint64
+	Loopback           uint64 // frames to the NIC itself, which SentPkts and RcvdPkts do not count
 	Made               uint64 // frames the NIC created: requests, responses, pauses
 	Delivered          uint64 // frames that ended here as intended
 	Drops              [dropReasons]uint64

@@ -11,7 +11,7 @@ import (
 
 // transmit is the NIC's egress. Each priority has a FIFO of complete frames (acknowledgements and
 // those of the host's stack), which go first, and a round of queue pairs, which send one packet
-// each in turn. Priorities are strict, and a pause frame goes before all of them.
+// each in turn. Priorities are strict or share the link by weights, and a pause frame goes before all of them.
 //
 // Invariant: a bit of ready is set if and only if made or round of that priority is not empty.
 // Invariant: a queue pair is at most once in round and held together, and its queued flag says
@@ -27,6 +27,7 @@ type transmit struct {
 	until   [8]vtime.Time // when a received pause runs out
 	made    [8]queue.FIFO[*wire.Frame]
 	round   [8]queue.FIFO[*QP]
+	weights *weights // nil: all priorities are strict
 }
 
 type pauseFrame struct {
@@ -132,8 +133,26 @@ func (n *NIC) settle(until vtime.Time) {
 		} else if f = n.pick(start); f == nil {
 			continue // the queue pair has nothing to send; pick has taken it out of the round
 		}
+		if n.turns && n.turnBack(start, f) {
+			continue
+		}
 		n.stats.SentPkts++
 		p.Commit(f, f.WireLen(), start)
+		if n.credits && !pause {
+			n.spendCredit(f)
+		}
+	}
+}
+
+// spendCredit stops the priority of a frame that has started until the switch resumes it.
+func (n *NIC) spendCredit(f *wire.Frame) {
+	prio := n.priority(f.Traffic())
+	if p, tagged := f.PCP(); tagged {
+		prio = p
+	}
+	if f.Kind() == wire.KindRoCE && n.lossy>>prio&1 == 0 {
+		n.tx.paused |= 1 << prio
+		n.tx.until[prio] = vtime.Never // no time ends it
 	}
 }
 
@@ -146,7 +165,10 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 			return nil
 		}
 	}
-	prio := bits.Len8(t.ready&^t.paused) - 1
+	prio := uint8(bits.Len8(t.ready&^t.paused) - 1)
+	if t.weights != nil {
+		prio = t.weights.choose(t.ready &^ t.paused)
+	}
 	made, round := &t.made[prio], &t.round[prio]
 	var f *wire.Frame
 	if made.Len() > 0 {
@@ -171,6 +193,9 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	}
 	if made.Len() == 0 && round.Len() == 0 {
 		t.ready &^= 1 << prio
+	}
+	if t.weights != nil && f != nil {
+		t.weights.spend(prio, f.WireLen())
 	}
 	return f
 }
@@ -285,9 +310,9 @@ func (n *NIC) Stands() bool {
 }
 
 // Queued returns how many frames the NIC holds: those that wait to be sent, those in the intake,
-// and those in reorder buffers.
+// those that come back to it, and those in reorder buffers.
 func (n *NIC) Queued() int {
-	k := n.tx.pauses.Len() + n.reordered
+	k := n.tx.pauses.Len() + n.reordered + n.back.Len()
 	if n.intake != nil {
 		k += n.intake.fifo.Len()
 	}
@@ -296,3 +321,6 @@ func (n *NIC) Queued() int {
 	}
 	return k
 }
+
+// Paused returns the bit mask of the priorities that the switch has paused.
+func (n *NIC) Paused() uint8 { return n.tx.paused }

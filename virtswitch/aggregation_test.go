@@ -61,7 +61,7 @@ func (a *aggregation) apply(t *testing.T, step string) string {
 }
 
 // TestAggregationSteps: what a group with three members tells its source, packet by packet.
-// Members have everything before PSN 5 at first.
+// Members have everything before PSN 5 at first (CON-3).
 func TestAggregationSteps(t *testing.T) {
 	fixed := RulesFixed()
 	for _, c := range []struct {
@@ -288,7 +288,7 @@ func checkAggregation(t *testing.T, a *aggregation, m *modelAggregation, psn fun
 }
 
 // TestAggregationPromise: whatever the rules, ACK(x) means that every member has all up to
-// x, NAK(e) that every member has all before e, and a fatal NAK likewise.
+// x, NAK(e) that every member has all before e, and a fatal NAK likewise (CON-17).
 func TestAggregationPromise(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0xa67))

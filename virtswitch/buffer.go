@@ -165,7 +165,10 @@ func (b *buffer) mustPause(in int, prio uint8) bool {
 // mayResume reports whether a neighbour that is paused may send again.
 func (b *buffer) mayResume(in int, prio uint8) bool {
 	g := &b.in[in]
-	if b.alpha > 0 {
+	switch {
+	case b.alpha > 0 && b.resumeOffset > 0:
+		return g.own[prio] == 0 && (g.bytes[prio] == 0 || int(g.bytes[prio])+b.resumeOffset <= b.threshold())
+	case b.alpha > 0:
 		return g.own[prio] == 0 && int(g.bytes[prio]) <= b.threshold()/4*3
 	}
 	return int(g.bytes[prio]) <= b.xonBytes

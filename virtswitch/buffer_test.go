@@ -24,6 +24,11 @@ func TestBufferSteps(t *testing.T) {
 		{"static, the memory is full", static, 9000, "+9000: XOFF +1: none -6000: XON"},
 		// The pool is what both ports' own parts leave: 100000 - 2*4236 - 2000.
 		{"dynamic", dynamic, 100_000, "+44764: +1: XOFF -1: -6395: -1: XON"},
+		// With an offset: 3072 bytes below the threshold, which grows by a byte for each that goes; or with nothing left.
+		{"static, offset", PFCConfig{Lossless: 1 << 3, XOFF: 5000, ResumeOffset: 3072, Headroom: []int{2000, 0}}, 100_000, "+5001: XOFF -3072: -1: XON"},
+		{"static, offset above the threshold", PFCConfig{Lossless: 1 << 3, XOFF: 5000, ResumeOffset: 6000, Headroom: []int{2000, 0}}, 100_000, "+5001: XOFF -5000: -1: XON"},
+		{"dynamic, offset", PFCConfig{Lossless: 1 << 3, Alpha: 1, ResumeOffset: 3072, Headroom: []int{2000, 0}}, 100_000, "+44764: +1: XOFF -1: -1535: -1: XON"},
+		{"dynamic, offset above the threshold", PFCConfig{Lossless: 1 << 3, Alpha: 1. / 64, ResumeOffset: 3072, Headroom: []int{2000, 0}}, 100_000, "+1377: +1: XOFF -1: -1376: -1: XON"},
 		{"dynamic, the queue is full", dynamic, 100_000, "+44764: +4236: XOFF +2000: +1: none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,6 +115,7 @@ func TestBufferModel(t *testing.T) {
 		c := PFCConfig{Lossless: 3 << 3, XOFF: 5000 + r.IntN(5000), Headroom: slices.Repeat([]int{3000 + r.IntN(3000)}, ports)}
 		if seed%2 == 1 {
 			c.Alpha = 0.25 * float64(1+r.IntN(8))
+			c.ResumeOffset = r.IntN(2) * 3072
 		}
 		b := newBuffer(c, ports, Reserved(c, ports, 1<<20)+r.IntN(60_000))
 		type frame struct {

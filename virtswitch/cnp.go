@@ -22,7 +22,9 @@ func (s *Switch) handleCNP(now vtime.Time, in int, f *wire.Frame, g *group) {
 		return
 	}
 	s.stats.CNPsIn++
+	s.portStats[in].CNPsIn++
 	if s.cnpWindow > 0 && !g.mostCongested(i, int64(now)/int64(s.cnpWindow)) {
+		s.portStats[in].CNPsFiltered++
 		s.absorb(f)
 		return
 	}

@@ -21,8 +21,17 @@ import (
 //
 // Marking, weights, the watchdog and the accelerator act on the queues of an egress. With
 // input queueing there are none, so these settings have no effect.
+//
+// With Credits flow control is by credits of one packet in place of PFC, taken literally from
+// the cyclic multicast paper (CYC-18, CYC-19): an ingress holds one packet of each lossless
+// priority with RoCE, and its neighbour sends the next when it is told that the last has left. An egress
+// then also holds one, which has left its ingress and waits for the credit. The word is a pause
+// frame that resumes the priority; it takes no time of the link, but waits for the packet that is
+// being sent. Hosts take packets at any time. A packet or a credit that a link loses stops the
+// priority of the link for good.
 type InputConfig struct {
 	Together bool
+	Credits  bool
 }
 
 // crossbar is what waits in the ingresses. A lane is the FIFO of one ingress and
@@ -36,14 +45,25 @@ type crossbar struct {
 	turn     []int    // by egress: the ingress served last
 	fresh    []*held  // packets that the frame being handled has brought
 	frames   int      // copies that wait, in all lanes
+	peak     int      // most packets that one lane has had
 	next     vtime.Time
 	spare    []*held
+	slots    []outgoing // by egress, with credits: a packet that waits for one; nil without credits
+}
+
+// outgoing is a packet in the buffer of an egress.
+type outgoing struct {
+	f    *wire.Frame // nil: the slot is free
+	size int
+	prio uint8
+	roce bool
 }
 
 // held is a packet that waits in its ingress.
 type held struct {
 	arrival
 	copies []onward   // copies that have not started
+	owes   bool       // the neighbour gets a credit when the packet leaves
 	until  vtime.Time // when the last bit of the copies that have started is sent
 }
 
@@ -64,7 +84,52 @@ func newCrossbar(c *InputConfig, ports int) *crossbar {
 	for p := range x.wants {
 		x.wants[p] = newBitset(8 * ports)
 	}
+	if c.Credits {
+		x.slots = make([]outgoing, ports)
+	}
 	return x
+}
+
+// credited reports whether the neighbour at a port has spent a credit on a frame that comes from there.
+func (s *Switch) credited(f *wire.Frame) (prio uint8, yes bool) {
+	if s.crossbar.slots == nil || f.Kind() != wire.KindRoCE {
+		return 0, false
+	}
+	prio = s.arrived(f, 0).prio
+	return prio, s.obeys>>prio&1 != 0
+}
+
+// credit tells the neighbour at a port that the ingress has room again.
+func (s *Switch) credit(now vtime.Time, port int, prio uint8) { s.sendPause(now, port, 1<<prio, 0) }
+
+// launch sends the packet in the slot of an egress if it may start at now.
+func (s *Switch) launch(now vtime.Time, port int) {
+	b, e, p := &s.crossbar.slots[port], &s.eg[port], &s.ports[port]
+	if b.f == nil {
+		return
+	}
+	if p.Next() <= now {
+		s.settle(now, port) // a credit for the neighbour goes first
+	}
+	if p.Free() > now || e.paused>>b.prio&1 != 0 {
+		return
+	}
+	p.Commit(b.f, b.size, now)
+	b.f = nil
+	if b.roce && s.obeys>>b.prio&1 != 0 && !s.hosts.has(port) {
+		e.paused |= 1 << b.prio // until the neighbour's credit
+	}
+	if len(e.pauses) > 0 {
+		s.setNext(port)
+	}
+}
+
+// InputPeak returns the most packets that one ingress has held of one priority; 0 with output queues.
+func (s *Switch) InputPeak() int {
+	if s.crossbar == nil {
+		return 0
+	}
+	return s.crossbar.peak
 }
 
 // hold puts a copy of an arriving frame into the frame's ingress.
@@ -79,6 +144,7 @@ func (s *Switch) hold(port int, f *wire.Frame, a *arrival) {
 		*h = held{arrival: arrival{size: a.size, in: a.in, prio: a.prio}, copies: h.copies[:0]}
 		a.held = h
 		x.lanes[lane].Push(h)
+		x.peak = max(x.peak, x.lanes[lane].Len())
 		x.fresh = append(x.fresh, h)
 	}
 	a.held.copies = append(a.held.copies, onward{port, f})
@@ -158,6 +224,9 @@ func (s *Switch) cross(now vtime.Time) {
 	x := s.crossbar
 	for again := true; again; {
 		again = false
+		for port := range x.slots {
+			s.launch(now, port)
+		}
 		for lane := x.leaving.next(0); lane >= 0; lane = x.leaving.next(lane + 1) {
 			if x.lanes[lane].First().until <= now {
 				s.leave(now, lane)
@@ -180,6 +249,11 @@ func (s *Switch) cross(now vtime.Time) {
 			x.next = min(x.next, free)
 		}
 	}
+	for p := range x.slots {
+		if b, free := &x.slots[p], s.ports[p].Free(); b.f != nil && free > now && s.eg[p].paused>>b.prio&1 == 0 {
+			x.next = min(x.next, free)
+		}
+	}
 }
 
 // forget drops every packet that waits and was not due to start before now.
@@ -194,7 +268,12 @@ func (s *Switch) forget(now vtime.Time) {
 			}
 		}
 	}
-	s.crossbar = newCrossbar(&InputConfig{x.together}, len(s.ports))
+	for p := range x.slots {
+		if f := x.slots[p].f; f != nil {
+			s.drop(now, p, f, DropRestart)
+		}
+	}
+	s.crossbar = newCrossbar(&InputConfig{x.together, x.slots != nil}, len(s.ports))
 }
 
 // leave takes the first packet out of a lane.
@@ -204,6 +283,9 @@ func (s *Switch) leave(now vtime.Time, lane int) {
 	x.leaving.clear(lane)
 	if h.charged {
 		s.release(now, waiter{size: int32(h.size), charge: h.charge})
+	}
+	if h.owes {
+		s.credit(now, h.in, h.prio)
 	}
 	x.spare = append(x.spare, h)
 	if x.lanes[lane].Len() == 0 {
@@ -222,6 +304,9 @@ func (s *Switch) leave(now vtime.Time, lane int) {
 func (s *Switch) idle(now vtime.Time, port int, prio uint8) bool {
 	if s.ports[port].Next() <= now {
 		s.settle(now, port) // a pause frame goes first
+	}
+	if x := s.crossbar; x.slots != nil {
+		return s.ports[port].Free() <= now && x.slots[port].f == nil
 	}
 	return s.ports[port].Free() <= now && s.eg[port].paused>>prio&1 == 0
 }
@@ -274,6 +359,12 @@ func (s *Switch) begin(now vtime.Time, lane, port int) {
 		x.turn[c.port] = h.in
 		p := &s.ports[c.port]
 		s.stats.Forwarded++
+		if x.slots != nil { // into the egress, as fast as the link takes it
+			x.slots[c.port] = outgoing{c.f, h.size, h.prio, c.f.Kind() == wire.KindRoCE}
+			h.until = max(h.until, now.Add(p.Serialize(h.size)))
+			s.launch(now, c.port)
+			continue
+		}
 		p.Commit(c.f, h.size, now)
 		h.until = max(h.until, p.Free())
 		if len(s.eg[c.port].pauses) > 0 {

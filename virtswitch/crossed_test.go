@@ -42,6 +42,10 @@ func crossConfig(r *rand.Rand, c *Config) {
 		c.PFC = pfc
 		c.PFC.Alpha = []float64{1. / 16, 1}[r.IntN(2)]
 	}
+	if c.Input != nil && c.PFC.Lossless != 0 && r.IntN(2) == 0 {
+		c.Input.Credits = true
+		c.Hosts = slices.Repeat([]bool{true}, len(c.Ports)) // which give no credits
+	}
 }
 
 func crossRun(t *testing.T, seed uint64, again bool) *lone {

@@ -46,6 +46,16 @@ func TestCNPFilter(t *testing.T) {
 	if st := l.sw.Stats(); st.CNPsIn != 158 || st.CNPsOut != uint64(len(lines)) {
 		t.Errorf("%d notifications in and %d out are counted", st.CNPsIn, st.CNPsOut)
 	}
+	filtered := uint64(0)
+	for port, want := range []uint64{0, 100, 50, 8} {
+		st := l.sw.PortStats(port)
+		if filtered += st.CNPsFiltered; st.CNPsIn != want || st.CNPsFiltered > want || port == 3 && st.CNPsFiltered < want-1 || port == 1 && st.CNPsFiltered > 6 {
+			t.Errorf("port %d counts %+v, want %d in, of the worst path few filtered and of the best nearly all", port, st, want)
+		}
+	}
+	if filtered+uint64(len(lines)) != 158 {
+		t.Errorf("%d notifications passed on and %d filtered by port are not 158", len(lines), filtered)
+	}
 	// Host 1 has died; host 3 goes on, one per window.
 	base = float64(l.net.Now) / float64(vtime.Microsecond)
 	for i := range 10 {

@@ -194,7 +194,11 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		s.stats.Forwarded++
 		if pause {
 			f := e.popPause()
-			p.Commit(f, f.WireLen(), start)
+			size := f.WireLen()
+			if s.crossbar != nil && s.crossbar.slots != nil {
+				size = 0 // a credit takes no time of the link
+			}
+			p.Commit(f, size, start)
 			continue
 		}
 		// The highest strict priority that may start goes first, and weighted ones only if no

@@ -24,13 +24,16 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	switch {
 	case h.Syndrome.IsACK():
 		s.stats.AcksIn++
+		s.portStats[in].AcksIn++
 		s.answerSource(now, f, g, in, g.onAck(i, psn, h.MSN))
 	case h.Syndrome.IsNAK() && h.Syndrome != wire.SyndromePSNSequence:
 		// A remote access, invalid request or remote operation NAK ends the connection.
 		s.stats.NaksIn++
+		s.portStats[in].NaksIn++
 		s.emitFeedback(now, f, g, g.onFatal(psn), h.Syndrome, in)
 	default:
 		s.stats.NaksIn++
+		s.portStats[in].NaksIn++
 		d := g.onNak(i, psn, h.Syndrome, h.MSN)
 		if d.held {
 			s.stats.NaksHeld++

@@ -82,7 +82,7 @@ func (s *Switch) Age(now vtime.Time) (groups int) {
 // forgetGroup removes a group and frees the memory of its table.
 func (s *Switch) forgetGroup(g *group) {
 	s.groups.remove(g)
-	s.mftUsed -= MFTBytes(len(s.ports), g.regions)
+	s.mftUsed -= s.tableBytes(g.regions)
 	if g.reduce != nil {
 		s.reductions--
 	}

@@ -101,8 +101,22 @@ func MFTBytes(ports int, memoryRegions bool) int {
 }
 
 // GleamTableBytes returns the size of one group's table as Gleam lays it out (GLE-2): an
-// entry of 14 bytes (port 1, type 1, IP 4, QPN 4, PSN 4) per port and no index.
-func GleamTableBytes(ports int) int { return 14 * ports }
+// entry of 14 bytes (port 1, type 1, IP 4, QPN 4, PSN 4) per port and no index. With memory
+// regions an entry has 12 more, as in MFTBytes.
+func GleamTableBytes(ports int, memoryRegions bool) int {
+	if memoryRegions {
+		return (14 + 12) * ports
+	}
+	return 14 * ports
+}
+
+// tableBytes returns the size of one group's table in this switch, by the layout of its rules.
+func (s *Switch) tableBytes(memoryRegions bool) int {
+	if s.rules.EntryList {
+		return GleamTableBytes(len(s.ports), memoryRegions)
+	}
+	return MFTBytes(len(s.ports), memoryRegions)
+}
 
 // handleGroup handles a RoCE packet addressed to a McstID. A packet of an unknown group, or
 // from outside the group's tree, is dropped (CEP-27).
@@ -162,6 +176,7 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 		}
 		if g.filters(i, psn) {
 			s.stats.Filtered++
+			s.portStats[g.path[i].port].Filtered++
 			continue
 		}
 		if last >= 0 {

@@ -614,6 +614,11 @@ func TestRepeatsFiltered(t *testing.T) {
 	if got := send(); got[1] != "" || got[2] == "" || got[3] != "" || l.sw.Stats().Filtered != 2 {
 		t.Errorf("of a repeat that only member 2 lacks the members got %q", got)
 	}
+	for port, want := range []PortStats{{}, {AcksIn: 1, Filtered: 1}, {}, {AcksIn: 1, Filtered: 1}} {
+		if got := l.sw.PortStats(port); got != want {
+			t.Errorf("port %d counts %+v, want %+v", port, got, want)
+		}
+	}
 	l.feed(2, 5, wire.SyndromeACK)
 	l.took(0)
 	if got := send(); got != [4]string{"10.254.0.1>10.0.0.1 RC_ACKNOWLEDGE qp=100 psn=5 ACK msn=1"} {

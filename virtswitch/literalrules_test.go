@@ -12,7 +12,7 @@ import (
 // literal rules and is well under the fixed ones.
 
 // TestLiteralFilterStopsRepeats (CEP-34): the last aggregated acknowledgement is lost. Literally the filter stops
-// every retransmission, nobody acknowledges, and the queue pair dies.
+// every retransmission, nobody acknowledges, and the queue pair dies (CON-5).
 func TestLiteralFilterStopsRepeats(t *testing.T) {
 	for name, rules := range map[string]virtswitch.Rules{"cepheus": virtswitch.RulesCepheus(), "fixed": virtswitch.RulesFixed()} { // independent of each other
 		s := starScene(t)
@@ -41,7 +41,7 @@ func TestLiteralLoneLoss(t *testing.T) {
 }
 
 // TestLiteralStaleNak (CEP-38): under coalesced acknowledgements a NAK that the minimum has passed stays
-// remembered and, being the smallest, blocks all later ones.
+// remembered and, being the smallest, blocks all later ones (CON-4).
 func TestLiteralStaleNak(t *testing.T) {
 	stale := virtswitch.RulesFixed()
 	stale.ForgetStaleNak = false

@@ -79,7 +79,7 @@ func (v writeTrial) run(t *testing.T) *sim.Net {
 
 // TestGroupWrites: WRITEs to a group in the three modes, with members that move, windows
 // that change, more WRITEs at once than leaves keep regions for, and frames lost, doubled,
-// late and damaged. After every round each byte of every window is what it should be.
+// late and damaged. After every round each byte of every window is what it should be (CON-6).
 func TestGroupWrites(t *testing.T) {
 	from, count := simlab.Seeds(t, 60)
 	for seed := from; seed < from+count; seed++ {

@@ -187,7 +187,7 @@ func leaderRecords(p wire.MRPPacket) int {
 
 // mftBytes returns the packed size of the group's table as it is now.
 func (s *Switch) mftBytes(g *group) int {
-	n := MFTBytes(len(s.ports), g.regions)
+	n := s.tableBytes(g.regions)
 	for i := range g.path {
 		if r := g.path[i].regions; r != nil {
 			n += versionBytes * len(r.versions)

@@ -337,6 +337,45 @@ func TestRegionMemory(t *testing.T) {
 	}
 }
 
+// TestTableLayout (GLE-2): under Gleam's rules a table has Gleam's size, in what the switch reports
+// and in what it takes of a limit: the memory of two tables of Cepheus holds one of Gleam, and that
+// of two of Gleam holds two (CON-9).
+func TestTableLayout(t *testing.T) {
+	const ports = loneHosts + 2
+	for _, c := range []struct {
+		rules       Rules
+		memory      int
+		groups, all int // that fit, and what they take
+	}{
+		{RulesFixed(), 2 * MFTBytes(ports, false), 2, 2 * (11*ports + 7)},
+		{RulesCepheus(), 2 * MFTBytes(ports, false), 2, 2 * (11*ports + 7)},
+		{RulesGleam(), 2 * MFTBytes(ports, false), 1, 14 * ports},
+		{RulesGleam(), 2 * GleamTableBytes(ports, false), 2, 2 * 14 * ports},
+		{RulesGleam(), GleamTableBytes(ports, true), 1, 14 * ports},
+		{RulesFixed(), MFTBytes(ports, false) - 1, 0, 0},
+	} {
+		l := newLone(t, func(cfg *Config) { cfg.Rules, cfg.GroupMemory = c.rules, c.memory })
+		for k := range 3 {
+			l.stub[0].got = nil
+			l.register(group1+uint32(k), 3)
+			_, there := l.sw.Group(group1 + uint32(k))
+			if refused := strings.Contains(l.took(0), "MRP error"); there != (k < c.groups) || refused == there {
+				t.Errorf("%+v with %d bytes: group %d is registered: %v, refused: %v; %d fit", c.rules, c.memory, k+1, there, refused, c.groups)
+			}
+		}
+		if got := l.sw.MFTBytes(); got != c.all || l.sw.mftUsed != got {
+			t.Errorf("%+v with %d bytes: tables take %d, counted as %d; want %d", c.rules, c.memory, got, l.sw.mftUsed, c.all)
+		}
+	}
+	// With regions an entry is 12 bytes longer in either layout.
+	l := newLone(t, func(cfg *Config) { cfg.Rules = RulesGleam() })
+	l.stub[0].send(l.listing(group1, 0, 1, 2))
+	l.run()
+	if got := l.sw.MFTBytes(); got != 26*ports {
+		t.Errorf("a table with regions takes %d bytes, want %d", got, 26*ports)
+	}
+}
+
 // TestRegionGuards: listings that make no sense are dropped and change nothing; neither do
 // READ, atomics and datagrams to a group.
 func TestRegionGuards(t *testing.T) {

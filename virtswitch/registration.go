@@ -18,7 +18,7 @@ const mrpTraffic = 48 << 2
 // packets by another port, makes the leader begin another attempt.
 func (s *Switch) handleMRP(now vtime.Time, in int, f *wire.Frame) {
 	dst := f.DstIP()
-	if !wire.IsGroup(dst) {
+	if !s.groupRange.Has(dst) {
 		s.forward(now, in, f, dst) // a confirmation or error report on its way to the leader
 		return
 	}
@@ -91,7 +91,7 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 	if fresh {
 		s.groups.put(g)
 		s.ageAt = min(s.ageAt, now.Add(s.ageOf(g)))
-		s.mftUsed += MFTBytes(len(s.ports), false)
+		s.mftUsed += s.tableBytes(false)
 		if p.Flags == wire.MRPReduce {
 			g.reduce = newReduction()
 			s.reductions++
@@ -113,7 +113,8 @@ func (s *Switch) register(now vtime.Time, in int, f *wire.Frame, id uint32, p wi
 }
 
 // room reports whether there is memory for the table of the group, with regions if the packet
-// adds them. There is memory for Config.Groups groups without regions.
+// adds them. There is memory for Config.Groups groups without regions, or for Config.GroupMemory bytes
+// if that is less.
 func (s *Switch) room(g *group, p wire.MRPPacket) bool {
 	if g == nil && p.Flags == wire.MRPReduce && s.reductions == ReductionsMax {
 		return false
@@ -121,18 +122,22 @@ func (s *Switch) room(g *group, p wire.MRPPacket) bool {
 	need := 0
 	switch regions := p.Flags&wire.MRPMRUpdate != 0; {
 	case g == nil:
-		need = MFTBytes(len(s.ports), regions)
+		need = s.tableBytes(regions)
 	case regions && !g.regions:
-		need = MFTBytes(len(s.ports), true) - MFTBytes(len(s.ports), false)
+		need = s.tableBytes(true) - s.tableBytes(false)
 	}
-	return s.mftUsed+need <= min(s.groupsMax, s.groupsRoom)*MFTBytes(len(s.ports), false)
+	room := min(s.groupsMax, s.groupsRoom) * s.tableBytes(false)
+	if s.groupMemory > 0 {
+		room = min(room, s.groupMemory)
+	}
+	return s.mftUsed+need <= room
 }
 
 // widen makes room for regions in the table of a group, if the packet has some.
 func (s *Switch) widen(g *group, p wire.MRPPacket) {
 	if p.Flags&wire.MRPMRUpdate != 0 && !g.regions {
 		g.regions = true
-		s.mftUsed += MFTBytes(len(s.ports), true) - MFTBytes(len(s.ports), false)
+		s.mftUsed += s.tableBytes(true) - s.tableBytes(false)
 	}
 }
 

@@ -35,6 +35,9 @@ type Rules struct {
 	// LoadPerNode counts a port as used once for each node behind it (Gleam algorithm 4)
 	// and not once for each group (CEP-13).
 	LoadPerNode bool
+	// EntryList lays a group's table out as a list of entries (Gleam §3.3, GLE-2) and not as an
+	// index with a path table (CEP-19). It decides what tables take of the memory.
+	EntryList bool
 	// Activate makes a new group wait for MRP ACTIVATE, which carries the start PSN.
 	// Without it data may follow the last confirmation and PSNs start at 0 (CEP-31).
 	Activate bool
@@ -57,10 +60,10 @@ func RulesCepheus() Rules {
 	return Rules{FilterRetransmits: true, ForgetNak: true, EmitTies: true}
 }
 
-// RulesGleam is the Gleam paper literally (GLE-1, GLE-4, GLE-7), but for what cannot run at
+// RulesGleam is the Gleam paper literally (GLE-1, GLE-2, GLE-4, GLE-7), but for what cannot run at
 // all (CEP-14, CEP-30, GLE-6).
 func RulesGleam() Rules {
-	return Rules{NakGenerates: true, TriggerOnEqual: true, EmitTies: true, LoadPerNode: true}
+	return Rules{NakGenerates: true, TriggerOnEqual: true, EmitTies: true, LoadPerNode: true, EntryList: true}
 }
 
 // RulesByName returns the profile cepheus, gleam or fixed.

@@ -19,7 +19,10 @@ type Settings struct {
 	Weights [8]uint8
 	Rules   Rules
 	Groups  int // most groups registered at once; 0: GroupsMax. A group with regions takes the room of two or three (MFTBytes).
-	FanOut  int // most paths that a group's data may leave by, the source's not counted; 0: no limit (CEP-49)
+	// GroupMemory is the bytes of multicast forwarding tables that there is room for (CEP-20, GLE-2);
+	// 0: those of Groups.
+	GroupMemory int
+	FanOut      int // most paths that a group's data may leave by, the source's not counted; 0: no limit (CEP-49)
 	// GroupAge is how long a group may be idle before Age deletes it; 0: for ever.
 	GroupAge vtime.Duration
 	// CNPWindow is the window of the CNP filter (CEP-43), in which counts halve; 0: every

@@ -71,6 +71,13 @@ type Stats struct {
 	CNPsIn, CNPsOut            uint64 // group feedback that notifies of congestion; those in and not out were filtered
 }
 
+// PortStats counts what a port has had to do with groups (GEN-11).
+type PortStats struct {
+	AcksIn, NaksIn, CNPsIn uint64 // group feedback that came by the port
+	CNPsFiltered           uint64 // of CNPsIn, those not passed on because another path is more congested (CEP-43)
+	Filtered               uint64 // copies not sent by the port because its path has the packet (CEP-33)
+}
+
 // Dropped returns the frames dropped for any reason.
 func (s *Stats) Dropped() (n uint64) {
 	for _, d := range s.Drops {

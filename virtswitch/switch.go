@@ -20,14 +20,17 @@ import (
 // is its own.
 type Config struct {
 	Settings
-	IP    uint32         // loopback address, the source of what the switch itself sends
-	Ports []machine.Port // the driver's transmitters, one per port; at most PortsMax
-	Pool  *wire.Pool
-	FIB   FIB
-	Seed  uint64 // of the ECMP hash
+	IP uint32 // loopback address, the source of what the switch itself sends
+	// GroupRange is the network of the fabric's McstIDs.
+	GroupRange wire.GroupRange
+	Ports      []machine.Port // the driver's transmitters, one per port; at most PortsMax
+	Pool       *wire.Pool
+	FIB        FIB
+	Seed       uint64 // of the ECMP hash
 	// Up says which ports lead to a higher tier; a group's tree then uses at most one of
 	// them. nil: the fabric has no tiers.
 	Up    []bool
+	Hosts []bool // which ports lead to hosts; needed if Input has Credits
 	Trace machine.Tracer
 	// TrustICRC makes frames that the switch builds carry a flag in place of the ICRC, which
 	// saves the time of computing it.
@@ -58,8 +61,10 @@ type Switch struct {
 	seed     uint32
 	rules    Rules
 	ip       uint32
-	trust    bool
-	trace    machine.Tracer
+	// groupRange is the network of McstIDs.
+	groupRange wire.GroupRange
+	trust      bool
+	trace      machine.Tracer
 
 	buffer buffer
 	// pauseQuanta is the pause that an XOFF of this switch asks for.
@@ -81,9 +86,11 @@ type Switch struct {
 	groups  groupTable
 	// portLoad is, by port, how many groups have it as a path or, with rules.LoadPerNode, how
 	// many nodes. Invariant: it is the sum over all groups that are not deleted.
-	portLoad  []int32
-	peaks     []int // by port: QueuePeak. Like counters they outlive a restart.
-	groupsMax int
+	portLoad    []int32
+	portStats   []PortStats
+	peaks       []int // by port: QueuePeak. Like counters they outlive a restart.
+	groupsMax   int
+	groupMemory int // bytes; 0: room for groupsMax
 	// groupsRoom is the bound that LimitGroups has set; the lower of it and groupsMax counts.
 	groupsRoom int
 	// mftUsed is the size of all groups' tables in bytes. Invariant: it is the sum of MFTBytes
@@ -99,6 +106,7 @@ type Switch struct {
 	// Age need not look before. Invariant: no group reaches its age before it.
 	ageAt     vtime.Time
 	up        bitset // ports to a higher tier; nil: the fabric has no tiers
+	hosts     bitset // ports to hosts, with credits
 	cnpWindow vtime.Duration
 	// quarantine is how long a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
@@ -119,12 +127,19 @@ func New(c Config) *Switch {
 	}
 	s := &Switch{
 		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
-		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, trust: c.TrustICRC, trace: c.Trace,
-		waiting: newBitset(n), portLoad: make([]int32, n), peaks: make([]int, n),
-		groupsMax: c.Groups, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
+		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, groupRange: c.GroupRange,
+		trust: c.TrustICRC, trace: c.Trace,
+		waiting: newBitset(n), portLoad: make([]int32, n), portStats: make([]PortStats, n), peaks: make([]int, n),
+		groupsMax: c.Groups, groupMemory: c.GroupMemory, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
+	}
+	s.hosts = newBitset(n)
+	for p, host := range c.Hosts {
+		if host {
+			s.hosts.set(p)
+		}
 	}
 	for p, up := range c.Up {
 		if s.up == nil {
@@ -173,7 +188,15 @@ func (s *Switch) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		return
 	}
 	s.crossUntil(now - 1)
+	prio, credited := s.credited(f)
+	before := len(s.crossbar.fresh)
 	s.handle(now, port, f)
+	switch fresh := s.crossbar.fresh; {
+	case credited && len(fresh) > before:
+		fresh[before].owes = true
+	case credited: // it ended here
+		s.credit(now, port, prio)
+	}
 	s.admit(now)
 }
 
@@ -183,7 +206,7 @@ func (s *Switch) handle(now vtime.Time, port int, f *wire.Frame) {
 	switch f.Kind() {
 	case wire.KindRoCE:
 		dst := f.DstIP()
-		if !wire.IsGroup(dst) {
+		if !s.groupRange.Has(dst) {
 			s.forward(now, port, f, dst)
 			return
 		}
@@ -195,7 +218,7 @@ func (s *Switch) handle(now vtime.Time, port int, f *wire.Frame) {
 	case wire.KindPFC:
 		s.handlePause(now, port, f)
 	case wire.KindMRP:
-		if s.lookAside != nil && wire.IsGroup(f.DstIP()) {
+		if s.lookAside != nil && s.groupRange.Has(f.DstIP()) {
 			s.steer(now, port, f)
 			return
 		}
@@ -316,9 +339,27 @@ func (s *Switch) absorb(f *wire.Frame) {
 // Stats returns the switch's counters.
 func (s *Switch) Stats() *Stats { return &s.stats }
 
+// PortStats returns what a port has counted. Like Stats it outlives a restart.
+func (s *Switch) PortStats(port int) PortStats { return s.portStats[port] }
+
 // QueuePeak returns the most bytes on the wire that one queue of a port has held. With input
 // queueing nothing waits at egresses, and it is 0.
 func (s *Switch) QueuePeak(port int) int { return s.peaks[port] }
+
+// Ports returns how many ports the switch has.
+func (s *Switch) Ports() int { return len(s.eg) }
+
+// QueuedAt returns how many bytes on the wire wait to be sent by a port. With input queueing nothing
+// waits at egresses, and it is 0.
+func (s *Switch) QueuedAt(port int) (n int) {
+	for i := range s.eg[port].fifo {
+		n += s.eg[port].fifo[i].bytes
+	}
+	return n
+}
+
+// PausedAt returns the bit mask of the priorities that the neighbour at a port has paused.
+func (s *Switch) PausedAt(port int) uint8 { return s.eg[port].paused }
 
 // Pauses returns how many pause frames wait to be sent.
 func (s *Switch) Pauses() (n int) {
@@ -349,6 +390,11 @@ func (s *Switch) Queued() (n int) {
 	}
 	if s.crossbar != nil {
 		n += s.crossbar.frames
+		for _, b := range s.crossbar.slots {
+			if b.f != nil {
+				n++
+			}
+		}
 	}
 	return n
 }

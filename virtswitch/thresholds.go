@@ -20,6 +20,9 @@ type PFCConfig struct {
 	// may hold Alpha times what is free of the buffer that all queues share. A lossless queue
 	// beyond that is paused, and resumed at three quarters of it. 0: thresholds are static.
 	Alpha float64
+	// ResumeOffset is how many bytes below its threshold, static or dynamic, a queue must be for its neighbour to be
+	// resumed; one that is empty is resumed whatever the threshold is. 0: three quarters of the threshold, or XON.
+	ResumeOffset int
 	// Headroom is, by port, how many bytes may still arrive after XOFF was decided; the
 	// function Headroom computes it.
 	Headroom []int
@@ -55,12 +58,15 @@ type thresholds struct {
 	// alpha makes thresholds dynamic: it is the share of the free pool that a queue may hold.
 	alpha float64
 
+	// resumeOffset is how far below the dynamic threshold a neighbour is resumed; 0: at three quarters of it.
+	resumeOffset int
+
 	// headroom is, by port, how many bytes may still arrive after XOFF was decided.
 	headroom []int
 }
 
 func newThresholds(c PFCConfig, ports, limit int) thresholds {
-	t := thresholds{lossless: c.Lossless, xoffBytes: c.XOFF, xonBytes: c.XON, alpha: c.Alpha, headroom: c.Headroom}
+	t := thresholds{lossless: c.Lossless, xoffBytes: c.XOFF, xonBytes: c.XON, alpha: c.Alpha, resumeOffset: c.ResumeOffset, headroom: c.Headroom}
 	if t.headroom == nil {
 		t.headroom = make([]int, ports)
 	}
@@ -72,7 +78,10 @@ func newThresholds(c PFCConfig, ports, limit int) thresholds {
 		}
 		t.xoffBytes = max(maxFrameWire, room/(ports*classes))
 	}
-	if t.xonBytes == 0 {
+	switch {
+	case c.ResumeOffset > 0:
+		t.xonBytes = max(0, t.xoffBytes-c.ResumeOffset)
+	case t.xonBytes == 0:
 		t.xonBytes = t.xoffBytes / 4 * 3
 	}
 	return t

@@ -16,15 +16,16 @@ import (
 // figureTree is the topology of the Cepheus paper's Fig. 2: a three-layer fat-tree
 // with the sender S under L1 and receivers R1, R2, R3 under L2, L3, L4.
 func figureTree() (*topo.Graph, error) {
+	hosts, switches, ends := topo.FigureTree()
 	var nodes []topo.CustomNode
-	for _, h := range []string{"S", "R1", "R2", "R3"} {
+	for _, h := range hosts {
 		nodes = append(nodes, topo.CustomNode{Name: h, Kind: topo.Host})
 	}
-	for _, s := range []string{"L1", "L2", "L3", "L4", "S1", "S2", "S3", "S4", "C1", "C2"} {
+	for _, s := range switches {
 		nodes = append(nodes, topo.CustomNode{Name: s, Kind: topo.Switch})
 	}
 	var links []topo.CustomLink
-	for _, l := range strings.Fields("S-L1 R1-L2 R2-L3 R3-L4 L1-S1 L1-S2 L2-S1 L2-S2 L3-S3 L3-S4 L4-S3 L4-S4 S1-C2 S2-C1 S3-C2 S4-C1") {
+	for _, l := range ends {
 		a, b, _ := strings.Cut(l, "-")
 		links = append(links, topo.CustomLink{A: a, B: b, PortA: -1, PortB: -1, Params: simlab.Link()})
 	}

@@ -86,3 +86,8 @@ func (w *Settings) Trial(t apps.Trial) (apps.Kind, string) {
 
 // Algorithms implements apps.Collective.
 func (*Settings) Algorithms() setting.Algorithms { return setting.Allgathers() }
+
+// Quantities implements apps.Measurer.
+func (*Settings) Quantities() map[string][]string {
+	return map[string][]string{apps.QuantityPhase: apps.PhaseNames()}
+}

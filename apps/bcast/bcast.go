@@ -60,7 +60,8 @@ type record struct {
 	Wrong    bool                 `json:"wrong,omitempty"` // a byte was wrong in the warm-up
 	Recovery *collective.Recovery `json:"recovery,omitempty"`
 	Safety   *collective.Safety   `json:"safety,omitempty"`
-	Given    bool                 `json:"given,omitempty"` // the source has given up this rank
+	Phases   *collective.Phases   `json:"phases,omitempty"` // of the measured iterations
+	Given    bool                 `json:"given,omitempty"`  // the source has given up this rank
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -161,7 +162,7 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 	if err != nil {
 		return rec, err
 	}
-	count, before := p.iterations(size), collective.RecoveryOf(b)
+	count, before, phases := p.iterations(size), collective.RecoveryOf(b), collective.PhasesOf(b)
 	for i := range p.WarmUp + count { // a number
 		what := fmt.Sprintf("iteration %d of %d", i-p.WarmUp+1, count)
 		number := i - p.WarmUp
@@ -181,9 +182,14 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 		}
 		if i < p.WarmUp {
 			rec.Wrong = rec.Wrong || s.Known && !s.OK
+			phases = collective.PhasesOf(b)
 			continue
 		}
 		rec.Samples = append(rec.Samples, s)
+	}
+	if after := collective.PhasesOf(b); after != nil {
+		took := after.Since(*phases)
+		rec.Phases = &took
 	}
 	r.Sync() // until then a peer may still read from the buffer
 	if after := collective.RecoveryOf(b); after != nil {
@@ -394,10 +400,13 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 	if known {
 		row.Verified = &ok
 	}
+	var phases []*collective.Phases
 	for i := range n {
+		phases = append(phases, ranks[i].Phases)
 		row.Recovered(ranks[i].Recovery)
 		row.Safeguarded(ranks[i].Safety)
 	}
+	row.Phased(phases, len(jct))
 	if row.Safety != nil {
 		row.Others = others(p, ranks, n)
 	}

@@ -24,7 +24,7 @@ type Settings struct {
 	WarmUp     int                `yaml:"warm-up" json:"warmUp,omitzero" doc:"iterations before those that are measured" default:"0"`
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; hashed: a running hash instead (not for uc-multicast); phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else hashed (of uc-multicast: phantom)" default:"auto" enum:"auto,bytes,hashed,phantom"`
 	Operation  string             `yaml:"operation" json:"operation,omitzero" doc:"what carries a message: send; or, with an external host among the ranks and scheme cepheus, write: registered WRITEs (docs/writes.md)" default:"send" enum:"send,write"`
-	Group      string             `yaml:"group" json:"group,omitzero" doc:"address of the group, 10.254.255.1 to 10.254.255.254, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
+	Group      string             `yaml:"group" json:"group,omitzero" doc:"address of the group, 10.254.255.1 to 10.254.255.254 or the same of switches.group-net, of a workload with an external host among the ranks: the same in every run; default: each run takes the next of 10.254.0.1 to 10.254.254.255"`
 }
 
 // operationWrite sends by registered WRITEs.
@@ -57,7 +57,7 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 		steps += len(p.Schemes) * (p.WarmUp + apps.Repeats(p.Iterations, int(size)))
 	}
 	return apps.Prepared{
-		Input: p, Hosts: hosts, Steps: steps, Peers: peers, Root: p.Root, Group: w.NamedGroup(), Spare: spareReceivers(&p, len(hosts)),
+		Input: p, Hosts: hosts, Steps: steps, Peers: peers, Root: p.Root, Group: w.NamedGroup(g.Groups), Spare: spareReceivers(&p, len(hosts)),
 	}, nil
 }
 
@@ -179,6 +179,8 @@ func (w *Settings) checkExternals(c *setting.Checker, p string, ranks []int) {
 		c.Failf(p+".ranks", "all ranks are external: one at least must be the lab's")
 	case len(w.Schemes) != 1:
 		c.Failf(p+".schemes", "%s is external and has one connection: use one scheme per workload", out[0])
+	case w.Schemes[0].Transport != "" && w.Schemes[0].Transport != collective.TransportRC:
+		c.Failf(p+".schemes[0].transport", "transport %s needs every rank to run a program, and %s is external: leave it out", w.Schemes[0].Transport, out[0])
 	case w.Schemes[0].Name != "cepheus" && w.Schemes[0].Name != "unicast":
 		c.Failf(p+".schemes[0]", "%s needs every rank to run a program, and %s is external: use cepheus or unicast", w.Schemes[0].Name, out[0])
 	case w.Schemes[0].Fallback != "" && w.Schemes[0].Fallback != collective.FallbackOff:
@@ -206,7 +208,7 @@ func (w *Settings) checkForExternals(c *setting.Checker, p string, external bool
 	if len(w.Schemes) > 0 {
 		scheme = w.Schemes[0].Name
 	}
-	group, err := parseGroup(w.Group)
+	group, err := parseGroup(w.Group, c.Graph.Groups)
 	switch {
 	case w.Operation == operationWrite && (!external || scheme != "cepheus"):
 		c.Failf(p+".operation", "operation write is for scheme cepheus with an external host among the ranks: leave it out")
@@ -221,26 +223,28 @@ func (w *Settings) checkForExternals(c *setting.Checker, p string, external bool
 }
 
 // The groups that lab files may name. No run gets one of them otherwise.
+// These are the lower halves of their addresses.
 const (
-	NamedGroupFirst = wire.GroupNet | 0xff01
-	NamedGroupLast  = wire.GroupNet | 0xfffe
+	NamedGroupFirst = 0xff01
+	NamedGroupLast  = 0xfffe
 )
 
 // parseGroup reads the address of a group; empty is 0.
-func parseGroup(s string) (uint32, error) {
+func parseGroup(s string, groups wire.GroupRange) (uint32, error) {
 	if s == "" {
 		return 0, nil
 	}
+	first, last := groups.Net()|NamedGroupFirst, groups.Net()|NamedGroupLast
 	a, err := netip.ParseAddr(s)
-	if ip, ok := wire.IPOf(a); err == nil && ok && a.Is4() && ip >= NamedGroupFirst && ip <= NamedGroupLast {
+	if ip, ok := wire.IPOf(a); err == nil && ok && a.Is4() && ip >= first && ip <= last {
 		return ip, nil
 	}
-	return 0, fmt.Errorf("group %q is not %v to %v", s, wire.AddrOf(NamedGroupFirst), wire.AddrOf(NamedGroupLast))
+	return 0, fmt.Errorf("group %q is not %v to %v", s, wire.AddrOf(first), wire.AddrOf(last))
 }
 
 // NamedGroup returns the McstID that the lab file names for the workload, or 0.
-func (w *Settings) NamedGroup() uint32 {
-	group, err := parseGroup(w.Group)
+func (w *Settings) NamedGroup(groups wire.GroupRange) uint32 {
+	group, err := parseGroup(w.Group, groups)
 	if err != nil {
 		return 0 // it was checked
 	}
@@ -249,3 +253,8 @@ func (w *Settings) NamedGroup() uint32 {
 
 // Algorithms implements apps.Collective.
 func (*Settings) Algorithms() setting.Algorithms { return setting.Broadcasts() }
+
+// Quantities implements apps.Measurer.
+func (*Settings) Quantities() map[string][]string {
+	return map[string][]string{apps.QuantityPhase: apps.PhaseNames()}
+}

@@ -25,6 +25,9 @@ type Pair struct {
 	Label         string `json:"label"` // name in reports
 	Allgather     Scheme `json:"allgather"`
 	ReduceScatter Scheme `json:"reduce_scatter"`
+
+	// ReduceClass is the DSCP of the Reduce-scatter's packets; 0: that of the rank.
+	ReduceClass uint8 `json:"reduce_class,omitempty"`
 }
 
 // Scheme is an algorithm with its parameters.
@@ -145,6 +148,10 @@ func prepare(r *rank.Rank, p *Params, pi int) (b both, err error) {
 	}
 	if b.reduceRank, err = r.Sub(fmt.Sprintf("%d/reduce-scatter", pi), all); err != nil {
 		return b, err
+	}
+	if c := pair.ReduceClass; c != 0 {
+		x := rankrun.Of(b.reduceRank)
+		x.SetTrafficClass(c<<2 | x.Params().TrafficClass&3) // the ECN bits stay
 	}
 	o := pair.Allgather.Options
 	o.Label = pair.Label

@@ -30,6 +30,7 @@ type PairSettings struct {
 	Label         string         `yaml:"label" json:"label,omitzero" doc:"name in reports; default: the names of the two, as in ring-ring"`
 	Allgather     setting.Scheme `yaml:"allgather" json:"allgather,omitzero" doc:"algorithm of the Allgather: ring, linear, recursive-doubling, multicast" required:"true"`
 	ReduceScatter setting.Scheme `yaml:"reduce-scatter" json:"reduceScatter,omitzero" doc:"algorithm of the Reduce-scatter: ring, in-network" required:"true"`
+	ReduceClass   setting.Class  `yaml:"reduce-class" json:"reduceClass,omitzero" doc:"DSCP of the Reduce-scatter's packets, which gives it a share of the links of its own with switches.scheduling; 0: the lab's traffic-class" default:"0"`
 }
 
 // Check implements apps.Kind.
@@ -79,7 +80,7 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	half := func(s *setting.Scheme) Scheme { return Scheme{Name: s.Name, Options: s.Options(len(hosts))} }
 	for i := range w.Schemes {
 		x := &w.Schemes[i]
-		p.Pairs = append(p.Pairs, Pair{Label: x.Label, Allgather: half(&x.Allgather), ReduceScatter: half(&x.ReduceScatter)})
+		p.Pairs = append(p.Pairs, Pair{Label: x.Label, Allgather: half(&x.Allgather), ReduceScatter: half(&x.ReduceScatter), ReduceClass: uint8(x.ReduceClass)})
 	}
 	steps := 0
 	for _, size := range w.Sizes {

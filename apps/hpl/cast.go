@@ -111,7 +111,7 @@ func (c *caster) serve() error {
 	return nil
 }
 
-// pass broadcasts one panel.
+// pass broadcasts one panel, or with RootsAll has each process of the row broadcast a share of it.
 func (c *caster) pass(k int) (at castTimes, err error) {
 	if c.hasCol(k) {
 		c.r.Until(fmt.Sprintf("the factors of panel %d", k), func() bool { return c.posted > k })
@@ -124,22 +124,26 @@ func (c *caster) pass(k int) (at castTimes, err error) {
 		at.Received = at.Posted
 		return at, nil
 	}
-	if err := c.b.Begin(p.buf, p.words()*word, k%c.Q); err != nil {
-		return at, err
+	roots := c.p.panelRoots(&c.Test)
+	for i := range roots {
+		root := (k + i) % c.Q
+		n := p.words()*(i+1)/roots - p.words()*i/roots
+		t, posted, err := c.share(p, n*word, root)
+		if err != nil {
+			return at, err
+		}
+		if i == 0 {
+			at.Posted = posted
+		}
+		if root != c.myCol {
+			at.Received = t.Received
+			c.rec.CastBytes += n * word
+		}
 	}
-	if err := c.row.synchronise(); err != nil {
-		return at, err
-	}
-	at.Posted = c.r.Now()
-	t, err := c.b.Run()
-	if err != nil {
-		return at, err
-	}
-	at.Received = t.Received
 	if c.hasCol(k) {
+		at.Received = max(at.Received, at.Posted)
 		return at, nil
 	}
-	c.rec.CastBytes += p.words() * word
 	if c.a != nil {
 		p.decode()
 	} else {
@@ -148,4 +152,18 @@ func (c *caster) pass(k int) (at castTimes, err error) {
 		}
 	}
 	return at, nil
+}
+
+// share broadcasts n bytes of a panel from a process of the row, and returns when all processes had posted
+// their receives.
+func (c *caster) share(p *panel, n, root int) (at collective.Times, posted vtime.Time, err error) {
+	if err := c.b.Begin(p.buf, n, root); err != nil {
+		return at, 0, err
+	}
+	if err := c.row.synchronise(); err != nil {
+		return at, 0, err
+	}
+	posted = c.r.Now()
+	at, err = c.b.Run()
+	return at, posted, err
 }

@@ -48,6 +48,13 @@ const (
 	PivotsCentralised = "centralised" // all of them come from the last process row
 )
 
+// Who broadcasts a panel in a cost-only run. Gleam's §5.3 has each process of a row "perform one" panel
+// broadcast, which both give the same number of flows (APP-4).
+const (
+	RootsOwner = "owner" // the process that factorised it
+	RootsAll   = "all"   // each process of the row an equal share, in turn
+)
+
 // Params holds the benchmark's parameters.
 type Params struct {
 	Workload  string  `json:"workload"` // label in reports
@@ -57,6 +64,7 @@ type Params struct {
 	CostOnly  bool    `json:"cost_only"`
 	Epochs    int     `json:"epochs"`             // cost-only: number of panels to factorise; 0 means all
 	Pivots    string  `json:"pivots"`             // cost-only: distribution of pivots
+	Roots     string  `json:"roots,omitempty"`    // cost-only: who broadcasts a panel; empty means its owner
 	Fallback  string  `json:"fallback,omitempty"` // fallback of broadcasts and swaps by multicast (collective.Options)
 }
 
@@ -124,6 +132,10 @@ func (p *Params) Check(ranks int) error {
 		return fmt.Errorf("%v GFLOP/s: give the rate of a host, or 0 for computing that takes no time", p.GFlops)
 	case p.CostOnly && p.Pivots != PivotsUniform && p.Pivots != PivotsCentralised:
 		return fmt.Errorf("pivots cannot be %q: use %s or %s", p.Pivots, PivotsUniform, PivotsCentralised)
+	case !slices.Contains([]string{"", RootsOwner, RootsAll}, p.Roots):
+		return fmt.Errorf("panel-roots cannot be %q: use %s or %s", p.Roots, RootsOwner, RootsAll)
+	case p.Roots == RootsAll && !p.CostOnly:
+		return fmt.Errorf("panel-roots: %s divides panels among processes that do not have them: set cost-only: true", RootsAll)
 	case p.Epochs < 0 || p.Epochs > 0 && !p.CostOnly:
 		return fmt.Errorf("%d epochs: a run of some panels only is for cost-only", p.Epochs)
 	}
@@ -149,13 +161,22 @@ func (t *Test) TV() string {
 	return fmt.Sprintf("W%s%d%s%s%d%s%d", pmap, t.Depth, b, fact(t.RFact), t.NDiv, fact(t.PFact), t.NBMin)
 }
 
+// panelRoots returns how many processes of a row broadcast a panel.
+func (p *Params) panelRoots(t *Test) int {
+	if p.Roots == RootsAll {
+		return t.Q
+	}
+	return 1
+}
+
 // SerialMessages returns an upper bound of the number of messages of a test that depend on each
-// other. The delay of each departure may add to the test's time.
-func (t *Test) SerialMessages() (n int) {
+// other, if the given number of processes of a row broadcast each panel. The delay of each departure
+// may add to the test's time.
+func (t *Test) SerialMessages(roots int) (n int) {
 	g := &geometry{Test: *t}
 	pivots := len(agreement(0, t.P))
 	for k := range g.panels() {
-		n += g.width(k)*pivots + t.Q + exchanges(t.Q) + t.P + exchanges(t.P) + exchanges(t.Q) + exchanges(t.P)
+		n += g.width(k)*pivots + roots*(t.Q+exchanges(t.Q)) + t.P + exchanges(t.P) + exchanges(t.Q) + exchanges(t.P)
 	}
 	return n
 }

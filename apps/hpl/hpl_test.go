@@ -258,8 +258,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", x, err, c.want)
 		}
 	}
-	for _, p := range []hpl.Params{{}, {GFlops: -1}, {CostOnly: true, Pivots: "some"}, {Epochs: 1}} {
-		if p.GFlops != 0 || p.CostOnly || p.Epochs != 0 {
+	for _, p := range []hpl.Params{{}, {GFlops: -1}, {CostOnly: true, Pivots: "some"}, {Epochs: 1}, {Roots: "all"}, {CostOnly: true, Pivots: "uniform", Roots: "some"}} {
+		if p.GFlops != 0 || p.CostOnly || p.Epochs != 0 || p.Roots != "" {
 			p.Tests = []hpl.Test{test(64, 16, 2, 2, "1ring")}
 		}
 		if p.Check(4) == nil {
@@ -337,6 +337,39 @@ func TestPattern(t *testing.T) {
 	}
 	if us["cepheus"]*20 > us["1ring"] { // F-7: 31 hops of the whole panel against one
 		t.Errorf("multicast takes %.1f us, the ring %.1f", us["cepheus"], us["1ring"])
+	}
+}
+
+// TestPanelRoots holds both readings of Gleam's §5.3 (APP-4) on 1 x 8: with one root per row, and with each
+// member broadcasting V/N in turn. The flows of a row are as many, N (N-1) sends of a share V/N, with a ring in
+// N slices for one root (F-5) and an unsliced one in turn (F-7). The bytes are the same. By closed forms they
+// take, in panels V/B, (N+N-2)/N against N (N-1)/N; multicast takes 1 in
+// both.
+func TestPanelRoots(t *testing.T) {
+	const n, nb, side = 16384, 128, 8
+	below := n - nb
+	panel := float64((below+nb+1)*nb*8*8) / 100e9 * 1e6 * (4096 + 82) / 4096
+	for _, c := range []struct {
+		bcast, roots string
+		slices       int
+		from, to     float64 // of V/B
+	}{
+		{"chain", hpl.RootsOwner, side, 1.75, 1.77},
+		{"1ring", hpl.RootsOwner, 0, 7, 7.02},
+		{"1ring", hpl.RootsAll, 0, 7, 7.12}, // and eight times the delay of seven hops and a barrier
+		{"cepheus", hpl.RootsOwner, 0, 1, 1.01},
+		{"cepheus", hpl.RootsAll, 0, 1, 1.06},
+	} {
+		x := test(n, nb, 1, side, c.bcast)
+		x.Slices = c.slices
+		p := hpl.Params{Workload: "hpl", Tests: []hpl.Test{x}, CostOnly: true, Epochs: 1, Pivots: hpl.PivotsUniform, Roots: c.roots}
+		s := solved(solve(t, hpl.App{}, side, p, false)[0])
+		if want := (side - 1) * (below + nb + 1) * nb * 8; s.BroadcastBytes != want {
+			t.Errorf("%s, %s: %d bytes broadcast, want %d", c.bcast, c.roots, s.BroadcastBytes, want)
+		}
+		if got := s.BroadcastUS / panel; got < c.from || got > c.to {
+			t.Errorf("%s, %s: %.3f V/B, want %.2f to %.2f", c.bcast, c.roots, got, c.from, c.to)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/rank/collective"
 )
 
 // Settings are the benchmark in a lab file.
@@ -34,6 +35,7 @@ type Settings struct {
 	CostOnly      bool          `yaml:"cost-only" json:"costOnly,omitzero" doc:"send the same messages and compute nothing" default:"false"`
 	Epochs        int           `yaml:"epochs" json:"epochs,omitzero" doc:"cost-only: panels after which the run ends; 0: all" default:"0"`
 	Pivots        string        `yaml:"pivots" json:"pivots,omitzero" doc:"cost-only: where pivots come from: uniform, all process rows alike; or centralised, the last one" default:"uniform" enum:"uniform,centralised"`
+	PanelRoots    string        `yaml:"panel-roots" json:"panelRoots,omitzero" doc:"cost-only: who broadcasts a panel: owner, the process that has it; or all, each process of a row an equal share, in turn" default:"owner" enum:"owner,all"`
 }
 
 // realMax bounds the matrix of a run that computes: 8 n^2 bytes over all ranks.
@@ -55,7 +57,8 @@ func (h *Settings) params() (Params, error) {
 		in.Grids = append(in.Grids, [2]int{a, b})
 	}
 	p := Params{
-		Workload: h.Label, Tests: in.Tests(), Threshold: h.Threshold, GFlops: h.GFlops, CostOnly: h.CostOnly, Epochs: h.Epochs, Pivots: h.Pivots, Fallback: h.Fallback,
+		Workload: h.Label, Tests: in.Tests(), Threshold: h.Threshold, GFlops: h.GFlops, CostOnly: h.CostOnly, Epochs: h.Epochs,
+		Pivots: h.Pivots, Roots: h.PanelRoots, Fallback: h.Fallback,
 	}
 	return p, nil
 }
@@ -88,6 +91,14 @@ func (h *Settings) Check(c *setting.Checker, p string) {
 		if n > realMax && !h.CostOnly {
 			c.Failf(fmt.Sprintf("%s.n[%d]", p, i), "a matrix of order %d does not fit into memory (at most %d): use cost-only: true", n, realMax)
 		}
+	}
+	for i, name := range h.Bcast {
+		if collective.ByGroup(name) {
+			c.NeedsSwitch(fmt.Sprintf("%s.bcast[%d]", p, i), name)
+		}
+	}
+	if h.Swap == "multicast" {
+		c.NeedsSwitch(p+".swap", "swap: multicast")
 	}
 	c.NoneOutside(p, ranks)
 	params, err := h.params()
@@ -160,7 +171,7 @@ func (h *Settings) Links(g *topo.Graph, _ int, row *apps.Row) (links int) {
 	}
 	for i := range p.Tests {
 		if t := &p.Tests[i]; t.Label == row.Scheme {
-			links = max(links, t.SerialMessages()*far)
+			links = max(links, t.SerialMessages(p.panelRoots(t))*far)
 		}
 	}
 	return links

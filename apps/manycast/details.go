@@ -12,6 +12,7 @@ type Spread struct {
 	Members  int          `json:"members"`
 	Messages float64      `json:"messages"`     // mean number of messages received in an iteration
 	Entries  int          `json:"entries"`      // entries in the switches' multicast tables, the most in any iteration
+	Updates  float64      `json:"updates"`      // mean number of entries that were set, changed or removed from one iteration to the next
 	Latency  apps.Summary `json:"latency_us"`   // over iterations, of the mean over the messages of one
 	Goodput  apps.Summary `json:"goodput_gbps"` // over iterations, of the bytes all members received per time of one
 }

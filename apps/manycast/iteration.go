@@ -27,6 +27,7 @@ type iteration struct {
 	reqs    []*rank.Request  // index 0: the message being sent; then the expected messages, by source
 	from    []int            // by request: index of its source
 	entries int
+	updates int
 	wrong   bool
 }
 
@@ -35,7 +36,7 @@ type iteration struct {
 func (x *iteration) run() (one sample, err error) {
 	r := x.r
 	if r.ID() == 0 {
-		if x.entries, err = x.fill(x.number, x.scheme, x.sources, x.groups); err != nil {
+		if x.entries, x.updates, err = x.tables.fill(x.number, x.scheme, x.sources, x.groups); err != nil {
 			return one, err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -48,12 +47,13 @@ type Params struct {
 	M          int             `json:"m"`
 	N          int             `json:"n"`
 	Schemes    []Scheme        `json:"schemes"`
-	Sizes      []int           `json:"sizes"`      // bytes
-	Sources    int             `json:"sources"`    // number of hosts that send
-	Members    int             `json:"members"`    // number of hosts of a group
-	PerSource  bool            `json:"per_source"` // each source has its own group
-	Iterations int             `json:"iterations"` // each has its own sources and members
-	Memory     rank.MemoryKind `json:"memory"`     // empty means auto
+	Sizes      []int           `json:"sizes"`             // bytes
+	Sources    int             `json:"sources"`           // number of hosts that send
+	Members    int             `json:"members"`           // number of hosts of a group
+	PerSource  bool            `json:"per_source"`        // each source has its own group
+	Replace    int             `json:"replace,omitempty"` // members of a group that leave after each iteration, while as many others join; 0: sources and members are drawn again
+	Iterations int             `json:"iterations"`        // each has its own sources and members
+	Memory     rank.MemoryKind `json:"memory"`            // empty means auto
 	Seed       uint64          `json:"seed"`
 }
 
@@ -71,6 +71,13 @@ func (p *Params) memory(size, ranks int) rank.MemoryKind {
 // Draw returns the sources of an iteration and, by source, the members of the group to which it
 // sends, all ascending. They are the same for all schemes and sizes.
 func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
+	if p.Replace > 0 {
+		return p.replaced(iteration, hosts)
+	}
+	return p.draw(iteration, hosts)
+}
+
+func (p *Params) draw(iteration, hosts int) (sources []int, groups [][]int) {
 	root := prng.New(p.Seed)
 	s := root.Derive(fmt.Sprintf("draw/%d", iteration))
 	pick := func(n int) []int {
@@ -85,6 +92,28 @@ func (p *Params) Draw(iteration, hosts int) (sources []int, groups [][]int) {
 			groups[i] = groups[0]
 		} else {
 			groups[i] = pick(p.Members)
+		}
+	}
+	return sources, groups
+}
+
+// replaced is Draw for groups that go on: the first iteration is drawn, and after each one some members leave and
+// others join (CYC-14).
+func (p *Params) replaced(iteration, hosts int) (sources []int, groups [][]int) {
+	sources, groups = p.draw(0, hosts)
+	root := prng.New(p.Seed)
+	for k := 1; k <= iteration; k++ {
+		s := root.Derive(fmt.Sprintf("replace/%d", k))
+		for i := range groups {
+			if i > 0 && !p.PerSource {
+				groups[i] = groups[0]
+				continue
+			}
+			order := s.Perm(hosts)
+			stay := slices.DeleteFunc(slices.Clone(order), func(h int) bool { return !slices.Contains(groups[i], h) })
+			join := slices.DeleteFunc(order, func(h int) bool { return slices.Contains(groups[i], h) })
+			groups[i] = slices.Concat(stay[p.Replace:], join[:p.Replace])
+			slices.Sort(groups[i])
 		}
 	}
 	return sources, groups
@@ -105,6 +134,7 @@ type record struct {
 	Samples []sample `json:"samples"`
 	Wrong   bool     `json:"wrong,omitempty"`   // a byte of a message was wrong, or an unexpected packet arrived
 	Entries int      `json:"entries,omitempty"` // rank 0: entries in multicast tables, the most in any iteration
+	Updates []int    `json:"updates,omitempty"` // rank 0: by iteration from the second on, entries that were set, changed or removed for it
 }
 
 // sample is one iteration on one rank. Times are picoseconds of lab time.
@@ -153,7 +183,7 @@ type side struct {
 	p       *Params
 	app     App
 	tree    *topo.NTree
-	graph   *topo.Graph            // rank 0 only, which fills the tables
+	tables  *tables                // rank 0 only, which fills them
 	inlets  []rankrun.Inlet        // by source
 	outlets map[int]rankrun.Outlet // by multicast LID or LID
 	order   []int                  // keys of outlets in the order in which they were made
@@ -172,9 +202,13 @@ func newSide(r *rank.Rank, p *Params, a App) (*side, error) {
 	}
 	s := &side{r: r, p: p, app: a, tree: t, inlets: make([]rankrun.Inlet, r.Size()), outlets: map[int]rankrun.Outlet{}}
 	if r.ID() == 0 {
-		s.graph, err = topo.MPortNTree(p.M, p.N, topo.LinkParams{Rate: 1e9})
+		g, err := topo.MPortNTree(p.M, p.N, topo.LinkParams{Rate: 1e9})
+		if err != nil {
+			return nil, err
+		}
+		s.tables = &tables{side: s, graph: g, shared: map[int]*topo.SharedTree{}}
 	}
-	return s, err
+	return s, nil
 }
 
 // mlid returns the multicast LID to which a source sends. Sources that share a tree share the LID.
@@ -192,45 +226,6 @@ func (s *side) mlid(scheme string, src int) int {
 		return topo.MLIDFirst + 2*hosts + src
 	}
 	return topo.MLIDFirst + 2*hosts
-}
-
-// fill installs the entries of an iteration in the switches' multicast tables and returns their
-// number.
-func (s *side) fill(iteration int, scheme string, sources []int, groups [][]int) (int, error) {
-	var entries []rankhost.Branches
-	done := map[int]bool{}
-	for i, src := range sources {
-		mlid := s.mlid(scheme, src)
-		if scheme == Unicast || done[mlid] {
-			continue
-		}
-		done[mlid] = true
-		var tree []topo.Branches
-		var err error
-		switch scheme {
-		case Cyclic:
-			tree, err = s.graph.CyclicTree(src, groups[i])
-		case CyclicClass:
-			tree, err = s.graph.ClassTree(s.tree.Class(src), groups[i])
-		default:
-			senders := sources
-			if s.p.PerSource {
-				senders = sources[i : i+1]
-			}
-			var choose func(int) int
-			if scheme == OpenSMDrawn {
-				choose = s.p.root(iteration, i)
-			}
-			tree, err = s.graph.SpanningTree(groups[i], senders, choose)
-		}
-		if err != nil {
-			return 0, err
-		}
-		for _, b := range tree {
-			entries = append(entries, rankhost.Branches{Switch: b.Switch, Group: topo.MLIDAddress(mlid), Ports: b.Ports, From: b.From})
-		}
-	}
-	return len(entries), rankrun.Of(s.r).SetBranches(entries)
 }
 
 func (s *side) runCell(c apps.Cell) (record, error) {
@@ -259,6 +254,9 @@ func (s *side) runCell(c apps.Cell) (record, error) {
 		rec.Samples = append(rec.Samples, one)
 		rec.Wrong = rec.Wrong || x.wrong
 		rec.Entries = max(rec.Entries, x.entries)
+		if r.ID() == 0 && i > 0 {
+			rec.Updates = append(rec.Updates, x.updates)
+		}
 	}
 	r.Sync() // until then a peer may still read from the buffer
 	rec.Wrong = rec.Wrong || rankrun.Of(r).Unwanted() != unwanted

@@ -134,7 +134,7 @@ func TestManyToManyExact(t *testing.T) {
 	from, count := simlab.DaySeeds(t, 6)
 	for seed := from; seed < from+count; seed++ {
 		for _, shape := range [][2]int{{4, 2}, {4, 3}, {8, 2}} {
-			for k, input := range []*virtswitch.InputConfig{nil, {}, {Together: true}} {
+			for k, input := range []*virtswitch.InputConfig{nil, {}, {Together: true}, {Credits: true}, {Together: true, Credits: true}} {
 				c := sim.Config{Spec: simlab.NTree(t, shape[0], shape[1], (int(seed)+k)%2 == 0, input)}
 				c.Check, c.Seed = true, seed
 				hosts := c.Graph.Hosts

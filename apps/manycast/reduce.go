@@ -40,11 +40,15 @@ func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 		goodput = append(goodput, rate)
 	}
 	memory := p.memory(p.Sizes[c.Size], len(ranks))
+	updates := 0.0 // the mean
+	for _, n := range ranks[0].Updates {
+		updates += float64(n) / float64(len(ranks[0].Updates))
+	}
 	row := apps.Row{
 		Workload: p.Workload, Scheme: p.Schemes[c.Scheme].Label, SizeBytes: p.Sizes[c.Size], Ranks: len(ranks),
 		Iterations: len(jct), Payload: string(memory), JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 		Details: &Spread{
-			Sources: p.Sources, Members: p.Members, Messages: float64(messages) / float64(len(jct)), Entries: entries,
+			Sources: p.Sources, Members: p.Members, Messages: float64(messages) / float64(len(jct)), Entries: entries, Updates: updates,
 			Latency: apps.Summarize(latency), Goodput: apps.Summarize(goodput),
 		},
 	}

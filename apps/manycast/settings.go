@@ -17,6 +17,7 @@ type Settings struct {
 	Sources    setting.Share      `yaml:"sources" json:"sources,omitzero" doc:"hosts that send: a number, a share such as 40%, or all" default:"all"`
 	Group      setting.Share      `yaml:"group" json:"group,omitzero" doc:"hosts of a group, likewise" default:"all"`
 	Groups     string             `yaml:"groups" json:"groups,omitzero" doc:"shared: all sources send to one group; per-source: each to one of its own" default:"shared" enum:"shared,per-source"`
+	Replace    *setting.Share     `yaml:"replace" json:"replace,omitzero" doc:"members of a group that leave after each iteration, likewise, while as many others join; sources stay; default: sources and members are drawn again"`
 	Sizes      []setting.Size     `yaml:"sizes" json:"sizes,omitzero" doc:"message sizes, at most 2GiB" required:"true"`
 	Iterations setting.Iterations `yaml:"iterations" json:"iterations,omitzero" doc:"draws of sources and members; auto: 30" default:"auto"`
 	Memory     string             `yaml:"memory" json:"memory,omitzero" doc:"bytes: real; phantom: lengths only, nothing is verified; auto: bytes up to 512MiB over all ranks, else phantom" default:"auto" enum:"auto,bytes,phantom"`
@@ -38,6 +39,9 @@ func (w *Settings) Prepare(s *apps.Setup) (apps.Prepared, error) {
 	p := Params{
 		Workload: w.Label, Memory: apps.Memory(w.Memory), Seed: s.Seed,
 		M: m, N: n, Sources: w.Sources.Of(g.Hosts), Members: w.Group.Of(g.Hosts), Iterations: int(w.Iterations), PerSource: w.Groups == groupsPerSource,
+	}
+	if w.Replace != nil {
+		p.Replace = w.Replace.Of(p.Members)
 	}
 	if p.Iterations == 0 {
 		p.Iterations = drawsDefault
@@ -73,6 +77,14 @@ func (w *Settings) Check(c *setting.Checker, p string) {
 	}{{"sources", w.Sources}, {"group", w.Group}} {
 		if n := x.of.Of(c.Graph.Hosts); n > c.Graph.Hosts {
 			c.Failf(p+"."+x.name, "%s of %d hosts: the lab has %d", x.name, n, c.Graph.Hosts)
+		}
+	}
+	if w.Replace != nil {
+		n, members := w.Replace.Of(w.Group.Of(c.Graph.Hosts)), w.Group.Of(c.Graph.Hosts)
+		if n > members || n > c.Graph.Hosts-members {
+			c.Failf(p+".replace", "%v of a group of %d: %d members leave and as many others join, and the lab has %d hosts "+
+				"that are no members: use fewer, or a smaller group",
+				w.Replace, members, n, max(0, c.Graph.Hosts-members))
 		}
 	}
 	c.Sizes(p, w.Sizes, 0, 1)

@@ -9,6 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/apps/allgather"
 	"github.com/mcastlab/mcastlab/apps/alltoall"
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/apps/command"
+	"github.com/mcastlab/mcastlab/apps/flows"
 	"github.com/mcastlab/mcastlab/apps/fsdp"
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/apps/manycast"
@@ -31,6 +33,8 @@ type Workload struct {
 	Storage       *storage.Settings       `yaml:"storage" json:"storage,omitzero" doc:"replicated write service (docs/storage.md)"`
 	Program       *program.Settings       `yaml:"program" json:"program,omitzero" doc:"a program of your own, which the binary that runs the lab has (docs/programs.md)"`
 	ManyToMany    *manycast.Settings      `yaml:"many-to-many" json:"manyToMany,omitzero" doc:"messages of many hosts to one group, or to one each, on an m-port n-tree; in virtual time only"`
+	Flows         *flows.Settings         `yaml:"flows" json:"flows,omitzero" doc:"flows that begin and end while others go on"`
+	Command       *command.Settings       `yaml:"command" json:"command,omitzero" doc:"a program of this machine at each rank, in labs that are up (docs/libibverbs.md)"`
 }
 
 // Entry is a kind of workload and its key.
@@ -124,7 +128,9 @@ func SchemeNames(kind, path string) []string {
 
 // Columned returns the details that add columns to tables and CSV files, in the order of their
 // columns. New ones must be added at the end, so that existing columns keep their place.
-func Columned() []apps.Columned { return []apps.Columned{&manycast.Spread{}, &fsdp.Overlap{}} }
+func Columned() []apps.Columned {
+	return []apps.Columned{&manycast.Spread{}, &fsdp.Overlap{}, &flows.Course{}}
+}
 
 // Trial returns the smaller form of a workload that is run to measure the capacity of the computer,
 // and the label of its scheme. It returns nil if there is no scheme with the index t.Scheme.

@@ -88,6 +88,9 @@ func (s *Settings) Check(c *setting.Checker, p string) {
 		case slices.Index(s.Schemes, name) < i:
 			c.Failf(at, "scheme %s appears twice", name)
 		}
+		if _, multicast := mrMode(name); multicast {
+			c.NeedsSwitch(at, name)
+		}
 	}
 	for i, bs := range s.BS {
 		at := fmt.Sprintf("%s.bs[%d]", p, i)

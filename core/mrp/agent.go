@@ -33,7 +33,8 @@ type Sender interface {
 type Config struct {
 	IP     uint32
 	IPv6   bool
-	VLAN   *wire.VLAN // tag of all packets, or nil
+	Groups wire.GroupRange // of the fabric
+	VLAN   *wire.VLAN      // tag of all packets, or nil
 	Pool   *wire.Pool
 	Sender Sender
 	// RetryAfter is how long the registrar waits for confirmations before it repeats a request, and
@@ -88,6 +89,7 @@ const traffic = 48 << 2
 type Agent struct {
 	ip         uint32
 	v6         bool
+	ids        wire.GroupRange // of McstIDs
 	vlan       *wire.VLAN
 	pool       *wire.Pool
 	sender     Sender
@@ -107,7 +109,7 @@ type Agent struct {
 // New returns an agent without groups.
 func New(c Config) *Agent {
 	a := &Agent{
-		ip: c.IP, v6: c.IPv6, vlan: c.VLAN, pool: c.Pool, sender: c.Sender,
+		ip: c.IP, v6: c.IPv6, ids: c.Groups, vlan: c.VLAN, pool: c.Pool, sender: c.Sender,
 		retryAfter: c.RetryAfter, retriesMax: c.RetriesMax, member: map[uint32]wire.QPN{}, begun: map[uint32]uint32{}, next: vtime.Never,
 	}
 	if a.retryAfter == 0 {
@@ -171,7 +173,7 @@ func (a *Agent) HandleFrame(now vtime.Time, f *wire.Frame) {
 	}
 	dst, src := f.DstIP(), f.SrcIP()
 	switch {
-	case wire.IsGroup(dst) && p.Flags&(wire.MRPConfirm|wire.MRPError) == 0:
+	case a.ids.Has(dst) && p.Flags&(wire.MRPConfirm|wire.MRPError) == 0:
 		a.handleMember(now, dst, src, p)
 	case dst == a.ip && p.Flags&wire.MRPConfirm != 0:
 		a.handleConfirm(now, src, p)
@@ -226,7 +228,7 @@ type record struct {
 // send builds and sends one MRP packet.
 func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []record) {
 	mac := wire.HostMAC(dst)
-	if wire.IsGroup(dst) {
+	if a.ids.Has(dst) {
 		mac = wire.GroupMAC(dst)
 	}
 	e := wire.NewEnvelope(wire.Flow{

@@ -85,8 +85,8 @@ const (
 // if there are no members, or if a reduction has regions.
 func (a *Agent) Register(now vtime.Time, g Group) error {
 	switch {
-	case !wire.IsGroup(g.McstID):
-		return fmt.Errorf("register group %v: address is not in the McstID range", wire.AddrOf(g.McstID))
+	case !a.ids.Has(g.McstID):
+		return fmt.Errorf("register group %v: address is not in the McstID range %v/16", wire.AddrOf(g.McstID), wire.AddrOf(a.ids.Net()))
 	case len(g.Members) == 0:
 		return fmt.Errorf("register group %v: no member but the leader", wire.AddrOf(g.McstID))
 	case g.Reduce && g.Regions:

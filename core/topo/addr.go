@@ -12,7 +12,7 @@ import (
 //	10.B.B.H       hosts: B.B is a block of their leaf, 0 to 253*256-1, and H is 1 to 254.
 //	               Each leaf takes one block per 254 hosts, in the order of leaves.
 //	10.253.S.S     switches, in node order: the source address of packets a switch originates
-//	10.254.G.G     groups (McstIDs)
+//	10.254.G.G     groups (McstIDs), unless Graph.Groups is another /16
 //
 // The MAC address of a host or switch is 02:00 followed by its IPv4 address. That of a group is
 // 02:4d:43 followed by the last three bytes of the McstID.

@@ -115,3 +115,20 @@ func (g *Graph) rankTiers() {
 		}
 	}
 }
+
+// FigureTree returns the nodes and links of the topology in the Cepheus paper's Fig. 2 (GEN-8,
+// CEP-53): a fat-tree of three layers, with the sender S under L1 and the receivers R1, R2 and R3
+// under L2, L3 and L4. Links are given by their ends, a-b.
+func FigureTree() (hosts, switches, links []string) {
+	hosts = []string{"S", "R1", "R2", "R3"}
+	switches = []string{"L1", "L2", "L3", "L4", "S1", "S2", "S3", "S4", "C1", "C2"}
+	links = []string{"S-L1", "R1-L2", "R2-L3", "R3-L4", "L1-S1", "L1-S2", "L2-S1", "L2-S2",
+		"L3-S3", "L3-S4", "L4-S3", "L4-S4", "S1-C2", "S2-C1", "S3-C2", "S4-C1"}
+	return hosts, switches, links
+}
+
+// BackToBack returns two hosts and the link that joins them, in the form of FigureTree. There is no
+// switch, so no group can be registered, and a plain multicast reaches the one other host.
+func BackToBack() (hosts, switches, links []string) {
+	return []string{"h0", "h1"}, nil, []string{"h0-h1"}
+}

@@ -87,6 +87,9 @@ func (g *Graph) ClassTree(class int, members []int) ([]Branches, error) {
 // reached by the first port that leads to it on a shortest path. Hosts that only send are attached
 // in the same way, but packets do not leave by ports that lead to such hosts only.
 func (g *Graph) SpanningTree(members, senders []int, choose func(roots int) int) ([]Branches, error) {
+	if g.Switches() == 0 {
+		return nil, nil // the link is the tree
+	}
 	dist := map[int][]int{} // by leaf of a host of the tree: hops from each switch
 	hosts := slices.Clone(members)
 	for _, h := range senders {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // Kind says whether a node is a host or a switch.
@@ -58,8 +59,10 @@ type Graph struct {
 	Links []Link
 	Hosts int // the first Hosts nodes are hosts
 	// IPv6 says that the fabric's addresses are IPv6. Node.IP does not depend on it.
-	IPv6  bool
-	names map[string]int
+	IPv6 bool
+	// Groups is the network that McstIDs come from.
+	Groups wire.GroupRange
+	names  map[string]int
 	// byHand marks custom graphs, whose tiers serve drawing only.
 	byHand bool
 	nTree  *NTree // nil if the graph is not an m-port n-tree

@@ -404,7 +404,7 @@ func everySwitch(g *Graph, src int, members []int) []Branches {
 }
 
 // TestUnionInEverySwitchFails: the literal reading loops or duplicates where members have
-// lca levels that differ (CYC-11, FLT-21), and is right where all have the same.
+// lca levels that differ (CYC-11, FLT-21), and is right where all have the same (CON-19).
 func TestUnionInEverySwitchFails(t *testing.T) {
 	for _, c := range []struct {
 		m, n int

@@ -67,6 +67,9 @@ func (g *Graph) tiered() bool {
 // routes makes the tables of all switches, or of the one switch only. The tables of the others are
 // then empty.
 func (g *Graph) routes(only int, down []bool, upDown bool) []Table {
+	if g.Switches() == 0 {
+		return nil
+	}
 	blocks := g.blocks()
 	tables := make([]Table, g.Switches())
 	seen := make([]map[string]int32, g.Switches())
@@ -233,7 +236,10 @@ func (g *Graph) distances(to int, down []bool, allowed func(from, to int) bool) 
 func (g *Graph) shortest(to int) []int { return g.distances(to, nil, nil) }
 
 // Hops returns the number of links on a shortest path between two different hosts: 2 on the same
-// leaf, and in a fat-tree 4 within a pod and 6 between pods.
+// leaf, and in a fat-tree 4 within a pod and 6 between pods. It is 1 without a switch.
 func (g *Graph) Hops(a, b int) int {
+	if g.Switches() == 0 {
+		return 1
+	}
 	return 2 + g.shortest(g.Peer(b, 0).Node)[g.Peer(a, 0).Node]
 }

@@ -23,6 +23,25 @@ type LeafSpineSpec struct {
 	Leaves, Spines int
 	Hosts          int // per leaf
 	Parallel       int // links between each leaf and each spine; 0 means 1
+	// Total is the number of hosts if the leaves have not all Hosts of them. They are spread as
+	// evenly as can be: the first leaves have one more than the others. 0 means that all have Hosts.
+	Total int
+}
+
+// UCC188 is the fabric on which the multicast Allgather was measured (GEN-8): 188 hosts and 18
+// switches with 36 ports. The paper does not say how they are joined. Ours is the one that has no
+// oversubscription with these numbers.
+func UCC188() LeafSpineSpec {
+	return LeafSpineSpec{Leaves: 12, Spines: 6, Hosts: 16, Parallel: 3, Total: 188}
+}
+
+// hostLeaf returns the leaf of a host.
+func (s *LeafSpineSpec) hostLeaf(h int) int {
+	each, more := s.Total/s.Leaves, s.Total%s.Leaves
+	if h < more*(each+1) {
+		return h / (each + 1)
+	}
+	return more + (h-more*(each+1))/each
 }
 
 // LeafSpine returns the graph of a two-layer fabric, in which every leaf is linked to every spine.
@@ -34,6 +53,13 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 	if s.Leaves < 1 || s.Spines < 1 || s.Hosts < 1 {
 		return nil, fmt.Errorf("leaf-spine of %d leaves, %d spines and %d hosts per leaf: each must be at least 1", s.Leaves, s.Spines, s.Hosts)
 	}
+	if s.Total == 0 {
+		s.Total = s.Leaves * s.Hosts
+	}
+	if s.Total < s.Leaves || s.Total > s.Leaves*s.Hosts {
+		return nil, fmt.Errorf("leaf-spine with %d hosts in total: %d leaves with 1 to %d hosts have %d to %d",
+			s.Total, s.Leaves, s.Hosts, s.Leaves, s.Leaves*s.Hosts)
+	}
 	if err := checkPorts("leaf", s.Hosts+s.Spines*s.Parallel); err != nil {
 		return nil, err
 	}
@@ -41,7 +67,7 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 		return nil, err
 	}
 	g := &Graph{}
-	hosts := s.Leaves * s.Hosts
+	hosts := s.Total
 	for h := range hosts {
 		g.addNode(fmt.Sprintf("h%d", h), Host, TierHost, -1)
 	}
@@ -52,7 +78,7 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 		g.addNode(fmt.Sprintf("spine%d", x), Switch, TierAgg, -1)
 	}
 	for h := range hosts {
-		g.connect(h, hosts+h/s.Hosts, p)
+		g.connect(h, hosts+s.hostLeaf(h), p)
 	}
 	for l := range s.Leaves {
 		for x := range s.Spines {
@@ -65,13 +91,16 @@ func LeafSpine(s LeafSpineSpec, p LinkParams) (*Graph, error) {
 }
 
 // FatTree returns the k-ary fat-tree. It has k pods of k/2 leaves and k/2 aggregation switches,
-// k/2 hosts per leaf, and (k/2)^2 cores. k must be even and 2 to 64.
+// k/2 hosts per leaf, and (k/2)^2 cores. k is 2 to 64. With an odd k halves are rounded down: a
+// leaf and an aggregation switch leave one port free, and a core, which has a port to each pod,
+// none. The hosts are then k*((k-1)/2)^2, as in the groups that a fan-out limit allows (CEP-49).
 func FatTree(k int, p LinkParams) (*Graph, error) {
-	if k < 2 || k%2 != 0 || k > 64 {
-		return nil, fmt.Errorf("fat-tree with k = %d: k must be even, 2 to 64 (65536 hosts)", k)
+	if k < 2 || k > 64 {
+		return nil, fmt.Errorf("fat-tree with k = %d: k must be 2 to 64 (65536 hosts)", k)
 	}
 	h := k / 2
-	return ThreeLayer(ThreeLayerSpec{Radix: k, Pods: k, Leaves: h, Hosts: h, Aggs: h, Cores: h * h}, p)
+	s := ThreeLayerSpec{Radix: k, Pods: k, Leaves: h, Hosts: h, Aggs: h, Cores: h * h, CoreGroups: h}
+	return s.build(1, 1, p)
 }
 
 // ThreeLayerSpec describes a three-layer fat-tree of switches with Radix ports. The ports of a
@@ -98,6 +127,12 @@ func FT1024() ThreeLayerSpec {
 // FT16384 is the 16,384-host fabric of the Gleam paper (GEN-8).
 func FT16384() ThreeLayerSpec {
 	return ThreeLayerSpec{Radix: 64, Pods: 16, Leaves: 32, Hosts: 32, Aggs: 32, Cores: 256}
+}
+
+// FIG2 is the fabric of the traffic comparison in the multicast Allgather paper's Fig. 2 (GEN-8):
+// 1024 hosts on 32-port switches. Three layers without oversubscription are the least that fits.
+func FIG2() ThreeLayerSpec {
+	return ThreeLayerSpec{Radix: 32, Pods: 4, Leaves: 16, Hosts: 16, Aggs: 16, Cores: 32}
 }
 
 // layout returns the numbers of parallel links between a leaf and an aggregation switch (low), and
@@ -139,6 +174,11 @@ func ThreeLayer(s ThreeLayerSpec, p LinkParams) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.build(low, high, p)
+}
+
+// build returns the graph with the given numbers of parallel links (layout).
+func (s *ThreeLayerSpec) build(low, high int, p LinkParams) (*Graph, error) {
 	leaves, aggs := s.Pods*s.Leaves, s.Pods*s.Aggs
 	hosts := leaves * s.Hosts
 	if err := checkSize(hosts, leaves, leaves+aggs+s.Cores, s.Radix); err != nil {

@@ -62,6 +62,12 @@ func TestShapes(t *testing.T) {
 		{"FT1024", must(t)(ThreeLayer(FT1024(), link)), 1024, 80, 1024 * 3, []int{2, 4, 6}},
 		{"leaf-spine", must(t)(LeafSpine(LeafSpineSpec{Leaves: 4, Spines: 2, Hosts: 3, Parallel: 2}, link)), 12, 6, 12 + 16, []int{2, 4}},
 		{"star", must(t)(Star(4, link)), 4, 1, 4, []int{2}},
+		{"k=3", must(t)(FatTree(3, link)), 3, 7, 9, []int{6}},
+		{"k=9", must(t)(FatTree(9, link)), 144, 88, 3 * 144, []int{2, 4, 6}},
+		{"UCC188", must(t)(LeafSpine(UCC188(), link)), 188, 18, 188 + 12*18, []int{2, 4}},
+		{"FIG2", must(t)(ThreeLayer(FIG2(), link)), 1024, 160, 1024 * 3, []int{2, 4, 6}},
+		{"figure tree", listed(t, FigureTree), 4, 10, 16, []int{4, 6}},
+		{"back to back", listed(t, BackToBack), 2, 0, 1, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.g.Hosts != c.hosts || c.g.Switches() != c.switches || len(c.g.Links) != c.links {
@@ -87,8 +93,77 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// listed builds a graph that is given as lists of names.
+func listed(t *testing.T, of func() (hosts, switches, links []string)) *Graph {
+	t.Helper()
+	hosts, switches, ends := of()
+	var nodes []CustomNode
+	for _, h := range hosts {
+		nodes = append(nodes, CustomNode{h, Host})
+	}
+	for _, s := range switches {
+		nodes = append(nodes, CustomNode{s, Switch})
+	}
+	var links []CustomLink
+	for _, l := range ends {
+		a, b, _ := strings.Cut(l, "-")
+		links = append(links, CustomLink{A: a, B: b, PortA: -1, PortB: -1, Params: link})
+	}
+	return must(t)(Custom(nodes, links))
+}
+
+// TestUCC188 (GEN-8): eight leaves have 16 hosts and four have 15, no switch has more than 36 ports,
+// and no leaf has more hosts than links to spines.
+func TestUCC188(t *testing.T) {
+	g := must(t)(LeafSpine(UCC188(), link))
+	var leaves []int
+	for i := g.Hosts; i < len(g.Nodes); i++ {
+		n := &g.Nodes[i]
+		if len(n.Links) > 36 {
+			t.Errorf("%s has %d ports, want at most 36", n.Name, len(n.Links))
+		}
+		hosts := 0
+		for p := range n.Links {
+			if g.Peer(i, p).Node < g.Hosts {
+				hosts++
+			}
+		}
+		if n.Tier == TierLeaf {
+			leaves = append(leaves, hosts)
+		} else if hosts > 0 {
+			t.Errorf("%s has hosts", n.Name)
+		}
+		if up := len(n.Links) - hosts; n.Tier == TierLeaf && up != 18 {
+			t.Errorf("%s has %d links to spines, want 18", n.Name, up)
+		}
+	}
+	if want := []int{16, 16, 16, 16, 16, 16, 16, 16, 15, 15, 15, 15}; !slices.Equal(leaves, want) {
+		t.Errorf("hosts by leaf %v, want %v", leaves, want)
+	}
+}
+
+// TestOddFatTree (CEP-49): the groups that a limit of 8 and of 25 copies allows, 144 and 4394 hosts,
+// are the hosts of fat-trees with 9 and 26 ports. Only cores use the odd port.
+func TestOddFatTree(t *testing.T) {
+	for k, hosts := range map[int]int{9: 144, 26: 4394} { // independent of each other
+		if g := must(t)(FatTree(k, link)); g.Hosts != hosts {
+			t.Errorf("k=%d has %d hosts, want %d", k, g.Hosts, hosts)
+		}
+	}
+	g := must(t)(FatTree(9, link))
+	for i := g.Hosts; i < len(g.Nodes); i++ {
+		want := 8
+		if g.Nodes[i].Tier == TierCore {
+			want = 9
+		}
+		if n := len(g.Nodes[i].Links); n != want {
+			t.Errorf("%s has %d links, want %d", g.Nodes[i].Name, n, want)
+		}
+	}
+}
+
 func TestRadix(t *testing.T) {
-	for _, s := range []ThreeLayerSpec{FT1024(), FT16384()} {
+	for _, s := range []ThreeLayerSpec{FT1024(), FT16384(), FIG2()} {
 		g := must(t)(ThreeLayer(s, link))
 		for i := g.Hosts; i < len(g.Nodes); i++ {
 			if len(g.Nodes[i].Links) != s.Radix {
@@ -190,17 +265,19 @@ func TestCustom(t *testing.T) {
 
 func TestBadShapes(t *testing.T) {
 	for name, err := range map[string]error{
-		"odd k":        second(FatTree(5, link)),
-		"huge k":       second(FatTree(130, link)),
-		"star of one":  second(Star(1, link)),
-		"star of 255":  second(Star(255, link)),
-		"no spine":     second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 2}, link)),
-		"no links":     second(LeafSpine(LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 2, Parallel: -1}, link)),
-		"wide leaf":    second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 250, Spines: 8}, link)),
-		"uneven aggs":  second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 2, Hosts: 4, Aggs: 3, Cores: 4}, link)),
-		"uneven cores": second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 4, Hosts: 4, Aggs: 4, Cores: 12, CoreGroups: 1}, link)),
-		"full cores":   second(ThreeLayer(ThreeLayerSpec{Radix: 4, Pods: 8, Leaves: 2, Hosts: 2, Aggs: 2, Cores: 4}, link)),
-		"zero":         second(ThreeLayer(ThreeLayerSpec{}, link)),
+		"k of 1":        second(FatTree(1, link)),
+		"few in total":  second(LeafSpine(LeafSpineSpec{Leaves: 3, Spines: 1, Hosts: 4, Total: 2}, link)),
+		"many in total": second(LeafSpine(LeafSpineSpec{Leaves: 3, Spines: 1, Hosts: 4, Total: 13}, link)),
+		"huge k":        second(FatTree(130, link)),
+		"star of one":   second(Star(1, link)),
+		"star of 255":   second(Star(255, link)),
+		"no spine":      second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 2}, link)),
+		"no links":      second(LeafSpine(LeafSpineSpec{Leaves: 2, Spines: 2, Hosts: 2, Parallel: -1}, link)),
+		"wide leaf":     second(LeafSpine(LeafSpineSpec{Leaves: 2, Hosts: 250, Spines: 8}, link)),
+		"uneven aggs":   second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 2, Hosts: 4, Aggs: 3, Cores: 4}, link)),
+		"uneven cores":  second(ThreeLayer(ThreeLayerSpec{Radix: 8, Pods: 2, Leaves: 4, Hosts: 4, Aggs: 4, Cores: 12, CoreGroups: 1}, link)),
+		"full cores":    second(ThreeLayer(ThreeLayerSpec{Radix: 4, Pods: 8, Leaves: 2, Hosts: 2, Aggs: 2, Cores: 4}, link)),
+		"zero":          second(ThreeLayer(ThreeLayerSpec{}, link)),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)

@@ -26,6 +26,9 @@ func (g *Graph) Tree(hosts []int, salt uint64) ([]TreePorts, error) {
 	if len(leaves) == 0 {
 		return nil, fmt.Errorf("multicast tree: no host")
 	}
+	if g.Switches() == 0 {
+		return nil, nil // the link is the tree
+	}
 	root, allowed := leaves[0], func(int, int) bool { return true }
 	if g.tiered() {
 		allowed = func(from, to int) bool { return g.Nodes[to].Tier < g.Nodes[from].Tier }

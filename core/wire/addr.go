@@ -41,16 +41,27 @@ func GroupMAC(mcstID uint32) MAC {
 	return MAC{0x02, 0x4d, 0x43, byte(mcstID >> 16), byte(mcstID >> 8), byte(mcstID)}
 }
 
-// GroupNet is the /16 that McstIDs come from (CEP-5), a unicast range so that RC
-// address checks accept it. It is part of the hosts' 10/8: on-link for any peer.
+// GroupNet is the /16 that McstIDs come from unless a lab has another (CEP-5), a unicast range so
+// that RC address checks accept it. It is part of the hosts' 10/8: on-link for any peer.
 const GroupNet uint32 = 10<<24 | 254<<16
+
+// GroupRange is the /16 that the McstIDs of a fabric come from (CEP-5). The zero value is GroupNet.
+type GroupRange struct {
+	differs uint32 // the bits in which the network differs from GroupNet
+}
+
+// NewGroupRange returns the range with the upper half of net.
+func NewGroupRange(net uint32) GroupRange { return GroupRange{(net ^ GroupNet) & 0xffff0000} }
+
+// Has reports whether the address is a McstID (CEP-4).
+func (r GroupRange) Has(ip uint32) bool { return (ip^r.differs)&0xffff0000 == GroupNet }
+
+// Net returns the address of the network. A McstID is its union with a number below 1<<16.
+func (r GroupRange) Net() uint32 { return r.differs ^ GroupNet }
 
 // MulticastNet is the /16 that the addresses of plain IP multicast groups come from: of
 // the block for use within an administration (RFC 2365).
 const MulticastNet uint32 = 239<<24 | 254<<16
-
-// IsGroup reports whether the address is a McstID (CEP-4).
-func IsGroup(ip uint32) bool { return ip&0xffff0000 == GroupNet }
 
 // AddrIn returns the address that ip has in a fabric of the given family.
 func AddrIn(ipv6 bool, ip uint32) netip.Addr {

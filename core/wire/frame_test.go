@@ -114,7 +114,8 @@ func TestFrameBuildParse(t *testing.T) {
 }
 
 // TestICRCIncremental proves the O(1) update equal to a full recompute over every
-// rewrite a switch makes, in sequence and with remembered deltas.
+// rewrite a switch makes, in sequence and with remembered deltas: of addresses, MAC addresses and the queue pair
+// (CON-11).
 func TestICRCIncremental(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p Pool
@@ -130,7 +131,7 @@ func TestICRCIncremental(t *testing.T) {
 				c.SetRETH(u[uint64](t, 1<<64-1), u[uint32](t, 1<<32-1))
 			}
 			c.SetECN(ECNCE)
-			if c.ECN() != ECNCE || c.DstIP() != r.Dst || c.SrcIP() != r.Src || c.DestQP() != r.DestQP || c.TTL() != f.TTL()-1 {
+			if c.ECN() != ECNCE || *(*MAC)(c.h[0:6]) != r.DstMAC || c.SrcMAC() != r.SrcMAC || c.DstIP() != r.Dst || c.SrcIP() != r.Src || c.DestQP() != r.DestQP || c.TTL() != f.TTL()-1 {
 				t.Fatalf("rewrite did not take: %v", c)
 			}
 			checkBytes(t, c, c.AppendTo(nil))

@@ -1,7 +1,7 @@
 package wire
 
 // IsMulticast reports whether the address is a multicast group (224/4), as native UD
-// multicast uses it. A McstID is not one (see IsGroup).
+// multicast uses it. A McstID is not one (see GroupRange).
 func IsMulticast(ip uint32) bool { return ip>>28 == 0xe }
 
 // MulticastMAC returns the MAC address of a multicast group: 01:00:5e and the low 23 bits

@@ -47,7 +47,7 @@ func TestAsks(t *testing.T) {
 			continue
 		}
 		mac := HostMAC(c.ip)
-		if IsGroup(c.ip) {
+		if (GroupRange{}).Has(c.ip) {
 			mac = GroupMAC(c.ip)
 		}
 		a := p.Get()

@@ -78,6 +78,19 @@ func (p *Pool) Clone(f *Frame) *Frame {
 	return c
 }
 
+// Import returns a frame with the same bytes as one of another pool, whose payload is copied. The driver
+// of that pool may go on meanwhile as long as it leaves this frame alone: of a payload that other
+// frames share only what never changes is read.
+func (p *Pool) Import(f *Frame) *Frame {
+	c := p.Get()
+	c.n, c.flags, c.pay, c.h, c.icrc = f.n, f.flags, f.pay, f.h, f.icrc
+	if f.flags&flagBlock != 0 {
+		c.block = p.Block()
+		copy(c.block.Fill(len(f.block.Bytes())), f.block.Bytes())
+	}
+	return c
+}
+
 // Strip drops the payload so that the frame can be built again in place.
 func (p *Pool) Strip(f *Frame) {
 	if f.flags&flagBlock != 0 {

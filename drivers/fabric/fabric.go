@@ -5,6 +5,7 @@ package fabric
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/prng"
@@ -116,6 +117,10 @@ func (s *Spec) XOFF(node int) int {
 	return virtswitch.XOFF(s.pfc(node), len(s.Graph.Nodes[node].Links), s.Switch.Buffer)
 }
 
+// Kmin returns the bytes that wait at a port of a switch before any of its ports marks a packet, or those of
+// virtswitch.ECNThresholds if the switch marks none. node is its number in Graph.Nodes.
+func (s *Spec) Kmin(node int) int { return slices.Min(s.ecn(node).Kmin) }
+
 // pfc returns the flow control of a switch.
 func (s *Spec) pfc(node int) virtswitch.PFCConfig {
 	c := s.Switch.PFC
@@ -151,7 +156,12 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	}
 	seed := s.stream("ecmp/" + n.Name)
 	c := virtswitch.Config{
-		Settings: s.Switch.Settings, IP: n.IP, FIB: s.FIB(node, table), Seed: seed.Uint64(), Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+		Settings: s.Switch.Settings, IP: n.IP, GroupRange: s.Graph.Groups, FIB: s.FIB(node, table), Seed: seed.Uint64(), Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+	}
+	if s.Switch.Input != nil && s.Switch.Input.Credits {
+		for p := range n.Links {
+			c.Hosts = append(c.Hosts, s.Graph.Peer(node, p).Node < s.Graph.Hosts)
+		}
 	}
 	c.PFC, c.ECN = s.pfc(node), s.ecn(node)
 	return c, nil
@@ -258,10 +268,11 @@ func (s *Spec) RTT() vtime.Duration {
 func (s *Spec) NICConfig(node int) virtrnic.Config {
 	n := &s.Graph.Nodes[node]
 	c := virtrnic.Config{
-		Settings: s.NIC, IP: n.IP, IPv6: s.Graph.IPv6, VLAN: s.VLAN,
+		Settings: s.NIC, IP: n.IP, IPv6: s.Graph.IPv6, Groups: s.Graph.Groups, VLAN: s.VLAN,
 		TrustICRC: s.TrustICRC, Lossy: ^s.Switch.PFC.Lossless,
 		Keys: s.stream("keys/" + n.Name),
 	}
+	c.Credits = s.Switch.Input != nil && s.Switch.Input.Credits
 	c.IRN = s.irn()
 	if t, lids := s.lids(); t != nil {
 		c.Alias, c.Aliases = topo.LIDAddress(t.BaseLID(node)), lids

@@ -158,3 +158,38 @@ func TestStopBlocked(t *testing.T) {
 	close(block)
 	end()
 }
+
+// TestSideBySide: what workers of a host spend on chunks passes side by side in lab time, as on the event clock
+// (AG-23, AG-30): four that begin together with steps of their own end each after their own steps, and not after
+// all of them.
+func TestSideBySide(t *testing.T) {
+	l, h, end := testHost(t)
+	defer end()
+	const workers, steps = 4, 5
+	type span struct {
+		worker int
+		took   vtime.Duration
+	}
+	done := make(chan span, workers)
+	begin := l.Now()
+	for w := range workers {
+		h.Go(begin, "worker", func() {
+			for range steps {
+				for until := h.Now().Add(vtime.Duration(w+1) * vtime.Millisecond); h.Now() < until; {
+					h.Park(until, "its chunk")
+				}
+			}
+			done <- span{w, h.Now().Sub(begin)}
+		})
+	}
+	for range workers {
+		select {
+		case s := <-done:
+			if want := vtime.Duration(s.worker+1) * steps * vtime.Millisecond; s.took != want {
+				t.Errorf("worker %d: %v, want %v", s.worker, s.took, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the workers do not end")
+		}
+	}
+}

@@ -505,6 +505,17 @@ func (l *Loop) Rate() Rate {
 	return l.clock.now
 }
 
+// Rates returns the clock's current rate, and after it the one that has been announced, if there is one.
+func (l *Loop) Rates() []Rate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clock.Lab(l.c.Mono.Now())
+	if l.clock.changing {
+		return []Rate{l.clock.now, l.clock.next}
+	}
+	return []Rate{l.clock.now}
+}
+
 // SetAlarm arranges for news to be called at a lab time even without an input.
 func (l *Loop) SetAlarm(at vtime.Time) {
 	l.mu.Lock()

@@ -4,6 +4,7 @@ package live
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -257,6 +258,33 @@ func TestTransfer(t *testing.T) {
 				t.Errorf("lag of %d frames is recorded, %d were sent", lag.Sent.TotalCount(), sent[0].Sent)
 			}
 		})
+	}
+}
+
+// TestRates: a rate that has been announced is told beside the current one until its instant, and alone from then on.
+func TestRates(t *testing.T) {
+	mono, err := NewMonotonic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := Rate{Mono: mono.Now(), Dilation: 3}
+	l, err := New(Config{Mono: mono, Rate: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	later := Rate{Mono: mono.Now() + int64(time.Hour), Lab: vtime.Time(vtime.Second), Dilation: 5}
+	past := Rate{Mono: first.Mono, Dilation: 7}
+	for _, c := range []struct {
+		set  *Rate
+		want []Rate
+	}{{nil, []Rate{first}}, {&later, []Rate{first, later}}, {&past, []Rate{past}}} {
+		if c.set != nil {
+			l.SetRate(*c.set)
+		}
+		if got := l.Rates(); !slices.Equal(got, c.want) {
+			t.Errorf("the rates are %v and not %v", got, c.want)
+		}
 	}
 }
 

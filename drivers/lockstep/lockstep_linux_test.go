@@ -311,7 +311,10 @@ func (b *bench) run() error {
 			return err
 		}
 		for _, e := range server.End() {
-			b.c.SetEntry(b.now, e)
+			if err := b.SetEntry(-1, e); err != nil {
+				return err
+			}
+			b.c.Ordered(e.Switch, vtime.Never)
 		}
 		if err := b.drain(); err != nil {
 			return err
@@ -373,6 +376,12 @@ func TestSameFaults(t *testing.T) {
 			t.Errorf("no fault here is of kind %s", k)
 		}
 	}
+}
+
+// TestSameAfterHalt: so do the jobs that come after one which a pause without end has halted.
+func TestSameAfterHalt(t *testing.T) {
+	t.Parallel()
+	same(t, benchLab+"nics: {retries: 2, timeout: 67us}\nfaults: [{at: 30us, pause: {node: h3}}]\n", true)
 }
 
 // kindsOf returns the kinds of a lab's faults.

@@ -280,8 +280,8 @@ func (n *Node) Request(at vtime.Time, _, rank int, q outofband.Request) {
 	}
 }
 
-// Frame implements sim.Edge.
-func (n *Node) Frame(id int, at vtime.Time, f *wire.Frame) {
+// Frame implements sim.Edge. It keeps the bytes, and not the frame.
+func (n *Node) Frame(id int, at vtime.Time, f *wire.Frame) (kept bool) {
 	p := &n.ports[id-n.ports[0].toID]
 	k := len(p.frames)
 	p.store[k] = f.AppendTo(p.store[k][:0])
@@ -301,6 +301,7 @@ func (n *Node) Frame(id int, at vtime.Time, f *wire.Frame) {
 			n.part.Interrupt()
 		}
 	}
+	return false
 }
 
 // flush hands frames to the kernel, and then announces them.

@@ -90,7 +90,7 @@ func (n *Net) setEntries(entries []rankhost.Branches) {
 // LeaseGroup implements rankhost.Board.
 func (b board) LeaseGroup() (uint32, error) {
 	n, err := b.j.net.leaseGroup()
-	return wire.GroupNet | n, err
+	return b.j.net.graph.Groups.Net() | n, err
 }
 
 // Multicast implements rankhost.Board.
@@ -120,10 +120,12 @@ func (b board) EndMulticast(group uint32) error {
 func (n *Net) Leased() uint32 { return n.lease }
 
 // leaseGroup returns the lower 16 bits of a group address that the run has not used.
-func (n *Net) leaseGroup() (uint32, error) {
-	if n.lease >= 1<<16-1 {
+func (n *Net) leaseGroup() (uint32, error) { return nextLease(&n.lease) }
+
+func nextLease(last *uint32) (uint32, error) {
+	if *last >= 1<<16-1 {
 		return 0, fmt.Errorf("all 65535 group addresses of the run are used")
 	}
-	n.lease++
-	return n.lease, nil
+	*last++
+	return *last, nil
 }

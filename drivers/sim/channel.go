@@ -196,7 +196,7 @@ func (d delayed) group(why string, q outofband.Request) (uint32, error) {
 // returns the lower 16 bits of a group address that the run has not used.
 func (c *Config) Server(lease func() (uint32, error)) outofband.Lab {
 	return outofband.Lab{
-		Lease: lease, GroupNet: wire.GroupNet, MulticastNet: wire.MulticastNet,
+		Lease: lease, GroupNet: c.Graph.Groups.Net(), MulticastNet: wire.MulticastNet,
 		Tree: func(group uint32, hosts []uint32) (entries []rankhost.Branches, err error) {
 			nodes, err := c.Graph.HostsAt(hosts)
 			if err != nil {

@@ -60,13 +60,13 @@ func (c *checker) decided(l *machine.Link, f *wire.Frame, v faults.Verdict) {
 func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
 	c.node, c.group = int(l.Node), 0
 	if f.Kind() != wire.KindRoCE {
-		c.trees.beforeFrame(f)
+		c.trees.beforeFrame(c.net.graph.Groups, f)
 		return
 	}
 	switch {
-	case wire.IsGroup(f.DstIP()):
+	case c.net.graph.Groups.Has(f.DstIP()):
 		c.group = f.DstIP()
-	case wire.IsGroup(f.SrcIP()):
+	case c.net.graph.Groups.Has(f.SrcIP()):
 		c.group = f.SrcIP()
 	default:
 		return

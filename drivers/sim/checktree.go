@@ -19,9 +19,9 @@ type treeCheck struct {
 }
 
 // beforeFrame records the group that a registration packet confirms.
-func (t *treeCheck) beforeFrame(f *wire.Frame) {
+func (t *treeCheck) beforeFrame(groups wire.GroupRange, f *wire.Frame) {
 	t.confirmed = 0
-	if f.Kind() != wire.KindMRP || wire.IsGroup(f.DstIP()) || f.Payload() == nil {
+	if f.Kind() != wire.KindMRP || groups.Has(f.DstIP()) || f.Payload() == nil {
 		return
 	}
 	if p, err := wire.ParseMRP(f.Payload().Bytes()); err == nil && p.Flags&wire.MRPConfirm != 0 {

@@ -114,6 +114,7 @@ func (n *Net) step() bool {
 	before := n.now
 	n.now = at
 	id := int((k ^ n.order.Mask(at)) & (1<<n.idBits - 1))
+	n.cause = k & (1<<(n.idBits+classBits) - 1)
 	n.stats.Events++
 	class := int(k >> n.idBits & (1<<classBits - 1))
 	n.pastStarts = class > classStart

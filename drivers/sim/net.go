@@ -57,6 +57,8 @@ type Config struct {
 	// needs OutOfBand.
 	Local []bool
 	Edge  Edge
+
+	tables []topo.Table // of all switches; nil: they are made
 }
 
 // Tap is called for each frame that passes a port, with the instant at which a capture at that
@@ -113,6 +115,10 @@ type Net struct {
 	ready   []*task
 	running *task
 	turn    turn
+	// cause is the class and masked id of the current event. While a job begins or ends it is a rank, so
+	// that what is reported then has an order among parts, too.
+	cause   uint64
+	staging bool // a job begins
 	// pastStarts says that the current event's class comes after the starts of its instant.
 	pastStarts  bool
 	timed       []timed
@@ -150,6 +156,7 @@ type Stats struct {
 	Lost    uint64 // frames dropped by faults on links
 	Wakes   uint64 // events that only started a frame
 	Timers  uint64 // timer events of nodes
+	InTurn  uint64 // of a lab in parts: sum over the rounds of the events of the part that had most
 }
 
 type end struct{ node, port int32 }
@@ -174,7 +181,10 @@ func New(cfg Config) (*Net, error) {
 	n.pool.Poison = cfg.Check
 	n.order = cfg.Order()
 	n.buildLinks()
-	tables := g.Routes()
+	tables := cfg.tables
+	if tables == nil {
+		tables = g.Routes()
+	}
 	n.nodes = make([]node, len(g.Nodes))
 	first := 0
 	if cfg.Ledger {
@@ -253,7 +263,8 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 	c.Port, c.Pool, c.Trace = port, &n.pool, trace
 	nd.nic = virtrnic.New(c)
 	agent := mrp.New(mrp.Config{
-		IP: c.IP, IPv6: c.IPv6, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic, RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
+		IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic,
+		RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
@@ -312,6 +323,9 @@ func (n *Net) endMulticast(ip uint32) {
 		}
 	}
 }
+
+// Of returns the simulation that has a node: this one, as Parts.Of returns one of several.
+func (n *Net) Of(int) *Net { return n }
 
 // Agent returns the registration agent of a host, or nil.
 func (n *Net) Agent(node int) *mrp.Agent {

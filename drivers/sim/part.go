@@ -25,8 +25,9 @@ import (
 // Edge takes what leaves a part of a lab.
 type Edge interface {
 	// Frame takes a frame that a transmitter of the part has started and that arrives at the far
-	// end of its link at the given instant. The edge must not keep the frame.
-	Frame(port int, at vtime.Time, f *wire.Frame)
+	// end of its link at the given instant. It reports whether it keeps the frame, which it then puts
+	// back into the part's pool itself.
+	Frame(port int, at vtime.Time, f *wire.Frame) (kept bool)
 
 	// Request takes a request that arrives at the server of the out-of-band channel at the given
 	// instant.
@@ -55,8 +56,9 @@ func (n *Net) depart(id int, l *machine.Link) {
 		if n.watch != nil {
 			n.watchSent(id, l, fl.At, fl.Frame)
 		}
-		n.cfg.Edge.Frame(id, fl.At, fl.Frame)
-		n.pool.Put(fl.Frame)
+		if !n.cfg.Edge.Frame(id, fl.At, fl.Frame) {
+			n.pool.Put(fl.Frame)
+		}
 	}
 }
 
@@ -122,6 +124,14 @@ func (n *Net) Last() vtime.Time { return n.last }
 func (n *Net) Advance(bound vtime.Time) error {
 	n.interrupted = false
 	for n.err == nil && !n.interrupted && n.Next() < bound {
+		n.step()
+	}
+	return n.err
+}
+
+// advance handles at most so many of the events before bound.
+func (n *Net) advance(bound vtime.Time, most int) error {
+	for ; most > 0 && n.err == nil && n.Next() < bound; most-- {
 		n.step()
 	}
 	return n.err

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -12,23 +11,61 @@ import (
 	"github.com/mcastlab/mcastlab/rank/outofband"
 )
 
-// Parts is a lab that is divided into parts, each of which a Net of its own drives. It is one
-// process; its frames cross between parts as bytes. It runs what Net runs and comes to the same
-// digest.
+// Parts is a lab that is divided into parts, each of which a Net of its own drives, in one process and,
+// with a crew, at the same time where that pays. It runs what Net runs and comes to the same digest, the
+// same results and the same events.
+//
+// With a crew, programs of hosts in different parts run at the same time, and so do calls of Job.Emit
+// for their ranks. They must not share variables.
 type Parts struct {
+	// Observe, if set, is called between rounds, at least once in 32,768 events of each part. An error
+	// that it returns ends the run.
+	Observe func() error
+
+	// Crew, if set, makes what does the shares of a round at the same time. Without it they are done one
+	// after the other.
+	Crew func(parts int, work func(part int)) Crew
+
+	// Lift, if set, undoes the faults of a job for Job.Over, in one of Nets: in the last of them at once, in
+	// a part when what its ranks have left is destroyed. Job.Over itself is called once, before.
+	Lift func(net int, now vtime.Time)
+
+	// Eager lets parts run at the same time even when they have so little to do that it takes longer.
+	Eager bool
+
 	cfg     Config
 	parts   []*Net
 	of      []int // by node: its part
 	plan    *window.Plan
-	bounds  []vtime.Time // by part: what it is granted in the next round, or 0
+	bounds  []vtime.Time // by part: what it is granted in this round, or 0
+	errs    []error      // by part: of this round
+	cross   crossings
+	crew    Crew            // of the running job; nil: none
+	busy    bool            // the last round had enough to do for more than one goroutine
+	events  uint64          // of all parts when Observe was last called, or a round last began
+	before  []uint64        // by part: its events when the last round ended
+	inTurn  uint64          // Stats.InTurn
+	logs    []*partLog      // by part; nil without Config.Trace
+	sent    [][]sentRequest // by part: requests to the server that it has not been given
 	channel *window.Channel
 	hosts   []int // by rank of the running job
 	lease   uint32
-	store   []byte
-	err     error
 
 	faults *Schedule
 	now    vtime.Time // as of the end of the last job
+}
+
+// Crew does the shares of rounds. All does one round; End is called when there is none any more.
+type Crew interface {
+	All()
+	End()
+}
+
+// sentRequest is a request of a rank on its way to the server of the out-of-band channel.
+type sentRequest struct {
+	at         vtime.Time
+	node, rank int
+	q          outofband.Request
 }
 
 // NewParts builds a lab in which node i is in part of[i]. Parts are numbered from 0 without gaps.
@@ -38,20 +75,32 @@ func NewParts(cfg Config, of []int) (*Parts, error) {
 	for _, i := range of {
 		count = max(count, i+1)
 	}
+	p.cross = newCrossings(count)
+	p.sent = make([][]sentRequest, count)
+	tables := cfg.Graph.Routes()
 	for i := range count {
 		c := cfg
-		c.Local, c.Edge = make([]bool, len(of)), partEdge{p, i}
+		c.Local, c.Edge, c.tables = make([]bool, len(of)), partEdge{p, i}, tables
 		for node := range of {
 			c.Local[node] = of[node] == i
+		}
+		if cfg.Trace != nil {
+			l := &partLog{}
+			c.Trace = l.tracers(cfg.Trace)
+			p.logs = append(p.logs, l)
 		}
 		n, err := New(c)
 		if err != nil {
 			return nil, err
 		}
+		if cfg.Trace != nil {
+			p.logs[i].net = n
+		}
 		p.parts = append(p.parts, n)
 	}
 	p.faults = NewSchedule(cfg)
-	p.bounds = make([]vtime.Time, count)
+	p.before = make([]uint64, count)
+	p.bounds, p.errs = make([]vtime.Time, count), make([]error, count)
 	p.plan = window.NewPlan(count+1, Paths(&cfg, of, count))
 	return p, nil
 }
@@ -64,7 +113,11 @@ func Paths(cfg *Config, of []int, channel int) (paths []window.Path) {
 		for port := range g.Nodes[i].Links {
 			if far := g.Peer(i, port).Node; of[far] != of[i] {
 				c := cfg.Port(i, port)
-				paths = append(paths, window.Path{From: of[i], To: of[far], Delay: c.Delay + c.Serialize(shortest)})
+				delay := c.Delay + c.Serialize(shortest)
+				if in := cfg.Switch.Input; in != nil && in.Credits {
+					delay = c.Delay // a credit takes no time of the link
+				}
+				paths = append(paths, window.Path{From: of[i], To: of[far], Delay: delay})
 			}
 		}
 		paths = append(paths, window.Path{From: of[i], To: channel, Delay: cfg.OutOfBand}, window.Path{From: channel, To: of[i], Delay: cfg.OutOfBand})
@@ -76,28 +129,22 @@ func Paths(cfg *Config, of []int, channel int) (paths []window.Path) {
 // takes the frame.
 const shortest = 64
 
-// partEdge takes what leaves a part.
+// partEdge takes what leaves a part. Parts call it at the same time.
 type partEdge struct {
 	p    *Parts
 	part int
 }
 
 // Frame implements Edge.
-func (e partEdge) Frame(port int, at vtime.Time, f *wire.Frame) {
+func (e partEdge) Frame(port int, at vtime.Time, f *wire.Frame) (kept bool) {
 	p := e.p
-	far := p.parts[p.of[p.parts[0].links.At(port).Node]]
-	p.store = f.AppendTo(p.store[:0])
-	g, err := far.pool.Parse(p.store)
-	if err != nil {
-		p.err = fmt.Errorf("frame of part %d at %v: %w", e.part, at, err)
-		return
-	}
-	far.Arrive(port, at, g)
+	p.cross.push(e.part, p.of[p.parts[e.part].links.At(port).Node], crossing{port, at, f})
+	return true
 }
 
 // Request implements Edge.
 func (e partEdge) Request(at vtime.Time, node, rank int, q outofband.Request) {
-	e.p.channel.Request(at, node, rank, q)
+	e.p.sent[e.part] = append(e.p.sent[e.part], sentRequest{at, node, rank, q})
 }
 
 // Reply implements window.Outlet.
@@ -112,17 +159,32 @@ func (p *Parts) SetEntry(at vtime.Time, e rankhost.Branches) { p.parts[p.of[e.Sw
 // Nets returns the simulations of the parts, and that of their schedule. All need the same timeline.
 func (p *Parts) Nets() []*Net { return append(slices.Clone(p.parts), p.faults.Net()) }
 
+// RestFaults makes the lab's clock that of its fault timeline, which may be changed then, between two jobs.
+func (p *Parts) RestFaults() { p.faults.Rest(p.now) }
+
 // Run runs a job as Net.Run does.
 func (p *Parts) Run(spec Job) error {
-	server := outofband.NewServer(len(spec.Hosts), spec.Spare, p.cfg.Server(func() (uint32, error) { p.lease++; return p.lease, nil }))
+	if p.Crew != nil && len(p.parts) > 1 {
+		p.crew = p.Crew(len(p.parts), p.work)
+		defer p.crew.End()
+	}
+	over := spec.Over
+	server := outofband.NewServer(len(spec.Hosts), spec.Spare, p.cfg.Server(func() (uint32, error) { return nextLease(&p.lease) }))
 	p.channel = window.NewChannel(p.cfg.Order(), p.cfg.OutOfBand, server)
 	p.hosts = spec.Hosts
 	var ranks []*Ranks
-	for _, n := range p.parts {
+	for i, n := range p.parts {
+		if spec.Over = nil; over != nil && p.Lift != nil {
+			spec.Over = func(now vtime.Time) { p.Lift(i, now) }
+		}
 		ranks = append(ranks, n.Begin(spec))
 	}
+	p.writeLogs(vtime.Never) // before what the loop handles at this instant
 	err := p.drain()
 	if err != nil && !errors.Is(err, rankhost.ErrEnd) {
+		for _, r := range ranks {
+			r.Stop()
+		}
 		return err
 	}
 	var blocked []string
@@ -140,9 +202,16 @@ func (p *Parts) Run(spec Job) error {
 	}
 	slices.Sort(blocked)
 	failed := Outcome(errs, blocked)
+	if over != nil {
+		over(p.now)
+		if p.RestFaults(); p.Lift != nil {
+			p.Lift(len(p.parts), p.now)
+		}
+	}
 	for _, r := range ranks {
 		r.Release()
 	}
+	p.writeLogs(vtime.Never)
 	for _, e := range server.End() {
 		p.parts[p.of[e.Switch]].setEntries([]rankhost.Branches{e})
 	}
@@ -155,8 +224,14 @@ func (p *Parts) Run(spec Job) error {
 // Next implements window.Parts.
 func (p *Parts) Next(next []vtime.Time) {
 	for i, n := range p.parts {
-		next[i] = n.Next()
+		next[i] = min(n.Next(), p.cross.coming(i))
+		for _, r := range p.sent[i] {
+			p.channel.Request(r.at, r.node, r.rank, r.q)
+		}
+		clear(p.sent[i])
+		p.sent[i] = p.sent[i][:0]
 	}
+	p.writeLogs(slices.Min(next))
 }
 
 // Grant implements window.Parts.
@@ -164,16 +239,46 @@ func (p *Parts) Grant(part int, bound vtime.Time) { p.bounds[part] = bound }
 
 // Round implements window.Parts.
 func (p *Parts) Round() error {
-	for i, n := range p.parts {
-		if p.bounds[i] == 0 {
-			continue
+	p.cross.turn()
+	if p.crew != nil && (p.busy || p.Eager) {
+		p.crew.All()
+	} else {
+		for i := range p.parts {
+			p.work(i)
 		}
-		if err := n.Advance(p.bounds[i]); err != nil {
-			return err
-		}
-		p.bounds[i] = 0
 	}
-	return p.err
+	if err := errors.Join(p.errs...); err != nil {
+		return err
+	}
+	events, most := uint64(0), uint64(0)
+	for i, n := range p.parts {
+		events += n.stats.Events
+		most = max(most, n.stats.Events-p.before[i])
+		p.before[i] = n.stats.Events
+	}
+	p.inTurn += most
+	p.busy = events-p.events >= busyEvents
+	before := p.events
+	p.events = events
+	if p.Observe != nil && before/observeEvery != events/observeEvery {
+		return p.Observe()
+	}
+	return nil
+}
+
+// busyEvents is the number of events in a round from which on the next round is given to more than
+// one goroutine. Waking one takes as long as some tens of events.
+const busyEvents = 200
+
+// work does a part's share of a round. Shares of different parts may be done at the same time.
+func (p *Parts) work(part int) {
+	n := p.parts[part]
+	p.cross.land(part, n)
+	p.cross.reclaim(part, &n.pool)
+	if bound := p.bounds[part]; bound != 0 {
+		p.bounds[part] = 0
+		p.errs[part] = n.advance(bound, observeEvery)
+	}
 }
 
 // Meet implements window.Parts.
@@ -187,23 +292,41 @@ func (p *Parts) Call(at vtime.Time, v window.Verdict) (*window.Census, error) {
 }
 
 func (p *Parts) census(do func(n *Net) error) (*window.Census, error) {
+	p.exchange()
 	all := &window.Census{}
 	for _, n := range p.parts {
 		if err := do(n); err != nil {
 			return nil, err
 		}
 	}
+	p.exchange()
 	for _, n := range p.parts {
 		c := n.Census()
 		all.Add(&c)
 	}
-	return all, p.err
+	return all, nil
+}
+
+// exchange gives every part what is on its way to it.
+func (p *Parts) exchange() {
+	p.cross.turn()
+	for i, n := range p.parts {
+		p.cross.land(i, n)
+	}
+	for range 2 {
+		for i, n := range p.parts {
+			p.cross.reclaim(i, &n.pool)
+		}
+		p.cross.turn()
+	}
 }
 
 // drain lets the parts advance until none has an event, or the run is halted.
 func (p *Parts) drain() error {
 	p.faults.Resume(p.now)
 	halted, err := p.plan.Drain(p, p.channel, p.faults)
+	p.exchange()
+	p.writeLogs(vtime.Never)
 	if err != nil {
 		return err
 	}
@@ -226,10 +349,10 @@ func (p *Parts) Digest() uint64 {
 	one := p.parts[0]
 	var links, completions []uint64
 	for id := range one.links.Len() {
-		links = append(links, p.parts[p.of[one.links.At(id).Node]].links.At(id).Digest)
+		links = append(links, p.Link(id).Digest)
 	}
 	for i := range one.nodes {
-		if nic := p.parts[p.of[i]].nodes[i].nic; nic != nil {
+		if nic := p.Of(i).NIC(i); nic != nil {
 			completions = append(completions, nic.Digest())
 		}
 	}

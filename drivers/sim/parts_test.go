@@ -6,10 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/crew"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/drivers/window"
 	"github.com/mcastlab/mcastlab/faults"
@@ -48,14 +50,18 @@ func divided(t *testing.T, seed uint64) {
 			}
 		}
 	}
+	var logs [2]eventLog
+	cfg.Trace = logs[0].ofSome
 	whole, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Trace = logs[1].ofSome
 	parts, err := NewParts(cfg, of)
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts.Crew, parts.Eager = aCrew, seed%4 < 2
 	if loss := []float64{0, 0.02, 0.2, 1}[r.IntN(4)]; loss > 0 {
 		for id := range whole.Ports() {
 			for _, n := range append([]*Net{whole}, parts.parts...) {
@@ -80,6 +86,9 @@ func divided(t *testing.T, seed uint64) {
 			return
 		}
 	}
+	if !slices.Equal(logs[0], logs[1]) {
+		t.Errorf("the machines of the parts %v report otherwise than those of the whole", of)
+	}
 	all, there := whole.Ledger()
 	if there != cfg.Ledger {
 		t.Errorf("there is a ledger: %v, asked for: %v", there, cfg.Ledger)
@@ -92,9 +101,32 @@ func divided(t *testing.T, seed uint64) {
 	}
 }
 
+// eventLog is what the machines of some nodes have reported.
+type eventLog []string
+
+// ofSome returns the tracers of a lab of which every third node has none.
+func (l *eventLog) ofSome(node int) machine.Tracer {
+	if node%3 == 2 {
+		return nil
+	}
+	return nodeLog{l, node}
+}
+
+type nodeLog struct {
+	l    *eventLog
+	node int
+}
+
+// Trace implements machine.Tracer.
+func (n nodeLog) Trace(now vtime.Time, e machine.Event) {
+	*n.l = append(*n.l, fmt.Sprint(n.node, now, e))
+}
+
+// aCrew lets the parts of a lab run at the same time.
+func aCrew(parts int, work func(part int)) Crew { return crew.New(parts, work) }
+
 // runDivided runs a job, and returns its error and what its ranks saw.
 func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (err error, log string) {
-	l := &litter{made: map[int]int{}, steps: steps, leave: leave}
 	params := simlab.Params()
 	params.RetryCnt = 2
 	logs := make([]string, 6)
@@ -117,6 +149,7 @@ func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (err
 				return err
 			}
 		}
+		l := &litter{made: map[int]int{}, steps: steps, leave: leave} // each rank its own: they may run at the same time
 		err := l.program(r)
 		saw(fmt.Sprint(err))
 		r.Sync()
@@ -148,6 +181,7 @@ func troubledParts(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	parts.Crew, parts.Eager = aCrew, seed%8 == 0
 	d.inject(append(parts.Nets(), whole)...)
 	for job := range 3 {
 		_, log1, one := d.broadcast(t, whole)
@@ -157,6 +191,9 @@ func troubledParts(t *testing.T, seed uint64) {
 			t.Errorf("%v\njob %d: %v at %v with digest %016x, and whole %v at %v with %016x", d, job, two, now, parts.Digest(), one, whole.now, whole.Digest())
 			return
 		}
+	}
+	if one, two := whole.Leftover(), parts.Leftover(); (one != nil) != (two != nil) {
+		t.Errorf("%v\nin the whole is left: %v; and in the parts: %v", d, one, two)
 	}
 }
 

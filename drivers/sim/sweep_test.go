@@ -295,6 +295,8 @@ type sightings struct {
 	sw    virtswitch.Stats
 	drops map[string]uint64
 	lost  uint64
+	// uneven are the switches whose ports together counted other than the switch.
+	uneven []string
 }
 
 // take adds what a net did and returns its packets: those that NICs made, and the copies
@@ -314,6 +316,14 @@ func (s *sightings) take(n *Net) (packets uint64) {
 		st := n.nodes[i].sw.Stats()
 		packets += st.Cloned
 		s.addSwitch(st)
+		byPort := virtswitch.PortStats{}
+		for p := range n.nodes[i].sw.Ports() {
+			x := n.nodes[i].sw.PortStats(p)
+			byPort.AcksIn, byPort.NaksIn, byPort.CNPsIn, byPort.Filtered = byPort.AcksIn+x.AcksIn, byPort.NaksIn+x.NaksIn, byPort.CNPsIn+x.CNPsIn, byPort.Filtered+x.Filtered
+		}
+		if byPort != (virtswitch.PortStats{AcksIn: st.AcksIn, NaksIn: st.NaksIn, CNPsIn: st.CNPsIn, Filtered: st.Filtered}) {
+			s.uneven = append(s.uneven, n.graph.Nodes[i].Name)
+		}
 	}
 	return packets
 }
@@ -421,6 +431,9 @@ func TestSeedSweep(t *testing.T) {
 	t.Logf("%d flows gave up; drops: %v", gaveUp, seen.drops)
 	if uint64(gaveUp) > 1+count/100 {
 		t.Errorf("%d flows ran out of retries in %d seeds: at this loss that is for one in a hundred", gaveUp, count)
+	}
+	if len(seen.uneven) > 0 {
+		t.Errorf("%d switches counted other than their ports, the first is %s", len(seen.uneven), seen.uneven[0])
 	}
 	if count < sweepSeeds/sweeps.Parts {
 		return

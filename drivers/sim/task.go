@@ -109,6 +109,11 @@ func (n *Net) Turn() (number uint64, name string) {
 	return n.turn.number.Load(), name
 }
 
+// Turns returns Turn: a list of one, as Parts.Turns has one for each part.
+func (n *Net) Turns() []func() (number uint64, name string) {
+	return []func() (uint64, string){n.Turn}
+}
+
 // freeTask returns the number of a new task. It reuses those of tasks that have ended.
 func (n *Net) freeTask() int {
 	if k := len(n.ended); k > 0 {
@@ -142,6 +147,9 @@ func (n *Net) runTasks() {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
+		if n.staging {
+			n.cause = uint64(uint32(t.rank))
+		}
 		n.happens()
 		n.moves++
 		n.turn.begin(t)
@@ -327,8 +335,9 @@ func (n *Net) begin(spec Job) *job {
 		}
 		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
 	}
-	n.steps = 0
+	n.steps, n.staging = 0, true
 	n.runTasks()
+	n.staging = false
 	n.attend()
 	return j
 }
@@ -410,11 +419,13 @@ func (j *job) release() error {
 // abandon destroys the objects that the ranks have left, and what they have set in switches without
 // a channel. Then it calls Job.Over.
 func (j *job) abandon() {
-	for _, r := range j.ranks {
+	for i, r := range j.ranks {
+		j.net.cause = uint64(i)
 		if r != nil { // nil if the rank could not be made
 			rankrun.Of(r).Abandon()
 		}
 	}
+	j.net.cause = uint64(len(j.ranks)) // what comes of it, after all of them
 	for _, ip := range j.multicast {
 		j.net.endMulticast(ip)
 	}
@@ -460,12 +471,17 @@ func firstError(errs []error) (first error) {
 // parked.
 func (n *Net) Waiting() string {
 	count := map[string]int{}
+	n.waits(count)
+	return rankhost.Commonest(count)
+}
+
+// waits counts what parked tasks wait for.
+func (n *Net) waits(count map[string]int) {
 	for _, t := range n.tasks {
 		if t.asleep && !t.done {
 			count[t.why]++
 		}
 	}
-	return rankhost.Commonest(count)
 }
 
 // blocked returns what each task waits for that has not ended.

@@ -63,6 +63,12 @@ type Port struct {
 	KernelDrops   uint64 `json:"kernel_drops,omitempty"`
 	Cut           uint64 `json:"cut,omitempty"`  // sent on a link that no longer exists
 	Busy          uint64 `json:"busy,omitempty"` // sends that the kernel refused at first for lack of room
+	// What follows counts groups' packets at a switch's port.
+	AcksIn       uint64 `json:"acks_in,omitempty"`
+	NaksIn       uint64 `json:"naks_in,omitempty"`
+	CNPsIn       uint64 `json:"cnps_in,omitempty"`
+	CNPsFiltered uint64 `json:"cnps_filtered,omitempty"`
+	Filtered     uint64 `json:"filtered,omitempty"`
 	// QueuePeak is the most bytes that one queue of a switch's port has held since the switch was
 	// configured. It is no count: runs in a lab that stays up share it.
 	QueuePeak int `json:"queue_peak_bytes,omitempty"`
@@ -99,7 +105,9 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 	c := sw.Stats()
 	n.Kind, n.MFTBytes = KindSwitch, sw.MFTBytes()
 	for i := range n.Ports {
-		n.Ports[i].QueuePeak = sw.QueuePeak(i)
+		p, s := &n.Ports[i], sw.PortStats(i)
+		p.QueuePeak = sw.QueuePeak(i)
+		p.AcksIn, p.NaksIn, p.CNPsIn, p.CNPsFiltered, p.Filtered = s.AcksIn, s.NaksIn, s.CNPsIn, s.CNPsFiltered, s.Filtered
 	}
 	n.Counts = map[string]uint64{}
 	put(n.Counts, switchCounts, c)
@@ -173,6 +181,8 @@ func (n *Node) Since(before *Node) {
 		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed-q.Malformed, p.LostToFault-q.LostToFault, p.CopiedByFault-q.CopiedByFault
 		p.HeldByFault -= q.HeldByFault
 		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops-q.KernelDrops, p.Cut-q.Cut, p.Busy-q.Busy
+		p.AcksIn, p.NaksIn, p.CNPsIn = p.AcksIn-q.AcksIn, p.NaksIn-q.NaksIn, p.CNPsIn-q.CNPsIn
+		p.CNPsFiltered, p.Filtered = p.CNPsFiltered-q.CNPsFiltered, p.Filtered-q.Filtered
 	}
 	for k := range n.Counts { // independent of each other
 		n.Counts[k] -= before.Counts[k]
@@ -192,6 +202,8 @@ func (n *Node) Plus(before *Node) {
 		p.Malformed, p.LostToFault, p.CopiedByFault = p.Malformed+q.Malformed, p.LostToFault+q.LostToFault, p.CopiedByFault+q.CopiedByFault
 		p.HeldByFault += q.HeldByFault
 		p.KernelDrops, p.Cut, p.Busy = p.KernelDrops+q.KernelDrops, p.Cut+q.Cut, p.Busy+q.Busy
+		p.AcksIn, p.NaksIn, p.CNPsIn = p.AcksIn+q.AcksIn, p.NaksIn+q.NaksIn, p.CNPsIn+q.CNPsIn
+		p.CNPsFiltered, p.Filtered = p.CNPsFiltered+q.CNPsFiltered, p.Filtered+q.Filtered
 		p.QueuePeak = max(p.QueuePeak, q.QueuePeak)
 	}
 	for k, v := range before.Counts { // a sum

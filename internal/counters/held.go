@@ -29,6 +29,10 @@ type Held struct {
 	Timers      int `json:"timers,omitempty"`       // armed
 	QueuedBytes int `json:"queued_bytes,omitempty"` // of a switch's buffer
 
+	// By port; left out where all are 0.
+	Queues []int `json:"port_queued_bytes,omitempty"` // of a switch: what waits to be sent
+	Paused []int `json:"port_paused,omitempty"`       // bit mask of the priorities that the neighbour has paused
+
 	Goroutines int `json:"goroutines,omitempty"`
 	Files      int `json:"files,omitempty"` // open descriptors
 }
@@ -40,6 +44,9 @@ func (h *Held) Switch(sw *virtswitch.Switch, groups []Group) {
 	h.Groups, h.PortLoad, h.Multicast, h.QueuedBytes, h.Timers = a.Groups, a.PortLoad, a.Multicast, a.Buffered, a.Timers
 	if a.Buried > 0 {
 		h.Timers--
+	}
+	for port := range sw.Ports() {
+		h.waits(port, sw.Ports(), sw.QueuedAt(port), sw.PausedAt(port))
 	}
 	for i := range groups {
 		if !groups[i].Active {
@@ -53,6 +60,23 @@ func (h *Held) NIC(nic *virtrnic.NIC) {
 	m := nic.Made()
 	h.QPs, h.MRs, h.CQs, h.PDs, h.Others = m.QPs, m.MRs, m.CQs, m.PDs, m.AHs+m.SRQs+m.Attached
 	h.Timers = nic.ArmedTimers()
+	h.waits(0, 1, 0, nic.Paused())
+}
+
+// waits enters what waits at one of so many ports.
+func (h *Held) waits(port, ports, queued int, paused uint8) {
+	if queued > 0 {
+		if h.Queues == nil {
+			h.Queues = make([]int, ports)
+		}
+		h.Queues[port] = queued
+	}
+	if paused > 0 {
+		if h.Paused == nil {
+			h.Paused = make([]int, ports)
+		}
+		h.Paused[port] = int(paused)
+	}
 }
 
 // Agent records what a registration agent holds.

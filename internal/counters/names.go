@@ -113,6 +113,7 @@ var switchCounts = []count[virtswitch.Stats]{
 var nicCounts = []count[virtrnic.Stats]{
 	one("sent", "frames sent", func(s *virtrnic.Stats) uint64 { return s.SentPkts }),
 	one("received", "frames received", func(s *virtrnic.Stats) uint64 { return s.RcvdPkts }),
+	one("loopback", "frames to the NIC itself, which come back inside it and are neither sent nor received", func(s *virtrnic.Stats) uint64 { return s.Loopback }),
 	one("made", "frames made here: requests, answers, pauses", func(s *virtrnic.Stats) uint64 { return s.Made }),
 	one("delivered", "frames that ended here as intended", func(s *virtrnic.Stats) uint64 { return s.Delivered }),
 	one("data_packets", "request packets sent, repeats included", func(s *virtrnic.Stats) uint64 { return s.DataPackets }),
@@ -183,6 +184,11 @@ var portCounts = []count[Port]{
 	one("held_by_fault", "frames that a fault delivered later", func(p *Port) uint64 { return p.HeldByFault }),
 	one("kernel_drops", "frames that the kernel dropped", func(p *Port) uint64 { return p.KernelDrops }),
 	one("cut", "frames sent on a link that is no more", func(p *Port) uint64 { return p.Cut }),
+	one("acks_in", "acknowledgements of groups that came by the switch's port", func(p *Port) uint64 { return p.AcksIn }),
+	one("naks_in", "NAKs of groups that came by it", func(p *Port) uint64 { return p.NaksIn }),
+	one("cnps_in", "congestion notifications of groups that came by it", func(p *Port) uint64 { return p.CNPsIn }),
+	one("cnps_filtered", "of those, those not passed on because another path is more congested", func(p *Port) uint64 { return p.CNPsFiltered }),
+	one("filtered", "copies not sent by it because its path has the packet", func(p *Port) uint64 { return p.Filtered }),
 	one("busy", "sends that the kernel had no room for at first", func(p *Port) uint64 { return p.Busy }),
 }
 

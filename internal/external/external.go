@@ -29,7 +29,9 @@ type Config struct {
 	Ports []machine.Port // Lab, Outside
 	Pool  *wire.Pool
 	IPv6  bool
-	VLAN  uint16 // VLAN of the lab's packets; 0: untagged
+	// Groups is the network of the fabric's McstIDs.
+	Groups wire.GroupRange
+	VLAN   uint16 // VLAN of the lab's packets; 0: untagged
 	// Window is how many frames from the device may wait for the lab's link. A device sends at
 	// the speed of its wire; with a dilation above 1 the lab's link is slower.
 	Window  int
@@ -97,8 +99,11 @@ const askAgain = 250 * vtime.Millisecond
 // New returns an adapter.
 func New(c Config) *Adapter {
 	a := &Adapter{c: c, mac: wire.HostMAC(c.IP), askAt: vtime.Never, out: outside{port: &c.Ports[Outside]}}
-	a.nic = virtrnic.New(virtrnic.Config{IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, VLAN: c.VLAN, Classes: c.Classes, Raw: true, Trace: c.Trace})
-	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Pool: c.Pool, Sender: a.nic})
+	a.nic = virtrnic.New(virtrnic.Config{
+		IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Groups: c.Groups, VLAN: c.VLAN,
+		Classes: c.Classes, Raw: true, Trace: c.Trace,
+	})
+	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, Pool: c.Pool, Sender: a.nic})
 	a.nic.SetStack((*stack)(a))
 	return a
 }
@@ -183,7 +188,7 @@ func (a *Adapter) learn(now vtime.Time, m wire.MAC) {
 // ask asks the device for its MAC address, in the name of the host that wants to reach it.
 func (a *Adapter) ask(now vtime.Time, sender uint32) {
 	mac := wire.HostMAC(sender)
-	if wire.IsGroup(sender) {
+	if a.c.Groups.Has(sender) {
 		mac = wire.GroupMAC(sender)
 	}
 	f := a.c.Pool.Get()
@@ -205,10 +210,10 @@ func (a *Adapter) deliver(now vtime.Time, f *wire.Frame) {
 // fabric's hosts or groups.
 func (a *Adapter) answer(now vtime.Time, q wire.Ask, f *wire.Frame) {
 	mac := wire.HostMAC(q.IP)
-	if wire.IsGroup(q.IP) {
+	if a.c.Groups.Has(q.IP) {
 		mac = wire.GroupMAC(q.IP)
 	}
-	if q.IPv6() != a.c.IPv6 || q.IP == a.c.IP || !wire.IsGroup(q.IP) && !a.c.Known(q.IP) {
+	if q.IPv6() != a.c.IPv6 || q.IP == a.c.IP || !a.c.Groups.Has(q.IP) && !a.c.Known(q.IP) {
 		a.stats.Ignored++
 		a.c.Pool.Put(f)
 		return

@@ -129,18 +129,24 @@ func whole[T any](list func() (T, error)) (all T, err error) {
 // Part removes the interface of an end, and with it the other end of its link. It is no error
 // if there is no interface.
 func Part(e End) error {
-	l, err := e.NS.nl.LinkByName(e.Name())
-	var none netlink.LinkNotFoundError
-	if errors.As(err, &none) {
-		return nil
-	}
-	if err == nil {
-		err = e.NS.nl.LinkDel(l)
-	}
-	if err != nil {
+	if err := e.NS.remove(e.Name()); err != nil {
 		return fmt.Errorf("remove interface of %s: %w", e.Alias, err)
 	}
 	return nil
+}
+
+// remove removes an interface, if there is one. One whose other end is in a namespace that is going away the
+// kernel may remove at the same time.
+func (n *Namespace) remove(name string) error {
+	l, err := n.nl.LinkByName(name)
+	if err == nil {
+		err = n.nl.LinkDel(l)
+	}
+	var none netlink.LinkNotFoundError
+	if errors.As(err, &none) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
 }
 
 // Prepare turns IPv6 off in a namespace, so that the kernel sends nothing of its own on the

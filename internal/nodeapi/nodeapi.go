@@ -18,6 +18,7 @@ const (
 	AgentSocket    = "agent.sock"    // gRPC
 	HandoverSocket = "handover.sock" // raw sockets
 	MemorySocket   = "memory.sock"   // shared memory of a run in virtual time
+	ProgramSocket  = "verbs.sock"    // of a host, for programs that use libibverbs
 	PeerSocket     = "peer.sock"     // of controllers, for the other controllers
 )
 

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Picture is what is drawn.
@@ -149,12 +150,16 @@ func color(k int) string {
 	return [...]string{"#2563eb", "#c2410c", "#15803d", "#7c3aed", "#b45309", "#0e7490", "#be185d", "#4d7c0f"}[k%8]
 }
 
+// dotsMax is how many points a line marks at most; of more it is the line alone that is drawn.
+const dotsMax = 80
+
 func dash(k int) string { return [...]string{"", "6 3", "2 3", "8 3 2 3"}[k%4] }
 
 // SVG draws the points. The file stands for itself, and follows the reader's choice of light or dark.
 func (p *Picture) SVG() string {
 	var b strings.Builder
-	rows := (len(p.Series) + len(p.marks()) + 1) / 2
+	columns := p.columns()
+	rows := (len(p.Series) + len(p.marks()) + columns - 1) / columns
 	total := height + p.foot() + rows*keyHeight
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, total, html.EscapeString(p.Title))
 	b.WriteString("<style>text{font:13px system-ui,sans-serif;fill:#1f2937}.g{stroke:#d1d5db}.a{stroke:#4b5563}.p{fill:#fff}" +
@@ -176,12 +181,32 @@ func (p *Picture) SVG() string {
 	return b.String()
 }
 
+// room is what a text takes along its line, or a little less than that.
+func room(s string) int {
+	const letter = 7
+	return utf8.RuneCountInString(s) * letter
+}
+
+// columns returns how many names of the key stand side by side: two, unless one of them is too long for that.
+func (p *Picture) columns() int {
+	longest := 0
+	for k := range p.Series {
+		longest = max(longest, room(p.Series[k].Name))
+	}
+	for _, m := range p.marks() {
+		longest = max(longest, room(m.Name))
+	}
+	if longest > (width-left-right)/2-28 {
+		return 1
+	}
+	return 2
+}
+
 // foot is what bars' names take below the axis when they stand aslant because they do not fit side by side.
 func (p *Picture) foot() int {
-	const wide = 7 // of a letter
 	longest := 0
 	for _, at := range p.At {
-		longest = max(longest, len(at)*wide)
+		longest = max(longest, room(at))
 	}
 	if !p.Bars || longest < (width-left-right)/max(1, len(p.At)) {
 		return 0
@@ -244,24 +269,48 @@ func (p *Picture) drawAxes(b *strings.Builder, x, y *axis) {
 		at := y.at(v)
 		fmt.Fprintf(b, `<path class="g" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", left, at, width-right, left-6, at+4, tick(v))
 	}
-	every := max(1, (len(p.At)+7)/8)
+	every, first := p.labels()
+	free := 0 // up to here the line of labels is taken
 	for i, at := range p.At {
-		if i%every != 0 && !p.Bars {
+		if (i-first)%every != 0 && !p.Bars {
 			continue
 		}
 		if p.foot() > 0 {
 			fmt.Fprintf(b, `<text transform="translate(%.1f %d) rotate(-35)" text-anchor="end">%s</text>`+"\n", x.at(p.x(i))+4, height-under+14, html.EscapeString(at))
 			continue
 		}
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", x.at(p.x(i)), height-under+18, html.EscapeString(at))
+		half := float64(room(at)) * 4 / 7 // of wide letters
+		middle := min(x.at(p.x(i)), width-2-half)
+		if !p.Bars && middle-half < float64(free) {
+			continue // two points lie close to each other, and one of them has its label
+		}
+		free = int(middle+half) + 4
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", middle, height-under+18, html.EscapeString(at))
 	}
 	fmt.Fprintf(b, `<path class="a" fill="none" d="M%d %dV%dH%d"/>`+"\n", left, top, height-under, width-right)
 	fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", (left+width-right)/2, height-8+p.foot(), html.EscapeString(p.X))
 	fmt.Fprintf(b, `<text transform="translate(16 %d) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+height-under)/2, html.EscapeString(p.Y))
 }
 
+// labels returns how many points of the x axis have one label between them, and a point that has one. Of many points,
+// which are numbers that count on, it is every tenth, twentieth, fiftieth and so on.
+func (p *Picture) labels() (every, first int) {
+	every = max(1, (len(p.At)+7)/8)
+	if len(p.At) <= dotsMax {
+		return every, 0
+	}
+	for step := 10; ; step *= 10 {
+		for _, f := range []int{1, 2, 5} {
+			if step*f >= every {
+				return step * f, step*f - 1
+			}
+		}
+	}
+}
+
 // tick returns the label of a tick.
 func tick(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64) // 0.6, which steps of 0.2 come to only nearly
 	if abs := math.Abs(v); abs >= 1e6 || abs > 0 && abs < 1e-3 {
 		return strings.NewReplacer("e+0", "e", "e-0", "e-", "e+", "e").Replace(strconv.FormatFloat(v, 'e', -1, 64))
 	}
@@ -295,14 +344,19 @@ func (p *Picture) drawSeries(b *strings.Builder, k int, x, y *axis) {
 		}
 		fmt.Fprintf(&path, "%s%.1f %.1f", pen, x.at(p.x(i)), y.at(v))
 		pen = "L"
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.x(i)), y.at(v), color(k))
+		if len(p.Series[k].Ys) <= dotsMax {
+			fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.x(i)), y.at(v), color(k))
+		}
 	}
 	fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="2" stroke-dasharray="%s"/>`+"\n", path.String(), color(k), dash(k))
 }
 
 // drawKey writes the names of the series and of the marks below the picture.
 func (p *Picture) drawKey(b *strings.Builder) {
-	at := func(i int) (x, y int) { return left + i%2*(width-left-right)/2, height + p.foot() + 12 + i/2*keyHeight }
+	columns := p.columns()
+	at := func(i int) (x, y int) {
+		return left + i%columns*(width-left-right)/2, height + p.foot() + 12 + i/columns*keyHeight
+	}
 	for k := range p.Series {
 		x, y := at(k)
 		fmt.Fprintf(b, `<path d="M%d %dh22" stroke="%s" stroke-width="3" stroke-dasharray="%s"/><text x="%d" y="%d">%s</text>`+"\n",

@@ -45,6 +45,9 @@ type Rank interface {
 	// least d.
 	SetTimeout(d vtime.Duration)
 
+	// Common returns the value of a name, which all views of the rank share. The first call makes it.
+	Common(name string, make func() any) any
+
 	// Emit hands a record of measurements to the runtime.
 	Emit(record []byte)
 	// Record emits a record of a user's program.
@@ -75,6 +78,9 @@ type Rank interface {
 	// AwaitExternal blocks until the external host is ready to receive from the address that
 	// it is connected to. If it never gets ready, the run ends.
 	AwaitExternal(rank int, address uint32)
+
+	// NewPair returns datagrams between the rank and another one. Both must call it with the same name.
+	NewPair(name string, peer, depth int) (*rank.Multicast, error)
 
 	// SetBranches fills the switches' multicast tables with these entries, which replace all
 	// entries of the previous call. It returns rankhost.ErrSubnet where the runtime cannot.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -24,13 +25,27 @@ const frameExtra = 4 + 8 + 12
 // fabric is what a run's folder says of its network.
 type fabric struct {
 	g       *topo.Graph
-	spanUS  float64       // lab time of the run
-	ways    []way         // of link i: 2i from A to B, 2i+1 from B to A
-	drops   []uint64      // by node, without what links lost
-	faults  []faults.Spec // of the lab file
-	byRow   []bool        // by fault, whether it comes again in each row
-	rows    []span        // of the results, as the events tell of them
-	counted bool          // there is a counters.json
+	spanUS  float64        // lab time of the run
+	ways    []way          // of link i: 2i from A to B, 2i+1 from B to A
+	drops   []uint64       // by node, without what links lost
+	faults  []fault        // of the lab file, and those added by hand
+	resets  []reset        // by hand, in their order
+	rows    []span         // of the results, as the events tell of them
+	counted bool           // there is a counters.json
+	pauses  map[int][]span // by direction, when its transmitter was paused
+}
+
+// fault is one of a run.
+type fault struct {
+	faults.Spec
+	byRow bool    // comes again in each row
+	since float64 // us of lab time at which it was added
+}
+
+// reset is the removal of all faults whose id begins so.
+type reset struct {
+	at     float64 // us of lab time
+	prefix string
 }
 
 // way is one direction of a link and what went over it.
@@ -44,7 +59,7 @@ type way struct {
 }
 
 // readFabric reads a run's lab and its counters.
-func readFabric(dir string, m *runner.Meta) (*fabric, error) {
+func readFabric(dir string, m *runner.Meta, acts []faults.Act) (*fabric, error) {
 	const file = "lab.resolved.yml"
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -59,11 +74,15 @@ func readFabric(dir string, m *runner.Meta) (*fabric, error) {
 		return nil, err
 	}
 	f := &fabric{g: g, spanUS: m.LabUS, drops: make([]uint64, len(g.Nodes)), ways: make([]way, 2*len(g.Links))}
-	if f.faults, err = labspec.Timeline(l, g); err != nil {
+	specs, err := labspec.Timeline(l, g)
+	if err != nil {
 		return nil, err
 	}
-	for i := range f.faults {
-		f.byRow = append(f.byRow, !labspec.InRun(l, i))
+	for i, s := range specs {
+		f.faults = append(f.faults, fault{Spec: s, byRow: !labspec.InRun(l, i)})
+	}
+	if err := f.byHand(acts, l); err != nil {
+		return nil, err
 	}
 	for i := range g.Links {
 		k := &g.Links[i]
@@ -127,8 +146,10 @@ func (f *fabric) wayName(w *way) string { return f.g.PortName(w.from) + ">" + f.
 
 // paused enters pauses: spans for which a port stood still, by direction.
 func (f *fabric) paused(spans map[int][]span) {
+	f.pauses = map[int][]span{}
 	for k, all := range spans { // independent of each other
-		for _, s := range union(all) {
+		f.pauses[k] = union(all)
+		for _, s := range f.pauses[k] {
 			f.ways[k].pausedUS += s.to - s.from
 		}
 	}
@@ -153,20 +174,48 @@ func union(all []span) (out []span) {
 // quantum returns for how many us a quantum of pause stops a port.
 func (f *fabric) quantum(w *way) float64 { return 512 / float64(f.rate(w)) * 1e6 }
 
-// bands returns when fault i of the lab file was to be on, at most so many spans: in the run, or in each of its rows.
-func (f *fabric) bands(i, most int) (all []span) {
-	if !f.byRow[i] {
-		return bandsIn(span{0, f.spanUS}, &f.faults[i], most)
+// byHand enters what was done by hand.
+func (f *fabric) byHand(acts []faults.Act, l *lab.Lab) error {
+	for i := range acts {
+		a := &acts[i]
+		at := us(vtime.Duration(a.At))
+		if a.Reset != nil {
+			f.resets = append(f.resets, reset{at, *a.Reset})
+			continue
+		}
+		s, err := faults.Decode(a.Fault, f.g, l.Replicas())
+		if err != nil {
+			return fmt.Errorf("fault %s, added by hand: %w", a.ID, err)
+		}
+		s.ID, s.Text = a.ID, a.Text
+		f.faults = append(f.faults, fault{Spec: s, since: at})
 	}
-	for _, row := range f.rows {
-		all = append(all, bandsIn(row, &f.faults[i], most-len(all))...)
+	return nil
+}
+
+// bands returns when fault i was to be on, at most so many spans: in the run, or in each of its rows. What is
+// reset ends there.
+func (f *fabric) bands(i, most int) (all []span) {
+	x := &f.faults[i]
+	within := []span{{x.since, f.spanUS}}
+	if x.byRow {
+		within = f.rows
+	}
+	for _, w := range within {
+		for _, r := range f.resets {
+			if r.at >= w.from && r.at < w.to && strings.HasPrefix(x.ID, r.prefix) {
+				w.to = r.at
+			}
+		}
+		all = append(all, bandsIn(w, &x.Spec, most-len(all))...)
 	}
 	return all
 }
 
+func us(d vtime.Duration) float64 { return float64(d) / float64(vtime.Microsecond) }
+
 // bandsIn returns when a fault was to be on in a stretch from whose start its times count.
 func bandsIn(within span, s *faults.Spec, most int) (all []span) {
-	us := func(d vtime.Duration) float64 { return float64(d) / float64(vtime.Microsecond) }
 	from := within.from + us(vtime.Duration(s.From))
 	for ; from < within.to && len(all) < most; from += us(s.Every) {
 		to := within.to

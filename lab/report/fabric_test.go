@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
@@ -88,6 +90,58 @@ func TestFabric(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+}
+
+// TestByHand: what was done by hand is drawn from when it was done until it ended or was reset, and a reset ends
+// what the lab file has begun, too.
+func TestByHand(t *testing.T) {
+	l, err := lab.Parse("shown.mcl.yml", []byte(strings.Replace(paused, "- {loss", "- {in: run, loss", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := labspec.Graph(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h5, _ := g.Find("h5")
+	encode := func(s faults.Spec) json.RawMessage {
+		b, err := faults.Encode(&s, g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	at := func(us int64) vtime.Time { return vtime.Time(us * int64(vtime.Microsecond)) }
+	stall := faults.Spec{Kind: faults.KindPause, Nodes: []int{h5}}
+	stall.From = at(5)
+	short := stall
+	short.For = 10 * vtime.Microsecond
+	hand, all := "hand-", ""
+	acts := []faults.Act{
+		{At: at(30), ID: "hand-0", Text: "pause h5", Fault: encode(stall)},
+		{At: at(40), ID: "hand-1", Text: "pause h5 for 10us", Fault: encode(short)},
+		{At: at(100), Reset: &hand},
+		{At: at(120), Reset: &all},
+	}
+	report, err := runner.Simulate(t.Context(), l, runner.Options{Base: t.TempDir(), Acts: acts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(report.RunDir)
+	if err != nil || r.fabric == nil || len(r.missing) > 0 {
+		t.Fatal(err, r.missing)
+	}
+	f := r.fabric
+	for i, want := range [][]span{
+		{{20, 120}, {f.rows[1].from + 20, f.rows[1].from + 170}}, {{0, 120}}, {{35, 100}}, {{45, 55}},
+	} {
+		if got := f.bands(i, bandsMax); !slices.Equal(got, want) {
+			t.Errorf("fault %d is drawn at %v and not %v", i, got, want)
+		}
+	}
+	if page := HTML([]*Run{r}); !strings.Contains(page, "hand-1 pause<") {
+		t.Error("the page does not show what was done by hand")
 	}
 }
 

@@ -139,7 +139,8 @@ func (f *fabric) drawTime(h *history, strips []strip) string {
 		}
 	}
 	for us := 0.0; us <= end; us += step {
-		fmt.Fprintf(&b, `<text class="sm" x="%.1f" y="%d" text-anchor="middle">%s</text>`, at(us), y+16, number(us))
+		half := float64(len(number(us))) * 7 / 2 // a label at the end stays inside
+		fmt.Fprintf(&b, `<text class="sm" x="%.1f" y="%d" text-anchor="middle">%s</text>`, min(at(us), picWidth-2-half), y+16, number(us))
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">lab time in us</text></svg>`+"\n", (left+picWidth-right)/2, y+36)
 	return b.String()

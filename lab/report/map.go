@@ -54,11 +54,8 @@ const (
 
 // topology draws the graph: as nodes and links if they have room, else as a map of cells.
 func (f *fabric) topology(p *paint) string {
-	byTier := map[topo.Tier]int{}
-	for i := range f.g.Nodes {
-		if byTier[f.g.Nodes[i].Tier]++; byTier[f.g.Nodes[i].Tier] > tierMax {
-			return f.drawMap(p)
-		}
+	if f.large() {
+		return f.drawMap(p)
 	}
 	return f.drawLinks(p)
 }
@@ -111,41 +108,22 @@ func (f *fabric) tiers() (rows [][]int) {
 // direction of travel is what is sent there.
 func (f *fabric) drawLinks(p *paint) string {
 	var b strings.Builder
-	rows := f.tiers()
-	p.open(&b, picTop+(len(rows)-1)*tierStep+boxH+12)
-	x, y, wide := make([]float64, len(f.g.Nodes)), make([]float64, len(f.g.Nodes)), make([]float64, len(f.g.Nodes))
-	for t, row := range rows {
-		pitch := float64(picWidth) / float64(len(row))
-		for k, i := range row {
-			x[i], y[i], wide[i] = pitch*(float64(k)+0.5), float64(picTop+(len(rows)-1-t)*tierStep), min(pitch-4, 84)
-		}
-	}
-	top, beside := p.top(), map[[2]int]int{}
+	lay := f.placeLinks()
+	p.open(&b, picTop+int(lay.High))
+	top := p.top()
 	for k := range f.ways {
-		w := &f.ways[k]
-		a, z := w.from.Node, w.to.Node
-		beside[[2]int{a, z}]++
-		x1, y1, x2, y2 := x[a], y[a]+boxH/2, x[z], y[z]+boxH/2
-		if long := math.Hypot(x2-x1, y2-y1); long > 0 {
-			off := 2 + 5*float64(beside[[2]int{a, z}]-1)
-			dx, dy := -(y2-y1)/long*off, (x2-x1)/long*off
-			x1, y1, x2, y2 = x1+dx, y1+dy, x2+dx, y2+dy
-		}
-		fmt.Fprintf(&b, `<path class="s%d" d="M%.1f %.1fL%.1f %.1f"><title>%s: %s %s</title></path>`+"\n", shade(p.ways[k], top), x1, y1, x2, y2,
-			html.EscapeString(f.wayName(w)), figure(p.ways[k]), html.EscapeString(p.unit))
+		at := lay.Ways[k]
+		fmt.Fprintf(&b, `<path class="s%d" d="M%.1f %.1fL%.1f %.1f"><title>%s: %s %s</title></path>`+"\n", shade(p.ways[k], top), at[0], at[1]+picTop, at[2], at[3]+picTop,
+			html.EscapeString(f.wayName(&f.ways[k])), figure(p.ways[k]), html.EscapeString(p.unit))
 	}
 	for i := range f.g.Nodes {
 		class, said := "box", ""
 		if p.nodes != nil && p.nodes[i] > 0 {
 			class, said = fmt.Sprintf("box b%d", shade(p.nodes[i], top)), fmt.Sprintf(": %s %s", figure(p.nodes[i]), p.unit)
 		}
-		name := f.g.Nodes[i].Name
-		short := name
-		if room := int((wide[i] - 4) / 7); len(short) > room {
-			short = short[:max(1, room-1)] + "…"
-		}
+		at, name := lay.Nodes[i], &lay.Texts[i]
 		fmt.Fprintf(&b, `<g><title>%s</title><rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="4"/><text x="%.1f" y="%.1f" text-anchor="middle">%s</text></g>`+"\n",
-			html.EscapeString(name+said), class, x[i]-wide[i]/2, y[i], wide[i], boxH, x[i], y[i]+16, html.EscapeString(short))
+			html.EscapeString(f.g.Nodes[i].Name+said), class, at[0], at[1]+picTop, at[2], boxH, name.X, name.Y+picTop, html.EscapeString(name.Text))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
@@ -243,60 +221,33 @@ func (f *fabric) drawMap(p *paint) string {
 	var body strings.Builder
 	cells := make([]strings.Builder, shades+1)
 	top := p.top()
-	put := func(v float64, x, y, w, h int) {
-		fmt.Fprintf(&cells[shade(v, top)], "M%d %dh%dv%dh-%dz", x, y, w, h, w)
+	put := func(v float64, at [4]float64) {
+		fmt.Fprintf(&cells[shade(v, top)], "M%.0f %.0fh%.0fv%.0fh-%.0fz", at[0], at[1]+picTop, at[2], at[3], at[2])
 	}
-	link := func(i, x, y int) {
-		up, down := 2*i, 2*i+1
-		if a, z := f.g.Links[i].A.Node, f.g.Links[i].B.Node; f.g.Nodes[a].Tier > f.g.Nodes[z].Tier {
-			up, down = down, up
-		}
-		put(p.ways[up], x, y, cell-1, 4)
-		put(p.ways[down], x, y+4, cell-1, 4)
-	}
-	square := func(node, x, y int) {
-		if p.nodes != nil {
-			put(p.nodes[node], x, y, cell-1, cell)
+	lay := f.placeMap(p.nodes != nil)
+	for k := range lay.Ways {
+		if lay.Ways[k][2] > 0 {
+			put(p.ways[k], lay.Ways[k])
 		}
 	}
-	x, y, high := 4, picTop, 0
-	for _, k := range f.blocks() {
-		if len(k.grid) > 0 && p.nodes == nil {
-			continue // it would be empty
-		}
-		if x > 4 && x+k.wide > picWidth {
-			x, y, high = 4, y+high+14, 0
-		}
-		fmt.Fprintf(&body, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", x, y+10, html.EscapeString(k.title))
-		at := y + 18
-		for i := range k.rows {
-			r := &k.rows[i]
-			name := f.g.Nodes[r.node].Name
-			if room := 9; len(name) > room {
-				name = name[:room-1] + "…"
+	if p.nodes != nil {
+		for i := range lay.Nodes {
+			if lay.Nodes[i][2] > 0 {
+				put(p.nodes[i], lay.Nodes[i])
 			}
-			fmt.Fprintf(&body, `<g><title>%s</title><text class="sm" x="%d" y="%d">%s</text><rect x="%d" y="%d" width="%d" height="%d" fill-opacity="0"/></g>`+"\n",
-				html.EscapeString(f.told(p, r)), x, at+8, html.EscapeString(name), x, at, r.wide, r.lines*cellRow)
-			square(r.node, x+labelW-2, at)
-			left := x + labelW + cell + 4
-			for j, l := range r.hosts {
-				link(l, left+j%cellsMax*cell, at+j/cellsMax*cellRow)
-			}
-			if r.linesHosts == 0 && len(r.hosts) > 0 {
-				left += len(r.hosts)*cell + 4
-			}
-			for j, l := range r.ups {
-				link(l, left+j%cellsMax*cell, at+(r.linesHosts+j/cellsMax)*cellRow)
-			}
-			at += r.lines * cellRow
 		}
-		for j, node := range k.grid {
-			square(node, x+j%cellsMax*cell, at+j/cellsMax*cellRow)
+	}
+	for i := range lay.Texts {
+		t := &lay.Texts[i]
+		if t.row == nil {
+			fmt.Fprintf(&body, `<text x="%.0f" y="%.0f" font-weight="600">%s</text>`+"\n", t.X, t.Y+picTop, html.EscapeString(t.Text))
+			continue
 		}
-		x, high = x+k.wide+16, max(high, k.high)
+		fmt.Fprintf(&body, `<g><title>%s</title><text class="sm" x="%.0f" y="%.0f">%s</text><rect x="%.0f" y="%.0f" width="%d" height="%d" fill-opacity="0"/></g>`+"\n",
+			html.EscapeString(f.told(p, t.row)), t.X, t.Y+picTop, html.EscapeString(t.Text), t.X, t.Y+picTop-8, t.row.wide, t.row.lines*cellRow)
 	}
 	var b strings.Builder
-	p.open(&b, y+high+8)
+	p.open(&b, picTop+int(lay.High))
 	for k := range cells {
 		if cells[k].Len() > 0 {
 			fmt.Fprintf(&b, `<path class="f%d" d="%s"/>`+"\n", k, cells[k].String())

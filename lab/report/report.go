@@ -60,7 +60,7 @@ func (r *Run) readMore() {
 		return err != nil
 	}
 	var err error
-	if r.fabric, err = readFabric(r.Dir, &r.Meta); lacks("links and switches", err) {
+	if r.fabric, err = readFabric(r.Dir, &r.Meta, r.Report.Acts); lacks("links and switches", err) {
 		r.fabric = nil
 		return
 	}

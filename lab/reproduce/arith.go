@@ -15,7 +15,7 @@ func computed() map[string]func() float64 {
 		"mrp-records-per-packet":        func() float64 { return wire.MRPRecordsMax },
 		"mft-bytes-64-ports":            func() float64 { return float64(virtswitch.MFTBytes(64, false)) },
 		"mft-mib-1024-groups":           func() float64 { return 1024 * float64(virtswitch.MFTBytes(64, false)) / (1 << 20) },
-		"gleam-table-bytes-1024-groups": func() float64 { return 1024 * float64(virtswitch.GleamTableBytes(64)) },
+		"gleam-table-bytes-1024-groups": func() float64 { return 1024 * float64(virtswitch.GleamTableBytes(64, false)) },
 		"ntree-8-3-hosts":               func() float64 { return ntree(8, 3, (*topo.NTree).Hosts) },
 		"ntree-8-3-switches":            func() float64 { return ntree(8, 3, (*topo.NTree).Switches) },
 		"subgroup-sends-mib":            func() float64 { return 8.0 / 4 },                            // R-A12: a rank's block over 4 subgroups

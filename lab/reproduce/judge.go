@@ -49,6 +49,9 @@ func (all Labs) value(q Quantity) (float64, error) {
 	if m == nil {
 		return 0, errNotRun
 	}
+	if q.End != "" {
+		return m.endOf(q)
+	}
 	if v, ok := m.Values[q.Value]; ok {
 		return v, nil
 	}

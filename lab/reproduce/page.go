@@ -122,7 +122,11 @@ func Markdown(all []Outcome, folder string) string {
 		}
 		for k := range o.Figures {
 			f := &o.Figures[k]
-			fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n[Its points](%s/%s.csv)\n", f.Title, folder, f.Name, folder, f.Name)
+			fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n", f.Title, folder, f.Name)
+			if len(f.Says) > 0 {
+				fmt.Fprintf(&b, "The paper's text: %s.\n\n", strings.Join(f.Says, "; "))
+			}
+			fmt.Fprintf(&b, "[Its points](%s/%s.csv)\n", folder, f.Name)
 		}
 	}
 	return b.String()
@@ -135,7 +139,7 @@ const sheet = `:root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:0 auto;padding:1rem;color:#1f2937;background:#fff}
 h1,h2,h3{line-height:1.25}h3{margin-top:2.5rem}
 table{border-collapse:collapse;margin:.8rem 0;font-size:.9rem}td,th{border:1px solid #d1d5db;padding:.25rem .5rem;text-align:left;vertical-align:top}
-.wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:.8rem 0}
+.wide{overflow-x:auto}svg{min-width:34rem;max-width:100%;height:auto;display:block;margin:.8rem 0}
 .v{display:inline-block;border-radius:.3rem;padding:0 .5rem;font-size:.85rem;border:1px solid currentColor}
 .yes{color:#166534}.no{color:#b91c1c}code{font-size:.85rem}a{color:#1d4ed8}
 @media(prefers-color-scheme:dark){body{color:#e5e7eb;background:#111827}td,th{border-color:#4b5563}.yes{color:#86efac}.no{color:#fca5a5}a{color:#93c5fd}}`
@@ -194,6 +198,10 @@ func (o *Outcome) html(b *strings.Builder, pictures map[string]string) {
 		fmt.Fprintf(b, "<p>%s: %s</p>\n", x[0], e(x[1]))
 	}
 	for k := range o.Figures {
-		b.WriteString(pictures[o.Figures[k].Name])
+		f := &o.Figures[k]
+		fmt.Fprintf(b, "<div class=\"wide\" id=\"figure-%s\">%s</div>\n", e(f.Name), pictures[f.Name])
+		if len(f.Says) > 0 {
+			fmt.Fprintf(b, "<p>The paper's text: %s.</p>\n", e(strings.Join(f.Says, "; ")))
+		}
 	}
 }

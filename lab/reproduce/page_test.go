@@ -104,7 +104,7 @@ func TestMeasured(t *testing.T) {
 		if !sweeps.Takes(t, i) {
 			continue
 		}
-		m, _, err := measure(t.Context(), j, dir, "test")
+		m, _, err := measure(t.Context(), j, Options{Dir: dir}, "test")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestMeasured(t *testing.T) {
 		for _, f := range m.Failures {
 			t.Errorf("lab %s: %s", j.name, f)
 		}
-		if again, before, err := measure(t.Context(), j, dir, "test"); err != nil || !before || !maps.Equal(again.Values, m.Values) {
+		if again, before, err := measure(t.Context(), j, Options{Dir: dir}, "test"); err != nil || !before || !maps.Equal(again.Values, m.Values) {
 			t.Errorf("lab %s: what was measured is not read again: %v, %v", j.name, before, err)
 		}
 	}
@@ -152,5 +152,13 @@ func TestPictures(t *testing.T) {
 
 // pending reports whether a figure's lab was not run.
 func pending(f *Figure, measured Labs) bool {
-	return slices.ContainsFunc(f.Series, func(s Series) bool { return measured[s.Lab] == nil })
+	for k := range f.Series {
+		for i := range f.At {
+			l := f.line(&f.Series[k], i)
+			if l != nil && slices.ContainsFunc(l.asked(), func(q Quantity) bool { return measured[q.Lab] == nil }) {
+				return true
+			}
+		}
+	}
+	return false
 }

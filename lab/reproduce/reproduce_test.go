@@ -133,7 +133,7 @@ func TestKept(t *testing.T) {
 		program string
 		again   bool
 	}{{j, "a", false}, {j, "a", true}, {j, "b", false}, {more, "b", false}, {more, "b", true}} {
-		m, again, err := measure(t.Context(), c.j, dir, c.program)
+		m, again, err := measure(t.Context(), c.j, Options{Dir: dir}, c.program)
 		if err != nil || again != c.again || len(m.Values) != len(c.j.exprs) {
 			t.Errorf("case %d: %v, %v, %v", i, m, again, err)
 		}

@@ -7,6 +7,7 @@
 package reproduce
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -104,10 +105,11 @@ type Line struct {
 	Unit    string              `yaml:"unit"`
 }
 
-// Quantity is an expression over what a lab measures.
+// Quantity is an expression over what a lab measures. Of a lab whose sweep repeats it with other seeds it is the mean.
 type Quantity struct {
 	Lab   string `yaml:"lab"`
 	Value string `yaml:"value"`
+	End   string `yaml:"end"` // low or high: that end of the mean's confidence interval
 }
 
 // asked returns the quantities that the line needs.
@@ -116,7 +118,7 @@ func (l *Line) asked() []Quantity {
 		return nil
 	}
 	if l.With == nil {
-		return []Quantity{{l.Lab, l.Value}}
+		return []Quantity{{Lab: l.Lab, Value: l.Value}}
 	}
 	var all []Quantity
 	for _, name := range slices.Sorted(maps.Keys(l.With)) {
@@ -128,7 +130,7 @@ func (l *Line) asked() []Quantity {
 // value returns the line's value, given those of its quantities.
 func (l *Line) value(of func(Quantity) (float64, error)) (float64, error) {
 	if l.With == nil {
-		return of(Quantity{l.Lab, l.Value})
+		return of(Quantity{Lab: l.Lab, Value: l.Value})
 	}
 	text := l.Value
 	for name, q := range l.With { // in any order: no value has braces
@@ -168,24 +170,34 @@ func (l *Line) TwoSided() bool { return !l.Above && !l.Below }
 
 // Figure is a picture with a paper's axes.
 type Figure struct {
-	Name   string   `yaml:"name"` // of its files
-	Title  string   `yaml:"title"`
-	X      string   `yaml:"x"` // what the axes show
-	Y      string   `yaml:"y"`
-	LogX   bool     `yaml:"log-x"`
-	LogY   bool     `yaml:"log-y"`
-	Lab    string   `yaml:"lab"`
-	At     []string `yaml:"at"` // points of the x axis: sizes or numbers, which replace $ in values
-	Bars   bool     `yaml:"bars"`
-	Series []Series `yaml:"series"`
-	Marks  []Mark   `yaml:"marks"`
+	Name  string   `yaml:"name"` // of its files
+	Title string   `yaml:"title"`
+	X     string   `yaml:"x"` // what the axes show
+	Y     string   `yaml:"y"`
+	LogX  bool     `yaml:"log-x"`
+	LogY  bool     `yaml:"log-y"`
+	Lab   string   `yaml:"lab"`
+	At    []string `yaml:"at"` // points of the x axis: sizes or numbers, which replace $ in values and in labs
+	// Shown are the points as they are written at the axis, if At has names that only labs use.
+	Shown []string `yaml:"shown"`
+	// Says are statements of the paper's text that are no points.
+	Says []string `yaml:"says"`
+	// Numbers stands for as many points: 1, 2, 3 and so on.
+	Numbers int      `yaml:"numbers"`
+	Bars    bool     `yaml:"bars"`
+	Series  []Series `yaml:"series"`
+	Marks   []Mark   `yaml:"marks"`
 }
 
-// Series is a line of a figure.
+// Series is a line of a figure. At each point it is what a Line's quantities are.
 type Series struct {
-	Name  string `yaml:"name"`
-	Lab   string `yaml:"lab"` // if it is not the figure's
-	Value string `yaml:"value"`
+	Name    string              `yaml:"name"`
+	Lab     string              `yaml:"lab"`  // if it is not the figure's
+	Labs    []string            `yaml:"labs"` // by point, in place of Lab; "": there is no such point
+	Value   string              `yaml:"value"`
+	Values  []string            `yaml:"values"`  // by point, in place of Value; "": there is no such point
+	With    map[string]Quantity `yaml:"with"`    // as in a Line; a quantity without a lab is of the point's
+	Compute string              `yaml:"compute"` // in place of a lab and a value
 }
 
 // Mark is a point that the paper's text gives.
@@ -240,15 +252,19 @@ func (r *Result) check() error {
 	}
 	for i := range r.Figures {
 		f := &r.Figures[i]
+		for n := 1; n <= f.Numbers; n++ {
+			f.At = append(f.At, strconv.Itoa(n))
+		}
 		for k := range f.Series {
 			if f.Series[k].Lab == "" {
 				f.Series[k].Lab = f.Lab
 			}
-			for _, at := range f.At {
-				if _, err := lab.ParseExpression(f.Series[k].at(at)); err != nil {
-					return fmt.Errorf("figure %s: %w", f.Name, err)
-				}
+			if err := f.checkSeries(&f.Series[k]); err != nil {
+				return fmt.Errorf("figure %s: series %s: %w", f.Name, f.Series[k].Name, err)
 			}
+		}
+		if f.Shown != nil && len(f.Shown) != len(f.At) {
+			return fmt.Errorf("figure %s writes %d points, and has %d", f.Name, len(f.Shown), len(f.At))
 		}
 		if f.Name == "" || f.X == "" || f.Y == "" || len(f.Series) == 0 || len(f.At) == 0 {
 			return fmt.Errorf("figure %q needs a name, its axes, series and points", f.Name)
@@ -276,6 +292,9 @@ func (l *Line) check() error {
 		if _, err := lab.ParseExpression(q.Value); err != nil {
 			return err
 		}
+		if q.End != "" && q.End != lowEnd && q.End != highEnd {
+			return fmt.Errorf("an interval has no end %q: use low or high", q.End)
+		}
 	}
 	if l.With != nil {
 		_, err := l.value(func(Quantity) (float64, error) { return 1, nil })
@@ -284,8 +303,68 @@ func (l *Line) check() error {
 	return nil
 }
 
-// at returns the value's expression at a point of the x axis.
-func (s *Series) at(x string) string { return strings.ReplaceAll(s.Value, "$", x) }
+// checkSeries checks what a series asks for at each point.
+func (f *Figure) checkSeries(s *Series) error {
+	for _, n := range []int{len(s.Labs), len(s.Values)} {
+		if n > 0 && n != len(f.At) {
+			return fmt.Errorf("it has something for %d points of %d", n, len(f.At))
+		}
+	}
+	for i := range f.At {
+		l := f.line(s, i)
+		if l == nil {
+			continue
+		}
+		if l.Compute != "" {
+			if computed()[l.Compute] == nil {
+				return fmt.Errorf("there is no computation %q", l.Compute)
+			}
+			continue
+		}
+		for _, q := range l.asked() {
+			if q.Lab == "" {
+				return fmt.Errorf("%s is of no lab", q.Value)
+			}
+			if _, err := lab.ParseExpression(q.Value); err != nil {
+				return err
+			}
+		}
+		if len(l.asked()) == 0 {
+			return fmt.Errorf("it has no value")
+		}
+		if _, err := l.value(func(Quantity) (float64, error) { return 1, nil }); l.With != nil && err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line returns what a series is at point i, as a line without a band; nil: it has no such point.
+func (f *Figure) line(s *Series, i int) *Line {
+	at := func(text string) string { return strings.ReplaceAll(text, "$", f.At[i]) }
+	where, value := s.Lab, s.Value
+	if s.Labs != nil {
+		where = s.Labs[i]
+	}
+	if s.Values != nil {
+		value = s.Values[i]
+	}
+	if s.Compute != "" {
+		return &Line{Compute: at(s.Compute)}
+	}
+	if where == "" && s.Labs != nil || value == "" && s.Values != nil {
+		return nil
+	}
+	l := &Line{Lab: at(where), Value: at(value)}
+	if s.With == nil {
+		return l
+	}
+	l.With = map[string]Quantity{}
+	for name, q := range s.With {
+		l.With[name] = Quantity{cmp.Or(at(q.Lab), l.Lab), at(q.Value), q.End}
+	}
+	return l
+}
 
 // number returns a figure as text, with no more digits than a reader takes in.
 func number(v float64) string {

@@ -31,9 +31,12 @@ type Measured struct {
 	Lab    string             `json:"lab"`
 	Key    string             `json:"key"` // of the program, the lab, and what is asked of it
 	Digest string             `json:"digest"`
-	Values map[string]float64 `json:"values"`           // by expression
-	Lacks  map[string]string  `json:"lacks,omitempty"`  // by expression: why it has no value
-	Wall   float64            `json:"wall_s,omitempty"` // how long it took
+	Values map[string]float64 `json:"values"`          // by expression
+	Lacks  map[string]string  `json:"lacks,omitempty"` // by expression: why it has no value
+	// Intervals are by expression, of a lab that repeats itself with other seeds; its values are means.
+	Intervals map[string]Interval `json:"intervals,omitempty"`
+
+	Wall float64 `json:"wall_s,omitempty"` // how long it took
 
 	Failures []string `json:"failures,omitempty"` // what the lab itself expects and does not show
 }
@@ -41,8 +44,21 @@ type Measured struct {
 // Slow returns the labs that only a full reproduction runs, and how many seconds each took alone on one core.
 func Slow() map[string]float64 {
 	return map[string]float64{
-		"cepheus-large-flows": 36, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13, "gleam-hpl-128": 178,
-		"cepheus-loss-64": 15, "cepheus-loss-512": 60, "cepheus-loss-512-irn": 50, "gleam-loss-4": 25, "gleam-loss-3": 40,
+		"cepheus-large-flows": 36, "cyclic-30-draws": 40, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13,
+		"gleam-hpl-128":             178,
+		"cepheus-fairness-100-long": 14, "cepheus-fairness-40-long": 4, "cepheus-loss-512-20": 200,
+		"cepheus-loss-512-seeds": 200, "cepheus-loss-512-seeds-irn": 200, "cepheus-loss-512-seeds-chain": 720,
+		"cepheus-loss-512-middle": 50, "cepheus-loss-512-middle-1024": 150, "cepheus-loss-512-rto": 50, "cepheus-loss-512-rto-short": 50,
+		"gleam-fig-14-64": 600, "gleam-fig-14-128": 900,
+		"cepheus-loss-512-5": 40, "gleam-fig-15-512-free": 10, "gleam-fig-15-512-4": 45,
+		"gleam-fig-15-512-s32-free": 5, "gleam-fig-15-512-s32-3": 30, "gleam-fig-15-512-3": 60, "gleam-fig-15-64-4": 5, "gleam-fig-15-64-3": 5,
+		"multicast-phases": 40, "cepheus-loss-64": 15, "cepheus-loss-512": 60, "cepheus-loss-512-irn": 50, "gleam-loss-4": 25, "gleam-loss-3": 40,
+		"cepheus-fan-out-25": 15, "cepheus-fig-12": 20, "cepheus-loss-512-8": 40, "cepheus-loss-512-7": 40, "cepheus-loss-512-6": 40,
+		"cepheus-loss-64-8": 5,
+		"cepheus-loss-64-7": 5, "cepheus-loss-64-6": 5, "cepheus-loss-64-5": 5, "cyclic-fig-11": 30, "gleam-fig-14": 100,
+		"gleam-fig-14-free": 60, "gleam-fig-14-parts": 25, "gleam-fig-14-owner": 15,
+		"gleam-fig-15-512-8": 12, "gleam-fig-15-512-7": 12,
+		"gleam-fig-15-512-6": 12, "gleam-fig-15-512-5": 25, "gleam-fig-15-64-8": 5, "gleam-fig-15-64-7": 5, "gleam-fig-15-64-6": 5, "gleam-fig-15-64-5": 5,
 		"multicast-overlap-188": 90, "multicast-overlap-1024": 900, "multicast-traffic-1024": 43,
 	}
 }
@@ -104,8 +120,14 @@ func quantities(results []*Result) map[string][]string {
 		for i := range r.Figures {
 			f := &r.Figures[i]
 			for k := range f.Series {
-				for _, x := range f.At {
-					asked[f.Series[k].Lab] = append(asked[f.Series[k].Lab], f.Series[k].at(x))
+				for n := range f.At {
+					l := f.line(&f.Series[k], n)
+					if l == nil {
+						continue
+					}
+					for _, q := range l.asked() {
+						asked[q.Lab] = append(asked[q.Lab], q.Value)
+					}
 				}
 			}
 		}
@@ -134,7 +156,7 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 	var mu sync.Mutex
 	measured := Labs{}
 	err = batch.Run(ctx, list, o.Jobs, o.Say, func(ctx context.Context, i int) (batch.Done, error) {
-		m, again, err := measure(ctx, all[i], o.Dir, program)
+		m, again, err := measure(ctx, all[i], o, program)
 		if err != nil {
 			return batch.Done{}, err
 		}
@@ -147,32 +169,51 @@ func Run(ctx context.Context, results []*Result, o Options) (Labs, error) {
 }
 
 // measure runs a lab, or reads what it showed before: again.
-func measure(ctx context.Context, j job, dir, program string) (m *Measured, again bool, err error) {
+func measure(ctx context.Context, j job, o Options, program string) (m *Measured, again bool, err error) {
 	text, err := papers.Labs.ReadFile(j.name + ".mcl.yml")
 	if err != nil {
 		return nil, false, fmt.Errorf("there is no lab %s in examples/papers", j.name)
 	}
-	l, err := lab.Parse(j.name+".mcl.yml", text)
+	l, points, err := lab.Reader{}.ParsePoints(j.name+".mcl.yml", text)
 	if err != nil {
 		return nil, false, err
 	}
-	file := filepath.Join(dir, "labs", j.name+".json")
+	file := filepath.Join(o.Dir, "labs", j.name+".json")
 	m = &Measured{Lab: j.name, Key: batch.Key(program, text, j.exprs), Values: map[string]float64{}, Lacks: map[string]string{}}
 	if old := batch.Recall(file, func(x *Measured) bool { return x.Key == m.Key }); old != nil {
 		return old, true, nil
 	}
 	begin := time.Now()
-	report, err := batch.Simulate(ctx, l, filepath.Join(dir, "run-"+j.name), runner.Options{Env: apps.Env{}})
+	if l.Sweep != nil {
+		err = m.overSeeds(ctx, l, points, j.exprs, o)
+	} else {
+		err = m.once(ctx, l, j.exprs, filepath.Join(o.Dir, "run-"+j.name))
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("lab %s: %w", j.name, err)
 	}
-	m.Digest, m.Wall, m.Failures = report.Digest, time.Since(begin).Seconds(), report.Failures()
-	for _, text := range j.exprs {
+	m.Wall = time.Since(begin).Seconds()
+	return m, false, runner.WriteJSON(file, m)
+}
+
+// once runs a lab that has one seed, and fills in what it showed.
+func (m *Measured) once(ctx context.Context, l *lab.Lab, exprs []string, dir string) error {
+	report, err := batch.Simulate(ctx, l, dir, runner.Options{Env: apps.Env{}})
+	if err != nil {
+		return err
+	}
+	m.Digest, m.Failures = report.Digest, report.Failures()
+	return m.evaluate(exprs, report.Quantity)
+}
+
+// evaluate fills in what expressions are, given the quantities in them.
+func (m *Measured) evaluate(exprs []string, of func(name string) (float64, error)) error {
+	for _, text := range exprs {
 		e, err := lab.ParseExpression(text)
 		if err != nil {
-			return nil, false, err
+			return err
 		}
-		if v, err := e.Eval(report.Quantity); err != nil {
+		if v, err := e.Eval(of); err != nil {
 			m.Lacks[text] = err.Error()
 		} else if math.IsNaN(v) || math.IsInf(v, 0) {
 			m.Lacks[text] = "it divides by 0"
@@ -180,5 +221,5 @@ func measure(ctx context.Context, j job, dir, program string) (m *Measured, agai
 			m.Values[text] = v
 		}
 	}
-	return m, false, runner.WriteJSON(file, m)
+	return nil
 }

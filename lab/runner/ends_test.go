@@ -55,7 +55,7 @@ func endingFault(r *rand.Rand, at vtime.Duration) string {
 		"loss: {links: '" + host + "-*', rate: 0.4}",
 		"loss: {links: '" + host + "-*', rate: 1, direction: up}",
 	}[r.IntN(5)]
-	return fmt.Sprintf("{at: %dps, %s}", int64(at), kind)
+	return fmt.Sprintf("{in: run, at: %dps, %s}", int64(at), kind)
 }
 
 // namesPeer is what the error of a run says that a rank has given up: which rank, with whom it
@@ -96,6 +96,9 @@ func TestRunsEnd(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d of %d failed", strings.SplitN(w, ", sizes", 2)[0], failed, seeds)
+		if failed == 0 && !testing.Short() {
+			t.Errorf("%s: no fault has hit it", w)
+		}
 	}
 }
 

@@ -21,6 +21,41 @@ func Inject(n *sim.Net, l *lab.Lab) (*faults.Timeline, error) {
 	return t, nil
 }
 
+// timelines are the fault timelines of a simulation: that of a whole one, or that of each part of one and of
+// their schedule. All have the same faults, each acts on what its simulation has.
+type timelines []*faults.Timeline
+
+// byRow reports whether there are faults that begin again with each row.
+func (t timelines) byRow() bool { return len(t) > 0 && t[0].ByRow() }
+
+// list returns the state of all faults, each once with the counts of all timelines.
+func (t timelines) list(now vtime.Time) (all []faults.Status) {
+	for i, one := range t {
+		for k, s := range one.List(now) {
+			switch {
+			case i == 0:
+				all = append(all, s)
+			case s.Kind.OfFrames():
+				all[k].Seen, all[k].Hit = all[k].Seen+s.Seen, all[k].Hit+s.Hit
+			default: // every timeline has counted the same times
+				all[k].Seen, all[k].Hit = max(all[k].Seen, s.Seen), all[k].Hit+s.Hit
+			}
+		}
+	}
+	return all
+}
+
+// beginFaults begins the faults of a row.
+func (r *simulation) beginFaults() {
+	now := r.net.Now()
+	if p, parted := r.net.(*sim.Parts); parted {
+		p.RestFaults()
+	}
+	for _, t := range r.faults {
+		t.BeginRow(now)
+	}
+}
+
 // FaultRow is one fault in a report, with the frames or nodes that it hit.
 type FaultRow struct {
 	ID   string `json:"id"`

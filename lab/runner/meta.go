@@ -32,6 +32,7 @@ type Meta struct {
 	System  string `json:"system"`
 	Host    string `json:"host"`
 	CPUs    int    `json:"cpus"`
+	Workers int    `json:"workers,omitempty"` // parts of a simulation that ran at the same time
 	Status  Status `json:"status"`
 	Error   string `json:"error,omitempty"`
 
@@ -41,6 +42,7 @@ type Meta struct {
 	MemoryBytes uint64    `json:"memory_bytes"` // the most that the process had from the system
 
 	Events       uint64 `json:"events"`
+	EventsInTurn uint64 `json:"events_in_turn,omitempty"` // with workers: those that had to be handled one after the other
 	PacketHops   uint64 `json:"packet_hops"`
 	AckHops      uint64 `json:"ack_hops"`
 	FramesLost   uint64 `json:"frames_lost_to_faults"`

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/mcastlab/mcastlab/drivers/sim"
 )
 
 // OutsideAfter is the wall time after which a program that has not returned to package rank is
@@ -33,13 +31,19 @@ func (e OutsideError) Error() string {
 		"wait by calls of package rank only, not on channels, locks or time.Sleep (docs/programs.md)", e.Task, e.For.Round(100*time.Millisecond))
 }
 
+// turns is a simulation whose programs have turns.
+type turns interface {
+	Turns() []func() (number uint64, task string)
+}
+
 // aside runs f, which drives n. A program that blocks is reported, and does not keep an interrupt
 // from ending the run: then f is abandoned, and the error names the program. say may be nil.
-func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any), f func() error) error {
+func aside(ctx context.Context, n turns, say func(format string, args ...any), f func() error) error {
 	done, tick := make(chan error, 1), time.NewTicker(outsideEvery)
 	defer tick.Stop()
 	go func() { done <- f() }()
-	var o outside
+	all := n.Turns()
+	programs := make([]outside, len(all))
 	over := ctx.Done()
 	for late := (<-chan time.Time)(nil); ; {
 		select {
@@ -48,13 +52,17 @@ func aside(ctx context.Context, n *sim.Net, say func(format string, args ...any)
 		case <-over:
 			over, late = nil, time.After(interruptWait)
 		case <-late:
-			if o.now.For >= interruptWait/2 {
-				return o.blame(ctx.Err()) // it waits in the program, and may for ever
+			for i := range programs {
+				if o := &programs[i]; o.now.For >= interruptWait/2 {
+					return o.blame(ctx.Err()) // it waits in the program, and may for ever
+				}
 			}
 			late = time.After(outsideEvery) // it computes, and looks after its ranks' turns
 		case <-tick.C:
-			if o.look(n) && say != nil {
-				say("%v", o.now)
+			for i := range programs {
+				if o := &programs[i]; o.look(all[i]) && say != nil {
+					say("%v", o.now)
+				}
 			}
 		}
 	}
@@ -69,8 +77,8 @@ type outside struct {
 }
 
 // look reports whether a turn has lasted too long. It reports true once for each turn.
-func (o *outside) look(n *sim.Net) (say bool) {
-	turn, task := n.Turn()
+func (o *outside) look(now func() (turn uint64, task string)) (say bool) {
+	turn, task := now()
 	if task == "" || turn != o.turn {
 		*o = outside{turn: turn, since: time.Now()}
 		return false

@@ -5,8 +5,10 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/flows"
 	"github.com/mcastlab/mcastlab/internal/plot"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -35,8 +37,12 @@ func Median(rows []apps.Row, scheme string, size int) float64 {
 	return math.NaN()
 }
 
-// Picture draws the median JCT of a workload's rows by scheme: over sizes if there are several, else as bars.
+// Picture draws the median JCT of a workload's rows by scheme: over sizes if there are several, else as bars. Of flows it
+// draws the throughput over time.
 func Picture(workload string, rows []apps.Row) plot.Picture {
+	if p, ok := rates(workload, rows); ok {
+		return p
+	}
 	schemes, sizes := Axes(rows)
 	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "median JCT in us"}
 	if len(sizes) == 1 {
@@ -65,19 +71,50 @@ func Picture(workload string, rows []apps.Row) plot.Picture {
 	return p
 }
 
-// plots draws the JCT of every broadcast with several sizes into the run's folder, as a picture and its points, and
-// notes the pictures in the report.
+// rates draws the throughput of flows over time: a point stands at the end of its interval. ok is false if the rows are
+// not of flows.
+func rates(workload string, rows []apps.Row) (p plot.Picture, ok bool) {
+	p = plot.Picture{Title: workload + ": throughput of each flow", X: "time in ms", Y: "Gb/s"}
+	for i := range rows {
+		c := apps.DetailsOf[flows.Course](rows[i])
+		if c == nil {
+			return p, false
+		}
+		for k := len(p.Xs); k < len(c.Rates); k++ {
+			ms := float64(k+1) * c.IntervalUS / 1000
+			p.At, p.Xs = append(p.At, strconv.FormatFloat(ms, 'g', -1, 64)), append(p.Xs, ms)
+		}
+		p.Series = append(p.Series, plot.Series{Name: rows[i].Scheme, Ys: slices.Clone(c.Rates)})
+	}
+	for i := range p.Series {
+		for len(p.Series[i].Ys) < len(p.Xs) { // the flow had ended
+			p.Series[i].Ys = append(p.Series[i].Ys, 0)
+		}
+	}
+	return p, len(p.Xs) > 0
+}
+
+// plots draws the JCT of every broadcast with several sizes and the throughput of flows into the run's folder, as a
+// picture and its points, and notes the pictures in the report.
 func (r *Record) plots(l *lab.Lab) error {
 	for i := range l.Workloads {
 		w := &l.Workloads[i]
-		if w.Chosen().Name != "bcast" {
-			continue
-		}
 		rows := slices.DeleteFunc(slices.Clone(r.Report.Results), func(x apps.Row) bool { return x.Workload != w.Label() })
-		if _, sizes := Axes(rows); len(sizes) < 2 {
+		prefix := ""
+		switch _, sizes := Axes(rows); w.Chosen().Name {
+		case "bcast":
+			if len(sizes) > 1 {
+				prefix = "jct-"
+			}
+		case flows.Name:
+			if len(rows) > 0 {
+				prefix = "rates-"
+			}
+		}
+		if prefix == "" {
 			continue
 		}
-		p, name := Picture(w.Label(), rows), filepath.Join(r.Report.RunDir, "jct-"+w.Label())
+		p, name := Picture(w.Label(), rows), filepath.Join(r.Report.RunDir, prefix+w.Label())
 		if err := WritePlot(name, &p); err != nil {
 			return err
 		}

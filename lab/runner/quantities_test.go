@@ -17,6 +17,7 @@ func TestQuantities(t *testing.T) {
 		{"{star: {hosts: 4}}", "hpl: {n: [32], nb: [8], grids: [2x2], bcast: [cepheus]}"},
 		{"{star: {hosts: 4}}", "fsdp: {schemes: [{allgather: ring, reduce-scatter: ring}], sizes: [4KiB], iterations: 1}"},
 		{"{m-port-n-tree: {m: 4, n: 2}}", "many-to-many: {schemes: [opensm], sizes: [4KiB], iterations: 1}"},
+		{"{star: {hosts: 4}}", "flows: {flows: [{name: a, from: h0, to: [h1, h2], end: 200us}, {name: b, from: h3, to: [h1], begin: 50us, end: 150us}], message: 4KiB, interval: 10us}"},
 	} {
 		l, err := lab.Parse("lab.mcl.yml", fmt.Appendf(nil, "name: q\ntopology: %s\nworkloads: [{%s}]\n", c.topology, c.workload))
 		if err != nil {

@@ -20,6 +20,7 @@ type Record struct {
 	Events *traces.Events
 	Trace  *traces.Lines // trace.jsonl; nil: the lab asks for none
 	names  []string      // of the lab's nodes, for the trace
+	times  *times        // nil: the lab asks for none
 	met    *meeting      // nil: the run has no use for it
 
 	closes []func() error
@@ -42,6 +43,9 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	if err := WriteJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
 		return nil, err
 	}
+	if r.times, err = newTimes(l); err != nil {
+		return nil, err
+	}
 	files := &eventFiles{dir: dir}
 	if err := files.open(); err != nil {
 		return nil, err
@@ -50,9 +54,41 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	r.Events.Rotate = files.rotate
 	r.closes = append(r.closes, r.Events.Close, files.close)
 	if l.Trace == lab.TraceMessages {
-		return r, r.beginTrace(dir)
+		if err := r.beginTrace(dir); err != nil {
+			return r, err
+		}
 	}
+	r.flushing()
 	return r, nil
+}
+
+// flushEvery is how often what a run has written becomes readable while it goes on.
+const flushEvery = time.Second
+
+// flushing has the files of the run written as far as they are, until it ends.
+func (r *Record) flushing() {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(flushEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			r.Events.Flush()
+			if r.Trace != nil {
+				r.Trace.Flush()
+			}
+		}
+	}()
+	r.closes = append([]func() error{func() error {
+		close(stop)
+		<-ended
+		return nil
+	}}, r.closes...)
 }
 
 // OnClose has f called when the run ends, before the summary is written.
@@ -99,6 +135,9 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 	if err == nil {
 		err = rerr
 	}
+	if terr := r.times.enter(&w, records); err == nil {
+		err = terr
+	}
 	if terr := r.traceMessages(&w, records); err == nil {
 		err = terr
 	}
@@ -139,6 +178,7 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 		r.Meta.Status = StatusOK
 	}
 	errs = append(errs,
+		r.times.write(r.Report.RunDir),
 		WriteJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
 		WriteJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
 	if runErr != nil {

@@ -28,7 +28,7 @@ type Report struct {
 	Fidelity Fidelity      `json:"fidelity"`
 	Results  []apps.Row    `json:"results"`
 	Expect   []Expectation `json:"expect"`
-	// Plots are pictures of JCT against size, of broadcasts with several sizes. Beside each is its CSV.
+	// Plots are pictures of JCT against size, of broadcasts with several sizes, and of flows' throughput over time. Beside each is its CSV.
 	Plots []string `json:"plots,omitempty"`
 
 	// Texts are what workloads print that are not tables of sizes.
@@ -86,10 +86,16 @@ func (f *Fidelity) of(row apps.Row) string {
 	switch {
 	case row.Late:
 		return "violated"
-	case len(row.External) > 0:
+	case len(row.External) > 0 || unclocked(&row):
 		return "not claimed"
 	}
 	return f.Verdict
+}
+
+// unclocked reports whether the times of a row are not the lab's.
+func unclocked(row *apps.Row) bool {
+	_, is := row.Details.(apps.Unclocked)
+	return is
 }
 
 // write writes the verdict on a run in real time; for a simulation it writes nothing.

@@ -20,7 +20,11 @@ func sentences(rows []apps.Row) string {
 		if n < 0 {
 			n = len(rows)
 		}
-		out = append(out, comparison(rows[:n])+" "+verdict(rows[:n]))
+		text := verdict(rows[:n])
+		if _, beside := rows[0].Details.(apps.Uncompared); !beside {
+			text = comparison(rows[:n]) + " " + text
+		}
+		out = append(out, text)
 		rows = rows[n:]
 	}
 	return strings.Join(out, "\n")

@@ -32,6 +32,8 @@ type Options struct {
 	Say          func(format string, args ...any) // tells the user at once; may be nil
 	Env          apps.Env                         // of the workloads' programs
 	Acts         []faults.Act                     // what is done by hand (ReadActs)
+	Workers      int                              // parts of the lab that run at the same time; 0: one; WorkersAuto: as many as pay
+	eager        bool                             // even when they have little to do; for tests
 }
 
 // CaptureBytesDefault bounds the bytes of all captures of a run together.
@@ -60,16 +62,37 @@ type simulation struct {
 	ctx    context.Context
 	lab    *lab.Lab
 	o      Options
-	net    *sim.Net
+	net    network
 	caps   Captures
-	faults *faults.Timeline // nil: none
-	before int              // iterations of the workloads that have ended
-	steps  int              // iterations of all workloads
+	faults timelines // nil: none
+	before int       // iterations of the workloads that have ended
+	steps  int       // iterations of all workloads
+}
+
+// network is a simulated lab, whole (sim.Net) or in parts (sim.Parts).
+type network interface {
+	turns
+	Run(sim.Job) error
+	Digest() uint64
+	Now() vtime.Time
+	Stats() sim.Stats
+	Doing() (what string, steps int)
+	Waiting() string
+	Leftover() error
+	Graph() *topo.Graph
+	Ports() int
+	PortID(node, port int) int
+	Link(id int) *machine.Link
+	LinkStats(port int) faults.Counts
+	Of(node int) *sim.Net
 }
 
 // Simulate runs a lab's workloads on the event clock. The report holds what was measured even
 // if the run ends with an error; it is nil if no workload was begun.
 func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
+	if err := l.CheckSim(); err != nil {
+		return nil, err
+	}
 	o.Env.Programs = catching(o.Env.Programs, o.Say)
 	g, err := labspec.Graph(l)
 	if err != nil {
@@ -99,6 +122,8 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 
 // build builds the network.
 func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
+	workers := r.workers(g)
+	r.Meta.Workers = workers
 	c := sim.Config{
 		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check, OutOfBand: labspec.ChannelDelay(r.lab), Ledger: r.o.Ledger != nil,
 		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
@@ -107,28 +132,35 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 		r.TraceFabric(g, &c.Spec)
 		c.Trace, c.Watch = r.traceNodes(g)
 	}
-	r.net, err = sim.New(c)
+	if workers > 1 {
+		return r.divide(g, c, workers)
+	}
+	n, err := sim.New(c)
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
 	}
-	if err := r.caps.Open(r.net, r.Report.RunDir, ends, r.o.CaptureBytes); err != nil {
+	r.net = n
+	if err := r.caps.Open(n, r.Report.RunDir, ends, r.o.CaptureBytes); err != nil {
 		return err
 	}
 	for i, e := range ends {
-		r.net.SetTap(e.Node, e.Port, func(at vtime.Time, f *wire.Frame) { r.caps.Frame(i, r.net.Now(), at, f) })
+		n.SetTap(e.Node, e.Port, func(at vtime.Time, f *wire.Frame) { r.caps.Frame(i, n.Now(), at, f) })
 	}
-	r.net.Observe = r.observe
+	n.Observe = r.observe
 	if err := r.Meet(r.lab, g, 0); err != nil {
 		return err
 	}
-	r.faults, err = Inject(r.net, r.lab)
-	if err == nil && len(r.o.Acts) > 0 && r.faults == nil {
-		r.faults = r.net.NewTimeline(vtime.Duration(r.lab.Switches.Reconverge))
+	t, err := Inject(n, r.lab)
+	if err == nil && len(r.o.Acts) > 0 && t == nil {
+		t = n.NewTimeline(vtime.Duration(r.lab.Switches.Reconverge))
+	}
+	if t != nil {
+		r.faults = timelines{t}
 	}
 	for i := range r.o.Acts {
 		a := &r.o.Acts[i]
 		if err == nil {
-			err = a.Apply(r.faults, g, r.lab.Replicas(), traces.ByHand(c.Trace(0)))
+			err = a.Apply(t, g, r.lab.Replicas(), traces.ByHand(c.Trace(0)))
 		}
 		if err == nil {
 			err = r.NoteAct(a)
@@ -143,14 +175,15 @@ func (r *simulation) account() error {
 		return nil
 	}
 	r.Report.Digest = fmt.Sprintf("%016x", r.net.Digest())
-	if r.o.Ledger != nil {
-		r.o.Ledger(r.net.Ledger())
+	if n, whole := r.net.(*sim.Net); whole && r.o.Ledger != nil {
+		r.o.Ledger(n.Ledger())
 	}
 	s := r.net.Stats()
 	m := &r.Meta
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
+	m.EventsInTurn = s.InTurn
 	if r.faults != nil {
-		r.Report.Faults = r.Record.Faults(faultRows(r.faults.List(r.net.Now())))
+		r.Report.Faults = r.Record.Faults(faultRows(r.faults.list(r.net.Now())))
 	}
 	r.Report.CaptureCut = r.caps.Cut()
 	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
@@ -171,11 +204,11 @@ func (r *simulation) count() (all []counters.Node) {
 				Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
 			})
 		}
-		if sw := r.net.Switch(i); sw != nil {
+		if sw := r.net.Of(i).Switch(i); sw != nil {
 			c.Switch(sw, g)
 		} else {
-			c.NIC(r.net.NIC(i))
-			if a := r.net.Agent(i); a != nil {
+			c.NIC(r.net.Of(i).NIC(i))
+			if a := r.net.Of(i).Agent(i); a != nil {
 				c.Agent(a)
 			}
 		}
@@ -220,7 +253,7 @@ func (r *simulation) workloads(g *topo.Graph) error {
 func (r *simulation) workload(w Workload, last bool) error {
 	rows, before := len(r.Report.Results), r.traffic(w.Hosts)
 	r.RowBegins(r.net.Now())
-	r.faults.BeginRow(r.net.Now())
+	r.beginFaults()
 	over := r.rowOver(last)
 	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
 		err := aside(r.ctx, r.net, r.o.Say, func() error {
@@ -230,7 +263,7 @@ func (r *simulation) workload(w Workload, last bool) error {
 			})
 		})
 		if over == nil && r.faults != nil {
-			r.RowEnds(faultRows(r.faults.List(r.net.Now())), false)
+			r.RowEnds(faultRows(r.faults.list(r.net.Now())), false)
 		}
 		return err
 	})
@@ -249,12 +282,14 @@ func (r *simulation) workload(w Workload, last bool) error {
 // rowOver returns what is done at the end of a row before another begins: its faults are lifted, and what
 // they hit is taken down. It returns nil if there is nothing to lift.
 func (r *simulation) rowOver(last bool) func(now vtime.Time) {
-	if last || !r.faults.ByRow() {
+	if last || !r.faults.byRow() {
 		return nil
 	}
 	return func(now vtime.Time) {
-		r.RowEnds(faultRows(r.faults.List(now)), true)
-		r.faults.EndRow(now)
+		r.RowEnds(faultRows(r.faults.list(now)), true)
+		if _, whole := r.net.(*sim.Net); whole {
+			r.faults[0].EndRow(now)
+		}
 	}
 }
 

@@ -152,11 +152,15 @@ const hostsMax = 24
 // user's own, files beside the lab, and lines of expect.
 func (d *labDraw) never(path string) bool {
 	switch path {
-	case ".hosts", ".runtime", ".controllers", ".expect", ".sweep", ".workloads[].program", ".workloads[].hpl.dat",
+	case ".hosts", ".runtime", ".controllers", ".expect", ".sweep", ".workloads[].program", ".workloads[].command", ".workloads[].hpl.dat",
 		".faults[].control-partition", ".faults[].controller-crash":
 		return true
 	}
-	return path == ".topology.three-layer.preset" // a thousand hosts
+	switch path {
+	case ".topology.three-layer.preset", ".topology.leaf-spine.preset": // hundreds of hosts
+		return true
+	}
+	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw what they give
 }
 
 // left reports whether a key is left out in this lab.
@@ -167,6 +171,8 @@ func (d *labDraw) left(path string) bool {
 // always reports whether a key is needed although the schema does not say so.
 func (d *labDraw) always(path string) bool {
 	switch path {
+	case ".topology.leaf-spine.leaves", ".topology.leaf-spine.spines", ".topology.leaf-spine.hosts":
+		return true
 	case ".workloads", ".workloads[].hpl.n", ".workloads[].hpl.grids", ".workloads[].hpl.bcast", ".workloads[].hpl.nb", ".workloads[].storage.size":
 		return true
 	case ".faults", ".links", ".switches", ".nics":
@@ -182,7 +188,7 @@ func (d *labDraw) most(path string) int {
 		return 6
 	case ".workloads[].hpl.n", ".workloads[].hpl.nb", ".workloads[].hpl.grids", ".workloads[].hpl.bcast", ".workloads[].hpl.nbmin", ".workloads[].hpl.ndiv":
 		return 2
-	case ".switches.scheduling":
+	case ".switches.scheduling", ".nics.scheduling":
 		return 1
 	}
 	return 3
@@ -197,7 +203,7 @@ func (d *labDraw) special(path string) *sketch {
 		return d.threeLayer()
 	case ".workloads[].hpl.threshold": // below it results are not what they should be
 		return scalar(d.some("16", "-1"))
-	case ".switches.scheduling":
+	case ".switches.scheduling", ".nics.scheduling":
 		s := &sketch{kind: reflect.Slice}
 		for range 8 {
 			s.kids = append(s.kids, scalar(fmt.Sprint(d.pick(0, 0, 1, 2, 255))))
@@ -334,6 +340,9 @@ func (d *labDraw) duration(path string) vtime.Duration {
 		if to := d.instants[d.r.IntN(len(d.instants))]; to != at {
 			return max(at, to) - min(at, to)
 		}
+	}
+	if strings.Contains(path, ".flows[].") {
+		return d.span(1e-12, 1e-4) // what a flow sends grows with it
 	}
 	switch d.r.IntN(10) {
 	case 0:

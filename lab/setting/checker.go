@@ -78,6 +78,13 @@ func (c *Checker) Second(path string, d Duration) {
 	}
 }
 
+// NeedsSwitch makes sure that there is a switch for an algorithm that cannot do without.
+func (c *Checker) NeedsSwitch(at, algorithm string) {
+	if c.Graph.Switches() == 0 {
+		c.Failf(at, "%s is multicast by switches, and hosts that are joined back to back have none: use another scheme, or topology: {star: {hosts: 2}}", algorithm)
+	}
+}
+
 // Sizes verifies sizes of which a message has so many.
 func (c *Checker) Sizes(p string, sizes []Size, warmUp, blocks int) {
 	if len(sizes) == 0 {
@@ -106,8 +113,8 @@ func (c *Checker) Numbers(p string, sizes []Size) {
 	}
 }
 
-// Ranks resolves the ranks of a workload; what names it in messages.
-func (c *Checker) Ranks(p, what string, names Hosts) []int {
+// AnyRanks resolves the ranks of a workload that may have a single one.
+func (c *Checker) AnyRanks(p string, names Hosts) []int {
 	for i, want := range names {
 		at := fmt.Sprintf("%s.ranks[%d]", p, i)
 		if _, err := path.Match(want, ""); err != nil {
@@ -116,7 +123,12 @@ func (c *Checker) Ranks(p, what string, names Hosts) []int {
 			c.Failf(at, "there is no host %q%s", want, Suggest(want, HostNames(c.Graph)))
 		}
 	}
-	ranks := names.Resolve(c.Graph)
+	return names.Resolve(c.Graph)
+}
+
+// Ranks resolves the ranks of a workload; what names it in messages.
+func (c *Checker) Ranks(p, what string, names Hosts) []int {
+	ranks := c.AnyRanks(p, names)
 	if !c.failed && len(ranks) < 2 {
 		c.Failf(p+".ranks", "a group of %d: %s needs at least two ranks", len(ranks), what)
 	}

@@ -60,17 +60,21 @@ type Scheme struct {
 	Block    *Size  `yaml:"block" json:"block,omitzero" doc:"bytes of a block; default: 1MiB"`
 	Parallel *Count `yaml:"parallel" json:"parallel,omitzero" doc:"ranks that multicast at a time: a number, or ranks; default: 1"`
 
+	Transport string `yaml:"transport" json:"transport,omitzero" doc:"of unicast: rc, whole messages to all at once; rc-chunks or ud, one receiver after the other in chunks of the MTU, which one thread of a host cuts; ud repairs losses itself; default: rc" enum:"rc,rc-chunks,ud,"`
+
 	Fallback string `yaml:"fallback" json:"fallback,omitzero" doc:"of cepheus and gleam as a broadcast, what happens when multicast does not work: off, the run ends; full, all ranks go over to unicast; partial, only those that hold the others up (docs/fallback.md); default: off" enum:"off,full,partial,"`
 
-	Subgroups *int      `yaml:"subgroups" json:"subgroups,omitzero" doc:"multicast groups that a block is divided among, 1 to 64; default: 1"`
+	Subgroups *int      `yaml:"subgroups" json:"subgroups,omitzero" doc:"multicast groups that a block is divided among, 1 to 256; default: 1"`
 	Workers   *int      `yaml:"workers" json:"workers,omitzero" doc:"workers that receive, each from subgroups of its own; default: 1"`
 	Staging   *int      `yaml:"staging" json:"staging,omitzero" doc:"receives of a subgroup that are posted at most, 1 to 8192; default: 1024"`
 	Chunk     *Size     `yaml:"chunk" json:"chunk,omitzero" doc:"bytes of a multicast WRITE; default: 4KiB"`
 	Pace      *int      `yaml:"pace" json:"pace,omitzero" doc:"percent of a link, 1 to 100, that all ranks which multicast at a time take together; default: each as much as it gets"`
-	Alpha     *Duration `yaml:"alpha" json:"alpha,omitzero" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation"`
+	Alpha     *Duration `yaml:"alpha" json:"alpha,omitzero" doc:"what the cutoff timer allows beside the time of the bytes; default: 1ms, or four barriers, and two for each activation; of unicast over ud, how long it waits for an acknowledgement; default: 1ms, and the time of a window of chunks"`
+	Cutoff    string    `yaml:"cutoff" json:"cutoff,omitzero" doc:"when the cutoff timer starts: after-barrier, or before-barrier as its paper has it, where alpha has to cover the barrier; default: after-barrier" enum:"after-barrier,before-barrier,"`
 	Engine    string    `yaml:"engine" json:"engine,omitzero" doc:"what receives: dpa is the workers' threads of a SmartNIC, by a model; default: nothing that takes time" enum:"dpa,"`
-	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"what a worker spends on a chunk; default: what the engine says"`
+	PerChunk  *Duration `yaml:"per-chunk" json:"perChunk,omitzero" doc:"what a worker, or the thread of unicast over rc-chunks or ud, spends on a chunk; default: what the engine says"`
 	CopyTime  *Duration `yaml:"copy-time" json:"copyTime,omitzero" doc:"how long a chunk is on its way from staging to its place, while others go on; default: 0"`
+	FlagTime  *Duration `yaml:"flag-time" json:"flagTime,omitzero" doc:"how long the flag of the last worker that is done takes to the host; default: 0"`
 }
 
 // Short reads a scheme by its name.
@@ -121,6 +125,9 @@ func (c *Checker) Scheme(at string, a Algorithms, s *Scheme, sizes []Size) {
 	case s.Name == "gleam" && c.Rules != "gleam":
 		c.Failf(at, "scheme gleam is multicast by the rules of that paper, and the switches have the rules %s: set switches.rules to gleam, or use cepheus",
 			c.Rules)
+	}
+	if collective.ByGroup(s.Name) {
+		c.NeedsSwitch(at, s.Name)
 	}
 	c.parameters(at, a, s)
 	c.fallback(at, a, s)
@@ -192,18 +199,27 @@ func (c *Checker) parameters(at string, a Algorithms, s *Scheme) {
 
 // Bounds of a scheme over plain multicast.
 const (
-	subgroupsMax = 64
+	subgroupsMax = 256
 	stagingMax   = 8192 // the longest receive queue of a ConnectX
 	chunkMax     = 1 << 30
 )
 
 // overMulticast verifies what only schemes over plain multicast have.
 func (c *Checker) overMulticast(at string, a Algorithms, s *Scheme) {
+	c.Second(at+".per-chunk", value(s.PerChunk))
+	c.Second(at+".copy-time", value(s.CopyTime))
+	c.Second(at+".flag-time", value(s.FlagTime))
+	if c.transport(at, a, s) {
+		return
+	}
 	if !slices.Contains(a.parameters(s.Name), "staging") {
 		for _, k := range []struct {
 			name  string
 			given bool
-		}{{"pace", s.Pace != nil}, {"alpha", s.Alpha != nil}, {"engine", s.Engine != ""}, {"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}} {
+		}{
+			{"pace", s.Pace != nil}, {"alpha", s.Alpha != nil}, {"cutoff", s.Cutoff != ""}, {"engine", s.Engine != ""},
+			{"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}, {"flag-time", s.FlagTime != nil},
+		} {
 			if k.given {
 				c.Failf(at+"."+k.name, "scheme %s has no %s: it is for %s", s.Name, k.name, List(a.overMulticast()))
 			}
@@ -223,8 +239,31 @@ func (c *Checker) overMulticast(at string, a Algorithms, s *Scheme) {
 	case s.Chunk != nil && (*s.Chunk < 1 || *s.Chunk > chunkMax):
 		c.Failf(at+".chunk", "chunk of %v: use 1B to %v", *s.Chunk, Size(chunkMax))
 	}
-	c.Second(at+".per-chunk", value(s.PerChunk))
-	c.Second(at+".copy-time", value(s.CopyTime))
+}
+
+// transport checks a scheme that has a transport, and reports whether it is one of chunks.
+func (c *Checker) transport(at string, a Algorithms, s *Scheme) (chunks bool) {
+	if s.Transport == "" {
+		return false
+	}
+	if a.Kind != broadcast || s.Name != "unicast" {
+		c.Failf(at+".transport", "%s scheme %s has no transport: it is for broadcasts by unicast", a.Kind, s.Name)
+		return false
+	}
+	if s.Transport == collective.TransportRC {
+		return false
+	}
+	for _, k := range []struct {
+		name  string
+		given bool
+	}{
+		{"pace", s.Pace != nil}, {"cutoff", s.Cutoff != ""}, {"engine", s.Engine != ""}, {"copy-time", s.CopyTime != nil}, {"flag-time", s.FlagTime != nil},
+	} {
+		if k.given {
+			c.Failf(at+"."+k.name, "scheme unicast over %s has no %s: it has per-chunk and alpha", s.Transport, k.name)
+		}
+	}
+	return true
 }
 
 // overMulticast returns the schemes over plain multicast: those of the kind, or, where it has
@@ -259,7 +298,8 @@ func (s *Scheme) Options(ranks int) (o collective.Options) {
 	o.Subgroups, o.Workers, o.Staging, o.Chunk = value(s.Subgroups), value(s.Workers), value(s.Staging), int(value(s.Chunk))
 	o.Pace = value(s.Pace)
 	o.Alpha, o.PerChunk, o.CopyTime = vtime.Duration(value(s.Alpha)), vtime.Duration(value(s.PerChunk)), vtime.Duration(value(s.CopyTime))
-	o.Engine, o.Fallback = s.Engine, s.Fallback
+	o.FlagTime = vtime.Duration(value(s.FlagTime))
+	o.Engine, o.Fallback, o.Cutoff, o.Transport = s.Engine, s.Fallback, s.Cutoff, s.Transport
 	return o
 }
 

@@ -27,6 +27,9 @@ type Iterations int
 // Count is a number; 0 is as many as there are ranks.
 type Count int
 
+// Class is a DSCP.
+type Class uint8
+
 // Hosts is a choice of hosts: names and patterns; empty is all.
 type Hosts []string
 
@@ -220,3 +223,19 @@ func (x Share) Of(hosts int) int {
 	}
 	return max(1, (hosts*int(-x)+50)/100)
 }
+
+// Set reads a number.
+func (c *Class) Set(s string) error {
+	v, err := strconv.ParseUint(s, 10, 8)
+	if err != nil || v > 63 {
+		return fmt.Errorf("%q is not a DSCP from 0 to 63", s)
+	}
+	*c = Class(v)
+	return nil
+}
+
+// String prints the DSCP.
+func (c Class) String() string { return strconv.Itoa(int(c)) }
+
+// Priority returns the PFC class of the DSCP.
+func (c Class) Priority() int { return int(c >> 3) }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/core/cm"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -31,9 +32,12 @@ type client struct {
 	pds      map[uint32]*virtrnic.PD
 	cqs      map[uint32]*cq
 	qps      map[wire.QPN]*qp
+	srqs     map[uint32]*srq
 	ahs      map[uint32]*virtrnic.AddressHandle
 	channels map[uint32]*channel
 	lastID   uint32
+	wrecked  bool     // the NIC has been started again under the program
+	mapped   [][]byte // what takeBack has left
 
 	backlog atomic.Int64 // bytes to be written to the program's memory
 	torn    bool         // some of them could not be; the worker's
@@ -124,7 +128,11 @@ func (s *Server) serve(conn *net.UnixConn) {
 			break
 		}
 		o, m, err := decode(b)
-		if (o == opHello) != (c == nil) || err != nil || (len(fds) > 0) != (o == opHello) {
+		if o == opTime && c == nil && err == nil && len(fds) == 0 {
+			s.tellTime(conn)
+			break
+		}
+		if (o == opHello) != (c == nil) || o == opTime || err != nil || (len(fds) > 0) != (o == opHello) {
 			closeAll(fds)
 			break
 		}
@@ -212,7 +220,7 @@ func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
 	}
 	c := &client{
 		s: s, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"), pipe: p,
-		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, ahs: map[uint32]*virtrnic.AddressHandle{},
+		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, srqs: map[uint32]*srq{}, ahs: map[uint32]*virtrnic.AddressHandle{},
 		channels: map[uint32]*channel{},
 	}
 	d := device{
@@ -241,6 +249,12 @@ func errno(err error) uint32 {
 		return uint32(unix.ENOMEM)
 	case errors.Is(err, virtrnic.ErrBusy):
 		return uint32(unix.EBUSY)
+	case errors.Is(err, cm.ErrNoEndpoint):
+		return uint32(unix.ENOENT)
+	case errors.Is(err, cm.ErrPortInUse):
+		return uint32(unix.EADDRINUSE)
+	case errors.Is(err, cm.ErrTooMany):
+		return uint32(unix.ENOMEM)
 	}
 	return uint32(unix.EINVAL)
 }
@@ -248,35 +262,10 @@ func errno(err error) uint32 {
 // close takes back all that was made over the connection. The NIC lets go of it at once; the memory
 // goes when the worker has ended, which a copy may hold up.
 func (c *client) close() {
-	var regions []*region
-	var rings [][]byte
 	c.s.call(func(now vtime.Time) {
+		c.takeBack(now)
 		c.gone = true
 		delete(c.s.clients, c)
-		for _, q := range c.qps { // independent of each other
-			c.destroyQP(now, q)
-			rings = append(rings, q.mem)
-		}
-		for key, owner := range c.s.owners { // independent of each other
-			if owner == c {
-				regions = append(regions, c.s.regions[key])
-				c.forgetMR(key)
-			}
-		}
-		for _, a := range c.ahs { // independent of each other
-			_ = c.s.nic.DestroyAH(a) // it is the NIC's
-		}
-		for _, q := range c.cqs { // independent of each other
-			_ = c.s.nic.DestroyCQ(q.cq) // no queue pair uses it any more
-			rings = append(rings, q.ring.mem)
-		}
-		for _, p := range c.pds { // independent of each other
-			_ = c.s.nic.DeallocPD(p) // nothing is in it any more
-		}
-		for _, h := range c.held { // for queue pairs that do not exist any more
-			c.s.nic.HandleFrame(now, h.port, h.f)
-		}
-		c.held = nil
 	})
 	c.work.stop()
 	c.pipe.close()
@@ -286,15 +275,50 @@ func (c *client) close() {
 	_ = c.bell.Close()
 	go func() {
 		<-c.work.ended
-		for _, r := range regions {
-			unmap(r.image)
-		}
-		for _, b := range rings {
+		for _, b := range c.mapped {
 			unmap(b)
 		}
 		unmap(c.page)
 		_ = unix.Close(c.mem)
 	}()
+}
+
+// takeBack has the NIC let go of all that the program has made. What is mapped for it is left. It is called
+// with the loop's lock.
+func (c *client) takeBack(now vtime.Time) {
+	c.forgetEnds(now, func(*end) bool { return true })
+	for _, q := range c.qps { // independent of each other
+		c.destroyQP(now, q)
+		c.mapped = append(c.mapped, q.mem)
+	}
+	for key, owner := range c.s.owners { // independent of each other
+		if owner == c {
+			c.mapped = append(c.mapped, c.s.regions[key].image)
+			c.forgetMR(key)
+		}
+	}
+	for _, a := range c.ahs { // independent of each other
+		_ = c.s.nic.DestroyAH(a) // it is the NIC's
+	}
+	for _, q := range c.srqs { // independent of each other
+		_ = c.s.nic.DestroySRQ(q.srq) // no queue pair uses it any more
+		c.mapped = append(c.mapped, q.rq.mem)
+	}
+	for _, q := range c.cqs { // independent of each other
+		_ = c.s.nic.DestroyCQ(q.cq) // no queue pair uses it any more
+		c.mapped = append(c.mapped, q.ring.mem)
+	}
+	for _, p := range c.pds { // independent of each other
+		_ = c.s.nic.DeallocPD(p) // nothing is in it any more
+	}
+	for _, h := range c.held { // for queue pairs that do not exist any more
+		c.s.nic.HandleFrame(now, h.port, h.f)
+	}
+	c.held = nil
+	clear(c.ahs)
+	clear(c.srqs)
+	clear(c.cqs)
+	clear(c.pds)
 }
 
 func unmap(b []byte) {
@@ -319,7 +343,7 @@ func (c *client) put(r *region, off uint64, b []byte) {
 
 // breakDown ends a program's queue pairs after bytes could not be written that the NIC has acknowledged.
 func (c *client) breakDown(now vtime.Time) {
-	if c.gone {
+	if c.gone || c.wrecked {
 		return
 	}
 	for _, q := range c.qps { // independent of each other

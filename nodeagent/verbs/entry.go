@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
@@ -11,14 +12,15 @@ import (
 // The entries of rings; verbs/protocol.h says the same in C.
 const (
 	ringHeader    = 256
-	sendLen       = 320
-	recvLen       = 256
+	sendLen       = 512
+	recvLen       = 448
 	completionLen = 64
-	sgesMax       = 15
-	inlineMax     = 240
+	sgesMax       = 27
+	inlineMax     = virtrnic.MaxInlineData
 	sendSGEs      = 80 // where the pieces of a send begin
 	recvSGEs      = 16
 	sgeLen        = 16
+	wcTime        = 40
 	wcImm         = 1
 	wcGRH         = 2
 	wcInv         = 4
@@ -90,8 +92,8 @@ func (r *recv) decode(b *[recvLen]byte) error {
 	return nil
 }
 
-// encodeWC writes a completion.
-func encodeWC(b *[completionLen]byte, w *virtrnic.WC) {
+// encodeWC writes a completion of which the NIC told at the given time.
+func encodeWC(b *[completionLen]byte, w *virtrnic.WC, at vtime.Time) {
 	le := binary.LittleEndian
 	clear(b[:])
 	flags := uint32(0)
@@ -105,7 +107,11 @@ func encodeWC(b *[completionLen]byte, w *virtrnic.WC) {
 		flags |= wcInv
 	}
 	le.PutUint64(b[0:], w.WRID)
+	le.PutUint64(b[wcTime:], nanoseconds(at))
 	for i, v := range [...]uint32{uint32(w.Status), uint32(w.Opcode), w.ByteLen, w.Imm, uint32(w.QPN), uint32(w.SrcQP), flags} {
 		le.PutUint32(b[8+4*i:], v)
 	}
 }
+
+// nanoseconds is how programs see the NIC's time.
+func nanoseconds(t vtime.Time) uint64 { return uint64(t) / uint64(vtime.Nanosecond) }

@@ -20,19 +20,19 @@ func (s *Server) Gate() machine.Machine { return gate{s} }
 func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	s := g.s
 	if f.Kind() != wire.KindRoCE {
-		s.nic.HandleFrame(now, port, f)
+		s.deliver(now, port, f)
 		return
 	}
 	if f.DestQP() == wire.QPNMulticast {
 		for _, q := range s.qps { // independent of each other
 			q.takeReceives(now)
 		}
-		s.nic.HandleFrame(now, port, f)
+		s.deliver(now, port, f)
 		return
 	}
 	q := s.qps[f.DestQP()]
 	if q == nil {
-		s.nic.HandleFrame(now, port, f)
+		s.deliver(now, port, f)
 		return
 	}
 	if len(q.client.held) >= heldMax {
@@ -46,14 +46,40 @@ func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	}
 }
 
+// loopback stands for a port by which the NIC's own frames come back to it.
+const loopback = -1
+
+// returned takes a frame that programs at the NIC send to each other.
+func (g gate) returned(now vtime.Time, f *wire.Frame) { g.HandleFrame(now, loopback, f) }
+
+// deliver gives a frame to the NIC.
+func (s *Server) deliver(now vtime.Time, port int, f *wire.Frame) {
+	if port == loopback {
+		s.nic.HandleReturned(now, f)
+		return
+	}
+	s.nic.HandleFrame(now, port, f)
+}
+
 // HandleTimeout implements machine.Machine.
-func (g gate) HandleTimeout(now vtime.Time) { g.s.nic.HandleTimeout(now) }
+func (g gate) HandleTimeout(now vtime.Time) {
+	g.s.nic.HandleTimeout(now)
+	if at, armed := g.s.cm.NextTimeout(); armed && at <= now {
+		g.s.cm.HandleTimeout(now)
+	}
+}
 
 // Settle implements machine.Machine.
 func (g gate) Settle(until vtime.Time, port int) { g.s.nic.Settle(until, port) }
 
 // NextTimeout implements machine.Machine.
-func (g gate) NextTimeout() (vtime.Time, bool) { return g.s.nic.NextTimeout() }
+func (g gate) NextTimeout() (vtime.Time, bool) {
+	at, armed := g.s.nic.NextTimeout()
+	if t, ok := g.s.cm.NextTimeout(); ok && (!armed || t < at) {
+		return t, true
+	}
+	return at, armed
+}
 
 // held is a frame in front of the NIC.
 type held struct {
@@ -96,7 +122,7 @@ func (c *client) pass(now vtime.Time) {
 	if q := c.s.qps[h.f.DestQP()]; q != nil {
 		q.takeReceives(now)
 	}
-	c.s.nic.HandleFrame(now, h.port, h.f)
+	c.s.deliver(now, h.port, h.f)
 }
 
 // wait has the worker do something, after which the first frame goes on. If it cannot be done, the NIC loses

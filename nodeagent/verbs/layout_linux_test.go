@@ -34,9 +34,11 @@ func TestLayout(t *testing.T) {
 		"v_send.remote_addr": 8, "v_send.compare_add": 16, "v_send.swap": 24, "v_send.opcode": 32, "v_send.inline_length": 44,
 		"v_send.imm": 48, "v_send.ah": 56, "v_send.qkey": 64, "v_send.sge": sendSGEs, "v_send.data": sendSGEs,
 		"v_recv.sges": 8, "v_recv.sge": recvSGEs, "v_sge.length": 8, "v_sge.lkey": 12,
-		"v_completion.status": 8, "v_completion.src_qp": 28, "v_completion.flags": 32,
+		"v_completion.status": 8, "v_completion.src_qp": 28, "v_completion.flags": 32, "v_completion.ns": wcTime, "clock": binary.Size(clock{}),
 	}
-	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast} {
+	cmLayout(want)
+	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock,
+		opCMCreate, opCMDestroy, opCMBind, opCMResolve, opCMListen, opCMConnect, opCMReject, opCMJoin, opCMQuery, opCMTimeout} {
 		want[fmt.Sprint(o)] = binary.Size(body(o)) + 4
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -51,7 +53,24 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestExports: the library exports what Debian's does, which symbols.txt says.
+// cmLayout adds where the structures of librdmacm have their fields.
+func cmLayout(want map[string]int) {
+	var p cmParams
+	var q cmQuery
+	var e cmEvent
+	for name, at := range map[string]int{ // independent of each other
+		"cm_query": binary.Size(q), "cm_event": binary.Size(e), "v_cm_address.addr": 4 + binary.Size([3]uint32{}), "v_cm_addr.port": binary.Size(q.Local.GID),
+		"v_cm_conn.params": 4 + binary.Size(uint32(0)), "v_cm_params.responder": int(unsafe.Offsetof(p.Responder)), "v_cm_params.length": int(unsafe.Offsetof(p.Length)),
+		"v_cm_params.data": int(unsafe.Offsetof(p.Data)), "v_cm_join.context": 4 + binary.Size([3]uint32{}), "v_cm_join.gid": 4 + binary.Size([3]uint32{}) + 8,
+		"v_cm_query.remote": int(unsafe.Offsetof(q.Remote)), "v_cm_query.qpn": int(unsafe.Offsetof(q.QPN)), "v_cm_query.timeout": int(unsafe.Offsetof(q.Timeout)),
+		"v_cm_query.known": int(unsafe.Offsetof(q.Known)), "v_cm_event.local": int(unsafe.Offsetof(e.Local)), "v_cm_event.context": int(unsafe.Offsetof(e.Context)),
+		"v_cm_event.params": int(unsafe.Offsetof(e.Params)),
+	} {
+		want[name] = at
+	}
+}
+
+// TestExports: the libraries export what Debian's do, which symbols.txt says.
 func TestExports(t *testing.T) {
 	lib := library(t)
 	list := func(command string) string {
@@ -62,9 +81,11 @@ func TestExports(t *testing.T) {
 		return string(out)
 	}
 	const exported = ` | awk '{print $NF}' | grep @ | LC_ALL=C sort`
-	have := list("nm -D --defined-only " + filepath.Join(lib, "libibverbs.so.1") + exported)
-	want := list(`awk '!/^#/ {print $1 ($2 == "=" ? "@@" : "@") $3}' ../../verbs/symbols.txt | LC_ALL=C sort`)
-	if have != want {
-		t.Errorf("it exports\n%s\nand not\n%s", have, want)
+	for name, symbols := range map[string]string{"libibverbs.so.1": "symbols.txt", "librdmacm.so.1": "rdmacm/symbols.txt"} { // independent of each other
+		have := list("nm -D --defined-only " + filepath.Join(lib, name) + exported)
+		want := list(`awk '!/^#/ {print $1 ($2 == "=" ? "@@" : "@") $3}' ../../verbs/` + symbols + ` | LC_ALL=C sort`)
+		if have != want || have == "" {
+			t.Errorf("%s exports\n%s\nand not\n%s", name, have, want)
+		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // freePort returns a TCP port for the handshake of a pair of programs.
@@ -26,23 +28,28 @@ func freePort(t *testing.T) string {
 // both runs a server at the first host and a client at the second, and returns what the client says.
 func both(t *testing.T, h [2]*host, lib string, args ...string) string {
 	t.Helper()
+	return bothBy(t, h, lib, (*host).at, args...)
+}
+
+// bothInLabTime is both for programs that see the lab's time.
+func bothInLabTime(t *testing.T, h [2]*host, lib string, args ...string) string {
+	t.Helper()
+	return bothBy(t, h, lib, (*host).inLabTime, args...)
+}
+
+func bothBy(t *testing.T, h [2]*host, lib string, at func(h *host, t *testing.T, lib, name string, args ...string) *exec.Cmd, args ...string) string {
+	t.Helper()
 	port := freePort(t)
 	args = append(args, "-p", port)
 	var said bytes.Buffer
-	server := h[0].at(t, lib, args[0], args[1:]...)
+	server := at(h[0], t, lib, args[0], args[1:]...)
 	server.Stdout, server.Stderr = &said, &said
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var out []byte
-	var err error
-	for range 50 { // until the server listens
-		client := h[1].at(t, lib, args[0], append(args[1:], "127.0.0.1")...)
-		if out, err = client.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("Couldn't connect")) && !bytes.Contains(out, []byte("refused")) {
-			break
-		}
-		<-time.After(100 * time.Millisecond)
-	}
+	out, err := retry(func() ([]byte, error) {
+		return at(h[1], t, lib, args[0], append(args[1:], "127.0.0.1")...).CombinedOutput()
+	})
 	if err != nil {
 		_ = server.Process.Kill()
 		_ = server.Wait()
@@ -52,6 +59,18 @@ func both(t *testing.T, h [2]*host, lib string, args ...string) string {
 		t.Fatalf("%v: server: %v\n%s", args, err, said.String())
 	}
 	return string(out)
+}
+
+// retry runs a client until its server listens.
+func retry(client func() ([]byte, error)) (out []byte, err error) {
+	for range 50 {
+		out, err = client()
+		if err == nil || !bytes.Contains(out, []byte("Couldn't connect")) && !bytes.Contains(out, []byte("refused")) {
+			break
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	return out, err
 }
 
 // TestDevinfo: ibv_devinfo shows the NIC, and without the socket no device.
@@ -88,6 +107,9 @@ func TestDebian(t *testing.T) {
 		{"ibv_rc_pingpong -g 0 -n 50 -e -s 1", "4 17"},
 		{"ibv_uc_pingpong -g 0 -n 50", "32 34"},
 		{"ibv_ud_pingpong -g 0 -n 50", "100"},
+		{"ibv_srq_pingpong -g 0 -n 50 -q 4", "2 0 17"},
+		{"ib_send_bw -n 50 -F --use-srq -q 2", "0 2 17"},
+		{"ib_send_lat -n 50 -s 64 -F --use-srq -e", "4 17"},
 		{"ib_write_bw -n 200 -s 65536 -F", "6 7 8 17"},
 		{"ib_read_bw -n 100 -s 65536 -F", "12 13 14 15"},
 		{"ib_send_lat -n 50 -s 64 -F", "4 17"},
@@ -96,6 +118,9 @@ func TestDebian(t *testing.T) {
 		{"ib_atomic_bw -n 50 -F -A FETCH_AND_ADD", "20 18"},
 	} {
 		t.Run(strings.ReplaceAll(c.args, " ", "_"), func(t *testing.T) {
+			if i > 4 && i != 7 {
+				thorough(t)
+			}
 			if testing.Short() && i > 1 {
 				t.Skip("perftest and the rest are for longer runs")
 			}
@@ -113,6 +138,24 @@ func TestDebian(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestIPv6: in a fabric of IPv6 the GID is the NIC's address, and datagrams are answered to the address they came from.
+func TestIPv6(t *testing.T) {
+	lib := library(t)
+	tools(t, "ibv_devinfo", "ibv_rc_pingpong", "ibv_ud_pingpong")
+	h, sent := hostsIn(t, true)
+	var gid string
+	h[0].loop.Call(vtime.Never, func(vtime.Time) { gid = h[0].nic.Addr(h[0].nic.IP()).String() })
+	out, err := h[0].at(t, lib, "ibv_devinfo", "-v").CombinedOutput()
+	if err != nil || strings.HasPrefix(gid, "10.") || !bytes.Contains(out, []byte(gid+", RoCE v2")) {
+		t.Errorf("it does not say %s, RoCE v2: %v\n%s", gid, err, out)
+	}
+	both(t, h, lib, "ibv_rc_pingpong", "-g", "0", "-n", "20")
+	both(t, h, lib, "ibv_ud_pingpong", "-g", "0", "-n", "20")
+	if seen := opcodes(t, sent); !seen["17"] || !seen["100"] {
+		t.Errorf("on the link are %v", seen)
 	}
 }
 
@@ -141,4 +184,29 @@ func opcodes(t *testing.T, sent *tape) map[string]bool {
 		seen[op] = true
 	}
 	return seen
+}
+
+// TestOneNIC: programs that share a NIC reach each other by it, also what they read of each other's memory, and
+// nothing of that is on the link.
+func TestOneNIC(t *testing.T) {
+	lib := library(t)
+	for i, args := range []string{
+		"ibv_rc_pingpong -g 0 -n 50 -c", "ibv_ud_pingpong -g 0 -n 50 -c", "ibv_uc_pingpong -g 0 -n 50 -c", "ibv_srq_pingpong -g 0 -n 50 -q 4 -c",
+		"ib_write_bw -n 200 -s 65536 -F", "ib_read_bw -n 100 -s 65536 -F", "ib_atomic_bw -n 50 -F -A FETCH_AND_ADD", "ib_send_bw -n 50 -e -F",
+	} {
+		t.Run(strings.ReplaceAll(args, " ", "_"), func(t *testing.T) {
+			if testing.Short() && i > 1 {
+				t.Skip("perftest and the rest are for longer runs")
+			}
+			tools(t, strings.Fields(args)[0])
+			h, _ := hosts(t)
+			both(t, [2]*host{h[0], h[0]}, lib, strings.Fields(args)...)
+			h[0].emptied(t)
+			h[0].loop.Call(vtime.Never, func(vtime.Time) {
+				if s := h[0].nic.Stats(); s.SentPkts != 0 || s.Loopback == 0 {
+					t.Errorf("%d frames were sent, %d came back", s.SentPkts, s.Loopback)
+				}
+			})
+		})
+	}
 }

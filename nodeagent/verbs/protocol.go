@@ -11,7 +11,7 @@ import (
 // little-endian.
 
 // version is what V_HELLO carries in both directions.
-const version = 1
+const version = 3
 
 // op is the first field of a request.
 type op uint32
@@ -35,8 +35,17 @@ const (
 	opDestroyAH
 	opAttachMcast
 	opDetachMcast
+	opCreateSRQ
+	opDestroySRQ
+	opModifySRQ
+	opQuerySRQ
+	opResizeCQ
+	opClock
 	opEnd
 )
+
+// opTime is all that a connection of the library of lab time says. It gets a page, which it can only read, and goes by that.
+const opTime op = 48
 
 type hello struct{ Version uint32 }
 
@@ -49,10 +58,16 @@ type regMR struct {
 
 type createCQ struct{ Channel, Depth, Zero uint32 }
 
+type resizeCQ struct{ ID, Depth uint32 }
+
 type createQP struct {
-	PD, SendCQ, RecvCQ, Type, SigAll               uint32
-	SendWR, RecvWR, SendSGE, RecvSGE, Inline, Zero uint32
+	PD, SendCQ, RecvCQ, Type, SigAll              uint32
+	SendWR, RecvWR, SendSGE, RecvSGE, Inline, SRQ uint32
 }
+
+type createSRQ struct{ PD, WR, SGE uint32 }
+
+type modifySRQ struct{ ID, Limit uint32 }
 
 // path is where a queue pair or an address handle sends.
 type path struct {
@@ -97,6 +112,12 @@ type queried struct {
 	Attr  attr
 }
 
+// clock is the NIC's time in nanoseconds.
+type clock struct {
+	Reply reply
+	Now   uint64
+}
+
 // event is what the asynchronous events' socket carries.
 type event struct{ Type, ID uint32 }
 
@@ -107,6 +128,9 @@ var errMalformed = errors.New("malformed request")
 
 // body returns an empty body of a request.
 func body(o op) any {
+	if o >= opCMCreate {
+		return cmBody(o)
+	}
 	switch o {
 	case opHello:
 		return new(hello)
@@ -114,6 +138,8 @@ func body(o op) any {
 		return new(regMR)
 	case opCreateCQ:
 		return new(createCQ)
+	case opResizeCQ:
+		return new(resizeCQ)
 	case opCreateQP:
 		return new(createQP)
 	case opModifyQP:
@@ -122,6 +148,10 @@ func body(o op) any {
 		return new(createAH)
 	case opAttachMcast, opDetachMcast:
 		return new(mcast)
+	case opCreateSRQ:
+		return new(createSRQ)
+	case opModifySRQ:
+		return new(modifySRQ)
 	}
 	return new(byID)
 }
@@ -133,7 +163,7 @@ func decode(b []byte) (op, any, error) {
 		return 0, nil, fmt.Errorf("read a request of %d bytes: %w", len(b), errMalformed)
 	}
 	o := op(binary.LittleEndian.Uint32(b))
-	if o < opHello || o >= opEnd {
+	if o != opTime && (o < opHello || o >= opEnd && o < opCMCreate || o >= opCMEnd) {
 		return 0, nil, fmt.Errorf("read a request of kind %d: %w", o, errMalformed)
 	}
 	m := body(o)

@@ -14,7 +14,10 @@ import (
 // samples is a request of each shape, with a value of its own in every field.
 func samples() map[op]any {
 	all := map[op]any{}
-	for o := opHello; o < opEnd; o++ {
+	for o := opHello; o < opCMEnd; o++ {
+		if o >= opEnd && o < opCMCreate {
+			continue
+		}
 		m := body(o)
 		n := byte(0)
 		fill(reflect.ValueOf(m).Elem(), &n)
@@ -33,6 +36,9 @@ func fill(v reflect.Value, n *byte) {
 		for i := range v.Len() {
 			fill(v.Index(i), n)
 		}
+	case reflect.Int32:
+		*n++
+		v.SetInt(int64(*n))
 	default:
 		*n++
 		v.SetUint(uint64(*n))
@@ -53,8 +59,17 @@ var golden = map[op]string{
 	opCreateQP:       "0a0000000100000002000000030000000400000005000000060000000700000008000000090000000a0000000b000000",
 	opCreateAH:       "0e0000000100000002030405060708090a0b0c0d0e0f1011120000001300000014000000",
 	opAttachMcast:    "100000000100000002030405060708090a0b0c0d0e0f1011",
+	opCreateSRQ:      "12000000010000000200000003000000",
+	opModifySRQ:      "140000000100000002000000",
+	opResizeCQ:       "160000000100000002000000",
+	opClock:          "1700000001000000",
 	opCreateChannel:  "0600000001000000",
 	opDestroyChannel: "0700000001000000",
+	opCMCreate:       "40000000010000000200000003000000",
+	opCMBind:         "43000000010000000200000003000000" + "0405060708090a0b0c0d0e0f10111213" + "14001500",
+	opCMListen:       "460000000100000002000000",
+	opCMJoin:         "4c000000010000000200000003000000" + "0400000000000000" + "05060708090a0b0c0d0e0f1011121314",
+	opCMQuery:        "4d00000001000000",
 	opModifyQP: "0c000000010000000200000003000000040000000500000006000000070000000800000009000000" +
 		"0a0000000b0000000c0000000d0000000e0000000f000000100000001100000012000000130000001415161718191a1b1c1d1e1f20212223240000002500000026000000",
 }
@@ -82,7 +97,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("request %d with a byte more is read: %v", o, err)
 		}
 	}
-	for _, o := range []op{0, opEnd, 1 << 31} {
+	for _, o := range []op{0, opEnd, opCMCreate - 1, opCMEnd, 1 << 31} {
 		if _, _, err := decode(request(o, &byID{})); !errors.Is(err, errMalformed) {
 			t.Errorf("request %d is read: %v", o, err)
 		}
@@ -98,7 +113,10 @@ func TestReplies(t *testing.T) {
 		{&reply{}, "01000000020000000300000004000000"},
 		{&device{}, "01000000020000000300000004000000" + "05000000060000000700000008000000090000000a0000000b0000000c0000000d0000000e000000" +
 			"0f101112131415161718191a1b1c1d1e"},
+		{&clock{}, "01000000020000000300000004000000" + "0500000000000000"},
 		{&event{}, "0100000002000000"},
+		{&cmQuery{}, "01000000020000000300000004000000" + "05060708090a0b0c0d0e0f1011121314" + "15001600" + "1718191a1b1c1d1e1f20212223242526" + "27002800" +
+			"290000002a0000002b0000002c0000002d0000002e000000" + "2f30313233343536"},
 	} {
 		n := byte(0)
 		fill(reflect.ValueOf(c.m).Elem(), &n)
@@ -161,26 +179,26 @@ func TestSendEntry(t *testing.T) {
 // TestRecvEntry: where the fields of a receive are.
 func TestRecvEntry(t *testing.T) {
 	var r recv
-	if err := r.decode((*[recvLen]byte)(entry(recvLen, map[int]uint32{8: 15}))); err != nil {
+	if err := r.decode((*[recvLen]byte)(entry(recvLen, map[int]uint32{8: sgesMax}))); err != nil {
 		t.Fatal(err)
 	}
-	if r.wr.WRID != 0x0706050403020100 || len(r.wr.SGL) != 15 || r.wr.SGL[14].LKey != 0xfffefdfc {
+	if r.wr.WRID != 0x0706050403020100 || len(r.wr.SGL) != sgesMax || r.wr.SGL[14].LKey != 0xfffefdfc {
 		t.Errorf("it is %+v", r.wr)
 	}
-	if err := r.decode((*[recvLen]byte)(entry(recvLen, map[int]uint32{8: 16}))); !errors.Is(err, errMalformed) {
-		t.Errorf("16 pieces are read: %v", err)
+	if err := r.decode((*[recvLen]byte)(entry(recvLen, map[int]uint32{8: sgesMax + 1}))); !errors.Is(err, errMalformed) {
+		t.Errorf("%d pieces are read: %v", sgesMax+1, err)
 	}
 }
 
 // TestCompletionEntry: golden bytes.
 func TestCompletionEntry(t *testing.T) {
 	b := [completionLen]byte{50: 9}
-	encodeWC(&b, &virtrnic.WC{WRID: 1, Status: 2, Opcode: 128, WithImm: true, GRH: true, ByteLen: 3, Imm: 4, QPN: 5, SrcQP: 6})
-	want := "0100000000000000" + "02000000" + "80000000" + "03000000" + "04000000" + "05000000" + "06000000" + "03000000"
-	if got := hex.EncodeToString(b[:36]); got != want || !bytes.Equal(b[36:], make([]byte, 28)) {
+	encodeWC(&b, &virtrnic.WC{WRID: 1, Status: 2, Opcode: 128, WithImm: true, GRH: true, ByteLen: 3, Imm: 4, QPN: 5, SrcQP: 6}, 7_000_999)
+	want := "0100000000000000" + "02000000" + "80000000" + "03000000" + "04000000" + "05000000" + "06000000" + "03000000" + "00000000" + "581b000000000000"
+	if got := hex.EncodeToString(b[:48]); got != want || !bytes.Equal(b[48:], make([]byte, 16)) {
 		t.Errorf("it is %x", b)
 	}
-	encodeWC(&b, &virtrnic.WC{WithInv: true})
+	encodeWC(&b, &virtrnic.WC{WithInv: true}, 0)
 	if b[32] != wcInv {
 		t.Errorf("flags are %d", b[32])
 	}
@@ -197,7 +215,7 @@ func TestEntriesAllocateNothing(t *testing.T) {
 		if s.decode(a) != nil || r.decode(b) != nil {
 			t.Error("an entry is refused")
 		}
-		encodeWC(&c, &w)
+		encodeWC(&c, &w, 1)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -15,19 +15,34 @@ import (
 // cqesMax is the NIC's limit on the depth of a completion queue.
 const cqesMax = virtrnic.MaxQPWR * 16
 
+// channelsMax bounds the completion channels of a program: each takes a descriptor, of which the node's process has few.
+const channelsMax = 128
+
 // do does what a request asks for. The caller sends the descriptors with the answer and closes them.
 func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	var r reply
 	err := error(unix.EIO) // the loop has ended
+	if c.isWrecked() {
+		return c.doWrecked(o, m), nil
+	}
+	if o >= opCMCreate {
+		return c.doCM(o, m), nil
+	}
 	switch m := m.(type) {
 	case *regMR:
 		r.ID, err = c.regMR(m)
 	case *createCQ:
 		r, fds, err = c.createCQ(m)
+	case *resizeCQ:
+		r, fds, err = c.resizeCQ(m)
 	case *createQP:
 		r, fds, err = c.createQP(m)
 	case *modifyQP:
 		c.s.call(func(now vtime.Time) { err = c.modifyQP(now, m) })
+	case *createSRQ:
+		r, fds, err = c.createSRQ(m)
+	case *modifySRQ:
+		c.s.call(func(now vtime.Time) { err = c.modifySRQ(now, m) })
 	case *createAH:
 		c.s.call(func(vtime.Time) { r.ID, err = c.createAH(m) })
 	case *mcast:
@@ -57,6 +72,13 @@ func (c *client) simple(o op, id uint32) ([]byte, []int) {
 		if err == nil {
 			return encode(q), nil
 		}
+	case opClock:
+		t := clock{}
+		if c.s.call(func(now vtime.Time) { t.Now = nanoseconds(now) }) {
+			return encode(t), nil
+		}
+	case opQuerySRQ:
+		c.s.call(func(vtime.Time) { r.Recv, err = c.querySRQ(id) })
 	default:
 		c.s.call(func(now vtime.Time) {
 			switch o {
@@ -127,6 +149,8 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 		c.destroyQP(now, q)
 		c.work.add(func() { c.work.drop(q) })
 		return func() { unmap(q.mem) }, nil
+	case opDestroySRQ:
+		return c.destroySRQ(id)
 	case opDeregMR:
 		r := c.s.regions[id]
 		if r == nil || c.s.owners[id] != c {
@@ -182,6 +206,9 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 	}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
+		if err = c.s.room(); err != nil {
+			return
+		}
 		guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
 		r.mr, err = c.s.nic.RegMRIova(c.pds[m.PD], guest, virtrnic.AccessFlags(m.Access&15), m.IOVA)
 		if err != nil {
@@ -222,53 +249,20 @@ func (c *client) createChannel() (id uint32, fds []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if !c.s.call(func(vtime.Time) {
+	err = unix.EIO // the loop has ended
+	c.s.call(func(vtime.Time) {
+		if err = nil; len(c.channels) >= channelsMax {
+			err = fmt.Errorf("create channel: %d exist: %w", len(c.channels), unix.ENOMEM)
+			return
+		}
 		id = c.nextID()
 		c.channels[id] = &channel{id: id, pipe: p}
-	}) {
-		p.close()
-		return 0, nil, errors.Join(unix.EIO, unix.Close(far))
-	}
-	return id, []int{far}, nil
-}
-
-func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
-	if m.Depth < 1 || m.Depth >= cqesMax {
-		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax-1, unix.EINVAL)
-	}
-	n := ringEntries(m.Depth + 1)
-	mem, fd, err := share(ringBytes(n, completionLen))
-	if err != nil {
-		return r, nil, err
-	}
-	q := &cq{client: c, ring: ring{mem, n, completionLen}}
-	err = unix.EIO
-	c.s.call(func(vtime.Time) {
-		if q.channel = c.channels[m.Channel]; q.channel == nil && m.Channel != 0 {
-			err = fmt.Errorf("create completion queue: there is no channel %d: %w", m.Channel, unix.EINVAL)
-			return
-		}
-		if q.channel == nil {
-			q.cq, err = c.s.nic.CreateCQ(int(n))
-		} else {
-			q.told = c.s.nic.CreateCompChannel()
-			q.cq, err = c.s.nic.CreateCQOn(q.told, int(n))
-		}
-		if err != nil {
-			return
-		}
-		if q.channel != nil {
-			q.channel.users++
-			q.listen()
-		}
-		q.id = c.nextID()
-		c.cqs[q.id] = q
 	})
 	if err != nil {
-		unmap(mem)
-		return r, nil, errors.Join(err, unix.Close(fd))
+		p.close()
+		return 0, nil, errors.Join(err, unix.Close(far))
 	}
-	return reply{ID: q.id, Send: uint32(n)}, []int{fd}, nil
+	return id, []int{far}, nil
 }
 
 func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
@@ -281,16 +275,27 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if err != nil {
 		return r, nil, err
 	}
-	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: ring{mem[first:], recvs, recvLen}}
+	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
+		if err = c.s.room(); err != nil {
+			return
+		}
 		scq, rcq := c.cqs[m.SendCQ], c.cqs[m.RecvCQ]
+		q.scq, q.rcq = scq, rcq
 		if scq == nil || rcq == nil || m.Type > uint32(virtrnic.TypeUD) || m.Type < uint32(virtrnic.TypeRC) {
 			err = fmt.Errorf("create queue pair: completion queues or type: %w", unix.EINVAL)
 			return
 		}
+		var shared *virtrnic.SRQ
+		if q.srq = c.srqs[m.SRQ]; q.srq != nil {
+			shared = q.srq.srq
+		} else if m.SRQ != 0 {
+			err = fmt.Errorf("create queue pair: there is no shared receive queue %d: %w", m.SRQ, unix.EINVAL)
+			return
+		}
 		q.qp, err = c.s.nic.CreateQP(virtrnic.QPInit{
-			Type: virtrnic.QPType(m.Type), PD: c.pds[m.PD], SendCQ: scq.cq, RecvCQ: rcq.cq, SQSigAll: m.SigAll != 0,
+			Type: virtrnic.QPType(m.Type), PD: c.pds[m.PD], SendCQ: scq.cq, RecvCQ: rcq.cq, SRQ: shared, SQSigAll: m.SigAll != 0,
 			MaxSendWR: int(sends), MaxRecvWR: int(recvs), MaxSendSGE: int(m.SendSGE), MaxRecvSGE: int(m.RecvSGE), MaxInline: inlineMax,
 		})
 		if err != nil {
@@ -316,8 +321,12 @@ func addressOf(gid [16]byte) (uint32, error) {
 	return ip, nil
 }
 
+// hopsMin is the least hop limit of what programs send. Those of rdma-core set 1, which suffices where switches
+// only bridge; a lab's switches count as routers.
+const hopsMin = 64
+
 func (p *path) ah() (a virtrnic.AH, err error) {
-	a = virtrnic.AH{FlowLabel: p.Flow & 0xfffff, TrafficClass: uint8(p.TrafficClass), HopLimit: uint8(p.Hops)}
+	a = virtrnic.AH{FlowLabel: p.Flow & 0xfffff, TrafficClass: uint8(p.TrafficClass), HopLimit: max(uint8(p.Hops), hopsMin)}
 	a.DGID, err = addressOf(p.GID)
 	return a, err
 }

@@ -66,6 +66,9 @@ func (r *ring) waiting(tail uint64) uint64 {
 	return 0
 }
 
+// starve has the program ring when it has made room.
+func (r *ring) starve() { atomic.StoreUint32(r.half(ringStarved), 1) }
+
 // fire reports whether a completion raises an event, and disarms the ring if it does.
 func (r *ring) fire(solicited bool) bool {
 	for {

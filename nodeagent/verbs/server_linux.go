@@ -4,8 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/cm"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -24,6 +29,9 @@ type Config struct {
 	NIC  *virtrnic.NIC
 	Pool *wire.Pool // of the NIC's frames
 	MTU  int        // of the port, in bytes of payload
+	// Alias returns the fabric's number of a host that has an address elsewhere, on the management network. Programs may name
+	// it so when they meet by rdma_cm. It may be nil.
+	Alias func(a netip.Addr) (ip uint32, ok bool)
 }
 
 // Server serves programs at one NIC. The loop's machine has to be Gate, and the loop must call
@@ -40,9 +48,14 @@ type Server struct {
 	owners    map[uint32]*client // of the regions
 	clients   map[*client]bool
 	completed uint64 // the NIC's count at the last look
+	mapsMax   int    // of all programs: rings and regions
+	cm        *cm.Machine
+	alias     func(a netip.Addr) (ip uint32, ok bool)
+	ends      map[uint32]*end // of connections, by communication ID
 
 	mu       sync.Mutex
 	closed   bool
+	time     *timePage // nil before ShowClock, and after Close
 	listener *net.UnixListener
 	conns    map[*net.UnixConn]bool
 	done     chan struct{} // closed by Close
@@ -51,11 +64,14 @@ type Server struct {
 
 // NewServer returns a server without programs.
 func NewServer(c Config) *Server {
-	return &Server{
+	s := &Server{
 		loop: c.Loop, nic: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
-		done: make(chan struct{}),
+		done: make(chan struct{}), mapsMax: mapsMax, ends: map[uint32]*end{}, alias: c.Alias,
 	}
+	s.manage()
+	c.NIC.SetReturn(gate{s}.returned)
+	return s
 }
 
 // Serve takes connections until Close. The listener has to be of the kind unixpacket.
@@ -73,29 +89,56 @@ func (s *Server) Serve(l *net.UnixListener) error {
 			if errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			return fmt.Errorf("wait for programs: %w", err)
-		}
-		s.mu.Lock()
-		if s.closed || len(s.conns) >= clientsMax {
-			s.mu.Unlock()
-			_ = conn.Close()
+			if !errors.Is(err, unix.EMFILE) && !errors.Is(err, unix.ENFILE) && !errors.Is(err, unix.ECONNABORTED) {
+				return fmt.Errorf("wait for programs: %w", err)
+			}
+			select { // until a program gives back descriptors
+			case <-s.done:
+			case <-time.After(10 * time.Millisecond):
+			}
 			continue
 		}
-		s.conns[conn] = true
-		s.running.Add(1)
-		s.mu.Unlock()
-		go func() {
-			defer s.running.Done()
-			s.serve(conn)
-			s.mu.Lock()
-			delete(s.conns, conn)
-			s.mu.Unlock()
-		}()
+		s.Take(conn)
 	}
+}
+
+// Take serves a program at a connection, which it closes in the end. It does not wait for that.
+func (s *Server) Take(conn *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.conns) >= clientsMax {
+		_ = conn.Close()
+		return
+	}
+	s.conns[conn] = true
+	s.running.Add(1)
+	go func() {
+		defer s.running.Done()
+		s.serve(conn)
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+	}()
 }
 
 // clientsMax bounds how many programs a NIC has at a time.
 const clientsMax = 1024
+
+// mapsMax bounds the rings and regions of all programs at a NIC: each is a mapping, of which Linux lets a process have
+// 65530. Those of what is being destroyed come on top.
+const mapsMax = 1 << 15
+
+// room returns an error if programs have as many rings and regions as there may be. It is called with the loop's lock.
+func (s *Server) room() error {
+	n := len(s.qps) + len(s.regions)
+	for c := range s.clients { // a sum
+		n += len(c.cqs) + len(c.srqs)
+	}
+	if n >= s.mapsMax {
+		return fmt.Errorf("make a ring or region: programs have %d: %w", n, unix.ENOMEM)
+	}
+	return nil
+}
 
 // Close ends all connections and returns when the NIC has nothing any more that was made over them. It
 // does not wait for a program whose memory does not answer.
@@ -112,6 +155,10 @@ func (s *Server) Close() error {
 	for c := range s.conns { // independent of each other
 		_ = c.Close()
 	}
+	if s.time != nil {
+		s.time.close() // programs have mappings of their own
+		s.time = nil
+	}
 	s.mu.Unlock()
 	s.running.Wait()
 	return err
@@ -122,22 +169,42 @@ func (s *Server) call(f func(now vtime.Time)) bool { return s.loop.Call(vtime.Ne
 
 // News hands completions and events on to the programs. The loop calls it after each input,
 // with its lock. It needs no other call.
-func (s *Server) News(vtime.Time) (alarm vtime.Time) {
+func (s *Server) News(now vtime.Time) (alarm vtime.Time) {
 	done := s.nic.Completions()
 	if done == s.completed {
 		return vtime.Never
 	}
 	s.completed = done
 	for c := range s.clients { // independent of each other
-		c.collect()
+		c.collect(now)
 	}
-	for {
-		e, ok := s.nic.GetAsyncEvent()
-		if !ok {
-			return vtime.Never
+	if len(s.clients) > 0 {
+		for _, e := range s.nic.TakeAsyncEvents(s.owns) {
+			s.hand(e)
 		}
-		s.hand(e)
 	}
+	return vtime.Never
+}
+
+// owns reports whether an event is about an object of a program. The others are of ranks, which
+// share the NIC.
+func (s *Server) owns(e virtrnic.AsyncEvent) bool {
+	if e.QP != nil {
+		return s.qps[e.QP.Num()] != nil
+	}
+	for c := range s.clients { // at most one has it
+		for _, q := range c.cqs {
+			if e.CQ != nil && q.cq == e.CQ {
+				return true
+			}
+		}
+		for _, q := range c.srqs {
+			if e.SRQ != nil && q.srq == e.SRQ {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // hand gives an asynchronous event to the program whose object it is about.
@@ -149,6 +216,11 @@ func (s *Server) hand(e virtrnic.AsyncEvent) {
 		return
 	}
 	for c := range s.clients { // at most one has it
+		for _, q := range c.srqs {
+			if q.srq == e.SRQ {
+				c.tell(event{uint32(e.Type), q.id})
+			}
+		}
 		for _, q := range c.cqs {
 			if q.cq == e.CQ {
 				c.tell(event{uint32(e.Type), q.id})

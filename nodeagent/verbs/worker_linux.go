@@ -119,7 +119,7 @@ func (w *worker) look(c *client) {
 		for _, q := range c.qps { // independent of each other
 			q.takeReceives(now)
 		}
-		c.collect()
+		c.collect(now)
 	})
 }
 
@@ -129,7 +129,7 @@ func (w *worker) sleep() {
 	w.asleep(1)
 	defer w.asleep(0)
 	for _, q := range w.qps {
-		if q.open() && (q.sq.waiting(q.sent.Load()) > 0 || q.rq.head() != q.looked) {
+		if (q.open() || q.dead.Load()) && (q.sq.waiting(q.sent.Load()) > 0 || q.rq.head() != q.looked) {
 			w.wake()
 			break
 		}
@@ -146,7 +146,9 @@ func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() }
 // takeSends posts what waits in the send rings, at most a batch of each, and reports whether there was any.
 func (w *worker) takeSends(c *client) (busy bool) {
 	for _, q := range w.qps {
-		if q.open() && q.sq.waiting(q.sent.Load()) > 0 {
+		if q.dead.Load() {
+			q.flush()
+		} else if q.open() && q.sq.waiting(q.sent.Load()) > 0 {
 			busy = w.send(c, q) || busy
 		}
 	}

@@ -48,11 +48,50 @@ type cast struct {
 	over    bool // the handshake is done
 	settles bool // Begin waits until the receive workers are idle
 	closing bool
+	flagged vtime.Time     // when the host sees that the receive workers are done
 	cutoff  vtime.Time     // when missing chunks are fetched; Never before the barrier
 	barred  vtime.Duration // duration of the last barrier
 	err     error
 	counts  Recovery
+
+	movedAt vtime.Time // when the rank had everything, or had sent its block, whichever was later so far
+	phases  Phases
 }
+
+// Phases is how long a rank has spent in each part of its operations, in all of them together (AG-10, AG-16).
+type Phases struct {
+	Barrier   vtime.Duration `json:"barrier"`   // until all ranks have posted receives
+	Multicast vtime.Duration `json:"multicast"` // from then on until the rank has everything and has sent its block, fetches included
+	Handshake vtime.Duration `json:"handshake"` // from then on until the right neighbour reads no more
+}
+
+// Since returns what was spent since an earlier value.
+func (p Phases) Since(o Phases) Phases {
+	return Phases{p.Barrier - o.Barrier, p.Multicast - o.Multicast, p.Handshake - o.Handshake}
+}
+
+// Add adds the times of another rank, or earlier ones of this rank.
+func (p *Phases) Add(o Phases) {
+	p.Barrier, p.Multicast, p.Handshake = p.Barrier+o.Barrier, p.Multicast+o.Multicast, p.Handshake+o.Handshake
+}
+
+// PhasesOf returns an algorithm's phases so far, or nil if it has none.
+func PhasesOf(a Algorithm) *Phases {
+	c, ok := a.(Phased)
+	if !ok {
+		return nil
+	}
+	p := c.Phases()
+	return &p
+}
+
+// Phased is an Algorithm that consists of a barrier, a multicast and a handshake.
+type Phased interface {
+	Phases() Phases
+}
+
+// Phases implements Phased.
+func (c *cast) Phases() Phases { return c.phases }
 
 // Recovery counts a rank's work beside the fast path.
 type Recovery struct {
@@ -119,7 +158,7 @@ func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Alg
 		return nil, err
 	}
 	c.barrier = &barrierOf{NewBarrier(b), b}
-	if c.engine, err = newEngine(o, kind); err != nil {
+	if c.engine, err = newEngine(r, o, kind); err != nil {
 		return nil, err
 	}
 	if err := c.attach(); err != nil {
@@ -224,9 +263,13 @@ func (c *cast) Begin(b *rank.Buffer, n, root int) error {
 	if k := c.layout.count(); k > chunksMax {
 		return fmt.Errorf("%d bytes in chunks of %d: %d chunks are more than the %d that immediate data can number", blocks*n, chunk, k, chunksMax)
 	}
+	if err := c.engine.begin(c.layout.count()); err != nil {
+		return err
+	}
 	c.round++
 	c.missing = c.layout.count()
 	c.turn, c.sent, c.clear, c.over, c.cutoff = false, false, false, false, vtime.Never
+	c.movedAt, c.flagged = 0, 0
 	if c.block() >= 0 {
 		c.missing -= c.layout.per
 		first, _ := c.chain()
@@ -276,10 +319,18 @@ func (c *cast) chainOf(rank int) (i int) {
 // Run implements Algorithm.
 func (c *cast) Run() (at Times, err error) {
 	at.Received = c.r.Now()
+	begun := at.Received
+	// As the paper has it the timer starts with the receive path, and the allowance is to cover the
+	// barrier, of which only the last one's duration is known (AG-12).
+	early := at.Received.Add(c.allowance())
 	if err := c.synchronise(); err != nil {
 		return at, err
 	}
 	c.cutoff = c.r.Now().Add(c.allowance())
+	if c.o.Cutoff == CutoffBeforeBarrier {
+		c.cutoff = max(c.r.Now(), early)
+	}
+	clear := c.r.Now()
 	c.clear = true
 	c.r.Notify()
 	c.r.Until("the rest of a multicast", func() bool { return c.over && c.sent || c.err != nil })
@@ -287,6 +338,8 @@ func (c *cast) Run() (at Times, err error) {
 		return at, err
 	}
 	at.Done = c.r.Now()
+	moved := max(clear, c.movedAt)
+	c.phases.Add(Phases{clear.Sub(begun), moved.Sub(clear), at.Done.Sub(moved)})
 	if c.gather || c.r.ID() != c.root {
 		at.Received = at.Done
 	}
@@ -380,6 +433,7 @@ func (c *cast) Close() error {
 			return err
 		}
 	}
+	c.engine.close()
 	return nil
 }
 

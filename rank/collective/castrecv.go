@@ -257,6 +257,8 @@ func (w *castWorker) copying(chunk int) bool {
 // got counts chunks that have reached their place.
 func (c *cast) got(n int) {
 	if c.missing -= n; c.missing == 0 {
+		c.flagged = c.r.Now().Add(c.engine.flag)
+		c.movedAt = max(c.movedAt, c.flagged)
 		c.r.Notify() // the first receive worker continues with the handshake
 	}
 }

@@ -104,7 +104,7 @@ func (c *cast) send() error {
 			return err
 		}
 	}
-	c.sent = true
+	c.sent, c.movedAt = true, c.r.Now()
 	c.r.Notify()
 	return nil
 }

@@ -69,15 +69,23 @@ type Options struct {
 	// Alpha is what the cutoff timer allows beyond the transmission time; 0: it is derived
 	// from the duration of the barrier.
 	Alpha vtime.Duration `json:"alpha,omitempty"`
+	// Cutoff says when the cutoff timer starts: CutoffBeforeBarrier, or after the barrier if it is
+	// empty or CutoffAfterBarrier (AG-12).
+	Cutoff string `json:"cutoff,omitempty"`
 	// Engine names the model of the receiving hardware, EngineDPA; if it is empty receiving
 	// takes no time. PerChunk replaces the engine's time of a worker per chunk. CopyTime is
 	// how long after that the chunk has been copied from staging to its place.
 	Engine   string         `json:"engine,omitempty"`
 	PerChunk vtime.Duration `json:"per_chunk,omitempty"`
 	CopyTime vtime.Duration `json:"copy_time,omitempty"`
+	// FlagTime is how long the completion flag that the last worker writes takes to host memory.
+	FlagTime vtime.Duration `json:"flag_time,omitempty"`
 	// Fallback selects what a broadcast does when multicast does not work; empty is
 	// FallbackOff.
 	Fallback string `json:"fallback,omitempty"`
+	// Transport selects how unicast sends: TransportRC, or if empty, whole messages; TransportRCChunks or
+	// TransportUD, chunks that a thread cuts, which spends PerChunk on each.
+	Transport string `json:"transport,omitempty"`
 	// Write makes cepheus use registered WRITEs in place of SENDs.
 	Write bool `json:"write,omitempty"`
 	// Float32 makes a reduction add floating-point numbers.
@@ -214,7 +222,10 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 			return o, fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
 		}
 	}
-	timed := o.Pace != 0 || o.Alpha != 0 || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
+	if o.Transport != "" {
+		return s.threaded(o)
+	}
+	timed := o.FlagTime != 0 || o.Pace != 0 || o.Alpha != 0 || o.Cutoff != "" || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
 	if timed && !slices.ContainsFunc(s.params, func(p Parameter) bool { return p.Name == "staging" }) {
 		return o, fmt.Errorf("it has no pace, no cutoff timer and no receive engine")
 	}
@@ -231,8 +242,36 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 	return o, nil
 }
 
+// threaded checks the options of an algorithm that has a transport.
+func (s *scheme) threaded(o Options) (Options, error) {
+	switch {
+	case s.name != "unicast":
+		return o, fmt.Errorf("it has no transport")
+	case !slices.Contains(Transports(), o.Transport):
+		return o, fmt.Errorf("transport %q: use %s", o.Transport, strings.Join(Transports(), ", "))
+	case o.Pace != 0 || o.Cutoff != "" || o.CopyTime != 0 || o.FlagTime != 0 || o.Engine != "" || o.Fallback != "":
+		return o, fmt.Errorf("with a transport it has per-chunk and alpha alone")
+	case o.Transport == TransportRC && (o.PerChunk != 0 || o.Alpha != 0):
+		return o, fmt.Errorf("transport %s cuts no chunks: it has neither per-chunk nor alpha", TransportRC)
+	}
+	return o, nil
+}
+
+// Transports returns the transports of unicast, the default first.
+func Transports() []string { return []string{TransportRC, TransportRCChunks, TransportUD} }
+
 // HasFallback reports whether a broadcast algorithm can avoid multicast that does not work.
 func HasFallback(name string) bool { return name == "cepheus" || name == "gleam" }
+
+// Values of Options.Cutoff.
+const (
+	CutoffAfterBarrier  = "after-barrier"
+	CutoffBeforeBarrier = "before-barrier"
+)
+
+// ByGroup reports whether an algorithm of the given name, of any kind, uses a group that switches
+// register, replicate for and aggregate for. It cannot run where there is no switch.
+func ByGroup(name string) bool { return HasFallback(name) || name == "in-network" }
 
 // relative returns this rank's number when ranks are counted from the root.
 func relative(r *rank.Rank, root int) int { return (r.ID() - root + r.Size()) % r.Size() }

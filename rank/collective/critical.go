@@ -28,6 +28,9 @@ type critical struct {
 }
 
 func (c *critical) links(name string) (worst int) {
+	if c.o.Transport == TransportRCChunks || c.o.Transport == TransportUD { // the last receiver waits for the others' acknowledgements
+		return (2*(c.ranks-2) + 1) * c.farthest()
+	}
 	switch name {
 	case "1ring", "chain":
 		return c.below(ring, 0)

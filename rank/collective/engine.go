@@ -13,19 +13,22 @@ import (
 //
 //	rate = min(link, W f C / c, cores f C / i)
 //
-// with i instructions of one cycle each (F-22). With all fields zero receiving takes no time.
+// with i instructions of one cycle each (F-22). A worker begins when a chunk has arrived and takes nothing of
+// its core before, as a thread that a completion starts (AG-28). With all fields zero receiving takes no time.
 type engine struct {
 	perChunk vtime.Duration // time of a worker
 	issue    vtime.Duration // part of it that occupies the core
 	copying  vtime.Duration // until a chunk is copied from staging to the user's buffer; other work goes on meanwhile
-	cores    []vtime.Time   // when each core is free again
+	flag     vtime.Duration // until the host sees that the last worker is done
+
+	nic    *smartNIC // nil: workers share nothing
+	cores  []int     // core of each worker
+	bitmap int       // bytes of the cache that the bitmap of the current operation has
 }
 
-// Data path accelerator of BlueField-3 (§II-C and table I, AG-28): cores of 16 threads at 1.8
-// GHz, with cycles and instructions per completion.
+// Cycles and instructions for a completion (§II-C and table I, AG-28).
 const (
-	dpaClock   = 1.8e9
-	dpaThreads = 16
+	dpaClock = 1.8e9
 
 	dpaCyclesUC, dpaInstructionsUC = 598, 66
 	dpaCyclesUD, dpaInstructionsUD = 1084, 113
@@ -34,7 +37,7 @@ const (
 // EngineDPA names the engine of SmartNICs.
 const EngineDPA = "dpa"
 
-func newEngine(o Options, kind rank.MulticastKind) (e engine, err error) {
+func newEngine(r *rank.Rank, o Options, kind rank.MulticastKind) (e engine, err error) {
 	cycles := func(n float64) vtime.Duration { return vtime.Duration(n / dpaClock * float64(vtime.Second)) }
 	switch {
 	case o.Engine == EngineDPA && kind == rank.Writes:
@@ -47,9 +50,34 @@ func newEngine(o Options, kind rank.MulticastKind) (e engine, err error) {
 	if o.PerChunk > 0 {
 		e.perChunk, e.issue = o.PerChunk, 0
 	}
-	e.copying = o.CopyTime
-	e.cores = make([]vtime.Time, (o.Workers+dpaThreads-1)/dpaThreads)
-	return e, nil
+	e.copying, e.flag = o.CopyTime, o.FlagTime
+	if o.Engine == EngineDPA {
+		e.nic = smartNICOf(r)
+		e.cores, err = e.nic.take(o.Workers)
+	}
+	return e, err
+}
+
+// begin makes room for the bitmap of an operation. It is the only state that grows with the buffer (AG-20).
+func (e *engine) begin(chunks int) error {
+	if e.nic == nil {
+		return nil
+	}
+	e.nic.memory -= e.bitmap
+	e.bitmap = 0
+	n := (chunks + 7) / 8
+	if err := e.nic.hold(n); err != nil {
+		return err
+	}
+	e.bitmap = n
+	return nil
+}
+
+// close gives back what the communicator has of the accelerator.
+func (e *engine) close() {
+	if e.nic != nil {
+		e.nic.release(e.cores, e.bitmap)
+	}
 }
 
 // spend lets the time of a completion pass for a worker.
@@ -58,14 +86,20 @@ func (e *engine) spend(r *rank.Rank, worker int) {
 		return
 	}
 	now := r.Now()
-	core := &e.cores[worker/dpaThreads]
-	from := max(now, *core)
-	*core = from.Add(e.issue)
-	r.Sleep(max(now.Add(e.perChunk), *core).Sub(now))
+	until := now.Add(e.perChunk)
+	if e.issue > 0 {
+		busy := &e.nic.busy[e.cores[worker]]
+		*busy = max(now, *busy).Add(e.issue)
+		until = max(until, *busy)
+	}
+	r.Sleep(until.Sub(now))
 }
 
 // allowance returns how long the given number of workers take for the given number of chunks.
 func (e *engine) allowance(chunks, workers int) vtime.Duration {
-	each := max(e.perChunk/vtime.Duration(workers), e.issue/vtime.Duration(len(e.cores)))
-	return min(each.Times(int64(chunks)), vtime.SpanMax) + e.copying
+	each := e.perChunk / vtime.Duration(workers)
+	if e.issue > 0 {
+		each = max(each, vtime.Duration(float64(e.issue)/e.nic.share(e.cores)))
+	}
+	return min(each.Times(int64(chunks)), vtime.SpanMax) + e.copying + e.flag
 }

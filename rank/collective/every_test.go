@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/flows"
 	"github.com/mcastlab/mcastlab/apps/fsdp"
 	"github.com/mcastlab/mcastlab/apps/hpl"
 	"github.com/mcastlab/mcastlab/apps/manycast"
@@ -35,7 +36,7 @@ type kindTrials struct {
 }
 
 // trials are those of all kinds of workloads, by their keys in a lab file. A program of the
-// user's own has no schemes.
+// user's own has no schemes, and neither has a command.
 func trials() map[string]kindTrials {
 	pairs := map[string]fsdp.Pair{}
 	var labels []string
@@ -62,6 +63,8 @@ func trials() map[string]kindTrials {
 		"storage":      {storage.Schemes(), runStorage},
 		"many-to-many": {manycast.Names(), runManyToMany},
 		"program":      {},
+		"command":      {},
+		"flows":        {[]string{"connection", "multicast"}, runFlows},
 	}
 }
 
@@ -211,5 +214,36 @@ func runManyToMany(t *testing.T, scheme string, seed uint64) {
 	rows, err := ofApp(n, simlab.Hosts(c.Graph), simlab.Params(), manycast.App{}, p)
 	if err != nil || len(rows) != 1 || !*rows[0].Verified || apps.DetailsOf[manycast.Spread](rows[0]).Messages != simlab.Messages(p, c.Graph.Hosts) {
 		t.Errorf("seed %d, %+v: %+v, %v", seed, p, rows, err)
+	}
+}
+
+// runFlows is one trial of flows that begin and end beside each other, each to one host or to all but one of the others.
+func runFlows(t *testing.T, kind string, seed uint64) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 84))
+	g, err := topo.FatTree(4, simlab.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := r.Perm(g.Hosts)[:5]
+	p := flows.Params{
+		Workload: "f", Message: 1 + r.IntN(20_000), Outstanding: 1 + r.IntN(5), Interval: 50 * vtime.Microsecond, Memory: rank.MemoryBytes, Seed: seed,
+	}
+	for i := range 3 {
+		begin := vtime.Duration(r.IntN(200)) * vtime.Microsecond
+		f := flows.Flow{Name: string(rune('a' + i)), From: i, To: []int{4}, Begin: begin, End: begin + vtime.Duration(1+r.IntN(300))*vtime.Microsecond}
+		if kind == "multicast" {
+			f.To = append(f.To, (i+1)%4, (i+2)%4)
+		}
+		p.Flows = append(p.Flows, f)
+	}
+	rows, err := ofApp(lossyOn(t, g, seed, virtswitch.RulesFixed()), hosts, simlab.Params(), flows.App{}, p)
+	if err != nil || len(rows) != len(p.Flows) {
+		t.Fatalf("seed %d, flows %+v: %d rows, %v", seed, p, len(rows), err)
+	}
+	for _, row := range rows {
+		if !*row.Verified || apps.DetailsOf[flows.Course](row).Messages == 0 {
+			t.Errorf("seed %d, flows %+v: %+v", seed, p, row)
+		}
 	}
 }

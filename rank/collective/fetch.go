@@ -119,9 +119,14 @@ func (g *fetchRing) begin() {
 // fetching reports whether a chunk is being read from the left neighbour.
 func (g *fetchRing) fetching(k int) bool { return g.busy.has(k) }
 
-// deadline returns when the cutoff timer expires.
+// deadline returns when the cutoff timer expires or, with all chunks there, when the host sees so.
 func (g *fetchRing) deadline() vtime.Time {
-	if !g.active || g.cut || g.c.missing == 0 {
+	switch {
+	case !g.active || g.told:
+		return vtime.Never
+	case g.c.missing == 0 && g.c.clear && g.c.r.Now() < g.c.flagged:
+		return g.c.flagged
+	case g.cut || g.c.missing == 0:
 		return vtime.Never
 	}
 	return g.c.cutoff
@@ -139,7 +144,7 @@ func (g *fetchRing) ready() bool {
 			return true
 		}
 	}
-	return g.active && g.c.clear && g.c.missing == 0 && (!g.told || g.free && !g.c.over)
+	return g.active && g.c.clear && g.c.missing == 0 && g.c.r.Now() >= g.c.flagged && (!g.told || g.free && !g.c.over)
 }
 
 // step does everything that is possible now. It never waits for a neighbour.
@@ -303,7 +308,7 @@ func (g *fetchRing) fetched() error {
 // more. Once the right neighbour has said the same, the buffer belongs to the user again.
 func (g *fetchRing) finish() error {
 	c := g.c
-	if c.missing > 0 || !c.clear {
+	if c.missing > 0 || !c.clear || c.r.Now() < c.flagged {
 		return nil
 	}
 	if !g.told {

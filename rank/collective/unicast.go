@@ -21,7 +21,12 @@ type unicast struct {
 	told *rank.Buffer // memory of this rank that the external root has been told of
 }
 
-func newUnicast(r *rank.Rank, _ Options) (Algorithm, error) { return &unicast{r: r}, nil }
+func newUnicast(r *rank.Rank, o Options) (Algorithm, error) {
+	if o.Transport == TransportRCChunks || o.Transport == TransportUD {
+		return newOneThread(r, o)
+	}
+	return &unicast{r: r}, nil
+}
 
 // Begin implements Algorithm.
 func (u *unicast) Begin(b *rank.Buffer, n, root int) error {

@@ -287,14 +287,16 @@ func (t *Trace) port(name string, num int) *port {
 	return n.ports[num]
 }
 
-// isGroup reports whether an address is a group's whose packets switches rewrite.
+// isGroup reports whether an address is a group's whose packets switches rewrite. A trace does not
+// say which network McstIDs come from. But hosts and switches are 10.0.0.0 to 10.253.255.255, and
+// the other unicast addresses of a lab are groups'.
 func isGroup(addr string) bool {
 	a, err := netip.ParseAddr(addr)
 	if err != nil {
 		return false
 	}
 	ip, ok := wire.IPOf(a)
-	return ok && wire.IsGroup(ip)
+	return ok && !wire.IsMulticast(ip) && (ip>>24 != 10 || ip>>16&0xff > 253)
 }
 
 // lane returns where packets with these addresses go.

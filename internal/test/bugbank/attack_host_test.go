@@ -48,10 +48,10 @@ var attackHost = []pitfall{
 		what: "A program that is interrupted ends only the program it has started, not those that one has started",
 		seen: "golang/go#23019",
 		bugs: []bug{{
-			wrong: "Programs of exec are no process groups",
+			wrong: "Programs of exec are no process groups, and have no process namespace of their own",
 			edits: []patch.Edit{
-				{File: "orchestrator/exec_linux.go", Old: "\tcmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}\n", New: ""},
-				{File: "orchestrator/exec_linux.go", Old: "return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)", New: "return syscall.Kill(cmd.Process.Pid, syscall.SIGTERM)"},
+				{File: "orchestrator/program_linux.go", Old: "Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS", New: "Cloneflags: unix.CLONE_NEWNS"},
+				{File: "orchestrator/program_linux.go", Old: "\t\t\t\tto = -pid\n", New: ""},
 			},
 			test: "command TestSignalsLive", root: true,
 		}},

@@ -96,7 +96,7 @@ var lifecycle = []pitfall{
 		seen: "containerlab#842, moby#17217, #33156 and #23302",
 		bugs: []bug{{
 			wrong: "What is left of a link is not removed before it is made again",
-			edits: edit("internal/netdev/netdev_linux.go", "\tif err == nil {\n\t\terr = e.NS.nl.LinkDel(l)\n\t}\n", "\tif err == nil && l.Attrs().Flags&net.FlagUp != 0 {\n\t\terr = e.NS.nl.LinkDel(l)\n\t}\n"),
+			edits: edit("internal/netdev/netdev_linux.go", "\tif err == nil {\n\t\terr = n.nl.LinkDel(l)\n\t}\n", "\tif err == nil && l.Attrs().Flags&net.FlagUp != 0 {\n\t\terr = n.nl.LinkDel(l)\n\t}\n"),
 			test:  "internal/netdev TestPart", root: true,
 		}},
 	},

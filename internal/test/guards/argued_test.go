@@ -9,7 +9,6 @@ var argued = map[string]string{
 		"the check is for a switch that is written differently.",
 	"drivers/sim/schedule.go NewSchedule: err != nil": "Only the settings of a switch can be refused, and the simulation of a schedule has none. The check is for a simulation " +
 		"that refuses something else one day.",
-	"drivers/sim/parts.go Frame: err != nil": "A frame that a core sends is read back from its bytes. The check is for a core that would send what is no frame.",
 	"drivers/sim/loop.go step: at < n.now": "The event queue gives keys in order, and nothing is scheduled before now. An event of the past would be a mistake in one of the two, " +
 		"which must not pass as a result.",
 	"drivers/sim/task.go runTasks: t.done": "A task is put into the list of those that are ready only if it is parked, and it leaves the list before it runs. " +

@@ -78,7 +78,7 @@ func NewOneRETH(t testing.TB, link string) *OneRETH {
 
 // Arrive implements faults.Link.
 func (o *OneRETH) Arrive(now vtime.Time, f *wire.Frame) faults.Verdict {
-	if f.Kind() != wire.KindRoCE || !f.OpCode().Info().RETH || !wire.IsGroup(f.SrcIP()) || !f.CheckICRC() {
+	if f.Kind() != wire.KindRoCE || !f.OpCode().Info().RETH || !(wire.GroupRange{}).Has(f.SrcIP()) || !f.CheckICRC() {
 		return faults.Verdict{}
 	}
 	h := f.RETH()

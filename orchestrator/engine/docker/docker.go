@@ -51,8 +51,13 @@ func (Engine) Name() string { return Name }
 // pingWait is how long an engine may take to say that it is there.
 const pingWait = 10 * time.Second
 
-// connect reaches the Docker engine that the environment names, or the usual one.
+// connect reaches the Docker engine that the environment names, or the usual one, for a lab.
 func connect(ctx context.Context) (*client.Client, error) {
+	return reach(ctx, "start it, or use --runtime netns, which does not need it")
+}
+
+// reach reaches the engine; toDo is what helps if none listens.
+func reach(ctx context.Context, toDo string) (*client.Client, error) {
 	c, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
@@ -60,19 +65,19 @@ func connect(ctx context.Context) (*client.Client, error) {
 	ping, stop := context.WithTimeout(ctx, pingWait)
 	defer stop()
 	if _, err := c.Ping(ping); err != nil {
-		err = fmt.Errorf("%w: docker does not answer at %s: %w", engine.ErrUnavailable, c.DaemonHost(), remedy(err))
+		err = fmt.Errorf("%w: docker does not answer at %s: %w", engine.ErrUnavailable, c.DaemonHost(), remedy(err, toDo))
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
 // remedy adds what to do about a failed connection.
-func remedy(err error) error {
+func remedy(err error, toDo string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "permission denied"):
 		return errors.New("permission denied: run as root")
 	case client.IsErrConnectionFailed(err):
-		return errors.New("start it, or use --runtime netns, which does not need it")
+		return errors.New(toDo)
 	}
 	return err
 }

@@ -444,7 +444,7 @@ func (g *trigger) Arrive(_ vtime.Time, f *wire.Frame) (v faults.Verdict) {
 
 // ofGroup reports whether a frame is data of a group, or its feedback.
 func ofGroup(f *wire.Frame) bool {
-	return f.Kind() == wire.KindRoCE && (wire.IsGroup(f.DstIP()) || wire.IsGroup(f.SrcIP()))
+	return f.Kind() == wire.KindRoCE && ((wire.GroupRange{}).Has(f.DstIP()) || (wire.GroupRange{}).Has(f.SrcIP()))
 }
 
 // TestFallbackTorn: the group breaks down at each packet of a message, in four ways: a leaf

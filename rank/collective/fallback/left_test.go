@@ -49,7 +49,7 @@ func (s *safe) stale() (names []string) {
 		} else {
 			in := map[uint32]int{}
 			s.net.NIC(i).QPs(func(q *virtrnic.QP) {
-				if g := q.Remote(); wire.IsGroup(g) {
+				if g := q.Remote(); (wire.GroupRange{}).Has(g) {
 					in[g]++
 					old = old || in[g] > 1 || g != on && g != next
 				}
@@ -68,7 +68,7 @@ func (s *safe) pairs() (all []string) {
 		var of []string
 		s.net.NIC(i).QPs(func(q *virtrnic.QP) {
 			to := slices.IndexFunc(s.graph.Nodes, func(n topo.Node) bool { return n.IP == q.Remote() })
-			if wire.IsGroup(q.Remote()) {
+			if (wire.GroupRange{}).Has(q.Remote()) {
 				of = append(of, "~")
 			} else {
 				of = append(of, s.graph.Nodes[to].Name)

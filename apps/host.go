@@ -1,0 +1,78 @@
+package apps
+
+import (
+	"fmt"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+)
+
+// HostPrograms is a Kind whose ranks are programs of this machine, in processes of their own. They run in labs that
+// are up and follow the wall clock, and only if whoever runs the lab file allows it.
+type HostPrograms interface {
+	Kind
+	// HostProgram returns what each rank runs.
+	HostProgram() HostProgram
+}
+
+// HostProgram is a program of this machine.
+type HostProgram struct {
+	Argv    []string
+	MPI     bool           // Open MPI's mpirun starts the ranks
+	Timeout vtime.Duration // of the wall clock
+}
+
+// Exit says how the program of a rank has ended, or Open MPI's mpirun.
+type Exit struct {
+	Rank int    `json:"rank"` // -1: mpirun, which started the ranks
+	Host string `json:"host"`
+	Code int    `json:"exit_code"` // 128 and the number of the signal that has ended it
+	// Why says why mcastlab has ended it; empty: it has not.
+	Why string `json:"ended_because,omitempty"`
+	// Last is the last line that it wrote to standard error, or mpirun did for all, of a program that has failed.
+	Last string     `json:"last_line,omitempty"`
+	From vtime.Time `json:"from_ps"`
+	To   vtime.Time `json:"to_ps"`
+}
+
+// Failed reports whether the program has failed, or was ended.
+func (x *Exit) Failed() bool { return x.Code != 0 || x.Why != "" }
+
+// Exits are the Details of a row of programs of this machine.
+type Exits []Exit
+
+// Key implements Details.
+func (*Exits) Key() string { return "exits" }
+
+// Quantity implements Details.
+func (*Exits) Quantity(string, string, string) (v float64, known bool, err error) {
+	return 0, false, nil
+}
+
+// WallTime implements Unclocked.
+func (*Exits) WallTime() {}
+
+// Failures implements Judge.
+func (e *Exits) Failures(row *Row) (lines []string) {
+	for i := range *e {
+		x := &(*e)[i]
+		if !x.Failed() {
+			continue
+		}
+		who := fmt.Sprintf("rank %d at %s", x.Rank, x.Host)
+		if x.Rank < 0 {
+			who = "mpirun"
+		}
+		text := fmt.Sprintf("%s %s: %s ended with exit code %d", row.Workload, row.Scheme, who, x.Code)
+		if x.Why != "" {
+			text += ", because " + x.Why
+		}
+		if x.Last != "" {
+			text += ": " + x.Last
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// Unclocked marks Details of rows whose times are not the lab's: what this machine takes for computing is in them.
+type Unclocked interface{ WallTime() }

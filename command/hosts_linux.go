@@ -1,0 +1,233 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+	"github.com/mcastlab/mcastlab/orchestrator/hosts"
+)
+
+// hostVerb is the verb of the daemon that runs on each machine.
+const hostVerb = "host"
+
+func (p *program) hostsCommand() *cli.Command {
+	const name = "hosts"
+	return &cli.Command{
+		Name: name, Usage: "list the machines of a Docker Swarm, and make a testbed of them (docs/hosts.md)", OnUsageError: onUsage,
+		Description: "Run it on a manager of the Swarm: mcastlab hosts up, then mcastlab hosts. A machine that is not ready says what it lacks.",
+		Flags:       []cli.Flag{formatFlag(name)},
+		Subcommands: []*cli.Command{p.hostsUp(), p.hostsDown(), p.hostsImage()},
+		Action: func(c *cli.Context) error {
+			if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
+				return err
+			}
+			all, err := hosts.List(c.Context, p.hostsOptions(c))
+			if err != nil {
+				return fmt.Errorf("hosts: %w", err)
+			}
+			return p.writeMachines(c, all)
+		},
+	}
+}
+
+func formatFlag(name string) cli.Flag {
+	return &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}
+}
+
+func (p *program) hostsOptions(c *cli.Context) hosts.Options {
+	o := hosts.Options{Port: c.Int("port"), State: cmp.Or(os.Getenv("MCASTLAB_HOSTS_STATE"), hosts.StateDir), Say: func(string, ...any) {}}
+	if !c.Bool("quiet") {
+		o.Say = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
+	}
+	return o
+}
+
+func (p *program) hostsUp() *cli.Command {
+	const name = "hosts-up"
+	return &cli.Command{
+		Name: "up", Usage: "start the daemon on every machine of the Swarm, and try the ways between them", OnUsageError: onUsage,
+		Description: "A second time it changes nothing, or brings back what has gone. Each machine has to have this program's image: mcastlab hosts image.",
+		Flags: []cli.Flag{
+			formatFlag(name), portFlag(name),
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf(name, "quiet")},
+		},
+		Action: func(c *cli.Context) error {
+			if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
+				return err
+			}
+			if n := c.Int("port"); n < 1 || n > 65534 {
+				return usageError{fmt.Errorf("port %d: the daemon takes it and the next one, so use 1 to 65534", n)}
+			}
+			all, err := hosts.Up(c.Context, p.hostsOptions(c))
+			if all == nil && err != nil {
+				return fmt.Errorf("hosts up: %w", err)
+			}
+			if c.String("format") == "table" {
+				return errors.Join(machineTable(p.out, all), err) // err says what the machines lack
+			}
+			return errors.Join(p.writeMachines(c, all), err)
+		},
+	}
+}
+
+func portFlag(command string) cli.Flag {
+	return &cli.IntFlag{
+		Name: "port", Value: daemon.Port, EnvVars: envOf(command, "port"),
+		Usage: "TCP and UDP port of the daemons; the TCP port after it serves while a machine joins",
+	}
+}
+
+func (p *program) hostsDown() *cli.Command {
+	return &cli.Command{
+		Name: "down", Usage: "take away all that hosts up has made, on every machine", OnUsageError: onUsage,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Usage: "say nothing but the outcome", EnvVars: envOf("hosts-down", "quiet")}},
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			existed, err := hosts.Down(c.Context, p.hostsOptions(c))
+			if err != nil {
+				return fmt.Errorf("hosts down: %w", err)
+			}
+			what := "nothing was there"
+			if existed {
+				what = "removed"
+			}
+			_, err = fmt.Fprintln(p.out, "hosts:", what)
+			return err
+		},
+	}
+}
+
+func (p *program) hostsImage() *cli.Command {
+	const name = "hosts-image"
+	return &cli.Command{
+		Name: "image", Usage: "give the Docker engine here the image of the daemon", OnUsageError: onUsage,
+		Description: "Every machine needs it before hosts up. By ssh, from one machine: mcastlab hosts image -w - | ssh HOST docker load",
+		Flags: []cli.Flag{
+			&cli.StringFlag{
+				Name: "write", Aliases: []string{"w"}, EnvVars: envOf(name, "write"),
+				Usage: "write it to a file as docker load takes it, - for standard output, and leave the engine alone",
+			},
+			&cli.BoolFlag{Name: "remove", Usage: "remove such images from the engine, those of other versions too", EnvVars: envOf(name, "remove")},
+		},
+		Action: func(c *cli.Context) error {
+			switch file := c.String("write"); {
+			case noArgs(c) != nil:
+				return noArgs(c)
+			case file != "" && c.Bool("remove"):
+				return usageError{errors.New("hosts image: --write or --remove, not both")}
+			case file != "":
+				return p.writeImage(file)
+			}
+			d, err := docker.Connect(c.Context)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = d.Close() }() // nothing is under way
+			if c.Bool("remove") {
+				tags, err := docker.RemoveHostImages(c.Context, d)
+				for _, t := range tags {
+					fmt.Fprintln(p.out, "removed image", t)
+				}
+				return err
+			}
+			id, err := docker.EnsureHostImage(c.Context, d)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(p.out, id)
+			return err
+		},
+	}
+}
+
+// writeImage writes the image to a file that is not there yet, or to standard output.
+func (p *program) writeImage(name string) (err error) {
+	_, archive, err := docker.HostArchive()
+	if err != nil {
+		return err
+	}
+	out := p.out
+	if name != "-" {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("hosts image: %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	_, err = out.Write(archive)
+	return err
+}
+
+// writeMachines prints machines.
+func (p *program) writeMachines(c *cli.Context, all []hosts.Machine) error {
+	if c.String("format") == "json" {
+		return writeJSON(p.out, map[string]any{"schema": "mcastlab/hosts/v1", "hosts": append([]hosts.Machine{}, all...)})
+	}
+	if err := machineTable(p.out, all); err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Error != "" {
+			fmt.Fprintf(p.out, "%s: %s\n", m.Name, m.Error)
+		}
+	}
+	return nil
+}
+
+func machineTable(out io.Writer, all []hosts.Machine) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tADDRESS\tROLE\tSTATE\tCORES\tMEMORY\tENGINE\tCLOCK\tVERSION")
+	for _, m := range all {
+		clock := "-"
+		if m.Ahead != nil {
+			clock = fmt.Sprintf("%+.1fms", float64(*m.Ahead)/1e6)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%.1fGiB\t%s\t%s\t%s\n",
+			m.Name, m.Address, m.Role, m.State, m.Cores, float64(m.Memory)/(1<<30), m.Engine, clock, cmp.Or(m.Version, "-"))
+	}
+	return w.Flush()
+}
+
+// hostCommand is the daemon of one machine, and what the jobs of hosts up and hosts down run there.
+func (p *program) hostCommand() *cli.Command {
+	return &cli.Command{
+		Name: hostVerb, Usage: "be the daemon of one machine; started by hosts up", Hidden: true, OnUsageError: onUsage,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "node", Required: true, Usage: "ID of the Swarm's node", EnvVars: envOf(hostVerb, "node")},
+			&cli.IntFlag{Name: "port", Usage: "port of the daemon"},
+			&cli.StringFlag{Name: "join", Usage: "get a certificate and end, if this node is one of these"},
+			&cli.BoolFlag{Name: "leave", Usage: "forget the certificate and end"},
+		},
+		Action: func(c *cli.Context) error {
+			node, port := c.String("node"), c.Int("port")
+			switch {
+			case c.Bool("leave"):
+				return daemon.Leave(daemon.Dir)
+			case c.IsSet("join"):
+				return daemon.Join(c.Context, daemon.JoinOptions{
+					Node: node, Nodes: strings.Split(c.String("join"), ","), Dir: daemon.Dir, Listen: daemon.At("", port+1), Token: hosts.TokenFile, Clock: time.Now,
+				})
+			}
+			return daemon.Serve(c.Context, daemon.Options{
+				Node: node, Dir: daemon.Dir, Listen: daemon.At("", port), Version: runner.Version(), Clock: time.Now,
+				Engine: func(ctx context.Context) error { return hosts.CheckEngine(ctx, node) },
+				Log:    func(format string, args ...any) { fmt.Fprintf(p.errOut, "mcastlab host: "+format+"\n", args...) },
+			})
+		},
+	}
+}

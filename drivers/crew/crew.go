@@ -1,0 +1,97 @@
+// Package crew has the goroutines on which the parts of a simulation run at the same time. The simulator
+// itself, which decides what happens, starts none.
+package crew
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// Crew does the shares of a round at the same time, that of part 0 on the goroutine of the caller and
+// every other one on a goroutine of its own. It decides nothing about the order of events: a share
+// reads and writes what is its part's alone.
+type Crew struct {
+	work    func(part int)
+	calls   []gate // by part: counts rounds that have begun
+	done    gate   // counts shares that have ended, in all rounds
+	rounds  uint64
+	over    atomic.Bool
+	running sync.WaitGroup
+}
+
+// New returns a crew for so many parts. End must be called.
+func New(parts int, work func(part int)) *Crew {
+	c := &Crew{work: work, calls: make([]gate, parts)}
+	c.done.init()
+	for i := 1; i < parts; i++ {
+		c.calls[i].init()
+		c.running.Go(func() {
+			for round := uint64(1); ; round++ {
+				if c.calls[i].await(round); c.over.Load() {
+					return
+				}
+				c.work(i)
+				c.done.add()
+			}
+		})
+	}
+	return c
+}
+
+// All does one round.
+func (c *Crew) All() {
+	c.rounds++
+	for i := 1; i < len(c.calls); i++ {
+		c.calls[i].add()
+	}
+	c.work(0)
+	c.done.await(c.rounds * uint64(len(c.calls)-1))
+}
+
+// End ends the goroutines.
+func (c *Crew) End() {
+	c.over.Store(true)
+	for i := 1; i < len(c.calls); i++ {
+		c.calls[i].add()
+	}
+	c.running.Wait()
+}
+
+// gate is a counter for which one goroutine waits. Others raise it.
+type gate struct {
+	count  atomic.Uint64
+	parked atomic.Bool
+	wake   chan struct{}
+	_      [64]byte // keeps the counters of different goroutines in lines of their own
+}
+
+func (g *gate) init() { g.wake = make(chan struct{}, 1) }
+
+func (g *gate) add() {
+	g.count.Add(1)
+	if g.parked.CompareAndSwap(true, false) {
+		g.wake <- struct{}{}
+	}
+}
+
+// spins is how often a goroutine looks at a gate before it sleeps. Rounds follow each other within
+// some tens of microseconds, and a sleep costs as much.
+const spins = 1 << 8
+
+// await waits until the count is at least as given.
+func (g *gate) await(count uint64) {
+	for range spins {
+		if g.count.Load() >= count {
+			return
+		}
+		runtime.Gosched()
+	}
+	for g.count.Load() < count {
+		g.parked.Store(true)
+		if g.count.Load() >= count && g.parked.CompareAndSwap(true, false) {
+			return
+		}
+		<-g.wake
+	}
+}

@@ -1,0 +1,33 @@
+package crew
+
+import (
+	"testing"
+)
+
+// TestCrew: in each round every part does its share once, and what a part has written in a round every
+// other one can read in the next.
+func TestCrew(t *testing.T) {
+	for _, parts := range []int{1, 2, 3, 8} {
+		const rounds = 500
+		sums, last := make([]int, parts), make([]int, parts) // by part; of the round before
+		c := New(parts, func(part int) {
+			for _, x := range last {
+				sums[part] += x
+			}
+		})
+		want := 0
+		for round := range rounds {
+			for i := range last {
+				last[i] = round + i
+				want += round + i
+			}
+			c.All()
+		}
+		c.End()
+		for i, got := range sums {
+			if got != want {
+				t.Errorf("%d parts: part %d has summed up %d, want %d", parts, i, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+)
+
+// crossing is a frame on a link between two parts. It belongs to the pool of the part that has sent
+// it.
+type crossing struct {
+	port int
+	at   vtime.Time // when it arrives
+	f    *wire.Frame
+}
+
+// batch is what one part has sent another in a round.
+type batch struct {
+	frames []crossing
+	first  vtime.Time // when the first of them arrives, or vtime.Never
+}
+
+// crossings hands frames over between parts, a round's at a time, so that parts need no lock. There
+// are two sides. In a round every part puts what it sends on the open side. It copies what is on the
+// other one into frames of its own, which it alone reads, and takes back those frames of its own that
+// were copied in the round before.
+//
+// Invariant between rounds: the frames on the open side have not been copied, and those on the other
+// side have.
+type crossings struct {
+	side [2][][]batch // by sender, by receiver
+	open int
+}
+
+func newCrossings(parts int) (c crossings) {
+	for s := range c.side {
+		c.side[s] = make([][]batch, parts)
+		for i := range c.side[s] {
+			c.side[s][i] = make([]batch, parts)
+			for k := range c.side[s][i] {
+				c.side[s][i][k].first = vtime.Never
+			}
+		}
+	}
+	return c
+}
+
+// push puts a frame on the open side.
+func (c *crossings) push(from, to int, x crossing) {
+	b := &c.side[c.open][from][to]
+	b.frames = append(b.frames, x)
+	b.first = min(b.first, x.at)
+}
+
+// coming returns when the first frame arrives at a part that it has not copied.
+func (c *crossings) coming(to int) vtime.Time {
+	first := vtime.Never
+	for from := range c.side[c.open] {
+		first = min(first, c.side[c.open][from][to].first)
+	}
+	return first
+}
+
+// turn opens the other side. Every part must take back what it has there before it sends, and copy
+// what is on the side that was open.
+func (c *crossings) turn() { c.open = 1 - c.open }
+
+// land copies what was sent to a part before the last turn.
+func (c *crossings) land(to int, n *Net) {
+	for from := range c.side[1-c.open] {
+		for _, x := range c.side[1-c.open][from][to].frames {
+			n.Arrive(x.port, x.at, n.pool.Import(x.f))
+		}
+	}
+}
+
+// reclaim takes back the frames on the open side that a part has sent.
+func (c *crossings) reclaim(from int, pool *wire.Pool) {
+	for to := range c.side[c.open][from] {
+		b := &c.side[c.open][from][to]
+		for _, x := range b.frames {
+			pool.Put(x.f)
+		}
+		b.frames, b.first = b.frames[:0], vtime.Never
+	}
+}

@@ -1,0 +1,194 @@
+package daemon
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sessions are the probes that a daemon expects. It answers no datagram: what has arrived is asked for over TLS, so that
+// its port is of no use to whoever would have it send datagrams somewhere.
+type sessions struct {
+	clock   func() time.Time
+	mu      sync.Mutex
+	open    map[session]*expected
+	strange uint64 // datagrams of no session
+}
+
+type expected struct {
+	key    []byte
+	ends   time.Time
+	frames []int // sizes that have arrived
+}
+
+// Limits of sessions.
+const (
+	sessionsMax = 4096
+	sessionWait = time.Minute
+)
+
+func (s *sessions) begin() (expectAnswer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock()
+	for id, e := range s.open {
+		if now.After(e.ends) {
+			delete(s.open, id)
+		}
+	}
+	if len(s.open) >= sessionsMax {
+		return expectAnswer{}, fmt.Errorf("%d probes are expected already: ask again in a minute", len(s.open))
+	}
+	b := make([]byte, sessionBytes+keyBytes)
+	if _, err := rand.Read(b); err != nil {
+		return expectAnswer{}, err
+	}
+	id, key := session(b), b[sessionBytes:]
+	s.open[id] = &expected{key: key, ends: now.Add(sessionWait)}
+	return expectAnswer{id[:], key}, nil
+}
+
+func (s *sessions) arrived(text string) ([]int, error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != sessionBytes {
+		return nil, fmt.Errorf("%q is no session", text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.open[session(b)]
+	if e == nil {
+		return nil, errors.New("no such session")
+	}
+	frames := slices.Clone(e.frames)
+	slices.Sort(frames)
+	return frames, nil
+}
+
+func (s *sessions) strangers() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.strange
+}
+
+// take looks at a datagram.
+func (s *sessions) take(b []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, proof, frame, ok := parseProbe(b)
+	e := s.open[id]
+	if !ok || e == nil || !hmac.Equal(proof, proofOf(id, e.key, frame)) {
+		s.strange++
+		return
+	}
+	if !slices.Contains(e.frames, frame) && len(e.frames) < 16 {
+		e.frames = append(e.frames, frame)
+	}
+}
+
+// receive takes datagrams until the socket is closed.
+func (s *sessions) receive(c *net.UDPConn, pass func(bytes int) bool) {
+	b := make([]byte, 64<<10)
+	for {
+		n, _, err := c.ReadFromUDP(b)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil && (pass == nil || pass(n)) { // an error is what a peer's machine says of a datagram of ours
+			s.take(b[:n])
+		}
+	}
+}
+
+// How often each probe is sent, since a datagram may be lost, and how long what has arrived is asked for.
+const (
+	probeCopies = 4
+	probeEvery  = 5 * time.Millisecond
+	probeWait   = 2 * time.Second
+	probeLook   = 100 * time.Millisecond
+)
+
+// probeOne finds out about the way to a peer.
+func (s *server) probeOne(ctx context.Context, p Peer) Seen {
+	seen := Seen{From: s.o.Node, To: p.Node, Frames: []int{}}
+	c := NewClient(s.c, p.Node, p.Address, s.o.Clock)
+	defer c.Close()
+	err := c.clock(ctx, &seen)
+	if err == nil {
+		seen.Frames, err = s.tryFrames(ctx, c, p.Address)
+	}
+	if err != nil {
+		seen.Error, seen.Closed = err.Error(), Closed(err)
+	}
+	return seen
+}
+
+// tryFrames sends probes of all sizes, and returns those that arrive.
+func (s *server) tryFrames(ctx context.Context, c *Client, address string) (frames []int, err error) {
+	var e expectAnswer
+	if err := c.ask(ctx, expectRoute(), "", nil, &e); err != nil {
+		return nil, err
+	}
+	if len(e.Session) != sessionBytes || len(e.Key) != keyBytes {
+		return nil, fmt.Errorf("%s expects probes of a session of %d bytes", c.node, len(e.Session))
+	}
+	d := net.Dialer{Control: fragment}
+	conn, err := d.DialContext(ctx, "udp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	sizes := Frames()
+	for range probeCopies {
+		for _, frame := range sizes {
+			// What cannot be sent, or has come to a closed port, does not arrive: it is seen there.
+			_, _ = conn.Write(appendProbe(nil, session(e.Session), e.Key, frame))
+		}
+		if err := pause(ctx, probeEvery); err != nil {
+			return nil, err
+		}
+	}
+	for until := time.Now().Add(probeWait); ; {
+		var a arrivedAnswer
+		if err := c.ask(ctx, arrivedRoute(), "session="+hex.EncodeToString(e.Session), nil, &a); err != nil {
+			return nil, err
+		}
+		if len(a.Frames) == len(sizes) || time.Now().After(until) {
+			return append([]int{}, a.Frames...), nil
+		}
+		if err := pause(ctx, probeLook); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// fragment lets the kernel and routers cut datagrams up, as they do with those of VXLAN links.
+func fragment(network, _ string, c syscall.RawConn) error {
+	var inner error
+	err := c.Control(func(fd uintptr) {
+		if network == "udp6" {
+			inner = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DONT)
+			return
+		}
+		inner = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+	})
+	return errors.Join(err, inner)
+}

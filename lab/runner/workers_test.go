@@ -1,0 +1,178 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// runOf returns what a run shows: its summary and its counters without the folder's name, and its events.
+func runOf(t *testing.T, l *lab.Lab, workers int) (digest, shown string, events []byte) {
+	t.Helper()
+	var said []string
+	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	r, err := Simulate(t.Context(), l, Options{Base: t.TempDir(), Workers: workers, Say: say, eager: true})
+	if r == nil {
+		t.Fatal(err)
+	}
+	if len(said) > 0 {
+		t.Fatalf("%d workers: %q", workers, said)
+	}
+	dir := r.RunDir
+	r.Plots, r.RunDir = nil, ""
+	b, jerr := json.Marshal(r)
+	if jerr != nil {
+		t.Fatal(jerr)
+	}
+	counters, rerr := os.ReadFile(filepath.Join(dir, "counters.json"))
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	events, rerr = os.ReadFile(filepath.Join(dir, "events.jsonl"))
+	if rerr != nil {
+		t.Fatal(rerr)
+	}
+	return r.Digest, fmt.Sprintf("%v\n%s\n%s", err, b, counters), events
+}
+
+// sameForAnyWorkers runs a lab with several numbers of workers and wants one digest, one report, one set of
+// counters and one file of events.
+func sameForAnyWorkers(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	digest, want, events := runOf(t, l, 1)
+	counts := []int{2, 3, 5, 8}
+	switch {
+	case testing.Short():
+		counts = []int{3}
+	case os.Getenv("MCASTLAB_REQUIRE_TOOLS") == "":
+		counts = []int{2, 5} // the others take their time
+	}
+	for _, workers := range counts {
+		d, got, e := runOf(t, l, workers)
+		if d != digest || got != want {
+			t.Errorf("%d workers: digest %s and\n%s\nwith one %s and\n%s", workers, d, got, digest, want)
+		}
+		if !bytes.Equal(e, events) {
+			a, b := strings.Split(string(events), "\n"), strings.Split(string(e), "\n")
+			for i := range min(len(a), len(b)) {
+				if a[i] != b[i] {
+					t.Errorf("%d workers: line %d of the events is\n%s\nand with one\n%s", workers, i+1, b[i], a[i])
+					break
+				}
+			}
+			t.Errorf("%d workers: %d lines of events, with one %d", workers, len(b), len(a))
+		}
+	}
+}
+
+// TestWorkers: whatever the number of workers, a run of an example is the same.
+func TestWorkers(t *testing.T) {
+	files := []string{"star", "alltoall", "quickstart", "all-schemes", "hpl", "ipv6", "tiers"}
+	if testing.Short() {
+		files = files[:2]
+	}
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			l, err := lab.Read(filepath.Join("../../examples", file+".mcl.yml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameForAnyWorkers(t, l)
+		})
+	}
+}
+
+// TestWorkersCredits: a credit crosses a link in its delay alone, and parts wait for each other accordingly.
+func TestWorkersCredits(t *testing.T) {
+	l, err := lab.Parse("x.mcl.yml", []byte(`name: credits
+topology: {fat-tree: {k: 4}}
+links: {delay: 100ns}
+switches: {queues: input, flow-control: credits}
+workloads:
+  - bcast: {schemes: [cepheus, binomial, unicast], sizes: [4KiB, 64KiB], iterations: 2}
+  - alltoall: {schemes: [linear], sizes: [16KiB]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameForAnyWorkers(t, l)
+}
+
+// TestWorkersTroubled: faults are the same for any number of workers, those of each row and those of the
+// whole run, and so is what they are said to have hit.
+func TestWorkersTroubled(t *testing.T) {
+	labs := []string{rowLab("", "cepheus, chain"), rowLab("in: run, ", "cepheus, unicast")}
+	for _, faults := range []string{
+		`
+  - {loss: {links: "agg*-core*", rate: 1%}}
+  - {at: 10us, for: 30us, every: 100us, link-down: {links: "tier:leaf-agg"}, probability: 0.2}
+  - {at: 20us, for: 50us, pause: {node: h5}}
+  - {at: 40us, for: 20us, rate-cut: {links: "h7-*", rate: 10Gbps}}`,
+		`
+  - {in: run, at: 50us, for: 200us, crash: {nodes: core1}}
+  - {in: run, at: 30us, for: 100us, nic-stall: {nodes: h9}}
+  - {in: run, delay: {links: "leaf*-agg*", delay: 3us}}
+  - {in: run, duplicate: {links: "h*-leaf*", rate: 1%}}
+  - {in: run, at: 100us, wipe-mft: {nodes: agg2}}`,
+	} {
+		labs = append(labs, `name: troubled
+topology: {fat-tree: {k: 4}}
+nics: {timeout: 131us}
+workloads:
+  - bcast: {schemes: [cepheus, binomial], sizes: [4KiB, 128KiB], iterations: 2}
+faults:`+faults+"\n")
+	}
+	if testing.Short() {
+		labs = labs[len(labs)-2:]
+	}
+	for i, text := range labs {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			l, err := lab.Parse("x.mcl.yml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameForAnyWorkers(t, l)
+		})
+	}
+}
+
+// TestWorkersUndivided: what needs all events in one order has one worker, and a line says why. Nobody is
+// told who has not asked for workers.
+func TestWorkersUndivided(t *testing.T) {
+	for _, c := range []struct {
+		change func(*lab.Lab, *Options)
+		want   string
+	}{
+		{func(_ *lab.Lab, o *Options) { o.Check = true }, "1 worker instead of 3: --check "},
+		{func(_ *lab.Lab, o *Options) { o.Captures = []string{"h0:0"} }, "1 worker instead of 3: captures "},
+		{func(l *lab.Lab, _ *Options) { l.Trace = lab.TraceMessages }, "1 worker instead of 3: the trace "},
+		{func(l *lab.Lab, _ *Options) { l.Runtime.Channel = 0 }, "1 worker instead of 3: runtime.channel-delay is 0"},
+		{func(l *lab.Lab, o *Options) { l.Runtime.Channel, o.Workers = 0, WorkersAuto }, ""},
+	} {
+		l, err := lab.Read("../../examples/star.mcl.yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		o := Options{Base: t.TempDir(), Workers: 3, Say: func(format string, args ...any) { said += fmt.Sprintf(format, args...) }}
+		c.change(l, &o)
+		r, err := Simulate(t.Context(), l, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m Meta
+		b, err := os.ReadFile(filepath.Join(r.RunDir, "meta.json"))
+		if err == nil {
+			err = json.Unmarshal(b, &m)
+		}
+		if err != nil || m.Workers != 1 || !strings.HasPrefix(said, c.want) || (c.want == "") != (said == "") {
+			t.Errorf("%d workers, said %q, want %q; %v", m.Workers, said, c.want, err)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package lab
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestWarnsOfPausesBeforeMarks: on many ports the part of the buffer that a static threshold has lies below where
+// packets are marked, unless a setting of either is changed; dynamic thresholds and switches without marks are left alone.
+func TestWarnsOfPausesBeforeMarks(t *testing.T) {
+	for _, w := range []struct {
+		hosts    int
+		switches string
+		warns    bool
+	}{
+		{64, "ecn: true", true},
+		{8, "ecn: true", false},
+		{64, "ecn: true, buffer: 64MiB", false},
+		{64, "ecn: true, pfc: {alpha: 1}", false},
+		{64, "ecn: true, pfc: false", false},
+		{64, "ecn: {kmin: 40kB}", false},
+		{64, "ecn: false", false},
+		{8, "ecn: true, pfc: {xoff: 100kB}", true},
+	} {
+		l, err := Parse("wide", fmt.Appendf(nil, "name: wide\ntopology: {star: {hosts: %d}}\nswitches: {%s}\n", w.hosts, w.switches))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := l.Warnings()
+		if warned := len(all) == 1 && strings.Contains(all[0], "leaf0") && strings.Contains(all[0], "400000"); warned != w.warns || !w.warns && len(all) != 0 {
+			t.Errorf("%d hosts, %s: %q", w.hosts, w.switches, all)
+		}
+	}
+}

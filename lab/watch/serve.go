@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+//go:embed page
+var files embed.FS
+
+// Bounds of the server.
+const (
+	headWait    = 5 * time.Second  // to send a request's head
+	writeWait   = 30 * time.Second // to take a part of an answer
+	streamsMax  = 8                // at a time: each asks all nodes, or reads the run
+	headerBytes = 1 << 14
+)
+
+// Send gives the page an event and its data, as JSON. Its error says that the page has gone.
+type Send func(event string, data any) error
+
+// Source tells a page what it shows, until ctx ends or there is no more: film (all there is, from the start),
+// frame (one more of the film), faults (the film's list of faults) and note (a text).
+type Source func(ctx context.Context, send Send) error
+
+// Serve serves the page and what source tells it, to those that have the token, until ctx ends. It returns why it ended.
+func Serve(ctx context.Context, l net.Listener, token string, source Source) error {
+	at, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return fmt.Errorf("serve the page at %v: it is no address of TCP", l.Addr())
+	}
+	page, err := fs.Sub(files, "page")
+	if err != nil {
+		return err
+	}
+	s := &http.Server{
+		Handler:           Guard(token, strconv.Itoa(at.Port), http.FileServerFS(page), stream(source)),
+		ReadHeaderTimeout: headWait, WriteTimeout: writeWait, IdleTimeout: writeWait, MaxHeaderBytes: headerBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the program ends
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page: %w", err)
+	}
+	return ctx.Err()
+}
+
+// stream answers GET /data/stream with server-sent events. A page that does not read for writeWait is given up.
+func stream(source Source) http.Handler {
+	gate := make(chan struct{}, streamsMax)
+	m := http.NewServeMux()
+	m.HandleFunc("GET /data/stream", func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case gate <- struct{}{}:
+			defer func() { <-gate }()
+		default:
+			http.Error(w, "too many pages at once: close one", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		c := http.NewResponseController(w)
+		send := func(event string, data any) error {
+			text, err := json.Marshal(data) // of one line
+			if err != nil {
+				return fmt.Errorf("tell the page %s: %w", event, err)
+			}
+			err = errors.Join(r.Context().Err(), c.SetWriteDeadline(time.Now().Add(writeWait)))
+			if err == nil {
+				_, err = fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, text)
+			}
+			return errors.Join(err, c.Flush())
+		}
+		if err := source(r.Context(), send); err != nil && r.Context().Err() == nil {
+			_ = send("note", err.Error()) // a page that has gone needs none
+		}
+	})
+	return m
+}

@@ -1,0 +1,53 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/nodeagent/verbs"
+)
+
+// listenPrograms listens at the socket of programs that use libibverbs. Whoever finds it may connect: the
+// folders that it is reached by say who does. It changes the umask as listenPrivate does.
+func listenPrograms(dir, name string) (*net.UnixListener, error) {
+	defer unix.Umask(unix.Umask(0o111))
+	return listenAt("unixpacket", dir, name)
+}
+
+// takePrograms hands programs to the node that there is when they connect. Where there is no NIC for them
+// (a switch, or the node is part of a run in virtual time), they see no device.
+func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				fmt.Fprintf(log, "mcastlab node: wait for programs: %v\n", err)
+			}
+			return
+		}
+		a.mu.RLock()
+		if n := a.node; n != nil && n.programs != nil && !a.leaving {
+			n.programs.Take(conn)
+		} else {
+			_ = conn.Close() // nothing was said
+		}
+		a.mu.RUnlock()
+	}
+}
+
+// showClock tells the programs at a host what the lab's clock goes by.
+func (n *node) showClock() error {
+	if n.programs == nil {
+		return nil
+	}
+	return n.programs.ShowClock(func() (rates []verbs.ClockRate) {
+		for _, r := range n.loop.Rates() {
+			rates = append(rates, verbs.ClockRate(r))
+		}
+		return rates
+	})
+}

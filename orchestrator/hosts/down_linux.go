@@ -1,0 +1,128 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/docker/docker/api/types/swarm"
+
+	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+)
+
+// Down takes everything away that Up has made: certificates and daemons on all machines, what is in the Swarm, and the authority. It
+// reports whether there was anything. Machines that cannot be reached are named in the error. Of images it removes the one here.
+func Down(ctx context.Context, o Options) (existed bool, err error) {
+	c, err := open(ctx)
+	if errors.Is(err, errNoSwarm) {
+		return downAlone(o, err)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer c.close()
+	if _, err := os.Stat(o.State); err == nil {
+		existed = true
+	}
+	s := store{dir: o.State}
+	if err := s.open(ctx, o.Say); err != nil {
+		return false, err
+	}
+	defer s.close()
+	all, err := c.machines(ctx)
+	if err != nil {
+		return false, err
+	}
+	problems, found, err := c.leave(ctx, o, all)
+	if err != nil {
+		return existed || found, err
+	}
+	some, err := c.remove(ctx, func(node string) bool { return reached(all, node) }, leaveName, joinName, serviceName)
+	if existed = existed || found || some; err != nil {
+		return existed, err
+	}
+	if err := c.removeSecrets(ctx); err != nil {
+		return existed, err
+	}
+	_, inUse := docker.RemoveHostImages(ctx, c.Client)
+	if inUse != nil { // the engine removes a container a little after its task has ended
+		if err := sleep(ctx, startWait); err != nil {
+			return existed, err
+		}
+		_, inUse = docker.RemoveHostImages(ctx, c.Client)
+	}
+	return existed, errors.Join(lines(problems), inUse, s.remove())
+}
+
+// downAlone removes what this machine has if it has left the Swarm meanwhile.
+func downAlone(o Options, none error) (bool, error) {
+	_, a := os.Stat(o.State)
+	_, b := os.Stat(daemon.Dir)
+	if a != nil && b != nil {
+		return false, none
+	}
+	return true, errors.Join((&store{dir: o.State}).remove(), daemon.Leave(daemon.Dir))
+}
+
+// lines joins problems to an error.
+func lines(all []string) error {
+	if len(all) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(all, "\n"))
+}
+
+// leave has each machine forget its certificate, by a job of the image that its daemon runs from, and reports whether there was a
+// daemon. Before that nothing is removed, so that a command that is interrupted here can be given again.
+func (c *cluster) leave(ctx context.Context, o Options, all []Machine) (problems []string, found bool, err error) {
+	daemons, err := c.services(ctx, serviceName)
+	if err != nil || len(daemons) == 0 {
+		return nil, false, err
+	}
+	from := &daemons[0]
+	some, err := c.remove(ctx, func(node string) bool { return reached(all, node) }, leaveName, joinName)
+	if some {
+		o.Say("removed what an interrupted command had left")
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	var nodes []string
+	for _, m := range all {
+		switch m.State {
+		case "":
+			nodes = append(nodes, m.Node)
+		case StateDown:
+			problems = append(problems, fmt.Sprintf("%s: the Swarm does not reach it: it keeps its certificate in %s until the machine restarts", &m, daemon.Dir))
+		}
+	}
+	o.Say("removing the certificates of %d machines", len(nodes))
+	job := leaveSpec(from.Spec.TaskTemplate.ContainerSpec.Image, portOf(from))
+	id, err := c.create(ctx, job)
+	if err != nil {
+		return nil, true, err
+	}
+	failed, err := c.reach(ctx, id, job.Labels[labelSpec], swarm.TaskStateComplete, nodes)
+	if err != nil {
+		return nil, true, err
+	}
+	for _, m := range all {
+		if why := failed[m.Node]; why != nil {
+			problems = append(problems, fmt.Sprintf("%s: %s still has its certificate: %v", &m, daemon.Dir, why))
+		}
+	}
+	return problems, true, nil
+}
+
+// portOf returns the port of the daemons of a service.
+func portOf(s *swarm.Service) int {
+	port, err := strconv.Atoi(s.Spec.Labels[labelPort])
+	if err != nil {
+		return daemon.Port
+	}
+	return port
+}

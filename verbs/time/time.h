@@ -1,0 +1,90 @@
+// What the files of libmcasttime.so share. Times are int64_t nanoseconds; "mono" is CLOCK_MONOTONIC of the machine, "lab" is the
+// lab's time.
+#ifndef MCASTLAB_TIME_H
+#define MCASTLAB_TIME_H
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+
+#pragma GCC visibility push(hidden) // what is shared here is not the program's
+
+// The C library's own, of what this library exports under the same name.
+#define REAL(X) \
+	X(clock_gettime) X(gettimeofday) X(time) X(timespec_get) \
+	X(clock_nanosleep) X(nanosleep) X(sleep) X(usleep) \
+	X(poll) X(ppoll) X(select) X(pselect) X(epoll_wait) X(epoll_pwait) X(sigtimedwait) \
+	X(pthread_cond_timedwait) X(pthread_cond_clockwait) X(sem_timedwait) X(sem_clockwait) \
+	X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_rwlock_timedrdlock) X(pthread_rwlock_clockrdlock) \
+	X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockwrlock) X(pthread_timedjoin_np) X(pthread_clockjoin_np) \
+	X(mtx_timedlock) X(cnd_timedwait) X(thrd_sleep) X(setsockopt) X(getsockopt) \
+	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) X(timer_settime) X(timer_gettime) \
+	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) \
+	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
+
+struct real {
+#define MEMBER(name) __typeof__(&name) name;
+	REAL(MEMBER)
+#undef MEMBER
+};
+
+extern struct real real;
+
+enum { SECOND = 1000000000 };
+
+// lab_on reports whether the program is shown lab time, and sees to it that real is filled in.
+int lab_on(void);
+
+int64_t mono_now(void);
+int64_t lab_now(void);
+int64_t lab_at(int64_t mono);
+long double lab_ps_at(int64_t mono); // in picoseconds, and parts of them
+int64_t piece(int64_t lab);          // how long to wait on the machine's clock for an instant of the lab's, or for a part of that
+int64_t lab_wait(int64_t lab);       // how much longer to wait on the wall clock for an instant: at least 1
+
+// The clocks that tell no date do not begin at 0: programs take a reading of no seconds for none (MPI_Wtime of Open MPI).
+#define UPTIME (1000ll * SECOND)
+
+// lab_epoch returns what a clock shows when the lab's time is 0, or -1 if the clock does not show the lab's time.
+int64_t lab_epoch(clockid_t clock);
+
+// A wait is cut into pieces, since the rate of lab time may change meanwhile.
+enum { PIECE = 1000000000 };
+
+// FOREVER is longer than any lab lives, and may be added to a lab time.
+#define FOREVER (INT64_MAX / 4)
+
+static inline int64_t ns_of(const struct timespec *t)
+{
+	return t->tv_sec > FOREVER / SECOND ? FOREVER : t->tv_sec * SECOND + t->tv_nsec;
+}
+
+static inline struct timespec timespec_of(int64_t ns)
+{
+	return (struct timespec){ns / SECOND, ns % SECOND};
+}
+
+static inline int valid(const struct timespec *t)
+{
+	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < SECOND;
+}
+
+// tsc_trap has rdtsc show the lab's time, too.
+void tsc_trap(void);
+#pragma GCC visibility pop
+#endif
