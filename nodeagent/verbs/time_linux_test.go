@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,15 +73,28 @@ func rateArgs(rates ...ClockRate) (args []string) {
 	return args
 }
 
+// untrapped is what a program, or the library, says on a machine that reads the counter although the kernel has forbidden it.
+var untrapped = regexp.MustCompile(`(?m)^(rdtsc is not trapped by this machine|mcastlab: process \d+: rdtsc shows the machine's time, since it cannot be trapped: .*)\n`)
+
+// trapless returns what is left of an output without that.
+func trapless(t *testing.T, out []byte) []byte {
+	t.Helper()
+	if untrapped.Match(out) {
+		t.Log("this machine does not trap rdtsc: what a program makes of it is not tested")
+	}
+	return untrapped.ReplaceAll(out, nil)
+}
+
 // TestLabTime: every clock, wait and timer of a program goes by the lab's time.
 func TestLabTime(t *testing.T) {
 	lib, program := timeProgram(t)
 	h, r := dilated(t, 20)
-	if out, err := h[0].inLabTime(t, lib, program, rateArgs(r)...).CombinedOutput(); err != nil || len(out) > 0 {
+	out, err := h[0].inLabTime(t, lib, program, rateArgs(r)...).CombinedOutput()
+	if out = trapless(t, out); err != nil || len(out) > 0 {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	// The same program without the library must find fault with everything, or it would prove nothing.
-	out, err := h[0].at(t, lib, program, rateArgs(r)...).CombinedOutput()
+	out, err = h[0].at(t, lib, program, rateArgs(r)...).CombinedOutput()
 	for _, name := range []string{
 		"CLOCK_REALTIME", "CLOCK_REALTIME_COARSE", "CLOCK_TAI", "CLOCK_MONOTONIC", "CLOCK_MONOTONIC_RAW", "CLOCK_MONOTONIC_COARSE", "CLOCK_BOOTTIME",
 		"gettimeofday", "time", "timespec_get", "nanosleep", "usleep", "clock_nanosleep", "clock_nanosleep until", "poll", "ppoll", "select", "pselect",
@@ -90,6 +104,36 @@ func TestLabTime(t *testing.T) {
 	} {
 		if err == nil || !bytes.Contains(out, []byte("\n"+name+": ")) && !bytes.HasPrefix(out, []byte(name+": ")) {
 			t.Errorf("on the machine's time nothing is wrong with %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// TestUntrapped: where the processor does not trap rdtsc, a program is told so once, and goes on with the other clocks.
+func TestUntrapped(t *testing.T) {
+	lib, program := timeProgram(t)
+	h, r := dilated(t, 20)
+	machine := filepath.Join(t.TempDir(), "untrapped.so")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", machine, filepath.Join("testdata", "untrapped.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"date", "+%Y"}, "2023\n"},
+		{append([]string{program}, rateArgs(r)...), ""},
+	} {
+		if c.want == "" && os.Getenv("MCASTLAB_REQUIRE_TOOLS") == "" {
+			continue // it takes seconds
+		}
+		cmd := h[0].inLabTime(t, lib, c.args[0], c.args[1:]...)
+		cmd.Env = append(cmd.Env, "LD_PRELOAD="+machine+":"+filepath.Join(lib, "libmcasttime.so"))
+		out, err := cmd.CombinedOutput()
+		if said := untrapped.FindAll(out, -1); err != nil || len(said) == 0 || !bytes.HasPrefix(said[0], []byte("mcastlab: ")) {
+			t.Errorf("%s: %v\n%s", c.args[0], err, out)
+		}
+		if rest := untrapped.ReplaceAllString(string(out), ""); rest != c.want {
+			t.Errorf("%s says %q and not %q", c.args[0], rest, c.want)
 		}
 	}
 }
@@ -213,12 +257,16 @@ func TestPerftestInLabTime(t *testing.T) {
 		low, high float64
 	}{
 		{"ib_send_lat -F -n 200 -s 64", 2, "us at least", there, 2 * there},
-		{"ib_write_bw -F -n 200 -s 65536 -m 4096", 3, "MiB/s on average", 0.3 * rate / 8 / (1 << 20), rate / 8 / (1 << 20)},
+		// The lower end was 0.3 of the rate; it was lowered when a busy machine had printed 0.59. By the machine's clock it is at most 0.05.
+		{"ib_write_bw -F -n 200 -s 65536 -m 4096", 3, "MiB/s on average", 0.1 * rate / 8 / (1 << 20), rate / 8 / (1 << 20)},
 	} {
 		t.Run(strings.Fields(c.args)[0], func(t *testing.T) {
 			t.Parallel() // one measures while the other sleeps
 			h, _ := dilatedOn(t, 20, machine.PortConfig{BitsPerSec: rate, Delay: there * vtime.Microsecond})
 			out := bothInLabTime(t, h, lib, strings.Fields(c.args)...)
+			if untrapped.MatchString(out) {
+				t.Skip("this machine does not trap rdtsc, by which perftest goes")
+			}
 			var row []string
 			for _, l := range strings.Split(out, "\n") {
 				if f := strings.Fields(l); len(f) > c.column && f[1] == "200" {

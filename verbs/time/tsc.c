@@ -136,6 +136,22 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	errno = err;
 }
 
+static volatile sig_atomic_t probed;
+
+static void probe(int sig, siginfo_t *info, void *context)
+{
+	(void)sig, (void)info;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2; // over rdtsc
+	probed = 1;
+}
+
+// trapped tries it: on some virtual machines the kernel sets the processor's flag, and the counter is read all the same.
+static int trapped(void)
+{
+	counter();
+	return probed;
+}
+
 void tsc_trap(void)
 {
 	const Elf64_Ehdr *e = (const Elf64_Ehdr *)getauxval(AT_SYSINFO_EHDR);
@@ -147,17 +163,25 @@ void tsc_trap(void)
 				vdso_end = vdso + p[i].p_offset + p[i].p_memsz;
 	}
 	first = pair();
-	struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART};
+	struct sigaction ours = {.sa_sigaction = probe, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART};
 	sigset_t fault;
 	sigemptyset(&fault);
 	sigaddset(&fault, SIGSEGV);
-	if (real.sigaction(SIGSEGV, &ours, &theirs) || set(PR_TSC_SIGSEGV)) {
-		fprintf(stderr, "mcastlab: process %d: rdtsc shows the machine's time, since it cannot be trapped: %s\n", getpid(), strerror(errno));
+	real.pthread_sigmask(SIG_UNBLOCK, &fault, NULL); // who starts a program may have blocked it
+	const char *why = NULL;
+	if (real.sigaction(SIGSEGV, &ours, &theirs) || set(PR_TSC_SIGSEGV))
+		why = strerror(errno);
+	else if (!trapped())
+		why = "the kernel says that it is, and the processor reads it";
+	if (why) {
+		set(PR_TSC_ENABLE);
 		real.sigaction(SIGSEGV, &theirs, NULL);
+		fprintf(stderr, "mcastlab: process %d: rdtsc shows the machine's time, since it cannot be trapped: %s\n", getpid(), why);
 		return;
 	}
-	real.pthread_sigmask(SIG_UNBLOCK, &fault, NULL); // who starts a program may have blocked it
+	ours.sa_sigaction = on_fault;
 	trapping = 1;
+	real.sigaction(SIGSEGV, &ours, NULL);
 }
 
 static void off(void)
