@@ -234,7 +234,7 @@ func TestExternalVerdict(t *testing.T) {
 			p := c.peer(t, dev, 17, func(x *rcpeer.Config) {
 				x.Window = c.window
 				if c.source {
-					x.Timeout = x.Timeout / 16
+					x.Timeout = 250 * time.Millisecond
 				}
 			})
 			p.PostRecv(1)
