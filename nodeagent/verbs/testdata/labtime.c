@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -404,6 +405,10 @@ static int traps(void)
 	int mode = 0, status = 0;
 	if (prctl(PR_GET_TSC, &mode) || mode != PR_TSC_SIGSEGV)
 		return 1;
+	cpu_set_t here; // where the counter was read just now
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof here, &here);
 	pid_t child = fork();
 	if (!child) {
 		struct {
