@@ -24,6 +24,32 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
+// withoutFiles does something while this process may open no more files; what is open stays open.
+func withoutFiles(t *testing.T, do func() error) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := do()
+	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); back != nil || err != nil {
+		t.Fatal(back, err)
+	}
+}
+
+// toldOnce demands that a lack of files is told, once.
+func (l *lines) toldOnce(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.text.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "too many open files") {
+		t.Errorf("it is told so:\n%.400s", s)
+	}
+}
+
 // TestHandoverWithoutFiles: while the agent may open no more files a handover waits, which is
 // told once; when it may, the sockets come.
 func TestHandoverWithoutFiles(t *testing.T) {
@@ -43,24 +69,17 @@ func TestHandoverWithoutFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(from)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil { // what is open stays open
-		t.Fatal(err)
-	}
-	go func() { takeFiles(l, log, a.replaceSockets); close(ended) }()
-	err = unix.Connect(from, &unix.SockaddrUnix{Name: l.Addr().String()})
-	if err == nil {
-		err = unix.Sendmsg(from, []byte{1}, unix.UnixRights(given), nil, 0)
-	}
-	if err == nil {
-		<-log.first
-	}
-	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); back != nil || err != nil {
-		t.Fatal(back, err)
-	}
+	withoutFiles(t, func() error {
+		go func() { takeFiles(l, log, a.replaceSockets); close(ended) }()
+		err := unix.Connect(from, &unix.SockaddrUnix{Name: l.Addr().String()})
+		if err == nil {
+			err = unix.Sendmsg(from, []byte{1}, unix.UnixRights(given), nil, 0)
+		}
+		if err == nil {
+			<-log.first
+		}
+		return err
+	})
 	var done [1]byte
 	if n, err := unix.Read(from, done[:]); n != 1 || err != nil {
 		t.Errorf("the handover is not confirmed: %d bytes, %v", n, err)
@@ -70,9 +89,43 @@ func TestHandoverWithoutFiles(t *testing.T) {
 	}
 	<-ended
 	a.replaceSockets(nil)
-	log.mu.Lock()
-	defer log.mu.Unlock()
-	if s := log.text.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "too many open files") {
-		t.Errorf("it is told so:\n%.400s", s)
+	log.toldOnce(t)
+}
+
+// TestProgramsWithoutFiles: while programs have all descriptors of the node's process, one that comes waits; it is served when
+// they have given some back.
+func TestProgramsWithoutFiles(t *testing.T) {
+	l, err := listenPrograms(t.TempDir(), "s")
+	if err != nil {
+		t.Fatal(err)
 	}
+	a, log := &agent{}, &lines{first: make(chan struct{})} // without a NIC: it closes what it takes
+	ended := make(chan struct{})
+	from, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(from)
+	withoutFiles(t, func() error {
+		go func() { a.takePrograms(l, log); close(ended) }()
+		err := unix.Connect(from, &unix.SockaddrUnix{Name: l.Addr().String()})
+		if err == nil {
+			<-log.first
+		}
+		return err
+	})
+	select {
+	case <-ended:
+		t.Error("no program is taken any more")
+	default:
+		var b [1]byte
+		if n, err := unix.Read(from, b[:]); n != 0 || err != nil { // taken, and closed
+			t.Errorf("read %d bytes: %v", n, err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	log.toldOnce(t)
 }

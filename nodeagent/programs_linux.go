@@ -1,13 +1,12 @@
 package nodeagent
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"net"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 )
 
@@ -19,15 +18,13 @@ func listenPrograms(dir, name string) (*net.UnixListener, error) {
 }
 
 // takePrograms hands programs to the node that there is when they connect. Where there is no NIC for them
-// (a switch, or the node is part of a run in virtual time), they see no device.
+// (a switch, or the node is part of a run in virtual time), they see no device. Programs may have all descriptors that the process
+// may open: others wait until some are given back.
 func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
 	for {
-		conn, err := l.AcceptUnix()
+		conn, err := nodeapi.Accept(l.AcceptUnix, log)
 		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				fmt.Fprintf(log, "mcastlab node: wait for programs: %v\n", err)
-			}
-			return
+			return // it was closed
 		}
 		a.mu.RLock()
 		if n := a.node; n != nil && n.programs != nil && !a.leaving {
