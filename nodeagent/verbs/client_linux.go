@@ -312,7 +312,7 @@ func (c *client) takeBack(now vtime.Time) {
 		_ = c.s.nic.DeallocPD(p) // nothing is in it any more
 	}
 	for _, h := range c.held { // for queue pairs that do not exist any more
-		c.s.nic.HandleFrame(now, h.port, h.f)
+		c.s.deliver(now, h.port, h.f)
 	}
 	c.held = nil
 	clear(c.ahs)

@@ -95,21 +95,25 @@ const heldMax = 4096
 // front of the NIC.
 const backlogMax = 16 << 20
 
-// release passes the frames that wait for a program to the NIC, up to one for which memory has to be
-// read first. It is called with the loop's lock, when no memory is being read for the gate.
+// release passes the frames that wait for a program to the NIC, up to one that something has to be done for first. It is called
+// with the loop's lock, when no memory is being read for the gate.
 func (c *client) release(now vtime.Time) {
 	for len(c.held) > 0 && !c.fetching {
-		h := c.held[0]
 		if c.backlog.Load() > backlogMax {
 			c.wait(func() error { return nil }, nil)
 			return
 		}
-		if r, off, n := c.reads(h.f); r != nil {
-			c.wait(func() error { return fetch(c.mem, r.image[off:off+n], r.addr+off) }, r)
-			return
-		}
-		c.pass(now)
+		c.prepare(now)
 	}
+}
+
+// prepare hands the first frame to the NIC, or has the memory read first that it reads.
+func (c *client) prepare(now vtime.Time) {
+	if r, off, n := c.reads(c.held[0].f); r != nil {
+		c.wait(func() error { return fetch(c.mem, r.image[off:off+n], r.addr+off) }, r)
+		return
+	}
+	c.pass(now)
 }
 
 // pass hands the first frame to the NIC.
@@ -125,8 +129,8 @@ func (c *client) pass(now vtime.Time) {
 	c.s.deliver(now, h.port, h.f)
 }
 
-// wait has the worker do something, after which the first frame goes on. If it cannot be done, the NIC loses
-// the region, so that the peer gets the NIC's own answer: a remote access error.
+// wait has the worker do something, after which the first frame goes on: to the NIC once its region, if r is one, was read. If that
+// cannot be done, the NIC loses the region, so that the peer gets the NIC's own answer: a remote access error.
 func (c *client) wait(f func() error, r *region) {
 	c.fetching = true
 	c.work.add(func() {
@@ -139,10 +143,15 @@ func (c *client) wait(f func() error, r *region) {
 			if err != nil && r != nil {
 				c.lose(r)
 			}
-			if len(c.held) > 0 {
-				c.pass(now)
-				c.release(now)
+			if len(c.held) == 0 {
+				return
 			}
+			if r != nil {
+				c.pass(now)
+			} else {
+				c.prepare(now)
+			}
+			c.release(now)
 		})
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -131,11 +133,15 @@ func TestHeldFrames(t *testing.T) {
 		for c := range h[1].server.clients {
 			c.fetching = true
 		}
-		for range heldMax + more {
+		for i := range heldMax + more {
 			f, err := h[1].loop.Pool().Parse(frame)
 			if err != nil {
 				t.Error(err)
 				return
+			}
+			if i == 0 { // one that the NIC has sent to itself
+				gate{h[1].server}.returned(now, f)
+				continue
 			}
 			h[1].server.Gate().HandleFrame(now, 0, f)
 		}
@@ -147,6 +153,97 @@ func TestHeldFrames(t *testing.T) {
 	_ = slow.Wait()
 	h[0].emptied(t)
 	h[1].emptied(t)
+	h[1].loop.Call(vtime.Never, func(vtime.Time) {
+		if n := h[1].nic.Stats().RcvdPkts; n != heldMax-1 {
+			t.Errorf("%d frames have come by the port, and not %d", n, heldMax-1)
+		}
+	})
+}
+
+// reader is a queue pair of a program that does without the library, and memory of this test that is registered for it.
+type reader struct {
+	*rawClient
+	qpn, key uint32
+	cq, sq   ring
+	buf      []byte
+}
+
+func newReader(t *testing.T, h *host) *reader {
+	t.Helper()
+	c, err := dial(h.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	r := &reader{rawClient: c, buf: make([]byte, 8)}
+	var pin runtime.Pinner
+	pin.Pin(&r.buf[0])
+	t.Cleanup(pin.Unpin)
+	pd := r.must(t, opAllocPD, &byID{}).ID
+	r.key = r.must(t, opRegMR, &regMR{PD: pd, Access: 15, Addr: addressOfBytes(r.buf), Length: 8, IOVA: addressOfBytes(r.buf)}).ID
+	cq := r.must(t, opCreateCQ, &createCQ{Depth: 1})
+	r.cq = ring{r.memory(t), uint64(cq.Send), completionLen}
+	q := r.must(t, opCreateQP, &createQP{PD: pd, SendCQ: cq.ID, RecvCQ: cq.ID, Type: uint32(virtrnic.TypeRC), SendWR: 2, RecvWR: 2, SendSGE: 1, RecvSGE: 1})
+	r.qpn, r.sq = q.ID, ring{r.memory(t), uint64(q.Send), sendLen}
+	t.Cleanup(func() { unmap(r.cq.mem); unmap(r.sq.mem) })
+	return r
+}
+
+func addressOfBytes(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
+
+func (r *reader) must(t *testing.T, o op, m any) reply {
+	t.Helper()
+	a, err := r.ask(o, m)
+	if err != nil || a.Status != 0 {
+		t.Fatalf("request %d: %v, %v", o, unix.Errno(a.Status), err)
+	}
+	return a
+}
+
+// connect brings the queue pair to RTS.
+func (r *reader) connect(t *testing.T, to *host, qpn uint32) {
+	t.Helper()
+	a := attr{Port: 1, Access: 15, PathMTU: 1024, DestQPN: qpn, Timeout: 20, RetryCnt: 7, RdAtomic: 1, DestRdAtomic: 1}
+	to.loop.Call(vtime.Never, func(vtime.Time) { a.Path.GID = to.nic.Addr(to.nic.IP()).As16() })
+	for i, mask := range []virtrnic.AttrMask{
+		virtrnic.AttrState | virtrnic.AttrPKeyIndex | virtrnic.AttrPort | virtrnic.AttrAccessFlags,
+		virtrnic.AttrState | virtrnic.AttrAV | virtrnic.AttrPathMTU | virtrnic.AttrDestQPN | virtrnic.AttrRQPSN | virtrnic.AttrMaxDestRdAtomic | virtrnic.AttrMinRNRTimer,
+		virtrnic.AttrState | virtrnic.AttrTimeout | virtrnic.AttrRetryCnt | virtrnic.AttrRNRRetry | virtrnic.AttrSQPSN | virtrnic.AttrMaxQPRdAtomic,
+	} {
+		a.State = uint32(i + 1)
+		r.must(t, opModifyQP, &modifyQP{QPN: r.qpn, Mask: uint32(mask), Attr: a})
+	}
+}
+
+// TestReadBehindBacklog: a READ that waits until earlier bytes are written to the program's memory has what is in that memory then.
+func TestReadBehindBacklog(t *testing.T) {
+	h, _ := hosts(t)
+	from, to := newReader(t, h[0]), newReader(t, h[1])
+	from.connect(t, h[1], to.qpn)
+	to.connect(t, h[0], from.qpn)
+	copy(to.buf, "in there")
+	h[1].loop.Call(vtime.Never, func(vtime.Time) {
+		for c := range h[1].server.clients {
+			c.backlog.Add(backlogMax + 1)
+		}
+	})
+	le, e := binary.LittleEndian, from.sq.entry(0)
+	le.PutUint64(e[8:], addressOfBytes(to.buf))
+	le.PutUint32(e[32:], uint32(virtrnic.WRRDMARead))
+	le.PutUint32(e[36:], uint32(virtrnic.SendSignaled))
+	le.PutUint32(e[40:], 1)
+	le.PutUint32(e[52:], to.key)
+	le.PutUint64(e[sendSGEs:], addressOfBytes(from.buf))
+	le.PutUint32(e[sendSGEs+8:], 8)
+	le.PutUint32(e[sendSGEs+12:], from.key)
+	from.sq.setHead(1)
+	if _, err := unix.Write(from.fds[1], []byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	h[0].waitFor(t, "the READ completes", func() bool { return from.cq.head() == 1 })
+	if status := le.Uint32(from.cq.entry(0)[8:]); status != 0 || string(from.buf) != "in there" {
+		t.Errorf("status %d, %q was read", status, from.buf)
+	}
 }
 
 // TestMemoryDescriptor: only a descriptor of procfs that is open for both is taken for a program's memory.
