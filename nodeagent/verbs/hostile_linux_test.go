@@ -43,7 +43,7 @@ func unharmed(t *testing.T, h [2]*host, before census) {
 	h[0].emptied(t)
 	h[1].emptied(t)
 	now := take(t)
-	for range 1000 {
+	for range 12000 {
 		if now.fds <= before.fds && now.maps <= before.maps && now.goroutines <= before.goroutines {
 			break
 		}

@@ -182,7 +182,7 @@ func hostsAt(t *testing.T, ipv6 bool, clock ClockRate, link machine.PortConfig) 
 // still be at the port.
 func drained(t *testing.T, l *live.Loop) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(limit); ; <-time.After(time.Millisecond) {
 		left := 0
 		l.Call(vtime.Never, func(vtime.Time) { left = l.Pool().Live })
 		if left == 0 {
@@ -209,7 +209,7 @@ func (h *host) emptied(t *testing.T) {
 	t.Helper()
 	var m virtrnic.Made
 	ends := 0
-	for range 3000 {
+	for range 12000 { // as long as limit, and more on a busy machine
 		h.loop.Call(vtime.Never, func(vtime.Time) { ends = h.server.cm.Len() })
 		if m = h.made(t); m == (virtrnic.Made{}) && ends == 0 {
 			return
