@@ -119,7 +119,7 @@ const pollEvery = 5 * time.Millisecond
 // waitFor waits until something holds, within the time a test may take.
 func waitFor(t *testing.T, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); <-time.After(pollEvery) {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); <-time.After(pollEvery) {
 		if time.Now().After(deadline) {
 			t.Fatal("what was waited for does not come")
 		}

@@ -230,7 +230,7 @@ func (j *jobs) frames() (roce, deletes int) {
 // until waits until something holds, within the time a test may take.
 func (j *jobs) until(what string, holds func() bool) {
 	j.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); {
+	for deadline := time.Now().Add(2 * time.Minute); !holds(); {
 		if time.Now().After(deadline) {
 			j.t.Fatalf("%s does not come: the node holds %+v", what, j.held())
 		}

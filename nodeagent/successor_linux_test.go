@@ -141,7 +141,7 @@ func (p *nodeProcess) send(frames int, inAll uint64) {
 			p.t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := p.state().Ports[0].Malformed
 		if got >= inAll {
 			return
@@ -156,7 +156,7 @@ func (p *nodeProcess) send(frames int, inAll uint64) {
 // connection ends a moment after who called has the answer.
 func (p *nodeProcess) holds(when string, want counters.Held) {
 	p.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := *p.state().Held
 		if got.Goroutines < want.Goroutines {
 			got.Goroutines = want.Goroutines

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -219,16 +220,18 @@ func TestTimePage(t *testing.T) {
 	}
 }
 
-// The bands of the tests below were written before the first run that was held to them. That a result is not better than the link allows, and
-// better than it could be on this machine's clock, holds however busy the machine is.
+// The ends of the tests below were written before the first run that was held to them.
 
-// TestPingpongInLabTime: what a program measures is what the link has, and not what this machine takes.
+// TestPingpongInLabTime: what a program measures is what the link has, and not what this machine takes. However busy that is, a frame is not
+// faster than the link, and the program's iterations are over in the time that it runs here.
 func TestPingpongInLabTime(t *testing.T) {
 	lib := library(t)
 	tools(t, "ibv_rc_pingpong")
 	const dilation, there = 100, 2.0 // microseconds
 	h, _ := dilated(t, dilation)
+	began := time.Now()
 	out := bothInLabTime(t, h, lib, "ibv_rc_pingpong", "-g", "0", "-n", "100", "-s", "64")
+	most := float64(time.Since(began).Microseconds()) / dilation / 100
 	var us float64
 	if i := strings.LastIndex(out, " = "); i < 0 {
 		t.Fatal(out)
@@ -236,8 +239,8 @@ func TestPingpongInLabTime(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%.2f us there and back", us)
-	if us < 2*there || us >= 2*there*dilation {
-		t.Errorf("there and back takes %.2f us, and not %v to %v:\n%s", us, 2*there, 2*there*dilation, out)
+	if us < 2*there || us > most {
+		t.Errorf("there and back takes %.2f us, and not %v to %.2f:\n%s", us, 2*there, most, out)
 	}
 }
 
