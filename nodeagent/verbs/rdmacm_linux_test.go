@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,24 @@ func TestConnections(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDestroyedIdentifier: rdma_destroy_id waits for an event that another thread is about to have, and frees nothing under it.
+func TestDestroyedIdentifier(t *testing.T) {
+	lib := library(t)
+	h, _ := hosts(t)
+	program := filepath.Join(t.TempDir(), "destroyed")
+	out, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join("testdata", "destroyed.c"),
+		filepath.Join(lib, "librdmacm.so.1"), filepath.Join(lib, "libibverbs.so.1"), "-lpthread").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for range 10 {
+		if out, err := h[0].at(t, lib, program, "10.0.0.2", "225.0.0.1").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	h[0].emptied(t)
 }
 
 // TestConnectionToOneself: programs at one NIC meet by its address and by that of the loopback, and nothing of it is

@@ -58,6 +58,7 @@ int cm_create(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *
 struct id *cm_new_id(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps, enum ibv_qp_type type);
 void cm_enter(struct id *p);
 struct id *cm_find(uint32_t handle);
+void cm_acknowledge(struct id *p);
 void cm_drop(struct id *p);
 void cm_attach_device(struct id *p);
 int cm_complete(struct id *p);

@@ -20,13 +20,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 	if (!event)
 		return cm_fail(EINVAL);
 	struct event *e = (struct event *)event;
-	struct id *of[2] = {e->of, NULL};
-	for (int i = 0; of[i]; i++) {
-		pthread_mutex_lock(&of[i]->lock);
-		of[i]->events_acked++;
-		pthread_cond_broadcast(&of[i]->acked);
-		pthread_mutex_unlock(&of[i]->lock);
-	}
+	cm_acknowledge(e->of);
 	free(e);
 	return 0;
 }
@@ -174,6 +168,7 @@ static int take(struct event *e, const struct v_cm_event *v)
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 		if (request(e, p, v)) {
 			cm_simple(V_CM_DESTROY, v->id);
+			cm_acknowledge(p);
 			return 0;
 		}
 		break;
@@ -189,9 +184,6 @@ static int take(struct event *e, const struct v_cm_event *v)
 		joined(e, p, v);
 		break;
 	}
-	pthread_mutex_lock(&p->lock);
-	p->events++;
-	pthread_mutex_unlock(&p->lock);
 	return 1;
 }
 

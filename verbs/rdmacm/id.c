@@ -58,18 +58,33 @@ void cm_enter(struct id *p)
 	pthread_mutex_unlock(&ids.lock);
 }
 
+// cm_find returns the identifier of an event, or NULL. The event counts as handed to the program from here on: until it is acknowledged, by
+// cm_acknowledge, the identifier stays.
 struct id *cm_find(uint32_t handle)
 {
 	pthread_mutex_lock(&ids.lock);
 	struct id *p = ids.first;
 	while (p && p->handle != handle)
 		p = p->next;
+	if (p) {
+		pthread_mutex_lock(&p->lock);
+		p->events++;
+		pthread_mutex_unlock(&p->lock);
+	}
 	pthread_mutex_unlock(&ids.lock);
 	return p;
 }
 
-// cm_drop forgets an identifier.
-void cm_drop(struct id *p)
+void cm_acknowledge(struct id *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->events_acked++;
+	pthread_cond_broadcast(&p->acked);
+	pthread_mutex_unlock(&p->lock);
+}
+
+// leave has no event find an identifier any more.
+static void leave(struct id *p)
 {
 	pthread_mutex_lock(&ids.lock);
 	for (struct id **q = &ids.first; *q; q = &(*q)->next)
@@ -78,6 +93,12 @@ void cm_drop(struct id *p)
 			break;
 		}
 	pthread_mutex_unlock(&ids.lock);
+}
+
+// cm_drop forgets an identifier.
+void cm_drop(struct id *p)
+{
+	leave(p);
 	while (p->groups) {
 		struct group *g = p->groups;
 		p->groups = g->next;
@@ -125,6 +146,7 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	if (id->event)
 		rdma_ack_cm_event(id->event);
 	cm_simple(V_CM_DESTROY, p->handle); // if it is gone there, it is what was wanted
+	leave(p);
 	pthread_mutex_lock(&p->lock);
 	while (p->events != p->events_acked)
 		pthread_cond_wait(&p->acked, &p->lock);
