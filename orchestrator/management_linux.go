@@ -68,8 +68,8 @@ func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err e
 		return err
 	}
 	path := d.store.hubPath()
-	hub, err := netdev.OpenAt(path)
-	if err != nil { // there is none, or what is there is no namespace
+	hub, err := netdev.OpenHub(path)
+	if err != nil { // there is none, or what is there is not all of one
 		if err := failpoint.At("make management network", func() (err error) {
 			hub, err = netdev.MakeHub(path)
 			return err

@@ -28,8 +28,20 @@ const hub = "hub"
 // PortsMax is how many ports the kernel gives a bridge.
 const PortsMax = 1023
 
-// OpenAt opens the network namespace that a file holds.
-func OpenAt(path string) (*Namespace, error) {
+// OpenHub opens the management network that a file holds. One whose making was interrupted is none.
+func OpenHub(path string) (*Namespace, error) {
+	n, err := openAt(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := n.nl.LinkByName(hub); err != nil {
+		return nil, errors.Join(fmt.Errorf("look for the bridge of management network %s: %w", path, err), n.Close())
+	}
+	return n, nil
+}
+
+// openAt opens the network namespace that a file holds.
+func openAt(path string) (*Namespace, error) {
 	fd, err := netns.GetFromPath(path)
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
@@ -68,7 +80,7 @@ func MakeHub(path string) (n *Namespace, err error) {
 	if err = errors.Join(f.Close(), <-made); err != nil {
 		return nil, fmt.Errorf("make management network: %w", err)
 	}
-	if n, err = OpenAt(path); err != nil {
+	if n, err = openAt(path); err != nil {
 		return nil, err
 	}
 	if err = n.Prepare(); err == nil {

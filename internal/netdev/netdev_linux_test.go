@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -254,5 +255,41 @@ func TestWhole(t *testing.T) {
 		if bad := err != nil; bad != (broken == dumpsMax) || !bad && len(got) != 3 {
 			t.Errorf("interrupted %d times: %v, %v", broken, got, err)
 		}
+	}
+}
+
+// TestHubInterrupted: a management network whose making was interrupted is none, and is made again in its place.
+func TestHubInterrupted(t *testing.T) {
+	node, _ := space(t)
+	path := filepath.Join(t.TempDir(), "management")
+	t.Cleanup(func() {
+		if err := Release(path); err != nil {
+			t.Error(err)
+		}
+	})
+	n, err := MakeHub(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.remove(hub); err != nil { // as if killed before the bridge was made
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := OpenHub(path); err == nil {
+		t.Fatal("a namespace without a bridge is taken for one", n.Close())
+	}
+	if n, err = MakeHub(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = OpenHub(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(n.Attach(node, 0, &net.IPNet{IP: net.IPv4(172, 31, 0, 1), Mask: net.CIDRMask(16, 32)}), n.Close()); err != nil {
+		t.Error(err)
 	}
 }
