@@ -90,8 +90,8 @@ static void fill_device(const struct v_device *v, struct ibv_device_attr *a)
 	a->max_qp_wr = v->max_qp_wr;
 	a->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
 	a->max_sge = a->max_sge_rd = v->max_sge;
-	a->max_cq = a->max_pd = a->max_ah = 1 << 20;
-	a->max_mr = 1 << 20;
+	a->max_pd = a->max_ah = 1 << 16;
+	a->max_cq = a->max_mr = a->max_srq = 1 << 15; // with queue pairs, and of all programs together
 	a->max_cqe = v->max_cqe;
 	a->max_qp_rd_atom = a->max_qp_init_rd_atom = v->max_rd_atomic;
 	a->max_res_rd_atom = v->max_rd_atomic * 1024;
@@ -99,7 +99,6 @@ static void fill_device(const struct v_device *v, struct ibv_device_attr *a)
 	a->max_mcast_grp = 4096;
 	a->max_mcast_qp_attach = v->max_mcast_qp;
 	a->max_total_mcast_qp_attach = 4096 * v->max_mcast_qp;
-	a->max_srq = 1 << 16;
 	a->max_srq_wr = v->max_qp_wr;
 	a->max_srq_sge = v->max_sge;
 	a->max_pkeys = 1;

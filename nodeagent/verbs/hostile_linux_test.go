@@ -345,6 +345,36 @@ func TestChannelsMax(t *testing.T) {
 	}
 }
 
+// TestHandlesMax: so it is with protection domains and address handles, of which it has all but two or one here.
+func TestHandlesMax(t *testing.T) {
+	h, _ := hosts(t)
+	c, err := dial(h[0].path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	h[0].loop.Call(vtime.Never, func(vtime.Time) {
+		for c := range h[0].server.clients {
+			for i := range uint32(domainsMax - 2) {
+				c.pds[1<<20+i] = nil
+			}
+			for i := range uint32(handlesMax - 1) {
+				c.ahs[1<<20+i] = nil
+			}
+		}
+	})
+	to := &createAH{PD: 1, Path: path{GID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}}}
+	for i, x := range []struct {
+		o    op
+		m    any
+		want unix.Errno
+	}{{opAllocPD, &byID{}, 0}, {opAllocPD, &byID{}, 0}, {opAllocPD, &byID{}, unix.ENOMEM}, {opCreateAH, to, 0}, {opCreateAH, to, unix.ENOMEM}} {
+		if r, err := c.ask(x.o, x.m); err != nil || unix.Errno(r.Status) != x.want {
+			t.Errorf("request %d: %v, not %v: %v", i, unix.Errno(r.Status), x.want, err)
+		}
+	}
+}
+
 // TestMapsMax: programs get so many rings and regions together, and more when some have gone.
 func TestMapsMax(t *testing.T) {
 	h, _ := hosts(t)

@@ -18,6 +18,10 @@ const cqesMax = virtrnic.MaxQPWR * 16
 // channelsMax bounds the completion channels of a program: each takes a descriptor, of which the node's process has few.
 const channelsMax = 128
 
+// domainsMax and handlesMax bound the protection domains and address handles of a program, as the library says of the device: each takes memory of
+// the node's process and of nothing else.
+const domainsMax, handlesMax = 1 << 16, 1 << 16
+
 // do does what a request asks for. The caller sends the descriptors with the answer and closes them.
 func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	var r reply
@@ -83,8 +87,7 @@ func (c *client) simple(o op, id uint32) ([]byte, []int) {
 		c.s.call(func(now vtime.Time) {
 			switch o {
 			case opAllocPD:
-				r.ID = c.nextID()
-				c.pds[r.ID], err = c.s.nic.AllocPD(), nil
+				r.ID, err = c.allocPD()
 			case opDestroyAH:
 				if err = c.s.nic.DestroyAH(c.ahs[id]); err == nil {
 					delete(c.ahs, id)
@@ -312,6 +315,15 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	return r, []int{fd}, nil
 }
 
+func (c *client) allocPD() (id uint32, err error) {
+	if len(c.pds) >= domainsMax {
+		return 0, fmt.Errorf("allocate protection domain: %d exist: %w", len(c.pds), unix.ENOMEM)
+	}
+	id = c.nextID()
+	c.pds[id] = c.s.nic.AllocPD()
+	return id, nil
+}
+
 // addressOf returns the number of a GID in the lab.
 func addressOf(gid [16]byte) (uint32, error) {
 	ip, ok := wire.IPOf(netip.AddrFrom16(gid))
@@ -332,6 +344,9 @@ func (p *path) ah() (a virtrnic.AH, err error) {
 }
 
 func (c *client) createAH(m *createAH) (id uint32, err error) {
+	if len(c.ahs) >= handlesMax {
+		return 0, fmt.Errorf("create address handle: %d exist: %w", len(c.ahs), unix.ENOMEM)
+	}
 	a, err := m.Path.ah()
 	if err != nil {
 		return 0, err
