@@ -122,7 +122,7 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 
 // build builds the network.
 func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
-	workers := r.workers(g)
+	of, workers := r.parts(g)
 	r.Meta.Workers = workers
 	c := sim.Config{
 		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check, OutOfBand: labspec.ChannelDelay(r.lab), Ledger: r.o.Ledger != nil,
@@ -133,7 +133,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 		c.Trace, c.Watch = r.traceNodes(g)
 	}
 	if workers > 1 {
-		return r.divide(g, c, workers)
+		return r.divide(g, c, of)
 	}
 	n, err := sim.New(c)
 	if err != nil {

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -21,14 +22,30 @@ const (
 // has too few events between two meetings of its parts.
 const workersFrom = 128
 
-// workers returns how many parts of the lab run at the same time. What needs all events in one order
+// parts returns the part of each node and the number of parts, nil and 1 if the lab is simulated undivided.
+func (r *simulation) parts(g *topo.Graph) (of []int, count int) {
+	asked := r.workers(g)
+	if asked == 1 {
+		return nil, 1
+	}
+	of = sim.Divide(g, asked)
+	if count = slices.Max(of) + 1; count > 1 {
+		return of, count
+	}
+	if r.o.Workers > 1 && r.o.Say != nil {
+		r.o.Say("1 worker instead of %d: no two switches have hosts, so that there is nothing to divide", asked)
+	}
+	return nil, 1
+}
+
+// workers returns into how many parts the lab is to be divided. What needs all events in one order
 // runs undivided; if the user asked for workers all the same, a line says why there is one.
 func (r *simulation) workers(g *topo.Graph) int {
 	asked := min(r.o.Workers, WorkersMax)
 	if asked == 0 || asked == 1 {
 		return 1
 	}
-	if why := r.undivided(); why != "" {
+	if why := r.undivided(g); why != "" {
 		if asked > 1 && r.o.Say != nil {
 			r.o.Say("1 worker instead of %d: %s", asked, why)
 		}
@@ -44,10 +61,12 @@ func (r *simulation) workers(g *topo.Graph) int {
 }
 
 // undivided returns what keeps the lab from being simulated in parts, or an empty text.
-func (r *simulation) undivided() string {
+func (r *simulation) undivided(g *topo.Graph) string {
 	switch {
 	case r.lab.Runtime.Channel <= 0:
 		return "runtime.channel-delay is 0, so that hosts reach each other in no time"
+	case r.lab.Switches.FlowControl == "credits" && r.instant(g):
+		return "a credit takes no time between switches with latency 0 and links with delay 0"
 	case r.o.Check:
 		return "--check looks at the whole lab after every event"
 	case len(r.o.Captures) > 0:
@@ -62,9 +81,16 @@ func (r *simulation) undivided() string {
 	return ""
 }
 
+// instant reports whether a credit gets from some switch to another one in no time.
+func (r *simulation) instant(g *topo.Graph) bool {
+	return r.lab.Switches.Latency == 0 && slices.ContainsFunc(g.Links, func(l topo.Link) bool {
+		return l.Delay == 0 && min(l.A.Node, l.B.Node) >= g.Hosts
+	})
+}
+
 // divide builds the network in parts.
-func (r *simulation) divide(g *topo.Graph, c sim.Config, workers int) error {
-	n, err := sim.NewParts(c, sim.Divide(g, workers))
+func (r *simulation) divide(g *topo.Graph, c sim.Config, of []int) error {
+	n, err := sim.NewParts(c, of)
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -71,6 +72,11 @@ func sameForAnyWorkers(t *testing.T, l *lab.Lab) {
 	}
 }
 
+// divisible gives the hosts of a star, which cannot be divided, two switches.
+func divisible(text []byte) []byte {
+	return regexp.MustCompile(`star: {hosts: (\d+)}`).ReplaceAll(text, []byte("leaf-spine: {leaves: 2, spines: 2, hosts: $1, total: $1}"))
+}
+
 // TestWorkers: whatever the number of workers, a run of an example is the same.
 func TestWorkers(t *testing.T) {
 	files := []string{"star", "alltoall", "quickstart", "all-schemes", "hpl", "ipv6", "tiers"}
@@ -79,7 +85,12 @@ func TestWorkers(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
-			l, err := lab.Read(filepath.Join("../../examples", file+".mcl.yml"))
+			path := filepath.Join("../../examples", file+".mcl.yml")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := lab.Parse(path, divisible(text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,6 +119,9 @@ workloads:
 // whole run, and so is what they are said to have hit.
 func TestWorkersTroubled(t *testing.T) {
 	labs := []string{rowLab("", "cepheus, chain"), rowLab("in: run, ", "cepheus, unicast")}
+	for i := range labs { // h2 and h3 are at the second switch
+		labs[i] = strings.ReplaceAll(string(divisible([]byte(labs[i]))), "-leaf0", "-leaf1")
+	}
 	for _, faults := range []string{
 		`
   - {loss: {links: "agg*-core*", rate: 1%}}
@@ -145,6 +159,16 @@ faults:`+faults+"\n")
 // TestWorkersUndivided: what needs all events in one order has one worker, and a line says why. Nobody is
 // told who has not asked for workers.
 func TestWorkersUndivided(t *testing.T) {
+	instant, err := lab.Parse("x.mcl.yml", []byte(`name: instant
+topology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}
+links: {delay: 0s}
+switches: {queues: input, flow-control: credits, latency: 0s}
+workloads:
+  - bcast: {schemes: [unicast], sizes: [4KiB], iterations: 1}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		change func(*lab.Lab, *Options)
 		want   string
@@ -154,6 +178,8 @@ func TestWorkersUndivided(t *testing.T) {
 		{func(l *lab.Lab, _ *Options) { l.Trace = lab.TraceMessages }, "1 worker instead of 3: the trace "},
 		{func(l *lab.Lab, _ *Options) { l.Runtime.Channel = 0 }, "1 worker instead of 3: runtime.channel-delay is 0"},
 		{func(l *lab.Lab, o *Options) { l.Runtime.Channel, o.Workers = 0, WorkersAuto }, ""},
+		{func(*lab.Lab, *Options) {}, "1 worker instead of 3: no two switches have hosts"},
+		{func(l *lab.Lab, _ *Options) { *l = *instant }, "1 worker instead of 3: a credit takes no time "},
 	} {
 		l, err := lab.Read("../../examples/star.mcl.yml")
 		if err != nil {
