@@ -21,8 +21,11 @@ func (p *program) arrange(app *cli.App, args []string) ([]string, error) {
 	if len(args) < 2 {
 		return args, nil
 	}
-	if args[1] == "--version" || args[1] == "-v" {
+	switch args[1] {
+	case "--version", "-v":
 		return append([]string{args[0], "version"}, args[2:]...), nil
+	case "--help", "-h": // the library has no such flag where help is a verb
+		args = append([]string{args[0], helpVerb}, args[2:]...)
 	}
 	c := app.Command(args[1])
 	switch {

@@ -162,4 +162,10 @@ func TestHelpOf(t *testing.T) {
 	}
 	p := &program{}
 	try(p.app().Commands, nil)
+	want := call(t, hooks{}, "", "help")
+	for _, flag := range []string{"--help", "-h"} {
+		if o := call(t, hooks{}, "", flag); o != want || o.code != 0 || !strings.Contains(o.out, "EXIT CODES") {
+			t.Errorf("%s: %+v\n%+v", flag, o, want)
+		}
+	}
 }
