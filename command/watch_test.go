@@ -23,7 +23,7 @@ import (
 	"github.com/mcastlab/mcastlab/lab/watch"
 )
 
-// browser returns a context of a headless Chromium, for at most two minutes. Where there is none the test is skipped, or
+// browser returns a context of a headless Chromium, for at most ten minutes: a busy machine takes its time to start one. Where there is none the test is skipped, or
 // fails if it must not.
 func browser(t *testing.T) context.Context {
 	t.Helper()
@@ -44,8 +44,9 @@ func browser(t *testing.T) context.Context {
 		t.Skip("no Chromium is installed")
 	}
 	// The sandbox works neither for root nor in most containers, and the only page is our own.
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 1000), chromedp.NoSandbox)
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(found), chromedp.WindowSize(1280, 1000), chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(5*time.Minute))
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewExecAllocator(ctx, opts...)
 	t.Cleanup(stop)
@@ -80,7 +81,7 @@ func watching(t *testing.T, what string) string {
 
 // until waits for an expression of the page to hold.
 func until(expr string) chromedp.Action {
-	return chromedp.Poll(expr, nil, chromedp.WithPollingTimeout(time.Minute))
+	return chromedp.Poll(expr, nil, chromedp.WithPollingTimeout(5*time.Minute))
 }
 
 // wayClass is the class of a direction of a link, as an expression.
