@@ -82,7 +82,7 @@ func rates(workload string, rows []apps.Row) (p plot.Picture, ok bool) {
 		}
 		for k := len(p.Xs); k < len(c.Rates); k++ {
 			ms := float64(k+1) * c.IntervalUS / 1000
-			p.At, p.Xs = append(p.At, strconv.FormatFloat(ms, 'g', -1, 64)), append(p.Xs, ms)
+			p.At, p.Xs = append(p.At, strconv.FormatFloat(ms, 'g', 12, 64)), append(p.Xs, ms) // 0.0006, not 0.0006000000000000001
 		}
 		p.Series = append(p.Series, plot.Series{Name: rows[i].Scheme, Ys: slices.Clone(c.Rates)})
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/flows"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
@@ -40,5 +42,13 @@ workloads:
 	}
 	if all, err := filepath.Glob(filepath.Join(r.RunDir, "jct-*")); err != nil || len(all) != 4 {
 		t.Errorf("%q, %v", all, err)
+	}
+}
+
+// TestRatesPoints: the points of rates are written as the intervals are.
+func TestRatesPoints(t *testing.T) {
+	p, ok := rates("w", []apps.Row{{Scheme: "a", Details: &flows.Course{IntervalUS: 0.1, Rates: make([]float64, 7)}}})
+	if got := strings.Join(p.At, " "); !ok || got != "0.0001 0.0002 0.0003 0.0004 0.0005 0.0006 0.0007" {
+		t.Errorf("%v, points %s", ok, got)
 	}
 }
