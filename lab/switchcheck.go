@@ -130,8 +130,8 @@ func (c *checking) checkCredits() {
 		c.failf("switches.flow-control", "switches.flow-control can be credits only with queues: input, where packets wait at their input port")
 	case !s.PFC.Enabled:
 		c.failf("switches.flow-control", "switches.flow-control: credits is for the priorities of switches.pfc, which is off: leave pfc out")
-	case s.PFC.XOFF != nil || s.PFC.XON != nil || s.PFC.Alpha > 0:
-		c.failf("switches.pfc", "switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon and alpha")
+	case s.PFC.XOFF != nil || s.PFC.XON != nil || s.PFC.Alpha > 0 || s.PFC.ResumeOffset != nil:
+		c.failf("switches.pfc", "switches.pfc has thresholds, and with flow-control: credits an input holds one packet: remove xoff, xon, resume-offset and alpha")
 	case len(c.l.Externals()) > 0:
 		c.failf("switches.flow-control", "an external host sends without credits: remove it, or flow-control: credits")
 	case len(c.l.Faults) > 0:
