@@ -17,7 +17,7 @@ type silent struct {
 
 func (s *silent) Read([]byte) (int, error) {
 	close(s.asked)
-	<-time.After(20 * time.Second)
+	<-time.After(2 * time.Minute)
 	s.ended.Store(true)
 	return 0, io.EOF
 }

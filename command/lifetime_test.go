@@ -61,7 +61,7 @@ func rested(t *testing.T, lab string, fresh census) {
 func restedBut(t *testing.T, lab string, fresh census, but func(n *node)) {
 	t.Helper()
 	var differ []string
-	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(pollEvery) {
+	for deadline := time.Now().Add(3 * time.Minute); ; <-time.After(pollEvery) {
 		now := held(t, lab)
 		differ = nil
 		for name, want := range fresh { // sorted below
@@ -88,7 +88,7 @@ func restedBut(t *testing.T, lab string, fresh census, but func(n *node)) {
 func empty(t *testing.T, lab string) {
 	t.Helper()
 	var left census
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-time.After(pollEvery) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); <-time.After(pollEvery) {
 		if left = held(t, lab); left.empty() {
 			return
 		}

@@ -497,7 +497,7 @@ func killNode(t *testing.T, lab, node string) {
 		t.Fatal(err)
 	}
 	// Until it has gone it is still there.
-	for deadline := time.Now().Add(5 * time.Second); nodePIDs(t, lab)[node] > 0; <-time.After(pollEvery) {
+	for deadline := time.Now().Add(3 * time.Minute); nodePIDs(t, lab)[node] > 0; <-time.After(pollEvery) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not die", node)
 		}

@@ -40,9 +40,9 @@ func TestLockstepLabs(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Name = "t-step-drawn"
-		// A lab that takes longer than that has a fault that recurs without end.
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		_, _ = runner.Simulate(ctx, l, runner.Options{Base: t.TempDir(), Progress: short(cancel)}) // its error is looked at below
+		// A lab that takes longer has a fault that recurs without end.
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _ = runner.Simulate(ctx, l, runner.Options{Base: t.TempDir(), Progress: &short{end: cancel}}) // its error is looked at below
 		long := ctx.Err() != nil
 		if cancel(); long {
 			continue
@@ -74,15 +74,18 @@ func TestLockstepLabs(t *testing.T) {
 	same(t, before, snapshot(t))
 }
 
-// short ends a simulation that takes more packet-hops than a running lab has in a few seconds.
-type short context.CancelFunc
+// short ends a simulation that takes more packet-hops than a running lab has in a few seconds, or more events without them.
+type short struct {
+	end   context.CancelFunc
+	looks int // of some ten thousand events each
+}
 
 // Update implements runner.Progress.
-func (end short) Update(s runner.ProgressState) {
-	if s.PacketHops > 60_000 {
-		end()
+func (x *short) Update(s runner.ProgressState) {
+	if x.looks++; s.PacketHops > 60_000 || x.looks > 30 {
+		x.end()
 	}
 }
 
 // Done implements runner.Progress.
-func (end short) Done() {}
+func (*short) Done() {}

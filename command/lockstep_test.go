@@ -319,7 +319,7 @@ func (r *longRun) end() int {
 	go func() { ended <- r.cmd.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(60 * time.Second):
+	case <-time.After(5 * time.Minute):
 		r.t.Fatal("the run does not end")
 	}
 	return r.cmd.ProcessState.ExitCode()

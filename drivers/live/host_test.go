@@ -37,7 +37,7 @@ func TestParkUntil(t *testing.T) {
 	})
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the task does not end")
 	}
 	end()
@@ -126,7 +126,7 @@ func TestParkBeside(t *testing.T) {
 		if parks != 1 {
 			t.Errorf("it woke up %d times", parks)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the task does not end")
 	}
 }
@@ -149,7 +149,7 @@ func TestStopBlocked(t *testing.T) {
 		if ended {
 			t.Error("it has stopped")
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("Stop waits for it")
 	}
 	if name, since := h.Outside(); name != "rank 3" || since <= 0 {
@@ -188,7 +188,7 @@ func TestSideBySide(t *testing.T) {
 			if want := vtime.Duration(s.worker+1) * steps * vtime.Millisecond; s.took != want {
 				t.Errorf("worker %d: %v, want %v", s.worker, s.took, want)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("the workers do not end")
 		}
 	}

@@ -200,7 +200,7 @@ func (e *endpoint) connectMTU(t testing.TB, remote uint32, mtu int) {
 // completion waits for the next completion, at most for as long as a test may.
 func (e *endpoint) completion(t testing.TB) (w virtrnic.WC) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		ok := false
 		e.loop.Call(vtime.Never, func(vtime.Time) { w, ok = e.nic.PollCQ(e.cq) })

@@ -244,7 +244,7 @@ func (b *bench) Hear(node int, count uint64) error {
 			if err := f(); err != nil {
 				return err
 			}
-		case <-time.After(time.Second):
+		case <-time.After(time.Minute):
 			return fmt.Errorf("node %d has said %d words, and %d have come", node, count, b.heard[node])
 		}
 	}
