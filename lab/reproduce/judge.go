@@ -103,7 +103,7 @@ func verdict(o *Outcome) Verdict {
 	for i := range o.Lines {
 		l := &o.Lines[i]
 		switch {
-		case l.OK:
+		case l.OK, l.Beside != "":
 		case math.IsNaN(l.Got) && l.Lack == "":
 			pending = true
 		default:

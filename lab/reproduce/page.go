@@ -13,6 +13,7 @@ type Count struct {
 	By       map[Verdict]int
 	All      int
 	TwoSided int // results with a PRED line that could miss on either side, and was measured
+	Beside   int // lines that do not count
 }
 
 // Tally counts outcomes.
@@ -21,10 +22,14 @@ func Tally(all []Outcome) Count {
 	for i := range all {
 		c.By[all[i].Verdict]++
 		for k := range all[i].Lines {
-			if l := &all[i].Lines[k]; l.Basis == Predicted && l.TwoSided() && !math.IsNaN(l.Got) {
-				c.TwoSided++
-				break
+			if all[i].Lines[k].Beside != "" {
+				c.Beside++
 			}
+		}
+		if slices.ContainsFunc(all[i].Lines, func(l LineOutcome) bool {
+			return l.Basis == Predicted && l.TwoSided() && l.Beside == "" && !math.IsNaN(l.Got)
+		}) {
+			c.TwoSided++
 		}
 	}
 	return c
@@ -38,13 +43,18 @@ func (c *Count) Sentence() string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
-	return fmt.Sprintf("%d results: %s. %d have a prediction that could miss on either side.", c.All, strings.Join(parts, ", "), c.TwoSided)
+	s := fmt.Sprintf("%d results: %s. %d have a prediction that could miss on either side.", c.All, strings.Join(parts, ", "), c.TwoSided)
+	if c.Beside > 0 {
+		s += fmt.Sprintf(" %d lines are printed beside a result and do not count.", c.Beside)
+	}
+	return s
 }
 
 // preface explains the page, in both of its forms.
 const preface = "Each result of the four papers, what the paper says of it, and what this tree measures. " +
 	"A line's band was written before the run that is held to it, and the lab beside it can be run alone. " +
 	"PRED: no parameter was chosen so that the line holds. CAL: one was, so the line reproduces nothing; the parameters say which. " +
+	"A figure of a paper that contradicts those it rests on is printed beside the closed form, with the reason, and does not count. " +
 	"ARITH: computed from the tree's own code, without a run. Times are of the event clock, so every machine gets the same figures."
 
 // Got returns a line's figure as text.
@@ -60,6 +70,8 @@ func (l *LineOutcome) got() string {
 
 func (l *LineOutcome) mark() string {
 	switch {
+	case l.Beside != "":
+		return "beside"
 	case l.OK:
 		return "yes"
 	case math.IsNaN(l.Got) && l.Lack == "":
@@ -83,6 +95,11 @@ func (l *LineOutcome) from() string {
 
 // remarks are the texts of a result, each with what it is about.
 func (o *Outcome) remarks() (all [][2]string) {
+	for i := range o.Lines {
+		if l := &o.Lines[i]; l.Beside != "" {
+			all = append(all, [2]string{fmt.Sprintf("Why %q does not count", l.Name), l.Beside})
+		}
+	}
 	for _, x := range [][2]string{{"Why it is off", o.Off}, {"Why it cannot be reproduced", o.Cannot}, {"Not built yet", o.Open}, {"Note", o.Note}} {
 		if x[1] != "" {
 			all = append(all, x)
@@ -195,7 +212,7 @@ func (o *Outcome) html(b *strings.Builder, pictures map[string]string) {
 		b.WriteString("</table></div>\n")
 	}
 	for _, x := range o.remarks() {
-		fmt.Fprintf(b, "<p>%s: %s</p>\n", x[0], e(x[1]))
+		fmt.Fprintf(b, "<p>%s: %s</p>\n", e(x[0]), e(x[1]))
 	}
 	for k := range o.Figures {
 		f := &o.Figures[k]

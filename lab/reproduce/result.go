@@ -103,6 +103,9 @@ type Line struct {
 	Below   bool                `yaml:"below"` // only To counts
 	Basis   string              `yaml:"basis"`
 	Unit    string              `yaml:"unit"`
+	// Beside says why the line is printed and does not count: the paper's figure contradicts those that it rests on,
+	// or the lab differs from the paper's in what the text does give. Lines that count are there as well.
+	Beside string `yaml:"beside"`
 }
 
 // Quantity is an expression over what a lab measures. Of a lab whose sweep repeats it with other seeds it is the mean.
@@ -246,8 +249,12 @@ func (r *Result) check() error {
 		return fmt.Errorf("it has lines, and says that it cannot be reproduced")
 	}
 	for i := range r.Lines {
-		if err := r.Lines[i].check(); err != nil {
-			return fmt.Errorf("line %q: %w", r.Lines[i].Name, err)
+		l := &r.Lines[i]
+		if err := l.check(); err != nil {
+			return fmt.Errorf("line %q: %w", l.Name, err)
+		}
+		if l.Beside != "" && !slices.ContainsFunc(r.Lines, func(x Line) bool { return x.Beside == "" && x.TwoSided() }) {
+			return fmt.Errorf("line %q is beside the result, and no line with two ends counts in its place", l.Name)
 		}
 	}
 	for i := range r.Figures {

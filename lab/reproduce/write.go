@@ -26,6 +26,8 @@ type FigureLine struct {
 	Basis string   `json:"basis"`
 	Got   *float64 `json:"got"` // null: the lab was not run
 	OK    bool     `json:"in_band"`
+	// Beside says why the line does not count.
+	Beside string `json:"beside,omitempty"`
 }
 
 // Collect returns what the lines of outcomes have measured.
@@ -34,7 +36,7 @@ func Collect(all []Outcome) *Figures {
 	for i := range all {
 		for k := range all[i].Lines {
 			l := &all[i].Lines[k]
-			x := FigureLine{ID: all[i].ID, Name: l.Name, From: l.from(), Basis: l.Basis, OK: l.OK}
+			x := FigureLine{ID: all[i].ID, Name: l.Name, From: l.from(), Basis: l.Basis, OK: l.OK, Beside: l.Beside}
 			if got := l.Got; !math.IsNaN(got) {
 				x.Got = &got
 			}
