@@ -19,7 +19,6 @@ func TestWarnsOfPausesBeforeMarks(t *testing.T) {
 		{64, "ecn: true, buffer: 64MiB", false},
 		{64, "ecn: true, pfc: {alpha: 1}", false},
 		{64, "ecn: true, pfc: false", false},
-		{64, "ecn: {kmin: 40kB}", false},
 		{64, "ecn: false", false},
 		{8, "ecn: true, pfc: {xoff: 100kB}", true},
 	} {
@@ -30,6 +29,22 @@ func TestWarnsOfPausesBeforeMarks(t *testing.T) {
 		all := l.Warnings()
 		if warned := len(all) == 1 && strings.Contains(all[0], "leaf0") && strings.Contains(all[0], "400000"); warned != w.warns || !w.warns && len(all) != 0 {
 			t.Errorf("%d hosts, %s: %q", w.hosts, w.switches, all)
+		}
+	}
+}
+
+// TestWarnsOfSettingsOfWhatIsOff: thresholds mark nothing while marking is off.
+func TestWarnsOfSettingsOfWhatIsOff(t *testing.T) {
+	for switches, want := range map[string]string{
+		"ecn: {kmin: 40kB}": "switches.ecn", "ecn: {enabled: false, pmax: 0.1}": "switches.ecn", "watchdog: {detect: 1ms}": "switches.watchdog",
+		"ecn: {kmin: 40kB, enabled: true}, buffer: 64MiB": "", "ecn: false": "", "ecn: {priorities: [3]}": "", "watchdog: {enabled: true, detect: 1ms}": "",
+	} {
+		l, err := Parse("off", fmt.Appendf(nil, "name: off\ntopology: {star: {hosts: 2}}\nswitches: {%s}\n", switches))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := l.Warnings(); want == "" && len(all) > 0 || want != "" && (len(all) != 1 || !strings.HasPrefix(all[0], want+" has settings and is off")) {
+			t.Errorf("%s: %q", switches, all)
 		}
 	}
 }
