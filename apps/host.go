@@ -48,6 +48,27 @@ func (*Exits) Quantity(string, string, string) (v float64, known bool, err error
 	return 0, false, nil
 }
 
+// Outcome says how the programs have ended, in a few words.
+func (e *Exits) Outcome() string {
+	failed, first := 0, (*Exit)(nil)
+	for i := range *e {
+		if x := &(*e)[i]; x.Failed() {
+			if failed++; first == nil || first.Why != "" && x.Why == "" { // the others were ended because of it
+				first = x
+			}
+		}
+	}
+	switch {
+	case len(*e) == 0:
+		return "not run"
+	case first == nil:
+		return "exit 0"
+	case first.Why != "":
+		return fmt.Sprintf("ended (%d of %d)", failed, len(*e))
+	}
+	return fmt.Sprintf("exit %d (%d of %d)", first.Code, failed, len(*e))
+}
+
 // WallTime implements Unclocked.
 func (*Exits) WallTime() {}
 

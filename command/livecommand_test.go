@@ -95,6 +95,10 @@ func TestLivePrograms(t *testing.T) {
 			if hit := report.Results[1].Faults[0].Hit; hit == nil || *hit == 0 {
 				t.Error("the fault has hit nothing of what the pair has sent")
 			}
+			var table strings.Builder
+			if err := report.WriteTable(&table); err != nil || !strings.Contains(table.String(), "exit 7 (2 of 2)") || strings.Contains(table.String(), "WRONG") {
+				t.Errorf("%v:\n%s", err, table.String())
+			}
 			leaves(t, report.RunDir)
 			noLab(t, "t-programs-"+runtime, nil)
 		})

@@ -85,3 +85,16 @@ func TestExitsJSON(t *testing.T) {
 		t.Errorf("%s is read as %+v", b, e)
 	}
 }
+
+// TestOutcome: a table's cell says how the programs have ended, and names one that failed by itself.
+func TestOutcome(t *testing.T) {
+	for want, all := range map[string]apps.Exits{
+		"not run": nil, "exit 0": {{}, {Rank: 1}}, "exit 3 (1 of 2)": {{}, {Rank: 1, Code: 3}},
+		"ended (2 of 2)":  {{Code: 143, Why: "its time was over"}, {Rank: 1, Code: 143, Why: "its time was over"}},
+		"exit 7 (2 of 2)": {{Code: 143, Why: "another rank had failed"}, {Rank: 1, Code: 7}},
+	} {
+		if got := all.Outcome(); got != want {
+			t.Errorf("%v: %q, want %q", all, got, want)
+		}
+	}
+}

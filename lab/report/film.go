@@ -152,7 +152,7 @@ func ReadFilm(dir string) (*Film, error) {
 	}
 	for i := range rep.Results {
 		row := &rep.Results[i]
-		film.Rows = append(film.Rows, fmt.Sprintf("%s, %s, %v: %s us", row.Workload, row.Scheme, lab.Size(row.SizeBytes), number(row.JCT.P50)))
+		film.Rows = append(film.Rows, fmt.Sprintf("%s, %s, %s: %s us", row.Workload, row.Scheme, sizeOf(row), number(row.JCT.P50)))
 	}
 	return film, nil
 }

@@ -272,13 +272,21 @@ func (b *page) times(rows []apps.Row) {
 		for i := range rows {
 			if row := &rows[i]; row.SizeBytes == size {
 				lines = append(lines, []string{
-					row.Scheme, lab.Size(size).String(), number(row.JCT.Avg), number(row.JCT.Min), number(row.JCT.Max), number(row.JCT.P50), p99(row.JCT),
+					row.Scheme, sizeOf(row), number(row.JCT.Avg), number(row.JCT.Min), number(row.JCT.Max), number(row.JCT.P50), p99(row.JCT),
 					number(row.JCT.P50 / best), fmt.Sprint(row.Iterations), verified(row),
 				})
 			}
 		}
 	}
 	b.table([]string{"scheme", "size", "avg (us)", "min", "max", "p50", "p99", "p50 / best", "iterations", "verified"}, lines)
+}
+
+// sizeOf returns the size of a row's messages. Programs of the machine have none that is known.
+func sizeOf(row *apps.Row) string {
+	if apps.DetailsOf[apps.Exits](*row) != nil {
+		return "-"
+	}
+	return lab.Size(row.SizeBytes).String()
 }
 
 func p99(s apps.Summary) string {
@@ -289,6 +297,9 @@ func p99(s apps.Summary) string {
 }
 
 func verified(row *apps.Row) string {
+	if e := apps.DetailsOf[apps.Exits](*row); e != nil {
+		return e.Outcome()
+	}
 	switch {
 	case row.Verified == nil:
 		return "phantom"

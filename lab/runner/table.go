@@ -160,8 +160,12 @@ func rowCells(r apps.Row) []string {
 			verified = "yes (" + r.Payload + ")"
 		}
 	}
+	size := lab.Size(r.SizeBytes).String()
+	if e := apps.DetailsOf[apps.Exits](r); e != nil { // a program has no size of ours, and no bytes that we know
+		size, verified = "-", e.Outcome()
+	}
 	return []string{
-		r.Scheme, lab.Size(r.SizeBytes).String(), us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
+		r.Scheme, size, us(r.JCT.Avg), us(r.JCT.Min), us(r.JCT.Max), us(r.JCT.P50), p99,
 		us(r.Source.Avg), strconv.Itoa(r.Iterations), verified,
 	}
 }
