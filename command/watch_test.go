@@ -348,6 +348,12 @@ func TestWatchGoesOn(t *testing.T) {
 		films[1].Status != runner.StatusRunning || films[2].Status != runner.StatusOK {
 		t.Errorf("ends %v, %v, %v us; %d pauses at the end; %s", end(films[0]), end(films[1]), end(films[2]), pauses(films[2]), films[2].Status)
 	}
+	put("meta.json", []byte(strings.Replace(running, `"status": "running"`, `"status": "running", "locked": true`, 1)))
+	films = nil
+	err = watch.Run(dir)(t.Context(), func(_ string, data any) error { films = append(films, data.(*report.Film)); return nil })
+	if err != nil || len(films) != 1 || films[0].Status != runner.StatusKilled {
+		t.Errorf("of a run that was killed: %d films, %v", len(films), err)
+	}
 }
 
 // TestWatchUntraced: of a run without a trace the load of each link over the whole run is shown, and said to be that.

@@ -145,7 +145,7 @@ func ReadFilm(dir string) (*Film, error) {
 		return nil, err
 	}
 	film := NewFilm(m.Lab, fab.g)
-	film.Status = m.Status
+	film.Status = runner.StatusOf(dir, &m)
 	r := filming{film: film, fabric: fab, dir: dir}
 	if err := r.read(); err != nil {
 		return nil, fmt.Errorf("read run %s: %w", dir, err)

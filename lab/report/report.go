@@ -199,7 +199,7 @@ func (b *page) summary(runs []*Run) {
 	for _, r := range runs {
 		m := &r.Meta
 		head = append(head, r.Dir)
-		ended := string(m.Status)
+		ended := string(runner.StatusOf(r.Dir, m))
 		if m.Error != "" {
 			ended += ": " + m.Error
 		}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"time"
 )
@@ -19,6 +20,8 @@ const (
 	StatusFailed      Status = "failed" // an expectation does not hold, or data did not verify
 	StatusInterrupted Status = "interrupted"
 	StatusError       Status = "error"
+	// StatusKilled is of a run whose process has ended without saying how. No file has it: see StatusOf.
+	StatusKilled Status = "killed"
 )
 
 // Meta is meta.json: the lab, seed, version and machine of a run, and how it ended.
@@ -35,6 +38,7 @@ type Meta struct {
 	Workers int    `json:"workers,omitempty"` // parts of a simulation that ran at the same time
 	Status  Status `json:"status"`
 	Error   string `json:"error,omitempty"`
+	Locked  bool   `json:"locked,omitempty"` // while it runs, its process has a lock on the folder
 
 	Started     time.Time `json:"started"`
 	WallSeconds float64   `json:"wall_seconds"`
@@ -64,6 +68,18 @@ func newMeta(lab, runtimeName string, seed uint64) Meta {
 		Schema: MetaSchema, Lab: lab, Runtime: runtimeName, Seed: seed, Version: Version(), Go: runtime.Version(),
 		System: runtime.GOOS + "/" + runtime.GOARCH, Host: host, CPUs: runtime.NumCPU(), Status: StatusRunning, Started: time.Now().UTC(),
 	}
+}
+
+// StatusOf returns the status of the run of a folder, as its meta.json has it, or that it was killed.
+func StatusOf(dir string, m *Meta) Status {
+	if m.Status != StatusRunning || !m.Locked || held(dir) {
+		return m.Status
+	}
+	var now Meta // it may have ended between the reading of meta.json and now
+	if err := ReadJSON(filepath.Join(dir, "meta.json"), &now); err == nil && now.Status != StatusRunning {
+		return now.Status
+	}
+	return StatusKilled
 }
 
 // memoryBytes returns how much memory the process has had from the system: it gives back

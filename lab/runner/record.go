@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,6 +23,7 @@ type Record struct {
 	names  []string      // of the lab's nodes, for the trace
 	times  *times        // nil: the lab asks for none
 	met    *meeting      // nil: the run has no use for it
+	lock   *os.File      // on the folder; nil: there is none
 
 	closes []func() error
 }
@@ -37,6 +39,8 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 		Schema: ReportSchema, Lab: l.Name, Runtime: runtimeName, Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
 		Results: []apps.Row{}, Expect: []Expectation{},
 	}
+	r.lock = hold(dir)
+	r.Meta.Locked = r.lock != nil
 	if err := WriteFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
 		return nil, err
 	}
@@ -177,10 +181,14 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	default:
 		r.Meta.Status = StatusOK
 	}
+	r.Meta.Locked = false
 	errs = append(errs,
 		r.times.write(r.Report.RunDir),
 		WriteJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
 		WriteJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
+	}
 	if runErr != nil {
 		return runErr
 	}

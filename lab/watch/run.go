@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -26,11 +27,12 @@ func Run(dir string) Source {
 		var last []string
 		for {
 			before := time.Now()
+			killed := last != nil && killed(dir) // what it has written is complete then
 			now, err := stamps(dir)
 			if err != nil {
 				return err
 			}
-			if !slices.Equal(now, last) {
+			if killed || !slices.Equal(now, last) {
 				f, err := report.ReadFilm(dir)
 				if err != nil {
 					return err
@@ -51,6 +53,12 @@ func Run(dir string) Source {
 			}
 		}
 	}
+}
+
+// killed reports whether a run that had not ended has been killed.
+func killed(dir string) bool {
+	var m runner.Meta
+	return runner.ReadJSON(filepath.Join(dir, "meta.json"), &m) == nil && runner.StatusOf(dir, &m) == runner.StatusKilled
 }
 
 // stamps returns the names, sizes and times of a folder's files.
