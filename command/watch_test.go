@@ -116,7 +116,7 @@ func recorded(t *testing.T, text string) string {
 func TestWatchRun(t *testing.T) {
 	ctx := browser(t)
 	url := watching(t, recorded(t, pausedLab))
-	var before, during, after, paused, told, message, node string
+	var before, during, after, paused, told, message, node, filled, drained string
 	const down = "leaf0:3>h3:0"
 	// The lab time of the line below the scrubber leads to a step.
 	seek := func(us int) chromedp.Action {
@@ -139,6 +139,10 @@ func TestWatchRun(t *testing.T) {
 		chromedp.Evaluate(`document.querySelector("#messages li:last-child button").click()`, nil), chromedp.Text("#detail", &message),
 		chromedp.Evaluate(`document.querySelector('[data-node="leaf0"]').dispatchEvent(new Event("click"))`, nil), chromedp.Text("#detail", &node),
 		seek(5), until(`!`+wayClass(down)+`.includes("halted")`),
+		chromedp.Evaluate(`{const p = document.getElementById("paint"); p.value = "queue"; p.dispatchEvent(new Event("change"))}`, nil),
+		seek(160), chromedp.Evaluate(wayClass(down), &filled), chromedp.Evaluate(`document.getElementById("find").dispatchEvent(new Event("change"))`, nil),
+		until(`document.getElementById("what").textContent === "`+down+`" && document.getElementById("detail").textContent.includes("in this step")`),
+		seek(5), chromedp.Evaluate(wayClass(down), &drained),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +150,9 @@ func TestWatchRun(t *testing.T) {
 	if strings.Contains(before, "halted") || !strings.Contains(before, "s0") || !strings.Contains(during, "s6") || !strings.Contains(during, "halted") ||
 		!strings.HasPrefix(after, "way s0") || strings.Contains(after, "halted") {
 		t.Errorf("the link's class is %q before the pause, %q during it, %q after it", before, during, after)
+	}
+	if !strings.HasPrefix(filled, "way s6") || !strings.HasPrefix(drained, "way s0") {
+		t.Errorf("by queues the link's class is %q at the pause's end and %q before it", filled, drained)
 	}
 	if !strings.Contains(paused, "h3") || !strings.Contains(paused, "(on)") {
 		t.Errorf("of the fault it says %q", paused)

@@ -72,6 +72,13 @@ func (r *recorder) TraceRequest(now vtime.Time, q machine.Request) {
 	r.rec.TraceRequest(now, q)
 }
 
+// TraceQueue implements machine.QueueTracer.
+func (r *recorder) TraceQueue(now vtime.Time, port, bytes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rec.TraceQueue(now, port, bytes)
+}
+
 // Sent implements machine.Watcher.
 func (r *recorder) Sent(port int, start vtime.Time, d vtime.Duration, landed vtime.Time, f *wire.Frame) {
 	r.mu.Lock()

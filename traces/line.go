@@ -26,6 +26,7 @@ const (
 	LineEvent    = "event"    // an event of docs/counters.md; Text: its name
 	LineMessage  = "message"  // a message as the workload counts them: an iteration
 	LineWorkload = "workload" // a workload begins
+	LineQueue    = "queue"    // Bytes wait at a switch's Port from At on, to within a quarter or 8 KiB
 	LineGap      = "gap"      // no further lines came from Node
 	LineCut      = "cut"      // Count lines beyond the limit were left out
 	LineEnd      = "end"      // the trace ends here, after Count lines: without it the writer was killed, or the file was cut

@@ -10,7 +10,7 @@ import (
 // leave it. Packets of a flow that follow each other in equal steps are one line, so a message
 // that nothing disturbs costs two lines per port.
 //
-// It is a machine.Tracer and passes events on; a machine.RequestTracer; a machine.Watcher.
+// It is a machine.Tracer and passes events on; a machine.RequestTracer; a machine.QueueTracer; a machine.Watcher.
 type Recorder struct {
 	node  string
 	next  machine.Tracer // gets events, too; may be nil
@@ -18,7 +18,12 @@ type Recorder struct {
 	runs  map[flow]*run
 	order []*run // of runs, so that what is written does not depend on the map
 	free  []vtime.Time
+	waits []int // by port, as the last line had it
 }
+
+// QueueStep is how many bytes more or less a queue must hold for a line, if not a quarter of what it held: one or two
+// packets that come and go are none.
+const QueueStep = 8 << 10
 
 // flow is what packets that follow each other have in common.
 type flow struct {
@@ -75,6 +80,19 @@ func (r *Recorder) TraceRequest(now vtime.Time, q machine.Request) {
 		l.Kind, l.Src, l.Dst = LineReceived, wire.AddrOf(q.Peer).String(), wire.AddrOf(q.To).String()
 	}
 	r.out(&l)
+}
+
+// TraceQueue implements machine.QueueTracer.
+func (r *Recorder) TraceQueue(now vtime.Time, port, bytes int) {
+	for len(r.waits) <= port {
+		r.waits = append(r.waits, 0)
+	}
+	last := r.waits[port]
+	if change := max(bytes-last, last-bytes); change < max(QueueStep, last/4) && (bytes > 0 || last == 0) {
+		return
+	}
+	r.waits[port] = bytes
+	r.out(&Line{Kind: LineQueue, Node: r.node, At: int64(now), Port: port, Bytes: int64(bytes)})
 }
 
 // packetOf returns the kind of a RoCE packet.

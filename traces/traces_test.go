@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,5 +120,23 @@ func TestCapture(t *testing.T) {
 	}
 	if i, err := r.Interface(0); err != nil || i.Name != "h0:0" {
 		t.Errorf("interface %+v, %v", i, err)
+	}
+}
+
+// TestQueueLines: a line is written when a queue holds a quarter or 8 KiB more or less than the last line said, and when it
+// is empty again; one or two packets that come and go are none.
+func TestQueueLines(t *testing.T) {
+	var got []int64
+	r := NewRecorder("leaf0", nil, func(l *Line) {
+		if l.Kind != LineQueue || l.Node != "leaf0" || l.Port != 2 {
+			t.Errorf("a line %+v", l)
+		}
+		got = append(got, l.Bytes)
+	})
+	for i, bytes := range []int{4178, 0, 4178, 8191, 4178, 8192, 12_000, 0, 4178, 20_000, 12_000, 100_000, 120_000, 125_000, 76_000, 75_000, 100, 0, 0} {
+		r.TraceQueue(vtime.Time(i), 2, bytes)
+	}
+	if want := []int64{8192, 0, 20_000, 100_000, 125_000, 76_000, 100, 0}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

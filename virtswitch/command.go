@@ -53,6 +53,7 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 			}
 		}
 		s.eg[p] = egress{obeyed: e.obeyed, paused: e.obeyed.stopped}
+		s.traceQueue(now, p)
 		s.timers.Stop(s.timerRefresh(p))
 	}
 	if s.deferred != nil {

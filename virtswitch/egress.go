@@ -144,6 +144,7 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	q := &e.fifo[a.prio]
 	q.push(waiter{f, int32(a.size), a.charge})
 	s.peaks[port] = max(s.peaks[port], q.bytes)
+	s.traceQueue(now, port)
 	if bit := uint8(1) << a.prio; e.ready&bit == 0 {
 		e.ready |= bit
 		if e.paused&bit != 0 {
@@ -210,6 +211,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		}
 		q := &e.fifo[prio]
 		w := q.pop()
+		s.traceQueue(start, port)
 		if q.Len() == 0 {
 			e.ready &^= 1 << prio
 		}

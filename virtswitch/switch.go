@@ -65,6 +65,7 @@ type Switch struct {
 	groupRange wire.GroupRange
 	trust      bool
 	trace      machine.Tracer
+	queues     machine.QueueTracer // trace, if it is told of queues; else nil
 
 	buffer buffer
 	// pauseQuanta is the pause that an XOFF of this switch asks for.
@@ -132,6 +133,7 @@ func New(c Config) *Switch {
 		waiting: newBitset(n), portLoad: make([]int32, n), portStats: make([]PortStats, n), peaks: make([]int, n),
 		groupsMax: c.Groups, groupMemory: c.GroupMemory, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
+	s.queues, _ = c.Trace.(machine.QueueTracer)
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
 	}
@@ -348,6 +350,13 @@ func (s *Switch) QueuePeak(port int) int { return s.peaks[port] }
 
 // Ports returns how many ports the switch has.
 func (s *Switch) Ports() int { return len(s.eg) }
+
+// traceQueue tells what waits at a port, to a tracer that is told of queues.
+func (s *Switch) traceQueue(now vtime.Time, port int) {
+	if s.queues != nil {
+		s.queues.TraceQueue(now, port, s.QueuedAt(port))
+	}
+}
 
 // QueuedAt returns how many bytes on the wire wait to be sent by a port. With input queueing nothing
 // waits at egresses, and it is 0.

@@ -185,6 +185,7 @@ func (s *Switch) beginStorm(now vtime.Time, port int, prio uint8) {
 		s.release(now, w)
 		s.drop(now, port, w.f, DropWatchdog)
 	}
+	s.traceQueue(now, port)
 	e.ready &^= 1 << prio
 }
 

@@ -36,6 +36,15 @@ type RequestTracer interface {
 	TraceRequest(now vtime.Time, r Request)
 }
 
+// QueueTracer is a Tracer that is told how much waits at a switch's ports.
+type QueueTracer interface {
+	Tracer
+	// TraceQueue is called when a frame has come to a port's queues or has left them, with the bytes on the wire that wait
+	// there then. A frame that finds its port idle does not wait. Of one port the instants do not decrease; of several they may,
+	// since a frame's leaving is told with the switch's next step.
+	TraceQueue(now vtime.Time, port, bytes int)
+}
+
 // Watcher sees the frames of one node's ports. The driver calls it. It must not keep a frame.
 type Watcher interface {
 	// Sent is called for a frame whose transmission by a port began at start and lasted d. The

@@ -24,7 +24,11 @@ type report struct {
 	now   vtime.Time // as the machine has it
 	e     machine.Event
 	q     *machine.Request // a report of a work request, instead of e
+	queue *queueReport     // a report of a queue, instead of both
 }
+
+// queueReport says what waits at a port.
+type queueReport struct{ port, bytes int }
 
 // tracers returns tracers that keep the reports of nodes for those that of returns.
 func (l *partLog) tracers(of func(node int) machine.Tracer) func(node int) machine.Tracer {
@@ -33,7 +37,9 @@ func (l *partLog) tracers(of func(node int) machine.Tracer) func(node int) machi
 		if to == nil {
 			return nil
 		}
-		if _, is := to.(machine.RequestTracer); is {
+		_, requests := to.(machine.RequestTracer)
+		_, queues := to.(machine.QueueTracer)
+		if requests && queues {
 			return partRequests{partTracer{l, to}}
 		}
 		return partTracer{l, to}
@@ -53,12 +59,17 @@ func (t partTracer) keep(r report) {
 	t.l.reports = append(t.l.reports, r)
 }
 
-// partRequests keeps reports of work requests, too.
+// partRequests keeps reports of work requests and of queues, too.
 type partRequests struct{ partTracer }
 
 // TraceRequest implements machine.RequestTracer.
 func (t partRequests) TraceRequest(now vtime.Time, q machine.Request) {
 	t.keep(report{now: now, q: &q})
+}
+
+// TraceQueue implements machine.QueueTracer.
+func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
+	t.keep(report{now: now, queue: &queueReport{port, bytes}})
 }
 
 // writeLogs passes on what was reported before an instant, to which all parts have come.
@@ -76,9 +87,12 @@ func (p *Parts) writeLogs(before vtime.Time) {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause))
 	})
 	for _, r := range all {
-		if r.q != nil {
+		switch {
+		case r.q != nil:
 			r.to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
-		} else {
+		case r.queue != nil:
+			r.to.(machine.QueueTracer).TraceQueue(r.now, r.queue.port, r.queue.bytes)
+		default:
 			r.to.Trace(r.now, r.e)
 		}
 	}

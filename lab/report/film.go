@@ -34,6 +34,7 @@ type Film struct {
 	Rows     []string      `json:"rows,omitempty"`  // of the results, as text
 	Notes    []string      `json:"notes,omitempty"` // what is not shown, and why
 	Frames   []Frame       `json:"frames"`
+	Queues   bool          `json:"queues,omitempty"` // of a run: frames say what waited in them
 }
 
 // FilmWay is a direction of a link.
@@ -177,7 +178,6 @@ func (r *filming) read() error {
 	default:
 		r.traced = true
 	}
-	r.film.Notes = append(r.film.Notes, "Queues are not recorded over time; shown is the most that one queue before each link held in the run.")
 	at, err := r.instants(trace)
 	if err != nil {
 		return err
@@ -214,9 +214,15 @@ func (r *filming) read() error {
 		if err := r.load(trace); err != nil {
 			return err
 		}
+		if err := r.queues(trace); err != nil {
+			return err
+		}
 		if err := r.messages(trace); err != nil {
 			return err
 		}
+	}
+	if !r.film.Queues {
+		r.film.Notes = append(r.film.Notes, "Queues over time are known of runs with trace: messages; shown is the most that one queue before each link held in the run.")
 	}
 	return r.counters()
 }
@@ -242,8 +248,11 @@ func (r *filming) instants(trace string) (all []float64, err error) {
 	if r.traced {
 		err := lines(trace, func(line []byte) {
 			var l traces.Line
-			if bytes.Contains(line, []byte(`"k":"sent"`)) && json.Unmarshal(line, &l) == nil {
+			if sent := bytes.Contains(line, []byte(`"k":"sent"`)); (sent || bytes.Contains(line, []byte(`"k":"queue"`))) && json.Unmarshal(line, &l) == nil {
 				add(float64(l.At) / 1e6)
+				if !sent {
+					return
+				}
 				add(float64(l.At+int64(max(1, l.Count)-1)*l.Gap+l.Takes) / 1e6)
 			}
 		})

@@ -94,9 +94,9 @@ function choose(kind, k) {
 // pairs turns a frame's pairs into a map.
 const pairs = (list) => new Map(list || []);
 
-// queues returns what waits before each link: in this frame, or the most in a run that has ended.
+// queues returns what waits before each link: in this frame, or the most in a run if no more is known.
 function queues(frame) {
-  if (film.ways.some((w) => w.peak)) return new Map(film.ways.map((w, k) => [k, w.peak || 0]));
+  if (!film.queues && film.ways.some((w) => w.peak)) return new Map(film.ways.map((w, k) => [k, w.peak || 0]));
   return pairs(frame.queue);
 }
 
@@ -249,7 +249,7 @@ function detail(frame, pause, queue) {
     const w = film.ways[chosen.k];
     if (!w) return;
     const rows = [["rate", `${figure(w.gbps)} Gbit/s`], ["busy", `${figure(100 * (loads(frame).get(chosen.k) || 0))} % of ${w.load ? "the run" : "this step"}`],
-      [film.status ? "most in one queue in the run" : "waits before it", `${queue.get(chosen.k) || 0} bytes`], ["paused", `${figure(100 * (pause.get(chosen.k) || 0))} % of this step`]];
+      [!film.status ? "waits before it" : film.queues ? "most that waited before it in this step" : "most in one queue in the run", `${queue.get(chosen.k) || 0} bytes`], ["paused", `${figure(100 * (pause.get(chosen.k) || 0))} % of this step`]];
     if (pause.get(chosen.k)) rows.push(["paused by", film.nodes[w.to]], ["the cause is at", causers(chosen.k, pause)]);
     const inTrees = treesAt(frame).filter((t) => (t.ways || []).includes(chosen.k)).map((t) => t.group);
     if (inTrees.length) rows.push(["in the trees of", inTrees.join(", ")]);
