@@ -46,6 +46,7 @@ func Slow() map[string]float64 {
 	return map[string]float64{
 		"cepheus-large-flows": 36, "cyclic-30-draws": 40, "cyclic-drawn-root": 100, "cyclic-group-size": 13, "cyclic-many-to-many": 13,
 		"gleam-hpl-128":             178,
+		"multicast-measured":        10,
 		"cepheus-fairness-100-long": 14, "cepheus-fairness-40-long": 4, "cepheus-loss-512-20": 200,
 		"cepheus-loss-512-seeds": 200, "cepheus-loss-512-seeds-irn": 200, "cepheus-loss-512-seeds-chain": 720,
 		"cepheus-loss-512-middle": 50, "cepheus-loss-512-middle-1024": 150, "cepheus-loss-512-rto": 50, "cepheus-loss-512-rto-short": 50,
