@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -63,9 +64,13 @@ func (p *program) reproduceAction(c *cli.Context) error {
 		say = nil
 	}
 	dir := c.String("out")
+	begun, busy := time.Now(), processorTime()
 	measured, runErr := reproduce.Run(c.Context, chosen, reproduce.Options{Dir: dir, Full: c.Bool("full"), Jobs: c.Int("jobs"), Say: say})
 	if len(measured) == 0 && runErr != nil {
 		return runErr
+	}
+	if say != nil {
+		say("%d labs took %.0f s, and %.0f s of processor time", len(measured), time.Since(begun).Seconds(), (processorTime() - busy).Seconds())
 	}
 	outcomes := reproduce.Judge(chosen, measured)
 	page, err := reproduce.Write(dir, outcomes, measured)

@@ -26,6 +26,9 @@ func TestReproduce(t *testing.T) {
 		if code != exitOK || !strings.HasPrefix(out, "R-C22 ") || !strings.Contains(out, "\nR-G1 ") || !strings.Contains(out, "2 results: 2 in band") {
 			t.Fatalf("%v: exit %d\n%s%s", args, code, out, said)
 		}
+		if !strings.Contains(said, "\n3 labs took ") {
+			t.Errorf("%v: nothing is said of the time:\n%s", args, said)
+		}
 		if again := strings.Count(said, "measured before"); again != 3*i {
 			t.Errorf("%v: %d labs were measured before:\n%s", args, again, said)
 		}
