@@ -16,10 +16,10 @@ import (
 
 func (p *program) groupCommand() *cli.Command {
 	return &cli.Command{
-		Name: "group", Usage: "show the groups of a lab that is up; say what its external members are", OnUsageError: onUsage,
-		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupAddMember(), p.groupReady()},
+		Name: "group", Usage: "show the groups of a lab that is up; make one of programs' queue pairs; say what its external members are", OnUsageError: onUsage,
+		Subcommands: []*cli.Command{p.groupShow("ls"), p.groupBind(), p.groupAddMember(), p.groupReady()},
 		Action: func(c *cli.Context) error {
-			return usageError{fmt.Errorf("group needs ls, add-member or ready, not %q", c.Args().First())}
+			return usageError{fmt.Errorf("group needs ls, bind, add-member or ready, not %q", c.Args().First())}
 		},
 	}
 }
@@ -98,6 +98,44 @@ func groupsOf(d *orchestrator.Deployed, host string, next uint32) string {
 		return "in each run " + strings.Join(named, ", ")
 	}
 	return fmt.Sprintf("the next group of the lab is %v, and each run takes another: workloads can name one (group)", d.Graph.Addr(next))
+}
+
+func (p *program) groupBind() *cli.Command {
+	return &cli.Command{
+		Name: "bind", Usage: "make a group of queue pairs that programs at hosts open, while the command runs", ArgsUsage: "HOST HOST...", OnUsageError: onUsage,
+		Description: "mcastlab group bind h0 h3 h5\n" +
+			"It says the address of a group. At each of the hosts the first RC queue pair that a program connects to that address, with\n" +
+			"PSN 0 both ways, is a member. When all are there the first host registers the group; what is sent before waits. What one of\n" +
+			"them sends, the switches bring to all others. When a queue pair, its program or this command ends, the group does.",
+		Flags: []cli.Flag{labFlag()},
+		Action: func(c *cli.Context) error {
+			hosts := c.Args().Slice()
+			if len(hosts) < 2 {
+				return usageError{fmt.Errorf("group bind needs the names of two hosts or more: mcastlab group bind h0 h3 h5")}
+			}
+			d, err := p.attach(c)
+			if err != nil {
+				return err
+			}
+			library, err := orchestrator.Library()
+			if err != nil {
+				return err
+			}
+			for i, h := range hosts {
+				if err := hasNode(d, h); err != nil {
+					return err
+				}
+				if why := d.WithoutNIC(h, library); why != nil {
+					return fmt.Errorf("group bind at %s: %w", h, why)
+				}
+				if slices.Contains(hosts[:i], h) {
+					return usageError{fmt.Errorf("group bind at %s: name it once: a group has one member at a host", h)}
+				}
+			}
+			err = d.Bind(c.Context, hosts, func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) })
+			return errors.Join(err, d.Close())
+		},
+	}
 }
 
 func (p *program) groupReady() *cli.Command {

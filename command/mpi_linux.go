@@ -23,6 +23,7 @@ func (p *program) mpiCommand() *cli.Command {
 			labFlag(),
 			&cli.IntFlag{Name: "np", Usage: "how many ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
 			&cli.StringFlag{Name: "map", Usage: "hosts, in the order of the ranks: h3,h0,h0", DefaultText: "the lab's hosts", EnvVars: envOf(name, "map")},
+			&cli.BoolFlag{Name: "multicast", Usage: "have the switches do MPI_Bcast (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
 			clockFlag(name, orchestrator.ClockWall), rootFlag(name),
 		},
 		Action: func(c *cli.Context) error {
@@ -41,7 +42,7 @@ func (p *program) mpiCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			x := orchestrator.Execution{Argv: c.Args().Slice(), Library: library}
+			x := orchestrator.Execution{Argv: c.Args().Slice(), Library: library, Multicast: c.Bool("multicast")}
 			return p.ended(c, d, x, func(ctx context.Context, x orchestrator.Execution) (int, error) { return d.MPIRun(ctx, hosts, x) })
 		},
 	}

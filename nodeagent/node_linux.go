@@ -183,7 +183,10 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		n.agent = mrp.New(mrp.Config{IP: nc.IP, IPv6: nc.IPv6, Groups: nc.Groups, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic})
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, n.panicked)
-		n.programs = verbs.NewServer(verbs.Config{Loop: n.loop, NIC: n.nic, Pool: n.loop.Pool(), MTU: n.lab.NICs.MTU, Alias: n.managed})
+		n.programs = verbs.NewServer(verbs.Config{
+			Loop: n.loop, NIC: n.nic, Pool: n.loop.Pool(), MTU: n.lab.NICs.MTU, Alias: n.managed,
+			Agent: n.agent, Groups: nc.Groups, Activate: labspec.RankParams(n.lab).Activate,
+		})
 		n.loop.Start(n.programs.Gate(), func(at vtime.Time) vtime.Time { return min(n.host.News(at), n.programs.News(at)) })
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/controller"
@@ -62,8 +61,8 @@ type leases struct {
 	run   string
 }
 
-// leasesMax is the number of lower halves that are leased; the others can be named by the lab file.
-const leasesMax = bcast.NamedGroupFirst - 1
+// leasesMax is the number of lower halves that are leased; the others are those of programs, and those that the lab file can name.
+const leasesMax = programGroupFirst - 1
 
 // next leases one to a rank.
 func (l *leases) next(ctx context.Context, rank int) (lower uint32, err error) {

@@ -117,7 +117,7 @@ func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 	if err := d.startReplicas(ctx, all); err != nil {
 		return err
 	}
-	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.o.Engine.Name()}); err != nil {
+	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.o.Engine.Name(), Lowers: leasesMax}); err != nil {
 		return err
 	}
 	_, err := d.phase(ctx, controller.PhaseStarting)

@@ -21,9 +21,11 @@ type Execution struct {
 	// Library is the folder of the libibverbs.so.1 by which a program uses the NIC of its host. Empty:
 	// there is none.
 	Library string
-	tagged  bool   // mpirun says in XML what each rank writes
-	Root    bool   // it runs as root, and not as the user that called sudo
-	Clock   string // what its clocks show: ClockLab, ClockWall or ClockAuto
+	tagged  bool // mpirun says in XML what each rank writes
+	Root    bool // it runs as root, and not as the user that called sudo
+	// Multicast has the switches do an MPI program's broadcasts.
+	Multicast bool
+	Clock     string // what its clocks show: ClockLab, ClockWall or ClockAuto
 
 	In          io.Reader // of a program at one node; several have none
 	Out, ErrOut io.Writer

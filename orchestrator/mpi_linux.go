@@ -79,6 +79,17 @@ func (d *Deployed) MPIRun(ctx context.Context, hosts []string, x Execution) (cod
 	if err != nil {
 		return failed(err)
 	}
+	if x.Multicast {
+		var names []string
+		for _, p := range all {
+			names = append(names, p.node)
+		}
+		end, err := d.leaseGroups(names)
+		if err != nil {
+			return failed(err)
+		}
+		defer end()
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	j := &mpiJob{all: all, x: &x, stop: stop, errs: make([]error, len(all)), ended: make(chan struct{})}
@@ -211,6 +222,11 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 		return nil, err
 	}
 	first.Argv = mpirunArgs(first, ranks, states[0].Rate.Dilation)
+	if x.Multicast {
+		if first.Argv, err = withMulticast(first, x.Library); err != nil {
+			return nil, err
+		}
+	}
 	if x.tagged {
 		first.Argv = append(first.Argv, "--xml")
 	}
@@ -249,4 +265,27 @@ func mpirunArgs(s *start, hosts []string, dilation float64) []string {
 		args = append(args, "-x", v[0]+"="+cmp.Or(os.Getenv(v[0]), v[1]))
 	}
 	return args
+}
+
+// multicastLibrary takes over the broadcasts of MPI programs.
+const multicastLibrary = "libmcastmpi.so"
+
+// withMulticast returns the arguments of mpirun with those by which ranks have their broadcasts done by the switches.
+func withMulticast(s *start, library string) ([]string, error) {
+	path := filepath.Join(library, multicastLibrary)
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("look for the library that takes over broadcasts: %w: build it by make verbs where mpi.h is (apt-get install libopenmpi-dev)", err)
+	}
+	for _, v := range s.Env {
+		if old, ok := strings.CutPrefix(v, preloadEnv+"="); ok && old != "" {
+			path += ":" + old
+		}
+	}
+	args := append(s.Argv, "-x", preloadEnv+"="+path, "-x", "MCASTLAB_MPI=1")
+	for _, v := range []string{"MCASTLAB_MPI_MIN", "MCASTLAB_MPI_TIMEOUT", "MCASTLAB_MPI_VERBOSE"} {
+		if value := os.Getenv(v); value != "" {
+			args = append(args, "-x", v+"="+value)
+		}
+	}
+	return args, nil
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds libibverbs.so.1, librdmacm.so.1, libmcastsysfs.so for UCX, and libmcasttime.so for the lab's time, into the folder that is
 # its argument: sh verbs/build.sh bin/verbs. It needs a C compiler and the headers of rdma-core (Debian: gcc librdmacm-dev). The two
-# symbols.txt say what is exported.
+# symbols.txt say what is exported. Where Open MPI's mpicc is (libopenmpi-dev), libmcastmpi.so is built, too.
 set -eu
 [ $# = 1 ] || { echo 'usage: sh verbs/build.sh FOLDER' >&2; exit 2; }
 src=$(dirname "$0")
@@ -70,4 +70,13 @@ compile "$tmp/rdmacm" "$src/rdmacm/symbols.txt" "$src"/rdmacm/*.c "$src/socket.c
 map "$src/rdmacm/symbols.txt" > "$tmp/rdmacm.map"
 $cc -shared -o "$tmp/librdmacm.so.1" "$tmp"/rdmacm/*.o "$tmp/libibverbs.so.1" -Wl,-soname,librdmacm.so.1 -Wl,--version-script="$tmp/rdmacm.map" -Wl,-z,defs -lpthread
 $cc $flags -shared -o "$tmp/libmcastsysfs.so" "$src/sysfs/sysfs.c"
+# It is not linked with MPI, whose names it finds in the program, so that programs without MPI can be started with it.
+if mpi=$(mpicc --showme:compile 2> /dev/null); then
+  # shellcheck disable=SC2086
+  $cc $flags $mpi -shared -o "$tmp/libmcastmpi.so" "$src"/mpi/*.c "$src/socket.c" "$tmp/libibverbs.so.1" -Wl,--version-script="$src/mpi/exports" -Wl,-z,lazy
+  mv "$tmp/libmcastmpi.so" "$1"
+else
+  rm -f "$1/libmcastmpi.so"
+  echo 'verbs/build.sh: there is no mpicc of Open MPI, so libmcastmpi.so is not built (Debian: libopenmpi-dev)' >&2
+fi
 mv "$tmp/libibverbs.so.1" "$tmp/librdmacm.so.1" "$tmp/libmcastsysfs.so" "$1"

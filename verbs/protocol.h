@@ -51,6 +51,34 @@ struct v_time {
 	struct v_rate rates[2][2];
 };
 
+// In-network groups. A program may take part in those that an operator has offered at its NIC: an RC queue pair that it
+// connects to a group's address, with PSN 0 both ways, is the NIC's member. A host registers a group whose members it has been told.
+enum {
+	V_GROUP_WANT = 96, // a v_id whose id is 0: the address of a new group, offered at all hosts of the job
+	V_GROUP_MEMBER,
+	V_GROUP_REGISTER,
+	V_GROUP_STATUS, // the reply's id is a v_phase
+	V_GROUP_SOURCE,
+};
+
+enum v_phase { V_PHASE_ACTIVE = 3, V_PHASE_FAILED = 7 };
+
+struct v_group {
+	uint32_t op;
+	uint8_t gid[16];
+};
+
+struct v_group_member {
+	uint32_t op;
+	uint8_t group[16], gid[16];
+	uint32_t qpn;
+};
+
+// Between two messages, when the former source has everything acknowledged: it says so with become 0, and the new one with 1.
+struct v_group_source {
+	uint32_t op, qpn, become;
+};
+
 // V_HELLO, with the descriptor of the program's /proc/self/mem.
 struct v_hello {
 	uint32_t op, version;
@@ -137,6 +165,12 @@ struct v_queried {
 struct v_clock {
 	struct v_reply reply;
 	uint64_t ns; // of the NIC's time
+};
+
+// The answer to V_GROUP_WANT.
+struct v_group_grant {
+	struct v_reply reply;
+	uint8_t gid[16];
 };
 
 // Events: a completion channel carries the number of a completion queue, the asynchronous events a type and an object.

@@ -132,7 +132,11 @@ func (s *Server) serve(conn *net.UnixConn) {
 			s.tellTime(conn)
 			break
 		}
-		if (o == opHello) != (c == nil) || o == opTime || err != nil || (len(fds) > 0) != (o == opHello) {
+		if o.operates() && c == nil && err == nil && len(fds) == 0 {
+			s.operate(conn, o, m)
+			break
+		}
+		if (o == opHello) != (c == nil) || o == opTime || o.operates() || err != nil || (len(fds) > 0) != (o == opHello) {
 			closeAll(fds)
 			break
 		}

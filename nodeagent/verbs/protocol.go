@@ -47,6 +47,45 @@ const (
 // opTime is all that a connection of the library of lab time says. It gets a page, which it can only read, and goes by that.
 const opTime op = 48
 
+// Requests about in-network groups. Those from opGroupOffer on are an operator's, and begin its connection.
+const (
+	opGroupWant op = 96 + iota
+	opGroupMember
+	opGroupRegister
+	opGroupStatus
+	opGroupSource
+	opGroupOffer
+	opGroupRun
+	opGroupServe
+	opGroupGrant
+	opGroupEnd
+)
+
+// groupID names a group by its address: opGroupRegister, opGroupStatus and opGroupRun.
+type groupID struct{ GID [16]byte }
+
+// groupOffer is an operator's: programs at this NIC may take part in the group. If Held is not 0, what its source posts
+// waits for opGroupRun.
+type groupOffer struct {
+	GID  [16]byte
+	Held uint32
+}
+
+// groupMember names a member of a group to the host that is to register it.
+type groupMember struct {
+	Group, GID [16]byte
+	QPN        uint32
+}
+
+// groupSource has a queue pair become the source of its group, or follow one that does.
+type groupSource struct{ QPN, New uint32 }
+
+// groupGrant is what a lessor answers, and the answer to opGroupWant.
+type groupGrant struct {
+	Reply reply
+	GID   [16]byte
+}
+
 type hello struct{ Version uint32 }
 
 type byID struct{ ID uint32 }
@@ -128,7 +167,10 @@ var errMalformed = errors.New("malformed request")
 
 // body returns an empty body of a request.
 func body(o op) any {
-	if o >= opCMCreate {
+	switch {
+	case o >= opGroupWant:
+		return groupBody(o)
+	case o >= opCMCreate:
 		return cmBody(o)
 	}
 	switch o {
@@ -156,6 +198,27 @@ func body(o op) any {
 	return new(byID)
 }
 
+func groupBody(o op) any {
+	switch o {
+	case opGroupMember:
+		return new(groupMember)
+	case opGroupRegister, opGroupStatus, opGroupRun:
+		return new(groupID)
+	case opGroupSource:
+		return new(groupSource)
+	case opGroupOffer:
+		return new(groupOffer)
+	case opGroupGrant:
+		return new(groupGrant)
+	}
+	return new(byID)
+}
+
+// known reports whether there is such a request.
+func (o op) known() bool {
+	return o == opTime || o >= opHello && o < opEnd || o >= opCMCreate && o < opCMEnd || o >= opGroupWant && o < opGroupEnd
+}
+
 // decode returns a request's body: a pointer to one of the structs above. The request must have
 // exactly the length of its kind.
 func decode(b []byte) (op, any, error) {
@@ -163,7 +226,7 @@ func decode(b []byte) (op, any, error) {
 		return 0, nil, fmt.Errorf("read a request of %d bytes: %w", len(b), errMalformed)
 	}
 	o := op(binary.LittleEndian.Uint32(b))
-	if o != opTime && (o < opHello || o >= opEnd && o < opCMCreate || o >= opCMEnd) {
+	if !o.known() {
 		return 0, nil, fmt.Errorf("read a request of kind %d: %w", o, errMalformed)
 	}
 	m := body(o)

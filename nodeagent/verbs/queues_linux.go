@@ -19,11 +19,14 @@ type qp struct {
 	srq      *srq          // nil: none
 	sent     atomic.Uint64 // sends taken; changed with the loop's lock
 	resets   int           // with the loop's lock
-	groups   []uint32
-	looked   uint64      // head of the receive ring at the last look; the worker's
-	stalled  atomic.Bool // the NIC's queue is full
-	bad      atomic.Bool // an entry was nonsense, or the queue pair is destroyed: nothing is taken any more
-	dead     atomic.Bool // the NIC has been started again under it: what is posted is flushed
+	groups   []uint32      // of datagrams
+	reliable bool          // of type RC
+	group    *group        // that switches replicate in; with the loop's lock
+	waits    atomic.Bool   // the group is not registered yet
+	looked   uint64        // head of the receive ring at the last look; the worker's
+	stalled  atomic.Bool   // the NIC's queue is full
+	bad      atomic.Bool   // an entry was nonsense, or the queue pair is destroyed: nothing is taken any more
+	dead     atomic.Bool   // the NIC has been started again under it: what is posted is flushed
 }
 
 // receives is a ring of receives: a queue pair's own, or one that several share.

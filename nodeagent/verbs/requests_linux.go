@@ -29,7 +29,10 @@ func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	if c.isWrecked() {
 		return c.doWrecked(o, m), nil
 	}
-	if o >= opCMCreate {
+	switch {
+	case o >= opGroupWant:
+		return c.doGroup(o, m), nil
+	case o >= opCMCreate:
 		return c.doCM(o, m), nil
 	}
 	switch m := m.(type) {
@@ -169,6 +172,7 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 func (c *client) destroyQP(now vtime.Time, q *qp) {
 	q.bad.Store(true)
 	q.resets++
+	c.s.leave(now, q)
 	for _, g := range q.groups {
 		_ = c.s.nic.DetachMcast(q.qp, g) // it is attached
 	}
@@ -278,7 +282,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if err != nil {
 		return r, nil, err
 	}
-	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
+	q := &qp{client: c, mem: mem, reliable: m.Type == uint32(virtrnic.TypeRC), sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
 		if err = c.s.room(); err != nil {
@@ -407,9 +411,13 @@ func (c *client) modifyQP(now vtime.Time, m *modifyQP) error {
 			return err
 		}
 	}
+	if err := c.s.mayJoin(q, &n, mask); err != nil {
+		return err
+	}
 	if err := c.s.nic.ModifyQP(now, q.qp, n, mask); err != nil {
 		return err
 	}
+	c.s.joined(now, q, &n, mask)
 	if q.qp.State() == virtrnic.StateReset {
 		q.forget()
 	}

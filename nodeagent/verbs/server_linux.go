@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/core/cm"
+	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/virtrnic"
@@ -29,6 +30,11 @@ type Config struct {
 	NIC  *virtrnic.NIC
 	Pool *wire.Pool // of the NIC's frames
 	MTU  int        // of the port, in bytes of payload
+	// Agent registers groups that programs take part in. It may be nil: then there are none.
+	Agent  *mrp.Agent
+	Groups wire.GroupRange // of the fabric
+	// Activate: registration tells switches the PSN at which a group begins.
+	Activate bool
 	// Alias returns the fabric's number of a host that has an address elsewhere, on the management network. Programs may name
 	// it so when they meet by rdma_cm. It may be nil.
 	Alias func(a netip.Addr) (ip uint32, ok bool)
@@ -52,12 +58,17 @@ type Server struct {
 	cm        *cm.Machine
 	alias     func(a netip.Addr) (ip uint32, ok bool)
 	ends      map[uint32]*end // of connections, by communication ID
+	agent     *mrp.Agent
+	ids       wire.GroupRange
+	activate  bool
+	groups    map[uint32]*group // that operators have offered, by McstID
 
 	mu       sync.Mutex
 	closed   bool
 	time     *timePage // nil before ShowClock, and after Close
 	listener *net.UnixListener
 	conns    map[*net.UnixConn]bool
+	lessor   *lessor
 	done     chan struct{} // closed by Close
 	running  sync.WaitGroup
 }
@@ -68,6 +79,7 @@ func NewServer(c Config) *Server {
 		loop: c.Loop, nic: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
 		done: make(chan struct{}), mapsMax: mapsMax, ends: map[uint32]*end{}, alias: c.Alias,
+		agent: c.Agent, ids: c.Groups, activate: c.Activate, groups: map[uint32]*group{},
 	}
 	s.manage()
 	c.NIC.SetReturn(gate{s}.returned)

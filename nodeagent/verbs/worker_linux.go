@@ -141,7 +141,7 @@ func (w *worker) sleep() {
 	w.mu.Unlock()
 }
 
-func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() }
+func (q *qp) open() bool { return !q.bad.Load() && !q.stalled.Load() && !q.waits.Load() }
 
 // takeSends posts what waits in the send rings, at most a batch of each, and reports whether there was any.
 func (w *worker) takeSends(c *client) (busy bool) {

@@ -1,0 +1,152 @@
+package nodeapi
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// The requests of an operator at the ProgramSocket, which only root may make; package nodeagent/verbs says what they do.
+const (
+	groupMember   = 97
+	groupRegister = 98
+	groupStatus   = 99
+	groupOffer    = 101
+	groupRun      = 102
+	groupServe    = 103
+	groupGrant    = 104
+)
+
+// GID is an address as programs see it.
+type GID [16]byte
+
+// GroupStatus is what a host knows of a group.
+type GroupStatus struct {
+	QPN            uint32 // of its member; 0: there is none
+	Active, Failed bool   // its registration here
+}
+
+// Numbers of mrp.Phase.
+const (
+	phaseActive = 3
+	phaseFailed = 7
+)
+
+// Groups is a connection that offers groups to the programs at a host. What it has offered goes when it is closed. Several
+// goroutines may use it.
+type Groups struct {
+	mu   sync.Mutex
+	conn *net.UnixConn
+}
+
+// DialGroups connects to a host's ProgramSocket.
+func DialGroups(socket string) (*Groups, error) {
+	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return &Groups{conn: conn}, nil
+}
+
+// Close takes back what has been offered.
+func (g *Groups) Close() error { return g.conn.Close() }
+
+// Offer lets the programs at the host take part in a group. If held, what they send to it waits for Run.
+func (g *Groups) Offer(group GID, held bool) error {
+	flag := uint32(0)
+	if held {
+		flag = 1
+	}
+	_, err := g.ask(binary.LittleEndian.AppendUint32(request(groupOffer, group), flag))
+	return err
+}
+
+// Member says which queue pair at which host is a member of a group that this host is to register.
+func (g *Groups) Member(group, host GID, qpn uint32) error {
+	b := append(request(groupMember, group), host[:]...)
+	_, err := g.ask(binary.LittleEndian.AppendUint32(b, qpn))
+	return err
+}
+
+// Register starts to install a group in the fabric.
+func (g *Groups) Register(group GID) error {
+	_, err := g.ask(request(groupRegister, group))
+	return err
+}
+
+// Run lets go what waits to be sent to a group.
+func (g *Groups) Run(group GID) error {
+	_, err := g.ask(request(groupRun, group))
+	return err
+}
+
+// Status returns what the host knows of a group.
+func (g *Groups) Status(group GID) (s GroupStatus, err error) {
+	r, err := g.ask(request(groupStatus, group))
+	if err != nil {
+		return s, err
+	}
+	phase := binary.LittleEndian.Uint32(r[4:])
+	return GroupStatus{QPN: binary.LittleEndian.Uint32(r[8:]), Active: phase == phaseActive, Failed: phase == phaseFailed}, nil
+}
+
+func request(op uint32, group GID) []byte {
+	return append(binary.LittleEndian.AppendUint32(nil, op), group[:]...)
+}
+
+// replyLen is the length of a reply: an error's number, and three numbers.
+const replyLen = 16
+
+func (g *Groups) ask(b []byte) (r [replyLen]byte, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, err = g.conn.Write(b); err != nil {
+		return r, err
+	}
+	return readReply(g.conn)
+}
+
+func readReply(conn *net.UnixConn) (r [replyLen]byte, err error) {
+	n, err := conn.Read(r[:])
+	if err == nil && n != replyLen {
+		err = errors.New("the node has closed the connection")
+	}
+	if err == nil {
+		if e := binary.LittleEndian.Uint32(r[:]); e != 0 {
+			err = unix.Errno(e)
+		}
+	}
+	return r, err
+}
+
+// LeaseGroups gives the programs at a host groups when they want one: lease returns the next, which is offered at all hosts
+// that are to take part. It returns when the connection, which the caller may close, has ended. ready is called once programs are heard.
+func LeaseGroups(conn *net.UnixConn, ready func(), lease func() (GID, error)) error {
+	if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, groupServe)); err != nil {
+		return err
+	}
+	if _, err := readReply(conn); err != nil {
+		return fmt.Errorf("hear what groups programs want: %w", err)
+	}
+	ready()
+	for {
+		if _, err := readReply(conn); err != nil {
+			return nil // it has ended
+		}
+		status := uint32(0)
+		group, err := lease()
+		if err != nil {
+			status = uint32(unix.ENOSPC)
+		}
+		b := binary.LittleEndian.AppendUint32(nil, groupGrant)
+		b = binary.LittleEndian.AppendUint32(b, status)
+		b = append(b, make([]byte, replyLen-4)...)
+		if _, err := conn.Write(append(b, group[:]...)); err != nil {
+			return nil // it has ended
+		}
+	}
+}
