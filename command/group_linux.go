@@ -106,7 +106,7 @@ func (p *program) groupBind() *cli.Command {
 		Description: "mcastlab group bind h0 h3 h5\n" +
 			"It says the address of a group. At each of the hosts the first RC queue pair that a program connects to that address, with\n" +
 			"PSN 0 both ways, is a member. When all are there the first host registers the group; what is sent before waits. What one of\n" +
-			"them sends, the switches bring to all others. When a queue pair, its program or this command ends, the group does.",
+			"them sends, the switches bring to all others. The group ends when all have left, or with this command.",
 		Flags: []cli.Flag{labFlag()},
 		Action: func(c *cli.Context) error {
 			hosts := c.Args().Slice()

@@ -89,12 +89,12 @@ func (o *groupOffers) close() error {
 }
 
 // next offers the next group at all of the hosts.
-func (o *groupOffers) next(held bool) (id uint32, err error) {
+func (o *groupOffers) next(bound bool) (id uint32, err error) {
 	if id, err = o.d.nextProgramGroup(); err != nil {
 		return 0, err
 	}
 	for i, g := range o.at {
-		if err := g.Offer(o.d.gid(id), held); err != nil {
+		if err := g.Offer(o.d.gid(id), bound); err != nil {
 			return 0, fmt.Errorf("offer group %v at %s: %w", wire.AddrOf(id), o.hosts[i], err)
 		}
 	}
@@ -152,7 +152,7 @@ func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
 const bindPoll = 20 * time.Millisecond
 
 // Bind makes a group of one queue pair at each of the hosts: of a program that connects it to the group's address. The first host
-// registers it. say is told what a user has to know, line by line. It returns nil when a member has left, and then, as when
+// registers it. say is told what a user has to know, line by line. It returns nil when all members have left, and then, as when
 // it is interrupted, all is taken back.
 func (d *Deployed) Bind(ctx context.Context, hosts []string, say func(format string, args ...any)) (err error) {
 	o, err := d.offerAt(hosts)
@@ -185,7 +185,8 @@ func (d *Deployed) Bind(ctx context.Context, hosts []string, say func(format str
 type binding struct {
 	o    *groupOffers
 	gid  nodeapi.GID
-	qpns []uint32 // by host; 0: there is no member yet
+	qpns []uint32 // by host; 0: there is no member yet, or it has left
+	left int
 	say  func(format string, args ...any)
 }
 
@@ -196,8 +197,12 @@ func (b *binding) look() (have int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("look at the group at %s: %w", b.o.hosts[i], err)
 		}
-		if s.QPN != 0 && b.qpns[i] == 0 {
+		switch {
+		case s.QPN != 0 && b.qpns[i] == 0:
 			b.say("%s: QP %d", b.o.hosts[i], s.QPN)
+		case s.QPN == 0 && b.qpns[i] != 0:
+			b.say("%s: QP %d has left", b.o.hosts[i], b.qpns[i])
+			b.left++
 		}
 		if b.qpns[i] = s.QPN; s.QPN != 0 {
 			have++
@@ -209,6 +214,9 @@ func (b *binding) look() (have int, err error) {
 // gather waits for the members, and has the first host register them.
 func (b *binding) gather() (done bool, err error) {
 	have, err := b.look()
+	if err == nil && b.left > 0 {
+		err = errors.New("a member has left before the group was registered")
+	}
 	if err != nil || have < len(b.qpns) {
 		return false, err
 	}
@@ -244,16 +252,8 @@ func (b *binding) activate() (done bool, err error) {
 	return true, nil
 }
 
-// watch waits until a member has left.
+// watch waits until all members have left.
 func (b *binding) watch() (done bool, err error) {
 	have, err := b.look()
-	if err != nil || have == len(b.qpns) {
-		return false, err
-	}
-	for i, q := range b.qpns {
-		if q == 0 {
-			b.say("%s has left, and so the group ends", b.o.hosts[i])
-		}
-	}
-	return true, nil
+	return have == 0, err
 }

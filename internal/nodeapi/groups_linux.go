@@ -55,10 +55,11 @@ func DialGroups(socket string) (*Groups, error) {
 // Close takes back what has been offered.
 func (g *Groups) Close() error { return g.conn.Close() }
 
-// Offer lets the programs at the host take part in a group. If held, what they send to it waits for Run.
-func (g *Groups) Offer(group GID, held bool) error {
+// Offer lets the programs at the host take part in a group. If bound, the caller has one of the hosts register it, what they send waits
+// for Run, and the group is there until Close. Else a program registers it, and it goes with that.
+func (g *Groups) Offer(group GID, bound bool) error {
 	flag := uint32(0)
-	if held {
+	if bound {
 		flag = 1
 	}
 	_, err := g.ask(binary.LittleEndian.AppendUint32(request(groupOffer, group), flag))

@@ -19,7 +19,8 @@ import (
 type group struct {
 	id      uint32
 	owner   *operator
-	held    bool // what its source posts waits until the operator says that the group is registered
+	bound   bool // the operator registers it, and it stays in the fabric until the operator goes
+	held    bool // what its source posts waits until the operator says that it is registered
 	qp      *qp  // the member here; nil: there is none yet, or it has left
 	used    bool
 	members []mrp.Member // the others, if it is to be registered here
@@ -70,18 +71,25 @@ func (s *Server) joined(now vtime.Time, q *qp, a *virtrnic.QPAttr, mask virtrnic
 	}
 }
 
-// leave takes a queue pair out of its group, and the group out of the fabric if this host has registered it.
+// leave takes a queue pair out of its group. A bound group stays: what the member has acknowledged others may still need.
 func (s *Server) leave(now vtime.Time, q *qp) {
 	g := q.group
 	if g == nil {
 		return
 	}
+	g.qp, g.members, q.group = nil, nil, nil
+	q.waits.Store(false)
+	if !g.bound {
+		s.drop(now, g)
+	}
+}
+
+// drop takes a group out of the fabric, if this host has registered it.
+func (s *Server) drop(now vtime.Time, g *group) {
 	if p, _ := s.agent.Status(g.id); p != mrp.Unknown {
 		_ = s.agent.Delete(now, g.id) // this host leads it
 	}
 	s.agent.Leave(g.id)
-	g.qp, g.members, q.group = nil, nil, nil
-	q.waits.Store(false)
 }
 
 // groupOf returns a group by its address, if whoever asks may deal with it: the program of its member here or its operator.

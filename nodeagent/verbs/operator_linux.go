@@ -70,7 +70,7 @@ func (x *operator) do(o op, m any) (r reply) {
 			err = unix.EINVAL
 		}
 		if err == nil {
-			x.s.groups[id] = &group{id: id, owner: x, held: offer.Held != 0}
+			x.s.groups[id] = &group{id: id, owner: x, bound: offer.Bound != 0, held: offer.Bound != 0}
 		}
 	})
 	if err != nil {
@@ -93,6 +93,7 @@ func (x *operator) close() {
 				}
 				q.client.work.wake()
 			}
+			x.s.drop(now, g)
 			delete(x.s.groups, id)
 		}
 	})

@@ -64,11 +64,11 @@ const (
 // groupID names a group by its address: opGroupRegister, opGroupStatus and opGroupRun.
 type groupID struct{ GID [16]byte }
 
-// groupOffer is an operator's: programs at this NIC may take part in the group. If Held is not 0, what its source posts
-// waits for opGroupRun.
+// groupOffer is an operator's: programs at this NIC may take part in the group. If Bound is not 0, the operator registers it, what
+// its source posts waits for opGroupRun, and it is there until the operator goes.
 type groupOffer struct {
-	GID  [16]byte
-	Held uint32
+	GID   [16]byte
+	Bound uint32
 }
 
 // groupMember names a member of a group to the host that is to register it.

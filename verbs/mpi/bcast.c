@@ -69,14 +69,32 @@ static struct state *state_of(MPI_Comm comm, int rank, int ranks)
 	return s;
 }
 
-// rest lets others have the processor. Its sleep is of the wall clock, whatever this program's shows.
-static void rest(int *idle)
+// A wait: how often a rank has looked in vain, and since when, in ns of the wall clock.
+struct wait {
+	long looks, since;
+};
+
+// wall is the wall clock, whatever this program's clocks show.
+static long wall(void)
 {
-	struct timespec t = {0, 50000};
-	if (++*idle < 100)
+	struct timespec t;
+	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+// rest lets others have the processor: the lab's nodes, which are to bring what this rank waits for. It sleeps a small part of the time that it has
+// waited, on the wall clock, so that in a lab whose clock is slow, too, a wait is as good as exact.
+static void rest(struct wait *w)
+{
+	if (!w->looks++)
+		w->since = wall();
+	if (w->looks < 50) {
 		sched_yield();
-	else
-		syscall(SYS_nanosleep, &t, NULL);
+		return;
+	}
+	long ns = (wall() - w->since) / 64;
+	struct timespec t = {0, ns < 20000 ? 20000 : ns > 5000000 ? 5000000 : ns};
+	syscall(SYS_nanosleep, &t, NULL);
 }
 
 // piece returns the length of a message's pieces.
@@ -101,7 +119,7 @@ static int post(struct group *g, struct ibv_mr *m, char *p, size_t n, int send)
 }
 
 // take returns how many requests have completed, or -1 if one has failed.
-static int take(struct group *g, int *idle)
+static int take(struct group *g, struct wait *idle)
 {
 	struct ibv_wc w[16];
 	int n = ibv_poll_cq(g->cq, 16, w);
@@ -109,7 +127,7 @@ static int take(struct group *g, int *idle)
 		if (w[i].status != IBV_WC_SUCCESS)
 			return -1;
 	if (n)
-		*idle = 0;
+		idle->looks = 0;
 	return n;
 }
 
@@ -119,7 +137,8 @@ enum { LOST, DELIVERED };
 // send_all is the root's part. It returns the verdict.
 static int send_all(struct group *g, struct ibv_mr *m, char *p, size_t n, MPI_Comm comm, int rank, int ready)
 {
-	int verdict = LOST, all = 0, idle = 0, got = 0;
+	struct wait idle = {0};
+	int verdict = LOST, all = 0, got = 0;
 	MPI_Request q;
 	PMPI_Reduce(&ready, &all, 1, MPI_INT, MPI_MIN, rank, comm);
 	if (all && !post(g, m, p, n, 1)) {
@@ -135,7 +154,8 @@ static int send_all(struct group *g, struct ibv_mr *m, char *p, size_t n, MPI_Co
 // receive_all is a receiver's part. With DELIVERED *err says whether all is in its memory.
 static int receive_all(struct group *g, size_t n, MPI_Comm comm, int root, int ready, int *err)
 {
-	int verdict = LOST, known = 0, idle = 0, got, left = (n + piece(n) - 1) / piece(n);
+	struct wait idle = {0};
+	int verdict = LOST, known = 0, got, left = (n + piece(n) - 1) / piece(n);
 	MPI_Request q;
 	PMPI_Reduce(&ready, NULL, 1, MPI_INT, MPI_MIN, root, comm);
 	PMPI_Ibcast(&verdict, 1, MPI_INT, root, comm, &q);

@@ -207,13 +207,14 @@ static const char *enroll(struct group *g, const struct member *all, int ranks)
 // unlike returns why ranks cannot be members of one group, or NULL. Every rank finds the same.
 static const char *unlike(const struct member *all, int ranks)
 {
-	for (int i = 0; i < ranks; i++) {
+	static const uint8_t none[16];
+	for (int i = 0; i < ranks; i++)
+		for (int k = 0; k < i; k++)
+			if (memcmp(all[i].gid, none, 16) && !memcmp(all[i].gid, all[k].gid, 16))
+				return "two of its ranks are at one host";
+	for (int i = 0; i < ranks; i++)
 		if (!all[i].qpn)
 			return "a rank has no queue pair for it";
-		for (int k = 0; k < i; k++)
-			if (!memcmp(all[i].gid, all[k].gid, 16))
-				return "two of its ranks are at one host";
-	}
 	return NULL;
 }
 
@@ -243,10 +244,10 @@ struct group *group_make(MPI_Comm comm, int rank, int ranks, const char **why)
 	PMPI_Bcast(&a, sizeof a, MPI_BYTE, 0, comm);
 	if (a.ok && able)
 		g = connect_to(a.gid);
-	if (g) {
+	if (able)
 		memcpy(me.gid, nic.gid.raw, 16);
+	if (g)
 		me.qpn = g->qp->qp_num;
-	}
 	PMPI_Allgather(&me, sizeof me, MPI_BYTE, all, sizeof me, MPI_BYTE, comm);
 	*why = a.ok ? unlike(all, ranks) : "there is no address for it";
 	if (!*why) {
