@@ -36,8 +36,8 @@ type Coordinator struct {
 	cfg     *sim.Config
 	plan    *window.Plan
 	streams Streams
-	files   *files
-	bell    bell
+	shared  *shared // with the nodes; of a lab that is spread over machines it is empty
+	far     *far    // nil: all nodes are on this machine
 	nodes   []remote
 	granted []int // nodes of the next round
 	channel *window.Channel
@@ -67,108 +67,69 @@ type remote struct {
 	from    vtime.Time // where time stood when it was granted
 }
 
-// NewCoordinator makes the shared memory of a run. Files tells what each node is to be handed.
-func NewCoordinator(cfg *sim.Config) (c *Coordinator, err error) {
+// NewCoordinator makes the shared memory of a run. HandOver hands it to the nodes.
+func NewCoordinator(cfg *sim.Config) (*Coordinator, error) {
+	c, err := newCoordinator(cfg)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]bool, len(c.nodes))
+	for i := range all {
+		all[i] = true
+	}
+	if c.shared, err = newShared(cfg, all); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	for i := range c.nodes {
+		c.nodes[i].grant = c.shared.grants[i]
+	}
+	return c, nil
+}
+
+// newCoordinator makes a coordinator without memory.
+func newCoordinator(cfg *sim.Config) (*Coordinator, error) {
 	g := cfg.Graph
 	count := len(g.Nodes)
 	of := make([]int, count)
 	for i := range of {
 		of[i] = i
 	}
-	c = &Coordinator{cfg: cfg, files: &files{}, nodes: make([]remote, count), faults: sim.NewSchedule(*cfg)}
+	c := &Coordinator{cfg: cfg, shared: &shared{}, nodes: make([]remote, count), faults: sim.NewSchedule(*cfg)}
 	c.plan = window.NewPlan(count+1, sim.Paths(cfg, of, count))
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	f := c.files
-	if f.bell, err = newFile("mcastlab bell", bellSize); err != nil {
-		return nil, err
-	}
-	b, err := mapFile(int(f.bell.Fd()), bellSize, true)
-	if err != nil {
-		return nil, err
-	}
-	c.bell = bell{b}
 	for i := range g.Nodes {
-		if err := c.addNode(i); err != nil {
-			return nil, err
-		}
-	}
-	for i := range g.Nodes {
-		var own, peers []int
-		for p := range g.Nodes[i].Links {
+		n := &g.Nodes[i]
+		c.nodes[i] = remote{name: n.Name, arrives: vtime.Never, next: vtime.Never, behind: make([]int, len(n.Links))}
+		for p := range n.Links {
 			far := g.Peer(i, p)
-			own, peers = append(own, f.first[i]+p), append(peers, f.first[far.Node]+far.Port)
 			c.nodes[i].peers, c.nodes[i].ports = append(c.nodes[i].peers, far.Node), append(c.nodes[i].ports, far.Port)
 		}
-		f.ports, f.peers = append(f.ports, own), append(f.peers, peers)
 	}
 	return c, nil
-}
-
-// addNode makes the memory of a node and of the links that leave it.
-func (c *Coordinator) addNode(i int) error {
-	n, f := &c.cfg.Graph.Nodes[i], c.files
-	g, err := newFile("mcastlab grant "+n.Name, grantSize)
-	if err != nil {
-		return err
-	}
-	f.grant = append(f.grant, g)
-	b, err := mapFile(int(g.Fd()), grantSize, true)
-	if err != nil {
-		return err
-	}
-	c.nodes[i] = remote{name: n.Name, grant: grant{b}, arrives: vtime.Never, next: vtime.Never, behind: make([]int, len(n.Links))}
-	s, err := newFile("mcastlab slot "+n.Name, slotSize(len(n.Links)))
-	if err != nil {
-		return err
-	}
-	f.slot = append(f.slot, s)
-	f.first = append(f.first, len(f.ring))
-	for p := range n.Links {
-		r, err := newFile(fmt.Sprintf("mcastlab ring %s:%d", n.Name, p), ringSize)
-		if err != nil {
-			return err
-		}
-		f.ring = append(f.ring, r)
-	}
-	return nil
 }
 
 // HandOver gives every node the files of the shared memory. give hands files to a node and returns
 // when the node has mapped them. Afterwards no process can write what another one owns.
 func (c *Coordinator) HandOver(give func(node int, files []*os.File) error) error {
-	f := c.files
-	for i := range c.nodes {
-		if err := give(i, f.written(i)); err != nil {
-			return fmt.Errorf("hand shared memory to node %s: %w", c.nodes[i].name, err)
-		}
-	}
-	for _, x := range append(append(append([]*os.File{}, f.grant...), f.slot...), f.ring...) {
-		if err := seal(x); err != nil {
-			return err
-		}
+	if err := c.shared.handOver(give); err != nil {
+		return err
 	}
 	for i := range c.nodes {
-		b, err := mapFile(int(f.slot[i].Fd()), slotSize(len(c.nodes[i].peers)), false)
-		if err != nil {
-			return err
-		}
-		c.nodes[i].slot = slot{b}
-		if err := give(i, f.read(i)); err != nil {
-			return fmt.Errorf("hand shared memory to node %s: %w", c.nodes[i].name, err)
-		}
+		c.nodes[i].slot = c.shared.slots[i]
 	}
-	return c.files.close()
+	return nil
 }
 
-// Close unmaps the shared memory.
+// Close unmaps the shared memory, or ends the connections to machines.
 func (c *Coordinator) Close() error {
-	err := errors.Join(c.files.close(), c.bell.unmap())
+	err := c.shared.close()
+	if c.far == nil {
+		return err
+	}
 	for i := range c.nodes {
 		err = errors.Join(err, c.nodes[i].grant.unmap(), c.nodes[i].slot.unmap())
+	}
+	for _, m := range c.far.machines {
+		err = errors.Join(err, m.close())
 	}
 	return err
 }
@@ -328,34 +289,12 @@ func (c *Coordinator) Round() error {
 			c.Grant(i, 0)
 		}
 	}
-	c.bell.running().Store(uint32(len(c.granted)))
-	for _, i := range c.granted {
-		n := &c.nodes[i]
-		n.grant.round().Store(n.round)
-		wake(n.grant.round())
+	run := c.roundHere
+	if c.far != nil {
+		run = c.roundFar
 	}
-	begin := time.Now()
-	counted := begin // wall clock from which the wait counts
-	for _, i := range c.granted {
-		for c.nodes[i].slot.round().Load() != c.nodes[i].round {
-			if v := c.bell.running().Load(); v != 0 {
-				sleep(c.bell.running(), v, look)
-			} else {
-				time.Sleep(time.Millisecond) // the bell has rung too early
-			}
-			if time.Since(begin) < look {
-				continue
-			}
-			if err := c.streams.Alive(); err != nil {
-				return err
-			}
-			if c.streams.Stopped(i, time.Since(begin)) {
-				counted = time.Now()
-			}
-			if time.Since(counted) > 2*PatienceDefault {
-				return fmt.Errorf("node %s has not come to the end of its round within %v", c.nodes[i].name, 2*PatienceDefault)
-			}
-		}
+	if err := run(); err != nil {
+		return err
 	}
 	for _, i := range c.granted {
 		if err := c.collect(i); err != nil {
@@ -367,6 +306,24 @@ func (c *Coordinator) Round() error {
 	}
 	c.granted = c.granted[:0]
 	return nil
+}
+
+// roundHere runs a round of nodes that are all on this machine.
+func (c *Coordinator) roundHere() error {
+	begin := time.Now()
+	counted := begin // wall clock from which the wait counts
+	return c.shared.round(c.granted, func(i int) uint32 { return c.nodes[i].round }, func(i int) error {
+		if err := c.streams.Alive(); err != nil {
+			return err
+		}
+		if c.streams.Stopped(i, time.Since(begin)) {
+			counted = time.Now()
+		}
+		if time.Since(counted) > 2*PatienceDefault {
+			return fmt.Errorf("node %s has not come to the end of its round within %v", c.nodes[i].name, 2*PatienceDefault)
+		}
+		return nil
+	})
 }
 
 // collect takes down what a node tells after a round.

@@ -11,12 +11,11 @@ import (
 // The files of a run's shared memory reach a node in two steps. First come those that it writes,
 // which it maps; then the orchestrator seals all regions, and those come that it reads.
 
-// files are the files of the shared memory of a run.
+// files are the files of the shared memory of a run. Those that no node here uses are nil.
 type files struct {
 	bell         *os.File
 	grant, slot  []*os.File
 	ring         []*os.File // by number of the transmitter
-	first        []int      // by node: number of its first transmitter
 	ports, peers [][]int    // by node and port: numbers of the transmitters here and at the far end
 }
 

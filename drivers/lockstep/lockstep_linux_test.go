@@ -2,6 +2,7 @@ package lockstep
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -76,6 +77,7 @@ type bench struct {
 	l      *lab.Lab
 	cfg    sim.Config
 	c      *Coordinator
+	relays []*Relay // of more than one machine
 	memory []*NodeMemory
 	pipes  [][]*pipe
 	nodes  []*Node
@@ -105,6 +107,12 @@ workloads: [{bcast: {schemes: [cepheus, chain, unicast, {uc-multicast: {subgroup
 
 func newBench(t *testing.T, text string) *bench {
 	t.Helper()
+	return newBenchOn(t, text, 1)
+}
+
+// newBenchOn makes a bench whose nodes are spread over machines, one after the other.
+func newBenchOn(t *testing.T, text string, machines int) *bench {
+	t.Helper()
 	l, err := lab.Parse("bench", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +122,7 @@ func newBench(t *testing.T, text string) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, l: l, cfg: sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l)}, errs: make(chan error, len(g.Nodes))}
-	if b.c, err = NewCoordinator(&b.cfg); err != nil {
+	if b.c, err = b.coordinator(machines); err != nil {
 		t.Fatal(err)
 	}
 	b.calls = timelineOf(t, b.c.Faults(), l)
@@ -140,10 +148,55 @@ func newBench(t *testing.T, text string) *bench {
 		b.pipes[k.A.Node][k.A.Port], b.pipes[k.B.Node][k.B.Port] = &pipe{fd: p[0]}, &pipe{fd: p[1]}
 	}
 	b.memory = make([]*NodeMemory, len(g.Nodes))
+	for _, r := range b.relays {
+		if err := r.HandOver(b.give); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if machines > 1 {
+		return b
+	}
 	if err := b.c.HandOver(b.give); err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// coordinator makes the coordinator, with relays if there is more than one machine.
+func (b *bench) coordinator(machines int) (*Coordinator, error) {
+	if machines == 1 {
+		return NewCoordinator(&b.cfg)
+	}
+	at := make([]int, len(b.cfg.Graph.Nodes))
+	var all []*Machine
+	for i := range at {
+		at[i] = i % machines
+	}
+	for m := range machines {
+		local := make([]bool, len(at))
+		for i := range at {
+			local[i] = at[i] == m
+		}
+		r, err := NewRelay(&b.cfg, local)
+		if err != nil {
+			return nil, err
+		}
+		here, there := net.Pipe()
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = r.Serve(there) // the coordinator tells what it has said
+		}()
+		b.t.Cleanup(func() {
+			_ = here.Close()
+			<-over
+			if err := r.Close(); err != nil {
+				b.t.Error(err)
+			}
+		})
+		b.relays, all = append(b.relays, r), append(all, NewMachine(fmt.Sprint("m", m), here))
+	}
+	return NewSpread(&b.cfg, all, at)
 }
 
 // timelineOf gives the lab's faults to a simulation, and to that of the coordinator or of a node.
