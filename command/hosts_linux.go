@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 )
@@ -47,12 +48,15 @@ func formatFlag(name string) cli.Flag {
 }
 
 func (p *program) hostsOptions(c *cli.Context) hosts.Options {
-	o := hosts.Options{Port: c.Int("port"), State: cmp.Or(os.Getenv("MCASTLAB_HOSTS_STATE"), hosts.StateDir), Say: func(string, ...any) {}}
+	o := hosts.Options{Port: c.Int("port"), State: hostsState(), Say: func(string, ...any) {}}
 	if !c.Bool("quiet") {
 		o.Say = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
 	}
 	return o
 }
+
+// hostsState is the folder of the authority.
+func hostsState() string { return cmp.Or(os.Getenv("MCASTLAB_HOSTS_STATE"), hosts.StateDir) }
 
 func (p *program) hostsUp() *cli.Command {
 	const name = "hosts-up"
@@ -212,10 +216,18 @@ func (p *program) hostCommand() *cli.Command {
 			&cli.IntFlag{Name: "port", Usage: "port of the daemon"},
 			&cli.StringFlag{Name: "join", Usage: "get a certificate and end, if this node is one of these"},
 			&cli.BoolFlag{Name: "leave", Usage: "forget the certificate and end"},
+			&cli.StringFlag{Name: "image", Usage: "image of the daemon"},
+			&cli.StringFlag{Name: "share", Usage: "be the process of this machine's share of a lab, of this name"},
 		},
 		Action: func(c *cli.Context) error {
 			node, port := c.String("node"), c.Int("port")
+			say := func(format string, args ...any) { fmt.Fprintf(p.errOut, "mcastlab host: "+format+"\n", args...) }
+			image := c.String("image")
 			switch {
+			case c.IsSet("share"):
+				return orchestrator.ServeShare(c.Context, c.String("share"), orchestrator.Options{
+					Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say,
+				})
 			case c.Bool("leave"):
 				return daemon.Leave(daemon.Dir)
 			case c.IsSet("join"):
@@ -226,7 +238,8 @@ func (p *program) hostCommand() *cli.Command {
 			return daemon.Serve(c.Context, daemon.Options{
 				Node: node, Dir: daemon.Dir, Listen: daemon.At("", port), Version: runner.Version(), Clock: time.Now,
 				Engine: func(ctx context.Context) error { return hosts.CheckEngine(ctx, node) },
-				Log:    func(format string, args ...any) { fmt.Fprintf(p.errOut, "mcastlab host: "+format+"\n", args...) },
+				Labs:   &hosts.Labs{Node: node, Image: image, Folder: orchestrator.Folder, Command: []string{hostVerb, "--image", image, "--share"}},
+				Log:    say,
 			})
 		},
 	}

@@ -17,11 +17,12 @@ import (
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/process"
+	"github.com/mcastlab/mcastlab/orchestrator/hosts"
 )
 
 // engines returns every engine that labs can be under.
 func engines() []engine.Engine {
-	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}}
+	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}, hosts.Engine{State: hostsState(), Folder: orchestrator.Folder}}
 }
 
 func engineByName(name string) (engine.Engine, error) {
@@ -30,7 +31,7 @@ func engineByName(name string) (engine.Engine, error) {
 			return e, nil
 		}
 	}
-	return nil, usageError{fmt.Errorf("no runtime %q: use sim, docker or netns", name)}
+	return nil, usageError{fmt.Errorf("no runtime %q: use sim, docker, netns or hosts", name)}
 }
 
 // liveCommands are the verbs of labs that are up.
@@ -118,7 +119,7 @@ func (p *program) deployOptions(c *cli.Context, e engine.Engine) (orchestrator.O
 func runtimeFlag(command, value string) cli.Flag {
 	return &cli.StringFlag{
 		Name: "runtime", Aliases: []string{"r"}, Value: value, EnvVars: envOf(command, "runtime"),
-		Usage: "docker, or netns: plain processes in namespaces of their own",
+		Usage: "docker, netns: plain processes in namespaces of their own, or hosts: containers on the machines of mcastlab hosts",
 	}
 }
 

@@ -34,6 +34,9 @@ const messageMax = 16 << 20
 
 // connect reaches the agents of all nodes, which must be there.
 func (d *Deployed) connect(ctx context.Context) error {
+	if d.spread != nil {
+		return d.open()
+	}
 	if err := d.each(func(i int) error { return d.listens(ctx, i) }); err != nil {
 		return err
 	}
@@ -45,13 +48,14 @@ func (d *Deployed) open() error {
 	if err := d.openPlane(); err != nil {
 		return err
 	}
-	return d.each(func(i int) error {
-		name := d.Graph.Nodes[i].Name
-		socket := filepath.Join(d.store.nodePath(name), nodeapi.AgentSocket)
-		var err error
-		d.nodes[i], err = dial(name, socket, callWait)
+	return d.each(func(i int) (err error) {
+		d.nodes[i], err = d.dialNode(i)
 		return err
 	})
+}
+
+func (d *Deployed) agentSocket(node string) string {
+	return filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
 }
 
 // callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
@@ -60,9 +64,14 @@ const callWait = time.Minute
 
 // dial prepares the connection to an agent. Each call ends within wait.
 func dial(name, socket string, wait time.Duration) (*client, error) {
-	// The socket's folder is what protects it: only root and the node's user get in.
-	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
-		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+	return dialAt(name, "unix:"+socket, wait)
+}
+
+// dialAt is dial for a target of gRPC's.
+func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*client, error) {
+	// The socket's folder is what protects it: only root and the node's user get in. On the way to other machines it is TLS.
+	conn, err := grpc.NewClient(target, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
+		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)
 	if err != nil {
 		return nil, fmt.Errorf("reach node %s: %w", name, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
@@ -54,7 +55,13 @@ type Deployed struct {
 	nodes []*client     // by node of the graph
 	lost  []atomic.Bool // by node: it has died, and the run goes on without it
 	plane *plane        // of a lab with controllers
+
+	share  *shareapi.Share   // of the process of a machine's share: what is here
+	spread *engine.Placement // of a lab that is on several machines, nil elsewhere
 }
+
+// here reports whether a node is on this machine.
+func (d *Deployed) here(node int) bool { return d.share == nil || d.share.At[node] == d.share.Own }
 
 // Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
 // unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
@@ -194,6 +201,9 @@ func Attach(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.loadSpread(); err != nil {
+		return nil, err
+	}
 	return d, d.open()
 }
 
@@ -212,6 +222,9 @@ func (d *Deployed) announce(format string, args ...any) {
 
 // bringUp makes the whole lab, whatever exists of it already.
 func (d *Deployed) bringUp(ctx context.Context) error {
+	if e, ok := d.o.Engine.(engine.Spread); ok {
+		return d.bringUpSpread(ctx, e)
+	}
 	message, err := labspec.Encode(d.Lab)
 	if err != nil {
 		return err
@@ -297,7 +310,7 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 	}
 	defer func() { err = errors.Join(err, closeAll(spaces)) }()
 	for i, s := range spaces {
-		if s == nil {
+		if s == nil && d.here(i) {
 			return d.died(ctx, d.Graph.Nodes[i].Name)
 		}
 	}
@@ -307,6 +320,12 @@ func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[
 	for _, i := range links {
 		k := &d.Graph.Links[i]
 		a, b := d.end(spaces, k.A), d.end(spaces, k.B)
+		if d.here(k.A.Node) != d.here(k.B.Node) {
+			if err := d.wireFar(i, a, b); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := failpoint.At("unlink", func() error { return errors.Join(netdev.Part(a), netdev.Part(b)) }); err != nil {
 			return err
 		}
@@ -517,6 +536,10 @@ func Destroy(ctx context.Context, name string, engines []engine.Engine) (existed
 	existed = statErr == nil
 	var there []engine.Engine
 	for _, e := range engines {
+		if _, ok := e.(engine.Spread); ok { // what is elsewhere is known here by the lab's folder
+			there = append(there, e)
+			continue
+		}
 		found, err := e.Find(ctx, name)
 		if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {
 			continue // it holds nothing of this lab

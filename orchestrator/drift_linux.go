@@ -62,12 +62,15 @@ func (d *Deployed) isUp(ctx context.Context) (bool, error) {
 	if !reflect.DeepEqual(old, d.Lab) {
 		return false, fmt.Errorf("lab %s is up with another lab file: destroy it first, or give this one another name", d.Lab.Name)
 	}
-	return true, nil
+	return true, d.loadSpread()
 }
 
 // findDrift looks for parts that are gone. A node whose repair was interrupted counts as gone even
 // if it runs: it may have no sockets, or sockets on interfaces that no longer exist.
 func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
+	if d.spread != nil {
+		return d.findDriftSpread(ctx)
+	}
 	st, _, err := d.store.get()
 	if err != nil {
 		return x, err
@@ -111,6 +114,9 @@ func (d *Deployed) findDrift(ctx context.Context) (x drift, err error) {
 // repair restores what is gone. Nodes that lose a neighbour start from scratch, too; the others
 // are not affected.
 func (d *Deployed) repair(ctx context.Context, x drift) error {
+	if d.spread != nil {
+		return d.refuseRepair(x)
+	}
 	if err := d.repairReplicas(ctx, x.replicas); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -126,7 +124,7 @@ func (r *stepped) open() (err error) {
 	if err := r.d.awaitAgents(r.ctx); err != nil {
 		return err
 	}
-	if r.coord, err = lockstep.NewCoordinator(&r.cfg); err != nil {
+	if err := r.coordinator(); err != nil {
 		return err
 	}
 	specs, err := labspec.Timeline(r.d.Lab, r.d.Graph)
@@ -153,10 +151,7 @@ func (r *stepped) open() (err error) {
 	for _, e := range r.caps.ends {
 		captures = append(captures, &nodeapi.PortRef{Node: uint32(e.Node), Port: uint32(e.Port)})
 	}
-	err = r.coord.HandOver(func(node int, files []*os.File) error {
-		return nodeapi.SendFiles(filepath.Join(r.d.store.nodePath(r.d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
-	})
-	if err != nil {
+	if err := r.handOver(); err != nil {
 		return err
 	}
 	r.nodes = make([]*steppedNode, len(r.d.nodes))

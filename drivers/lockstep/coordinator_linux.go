@@ -129,7 +129,7 @@ func (c *Coordinator) Close() error {
 		err = errors.Join(err, c.nodes[i].grant.unmap(), c.nodes[i].slot.unmap())
 	}
 	for _, m := range c.far.machines {
-		err = errors.Join(err, m.close())
+		err = errors.Join(err, m.Close())
 	}
 	return err
 }

@@ -158,8 +158,8 @@ func NewMachine(name string, conn net.Conn) *Machine {
 	return m
 }
 
-// close ends the connection, and its reader.
-func (m *Machine) close() error {
+// Close ends the connection, and its reader.
+func (m *Machine) Close() error {
 	err := m.conn.Close()
 	for range m.said {
 		continue // what was under way

@@ -37,7 +37,7 @@ const runFolder = "/run"
 
 // daemonSpec is the service of the daemons.
 func daemonSpec(image string, port int) swarm.ServiceSpec {
-	s := spec(serviceName, image, port, []string{"host", "--port", strconv.Itoa(port)})
+	s := spec(serviceName, image, port, []string{"host", "--port", strconv.Itoa(port), "--image", image})
 	s.Mode.Global = &swarm.GlobalService{}
 	again := time.Second
 	s.TaskTemplate.RestartPolicy = &swarm.RestartPolicy{Condition: swarm.RestartPolicyConditionAny, Delay: &again}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/hosts/trust"
@@ -81,6 +82,12 @@ type (
 type route struct {
 	method, path string
 	roles        []trust.Role
+}
+
+// of returns a route of a lab with the lab's name.
+func (r route) of(lab string) route {
+	r.path = strings.Replace(r.path, "{lab}", lab, 1)
+	return r
 }
 
 // The routes. What changes a machine, or says much of it, is for deployers.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 type Client struct {
 	node, address string
 	now           func() time.Time
+	tls           *tls.Config
 	http          *http.Client
 }
 
@@ -27,10 +29,11 @@ const dialWait = 3 * time.Second
 
 // NewClient returns a client of the daemon of a node; nothing is sent yet.
 func NewClient(c *trust.Credentials, node, address string, clock func() time.Time) *Client {
-	return &Client{node, address, clock, &http.Client{
+	config := c.Client(node, clock)
+	return &Client{node, address, clock, config, &http.Client{
 		Timeout: requestWait,
 		Transport: &http.Transport{
-			DialContext: (&net.Dialer{Timeout: dialWait}).DialContext, TLSClientConfig: c.Client(node, clock), TLSHandshakeTimeout: dialWait,
+			DialContext: (&net.Dialer{Timeout: dialWait}).DialContext, TLSClientConfig: config.Clone(), TLSHandshakeTimeout: dialWait,
 			MaxIdleConnsPerHost: 1, DisableCompression: true,
 		},
 	}}

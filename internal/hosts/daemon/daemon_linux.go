@@ -25,6 +25,7 @@ type Options struct {
 	Version string
 	Clock   func() time.Time
 	Engine  func(ctx context.Context) error // asks the machine's engine whether it is that of Node
+	Labs    Labs                            // nil: it keeps none
 	Log     func(format string, args ...any)
 	// Of tests: which datagrams get through, and who is told of the address. Nil: all, and nobody.
 	pass      func(bytes int) bool
@@ -106,6 +107,7 @@ type server struct {
 	http     *http.Server
 	running  sync.WaitGroup
 	sessions sessions
+	shares   shares
 }
 
 func listen(o Options, c *trust.Credentials) (*server, error) {
@@ -147,6 +149,7 @@ func (s *server) close() {
 		return
 	}
 	_ = s.http.Close() // and so its listener
+	s.shares.close()   // which it does not know of
 	_ = s.tcp.Close()
 	_ = s.udp.Close()
 	s.running.Wait()
@@ -160,11 +163,16 @@ func (s *server) routes() http.Handler {
 		answer func(r *http.Request) (any, error)
 	}{
 		{statusRoute(), s.status}, {probeRoute(), s.probe}, {clockRoute(), s.clock}, {expectRoute(), s.expect}, {arrivedRoute(), s.arrived},
+		{startRoute(), s.startLab}, {endRoute(), s.endLab}, {labsRoute(), s.listLabs}, {shareRoute(), nil},
 	} {
 		mux.HandleFunc(x.method+" "+x.path, func(w http.ResponseWriter, r *http.Request) {
 			who, err := trust.Peer(r.TLS)
 			if err != nil || !slices.Contains(x.roles, who.Role) {
-				answer(w, http.StatusForbidden, errorAnswer{fmt.Sprintf("%s may not %s %s", who, x.method, x.path)})
+				answer(w, http.StatusForbidden, errorAnswer{fmt.Sprintf("%s may not %s %s", who, x.method, r.URL.Path)})
+				return
+			}
+			if x.answer == nil {
+				s.share(w, r)
 				return
 			}
 			ctx, stop := context.WithTimeout(r.Context(), requestWait)

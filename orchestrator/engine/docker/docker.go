@@ -43,7 +43,11 @@ const (
 )
 
 // Engine is an engine.Engine of Docker containers.
-type Engine struct{}
+type Engine struct {
+	// Image is what nodes run from, if this program runs in a container itself. Empty: one that is made of this program, whose
+	// file they share.
+	Image string
+}
 
 // Name implements engine.Engine.
 func (Engine) Name() string { return Name }
@@ -83,15 +87,18 @@ func remedy(err error, toDo string) error {
 }
 
 // Start implements engine.Engine.
-func (Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
+func (e Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend func(effect, object string) error) error {
 	c, err := connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing is under way
-	image, err := ensureImage(ctx, c, intend)
-	if err != nil {
-		return err
+	image, self := e.Image, ""
+	if image == "" {
+		self = program()
+		if image, err = ensureImage(ctx, c, intend); err != nil {
+			return err
+		}
 	}
 	for _, n := range nodes {
 		if n.Data != "" {
@@ -103,7 +110,6 @@ func (Engine) Start(ctx context.Context, lab string, nodes []engine.Node, intend
 			return err
 		}
 	}
-	self := program()
 	return each(nodes, func(n engine.Node) error { return start(ctx, c, lab, image, self, n) })
 }
 

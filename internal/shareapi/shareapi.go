@@ -1,0 +1,116 @@
+// Package shareapi has the messages between a deployer and the process of one machine's share of a lab that is spread over
+// several machines: one request and its answer at the beginning of each connection, and then, for some, bytes as they come.
+package shareapi
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// Socket is where the process listens, in the folder of the lab.
+const Socket = "share.sock"
+
+// What a request asks for.
+const (
+	Start   = "start"   // make the share: nodes, links, sockets
+	Look    = "look"    // which nodes are there
+	Logs    = "logs"    // the log of a node
+	Remove  = "remove"  // remove the share
+	Agent   = "agent"   // then the connection is one to the node's agent
+	Metrics = "metrics" // then it is one to the node's metrics
+	Steps   = "steps"   // then it has the rounds of a run in virtual time (lockstep.Relay)
+)
+
+// Request is what a connection begins with.
+type Request struct {
+	Do    string `json:"do"`
+	Node  string `json:"node,omitempty"`
+	Share *Share `json:"share,omitempty"` // to make
+}
+
+// Share is a machine's share of a lab.
+type Share struct {
+	Lab   []byte   `json:"lab"`   // labspec.Encode
+	At    []int    `json:"at"`    // machine of each node
+	Own   int      `json:"own"`   // this one
+	Hosts []string `json:"hosts"` // addresses of the machines
+	VNI   int      `json:"vni"`   // that of link 0; that of link i is so many more
+	Port  int      `json:"port"`  // UDP port of VXLAN
+}
+
+// Node is a node that was found.
+type Node struct {
+	Name string `json:"name"`
+	PID  int    `json:"pid"` // on its machine
+	Up   []bool `json:"up"`  // by port: whether the interface is there
+}
+
+// Answer is what comes back.
+type Answer struct {
+	Error string `json:"error,omitempty"`
+	Nodes []Node `json:"nodes,omitempty"`
+	Log   []byte `json:"log,omitempty"`
+}
+
+// messageMax bounds a message.
+const messageMax = 8 << 20
+
+func write(w io.Writer, v any) error {
+	b, err := json.Marshal(v)
+	if err == nil && len(b) > messageMax {
+		err = fmt.Errorf("a message of %d bytes is longer than %d", len(b), messageMax)
+	}
+	if err == nil {
+		_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+	}
+	return err
+}
+
+func read(r io.Reader, v any) error {
+	var n [4]byte
+	if _, err := io.ReadFull(r, n[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(n[:])
+	if size > messageMax {
+		return fmt.Errorf("a message of %d bytes is longer than %d", size, messageMax)
+	}
+	b := make([]byte, size)
+	if _, err := io.ReadFull(r, b); err != nil {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
+// Ask makes a request at the beginning of a connection.
+func Ask(c net.Conn, q Request) (a Answer, err error) {
+	if err = write(c, q); err == nil {
+		err = read(c, &a)
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return a, errors.New("its share of the lab has ended")
+	case err != nil:
+		return a, err
+	case a.Error != "":
+		return a, errors.New(a.Error)
+	}
+	return a, nil
+}
+
+// Read takes the request at the beginning of a connection.
+func Read(c net.Conn) (q Request, err error) {
+	return q, read(c, &q)
+}
+
+// Reply answers it.
+func Reply(c net.Conn, a Answer, err error) error {
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return write(c, a)
+}

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+	"net"
+)
+
+// Machine is one of several that a lab can be spread over.
+type Machine struct {
+	Node    string `json:"node"` // ID
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Cores   int    `json:"cores"`
+	Memory  int64  `json:"memory"` // bytes
+}
+
+// String returns the name and the address, as messages give them.
+func (m *Machine) String() string { return m.Name + " (" + m.Address + ")" }
+
+// Placement says what of a lab is on which machine. It is in a file of the lab's folder.
+type Placement struct {
+	Machines []Machine `json:"machines"`
+	At       []int     `json:"at"`   // by node of the graph: its machine
+	VNI      int       `json:"vni"`  // that of link 0; that of link i is so many more
+	Port     int       `json:"port"` // UDP port of the links between machines
+}
+
+// PlacementFile is the name of that file.
+const PlacementFile = "hosts.json"
+
+// Spread is an engine of several machines. It does not start nodes itself: each machine has a process that makes its share
+// of a lab (package internal/shareapi).
+type Spread interface {
+	Engine
+	// Machines returns those that can take part, and the UDP port of the links between them.
+	Machines(ctx context.Context) (all []Machine, port int, err error)
+	// Share starts the process of a machine's share if it does not run.
+	Share(ctx context.Context, lab string, m *Machine) error
+	// Dial calls it.
+	Dial(ctx context.Context, lab string, m *Machine) (net.Conn, error)
+}

@@ -1,0 +1,241 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
+)
+
+// EngineName is the runtime's name.
+const EngineName = "hosts"
+
+// Engine is the engine.Spread of the machines of a testbed: containers of all of their engines.
+type Engine struct {
+	State  string                  // StateDir, or a test's
+	Folder func(lab string) string // of a lab's state
+}
+
+// Name implements engine.Engine.
+func (Engine) Name() string { return EngineName }
+
+// linksPort is the UDP port of links between machines: the second after that of the daemons.
+const linksPort = 2
+
+// Machines implements engine.Spread. A machine that is not ready takes no part; if the daemons are of another program, none does.
+func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, port int, err error) {
+	all, err := List(ctx, Options{State: e.State})
+	if err != nil {
+		return nil, 0, err
+	}
+	var why []string
+	for _, m := range all {
+		if m.State == StateReady {
+			ready = append(ready, engine.Machine{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory})
+			continue
+		}
+		why = append(why, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
+	}
+	if len(ready) == 0 {
+		return nil, 0, fmt.Errorf("no machine is ready: run mcastlab hosts up (%s)", strings.Join(why, "; "))
+	}
+	c, err := open(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.close()
+	have, err := c.services(ctx, serviceName)
+	if err != nil || len(have) == 0 {
+		return nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab hosts up"))
+	}
+	image, err := docker.EnsureHostImage(ctx, c.Client)
+	if err != nil {
+		return nil, 0, err
+	}
+	if have[0].Spec.TaskTemplate.ContainerSpec.Image != image {
+		return nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other machines, and then mcastlab hosts up")
+	}
+	return ready, portOf(&have[0]) + linksPort, nil
+}
+
+// client returns a client of a machine's daemon.
+func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
+	p, err := e.placement(lab)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, fmt.Errorf("lab %s is not spread over machines", lab)
+	}
+	who, err := (&store{dir: e.State}).credentials()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errors.New("this machine has no certificate of a deployer: run mcastlab hosts up here")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return daemon.NewClient(who, m.Node, daemon.At(m.Address, p.Port-linksPort), time.Now), nil
+}
+
+// placement reads the placement of a lab; nil: it is not spread.
+func (e Engine) placement(lab string) (*engine.Placement, error) {
+	b, err := os.ReadFile(filepath.Join(e.Folder(lab), engine.PlacementFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	p := &engine.Placement{}
+	if err == nil {
+		err = json.Unmarshal(b, p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the placement of lab %s: %w", lab, needRoot(err))
+	}
+	return p, nil
+}
+
+// Share implements engine.Spread.
+func (e Engine) Share(ctx context.Context, lab string, m *engine.Machine) error {
+	k, err := e.client(lab, m)
+	if err != nil {
+		return err
+	}
+	defer k.Close()
+	return machineError(m, k.StartLab(ctx, lab))
+}
+
+// machineError names the machine in an error.
+func machineError(m *engine.Machine, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case daemon.Closed(err):
+		return fmt.Errorf("machine %s does not answer: %w", m, err)
+	}
+	return fmt.Errorf("machine %s: %w", m, err)
+}
+
+// Dial implements engine.Spread.
+func (e Engine) Dial(ctx context.Context, lab string, m *engine.Machine) (net.Conn, error) {
+	k, err := e.client(lab, m)
+	if err != nil {
+		return nil, err
+	}
+	c, err := k.DialShare(ctx, lab)
+	return c, machineError(m, err)
+}
+
+// askWait bounds a question to a share; removeWait the removal of one.
+const (
+	askWait    = 30 * time.Second
+	removeWait = 3 * time.Minute
+)
+
+// ask asks a machine's share.
+func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q shareapi.Request, wait time.Duration) (a shareapi.Answer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	c, err := e.Dial(ctx, lab, m)
+	if err != nil {
+		return a, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	a, err = shareapi.Ask(c, q)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it has not answered for %v", wait)
+	}
+	_ = c.Close() // nothing is under way
+	return a, machineError(m, err)
+}
+
+// each calls f for all machines of a lab at once.
+func (e Engine) each(lab string, f func(i int, m *engine.Machine) error) error {
+	p, err := e.placement(lab)
+	if err != nil || p == nil {
+		return err
+	}
+	errs := make([]error, len(p.Machines))
+	var all sync.WaitGroup
+	for i := range p.Machines {
+		all.Go(func() { errs[i] = f(i, &p.Machines[i]) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Start implements engine.Engine.
+func (Engine) Start(context.Context, string, []engine.Node, func(effect, object string) error) error {
+	return errors.New("nodes on several machines are started by the machines")
+}
+
+// Find implements engine.Engine.
+func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, err error) {
+	var mu sync.Mutex
+	err = e.each(lab, func(_ int, m *engine.Machine) error {
+		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Look}, askWait)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range a.Nodes {
+			found = append(found, engine.Running{Name: n.Name, PID: n.PID})
+		}
+		return err
+	})
+	slices.SortFunc(found, func(a, b engine.Running) int { return strings.Compare(a.Name, b.Name) })
+	return found, err
+}
+
+// Labs implements engine.Engine. What is on other machines is found by the labs' folders here.
+func (Engine) Labs(context.Context) ([]string, error) { return nil, nil }
+
+// Remove implements engine.Engine. Machines that cannot be reached are named, and the others are done all the same.
+func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
+	if len(nodes) > 0 {
+		return errors.New("single nodes of a lab on several machines are not removed")
+	}
+	err := e.each(lab, func(_ int, m *engine.Machine) error {
+		k, err := e.client(lab, m)
+		if err != nil {
+			return err
+		}
+		defer k.Close()
+		if err := k.StartLab(ctx, lab); err != nil { // it may have died
+			return machineError(m, err)
+		}
+		if _, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Remove}, removeWait); err != nil {
+			return err
+		}
+		return machineError(m, k.EndLab(ctx, lab))
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nwhat these machines have of lab %s is left: mcastlab destroy %s again when they answer", err, lab, lab)
+	}
+	return nil
+}
+
+// Logs implements engine.Engine.
+func (e Engine) Logs(ctx context.Context, lab, node string) ([]byte, error) {
+	var log []byte
+	var mu sync.Mutex
+	err := e.each(lab, func(_ int, m *engine.Machine) error {
+		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Logs, Node: node}, askWait)
+		mu.Lock()
+		defer mu.Unlock()
+		log = append(log, a.Log...)
+		return err
+	})
+	return log, err
+}

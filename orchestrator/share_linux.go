@@ -1,0 +1,303 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// A lab that is spread over machines has a process on each that makes its share through the local engine, and then passes
+// bytes between the deployer and the nodes. It decides nothing; what the deployer is told of nodes, they tell it.
+
+// Folder is where a lab keeps its state.
+func Folder(lab string) string { return filepath.Join(StateDir, lab) }
+
+// shareServer is the process of a share.
+type shareServer struct {
+	o     Options
+	store *store
+	log   func(format string, args ...any)
+	mu    sync.Mutex // of what changes the machine
+	d     *Deployed  // nil: nothing has been made
+}
+
+// ServeShare is the process of a machine's share of a lab. It ends with the context.
+func ServeShare(ctx context.Context, lab string, o Options) error {
+	s, err := storeOf(lab)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		return fmt.Errorf("open the share of lab %s: %w", lab, err)
+	}
+	path := filepath.Join(s.dir, shareapi.Socket)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that has died
+		return fmt.Errorf("open the share of lab %s: %w", lab, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("open the share of lab %s: %w", lab, err)
+	}
+	x := &shareServer{o: o, store: s, log: o.Log}
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		c, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("serve the share of lab %s: %w", lab, err)
+		}
+		go func() {
+			if err := x.serve(ctx, c); err != nil {
+				x.log("%v", err)
+			}
+			_ = c.Close() // the other end has what it asked for
+		}()
+	}
+}
+
+// serve answers one connection.
+func (x *shareServer) serve(ctx context.Context, c net.Conn) error {
+	q, err := shareapi.Read(c)
+	if errors.Is(err, io.EOF) { // it has looked whether somebody listens
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read a request: %w", err)
+	}
+	var a shareapi.Answer
+	switch q.Do {
+	case shareapi.Start:
+		err = x.start(ctx, q.Share)
+	case shareapi.Look:
+		a.Nodes, err = x.look(ctx)
+	case shareapi.Logs:
+		a.Log, err = x.logs(ctx, q.Node)
+	case shareapi.Remove:
+		err = x.remove(ctx)
+	case shareapi.Agent:
+		return x.pass(c, q.Node, nodeapi.AgentSocket)
+	case shareapi.Metrics:
+		return x.pass(c, q.Node, counters.MetricsSocket)
+	case shareapi.Steps:
+		return x.steps(c)
+	default:
+		err = fmt.Errorf("%q is no request that this version knows", q.Do)
+	}
+	if err != nil {
+		x.log("%s: %v", q.Do, err)
+	}
+	return shareapi.Reply(c, a, err)
+}
+
+// start makes the share. What there is of the lab is removed first.
+func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l, err := labspec.Decode(share.Lab)
+	if err != nil {
+		return err
+	}
+	d, err := plan(l, x.o)
+	if err != nil {
+		return err
+	}
+	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) {
+		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.store.lab)
+	}
+	d.share = share
+	if err := x.o.Engine.Remove(ctx, l.Name); err != nil {
+		return err
+	}
+	var nodes []engine.Node
+	mine := map[int]bool{}
+	for i, n := range d.Graph.Nodes {
+		if !d.here(i) {
+			continue
+		}
+		node, err := d.node(n.Name)
+		if err != nil {
+			return err
+		}
+		mine[i], nodes = true, append(nodes, node)
+	}
+	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.store.intend); err != nil {
+		return err
+	}
+	var links []int
+	for i, k := range d.Graph.Links {
+		if mine[k.A.Node] || mine[k.B.Node] {
+			links = append(links, i)
+		}
+	}
+	if err := d.wire(ctx, links, mine, nil, nil); err != nil {
+		return err
+	}
+	x.d = d
+	return d.each(func(i int) error {
+		if !mine[i] {
+			return nil
+		}
+		return d.listens(ctx, i)
+	})
+}
+
+// wireFar makes the end that is here of a link to another machine.
+func (d *Deployed) wireFar(link int, a, b netdev.End) error {
+	k := &d.Graph.Links[link]
+	end, far := a, k.B
+	if !d.here(k.A.Node) {
+		end, far = b, k.A
+	}
+	t := netdev.Tunnel{
+		VNI: d.share.VNI + link, Port: d.share.Port,
+		Local: net.ParseIP(d.share.Hosts[d.share.Own]), Remote: net.ParseIP(d.share.Hosts[d.share.At[far.Node]]),
+	}
+	if err := failpoint.At("unlink", func() error { return netdev.Part(end) }); err != nil {
+		return err
+	}
+	return failpoint.At("link", func() error { return netdev.JoinFar(end, t) })
+}
+
+// look tells which nodes are there, and their interfaces.
+func (x *shareServer) look(ctx context.Context) ([]shareapi.Node, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	if err != nil {
+		return nil, err
+	}
+	var all []shareapi.Node
+	for _, r := range found {
+		n := shareapi.Node{Name: r.Name, PID: r.PID}
+		if x.d != nil && r.PID > 0 {
+			if i, ok := x.d.Graph.Find(r.Name); ok {
+				s, err := netdev.Open(r.PID)
+				if err != nil {
+					n.PID = 0 // it has ended meanwhile
+				} else if n.Up, err = s.Ports(len(x.d.Graph.Nodes[i].Links)); errors.Join(err, s.Close()) != nil {
+					return nil, fmt.Errorf("node %s: %w", r.Name, err)
+				}
+			}
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// logs returns the log of a node, and nothing of one that is not here.
+func (x *shareServer) logs(ctx context.Context, node string) ([]byte, error) {
+	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	for _, r := range found {
+		if r.Name == node {
+			return x.o.Engine.Logs(ctx, x.store.lab, node)
+		}
+	}
+	return nil, err
+}
+
+// remove removes the share, but for this process and its socket.
+func (x *shareServer) remove(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.d = nil
+	if err := x.o.Engine.Remove(ctx, x.store.lab); err != nil {
+		return err
+	}
+	for _, name := range []string{"n", "d", shareapi.Socket} {
+		if err := os.RemoveAll(filepath.Join(x.store.dir, name)); err != nil {
+			return fmt.Errorf("remove the share of lab %s: %w", x.store.lab, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(x.store.dir, "state.json")); errors.Is(err, fs.ErrNotExist) { // the deployer is elsewhere
+		return x.store.remove()
+	}
+	return nil
+}
+
+// pass answers, and passes bytes between a connection and a socket of a node.
+func (x *shareServer) pass(c net.Conn, node, socket string) error {
+	x.mu.Lock()
+	d := x.d
+	x.mu.Unlock()
+	var err error
+	if d == nil {
+		err = errors.New("it has nothing of this lab")
+	} else if i, ok := d.Graph.Find(node); !ok || !d.here(i) {
+		err = fmt.Errorf("node %s is not here", node)
+	}
+	var far net.Conn
+	if err == nil {
+		far, err = net.Dial("unix", filepath.Join(x.store.nodePath(node), socket))
+	}
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+		return err
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(far, c) // whoever waits for the rest sees that it ends
+		_ = far.Close()
+	})
+	both.Go(func() {
+		_, _ = io.Copy(c, far) // likewise
+		_ = c.Close()
+	})
+	both.Wait()
+	return nil
+}
+
+// steps hands the nodes here the memory of a run in virtual time, and serves its rounds.
+func (x *shareServer) steps(c net.Conn) error {
+	r, err := x.relay()
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || r == nil {
+		return err
+	}
+	return errors.Join(r.Serve(c), r.Close())
+}
+
+func (x *shareServer) relay() (*lockstep.Relay, error) {
+	x.mu.Lock()
+	d := x.d
+	x.mu.Unlock()
+	if d == nil {
+		return nil, errors.New("it has nothing of this lab")
+	}
+	local := make([]bool, len(d.Graph.Nodes))
+	for i := range local {
+		local[i] = d.here(i)
+	}
+	r, err := lockstep.NewRelay(&sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph)}, local)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.HandOver(d.handMemory); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// handMemory hands files of the shared memory of a run to a node.
+func (d *Deployed) handMemory(node int, files []*os.File) error {
+	return nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
+}

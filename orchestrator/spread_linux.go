@@ -1,0 +1,287 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// checkSpread says what of a lab does not go over several machines yet.
+func (d *Deployed) checkSpread() error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("lab %s does not go over several machines: %s: use --runtime docker", d.Lab.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case d.Lab.Runtime.Clock != lab.ClockLockstep:
+		return refuse("its clock is %s, and machines keep lab time in lockstep only", d.Lab.Runtime.Clock)
+	case len(d.Lab.Replicas()) > 0:
+		return refuse("it has controllers")
+	case len(d.Lab.Externals()) > 0 || len(d.o.Attach) > 0:
+		return refuse("it has external hosts")
+	case d.managed(&state{}):
+		return refuse("it has a management network")
+	case d.trains():
+		return refuse("frames of io: trains do not go over VXLAN")
+	}
+	return nil
+}
+
+// vniMax is the largest network identifier of VXLAN.
+const vniMax = 1<<24 - 1
+
+// bringUpSpread makes the lab on the machines of a testbed.
+func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
+	if err := d.checkSpread(); err != nil {
+		return err
+	}
+	message, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
+	if err := e.Remove(ctx, d.Lab.Name); err != nil { // what an unfinished deployment has left
+		return err
+	}
+	p, err := d.place(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
+		return err
+	}
+	if err := d.store.write(labFile, message); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err == nil {
+		err = d.store.write(engine.PlacementFile, append(text, '\n'))
+	}
+	if err != nil {
+		return err
+	}
+	st := state{Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version}
+	if err := d.store.put(st); err != nil {
+		return err
+	}
+	begin := time.Now()
+	d.spread = p
+	err = d.eachMachine(func(i int, m *engine.Machine) error {
+		if err := e.Share(ctx, d.Lab.Name, m); err != nil {
+			return err
+		}
+		share := &shareapi.Share{Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port}
+		for _, m := range p.Machines {
+			share.Hosts = append(share.Hosts, m.Address)
+		}
+		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	if err != nil {
+		return err
+	}
+	made := time.Now()
+	if err := d.open(); err != nil {
+		return err
+	}
+	all := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		all[i] = true
+	}
+	if err := d.configureAll(ctx, all, nil, nil); err != nil {
+		return err
+	}
+	d.log("%d nodes and %d links, %d of them between machines, made on %d machines in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
+		d.crossing(p.At), len(p.Machines), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
+	st.Phase = phaseUp
+	return d.store.put(st)
+}
+
+// crossing counts the links between machines.
+func (d *Deployed) crossing(at []int) (n int) {
+	for _, k := range d.Graph.Links {
+		if at[k.A.Node] != at[k.B.Node] {
+			n++
+		}
+	}
+	return n
+}
+
+// place decides which node goes where.
+func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placement, error) {
+	all, port, err := e.Machines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := make([]int, len(d.Graph.Nodes))
+	for i := range at {
+		at[i] = i * len(all) / len(at)
+	}
+	return &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(d.Graph.Links)), Port: port}, nil
+}
+
+// loadSpread reads the placement of a lab that is up.
+func (d *Deployed) loadSpread() error {
+	if _, ok := d.o.Engine.(engine.Spread); !ok {
+		return nil
+	}
+	p := &engine.Placement{}
+	b, err := os.ReadFile(filepath.Join(d.store.dir, engine.PlacementFile))
+	if err == nil {
+		err = json.Unmarshal(b, p)
+	}
+	if err == nil && len(p.At) != len(d.Graph.Nodes) {
+		err = fmt.Errorf("it is of %d nodes", len(p.At))
+	}
+	if err != nil {
+		return fmt.Errorf("read the placement of lab %s: %w", d.Lab.Name, needRoot(err))
+	}
+	d.spread = p
+	return nil
+}
+
+// eachMachine calls f for all machines of the lab at once.
+func (d *Deployed) eachMachine(f func(i int, m *engine.Machine) error) error {
+	errs := make([]error, len(d.spread.Machines))
+	var all sync.WaitGroup
+	for i := range d.spread.Machines {
+		all.Go(func() { errs[i] = f(i, &d.spread.Machines[i]) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// callShare calls the process of a machine's share. The connection is what the answer leaves.
+func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
+	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if _, err := shareapi.Ask(c, q); err != nil {
+		_ = c.Close() // nothing is under way
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("machine %s: %w", m, err)
+	}
+	return c, nil
+}
+
+// dialNode prepares the connection to the agent of a node, wherever it is.
+func (d *Deployed) dialNode(node int) (*client, error) {
+	name := d.Graph.Nodes[node].Name
+	if d.spread == nil {
+		return dial(name, d.agentSocket(name), callWait)
+	}
+	m := &d.spread.Machines[d.spread.At[node]]
+	return dialAt(name, "passthrough:///"+name, callWait, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return d.callShare(ctx, m, shareapi.Request{Do: shareapi.Agent, Node: name})
+	}))
+}
+
+// coordinator makes the coordinator of a run in virtual time, and hands the nodes their memory.
+func (r *stepped) coordinator() (err error) {
+	if r.d.spread == nil {
+		r.coord, err = lockstep.NewCoordinator(&r.cfg)
+		return err
+	}
+	all := make([]*lockstep.Machine, len(r.d.spread.Machines))
+	err = r.d.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := r.d.callShare(r.ctx, m, shareapi.Request{Do: shareapi.Steps})
+		if err == nil {
+			all[i] = lockstep.NewMachine(m.String(), c)
+		}
+		return err
+	})
+	if err != nil {
+		for _, m := range all {
+			if m != nil {
+				err = errors.Join(err, m.Close())
+			}
+		}
+		return err
+	}
+	r.coord, err = lockstep.NewSpread(&r.cfg, all, r.d.spread.At)
+	return err
+}
+
+// handOver hands the nodes the memory of the run, unless their machines have.
+func (r *stepped) handOver() error {
+	if r.d.spread != nil {
+		return nil
+	}
+	return r.coord.HandOver(r.d.handMemory)
+}
+
+// findDriftSpread is findDrift of a lab on several machines.
+func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
+	found := map[string]shareapi.Node{}
+	var mu sync.Mutex
+	err = d.eachMachine(func(_ int, m *engine.Machine) error {
+		c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+		if err != nil {
+			return err
+		}
+		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Look})
+		_ = c.Close() // nothing is under way
+		if err != nil {
+			return fmt.Errorf("machine %s: %w", m, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, n := range a.Nodes {
+			found[n.Name] = n
+		}
+		return nil
+	})
+	if err != nil {
+		return x, err
+	}
+	for i := range d.Graph.Nodes {
+		n := &d.Graph.Nodes[i]
+		have := found[n.Name]
+		if have.PID == 0 {
+			x.nodes = append(x.nodes, i)
+		}
+		for p, k := range n.Links {
+			if p >= len(have.Up) || !have.Up[p] {
+				x.links = append(x.links, k)
+			}
+		}
+	}
+	slices.Sort(x.links)
+	x.links = slices.Compact(x.links)
+	return x, nil
+}
+
+// refuseRepair says what is gone of a lab on several machines.
+func (d *Deployed) refuseRepair(x drift) error {
+	what := ""
+	switch {
+	case len(x.nodes) > 0:
+		n := x.nodes[0]
+		what = fmt.Sprintf("node %s on machine %s is gone", d.Graph.Nodes[n].Name, &d.spread.Machines[d.spread.At[n]])
+	default:
+		what = fmt.Sprintf("link %s is gone", d.Graph.LinkName(x.links[0]))
+	}
+	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", d.Lab.Name, what)
+}
