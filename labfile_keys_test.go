@@ -82,6 +82,7 @@ func fileKeys() map[string]keyDoc {
 		"runtime.clock":         {example: "clock: dilated"},
 		"runtime.channel-delay": {example: "channel-delay: 2us"},
 		"runtime.management":    {example: "management: true"},
+		"runtime.hosts":         {values: "`auto`, or names of machines, separated by commas", example: "hosts: auto"},
 		"runtime.io":            {example: "io: trains"},
 	}
 }

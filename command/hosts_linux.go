@@ -48,7 +48,7 @@ func formatFlag(name string) cli.Flag {
 }
 
 func (p *program) hostsOptions(c *cli.Context) hosts.Options {
-	o := hosts.Options{Port: c.Int("port"), State: hostsState(), Say: func(string, ...any) {}}
+	o := hosts.Options{Port: c.Int("port"), State: hostsState(), Say: func(string, ...any) {}, Folder: orchestrator.Folder}
 	if !c.Bool("quiet") {
 		o.Say = func(format string, args ...any) { fmt.Fprintf(p.errOut, format+"\n", args...) }
 	}

@@ -25,6 +25,17 @@ func engines() []engine.Engine {
 	return []engine.Engine{docker.Engine{}, process.Engine{LogDir: orchestrator.LogFile}, hosts.Engine{State: hostsState(), Folder: orchestrator.Folder}}
 }
 
+// engineOf returns the engine that a lab is to run under: what the command line says, and of containers what the lab file does.
+func engineOf(name string, l *lab.Lab) (engine.Engine, error) {
+	if l.Runtime.Hosts == "" {
+		return engineByName(name)
+	}
+	if name != docker.Name && name != hosts.EngineName {
+		return nil, usageError{fmt.Errorf("lab %s has runtime.hosts: it goes with --runtime docker", l.Name)}
+	}
+	return engineByName(hosts.EngineName)
+}
+
 func engineByName(name string) (engine.Engine, error) {
 	for _, e := range engines() {
 		if e.Name() == name {
@@ -45,7 +56,7 @@ func (p *program) liveCommands() []*cli.Command {
 
 // runLive runs a lab under an engine.
 func (p *program) runLive(c *cli.Context, l *lab.Lab, progress runner.Progress, limit int64, acts []faults.Act) (report *runner.Report, err error) {
-	e, err := engineByName(c.String("runtime"))
+	e, err := engineOf(c.String("runtime"), l)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +153,7 @@ func (p *program) deployCommand() *cli.Command {
 			if err := unswept(c, l); err != nil {
 				return err
 			}
-			e, err := engineByName(c.String("runtime"))
+			e, err := engineOf(c.String("runtime"), l)
 			if err != nil {
 				return err
 			}

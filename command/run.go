@@ -30,7 +30,7 @@ func (p *program) runCommand() *cli.Command {
 			&cli.StringFlag{Name: "format", Value: "table", Usage: "table, json, jsonl or csv", EnvVars: envOf(name, "format")},
 			&cli.StringFlag{
 				Name: "runtime", Aliases: []string{"r"}, Value: "sim", EnvVars: envOf(name, "runtime"),
-				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own",
+				Usage: "sim: event clock; docker: containers; netns: processes in namespaces of their own; hosts: containers on several machines",
 			},
 			attachFlag(name),
 			&cli.Float64Flag{Name: "dilation", Usage: "of a running lab: wall time per lab time", DefaultText: "what the lab says", EnvVars: envOf(name, "dilation")},

@@ -42,6 +42,9 @@ const tapIntervalMs = 100
 // newTap opens a capture of a port; it is written to w.
 func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
 	port := d.Graph.PortName(e)
+	if err := d.notSpread("capture"); err != nil {
+		return nil, err
+	}
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err

@@ -233,6 +233,9 @@ func Plan(ctx context.Context, l *lab.Lab, o Options, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if e, ok := o.Engine.(engine.Spread); ok && !up {
+		return d.writePlacement(ctx, e, w)
+	}
 	var lines []string
 	if up {
 		x, err := d.findDrift(ctx)

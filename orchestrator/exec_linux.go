@@ -36,6 +36,9 @@ type Execution struct {
 // node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with
 // its node.
 func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) {
+	if err := d.notSpread("exec"); err != nil {
+		return 0, err
+	}
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return 0, err

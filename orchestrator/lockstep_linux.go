@@ -192,7 +192,7 @@ func (r *stepped) listen(n *steppedNode) {
 		w, err := n.s.Recv()
 		if err != nil {
 			select {
-			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", n.name, r.coord.Now(), err):
+			case r.failed <- fmt.Errorf("node %s, at %v of lab time: %w", r.d.where(n.name), r.coord.Now(), err):
 			default: // another node was first
 			}
 			return

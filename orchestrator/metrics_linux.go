@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
 // metricsWait bounds how long a node may take to answer with its metrics.
@@ -26,13 +27,9 @@ const metricsWait = 10 * time.Second
 // Metrics writes the metrics of all nodes in Prometheus' text format: each metric's help
 // once, and under it every node's.
 func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
-	sockets := make([]string, len(d.Graph.Nodes))
-	for i := range sockets {
-		sockets[i] = filepath.Join(d.store.nodePath(d.Graph.Nodes[i].Name), counters.MetricsSocket)
-	}
-	all := make(prometheus.Gatherers, len(sockets))
+	all := make(prometheus.Gatherers, len(d.Graph.Nodes))
 	err := d.each(func(i int) error {
-		families, err := fetchMetrics(ctx, sockets[i])
+		families, err := fetchMetrics(ctx, d.dialMetrics(i))
 		if err != nil {
 			return fmt.Errorf("metrics of node %s: %w", d.Graph.Nodes[i].Name, err)
 		}
@@ -45,14 +42,33 @@ func (d *Deployed) Metrics(ctx context.Context, out io.Writer) error {
 	return writeMetrics(out, all)
 }
 
-// fetchMetrics fetches the metrics of the node at a socket.
-func fetchMetrics(ctx context.Context, socket string) ([]*dto.MetricFamily, error) {
+// dialMetrics returns what connects to the metrics of a node, wherever it is.
+func (d *Deployed) dialMetrics(node int) dialer {
+	name := d.Graph.Nodes[node].Name
+	return func(ctx context.Context) (net.Conn, error) {
+		if d.spread == nil {
+			return at(filepath.Join(d.store.nodePath(name), counters.MetricsSocket))(ctx)
+		}
+		return d.callShare(ctx, &d.spread.Machines[d.spread.At[node]], shareapi.Request{Do: shareapi.Metrics, Node: name})
+	}
+}
+
+// dialer makes a connection.
+type dialer func(ctx context.Context) (net.Conn, error)
+
+// at returns what connects to a socket.
+func at(socket string) dialer {
+	return func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+}
+
+// fetchMetrics fetches the metrics of a node.
+func fetchMetrics(ctx context.Context, dial dialer) ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsWait)
 	defer cancel()
-	t := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var dial net.Dialer
-		return dial.DialContext(ctx, "unix", socket)
-	}}
+	t := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://node/metrics", nil)
 	if err != nil {
 		return nil, err

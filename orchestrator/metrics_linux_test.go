@@ -43,7 +43,7 @@ func TestMetrics(t *testing.T) {
 		"# HELP mcastlab_switch_groups groups\n# TYPE mcastlab_switch_groups gauge\nmcastlab_switch_groups{node=\"leaf0\"} 2\n",
 		help + "mcastlab_host_sent_total{node=\"h0\"} 3\n",
 	} {
-		families, err := fetchMetrics(context.Background(), told(t, "m", http.StatusOK, text))
+		families, err := fetchMetrics(context.Background(), at(told(t, "m", http.StatusOK, text)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestMetrics(t *testing.T) {
 	for _, path := range []string{
 		filepath.Join(t.TempDir(), "none"), told(t, "m", http.StatusInternalServerError, "not configured\n"), told(t, "m", http.StatusOK, "no metrics {"),
 	} {
-		if _, err := fetchMetrics(context.Background(), path); err == nil {
+		if _, err := fetchMetrics(context.Background(), at(path)); err == nil {
 			t.Errorf("%s: no error", path)
 		}
 	}

@@ -176,6 +176,9 @@ func (p *program) daemon(ctx context.Context, pipe *os.File, x *Execution) error
 
 // mpi prepares mpirun at the host of rank 0 and its daemons at the others, with ranks at hosts.
 func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all []*program, err error) {
+	if err := d.notSpread("mpirun"); err != nil {
+		return nil, err
+	}
 	st, _, err := d.store.get()
 	if err != nil {
 		return nil, err

@@ -101,6 +101,9 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 		if !o.Dilated {
 			return d.runLockstep(ctx, o)
 		}
+		if err := d.notSpread("a clock other than lockstep"); err != nil {
+			return nil, err
+		}
 		other := *l
 		other.Runtime.Clock = lab.ClockDilated
 		if l = &other; l.CheckLive() != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // scrapeWait bounds how long nodes are waited for together. Prometheus gives up after ten seconds, and would have
@@ -35,6 +37,9 @@ func Scrape(ctx context.Context, name string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if _, err := os.Stat(filepath.Join(s.dir, engine.PlacementFile)); err == nil {
+		return fmt.Errorf("lab %s is on several machines, whose nodes a Prometheus is not told of: use mcastlab metrics", name)
+	}
 	d, err := plan(l, Options{})
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func scrape(ctx context.Context, names []string, socket func(name string) string
 	got := make([][]*dto.MetricFamily, len(names))
 	_ = each(func(i int) error { // what fails shows as a node that is not up
 		var err error
-		got[i], err = fetchMetrics(ctx, socket(names[i]))
+		got[i], err = fetchMetrics(ctx, at(socket(names[i])))
 		return err
 	})
 	for i, families := range got {

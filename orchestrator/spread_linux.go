@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,13 +21,15 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/place"
 )
 
 // checkSpread says what of a lab does not go over several machines yet.
 func (d *Deployed) checkSpread() error {
 	refuse := func(format string, args ...any) error {
-		return fmt.Errorf("lab %s does not go over several machines: %s: use --runtime docker", d.Lab.Name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", d.Lab.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case d.Lab.Runtime.Clock != lab.ClockLockstep:
@@ -40,6 +44,14 @@ func (d *Deployed) checkSpread() error {
 		return refuse("frames of io: trains do not go over VXLAN")
 	}
 	return nil
+}
+
+// notSpread refuses what does not reach nodes on other machines.
+func (d *Deployed) notSpread(what string) error {
+	if d.spread == nil {
+		return nil
+	}
+	return fmt.Errorf("lab %s is on several machines, and %s does not go there yet: deploy it on one", d.Lab.Name, what)
 }
 
 // vniMax is the largest network identifier of VXLAN.
@@ -126,15 +138,90 @@ func (d *Deployed) crossing(at []int) (n int) {
 
 // place decides which node goes where.
 func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placement, error) {
-	all, port, err := e.Machines(ctx)
+	all, absent, port, err := e.Machines(ctx)
 	if err != nil {
 		return nil, err
 	}
-	at := make([]int, len(d.Graph.Nodes))
-	for i := range at {
-		at[i] = i * len(all) / len(at)
+	for _, why := range absent {
+		d.announce("machine %s: it takes no part", why)
+	}
+	if names := d.Lab.Runtime.Hosts; names != "" && names != hostsAuto {
+		if all, err = named(all, strings.Split(names, ",")); err != nil {
+			return nil, fmt.Errorf("lab %s: runtime.hosts: %w", d.Lab.Name, err)
+		}
+	}
+	var machines []place.Machine
+	for _, m := range all {
+		machines = append(machines, place.Machine{Name: m.Name, Cores: m.Cores, Memory: m.Memory})
+	}
+	at, err := place.Nodes(d.Graph, machines)
+	if err != nil {
+		return nil, fmt.Errorf("lab %s: %w", d.Lab.Name, err)
 	}
 	return &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(d.Graph.Links)), Port: port}, nil
+}
+
+// hostsAuto is the value of runtime.hosts that means all machines that are ready.
+const hostsAuto = "auto"
+
+// named returns the machines of these names, in this order.
+func named(all []engine.Machine, names []string) (some []engine.Machine, err error) {
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(all, func(m engine.Machine) bool { return m.Name == name || m.Node == name })
+		if i < 0 {
+			var have []string
+			for _, m := range all {
+				have = append(have, m.Name)
+			}
+			return nil, fmt.Errorf("%q is no machine that is ready: these are %s", name, strings.Join(have, ", "))
+		}
+		if slices.Contains(some, all[i]) {
+			return nil, fmt.Errorf("%q is there twice", name)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
+}
+
+// writePlacement writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.
+func (d *Deployed) writePlacement(ctx context.Context, e engine.Spread, w io.Writer) error {
+	if err := d.checkSpread(); err != nil {
+		return err
+	}
+	p, err := d.place(ctx, e)
+	if err != nil {
+		return err
+	}
+	carried, err := runner.Traffic(ctx, d.Lab, d.env())
+	if err != nil {
+		return err
+	}
+	for i := range p.Machines {
+		m := &p.Machines[i]
+		var names []string
+		for n, at := range p.At {
+			if at == i {
+				names = append(names, d.Graph.Nodes[n].Name)
+			}
+		}
+		fmt.Fprintf(w, "machine %s, %d cores, %.1f GiB: %d nodes: %s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "))
+	}
+	all := uint64(0)
+	for a := range p.Machines {
+		for b := a + 1; b < len(p.Machines); b++ {
+			links, bytes := 0, uint64(0)
+			for k, l := range d.Graph.Links {
+				if x, y := p.At[l.A.Node], p.At[l.B.Node]; min(x, y) == a && max(x, y) == b {
+					links, bytes = links+1, bytes+carried[k]
+				}
+			}
+			all += bytes
+			fmt.Fprintf(w, "between %s and %s: %d links, %.1f MB in a run\n", p.Machines[a].Name, p.Machines[b].Name, links, float64(bytes)/1e6)
+		}
+	}
+	_, err = fmt.Fprintf(w, "between machines: %d of %d links, %.1f MB in a run\n", d.crossing(p.At), len(d.Graph.Links), float64(all)/1e6)
+	return err
 }
 
 // loadSpread reads the placement of a lab that is up.
@@ -184,6 +271,15 @@ func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.
 		return nil, fmt.Errorf("machine %s: %w", m, err)
 	}
 	return c, nil
+}
+
+// where returns the name of a node, with that of its machine if the lab has several.
+func (d *Deployed) where(node string) string {
+	i, ok := d.Graph.Find(node)
+	if d.spread == nil || !ok {
+		return node
+	}
+	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[d.spread.At[i]])
 }
 
 // dialNode prepares the connection to the agent of a node, wherever it is.

@@ -63,6 +63,9 @@ func (r *stepped) Stopped(node int, waited time.Duration) bool {
 // stoppedBy returns what to say of a node whose process is stopped, and nothing of one that is not.
 func (r *stepped) stoppedBy(node int) string {
 	s := &r.stops
+	if r.d.spread != nil {
+		return "" // its process is elsewhere; that it does not answer is said in the end
+	}
 	if s.found == nil {
 		all, err := r.d.o.Engine.Find(r.ctx, r.d.Lab.Name)
 		if err != nil {

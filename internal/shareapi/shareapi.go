@@ -86,6 +86,9 @@ func read(r io.Reader, v any) error {
 	return json.Unmarshal(b, v)
 }
 
+// ErrHungUp says that a connection ended before the answer came. A daemon that the Swarm starts again does that.
+var ErrHungUp = errors.New("it has hung up before it answered")
+
 // Ask makes a request at the beginning of a connection.
 func Ask(c net.Conn, q Request) (a Answer, err error) {
 	if err = write(c, q); err == nil {
@@ -93,7 +96,7 @@ func Ask(c net.Conn, q Request) (a Answer, err error) {
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return a, errors.New("its share of the lab has ended")
+		return a, ErrHungUp
 	case err != nil:
 		return a, err
 	case a.Error != "":

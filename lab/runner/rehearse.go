@@ -24,6 +24,17 @@ type Step struct {
 type Rehearsal struct {
 	Rows  []apps.Row
 	Steps []Step
+
+	carried []uint64 // bytes by link, both directions together; nil unless Traffic asks
+}
+
+// Traffic rehearses a lab and returns how many bytes each link carries, in both directions together.
+func Traffic(ctx context.Context, l *lab.Lab, env apps.Env) ([]uint64, error) {
+	r, err := rehearse(ctx, l, env, nil, true)
+	if err != nil {
+		return nil, err
+	}
+	return r.carried, nil
 }
 
 // Hops returns how many frames crossed a link in all steps.
@@ -38,21 +49,22 @@ func (r *Rehearsal) Hops() (all uint64) {
 // counts. If the lab's faults make a workload fail, it rehearses without them. say, if not nil,
 // tells the user at once.
 func Rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
-	r, err := rehearse(ctx, l, env, say)
+	r, err := rehearse(ctx, l, env, say, false)
 	if err == nil || len(l.Faults) == 0 || ctx.Err() != nil {
 		return r, err
 	}
 	healthy := *l
 	healthy.Faults = nil
-	return rehearse(ctx, &healthy, env, say)
+	return rehearse(ctx, &healthy, env, say, false)
 }
 
-func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any)) (*Rehearsal, error) {
+// rehearse is Rehearse with the lab's faults. Links count what they carry if count is set, which takes longer.
+func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format string, args ...any), count bool) (*Rehearsal, error) {
 	g, err := labspec.Graph(l)
 	if err != nil {
 		return nil, fmt.Errorf("build topology: %w", err)
 	}
-	n, err := sim.New(sim.Config{Spec: labspec.Fabric(l, g), NoDigest: true})
+	n, err := sim.New(sim.Config{Spec: labspec.Fabric(l, g), NoDigest: !count})
 	if err != nil {
 		return nil, fmt.Errorf("build lab: %w", err)
 	}
@@ -77,6 +89,12 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w, tl) }); err != nil {
 			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
 		}
+	}
+	for _, k := range g.Links {
+		if !count {
+			break
+		}
+		r.carried = append(r.carried, n.Link(n.PortID(k.A.Node, k.A.Port)).Bytes+n.Link(n.PortID(k.B.Node, k.B.Port)).Bytes)
 	}
 	return r, nil
 }

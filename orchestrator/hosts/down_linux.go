@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/docker/docker/api/types/swarm"
 
 	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 )
 
@@ -36,6 +40,9 @@ func Down(ctx context.Context, o Options) (existed bool, err error) {
 	all, err := c.machines(ctx)
 	if err != nil {
 		return false, err
+	}
+	if err := c.clearShares(ctx, o, all); err != nil {
+		return true, err
 	}
 	problems, found, err := c.leave(ctx, o, all)
 	if err != nil {
@@ -125,4 +132,40 @@ func portOf(s *swarm.Service) int {
 		return daemon.Port
 	}
 	return port
+}
+
+// clearShares removes shares of labs that no folder here tells of: their deployer has forgotten them. With others the testbed stays.
+func (c *cluster) clearShares(ctx context.Context, o Options, all []Machine) error {
+	who, err := (&store{dir: o.State}).credentials()
+	daemons, listed := c.services(ctx, serviceName)
+	if err != nil || listed != nil || len(daemons) == 0 {
+		return listed // without a certificate there is nothing that could be asked
+	}
+	in := map[string][]string{} // machines of labs that are known here
+	for i := range all {
+		m := &all[i]
+		if m.State != "" {
+			continue
+		}
+		k := daemon.NewClient(who, m.Node, daemon.At(m.Address, portOf(&daemons[0])), c.clock)
+		labs, err := k.Labs(ctx)
+		if err != nil {
+			o.Say("%s: its labs are not known: %v", m, err)
+		}
+		for _, lab := range labs {
+			if _, err := os.Stat(filepath.Join(o.Folder(lab), engine.PlacementFile)); err == nil {
+				in[lab] = append(in[lab], m.Name)
+				continue
+			}
+			o.Say("%s: removing its share of lab %s, which is not up here", m, lab)
+			if err := removeShare(ctx, k, lab); err != nil {
+				return fmt.Errorf("%s: remove its share of lab %s: %w", m, lab, err)
+			}
+		}
+		k.Close()
+	}
+	for _, lab := range slices.Sorted(maps.Keys(in)) {
+		return fmt.Errorf("lab %s is on %s: mcastlab destroy %s first", lab, strings.Join(in[lab], ", "), lab)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -37,39 +38,38 @@ func (Engine) Name() string { return EngineName }
 const linksPort = 2
 
 // Machines implements engine.Spread. A machine that is not ready takes no part; if the daemons are of another program, none does.
-func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, port int, err error) {
+func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []string, port int, err error) {
 	all, err := List(ctx, Options{State: e.State})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
-	var why []string
 	for _, m := range all {
 		if m.State == StateReady {
 			ready = append(ready, engine.Machine{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory})
 			continue
 		}
-		why = append(why, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
+		absent = append(absent, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))
 	}
 	if len(ready) == 0 {
-		return nil, 0, fmt.Errorf("no machine is ready: run mcastlab hosts up (%s)", strings.Join(why, "; "))
+		return nil, nil, 0, fmt.Errorf("no machine is ready: run mcastlab hosts up (%s)", strings.Join(absent, "; "))
 	}
 	c, err := open(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	defer c.close()
 	have, err := c.services(ctx, serviceName)
 	if err != nil || len(have) == 0 {
-		return nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab hosts up"))
+		return nil, nil, 0, cmp.Or(err, errors.New("the daemons do not run: run mcastlab hosts up"))
 	}
 	image, err := docker.EnsureHostImage(ctx, c.Client)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if have[0].Spec.TaskTemplate.ContainerSpec.Image != image {
-		return nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other machines, and then mcastlab hosts up")
+		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other machines, and then mcastlab hosts up")
 	}
-	return ready, portOf(&have[0]) + linksPort, nil
+	return ready, absent, portOf(&have[0]) + linksPort, nil
 }
 
 // client returns a client of a machine's daemon.
@@ -144,11 +144,11 @@ const (
 	removeWait = 3 * time.Minute
 )
 
-// ask asks a machine's share.
-func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q shareapi.Request, wait time.Duration) (a shareapi.Answer, err error) {
+// askShare asks a machine's share of a lab.
+func askShare(ctx context.Context, k *daemon.Client, lab string, q shareapi.Request, wait time.Duration) (a shareapi.Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	c, err := e.Dial(ctx, lab, m)
+	c, err := k.DialShare(ctx, lab)
 	if err != nil {
 		return a, err
 	}
@@ -159,7 +159,36 @@ func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q sharea
 		err = fmt.Errorf("it has not answered for %v", wait)
 	}
 	_ = c.Close() // nothing is under way
+	return a, err
+}
+
+// ask asks a machine's share.
+func (e Engine) ask(ctx context.Context, lab string, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+	k, err := e.client(lab, m)
+	if err != nil {
+		return a, err
+	}
+	a, err = askShare(ctx, k, lab, q, askWait)
 	return a, machineError(m, err)
+}
+
+// removeTries is how often a machine is asked to remove its share while it hangs up.
+const removeTries = 3
+
+// removeShare has a machine remove its share of a lab.
+func removeShare(ctx context.Context, k *daemon.Client, lab string) (err error) {
+	for range removeTries {
+		if err = k.StartLab(ctx, lab); err == nil { // its process may have died
+			_, err = askShare(ctx, k, lab, shareapi.Request{Do: shareapi.Remove}, removeWait)
+		}
+		if err == nil {
+			return k.EndLab(ctx, lab)
+		}
+		if !errors.Is(err, shareapi.ErrHungUp) && !errors.Is(err, io.EOF) || sleep(ctx, startWait) != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // each calls f for all machines of a lab at once.
@@ -182,11 +211,11 @@ func (Engine) Start(context.Context, string, []engine.Node, func(effect, object 
 	return errors.New("nodes on several machines are started by the machines")
 }
 
-// Find implements engine.Engine.
+// Find implements engine.Engine. The processes are those of other machines.
 func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, err error) {
 	var mu sync.Mutex
 	err = e.each(lab, func(_ int, m *engine.Machine) error {
-		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Look}, askWait)
+		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Look})
 		mu.Lock()
 		defer mu.Unlock()
 		for _, n := range a.Nodes {
@@ -212,13 +241,7 @@ func (e Engine) Remove(ctx context.Context, lab string, nodes ...string) error {
 			return err
 		}
 		defer k.Close()
-		if err := k.StartLab(ctx, lab); err != nil { // it may have died
-			return machineError(m, err)
-		}
-		if _, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Remove}, removeWait); err != nil {
-			return err
-		}
-		return machineError(m, k.EndLab(ctx, lab))
+		return machineError(m, removeShare(ctx, k, lab))
 	})
 	if err != nil {
 		return fmt.Errorf("%w\nwhat these machines have of lab %s is left: mcastlab destroy %s again when they answer", err, lab, lab)
@@ -231,7 +254,7 @@ func (e Engine) Logs(ctx context.Context, lab, node string) ([]byte, error) {
 	var log []byte
 	var mu sync.Mutex
 	err := e.each(lab, func(_ int, m *engine.Machine) error {
-		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Logs, Node: node}, askWait)
+		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Logs, Node: node})
 		mu.Lock()
 		defer mu.Unlock()
 		log = append(log, a.Log...)

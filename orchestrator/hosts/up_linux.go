@@ -24,6 +24,8 @@ type Options struct {
 	Port  int                              // of the daemons
 	State string                           // StateDir, or a test's
 	Say   func(format string, args ...any) // told of each step
+
+	Folder func(lab string) string // of the state of a lab that was deployed here
 }
 
 // up is a `hosts up` under way.
