@@ -78,8 +78,8 @@ func (l *Lab) CheckLive() error {
 		if k, ok := e.Kind.(apps.SimOnly); ok && l.Runtime.Clock != ClockLockstep {
 			return l.workloadError(i, "%s %s: leave clock: dilated and --dilation out, or use --runtime sim", e.Name, k.WhySimOnly())
 		}
-		if _, ok := e.Kind.(apps.HostPrograms); ok && l.Runtime.Clock == ClockLockstep {
-			return l.workloadError(i, "%s runs programs of this machine, which follow the wall clock: set clock: dilated under runtime", e.Name)
+		if k, ok := e.Kind.(apps.HostPrograms); ok && k.HostProgram().MPI && l.Runtime.Clock == ClockLockstep {
+			return l.workloadError(i, "the processes that mpirun starts do not follow virtual time: set clock: dilated under runtime")
 		}
 	}
 	return nil
@@ -107,7 +107,7 @@ func (l *Lab) CheckPrograms(allowed bool, dilation float64) error {
 		case !allowed:
 			return l.workloadError(i, "%s runs %s on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs",
 				e.Name, k.HostProgram().Argv[0])
-		case dilation == 0:
+		case dilation == 0 && l.Runtime.Clock != ClockLockstep:
 			return l.workloadError(i, "what the programs of %s take is not known beforehand, and so not how slow the clock has to be: "+
 				"set dilation under runtime, for example dilation: 100", e.Name)
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
@@ -177,7 +178,8 @@ type agent struct {
 	node    *node                // nil before the first Configure
 	member  atomic.Bool          // part of a run in virtual time
 	part    atomic.Pointer[sim.Net]
-	leaving bool // the process ends, and another one takes its place
+	inTurns atomic.Pointer[verbs.Server] // of programs in that run; nil: it has none here
+	leaving bool                         // the process ends, and another one takes its place
 }
 
 // takeFiles waits for handovers. Errors are written to log.

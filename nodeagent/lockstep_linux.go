@@ -17,9 +17,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/command"
 	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
 	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/live"
@@ -30,15 +32,19 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/nodeagent/verbs"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/outofband"
 	"github.com/mcastlab/mcastlab/traces"
+	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
 // member is the node as a member of a run in virtual time.
 type member struct {
 	name     string
+	id       int // of the node
 	lab      *lab.Lab
 	node     *lockstep.Node
 	faults   *faults.Timeline
@@ -49,6 +55,8 @@ type member struct {
 	trace    *traces.Recorder      // nil: the lab has no trace
 	lines    []byte                // of the trace, that have not been told yet
 	taps     map[nodePort][]uint32 // numbers of the captures at each port
+	turns    *verbs.Turns          // of programs of the machine; nil: the lab runs none here
+	server   *verbs.Server         // of those
 
 	s    nodeapi.Node_LockstepServer
 	exit func(code int)
@@ -100,6 +108,10 @@ func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
 	}
 	a.part.Store(x.node.Part())
 	defer a.part.Store(nil)
+	if x.server != nil {
+		a.inTurns.Store(x.server)
+		defer a.inTurns.Store(nil)
+	}
 	received, ran := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := x.receive(orders)
@@ -107,6 +119,10 @@ func (a *agent) Lockstep(s nodeapi.Node_LockstepServer) (err error) {
 		received <- err
 	}()
 	err = x.run()
+	if x.server != nil {
+		x.turns.End()
+		err = errors.Join(err, x.server.Close())
+	}
 	close(ran)
 	if err != nil {
 		return status.Error(codes.Aborted, err.Error())
@@ -200,7 +216,7 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	if len(sockets) != ports || m.Ports() != ports {
 		return fmt.Errorf("%d sockets and rings for %d links, and the node has %d ports", len(sockets), m.Ports(), ports)
 	}
-	x.lab = l
+	x.lab, x.id = l, id
 	c := lockstep.NodeConfig{
 		Sim:  sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l), Ledger: open.Ledger},
 		Node: id, Memory: m, Orders: orders, Request: x.request, Alone: true,
@@ -209,6 +225,14 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	if l.Trace == lab.TraceMessages {
 		x.trace = traces.NewRecorder(open.Node, x, x.line)
 		c.Sim.Trace, c.Sim.Watch = func(int) machine.Tracer { return x.trace }, func(int) machine.Watcher { return x.trace }
+	}
+	if l.RunsPrograms() && g.Nodes[id].Kind == topo.Host {
+		x.turns = verbs.NewTurns()
+		c.Programs = x.turns
+		c.Sim.Front = func(_ int, nic *virtrnic.NIC, pool *wire.Pool) machine.Machine {
+			x.server = verbs.NewServer(verbs.Config{Loop: turnLoop{x}, NIC: nic, Pool: pool, MTU: l.NICs.MTU, Alias: managedIn(g), Turns: x.turns})
+			return x.server.Gate()
+		}
 	}
 	var in live.Receiver
 	for _, fd := range sockets {
@@ -234,6 +258,15 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 		x.notes = traces.ByHand(c.Sim.Trace(0))
 	}
 	return nil
+}
+
+// turnLoop is the loop of a member: what programs ask for is done by the goroutine that drives the node, within their turns.
+type turnLoop struct{ x *member }
+
+// Call implements verbs.Loop.
+func (l turnLoop) Call(_ vtime.Time, f func(now vtime.Time)) bool {
+	f(l.x.node.Part().Now())
+	return true
 }
 
 // nodePort is a port of any node of the lab.
@@ -305,6 +338,9 @@ func (x *member) run() (err error) {
 func (x *member) receive(orders chan<- func() error) error {
 	defer x.node.End()
 	defer close(orders)
+	if x.turns != nil {
+		defer x.turns.Stop()
+	}
 	for {
 		o, err := x.s.Recv()
 		if errors.Is(err, io.EOF) {
@@ -399,7 +435,7 @@ func (x *member) begin(start *nodeapi.Start) error {
 	}
 	job := sim.Job{
 		Name: start.Job, Params: labspec.RankParams(x.lab),
-		Program: func(r *rank.Rank) error { return app.Run(r, start.Params) },
+		Program: x.program(start, app),
 		Emit: func(rank int, record []byte) {
 			x.tell(&nodeapi.Word{What: &nodeapi.Word_Record{Record: &nodeapi.RankRecord{Rank: uint32(rank), Record: record}}})
 		},
@@ -421,6 +457,26 @@ func (x *member) begin(start *nodeapi.Start) error {
 	x.faults.BeginRow(vtime.Time(start.Lab))
 	x.ranks = x.node.Part().Begin(job)
 	return nil
+}
+
+// program returns what the node's rank of a job does: for a program of this machine it has its turns, and records when
+// it began and ended.
+func (x *member) program(start *nodeapi.Start, app apps.App) func(*rank.Rank) error {
+	if _, ok := app.(command.App); !ok {
+		return func(r *rank.Rank) error { return app.Run(r, start.Params) }
+	}
+	return func(r *rank.Rank) error {
+		h := x.node.Part().Host(x.id)
+		from := h.Now()
+		if err := x.turns.Run(r.ID(), h); err != nil {
+			return err
+		}
+		b, err := json.Marshal(apps.Exit{Rank: r.ID(), Host: x.name, From: from, To: h.Now()})
+		if err == nil {
+			rankrun.Of(r).Emit(b)
+		}
+		return err
+	}
 }
 
 // tell sends a word of a rank. If the orchestrator has gone, the stream's end ends the run.

@@ -184,7 +184,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, n.panicked)
 		n.programs = verbs.NewServer(verbs.Config{
-			Loop: n.loop, NIC: n.nic, Pool: n.loop.Pool(), MTU: n.lab.NICs.MTU, Alias: n.managed,
+			Loop: n.loop, NIC: n.nic, Pool: n.loop.Pool(), MTU: n.lab.NICs.MTU, Alias: managedIn(n.graph),
 			Agent: n.agent, Groups: nc.Groups, Activate: labspec.RankParams(n.lab).Activate,
 		})
 		n.loop.Start(n.programs.Gate(), func(at vtime.Time) vtime.Time { return min(n.host.News(at), n.programs.News(at)) })
@@ -219,13 +219,15 @@ func (n *node) machine() machine.Machine {
 	return n.nic
 }
 
-// managed returns the fabric's number of the host that has an address on the management network.
-func (n *node) managed(a netip.Addr) (ip uint32, ok bool) {
-	i, ok := labspec.ManagementHost(a)
-	if !ok || i >= n.graph.Hosts {
-		return 0, false
+// managedIn returns what tells the fabric's number of the host that has an address on the management network.
+func managedIn(g *topo.Graph) func(a netip.Addr) (ip uint32, ok bool) {
+	return func(a netip.Addr) (ip uint32, ok bool) {
+		i, ok := labspec.ManagementHost(a)
+		if !ok || i >= g.Hosts {
+			return 0, false
+		}
+		return g.Nodes[i].IP, true
 	}
-	return n.graph.Nodes[i].IP, true
 }
 
 // known returns what tells the addresses of the lab's hosts.

@@ -18,13 +18,17 @@ func listenPrograms(dir, name string) (*net.UnixListener, error) {
 }
 
 // takePrograms hands programs to the node that there is when they connect. Where there is no NIC for them
-// (a switch, or the node is part of a run in virtual time), they see no device. Programs may have all descriptors that the process
+// (a switch, or the node is part of a run in virtual time that has no programs), they see no device. Programs may have all descriptors that the process
 // may open: others wait until some are given back.
 func (a *agent) takePrograms(l *net.UnixListener, log io.Writer) {
 	for {
 		conn, err := nodeapi.Accept(l.AcceptUnix, log)
 		if err != nil {
 			return // it was closed
+		}
+		if s := a.inTurns.Load(); s != nil {
+			s.Take(conn)
+			continue
 		}
 		a.mu.RLock()
 		if n := a.node; n != nil && n.programs != nil && !a.leaving {

@@ -21,6 +21,7 @@ type Execution struct {
 	// Library is the folder of the libibverbs.so.1 by which a program uses the NIC of its host. Empty:
 	// there is none.
 	Library string
+	inTurns bool // its time is that of a run in virtual time, in which it has turns
 	tagged  bool // mpirun says in XML what each rank writes
 	Root    bool // it runs as root, and not as the user that called sudo
 	// Multicast has the switches do an MPI program's broadcasts.
@@ -91,7 +92,7 @@ func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, 
 	needs := needsVerbs(x.Argv[0])
 	for _, n := range at {
 		p := &program{lab: d.Lab.Name, node: n.Name, pid: n.PID, start: start{Argv: x.Argv, Host: n.Name, Hosts: hosts, As: who}}
-		why := d.WithoutNIC(n.Name, x.Library)
+		why := d.withoutNIC(n.Name, x)
 		if needs && why != nil {
 			return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], n.Name, why)
 		}
@@ -108,6 +109,10 @@ func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, 
 
 // WithoutNIC returns why programs at a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.
 func (d *Deployed) WithoutNIC(node, library string) error {
+	return d.withoutNIC(node, &Execution{Library: library})
+}
+
+func (d *Deployed) withoutNIC(node string, x *Execution) error {
 	id, ok := d.Graph.Find(node)
 	switch {
 	case !ok:
@@ -116,9 +121,9 @@ func (d *Deployed) WithoutNIC(node, library string) error {
 		return errors.New("a switch has no NIC: name a host")
 	case d.Lab.ExternalHost(node) != nil:
 		return errors.New("the NIC of an external host is the device")
-	case d.Lab.Runtime.Clock == lab.ClockLockstep:
-		return fmt.Errorf("lab %s keeps virtual time, which programs do not follow yet: set clock: dilated under runtime, and deploy it again", d.Lab.Name)
-	case library == "":
+	case d.Lab.Runtime.Clock == lab.ClockLockstep && !x.inTurns:
+		return fmt.Errorf("lab %s keeps virtual time, which programs follow in its runs alone: make it a workload of the kind command, or set clock: dilated under runtime and deploy it again", d.Lab.Name)
+	case x.Library == "":
 		return errors.New("libibverbs.so.1 is neither in the folder verbs beside mcastlab nor in that of $MCASTLAB_VERBS_LIB: build it by make verbs")
 	}
 	return nil

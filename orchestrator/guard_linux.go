@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +21,25 @@ import (
 // The program gets what it does by default.
 func ignoreSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+}
+
+// announce tells the node that a program with turns begins. The connection stays open until this process ends. The
+// returned function tells its number.
+func (s *start) announce() (begun func(pid int), err error) {
+	if !s.Turns {
+		return func(int) {}, nil
+	}
+	c, err := net.Dial("unixpacket", filepath.Join(s.Dir, nodeapi.ProgramSocket))
+	if err == nil {
+		_, err = c.Write(nodeapi.ProgramBegins(s.Rank))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tell the node of the program: %w", err)
+	}
+	return func(pid int) {
+		_, _ = c.Write(nodeapi.ProgramStarted(uint32(pid))) // a node that has gone ends the program in any case
+		runtime.KeepAlive(c)
+	}, nil
 }
 
 // confine makes what the program sees of this machine that of its node. It is called in namespaces of its own.

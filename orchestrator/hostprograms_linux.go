@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
@@ -29,7 +30,8 @@ var (
 
 // hostJob is a workload whose ranks are programs of this machine.
 type hostJob struct {
-	r     *liveRun
+	d     *Deployed
+	now   func() vtime.Time
 	p     apps.HostProgram
 	hosts []string // by rank
 	dir   string   // of what they write
@@ -43,22 +45,15 @@ func (r *liveRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.Ho
 	if err := r.step(ctx, w.Label); err != nil {
 		return err
 	}
-	j := &hostJob{r: r, p: p, dir: filepath.Join(r.Report.RunDir, programsDir, w.Label), emit: func(rank int, record []byte) {
-		if ctx.Err() == nil { // how programs of an interrupted run have ended says nothing of them
-			emit(rank, record)
-		}
-	}}
-	for _, h := range w.Hosts {
-		j.hosts = append(j.hosts, r.d.Graph.Nodes[h].Name)
-	}
-	if err := os.MkdirAll(j.dir, 0o755); err != nil {
-		return fmt.Errorf("make a folder for what programs write: %w", err)
-	}
-	library, err := Library()
+	j, x, err := r.d.hostJob(r.Report.RunDir, w, p)
 	if err != nil {
 		return err
 	}
-	x := Execution{Argv: p.Argv, Library: library, tagged: p.MPI}
+	j.now, j.emit = r.pace.now, func(rank int, record []byte) {
+		if ctx.Err() == nil { // how programs of an interrupted run have ended says nothing of them
+			emit(rank, record)
+		}
+	}
 	timed, over := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), errTimeout)
 	defer over()
 	if p.MPI {
@@ -72,9 +67,22 @@ func (r *liveRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.Ho
 	return err
 }
 
+// hostJob returns a workload whose ranks are programs of this machine, and what is to be executed.
+func (d *Deployed) hostJob(run string, w runner.Workload, p apps.HostProgram) (j *hostJob, x Execution, err error) {
+	j = &hostJob{d: d, p: p, dir: filepath.Join(run, programsDir, w.Label)}
+	for _, h := range w.Hosts {
+		j.hosts = append(j.hosts, d.Graph.Nodes[h].Name)
+	}
+	if err := os.MkdirAll(j.dir, 0o755); err != nil {
+		return nil, x, fmt.Errorf("make a folder for what programs write: %w", err)
+	}
+	library, err := Library()
+	return j, Execution{Argv: p.Argv, Library: library, tagged: p.MPI}, err
+}
+
 // each runs the program at each rank by itself. When one fails, the others have programGrace to end.
 func (j *hostJob) each(ctx context.Context, x Execution) error {
-	found, err := j.r.d.o.Engine.Find(ctx, j.r.d.Lab.Name)
+	found, err := j.d.o.Engine.Find(ctx, j.d.Lab.Name)
 	if err != nil {
 		return err
 	}
@@ -89,7 +97,7 @@ func (j *hostJob) each(ctx context.Context, x Execution) error {
 			return fmt.Errorf("run %s: the node %s of rank %d does not run", x.Argv[0], h, i)
 		}
 	}
-	all, err := j.r.d.programs(at, &x)
+	all, err := j.d.programs(at, &x)
 	if err != nil {
 		return err
 	}
@@ -99,6 +107,11 @@ func (j *hostJob) each(ctx context.Context, x Execution) error {
 	exits, errs := make([]apps.Exit, len(all)), make([]error, len(all))
 	for i, p := range all {
 		p.start.Env = append(p.start.Env, fmt.Sprintf("MCASTLAB_RANK=%d", i), fmt.Sprintf("MCASTLAB_RANKS=%d", len(all)), "MCASTLAB_HOSTS="+strings.Join(j.hosts, ","))
+		if x.inTurns {
+			p.start.Turns = true
+			p.start.Rank = uint32(i)
+			p.start.Env = append(p.start.Env, fmt.Sprintf("MCASTLAB_TURNS=%d", i))
+		}
 		running.Go(func() {
 			exits[i], errs[i] = j.one(ctx, i, p)
 			if errs[i] != nil || exits[i].Failed() {
@@ -128,9 +141,9 @@ func (j *hostJob) one(ctx context.Context, i int, p *program) (x apps.Exit, err 
 	if err != nil {
 		return x, errors.Join(err, out.close())
 	}
-	x = apps.Exit{Rank: i, Host: p.node, From: j.r.pace.now()}
+	x = apps.Exit{Rank: i, Host: p.node, From: j.now()}
 	x.Code, err = p.run(ctx, nil, out, errOut)
-	x.To = j.r.pace.now()
+	x.To = j.now()
 	judge(ctx, &x, errOut)
 	return x, errors.Join(err, out.close(), errOut.close())
 }
@@ -143,9 +156,9 @@ func (j *hostJob) mpirun(ctx context.Context, x Execution) error {
 		return err
 	}
 	x.Out, x.ErrOut = split, errOut
-	e := apps.Exit{Rank: -1, Host: j.hosts[0], From: j.r.pace.now()}
-	e.Code, err = j.r.d.MPIRun(ctx, j.hosts, x)
-	e.To = j.r.pace.now()
+	e := apps.Exit{Rank: -1, Host: j.hosts[0], From: j.now()}
+	e.Code, err = j.d.MPIRun(ctx, j.hosts, x)
+	e.To = j.now()
 	if errors.Is(context.Cause(ctx), errTimeout) && err != nil { // which daemon was the first to end says nothing
 		e.Code, err = signalBase+int(syscall.SIGTERM), nil
 	}

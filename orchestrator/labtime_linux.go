@@ -19,6 +19,9 @@ const (
 	ClockAuto = "auto" // the lab's time where it can be shown
 )
 
+// turnsDate is the date at which labs in virtual time begin, 1 January 2026, in seconds since 1970: the same in each run.
+const turnsDate = 1767225600
+
 // timeLibrary shows programs the lab's time.
 const timeLibrary = "libmcasttime.so"
 
@@ -33,6 +36,9 @@ func (d *Deployed) withLabTime(env []string, x *Execution, noNIC error) ([]strin
 			return nil, fmt.Errorf("--clock lab: %w", why)
 		}
 		return env, nil
+	}
+	if x.inTurns {
+		return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", turnsDate)), filepath.Join(x.Library, timeLibrary)), nil
 	}
 	st, ok, err := d.store.get()
 	if err != nil {

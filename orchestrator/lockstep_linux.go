@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
@@ -346,12 +347,19 @@ func (r *stepped) workloads() error {
 
 // job runs one workload, or a row of one, as sim.Parts does. The faults of the row are lifted unless it is
 // the last.
-func (r *stepped) job(w runner.Workload, last bool) error {
+func (r *stepped) job(w runner.Workload, last bool) (failed error) {
 	r.hosts = w.Hosts
 	r.coord.RestFaults()
 	r.timeline.BeginRow(r.now)
 	server := outofband.NewServer(len(w.Hosts), w.Spare, r.cfg.Server(r.leaseGroup))
 	r.coord.Begin(r, w.Hosts, server)
+	if k, is := r.d.Lab.Workloads[w.Of].Chosen().Kind.(apps.HostPrograms); is {
+		programs, err := r.startPrograms(w, k.HostProgram())
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, programs.end(failed)) }()
+	}
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
 		return err
 	}
@@ -365,7 +373,7 @@ func (r *stepped) job(w runner.Workload, last bool) error {
 	if ended != nil {
 		return rankhost.Ended(r.blocked())
 	}
-	failed := r.outcome(len(w.Hosts))
+	failed = r.outcome(len(w.Hosts))
 	for _, e := range server.End() {
 		if err := r.SetEntry(-1, e); err != nil {
 			return err

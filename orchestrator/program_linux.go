@@ -46,6 +46,8 @@ type start struct {
 	Host      string // the name of the machine that the program sees
 	Dir       string // folder of the node's sockets, of which the program sees that of verbs; empty: none
 	Hosts     string // file that the program sees as /etc/hosts; empty: that of this machine
+	Turns     bool   // the program has turns of a run in virtual time, as that of
+	Rank      uint32 // this rank
 	Group     bool   // signals are for the program's process group
 	// Ask are the hosts at which the program may have daemons started (see MPIRun). Scratch: it
 	// has a folder for files.
@@ -306,13 +308,18 @@ func Guard(tell, answer *os.File) (code int) {
 		return refuse(fmt.Errorf("learn what to run: %w", err))
 	}
 	ignoreSignals()
-	if err := s.confine(); err != nil {
+	begun, err := s.announce()
+	if err == nil {
+		err = s.confine()
+	}
+	if err != nil {
 		return refuse(err)
 	}
 	pid, err := s.fork()
 	if err != nil {
 		return refuse(err)
 	}
+	begun(pid)
 	_ = answer.Close()
 	go func() {
 		for {

@@ -167,10 +167,16 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 	pthread_mutex_unlock(&cq->mutex);
 }
 
+// libmcasttime.so has these, if it is loaded.
+__attribute__((weak)) int mcastlab_poll(void);
+__attribute__((weak)) void mcastlab_polled(void);
+
 // A program that polls without end takes the processor from its NIC when there are few: it is offered from time to time.
 void verbs_idle(void)
 {
 	static __thread int polls;
+	if (mcastlab_poll && mcastlab_poll())
+		return; // in virtual time
 	if (++polls >= 64) {
 		polls = 0;
 		sched_yield();
@@ -202,6 +208,8 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	}
 	int starved = 0;
 	if (n) {
+		if (mcastlab_polled)
+			mcastlab_polled();
 		atomic_store(&q->ring->tail, tail);
 		starved = atomic_exchange(&q->ring->starved, 0);
 	}

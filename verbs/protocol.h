@@ -79,6 +79,30 @@ struct v_group_source {
 	uint32_t op, qpn, become;
 };
 
+// What connections say in a lab whose time is virtual. That of a program's guardian says V_PROGRAM and V_EXPECT (v_id, whose id is a
+// rank, and a process). That of a thread begins with V_THREAD, with a descriptor of its process (pidfd); for each turn that it
+// is given (v_turn) it says V_PARK when it waits again. V_EXPECT says that it has started a process, V_BYE that it ends.
+enum { V_PROGRAM = 49, V_THREAD, V_PARK, V_BYE, V_EXPECT };
+
+struct v_thread {
+	uint32_t op, rank, pid, zero;
+};
+
+// What a thread waits for. Times are lab time in picoseconds. After news of the NIC V_PARK_POLL ends when the thread would have looked
+// next, if it looked every grid.
+enum { V_PARK_SLEEP = 1, V_PARK_POLL, V_PARK_OUTSIDE, V_PARK_BESIDE, V_PARK_MEMORY };
+enum { V_TOUCHED = 1, V_EVENTS = 2 };
+struct v_park {
+	uint32_t op, kind, flags, zero;
+	uint64_t until, grid;
+};
+
+enum { V_WHY_TIME = 1, V_WHY_OUTSIDE, V_WHY_EVENT };
+struct v_turn {
+	uint32_t status, why;
+	uint64_t now;
+};
+
 // V_HELLO, with the descriptor of the program's /proc/self/mem.
 struct v_hello {
 	uint32_t op, version;

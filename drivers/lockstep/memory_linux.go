@@ -95,6 +95,12 @@ func (g grant) orders() *atomic.Uint64 { return g.u64(16) }
 // step is what the node is granted.
 func (g grant) step() *atomic.Uint32 { return g.u32(24) }
 
+// look is the instant of the latest look at what programs of the machine wait for outside the lab, 0 if there was none.
+func (g grant) look() *atomic.Int64 { return g.i64(32) }
+
+// looks reports, by other than 0, that the node is to look at that instant.
+func (g grant) looks() *atomic.Uint32 { return g.u32(40) }
+
 // What a node is granted.
 const (
 	stepAdvance = iota // the events before the bound
@@ -127,6 +133,12 @@ func (s slot) hops() *atomic.Uint64 { return s.u64(32) }
 
 // now is the instant of the event that the node has handled last.
 func (s slot) now() *atomic.Int64 { return s.i64(40) }
+
+// outside is how many threads of programs at the node wait for something outside the lab.
+func (s slot) outside() *atomic.Uint64 { return s.u64(152) }
+
+// touched is how often programs at the node have done something that others may wait for outside the lab.
+func (s slot) touched() *atomic.Uint64 { return s.u64(160) }
 
 // first is when the first of the frames arrives at its end that the node has sent on a port since the
 // grant, vtime.Never if it has sent none.

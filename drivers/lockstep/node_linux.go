@@ -44,6 +44,20 @@ type NodeConfig struct {
 	// Request sends a request of a rank over the stream as a word, with the instant at which it
 	// arrives.
 	Request func(at vtime.Time, rank int, q outofband.Request) error
+
+	// Programs are programs of the machine at the node; nil if there can be none.
+	Programs Programs
+}
+
+// Programs are programs of the machine whose time is the lab's. They may wait for things outside the lab: for each other by
+// sockets of the machine, for files, for children. What they wait for is looked at while no node has a turn, so
+// that it does not matter which of two programs was faster.
+type Programs interface {
+	// Outside returns how many threads wait like that, and a count that grows whenever a program has done something that
+	// others may wait for.
+	Outside() (waiting, touched uint64)
+	// Look has those threads look whether they may go on.
+	Look()
 }
 
 // Node is a process's end of a run.
@@ -54,6 +68,7 @@ type Node struct {
 	m     *NodeMemory
 
 	bound  vtime.Time // all events before it have been handled
+	look   vtime.Time // the latest of Programs.Look
 	orders uint64     // carried out
 	words  uint64     // sent
 	err    error
@@ -217,6 +232,7 @@ func (n *Node) use() (over bool, err error) {
 			return false, err
 		}
 	}
+	n.takeLook()
 	switch step := n.m.grant.step().Load(); step {
 	case stepAdvance:
 		err = n.part.Advance(bound)
@@ -236,6 +252,19 @@ func (n *Node) use() (over bool, err error) {
 		n.bound = bound // what is done by hand may come before what the node has been granted
 	}
 	return false, err
+}
+
+// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it may be
+// earlier than what the node has been granted before.
+func (n *Node) takeLook() {
+	at := vtime.Time(n.m.grant.look().Load())
+	if at == n.look {
+		return
+	}
+	n.look, n.bound = at, min(n.bound, at)
+	if p := n.c.Programs; p != nil && n.m.grant.looks().Load() != 0 {
+		n.part.At(at, func(vtime.Time) { p.Look() })
+	}
 }
 
 // takeCensus tells what the node holds. Its frames on links are those that it has sent, less those that
@@ -259,6 +288,11 @@ func (n *Node) publish(round uint32) {
 	s.now().Store(int64(n.part.Now()))
 	s.words().Store(n.words)
 	s.hops().Store(n.part.Stats().Hops)
+	if p := n.c.Programs; p != nil {
+		waiting, touched := p.Outside()
+		s.outside().Store(waiting)
+		s.touched().Store(touched)
+	}
 	for i := range n.ports {
 		p := &n.ports[i]
 		s.first(i).Store(int64(p.first))

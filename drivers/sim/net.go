@@ -45,6 +45,8 @@ type Config struct {
 	Trace func(node int) machine.Tracer
 	// Watch, if set, returns the watcher of a node's frames, or nil.
 	Watch func(node int) machine.Watcher
+	// Front, if set, returns the machine that drives the NIC of a host in place of the NIC itself.
+	Front func(node int, nic *virtrnic.NIC, pool *wire.Pool) machine.Machine
 	// RetryAfter is how long a registrar waits for confirmations before it sends a registration
 	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
 	RetryAfter vtime.Duration
@@ -268,6 +270,9 @@ func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Trace
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
+	if n.cfg.Front != nil {
+		nd.m = n.cfg.Front(i, nd.nic, &n.pool)
+	}
 	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent, armed: vtime.Never, calls: map[uint64]*pending{}}
 }
 

@@ -212,6 +212,9 @@ func (n *Net) Begin(spec Job) *Ranks {
 	return r
 }
 
+// Host returns a host of the part as ranks use it, for a task that does not go through package rank.
+func (n *Net) Host(node int) rankhost.Host { return n.nodes[node].host }
+
 // Stop unwinds the ranks that still wait, and returns what each of them waits for.
 func (r *Ranks) Stop() (blocked []string) { return r.j.stop() }
 

@@ -2,6 +2,7 @@
 package nodeapi
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 
@@ -54,4 +55,24 @@ func (r *InspectReply) Decode() (s counters.Node, err error) {
 		return s, fmt.Errorf("read state of node: %w", err)
 	}
 	return s, nil
+}
+
+// Messages of the guardian of a program at the socket of programs (ProgramSocket), in a run in virtual time; package nodeagent/verbs takes
+// them. The numbers are those of its protocol.
+const (
+	programBegins  = 49
+	programStarted = 53
+)
+
+// ProgramBegins says that the program of a rank begins. It ends with the connection.
+func ProgramBegins(rank uint32) []byte { return words(programBegins, rank) }
+
+// ProgramStarted says which process the program is, by the number that it knows itself.
+func ProgramStarted(pid uint32) []byte { return words(programStarted, pid) }
+
+func words(all ...uint32) (b []byte) {
+	for _, w := range all {
+		b = binary.LittleEndian.AppendUint32(b, w)
+	}
+	return b
 }

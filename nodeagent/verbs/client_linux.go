@@ -1,10 +1,13 @@
 package verbs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,12 +21,14 @@ import (
 
 // client is a connection: a device that a program has open.
 type client struct {
-	s    *Server
-	mem  int // descriptor of the program's memory
-	work *worker
-	page []byte
-	bell *os.File
-	pipe *pipe // of asynchronous events
+	s      *Server
+	conn   *net.UnixConn
+	number uint64 // in the order in which programs came
+	mem    int    // descriptor of the program's memory
+	work   *worker
+	page   []byte
+	bell   *os.File
+	pipe   *pipe // of asynchronous events
 
 	// With the loop's lock.
 	gone     bool
@@ -57,6 +62,7 @@ type pipe struct {
 	queue [][]byte
 	over  bool
 	end   *os.File
+	now   *uint64 // not nil: what is sent is at the program's end when send returns, and counted here
 }
 
 // pipeMax bounds the events that a program has not read beyond what the socket holds. Later ones
@@ -64,7 +70,7 @@ type pipe struct {
 const pipeMax = 1 << 16
 
 // newPipe returns a pipe and the descriptor of the program's end, which the caller closes.
-func newPipe() (*pipe, int, error) {
+func (s *Server) newPipe() (*pipe, int, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, err
@@ -74,17 +80,45 @@ func newPipe() (*pipe, int, error) {
 	}
 	p := &pipe{end: os.NewFile(uintptr(fds[0]), "events")}
 	p.some.L = &p.mu
+	if s.turns != nil {
+		p.now = &s.told
+	}
 	go p.run()
 	return p, fds[1], nil
 }
 
 func (p *pipe) send(b []byte) {
+	if p.now != nil {
+		*p.now++
+		if p.write(b) {
+			return
+		}
+	}
 	p.mu.Lock()
 	if len(p.queue) < pipeMax && !p.over {
 		p.queue = append(p.queue, b)
 		p.some.Signal()
 	}
 	p.mu.Unlock()
+}
+
+// write writes a message at once, and reports whether there was room for it.
+func (p *pipe) write(b []byte) (written bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.queue) > 0 || p.over {
+		return false
+	}
+	raw, err := p.end.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Write(func(fd uintptr) bool {
+		_, e := unix.Write(int(fd), b)
+		written = e != unix.EAGAIN // a program that has closed its end hears nothing
+		return true
+	})
+	return written && err == nil
 }
 
 func (p *pipe) run() {
@@ -132,21 +166,27 @@ func (s *Server) serve(conn *net.UnixConn) {
 			s.tellTime(conn)
 			break
 		}
+		if s.turns != nil && c == nil && err == nil && o.inTurns() {
+			s.turns.serve(conn, m, fds)
+			break
+		}
 		if o.operates() && c == nil && err == nil && len(fds) == 0 {
 			s.operate(conn, o, m)
 			break
 		}
-		if (o == opHello) != (c == nil) || o == opTime || o.operates() || err != nil || (len(fds) > 0) != (o == opHello) {
+		if (o == opHello) != (c == nil) || o == opTime || o.inTurns() || o.operates() || err != nil || (len(fds) > 0) != (o == opHello) {
 			closeAll(fds)
 			break
 		}
 		var answer []byte
 		var out []int
-		if o == opHello {
-			c, answer, out = s.greet(m.(*hello), fds)
-		} else {
-			answer, out = c.do(o, m)
-		}
+		s.turns.do(func() {
+			if o == opHello {
+				c, answer, out = s.greet(conn, m.(*hello), fds)
+			} else {
+				answer, out = c.do(o, m)
+			}
+		})
 		_, _, err = conn.WriteMsgUnix(answer, rights(out), nil)
 		closeAll(out)
 		if err != nil || c == nil {
@@ -154,7 +194,7 @@ func (s *Server) serve(conn *net.UnixConn) {
 		}
 	}
 	if c != nil {
-		c.close()
+		s.turns.do(c.close)
 	}
 }
 
@@ -198,7 +238,7 @@ func receive(conn *net.UnixConn) (b []byte, fds []int, err error) {
 }
 
 // greet begins a connection. Without success there is no client, and the answer says why.
-func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
+func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte, []int) {
 	refuse := func(err error) (*client, []byte, []int) {
 		closeAll(fds)
 		return nil, encode(reply{Status: errno(err)}), nil
@@ -218,12 +258,12 @@ func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
 	if err != nil {
 		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page)))
 	}
-	p, far, err := newPipe()
+	p, far, err := s.newPipe()
 	if err != nil {
 		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell[0]), unix.Close(bell[1])))
 	}
 	c := &client{
-		s: s, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"), pipe: p,
+		s: s, conn: conn, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"), pipe: p,
 		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, srqs: map[uint32]*srq{}, ahs: map[uint32]*virtrnic.AddressHandle{},
 		channels: map[uint32]*channel{},
 	}
@@ -232,12 +272,16 @@ func (s *Server) greet(m *hello, fds []int) (*client, []byte, []int) {
 		MaxInline: inlineMax, MaxRdAtomic: virtrnic.MaxRdAtomic, MaxMcastQP: virtrnic.MaxMcastQPs,
 	}
 	s.call(func(vtime.Time) {
+		s.lastID++
+		c.number = s.lastID
 		s.clients[c] = true
 		d.Mbps = uint32(s.nic.LineRate() / 1e6)
 		d.GID = s.nic.Addr(s.nic.IP()).As16()
 	})
-	go c.work.run(c)
-	go c.work.listen(c.bell)
+	if s.turns == nil {
+		go c.work.run(c)
+		go c.work.listen(c.bell)
+	}
 	return c, encode(d), []int{pageFD, bell[1], far}
 }
 
@@ -272,6 +316,9 @@ func (c *client) close() {
 		delete(c.s.clients, c)
 	})
 	c.work.stop()
+	if c.s.turns != nil {
+		close(c.work.ended) // there is no goroutine
+	}
 	c.pipe.close()
 	for _, h := range c.channels { // independent of each other
 		h.pipe.close()
@@ -287,11 +334,25 @@ func (c *client) close() {
 	}()
 }
 
+// hungUp reports whether the program has closed the connection.
+func (c *client) hungUp() (over bool) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return false // we have
+	}
+	_ = raw.Control(func(fd uintptr) { // an error is of a connection that we have closed
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(fds, 0)
+		over = n > 0 && err == nil && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+	})
+	return over
+}
+
 // takeBack has the NIC let go of all that the program has made. What is mapped for it is left. It is called
 // with the loop's lock.
 func (c *client) takeBack(now vtime.Time) {
 	c.forgetEnds(now, func(*end) bool { return true })
-	for _, q := range c.qps { // independent of each other
+	for _, q := range sorted(c.qps) {
 		c.destroyQP(now, q)
 		c.mapped = append(c.mapped, q.mem)
 	}
@@ -331,6 +392,14 @@ func unmap(b []byte) {
 	}
 }
 
+// sorted returns the values of a map in the order of their keys: what becomes of them may show in completions.
+func sorted[K cmp.Ordered, V any](m map[K]V) (all []V) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, m[k])
+	}
+	return all
+}
+
 // put takes what the NIC writes to a region: the worker writes it to the program's memory.
 func (c *client) put(r *region, off uint64, b []byte) {
 	own := append([]byte(nil), b...)
@@ -350,7 +419,7 @@ func (c *client) breakDown(now vtime.Time) {
 	if c.gone || c.wrecked {
 		return
 	}
-	for _, q := range c.qps { // independent of each other
+	for _, q := range sorted(c.qps) {
 		if q.qp.State() != virtrnic.StateReset {
 			_ = c.s.nic.ModifyQP(now, q.qp, virtrnic.QPAttr{State: virtrnic.StateErr}, virtrnic.AttrState) // any state but RESET may go there
 		}

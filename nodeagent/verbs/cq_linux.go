@@ -35,7 +35,7 @@ func (q *cq) room() uint64 {
 // collect hands the completions of all of a program's queues to its worker, and lets it try again
 // what the NIC had no room for. It is called with the loop's lock.
 func (c *client) collect(now vtime.Time) {
-	for _, q := range c.cqs { // independent of each other
+	for _, q := range sorted(c.cqs) {
 		q.collect(now)
 	}
 	retry := false

@@ -14,7 +14,40 @@ import (
 type gate struct{ s *Server }
 
 // Gate returns the machine that the loop is to drive.
-func (s *Server) Gate() machine.Machine { return gate{s} }
+func (s *Server) Gate() machine.Machine {
+	if s.turns != nil {
+		return prompt{gate{s}}
+	}
+	return gate{s}
+}
+
+// prompt is a gate whose workers have no goroutines: what an input has for them to do is done with it.
+type prompt struct{ gate }
+
+// HandleFrame implements machine.Machine.
+func (p prompt) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
+	p.gate.HandleFrame(now, port, f)
+	p.s.doJobs()
+}
+
+// HandleTimeout implements machine.Machine.
+func (p prompt) HandleTimeout(now vtime.Time) {
+	p.gate.HandleTimeout(now)
+	p.s.doJobs()
+}
+
+// doJobs has the programs' memory read and written as far as that is to be done.
+func (s *Server) doJobs() {
+	for again := true; again; {
+		again = false
+		for _, c := range s.inOrder() {
+			if len(c.work.jobs) > 0 {
+				again = true
+				c.work.doJobs()
+			}
+		}
+	}
+}
 
 // HandleFrame implements machine.Machine.
 func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
@@ -24,7 +57,7 @@ func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		return
 	}
 	if f.DestQP() == wire.QPNMulticast {
-		for _, q := range s.qps { // independent of each other
+		for _, q := range sorted(s.qps) {
 			q.takeReceives(now)
 		}
 		s.deliver(now, port, f)

@@ -86,6 +86,54 @@ type groupGrant struct {
 	GID   [16]byte
 }
 
+// What connections of programs say whose time is virtual (Turns).
+const (
+	opProgram op = 49 + iota // of a program's guardian; it stays open for as long as the program runs
+	opThread                 // of a thread; it stays open as long as that lives
+	opPark                   // the thread waits
+	opBye                    // the thread ends
+	opExpect                 // the thread has started a process
+	opTurnsEnd
+)
+
+type programHello struct{ Rank uint32 }
+
+type threadHello struct{ Rank, PID, Zero uint32 }
+
+// park says what a thread waits for. Times are lab time in picoseconds.
+type park struct {
+	Kind, Flags, Zero uint32
+	Until, Grid       uint64
+}
+
+// Kinds of waits.
+const (
+	parkSleep   = 1 + iota // until the instant
+	parkPoll               // for news of the NIC, as if it looked every Grid
+	parkOutside            // for something outside the lab
+	parkBeside             // for another thread of the process
+	parkMemory             // for bytes that come into the process's memory
+)
+
+// Flags of a wait.
+const (
+	parkTouched = 1 // the thread has done something that others may wait for outside the lab
+	parkEvents  = 2 // an event of the NIC ends the wait, too
+)
+
+// turn has a thread go on.
+type turn struct {
+	Status, Why uint32
+	Now         uint64 // lab time in picoseconds
+}
+
+// Why a thread goes on.
+const (
+	whyTime    = 1 + iota // its instant has come, or there is news
+	whyOutside            // it may look outside the lab
+	whyEvent              // the NIC has told of an event
+)
+
 type hello struct{ Version uint32 }
 
 type byID struct{ ID uint32 }
@@ -176,6 +224,12 @@ func body(o op) any {
 	switch o {
 	case opHello:
 		return new(hello)
+	case opProgram:
+		return new(programHello)
+	case opThread:
+		return new(threadHello)
+	case opPark:
+		return new(park)
 	case opRegMR:
 		return new(regMR)
 	case opCreateCQ:
@@ -216,8 +270,11 @@ func groupBody(o op) any {
 
 // known reports whether there is such a request.
 func (o op) known() bool {
-	return o == opTime || o >= opHello && o < opEnd || o >= opCMCreate && o < opCMEnd || o >= opGroupWant && o < opGroupEnd
+	return o >= opTime && o < opTurnsEnd || o >= opHello && o < opEnd || o >= opCMCreate && o < opCMEnd || o >= opGroupWant && o < opGroupEnd
 }
+
+// inTurns reports whether a request is of a connection of programs whose time is virtual.
+func (o op) inTurns() bool { return o > opTime && o < opTurnsEnd }
 
 // decode returns a request's body: a pointer to one of the structs above. The request must have
 // exactly the length of its kind.

@@ -252,7 +252,7 @@ func (c *client) probe(addr, length uint64) error {
 }
 
 func (c *client) createChannel() (id uint32, fds []int, err error) {
-	p, far, err := newPipe()
+	p, far, err := c.s.newPipe()
 	if err != nil {
 		return 0, nil, err
 	}

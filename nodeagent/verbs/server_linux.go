@@ -1,10 +1,13 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +41,8 @@ type Config struct {
 	// Alias returns the fabric's number of a host that has an address elsewhere, on the management network. Programs may name
 	// it so when they meet by rdma_cm. It may be nil.
 	Alias func(a netip.Addr) (ip uint32, ok bool)
+	// Turns has all that programs do happen in turns of virtual time; nil: as it comes. Then the loop is one whose Call runs f at once.
+	Turns *Turns
 }
 
 // Server serves programs at one NIC. The loop's machine has to be Gate, and the loop must call
@@ -55,6 +60,9 @@ type Server struct {
 	clients   map[*client]bool
 	completed uint64 // the NIC's count at the last look
 	mapsMax   int    // of all programs: rings and regions
+	lastID    uint64 // of clients
+	told      uint64 // events that programs have been sent
+	turns     *Turns // nil: things happen as they come
 	cm        *cm.Machine
 	alias     func(a netip.Addr) (ip uint32, ok bool)
 	ends      map[uint32]*end // of connections, by communication ID
@@ -78,8 +86,11 @@ func NewServer(c Config) *Server {
 	s := &Server{
 		loop: c.Loop, nic: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
-		done: make(chan struct{}), mapsMax: mapsMax, ends: map[uint32]*end{}, alias: c.Alias,
+		done: make(chan struct{}), mapsMax: mapsMax, ends: map[uint32]*end{}, alias: c.Alias, turns: c.Turns,
 		agent: c.Agent, ids: c.Groups, activate: c.Activate, groups: map[uint32]*group{},
+	}
+	if s.turns != nil {
+		s.turns.s = s
 	}
 	s.manage()
 	c.NIC.SetReturn(gate{s}.returned)
@@ -187,7 +198,7 @@ func (s *Server) News(now vtime.Time) (alarm vtime.Time) {
 		return vtime.Never
 	}
 	s.completed = done
-	for c := range s.clients { // independent of each other
+	for _, c := range s.inOrder() {
 		c.collect(now)
 	}
 	if len(s.clients) > 0 {
@@ -196,6 +207,13 @@ func (s *Server) News(now vtime.Time) (alarm vtime.Time) {
 		}
 	}
 	return vtime.Never
+}
+
+// inOrder returns the programs in the order in which they came.
+func (s *Server) inOrder() []*client {
+	all := slices.Collect(maps.Keys(s.clients))
+	slices.SortFunc(all, func(a, b *client) int { return cmp.Compare(a.number, b.number) })
+	return all
 }
 
 // owns reports whether an event is about an object of a program. The others are of ranks, which

@@ -57,6 +57,11 @@ func (w *worker) wake() {
 // ask has the worker do a job, and returns when it and all jobs added before are done, or the worker
 // has ended. If the server is closed meanwhile it reports false: the worker may be at any of them.
 func (c *client) ask(job func()) bool {
+	if c.s.turns != nil {
+		c.work.add(job)
+		c.work.doJobs()
+		return true
+	}
 	done := make(chan struct{})
 	c.work.add(func() {
 		job()
@@ -106,6 +111,30 @@ func (w *worker) run(c *client) {
 	}
 }
 
+// doJobs does what there is to do, for a worker without a goroutine (Turns).
+func (w *worker) doJobs() {
+	for len(w.jobs) > 0 {
+		jobs := w.jobs
+		w.jobs = nil
+		for _, job := range jobs {
+			job()
+		}
+	}
+}
+
+// drain does what there is to do, and takes what waits in the rings, for a worker without a goroutine.
+func (w *worker) drain(c *client) {
+	w.rung = true // nobody rings
+	for busy := true; busy; {
+		w.doJobs()
+		busy = w.takeSends(c)
+		if w.rung {
+			w.rung, busy = false, true
+			w.look(c)
+		}
+	}
+}
+
 // look takes what waits in the receive rings, since a queue pair in ERR has to flush it, and fills
 // completion rings in which the program has made room.
 func (w *worker) look(c *client) {
@@ -116,7 +145,7 @@ func (w *worker) look(c *client) {
 		if c.gone {
 			return
 		}
-		for _, q := range c.qps { // independent of each other
+		for _, q := range sorted(c.qps) {
 			q.takeReceives(now)
 		}
 		c.collect(now)

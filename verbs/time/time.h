@@ -8,15 +8,18 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stddef.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <sys/timerfd.h>
 #include <threads.h>
 #include <time.h>
@@ -34,6 +37,8 @@
 	X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockwrlock) X(pthread_timedjoin_np) X(pthread_clockjoin_np) \
 	X(mtx_timedlock) X(cnd_timedwait) X(thrd_sleep) X(setsockopt) X(getsockopt) \
 	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) X(timer_settime) X(timer_gettime) \
+	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) \
+	X(wait4) X(waitid) X(fork) \
 	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) \
 	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 
@@ -83,6 +88,28 @@ static inline int valid(const struct timespec *t)
 {
 	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < SECOND;
 }
+
+// Turns (turns.c). turns_on reports whether the process has them; turns_begin gives it them if its environment says so, and
+// returns an errno.
+int turns_on(void);
+int turns_begin(void);
+int64_t turns_ps(void);       // lab time in picoseconds
+void turns_look(void);        // pays for a look at a clock
+void turns_touch(int fd);     // notes that others may see something new: at a socket, or (-1) elsewhere
+void turns_started(int pid);  // says that a process was started
+
+// turns_wait waits, until an instant at the latest, and returns why it is over (V_WHY_TIME and others). events: an
+// event of the NIC ends the wait, too.
+int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events);
+
+// until_ps returns an instant as turns_wait has it.
+static inline int64_t until_ps(int64_t lab)
+{
+	return lab > INT64_MAX / 1000 ? INT64_MAX : lab * 1000;
+}
+
+// turns_poll is poll until an instant.
+int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask);
 
 // tsc_trap has rdtsc show the lab's time, too.
 void tsc_trap(void);

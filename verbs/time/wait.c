@@ -1,6 +1,8 @@
 // What waits: for a length of lab time, or until an instant of it.
 #include "time.h"
 
+#include "../protocol.h"
+
 int64_t piece(int64_t until)
 {
 	int64_t ns = lab_wait(until);
@@ -21,6 +23,10 @@ static int64_t after(int64_t ns)
 // sleep_until returns 0, or an errno.
 static int sleep_until(int64_t until)
 {
+	if (turns_on()) {
+		turns_wait(V_PARK_SLEEP, until_ps(until), 0, 0);
+		return 0;
+	}
 	while (lab_now() < until) {
 		struct timespec t = timespec_of(piece(until));
 		int err = real.clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
@@ -80,6 +86,8 @@ int usleep(useconds_t us)
 
 int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
+	if (lab_on() && turns_on())
+		return turns_poll(fds, n, timeout ? after(ns_of(timeout)) : FOREVER, mask);
 	if (!lab_on() || !timeout || !valid(timeout) || !ns_of(timeout))
 		return real.ppoll(fds, n, timeout, mask);
 	int64_t until = after(ns_of(timeout));
@@ -93,6 +101,8 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const si
 
 int poll(struct pollfd *fds, nfds_t n, int ms)
 {
+	if (lab_on() && turns_on())
+		return turns_poll(fds, n, ms < 0 ? FOREVER : after(ms * 1000000ll), NULL);
 	if (!lab_on() || ms <= 0)
 		return real.poll(fds, n, ms);
 	struct timespec t = timespec_of(ms * 1000000ll);

@@ -1,0 +1,489 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+)
+
+// Turns are the programs at a host whose time is virtual. A program is a task of its node: when it has its turn its threads go on,
+// and the turn ends when all of them wait. Lab time stands still meanwhile. All that programs ask of the NIC is done
+// within turns too, and by the goroutine that has them: nothing is left to who is faster.
+//
+// A thread is what has a connection for it (opThread). It says what it waits for, and is told the lab time when it
+// goes on. Threads go on one at a time, in the order in which they came.
+type Turns struct {
+	in   chan func()   // what connections have to say: it is done within turns
+	stop chan struct{} // closed when the run ends: programs have no turns any more
+	over chan struct{} // closed when nobody takes turns any more
+	last sync.Mutex    // held by what is done after the end
+	s    *Server
+
+	// What follows is touched within turns, and between them by the same goroutine.
+	programs map[uint32]*Program
+	touched  uint64
+	cut      bool // connections may have ended whose ends have not been noticed yet
+}
+
+// Host is the host of a program's task (rankhost.Host).
+type Host interface {
+	Now() vtime.Time
+	Park(until vtime.Time, why string)
+	Kick()
+}
+
+// NewTurns returns the turns of a host. They are those of the server that is made with them.
+func NewTurns() *Turns {
+	return &Turns{in: make(chan func(), 1024), stop: make(chan struct{}), over: make(chan struct{}), programs: map[uint32]*Program{}}
+}
+
+// do does something within a turn, and returns when it is done. Without turns it does it at once.
+func (t *Turns) do(f func()) {
+	if t == nil {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	select {
+	case t.in <- func() { f(); close(done) }:
+	case <-t.over:
+	}
+	select {
+	case <-done:
+	case <-t.over:
+		t.last.Lock()
+		defer t.last.Unlock()
+		select {
+		case <-done:
+		default:
+			f()
+		}
+	}
+}
+
+// say does something within a turn. It does not wait for it.
+func (t *Turns) say(f func()) {
+	select {
+	case t.in <- f:
+	case <-t.over:
+	}
+}
+
+// Stop has the turn under way end soon, and no other begin. Any goroutine may call it, once.
+func (t *Turns) Stop() { close(t.stop) }
+
+// End ends all turns. The goroutine that has them calls it.
+func (t *Turns) End() { close(t.over) }
+
+// Program is a program at a host: that of a rank, with all processes that it has started.
+type Program struct {
+	t        *Turns
+	rank     uint32
+	host     Host
+	open     bool      // its guardian has come
+	ended    bool      // and gone
+	first    uint32    // its first process; 0: none has come
+	over     time.Time // when that died
+	procs    map[uint32]*proc
+	threads  []*thread            // in the order in which they came
+	begun    bool                 // its guardian has said which process it is
+	seen     map[uint32]bool      // processes that have come
+	expected map[uint32]time.Time // processes that have been started, and have not come yet
+}
+
+// proc is a process of a program.
+type proc struct {
+	pid  uint32
+	runs uint64 // how often one of its threads has gone on
+}
+
+// thread is a thread of a program.
+type thread struct {
+	conn   *net.UnixConn
+	proc   *proc
+	look   bool // it may look outside the lab
+	parked bool
+	park   park
+
+	// When it was parked.
+	since vtime.Time
+	told  uint64 // Server.told
+	runs  uint64 // proc.runs
+	done  uint64 // completions of the NIC
+	news  bool   // there have been more
+}
+
+// program returns the program of a rank.
+func (t *Turns) program(rank uint32) *Program {
+	p := t.programs[rank]
+	if p == nil {
+		p = &Program{t: t, rank: rank, procs: map[uint32]*proc{}, seen: map[uint32]bool{}, expected: map[uint32]time.Time{}}
+		t.programs[rank] = p
+	}
+	return p
+}
+
+// serve takes what the connection of a guardian or a thread has to say, until it ends.
+func (t *Turns) serve(conn *net.UnixConn, m any, fds []int) {
+	switch m := m.(type) {
+	case *programHello:
+		closeAll(fds)
+		t.serveGuardian(conn, m.Rank)
+	case *threadHello:
+		if len(fds) == 1 {
+			t.serveThread(conn, m, fds[0])
+			return
+		}
+		closeAll(fds)
+	}
+}
+
+func (t *Turns) serveGuardian(conn *net.UnixConn, rank uint32) {
+	var p *Program
+	t.say(func() {
+		p = t.program(rank)
+		p.open = true
+	})
+	for {
+		b, fds, err := receive(conn)
+		closeAll(fds)
+		if err != nil {
+			break
+		}
+		if o, m, err := decode(b); err == nil && o == opExpect {
+			t.say(func() {
+				p.begun = true
+				p.expect(m.(*byID).ID)
+			})
+		}
+	}
+	t.say(func() {
+		p.ended = true
+		t.touched++
+	})
+}
+
+// serveThread takes over the descriptor of the thread's process.
+func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
+	x := &thread{conn: conn}
+	var p *Program
+	t.say(func() {
+		p = t.program(m.Rank)
+		p.enter(x, m.PID, process)
+	})
+	bye := false
+	for {
+		b, fds, err := receive(conn)
+		closeAll(fds)
+		if err != nil {
+			break
+		}
+		o, m, err := decode(b)
+		if err != nil {
+			break
+		}
+		switch m := m.(type) {
+		case *park:
+			t.say(func() { p.parks(x, *m) })
+		case *byID:
+			bye = bye || o == opBye
+			if o == opExpect {
+				t.say(func() { p.expect(m.ID) })
+			}
+		}
+	}
+	t.say(func() { p.leave(x, bye) })
+}
+
+// enter takes a thread, which runs.
+func (p *Program) enter(x *thread, pid uint32, process int) {
+	delete(p.expected, pid)
+	p.seen[pid] = true
+	x.proc = p.procs[pid]
+	if x.proc == nil {
+		x.proc = &proc{pid: pid}
+		p.procs[pid] = x.proc
+		go func() {
+			fds := []unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}
+			for {
+				if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
+					break
+				}
+			}
+			_ = unix.Close(process) // it was only waited for
+			p.t.say(func() { p.dies(pid) })
+		}()
+	} else {
+		_ = unix.Close(process)
+	}
+	if p.first == 0 {
+		p.first = pid
+	}
+	p.threads = append(p.threads, x)
+	x.goOn(p.t.now(p), 0)
+}
+
+// now returns the lab time; 0 before the program's task runs.
+func (t *Turns) now(p *Program) vtime.Time {
+	if p.host == nil {
+		return 0
+	}
+	return p.host.Now()
+}
+
+func (x *thread) goOn(now vtime.Time, why uint32) {
+	x.parked, x.look = false, false
+	x.proc.runs++
+	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // a thread that has ended says so by its connection
+}
+
+func (p *Program) parks(x *thread, m park) {
+	x.park, x.parked, x.since = m, true, p.t.now(p)
+	x.told, x.runs, x.done, x.news = p.t.s.told, x.proc.runs, p.t.s.nic.Completions(), false
+	if m.Flags&parkTouched != 0 {
+		p.t.touched++
+	}
+}
+
+// expect notes that a process has been started.
+func (p *Program) expect(pid uint32) {
+	if !p.seen[pid] {
+		p.expected[pid] = time.Now()
+	}
+}
+
+// leave forgets a thread. A process whose last thread goes without a word dies, or becomes another program.
+func (p *Program) leave(x *thread, bye bool) {
+	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o == x })
+	x.proc.runs++
+	p.t.touched++
+	p.t.cut = true
+	if p.procs[x.proc.pid] == x.proc && !bye && !slices.ContainsFunc(p.threads, func(o *thread) bool { return o.proc == x.proc }) {
+		p.expected[x.proc.pid] = time.Now()
+	}
+}
+
+func (p *Program) dies(pid uint32) {
+	delete(p.procs, pid)
+	delete(p.expected, pid)
+	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o.proc.pid == pid })
+	p.t.touched++
+	p.t.cut = true
+	if pid == p.first {
+		p.over = time.Now()
+	}
+}
+
+// Waits on the wall clock.
+const (
+	openWait   = time.Minute      // for a program that is to be started
+	expectWait = 2 * time.Second  // for a process that was started; one that does not come does not know lab time
+	endWait    = 10 * time.Second // for the processes of a program that has ended
+	turnLook   = 100 * time.Millisecond
+)
+
+// Run has the program of a rank go on whenever it may, until it has ended. The task of the rank calls it.
+func (t *Turns) Run(rank int, h Host) error {
+	p := t.program(uint32(rank))
+	p.host = h
+	defer func() { delete(t.programs, uint32(rank)) }()
+	if !p.until(openWait, func() bool { return p.open }) {
+		return fmt.Errorf("the program of rank %d has not been started within %v", rank, openWait)
+	}
+	for {
+		p.turn()
+		if p.ended {
+			break
+		}
+		until, why := p.rest()
+		h.Park(until, why)
+	}
+	p.until(endWait, func() bool { return len(p.procs) == 0 && (len(t.programs) > 1 || t.s.idle()) })
+	return nil
+}
+
+// idle reports whether no program has a connection.
+func (s *Server) idle() bool { return len(s.clients) == 0 }
+
+// until takes what connections have to say until cond holds. It reports whether it does before the wall time is over.
+func (p *Program) until(limit time.Duration, cond func() bool) bool {
+	end := time.After(limit)
+	for {
+		if cond() {
+			return true
+		}
+		select {
+		case f := <-p.t.in:
+			f()
+		case <-time.After(turnLook): // cond may depend on the time
+		case <-p.t.stop:
+			return false
+		case <-end:
+			return cond()
+		}
+	}
+}
+
+// turn has threads go on until all of them wait for something that is yet to come.
+func (p *Program) turn() {
+	for {
+		for more := true; more; { // what was said between turns
+			select {
+			case f := <-p.t.in:
+				f()
+			default:
+				more = false
+			}
+		}
+		for p.running() && !p.ended {
+			select {
+			case f := <-p.t.in:
+				f()
+			case <-time.After(turnLook): // a process that was expected may not come
+			case <-p.t.stop:
+				p.ended = true
+			}
+		}
+		p.t.drain(p.host.Now())
+		if p.ended {
+			return
+		}
+		x, why := p.due()
+		if x == nil {
+			return
+		}
+		x.goOn(p.host.Now(), why)
+	}
+}
+
+// drain takes what programs have posted, and hands them what has completed.
+func (t *Turns) drain(now vtime.Time) {
+	for {
+		done := t.s.nic.Completions()
+		for _, c := range t.s.inOrder() {
+			c.work.drain(c)
+		}
+		t.s.News(now)
+		t.s.doJobs()
+		if t.s.nic.Completions() == done {
+			return
+		}
+	}
+}
+
+// running reports whether a thread runs, or a process is expected, or what has ended has not been noticed in all places.
+func (p *Program) running() bool {
+	if p.t.cut {
+		if slices.ContainsFunc(p.t.s.inOrder(), (*client).hungUp) {
+			return true
+		}
+		p.t.cut = false
+	}
+	if !p.over.IsZero() && time.Since(p.over) < endWait {
+		return true // with its first process a program ends
+	}
+	for pid, since := range p.expected { // independent of each other
+		if time.Since(since) > expectWait {
+			delete(p.expected, pid)
+		}
+	}
+	return !p.begun || len(p.expected) > 0 || slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked })
+}
+
+// due returns the first thread that may go on, and why.
+func (p *Program) due() (x *thread, why uint32) {
+	now := p.host.Now()
+	for _, x := range p.threads {
+		x.notice(now, p.t.s)
+	}
+	for _, x := range p.threads {
+		switch {
+		case x.look && x.park.Kind == parkOutside:
+			return x, whyOutside
+		case x.park.Flags&parkEvents != 0 && x.told != p.t.s.told:
+			return x, whyEvent
+		case x.park.Kind == parkBeside && x.runs != x.proc.runs:
+			return x, whyTime
+		case x.until() <= now:
+			return x, whyTime
+		}
+	}
+	return nil, 0
+}
+
+// notice has a thread that polls go on when it would have looked next after there was news.
+func (x *thread) notice(now vtime.Time, s *Server) {
+	if x.park.Kind != parkPoll || x.news || s.nic.Completions() == x.done {
+		return
+	}
+	grid := max(x.park.Grid, 1)
+	looks := max((uint64(now-x.since)+grid-1)/grid, 1)
+	x.news, x.park.Until = true, min(x.park.Until, uint64(x.since)+looks*grid)
+}
+
+// until returns when a thread goes on at the latest, as far as is known.
+func (x *thread) until() vtime.Time { return vtime.Time(min(x.park.Until, uint64(vtime.Never))) }
+
+// rest returns until when the program's task waits, and what for.
+func (p *Program) rest() (until vtime.Time, why string) {
+	until = vtime.Never
+	count := map[string]int{}
+	for _, x := range p.threads {
+		until = min(until, x.until())
+		count[waits[min(int(x.park.Kind), len(waits)-1)]]++
+	}
+	for _, w := range slices.Sorted(maps.Keys(count)) {
+		if why == "" || count[w] > count[why] {
+			why = w
+		}
+	}
+	if why == "" {
+		why = "a process that does not know lab time"
+	}
+	return until, why
+}
+
+// waits are what threads wait for, by kind.
+var waits = [...]string{"nothing", "lab time", "completions", "something outside the lab", "another of its threads", "its memory"}
+
+// Outside implements lockstep.Programs.
+func (t *Turns) Outside() (waiting, touched uint64) {
+	for _, p := range t.programs { // a sum
+		if p.host == nil {
+			continue
+		}
+		if len(p.threads) == 0 { // what it does shows by its end alone
+			waiting++
+		}
+		for _, x := range p.threads {
+			if x.park.Kind == parkOutside {
+				waiting++
+			}
+		}
+	}
+	if len(t.in) > 0 {
+		t.touched++ // somebody has come from outside the lab
+	}
+	return waiting, t.touched
+}
+
+// Look implements lockstep.Programs.
+func (t *Turns) Look() {
+	for _, p := range sorted(t.programs) {
+		if p.host == nil {
+			continue
+		}
+		for _, x := range p.threads {
+			x.look = true
+		}
+		p.host.Kick()
+	}
+}

@@ -1,0 +1,80 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// steppedPrograms are the programs of a workload in virtual time. Each is a task of its node (nodeagent/verbs.Turns), which tells
+// the lab time of its beginning and end; here they are started, and their exit codes come in.
+type steppedPrograms struct {
+	times map[int]apps.Exit // by rank
+	exits map[int]apps.Exit
+	ended chan error
+	stop  context.CancelFunc
+	emit  func(rank int, record []byte)
+}
+
+// startPrograms starts the programs of a workload. Until they have ended, ranks record their times.
+func (r *stepped) startPrograms(w runner.Workload, p apps.HostProgram) (*steppedPrograms, error) {
+	j, x, err := r.d.hostJob(r.Report.RunDir, w, p)
+	if err != nil {
+		return nil, err
+	}
+	all := &steppedPrograms{times: map[int]apps.Exit{}, exits: map[int]apps.Exit{}, ended: make(chan error, 1), emit: r.emit}
+	x.inTurns, x.Clock = true, ClockLab
+	j.now = func() vtime.Time { return 0 }
+	j.emit = func(rank int, record []byte) {
+		var e apps.Exit
+		if json.Unmarshal(record, &e) == nil { // it was written here
+			all.exits[rank] = e
+		}
+	}
+	r.emit = func(rank int, record []byte) {
+		var e apps.Exit
+		if json.Unmarshal(record, &e) == nil {
+			all.times[rank] = e
+		}
+	}
+	ctx, stop := context.WithTimeoutCause(r.ctx, time.Duration(p.Timeout/1000), errTimeout)
+	all.stop = stop
+	go func() {
+		err := j.each(ctx, x)
+		if err != nil && r.ctx.Err() == nil {
+			select {
+			case r.failed <- err:
+			default: // another error was first
+			}
+		}
+		all.ended <- err
+	}()
+	return all, nil
+}
+
+// end waits for the programs, whose tasks have ended, and records how they have ended.
+func (a *steppedPrograms) end(ran error) error {
+	if ran != nil {
+		a.stop()
+	}
+	err := <-a.ended
+	a.stop()
+	if err != nil || ran != nil {
+		return err
+	}
+	for rank := range len(a.exits) {
+		e, t := a.exits[rank], a.times[rank]
+		e.From, e.To = t.From, t.To
+		b, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("write how rank %d has ended: %w", rank, err)
+		}
+		a.emit(rank, b)
+	}
+	return nil
+}

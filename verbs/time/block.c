@@ -1,0 +1,294 @@
+// What may block for something outside the lab, of a program that has turns: sockets, pipes, children. The thread waits in turns, and
+// looks when it is told to: while no other program runs, so that it does not matter which of two was faster.
+#include "time.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+
+#include "../protocol.h"
+
+enum kind {
+	PLAIN,   // a file, which does not block, or the library's talk with the NIC, which is part of the turn
+	NIC,     // events of the NIC
+	NETWORK, // a socket of the Internet
+	OTHER,   // a pipe, another socket, a terminal
+};
+
+static enum kind kind_of(int fd)
+{
+	struct stat st;
+	int domain, type;
+	socklen_t size = sizeof domain;
+	if (fstat(fd, &st))
+		return PLAIN;
+	if (!S_ISSOCK(st.st_mode))
+		return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISBLK(st.st_mode) || (S_ISCHR(st.st_mode) && !isatty(fd)) ? PLAIN : OTHER;
+	if (real.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
+		return OTHER;
+	if (domain == AF_INET || domain == AF_INET6)
+		return NETWORK;
+	size = sizeof type;
+	if (domain != AF_UNIX || real.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) || type != SOCK_SEQPACKET)
+		return OTHER;
+	struct sockaddr_un peer;
+	size = sizeof peer;
+	if (getpeername(fd, (struct sockaddr *)&peer, &size))
+		return OTHER;
+	return size > offsetof(struct sockaddr_un, sun_path) ? PLAIN : NIC; // a pair has no names
+}
+
+static int active(void)
+{
+	return lab_on() && turns_on();
+}
+
+// glance is poll without waiting, of the NIC's descriptors alone unless all count.
+static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all, const sigset_t *mask)
+{
+	static const struct timespec none;
+	if (all)
+		return real.ppoll(fds, n, &none, mask);
+	struct pollfd some[n + 1];
+	for (nfds_t i = 0; i < n; i++) {
+		some[i] = fds[i];
+		if (!nic[i])
+			some[i].fd = -1;
+		some[i].revents = 0;
+	}
+	int r = real.ppoll(some, n, &none, mask);
+	for (nfds_t i = 0; i < n; i++)
+		fds[i].revents = some[i].revents;
+	return r;
+}
+
+int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask)
+{
+	char nic[n + 1];
+	int nics = 0, all = lab_now() >= until;
+	for (nfds_t i = 0; i < n; i++)
+		nics += nic[i] = fds[i].fd >= 0 && kind_of(fds[i].fd) == NIC;
+	for (;;) {
+		int r = glance(fds, n, nic, all, mask);
+		if (r)
+			return r;
+		if (lab_now() >= until) {
+			if (all)
+				turns_look(); // who looks again and again gets on
+			return 0;
+		}
+		int outside = (nfds_t)nics < n;
+		int why = turns_wait(outside ? V_PARK_OUTSIDE : V_PARK_SLEEP, until_ps(until), 0, nics > 0);
+		all = why == V_WHY_OUTSIDE || lab_now() >= until;
+	}
+}
+
+// await waits until a descriptor that blocks is ready.
+static void await(int fd, short events)
+{
+	if (!active())
+		return;
+	int fl = fcntl(fd, F_GETFL), err = errno;
+	if (fl >= 0 && !(fl & O_NONBLOCK) && kind_of(fd) != PLAIN) {
+		struct pollfd p = {fd, events, 0};
+		turns_poll(&p, 1, FOREVER, NULL);
+	}
+	errno = err;
+}
+
+// wrote notes that others may see something new.
+static void wrote(int fd)
+{
+	if (!active())
+		return;
+	int err = errno;
+	enum kind k = kind_of(fd);
+	if (k == NETWORK || k == OTHER)
+		turns_touch(k == NETWORK ? fd : -1);
+	errno = err;
+}
+
+ssize_t read(int fd, void *b, size_t n)
+{
+	await(fd, POLLIN);
+	return real.read(fd, b, n);
+}
+
+ssize_t recv(int fd, void *b, size_t n, int flags)
+{
+	lab_on();
+	if (!(flags & MSG_DONTWAIT))
+		await(fd, POLLIN);
+	return real.recv(fd, b, n, flags);
+}
+
+ssize_t recvfrom(int fd, void *restrict b, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict size)
+{
+	lab_on();
+	if (!(flags & MSG_DONTWAIT))
+		await(fd, POLLIN);
+	return real.recvfrom(fd, b, n, flags, a, size);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	lab_on();
+	if (!(flags & MSG_DONTWAIT))
+		await(fd, POLLIN);
+	return real.recvmsg(fd, m, flags);
+}
+
+// Programs that were built with _FORTIFY_SOURCE call these.
+ssize_t __read_chk(int fd, void *b, size_t n, size_t size);
+ssize_t __read_chk(int fd, void *b, size_t n, size_t size)
+{
+	if (n > size)
+		abort();
+	return read(fd, b, n);
+}
+
+ssize_t __recv_chk(int fd, void *b, size_t n, size_t size, int flags);
+ssize_t __recv_chk(int fd, void *b, size_t n, size_t size, int flags)
+{
+	if (n > size)
+		abort();
+	return recv(fd, b, n, flags);
+}
+
+ssize_t __recvfrom_chk(int fd, void *restrict b, size_t n, size_t size, int flags, struct sockaddr *restrict a, socklen_t *restrict length);
+ssize_t __recvfrom_chk(int fd, void *restrict b, size_t n, size_t size, int flags, struct sockaddr *restrict a, socklen_t *restrict length)
+{
+	if (n > size)
+		abort();
+	return recvfrom(fd, b, n, flags, a, length);
+}
+
+int accept(int fd, struct sockaddr *restrict a, socklen_t *restrict size)
+{
+	await(fd, POLLIN);
+	return real.accept(fd, a, size);
+}
+
+int accept4(int fd, struct sockaddr *restrict a, socklen_t *restrict size, int flags)
+{
+	await(fd, POLLIN);
+	return real.accept4(fd, a, size, flags);
+}
+
+ssize_t write(int fd, const void *b, size_t n)
+{
+	lab_on();
+	wrote(fd);
+	return real.write(fd, b, n);
+}
+
+ssize_t send(int fd, const void *b, size_t n, int flags)
+{
+	lab_on();
+	wrote(fd);
+	return real.send(fd, b, n, flags);
+}
+
+ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct sockaddr *a, socklen_t size)
+{
+	lab_on();
+	wrote(fd);
+	return real.sendto(fd, b, n, flags, a, size);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	lab_on();
+	wrote(fd);
+	return real.sendmsg(fd, m, flags);
+}
+
+int connect(int fd, const struct sockaddr *a, socklen_t size)
+{
+	lab_on();
+	int r = real.connect(fd, a, size);
+	wrote(fd);
+	return r;
+}
+
+int shutdown(int fd, int how)
+{
+	lab_on();
+	wrote(fd);
+	return real.shutdown(fd, how);
+}
+
+int close(int fd)
+{
+	if (active() && kind_of(fd) >= NETWORK)
+		turns_touch(-1);
+	return real.close(fd);
+}
+
+// child waits for a child until one is as asked for.
+static pid_t child(pid_t pid, int *status, int options, struct rusage *usage)
+{
+	if (!active() || options & WNOHANG)
+		return real.wait4(pid, status, options, usage);
+	for (;;) {
+		turns_wait(V_PARK_OUTSIDE, INT64_MAX, 0, 0);
+		pid_t r = real.wait4(pid, status, options | WNOHANG, usage);
+		if (r)
+			return r;
+	}
+}
+
+pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+	return child(pid, status, options, usage);
+}
+
+pid_t wait3(int *status, int options, struct rusage *usage)
+{
+	return child(-1, status, options, usage);
+}
+
+pid_t waitpid(pid_t pid, int *status, int options)
+{
+	return child(pid, status, options, NULL);
+}
+
+pid_t wait(int *status)
+{
+	return child(-1, status, 0, NULL);
+}
+
+int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+	siginfo_t own;
+	if (!active() || options & WNOHANG)
+		return real.waitid(type, id, info, options);
+	for (;;) {
+		turns_wait(V_PARK_OUTSIDE, INT64_MAX, 0, 0);
+		own.si_pid = 0;
+		if (real.waitid(type, id, &own, options | WNOHANG))
+			return -1;
+		if (own.si_pid) {
+			if (info)
+				*info = own;
+			return 0;
+		}
+	}
+}
+
+pid_t fork(void)
+{
+	lab_on();
+	pid_t pid = real.fork();
+	if (pid > 0)
+		turns_started(pid);
+	return pid;
+}
+
+// A child of vfork may do nothing but start a program, so it does not notice that it has memory of its own.
+pid_t vfork(void)
+{
+	return fork();
+}

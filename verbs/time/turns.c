@@ -1,0 +1,214 @@
+// Turns: in a lab whose time is virtual the node's process decides when a thread goes on (Turns of package nodeagent/verbs). Lab time
+// stands still while a program runs. A thread that waits says what for, by a connection of its own, and goes on when it
+// is told the time.
+#include "time.h"
+
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include "../protocol.h"
+
+static int rank = -1;              // of the program; -1: the process has no turns
+static _Atomic int64_t now_ps;     // as of the last that this process was told
+static __thread int conn = -1;     // of the thread
+static __thread int64_t debt_ps;   // for looking at clocks, that the thread has not waited yet
+static __thread unsigned looks;    // at clocks since the thread last waited
+static __thread unsigned polls;    // that found nothing since one that did
+static __thread uint32_t flags;    // of the next wait
+static __thread int dirty[8];      // sockets that the thread has written to
+static __thread int dirties;
+
+// What looking takes, in picoseconds. A thread that does nothing else looks less and less often.
+enum { LOOK = 10000, LOOK_MAX = 1000000, POLL = 10000, POLL_MAX = 10000000 };
+
+int turns_on(void)
+{
+	return rank >= 0;
+}
+
+int64_t turns_ps(void)
+{
+	return atomic_load(&now_ps) + debt_ps;
+}
+
+// lost ends a program whose node has gone: nothing would ever wake it.
+static void lost(void)
+{
+	static const char text[] = "mcastlab: the node has gone, and with it the lab's time\n";
+	ssize_t n = syscall(SYS_write, 2, text, sizeof text - 1);
+	(void)n;
+	_exit(70);
+}
+
+static void take_turn(void)
+{
+	struct v_turn t;
+	ssize_t n;
+	while ((n = real.recv(conn, &t, sizeof t, 0)) < 0 && errno == EINTR)
+		;
+	if (n != sizeof t)
+		lost();
+	atomic_store(&now_ps, (int64_t)t.now);
+	flags = t.why;
+}
+
+static void say(const void *m, size_t size)
+{
+	ssize_t n;
+	while ((n = real.send(conn, m, size, MSG_NOSIGNAL)) < 0 && errno == EINTR)
+		;
+	if (n < 0)
+		lost();
+}
+
+// settle waits until what the thread has written to sockets has arrived, so that whoever waits for it finds it.
+static void settle(void)
+{
+	for (int i = 0; i < dirties; i++)
+		for (int left = 0, tries = 0; tries < 2000 && !ioctl(dirty[i], SIOCOUTQ, &left) && left > 0; tries++) {
+			struct timespec t = {0, 50000};
+			syscall(SYS_nanosleep, &t, NULL);
+		}
+	dirties = 0;
+}
+
+static uint32_t touched; // V_TOUCHED if the process has done something that others may wait for
+
+void turns_touch(int fd)
+{
+	touched = V_TOUCHED;
+	for (int i = 0; i < dirties; i++)
+		if (dirty[i] == fd)
+			return;
+	if (fd >= 0 && dirties < 8)
+		dirty[dirties++] = fd;
+}
+
+int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
+{
+	int err = errno;
+	int64_t now = turns_ps();
+	if (kind != V_PARK_OUTSIDE && kind != V_PARK_BESIDE)
+		polls = kind == V_PARK_POLL ? polls : 0;
+	if (until_ps < now)
+		until_ps = now;
+	settle();
+	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0), 0, until_ps, grid_ps};
+	touched = 0;
+	debt_ps = 0;
+	looks = 0;
+	say(&p, sizeof p);
+	take_turn();
+	if (atomic_load(&now_ps) < now)
+		debt_ps = now - atomic_load(&now_ps); // an event came before the thread had paid for what it looked at
+	errno = err;
+	return flags;
+}
+
+// A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
+void turns_look(void)
+{
+	int64_t cost = (int64_t)LOOK << (looks / 16 > 7 ? 7 : looks / 16);
+	looks++;
+	debt_ps += cost < LOOK_MAX ? cost : LOOK_MAX;
+	if (debt_ps >= LOOK_MAX) {
+		unsigned had = looks;
+		turns_wait(V_PARK_SLEEP, turns_ps(), 0, 0);
+		looks = had;
+	}
+}
+
+// The library of verbs calls it when a poll has found nothing, in place of giving up the processor.
+__attribute__((visibility("default"))) int mcastlab_poll(void)
+{
+	if (!turns_on() || conn < 0)
+		return 0;
+	int64_t wait = polls < 10 ? (int64_t)POLL << polls : POLL_MAX;
+	polls++;
+	turns_wait(V_PARK_POLL, turns_ps() + (wait < POLL_MAX ? wait : POLL_MAX), POLL, 0);
+	return 1;
+}
+
+__attribute__((visibility("default"))) void mcastlab_polled(void)
+{
+	polls = 0;
+}
+
+// come makes the connection of the thread that calls it, and waits for its turn. It returns an errno.
+static int come(void)
+{
+	const char *path = getenv("MCASTLAB_VERBS");
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	union {
+		struct cmsghdr h;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct v_thread hello = {V_THREAD, rank, getpid(), 0};
+	struct iovec io = {&hello, sizeof hello};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
+	if (!path || strlen(path) >= sizeof a.sun_path)
+		return ENODEV;
+	strcpy(a.sun_path, path);
+	int self = syscall(SYS_pidfd_open, getpid(), 0), s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), err = 0;
+	if (self < 0 || s < 0)
+		return errno;
+	int high = fcntl(s, F_DUPFD_CLOEXEC, 900); // shells use the low ones, and close them
+	if (high >= 0) {
+		syscall(SYS_close, s);
+		s = high;
+	}
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof self);
+	memcpy(CMSG_DATA(h), &self, sizeof self);
+	if (syscall(SYS_connect, s, &a, sizeof a) || syscall(SYS_sendmsg, s, &m, MSG_NOSIGNAL) < 0)
+		err = errno;
+	syscall(SYS_close, self);
+	if (err) {
+		syscall(SYS_close, s);
+		return err;
+	}
+	conn = s;
+	take_turn();
+	return 0;
+}
+
+static void in_child(void)
+{
+	if (!turns_on())
+		return;
+	if (conn >= 0)
+		syscall(SYS_close, conn); // the parent's
+	conn = -1;
+	debt_ps = 0;
+	dirties = 0;
+	if (come())
+		lost();
+}
+
+int turns_begin(void)
+{
+	const char *text = getenv("MCASTLAB_TURNS");
+	if (!text)
+		return 0;
+	rank = atoi(text);
+	pthread_atfork(NULL, NULL, in_child);
+	int err = come();
+	if (err)
+		rank = -1;
+	return err;
+}
+
+void turns_started(int pid)
+{
+	if (turns_on() && conn >= 0 && pid > 0) {
+		struct v_id m = {V_EXPECT, pid};
+		say(&m, sizeof m);
+	}
+}
