@@ -117,6 +117,9 @@ func (s *start) fork() (pid int, err error) {
 		return 0, errors.Unwrap(err) // it names the file
 	}
 	runtime.LockOSThread() // the child is as the thread that forks it
+	if s.Turns {
+		s.makeAlike()
+	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("give up privileges: %w", err)
 	}
@@ -128,6 +131,14 @@ func (s *start) fork() (pid int, err error) {
 		return 0, fmt.Errorf("start %s: %w", path, err)
 	}
 	return pid, nil
+}
+
+// makeAlike has the program get the same number and the same addresses in each run, where the kernel lets it: programs draw random
+// numbers from their number, and addresses are in the frames of one-sided requests.
+func (s *start) makeAlike() {
+	const noRandomAddresses = 0x0040000 // ADDR_NO_RANDOMIZE of personality(2)
+	_, _, _ = unix.RawSyscall(unix.SYS_PERSONALITY, noRandomAddresses, 0, 0)
+	_ = os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte("999"), 0)
 }
 
 // Library returns the folder of the libibverbs.so.1 for programs at nodes: that of MCASTLAB_VERBS_LIB, or

@@ -76,7 +76,7 @@ int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask
 			return r;
 		if (lab_now() >= until) {
 			if (all)
-				turns_look(); // who looks again and again gets on
+				turns_look(0); // who looks again and again gets on
 			return 0;
 		}
 		int outside = (nfds_t)nics < n;

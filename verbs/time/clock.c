@@ -48,7 +48,7 @@ static void rates(struct rate r[2])
 long double lab_ps_at(int64_t mono)
 {
 	if (turns_on()) { // only the counter of the processor is asked for like this
-		turns_look();
+		turns_look(1);
 		return turns_ps();
 	}
 	struct rate r[2];
@@ -160,7 +160,7 @@ int lab_on(void)
 static void look(void)
 {
 	if (turns_on())
-		turns_look();
+		turns_look(0);
 }
 
 __attribute__((constructor)) static void start(void)

@@ -94,7 +94,7 @@ static inline int valid(const struct timespec *t)
 int turns_on(void);
 int turns_begin(void);
 int64_t turns_ps(void);       // lab time in picoseconds
-void turns_look(void);        // pays for a look at a clock
+void turns_look(int counter); // pays for a look at a clock, or at the counter of the processor
 void turns_touch(int fd);     // notes that others may see something new: at a socket, or (-1) elsewhere
 void turns_started(int pid);  // says that a process was started
 

@@ -17,14 +17,16 @@ static int rank = -1;              // of the program; -1: the process has no tur
 static _Atomic int64_t now_ps;     // as of the last that this process was told
 static __thread int conn = -1;     // of the thread
 static __thread int64_t debt_ps;   // for looking at clocks, that the thread has not waited yet
-static __thread unsigned looks;    // at clocks since the thread last waited
+static __thread unsigned counted;  // looks at the processor's counter since the thread has done something else
+static __thread int64_t spun_ps;   // since when it has done nothing but look at clocks; 0: it has done something else
 static __thread unsigned polls;    // that found nothing since one that did
 static __thread uint32_t flags;    // of the next wait
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
 
-// What looking takes, in picoseconds. A thread that does nothing else looks less and less often.
-enum { LOOK = 10000, LOOK_MAX = 1000000, POLL = 10000, POLL_MAX = 10000000 };
+// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: every eighth of the time for
+// which it has been looking.
+enum { COUNTED = 1000, LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 1000000000, POLL = 10000, POLL_MAX = 10000000 };
 
 int turns_on(void)
 {
@@ -101,7 +103,8 @@ int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
 	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0), 0, until_ps, grid_ps};
 	touched = 0;
 	debt_ps = 0;
-	looks = 0;
+	spun_ps = 0;
+	counted = 0;
 	say(&p, sizeof p);
 	take_turn();
 	if (atomic_load(&now_ps) < now)
@@ -111,15 +114,21 @@ int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
 }
 
 // A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
-void turns_look(void)
+void turns_look(int counter)
 {
-	int64_t cost = (int64_t)LOOK << (looks / 16 > 7 ? 7 : looks / 16);
-	looks++;
-	debt_ps += cost < LOOK_MAX ? cost : LOOK_MAX;
-	if (debt_ps >= LOOK_MAX) {
-		unsigned had = looks;
+	// Programs compare the counter with other clocks: a look at it takes as long as ever, and so does the one that follows.
+	if (counter && ++counted < COUNTED)
+		spun_ps = turns_ps();
+	int64_t since = spun_ps, cost;
+	unsigned before = counted;
+	if (!since)
+		spun_ps = since = turns_ps();
+	cost = (turns_ps() - since) / 8;
+	debt_ps += cost < LOOK ? LOOK : cost < LOOK_MAX ? cost : LOOK_MAX;
+	if (debt_ps >= LOOK_WAIT) {
 		turns_wait(V_PARK_SLEEP, turns_ps(), 0, 0);
-		looks = had;
+		spun_ps = since;
+		counted = before;
 	}
 }
 
