@@ -30,7 +30,6 @@ type Turns struct {
 	// What follows is touched within turns, and between them by the same goroutine.
 	programs map[uint32]*Program
 	touched  uint64
-	cut      bool // connections may have ended whose ends have not been noticed yet
 }
 
 // Host is the host of a program's task (rankhost.Host).
@@ -265,7 +264,6 @@ func (p *Program) leave(x *thread, bye bool) {
 	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o == x })
 	x.proc.runs++
 	p.t.touched++
-	p.t.cut = true
 	if p.procs[x.proc.pid] == x.proc && !bye && !slices.ContainsFunc(p.threads, func(o *thread) bool { return o.proc == x.proc }) {
 		p.expected[x.proc.pid] = time.Now()
 	}
@@ -276,7 +274,6 @@ func (p *Program) dies(pid uint32) {
 	delete(p.expected, pid)
 	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o.proc.pid == pid })
 	p.t.touched++
-	p.t.cut = true
 	if pid == p.first {
 		p.over = time.Now()
 	}
@@ -381,11 +378,8 @@ func (t *Turns) drain(now vtime.Time) {
 
 // running reports whether a thread runs, or a process is expected, or what has ended has not been noticed in all places.
 func (p *Program) running() bool {
-	if p.t.cut {
-		if slices.ContainsFunc(p.t.s.inOrder(), (*client).hungUp) {
-			return true
-		}
-		p.t.cut = false
+	if slices.ContainsFunc(p.t.s.inOrder(), (*client).hungUp) {
+		return true
 	}
 	if !p.over.IsZero() && time.Since(p.over) < endWait {
 		return true // with its first process a program ends

@@ -24,7 +24,7 @@ static __thread uint32_t flags;    // of the next wait
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
 
-// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: every eighth of the time for
+// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: every quarter of the time for
 // which it has been looking.
 enum { COUNTED = 1000, LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 1000000000, POLL = 10000, POLL_MAX = 10000000 };
 
@@ -123,7 +123,7 @@ void turns_look(int counter)
 	unsigned before = counted;
 	if (!since)
 		spun_ps = since = turns_ps();
-	cost = (turns_ps() - since) / 8;
+	cost = (turns_ps() - since) / 4;
 	debt_ps += cost < LOOK ? LOOK : cost < LOOK_MAX ? cost : LOOK_MAX;
 	if (debt_ps >= LOOK_WAIT) {
 		turns_wait(V_PARK_SLEEP, turns_ps(), 0, 0);
