@@ -91,13 +91,14 @@ struct v_thread {
 // What a thread waits for. Times are lab time in picoseconds. After news of the NIC V_PARK_POLL ends when the thread would have looked
 // next, if it looked every grid.
 enum { V_PARK_SLEEP = 1, V_PARK_POLL, V_PARK_OUTSIDE, V_PARK_BESIDE, V_PARK_MEMORY };
-enum { V_TOUCHED = 1, V_EVENTS = 2 };
+enum { V_TOUCHED = 1, V_EVENTS = 2, V_READY = 4 };
 struct v_park {
 	uint32_t op, kind, flags, zero;
 	uint64_t until, grid;
 };
 
-enum { V_WHY_TIME = 1, V_WHY_OUTSIDE, V_WHY_EVENT };
+// V_WHY_CHECK is no turn: the thread looks whether what it waits for has come, and says so by V_PARK with V_READY, or without.
+enum { V_WHY_TIME = 1, V_WHY_OUTSIDE, V_WHY_EVENT, V_WHY_CHECK };
 struct v_turn {
 	uint32_t status, why;
 	uint64_t now;

@@ -47,8 +47,8 @@ type Coordinator struct {
 	now     atomic.Int64 // for Now
 	last    vtime.Time   // when something last happened, as of the end of Drain
 	edge    vtime.Time   // the last that Edge has returned
-	look    vtime.Time   // of the latest look at what programs wait for outside the lab
-	touched uint64       // what programs had done by then
+	look    vtime.Time   // the latest at which programs have gone on for what had come from outside the lab
+	touched uint64       // what programs had done when they looked last
 	awaited uint64       // looks for which nothing but the machine's time was a reason
 	err     error
 }
@@ -64,7 +64,6 @@ type remote struct {
 	round  uint32
 	orders uint64 // that it has been sent
 	due    uint64 // of them, those that its grants say
-	looks  bool   // it is to look at its next grant
 
 	next    vtime.Time // of its own events
 	arrives vtime.Time // the first frame or order that it has not been granted since it was sent
@@ -233,7 +232,9 @@ func (c *Coordinator) Next(next []vtime.Time) {
 	if err := c.streams.Edge(); err != nil && c.err == nil {
 		c.err = err
 	}
-	c.lookOutside()
+	if err := c.lookOutside(); err != nil && c.err == nil {
+		c.err = err
+	}
 	for i := range c.nodes {
 		next[i] = min(c.nodes[i].next, c.nodes[i].arrives)
 	}
@@ -272,11 +273,7 @@ func (c *Coordinator) grant(node int, bound vtime.Time, step uint32) {
 	n.grant.step().Store(step)
 	n.grant.orders().Store(n.due)
 	n.grant.look().Store(int64(c.look))
-	n.grant.looks().Store(0)
-	if n.looks {
-		n.grant.looks().Store(1)
-		n.looks = false
-	}
+	n.grant.check().Store(0)
 	c.granted = append(c.granted, node)
 }
 

@@ -95,11 +95,11 @@ func (g grant) orders() *atomic.Uint64 { return g.u64(16) }
 // step is what the node is granted.
 func (g grant) step() *atomic.Uint32 { return g.u32(24) }
 
-// look is the instant of the latest look at what programs of the machine wait for outside the lab, 0 if there was none.
+// look is the latest instant at which programs have gone on for what had come from outside the lab, 0 if there was none.
 func (g grant) look() *atomic.Int64 { return g.i64(32) }
 
-// looks reports, by other than 0, that the node is to look at that instant.
-func (g grant) looks() *atomic.Uint32 { return g.u32(40) }
+// check is the instant at which programs go on that find what they wait for outside the lab, if they are to look now; 0 if not.
+func (g grant) check() *atomic.Int64 { return g.i64(40) }
 
 // What a node is granted.
 const (
@@ -139,6 +139,9 @@ func (s slot) outside() *atomic.Uint64 { return s.u64(152) }
 
 // touched is how often programs at the node have done something that others may wait for outside the lab.
 func (s slot) touched() *atomic.Uint64 { return s.u64(160) }
+
+// ready reports, by other than 0, that a program could go on when it looked last (grant.check).
+func (s slot) ready() *atomic.Uint32 { return s.u32(168) }
 
 // first is when the first of the frames arrives at its end that the node has sent on a port since the
 // grant, vtime.Never if it has sent none.

@@ -56,8 +56,10 @@ type Programs interface {
 	// Outside returns how many threads wait like that, and a count that grows whenever a program has done something that
 	// others may wait for.
 	Outside() (waiting, touched uint64)
-	// Look has those threads look whether they may go on.
-	Look()
+	// Check has those threads look whether they could go on, and reports whether any could.
+	Check() (ready bool)
+	// Proceed has those go on that could.
+	Proceed()
 }
 
 // Node is a process's end of a run.
@@ -254,16 +256,18 @@ func (n *Node) use() (over bool, err error) {
 	return false, err
 }
 
-// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it may be
-// earlier than what the node has been granted before.
+// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it, here and
+// elsewhere, may be earlier than what the node has been granted before.
 func (n *Node) takeLook() {
-	at := vtime.Time(n.m.grant.look().Load())
-	if at == n.look {
-		return
+	if at := vtime.Time(n.m.grant.look().Load()); at != n.look {
+		n.look, n.bound = at, min(n.bound, at)
 	}
-	n.look, n.bound = at, min(n.bound, at)
-	if p := n.c.Programs; p != nil && n.m.grant.looks().Load() != 0 {
-		n.part.At(at, func(vtime.Time) { p.Look() })
+	at := vtime.Time(n.m.grant.check().Load())
+	n.m.slot.ready().Store(0)
+	if p := n.c.Programs; at > 0 && p != nil && p.Check() {
+		n.m.slot.ready().Store(1)
+		n.bound = min(n.bound, at)
+		n.part.At(at, func(vtime.Time) { p.Proceed() })
 	}
 }
 

@@ -10,35 +10,73 @@ import (
 const outsideEvery = time.Millisecond
 
 // lookOutside has programs look at what they wait for outside the lab (Programs): after a round in which one of them has done
-// something, and, when nothing is left to happen in the lab, again and again. All programs are parked now, so what
-// they see does not depend on which of them was faster. They look at an instant that no node has passed, and lab time
-// moves on by a picosecond.
-func (c *Coordinator) lookOutside() {
-	waiting, touched := uint64(0), uint64(0)
+// something, and, when nothing is left to happen in the lab, until somebody finds something. They look in a round of its own, in
+// which no program goes on, so what they see does not depend on which of them is faster. Those that may go on do so at an
+// instant that no node has passed.
+func (c *Coordinator) lookOutside() error {
+	waiting, touched := c.outside()
+	if waiting == 0 || touched == c.touched && !c.idle() {
+		return nil
+	}
+	for {
+		c.touched = touched
+		found, err := c.check()
+		if found || err != nil || !c.idle() {
+			return err
+		}
+		if waiting, touched = c.outside(); waiting == 0 {
+			return nil
+		}
+		if touched == c.touched {
+			c.awaited++
+			time.Sleep(outsideEvery)
+		}
+		if err := c.streams.Alive(); err != nil {
+			return err
+		}
+		if err := c.streams.Edge(); err != nil {
+			return err
+		}
+	}
+}
+
+// outside returns how many threads of programs wait for something outside the lab, and what programs have done that others may
+// wait for.
+func (c *Coordinator) outside() (waiting, touched uint64) {
 	for i := range c.nodes {
 		s := c.nodes[i].slot
 		waiting += s.outside().Load()
 		touched += s.touched().Load()
 	}
-	if waiting == 0 {
-		return
-	}
-	if touched == c.touched {
-		if !c.idle() {
-			return
-		}
-		c.awaited++
-		time.Sleep(outsideEvery)
-		if err := c.streams.Alive(); err != nil && c.err == nil {
-			c.err = err
-		}
-	}
-	c.touched, c.look = touched, c.Edge()
+	return waiting, touched
+}
+
+// check has programs look, and reports whether any of them goes on. No lab time passes.
+func (c *Coordinator) check() (found bool, err error) {
+	before := c.edge
+	at := c.Edge()
+	var asked []int
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.slot.outside().Load() > 0 {
-			n.looks, n.arrives = true, min(n.arrives, c.look)
+			arrives := n.arrives // which the grant takes for handled
+			c.Grant(i, 0)
+			n.grant.check().Store(int64(at))
+			n.arrives, n.from = arrives, min(n.from, c.last, arrives)
+			asked = append(asked, i)
 		}
 	}
+	if err := c.Round(); err != nil {
+		return false, err
+	}
+	for _, i := range asked {
+		found = found || c.nodes[i].slot.ready().Load() != 0
+	}
+	if found {
+		c.look = at
+	} else {
+		c.edge = before
+	}
+	return found, nil
 }
 
 // idle reports whether nothing is left to happen in the lab.

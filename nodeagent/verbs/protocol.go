@@ -119,6 +119,7 @@ const (
 const (
 	parkTouched = 1 // the thread has done something that others may wait for outside the lab
 	parkEvents  = 2 // an event of the NIC ends the wait, too
+	parkReady   = 4 // what it waits for has come (whyCheck)
 )
 
 // turn has a thread go on.
@@ -132,6 +133,7 @@ const (
 	whyTime    = 1 + iota // its instant has come, or there is news
 	whyOutside            // it may look outside the lab
 	whyEvent              // the NIC has told of an event
+	whyCheck              // it is to look outside the lab, and to say whether it could go on
 )
 
 type hello struct{ Version uint32 }

@@ -89,6 +89,7 @@ type Program struct {
 	host     Host
 	open     bool      // its guardian has come
 	ended    bool      // and gone
+	look     bool      // it goes on, for what has come from outside the lab
 	first    uint32    // its first process; 0: none has come
 	over     time.Time // when that died
 	procs    map[uint32]*proc
@@ -108,7 +109,9 @@ type proc struct {
 type thread struct {
 	conn   *net.UnixConn
 	proc   *proc
-	look   bool // it may look outside the lab
+	asked  bool // it is to say whether it could go on
+	ready  bool // it could
+	look   bool // it may
 	parked bool
 	park   park
 
@@ -239,12 +242,16 @@ func (t *Turns) now(p *Program) vtime.Time {
 }
 
 func (x *thread) goOn(now vtime.Time, why uint32) {
-	x.parked, x.look = false, false
+	x.parked, x.ready, x.look = false, false, false
 	x.proc.runs++
 	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // a thread that has ended says so by its connection
 }
 
 func (p *Program) parks(x *thread, m park) {
+	if x.asked {
+		x.asked, x.ready = false, m.Flags&parkReady != 0
+		return
+	}
 	x.park, x.parked, x.since = m, true, p.t.now(p)
 	x.told, x.runs, x.done, x.news = p.t.s.told, x.proc.runs, p.t.s.nic.Completions(), false
 	if m.Flags&parkTouched != 0 {
@@ -469,14 +476,36 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 	return waiting, t.touched
 }
 
-// Look implements lockstep.Programs.
-func (t *Turns) Look() {
+// Check implements lockstep.Programs.
+func (t *Turns) Check() (ready bool) {
 	for _, p := range sorted(t.programs) {
 		if p.host == nil {
 			continue
 		}
 		for _, x := range p.threads {
-			x.look = true
+			if x.parked && x.park.Kind == parkOutside && !x.ready {
+				x.asked = true
+				_, _ = x.conn.Write(encode(turn{Why: whyCheck, Now: uint64(p.host.Now())})) // one that has ended says so by its connection
+			}
+		}
+		p.until(endWait, func() bool {
+			return len(t.in) == 0 && !slices.ContainsFunc(p.threads, func(x *thread) bool { return x.asked })
+		})
+		p.look = p.ended || p.running() || slices.ContainsFunc(p.threads, func(x *thread) bool { return x.ready })
+		ready = ready || p.look
+	}
+	return ready
+}
+
+// Proceed implements lockstep.Programs.
+func (t *Turns) Proceed() {
+	for _, p := range sorted(t.programs) {
+		if p.host == nil || !p.look {
+			continue
+		}
+		p.look = false
+		for _, x := range p.threads {
+			x.look = x.ready
 		}
 		p.host.Kick()
 	}

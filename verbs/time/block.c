@@ -64,6 +64,19 @@ static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all, const 
 	return r;
 }
 
+// polled is what a poll looks at.
+struct polled {
+	struct pollfd *fds;
+	nfds_t n;
+	const sigset_t *mask;
+};
+
+static int some_ready(void *arg)
+{
+	const struct polled *p = arg;
+	return glance(p->fds, p->n, NULL, 1, p->mask) != 0;
+}
+
 int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask)
 {
 	char nic[n + 1];
@@ -79,8 +92,8 @@ int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask
 				turns_look(0); // who looks again and again gets on
 			return 0;
 		}
-		int outside = (nfds_t)nics < n;
-		int why = turns_wait(outside ? V_PARK_OUTSIDE : V_PARK_SLEEP, until_ps(until), 0, nics > 0);
+		struct polled p = {fds, n, mask};
+		int why = (nfds_t)nics < n ? turns_wait_outside(until_ps(until), nics > 0, some_ready, &p) : turns_wait(V_PARK_SLEEP, until_ps(until), 0, nics > 0);
 		all = why == V_WHY_OUTSIDE || lab_now() >= until;
 	}
 }
@@ -227,13 +240,29 @@ int close(int fd)
 	return real.close(fd);
 }
 
+// children are those of which a call waits for one.
+struct children {
+	idtype_t type;
+	id_t id;
+	int options;
+};
+
+static int some_changed(void *arg)
+{
+	const struct children *c = arg;
+	siginfo_t info = {.si_pid = 0};
+	return real.waitid(c->type, c->id, &info, c->options | WNOHANG | WNOWAIT) || info.si_pid;
+}
+
 // child waits for a child until one is as asked for.
 static pid_t child(pid_t pid, int *status, int options, struct rusage *usage)
 {
 	if (!active() || options & WNOHANG)
 		return real.wait4(pid, status, options, usage);
+	struct children c = {pid > 0 ? P_PID : pid == -1 ? P_ALL : P_PGID, pid > 0 ? pid : pid == -1 ? 0 : -pid,
+		WEXITED | (options & WUNTRACED ? WSTOPPED : 0) | (options & WCONTINUED)};
 	for (;;) {
-		turns_wait(V_PARK_OUTSIDE, INT64_MAX, 0, 0);
+		turns_wait_outside(INT64_MAX, 0, some_changed, &c);
 		pid_t r = real.wait4(pid, status, options | WNOHANG, usage);
 		if (r)
 			return r;
@@ -265,8 +294,9 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 	siginfo_t own;
 	if (!active() || options & WNOHANG)
 		return real.waitid(type, id, info, options);
+	struct children c = {type, id, options & (WEXITED | WSTOPPED | WCONTINUED)};
 	for (;;) {
-		turns_wait(V_PARK_OUTSIDE, INT64_MAX, 0, 0);
+		turns_wait_outside(INT64_MAX, 0, some_changed, &c);
 		own.si_pid = 0;
 		if (real.waitid(type, id, &own, options | WNOHANG))
 			return -1;

@@ -102,6 +102,9 @@ void turns_started(int pid);  // says that a process was started
 // event of the NIC ends the wait, too.
 int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events);
 
+// turns_wait_outside waits until ready, which looks at what is outside the lab, returns other than 0, as turns_wait does.
+int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void *arg);
+
 // until_ps returns an instant as turns_wait has it.
 static inline int64_t until_ps(int64_t lab)
 {

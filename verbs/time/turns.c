@@ -20,7 +20,7 @@ static __thread int64_t debt_ps;   // for looking at clocks, that the thread has
 static __thread unsigned counted;  // looks at the processor's counter since the thread has done something else
 static __thread int64_t spun_ps;   // since when it has done nothing but look at clocks; 0: it has done something else
 static __thread unsigned polls;    // that found nothing since one that did
-static __thread uint32_t flags;    // of the next wait
+static __thread uint32_t flags;    // why the thread goes on
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
 
@@ -91,7 +91,7 @@ void turns_touch(int fd)
 		dirty[dirties++] = fd;
 }
 
-int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
+static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int (*ready)(void *), void *arg)
 {
 	int err = errno;
 	int64_t now = turns_ps();
@@ -105,12 +105,27 @@ int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
 	debt_ps = 0;
 	spun_ps = 0;
 	counted = 0;
-	say(&p, sizeof p);
-	take_turn();
+	for (;;) {
+		say(&p, sizeof p);
+		take_turn();
+		if (flags != V_WHY_CHECK)
+			break;
+		p.flags = (p.flags & ~(V_READY | V_TOUCHED)) | (ready && ready(arg) ? V_READY : 0);
+	}
 	if (atomic_load(&now_ps) < now)
 		debt_ps = now - atomic_load(&now_ps); // an event came before the thread had paid for what it looked at
 	errno = err;
 	return flags;
+}
+
+int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
+{
+	return wait_as(kind, until_ps, grid_ps, events, NULL, NULL);
+}
+
+int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void *arg)
+{
+	return wait_as(V_PARK_OUTSIDE, until_ps, 0, events, ready, arg);
 }
 
 // A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
