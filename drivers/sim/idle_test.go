@@ -7,12 +7,10 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // TestNobodyLeft: a run ends soon after its last program, whatever faults would go on to do
@@ -35,16 +33,7 @@ func TestNobodyLeft(t *testing.T) {
 	} {
 		f.ID = string(f.Kind)
 		text := fmt.Sprintf("%s for %v every %v, gap %v", f.Kind, f.Window.For, f.Window.Every, f.Gap)
-		g, err := topo.Star(4, simlab.Link())
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
-			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := checkedStar(t, 4)
 		f.Nodes = []int{3}
 		tl := n.NewTimeline(50 * vtime.Microsecond)
 		tl.Add(0, f)

@@ -4,12 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/drivers/fabric"
-	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/virtrnic"
-	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
 // loops is a net in which a NIC sends to itself by two pairs of queue pairs, and to another by a third.
@@ -23,16 +19,7 @@ type loops struct {
 func newLoops(t *testing.T) *loops {
 	t.Helper()
 	const size = 20_000
-	g, err := topo.Star(2, simlab.Link())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
-		Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := checkedStar(t, 2)
 	l := &loops{net: n, nics: [2]*virtrnic.NIC{n.NIC(0), n.NIC(1)}}
 	src := make(virtrnic.Bytes, size)
 	for i := range src {

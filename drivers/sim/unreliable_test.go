@@ -13,21 +13,29 @@ import (
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
+// checkedStar returns a net of hosts around one switch, without loss by overflow, that checks itself.
+func checkedStar(t *testing.T, hosts int) *Net {
+	t.Helper()
+	g, err := topo.Star(hosts, simlab.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
+		Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestUnreliableCompletes: a request of UC or UD is complete when its last packet starts
 // on the wire, and a host learns of it then, though nothing comes back and the event loop
 // looks at a transmitter only when it must (machine, rule R5).
 func TestUnreliableCompletes(t *testing.T) {
 	for _, typ := range []virtrnic.QPType{virtrnic.TypeUC, virtrnic.TypeUD} {
-		g, err := topo.Star(2, simlab.Link())
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := New(Config{Check: true, Spec: fabric.Spec{Graph: g, Seed: 1, Switch: fabric.Switch{
-			Settings: virtswitch.Settings{Buffer: 16 << 20, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
-		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := checkedStar(t, 2)
+		var err error
 		const packets = 100
 		var nic [2]*virtrnic.NIC
 		var cq [2]*virtrnic.CQ
