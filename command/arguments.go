@@ -181,3 +181,8 @@ func dress(commands []*cli.Command, above string) {
 		}
 	}
 }
+
+// formatFlag is the flag of what prints a table or JSON. name is the command's in variables of the environment.
+func formatFlag(name string) cli.Flag {
+	return &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}
+}

@@ -19,7 +19,7 @@ func (p *program) diffCommand() *cli.Command {
 		Name: name, Usage: "say where two runs of a lab differ", ArgsUsage: "RUN RUN", OnUsageError: onUsage,
 		Description: "RUN is a run's folder: mcastlab diff runs/star-1 runs/star-2. Exit code 1 says that they part: other rows, other bytes, another order of\n" +
 			"the schemes, or from 1MiB on ratios between schemes that differ by more than 10 %.",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Flags: []cli.Flag{formatFlag(name)},
 		Action: func(c *cli.Context) error {
 			if c.Args().Len() != 2 {
 				return usageError{fmt.Errorf("diff takes two run folders, not %d", c.Args().Len())}

@@ -186,7 +186,7 @@ func (p *program) checkCommand() *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: "check whether this host can run labs", OnUsageError: onUsage,
 		Description: "The exit code is 4 if something is missing; what to do about it is said beside it.",
-		Flags:       []cli.Flag{&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}},
+		Flags:       []cli.Flag{formatFlag(name)},
 		Action: func(c *cli.Context) error {
 			if err := cmp.Or(oneOf(c, "format", "table", "json"), noArgs(c)); err != nil {
 				return err

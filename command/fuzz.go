@@ -22,7 +22,7 @@ func (p *program) fuzzCommand() *cli.Command {
 			&cli.Uint64Flag{Name: "from", Usage: "the first seed", DefaultText: "0", EnvVars: envOf(name, "from")},
 			&cli.StringFlag{Name: "out", Value: "runs", Usage: "folder for labs that fail", EnvVars: envOf(name, "out")},
 			&cli.BoolFlag{Name: "replay", Usage: "run the lab's own faults through both phases", EnvVars: envOf(name, "replay")},
-			&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")},
+			formatFlag(name),
 		},
 		Action: p.fuzzAction,
 	}

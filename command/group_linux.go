@@ -177,7 +177,7 @@ func (p *program) groupShow(name string) *cli.Command {
 
 // listFlags are those of a command that lists something of a lab that is up.
 func listFlags(name string) []cli.Flag {
-	return []cli.Flag{labFlag(), &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}}
+	return []cli.Flag{labFlag(), formatFlag(name)}
 }
 
 // listing is what such a command does: show prints it.

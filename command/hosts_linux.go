@@ -43,10 +43,6 @@ func (p *program) hostsCommand() *cli.Command {
 	}
 }
 
-func formatFlag(name string) cli.Flag {
-	return &cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")}
-}
-
 func (p *program) hostsOptions(c *cli.Context) hosts.Options {
 	o := hosts.Options{Port: c.Int("port"), State: hostsState(), Say: func(string, ...any) {}, Folder: orchestrator.Folder}
 	if !c.Bool("quiet") {

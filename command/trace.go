@@ -32,7 +32,7 @@ func (p *program) traceCommand() *cli.Command {
 			},
 			&cli.BoolFlag{Name: "perfetto", Usage: "write a trace that ui.perfetto.dev and chrome://tracing open", EnvVars: envOf(name, "perfetto")},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "with --perfetto: the file; default: standard output", EnvVars: envOf(name, "output")},
-			&cli.StringFlag{Name: "format", Value: "table", Usage: "table or json", EnvVars: envOf(name, "format")},
+			formatFlag(name),
 		},
 		Action: p.traceAction,
 	}
