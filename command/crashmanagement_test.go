@@ -81,7 +81,7 @@ func (c *crashing) managed(verb string, step int, wrong string, resume bool) {
 // linked demands that every host reaches every other by its name.
 func (c *crashing) linked(after string) {
 	c.t.Helper()
-	const script = `for h in h0 h1 h2; do ping -c 1 -W 5 $h > /dev/null || { echo "$h does not answer"; exit 1; }; done`
+	const script = `for h in h0 h1 h2; do ping -c 1 -W 60 $h > /dev/null || { echo "$h does not answer"; exit 1; }; done`
 	if r := invoke(c.t, nil, "exec", "--lab", c.lab, "--node", "h*", "--", "sh", "-c", script); r.code != 0 {
 		c.t.Errorf("after %s: exit %d\n%s%s", after, r.code, r.out, r.err)
 	}

@@ -53,8 +53,8 @@ runtime: {clock: dilated, dilation: 100, management: true}
 trace: messages
 workloads:
   - command: {label: who, run: [sh, -c, 'echo $MCASTLAB_RANK/$MCASTLAB_RANKS $(hostname) $(id -u) $MCASTLAB_HOSTS $(grep NoNewPrivs /proc/self/status); echo $MCASTLAB_RANK >&2'], ranks: [h1, h0], per-host: 2}
-  - command: {label: pair, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then exec ib_write_bw -F -n 50; fi; sleep 1; exec ib_write_bw -F -n 50 h0'], ranks: [h0, h2]}
-  - command: {label: mpi, run: [sh, -c, 'echo $OMPI_COMM_WORLD_RANK $(hostname) "<&>"'], launcher: mpirun, ranks: [h2, h1], per-host: 2}
+  - command: {label: pair, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then exec ib_write_bw -F -n 50; fi; until ib_write_bw -F -n 50 h0; do sleep 1; done'], ranks: [h0, h2], timeout: 300s}
+  - command: {label: mpi, run: [sh, -c, 'echo $OMPI_COMM_WORLD_RANK $(hostname) "<&>"'], launcher: mpirun, ranks: [h2, h1], per-host: 2, timeout: 300s}
   - command: {label: bad, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then exec sleep 600; fi; echo out of luck >&2; exit 7'], ranks: [h0, h1]}
   - command: {label: late, run: [sleep, "600"], ranks: [h1], timeout: 1s}
 faults:

@@ -70,7 +70,7 @@ nsenter --net=net%[1]d sh -ec 'ip addr add 10.201.0.%[1]d/24 dev eth0; ip link s
 		e.sh(e.startScript(i))
 	}
 	for i := 1; i <= n; i++ {
-		e.sh(fmt.Sprintf(`for i in $(seq 300); do docker -H %s version > /dev/null 2>&1 && exit; sleep 0.1; done; cat %s/log; exit 1`, e.host(i), e.path(i)))
+		e.sh(fmt.Sprintf(`for i in $(seq 1200); do docker -H %s version > /dev/null 2>&1 && exit; sleep 0.1; done; cat %s/log; exit 1`, e.host(i), e.path(i)))
 	}
 	return e
 }
