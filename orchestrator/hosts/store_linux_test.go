@@ -123,8 +123,10 @@ func TestProgress(t *testing.T) {
 		x.CreatedAt, x.Status = at.Add(-time.Duration(age)*time.Second), swarm.TaskStatus{State: state, Err: why}
 		return x
 	}
+	job := task("i", "new", 1, swarm.TaskStateFailed, "exit (1)")
+	job.Spec.RestartPolicy = &swarm.RestartPolicy{Condition: swarm.RestartPolicyConditionNone}
 	tasks := []swarm.Task{
-		task("a", "new", 2, swarm.TaskStateRejected, "No such image: sha256:1"), task("a", "new", 1, swarm.TaskStateRunning, ""),
+		job, task("a", "new", 2, swarm.TaskStateRejected, "No such image: sha256:1"), task("a", "new", 1, swarm.TaskStateRunning, ""),
 		task("b", "new", 2, swarm.TaskStateRunning, ""), task("b", "new", 1, swarm.TaskStateRejected, "No such image: sha256:1"),
 		task("c", "old", 1, swarm.TaskStateRunning, ""), task("d", "new", 1, swarm.TaskStateStarting, ""),
 		task("e", "new", 1, swarm.TaskStateRejected, "invalid\nmount  config"), task("f", "new", 1, swarm.TaskStateFailed, "exit (1)"),
@@ -141,8 +143,9 @@ func TestProgress(t *testing.T) {
 		{"c", swarm.TaskStateRunning, false, ""},
 		{"d", swarm.TaskStateRunning, false, ""},
 		{"e", swarm.TaskStateRunning, false, "the Swarm cannot start the daemon: invalid mount config"},
-		{"f", swarm.TaskStateRunning, false, ""}, // the Swarm starts it again
-		{"f", swarm.TaskStateComplete, false, "exit (1)"},
+		{"f", swarm.TaskStateRunning, false, ""},                              // the Swarm starts it again
+		{"i", swarm.TaskStateRunning, false, "has ended too early: exit (1)"}, // a job, which it does not
+		{"i", swarm.TaskStateComplete, false, "has ended too early: exit (1)"},
 		{"g", swarm.TaskStateRunning, false, ""},
 		{"h", swarm.TaskStateRunning, false, ""},
 	} {

@@ -187,10 +187,21 @@ func progress(tasks []swarm.Task, node, hash string, want swarm.TaskState) (done
 		return false, nil
 	case newest.Status.State == want:
 		return true, nil
-	case newest.Status.State == swarm.TaskStateRejected, newest.Status.State == swarm.TaskStateFailed && want == swarm.TaskStateComplete:
+	case newest.Status.State == swarm.TaskStateRejected:
 		return false, taskError(orText(newest.Status.Err, newest.Status.Message))
+	case newest.Status.State == swarm.TaskStateFailed && !startedAgain(newest):
+		return false, fmt.Errorf("%w: %s", errEnded, orText(newest.Status.Err, newest.Status.Message))
 	}
 	return false, nil
+}
+
+// errEnded says that the task of a job has failed.
+var errEnded = errors.New("what runs there for this command has ended too early")
+
+// startedAgain reports whether the Swarm starts a task again that fails: that of the daemon, and not those of jobs.
+func startedAgain(t *swarm.Task) bool {
+	p := t.Spec.RestartPolicy
+	return p == nil || p.Condition != swarm.RestartPolicyConditionNone
 }
 
 // taskError is why a machine does not start a task, with the remedy where there is one.

@@ -200,8 +200,11 @@ func (u *up) join(ctx context.Context, nodes []string) (err error) {
 	errs := make([]error, len(nodes))
 	var all sync.WaitGroup
 	for i, node := range nodes {
-		if errs[i] = failed[node]; errs[i] == nil {
+		switch errs[i] = failed[node]; {
+		case errs[i] == nil:
 			all.Go(func() { errs[i] = u.admit(ctx, u.machine(node), token) })
+		case errors.Is(errs[i], errEnded):
+			errs[i] = fmt.Errorf("%w: if TCP port %d is in use there, choose others by --port", errs[i], u.o.Port+1)
 		}
 	}
 	all.Wait()
