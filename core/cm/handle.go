@@ -138,8 +138,8 @@ func (m *Machine) repeated(now vtime.Time, e *Endpoint, msg *Message) {
 	case reqReceived: // the program takes its time
 		m.send(now, e.peer, Message{Attribute: MRA, TID: msg.TID, LocalID: e.id, RemoteID: e.peerID, Timeout: mraTimeout})
 	case repSent, over:
-		if Attribute(uint16(e.mad[16])<<8|uint16(e.mad[17])) != DREQ {
-			m.c.Send(now, e.peer, e.mad[:]) // the REP, or a REJ
+		if a := Attribute(uint16(e.mad[16])<<8 | uint16(e.mad[17])); a == REP || a == REJ { // none if the peer has given up before there was any
+			m.c.Send(now, e.peer, e.mad[:])
 		}
 	case timeWait:
 		m.refuse(now, e.peer, msg, 0, ReasonStale)

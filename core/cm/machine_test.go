@@ -371,6 +371,24 @@ func TestReject(t *testing.T) {
 	p.check()
 }
 
+// TestLateRequest: a REQ that comes again after its peer has given up, before the program had answered, has no answer.
+func TestLateRequest(t *testing.T) {
+	p := newPair(t, 1)
+	p.listen(SpaceTCP, port, 0)
+	id := p.ask(SpaceTCP, port, asking)
+	late := bytes.Clone(p.wire[0].b)
+	p.step()
+	p.must(p.m[0].Destroy(p.now, id))
+	p.run()
+	p.want(1, EventConnectRequest, EventRejected)
+	sent := len(p.sent)
+	p.m[1].Handle(p.now, p.ip(0), late)
+	if len(p.sent) != sent {
+		t.Errorf("it answers %v", p.sent[sent:])
+	}
+	p.check()
+}
+
 // TestLateService: a request that comes shortly before a program listens is taken, of those that come much earlier as many
 // as there is room for are refused late, and the rest at once.
 func TestLateService(t *testing.T) {
