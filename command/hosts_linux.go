@@ -166,7 +166,11 @@ func (p *program) writeImage(name string) (err error) {
 		if err != nil {
 			return fmt.Errorf("hosts image: %w", err)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer func() {
+			if err = errors.Join(err, f.Close()); err != nil { // a part of it would be in the way of the next try
+				err = errors.Join(fmt.Errorf("hosts image: %w", err), os.Remove(name))
+			}
+		}()
 		out = f
 	}
 	_, err = out.Write(archive)
