@@ -167,6 +167,8 @@ func TestBand(t *testing.T) {
 // TestVerdicts: what each state of lines and texts comes to.
 func TestVerdicts(t *testing.T) {
 	line := func(v string) Line { return Line{Name: v, Lab: "l", Value: v, From: 1, To: 2, Basis: Predicted} }
+	beside := line("out")
+	beside.Beside = "the paper contradicts itself"
 	measured := Labs{"l": {Values: map[string]float64{"in": 1.5, "out": 3}, Lacks: map[string]string{"lacks": "why"}}}
 	for _, c := range []struct {
 		r    Result
@@ -181,6 +183,8 @@ func TestVerdicts(t *testing.T) {
 		{Result{Lines: []Line{{Lab: "other", Value: "in"}}}, Pending},
 		{Result{Open: "x"}, Untried},
 		{Result{Cannot: "x"}, Cannot},
+		{Result{Lines: []Line{line("in"), beside}}, InBand},
+		{Result{Lines: []Line{line("out"), beside}}, Amiss},
 	} {
 		if c.r.Lines != nil && c.r.Lines[0].Value == "not run" {
 			measured["l"].Lacks["not run"] = "the lab does not measure it"
@@ -188,6 +192,27 @@ func TestVerdicts(t *testing.T) {
 		if got := Judge([]*Result{&c.r}, measured)[0].Verdict; got != c.want {
 			t.Errorf("%+v: %s, want %s", c.r, got, c.want)
 		}
+	}
+}
+
+// TestBeside: a line beside its result needs one with two ends that counts, is told from the others on the page, and is counted
+// apart.
+func TestBeside(t *testing.T) {
+	r := Result{ID: "R-X1", Title: "t", Source: "s", Says: "x", Paper: &Paper{Name: "P"}, Lines: []Line{
+		{Name: "paper's", Compute: "cores-for-4x1.6T", From: 1, To: 2, Basis: Arithmetic, Beside: "it contradicts itself"},
+	}}
+	if err := r.check(); err == nil || !strings.Contains(err.Error(), "no line with two ends counts in its place") {
+		t.Errorf("alone: %v", err)
+	}
+	r.Lines = append(r.Lines, Line{Name: "closed form", Compute: "cores-for-4x1.6T", From: 64, To: 64, Basis: Arithmetic})
+	if err := r.check(); err != nil {
+		t.Error(err)
+	}
+	all := Judge([]*Result{&r}, nil)
+	c := Tally(all)
+	page := Markdown(all, "f")
+	if all[0].Verdict != InBand || c.Beside != 1 || !strings.Contains(page, "| 64 | beside | ARITH |") || !strings.Contains(page, `Why "paper's" does not count: it contradicts itself`) {
+		t.Errorf("%s, %d beside:\n%s", all[0].Verdict, c.Beside, page)
 	}
 }
 
