@@ -235,6 +235,9 @@ func hostile(t *testing.T, r *rand.Rand, h [2]*host, buf []byte) error {
 		}
 		if r.IntN(4) == 0 {
 			o := opAllocPD + op(r.IntN(int(opEnd)))
+			if r.IntN(4) == 0 {
+				o = opGroupWant + op(r.IntN(int(opGroupOffer-opGroupWant))) // an operator's would end the connection
+			}
 			if o == opRegMR {
 				continue // what it registers it could write to, and this is the test's own memory
 			}

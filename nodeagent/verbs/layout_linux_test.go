@@ -34,10 +34,10 @@ func TestLayout(t *testing.T) {
 		"v_send.remote_addr": 8, "v_send.compare_add": 16, "v_send.swap": 24, "v_send.opcode": 32, "v_send.inline_length": 44,
 		"v_send.imm": 48, "v_send.ah": 56, "v_send.qkey": 64, "v_send.sge": sendSGEs, "v_send.data": sendSGEs,
 		"v_recv.sges": 8, "v_recv.sge": recvSGEs, "v_sge.length": 8, "v_sge.lkey": 12,
-		"v_completion.status": 8, "v_completion.src_qp": 28, "v_completion.flags": 32, "v_completion.ns": wcTime, "clock": binary.Size(clock{}),
+		"v_completion.status": 8, "v_completion.src_qp": 28, "v_completion.flags": 32, "v_completion.ns": wcTime, "clock": binary.Size(clock{}), "group_grant": binary.Size(groupGrant{}),
 	}
 	cmLayout(want)
-	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock,
+	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock, opGroupWant, opGroupMember, opGroupRegister, opGroupStatus, opGroupSource,
 		opCMCreate, opCMDestroy, opCMBind, opCMResolve, opCMListen, opCMConnect, opCMReject, opCMJoin, opCMQuery, opCMTimeout} {
 		want[fmt.Sprint(o)] = binary.Size(body(o)) + 4
 	}

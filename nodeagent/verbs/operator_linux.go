@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"net"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -9,29 +10,29 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// operator is a connection of root's that offers groups to the programs at this NIC. What it has offered goes with it.
+// operator is a connection of root's, or whoever the node's process belongs to, that offers groups to the programs at this NIC. What it has offered goes with it.
 type operator struct{ s *Server }
 
 // operates reports whether a request is an operator's.
 func (o op) operates() bool { return o >= opGroupOffer && o < opGroupEnd }
 
-// byRoot reports whether root is at the other end of a connection.
-func byRoot(conn *net.UnixConn) bool {
+// byOwner reports whether whoever this process belongs to, which is root, is at the other end of a connection.
+func byOwner(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return false
 	}
-	root := false
+	own := false
 	err = raw.Control(func(fd uintptr) {
 		who, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		root = err == nil && who.Uid == 0
+		own = err == nil && int(who.Uid) == os.Geteuid()
 	})
-	return err == nil && root
+	return err == nil && own
 }
 
 // operate serves an operator until its connection ends.
 func (s *Server) operate(conn *net.UnixConn, o op, m any) {
-	if s.agent == nil || !byRoot(conn) {
+	if s.agent == nil || !byOwner(conn) {
 		_, _ = conn.Write(encode(reply{Status: errno(unix.EPERM)})) // it is over in any case
 		return
 	}

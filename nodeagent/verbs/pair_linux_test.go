@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/core/machine"
+	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/live"
@@ -141,7 +142,9 @@ func hostsAt(t *testing.T, ipv6 bool, clock ClockRate, link machine.PortConfig) 
 		}
 		ports := l.Ports([]machine.PortConfig{link})
 		nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001 + uint32(i), IPv6: ipv6, Port: &ports[0], Pool: l.Pool(), Keys: prng.New(uint64(i))})
-		s := NewServer(Config{Loop: l, NIC: nic, Pool: l.Pool(), MTU: 4096, Alias: managed})
+		agent := mrp.New(mrp.Config{IP: nic.IP(), IPv6: ipv6, Pool: l.Pool(), Sender: nic})
+		nic.SetStack(agent)
+		s := NewServer(Config{Loop: l, NIC: nic, Pool: l.Pool(), MTU: 4096, Alias: managed, Agent: agent, Activate: true})
 		h[i].loop, h[i].nic, h[i].server = l, nic, s
 		if clock.Dilation != 0 {
 			if err := s.ShowClock(func() []ClockRate { return []ClockRate{clock} }); err != nil {
@@ -182,7 +185,7 @@ func hostsAt(t *testing.T, ipv6 bool, clock ClockRate, link machine.PortConfig) 
 // still be at the port.
 func drained(t *testing.T, l *live.Loop) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(time.Millisecond) {
 		left := 0
 		l.Call(vtime.Never, func(vtime.Time) { left = l.Pool().Live })
 		if left == 0 {
@@ -208,15 +211,18 @@ func (h *host) made(t *testing.T) (m virtrnic.Made) {
 func (h *host) emptied(t *testing.T) {
 	t.Helper()
 	var m virtrnic.Made
-	ends := 0
+	ends, groups := 0, 0
 	for range 12000 { // as long as limit, and more on a busy machine
-		h.loop.Call(vtime.Never, func(vtime.Time) { ends = h.server.cm.Len() })
-		if m = h.made(t); m == (virtrnic.Made{}) && ends == 0 {
+		h.loop.Call(vtime.Never, func(vtime.Time) {
+			member, led := h.server.agent.Groups()
+			ends, groups = h.server.cm.Len(), len(h.server.groups)+member+led
+		})
+		if m = h.made(t); m == (virtrnic.Made{}) && ends == 0 && groups == 0 {
 			return
 		}
 		<-time.After(10 * time.Millisecond)
 	}
-	t.Errorf("left at the NIC: %+v and %d endpoints of connections", m, ends)
+	t.Errorf("left at the NIC: %+v, %d endpoints of connections, and %d groups, memberships and registrations", m, ends, groups)
 }
 
 // limit is how long a program of a test may take on a busy machine.

@@ -14,8 +14,8 @@ import (
 // samples is a request of each shape, with a value of its own in every field.
 func samples() map[op]any {
 	all := map[op]any{}
-	for o := opHello; o < opCMEnd; o++ {
-		if o >= opEnd && o < opCMCreate {
+	for o := opHello; o < opGroupEnd; o++ {
+		if !o.known() || o == opTime {
 			continue
 		}
 		m := body(o)
@@ -70,6 +70,12 @@ var golden = map[op]string{
 	opCMListen:       "460000000100000002000000",
 	opCMJoin:         "4c000000010000000200000003000000" + "0400000000000000" + "05060708090a0b0c0d0e0f1011121314",
 	opCMQuery:        "4d00000001000000",
+	opGroupWant:      "6000000001000000",
+	opGroupMember:    "61000000" + "0102030405060708090a0b0c0d0e0f10" + "1112131415161718191a1b1c1d1e1f20" + "21000000",
+	opGroupRegister:  "620000000102030405060708090a0b0c0d0e0f10",
+	opGroupSource:    "640000000100000002000000",
+	opGroupOffer:     "650000000102030405060708090a0b0c0d0e0f1011000000",
+	opGroupGrant:     "68000000" + "01000000020000000300000004000000" + "05060708090a0b0c0d0e0f1011121314",
 	opModifyQP: "0c000000010000000200000003000000040000000500000006000000070000000800000009000000" +
 		"0a0000000b0000000c0000000d0000000e0000000f000000100000001100000012000000130000001415161718191a1b1c1d1e1f20212223240000002500000026000000",
 }

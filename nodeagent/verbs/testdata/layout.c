@@ -23,6 +23,12 @@ int main(void)
 	SIZE(V_QUERY_SRQ, v_id);
 	SIZE(V_RESIZE_CQ, v_resize_cq);
 	SIZE(V_CLOCK, v_id);
+	SIZE(V_GROUP_WANT, v_id);
+	SIZE(V_GROUP_MEMBER, v_group_member);
+	SIZE(V_GROUP_REGISTER, v_group);
+	SIZE(V_GROUP_STATUS, v_group);
+	SIZE(V_GROUP_SOURCE, v_group_source);
+	printf("group_grant %zu\n", sizeof(struct v_group_grant));
 	printf("clock %zu\n", sizeof(struct v_clock));
 	printf("reply %zu\ndevice %zu\nqueried %zu\nevent %zu\n", sizeof(struct v_reply), sizeof(struct v_device), sizeof(struct v_queried),
 		sizeof(struct v_event));
