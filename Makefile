@@ -6,7 +6,7 @@ help:                     ## list the targets
 build:                    ## build bin/mcastlab
 	CGO_ENABLED=0 go build -o bin/mcastlab ./cmd/mcastlab
 
-verbs:                    ## build libibverbs.so.1 and librdmacm.so.1 in bin/verbs (docs/libibverbs.md), with a C compiler and librdmacm-dev
+verbs:                    ## build libibverbs.so.1 and librdmacm.so.1 in bin/verbs (docs/libibverbs.md), with a C compiler and librdmacm-dev; libmcastmpi.so with libopenmpi-dev
 	sh verbs/build.sh bin/verbs
 
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there

@@ -74,7 +74,7 @@ var imports = map[string][]string{
 	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
 	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
 	"nodeagent":                          {"drivers/lockstep", "nodeagent/verbs", "drivers/sim", "rank/outofband", "internal/external", "apps", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
-	"nodeagent/verbs":                    {"core/cm", "core/machine", "virtrnic", "core/vtime", "core/wire"},
+	"nodeagent/verbs":                    {"core/cm", "core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"orchestrator":                       {"drivers/lockstep", "drivers/sim", "drivers/window", "internal/external", "apps", "apps/bcast", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "lab", "drivers/live", "internal/netdev", "orchestrator/engine", "rank", "rank/outofband", "lab/runner", "core/topo", "traces", "virtswitch", "core/vtime", "core/wire"},
 	"internal/controller":                {"internal/strictjson"},
 	"internal/strictjson":                {},

@@ -282,7 +282,8 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if err != nil {
 		return r, nil, err
 	}
-	q := &qp{client: c, mem: mem, reliable: m.Type == uint32(virtrnic.TypeRC), sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
+	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
+	q.reliable = m.Type == uint32(virtrnic.TypeRC)
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
 		if err = c.s.room(); err != nil {
