@@ -112,6 +112,9 @@ func (l *groupLab) bind(hosts ...string) (b *asked, address string) {
 	l.t.Helper()
 	b = l.ask(append([]string{"group", "bind", "--lab", l.name}, hosts...)...)
 	waitFor(l.t, func() bool {
+		if strings.HasPrefix(b.said(), "mcastlab: ") {
+			l.t.Fatal(b.said())
+		}
 		m := regexp.MustCompile(`^group (\S+):.*\n`).FindStringSubmatch(b.said())
 		if m != nil {
 			address = m[1]

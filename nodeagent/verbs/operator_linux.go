@@ -10,13 +10,13 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// operator is a connection of root's, or whoever the node's process belongs to, that offers groups to the programs at this NIC. What it has offered goes with it.
+// operator is a connection of root's that offers groups to the programs at this NIC. What it has offered goes with it.
 type operator struct{ s *Server }
 
 // operates reports whether a request is an operator's.
 func (o op) operates() bool { return o >= opGroupOffer && o < opGroupEnd }
 
-// byOwner reports whether whoever this process belongs to, which is root, is at the other end of a connection.
+// byOwner reports whether root is at the other end of a connection, or the user of this process, who has no programs at nodes.
 func byOwner(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -25,7 +25,7 @@ func byOwner(conn *net.UnixConn) bool {
 	own := false
 	err = raw.Control(func(fd uintptr) {
 		who, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		own = err == nil && int(who.Uid) == os.Geteuid()
+		own = err == nil && (who.Uid == 0 || int(who.Uid) == os.Geteuid())
 	})
 	return err == nil && own
 }
