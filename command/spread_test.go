@@ -1,0 +1,188 @@
+//go:build linux
+
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const spreadLab = `name: t-spread
+topology: {fat-tree: {k: 4}}
+runtime: {hosts: auto}
+trace: messages
+workloads:
+  - bcast: {schemes: [cepheus, {chain: {slices: 4}}], sizes: [64B, 64KiB], iterations: 2}
+faults: [{at: 20us, for: 100us, loss: {links: agg*-core*, rate: 0.01}}]
+`
+
+// onMachine runs a verb on machine i and demands an exit code.
+func onMachine(t *testing.T, e *swarmEngines, i, code int, args ...string) outcome {
+	t.Helper()
+	o := invoke(t, e.env(i), args...)
+	if o.code != code {
+		t.Fatalf("%v: exit %d, want %d\n%s%s", args, o.code, code, o.out, o.err)
+	}
+	return o
+}
+
+// testbed makes a testbed of n engines, and returns it.
+func testbed(t *testing.T, n int) *swarmEngines {
+	t.Helper()
+	e := newSwarmEngines(t, n)
+	e.join()
+	for i := 2; i <= n; i++ {
+		onSwarm(t, e, i, exitOK, "image")
+	}
+	onSwarm(t, e, 1, exitOK, "up", "-q")
+	return e
+}
+
+// TestSpread: a lab over three machines is its simulation, and goes without a trace. A machine whose engine is killed and whose network
+// is cut ends the run, is named, and is cleaned when it is back. Only the first machine's engine is called from here.
+func TestSpread(t *testing.T) {
+	needSwarmEngines(t)
+	unchanged(t)
+	e := testbed(t, 3)
+	file, runs := write(t, spreadLab), t.TempDir()
+	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread") }) // before the engines end
+	plan := onMachine(t, e, 1, exitOK, "deploy", "-n", file).out
+	for _, want := range []string{"machine sw1 (10.201.0.1)", "16 nodes: h0 h1 h2 h3", "machine sw3", "between machines: 12 of 48 links, "} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the plan has no %q:\n%s", want, plan)
+		}
+	}
+	if strings.Contains(plan, "of 48 links, 0.0 MB") || strings.TrimSpace(e.shares()) != "" {
+		t.Errorf("a plan of no traffic, or more than a plan:\n%s%s", plan, e.shares())
+	}
+	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
+	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
+		t.Error(o.out)
+	}
+	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--capture", "h0:0,h5:0,h9:0", "--runs", runs, file)
+	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	for _, name := range []string{"events.jsonl", "trace.jsonl", "report.html"} {
+		if _, err := os.Stat(filepath.Join(runs, "t-spread-1", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	spreadVerbs(t, e)
+	says(t, onSwarm(t, e, 1, exitRuntime, "down", "-q"), "lab t-spread is on sw1, sw2, sw3", "mcastlab destroy t-spread first")
+	spreadLost(t, e, file, runs)
+	onSwarm(t, e, 1, exitOK, "down", "-q")
+	e.nothing("down")
+}
+
+// spreadVerbs: what a lab that is up can be asked reaches every machine, or is refused.
+func spreadVerbs(t *testing.T, e *swarmEngines) {
+	t.Helper()
+	for _, node := range []string{"h0", "h5", "h9", "core1"} {
+		onMachine(t, e, 1, exitOK, "logs", "-l", "t-spread", node)
+	}
+	o := onMachine(t, e, 1, exitOK, "inspect", "t-spread")
+	for _, node := range []string{"h0 ", "h5 ", "h9 ", "core3 "} {
+		if !strings.Contains(o.out, "\n"+node) || strings.Contains(o.out, "gone") {
+			t.Errorf("no %s in\n%s", node, o.out)
+		}
+	}
+	says(t, onMachine(t, e, 1, exitRuntime, "exec", "-l", "t-spread", "-n", "h9", "--", "true"), "lab t-spread is on several machines", "exec does not go there")
+	says(t, onMachine(t, e, 1, exitRuntime, "capture", "-l", "t-spread", "h9:0"), "capture does not go there")
+	dilated := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-slow", 1), "hosts: auto", "hosts: auto, clock: dilated", 1))
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", dilated), "lab t-spread-slow does not go over several machines", "its clock is dilated")
+	unknown := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-far", 1), "hosts: auto", "hosts: \"sw1,sw9\"", 1))
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no machine that is ready: these are sw1, sw2, sw3`)
+	for _, lab := range []string{"t-spread-slow", "t-spread-far"} {
+		if _, err := os.Stat("/run/mcastlab/" + lab); err == nil {
+			t.Errorf("lab %s, which was refused, has left its folder", lab)
+		}
+	}
+}
+
+// spreadLost: a machine is lost in mid-run.
+func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
+	t.Helper()
+	onMachine(t, e, 1, exitOK, "destroy", "t-spread")
+	if s := strings.TrimSpace(e.shares()); s != "" {
+		t.Errorf("after destroy there are %s", s)
+	}
+	long := write(t, strings.Replace(spreadLab, "iterations: 2", "iterations: 10000", 1))
+	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
+	cmd := exec.CommandContext(t.Context(), program1(t), "run", "-q", "-r", "docker", "--runs", runs, long)
+	cmd.Env = append(os.Environ(), e.env(1)...)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { // it is under way
+		i, err := os.Stat(filepath.Join(runs, "t-spread-3", "trace.jsonl"))
+		return err == nil && i.Size() > 0
+	})
+	if err := syscall.Kill(e.pid(3, "pid"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	e.sh("nsenter --net=" + e.dir + "/net0 ip link set p3 down")
+	_ = cmd.Wait() // the exit code says it
+	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), "machine sw3 (10.201.0.3), at ") &&
+		!strings.Contains(said.String(), "on machine sw3 (10.201.0.3), at ") || !strings.Contains(said.String(), " of lab time") {
+		t.Errorf("exit %d\n%s", code, said.String())
+	}
+	o := onMachine(t, e, 1, exitRuntime, "destroy", "t-spread")
+	says(t, o, "machine sw3 (10.201.0.3) does not answer")
+	says(t, o, "mcastlab destroy t-spread again when they answer")
+	for i := 1; i <= 2; i++ {
+		if left := e.docker(i, "ps -a --format '{{.Names}}'"); strings.Contains(left, "t-spread") {
+			t.Errorf("on sw%d there is still %s", i, left)
+		}
+	}
+	e.sh("nsenter --net=" + e.dir + "/net0 ip link set p3 up")
+	e.startAgain(3)
+	waitFor(t, func() bool { return invoke(t, e.env(1), "destroy", "t-spread").code == exitOK })
+	if s := strings.TrimSpace(e.shares()); s != "" {
+		t.Errorf("after sw3 is back and destroy there are %s", s)
+	}
+}
+
+// shares lists what labs have on the machines.
+func (e *swarmEngines) shares() (all string) {
+	for i := 1; i <= e.n; i++ {
+		all += e.sh("docker -H "+e.host(i)+" ps -a --format '{{.Names}}' | grep -v ^mcastlab-host || true") + "\n"
+		all += e.inside(i, "ip -o link show type vxlan; ss -uln sport = 7942 | tail -n +2") + "\n"
+		if left, _ := filepath.Glob(e.root(i) + "/run/mcastlab/*"); len(left) > 0 {
+			all += strings.Join(left, " ") + "\n"
+		}
+	}
+	return all
+}
+
+// startAgain starts engine i again, which was killed, on what is still there of its machine.
+func (e *swarmEngines) startAgain(i int) {
+	e.t.Helper()
+	e.sh(fmt.Sprintf("setsid nsenter -t %d --mount --uts --net=%s/net%d sh -c \"$(tail -n 1 %s/start)\" >> %[4]s/log 2>&1 < /dev/null &",
+		e.shim(i), e.dir, i, e.path(i)))
+	e.sh(fmt.Sprintf(`for i in $(seq 300); do docker -H %s version > /dev/null 2>&1 && exit; sleep 0.1; done; exit 1`, e.host(i)))
+}
+
+// shim returns a process that keeps a container of engine i: it outlives the engine, and sees the machine's file system.
+func (e *swarmEngines) shim(i int) int {
+	e.t.Helper()
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range all {
+		line, err := os.ReadFile(name)
+		if err == nil && strings.Contains(string(line), "containerd-shim") && strings.Contains(string(line), e.path(i)+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+			return pid
+		}
+	}
+	e.t.Fatalf("no container of engine %d is left", i)
+	return 0
+}
