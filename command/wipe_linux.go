@@ -34,10 +34,12 @@ func (p *program) wipeCommand() *cli.Command {
 			if c.Bool("yes") {
 				what = "removed"
 			}
+			var left error
 			for _, l := range labs {
 				if c.Bool("yes") {
-					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil {
-						return err
+					if _, err := orchestrator.Destroy(withoutCancel(c), l.Name, engines()); err != nil { // a machine may be down: the others go on
+						left = errors.Join(left, err)
+						continue
 					}
 				}
 				fmt.Fprintf(p.out, "%s lab %s (%s, %s, %d nodes)\n", what, l.Name, l.Runtime, l.State, l.Nodes)
@@ -50,7 +52,7 @@ func (p *program) wipeCommand() *cli.Command {
 				}
 				fmt.Fprintf(p.out, "%s image %s\n", what, i)
 			}
-			return nil
+			return left
 		},
 	}
 }

@@ -38,7 +38,7 @@ func Scrape(ctx context.Context, name string, out io.Writer) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, engine.PlacementFile)); err == nil {
-		return fmt.Errorf("lab %s is on several machines, whose nodes a Prometheus is not told of: use mcastlab metrics", name)
+		return fmt.Errorf("lab %s is on several machines, and metrics does not go there yet: deploy it on one", name)
 	}
 	d, err := plan(l, Options{})
 	if err != nil {

@@ -90,6 +90,10 @@ func (x *shareServer) serve(ctx context.Context, c net.Conn) error {
 	switch q.Do {
 	case shareapi.Start:
 		err = x.start(ctx, q.Share)
+	case shareapi.Ready:
+		err = x.ready(ctx)
+	case shareapi.Probe:
+		return x.probe(ctx, c)
 	case shareapi.Look:
 		a.Nodes, err = x.look(ctx)
 	case shareapi.Logs:
@@ -151,16 +155,26 @@ func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
 			links = append(links, i)
 		}
 	}
-	if err := d.wire(ctx, links, mine, nil, nil); err != nil {
+	if err := d.wire(ctx, links, nil, nil, nil); err != nil {
 		return err
 	}
 	x.d = d
-	return d.each(func(i int) error {
-		if !mine[i] {
-			return nil
-		}
-		return d.listens(ctx, i)
-	})
+	return nil
+}
+
+// ready hands the nodes their sockets.
+func (x *shareServer) ready(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d := x.d
+	if d == nil {
+		return errors.New("it has nothing of this lab")
+	}
+	mine := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		mine[i] = d.here(i)
+	}
+	return d.wire(ctx, nil, mine, nil, nil) // which waits for each node's agent
 }
 
 // wireFar makes the end that is here of a link to another machine.

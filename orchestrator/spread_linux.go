@@ -109,6 +109,19 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err != nil {
 		return err
 	}
+	if err := d.probeLinks(ctx); err != nil {
+		return err
+	}
+	err = d.eachMachine(func(_ int, m *engine.Machine) error {
+		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	if err != nil {
+		return err
+	}
 	made := time.Now()
 	if err := d.open(); err != nil {
 		return err

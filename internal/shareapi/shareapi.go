@@ -16,7 +16,9 @@ const Socket = "share.sock"
 
 // What a request asks for.
 const (
-	Start   = "start"   // make the share: nodes, links, sockets
+	Start   = "start"   // make the share: nodes and links
+	Probe   = "probe"   // try the links to other machines, until the connection ends
+	Ready   = "ready"   // hand the nodes the sockets of their links
 	Look    = "look"    // which nodes are there
 	Logs    = "logs"    // the log of a node
 	Remove  = "remove"  // remove the share
@@ -54,6 +56,8 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 	Nodes []Node `json:"nodes,omitempty"`
 	Log   []byte `json:"log,omitempty"`
+	// Came is the largest frame, in bytes, that has come in on each link that was tried.
+	Came map[int]int `json:"came,omitempty"`
 }
 
 // messageMax bounds a message.
