@@ -62,6 +62,12 @@ func TestSpread(t *testing.T) {
 	if strings.Contains(plan, "of 48 links, 0.0 MB") || strings.TrimSpace(e.shares()) != "" {
 		t.Errorf("a plan of no traffic, or more than a plan:\n%s%s", plan, e.shares())
 	}
+	e.inside(2, "iptables -I INPUT -p udp --dport 7942 -j DROP")
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", file), "machine sw2 (10.201.0.2): UDP port 7942 lets nothing in from sw1", "let it pass")
+	e.inside(2, "iptables -D INPUT -p udp --dport 7942 -j DROP")
+	if s := strings.TrimSpace(e.shares()); s != "" {
+		t.Errorf("after a deployment that failed there are %s", s)
+	}
 	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
 	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
 		t.Error(o.out)

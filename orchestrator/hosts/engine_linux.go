@@ -216,6 +216,9 @@ func (e Engine) Find(ctx context.Context, lab string) (found []engine.Running, e
 	var mu sync.Mutex
 	err = e.each(lab, func(_ int, m *engine.Machine) error {
 		a, err := e.ask(ctx, lab, m, shareapi.Request{Do: shareapi.Look})
+		if errors.Is(err, daemon.ErrNoShare) { // it has nothing, or its process has died, and is started when the lab is removed
+			return nil
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, n := range a.Nodes {

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/client"
 
+	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
 )
@@ -94,7 +94,7 @@ func (l *Labs) Dial(ctx context.Context, lab string) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", filepath.Join(l.Folder(lab), shareapi.Socket))
 	if err != nil {
-		return nil, errors.New("no process here has a share of this lab")
+		return nil, daemon.ErrNoShare
 	}
 	return c, nil
 }

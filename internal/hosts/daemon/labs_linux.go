@@ -20,11 +20,14 @@ import (
 // A machine's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do
 // anything. It passes bytes between a deployer and that process.
 
+// ErrNoShare says that a machine has no process of a lab.
+var ErrNoShare = errors.New("no process here has a share of this lab")
+
 // Labs are the shares of labs on a machine.
 type Labs interface {
 	// Start starts the process of a share, if it does not run, and returns when it takes calls.
 	Start(ctx context.Context, lab string) error
-	// Dial calls it.
+	// Dial calls it. It returns ErrNoShare if it does not run.
 	Dial(ctx context.Context, lab string) (net.Conn, error)
 	// End ends it. What it has made it has to have removed before.
 	End(ctx context.Context, lab string) error
@@ -208,7 +211,9 @@ func (c *Client) DialShare(ctx context.Context, lab string) (net.Conn, error) {
 		if text, _ := io.ReadAll(io.LimitReader(a.Body, requestMax)); json.Unmarshal(text, &e) != nil || e.Error == "" {
 			e.Error = a.Status
 		}
-		err = errors.New(e.Error)
+		if err = errors.New(e.Error); e.Error == ErrNoShare.Error() {
+			err = ErrNoShare
+		}
 	}
 	if err != nil {
 		_ = conn.Close() // the first error is the one that counts
