@@ -185,6 +185,7 @@ func (d *Deployed) probeLine(m, from *engine.Machine, most int) string {
 	if most == 0 {
 		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines", m, d.spread.Port, from.Name)
 	}
-	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: let IP fragments to UDP port %d pass, or raise the MTU between the machines",
+	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
+		"let IP fragments to UDP port %d pass, or raise the MTU between the machines",
 		m, from.Name, most, probeLarge, d.spread.Port)
 }

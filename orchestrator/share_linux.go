@@ -80,7 +80,7 @@ func ServeShare(ctx context.Context, lab string, o Options) error {
 // serve answers one connection.
 func (x *shareServer) serve(ctx context.Context, c net.Conn) error {
 	q, err := shareapi.Read(c)
-	if errors.Is(err, io.EOF) { // it has looked whether somebody listens
+	if errors.Is(err, io.EOF) { // a daemon has looked whether this process listens
 		return nil
 	}
 	if err != nil {

@@ -92,7 +92,30 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	}
 	begin := time.Now()
 	d.spread = p
-	err = d.eachMachine(func(i int, m *engine.Machine) error {
+	if err := d.makeShares(ctx, e, message); err != nil {
+		return err
+	}
+	made := time.Now()
+	if err := d.open(); err != nil {
+		return err
+	}
+	all := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		all[i] = true
+	}
+	if err := d.configureAll(ctx, all, nil, nil); err != nil {
+		return err
+	}
+	d.log("%d nodes and %d links, %d of them between machines, made on %d machines in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
+		d.crossing(p.At), len(p.Machines), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
+	st.Phase = phaseUp
+	return d.store.put(st)
+}
+
+// makeShares has each machine make its share, tries the links between them, and then has nodes get the sockets.
+func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []byte) error {
+	p := d.spread
+	err := d.eachMachine(func(i int, m *engine.Machine) error {
 		if err := e.Share(ctx, d.Lab.Name, m); err != nil {
 			return err
 		}
@@ -112,31 +135,13 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err := d.probeLinks(ctx); err != nil {
 		return err
 	}
-	err = d.eachMachine(func(_ int, m *engine.Machine) error {
+	return d.eachMachine(func(_ int, m *engine.Machine) error {
 		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Ready})
 		if err != nil {
 			return err
 		}
 		return c.Close()
 	})
-	if err != nil {
-		return err
-	}
-	made := time.Now()
-	if err := d.open(); err != nil {
-		return err
-	}
-	all := map[int]bool{}
-	for i := range d.Graph.Nodes {
-		all[i] = true
-	}
-	if err := d.configureAll(ctx, all, nil, nil); err != nil {
-		return err
-	}
-	d.log("%d nodes and %d links, %d of them between machines, made on %d machines in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
-		d.crossing(p.At), len(p.Machines), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
-	st.Phase = phaseUp
-	return d.store.put(st)
 }
 
 // crossing counts the links between machines.
@@ -190,7 +195,7 @@ func named(all []engine.Machine, names []string) (some []engine.Machine, err err
 			return nil, fmt.Errorf("%q is no machine that is ready: these are %s", name, strings.Join(have, ", "))
 		}
 		if slices.Contains(some, all[i]) {
-			return nil, fmt.Errorf("%q is there twice", name)
+			return nil, fmt.Errorf("%q appears twice", name)
 		}
 		some = append(some, all[i])
 	}
