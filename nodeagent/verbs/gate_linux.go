@@ -28,12 +28,14 @@ type prompt struct{ gate }
 func (p prompt) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	p.gate.HandleFrame(now, port, f)
 	p.s.doJobs()
+	p.s.turns.tell()
 }
 
 // HandleTimeout implements machine.Machine.
 func (p prompt) HandleTimeout(now vtime.Time) {
 	p.gate.HandleTimeout(now)
 	p.s.doJobs()
+	p.s.turns.tell()
 }
 
 // doJobs has the programs' memory read and written as far as that is to be done.

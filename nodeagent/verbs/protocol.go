@@ -98,7 +98,13 @@ const (
 
 type programHello struct{ Rank uint32 }
 
-type threadHello struct{ Rank, PID, Zero uint32 }
+type threadHello struct{ Rank, PID, Announced uint32 }
+
+// What opExpect announces in place of a process.
+const (
+	expectThread = 0          // a thread
+	expectNone   = ^uint32(0) // none, after all
+)
 
 // park says what a thread waits for. Times are lab time in picoseconds.
 type park struct {

@@ -30,6 +30,7 @@ type Turns struct {
 	// What follows is touched within turns, and between them by the same goroutine.
 	programs map[uint32]*Program
 	touched  uint64
+	told     uint64 // Server.told as of the last time that programs got a turn for it
 }
 
 // Host is the host of a program's task (rankhost.Host).
@@ -101,8 +102,9 @@ type Program struct {
 
 // proc is a process of a program.
 type proc struct {
-	pid  uint32
-	runs uint64 // how often one of its threads has gone on
+	pid    uint32
+	runs   uint64 // how often one of its threads has gone on
+	coming int    // threads that have been announced and have not come; below 0: that have come before they were
 }
 
 // thread is a thread of a program.
@@ -179,7 +181,7 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 	var p *Program
 	t.say(func() {
 		p = t.program(m.Rank)
-		p.enter(x, m.PID, process)
+		p.enter(x, m, process)
 	})
 	bye := false
 	for {
@@ -198,7 +200,7 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 		case *byID:
 			bye = bye || o == opBye
 			if o == opExpect {
-				t.say(func() { p.expect(m.ID) })
+				t.say(func() { p.announce(x, m.ID) })
 			}
 		}
 	}
@@ -206,7 +208,8 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 }
 
 // enter takes a thread, which runs.
-func (p *Program) enter(x *thread, pid uint32, process int) {
+func (p *Program) enter(x *thread, m *threadHello, process int) {
+	pid := m.PID
 	delete(p.expected, pid)
 	p.seen[pid] = true
 	x.proc = p.procs[pid]
@@ -229,8 +232,11 @@ func (p *Program) enter(x *thread, pid uint32, process int) {
 	if p.first == 0 {
 		p.first = pid
 	}
+	if m.Announced != 0 {
+		x.proc.coming--
+	}
 	p.threads = append(p.threads, x)
-	x.goOn(p.t.now(p), 0)
+	x.parked, x.park = true, park{Kind: parkSleep} // until it is its turn
 }
 
 // now returns the lab time; 0 before the program's task runs.
@@ -263,6 +269,18 @@ func (p *Program) parks(x *thread, m park) {
 func (p *Program) expect(pid uint32) {
 	if !p.seen[pid] {
 		p.expected[pid] = time.Now()
+	}
+}
+
+// announce notes what a thread starts.
+func (p *Program) announce(x *thread, what uint32) {
+	switch what {
+	case expectThread:
+		x.proc.coming++
+	case expectNone:
+		x.proc.coming--
+	default:
+		p.expect(what)
 	}
 }
 
@@ -396,6 +414,11 @@ func (p *Program) running() bool {
 			delete(p.expected, pid)
 		}
 	}
+	for _, x := range p.procs { // independent of each other
+		if x.coming > 0 {
+			return true
+		}
+	}
 	return !p.begun || len(p.expected) > 0 || slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked })
 }
 
@@ -474,6 +497,19 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 		t.touched++ // somebody has come from outside the lab
 	}
 	return waiting, t.touched
+}
+
+// tell gives programs a turn if they have been sent events since they had one.
+func (t *Turns) tell() {
+	if t.told == t.s.told {
+		return
+	}
+	t.told = t.s.told
+	for _, p := range sorted(t.programs) {
+		if p.host != nil {
+			p.host.Kick()
+		}
+	}
 }
 
 // Check implements lockstep.Programs.

@@ -77,12 +77,13 @@ static int some_ready(void *arg)
 	return glance(p->fds, p->n, NULL, 1, p->mask) != 0;
 }
 
-int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask)
+// mixed says that descriptors may stand for both, as one of epoll does.
+static int wait_for(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask, int mixed)
 {
 	char nic[n + 1];
 	int nics = 0, all = lab_now() >= until;
 	for (nfds_t i = 0; i < n; i++)
-		nics += nic[i] = fds[i].fd >= 0 && kind_of(fds[i].fd) == NIC;
+		nics += nic[i] = mixed || (fds[i].fd >= 0 && kind_of(fds[i].fd) == NIC);
 	for (;;) {
 		int r = glance(fds, n, nic, all, mask);
 		if (r)
@@ -93,9 +94,56 @@ int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask
 			return 0;
 		}
 		struct polled p = {fds, n, mask};
-		int why = (nfds_t)nics < n ? turns_wait_outside(until_ps(until), nics > 0, some_ready, &p) : turns_wait(V_PARK_SLEEP, until_ps(until), 0, nics > 0);
+		int why = mixed || (nfds_t)nics < n ? turns_wait_outside(until_ps(until), nics > 0, some_ready, &p) : turns_wait(V_PARK_SLEEP, until_ps(until), 0, nics > 0);
 		all = why == V_WHY_OUTSIDE || lab_now() >= until;
 	}
+}
+
+int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask)
+{
+	return wait_for(fds, n, until, mask, 0);
+}
+
+int turns_epoll(int ep, struct epoll_event *events, int max, int64_t until, const sigset_t *mask)
+{
+	struct pollfd p = {ep, POLLIN, 0};
+	int r = wait_for(&p, 1, until, mask, 1);
+	return r < 0 ? r : real.epoll_pwait(ep, events, max, 0, mask);
+}
+
+int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, const sigset_t *mask)
+{
+	static const short events[3] = {POLLIN, POLLOUT, POLLPRI}, shows[3] = {POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI};
+	fd_set *sets[3] = {in, out, except};
+	struct pollfd *fds = calloc(n + 1, sizeof *fds);
+	int used = 0, count = 0;
+	if (!fds)
+		return -1;
+	for (int fd = 0; fd < n; fd++) {
+		short e = 0;
+		for (int i = 0; i < 3; i++)
+			if (sets[i] && FD_ISSET(fd, sets[i]))
+				e |= events[i];
+		if (e)
+			fds[used++] = (struct pollfd){fd, e, 0};
+	}
+	int r = wait_for(fds, used, until, mask, 0), err = errno;
+	for (int k = 0; r >= 0 && k < used; k++)
+		if (fds[k].revents & POLLNVAL) {
+			r = -1;
+			err = EBADF;
+		}
+	for (int i = 0; r >= 0 && i < 3; i++)
+		for (int k = 0; sets[i] && k < used; k++)
+			if (FD_ISSET(fds[k].fd, sets[i])) {
+				if (fds[k].revents & shows[i])
+					count++;
+				else
+					FD_CLR(fds[k].fd, sets[i]);
+			}
+	free(fds);
+	errno = err;
+	return r < 0 ? -1 : count;
 }
 
 // await waits until a descriptor that blocks is ready.
@@ -315,6 +363,19 @@ pid_t fork(void)
 	if (pid > 0)
 		turns_started(pid);
 	return pid;
+}
+
+int turns_system(const char *command)
+{
+	int status = -1;
+	if (!command)
+		return 1;
+	pid_t pid = fork();
+	if (!pid) {
+		execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+		_exit(127);
+	}
+	return pid < 0 || waitpid(pid, &status, 0) < 0 ? -1 : status;
 }
 
 // A child of vfork may do nothing but start a program, so it does not notice that it has memory of its own.

@@ -70,6 +70,8 @@ int64_t lab_now(void)
 int64_t lab_wait(int64_t lab)
 {
 	struct rate r[2];
+	if (turns_on())
+		return 1; // nothing waits on the machine's clock
 	rates(r);
 	const struct rate *p = &r[r[1].dilation >= 1 && lab >= r[1].lab / 1000];
 	long double wait = p->mono + ((long double)lab * 1000 - p->lab) / 1000 * p->dilation - mono_now();

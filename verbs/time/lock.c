@@ -11,6 +11,8 @@ static struct timespec instant(int64_t until)
 // could miss a signal.
 static int cond_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t until)
 {
+	if (turns_on())
+		return turns_cond(c, m, until);
 	struct timespec t = instant(until);
 	int err = real.pthread_cond_clockwait(c, m, CLOCK_MONOTONIC, &t);
 	return err == ETIMEDOUT && lab_now() < until ? 0 : err;
@@ -39,6 +41,11 @@ int sem_clockwait(sem_t *restrict s, clockid_t clock, const struct timespec *res
 		return real.sem_clockwait(s, clock, t);
 	int64_t until = ns_of(t) - zero;
 	int r;
+	if (turns_on()) {
+		int err = turns_sem(s, until);
+		errno = err ? err : errno;
+		return err ? -1 : 0;
+	}
 	do {
 		struct timespec wall = instant(until);
 		r = real.sem_clockwait(s, CLOCK_MONOTONIC, &wall);
@@ -54,7 +61,7 @@ int sem_timedwait(sem_t *restrict s, const struct timespec *restrict t)
 }
 
 // Both kinds of a timed wait that can be tried again: until an instant of a clock that is named, and of CLOCK_REALTIME.
-#define TIMED(timed, clocked, type) \
+#define TIMED(timed, clocked, type, in_turns) \
 	int clocked(type *restrict x, clockid_t clock, const struct timespec *restrict t) \
 	{ \
 		int64_t zero; \
@@ -62,6 +69,8 @@ int sem_timedwait(sem_t *restrict s, const struct timespec *restrict t)
 			return real.clocked(x, clock, t); \
 		int64_t until = ns_of(t) - zero; \
 		int err; \
+		if (turns_on()) \
+			return in_turns(x, until); \
 		do { \
 			struct timespec wall = instant(until); \
 			err = real.clocked(x, CLOCK_MONOTONIC, &wall); \
@@ -75,9 +84,9 @@ int sem_timedwait(sem_t *restrict s, const struct timespec *restrict t)
 		return clocked(x, CLOCK_REALTIME, t); \
 	}
 
-TIMED(pthread_mutex_timedlock, pthread_mutex_clocklock, pthread_mutex_t)
-TIMED(pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock, pthread_rwlock_t)
-TIMED(pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock, pthread_rwlock_t)
+TIMED(pthread_mutex_timedlock, pthread_mutex_clocklock, pthread_mutex_t, turns_mutex)
+TIMED(pthread_rwlock_timedrdlock, pthread_rwlock_clockrdlock, pthread_rwlock_t, turns_rdlock)
+TIMED(pthread_rwlock_timedwrlock, pthread_rwlock_clockwrlock, pthread_rwlock_t, turns_wrlock)
 
 int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock, const struct timespec *t)
 {
@@ -86,6 +95,8 @@ int pthread_clockjoin_np(pthread_t thread, void **value, clockid_t clock, const 
 		return real.pthread_clockjoin_np(thread, value, clock, t);
 	int64_t until = ns_of(t) - zero;
 	int err;
+	if (turns_on())
+		return turns_join(thread, value, until);
 	do {
 		struct timespec wall = instant(until);
 		err = real.pthread_clockjoin_np(thread, value, CLOCK_MONOTONIC, &wall);

@@ -39,6 +39,8 @@
 	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) X(timer_settime) X(timer_gettime) \
 	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) \
 	X(wait4) X(waitid) X(fork) \
+	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(sem_wait) \
+	X(pthread_cond_wait) X(pthread_cond_signal) X(pthread_cond_broadcast) \
 	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) \
 	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 
@@ -111,8 +113,29 @@ static inline int64_t until_ps(int64_t lab)
 	return lab > INT64_MAX / 1000 ? INT64_MAX : lab * 1000;
 }
 
-// turns_poll is poll until an instant.
+void turns_come(void);          // has a thread take part that does not yet
+void turns_begin_thread(void);  // what a new thread does first
+void turns_end(void);           // what it does last
+void turns_expect_thread(void); // what another does before it begins
+void turns_expect_none(void);   // what that does if it does not
+
+// Waits for other threads, until an instant: they return an errno.
+int turns_join(pthread_t t, void **value, int64_t until);
+int turns_mutex(pthread_mutex_t *m, int64_t until);
+int turns_rdlock(pthread_rwlock_t *l, int64_t until);
+int turns_wrlock(pthread_rwlock_t *l, int64_t until);
+int turns_sem(sem_t *s, int64_t until);
+int turns_cond(pthread_cond_t *c, pthread_mutex_t *m, int64_t until);
+
+int turns_system(const char *command); // system, whose shell has turns
+
+// turns_unserved says that a call has no part in turns, and returns -1 with ENOTSUP.
+int turns_unserved(const char *call);
+
+// turns_poll is poll until an instant; turns_select and turns_epoll are select and epoll_wait.
 int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask);
+int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, const sigset_t *mask);
+int turns_epoll(int ep, struct epoll_event *events, int max, int64_t until, const sigset_t *mask);
 
 // tsc_trap has rdtsc show the lab's time, too.
 void tsc_trap(void);

@@ -42,6 +42,8 @@ static clockid_t clock_of(int fd)
 int timerfd_settime(int fd, int flags, const struct itimerspec *t, struct itimerspec *old)
 {
 	int64_t zero;
+	if (lab_on() && turns_on())
+		return turns_unserved("timerfd_settime");
 	if (!lab_on() || bad(t))
 		return real.timerfd_settime(fd, flags, t, old);
 	struct itimerspec w = scaled(t, wall);
@@ -60,6 +62,8 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *t, struct itimer
 int timerfd_gettime(int fd, struct itimerspec *t)
 {
 	int on = lab_on(), r = real.timerfd_gettime(fd, t);
+	if (turns_on())
+		return r; // none is armed
 	if (on && !r)
 		*t = scaled(t, lab);
 	return r;
@@ -68,6 +72,8 @@ int timerfd_gettime(int fd, struct itimerspec *t)
 // Which clock such a timer goes by cannot be asked for. An instant tells: dates are far beyond what other clocks reach.
 int timer_settime(timer_t id, int flags, const struct itimerspec *restrict t, struct itimerspec *restrict old)
 {
+	if (lab_on() && turns_on())
+		return turns_unserved("timer_settime");
 	if (!lab_on() || bad(t))
 		return real.timer_settime(id, flags, t, old);
 	struct itimerspec w = scaled(t, wall);
@@ -83,6 +89,8 @@ int timer_settime(timer_t id, int flags, const struct itimerspec *restrict t, st
 int timer_gettime(timer_t id, struct itimerspec *t)
 {
 	int on = lab_on(), r = real.timer_gettime(id, t);
+	if (turns_on())
+		return r;
 	if (on && !r)
 		*t = scaled(t, lab);
 	return r;
@@ -109,6 +117,8 @@ static int bad_micro(const struct timeval *t)
 
 int setitimer(__itimer_which_t which, const struct itimerval *restrict t, struct itimerval *restrict old)
 {
+	if (lab_on() && turns_on() && which == ITIMER_REAL)
+		return turns_unserved("setitimer");
 	if (!lab_on() || which != ITIMER_REAL || !t || bad_micro(&t->it_interval) || bad_micro(&t->it_value))
 		return real.setitimer(which, t, old);
 	struct itimerval w = micro(t, wall);
@@ -121,6 +131,8 @@ int setitimer(__itimer_which_t which, const struct itimerval *restrict t, struct
 int getitimer(__itimer_which_t which, struct itimerval *t)
 {
 	int on = lab_on(), r = real.getitimer(which, t);
+	if (turns_on())
+		return r;
 	if (on && !r && which == ITIMER_REAL)
 		*t = micro(t, lab);
 	return r;
@@ -144,7 +156,7 @@ static int times_out(int level, int name)
 int setsockopt(int fd, int level, int name, const void *value, socklen_t size)
 {
 	const struct timeval *t = value;
-	if (!lab_on() || !times_out(level, name) || size < sizeof *t || bad_micro(t))
+	if (!lab_on() || turns_on() || !times_out(level, name) || size < sizeof *t || bad_micro(t))
 		return real.setsockopt(fd, level, name, value, size);
 	struct itimerval v = {{0, 0}, *t};
 	v = micro(&v, wall);
@@ -154,7 +166,7 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t size)
 int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict size)
 {
 	int on = lab_on(), r = real.getsockopt(fd, level, name, value, size);
-	if (on && !r && times_out(level, name) && *size == sizeof(struct timeval)) {
+	if (on && !turns_on() && !r && times_out(level, name) && *size == sizeof(struct timeval)) {
 		struct itimerval v = {{0, 0}, *(struct timeval *)value};
 		v = micro(&v, lab);
 		*(struct timeval *)value = v.it_value;

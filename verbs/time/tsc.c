@@ -318,6 +318,8 @@ int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spa
 
 int system(const char *command)
 {
+	if (lab_on() && turns_on())
+		return turns_system(command);
 	STARTING(int, real.system(command));
 }
 

@@ -94,6 +94,7 @@ void turns_touch(int fd)
 static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int (*ready)(void *), void *arg)
 {
 	int err = errno;
+	turns_come();
 	int64_t now = turns_ps();
 	if (kind != V_PARK_OUTSIDE && kind != V_PARK_BESIDE)
 		polls = kind == V_PARK_POLL ? polls : 0;
@@ -128,6 +129,15 @@ int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void 
 	return wait_as(V_PARK_OUTSIDE, until_ps, 0, events, ready, arg);
 }
 
+int turns_unserved(const char *call)
+{
+	static _Atomic int said;
+	if (!atomic_exchange(&said, 1))
+		dprintf(2, "mcastlab: %s does not go by the time of a lab in lockstep: docs/libibverbs.md lists what does\n", call);
+	errno = ENOTSUP;
+	return -1;
+}
+
 // A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
 void turns_look(int counter)
 {
@@ -150,7 +160,7 @@ void turns_look(int counter)
 // The library of verbs calls it when a poll has found nothing, in place of giving up the processor.
 __attribute__((visibility("default"))) int mcastlab_poll(void)
 {
-	if (!turns_on() || conn < 0)
+	if (!turns_on())
 		return 0;
 	int64_t wait = polls < 10 ? (int64_t)POLL << polls : POLL_MAX;
 	polls++;
@@ -164,7 +174,7 @@ __attribute__((visibility("default"))) void mcastlab_polled(void)
 }
 
 // come makes the connection of the thread that calls it, and waits for its turn. It returns an errno.
-static int come(void)
+static int come(int announced)
 {
 	const char *path = getenv("MCASTLAB_VERBS");
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -172,7 +182,7 @@ static int come(void)
 		struct cmsghdr h;
 		char room[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct v_thread hello = {V_THREAD, rank, getpid(), 0};
+	struct v_thread hello = {V_THREAD, rank, getpid(), announced};
 	struct iovec io = {&hello, sizeof hello};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
 	if (!path || strlen(path) >= sizeof a.sun_path)
@@ -203,6 +213,46 @@ static int come(void)
 	return 0;
 }
 
+void turns_come(void)
+{
+	if (conn < 0 && come(0))
+		lost();
+}
+
+void turns_begin_thread(void)
+{
+	if (come(1))
+		lost();
+}
+
+void turns_end(void)
+{
+	struct v_id m = {V_BYE, 0};
+	if (conn < 0)
+		return;
+	settle();
+	say(&m, sizeof m);
+	syscall(SYS_close, conn);
+	conn = -1;
+}
+
+static void expect(uint32_t pid)
+{
+	struct v_id m = {V_EXPECT, pid};
+	turns_come();
+	say(&m, sizeof m);
+}
+
+void turns_expect_thread(void)
+{
+	expect(0);
+}
+
+void turns_expect_none(void)
+{
+	expect(UINT32_MAX);
+}
+
 static void in_child(void)
 {
 	if (!turns_on())
@@ -212,7 +262,7 @@ static void in_child(void)
 	conn = -1;
 	debt_ps = 0;
 	dirties = 0;
-	if (come())
+	if (come(0))
 		lost();
 }
 
@@ -223,7 +273,7 @@ int turns_begin(void)
 		return 0;
 	rank = atoi(text);
 	pthread_atfork(NULL, NULL, in_child);
-	int err = come();
+	int err = come(0);
 	if (err)
 		rank = -1;
 	return err;
@@ -231,8 +281,6 @@ int turns_begin(void)
 
 void turns_started(int pid)
 {
-	if (turns_on() && conn >= 0 && pid > 0) {
-		struct v_id m = {V_EXPECT, pid};
-		say(&m, sizeof m);
-	}
+	if (turns_on() && pid > 0)
+		expect(pid);
 }

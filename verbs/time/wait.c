@@ -128,6 +128,8 @@ int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t, const si
 
 int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except, const struct timespec *restrict timeout, const sigset_t *restrict mask)
 {
+	if (lab_on() && turns_on() && n >= 0 && (!timeout || valid(timeout)))
+		return turns_select(n, in, out, except, timeout ? after(ns_of(timeout)) : FOREVER, mask);
 	if (!lab_on() || !timeout || !valid(timeout) || !ns_of(timeout) || n < 0)
 		return real.pselect(n, in, out, except, timeout, mask);
 	fd_set *sets[3] = {in, out, except};
@@ -159,6 +161,8 @@ int pselect(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict e
 
 int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict except, struct timeval *restrict timeout)
 {
+	if (lab_on() && turns_on() && !timeout)
+		return pselect(n, in, out, except, NULL, NULL);
 	if (!lab_on() || !timeout || timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec > 999999)
 		return real.select(n, in, out, except, timeout);
 	struct timespec t = {timeout->tv_sec, timeout->tv_usec * 1000};
@@ -172,6 +176,8 @@ int select(int n, fd_set *restrict in, fd_set *restrict out, fd_set *restrict ex
 
 int epoll_pwait(int ep, struct epoll_event *events, int max, int ms, const sigset_t *mask)
 {
+	if (lab_on() && turns_on())
+		return turns_epoll(ep, events, max, ms < 0 ? FOREVER : after(ms * 1000000ll), mask);
 	if (!lab_on() || ms <= 0)
 		return real.epoll_pwait(ep, events, max, ms, mask);
 	int64_t until = after(ms * 1000000ll);
@@ -184,7 +190,7 @@ int epoll_pwait(int ep, struct epoll_event *events, int max, int ms, const sigse
 
 int epoll_wait(int ep, struct epoll_event *events, int max, int ms)
 {
-	if (!lab_on() || ms <= 0)
+	if (!lab_on() || (ms <= 0 && !turns_on()))
 		return real.epoll_wait(ep, events, max, ms);
 	return epoll_pwait(ep, events, max, ms, NULL);
 }
@@ -192,9 +198,9 @@ int epoll_wait(int ep, struct epoll_event *events, int max, int ms)
 int epoll_pwait2(int ep, struct epoll_event *events, int max, const struct timespec *timeout, const sigset_t *mask)
 {
 	lab_on();
-	if (!timeout)
+	if (!timeout && !turns_on())
 		return real.epoll_pwait(ep, events, max, -1, mask);
-	int64_t ns = ns_of(timeout), ms = (ns + 999999) / 1000000;
+	int64_t ns = timeout ? ns_of(timeout) : -1000000, ms = ns < 0 ? -1 : (ns + 999999) / 1000000;
 	return epoll_pwait(ep, events, max, ms > INT32_MAX ? INT32_MAX : (int)ms, mask);
 }
 
@@ -204,6 +210,12 @@ int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const s
 		return real.sigtimedwait(set, info, timeout);
 	int64_t until = after(ns_of(timeout));
 	int r;
+	if (turns_on()) {
+		static const struct timespec none;
+		while ((r = real.sigtimedwait(set, info, &none)) < 0 && errno == EAGAIN && lab_now() < until)
+			turns_wait(V_PARK_SLEEP, until_ps(until < lab_now() + PIECE / 1000 ? until : lab_now() + PIECE / 1000), 0, 0);
+		return r;
+	}
 	do {
 		struct timespec t = timespec_of(piece(until));
 		r = real.sigtimedwait(set, info, &t);
