@@ -27,6 +27,7 @@ func TestProgramsRefused(t *testing.T) {
 	made := filepath.Join(t.TempDir(), "made")
 	dilated := write(t, fmt.Sprintf(startsPrograms, "t-refused", "dilated", made))
 	auto := write(t, strings.Replace(fmt.Sprintf(startsPrograms, "t-refused", "dilated", made), "dilation: 100, ", "", 1))
+	launched := write(t, strings.NewReplacer("dilation: 100, ", "", "dilated", "lockstep", "ranks: [h0]", "launcher: mpirun").Replace(fmt.Sprintf(startsPrograms, "t-refused", "dilated", made)))
 	lockstep := write(t, strings.Replace(fmt.Sprintf(startsPrograms, "t-refused", "lockstep", made), "dilation: 100, ", "", 1))
 	for _, c := range []struct{ args, want string }{
 		{"run " + dilated, "use --runtime netns or docker"},
@@ -34,7 +35,8 @@ func TestProgramsRefused(t *testing.T) {
 		{"run -r netns " + dilated, "runs touch on this machine, as the user that calls mcastlab: read the file and, if you trust it, add --allow-programs"},
 		{"run -r docker " + dilated, "add --allow-programs"},
 		{"run -r netns --allow-programs " + auto, "set dilation under runtime"},
-		{"run -r netns --allow-programs --dilation 10 " + lockstep, "set clock: dilated under runtime"},
+		{"run -r netns " + lockstep, "add --allow-programs"},
+		{"run -r netns --allow-programs " + launched, "the processes that mpirun starts do not follow virtual time: set clock: dilated under runtime"},
 	} {
 		r := invoke(t, nil, append(strings.Fields(c.args), "--runs", t.TempDir(), "-q")...)
 		if r.code != exitLab || strings.Count(r.err, "\n") != 1 || !strings.Contains(r.err, "workloads[0]") || !strings.Contains(r.err, c.want) {

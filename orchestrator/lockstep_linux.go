@@ -47,6 +47,7 @@ type stepped struct {
 	timeline *faults.Timeline
 	hand     *hand // what is done by hand
 	stops    stops
+	programs bool // the ranks of the job are programs of this machine
 	plane    stepPlane
 
 	now   vtime.Time
@@ -354,6 +355,8 @@ func (r *stepped) job(w runner.Workload, last bool) (failed error) {
 	server := outofband.NewServer(len(w.Hosts), w.Spare, r.cfg.Server(r.leaseGroup))
 	r.coord.Begin(r, w.Hosts, server)
 	if k, is := r.d.Lab.Workloads[w.Of].Chosen().Kind.(apps.HostPrograms); is {
+		r.programs = true
+		defer func() { r.programs = false }()
 		programs, err := r.startPrograms(w, k.HostProgram())
 		if err != nil {
 			return err
@@ -472,6 +475,9 @@ func (r *stepped) account() error {
 		r.o.Ledger(ledger, whole)
 	}
 	r.tellForeign()
+	if n := r.coord.Awaited(); n > 0 {
+		r.Report.Fidelity.Reason += fmt.Sprintf(", not deterministic: programs have gone on %d times for what this machine had done", n)
+	}
 	r.Report.Faults = r.Faults(r.faultRows())
 	r.caps.write(vtime.Never)
 	r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Cut(), r.caps.Cut(), r.caps.Files()

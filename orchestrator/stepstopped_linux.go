@@ -92,7 +92,7 @@ func (r *stepped) outsideOn(node int, waited time.Duration) string {
 		return ""
 	}
 	if r.stops.away == nil || r.stops.turn != t.Number {
-		r.stops.turn, r.stops.away = t.Number, &runner.OutsideError{Task: t.Task}
+		r.stops.turn, r.stops.away = t.Number, &runner.OutsideError{Task: t.Task, Machine: r.programs}
 		return ""
 	}
 	r.stops.away.For = waited

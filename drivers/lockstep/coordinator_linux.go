@@ -49,7 +49,7 @@ type Coordinator struct {
 	edge    vtime.Time   // the last that Edge has returned
 	look    vtime.Time   // the latest at which programs have gone on for what had come from outside the lab
 	touched uint64       // what programs had done when they looked last
-	awaited uint64       // looks for which nothing but the machine's time was a reason
+	awaited uint64       // see Awaited
 	err     error
 }
 

@@ -18,17 +18,19 @@ func (c *Coordinator) lookOutside() error {
 	if waiting == 0 || touched == c.touched && !c.idle() {
 		return nil
 	}
-	for {
+	for alone := false; ; {
 		c.touched = touched
 		found, err := c.check()
+		if found && alone {
+			c.awaited++
+		}
 		if found || err != nil || !c.idle() {
 			return err
 		}
 		if waiting, touched = c.outside(); waiting == 0 {
 			return nil
 		}
-		if touched == c.touched {
-			c.awaited++
+		if alone = touched == c.touched; alone {
 			time.Sleep(outsideEvery)
 		}
 		if err := c.streams.Alive(); err != nil {
@@ -92,5 +94,6 @@ func (c *Coordinator) idle() bool {
 	return true
 }
 
-// Awaited returns how often programs have waited for the machine alone: for what no program of the lab had done.
+// Awaited returns how often programs have gone on for something that no program of the lab had done: what the machine had done
+// meanwhile. Such a run need not be the same again.
 func (c *Coordinator) Awaited() uint64 { return c.awaited }

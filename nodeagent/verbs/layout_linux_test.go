@@ -36,8 +36,12 @@ func TestLayout(t *testing.T) {
 		"v_recv.sges": 8, "v_recv.sge": recvSGEs, "v_sge.length": 8, "v_sge.lkey": 12,
 		"v_completion.status": 8, "v_completion.src_qp": 28, "v_completion.flags": 32, "v_completion.ns": wcTime, "clock": binary.Size(clock{}), "group_grant": binary.Size(groupGrant{}),
 	}
+	var p park
+	var now turn
+	want["turn"], want["v_turn.now"] = binary.Size(now), int(unsafe.Offsetof(now.Now))
+	want["v_park.until"], want["v_park.grid"] = 4+binary.Size([]uint32{p.Kind, p.Flags, p.Zero}), 4+binary.Size([]uint32{p.Kind, p.Flags, p.Zero})+8
 	cmLayout(want)
-	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock, opGroupWant, opGroupMember, opGroupRegister, opGroupStatus, opGroupSource,
+	for _, o := range []op{opHello, opAllocPD, opRegMR, opCreateCQ, opCreateQP, opModifyQP, opQueryQP, opCreateAH, opDetachMcast, opCreateSRQ, opModifySRQ, opQuerySRQ, opResizeCQ, opClock, opGroupWant, opGroupMember, opGroupRegister, opGroupStatus, opGroupSource, opProgram, opThread, opPark, opBye, opExpect,
 		opCMCreate, opCMDestroy, opCMBind, opCMResolve, opCMListen, opCMConnect, opCMReject, opCMJoin, opCMQuery, opCMTimeout} {
 		want[fmt.Sprint(o)] = binary.Size(body(o)) + 4
 	}

@@ -29,6 +29,13 @@ int main(void)
 	SIZE(V_GROUP_STATUS, v_group);
 	SIZE(V_GROUP_SOURCE, v_group_source);
 	printf("group_grant %zu\n", sizeof(struct v_group_grant));
+	SIZE(V_PROGRAM, v_id);
+	SIZE(V_THREAD, v_thread);
+	SIZE(V_PARK, v_park);
+	SIZE(V_BYE, v_id);
+	SIZE(V_EXPECT, v_id);
+	printf("turn %zu\n", sizeof(struct v_turn));
+	AT(v_park, until), AT(v_park, grid), AT(v_turn, now);
 	printf("clock %zu\n", sizeof(struct v_clock));
 	printf("reply %zu\ndevice %zu\nqueried %zu\nevent %zu\n", sizeof(struct v_reply), sizeof(struct v_device), sizeof(struct v_queried),
 		sizeof(struct v_event));
