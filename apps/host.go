@@ -7,7 +7,7 @@ import (
 )
 
 // HostPrograms is a Kind whose ranks are programs of this machine, in processes of their own. They run in labs that
-// are up and follow the wall clock, and only if whoever runs the lab file allows it.
+// are up, and only if whoever runs the lab file allows it.
 type HostPrograms interface {
 	Kind
 	// HostProgram returns what each rank runs.
