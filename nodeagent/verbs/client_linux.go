@@ -404,6 +404,7 @@ func sorted[K cmp.Ordered, V any](m map[K]V) (all []V) {
 func (c *client) put(r *region, off uint64, b []byte) {
 	own := append([]byte(nil), b...)
 	c.backlog.Add(int64(len(own)))
+	c.s.puts++
 	c.work.add(func() {
 		err := put(c.mem, own, r.addr+off)
 		c.backlog.Add(-int64(len(own)))

@@ -62,6 +62,7 @@ type Server struct {
 	mapsMax   int    // of all programs: rings and regions
 	lastID    uint64 // of clients
 	told      uint64 // events that programs have been sent
+	puts      uint64 // pieces of programs' memory that have been written
 	turns     *Turns // nil: things happen as they come
 	cm        *cm.Machine
 	alias     func(a netip.Addr) (ip uint32, ok bool)

@@ -31,6 +31,7 @@ type Turns struct {
 	programs map[uint32]*Program
 	touched  uint64
 	told     uint64 // Server.told as of the last time that programs got a turn for it
+	wrote    uint64 // and Server.puts
 }
 
 // Host is the host of a program's task (rankhost.Host).
@@ -120,6 +121,7 @@ type thread struct {
 	// When it was parked.
 	since vtime.Time
 	told  uint64 // Server.told
+	puts  uint64 // Server.puts
 	runs  uint64 // proc.runs
 	done  uint64 // completions of the NIC
 	news  bool   // there have been more
@@ -259,7 +261,7 @@ func (p *Program) parks(x *thread, m park) {
 		return
 	}
 	x.park, x.parked, x.since = m, true, p.t.now(p)
-	x.told, x.runs, x.done, x.news = p.t.s.told, x.proc.runs, p.t.s.nic.Completions(), false
+	x.told, x.puts, x.runs, x.done, x.news = p.t.s.told, p.t.s.puts, x.proc.runs, p.t.s.nic.Completions(), false
 	if m.Flags&parkTouched != 0 {
 		p.t.touched++
 	}
@@ -434,6 +436,8 @@ func (p *Program) due() (x *thread, why uint32) {
 			return x, whyOutside
 		case x.park.Flags&parkEvents != 0 && x.told != p.t.s.told:
 			return x, whyEvent
+		case x.park.Kind == parkMemory && x.puts != p.t.s.puts:
+			return x, whyTime
 		case x.park.Kind == parkBeside && x.runs != x.proc.runs:
 			return x, whyTime
 		case x.until() <= now:
@@ -499,14 +503,12 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 	return waiting, t.touched
 }
 
-// tell gives programs a turn if they have been sent events since they had one.
+// tell gives programs a turn if they have been sent events since they had one, or if memory has changed that they look at.
 func (t *Turns) tell() {
-	if t.told == t.s.told {
-		return
-	}
-	t.told = t.s.told
+	events, bytes := t.told != t.s.told, t.wrote != t.s.puts
+	t.told, t.wrote = t.s.told, t.s.puts
 	for _, p := range sorted(t.programs) {
-		if p.host != nil {
+		if p.host != nil && (events || bytes && slices.ContainsFunc(p.threads, func(x *thread) bool { return x.park.Kind == parkMemory })) {
 			p.host.Kick()
 		}
 	}

@@ -23,6 +23,8 @@ static __thread unsigned polls;    // that found nothing since one that did
 static __thread uint32_t flags;    // why the thread goes on
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
+static __thread volatile sig_atomic_t waiting; // the thread is within a wait
+static __thread volatile unsigned calls;       // of this library, and of that of verbs
 
 // What looking takes, in picoseconds. A thread that does nothing else looks less and less often: every quarter of the time for
 // which it has been looking.
@@ -94,6 +96,8 @@ void turns_touch(int fd)
 static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int (*ready)(void *), void *arg)
 {
 	int err = errno;
+	waiting = 1;
+	calls++;
 	turns_come();
 	int64_t now = turns_ps();
 	if (kind != V_PARK_OUTSIDE && kind != V_PARK_BESIDE)
@@ -116,6 +120,8 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 	if (atomic_load(&now_ps) < now)
 		debt_ps = now - atomic_load(&now_ps); // an event came before the thread had paid for what it looked at
 	errno = err;
+	calls++;
+	waiting = 0;
 	return flags;
 }
 
@@ -141,6 +147,7 @@ int turns_unserved(const char *call)
 // A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
 void turns_look(int counter)
 {
+	calls++;
 	// Programs compare the counter with other clocks: a look at it takes as long as ever, and so does the one that follows.
 	if (counter && ++counted < COUNTED)
 		spun_ps = turns_ps();
@@ -171,6 +178,41 @@ __attribute__((visibility("default"))) int mcastlab_poll(void)
 __attribute__((visibility("default"))) void mcastlab_polled(void)
 {
 	polls = 0;
+	calls++;
+}
+
+// A thread that looks at its memory until a WRITE has changed it calls nobody. A timer of its processor time finds it: after two
+// ticks without a call it waits until bytes have come into the process's memory. It might compute as well, so it goes on by itself
+// after a while, which is longer each time.
+enum { TICK = 4000000, SPIN = 10000000 };
+static __thread timer_t ticks;
+static __thread int ticking;
+static __thread unsigned seen;         // calls at the last tick
+static __thread unsigned last_spin;    // calls when it was last found
+static __thread int64_t spin_ps;       // how long it waits then
+
+static void tick(int sig)
+{
+	(void)sig;
+	int err = errno;
+	if (!waiting && conn >= 0 && calls == seen) {
+		spin_ps = last_spin == calls && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
+		turns_wait(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0);
+		last_spin = calls;
+	}
+	seen = calls;
+	errno = err;
+}
+
+static void watch_spins(void)
+{
+	struct sigaction a = {.sa_handler = tick, .sa_flags = SA_RESTART};
+	struct sigevent e = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 1};
+	struct itimerspec every = {{0, TICK}, {0, TICK}};
+	e._sigev_un._tid = syscall(SYS_gettid);
+	if (real.sigaction(SIGRTMAX - 1, &a, NULL) || timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &ticks))
+		return; // such a thread is named when it has kept its turn for long
+	ticking = !real.timer_settime(ticks, 0, &every, NULL);
 }
 
 // come makes the connection of the thread that calls it, and waits for its turn. It returns an errno.
@@ -209,7 +251,10 @@ static int come(int announced)
 		return err;
 	}
 	conn = s;
+	waiting = 1;
 	take_turn();
+	waiting = 0;
+	watch_spins();
 	return 0;
 }
 
@@ -230,6 +275,9 @@ void turns_end(void)
 	struct v_id m = {V_BYE, 0};
 	if (conn < 0)
 		return;
+	waiting = 1; // for ever
+	if (ticking)
+		timer_delete(ticks);
 	settle();
 	say(&m, sizeof m);
 	syscall(SYS_close, conn);
