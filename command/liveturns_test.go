@@ -36,13 +36,17 @@ const pairOf = "  - command: {label: %s, run: [sh, -c, 'if [ $MCASTLAB_RANK = 1 
 // and each run is the same run.
 func TestLiveTurns(t *testing.T) {
 	need(t, "netns")
-	verbsTools(t, "ibv_rc_pingpong", "ib_send_lat", "ib_write_bw")
+	verbsTools(t, "ibv_rc_pingpong", "ib_send_lat", "ib_write_bw", "ib_write_lat", "rping")
 	measuring := trapsCounter(t)
 	pingpong := fmt.Sprintf(hops, "t-turns") + fmt.Sprintf(pairOf, "pingpong", "ibv_rc_pingpong -g 0 -s 64 -n 200", "h3")
 	text := pingpong
 	for i := 1; measuring && i <= 3; i++ {
 		host := fmt.Sprintf("h%d", i)
 		text += fmt.Sprintf(pairOf, "lat-"+host, "ib_send_lat -F -n 100", host) + fmt.Sprintf(pairOf, "bw-"+host, "ib_write_bw -F -n 300", host)
+	}
+	text += "  - command: {label: threads, run: [sh, -c, 'if [ $MCASTLAB_RANK = 1 ]; then exec rping -s -a h1 -C 5; fi; sleep 1; exec rping -c -a h1 -C 5'], ranks: [h0, h1], timeout: 300s}\n"
+	if measuring {
+		text += fmt.Sprintf(pairOf, "memory", "ib_write_lat -F -n 20", "h1")
 	}
 	first := runTurns(t, write(t, text))
 	for _, row := range first.Results {
@@ -56,6 +60,9 @@ func TestLiveTurns(t *testing.T) {
 		host := fmt.Sprintf("h%d", i)
 		near(t, "ib_send_lat to "+host, column(t, first, "lat-"+host, 4), simulated(t, text, i, 2, latencyOf), 3)
 		near(t, "ib_write_bw to "+host, column(t, first, "bw-"+host, 3)*(1<<20)*8/1e9, simulated(t, text, i, 1<<16, bandwidthOf), 3)
+	}
+	if measuring {
+		near(t, "ib_write_lat to h1", column(t, first, "memory", 4), simulated(t, text, 1, 2, latencyOf), 3)
 	}
 	small := write(t, pingpong)
 	if measuring {

@@ -122,7 +122,8 @@ func (d *Deployed) withoutNIC(node string, x *Execution) error {
 	case d.Lab.ExternalHost(node) != nil:
 		return errors.New("the NIC of an external host is the device")
 	case d.Lab.Runtime.Clock == lab.ClockLockstep && !x.inTurns:
-		return fmt.Errorf("lab %s keeps virtual time, which programs follow in its runs alone: make it a workload of the kind command, or set clock: dilated under runtime and deploy it again", d.Lab.Name)
+		return fmt.Errorf("lab %s keeps virtual time, which programs follow in its runs alone: make it a workload of the kind command, "+
+			"or set clock: dilated under runtime and deploy it again", d.Lab.Name)
 	case x.Library == "":
 		return errors.New("libibverbs.so.1 is neither in the folder verbs beside mcastlab nor in that of $MCASTLAB_VERBS_LIB: build it by make verbs")
 	}

@@ -49,7 +49,7 @@ type NodeConfig struct {
 	Programs Programs
 }
 
-// Programs are programs of the machine whose time is the lab's. They may wait for things outside the lab: for each other by
+// Programs are programs of the machine whose time is the lab's. They may wait for what is outside the lab: for each other by
 // sockets of the machine, for files, for children. What they wait for is looked at while no node has a turn, so
 // that it does not matter which of two programs was faster.
 type Programs interface {

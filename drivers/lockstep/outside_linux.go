@@ -10,7 +10,7 @@ import (
 const outsideEvery = time.Millisecond
 
 // lookOutside has programs look at what they wait for outside the lab (Programs): after a round in which one of them has done
-// something, and, when nothing is left to happen in the lab, until somebody finds something. They look in a round of its own, in
+// something, and, when nothing is left to happen in the lab, until one of them finds it. They look in a round of its own, in
 // which no program goes on, so what they see does not depend on which of them is faster. Those that may go on do so at an
 // instant that no node has passed.
 func (c *Coordinator) lookOutside() error {

@@ -63,7 +63,7 @@ type Server struct {
 	lastID    uint64 // of clients
 	told      uint64 // events that programs have been sent
 	puts      uint64 // pieces of programs' memory that have been written
-	turns     *Turns // nil: things happen as they come
+	turns     *Turns // nil: programs are served as they come
 	cm        *cm.Machine
 	alias     func(a netip.Addr) (ip uint32, ok bool)
 	ends      map[uint32]*end // of connections, by communication ID

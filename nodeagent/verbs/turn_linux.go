@@ -1,0 +1,188 @@
+package verbs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+)
+
+// What a program does when it has its turn (Turns).
+
+// Waits on the wall clock.
+const (
+	openWait   = time.Minute      // for a program that is to be started
+	expectWait = 2 * time.Second  // for a process that was started; one that does not come does not know lab time
+	endWait    = 10 * time.Second // for the processes of a program that has ended
+	turnLook   = 100 * time.Millisecond
+)
+
+// Run has the program of a rank go on whenever it may, until it has ended. The task of the rank calls it.
+func (t *Turns) Run(rank int, h Host) error {
+	p := t.program(uint32(rank))
+	p.host = h
+	defer func() { delete(t.programs, uint32(rank)) }()
+	if !p.until(openWait, func() bool { return p.open }) {
+		return fmt.Errorf("the program of rank %d has not been started within %v", rank, openWait)
+	}
+	for {
+		p.turn()
+		if p.ended {
+			break
+		}
+		until, why := p.rest()
+		h.Park(until, why)
+	}
+	p.until(endWait, func() bool { return len(p.procs) == 0 && (len(t.programs) > 1 || t.s.idle()) })
+	return nil
+}
+
+// idle reports whether no program has a connection.
+func (s *Server) idle() bool { return len(s.clients) == 0 }
+
+// until takes what connections have to say until cond holds. It reports whether it does before the wall time is over.
+func (p *Program) until(limit time.Duration, cond func() bool) bool {
+	end := time.After(limit)
+	for {
+		if cond() {
+			return true
+		}
+		select {
+		case f := <-p.t.in:
+			f()
+		case <-time.After(turnLook): // cond may depend on the time
+		case <-p.t.stop:
+			return false
+		case <-end:
+			return cond()
+		}
+	}
+}
+
+// turn has threads go on until all of them wait for something that is yet to come.
+func (p *Program) turn() {
+	for {
+		for more := true; more; { // what was said between turns
+			select {
+			case f := <-p.t.in:
+				f()
+			default:
+				more = false
+			}
+		}
+		for p.running() && !p.ended {
+			select {
+			case f := <-p.t.in:
+				f()
+			case <-time.After(turnLook): // a process that was expected may not come
+			case <-p.t.stop:
+				p.ended = true
+			}
+		}
+		p.t.drain(p.host.Now())
+		if p.ended {
+			return
+		}
+		x, why := p.due()
+		if x == nil {
+			return
+		}
+		x.goOn(p.host.Now(), why)
+	}
+}
+
+// drain takes what programs have posted, and hands them what has completed.
+func (t *Turns) drain(now vtime.Time) {
+	for {
+		done := t.s.nic.Completions()
+		for _, c := range t.s.inOrder() {
+			c.work.drain(c)
+		}
+		t.s.News(now)
+		t.s.doJobs()
+		if t.s.nic.Completions() == done {
+			return
+		}
+	}
+}
+
+// running reports whether a thread runs, or a process is expected, or what has ended has not been noticed in all places.
+func (p *Program) running() bool {
+	if slices.ContainsFunc(p.t.s.inOrder(), (*client).hungUp) {
+		return true
+	}
+	if !p.over.IsZero() && time.Since(p.over) < endWait {
+		return true // with its first process a program ends
+	}
+	for pid, since := range p.expected { // independent of each other
+		if time.Since(since) > expectWait {
+			delete(p.expected, pid)
+		}
+	}
+	for _, x := range p.procs { // independent of each other
+		if x.coming > 0 {
+			return true
+		}
+	}
+	return !p.begun || len(p.expected) > 0 || slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked })
+}
+
+// due returns the first thread that may go on, and why.
+func (p *Program) due() (x *thread, why uint32) {
+	now := p.host.Now()
+	for _, x := range p.threads {
+		x.notice(now, p.t.s)
+	}
+	for _, x := range p.threads {
+		switch {
+		case x.look && x.park.Kind == parkOutside:
+			return x, whyOutside
+		case x.park.Flags&parkEvents != 0 && x.told != p.t.s.told:
+			return x, whyEvent
+		case x.park.Kind == parkMemory && x.puts != p.t.s.puts:
+			return x, whyTime
+		case x.park.Kind == parkBeside && x.runs != x.proc.runs:
+			return x, whyTime
+		case x.until() <= now:
+			return x, whyTime
+		}
+	}
+	return nil, 0
+}
+
+// notice has a thread that polls go on when it would have looked next after there was news.
+func (x *thread) notice(now vtime.Time, s *Server) {
+	if x.park.Kind != parkPoll || x.news || s.nic.Completions() == x.done {
+		return
+	}
+	grid := max(x.park.Grid, 1)
+	looks := max((uint64(now-x.since)+grid-1)/grid, 1)
+	x.news, x.park.Until = true, min(x.park.Until, uint64(x.since)+looks*grid)
+}
+
+// until returns when a thread goes on at the latest, as far as is known.
+func (x *thread) until() vtime.Time { return vtime.Time(min(x.park.Until, uint64(vtime.Never))) }
+
+// rest returns until when the program's task waits, and what for.
+func (p *Program) rest() (until vtime.Time, why string) {
+	until = vtime.Never
+	count := map[string]int{}
+	for _, x := range p.threads {
+		until = min(until, x.until())
+		count[waits[min(int(x.park.Kind), len(waits)-1)]]++
+	}
+	for _, w := range slices.Sorted(maps.Keys(count)) {
+		if why == "" || count[w] > count[why] {
+			why = w
+		}
+	}
+	if why == "" {
+		why = "a process that does not know lab time"
+	}
+	return until, why
+}
+
+// waits are what threads wait for, by kind.
+var waits = [...]string{"nothing", "lab time", "completions", "something outside the lab", "another of its threads", "its memory"}
