@@ -198,6 +198,9 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 	_, led := h.agent.Groups()
 	n.orphans += led
 	h.agent.Restart()
+	if f, ok := nd.m.(interface{ Restart(now vtime.Time) }); ok { // Config.Front: programs have what they have made no more
+		f.Restart(now)
+	}
 	return nd.nic.Restart(now)
 }
 

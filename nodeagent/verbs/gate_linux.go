@@ -38,6 +38,12 @@ func (p prompt) HandleTimeout(now vtime.Time) {
 	p.s.turns.tell()
 }
 
+// Restart has programs lose what they have made, before the NIC does.
+func (p prompt) Restart(now vtime.Time) {
+	p.s.Restart(now)
+	p.s.doJobs()
+}
+
 // doJobs has the programs' memory read and written as far as that is to be done.
 func (s *Server) doJobs() {
 	for again := true; again; {
