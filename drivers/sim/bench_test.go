@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/topo"
@@ -126,10 +127,23 @@ func hostsOf(n, every int) (hosts []int) {
 	return hosts
 }
 
-func report(b *testing.B, n *sim.Net, before sim.Stats) {
+// mark is what has been done, and how much time the processor has spent, when the clock of a
+// benchmark starts.
+type mark struct {
+	sim.Stats
+	cpu time.Duration
+}
+
+func (m *mark) start(b *testing.B, n *sim.Net) {
+	*m = mark{n.Stats(), cpuTime()}
+	b.ResetTimer()
+}
+
+func report(b *testing.B, n *sim.Net, before mark) {
 	s := n.Stats()
 	hops := s.Hops - before.Hops
 	sec := b.Elapsed().Seconds()
+	b.ReportMetric(float64(hops)/(cpuTime()-before.cpu).Seconds()/1e6, "Mhops/cpu-s")
 	b.ReportMetric(float64(hops)/sec/1e6, "Mhops/s")
 	b.ReportMetric(float64(hops-(s.AckHops-before.AckHops))/sec/1e6, "Mdatahops/s")
 	b.ReportMetric(float64(s.AckHops-before.AckHops)/sec/1e6, "Mackhops/s")
@@ -146,11 +160,8 @@ func BenchmarkBcastFT1024(b *testing.B) {
 					b.Fatal(err)
 				}
 				n := benchNet(b, g, ack, !dig)
-				var before sim.Stats
-				err = n.Run(sim.Job{Name: "b", Hosts: hostsOf(1024, 2), Params: benchParams, Program: bcastProgram(16<<20, b.N, rank.MemoryPhantom, func() {
-					before = n.Stats()
-					b.ResetTimer()
-				})})
+				var before mark
+				err = n.Run(sim.Job{Name: "b", Hosts: hostsOf(1024, 2), Params: benchParams, Program: bcastProgram(16<<20, b.N, rank.MemoryPhantom, func() { before.start(b, n) })})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -170,11 +181,8 @@ func BenchmarkPermutation(b *testing.B) {
 			p := benchParams
 			p.MTU = 1024
 			n := benchNet(b, g, 1, true)
-			var before sim.Stats
-			err = n.Run(sim.Job{Name: "perm", Hosts: hostsOf(g.Hosts, 1), Params: p, Program: permProgram(1<<20, b.N, func() {
-				before = n.Stats()
-				b.ResetTimer()
-			})})
+			var before mark
+			err = n.Run(sim.Job{Name: "perm", Hosts: hostsOf(g.Hosts, 1), Params: p, Program: permProgram(1<<20, b.N, func() { before.start(b, n) })})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -210,11 +218,8 @@ func BenchmarkTrace(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			var before sim.Stats
-			err = n.Run(sim.Job{Name: "b", Hosts: hostsOf(g.Hosts, 1), Params: benchParams, Program: bcastProgram(16<<20, b.N, rank.MemoryPhantom, func() {
-				before = n.Stats()
-				b.ResetTimer()
-			})})
+			var before mark
+			err = n.Run(sim.Job{Name: "b", Hosts: hostsOf(g.Hosts, 1), Params: benchParams, Program: bcastProgram(16<<20, b.N, rank.MemoryPhantom, func() { before.start(b, n) })})
 			if err != nil {
 				b.Fatal(err)
 			}

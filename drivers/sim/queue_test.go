@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -40,6 +42,85 @@ func (h *heap4) pop() (uint64, bool) {
 		}
 		h.a[m], h.a[i] = h.a[i], h.a[m]
 		i = m
+	}
+}
+
+// plainRadix is a radix heap without a front: every key moves down bucket by bucket.
+type plainRadix struct {
+	bucket [65][]uint64
+	last   uint64
+	n      int
+}
+
+func (h *plainRadix) push(k uint64) {
+	i := bits.Len64(k ^ h.last)
+	h.bucket[i] = append(h.bucket[i], k)
+	h.n++
+}
+
+func (h *plainRadix) pop() (uint64, bool) {
+	if h.n == 0 {
+		return 0, false
+	}
+	h.n--
+	i := 0
+	for len(h.bucket[i]) == 0 {
+		i++
+	}
+	b := h.bucket[i]
+	h.bucket[i] = nil
+	h.last = slices.Min(b)
+	for _, k := range b {
+		j := bits.Len64(k ^ h.last)
+		h.bucket[j] = append(h.bucket[j], k)
+	}
+	h.bucket[0] = h.bucket[0][1:]
+	return h.last, true
+}
+
+// TestRadixOrder: keys come in the order of a radix heap that moves them bucket by bucket, those below
+// the last one included, however many of them there are and however far apart.
+func TestRadixOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	early := 0
+	for round := range 400 {
+		var h radixHeap
+		var ref plainRadix
+		var last uint64
+		many, far, tie := 1+r.IntN(400), 1+r.IntN(40), 1+r.IntN(12)
+		for step := range 3000 {
+			if (ref.n < many || r.IntN(3) == 0) && step < 2000 {
+				k := (last>>tie+uint64(r.IntN(1<<far)))<<tie | uint64(r.IntN(1<<tie))
+				if r.IntN(8) == 0 {
+					k = last>>tie<<tie | uint64(r.IntN(1<<tie)) // of the same instant, perhaps below the last one
+				}
+				if k < last {
+					early++
+				}
+				h.push(k)
+				ref.push(k)
+			} else {
+				next, any := h.least()
+				a, okA := h.pop()
+				b, okB := ref.pop()
+				if a != b || okA != okB || any != okA || any && next != a {
+					t.Fatalf("round %d, step %d: popped %#x %v after %#x, want %#x %v", round, step, a, okA, next, b, okB)
+				}
+				last = h.last
+			}
+			if h.n != ref.n {
+				t.Fatalf("round %d, step %d: %d keys, want %d", round, step, h.n, ref.n)
+			}
+			if r.IntN(500) == 0 && h.n > 0 { // what a change of the base does
+				keys := h.drain()
+				for _, k := range keys {
+					h.push(k)
+				}
+			}
+		}
+	}
+	if early < 10000 {
+		t.Errorf("only %d keys were below the last one", early)
 	}
 }
 
