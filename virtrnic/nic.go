@@ -63,41 +63,57 @@ type Config struct {
 // NIC is the core. Its methods fall into three kinds: those of machine.Machine; the verbs, such
 // as CreateQP, PostSend and PollCQ; and the commands of the host around it (SendFrame,
 // SendPause, SetStack) and of faults (Stall, SetIntake, SetCarrier, Restart).
+//
+// What each packet needs is in the first cache lines (TestHotFields): a packet for a group comes to
+// hundreds of NICs, none of which is in the cache.
 type NIC struct {
-	ip       uint32
-	alias    uint32
-	aliases  uint32 // how many addresses from alias on are the NIC's
-	mac      wire.MAC
-	port     *machine.Port
-	pool     *wire.Pool
-	ackEvery uint32
+	port    *machine.Port
+	pool    *wire.Pool
+	intake  *intake // nil: arriving frames are taken at once
+	qps     []*QP   // by index; nil: free
+	ip      uint32
+	alias   uint32
+	aliases uint32 // how many addresses from alias on are the NIC's
+	vlan    uint16
+	ipv6    bool
+	raw     bool
+
+	timers vtime.TimerTable
+	stack  Stack
+	// completions counts the completions and asynchronous events ever produced.
+	completions uint64
+	// unacked is how many work requests of UC and UD are in send queues. While there are any,
+	// the port's next start is a deadline, since they complete when they start (R5).
+	unacked int32
+	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
+	// way back (loopback.go).
+	turns   bool
+	trust   bool
+	credits bool // Settings.Credits
+	lossy   uint8
+
+	tx       transmit
+	mrs      []*MR // by index; nil: free
 	window   uint64
+	ackEvery uint32
 	mtu      int
-	trust    bool
-	ipv6     bool
+	stats    Stats
+	digest   uint64 // hash over all completions and their times
+	failures uint64 // completions without success
+
+	mac      wire.MAC
 	groups   wire.GroupRange
-	raw      bool
-	vlan     uint16
 	classes  *[64]uint8
-	lossy    uint8
 	trace    machine.Tracer
-	requests machine.RequestTracer // trace, if it takes reports of work requests; else nil
-	stack    Stack
+	requests machine.RequestTracer                        // trace, if it takes reports of work requests; else nil
 	gsi      func(now vtime.Time, src uint32, mad []byte) // takes management datagrams, or nil
 	gsiPSN   wire.PSN
 
 	tables
 	// nextVA is the virtual address of the next region of RegMR. Invariant: no such region
 	// reaches beyond it, so regions of RegMR never overlap.
-	nextVA  uint64
-	keys    prng.Stream
-	timers  vtime.TimerTable
-	credits bool // Settings.Credits
-	tx      transmit
-	intake  *intake // nil: arriving frames are taken at once
-	// turns says that packets may be addressed to the NIC itself, and back holds those of them that are on their
-	// way back (loopback.go).
-	turns    bool
+	nextVA   uint64
+	keys     prng.Stream
 	back     queue.FIFO[turned]
 	returned func(now vtime.Time, f *wire.Frame) // nil: the NIC takes them itself
 
@@ -113,9 +129,6 @@ type NIC struct {
 	sgls    [][]SGE
 	inlines [][]byte
 	scratch [GRHLen]byte // bytes to be written to memory that are not a frame's payload
-	// unacked is how many work requests of UC and UD are in send queues. While there are any,
-	// the port's next start is a deadline, since they complete when they start (R5).
-	unacked int
 
 	dcqcn *DCQCN // nil: no congestion control
 	line  uint64 // rate of the port in bits per second; set only with dcqcn
@@ -124,11 +137,7 @@ type NIC struct {
 	// the reorder buffers of all queue pairs hold.
 	reordered int
 
-	completions uint64 // completions and asynchronous events ever produced
-	failures    uint64 // completions without success
-	digest      uint64 // hash over all completions and their times
-	stats       Stats
-	chosen      map[uint32]*MR // regions by key (RegMRAs); nil: there are none
+	chosen map[uint32]*MR // regions by key (RegMRAs); nil: there are none
 }
 
 // Timer slots: the end of a received pause, the intake, what comes back to the NIC itself, then two per queue pair.

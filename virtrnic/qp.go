@@ -9,34 +9,38 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// QP is a queue pair.
+// QP is a queue pair. What a packet that is received needs is in the first cache line and in that
+// where rq begins, and what one that is sent needs in those where env and sq begin
+// (TestHotFields).
 type QP struct {
-	nic          *NIC
-	num          wire.QPN
-	index        int // in the NIC's table of queue pairs
-	slot         int // number of its pair of timers
-	state        QPState
-	service      wire.Service // RC, UC or UD
-	cc           *congestion  // nil without congestion control
-	order        *reorder     // nil with go-back-N
-	attr         QPAttr
-	pd           *PD
-	sendCQ       *CQ
-	recvCQ       *CQ
-	sigAll       bool
-	prio         uint8
-	mtu          int
-	env          wire.Envelope
-	queued       bool // it is in the NIC's round, or held
-	sq           requester
-	rq           responder
-	recv         *recvQueue // own, or the SRQ's
+	nic     *NIC
+	cc      *congestion // nil without congestion control
+	order   *reorder    // nil with go-back-N
+	mtu     int
+	num     wire.QPN
+	state   QPState
+	service wire.Service // RC, UC or UD
+	prio    uint8
+	sigAll  bool
+	attr    QPAttr
+
+	queued      bool // it is in the NIC's round, or held
+	established bool // a packet has come while in RTR
+	gone        bool // it is destroyed
+	pd          *PD
+	sendCQ      *CQ
+	recvCQ      *CQ
+	rq          responder
+	env         wire.Envelope
+	recv        *recvQueue // own, or the SRQ's
+	srq         *SRQ
+	sq          requester
+
 	own          recvQueue
-	srq          *SRQ
+	index        int    // in the NIC's table of queue pairs
+	slot         int    // number of its pair of timers
 	queuedEvents uint32 // bit i: an asynchronous event of type i waits
-	established  bool   // a packet has come while in RTR
 	groups       int    // how many multicast groups it is attached to
-	gone         bool   // it is destroyed
 
 	maxSendSGE, maxRecvSGE, maxInline int
 }

@@ -13,26 +13,26 @@ import (
 // Packets are numbered by plain 64-bit counters whose low 24 bits are the PSN, so nothing here
 // wraps. Invariant: una <= nxt <= maxSeq <= end.
 type requester struct {
-	wqes   queue.FIFO[sendWQE]
-	n      int // how many work requests are in wqes; at most max
-	max    int // the depth of the send queue
-	cursor int // index in wqes of the work request that nxt belongs to
-	reads  int // how many READs and atomics are in wqes
-	asked  int // how many READs and atomics are before cursor, waiting for their responses
+	una    uint64 // oldest packet not acknowledged
+	nxt    uint64 // next packet to send
+	maxSeq uint64 // first packet never sent
+	end    uint64 // first packet no work request has
 
-	sel    *selective // nil: go-back-N
-	una    uint64     // oldest packet not acknowledged
-	nxt    uint64     // next packet to send
-	maxSeq uint64     // first packet never sent
-	end    uint64     // first packet no work request has
-
+	sel        *selective // nil: go-back-N
+	nakAt      uint64     // 1 + the packet of the last NAK, if there was no progress since; else 0
 	retries    uint8
 	rnrRetries uint8
-	rnrWait    bool   // the pause that an RNR NAK has asked for is not over
-	nakAt      uint64 // 1 + the packet of the last NAK, if there was no progress since; else 0
-	drainTo    uint64 // in SQD: the first packet that is not sent any more
+	rnrWait    bool // the pause that an RNR NAK has asked for is not over
 	drained    bool
 	midway     bool // the packet built last is followed by another of its message
+	reads      int  // how many READs and atomics are in wqes
+
+	wqes    queue.FIFO[sendWQE]
+	n       int    // how many work requests are in wqes; at most max
+	cursor  int    // index in wqes of the work request that nxt belongs to
+	asked   int    // how many READs and atomics are before cursor, waiting for their responses
+	max     int    // the depth of the send queue
+	drainTo uint64 // in SQD: the first packet that is not sent any more
 }
 
 // psn returns the PSN of a packet.

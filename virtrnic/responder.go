@@ -19,23 +19,24 @@ type responder struct {
 	msn     uint32   // messages completed, 24 bits
 	nakSent bool     // the gap at epsn has been reported (or its sender told to wait)
 
+	turn  bool // an answer goes before the queue pair's next request
+	final bool // in ERR: out ends with the NAK of the request that was refused
+
 	// The message being received.
 	active bool
 	placed bool // the payload of the packet being handled is in memory already (see reorder)
 	write  bool
-	pieces bool   // a SEND goes into several pieces of memory; mr and off are not used
-	wr     RecvWR // the receive that the message uses; valid while hasWR is set
-	hasWR  bool
+	pieces bool // a SEND goes into several pieces of memory; mr and off are not used
+	hasWR  bool // wr is valid
 	mr     *MR
 	off    uint64 // next byte in mr
 	left   uint64 // SEND: bytes free in the buffer; WRITE: bytes still to come
 	got    uint64 // bytes received
 
-	out   queue.FIFO[response] // READ and atomic responses to send, and acknowledgements that wait behind them
-	res   []resource           // READs and atomics remembered for a replay
-	next  int                  // index of the oldest of res once it is full
-	turn  bool                 // an answer goes before the queue pair's next request
-	final bool                 // in ERR: out ends with the NAK of the request that was refused
+	out  queue.FIFO[response] // READ and atomic responses to send, and acknowledgements that wait behind them
+	wr   RecvWR               // the receive that the message uses; valid while hasWR is set
+	res  []resource           // READs and atomics remembered for a replay
+	next int                  // index of the oldest of res once it is full
 }
 
 // recvQueue is a receive queue, of one queue pair or shared.

@@ -5,17 +5,15 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// tables finds the NIC's objects by their numbers and keys. Objects may be created and destroyed
+// tables, with the NIC's qps and mrs, finds the NIC's objects by their numbers and keys. Objects may be created and destroyed
 // without limit, so numbers, keys and timer slots are reused: numbers and keys as late as possible.
 //
 // Invariant: a queue pair that exists is in qps at its index and in slots at its slot, and
 // at no other place of them. Invariant: holes is the number of nil entries of slots.
 type tables struct {
-	qps         []*QP                // by index; nil: free
 	freedQPNs   queue.FIFO[wire.QPN] // the one that was freed first goes first
 	slots       []*QP                // by timer slot, in the order in which they were made; nil: destroyed
 	holes       int                  // how many of slots are nil
-	mrs         []*MR                // by index; nil: free
 	freedKeys   queue.FIFO[uint32]
 	made        Made
 	incarnation uint32 // restarts: what was made before is none of the NIC's

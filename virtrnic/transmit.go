@@ -24,10 +24,10 @@ type transmit struct {
 	elig    vtime.Time
 	held    queue.Heap[*QP] // queue pairs that their rate does not let send yet (pacing.go)
 	pauses  queue.FIFO[pauseFrame]
-	until   [8]vtime.Time // when a received pause runs out
+	weights *weights // nil: all priorities are strict
 	made    [8]queue.FIFO[*wire.Frame]
 	round   [8]queue.FIFO[*QP]
-	weights *weights // nil: all priorities are strict
+	until   [8]vtime.Time // when a received pause runs out
 }
 
 type pauseFrame struct {
