@@ -3,6 +3,8 @@
 // used, and allocate nothing in steady state.
 package queue
 
+import "unsafe"
+
 // FIFO is a first-in, first-out queue in a ring. The zero value is empty. A copy shares
 // the ring, so that only one of the two may be used afterwards.
 type FIFO[T any] struct {
@@ -15,8 +17,9 @@ type FIFO[T any] struct {
 	head, n uint32
 }
 
-// fifoMin is the number of places of the first ring.
-const fifoMin = 4
+// fifoMin is the number of places of the first ring, unless that would have more than fifoBytes: a
+// queue of large elements, of which a lab has many, often holds one at a time.
+const fifoMin, fifoBytes = 4, 64
 
 // Len returns the number of elements.
 func (q *FIFO[T]) Len() int { return int(q.n) }
@@ -40,7 +43,12 @@ func (q *FIFO[T]) Place(v T) bool {
 }
 
 func (q *FIFO[T]) grow() {
-	buf := make([]T, max(fifoMin, 2*len(q.buf)))
+	places := max(1, 2*len(q.buf))
+	var element T
+	for places < fifoMin && 2*places*int(unsafe.Sizeof(element)) <= fifoBytes {
+		places *= 2
+	}
+	buf := make([]T, places)
 	for i := range q.n {
 		buf[i] = *q.At(int(i))
 	}
