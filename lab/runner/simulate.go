@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/heap"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank"
@@ -67,6 +68,7 @@ type simulation struct {
 	faults timelines // nil: none
 	before int       // iterations of the workloads that have ended
 	steps  int       // iterations of all workloads
+	heap   heap.Keeper
 }
 
 // network is a simulated lab, whole (sim.Net) or in parts (sim.Parts).
@@ -111,6 +113,7 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if err = r.build(g, ends); err == nil {
 		err = r.workloads(g)
 	}
+	r.heap.Done()
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
@@ -222,6 +225,7 @@ func (r *simulation) observe() error {
 	if err := r.ctx.Err(); err != nil {
 		return err
 	}
+	r.heap.Grown()
 	if r.o.Progress != nil {
 		doing, done := r.net.Doing()
 		r.o.Progress.Update(ProgressState{

@@ -1,0 +1,61 @@
+// Package heap keeps the memory of a large simulation small and near. It has the kernel back the heap
+// with huge pages: a lab of a thousand hosts uses some tens of megabytes at random, many times more
+// than the processor has addresses of small pages for. And it has garbage collected sooner, since
+// almost all of a large heap is the lab itself, which stays.
+//
+// It decides nothing: a kernel without huge pages, and any other operating system, changes the
+// speed and nothing else.
+package heap
+
+import (
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// Keeper watches the heap of this process while it grows. The zero value has seen none.
+type Keeper struct {
+	sample  [1]metrics.Sample
+	seen    uint64 // bytes of the heap when it was last moved
+	refused bool   // the kernel has no huge pages
+	tight   bool   // garbage is collected sooner
+}
+
+// hugeFrom is the smallest heap that is worth the move: a smaller one fits the caches. tightFrom is
+// the one from which on garbage is collected when it is tightPercent of what is in use.
+const (
+	hugeFrom     = 24 << 20
+	tightFrom    = 256 << 20
+	tightPercent = 40
+	usualPercent = 100
+)
+
+// Grown looks whether the heap has grown by a quarter since it was last looked after. It is cheap
+// otherwise, and is to be called now and then. Done must be called at the end.
+func (k *Keeper) Grown() {
+	k.sample[0].Name = "/memory/classes/heap/objects:bytes"
+	metrics.Read(k.sample[:])
+	if k.sample[0].Value.Kind() != metrics.KindUint64 {
+		return
+	}
+	bytes := k.sample[0].Value.Uint64()
+	if bytes < hugeFrom || bytes < k.seen+k.seen/4 {
+		return
+	}
+	k.seen = bytes
+	if bytes >= tightFrom && !k.tight && os.Getenv("GOGC") == "" {
+		k.tight = true
+		debug.SetGCPercent(tightPercent)
+	}
+	if !k.refused {
+		k.refused = !collapse()
+	}
+}
+
+// Done leaves the collector as it was. Of several simulations in one process the last one does.
+func (k *Keeper) Done() {
+	if k.tight {
+		k.tight = false
+		debug.SetGCPercent(usualPercent)
+	}
+}
