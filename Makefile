@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-cores soak soak-once papers patches bugs mutants release release-check verbs
+.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -66,6 +66,9 @@ lint:                     ## golangci-lint with the project's settings
 BENCH ?= Bcast|Perm
 bench:                    ## the simulator's benchmarks beside the bare loop, ten interleaved runs (then: benchstat bench.txt)
 	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./drivers/sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
+
+bench-page:               ## measure and write speed.md: rates, what a run costs, memory (half an hour)
+	go run ./internal/benchpage
 
 bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
 	@go test ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt

@@ -68,6 +68,7 @@ var imports = map[string][]string{
 	"drivers/live":                       {"faults", "core/machine", "core/machine/queue", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"internal/netdev":                    {},
 	"internal/heap":                      {},
+	"internal/benchpage":                 {},
 	"internal/failpoint":                 {},
 	"internal/test/patch":                {},
 	"internal/test/sweeps":               {},
