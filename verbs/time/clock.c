@@ -78,7 +78,8 @@ int64_t lab_wait(int64_t lab)
 	return wait < 1 ? 1 : wait > FOREVER ? FOREVER : (int64_t)wait + 1;
 }
 
-// receive_page asks the node's process for the page, and returns why there is none.
+// receive_page asks the node's process for the page, and returns why there is none. It calls what is real: the library's own calls would
+// wait for its end.
 static int receive_page(const char *path, int *fd)
 {
 	union {
@@ -99,7 +100,7 @@ static int receive_page(const char *path, int *fd)
 		return errno;
 	ssize_t n = -1;
 	if (real.setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) || real.setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) ||
-		connect(s, (struct sockaddr *)&a, sizeof a) || send(s, &ask, sizeof ask, MSG_NOSIGNAL) < 0 || (n = recvmsg(s, &m, MSG_CMSG_CLOEXEC)) < 0)
+		real.connect(s, (struct sockaddr *)&a, sizeof a) || real.send(s, &ask, sizeof ask, MSG_NOSIGNAL) < 0 || (n = real.recvmsg(s, &m, MSG_CMSG_CLOEXEC)) < 0)
 		err = errno;
 	struct cmsghdr *h = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
 	int have = h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof *fd);
@@ -107,7 +108,7 @@ static int receive_page(const char *path, int *fd)
 		memcpy(fd, CMSG_DATA(h), sizeof *fd);
 	else if (!err)
 		err = n == (ssize_t)sizeof r && r.status ? (int)r.status : EPROTO;
-	close(s);
+	real.close(s);
 	return err;
 }
 
@@ -136,7 +137,7 @@ static void begin(void)
 			err = errno;
 		else
 			page = p;
-		close(fd);
+		real.close(fd);
 	}
 	if (err)
 		fprintf(stderr, "mcastlab: process %d sees the machine's clock and not the lab's, which its node does not tell: %s\n", getpid(), strerror(err));
