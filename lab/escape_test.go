@@ -95,7 +95,14 @@ func TestPrograms(t *testing.T) {
 		t.Error(err)
 	}
 	l.Runtime.Clock = ClockLockstep
-	refused(l.CheckLive(), "set clock: dilated under runtime")
+	if err := l.CheckLive(); err != nil {
+		t.Error(err)
+	}
+	mpi, err := Parse("x", []byte(base+"runtime: {clock: lockstep}\nworkloads: [{command: {run: [/bin/true], ranks: [h0, h1], launcher: mpirun}}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(mpi.CheckLive(), "set clock: dilated under runtime")
 	if l, err = Parse("x", []byte(base+"workloads: [{bcast: {schemes: [cepheus], sizes: [1KiB]}}]\n")); err != nil || l.RunsPrograms() || l.CheckPrograms(false, 0) != nil {
 		t.Errorf("a lab without programs: %v", err)
 	}

@@ -39,7 +39,7 @@ var lifecycle = []pitfall{
 		seen: "containerlab#1306",
 		bugs: []bug{{
 			wrong: "A lab is there if it has nodes",
-			edits: edit("orchestrator/deploy_linux.go", "\texisted = statErr == nil\n", "\texisted = statErr == nil && false\n"),
+			edits: edit("orchestrator/destroy_linux.go", "\texisted = statErr == nil\n", "\texisted = statErr == nil && false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -48,11 +48,11 @@ var lifecycle = []pitfall{
 		seen: "containerlab#2892, #1978 and #1444",
 		bugs: []bug{{
 			wrong: "A lab that cannot be read is not destroyed",
-			edits: edit("orchestrator/deploy_linux.go", "\tlate := false\n", "\tif _, err := s.deployed(&state{}); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
+			edits: edit("orchestrator/destroy_linux.go", "\tlate := false\n", "\tif _, err := s.deployed(&state{}); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "A lab whose state was not written to its end is not destroyed",
-			edits: edit("orchestrator/deploy_linux.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
+			edits: edit("orchestrator/destroy_linux.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -65,7 +65,7 @@ var lifecycle = []pitfall{
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "The lock is given back without a mistake, so there was none",
-			edits: edit("orchestrator/deploy_linux.go", "\treturn true, errors.Join(remove(ctx, s, engines), s.close())\n", "\t_ = remove(ctx, s, engines)\n\treturn true, s.close()\n"),
+			edits: edit("orchestrator/destroy_linux.go", "\treturn true, errors.Join(remove(ctx, s, engines), s.close())\n", "\t_ = remove(ctx, s, engines)\n\treturn true, s.close()\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},

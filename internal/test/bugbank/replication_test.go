@@ -109,7 +109,7 @@ var replication = []pitfall{
 		seen: "cocoon-operator#20",
 		bugs: []bug{{
 			wrong: "An engine that does not answer is taken to hold nothing: the lab's folder goes, and its containers stay",
-			edits: edit("orchestrator/deploy_linux.go", "if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {", "if errors.Is(err, engine.ErrUnavailable) {"),
+			edits: edit("orchestrator/destroy_linux.go", "if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {", "if errors.Is(err, engine.ErrUnavailable) {"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
