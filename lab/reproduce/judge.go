@@ -35,7 +35,7 @@ type LineOutcome struct {
 	*Line
 	Got  float64 // NaN: there is none
 	Lack string  // why, if the lab was run
-	OK   bool
+	OK   bool    // of a control: the lines that name it do not hold there
 }
 
 // Labs are what labs have shown, by their names.
@@ -76,6 +76,7 @@ func Judge(results []*Result, measured Labs) []Outcome {
 		for i := range r.Lines {
 			o.Lines = append(o.Lines, judgeLine(&r.Lines[i], measured))
 		}
+		o.holdControls()
 		o.Verdict = verdict(&o)
 		all = append(all, o)
 	}
@@ -91,8 +92,25 @@ func judgeLine(l *Line, measured Labs) LineOutcome {
 	} else if !errors.Is(err, errNotRun) {
 		o.Lack = err.Error()
 	}
-	o.OK = l.In(o.Got)
+	o.OK = l.In(o.Got) || l.Basis == Broken && !math.IsNaN(o.Got)
 	return o
+}
+
+// holdControls has a line hold only if its control breaks it. A control that was not run decides nothing.
+func (o *Outcome) holdControls() {
+	for i := range o.Lines {
+		l := &o.Lines[i]
+		if l.Control == "" {
+			continue
+		}
+		c := &o.Lines[slices.IndexFunc(o.Lines, func(x LineOutcome) bool { return x.Name == l.Control })]
+		if !math.IsNaN(c.Got) && !l.Broken(c.Got) {
+			l.OK = false
+			if c.Basis == Broken {
+				c.OK = false
+			}
+		}
+	}
 }
 
 func verdict(o *Outcome) Verdict {

@@ -55,7 +55,9 @@ const preface = "Each result of the four papers, what the paper says of it, and 
 	"A line's band was written before the run that is held to it, and the lab beside it can be run alone. " +
 	"PRED: no parameter was chosen so that the line holds. CAL: one was, so the line reproduces nothing; the parameters say which. " +
 	"A figure of a paper that contradicts those it rests on is printed beside the closed form, with the reason, and does not count. " +
-	"ARITH: computed from the tree's own code, without a run. Times are of the event clock, so every machine gets the same figures."
+	"ARITH: computed from the tree's own code, without a run. " +
+	"A shape, whose band has one end, is tried once more where its cause is gone, and must not be there, to a thousandth; " +
+	"a line that is only for that is CONTROL. Times are of the event clock, so every machine gets the same figures."
 
 // Got returns a line's figure as text.
 func (l *LineOutcome) got() string {
@@ -72,12 +74,35 @@ func (l *LineOutcome) mark() string {
 	switch {
 	case l.Beside != "":
 		return "beside"
+	case l.Basis == Broken && l.OK:
+		return "breaks it"
+	case l.Basis == Broken && !math.IsNaN(l.Got):
+		return "does not break it"
 	case l.OK:
 		return "yes"
 	case math.IsNaN(l.Got) && l.Lack == "":
 		return "-"
 	}
 	return "no"
+}
+
+// class is that of the mark in the page's style sheet.
+func (l *LineOutcome) class() string {
+	if m := l.mark(); l.Basis != Broken {
+		return m
+	}
+	if l.OK {
+		return "yes"
+	}
+	return "no"
+}
+
+// band returns the line's band, and what breaks it.
+func (l *LineOutcome) band() string {
+	if l.Control == "" {
+		return l.Band()
+	}
+	return fmt.Sprintf("%s; control: %s", l.Band(), l.Control)
 }
 
 // from names where a line's figure comes from.
@@ -131,7 +156,7 @@ func Markdown(all []Outcome, folder string) string {
 			b.WriteString("\n| what | the paper | band | measured | in band | basis | from |\n|---|---|---|---|---|---|---|\n")
 			for k := range o.Lines {
 				l := &o.Lines[k]
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", cell(l.Name), cell(l.Paper), l.Band(), cell(l.got()), l.mark(), l.Basis, l.from())
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", cell(l.Name), cell(l.Paper), cell(l.band()), cell(l.got()), l.mark(), l.Basis, l.from())
 			}
 		}
 		for _, x := range o.remarks() {
@@ -207,7 +232,7 @@ func (o *Outcome) html(b *strings.Builder, pictures map[string]string) {
 		for k := range o.Lines {
 			l := &o.Lines[k]
 			fmt.Fprintf(b, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td class=\"%s\">%s</td><td>%s</td><td><code>%s</code></td></tr>\n",
-				e(l.Name), e(l.Paper), e(l.Band()), e(l.got()), l.mark(), l.mark(), l.Basis, e(l.from()))
+				e(l.Name), e(l.Paper), e(l.band()), e(l.got()), l.class(), l.mark(), l.Basis, e(l.from()))
 		}
 		b.WriteString("</table></div>\n")
 	}

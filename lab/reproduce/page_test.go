@@ -8,6 +8,7 @@ import (
 	"flag"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,8 +59,15 @@ func TestPage(t *testing.T) {
 			t.Errorf("%s is %s, and says why it is off", o.ID, o.Verdict)
 		}
 		for k := range o.Lines {
-			if lack := o.Lines[k].Lack; lack != "" {
-				t.Errorf("%s: %s: %s", o.ID, o.Lines[k].Name, lack)
+			l := &o.Lines[k]
+			if l.Lack != "" {
+				t.Errorf("%s: %s: %s", o.ID, l.Name, l.Lack)
+			}
+			if l.OK && !l.TwoSided() && l.Compute == "" && l.Beside == "" && l.Control == "" {
+				t.Errorf("%s: %s is a shape without a control that breaks it", o.ID, l.Name)
+			}
+			if l.Basis == Broken && !math.IsNaN(l.Got) && !l.OK {
+				t.Errorf("%s: %s is %g, and the shape is there without its cause", o.ID, l.Name, l.Got)
 			}
 		}
 	}

@@ -216,6 +216,46 @@ func TestBeside(t *testing.T) {
 	}
 }
 
+// TestControls: a shape holds only if it is gone, to a thousandth, where its cause is. Who has a control, and who is one, is checked.
+func TestControls(t *testing.T) {
+	const a, b = "bcast.a.64B.jct.p50", "bcast.b.64B.jct.p50"
+	shape := Line{Name: "shape", Lab: "l", Value: a, From: 1, Above: true, Basis: Predicted, Control: "control"}
+	control := Line{Name: "control", Lab: "l", Value: b, Basis: Broken}
+	r := Result{ID: "R-X1", Title: "t", Source: "s", Says: "x", Paper: &Paper{Name: "P"}, Lines: []Line{shape, control}}
+	for _, c := range []struct {
+		control float64
+		below   bool
+		want    Verdict
+		mark    string
+	}{
+		{0.5, false, InBand, "breaks it"}, {1, false, InBand, "breaks it"}, {1.0009, false, InBand, "breaks it"}, {1.002, false, Amiss, "does not break it"},
+		{3, true, InBand, "breaks it"}, {2, true, InBand, "breaks it"}, {1.9, true, Amiss, "does not break it"}, {math.NaN(), false, Pending, "-"},
+	} {
+		r.Lines[0].Above, r.Lines[0].Below, r.Lines[0].To = !c.below, c.below, 2
+		m := Labs{"l": {Values: map[string]float64{a: 1.5}}}
+		if math.IsNaN(c.control) {
+			r.Lines[1].Lab = "other"
+		} else {
+			m["l"].Values[b] = c.control
+		}
+		o := Judge([]*Result{&r}, m)[0]
+		if o.Verdict != c.want || o.Lines[1].mark() != c.mark {
+			t.Errorf("a control of %g: %s, %s", c.control, o.Verdict, o.Lines[1].mark())
+		}
+	}
+	for want, lines := range map[string][]Line{
+		"is the control of no line":          {control},
+		"which only a band with one end has": {{Name: "two", Lab: "l", Value: a, From: 1, To: 2, Basis: Predicted, Control: "control"}, control},
+		"which is a line of the result":      {shape},
+		"a control has no band":              {shape, {Name: "control", Lab: "l", Value: a, To: 2, Basis: Broken}},
+	} {
+		r.Lines = lines
+		if err := r.check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 // TestHostile: texts of results are text in both pages.
 func TestHostile(t *testing.T) {
 	r := Result{ID: "R-X1", Title: "<script>alert(1)</script>", Source: "a|b", Says: "<b>", Open: "\"'&", Paper: &Paper{Name: "P"}}

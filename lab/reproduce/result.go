@@ -86,6 +86,9 @@ const (
 	Predicted  = lab.Predicted
 	Calibrated = lab.Calibrated
 	Arithmetic = "ARITH"
+	// Broken is what a shape is tried on where its cause is gone. Such a line has no band of its own: it shows that those
+	// which name it as their control can fail.
+	Broken = "CONTROL"
 )
 
 // Line is a quantity and its band.
@@ -106,6 +109,8 @@ type Line struct {
 	// Beside says why the line is printed and does not count: the paper's figure contradicts those that it rests on,
 	// or the lab differs from the paper's in what the text does give. Lines that count are there as well.
 	Beside string `yaml:"beside"`
+	// Control is, of a band with one end, the name of a line of the same result that has to be out of that band.
+	Control string `yaml:"control"`
 }
 
 // Quantity is an expression over what a lab measures. Of a lab whose sweep repeats it with other seeds it is the mean.
@@ -155,9 +160,18 @@ func (l *Line) In(v float64) bool {
 	return !math.IsNaN(v) && (l.Below || v >= l.From) && (l.Above || v <= l.To)
 }
 
+// Broken reports whether a control's value is out of the line's band, whose end does not belong to it here: a shape that is level is
+// none. A thousandth is rounding.
+func (l *Line) Broken(v float64) bool {
+	const rounding = 1e-3
+	return l.Above && v <= l.From*(1+rounding) || l.Below && v >= l.To*(1-rounding)
+}
+
 // Band returns the band as text.
 func (l *Line) Band() string {
 	switch {
+	case l.Basis == Broken:
+		return "none"
 	case l.Above:
 		return "at least " + number(l.From)
 	case l.Below:
@@ -256,6 +270,12 @@ func (r *Result) check() error {
 		if l.Beside != "" && !slices.ContainsFunc(r.Lines, func(x Line) bool { return x.Beside == "" && x.TwoSided() }) {
 			return fmt.Errorf("line %q is beside the result, and no line with two ends counts in its place", l.Name)
 		}
+		if l.Control != "" && (l.TwoSided() || r.line(l.Control) == nil) {
+			return fmt.Errorf("line %q has the control %q, which only a band with one end has, and which is a line of the result", l.Name, l.Control)
+		}
+		if l.Basis == Broken && !slices.ContainsFunc(r.Lines, func(x Line) bool { return x.Control == l.Name }) {
+			return fmt.Errorf("line %q is the control of no line", l.Name)
+		}
 	}
 	for i := range r.Figures {
 		f := &r.Figures[i]
@@ -280,10 +300,20 @@ func (r *Result) check() error {
 	return nil
 }
 
+// line returns the line of that name, nil if there is none.
+func (r *Result) line(name string) *Line {
+	if i := slices.IndexFunc(r.Lines, func(l Line) bool { return l.Name == name }); i >= 0 {
+		return &r.Lines[i]
+	}
+	return nil
+}
+
 func (l *Line) check() error {
 	switch {
-	case l.Basis != Predicted && l.Basis != Calibrated && l.Basis != Arithmetic:
-		return fmt.Errorf("its basis is %q: use PRED, CAL or ARITH", l.Basis)
+	case l.Basis != Predicted && l.Basis != Calibrated && l.Basis != Arithmetic && l.Basis != Broken:
+		return fmt.Errorf("its basis is %q: use PRED, CAL, ARITH or CONTROL", l.Basis)
+	case l.Basis == Broken && (l.Above || l.Below || l.From != 0 || l.To != 0 || l.Beside != ""):
+		return fmt.Errorf("a control has no band")
 	case (l.Compute != "") != (l.Basis == Arithmetic) || (l.Compute != "") == (l.Value != ""):
 		return fmt.Errorf("ARITH has compute, and the others have a lab and a value")
 	case l.Compute != "" && computed()[l.Compute] == nil:
