@@ -15,7 +15,7 @@ import (
 )
 
 // freePort returns a TCP port for the handshake of a pair of programs.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,18 +26,18 @@ func freePort(t *testing.T) string {
 }
 
 // both runs a server at the first host and a client at the second, and returns what the client says.
-func both(t *testing.T, h [2]*host, lib string, args ...string) string {
+func both(t testing.TB, h [2]*host, lib string, args ...string) string {
 	t.Helper()
 	return bothBy(t, h, lib, (*host).at, args...)
 }
 
 // bothInLabTime is both for programs that see the lab's time.
-func bothInLabTime(t *testing.T, h [2]*host, lib string, args ...string) string {
+func bothInLabTime(t testing.TB, h [2]*host, lib string, args ...string) string {
 	t.Helper()
 	return bothBy(t, h, lib, (*host).inLabTime, args...)
 }
 
-func bothBy(t *testing.T, h [2]*host, lib string, at func(h *host, t *testing.T, lib, name string, args ...string) *exec.Cmd, args ...string) string {
+func bothBy(t testing.TB, h [2]*host, lib string, at func(h *host, t testing.TB, lib, name string, args ...string) *exec.Cmd, args ...string) string {
 	t.Helper()
 	port := freePort(t)
 	args = append(args, "-p", port)

@@ -47,7 +47,7 @@ func monotonic(t *testing.T) int64 {
 }
 
 // inLabTime returns a command that uses the host's NIC and sees the lab's time.
-func (h *host) inLabTime(t *testing.T, lib, name string, args ...string) *exec.Cmd {
+func (h *host) inLabTime(t testing.TB, lib, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := h.at(t, lib, name, args...)
 	cmd.Env = append(cmd.Env, "LD_PRELOAD="+filepath.Join(lib, "libmcasttime.so"), fmt.Sprint("MCASTLAB_CLOCK=", epoch))

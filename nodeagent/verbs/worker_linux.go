@@ -216,7 +216,7 @@ func (w *worker) send(c *client, q *qp) (busy bool) {
 // post hands a send to the NIC. It is called with the loop's lock.
 func (q *qp) post(now vtime.Time, s *send) {
 	s.wr.UD.AH = q.client.ahs[s.ah]
-	err := q.client.s.nic.PostSend(now, q.qp, s.wr)
+	err := q.client.s.requester.PostSend(now, q.qp, s.wr)
 	switch {
 	case errors.Is(err, virtrnic.ErrNoMem):
 		q.stalled.Store(true)
