@@ -1,6 +1,7 @@
 package reproduce
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -52,7 +53,8 @@ func (c *Count) Sentence() string {
 
 // preface explains the page, in both of its forms.
 const preface = "Each result of the four papers, what the paper says of it, and what this tree measures. " +
-	"A line's band was written before the run that is held to it, and the lab beside it can be run alone. " +
+	"A line's band was written before the run that is held to it. The lab beside it can be run alone (mcastlab run examples/papers/LAB.mcl.yml) " +
+	"and the result, too (mcastlab reproduce --full ID); what each lab is made of is at the end. F-1 to F-24 are the closed forms of docs/rules/formulas.md. " +
 	"PRED: no parameter was chosen so that the line holds. CAL: one was, so the line reproduces nothing; the parameters say which. " +
 	"A figure of a paper that contradicts those it rests on is printed beside the closed form, with the reason, and does not count. " +
 	"ARITH: computed from the tree's own code, without a run. " +
@@ -105,18 +107,32 @@ func (l *LineOutcome) band() string {
 	return fmt.Sprintf("%s; control: %s", l.Band(), l.Control)
 }
 
-// from names where a line's figure comes from.
-func (l *LineOutcome) from() string {
-	if l.Compute != "" {
-		return l.Compute
-	}
-	var labs []string
+// labs names the labs that a line's figure comes from.
+func (l *LineOutcome) labs() (names []string) {
 	for _, q := range l.asked() {
-		labs = append(labs, q.Lab)
+		names = append(names, q.Lab)
 	}
-	slices.Sort(labs)
-	return strings.Join(slices.Compact(labs), ", ")
+	slices.Sort(names)
+	return slices.Compact(names)
 }
+
+// from names where a line's figure comes from.
+func (l *LineOutcome) from() string { return cmp.Or(l.Compute, strings.Join(l.labs(), ", ")) }
+
+// links is from, with links to the labs.
+func (l *LineOutcome) links() string {
+	if l.Compute != "" {
+		return "`" + l.Compute + "`"
+	}
+	var all []string
+	for _, name := range l.labs() {
+		all = append(all, link(name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// link is a link from the page to a lab.
+func link(lab string) string { return fmt.Sprintf("[%s](../examples/papers/%[1]s.mcl.yml)", lab) }
 
 // remarks are the texts of a result, each with what it is about.
 func (o *Outcome) remarks() (all [][2]string) {
@@ -138,6 +154,10 @@ func Markdown(all []Outcome, folder string) string {
 	var b strings.Builder
 	c := Tally(all)
 	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\nThis page is made by `mcastlab reproduce --full`, and a test holds it to what `--quick` measures.\n\n%s\n", preface, c.Sentence())
+	b.WriteString("\n| figure | result | verdict |\n|---|---|---|\n")
+	for _, x := range index(all) {
+		fmt.Fprintf(&b, "| %s | [%s](#%s) | %s |\n", cell(x.title), x.of.ID, anchor(x.of), x.of.Verdict)
+	}
 	var paper *Paper
 	for i := range all {
 		o := &all[i]
@@ -156,7 +176,7 @@ func Markdown(all []Outcome, folder string) string {
 			b.WriteString("\n| what | the paper | band | measured | in band | basis | from |\n|---|---|---|---|---|---|---|\n")
 			for k := range o.Lines {
 				l := &o.Lines[k]
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | `%s` |\n", cell(l.Name), cell(l.Paper), cell(l.band()), cell(l.got()), l.mark(), l.Basis, l.from())
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", cell(l.Name), cell(l.Paper), cell(l.band()), cell(l.got()), l.mark(), l.Basis, l.links())
 			}
 		}
 		for _, x := range o.remarks() {
@@ -170,6 +190,15 @@ func Markdown(all []Outcome, folder string) string {
 			}
 			fmt.Fprintf(&b, "[Its points](%s/%s.csv)\n", folder, f.Name)
 		}
+	}
+	b.WriteString("\n## The labs\n\nWhat is not named is a lab file's default (docs/lab-file.md). The seed is 1.\n\n")
+	b.WriteString("| lab | " + strings.Join(settingNames, " | ") + " |\n|---|" + strings.Repeat("---|", len(settingNames)) + "\n")
+	for _, x := range settings(all) {
+		fmt.Fprintf(&b, "| %s |", link(x.lab))
+		for _, v := range x.values {
+			fmt.Fprintf(&b, " %s |", cell(v))
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
@@ -202,6 +231,10 @@ func HTML(all []Outcome, pictures map[string]string) string {
 		fmt.Fprintf(&b, "<tr><td><a href=\"#%s\">%s</a></td><td>%s</td><td>%s, %s</td><td>%s</td></tr>\n",
 			e(o.ID), e(o.ID), e(o.Title), e(o.Paper.Name), e(o.Source), e(string(o.Verdict)))
 	}
+	b.WriteString("</table></div>\n<div class=\"wide\"><table><tr><th>figure</th><th>result</th><th>verdict</th></tr>\n")
+	for _, x := range index(all) {
+		fmt.Fprintf(&b, "<tr><td><a href=\"#figure-%s\">%s</a></td><td>%s</td><td>%s</td></tr>\n", e(x.name), e(x.title), e(x.of.ID), e(string(x.of.Verdict)))
+	}
 	b.WriteString("</table></div>\n")
 	var paper *Paper
 	for i := range all {
@@ -211,7 +244,16 @@ func HTML(all []Outcome, pictures map[string]string) string {
 		}
 		all[i].html(&b, pictures)
 	}
-	b.WriteString("</body></html>\n")
+	b.WriteString("<h2>The labs</h2>\n<p>They are examples/papers/LAB.mcl.yml. What is not named is a lab file's default. The seed is 1.</p>\n")
+	b.WriteString("<div class=\"wide\"><table><tr><th>lab</th><th>" + strings.Join(settingNames, "</th><th>") + "</th></tr>\n")
+	for _, x := range settings(all) {
+		fmt.Fprintf(&b, "<tr><td><code>%s</code></td>", e(x.lab))
+		for _, v := range x.values {
+			fmt.Fprintf(&b, "<td>%s</td>", e(v))
+		}
+		b.WriteString("</tr>\n")
+	}
+	b.WriteString("</table></div>\n</body></html>\n")
 	return b.String()
 }
 

@@ -402,12 +402,17 @@ func sorted[K cmp.Ordered, V any](m map[K]V) (all []V) {
 
 // put takes what the NIC writes to a region: the worker writes it to the program's memory.
 func (c *client) put(r *region, off uint64, b []byte) {
-	own := append([]byte(nil), b...)
-	c.backlog.Add(int64(len(own)))
+	own, _ := c.s.pieces.Get().(*[]byte)
+	if own == nil {
+		own = new([]byte)
+	}
+	*own = append((*own)[:0], b...)
+	c.backlog.Add(int64(len(b)))
 	c.s.puts++
 	c.work.add(func() {
-		err := put(c.mem, own, r.addr+off)
-		c.backlog.Add(-int64(len(own)))
+		err := put(c.mem, *own, r.addr+off)
+		c.backlog.Add(-int64(len(*own)))
+		c.s.pieces.Put(own)
 		if err != nil && !c.torn {
 			c.torn = true
 			c.s.call(func(now vtime.Time) { c.breakDown(now) })

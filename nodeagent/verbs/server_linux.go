@@ -57,6 +57,8 @@ type Server struct {
 	pool *wire.Pool
 	mtu  int
 
+	pieces sync.Pool // *[]byte: what is on its way to programs' memory
+
 	// What follows is touched within Call, News or Gate only: with the loop's lock.
 	qps       map[wire.QPN]*qp
 	regions   map[uint32]*region // by key
