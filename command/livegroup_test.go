@@ -202,7 +202,7 @@ func (l *groupLab) broadcasts() {
 	t.Setenv("MCASTLAB_MPI_VERBOSE", "1")
 	const hosts = "h12,h3,h9,h0,h5"
 	before := l.sent("h12")
-	r := must(t, l.mpirun(hosts, "1048576", "1048576", "3", "s")...)
+	r := mustMPI(t, l.mpirun(hosts, "1048576", "1048576", "3", "s")...)
 	if !strings.Contains(r.out, "5 ranks, 0 wrong") || strings.Count(r.err, ": 4 broadcasts by groups, 4 the usual way, 0 groups lost") != 5 {
 		t.Errorf("the program says:\n%s%s", r.out, r.err)
 	}
@@ -212,7 +212,7 @@ func (l *groupLab) broadcasts() {
 	}
 	rested(t, l.name, l.fresh)
 	must(t, "fault", "add", "loss", "--lab", l.name, "--link", "h*", "--rate", "1e-3")
-	r = must(t, l.mpirun(hosts, "8192", "524288", "2")...) // the first size goes the usual way, and the others come from h3, h9 and h0
+	r = mustMPI(t, l.mpirun(hosts, "8192", "524288", "2")...) // the first size goes the usual way, and the others come from h3, h9 and h0
 	if !strings.Contains(r.out, "5 ranks, 0 wrong") || strings.Count(r.err, ": 9 broadcasts by groups, 15 the usual way, 0 groups lost") != 5 {
 		t.Errorf("with loss the program says:\n%s%s", r.out, r.err)
 	}
@@ -222,7 +222,7 @@ func (l *groupLab) broadcasts() {
 
 // usual: where there can be no group, broadcasts go the usual way, and the user is told why.
 func (l *groupLab) usual() {
-	r := must(l.t, l.mpirun("h4,h4,h8", "65536", "65536", "1")...)
+	r := mustMPI(l.t, l.mpirun("h4,h4,h8", "65536", "65536", "1")...)
 	if !strings.Contains(r.out, "3 ranks, 0 wrong") || !strings.Contains(r.err, "go the usual way: two of its ranks are at one host") {
 		l.t.Errorf("with two ranks at a host the program says:\n%s%s", r.out, r.err)
 	}

@@ -45,12 +45,29 @@ func (l *verbsLab) mpi(where string, args ...string) []string {
 	return append(append([]string{"mpirun", "--lab", l.name}, strings.Fields(where)...), append([]string{"--"}, args...)...)
 }
 
+// mustMPI is must for a program of UCX. Before its version 1.20 UD endpoints take late acknowledgements of others for their own when a number is used
+// again, and an assertion ends the rank (openucx/ucx#11107), the oftener the slower verbs are (#8743). Such a job is run again, twice at most.
+func mustMPI(t *testing.T, args ...string) (o outcome) {
+	t.Helper()
+	for range 3 {
+		if o = invoke(t, nil, args...); o.code == 0 {
+			return o
+		}
+		if !strings.Contains(o.out+o.err, "Assertion `((int16_t)((ep->tx.acked_psn) - (ep->tx.psn)) < 0)' failed") {
+			break
+		}
+		t.Logf("UCX has ended the job by its own assertion, and it is run again:\n%s%s", o.out, o.err)
+	}
+	t.Fatalf("mcastlab %s: exit %d\n%s%s", strings.Join(args, " "), o.code, o.out, o.err)
+	return o
+}
+
 // everywhere runs a rank at each of the 16 hosts: broadcasts and sums of 8 B to 4 MiB, and exchanges of all with all
 // whose buffers reach 4 MiB, of 256 KiB for each.
 func (l *verbsLab) everywhere(program string) {
 	l.t.Helper()
 	l.t.Setenv("UCX_RC_TIMEOUT", "10ms") // of lab time: on a machine that loses frames the default of a second would be minutes
-	if o := must(l.t, l.mpi("-np 16", program, "4194304", "1", "262144")...); !strings.Contains(o.out, "16 ranks, 0 wrong, 8 sizes up to 4194304\n") {
+	if o := mustMPI(l.t, l.mpi("-np 16", program, "4194304", "1", "262144")...); !strings.Contains(o.out, "16 ranks, 0 wrong, 8 sizes up to 4194304\n") {
 		l.t.Errorf("with 16 ranks the program says:\n%s%s", o.out, o.err)
 	}
 	rested(l.t, l.name, l.fresh)
@@ -62,7 +79,7 @@ func (l *verbsLab) jobs(program string) {
 	t.Helper()
 	spread := []string{"h12", "h3", "h9", "h0"} // one in each pod
 	before := l.sent("h9")
-	if o := must(t, l.mpi("--map "+strings.Join(spread, ","), program)...); !strings.Contains(o.out, "4 ranks, 0 wrong") {
+	if o := mustMPI(t, l.mpi("--map "+strings.Join(spread, ","), program)...); !strings.Contains(o.out, "4 ranks, 0 wrong") {
 		t.Errorf("the program says:\n%s%s", o.out, o.err)
 	}
 	if n := l.sent("h9") - before; n < 10*(256>>2) { // of 256 KiB a rank gives four exchanges, four sums and broadcasts, in frames of at most 4 KiB
@@ -70,7 +87,7 @@ func (l *verbsLab) jobs(program string) {
 	}
 	rested(t, l.name, l.fresh)
 	shared := []string{"h2", "h5", "h2", "h2"} // whose first, third and fourth ranks speak by one NIC
-	if o := must(t, l.mpi("--map "+strings.Join(shared, ","), program)...); !strings.Contains(o.out, "4 ranks, 0 wrong") {
+	if o := mustMPI(t, l.mpi("--map "+strings.Join(shared, ","), program)...); !strings.Contains(o.out, "4 ranks, 0 wrong") {
 		t.Errorf("with three ranks at a host the program says:\n%s%s", o.out, o.err)
 	}
 	if n := l.node("h2").Counts["loopback"]; n < 10*(256>>2) {
@@ -78,7 +95,7 @@ func (l *verbsLab) jobs(program string) {
 	}
 	rested(t, l.name, l.fresh)
 	for where, hosts := range map[string][]string{"--map " + strings.Join(shared, ","): shared, "-np 4 --map h7,h1": {"h7", "h1", "h7", "h1"}, "-np 4": {"h0", "h1", "h2", "h3"}, "--map " + strings.Join(spread, ","): spread, "-np 1": {"h0"}} { // independent of each other
-		lines := strings.Split(strings.TrimSpace(must(t, l.mpi(where, "sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname)")...).out), "\n")
+		lines := strings.Split(strings.TrimSpace(mustMPI(t, l.mpi(where, "sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname)")...).out), "\n")
 		slices.Sort(lines)
 		var want []string
 		for i, h := range hosts {

@@ -93,6 +93,9 @@ type Adapter struct {
 	seen  Seen
 }
 
+// repeatsMax is how often a request for a group is repeated, every 10 ms of real time.
+const repeatsMax = 100
+
 // askAgain is the time between two questions for the device's MAC.
 const askAgain = 250 * vtime.Millisecond
 
@@ -103,7 +106,7 @@ func New(c Config) *Adapter {
 		IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Groups: c.Groups, VLAN: c.VLAN,
 		Classes: c.Classes, Raw: true, Trace: c.Trace,
 	})
-	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, Pool: c.Pool, Sender: a.nic})
+	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, Pool: c.Pool, Sender: a.nic, RetriesMax: repeatsMax})
 	a.nic.SetStack((*stack)(a))
 	return a
 }
