@@ -129,13 +129,14 @@ func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy,
 	return n, nil
 }
 
-// repeats is how often a request for a group is repeated; 0: the default, which is 60 ms in all. With external devices these are of real time, in which
-// a busy machine may stand still for longer; a second tells more of the lab.
-func (n *node) repeats() int {
+// registrar returns the agent of the node's NIC. It gives a request for a group up after 60 ms; in a lab with external devices these are of real time,
+// in which a busy machine may stand still for longer, so there it is a second.
+func (n *node) registrar(nc virtrnic.Config, tag *wire.VLAN) *mrp.Agent {
+	c := mrp.Config{IP: nc.IP, IPv6: nc.IPv6, Groups: nc.Groups, VLAN: tag, Pool: n.loop.Pool(), Sender: n.nic}
 	if len(n.lab.Externals()) > 0 {
-		return 100
+		c.RetriesMax = 100
 	}
-	return 0
+	return mrp.New(c)
 }
 
 func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
@@ -189,9 +190,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		nc := spec.NICConfig(id)
 		nc.Port, nc.Pool, nc.Trace = &own[0], n.loop.Pool(), trace
 		n.nic = virtrnic.New(nc)
-		n.agent = mrp.New(mrp.Config{
-			IP: nc.IP, IPv6: nc.IPv6, Groups: nc.Groups, VLAN: spec.RegistrationTag(), Pool: n.loop.Pool(), Sender: n.nic, RetriesMax: n.repeats(),
-		})
+		n.agent = n.registrar(nc, spec.RegistrationTag())
 		n.nic.SetStack(n.agent)
 		n.host = live.NewHost(n.loop, n.nic, n.agent, n.panicked)
 		n.programs = verbs.NewServer(verbs.Config{
