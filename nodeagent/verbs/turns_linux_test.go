@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,8 @@ func TestTurnsOfThreads(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var log []string // of turns: one thread at a time writes it
+	var mu sync.Mutex
+	var log []string // of turns, with mu: one thread at a time has one, but the race detector does not see that
 	await := func(c *net.UnixConn, name string) {
 		b := make([]byte, 64)
 		n, err := c.Read(b)
@@ -84,6 +86,8 @@ func TestTurnsOfThreads(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", name, n, err)
 			return
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		log = append(log, fmt.Sprint(name, " ", binary.LittleEndian.Uint64(b[8:])))
 	}
 	thread := func(announced uint32) *net.UnixConn {
@@ -127,6 +131,8 @@ func TestTurnsOfThreads(t *testing.T) {
 	if err := turns.Run(rank, h); err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	want := []string{"a 0", "b 0", "b 3", "a 10", "b 20", "a 20"}
 	if !slices.Equal(log, want) {
 		t.Errorf("turns %q, and not %q", log, want)
