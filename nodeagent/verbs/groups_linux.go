@@ -13,7 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// group is an in-network group that programs at this NIC may take part in, because an operator has offered it. It has
+// group is an in-network group that programs at this NIC may take part in (CEP-47), because an operator has offered it. It has
 // one life: the first queue pair that is connected to its address is the NIC's member, and when that leaves there is no other.
 // All its PSNs begin at 0. Everything here is used with the loop's lock.
 type group struct {
