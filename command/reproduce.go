@@ -23,7 +23,7 @@ func (p *program) reproduceCommand() *cli.Command {
 			"so an interrupted reproduction goes on where it was. For example\n" +
 			"  mcastlab reproduce                    all results whose labs take seconds\n" +
 			"  mcastlab reproduce R-C9 cyclic-fig-17 one result, and the one with that figure\n" +
-			"  mcastlab reproduce --full -o results  the papers' scale: an hour and a half of a core\n" +
+			"  mcastlab reproduce --full -o results  the papers' scale: forty minutes of a core\n" +
 			"  mcastlab reproduce --list             what there is",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "list", Usage: "list the results and figures, and run nothing", EnvVars: envOf(name, "list")},

@@ -153,7 +153,7 @@ func (o *Outcome) remarks() (all [][2]string) {
 func Markdown(all []Outcome, folder string) string {
 	var b strings.Builder
 	c := Tally(all)
-	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\nThis page is made by `mcastlab reproduce --full`, and a test holds it to what `--quick` measures.\n\n%s\n", preface, c.Sentence())
+	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\nThis page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores (2,302 s of processor time), and a test holds it to what `--quick` measures.\n\n%s\n", preface, c.Sentence())
 	b.WriteString("\n| figure | result | verdict |\n|---|---|---|\n")
 	for _, x := range index(all) {
 		fmt.Fprintf(&b, "| %s | [%s](#%s) | %s |\n", cell(x.title), x.of.ID, anchor(x.of), x.of.Verdict)
