@@ -42,8 +42,8 @@ func (w copier) PostSend(now vtime.Time, q *virtrnic.QP, wr virtrnic.SendWR) err
 }
 
 // writeBandwidth runs perftest's ib_write_bw between hosts, and returns the gigabytes that it says it moves in a second.
-func writeBandwidth(b testing.TB, h [2]*host, lib string, messages int) (float64, error) {
-	out := both(b, h, lib, "ib_write_bw", "-F", "-u", "20", "-t", "4", "-s", "65536", "-n", strconv.Itoa(messages))
+func writeBandwidth(b testing.TB, h [2]*host, lib string, messages, depth int) (float64, error) {
+	out := both(b, h, lib, "ib_write_bw", "-F", "-u", "20", "-t", strconv.Itoa(depth), "-s", "65536", "-n", strconv.Itoa(messages))
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) == 5 && f[0] == "65536" {
 			mb, err := strconv.ParseFloat(f[3], 64)
@@ -59,10 +59,10 @@ func BenchmarkWrites(b *testing.B) {
 	tools(b, "ib_write_bw")
 	lib := library(b)
 	for _, c := range []struct {
-		name           string
-		alone          bool
-		pairs, atLeast int
-	}{{"rings", true, 1, 5000}, {"nic", false, 1, 1000}, {"nic-8-programs", false, 8, 200}} {
+		name                  string
+		alone                 bool
+		pairs, atLeast, depth int
+	}{{"rings", true, 1, 5000, 64}, {"nic", false, 1, 1000, 4}, {"nic-8-programs", false, 8, 200, 4}} {
 		b.Run(c.name, func(b *testing.B) {
 			h, _ := hosts(b)
 			if c.alone {
@@ -76,7 +76,7 @@ func BenchmarkWrites(b *testing.B) {
 			)
 			for range c.pairs {
 				running.Go(func() {
-					gb, err := writeBandwidth(b, h, lib, max(b.N, c.atLeast))
+					gb, err := writeBandwidth(b, h, lib, max(b.N, c.atLeast), c.depth)
 					mu.Lock()
 					defer mu.Unlock()
 					if sum += gb; err != nil {
