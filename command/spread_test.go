@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const spreadLab = `name: t-spread
@@ -84,6 +86,38 @@ func TestSpread(t *testing.T) {
 	spreadVerbs(t, e)
 	says(t, onSwarm(t, e, 1, exitRuntime, "down", "-q"), "lab t-spread is on sw1, sw2, sw3", "mcastlab destroy t-spread first")
 	spreadLost(t, e, file, runs)
+	onSwarm(t, e, 1, exitOK, "down", "-q")
+	e.nothing("down")
+}
+
+// TestSpreadLarge: a fat-tree of 208 nodes over three machines, and on one of them, is its simulation. What each takes is printed.
+func TestSpreadLarge(t *testing.T) {
+	if os.Getenv("MCASTLAB_SOAK") == "" {
+		t.Skip("takes minutes: set MCASTLAB_SOAK")
+	}
+	needSwarmEngines(t)
+	unchanged(t)
+	e := testbed(t, 3)
+	runs := t.TempDir()
+	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-spread") })
+	for _, on := range []string{"auto", "sw1"} {
+		file := write(t, "name: t-spread\ntopology: {fat-tree: {k: 8}}\nruntime: {hosts: "+on+"}\nworkloads:\n"+
+			"  - bcast: {schemes: [cepheus], sizes: [64B, 64KiB], iterations: 1}\n")
+		for _, args := range [][]string{
+			{"deploy", "-q", file}, {"run", "-q", "-r", "docker", "--runs", runs, file}, {"run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file},
+			{"destroy", "t-spread"},
+		} {
+			began := time.Now()
+			o := onMachine(t, e, 1, exitOK, args...)
+			t.Logf("hosts: %s: %s: %.1f s", on, strings.Join(args[:len(args)-1], " "), time.Since(began).Seconds())
+			if slices.Contains(args, "--check-digest") && !strings.Contains(o.err, "which is the simulation's") {
+				t.Errorf("%s%s", o.out, o.err)
+			}
+		}
+	}
+	if s := strings.TrimSpace(e.shares()); s != "" {
+		t.Errorf("after destroy there are %s", s)
+	}
 	onSwarm(t, e, 1, exitOK, "down", "-q")
 	e.nothing("down")
 }
