@@ -1,6 +1,7 @@
 package lockstep
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -97,6 +98,7 @@ type bench struct {
 	timelines []*faults.Timeline
 
 	patience time.Duration // of nodes; 0: the default
+	hearing  time.Duration // how long a word is waited for; 0: a minute
 }
 
 const benchLab = `name: bench
@@ -297,7 +299,7 @@ func (b *bench) Hear(node int, count uint64) error {
 			if err := f(); err != nil {
 				return err
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(cmp.Or(b.hearing, time.Minute)):
 			return fmt.Errorf("node %d has said %d words, and %d have come", node, count, b.heard[node])
 		}
 	}
@@ -611,7 +613,7 @@ func TestNodeLies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, benchLab)
-			b.patience = 300 * time.Millisecond
+			b.patience, b.hearing = 300*time.Millisecond, 2*time.Second
 			b.start(func(node int) bool { return node == liar })
 			over := make(chan struct{})
 			ended := make(chan struct{})
