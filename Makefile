@@ -13,7 +13,7 @@ test:                     ## all tests: Go only, no root; tshark and scapy are u
 	go test ./...
 
 # Four cases of a test at a time: they mostly wait. Tests whose times are looked at run alone.
-test-live:                ## tests that bring labs up, as root with Docker: about 15 minutes
+test-live:                ## tests that bring labs up, as root with Docker: some 25 minutes
 	MCASTLAB_LIVE=1 go test -p 1 -parallel 4 -count=1 -timeout 60m ./command
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In

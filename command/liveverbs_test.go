@@ -66,7 +66,7 @@ func verbsTools(t *testing.T, names ...string) {
 
 func newVerbsLab(t *testing.T, runtime string) *verbsLab {
 	t.Helper()
-	verbsTools(t, "ib_write_bw", "ibv_rc_pingpong", "ucx_info", "ping", "tshark")
+	verbsTools(t, "ib_write_bw", "ibv_rc_pingpong", "ucx_info", "ucx_perftest", "rping", "fi_pingpong", "ping", "tshark")
 	l := &verbsLab{t: t, name: "t-verbs-" + runtime, port: 20000}
 	file := write(t, "name: "+l.name+"\ntopology: {fat-tree: {k: 4}}\nruntime: {clock: dilated, dilation: 100, management: true}\n")
 	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", l.name) }) // what a failed test has left
@@ -106,10 +106,15 @@ func (l *verbsLab) startCommand(env []string, args ...string) *verbsServer {
 
 // pair runs a server at h0 and a client at h15, and returns what is wrong.
 func (l *verbsLab) pair(port int, command string) error {
-	args := append([]string{"timeout", "60"}, append(strings.Fields(command), "-p", fmt.Sprint(port))...)
-	server := l.start("h0", nil, args...)
+	command += " -p " + fmt.Sprint(port)
+	return l.meet(command, command+" h0")
+}
+
+// meet runs a server at h0 and, once it listens, its client at h15.
+func (l *verbsLab) meet(command, client string) error {
+	server := l.start("h0", nil, append([]string{"timeout", "60"}, strings.Fields(command)...)...)
 	for deadline := time.Now().Add(time.Minute); ; { // until the server listens
-		r := invoke(l.t, nil, l.at("h15", append(args, "h0")...)...)
+		r := invoke(l.t, nil, l.at("h15", append([]string{"timeout", "60"}, strings.Fields(client)...)...)...)
 		if r.code == 0 {
 			break
 		}
@@ -144,10 +149,19 @@ func (l *verbsLab) programs() {
 	must(t, l.at("h0", "ping", "-c", "1", "h15")...)
 	for _, c := range []string{
 		"ib_write_bw -F -n 100", "ib_write_bw -F -n 100 -q 8", "ib_send_bw -F -n 100", "ib_read_bw -F -n 50", "ib_send_lat -F -n 50", "ib_atomic_bw -F -n 50",
+		"ib_send_bw -F -n 50 -c UD -s 1024", "ib_write_bw -F -n 50 -b", "ib_send_bw -F -n 50 -e", "ib_write_lat -F -n 50", "ib_read_lat -F -n 50", "ib_write_bw -F -n 50 -R",
 		"ibv_rc_pingpong -g 0 -n 50 -c", "ibv_uc_pingpong -g 0 -n 50 -c", "ibv_ud_pingpong -g 0 -n 50 -c", "ibv_srq_pingpong -g 0 -n 50 -c",
 	} {
 		if err := l.pair(l.nextPort(), c); err != nil {
 			t.Fatal(err)
+		}
+	}
+	for _, c := range [][2]string{
+		{"rping -s -a h0 -C 5 -V", "rping -c -a h0 -C 5 -V"}, {"fi_pingpong -p verbs -e msg -I 20 -S 4096 -c", "fi_pingpong -p verbs -e msg -I 20 -S 4096 -c h0"},
+		{"env UCX_TLS=rc UCX_NET_DEVICES=mcast0:1 ucx_perftest -p 18515", "env UCX_TLS=rc UCX_NET_DEVICES=mcast0:1 ucx_perftest h0 -p 18515 -t tag_bw -s 16384 -n 100 -w 10"},
+	} {
+		if err := l.meet(c[0], c[1]); err != nil {
+			t.Error(err)
 		}
 	}
 	rested(t, l.name, l.fresh)
