@@ -99,7 +99,7 @@ func (l *verbsLab) jobs(program string) {
 	}
 	rested(t, l.name, l.fresh)
 	for where, hosts := range map[string][]string{"--map " + strings.Join(shared, ","): shared, "-np 4 --map h7,h1": {"h7", "h1", "h7", "h1"}, "-np 4": {"h0", "h1", "h2", "h3"}, "--map " + strings.Join(spread, ","): spread, "-np 1": {"h0"}} { // independent of each other
-		lines := strings.Split(strings.TrimSpace(mustMPI(t, l.mpi(where, "sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname)")...).out), "\n")
+		lines := strings.Split(strings.TrimSpace(must(t, l.mpi(where, "sh", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname)")...).out), "\n")
 		slices.Sort(lines)
 		var want []string
 		for i, h := range hosts {

@@ -130,12 +130,11 @@ func newNode(r *nodeapi.ConfigureRequest, sockets []int, data string, x *legacy,
 	return n, nil
 }
 
-// registrar returns the agent of the node's NIC. It gives a request for a group up after 60 ms; in a lab with external devices these are of real time,
-// in which a busy machine may stand still for longer, so there it is a second.
+// registrar returns the agent of the node's NIC.
 func (n *node) registrar(nc virtrnic.Config, tag *wire.VLAN) *mrp.Agent {
 	c := mrp.Config{IP: nc.IP, IPv6: nc.IPv6, Groups: nc.Groups, VLAN: tag, Pool: n.loop.Pool(), Sender: n.nic}
 	if len(n.lab.Externals()) > 0 {
-		c.RetriesMax = 100
+		c.RetriesMax = external.RepeatsMax
 	}
 	return mrp.New(c)
 }

@@ -93,8 +93,9 @@ type Adapter struct {
 	seen  Seen
 }
 
-// repeatsMax is how often a request for a group is repeated, every 10 ms of real time.
-const repeatsMax = 100
+// RepeatsMax is how often a request for a group is repeated in a lab with external devices, every 10 ms. These are of real time there, in which a busy
+// machine may stand still for longer than the 60 ms after which a registrar gives up elsewhere.
+const RepeatsMax = 100
 
 // askAgain is the time between two questions for the device's MAC.
 const askAgain = 250 * vtime.Millisecond
@@ -106,7 +107,7 @@ func New(c Config) *Adapter {
 		IP: c.IP, Port: &c.Ports[Lab], Pool: c.Pool, IPv6: c.IPv6, Groups: c.Groups, VLAN: c.VLAN,
 		Classes: c.Classes, Raw: true, Trace: c.Trace,
 	})
-	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, Pool: c.Pool, Sender: a.nic, RetriesMax: repeatsMax})
+	a.agent = mrp.New(mrp.Config{IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, Pool: c.Pool, Sender: a.nic, RetriesMax: RepeatsMax})
 	a.nic.SetStack((*stack)(a))
 	return a
 }

@@ -59,7 +59,7 @@ func anchor(o *Outcome) string {
 }
 
 // settingNames are the keys of a lab file that the page has of each lab.
-var settingNames = []string{"topology", "links", "switches", "nics"}
+var settingNames = []string{"topology", "links", "switches", "nics", "seed"}
 
 // setting is what a lab file has under these keys, in the file's own words; "" where it has nothing.
 type setting struct {

@@ -120,19 +120,24 @@ func (l *LineOutcome) labs() (names []string) {
 func (l *LineOutcome) from() string { return cmp.Or(l.Compute, strings.Join(l.labs(), ", ")) }
 
 // links is from, with links to the labs.
-func (l *LineOutcome) links() string {
+func (l *LineOutcome) links(at Place) string {
 	if l.Compute != "" {
 		return "`" + l.Compute + "`"
 	}
 	var all []string
 	for _, name := range l.labs() {
-		all = append(all, link(name))
+		all = append(all, at.link(name))
 	}
 	return strings.Join(all, ", ")
 }
 
 // link is a link from the page to a lab.
-func link(lab string) string { return fmt.Sprintf("[%s](../examples/papers/%[1]s.mcl.yml)", lab) }
+func (at Place) link(lab string) string {
+	if at.Labs == "" {
+		return "`" + lab + "`"
+	}
+	return fmt.Sprintf("[%s](%s/%[1]s.mcl.yml)", lab, at.Labs)
+}
 
 // remarks are the texts of a result, each with what it is about.
 func (o *Outcome) remarks() (all [][2]string) {
@@ -149,11 +154,18 @@ func (o *Outcome) remarks() (all [][2]string) {
 	return all
 }
 
-// Markdown returns the page as Markdown. Pictures are in the folder of the given name.
-func Markdown(all []Outcome, folder string) string {
+// Place says where a page in Markdown is.
+type Place struct {
+	Figures string // folder of the pictures, as seen from the page
+	Labs    string // that of the labs; "": they are named and not linked to
+	Made    string // how the page was made, as a paragraph
+}
+
+// Markdown returns the page as Markdown.
+func Markdown(all []Outcome, at Place) string {
 	var b strings.Builder
 	c := Tally(all)
-	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\nThis page is made by `mcastlab reproduce --full`, which took 20 minutes with two jobs on two cores (2,302 s of processor time), and a test holds it to what `--quick` measures.\n\n%s\n", preface, c.Sentence())
+	fmt.Fprintf(&b, "# Reproduction\n\n%s\n\n%s\n\n%s\n", preface, at.Made, c.Sentence())
 	b.WriteString("\n| figure | result | verdict |\n|---|---|---|\n")
 	for _, x := range index(all) {
 		fmt.Fprintf(&b, "| %s | [%s](#%s) | %s |\n", cell(x.title), x.of.ID, anchor(x.of), x.of.Verdict)
@@ -176,7 +188,7 @@ func Markdown(all []Outcome, folder string) string {
 			b.WriteString("\n| what | the paper | band | measured | in band | basis | from |\n|---|---|---|---|---|---|---|\n")
 			for k := range o.Lines {
 				l := &o.Lines[k]
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", cell(l.Name), cell(l.Paper), cell(l.band()), cell(l.got()), l.mark(), l.Basis, l.links())
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", cell(l.Name), cell(l.Paper), cell(l.band()), cell(l.got()), l.mark(), l.Basis, l.links(at))
 			}
 		}
 		for _, x := range o.remarks() {
@@ -184,17 +196,17 @@ func Markdown(all []Outcome, folder string) string {
 		}
 		for k := range o.Figures {
 			f := &o.Figures[k]
-			fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n", f.Title, folder, f.Name)
+			fmt.Fprintf(&b, "\n![%s](%s/%s.svg)\n\n", f.Title, at.Figures, f.Name)
 			if len(f.Says) > 0 {
 				fmt.Fprintf(&b, "The paper's text: %s.\n\n", strings.Join(f.Says, "; "))
 			}
-			fmt.Fprintf(&b, "[Its points](%s/%s.csv)\n", folder, f.Name)
+			fmt.Fprintf(&b, "[Its points](%s/%s.csv)\n", at.Figures, f.Name)
 		}
 	}
-	b.WriteString("\n## The labs\n\nWhat is not named is a lab file's default (docs/lab-file.md). The seed is 1.\n\n")
+	b.WriteString("\n## The labs\n\nWhat is not named is a lab file's default (docs/lab-file.md).\n\n")
 	b.WriteString("| lab | " + strings.Join(settingNames, " | ") + " |\n|---|" + strings.Repeat("---|", len(settingNames)) + "\n")
 	for _, x := range settings(all) {
-		fmt.Fprintf(&b, "| %s |", link(x.lab))
+		fmt.Fprintf(&b, "| %s |", at.link(x.lab))
 		for _, v := range x.values {
 			fmt.Fprintf(&b, " %s |", cell(v))
 		}
@@ -244,7 +256,7 @@ func HTML(all []Outcome, pictures map[string]string) string {
 		}
 		all[i].html(&b, pictures)
 	}
-	b.WriteString("<h2>The labs</h2>\n<p>They are examples/papers/LAB.mcl.yml. What is not named is a lab file's default. The seed is 1.</p>\n")
+	b.WriteString("<h2>The labs</h2>\n<p>They are examples/papers/LAB.mcl.yml. What is not named is a lab file's default.</p>\n")
 	b.WriteString("<div class=\"wide\"><table><tr><th>lab</th><th>" + strings.Join(settingNames, "</th><th>") + "</th></tr>\n")
 	for _, x := range settings(all) {
 		fmt.Fprintf(&b, "<tr><td><code>%s</code></td>", e(x.lab))

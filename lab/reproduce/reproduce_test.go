@@ -210,7 +210,7 @@ func TestBeside(t *testing.T) {
 	}
 	all := Judge([]*Result{&r}, nil)
 	c := Tally(all)
-	page := Markdown(all, "f")
+	page := Markdown(all, Place{Figures: "f"})
 	if all[0].Verdict != InBand || c.Beside != 1 || !strings.Contains(page, "| 64 | beside | ARITH |") || !strings.Contains(page, `Why "paper's" does not count: it contradicts itself`) {
 		t.Errorf("%s, %d beside:\n%s", all[0].Verdict, c.Beside, page)
 	}

@@ -74,7 +74,9 @@ func Write(dir string, all []Outcome, measured Labs) (page string, err error) {
 	}
 	page = filepath.Join(dir, "reproduction.html")
 	for name, text := range map[string]string{
-		page: HTML(all, pictures), filepath.Join(dir, "reproduction.md"): Markdown(all, "figures"), filepath.Join(dir, "reproduction.json"): string(b) + "\n",
+		page:                                    HTML(all, pictures),
+		filepath.Join(dir, "reproduction.md"):   Markdown(all, Place{Figures: "figures", Made: "This page is made by `mcastlab reproduce`."}),
+		filepath.Join(dir, "reproduction.json"): string(b) + "\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			return "", err
