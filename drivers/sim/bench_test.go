@@ -26,13 +26,17 @@ var benchParams = rankhost.Params{
 const phantom = rank.MemoryPhantom
 
 func newBenchNet(g *topo.Graph, ackEvery int, noDigest bool) (*sim.Net, error) {
-	return sim.New(sim.Config{NoDigest: noDigest, Spec: fabric.Spec{
+	return sim.New(benchConfig(g, ackEvery, noDigest))
+}
+
+func benchConfig(g *topo.Graph, ackEvery int, noDigest bool) sim.Config {
+	return sim.Config{NoDigest: noDigest, Spec: fabric.Spec{
 		Graph: g, Seed: 1, TrustICRC: true,
 		Switch: fabric.Switch{
 			Settings: virtswitch.Settings{Buffer: 64e6, PFC: virtswitch.PFCConfig{Lossless: 1 << 3}, Rules: virtswitch.RulesFixed()},
 		},
 		NIC: virtrnic.Settings{AckEvery: ackEvery, Window: 64},
-	}})
+	}}
 }
 
 func benchNet(b *testing.B, g *topo.Graph, ackEvery int, noDigest bool) *sim.Net {

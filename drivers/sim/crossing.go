@@ -6,7 +6,7 @@ import (
 )
 
 // crossing is a frame on a link between two parts. It belongs to the pool of the part that has sent
-// it.
+// it, which is that of the other one too if both have one worker.
 type crossing struct {
 	port int
 	at   vtime.Time // when it arrives
@@ -22,16 +22,19 @@ type batch struct {
 // crossings hands frames over between parts, a round's at a time, so that parts need no lock. There
 // are two sides. In a round every part puts what it sends on the open side. It copies what is on the
 // other one into frames of its own, which it alone reads, and takes back those frames of its own that
-// were copied in the round before.
+// were copied in the round before. Between parts of one worker frames are handed over as they are.
 //
 // Invariant between rounds: the frames on the open side have not been copied, and those on the other
 // side have.
 type crossings struct {
-	side [2][][]batch // by sender, by receiver
-	open int
+	side   [2][][]batch // by sender, by receiver
+	open   int
+	worker []int // by part
 }
 
-func newCrossings(parts int) (c crossings) {
+func newCrossings(worker []int) (c crossings) {
+	parts := len(worker)
+	c.worker = worker
 	for s := range c.side {
 		c.side[s] = make([][]batch, parts)
 		for i := range c.side[s] {
@@ -67,8 +70,13 @@ func (c *crossings) turn() { c.open = 1 - c.open }
 // land copies what was sent to a part before the last turn.
 func (c *crossings) land(to int, n *Net) {
 	for from := range c.side[1-c.open] {
+		own := c.worker[from] == c.worker[to]
 		for _, x := range c.side[1-c.open][from][to].frames {
-			n.Arrive(x.port, x.at, n.pool.Import(x.f))
+			f := x.f
+			if !own {
+				f = n.pool.Import(f)
+			}
+			n.Arrive(x.port, x.at, f)
 		}
 	}
 }
@@ -77,8 +85,10 @@ func (c *crossings) land(to int, n *Net) {
 func (c *crossings) reclaim(from int, pool *wire.Pool) {
 	for to := range c.side[c.open][from] {
 		b := &c.side[c.open][from][to]
-		for _, x := range b.frames {
-			pool.Put(x.f)
+		if c.worker[to] != c.worker[from] {
+			for _, x := range b.frames {
+				pool.Put(x.f)
+			}
 		}
 		b.frames, b.first = b.frames[:0], vtime.Never
 	}

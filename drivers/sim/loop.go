@@ -219,7 +219,7 @@ func (n *Net) showTaps(id int, l *machine.Link, f *wire.Frame) {
 }
 
 func (n *Net) arriveFaulty(id int, f *wire.Frame) {
-	a := faults.Arrival{Port: id, Frame: f, Pool: &n.pool}
+	a := faults.Arrival{Port: id, Frame: f, Pool: n.pool}
 	if n.linkStats != nil {
 		a.Count = &n.linkStats[id]
 	}
@@ -478,6 +478,8 @@ func (n *Net) prefetch(keys []uint64) {
 		l := n.links.At(int((k ^ n.order.Mask(at)) & mask))
 		if l.InFlight() > 0 {
 			sum += uint64(l.Flying(0).Frame.PayloadLen())
+		} else if n.inbound != nil && n.inbound[l.ID()].Len() > 0 {
+			sum += uint64(n.inbound[l.ID()].First().Frame.PayloadLen())
 		}
 	}
 	n.sink += sum // keeps the compiler from dropping the loads

@@ -61,6 +61,7 @@ type Config struct {
 	Edge  Edge
 
 	tables []topo.Table // of all switches; nil: they are made
+	pool   *wire.Pool   // that of other parts on the same goroutine, too; nil: one is made
 }
 
 // Tap is called for each frame that passes a port, with the instant at which a capture at that
@@ -71,7 +72,7 @@ type Tap func(at vtime.Time, f *wire.Frame)
 type Net struct {
 	graph *topo.Graph
 	cfg   Config
-	pool  wire.Pool
+	pool  *wire.Pool
 	nodes []node
 	links machine.Links
 	from  []end         // by port: the node and port that transmit
@@ -179,7 +180,10 @@ type node struct {
 // settings do not fit the topology.
 func New(cfg Config) (*Net, error) {
 	g := cfg.Graph
-	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed)}
+	n := &Net{graph: g, cfg: cfg, random: prng.New(cfg.Seed), pool: cfg.pool}
+	if n.pool == nil {
+		n.pool = &wire.Pool{}
+	}
 	n.pool.Poison = cfg.Check
 	n.order = cfg.Order()
 	n.buildLinks()
@@ -262,16 +266,16 @@ func (n *Net) buildLinks() {
 
 func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Tracer) {
 	c := n.cfg.NICConfig(i)
-	c.Port, c.Pool, c.Trace = port, &n.pool, trace
+	c.Port, c.Pool, c.Trace = port, n.pool, trace
 	nd.nic = virtrnic.New(c)
 	agent := mrp.New(mrp.Config{
-		IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, VLAN: n.cfg.RegistrationTag(), Pool: &n.pool, Sender: nd.nic,
+		IP: c.IP, IPv6: c.IPv6, Groups: c.Groups, VLAN: n.cfg.RegistrationTag(), Pool: n.pool, Sender: nd.nic,
 		RetryAfter: n.cfg.RetryAfter, RetriesMax: n.cfg.RetriesMax,
 	})
 	nd.nic.SetStack(agent)
 	nd.m = nd.nic
 	if n.cfg.Front != nil {
-		nd.m = n.cfg.Front(i, nd.nic, &n.pool)
+		nd.m = n.cfg.Front(i, nd.nic, n.pool)
 	}
 	nd.host = &host{net: n, node: i, nic: nd.nic, agent: agent, armed: vtime.Never, calls: map[uint64]*pending{}}
 }
@@ -281,7 +285,7 @@ func (n *Net) buildSwitch(i int, nd *node, ports []machine.Port, t *topo.Table, 
 	if err != nil {
 		return err
 	}
-	c.Ports, c.Pool, c.Trace = ports, &n.pool, trace
+	c.Ports, c.Pool, c.Trace = ports, n.pool, trace
 	nd.sw = virtswitch.New(c)
 	nd.m = nd.sw
 	return nil
@@ -341,7 +345,7 @@ func (n *Net) Agent(node int) *mrp.Agent {
 }
 
 // Pool returns the pool of the lab's frames. A frame that is handed to a node comes from it.
-func (n *Net) Pool() *wire.Pool { return &n.pool }
+func (n *Net) Pool() *wire.Pool { return n.pool }
 
 // PortID returns the number of the transmitter at a node's port.
 func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }

@@ -15,6 +15,10 @@ import (
 // with a crew, at the same time where that pays. It runs what Net runs and comes to the same digest, the
 // same results and the same events.
 //
+// Each worker of a crew has some of the parts, and does their shares of a round one after the other. More parts
+// than workers pay where a lab does not fit the processor's caches: what a part's nodes remember is fetched
+// once in a round, and not with every event.
+//
 // With a crew, programs of hosts in different parts run at the same time, and so do calls of Job.Emit
 // for their ranks. They must not share variables.
 type Parts struct {
@@ -22,9 +26,9 @@ type Parts struct {
 	// that it returns ends the run.
 	Observe func() error
 
-	// Crew, if set, makes what does the shares of a round at the same time. Without it they are done one
-	// after the other.
-	Crew func(parts int, work func(part int)) Crew
+	// Crew, if set, makes what does the workers' shares of a round at the same time. Without it they are done
+	// one after the other.
+	Crew func(workers int, work func(worker int)) Crew
 
 	// Lift, if set, undoes the faults of a job for Job.Over, in one of Nets: in the last of them at once, in
 	// a part when what its ranks have left is destroyed. Job.Over itself is called once, before.
@@ -36,14 +40,16 @@ type Parts struct {
 	cfg     Config
 	parts   []*Net
 	of      []int // by node: its part
+	worker  []int // by part: who does its shares, in ascending order
+	first   []int // by worker: the first of its parts, and at the end the number of all
 	plan    *window.Plan
 	bounds  []vtime.Time // by part: what it is granted in this round, or 0
-	errs    []error      // by part: of this round
+	errs    []error      // by worker: of this round
 	cross   crossings
 	crew    Crew            // of the running job; nil: none
 	busy    bool            // the last round had enough to do for more than one goroutine
 	events  uint64          // of all parts when Observe was last called, or a round last began
-	before  []uint64        // by part: its events when the last round ended
+	before  []uint64        // by worker: its events when the last round ended
 	inTurn  uint64          // Stats.InTurn
 	logs    []*partLog      // by part; nil without Config.Trace
 	sent    [][]sentRequest // by part: requests to the server that it has not been given
@@ -68,19 +74,22 @@ type sentRequest struct {
 	q          outofband.Request
 }
 
-// NewParts builds a lab in which node i is in part of[i]. Parts are numbered from 0 without gaps.
-func NewParts(cfg Config, of []int) (*Parts, error) {
+// NewParts builds a lab in which node i is in part of[i]. Parts are numbered from 0 without gaps. Neighbouring
+// parts have the same worker, of which there is one for each part at most.
+func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 	p := &Parts{cfg: cfg, of: of}
 	count := 0
 	for _, i := range of {
 		count = max(count, i+1)
 	}
-	p.cross = newCrossings(count)
+	p.deal(count, max(1, min(workers, count)))
+	pools := make([]wire.Pool, len(p.first)-1)
+	p.cross = newCrossings(p.worker)
 	p.sent = make([][]sentRequest, count)
 	tables := cfg.Graph.Routes()
 	for i := range count {
 		c := cfg
-		c.Local, c.Edge, c.tables = make([]bool, len(of)), partEdge{p, i}, tables
+		c.Local, c.Edge, c.tables, c.pool = make([]bool, len(of)), partEdge{p, i}, tables, &pools[p.worker[i]]
 		for node := range of {
 			c.Local[node] = of[node] == i
 		}
@@ -99,10 +108,21 @@ func NewParts(cfg Config, of []int) (*Parts, error) {
 		p.parts = append(p.parts, n)
 	}
 	p.faults = NewSchedule(cfg)
-	p.before = make([]uint64, count)
-	p.bounds, p.errs = make([]vtime.Time, count), make([]error, count)
+	p.before = make([]uint64, len(pools))
+	p.bounds, p.errs = make([]vtime.Time, count), make([]error, len(pools))
 	p.plan = window.NewPlan(count+1, Paths(&cfg, of, count))
 	return p, nil
+}
+
+// deal gives each worker its parts.
+func (p *Parts) deal(count, workers int) {
+	p.worker, p.first = make([]int, count), make([]int, workers+1)
+	for w := range workers {
+		p.first[w+1] = (w + 1) * count / workers
+		for i := p.first[w]; i < p.first[w+1]; i++ {
+			p.worker[i] = w
+		}
+	}
 }
 
 // Paths returns the ways between the parts of a lab. channel is the number of the out-of-band
@@ -164,8 +184,8 @@ func (p *Parts) RestFaults() { p.faults.Rest(p.now) }
 
 // Run runs a job as Net.Run does.
 func (p *Parts) Run(spec Job) error {
-	if p.Crew != nil && len(p.parts) > 1 {
-		p.crew = p.Crew(len(p.parts), p.work)
+	if workers := len(p.first) - 1; p.Crew != nil && workers > 1 {
+		p.crew = p.Crew(workers, p.work)
 		defer p.crew.End()
 	}
 	over := spec.Over
@@ -243,18 +263,22 @@ func (p *Parts) Round() error {
 	if p.crew != nil && (p.busy || p.Eager) {
 		p.crew.All()
 	} else {
-		for i := range p.parts {
-			p.work(i)
+		for worker := range p.errs {
+			p.work(worker)
 		}
 	}
 	if err := errors.Join(p.errs...); err != nil {
 		return err
 	}
 	events, most := uint64(0), uint64(0)
-	for i, n := range p.parts {
-		events += n.stats.Events
-		most = max(most, n.stats.Events-p.before[i])
-		p.before[i] = n.stats.Events
+	for w := range p.before {
+		sum := uint64(0)
+		for _, n := range p.parts[p.first[w]:p.first[w+1]] {
+			sum += n.stats.Events
+		}
+		events += sum
+		most = max(most, sum-p.before[w])
+		p.before[w] = sum
 	}
 	p.inTurn += most
 	p.busy = events-p.events >= busyEvents
@@ -270,14 +294,18 @@ func (p *Parts) Round() error {
 // one goroutine. Waking one takes as long as some tens of events.
 const busyEvents = 200
 
-// work does a part's share of a round. Shares of different parts may be done at the same time.
-func (p *Parts) work(part int) {
-	n := p.parts[part]
-	p.cross.land(part, n)
-	p.cross.reclaim(part, &n.pool)
-	if bound := p.bounds[part]; bound != 0 {
-		p.bounds[part] = 0
-		p.errs[part] = n.advance(bound, observeEvery)
+// work does a worker's share of a round. Shares of different workers may be done at the same time.
+func (p *Parts) work(worker int) {
+	for part := p.first[worker]; part < p.first[worker+1]; part++ {
+		n := p.parts[part]
+		p.cross.land(part, n)
+		p.cross.reclaim(part, n.pool)
+		if bound := p.bounds[part]; bound != 0 {
+			p.bounds[part] = 0
+			if err := n.advance(bound, observeEvery); err != nil {
+				p.errs[worker] = err
+			}
+		}
 	}
 }
 
@@ -300,8 +328,11 @@ func (p *Parts) census(do func(n *Net) error) (*window.Census, error) {
 		}
 	}
 	p.exchange()
-	for _, n := range p.parts {
+	for i, n := range p.parts {
 		c := n.Census()
+		if i != p.first[p.worker[i]] {
+			c.Live = 0 // the pool of a worker's parts is one, and has been counted
+		}
 		all.Add(&c)
 	}
 	return all, nil
@@ -315,7 +346,7 @@ func (p *Parts) exchange() {
 	}
 	for range 2 {
 		for i, n := range p.parts {
-			p.cross.reclaim(i, &n.pool)
+			p.cross.reclaim(i, n.pool)
 		}
 		p.cross.turn()
 	}

@@ -57,7 +57,7 @@ func divided(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	cfg.Trace = logs[1].ofSome
-	parts, err := NewParts(cfg, of)
+	parts, err := NewParts(cfg, of, 1+int(seed/4)%len(of))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func troubledParts(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts, err := NewParts(cfg, of)
+	parts, err := NewParts(cfg, of, 1+int(seed/2)%len(of))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,14 +229,14 @@ func wantPartsRefused(t *testing.T) {
 	t.Helper()
 	cfg := labConfig(tooManyPorts(t))
 	cfg.Check, cfg.OutOfBand = false, vtime.Microsecond
-	if _, err := NewParts(cfg, make([]int, len(cfg.Graph.Nodes))); err == nil {
+	if _, err := NewParts(cfg, make([]int, len(cfg.Graph.Nodes)), 1); err == nil {
 		t.Error("a switch of too many ports is built")
 	}
 	small := dividedConfig(t, 1)
 	if _, err := small.Server(nil).Tree(wire.MulticastNet|1, []uint32{1}); err == nil {
 		t.Error("a group has a host that the lab has not")
 	}
-	idle, err := NewParts(small, make([]int, len(small.Graph.Nodes)))
+	idle, err := NewParts(small, make([]int, len(small.Graph.Nodes)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

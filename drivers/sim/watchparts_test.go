@@ -60,7 +60,7 @@ func TestPartsWatched(t *testing.T) {
 	}
 	for _, of := range [][]int{{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {0, 0, 1, 1, 0, 1, 0, 1, 1, 0, 1}} {
 		c, got := watched()
-		parts, err := NewParts(*c, of)
+		parts, err := NewParts(*c, of, 64)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func TestParts(t *testing.T) {
 				for i := range of {
 					of[i] = i
 				}
-				return sim.NewParts(c, of)
+				return sim.NewParts(c, of, len(of))
 			})
 			for i := range want {
 				if got[i] != want[i] {

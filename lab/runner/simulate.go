@@ -33,8 +33,8 @@ type Options struct {
 	Say          func(format string, args ...any) // tells the user at once; may be nil
 	Env          apps.Env                         // of the workloads' programs
 	Acts         []faults.Act                     // what is done by hand (ReadActs)
-	Workers      int                              // parts of the lab that run at the same time; 0: one; WorkersAuto: as many as pay
-	eager        bool                             // even when they have little to do; for tests
+	Workers      int                              // goroutines that simulate parts of the lab; 0: one; WorkersAuto: as many as pay
+	eager        bool                             // even when they have little to do, and with two parts each; for tests
 }
 
 // CaptureBytesDefault bounds the bytes of all captures of a run together.

@@ -22,15 +22,35 @@ const (
 // has too few events between two meetings of its parts.
 const workersFrom = 128
 
-// parts returns the part of each node and the number of parts, nil and 1 if the lab is simulated undivided.
-func (r *simulation) parts(g *topo.Graph) (of []int, count int) {
+// A worker of a large lab has several parts: the nodes of a part of so many hosts fit the cache of a core. All
+// parts together have so many places for nodes at most, since each has places for all.
+const (
+	manyFrom  = 512
+	partHosts = 64
+	placesMax = 1 << 16
+)
+
+// partsOf returns into how many parts a lab of so many hosts is divided for so many workers.
+func partsOf(hosts, workers int) int {
+	if hosts < manyFrom {
+		return workers
+	}
+	return workers * max(1, min(hosts/partHosts, placesMax/hosts)/workers)
+}
+
+// parts returns the part of each node and the number of workers, nil and 1 if the lab is simulated undivided.
+func (r *simulation) parts(g *topo.Graph) (of []int, workers int) {
 	asked := r.workers(g)
 	if asked == 1 {
 		return nil, 1
 	}
-	of = sim.Divide(g, asked)
-	if count = slices.Max(of) + 1; count > 1 {
-		return of, count
+	parts := partsOf(g.Hosts, asked)
+	if r.o.eager {
+		parts = max(parts, 2*asked)
+	}
+	of = sim.Divide(g, parts)
+	if count := slices.Max(of) + 1; count > 1 {
+		return of, min(asked, count)
 	}
 	if r.o.Workers > 1 && r.o.Say != nil {
 		r.o.Say("1 worker instead of %d: no two switches have hosts, so that there is nothing to divide", asked)
@@ -90,11 +110,11 @@ func (r *simulation) instant(g *topo.Graph) bool {
 
 // divide builds the network in parts.
 func (r *simulation) divide(g *topo.Graph, c sim.Config, of []int) error {
-	n, err := sim.NewParts(c, of)
+	n, err := sim.NewParts(c, of, r.Meta.Workers)
 	if err != nil {
 		return fmt.Errorf("build lab: %w", err)
 	}
-	n.Crew = func(parts int, work func(int)) sim.Crew { return crew.New(parts, work) }
+	n.Crew = func(workers int, work func(int)) sim.Crew { return crew.New(workers, work) }
 	n.Observe, n.Eager = r.observe, r.o.eager
 	r.net = n
 	if err := r.Meet(r.lab, g, 0); err != nil {
