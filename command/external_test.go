@@ -222,7 +222,14 @@ type started struct {
 
 func start(ctx context.Context, t *testing.T, args ...string) *started {
 	t.Helper()
+	return startIn(ctx, t, nil, args...)
+}
+
+// startIn is start with more of an environment.
+func startIn(ctx context.Context, t *testing.T, env []string, args ...string) *started {
+	t.Helper()
 	s := &started{cmd: exec.CommandContext(ctx, program1(t), args...)}
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stdout = &s.out
 	pipe, err := s.cmd.StderrPipe()
 	if err != nil {

@@ -51,7 +51,8 @@ func (p *program) metricsAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := orchestrator.Scrape(c.Context, name, io.Discard); err != nil { // is it up at all, and may we?
+	x := orchestrator.Scraper{Lab: name, Engines: engines(), Say: p.say}
+	if err := x.Scrape(c.Context, io.Discard); err != nil { // is it up at all, and may we?
 		return err
 	}
 	l, err := net.Listen("tcp", at.String())
@@ -59,8 +60,7 @@ func (p *program) metricsAction(c *cli.Context) error {
 		return fmt.Errorf("serve metrics: %w: choose another --listen", err)
 	}
 	p.say("metrics of lab %s are at http://%v/metrics", name, l.Addr())
-	scrape := func(ctx context.Context, out io.Writer) error { return orchestrator.Scrape(ctx, name, out) }
-	return serveUntil(c.Context, l, metricsServer(scrape, c.StringSlice("host")))
+	return serveUntil(c.Context, l, metricsServer(x.Scrape, c.StringSlice("host")))
 }
 
 // serveUntil serves until ctx ends, and answers no more then. It returns why it ended.

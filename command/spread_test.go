@@ -5,6 +5,8 @@ package command
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,6 +86,7 @@ func TestSpread(t *testing.T) {
 		}
 	}
 	spreadVerbs(t, e)
+	spreadMetrics(t, e)
 	says(t, onSwarm(t, e, 1, exitRuntime, "down", "-q"), "lab t-spread is on sw1, sw2, sw3", "mcastlab destroy t-spread first")
 	spreadLost(t, e, file, runs)
 	onSwarm(t, e, 1, exitOK, "down", "-q")
@@ -147,6 +150,57 @@ func spreadVerbs(t *testing.T, e *swarmEngines) {
 	}
 }
 
+// served fetches what a metrics verb on the first machine serves.
+func served(t *testing.T, s *started) string {
+	t.Helper()
+	r, err := http.Get(s.line(t, "are at (http://.*/metrics)\n")[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r.Body)
+	if cerr := r.Body.Close(); err != nil || cerr != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v, %v\n%s", r.StatusCode, err, cerr, text)
+	}
+	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(io.Discard, s.err) // all that it says is in s.all
+	_ = s.cmd.Wait()                    // it was interrupted
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// spreadMetrics: the counters of all nodes come from all machines, with the names and labels of the same lab on one.
+func spreadMetrics(t *testing.T, e *swarmEngines) {
+	t.Helper()
+	one := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-one", 1), "runtime: {hosts: auto}\n", "", 1))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-spread-one") })
+	must(t, "deploy", "-q", "-r", "netns", one)
+	must(t, "run", "-q", "-r", "netns", "--runs", t.TempDir(), one)
+	near := served(t, start(t.Context(), t, "metrics", "t-spread-one", "--listen", "127.0.0.1:0"))
+	must(t, "destroy", "t-spread-one")
+	far := served(t, startIn(t.Context(), t, e.env(1), "metrics", "t-spread", "--listen", "127.0.0.1:0"))
+	for _, node := range []string{"h0", "h5", "h9", "core3"} {
+		if !strings.Contains(far, "mcastlab_node_up{node=\""+node+"\"} 1\n") {
+			t.Errorf("the metrics do not show %s as up", node)
+		}
+	}
+	series := func(text string) (all []string) { // what a line has before its value
+		for line := range strings.Lines(text) {
+			if i := strings.LastIndexByte(line, ' '); !strings.HasPrefix(line, "#") {
+				line = line[:i]
+			}
+			all = append(all, line)
+		}
+		return all
+	}
+	if got, want := series(far), series(near); !slices.Equal(got, want) {
+		t.Errorf("on three machines there are %d metrics, and on one %d:\n%s\nand\n%s", len(got), len(want), far, near)
+	}
+}
+
 // spreadLost: a machine is lost in mid-run.
 func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	t.Helper()
@@ -175,6 +229,12 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), "machine sw3 (10.201.0.3), at ") &&
 		!strings.Contains(said.String(), "on machine sw3 (10.201.0.3), at ") || !strings.Contains(said.String(), " of lab time") {
 		t.Errorf("exit %d\n%s", code, said.String())
+	}
+	m := startIn(t.Context(), t, e.env(1), "metrics", "t-spread", "--listen", "127.0.0.1:0")
+	text := served(t, m)
+	if !strings.Contains(text, "mcastlab_node_up{node=\"h0\"} 1\n") || !strings.Contains(text, "mcastlab_node_up{node=\"h9\"} 0\n") ||
+		!strings.Contains(m.all.String(), "machine sw3 (10.201.0.3) does not answer: ") || strings.Count(m.all.String(), "sw3") != 1 {
+		t.Errorf("without sw3, metrics says %s\n%s", m.all.String(), text)
 	}
 	o := onMachine(t, e, 1, exitRuntime, "destroy", "t-spread")
 	says(t, o, "machine sw3 (10.201.0.3) does not answer")

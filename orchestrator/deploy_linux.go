@@ -181,6 +181,15 @@ const (
 
 // Attach connects to a lab that is up.
 func Attach(name string, o Options) (*Deployed, error) {
+	d, err := find(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.open()
+}
+
+// find returns the lab that is up under a name, with no connection to its nodes.
+func find(name string, o Options) (*Deployed, error) {
 	s, err := storeOf(name)
 	if err != nil {
 		return nil, err
@@ -200,10 +209,7 @@ func Attach(name string, o Options) (*Deployed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.loadSpread(); err != nil {
-		return nil, err
-	}
-	return d, d.open()
+	return d, d.loadSpread()
 }
 
 func (d *Deployed) log(format string, args ...any) {
@@ -425,17 +431,25 @@ func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
 
 // each calls f for every node that is not lost, a few at a time, and returns what failed.
 func (d *Deployed) each(f func(node int) error) error {
-	errs := make([]error, len(d.Graph.Nodes))
+	var nodes []int
+	for i := range d.Graph.Nodes {
+		if !d.lost[i].Load() {
+			nodes = append(nodes, i)
+		}
+	}
+	return fewAtOnce(nodes, f)
+}
+
+// fewAtOnce calls f for nodes, a few at a time, and returns what failed.
+func fewAtOnce(nodes []int, f func(node int) error) error {
+	errs := make([]error, len(nodes))
 	gate := make(chan struct{}, 8)
 	var all sync.WaitGroup
-	for i := range d.Graph.Nodes {
-		if d.lost[i].Load() {
-			continue
-		}
+	for i, node := range nodes {
 		all.Go(func() {
 			gate <- struct{}{}
 			defer func() { <-gate }()
-			errs[i] = f(i)
+			errs[i] = f(node)
 		})
 	}
 	all.Wait()

@@ -2,16 +2,15 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -19,47 +18,97 @@ import (
 // nothing then.
 const scrapeWait = 5 * time.Second
 
-// Scrape writes the metrics of a lab that is up for a Prometheus, as Metrics does. It looks each time which lab is up
-// under the name, and a node that does not answer is no error: mcastlab_node_up says which do.
-func Scrape(ctx context.Context, name string, out io.Writer) error {
-	s, err := storeOf(name)
+// Scraper writes the metrics of the lab that is up under a name for a Prometheus, as Metrics does. It looks each time which
+// lab that is, and a node that does not answer is no error: mcastlab_node_up says which do.
+type Scraper struct {
+	Lab     string
+	Engines []engine.Engine
+	Say     func(format string, args ...any) // which machines of a lab on several do not answer, and which do again
+
+	mu   sync.Mutex
+	away map[string]bool // machines of which it has been said
+}
+
+// Scrape writes what there is at the moment.
+func (x *Scraper) Scrape(ctx context.Context, out io.Writer) error {
+	e, err := EngineOf(x.Lab, x.Engines)
 	if err != nil {
 		return err
 	}
-	st, ok, err := s.get()
+	d, err := find(x.Lab, Options{Engine: e})
 	if err != nil {
 		return err
 	}
-	if !ok || st.Phase != phaseUp {
-		return fmt.Errorf("lab %s is not up: mcastlab deploy it first", name)
-	}
-	l, err := s.deployed(&st)
-	if err != nil {
-		return err
-	}
-	if _, err := os.Stat(filepath.Join(s.dir, engine.PlacementFile)); err == nil {
-		return fmt.Errorf("lab %s is on several machines, and metrics does not go there yet: deploy it on one", name)
-	}
-	d, err := plan(l, Options{})
-	if err != nil {
-		return err
-	}
+	return x.write(ctx, d, out)
+}
+
+// write is Scrape of a lab that has been found.
+func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
 	defer cancel()
 	names := make([]string, len(d.Graph.Nodes))
 	for i := range names {
 		names[i] = d.Graph.Nodes[i].Name
 	}
-	return writeMetrics(out, scrape(ctx, names, func(name string) string { return filepath.Join(d.store.nodePath(name), counters.MetricsSocket) }, d.each))
+	each := d.each
+	if d.spread != nil {
+		each = func(f func(node int) error) error {
+			return d.eachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
+		}
+	}
+	return writeMetrics(out, scrape(ctx, names, d.dialMetrics, each))
+}
+
+// reach reports whether a machine's share of a lab answers, and says so when that has changed.
+func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) error {
+	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	switch {
+	case err == nil:
+		err = c.Close()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("machine %s has not answered for %v", m, scrapeWait)
+	case ctx.Err() != nil:
+		return err // who asked has gone, which says nothing of the machine
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch was := x.away[m.Node]; {
+	case err != nil && !was:
+		x.Say("%v: mcastlab_node_up is 0 for its nodes", err)
+	case err == nil && was:
+		x.Say("machine %s answers again", m)
+	}
+	if x.away == nil {
+		x.away = map[string]bool{}
+	}
+	x.away[m.Node] = err != nil
+	return err
+}
+
+// eachReached calls f for every node of the machines that reach finds, a few of each machine at a time. So no node waits for
+// a machine that is not there.
+func (d *Deployed) eachReached(reach func(m *engine.Machine) error, f func(node int) error) error {
+	return d.eachMachine(func(i int, m *engine.Machine) error {
+		if err := reach(m); err != nil {
+			return err
+		}
+		var nodes []int
+		for node, at := range d.spread.At {
+			if at == i {
+				nodes = append(nodes, node)
+			}
+		}
+		return fewAtOnce(nodes, f)
+	})
 }
 
 // scrape fetches the metrics of the nodes that answer, and adds which do. It returns what to gather.
-func scrape(ctx context.Context, names []string, socket func(name string) string, each func(func(i int) error) error) (all prometheus.Gatherers) {
+func scrape(ctx context.Context, names []string, dial func(node int) dialer, each func(func(i int) error) error) (all prometheus.Gatherers) {
 	up := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "mcastlab_node_up", Help: "1 if the node has answered with its metrics"}, []string{"node"})
 	got := make([][]*dto.MetricFamily, len(names))
 	_ = each(func(i int) error { // what fails shows as a node that is not up
 		var err error
-		got[i], err = fetchMetrics(ctx, at(socket(names[i])))
+		got[i], err = fetchMetrics(ctx, dial(i))
 		return err
 	})
 	for i, families := range got {
