@@ -138,7 +138,7 @@ func spreadVerbs(t *testing.T, e *swarmEngines) {
 		}
 	}
 	says(t, onMachine(t, e, 1, exitRuntime, "exec", "-l", "t-spread", "-n", "h9", "--", "true"), "lab t-spread is on several machines", "exec does not go there")
-	says(t, onMachine(t, e, 1, exitRuntime, "capture", "-l", "t-spread", "h9:0"), "capture does not go there")
+	says(t, onMachine(t, e, 1, exitRuntime, "capture", "-l", "t-spread", "h9:0"), "capture h9:0: lab t-spread is on several machines, and at rest: capture while a run goes on")
 	dilated := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-slow", 1), "hosts: auto", "hosts: auto, clock: dilated", 1))
 	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", dilated), "lab t-spread-slow does not go over several machines", "its clock is dilated")
 	unknown := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-far", 1), "hosts: auto", "hosts: \"sw1,sw9\"", 1))
@@ -221,6 +221,13 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 		i, err := os.Stat(filepath.Join(runs, "t-spread-3", "trace.jsonl"))
 		return err == nil && i.Size() > 0
 	})
+	for _, port := range []string{"h0:0", "h5:0", "h9:0"} { // one of each machine
+		file := filepath.Join(t.TempDir(), "port.pcapng")
+		onMachine(t, e, 1, exitOK, "capture", "-l", "t-spread", "-c", "3", "-w", file, port)
+		if got := len(blocksOf(t, file)); got != 5 {
+			t.Errorf("capture of 3 frames at %s: %d blocks of pcapng, want 5", port, got)
+		}
+	}
 	if err := syscall.Kill(e.pid(3, "pid"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
