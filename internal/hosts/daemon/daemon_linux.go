@@ -155,16 +155,24 @@ func (s *server) close() {
 	s.running.Wait()
 }
 
-// routes are what the daemon answers. Whoever may not ask learns so and nothing else.
-func (s *server) routes() http.Handler {
-	mux := http.NewServeMux()
-	for _, x := range []struct {
-		route
-		answer func(r *http.Request) (any, error)
-	}{
+// served is a route and what answers it; nil: a connection to a share does.
+type served struct {
+	route
+	answer func(r *http.Request) (any, error)
+}
+
+// table has all that the daemon answers.
+func (s *server) table() []served {
+	return []served{
 		{statusRoute(), s.status}, {probeRoute(), s.probe}, {clockRoute(), s.clock}, {expectRoute(), s.expect}, {arrivedRoute(), s.arrived},
 		{startRoute(), s.startLab}, {endRoute(), s.endLab}, {labsRoute(), s.listLabs}, {shareRoute(), nil},
-	} {
+	}
+}
+
+// routes serve the table. Whoever may not ask learns so and nothing else.
+func (s *server) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, x := range s.table() {
 		mux.HandleFunc(x.method+" "+x.path, func(w http.ResponseWriter, r *http.Request) {
 			who, err := trust.Peer(r.TLS)
 			if err != nil || !slices.Contains(x.roles, who.Role) {

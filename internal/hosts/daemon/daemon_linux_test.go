@@ -133,29 +133,26 @@ func TestCredentialsComeAndGo(t *testing.T) {
 	gone()
 }
 
-// TestRoles: what a daemon answers to each role, on every route; and nothing at all to whoever has no role.
+// TestRoles: what a daemon answers to each role, on every route of its table; and nothing at all to whoever has no role.
 func TestRoles(t *testing.T) {
-	a, other := authority(t), authority(t)
+	a := authority(t)
 	m := start(t, "m1", 0, nil)
 	m.enrol(t, a)
-	ended, err := a.Issue(trust.Identity{Role: trust.Deployer, Node: "m0"}, time.Now().Add(-trust.Valid-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	intruders := map[string]*http.Client{
-		"no certificate":       {Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
-		"an expired one":       NewClient(ended, "m1", m.address, time.Now).http,
-		"of another authority": NewClient(issue(t, other, trust.Deployer, "m0"), "m1", m.address, time.Now).http,
-	}
-	intruders["of another authority"].Transport.(*http.Transport).TLSClientConfig.VerifyConnection = nil // it does not mind whom it asks
-	for _, r := range []route{statusRoute(), probeRoute(), clockRoute(), expectRoute(), arrivedRoute(), {method: "GET", path: "/"}} {
-		for name, c := range intruders {
+	strangers := intruders(t, a, m)
+	unknown := served{route: route{method: "GET", path: "/"}}
+	var hosts []string
+	for _, r := range append((&server{}).table(), unknown) {
+		r := r.route.of("lab")
+		for name, c := range strangers {
 			q, err := http.NewRequestWithContext(t.Context(), r.method, "https://"+m.address+r.path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a, err := c.Do(q); err == nil {
+			a, err := c.Do(q)
+			if err == nil {
 				t.Errorf("with %s: %s %s is answered %s", name, r.method, r.path, a.Status)
+			} else if !strings.Contains(err.Error(), "remote error: tls: ") { // it is the daemon that refuses
+				t.Errorf("with %s: %s %s: %v", name, r.method, r.path, err)
 			}
 		}
 		for _, role := range []trust.Role{trust.Deployer, trust.Host} {
@@ -163,17 +160,34 @@ func TestRoles(t *testing.T) {
 				continue
 			}
 			err := client(t, issue(t, a, role, "m9"), m).ask(t.Context(), r, "session=00", probeRequest{}, &struct{}{})
-			refused := err != nil && strings.Contains(err.Error(), "may not")
+			refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("%s m9 may not %s %s", role, r.method, r.path))
 			if refused == slices.Contains(r.roles, role) {
 				t.Errorf("%s %s of a %s: %v", r.method, r.path, role, err)
 			}
 		}
-	}
-	for _, r := range []route{statusRoute(), probeRoute()} {
 		if slices.Contains(r.roles, trust.Host) {
-			t.Errorf("%s is for hosts", r.path)
+			hosts = append(hosts, r.path)
 		}
 	}
+	if got := strings.Join(hosts, " "); got != "/v1/clock /v1/expect /v1/arrived" {
+		t.Errorf("hosts may ask for %s", got)
+	}
+}
+
+// intruders are clients without a certificate that a daemon would take. They do not mind whom they ask.
+func intruders(t *testing.T, a *trust.Authority, m *machine) map[string]*http.Client {
+	t.Helper()
+	ended, err := a.Issue(trust.Identity{Role: trust.Deployer, Node: "m0"}, time.Now().Add(-trust.Valid-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*http.Client{
+		"no certificate":       {Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}},
+		"an expired one":       NewClient(ended, "m1", m.address, time.Now).http,
+		"of another authority": NewClient(issue(t, authority(t), trust.Deployer, "m0"), "m1", m.address, time.Now).http,
+	}
+	all["of another authority"].Transport.(*http.Transport).TLSClientConfig.VerifyConnection = nil
+	return all
 }
 
 // TestProbe: three machines probe each other. Of one, only small frames come in; of one, the clock is ahead; one does not
