@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
 	"github.com/mcastlab/mcastlab/drivers/sim"
@@ -168,7 +166,7 @@ func (r *stepped) open() (err error) {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
 		n.s = s
-		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures}
+		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures, Far: r.d.far(i)}
 		if err := s.Send(&nodeapi.Order{What: &nodeapi.Order_Open{Open: open}}); err != nil {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
@@ -506,28 +504,6 @@ func (r *stepped) counted() ([]counters.Node, error) {
 		}
 	}
 	return all, nil
-}
-
-// tellForeign marks a run into which programs that are no nodes have sent frames (exec).
-func (r *stepped) tellForeign() {
-	var ports []string
-	all := uint64(0)
-	for i, n := range r.nodes {
-		for p, x := range n.state.Links {
-			if x.Foreign > 0 {
-				all += x.Foreign
-				ports = append(ports, r.d.Graph.PortName(topo.End{Node: i, Port: p}))
-			}
-		}
-	}
-	if all == 0 {
-		return
-	}
-	text := fmt.Sprintf("not deterministic: %d frames of programs that are no nodes have come in at %s", all, strings.Join(ports, ", "))
-	r.Report.Fidelity.Reason += ", " + text
-	if r.o.Say != nil {
-		r.o.Say("%s", text)
-	}
 }
 
 func (r *stepped) faultLists() (all []*nodeapi.FaultList) {

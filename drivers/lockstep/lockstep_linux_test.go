@@ -98,6 +98,7 @@ type bench struct {
 	timelines []*faults.Timeline
 
 	patience time.Duration // of nodes; 0: the default
+	far      bool          // all links come from other machines
 	hearing  time.Duration // how long a word is waited for; 0: a minute
 }
 
@@ -242,7 +243,7 @@ func (b *bench) start(without func(node int) bool) {
 		}
 		c := NodeConfig{Sim: b.cfg, Node: i, Memory: b.memory[i], Orders: b.orders[i], Patience: b.patience}
 		for _, p := range b.pipes[i] {
-			c.IO = append(c.IO, p)
+			c.IO, c.Far = append(c.IO, p), append(c.Far, b.far)
 		}
 		c.Request = func(at vtime.Time, rank int, q outofband.Request) error {
 			b.say(i, func() error { b.c.Channel().Request(at, i, rank, q); return nil })
@@ -537,12 +538,26 @@ func TestFramesSpoilt(t *testing.T) {
 // TestForeignFrames: frames that no node has announced arrive, too, and are counted; the run goes on.
 func TestForeignFrames(t *testing.T) {
 	t.Parallel()
+	foreignFrames(t, newBench(t, benchLab))
+}
+
+// TestStrangersFrames: on links from other machines they are counted and refused, and the run is the simulation.
+func TestStrangersFrames(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, benchLab)
+	b.far = true
+	foreignFrames(t, b)
+	b.sameAs(nil, false)
+}
+
+// foreignFrames runs a lab whose host h1 gets three frames that nobody has announced: a whole one of before, one whose ICRC is wrong, and
+// none at all.
+func foreignFrames(t *testing.T, b *bench) {
+	t.Helper()
 	var seen atomic.Pointer[[]byte]
 	b.pipes[1][0].spoil = func(i int, f []byte) []byte {
 		if i == 5 {
 			c := slices.Clone(f)
-			c[len(c)-1] ^= 1 // its ICRC is wrong
 			seen.Store(&c)
 		}
 		return f
@@ -552,8 +567,11 @@ func TestForeignFrames(t *testing.T) {
 	b.edge = func() error {
 		if f := seen.Load(); f != nil && sent < 3 {
 			sent++
-			if sent == 2 {
-				*f = (*f)[:7] // no frame at all
+			switch sent {
+			case 2:
+				(*f)[len(*f)-1] ^= 1
+			case 3:
+				*f = (*f)[:7]
 			}
 			_, err := b.pipes[4][1].Send([][]byte{*f}) // the leaf's end
 			return err

@@ -30,6 +30,7 @@ type NodeConfig struct {
 	Node   int
 	IO     []IO // by port
 	Memory *NodeMemory
+	Far    []bool // by port: whether frames come from another machine, where strangers can send, too; nil: none do
 
 	// Orders are what the coordinator has sent to the node over the stream, in order. The channel
 	// is closed when the stream has ended.
@@ -81,6 +82,7 @@ type Node struct {
 // port is one port of the node, with what it is sending and receiving.
 type port struct {
 	io      IO
+	far     bool   // as NodeConfig.Far
 	name    string // of the port at the far end
 	out, in ring
 	toID    int // number of the transmitter here
@@ -127,7 +129,7 @@ func NewNode(c NodeConfig) (*Node, error) {
 	for i, io := range c.IO {
 		far := g.Peer(c.Node, i)
 		n.ports = append(n.ports, port{
-			io: io, name: g.PortName(far), out: c.Memory.out[i], in: c.Memory.in[i], first: vtime.Never,
+			io: io, far: c.Far != nil && c.Far[i], name: g.PortName(far), out: c.Memory.out[i], in: c.Memory.in[i], first: vtime.Never,
 			toID: n.part.PortID(c.Node, i), fromID: n.part.PortID(far.Node, far.Port),
 		})
 	}
@@ -458,9 +460,13 @@ func (n *Node) parse(b []byte) (*wire.Frame, error) {
 	return f, err
 }
 
-// takeForeign hands over a frame that nobody has announced. It arrives as early as it can.
+// takeForeign hands over a frame that nobody has announced. It arrives as early as it can. No program can have sent it on a link from
+// another machine, where none runs at a node: a stranger's is refused.
 func (n *Node) takeForeign(p *port, b []byte) error {
 	p.foreign++
+	if p.far {
+		return nil
+	}
 	f, err := n.parse(b)
 	if err != nil {
 		return nil // no frame that a lab has
@@ -470,5 +476,5 @@ func (n *Node) takeForeign(p *port, b []byte) error {
 	return nil
 }
 
-// Foreign returns how many frames of other programs have come in at a port. Such a run is no simulation.
+// Foreign returns how many frames of other programs have come in at a port. Such a run is no simulation, unless they were refused.
 func (n *Node) Foreign(port int) uint64 { return n.ports[port].foreign }
