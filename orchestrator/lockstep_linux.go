@@ -166,7 +166,7 @@ func (r *stepped) open() (err error) {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
 		n.s = s
-		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures, Far: r.d.far(i)}
+		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures, Refuse: r.d.spread != nil}
 		if err := s.Send(&nodeapi.Order{What: &nodeapi.Order_Open{Open: open}}); err != nil {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}

@@ -154,19 +154,6 @@ func (d *Deployed) crossing(at []int) (n int) {
 	return n
 }
 
-// far returns the ports of a node whose links lead to another machine.
-func (d *Deployed) far(node int) (ports []uint32) {
-	if d.spread == nil {
-		return nil
-	}
-	for p := range d.Graph.Nodes[node].Links {
-		if at := d.spread.At; at[node] != at[d.Graph.Peer(node, p).Node] {
-			ports = append(ports, uint32(p))
-		}
-	}
-	return ports
-}
-
 // place decides which node goes where.
 func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placement, error) {
 	all, absent, port, err := e.Machines(ctx)

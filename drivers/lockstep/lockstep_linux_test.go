@@ -98,7 +98,7 @@ type bench struct {
 	timelines []*faults.Timeline
 
 	patience time.Duration // of nodes; 0: the default
-	far      bool          // all links come from other machines
+	refuse   bool          // of nodes
 	hearing  time.Duration // how long a word is waited for; 0: a minute
 }
 
@@ -241,9 +241,9 @@ func (b *bench) start(without func(node int) bool) {
 		if without != nil && without(i) {
 			continue
 		}
-		c := NodeConfig{Sim: b.cfg, Node: i, Memory: b.memory[i], Orders: b.orders[i], Patience: b.patience}
+		c := NodeConfig{Sim: b.cfg, Node: i, Memory: b.memory[i], Orders: b.orders[i], Patience: b.patience, Refuse: b.refuse}
 		for _, p := range b.pipes[i] {
-			c.IO, c.Far = append(c.IO, p), append(c.Far, b.far)
+			c.IO = append(c.IO, p)
 		}
 		c.Request = func(at vtime.Time, rank int, q outofband.Request) error {
 			b.say(i, func() error { b.c.Channel().Request(at, i, rank, q); return nil })
@@ -522,7 +522,7 @@ func TestFramesSpoilt(t *testing.T) {
 			b.patience = 300 * time.Millisecond
 			host := b.pipes[1][0]
 			host.spoil = func(i int, f []byte) []byte {
-				if i == 5 {
+				if i == 1500 {
 					return c.spoil(i, f)
 				}
 				return f
@@ -541,13 +541,42 @@ func TestForeignFrames(t *testing.T) {
 	foreignFrames(t, newBench(t, benchLab))
 }
 
-// TestStrangersFrames: on links from other machines they are counted and refused, and the run is the simulation.
+// TestStrangersFrames: where no program can have sent them they are counted and refused, and the run is the simulation.
 func TestStrangersFrames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, benchLab)
-	b.far = true
+	b.refuse = true
 	foreignFrames(t, b)
 	b.sameAs(nil, false)
+}
+
+// TestForeignFrameFirst: one that waits when a node gets its first frame is forwarded no earlier than the coordinator expects of the node.
+func TestForeignFrameFirst(t *testing.T) {
+	t.Parallel()
+	var seen atomic.Pointer[[]byte]
+	for range 2 { // the first run has the frame, the second gets it
+		b := newBench(t, benchLab)
+		b.pipes[5][2].spoil = func(i int, f []byte) []byte { // what leaf1 gets of the spine
+			if c := slices.Clone(f); i == 1500 {
+				seen.Store(&c)
+			}
+			return f
+		}
+		b.start(nil)
+		sent := uint64(0)
+		if f := seen.Load(); f != nil {
+			if _, err := b.pipes[6][1].Send([][]byte{*f}); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+		if err := b.run(); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.nodes[5].Foreign(2); got != sent {
+			t.Errorf("%d foreign frames have come in, %d were sent", got, sent)
+		}
+	}
 }
 
 // foreignFrames runs a lab whose host h1 gets three frames that nobody has announced: a whole one of before, one whose ICRC is wrong, and
@@ -556,7 +585,7 @@ func foreignFrames(t *testing.T, b *bench) {
 	t.Helper()
 	var seen atomic.Pointer[[]byte]
 	b.pipes[1][0].spoil = func(i int, f []byte) []byte {
-		if i == 5 {
+		if i == 1500 {
 			c := slices.Clone(f)
 			seen.Store(&c)
 		}
@@ -721,7 +750,7 @@ func TestOrderStartsFrames(t *testing.T) {
 	b.start(nil)
 	b.c.Begin(b, nil, outofband.NewServer(0, nil, outofband.Lab{}))
 	if err := b.tell(func(i int) error {
-		if part := b.nodes[i].Part(); i == 1 {
+		if part := b.nodes[i].Part(); i == 1500 {
 			part.NIC(i).SendPause(0, 1<<3, 100)
 			part.NIC(i).Settle(1, 0) // it starts
 			part.Begin(sim.Job{})

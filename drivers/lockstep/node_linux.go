@@ -30,7 +30,7 @@ type NodeConfig struct {
 	Node   int
 	IO     []IO // by port
 	Memory *NodeMemory
-	Far    []bool // by port: whether frames come from another machine, where strangers can send, too; nil: none do
+	Refuse bool // frames that nobody has announced: no program runs at a node, and strangers may send
 
 	// Orders are what the coordinator has sent to the node over the stream, in order. The channel
 	// is closed when the stream has ended.
@@ -82,7 +82,6 @@ type Node struct {
 // port is one port of the node, with what it is sending and receiving.
 type port struct {
 	io      IO
-	far     bool   // as NodeConfig.Far
 	name    string // of the port at the far end
 	out, in ring
 	toID    int // number of the transmitter here
@@ -129,7 +128,7 @@ func NewNode(c NodeConfig) (*Node, error) {
 	for i, io := range c.IO {
 		far := g.Peer(c.Node, i)
 		n.ports = append(n.ports, port{
-			io: io, far: c.Far != nil && c.Far[i], name: g.PortName(far), out: c.Memory.out[i], in: c.Memory.in[i], first: vtime.Never,
+			io: io, name: g.PortName(far), out: c.Memory.out[i], in: c.Memory.in[i], first: vtime.Never,
 			toID: n.part.PortID(c.Node, i), fromID: n.part.PortID(far.Node, far.Port),
 		})
 	}
@@ -460,18 +459,18 @@ func (n *Node) parse(b []byte) (*wire.Frame, error) {
 	return f, err
 }
 
-// takeForeign hands over a frame that nobody has announced. It arrives as early as it can. No program can have sent it on a link from
-// another machine, where none runs at a node: a stranger's is refused.
+// takeForeign hands over a frame that nobody has announced, unless such are refused. It arrives with the next that is announced on its
+// link: what the coordinator has been told of the node says that nothing happens there before.
 func (n *Node) takeForeign(p *port, b []byte) error {
 	p.foreign++
-	if p.far {
+	if n.c.Refuse {
 		return nil
 	}
 	f, err := n.parse(b)
 	if err != nil {
 		return nil // no frame that a lab has
 	}
-	p.latest = max(p.latest, n.bound)
+	p.latest = max(p.latest, n.bound, vtime.Time(p.in.at(p.got).Load()))
 	n.part.Arrive(p.fromID, p.latest, f)
 	return nil
 }

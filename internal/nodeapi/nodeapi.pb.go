@@ -515,7 +515,7 @@ type Opening struct {
 	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"`        // mcastlab/lab/v1, by labspec.Encode
 	Ledger        bool                   `protobuf:"varint,3,opt,name=ledger,proto3" json:"ledger,omitempty"` // record every frame that comes in
 	Captures      []*PortRef             `protobuf:"bytes,4,rep,name=captures,proto3" json:"captures,omitempty"`
-	Far           []uint32               `protobuf:"varint,5,rep,packed,name=far,proto3" json:"far,omitempty"` // the node's ports whose links leave its machine
+	Refuse        bool                   `protobuf:"varint,5,opt,name=refuse,proto3" json:"refuse,omitempty"` // frames that nobody has announced: no program runs at a node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,11 +578,11 @@ func (x *Opening) GetCaptures() []*PortRef {
 	return nil
 }
 
-func (x *Opening) GetFar() []uint32 {
+func (x *Opening) GetRefuse() bool {
 	if x != nil {
-		return x.Far
+		return x.Refuse
 	}
-	return nil
+	return false
 }
 
 type PortRef struct {
@@ -3739,13 +3739,13 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\fCaptureOrder\x12\x18\n" +
 	"\acapture\x18\x01 \x01(\rR\acapture\x120\n" +
 	"\x04port\x18\x02 \x01(\v2\x1c.mcastlab.control.v1.PortRefR\x04port\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\bR\x03end\"\x93\x01\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\x99\x01\n" +
 	"\aOpening\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\fR\x03lab\x12\x16\n" +
 	"\x06ledger\x18\x03 \x01(\bR\x06ledger\x128\n" +
-	"\bcaptures\x18\x04 \x03(\v2\x1c.mcastlab.control.v1.PortRefR\bcaptures\x12\x10\n" +
-	"\x03far\x18\x05 \x03(\rR\x03far\"1\n" +
+	"\bcaptures\x18\x04 \x03(\v2\x1c.mcastlab.control.v1.PortRefR\bcaptures\x12\x16\n" +
+	"\x06refuse\x18\x05 \x01(\bR\x06refuse\"1\n" +
 	"\aPortRef\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\"4\n" +
