@@ -49,8 +49,8 @@ func testbed(t *testing.T, n int) *swarmEngines {
 	return e
 }
 
-// TestSpread: a lab over three machines is its simulation, and goes without a trace. A machine whose engine is killed and whose network
-// is cut ends the run, is named, and is cleaned when it is back. Only the first machine's engine is called from here.
+// TestSpread: a lab over three machines is its simulation, and goes without a trace. A stranger's frames do it no harm. A machine whose
+// engine is killed and whose network is cut ends the run, is named, and is cleaned when it is back. Only the first machine's engine is called from here.
 func TestSpread(t *testing.T) {
 	needSwarmEngines(t)
 	unchanged(t)
@@ -76,7 +76,7 @@ func TestSpread(t *testing.T) {
 	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
 		t.Error(o.out)
 	}
-	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--capture", "h0:0,h5:0,h9:0", "--runs", runs, file)
+	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--capture", "h0:0,h5:0,h9:0,core0:0", "--runs", runs, file)
 	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
 		t.Errorf("%s%s", o.out, o.err)
 	}
@@ -85,6 +85,8 @@ func TestSpread(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	onlyKnownPorts(t, e)
+	spreadStranger(t, e, file, filepath.Join(runs, "t-spread-1", "core0_0.pcapng"))
 	spreadVerbs(t, e)
 	spreadMetrics(t, e)
 	says(t, onSwarm(t, e, 1, exitRuntime, "down", "-q"), "lab t-spread is on sw1, sw2, sw3", "mcastlab destroy t-spread first")
