@@ -4,8 +4,6 @@ package command
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/mcastlab/mcastlab/core/wire"
 )
@@ -133,30 +129,15 @@ func TestRegistrationOnTheWire(t *testing.T) {
 	text := "name: t-mrp\ntopology: {fat-tree: {k: 4}}\nworkloads:\n  - bcast: {schemes: [cepheus], sizes: [64B], iterations: 1}\n"
 	r := verified(t, "-r", "netns", "--dilation", "100000", "--capture", "*:*", write(t, text))
 	records := func(port string) (most int) {
-		f, err := os.Open(filepath.Join(r.RunDir, strings.ReplaceAll(port, ":", "_")+".pcapng"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		c, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var p wire.Pool
-		for {
-			b, _, err := c.ReadPacketData()
-			if errors.Is(err, io.EOF) {
-				return most
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, b := range packetsOf(t, filepath.Join(r.RunDir, strings.ReplaceAll(port, ":", "_")+".pcapng")) {
 			fr, err := p.Parse(b)
 			if err != nil || fr.Kind() != wire.KindMRP || !(wire.GroupRange{}).Has(fr.DstIP()) {
 				continue
 			}
 			most = max(most, (fr.PayloadLen()-wire.MRPHeaderLen)/wire.MRPRecordLen)
 		}
+		return most
 	}
 	hops := map[string]int{"h0:0": records("h0:0"), "h15:0": records("h15:0")}
 	for _, tier := range []string{"core0", "core1", "core2", "core3"} {

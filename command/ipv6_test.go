@@ -7,16 +7,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/vishvananda/netlink"
 
 	"github.com/mcastlab/mcastlab/core/prng"
@@ -51,24 +48,8 @@ func verified(t *testing.T, args ...string) *runner.Report {
 // and VLAN with a right ICRC, and has tshark look at it.
 func framed(t *testing.T, file string, v6 bool, vlan uint16) (roce, mrp int) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	c, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var p wire.Pool
-	for {
-		b, _, err := c.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, b := range packetsOf(t, file) {
 		fr, err := p.Parse(b)
 		if err != nil {
 			t.Fatalf("%v: %x", err, b)

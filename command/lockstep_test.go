@@ -5,7 +5,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -544,21 +543,4 @@ func TestLockstepCapturedLate(t *testing.T) {
 			t.Errorf("%s: the %d frames are not those of the simulation", how, len(middle))
 		}
 	}
-}
-
-// blocksOf returns the blocks of a pcapng file.
-func blocksOf(t *testing.T, name string) (blocks []string) {
-	t.Helper()
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for len(b) > 0 {
-		if len(b) < 12 || int(binary.LittleEndian.Uint32(b[4:])) > len(b) {
-			t.Fatalf("%s: its last block is cut", name)
-		}
-		n := binary.LittleEndian.Uint32(b[4:])
-		blocks, b = append(blocks, string(b[:n])), b[n:]
-	}
-	return blocks
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/vishvananda/netns"
 
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -122,23 +120,7 @@ func (s *stranger) dial(namespace string, p *engine.Placement) {
 // shortFrames returns the short RoCE frames of a capture over IPv4, with wrong ICRCs.
 func shortFrames(t *testing.T, file string) (all [][]byte) {
 	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	c, err := pcapgo.NewNgReader(f, pcapgo.DefaultNgReaderOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		b, _, err := c.ReadPacketData()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, b := range packetsOf(t, file) {
 		if len(b) <= strangerBytes && len(b) > 38 && binary.BigEndian.Uint16(b[36:]) == wire.PortRoCEv2 {
 			b[len(b)-1] ^= 1 // no node sends it, and none answers it: a frame that ends as one that is announced would pass for that
 			all = append(all, b)

@@ -296,6 +296,7 @@ const busyEvents = 200
 
 // work does a worker's share of a round. Shares of different workers may be done at the same time.
 func (p *Parts) work(worker int) {
+	p.errs[worker] = nil
 	for part := p.first[worker]; part < p.first[worker+1]; part++ {
 		n := p.parts[part]
 		p.cross.land(part, n)
