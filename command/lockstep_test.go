@@ -337,6 +337,7 @@ func TestLockstepEnds(t *testing.T) {
 	must(t, "deploy", "-q", "-r", "netns", file)
 	defer must(t, "destroy", "t-step-long")
 	signals := []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+	heed(syscall.SIGHUP)
 	for _, s := range append(signals, slices.Repeat([]syscall.Signal{syscall.SIGKILL}, 10)...) {
 		r := startLong(t, random)
 		_ = r.cmd.Process.Signal(s)

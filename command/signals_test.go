@@ -33,12 +33,18 @@ type ending struct {
 	said string
 }
 
+// heed has the programs that a test starts know a signal which the test itself was started to ignore, by nohup: they would
+// rightly ignore it, too.
+func heed(sig os.Signal) {
+	if signal.Ignored(sig) {
+		signal.Notify(make(chan os.Signal, 1), sig)
+	}
+}
+
 // endAt starts the program and, at a moment, asks it to end.
 func endAt(t *testing.T, sig syscall.Signal, moment time.Duration, env []string, args ...string) ending {
 	t.Helper()
-	if signal.Ignored(sig) { // by nohup: the program would rightly ignore it, too, if we went on to
-		signal.Notify(make(chan os.Signal, 1), sig)
-	}
+	heed(sig)
 	ctx, stop := context.WithTimeout(t.Context(), moment+endLimit)
 	defer stop()
 	r, w, err := os.Pipe()
