@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -175,8 +176,14 @@ func (p *program) deployCommand() *cli.Command {
 			if n := len(l.Replicas()); n > 0 {
 				size += fmt.Sprintf(", %d controllers", n)
 			}
-			fmt.Fprintf(p.out, "%s: %s, %s: %s\n", l.Name, size, e.Name(), what)
-			return d.Close()
+			_, err = fmt.Fprintf(p.out, "%s: %s, %s: %s\n", l.Name, size, e.Name(), what)
+			cerr := d.Close()
+			if !errors.Is(err, syscall.EPIPE) || did != orchestrator.Made {
+				return cerr
+			}
+			// Nobody has learnt that it is up: it is taken back, as it is if they go a moment earlier.
+			_, derr := orchestrator.Destroy(withoutCancel(c), l.Name, engines())
+			return errors.Join(err, cerr, derr)
 		},
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // endings are the ways in which a terminal, a shell or a service manager ends a program.
@@ -336,4 +338,34 @@ func TestSignalsLive(t *testing.T) {
 	s.end(nil, nil, 100*time.Millisecond, "inspect", s.lab)
 	s.end(nil, nil, 100*time.Millisecond, "wipe") // lists
 	down(0)
+}
+
+// TestDeployUnread: a lab of which nobody reads that it is up is taken back, and one that was up stays.
+func TestDeployUnread(t *testing.T) {
+	need(t)
+	file := write(t, "name: t-unread\ntopology: {star: {hosts: 2}}\nworkloads:\n  - bcast: {schemes: [unicast], sizes: [64B]}\n")
+	t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", "t-unread") })
+	deploy := func() {
+		t.Helper()
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // not noticed before something is written to it, as a pipe is
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unix.Close(pair[0])
+		cmd := exec.Command(program1(t), "deploy", "-q", "-r", "netns", file)
+		out := os.NewFile(uintptr(pair[1]), "unread")
+		defer out.Close()
+		cmd.Stdout = out
+		_ = cmd.Run() // the exit code says it
+		if code := cmd.ProcessState.ExitCode(); code != exitUnread {
+			t.Errorf("exit %d, want %d", code, exitUnread)
+		}
+	}
+	before := snapshot(t)
+	deploy()
+	same(t, before, snapshot(t))
+	must(t, "deploy", "-q", "-r", "netns", file)
+	before = snapshot(t)
+	deploy()
+	same(t, before, snapshot(t))
 }
