@@ -29,7 +29,7 @@ func TestLiveGroups(t *testing.T) {
 			t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", l.name) }) // what a failed test has left
 			must(t, "deploy", "--runtime", runtime, file)
 			l.fresh = held(t, l.name)
-			t.Setenv("UCX_RC_TIMEOUT", "5ms") // of lab time, as the next: the default of a second would be minutes
+			t.Setenv("UCX_RC_TIMEOUT", "20ms") // of lab time, as the next: the default of a second would be minutes
 			l.bound()
 			l.boundEnds()
 			l.broadcasts()

@@ -32,6 +32,7 @@ enum v_op {
 	V_QUERY_SRQ,
 	V_RESIZE_CQ,
 	V_CLOCK,
+	V_UNSENT, // the reply's send is how many sends of a UC or UD queue pair have not left
 };
 
 // V_TIME, a v_id whose id is 0, is all that a connection of libmcasttime.so says. The descriptor of a page, which can only be
@@ -110,7 +111,7 @@ struct v_hello {
 	uint32_t op, version;
 };
 
-// V_ALLOC_PD, V_CREATE_CHANNEL and V_CLOCK, whose id is 0, V_QUERY_QP, V_QUERY_SRQ, and all that destroy.
+// V_ALLOC_PD, V_CREATE_CHANNEL and V_CLOCK, whose id is 0, V_QUERY_QP, V_UNSENT, V_QUERY_SRQ, and all that destroy.
 struct v_id {
 	uint32_t op, id;
 };

@@ -41,6 +41,7 @@ const (
 	opQuerySRQ
 	opResizeCQ
 	opClock
+	opUnsent
 	opEnd
 )
 

@@ -63,6 +63,7 @@ var golden = map[op]string{
 	opModifySRQ:      "140000000100000002000000",
 	opResizeCQ:       "160000000100000002000000",
 	opClock:          "1700000001000000",
+	opUnsent:         "1800000001000000",
 	opCreateChannel:  "0600000001000000",
 	opDestroyChannel: "0700000001000000",
 	opCMCreate:       "40000000010000000200000003000000",

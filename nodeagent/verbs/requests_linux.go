@@ -70,6 +70,9 @@ func (c *client) simple(o op, id uint32) ([]byte, []int) {
 	var fds []int
 	err := error(unix.EIO)
 	after := func() {}
+	if o == opDestroyQP || o == opDestroyAH || o == opUnsent {
+		c.ask(func() { c.work.takePosted(c) })
+	}
 	switch o {
 	case opCreateChannel:
 		r.ID, fds, err = c.createChannel()
@@ -84,6 +87,8 @@ func (c *client) simple(o op, id uint32) ([]byte, []int) {
 		if c.s.call(func(now vtime.Time) { t.Now = nanoseconds(now) }) {
 			return encode(t), nil
 		}
+	case opUnsent:
+		c.s.call(func(vtime.Time) { r.Send, err = c.unsent(id) })
 	case opQuerySRQ:
 		c.s.call(func(vtime.Time) { r.Recv, err = c.querySRQ(id) })
 	default:
@@ -166,6 +171,19 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 		return func() { unmap(r.image) }, nil
 	}
 	return nil, errMalformed
+}
+
+// unsent returns how many sends the NIC has to let go before a queue pair can be destroyed without loss. What a reliable one has
+// sent may be lost anyway, unless its program waits for completions.
+func (c *client) unsent(id uint32) (uint32, error) {
+	q := c.qps[wire.QPN(id)]
+	if q == nil {
+		return 0, fmt.Errorf("count what queue pair %d has to send: it does not exist: %w", id, unix.EINVAL)
+	}
+	if q.reliable {
+		return 0, nil
+	}
+	return uint32(q.qp.Outstanding()), nil
 }
 
 // destroyQP takes a queue pair from the NIC. It is called with the loop's lock.

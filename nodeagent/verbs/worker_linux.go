@@ -184,6 +184,13 @@ func (w *worker) takeSends(c *client) (busy bool) {
 	return busy
 }
 
+// takePosted posts what waits in the send rings, as far as the NIC has room: a NIC of hardware has taken what was posted long before a
+// call by which the program destroys what it was posted with.
+func (w *worker) takePosted(c *client) {
+	for n := 0; n < virtrnic.MaxQPWR && w.takeSends(c); n += batch { // no more than a ring has, for a program that goes on posting
+	}
+}
+
 // send takes one batch: it copies the entries, brings the images of what they read up to date,
 // and posts them.
 func (w *worker) send(c *client, q *qp) (busy bool) {

@@ -276,6 +276,28 @@ static void datagrams(void)
 	IS(ibv_destroy_ah(ah), 0);
 }
 
+// What has been posted arrives, though its address and its queue pair are destroyed at once.
+static void abandoned(void)
+{
+	struct ibv_ah_attr at = {.is_global = 1, .port_num = 1, .grh = {.dgid = b.gid, .hop_limit = 64}};
+	struct ibv_ah *ah = ibv_create_ah(a.pd, &at);
+	CHECK(ah);
+	struct ibv_sge s = {(uintptr_t)a.buf, 4096, a.mr->lkey};
+	struct ibv_send_wr w = {.sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND};
+	w.wr.ud.ah = ah;
+	w.wr.ud.remote_qpn = b.qp->qp_num;
+	w.wr.ud.remote_qkey = 0x11;
+	for (int k = 0; k < 16; k++)
+		recv_at(&b, k, b.buf, 40 + 4096);
+	for (int k = 0; k < 16; k++)
+		IS(post(&a, &w), 0);
+	IS(ibv_destroy_ah(ah), 0);
+	IS(ibv_destroy_qp(a.qp), 0);
+	for (int k = 0; k < 16; k++)
+		IS(take(&b).wr_id, k);
+	create(&a, IBV_QPT_UD);
+}
+
 static struct ibv_async_event next_event(struct end *e, enum ibv_event_type want)
 {
 	struct ibv_async_event v;
@@ -620,7 +642,7 @@ int main(int argc, char **argv)
 		timeout = 12; // 17 ms: requests to a queue pair that has ended run into it
 	if (!strcmp(what, "shared"))
 		share(&b, 8);
-	connect_both(!strcmp(what, "datagrams") ? IBV_QPT_UD : IBV_QPT_RC);
+	connect_both(!strcmp(what, "datagrams") || !strcmp(what, "abandoned") ? IBV_QPT_UD : IBV_QPT_RC);
 	if (!strcmp(what, "one-sided"))
 		one_sided();
 	else if (!strcmp(what, "two-sided"))
@@ -629,6 +651,8 @@ int main(int argc, char **argv)
 		regions();
 	else if (!strcmp(what, "datagrams"))
 		datagrams();
+	else if (!strcmp(what, "abandoned"))
+		abandoned();
 	else if (!strcmp(what, "extended"))
 		extended();
 	else if (!strcmp(what, "pieces"))
