@@ -219,7 +219,7 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 	x.lab, x.id = l, id
 	c := lockstep.NodeConfig{
 		Sim:  sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l), Ledger: open.Ledger},
-		Node: id, Memory: m, Refuse: open.Refuse, Orders: orders, Request: x.request, Alone: true,
+		Node: id, Memory: m, Key: open.TagKey, Orders: orders, Request: x.request, Alone: true,
 	}
 	c.Sim.Trace = func(int) machine.Tracer { return x }
 	if l.Trace == lab.TraceMessages {

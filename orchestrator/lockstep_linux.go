@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,6 +160,7 @@ func (r *stepped) open() (err error) {
 	if err != nil {
 		return err
 	}
+	key := r.d.tagKey()
 	err = r.d.each(func(i int) error {
 		n := &steppedNode{name: r.d.nodes[i].name, words: newInbox()}
 		s, err := r.d.nodes[i].Lockstep(r.streams)
@@ -166,7 +168,7 @@ func (r *stepped) open() (err error) {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
 		n.s = s
-		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures, Refuse: r.d.spread != nil}
+		open := &nodeapi.Opening{Node: n.name, Lab: message, Ledger: r.o.Ledger != nil, Captures: captures, TagKey: key}
 		if err := s.Send(&nodeapi.Order{What: &nodeapi.Order_Open{Open: open}}); err != nil {
 			return fmt.Errorf("node %s: %w", n.name, err)
 		}
@@ -183,6 +185,16 @@ func (r *stepped) open() (err error) {
 		}
 	}
 	return err
+}
+
+// tagKey returns a key of frames' tags for a run of a lab over machines, whose network others may reach; nil for another.
+func (d *Deployed) tagKey() []byte {
+	if d.spread == nil {
+		return nil
+	}
+	key := make([]byte, lockstep.TagKey)
+	_, _ = rand.Read(key) // it never fails
+	return key
 }
 
 // listen takes a node's words until its stream ends.

@@ -98,7 +98,7 @@ type bench struct {
 	timelines []*faults.Timeline
 
 	patience time.Duration // of nodes; 0: the default
-	refuse   bool          // of nodes
+	key      []byte        // of nodes
 	hearing  time.Duration // how long a word is waited for; 0: a minute
 }
 
@@ -241,7 +241,7 @@ func (b *bench) start(without func(node int) bool) {
 		if without != nil && without(i) {
 			continue
 		}
-		c := NodeConfig{Sim: b.cfg, Node: i, Memory: b.memory[i], Orders: b.orders[i], Patience: b.patience, Refuse: b.refuse}
+		c := NodeConfig{Sim: b.cfg, Node: i, Memory: b.memory[i], Orders: b.orders[i], Patience: b.patience, Key: b.key}
 		for _, p := range b.pipes[i] {
 			c.IO = append(c.IO, p)
 		}
@@ -545,7 +545,7 @@ func TestForeignFrames(t *testing.T) {
 func TestStrangersFrames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, benchLab)
-	b.refuse = true
+	b.key = testKey
 	foreignFrames(t, b)
 	b.sameAs(nil, false)
 }

@@ -189,16 +189,6 @@ func (r ring) tail() *atomic.Uint64 { return r.u64(0) }
 func (r ring) at(i uint64) *atomic.Int64   { return r.i64(64 + int(i%ringEntries)*16) }
 func (r ring) tag(i uint64) *atomic.Uint64 { return r.u64(72 + int(i%ringEntries)*16) }
 
-// tagOf returns the tag of a frame: enough of its bytes to tell it from its neighbours.
-func tagOf(b []byte) uint64 {
-	n := len(b)
-	tag := uint64(n)
-	for _, x := range b[max(0, n-6):] {
-		tag = tag<<8 | uint64(x)
-	}
-	return tag
-}
-
 // bell wakes the coordinator. All write it.
 type bell struct{ region }
 

@@ -30,7 +30,10 @@ type NodeConfig struct {
 	Node   int
 	IO     []IO // by port
 	Memory *NodeMemory
-	Refuse bool // frames that nobody has announced: no program runs at a node, and strangers may send
+
+	// Key is of the tags of frames, where no program runs at a node and strangers may send: frames that nobody has
+	// announced are refused. Without one they are taken. All nodes have the same.
+	Key []byte
 
 	// Orders are what the coordinator has sent to the node over the stream, in order. The channel
 	// is closed when the stream has ended.
@@ -69,6 +72,7 @@ type Node struct {
 	part  *sim.Net
 	ports []port
 	m     *NodeMemory
+	tags  *tagger
 
 	bound  vtime.Time // all events before it have been handled
 	look   vtime.Time // the latest of Programs.Look
@@ -122,6 +126,9 @@ func NewNode(c NodeConfig) (*Node, error) {
 	c.Sim.Local[c.Node] = true
 	n.c = c
 	var err error
+	if n.tags, err = newTagger(c.Key); err != nil {
+		return nil, err
+	}
 	if n.part, err = sim.New(c.Sim); err != nil {
 		return nil, err
 	}
@@ -366,7 +373,7 @@ func (n *Node) flush(p *port) error {
 	}
 	for i, b := range p.frames {
 		p.out.at(p.sent).Store(int64(p.arrivals[i]))
-		p.out.tag(p.sent).Store(tagOf(b))
+		p.out.tag(p.sent).Store(n.tags.of(p.toID, p.sent, b))
 		p.sent++
 	}
 	p.out.tail().Store(p.sent)
@@ -425,7 +432,11 @@ func (n *Node) receive(p *port) error {
 
 // take hands a frame to the part: the next one that was announced, or one of a program that is no node.
 func (n *Node) take(p *port, b []byte) error {
-	if got := tagOf(b); got != p.in.tag(p.got).Load() {
+	if got := n.tags.of(p.fromID, p.got, b); got != p.in.tag(p.got).Load() {
+		if n.c.Key != nil {
+			p.foreign++ // or one that has overtaken another: the wait for that ends
+			return nil
+		}
 		for k := p.got + 1; k < min(p.in.tail().Load(), p.got+ringEntries); k++ {
 			if p.in.tag(k).Load() == got {
 				return fmt.Errorf("frame %d of %s was announced, and frame %d has come without it", p.got, p.name, k)
@@ -459,13 +470,10 @@ func (n *Node) parse(b []byte) (*wire.Frame, error) {
 	return f, err
 }
 
-// takeForeign hands over a frame that nobody has announced, unless such are refused. It arrives with the next that is announced on its
+// takeForeign hands over a frame that nobody has announced. It arrives with the next that is announced on its
 // link: what the coordinator has been told of the node says that nothing happens there before.
 func (n *Node) takeForeign(p *port, b []byte) error {
 	p.foreign++
-	if n.c.Refuse {
-		return nil
-	}
 	f, err := n.parse(b)
 	if err != nil {
 		return nil // no frame that a lab has

@@ -515,7 +515,7 @@ type Opening struct {
 	Lab           []byte                 `protobuf:"bytes,2,opt,name=lab,proto3" json:"lab,omitempty"`        // mcastlab/lab/v1, by labspec.Encode
 	Ledger        bool                   `protobuf:"varint,3,opt,name=ledger,proto3" json:"ledger,omitempty"` // record every frame that comes in
 	Captures      []*PortRef             `protobuf:"bytes,4,rep,name=captures,proto3" json:"captures,omitempty"`
-	Refuse        bool                   `protobuf:"varint,5,opt,name=refuse,proto3" json:"refuse,omitempty"` // frames that nobody has announced: no program runs at a node
+	TagKey        []byte                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"` // of frames; what nobody has announced is refused then: no program runs at a node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -578,11 +578,11 @@ func (x *Opening) GetCaptures() []*PortRef {
 	return nil
 }
 
-func (x *Opening) GetRefuse() bool {
+func (x *Opening) GetTagKey() []byte {
 	if x != nil {
-		return x.Refuse
+		return x.TagKey
 	}
-	return false
+	return nil
 }
 
 type PortRef struct {
@@ -3739,13 +3739,13 @@ const file_nodeapi_proto_rawDesc = "" +
 	"\fCaptureOrder\x12\x18\n" +
 	"\acapture\x18\x01 \x01(\rR\acapture\x120\n" +
 	"\x04port\x18\x02 \x01(\v2\x1c.mcastlab.control.v1.PortRefR\x04port\x12\x10\n" +
-	"\x03end\x18\x03 \x01(\bR\x03end\"\x99\x01\n" +
+	"\x03end\x18\x03 \x01(\bR\x03end\"\x9a\x01\n" +
 	"\aOpening\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03lab\x18\x02 \x01(\fR\x03lab\x12\x16\n" +
 	"\x06ledger\x18\x03 \x01(\bR\x06ledger\x128\n" +
-	"\bcaptures\x18\x04 \x03(\v2\x1c.mcastlab.control.v1.PortRefR\bcaptures\x12\x16\n" +
-	"\x06refuse\x18\x05 \x01(\bR\x06refuse\"1\n" +
+	"\bcaptures\x18\x04 \x03(\v2\x1c.mcastlab.control.v1.PortRefR\bcaptures\x12\x17\n" +
+	"\atag_key\x18\x05 \x01(\fR\x06tagKey\"1\n" +
 	"\aPortRef\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\rR\x04node\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\"4\n" +
