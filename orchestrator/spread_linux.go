@@ -106,8 +106,8 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err := d.configureAll(ctx, all, nil, nil); err != nil {
 		return err
 	}
-	d.log("%d nodes and %d links, %d of them between machines, made on %d machines in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
-		d.crossing(p.At), len(p.Machines), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
+	d.log("%d nodes and %d links, %d of them between machines, made in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
+		d.crossing(p.At), made.Sub(begin).Round(time.Millisecond), time.Since(made).Round(time.Millisecond))
 	st.Phase = phaseUp
 	return d.store.put(st)
 }

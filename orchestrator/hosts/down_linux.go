@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/docker/docker/api/types/swarm"
 
@@ -55,14 +56,33 @@ func Down(ctx context.Context, o Options) (existed bool, err error) {
 	if err := c.removeSecrets(ctx); err != nil {
 		return existed, err
 	}
-	_, inUse := docker.RemoveHostImages(ctx, c.Client)
-	if inUse != nil { // the engine removes a container a little after its task has ended
-		if err := sleep(ctx, startWait); err != nil {
-			return existed, err
-		}
-		_, inUse = docker.RemoveHostImages(ctx, c.Client)
+	if err := c.awaitContainers(ctx); err != nil {
+		return existed, err
 	}
+	_, inUse := docker.RemoveHostImages(ctx, c.Client)
 	return existed, errors.Join(lines(problems), inUse, s.remove())
+}
+
+// awaitContainers returns when the engine here has no container of our services any more: it removes one a little after its task has
+// ended. One that it does not remove is left to it.
+func (c *cluster) awaitContainers(ctx context.Context) error {
+	for begin := time.Now(); time.Since(begin) < takeWait; {
+		left := 0
+		for _, name := range []string{serviceName, joinName, leaveName} {
+			all, err := containers(ctx, c.Client, "com.docker.swarm.service.name="+name)
+			if err != nil {
+				return err
+			}
+			left += len(all)
+		}
+		if left == 0 {
+			return nil
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // downAlone removes what this machine has if it has left the Swarm meanwhile.
@@ -107,7 +127,7 @@ func (c *cluster) leave(ctx context.Context, o Options, all []Machine) (problems
 			problems = append(problems, fmt.Sprintf("%s: the Swarm does not reach it: it keeps its certificate in %s until the machine restarts", &m, daemon.Dir))
 		}
 	}
-	o.Say("removing the certificates of %d machines", len(nodes))
+	o.Say("removing the certificates of %s", machines(len(nodes)))
 	job := leaveSpec(from.Spec.TaskTemplate.ContainerSpec.Image, portOf(from))
 	id, err := c.create(ctx, job)
 	if err != nil {

@@ -130,6 +130,11 @@ func shares(ctx context.Context, d *client.Client, lab string) ([]container.Summ
 	if lab != "" {
 		label += "=" + lab
 	}
+	return containers(ctx, d, label)
+}
+
+// containers returns an engine's containers that have a label, those that have ended, too.
+func containers(ctx context.Context, d *client.Client, label string) ([]container.Summary, error) {
 	all, err := d.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)

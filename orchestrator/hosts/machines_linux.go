@@ -101,6 +101,14 @@ func older(a, b string) bool {
 	return slices.Compare(x[:], y[:]) < 0
 }
 
+// machines counts them in words.
+func machines(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}
+
 func numbers(version string) (n [2]int) {
 	for i, part := range strings.SplitN(version, ".", 3) {
 		if i < len(n) {

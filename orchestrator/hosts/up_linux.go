@@ -120,12 +120,12 @@ func (u *up) start(ctx context.Context) error {
 	case err != nil:
 		return err
 	case len(have) == 0:
-		u.o.Say("starting the daemon on %d machines", len(u.part()))
+		u.o.Say("starting the daemon on %s", machines(len(u.part())))
 		if _, err := u.create(ctx, want); err != nil {
 			return err
 		}
 	case have[0].Spec.Labels[labelSpec] != want.Labels[labelSpec]:
-		u.o.Say("updating the daemon on %d machines", len(u.part()))
+		u.o.Say("updating the daemon on %s", machines(len(u.part())))
 		err := failpoint.At("update service", func() error {
 			_, err := u.ServiceUpdate(ctx, have[0].ID, have[0].Version, want, swarm.ServiceUpdateOptions{})
 			return err
@@ -153,7 +153,7 @@ func (u *up) certify(ctx context.Context) error {
 	if len(need) == 0 {
 		return nil
 	}
-	u.o.Say("giving %d machines a certificate", len(need))
+	u.o.Say("giving %s a certificate", machines(len(need)))
 	return u.join(ctx, need)
 }
 
