@@ -145,7 +145,14 @@ func spreadVerbs(t *testing.T, e *swarmEngines) {
 	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", dilated), "lab t-spread-slow does not go over several machines", "its clock is dilated")
 	unknown := write(t, strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-far", 1), "hosts: auto", "hosts: \"sw1,sw9\"", 1))
 	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", unknown), `"sw9" is no machine that is ready: these are sw1, sw2, sw3`)
-	for _, lab := range []string{"t-spread-slow", "t-spread-far"} {
+	e.docker(1, "node update --label-add rack=a sw2")
+	labelled := strings.Replace(strings.Replace(spreadLab, "t-spread", "t-spread-label", 1), "hosts: auto", "hosts: \"node.labels.rack==a\"", 1)
+	if o := onMachine(t, e, 1, exitOK, "deploy", "-n", write(t, labelled)); !strings.Contains(o.out, "machine sw2 (") || strings.Contains(o.out, "machine sw1 (") {
+		t.Errorf("of machines with a label:\n%s", o.out)
+	}
+	nowhere := write(t, strings.Replace(labelled, "==a", "==b", 1))
+	says(t, onMachine(t, e, 1, exitRuntime, "deploy", "-q", nowhere), "runtime.hosts: node.labels.rack==b: no machine is left: sw1 has no labels, sw2 has rack=a")
+	for _, lab := range []string{"t-spread-slow", "t-spread-far", "t-spread-label"} {
 		if _, err := os.Stat("/run/mcastlab/" + lab); err == nil {
 			t.Errorf("lab %s, which was refused, has left its folder", lab)
 		}

@@ -182,7 +182,7 @@ type Runtime struct {
 	Clock      string   `yaml:"clock" json:"clock,omitzero" doc:"lockstep: lab time is virtual, and the run is the simulation to the bit on any machine; dilated: lab time is wall time, slowed down; auto: dilated in labs with external hosts or with a dilation, else lockstep" default:"auto" enum:"auto,lockstep,dilated"`
 	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
 	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`
-	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"machines of mcastlab hosts that the lab is spread over, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2 (docs/hosts.md); default: this machine alone"`
+	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"machines of mcastlab hosts that the lab is spread over, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2, or by labels of the Swarm: node.labels.rack==a (docs/hosts.md); default: this machine alone"`
 	IO         string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 

@@ -163,10 +163,8 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 	for _, why := range absent {
 		d.announce("machine %s: it takes no part", why)
 	}
-	if names := d.Lab.Runtime.Hosts; names != "" && names != hostsAuto {
-		if all, err = named(all, strings.Split(names, ",")); err != nil {
-			return nil, fmt.Errorf("lab %s: runtime.hosts: %w", d.Lab.Name, err)
-		}
+	if all, err = pick(all, d.Lab.Runtime.Hosts); err != nil {
+		return nil, fmt.Errorf("lab %s: runtime.hosts: %w", d.Lab.Name, err)
 	}
 	var machines []place.Machine
 	for _, m := range all {
@@ -177,29 +175,6 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 		return nil, fmt.Errorf("lab %s: %w", d.Lab.Name, err)
 	}
 	return &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(d.Graph.Links)), Port: port}, nil
-}
-
-// hostsAuto is the value of runtime.hosts that means all machines that are ready.
-const hostsAuto = "auto"
-
-// named returns the machines of these names, in this order.
-func named(all []engine.Machine, names []string) (some []engine.Machine, err error) {
-	for _, name := range names {
-		name = strings.TrimSpace(name)
-		i := slices.IndexFunc(all, func(m engine.Machine) bool { return m.Name == name || m.Node == name })
-		if i < 0 {
-			var have []string
-			for _, m := range all {
-				have = append(have, m.Name)
-			}
-			return nil, fmt.Errorf("%q is no machine that is ready: these are %s", name, strings.Join(have, ", "))
-		}
-		if slices.Contains(some, all[i]) {
-			return nil, fmt.Errorf("%q appears twice", name)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
 }
 
 // writePlacement writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.

@@ -12,6 +12,8 @@ type Machine struct {
 	Address string `json:"address"`
 	Cores   int    `json:"cores"`
 	Memory  int64  `json:"memory"` // bytes
+
+	Labels map[string]string `json:"labels,omitempty"` // those of a node of the Swarm
 }
 
 // String returns the name and the address, as messages give them.

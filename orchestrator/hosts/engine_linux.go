@@ -45,7 +45,7 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 	}
 	for _, m := range all {
 		if m.State == StateReady {
-			ready = append(ready, engine.Machine{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory})
+			ready = append(ready, engine.Machine{Node: m.Node, Name: m.Name, Address: m.Address, Cores: m.Cores, Memory: m.Memory, Labels: m.Labels})
 			continue
 		}
 		absent = append(absent, strings.TrimSuffix(m.String()+" is "+m.State+": "+m.Error, ": "))

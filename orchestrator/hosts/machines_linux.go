@@ -35,6 +35,8 @@ type Machine struct {
 	// Ahead is by how much its clock is ahead of this machine's, in ns, with an error of half a round trip. Nil: not known.
 	Ahead *int64 `json:"clock-ahead-ns,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Labels are those that docker node update --label-add gives.
+	Labels map[string]string `json:"labels,omitempty"`
 
 	arch string
 }
@@ -129,6 +131,7 @@ func machinesOf(nodes []swarm.Node) []Machine {
 		m := Machine{
 			Node: n.ID, Name: n.Description.Hostname, Address: n.Status.Addr, Role: string(n.Spec.Role), Engine: n.Description.Engine.EngineVersion,
 			Cores: int(n.Description.Resources.NanoCPUs / 1e9), Memory: n.Description.Resources.MemoryBytes, arch: n.Description.Platform.Architecture,
+			Labels: n.Spec.Labels,
 		}
 		if count[m.Name] > 1 || m.Name == "" {
 			m.Name = strings.TrimPrefix(m.Name+"-"+n.ID[:min(6, len(n.ID))], "-")
