@@ -74,7 +74,7 @@ func (b board) SetBranches(entries []rankhost.Branches) {
 
 func (n *Net) setBranches(entries []rankhost.Branches) {
 	for _, e := range n.branches {
-		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
+		n.at(e.Switch).sw.SetMulticast(virtswitch.Multicast{IP: e.Group})
 	}
 	n.setEntries(entries)
 	n.branches = entries
@@ -83,7 +83,7 @@ func (n *Net) setBranches(entries []rankhost.Branches) {
 // setEntries changes entries of the multicast tables of switches.
 func (n *Net) setEntries(entries []rankhost.Branches) {
 	for _, e := range entries {
-		n.nodes[e.Switch].sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
+		n.at(e.Switch).sw.SetMulticast(virtswitch.Multicast{IP: e.Group, Ports: e.Ports, From: e.From})
 	}
 }
 

@@ -24,9 +24,7 @@ func (n *Net) nodesCensus(c *window.Census) {
 	c.Open, c.Live, c.PauseMax, c.PauseLate = n.open() != nil, n.pool.Live, n.pauseMax, n.pauseLate
 	c.Flying, c.Pauses = n.lates, n.latePauses
 	for i := range n.nodes {
-		if nd := &n.nodes[i]; nd.m != nil {
-			n.nodeCensus(c, i, nd)
-		}
+		n.nodeCensus(c, &n.nodes[i])
 	}
 	n.attend()
 	c.Pauses += n.links.Pauses()
@@ -43,11 +41,11 @@ func (n *Net) nodesCensus(c *window.Census) {
 	}
 }
 
-func (n *Net) nodeCensus(c *window.Census, i int, nd *node) {
-	for port := range n.graph.Nodes[i].Links {
-		l := n.links.At(nd.first + port)
+func (n *Net) nodeCensus(c *window.Census, nd *node) {
+	for port := range n.graph.Nodes[nd.id].Links {
+		l := n.links.At(int(nd.first) + port)
 		if l.Next() <= n.now {
-			n.settle(i, port)
+			n.settle(nd, port)
 		}
 		c.Flying += l.InFlight()
 		c.Timed = c.Timed || l.Next() != vtime.Never

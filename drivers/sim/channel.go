@@ -18,8 +18,8 @@ type channel struct {
 	net   *Net
 	delay vtime.Duration // of each message, above 0
 
-	// up holds the requests that have not reached the server, by the node that sent them; down
-	// holds what the server has sent to each node.
+	// up holds the requests that have not reached the server, by the place of the node that sent them;
+	// down holds what the server has sent to each node.
 	up   []queue.FIFO[request]
 	down []queue.FIFO[message]
 
@@ -44,8 +44,11 @@ type message struct {
 }
 
 func newChannel(n *Net, delay vtime.Duration) *channel {
-	nodes := len(n.graph.Nodes)
-	return &channel{net: n, delay: delay, up: make([]queue.FIFO[request], nodes), down: make([]queue.FIFO[message], nodes)}
+	c := &channel{net: n, delay: delay, down: make([]queue.FIFO[message], len(n.nodes))}
+	if n.cfg.Edge == nil {
+		c.up = make([]queue.FIFO[request], len(n.nodes))
+	}
+	return c
 }
 
 // open makes the channel that of a job.
@@ -65,14 +68,14 @@ func (c *channel) send(node, rank int, q outofband.Request) {
 		return
 	}
 	c.coming++
-	c.up[node].Push(request{rank, q})
+	c.up[n.placeOf(node)].Push(request{rank, q})
 	n.schedule(at, classRequest, node)
 }
 
 // arrived hands a node's oldest request to the server, and sends what it answers.
 func (c *channel) arrived(node int) {
 	c.coming--
-	r := c.up[node].Pop()
+	r := c.up[c.net.placeOf(node)].Pop()
 	replies, entries := c.server.Handle(r.rank, r.q)
 	at := c.net.now.Add(c.delay)
 	for _, e := range entries {
@@ -86,17 +89,18 @@ func (c *channel) arrived(node int) {
 // post makes a message of the server arrive at a node.
 func (c *channel) post(at vtime.Time, node int, m message) {
 	c.coming++
-	c.down[node].Push(m)
+	c.down[c.net.placeOf(node)].Push(m)
 	c.net.schedule(at, classReply, node)
 }
 
 // delivered gives a node the oldest message that the server has sent it.
 func (c *channel) delivered(node int) {
 	c.coming--
-	m, nd := c.down[node].Pop(), &c.net.nodes[node]
+	at := c.net.placeOf(node)
+	m, nd := c.down[at].Pop(), &c.net.nodes[at]
 	if nd.sw != nil {
 		nd.sw.SetMulticast(virtswitch.Multicast{IP: m.entry.Group, Ports: m.entry.Ports, From: m.entry.From})
-		c.net.arm(node)
+		c.net.arm(nd)
 		return
 	}
 	if k := nd.host.calls[m.reply.Call]; k != nil {

@@ -51,7 +51,7 @@ func (c *checker) failf(format string, args ...any) {
 // decided records the verdict of a fault on a frame at the end of a link.
 func (c *checker) decided(l *machine.Link, f *wire.Frame, v faults.Verdict) {
 	if v.Twice || v.Delay > 0 || f.Kind() == wire.KindPFC && v != (faults.Verdict{}) {
-		c.displaced[l.Node], c.displaced[c.net.from[l.ID()].node] = true, true
+		c.displaced[l.Node], c.displaced[c.net.ports[l.ID()].node] = true, true
 	}
 }
 
@@ -74,7 +74,7 @@ func (c *checker) beforeFrame(l *machine.Link, f *wire.Frame) {
 	if f.OpCode() != wire.OpAcknowledge || !f.CheckICRC() {
 		return
 	}
-	src := c.net.from[l.ID()]
+	src := c.net.ports[l.ID()]
 	h := f.AETH()
 	for _, q := range c.members(c.group, int(src.node), int(src.port)) {
 		have := q.RQPSN().Sub(f.PSN()) // how many packets the member has received from the named one on
@@ -274,7 +274,7 @@ func (n *Net) open() (err error) {
 		}
 		nic.QPs(func(q *virtrnic.QP) {
 			if k := q.Outstanding(); k > 0 && err == nil {
-				err = fmt.Errorf("queue pair %d of %s still has %d work requests", q.Num(), n.graph.Nodes[i].Name, k)
+				err = fmt.Errorf("queue pair %d of %s still has %d work requests", q.Num(), n.graph.Nodes[n.nodes[i].id].Name, k)
 			}
 		})
 	}

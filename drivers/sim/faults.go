@@ -21,7 +21,7 @@ func (n *Net) NewTimeline(reconverge vtime.Duration, specs ...faults.Spec) *faul
 	if n.linkStats == nil {
 		n.linkStats = make([]faults.Counts, n.links.Len())
 	}
-	for i := range n.links.Len() {
+	for i := range n.own {
 		n.notePauseSpan(i)
 	}
 	t := target{n}
@@ -37,8 +37,8 @@ func (n *Net) NewTimeline(reconverge vtime.Duration, specs ...faults.Spec) *faul
 // LinkStats returns the counts of the faults that acted on frames of the transmitter with the
 // given number. All counts are zero in a simulation without a timeline.
 func (n *Net) LinkStats(port int) (s faults.Counts) {
-	if n.linkStats != nil {
-		s = n.linkStats[port]
+	if at, ok := n.linkOf(port); ok && n.linkStats != nil {
+		s = n.linkStats[at]
 	}
 	return s
 }
@@ -111,49 +111,48 @@ func (t target) SetFault(from topo.End, l faults.Link) { t.n.SetFault(t.id(from)
 
 // SetCarrier implements faults.LinkTarget.
 func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
-	if sw := t.n.nodes[at.Node].sw; sw != nil {
-		sw.SetCarrier(now, at.Port, up)
+	if nd := t.n.at(at.Node); nd.sw != nil {
+		nd.sw.SetCarrier(now, at.Port, up)
 	} else {
-		t.n.nodes[at.Node].nic.SetCarrier(now, up)
+		nd.nic.SetCarrier(now, up)
 	}
 }
 
 // SetRoutes implements faults.SwitchTarget.
 func (t target) SetRoutes(_ vtime.Time, down []int) {
-	g := t.n.graph
-	var own []int // the switches of this part of the lab
-	for node := g.Hosts; node < len(t.n.nodes); node++ {
-		if t.n.nodes[node].sw != nil {
-			own = append(own, node)
+	n := t.n
+	var own []*node // the switches of this part of the lab
+	for at := range n.nodes {
+		if nd := &n.nodes[at]; nd.sw != nil {
+			own = append(own, nd)
 		}
 	}
 	if len(own) == 1 {
-		table := g.RoutesAt(own[0], down...)
-		t.n.nodes[own[0]].sw.SetRoutes(t.n.cfg.FIB(own[0], &table))
+		nd := own[0]
+		table := n.graph.RoutesAt(int(nd.id), down...)
+		nd.sw.SetRoutes(n.cfg.FIB(int(nd.id), &table))
 		return
 	}
-	var tables []topo.Table
-	if len(down) == 0 {
-		tables = g.Routes()
-	} else if len(own) > 0 {
-		tables = g.RoutesWithout(down...)
+	for _, nd := range own {
+		nd.sw.SetRoutes(n.cfg.FIB(int(nd.id), &n.cfg.routes.without(down)[int(nd.id)-n.graph.Hosts]))
 	}
-	for _, node := range own {
-		t.n.nodes[node].sw.SetRoutes(t.n.cfg.FIB(node, &tables[node-g.Hosts]))
+	if n.place == nil {
+		n.cfg.routes.forget()
 	}
 }
 
 // SetRate implements faults.LinkTarget.
 func (t target) SetRate(now vtime.Time, at topo.End, rate int64) {
-	t.n.nodes[at.Node].m.Settle(now, at.Port)
-	t.n.links.At(t.id(at)).SetRate(rate)
-	t.n.notePauseSpan(t.id(at))
+	t.n.at(at.Node).m.Settle(now, at.Port)
+	place := t.n.startOf(t.id(at))
+	t.n.links.At(place).SetRate(rate)
+	t.n.notePauseSpan(place)
 }
 
 // notePauseSpan raises pauseMax to the longest time from the sending of a pause frame by a port
 // to the expiry of the pause at the far end.
-func (n *Net) notePauseSpan(port int) {
-	l := n.links.At(port)
+func (n *Net) notePauseSpan(place int) {
+	l := n.links.At(place)
 	n.pauseMax = max(n.pauseMax, l.Delay+l.Serialize(faults.PauseQuantaMax*wire.PauseQuantumBits/8+2*pauseBehind))
 }
 
@@ -163,7 +162,7 @@ const pauseBehind = 1 << 14
 
 // Arrived implements faults.LinkTarget.
 func (t target) Arrived(at topo.End) uint64 {
-	return t.n.links.At(t.id(t.n.graph.Peer(at.Node, at.Port))).Frames
+	return t.n.Link(t.id(t.n.graph.Peer(at.Node, at.Port))).Frames
 }
 
 // Pause implements faults.HostTarget.
@@ -174,7 +173,7 @@ func (t target) Pause(_ vtime.Time, node int, classes uint8, quanta uint16) {
 // Restart implements faults.LinkTarget.
 func (t target) Restart(now vtime.Time, node int) (lost int) {
 	n := t.n
-	nd := &n.nodes[node]
+	nd := n.at(node)
 	if nd.sw != nil {
 		n.forgotten()
 		return nd.sw.Restart(now)
@@ -210,20 +209,20 @@ func (t target) EndAgent(now vtime.Time, node int) (lost int) { return t.Restart
 // WipeGroups implements faults.SwitchTarget.
 func (t target) WipeGroups(_ vtime.Time, node int) int {
 	t.n.forgotten()
-	return t.n.nodes[node].sw.WipeGroups()
+	return t.n.at(node).sw.WipeGroups()
 }
 
 // LimitGroups implements faults.SwitchTarget.
 func (t target) LimitGroups(_ vtime.Time, node int, room int) {
-	t.n.nodes[node].sw.LimitGroups(room)
+	t.n.at(node).sw.LimitGroups(room)
 }
 
 // Refused implements faults.SwitchTarget.
-func (t target) Refused(node int) uint64 { return t.n.nodes[node].sw.Stats().Refused }
+func (t target) Refused(node int) uint64 { return t.n.at(node).sw.Stats().Refused }
 
 // Stall implements faults.HostTarget.
 func (t target) Stall(now vtime.Time, node int, on bool) {
-	nd := &t.n.nodes[node]
+	nd := t.n.at(node)
 	if on && !nd.nic.Stalled() {
 		nd.stalled = now
 	}
@@ -233,10 +232,10 @@ func (t target) Stall(now vtime.Time, node int, on bool) {
 
 // SetIntake implements faults.HostTarget.
 func (t target) SetIntake(now vtime.Time, node int, rate int64) {
-	nd := &t.n.nodes[node]
+	nd := t.n.at(node)
 	nd.nic.SetIntake(now, rate)
 	nd.host.look()
 }
 
 // Waited implements faults.HostTarget.
-func (t target) Waited(node int) uint64 { return t.n.nodes[node].nic.Stats().Waited }
+func (t target) Waited(node int) uint64 { return t.n.at(node).nic.Stats().Waited }

@@ -30,7 +30,8 @@ func (n *Net) account(l *machine.Link, f *wire.Frame, lost bool) {
 	l.Account(n.now, f, lost)
 	if n.ledger != nil && n.ledger.room > 0 {
 		n.ledger.room--
-		n.ledger.links[l.ID()] = append(n.ledger.links[l.ID()], Entry{n.now, l.Digest})
+		id := n.ports[l.ID()].id
+		n.ledger.links[id] = append(n.ledger.links[id], Entry{n.now, l.Digest})
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
-// Classes of events at one instant, in their order (rule R2).
+// Classes of events at one instant, in their order (rule R2). The ids of ports and nodes are their numbers (layout).
 const (
 	classArrival = iota // id: port
 	classLate           // id: port; a frame that a fault delayed
@@ -129,7 +129,7 @@ func (n *Net) step() bool {
 		n.fireTimer(id)
 	case classTask:
 		if n.channel != nil {
-			n.wakeSleepers(n.nodes[id].host)
+			n.wakeSleepers(n.at(id).host)
 		} else {
 			n.wakeSleeper(id)
 		}
@@ -155,18 +155,20 @@ func (n *Net) step() bool {
 // arrive delivers the oldest frame of a link to the machine at its far end. It settles the
 // source port first (R3).
 func (n *Net) arrive(id int) {
-	l := n.links.At(id)
+	at := n.endOf(id)
+	l := n.links.At(at)
 	var f *wire.Frame
-	if n.inbound != nil && !n.local(int(n.from[id].node)) {
-		f = n.take(id)
+	if at >= n.own {
+		f = n.take(at)
 	} else {
 		f = l.Land().Frame
 		if l.Next() < n.now {
-			src := &n.nodes[n.from[id].node]
-			src.m.Settle(n.now-1, int(n.from[id].port))
-			n.arm(int(n.from[id].node))
+			p := &n.ports[at]
+			src := &n.nodes[p.node]
+			src.m.Settle(n.now-1, int(p.port))
+			n.arm(src)
 		}
-		n.requeue(id, l)
+		n.requeue(at, l)
 	}
 	n.happens()
 	n.stats.Hops++
@@ -177,10 +179,10 @@ func (n *Net) arrive(id int) {
 		n.stats.AckHops++
 	}
 	if n.observed {
-		n.show(id, l, f)
+		n.show(at, l, f)
 	}
-	if n.fault != nil && n.fault[id] != nil {
-		n.arriveFaulty(id, f)
+	if n.fault != nil && n.fault[at] != nil {
+		n.arriveFaulty(at, f)
 		return
 	}
 	if !n.cfg.NoDigest {
@@ -190,68 +192,74 @@ func (n *Net) arrive(id int) {
 }
 
 // show passes a frame that has reached the end of a link to taps and watchers.
-func (n *Net) show(id int, l *machine.Link, f *wire.Frame) {
+func (n *Net) show(at int, l *machine.Link, f *wire.Frame) {
 	if n.watch != nil {
-		n.watchSent(id, l, n.now, f)
+		n.watchSent(at, l, n.now, f)
 	}
 	if n.out != nil {
-		n.showTaps(id, l, f)
+		n.showTaps(at, l, f)
 	}
 }
 
 // watchSent shows a frame that lands at an instant to the watcher of the node that has sent it. That
 // of a node outside the part has shown it there, when the frame left (depart).
-func (n *Net) watchSent(id int, l *machine.Link, landed vtime.Time, f *wire.Frame) {
-	if w := n.watch[n.from[id].node]; w != nil {
+func (n *Net) watchSent(at int, l *machine.Link, landed vtime.Time, f *wire.Frame) {
+	p := &n.ports[at]
+	if p.node == outside {
+		return
+	}
+	if w := n.watch[p.node]; w != nil {
 		start, d := l.Began(landed, f)
-		w.Sent(int(n.from[id].port), start, d, landed, f)
+		w.Sent(int(p.port), start, d, landed, f)
 	}
 }
 
-func (n *Net) showTaps(id int, l *machine.Link, f *wire.Frame) {
+func (n *Net) showTaps(at int, l *machine.Link, f *wire.Frame) {
 	landed := n.now.Add(-n.cfg.Latency(int(l.Node)))
-	if t := n.in[id]; t != nil {
+	if t := n.in[at]; t != nil {
 		t(landed, f)
 	}
-	if t := n.out[id]; t != nil {
+	if t := n.out[at]; t != nil {
 		t(n.now.Add(-l.Delay), f)
 	}
 }
 
-func (n *Net) arriveFaulty(id int, f *wire.Frame) {
-	a := faults.Arrival{Port: id, Frame: f, Pool: n.pool}
+func (n *Net) arriveFaulty(at int, f *wire.Frame) {
+	a := faults.Arrival{Port: at, Frame: f, Pool: n.pool}
 	if n.linkStats != nil {
-		a.Count = &n.linkStats[id]
+		a.Count = &n.linkStats[at]
 	}
-	if !faults.Apply(n.fault[id].Arrive(n.now, f), a, linkEnd{n}) {
+	if !faults.Apply(n.fault[at].Arrive(n.now, f), a, linkEnd{n}) {
 		n.stats.Lost++
 	}
 }
 
 // linkEnd takes the frames on which faults have decided (faults.Sink). A port is identified by
-// the number of the transmitter at the other end of its link.
+// the place of its link.
 type linkEnd struct{ n *Net }
 
 // Decided implements faults.Sink.
-func (e linkEnd) Decided(id int, f *wire.Frame, v faults.Verdict) {
-	n, l := e.n, e.n.links.At(id)
+func (e linkEnd) Decided(at int, f *wire.Frame, v faults.Verdict) {
+	n, l := e.n, e.n.links.At(at)
 	n.account(l, f, v.Drop)
 	if n.check != nil {
 		n.check.decided(l, f, v)
 	}
-	if v.Drop && n.watch != nil && n.watch[l.Node] != nil {
-		n.watch[l.Node].Lost(n.now, int(l.NodePort), f)
+	if v.Drop && n.watch != nil {
+		if w := n.watch[n.placeOf(int(l.Node))]; w != nil {
+			w.Lost(n.now, int(l.NodePort), f)
+		}
 	}
 }
 
 // Deliver implements faults.Sink.
-func (e linkEnd) Deliver(id int, f *wire.Frame) { e.n.deliver(e.n.links.At(id), f) }
+func (e linkEnd) Deliver(at int, f *wire.Frame) { e.n.deliver(e.n.links.At(at), f) }
 
 // Hold implements faults.Sink.
-func (e linkEnd) Hold(id int, f *wire.Frame, d vtime.Duration) { e.n.delay(id, f, d) }
+func (e linkEnd) Hold(at int, f *wire.Frame, d vtime.Duration) { e.n.delay(at, f, d) }
 
 // delay keeps a frame that a fault delivers later by d.
-func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
+func (n *Net) delay(place int, f *wire.Frame, d vtime.Duration) {
 	at := n.now.Add(max(d, vtime.Picosecond))
 	if f.Kind() == wire.KindPFC {
 		n.pauseLate = max(n.pauseLate, d)
@@ -263,31 +271,32 @@ func (n *Net) delay(id int, f *wire.Frame, d vtime.Duration) {
 	if n.late == nil {
 		n.late = make([]agenda[*wire.Frame], n.links.Len())
 	}
-	n.late[id].push(at, f)
+	n.late[place].push(at, f)
 	n.lates++
-	n.schedule(at, classLate, id)
+	n.schedule(at, classLate, int(n.ports[place].id))
 }
 
 func (n *Net) arriveLate(id int) {
 	n.lates--
 	n.happens()
-	f := n.late[id].pop()
+	at := n.endOf(id)
+	f := n.late[at].pop()
 	if f.Kind() == wire.KindPFC {
 		n.latePauses--
 	} else {
 		n.moves++
 	}
-	n.deliver(n.links.At(id), f)
+	n.deliver(n.links.At(at), f)
 }
 
 // deliver passes a frame to the machine at the end of a link.
 func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
-	dst := &n.nodes[l.Node]
+	dst := n.at(int(l.Node))
 	if n.check != nil {
 		n.check.beforeFrame(l, f)
 	}
 	dst.m.HandleFrame(n.now, int(l.NodePort), f)
-	n.arm(int(l.Node))
+	n.arm(dst)
 	if dst.host != nil {
 		dst.host.look()
 	}
@@ -295,61 +304,60 @@ func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
 
 // requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
 // its link, or the start of its next frame.
-func (n *Net) requeue(id int, l *machine.Link) {
-	if n.inbound != nil && !n.local(int(l.Node)) {
-		n.depart(id, l)
+func (n *Net) requeue(place int, l *machine.Link) {
+	if n.inbound != nil && n.ports[place].leaves {
+		n.depart(place, l)
 	}
 	if at, wake, needed := l.Attend(); needed {
 		class := classArrival
 		if wake {
 			class = classStart
 		}
-		n.schedule(at, class, id)
+		n.schedule(at, class, int(n.ports[place].id))
 	}
 }
 
 // attend schedules the events of the ports that the last call into a machine has listed.
 func (n *Net) attend() {
-	for _, id := range n.links.Listed() {
-		n.requeue(int(id), n.links.At(int(id)))
+	for _, place := range n.links.Listed() {
+		n.requeue(int(place), n.links.At(int(place)))
 	}
 }
 
 // startPort settles a transmitter whose link is empty and whose next frame may start.
 func (n *Net) startPort(id int) {
-	l := n.links.At(id)
+	at := n.startOf(id)
+	l := n.links.At(at)
 	n.stats.Wakes++
 	if !l.Woken(n.now) {
 		return
 	}
 	if l.Next() <= n.now {
-		n.settle(int(n.from[id].node), int(n.from[id].port))
+		n.settle(&n.nodes[n.ports[at].node], int(n.ports[at].port))
 	}
-	n.requeue(id, l)
+	n.requeue(at, l)
 }
 
 // settle lets a port start what may have started by now.
-func (n *Net) settle(node, port int) {
-	nd := &n.nodes[node]
+func (n *Net) settle(nd *node, port int) {
 	nd.m.Settle(n.now, port)
-	n.arm(node)
+	n.arm(nd)
 	if nd.host != nil && nd.host.news() && nd.armed != n.now {
 		nd.armed = n.now // unreliable requests complete when they start
-		n.schedule(n.now, classTimer, node)
+		n.schedule(n.now, classTimer, int(nd.id))
 	}
 }
 
 // arm schedules a timer event at the node's next deadline unless one is pending by then.
-func (n *Net) arm(id int) {
-	nd := &n.nodes[id]
+func (n *Net) arm(nd *node) {
 	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
 		nd.armed = max(at, n.now)
-		n.schedule(nd.armed, classTimer, id)
+		n.schedule(nd.armed, classTimer, int(nd.id))
 	}
 }
 
 func (n *Net) fireTimer(id int) {
-	nd := &n.nodes[id]
+	nd := n.at(id)
 	if nd.armed != n.now {
 		return // an earlier timer event has replaced this one
 	}
@@ -362,7 +370,7 @@ func (n *Net) fireTimer(id int) {
 	if nd.host != nil {
 		nd.host.look()
 	}
-	n.arm(id)
+	n.arm(nd)
 }
 
 // At arranges for f to be called at an instant of lab time, or now if that instant has passed.
@@ -407,9 +415,7 @@ func (n *Net) callTimed(id int, before vtime.Time) {
 // them.
 func (n *Net) settled() {
 	for i := range n.nodes {
-		if n.local(i) {
-			n.arm(i)
-		}
+		n.arm(&n.nodes[i])
 	}
 	n.attend()
 }
@@ -418,10 +424,10 @@ func (n *Net) settled() {
 // bit mask of the paused priorities; quanta is the time to pause in units of 512 bit times, or 0
 // to resume.
 func (n *Net) Pause(node int, classes uint8, quanta uint16) {
-	nd := &n.nodes[node]
+	nd := n.at(node)
 	nd.nic.Settle(n.now, 0)
 	nd.nic.SendPause(n.now, classes, quanta)
-	n.arm(node)
+	n.arm(nd)
 	n.attend()
 }
 
@@ -475,11 +481,13 @@ func (n *Net) prefetch(keys []uint64) {
 			continue
 		}
 		at := n.base + vtime.Time(k>>(n.idBits+classBits))
-		l := n.links.At(int((k ^ n.order.Mask(at)) & mask))
-		if l.InFlight() > 0 {
+		place := n.endOf(int((k ^ n.order.Mask(at)) & mask))
+		if place >= n.own {
+			if q := &n.inbound[place-n.own]; q.Len() > 0 {
+				sum += uint64(q.First().Frame.PayloadLen())
+			}
+		} else if l := n.links.At(place); l.InFlight() > 0 {
 			sum += uint64(l.Flying(0).Frame.PayloadLen())
-		} else if n.inbound != nil && n.inbound[l.ID()].Len() > 0 {
-			sum += uint64(n.inbound[l.ID()].First().Frame.PayloadLen())
 		}
 	}
 	n.sink += sum // keeps the compiler from dropping the loads

@@ -60,8 +60,10 @@ type Config struct {
 	Local []bool
 	Edge  Edge
 
-	tables []topo.Table // of all switches; nil: they are made
-	pool   *wire.Pool   // that of other parts on the same goroutine, too; nil: one is made
+	layout *layout // that of all parts, of which this one is part; nil: it is made
+	part   int32
+	routes *routes    // those of all parts; nil: they are made
+	pool   *wire.Pool // that of other parts on the same goroutine, too; nil: one is made
 }
 
 // Tap is called for each frame that passes a port, with the instant at which a capture at that
@@ -70,20 +72,26 @@ type Tap func(at vtime.Time, f *wire.Frame)
 
 // Net is a simulated lab.
 type Net struct {
-	graph *topo.Graph
-	cfg   Config
+	graph  *topo.Graph
+	cfg    Config
+	layout *layout
+	part   int32
+	// place, starts and ends are those of layout; nil if the lab is whole.
+	place, starts, ends []int32
+
 	pool  *wire.Pool
-	nodes []node
+	nodes []node // by place
 	links machine.Links
-	from  []end         // by port: the node and port that transmit
-	fault []faults.Link // by port; nil if no link has a fault
-	// inbound holds, by port, the frames that come from nodes outside Local; nil if all are local.
+	ports []port        // by place: of whom links is
+	fault []faults.Link // by place of a link; nil if no link has a fault
+	// inbound holds the frames of links that come from outside the part. Their places are those from own on.
 	inbound []queue.FIFO[machine.Flight]
-	late    []agenda[*wire.Frame] // by port: frames that a fault has delayed; nil until the first one
+	own     int
+	late    []agenda[*wire.Frame] // by place of a link: frames that a fault has delayed; nil until the first one
 	lates   int                   // number of frames in late
 	// latePauses is the number of pause frames in late.
 	latePauses int
-	// linkStats is indexed by port and nil if there is no timeline.
+	// linkStats is indexed by place of a link and nil if there is no timeline.
 	linkStats []faults.Counts
 	calls     [3]int         // pending calls of the timeline, by their Keep
 	applying  bool           // a timeline call is being made
@@ -99,9 +107,9 @@ type Net struct {
 	verdict   window.Verdict                  // in a part of a lab: on that call
 	stuck     bool                            // the run has ended while frames or work requests wait for ever
 	postponed []timed                         // calls of the timeline that have been put off
-	out       []Tap                           // by port: at the sending end; nil if there is no tap
-	in        []Tap                           // by port: at the receiving end
-	// watch is indexed by node and nil if there are no watchers; that of a node outside the part is nil.
+	out       []Tap                           // by place of a link: at the sending end; nil if there is no tap
+	in        []Tap                           // by place of a link: at the receiving end
+	// watch is indexed by place and nil if there are no watchers.
 	// observed says that there are taps or watchers.
 	watch    []machine.Watcher
 	observed bool
@@ -162,8 +170,6 @@ type Stats struct {
 	InTurn  uint64 // of a lab in parts: sum over the rounds of the events of the part that had most
 }
 
-type end struct{ node, port int32 }
-
 // node is a machine with the loop's state of it.
 type node struct {
 	m     machine.Machine
@@ -171,7 +177,8 @@ type node struct {
 	sw    *virtswitch.Switch // nil for a host
 	host  *host
 	armed vtime.Time // instant of the valid timer event, or vtime.Never
-	first int        // number of the node's first port
+	id    int32      // the node's number
+	first int32      // place of the link of its first port
 	// stalled is when the NIC was last stalled.
 	stalled vtime.Time
 }
@@ -186,52 +193,27 @@ func New(cfg Config) (*Net, error) {
 	}
 	n.pool.Poison = cfg.Check
 	n.order = cfg.Order()
+	n.placeNodes()
 	n.buildLinks()
-	tables := cfg.tables
-	if tables == nil {
-		tables = g.Routes()
-	}
-	n.nodes = make([]node, len(g.Nodes))
-	first := 0
 	if cfg.Ledger {
-		n.ledger = newLedger(n.links.Len())
-	}
-	if cfg.Local != nil {
-		n.inbound = make([]queue.FIFO[machine.Flight], n.links.Len())
+		n.ledger = newLedger(n.Ports())
 	}
 	if cfg.OutOfBand > 0 {
 		n.channel = newChannel(n, cfg.OutOfBand)
 	}
 	if cfg.Watch != nil {
-		n.watch = make([]machine.Watcher, len(g.Nodes))
+		n.watch = make([]machine.Watcher, len(n.nodes))
 	}
-	for i := range g.Nodes {
-		count := len(g.Nodes[i].Links)
-		ports := n.links.Ports(first, first+count)
-		nd := &n.nodes[i]
-		*nd = node{armed: vtime.Never, first: first}
-		first += count
-		if !n.local(i) {
-			continue
-		}
-		var trace machine.Tracer
-		if cfg.Trace != nil {
-			trace = cfg.Trace(i)
-		}
-		if cfg.Watch != nil {
-			n.observed = true
-			n.watch[i] = cfg.Watch(i)
-		}
-		if g.Nodes[i].Kind == topo.Host {
-			n.buildHost(i, nd, &ports[0], trace)
-			continue
-		}
-		if err := n.buildSwitch(i, nd, ports, &tables[i-g.Hosts], trace); err != nil {
+	for at := range n.nodes {
+		if err := n.buildNode(at); err != nil {
 			return nil, err
 		}
 	}
+	if n.place == nil {
+		n.cfg.routes.forget()
+	}
 	n.judge = n.judgeWhole
-	if cfg.Local != nil {
+	if n.place != nil {
 		n.judge = func(window.Due) window.Verdict { return n.verdict }
 	}
 	n.idBits = n.order.Bits
@@ -247,21 +229,25 @@ func New(cfg Config) (*Net, error) {
 // room. A large lab has room for eight per host.
 const minTasks = 1 << 15
 
-// buildLinks makes one transmitter per node and port, in node order.
-func (n *Net) buildLinks() {
-	g := n.graph
-	var configs []machine.PortConfig
-	for i := range g.Nodes {
-		for p := range g.Nodes[i].Links {
-			configs = append(configs, n.cfg.Port(i, p))
-			n.from = append(n.from, end{int32(i), int32(p)})
-		}
+// buildNode builds the machine at a place.
+func (n *Net) buildNode(at int) error {
+	cfg, nd := &n.cfg, &n.nodes[at]
+	i := int(nd.id)
+	first := int(nd.first)
+	ports := n.links.Ports(first, first+len(n.graph.Nodes[i].Links))
+	var trace machine.Tracer
+	if cfg.Trace != nil {
+		trace = cfg.Trace(i)
 	}
-	n.links = machine.NewLinks(configs)
-	for id, from := range n.from {
-		far, l := g.Peer(int(from.node), int(from.port)), n.links.At(id)
-		l.Node, l.NodePort = int32(far.Node), int32(far.Port)
+	if cfg.Watch != nil {
+		n.observed = true
+		n.watch[at] = cfg.Watch(i)
 	}
+	if n.graph.Nodes[i].Kind == topo.Host {
+		n.buildHost(i, nd, &ports[0], trace)
+		return nil
+	}
+	return n.buildSwitch(i, nd, ports, &cfg.routes.without(nil)[i-n.graph.Hosts], trace)
 }
 
 func (n *Net) buildHost(i int, nd *node, port *machine.Port, trace machine.Tracer) {
@@ -304,10 +290,18 @@ func (n *Net) Doing() (what string, steps int) { return n.doing, n.steps }
 func (n *Net) Stats() Stats { return n.stats }
 
 // Switch returns the switch at a node, or nil.
-func (n *Net) Switch(node int) *virtswitch.Switch { return n.nodes[node].sw }
+func (n *Net) Switch(node int) *virtswitch.Switch { return n.of(node).sw }
 
 // NIC returns the NIC at a node, or nil.
-func (n *Net) NIC(node int) *virtrnic.NIC { return n.nodes[node].nic }
+func (n *Net) NIC(node int) *virtrnic.NIC { return n.of(node).nic }
+
+// of returns a node, an empty one if it is not in the part.
+func (n *Net) of(id int) *node {
+	if !n.local(id) {
+		return &node{}
+	}
+	return n.at(id)
+}
 
 // SetMulticast installs a plain IP multicast group in the switches, replacing any former one of
 // that address. members are the nodes of the receiving hosts; senders are those of hosts that
@@ -319,7 +313,7 @@ func (n *Net) SetMulticast(ip uint32, members, senders []int) error {
 	}
 	n.endMulticast(ip)
 	for _, e := range entries {
-		n.nodes[e.Switch].sw.SetMulticast(e.Multicast)
+		n.at(e.Switch).sw.SetMulticast(e.Multicast)
 	}
 	return nil
 }
@@ -338,7 +332,7 @@ func (n *Net) Of(int) *Net { return n }
 
 // Agent returns the registration agent of a host, or nil.
 func (n *Net) Agent(node int) *mrp.Agent {
-	if h := n.nodes[node].host; h != nil {
+	if h := n.of(node).host; h != nil {
 		return h.agent
 	}
 	return nil
@@ -348,21 +342,29 @@ func (n *Net) Agent(node int) *mrp.Agent {
 func (n *Net) Pool() *wire.Pool { return n.pool }
 
 // PortID returns the number of the transmitter at a node's port.
-func (n *Net) PortID(node, port int) int { return n.nodes[node].first + port }
+func (n *Net) PortID(node, port int) int { return n.layout.port(node, port) }
 
-// Link returns the link behind the transmitter with the given number.
-func (n *Net) Link(id int) *machine.Link { return n.links.At(id) }
+// Link returns the link behind the transmitter with the given number, or nil if it neither starts nor ends in the
+// part.
+func (n *Net) Link(id int) *machine.Link {
+	if at, ok := n.linkOf(id); ok {
+		return n.links.At(at)
+	}
+	return nil
+}
 
-// Ports returns the number of transmitters.
-func (n *Net) Ports() int { return n.links.Len() }
+// Ports returns the number of transmitters of the lab.
+func (n *Net) Ports() int { return n.layout.ports() }
 
 // SetFault sets the faults of the direction of a link that leaves the transmitter with the given
-// number.
+// number. Those of a link that is not in the part do nothing here.
 func (n *Net) SetFault(port int, f faults.Link) {
 	if n.fault == nil {
 		n.fault = make([]faults.Link, n.links.Len())
 	}
-	n.fault[port] = f
+	if at, ok := n.linkOf(port); ok {
+		n.fault[at] = f
+	}
 }
 
 // SetTap makes tap see a port's frames: a sent frame at the instant at which its last bit left,
@@ -373,9 +375,13 @@ func (n *Net) SetTap(node, port int, tap Tap) {
 		n.out, n.in = make([]Tap, n.links.Len()), make([]Tap, n.links.Len())
 	}
 	n.observed = true
-	n.out[n.PortID(node, port)] = tap
+	if at, ok := n.linkOf(n.PortID(node, port)); ok {
+		n.out[at] = tap
+	}
 	far := n.graph.Peer(node, port)
-	n.in[n.PortID(far.Node, far.Port)] = tap
+	if at, ok := n.linkOf(n.PortID(far.Node, far.Port)); ok {
+		n.in[at] = tap
+	}
 }
 
 // Digest combines the frames of every link and the completions of every NIC, in the order of

@@ -34,9 +34,6 @@ type Edge interface {
 	Request(at vtime.Time, node, rank int, q outofband.Request)
 }
 
-// local reports whether this simulation drives a node.
-func (n *Net) local(node int) bool { return n.cfg.Local == nil || n.cfg.Local[node] }
-
 // happens notes that something happens now.
 func (n *Net) happens() { n.last = n.now }
 
@@ -50,13 +47,13 @@ func (n *Net) rest() {
 }
 
 // depart hands the frames on a link that leaves the part to the edge.
-func (n *Net) depart(id int, l *machine.Link) {
+func (n *Net) depart(at int, l *machine.Link) {
 	for l.InFlight() > 0 {
 		fl := l.Land()
 		if n.watch != nil {
-			n.watchSent(id, l, fl.At, fl.Frame)
+			n.watchSent(at, l, fl.At, fl.Frame)
 		}
-		if !n.cfg.Edge.Frame(id, fl.At, fl.Frame) {
+		if !n.cfg.Edge.Frame(int(n.ports[at].id), fl.At, fl.Frame) {
 			n.pool.Put(fl.Frame)
 		}
 	}
@@ -66,7 +63,7 @@ func (n *Net) depart(id int, l *machine.Link) {
 // one of the part's pool. at must not be before a bound to which the part has advanced, and frames
 // of one link come in the order of their arrival.
 func (n *Net) Arrive(port int, at vtime.Time, f *wire.Frame) {
-	q := &n.inbound[port]
+	q := &n.inbound[n.endOf(port)-n.own]
 	q.Push(machine.Flight{At: at, Frame: f})
 	if q.Len() == 1 {
 		n.schedule(at, classArrival, port)
@@ -74,11 +71,11 @@ func (n *Net) Arrive(port int, at vtime.Time, f *wire.Frame) {
 }
 
 // take returns the oldest frame that has arrived on a link from outside the part.
-func (n *Net) take(port int) *wire.Frame {
-	q := &n.inbound[port]
+func (n *Net) take(place int) *wire.Frame {
+	q := &n.inbound[place-n.own]
 	f := q.Pop().Frame
 	if q.Len() > 0 {
-		n.schedule(q.First().At, classArrival, port)
+		n.schedule(q.First().At, classArrival, int(n.ports[place].id))
 	}
 	return f
 }
@@ -213,7 +210,7 @@ func (n *Net) Begin(spec Job) *Ranks {
 }
 
 // Host returns a host of the part as ranks use it, for a task that does not go through package rank.
-func (n *Net) Host(node int) rankhost.Host { return n.nodes[node].host }
+func (n *Net) Host(node int) rankhost.Host { return n.at(node).host }
 
 // Stop unwinds the ranks that still wait, and returns what each of them waits for.
 func (r *Ranks) Stop() (blocked []string) { return r.j.stop() }

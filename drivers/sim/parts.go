@@ -39,7 +39,7 @@ type Parts struct {
 
 	cfg     Config
 	parts   []*Net
-	of      []int // by node: its part
+	layout  *layout
 	worker  []int // by part: who does its shares, in ascending order
 	first   []int // by worker: the first of its parts, and at the end the number of all
 	plan    *window.Plan
@@ -77,22 +77,21 @@ type sentRequest struct {
 // NewParts builds a lab in which node i is in part of[i]. Parts are numbered from 0 without gaps. Neighbouring
 // parts have the same worker, of which there is one for each part at most.
 func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
-	p := &Parts{cfg: cfg, of: of}
 	count := 0
-	for _, i := range of {
+	parts := make([]int32, len(of))
+	for node, i := range of {
+		parts[node] = int32(i)
 		count = max(count, i+1)
 	}
+	cfg.layout, cfg.routes = newLayout(cfg.Graph, parts), &routes{graph: cfg.Graph}
+	p := &Parts{cfg: cfg, layout: cfg.layout}
 	p.deal(count, max(1, min(workers, count)))
 	pools := make([]wire.Pool, len(p.first)-1)
 	p.cross = newCrossings(p.worker)
 	p.sent = make([][]sentRequest, count)
-	tables := cfg.Graph.Routes()
 	for i := range count {
 		c := cfg
-		c.Local, c.Edge, c.tables, c.pool = make([]bool, len(of)), partEdge{p, i}, tables, &pools[p.worker[i]]
-		for node := range of {
-			c.Local[node] = of[node] == i
-		}
+		c.part, c.Edge, c.pool = int32(i), partEdge{p, i}, &pools[p.worker[i]]
 		if cfg.Trace != nil {
 			l := &partLog{}
 			c.Trace = l.tracers(cfg.Trace)
@@ -107,6 +106,7 @@ func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 		}
 		p.parts = append(p.parts, n)
 	}
+	cfg.routes.forget()
 	p.faults = NewSchedule(cfg)
 	p.before = make([]uint64, len(pools))
 	p.bounds, p.errs = make([]vtime.Time, count), make([]error, len(pools))
@@ -158,7 +158,8 @@ type partEdge struct {
 // Frame implements Edge.
 func (e partEdge) Frame(port int, at vtime.Time, f *wire.Frame) (kept bool) {
 	p := e.p
-	p.cross.push(e.part, p.of[p.parts[e.part].links.At(port).Node], crossing{port, at, f})
+	n := p.parts[e.part]
+	p.cross.push(e.part, p.partOf(int(n.links.At(n.startOf(port)).Node)), crossing{port, at, f})
 	return true
 }
 
@@ -170,11 +171,11 @@ func (e partEdge) Request(at vtime.Time, node, rank int, q outofband.Request) {
 // Reply implements window.Outlet.
 func (p *Parts) Reply(at vtime.Time, r outofband.Reply) {
 	node := p.hosts[r.Rank]
-	p.parts[p.of[node]].Reply(at, node, r)
+	p.Of(node).Reply(at, node, r)
 }
 
 // SetEntry implements window.Outlet.
-func (p *Parts) SetEntry(at vtime.Time, e rankhost.Branches) { p.parts[p.of[e.Switch]].SetEntry(at, e) }
+func (p *Parts) SetEntry(at vtime.Time, e rankhost.Branches) { p.Of(e.Switch).SetEntry(at, e) }
 
 // Nets returns the simulations of the parts, and that of their schedule. All need the same timeline.
 func (p *Parts) Nets() []*Net { return append(slices.Clone(p.parts), p.faults.Net()) }
@@ -233,7 +234,7 @@ func (p *Parts) Run(spec Job) error {
 	}
 	p.writeLogs(vtime.Never)
 	for _, e := range server.End() {
-		p.parts[p.of[e.Switch]].setEntries([]rankhost.Branches{e})
+		p.Of(e.Switch).setEntries([]rankhost.Branches{e})
 	}
 	if err := p.drain(); err != nil {
 		return err
@@ -378,12 +379,11 @@ func (p *Parts) drain() error {
 
 // Digest combines the digests of all links and NICs as Net.Digest does.
 func (p *Parts) Digest() uint64 {
-	one := p.parts[0]
 	var links, completions []uint64
-	for id := range one.links.Len() {
+	for id := range p.Ports() {
 		links = append(links, p.Link(id).Digest)
 	}
-	for i := range one.nodes {
+	for i := range p.cfg.Graph.Hosts {
 		if nic := p.Of(i).NIC(i); nic != nil {
 			completions = append(completions, nic.Digest())
 		}

@@ -40,19 +40,25 @@ func (p *Parts) Stats() (s Stats) {
 }
 
 // Of returns the part that has a node.
-func (p *Parts) Of(node int) *Net { return p.parts[p.of[node]] }
+func (p *Parts) Of(node int) *Net { return p.parts[p.partOf(node)] }
+
+// partOf returns the number of the part that has a node.
+func (p *Parts) partOf(node int) int { return int(p.layout.of[node]) }
 
 // end returns the part in which the link of a transmitter ends.
-func (p *Parts) end(port int) *Net { return p.Of(int(p.parts[0].links.At(port).Node)) }
+func (p *Parts) end(port int) *Net { return p.Of(p.layout.far(port)) }
 
 // Ports returns the number of transmitters.
-func (p *Parts) Ports() int { return p.parts[0].links.Len() }
+func (p *Parts) Ports() int { return p.layout.ports() }
 
 // PortID returns the number of the transmitter at a node's port.
-func (p *Parts) PortID(node, port int) int { return p.parts[0].PortID(node, port) }
+func (p *Parts) PortID(node, port int) int { return p.layout.port(node, port) }
 
 // Link returns the link behind a transmitter, as the part has it in which it ends.
-func (p *Parts) Link(id int) *machine.Link { return p.end(id).links.At(id) }
+func (p *Parts) Link(id int) *machine.Link {
+	n := p.end(id)
+	return n.links.At(n.endOf(id))
+}
 
 // LinkStats returns what Net.LinkStats does.
 func (p *Parts) LinkStats(port int) faults.Counts { return p.end(port).LinkStats(port) }

@@ -67,7 +67,7 @@ func (n *Net) poll() bool {
 	case classLate:
 		n.arriveLate(best.id)
 	case classStart:
-		n.nodes[n.from[best.id].node].m.Settle(n.now, int(n.from[best.id].port))
+		n.nodes[n.ports[best.id].node].m.Settle(n.now, int(n.ports[best.id].port))
 	case classTimer:
 		if at, armed := n.nodes[best.id].m.NextTimeout(); armed && at <= n.now {
 			n.nodes[best.id].m.HandleTimeout(n.now)

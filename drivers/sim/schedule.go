@@ -20,7 +20,10 @@ type Schedule struct {
 // NewSchedule returns a timeline without faults for the lab that cfg describes.
 func NewSchedule(cfg Config) *Schedule {
 	cfg.Check, cfg.Ledger, cfg.Trace, cfg.Watch = false, false, nil, nil
-	cfg.Local, cfg.Edge = make([]bool, len(cfg.Graph.Nodes)), partEdge{}
+	if cfg.layout == nil {
+		cfg.layout = newLayout(cfg.Graph, make([]int32, len(cfg.Graph.Nodes)))
+	}
+	cfg.part, cfg.Edge = outside, partEdge{}
 	n, err := New(cfg)
 	if err != nil {
 		panic(fmt.Sprintf("sim: no node can be built: %v", err))

@@ -143,7 +143,8 @@ func (n *Net) runTasks() {
 		if t.done {
 			continue
 		}
-		if l := n.links.At(n.nodes[t.host.node].first); n.pastStarts && l.Next() <= n.now {
+		nd := n.at(t.host.node)
+		if l := n.links.At(int(nd.first)); n.pastStarts && l.Next() <= n.now {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
@@ -160,7 +161,7 @@ func (n *Net) runTasks() {
 			n.ended = append(n.ended, t.id)
 			t.host.tasks = slices.DeleteFunc(t.host.tasks, func(o *task) bool { return o == t })
 		}
-		n.arm(t.host.node)
+		n.arm(nd)
 		t.host.look()
 	}
 	n.ready = n.ready[:0]
@@ -327,7 +328,7 @@ func (n *Net) begin(spec Job) *job {
 		if !n.local(node) {
 			continue
 		}
-		h := n.nodes[node].host
+		h := n.at(node).host
 		c := rankhost.Config{
 			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
 			Host: h, Board: j.boardOf(h, i), Params: spec.Params,
