@@ -193,6 +193,7 @@ func (p *Parts) Run(spec Job) error {
 	server := outofband.NewServer(len(spec.Hosts), spec.Spare, p.cfg.Server(func() (uint32, error) { return nextLease(&p.lease) }))
 	p.channel = window.NewChannel(p.cfg.Order(), p.cfg.OutOfBand, server)
 	p.hosts = spec.Hosts
+	spec.all = newRoster(p.cfg.Graph, spec.Hosts)
 	var ranks []*Ranks
 	for i, n := range p.parts {
 		if spec.Over = nil; over != nil && p.Lift != nil {
@@ -209,20 +210,14 @@ func (p *Parts) Run(spec Job) error {
 		return err
 	}
 	var blocked []string
-	errs := make([]error, len(spec.Hosts))
 	for _, r := range ranks {
 		blocked = append(blocked, r.Stop()...)
-		for i, err := range r.Errors() {
-			if err != nil {
-				errs[i] = err
-			}
-		}
 	}
 	if err != nil {
 		return rankhost.Ended(blocked)
 	}
 	slices.Sort(blocked)
-	failed := Outcome(errs, blocked)
+	failed := Outcome(spec.all.errs, blocked)
 	if over != nil {
 		over(p.now)
 		if p.RestFaults(); p.Lift != nil {

@@ -276,9 +276,9 @@ type job struct {
 	name  string
 	live  int
 	board *outofband.Board[*task]
-	hosts []int // node of each rank
-	ranks []*rank.Rank
-	errs  []error
+	hosts []int        // node of each rank
+	ranks []*rank.Rank // of all parts
+	errs  []error      // of all parts
 	keep  bool
 	// multicast lists the plain IP multicast groups that the job has installed in the switches.
 	multicast []uint32
@@ -302,6 +302,8 @@ type Job struct {
 	// Over is called once the ranks have ended and what they left is destroyed, before the fabric comes to
 	// rest. It may be nil.
 	Over func(now vtime.Time)
+
+	all *roster // that of all parts of a lab; nil: it is made
 }
 
 // Run runs a program on all its ranks until all have ended. It returns the error that ended the
@@ -311,15 +313,15 @@ func (n *Net) Run(spec Job) error { return n.begin(spec).finish() }
 
 // begin starts the ranks of a job.
 func (n *Net) begin(spec Job) *job {
+	all := spec.all
+	if all == nil {
+		all = newRoster(n.graph, spec.Hosts)
+	}
 	j := &job{
 		hosts: spec.Hosts,
 		net:   n, name: spec.Name, board: outofband.New[*task](len(spec.Hosts), spec.Spare),
-		errs: make([]error, len(spec.Hosts)), ranks: make([]*rank.Rank, len(spec.Hosts)),
+		errs: all.errs, ranks: all.ranks,
 		emit: spec.Emit, report: spec.Report, keep: spec.Keep, over: spec.Over,
-	}
-	names, ips := make([]string, len(spec.Hosts)), make([]uint32, len(spec.Hosts))
-	for i, node := range spec.Hosts {
-		names[i], ips[i] = n.graph.Nodes[node].Name, n.graph.Nodes[node].IP
 	}
 	if n.channel != nil {
 		n.channel.open(j, len(spec.Hosts), spec.Spare)
@@ -330,11 +332,11 @@ func (n *Net) begin(spec Job) *job {
 		}
 		h := n.at(node).host
 		c := rankhost.Config{
-			ID: i, Size: len(spec.Hosts), HostName: names[i], Names: names, IPs: ips,
+			ID: i, Size: len(spec.Hosts), HostName: all.names[i], Names: all.names, IPs: all.ips,
 			Host: h, Board: j.boardOf(h, i), Params: spec.Params,
 			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
 		}
-		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
+		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, all.names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
 	}
 	n.steps, n.staging = 0, true
 	n.runTasks()
@@ -421,6 +423,9 @@ func (j *job) release() error {
 // a channel. Then it calls Job.Over.
 func (j *job) abandon() {
 	for i, r := range j.ranks {
+		if !j.net.local(j.hosts[i]) {
+			continue
+		}
 		j.net.cause = uint64(i)
 		if r != nil { // nil if the rank could not be made
 			rankrun.Of(r).Abandon()
@@ -443,29 +448,6 @@ func (j *job) resume(tasks []*task) {
 			j.net.makeReady(t)
 		}
 	}
-}
-
-// Outcome returns the error of a job from those of its ranks, and from what ranks that had not ended
-// waited for.
-func Outcome(errs []error, blocked []string) error {
-	if err := firstError(errs); err != nil || len(blocked) == 0 {
-		return err
-	}
-	return rankhost.Deadlock(blocked)
-}
-
-// firstError returns the error of a crash if there is one, else the error of the lowest rank that
-// has one, else nil.
-func firstError(errs []error) (first error) {
-	for _, e := range errs {
-		switch {
-		case errors.Is(e, ErrCrashed):
-			return e
-		case first == nil:
-			first = e
-		}
-	}
-	return first
 }
 
 // Waiting returns what most parked tasks wait for, for a progress line. It is empty if none is
