@@ -11,8 +11,11 @@ import (
 	"net"
 )
 
-// Socket is where the process listens, in the folder of the lab.
-const Socket = "share.sock"
+// Where the process listens, in the folder of the lab: for deployers, and for the shares of the same lab on other machines.
+const (
+	Socket      = "share.sock"
+	PeersSocket = "peers.sock"
+)
 
 // What a request asks for.
 const (
@@ -25,6 +28,7 @@ const (
 	Agent   = "agent"   // then the connection is one to the node's agent
 	Metrics = "metrics" // then it is one to the node's metrics
 	Steps   = "steps"   // then it has the rounds of a run in virtual time (lockstep.Relay)
+	Raft    = "raft"    // then it is one to the controller, from another; a share asks for that and for Agent, and for nothing else
 )
 
 // Request is what a connection begins with.
@@ -42,6 +46,16 @@ type Share struct {
 	Hosts []string `json:"hosts"` // addresses of the machines
 	VNI   int      `json:"vni"`   // that of link 0; that of link i is so many more
 	Port  int      `json:"port"`  // UDP port of VXLAN
+
+	Controllers []int  `json:"controllers,omitempty"` // machine of each controller
+	Peers       *Peers `json:"peers,omitempty"`       // of a share that has a controller
+}
+
+// Peers is how a share reaches those of the same lab on other machines, through their daemons.
+type Peers struct {
+	Nodes       []string `json:"nodes"`       // IDs of the machines
+	Port        int      `json:"port"`        // TCP port of the daemons
+	Credentials []byte   `json:"credentials"` // trust.Credentials of this share
 }
 
 // Node is a node that was found.

@@ -91,8 +91,17 @@ func (l *Labs) request(lab string) (*container.Config, *container.HostConfig) {
 
 // Dial implements daemon.Labs.
 func (l *Labs) Dial(ctx context.Context, lab string) (net.Conn, error) {
+	return l.dial(ctx, lab, shareapi.Socket)
+}
+
+// DialPeers implements daemon.Labs.
+func (l *Labs) DialPeers(ctx context.Context, lab string) (net.Conn, error) {
+	return l.dial(ctx, lab, shareapi.PeersSocket)
+}
+
+func (l *Labs) dial(ctx context.Context, lab, socket string) (net.Conn, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", filepath.Join(l.Folder(lab), shareapi.Socket))
+	c, err := d.DialContext(ctx, "unix", filepath.Join(l.Folder(lab), socket))
 	if err != nil {
 		return nil, daemon.ErrNoShare
 	}

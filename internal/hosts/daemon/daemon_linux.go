@@ -155,17 +155,19 @@ func (s *server) close() {
 	s.running.Wait()
 }
 
-// served is a route and what answers it; nil: a connection to a share does.
+// served is a route, and what answers it: a message, or a connection to a share.
 type served struct {
 	route
 	answer func(r *http.Request) (any, error)
+	dial   func(ctx context.Context, lab string) (net.Conn, error) // if answer is nil
 }
 
 // table has all that the daemon answers.
 func (s *server) table() []served {
 	return []served{
-		{statusRoute(), s.status}, {probeRoute(), s.probe}, {clockRoute(), s.clock}, {expectRoute(), s.expect}, {arrivedRoute(), s.arrived},
-		{startRoute(), s.startLab}, {endRoute(), s.endLab}, {labsRoute(), s.listLabs}, {shareRoute(), nil},
+		{statusRoute(), s.status, nil}, {probeRoute(), s.probe, nil}, {clockRoute(), s.clock, nil}, {expectRoute(), s.expect, nil},
+		{arrivedRoute(), s.arrived, nil}, {startRoute(), s.startLab, nil}, {endRoute(), s.endLab, nil}, {labsRoute(), s.listLabs, nil},
+		{shareRoute(), nil, s.dialShare}, {peersRoute(), nil, s.dialPeers},
 	}
 }
 
@@ -175,12 +177,12 @@ func (s *server) routes() http.Handler {
 	for _, x := range s.table() {
 		mux.HandleFunc(x.method+" "+x.path, func(w http.ResponseWriter, r *http.Request) {
 			who, err := trust.Peer(r.TLS)
-			if err != nil || !slices.Contains(x.roles, who.Role) {
+			if err != nil || !slices.Contains(x.roles, who.Role) || who.Lab != "" && who.Lab != r.PathValue("lab") {
 				answer(w, http.StatusForbidden, errorAnswer{fmt.Sprintf("%s may not %s %s", who, x.method, r.URL.Path)})
 				return
 			}
 			if x.answer == nil {
-				s.share(w, r)
+				s.share(w, r, x.dial)
 				return
 			}
 			ctx, stop := context.WithTimeout(r.Context(), requestWait)

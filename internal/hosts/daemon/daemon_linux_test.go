@@ -140,7 +140,7 @@ func TestRoles(t *testing.T) {
 	m.enrol(t, a)
 	strangers := intruders(t, a, m)
 	unknown := served{route: route{method: "GET", path: "/"}}
-	var hosts []string
+	may := map[trust.Role][]string{}
 	for _, r := range append((&server{}).table(), unknown) {
 		r := r.route.of("lab")
 		for name, c := range strangers {
@@ -155,22 +155,32 @@ func TestRoles(t *testing.T) {
 				t.Errorf("with %s: %s %s: %v", name, r.method, r.path, err)
 			}
 		}
-		for _, role := range []trust.Role{trust.Deployer, trust.Host} {
+		for _, id := range []trust.Identity{
+			{Role: trust.Deployer, Node: "m9"}, {Role: trust.Host, Node: "m9"},
+			{Role: trust.Share, Node: "m9", Lab: "lab"}, {Role: trust.Share, Node: "m9", Lab: "other"},
+		} {
 			if len(r.roles) == 0 {
 				continue
 			}
-			err := client(t, issue(t, a, role, "m9"), m).ask(t.Context(), r, "session=00", probeRequest{}, &struct{}{})
-			refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("%s m9 may not %s %s", role, r.method, r.path))
-			if refused == slices.Contains(r.roles, role) {
-				t.Errorf("%s %s of a %s: %v", r.method, r.path, role, err)
+			c, err := a.Issue(id, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = client(t, c, m).ask(t.Context(), r, "session=00", probeRequest{}, &struct{}{})
+			refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("%s may not %s %s", id, r.method, r.path))
+			if refused == (slices.Contains(r.roles, id.Role) && id.Lab != "other") {
+				t.Errorf("%s %s of %s: %v", r.method, r.path, id, err)
 			}
 		}
-		if slices.Contains(r.roles, trust.Host) {
-			hosts = append(hosts, r.path)
+		for _, role := range r.roles {
+			may[role] = append(may[role], r.path)
 		}
 	}
-	if got := strings.Join(hosts, " "); got != "/v1/clock /v1/expect /v1/arrived" {
+	if got := strings.Join(may[trust.Host], " "); got != "/v1/clock /v1/expect /v1/arrived" {
 		t.Errorf("hosts may ask for %s", got)
+	}
+	if got := strings.Join(may[trust.Share], " "); got != "/v1/labs/lab/peers" {
+		t.Errorf("shares may ask for %s", got)
 	}
 }
 

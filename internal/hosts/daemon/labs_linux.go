@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"regexp"
 	"sync"
 	"time"
 
@@ -29,6 +28,8 @@ type Labs interface {
 	Start(ctx context.Context, lab string) error
 	// Dial calls it. It returns ErrNoShare if it does not run.
 	Dial(ctx context.Context, lab string) (net.Conn, error)
+	// DialPeers calls what of it is for shares of the same lab on other machines.
+	DialPeers(ctx context.Context, lab string) (net.Conn, error)
 	// End ends it. What it has made it has to have removed before.
 	End(ctx context.Context, lab string) error
 	// List names the labs that have one here.
@@ -39,6 +40,7 @@ func startRoute() route { return route{"POST", "/v1/labs/{lab}", []trust.Role{tr
 func endRoute() route   { return route{"DELETE", "/v1/labs/{lab}", []trust.Role{trust.Deployer}} }
 func labsRoute() route  { return route{"GET", "/v1/labs", []trust.Role{trust.Deployer}} }
 func shareRoute() route { return route{"GET", "/v1/labs/{lab}/share", []trust.Role{trust.Deployer}} }
+func peersRoute() route { return route{"GET", "/v1/labs/{lab}/peers", []trust.Role{trust.Share}} }
 
 type (
 	nothing    struct{}
@@ -47,13 +49,10 @@ type (
 	}
 )
 
-// labName is what a lab may be called (lab.NameOK): it becomes part of a path.
-var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
-
 // labOf returns the lab that a request is about.
 func (s *server) labOf(r *http.Request) (string, error) {
 	name := r.PathValue("lab")
-	if !labName.MatchString(name) {
+	if !trust.LabOK(name) {
 		return "", fmt.Errorf("%q cannot be the name of a lab", name)
 	}
 	if s.o.Labs == nil {
@@ -86,12 +85,20 @@ func (s *server) listLabs(r *http.Request) (any, error) {
 	return labsAnswer{append([]string{}, all...)}, err
 }
 
+func (s *server) dialShare(ctx context.Context, lab string) (net.Conn, error) {
+	return s.o.Labs.Dial(ctx, lab)
+}
+
+func (s *server) dialPeers(ctx context.Context, lab string) (net.Conn, error) {
+	return s.o.Labs.DialPeers(ctx, lab)
+}
+
 // share passes bytes between whoever asked and a share, until one of them has no more.
-func (s *server) share(w http.ResponseWriter, r *http.Request) {
+func (s *server) share(w http.ResponseWriter, r *http.Request, dial func(ctx context.Context, lab string) (net.Conn, error)) {
 	name, err := s.labOf(r)
 	var far net.Conn
 	if err == nil {
-		far, err = s.o.Labs.Dial(r.Context(), name)
+		far, err = dial(r.Context(), name)
 	}
 	if err != nil {
 		answer(w, http.StatusBadRequest, errorAnswer{err.Error()})
@@ -186,6 +193,16 @@ const (
 
 // DialShare calls the process of a machine's share of a lab.
 func (c *Client) DialShare(ctx context.Context, lab string) (net.Conn, error) {
+	return c.connect(ctx, shareRoute().of(lab))
+}
+
+// DialPeers calls it as a share of the same lab on another machine.
+func (c *Client) DialPeers(ctx context.Context, lab string) (net.Conn, error) {
+	return c.connect(ctx, peersRoute().of(lab))
+}
+
+// connect makes a request whose answer is a connection.
+func (c *Client) connect(ctx context.Context, r route) (net.Conn, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{
 		Timeout: dialWait, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: aliveIdle, Interval: aliveIdle, Count: aliveCount},
 	}, Config: c.tls}
@@ -195,7 +212,7 @@ func (c *Client) DialShare(ctx context.Context, lab string) (net.Conn, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	q, err := http.NewRequest(shareRoute().method, "https://"+c.address+shareRoute().of(lab).path, nil)
+	q, err := http.NewRequest(r.method, "https://"+c.address+r.path, nil)
 	if err == nil {
 		q.Header.Set("Connection", "Upgrade")
 		q.Header.Set("Upgrade", "mcastlab-share")

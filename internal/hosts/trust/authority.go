@@ -1,5 +1,5 @@
 // Package trust says who may ask what of the machines that hold labs together: an authority
-// whose key stays where `mcastlab hosts up` ran, certificates with one of two roles, TLS that
+// whose key stays where `mcastlab hosts up` ran, certificates with one of three roles, TLS that
 // takes nothing else, and the proof by which a machine gets its first certificate.
 package trust
 
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -23,27 +24,60 @@ import (
 type Role string
 
 // Roles. A deployer is root on every machine in effect: a daemon makes containers for it.
-// A host may ask another host for the time, and for probes between the two.
+// A host may ask another host for the time, and for probes between the two. A share is what a machine has
+// of one lab: it may reach the nodes and controllers that other machines have of the same lab.
 const (
 	Deployer Role = "deployer"
 	Host     Role = "host"
+	Share    Role = "share"
 )
 
 // Identity is whom a certificate speaks for: a role, at a node of the Swarm by its ID.
 type Identity struct {
 	Role Role
 	Node string
+	Lab  string // of a share, and of nobody else
 }
 
 // scheme of the URI that a certificate carries in place of a name.
 const scheme = "mcastlab"
 
-// String returns the role and the node.
-func (i Identity) String() string { return fmt.Sprintf("%s %s", i.Role, i.Node) }
+// String returns the role and the node, and the lab if it is of one.
+func (i Identity) String() string {
+	if i.Lab != "" {
+		return fmt.Sprintf("%s %s of lab %s", i.Role, i.Node, i.Lab)
+	}
+	return fmt.Sprintf("%s %s", i.Role, i.Node)
+}
 
 func (i Identity) uri() *url.URL {
-	return &url.URL{Scheme: scheme, Host: string(i.Role), Path: "/" + i.Node}
+	path := "/" + i.Node
+	if i.Lab != "" {
+		path += "/" + i.Lab
+	}
+	return &url.URL{Scheme: scheme, Host: string(i.Role), Path: path}
 }
+
+// check returns an error unless there can be such a bearer of a certificate.
+func (i Identity) check() error {
+	switch {
+	case i.Role != Deployer && i.Role != Host && i.Role != Share:
+		return fmt.Errorf("%q is no role", i.Role)
+	case !NodeOK(i.Node):
+		return fmt.Errorf("%q is no ID of a node", i.Node)
+	case i.Role == Share && !LabOK(i.Lab):
+		return fmt.Errorf("%q cannot be the name of a lab", i.Lab)
+	case i.Role != Share && i.Lab != "":
+		return fmt.Errorf("a %s is not of one lab", i.Role)
+	}
+	return nil
+}
+
+// labName is what a lab may be called (lab.NameOK): it becomes part of paths.
+var labName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// LabOK reports whether a text can be the name of a lab.
+func LabOK(lab string) bool { return labName.MatchString(lab) }
 
 // NodeOK reports whether a text can be the ID of a node of a Swarm: up to 64 lower-case letters and digits.
 func NodeOK(node string) bool {
@@ -55,8 +89,9 @@ func identityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
 		return Identity{}, errors.New("the certificate names no role")
 	}
-	i := Identity{Role(c.URIs[0].Host), strings.TrimPrefix(c.URIs[0].Path, "/")}
-	if i.Role != Deployer && i.Role != Host || !NodeOK(i.Node) || c.URIs[0].String() != i.uri().String() {
+	i := Identity{Role: Role(c.URIs[0].Host)}
+	i.Node, i.Lab, _ = strings.Cut(strings.TrimPrefix(c.URIs[0].Path, "/"), "/")
+	if i.check() != nil || c.URIs[0].String() != i.uri().String() {
 		return Identity{}, fmt.Errorf("the certificate is of %q, which is no role", c.URIs[0])
 	}
 	return i, nil
@@ -128,8 +163,8 @@ func (a *Authority) Sign(request []byte, id Identity, now time.Time) ([]byte, er
 	if key, ok := r.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
 		return nil, fmt.Errorf("sign a certificate of %s: its key is not one of P-256", id)
 	}
-	if !NodeOK(id.Node) {
-		return nil, fmt.Errorf("sign a certificate: %q is no ID of a node", id.Node)
+	if err := id.check(); err != nil {
+		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}
 	serial, err := newSerial()
 	if err != nil {

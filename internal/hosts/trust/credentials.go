@@ -108,7 +108,7 @@ func (c *Credentials) Client(node string, clock func() time.Time) *tls.Config {
 		InsecureSkipVerify: true, // of names, which the certificates do not have; VerifyConnection checks everything
 		VerifyConnection: func(s tls.ConnectionState) error {
 			id, err := c.verify(s.PeerCertificates, x509.ExtKeyUsageServerAuth, clock())
-			if err == nil && id != (Identity{Host, node}) {
+			if err == nil && id != (Identity{Role: Host, Node: node}) {
 				err = fmt.Errorf("it is %s, and not the host %s", id, node)
 			}
 			return err

@@ -140,7 +140,7 @@ func (a *Authority) Admit(conn *tls.Conn, token Token, node string, apart time.D
 	if ahead = Ahead(before, after, r.Now); ahead.Abs() > apart {
 		return ahead, ErrClock
 	}
-	der, err := a.Sign(r.Request, Identity{Host, node}, after)
+	der, err := a.Sign(r.Request, Identity{Role: Host, Node: node}, after)
 	if err != nil {
 		return ahead, err
 	}
@@ -214,7 +214,7 @@ func (x *exchange) credentials(key *ecdsa.PrivateKey, node string) (*Credentials
 		return nil, err
 	}
 	c, err := NewCredentials(key, s.Certificate, s.Authority)
-	if err == nil && c.Identity() != (Identity{Host, node}) {
+	if err == nil && c.Identity() != (Identity{Role: Host, Node: node}) {
 		err = fmt.Errorf("the certificate is of %s", c.Identity())
 	}
 	return c, err

@@ -32,7 +32,7 @@ func authority(t *testing.T) *Authority {
 
 func issue(t *testing.T, a *Authority, role Role, node string, at time.Time) *Credentials {
 	t.Helper()
-	c, err := a.Issue(Identity{role, node}, at)
+	c, err := a.Issue(Identity{Role: role, Node: node}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,8 +129,16 @@ func (c *Credentials) clientUnchecked() *tls.Config {
 // TestIdentity: what a certificate says it is must be one of ours, exactly.
 func TestIdentity(t *testing.T) {
 	for text, want := range map[string]Identity{
-		"mcastlab://host/abc1":      {Host, "abc1"},
-		"mcastlab://deployer/x":     {Deployer, "x"},
+		"mcastlab://host/abc1":      {Role: Host, Node: "abc1"},
+		"mcastlab://deployer/x":     {Role: Deployer, Node: "x"},
+		"mcastlab://share/x/lab-1":  {Role: Share, Node: "x", Lab: "lab-1"},
+		"mcastlab://share/x":        {},
+		"mcastlab://share/x/":       {},
+		"mcastlab://share/x/lab/b":  {},
+		"mcastlab://share/x/Lab":    {},
+		"mcastlab://share//lab":     {},
+		"mcastlab://deployer/x/":    {},
+		"mcastlab://deployer/x/y":   {},
 		"mcastlab://host/":          {},
 		"mcastlab://host/a/b":       {},
 		"mcastlab://host/A":         {},
@@ -170,12 +178,12 @@ func TestSign(t *testing.T) {
 		t.Fatal(err)
 	}
 	greedy, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		URIs: []*url.URL{Identity{Deployer, "m1"}.uri()}, DNSNames: []string{"example.org"},
+		URIs: []*url.URL{Identity{Role: Deployer, Node: "m1"}.uri()}, DNSNames: []string{"example.org"},
 	}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := a.Sign(greedy, Identity{Host, "m1"}, noon)
+	der, err := a.Sign(greedy, Identity{Role: Host, Node: "m1"}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,12 +191,12 @@ func TestSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Identity() != (Identity{Host, "m1"}) || len(c.cert.DNSNames) != 0 || c.cert.IsCA || !c.Ends().Equal(noon.Add(Valid)) {
+	if c.Identity() != (Identity{Role: Host, Node: "m1"}) || len(c.cert.DNSNames) != 0 || c.cert.IsCA || !c.Ends().Equal(noon.Add(Valid)) {
 		t.Errorf("%v, %v, CA %v, until %v", c.Identity(), c.cert.DNSNames, c.cert.IsCA, c.Ends())
 	}
 	broken := bytes.Clone(greedy)
 	broken[len(broken)-1] ^= 1
-	if _, err := a.Sign(broken, Identity{Host, "m1"}, noon); err == nil {
+	if _, err := a.Sign(broken, Identity{Role: Host, Node: "m1"}, noon); err == nil {
 		t.Error("a request with a broken signature is signed")
 	}
 	big, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
@@ -199,13 +207,18 @@ func TestSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Sign(other, Identity{Host, "m1"}, noon); err == nil {
+	if _, err := a.Sign(other, Identity{Role: Host, Node: "m1"}, noon); err == nil {
 		t.Error("a key of P-384 is signed")
 	}
-	if _, err := a.Sign(greedy, Identity{Host, "../m1"}, noon); err == nil {
+	for _, id := range []Identity{{Role: Share, Node: "m1"}, {Role: Share, Node: "m1", Lab: "../lab"}, {Role: Deployer, Node: "m1", Lab: "lab"}, {Role: "root", Node: "m1"}} {
+		if _, err := a.Sign(greedy, id, noon); err == nil {
+			t.Errorf("a certificate of %s is signed", id)
+		}
+	}
+	if _, err := a.Sign(greedy, Identity{Role: Host, Node: "../m1"}, noon); err == nil {
 		t.Error("a node that is none gets a certificate")
 	}
-	late, err := a.Issue(Identity{Host, "m1"}, a.Ends().Add(-time.Hour))
+	late, err := a.Issue(Identity{Role: Host, Node: "m1"}, a.Ends().Add(-time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +309,7 @@ func joining(t *testing.T, deployer, machine Token, node string, apart time.Dura
 func TestJoin(t *testing.T) {
 	token, other := draw(t), draw(t)
 	kept, ahead, e1, e2 := joining(t, token, token, "m1", 10*time.Millisecond)
-	if e1 != nil || e2 != nil || kept == nil || kept.Identity() != (Identity{Host, "m1"}) || ahead != 10*time.Millisecond {
+	if e1 != nil || e2 != nil || kept == nil || kept.Identity() != (Identity{Role: Host, Node: "m1"}) || ahead != 10*time.Millisecond {
 		t.Errorf("%v, %v ahead, errors %v and %v", kept, ahead, e1, e2)
 	}
 	if kept, _, e1, e2 = joining(t, token, other, "m1", 0); kept != nil || e1 == nil || !errors.Is(e2, ErrNoToken) {
