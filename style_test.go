@@ -88,7 +88,7 @@ var imports = map[string][]string{
 	"orchestrator/place":                 {"core/topo"},
 	"internal/hosts/daemon":              {"internal/hosts/trust"},
 	"orchestrator/hosts":                 {"internal/failpoint", "internal/hosts/daemon", "internal/hosts/trust", "internal/shareapi", "orchestrator/engine", "orchestrator/engine/docker"},
-	"orchestrator/engine":                {},
+	"orchestrator/engine":                {"internal/shareapi"},
 	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":         {"internal/failpoint", "orchestrator/engine"},
 	"lab/runner":                         {"apps", "apps/flows", "apps/registry", "rank/collective", "internal/counters", "internal/heap", "drivers/fabric", "faults", "internal/labspec", "internal/plot", "internal/rankhost", "lab", "core/machine", "core/prng", "rank", "drivers/crew", "drivers/sim", "apps/storage/pebblestore", "core/topo", "traces", "core/vtime", "core/wire"},

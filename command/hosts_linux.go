@@ -226,7 +226,7 @@ func (p *program) hostCommand() *cli.Command {
 			switch {
 			case c.IsSet("share"):
 				return orchestrator.ServeShare(c.Context, c.String("share"), orchestrator.Options{
-					Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say,
+					Engine: docker.Engine{Image: image}, Version: runner.Version(), Programs: p.hooks.programs, Log: say, DialPeer: hosts.DialPeer,
 				})
 			case c.Bool("leave"):
 				return daemon.Leave(daemon.Dir)

@@ -45,17 +45,22 @@ func (d *Deployed) openPlane() error {
 	}
 	p := &plane{lab: d.Lab.Name}
 	var all []controllers.Replica
+	var dial []grpc.DialOption
 	for _, n := range names {
-		target := "unix:" + filepath.Join(d.store.nodePath(n), nodeapi.AgentSocket)
-		all = append(all, controllers.Replica{ID: n, Target: target})
-		conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		r := controllers.Replica{ID: n, Target: "unix:" + d.agentSocket(n)}
+		if d.spread != nil {
+			r.Target, r.Address = "passthrough:///"+n, d.controllerMachine(n).String()
+			dial = []grpc.DialOption{grpc.WithContextDialer(d.dialController)}
+		}
+		all = append(all, r)
+		conn, err := grpc.NewClient(r.Target, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		if err != nil {
 			return fmt.Errorf("reach controller %s: %w", n, err)
 		}
 		p.nodes = append(p.nodes, &client{n, conn, nodeapi.NewNodeClient(conn)})
 	}
 	var err error
-	if p.Client, err = controllers.New(all, controllerWait); err != nil {
+	if p.Client, err = controllers.New(all, controllerWait, dial...); err != nil {
 		return err
 	}
 	d.plane = p
@@ -115,6 +120,14 @@ func (d *Deployed) bringUpPlane(ctx context.Context, message []byte) error {
 		return err
 	}
 	if err := d.startReplicas(ctx, all); err != nil {
+		return err
+	}
+	return d.tellPlane(ctx, message)
+}
+
+// tellPlane tells controllers that have been started of their lab.
+func (d *Deployed) tellPlane(ctx context.Context, message []byte) error {
+	if err := d.openPlane(); err != nil || d.plane == nil {
 		return err
 	}
 	if _, err := d.tell(ctx, controller.Command{Kind: controller.KindDeploy, Message: message, Engine: d.o.Engine.Name(), Lowers: leasesMax}); err != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	Attach map[string]string
 	// Management gives the lab a management network, whatever its file says.
 	Management bool
+	// DialPeer calls, from the process of a machine's share of a lab, the share on another machine.
+	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
 	// Log, if set, receives a line for each step.
 	Log func(format string, args ...any)
 	// Tell, if set, receives what the operator has to know, even where Log is not set.

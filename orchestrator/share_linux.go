@@ -19,7 +19,6 @@ import (
 	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
-	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // A lab that is spread over machines has a process on each that makes its share through the local engine, and then passes
@@ -35,6 +34,7 @@ type shareServer struct {
 	log   func(format string, args ...any)
 	mu    sync.Mutex // of what changes the machine
 	d     *Deployed  // nil: nothing has been made
+	far   *farSockets
 }
 
 // ServeShare is the process of a machine's share of a lab. It ends with the context.
@@ -46,20 +46,18 @@ func ServeShare(ctx context.Context, lab string, o Options) error {
 	if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return fmt.Errorf("open the share of lab %s: %w", lab, err)
 	}
-	path := filepath.Join(s.dir, shareapi.Socket)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that has died
-		return fmt.Errorf("open the share of lab %s: %w", lab, err)
-	}
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, 0o600)
-	}
-	if err != nil {
-		return fmt.Errorf("open the share of lab %s: %w", lab, err)
-	}
 	x := &shareServer{o: o, store: s, log: o.Log}
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	peers, err := x.listenHere(ctx, shareapi.PeersSocket)
+	if err != nil {
+		return err
+	}
+	go x.servePeers(peers)
+	l, err := x.listenHere(ctx, shareapi.Socket)
+	if err != nil {
+		return err
+	}
 	for {
 		c, err := l.Accept()
 		if ctx.Err() != nil {
@@ -127,14 +125,21 @@ func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
 	if err != nil {
 		return err
 	}
-	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) {
+	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) {
 		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.store.lab)
 	}
 	d.share = share
+	x.far.close()
 	if err := x.o.Engine.Remove(ctx, l.Name); err != nil {
 		return err
 	}
-	var nodes []engine.Node
+	if x.far, err = x.openFar(d); err != nil {
+		return err
+	}
+	nodes, err := d.replicasHere()
+	if err != nil {
+		return err
+	}
 	mine := map[int]bool{}
 	for i, n := range d.Graph.Nodes {
 		if !d.here(i) {
@@ -148,6 +153,13 @@ func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
 	}
 	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.store.intend); err != nil {
 		return err
+	}
+	for _, name := range d.Lab.Replicas() {
+		if d.controllerHere(name) {
+			if err := d.listensAt(ctx, name); err != nil {
+				return err
+			}
+		}
 	}
 	var links []int
 	for i, k := range d.Graph.Links {
@@ -236,10 +248,12 @@ func (x *shareServer) remove(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.d = nil
+	x.far.close()
+	x.far = nil
 	if err := x.o.Engine.Remove(ctx, x.store.lab); err != nil {
 		return err
 	}
-	for _, name := range []string{"n", "d", shareapi.Socket} {
+	for _, name := range []string{"n", "d", shareapi.PeersSocket, shareapi.Socket} {
 		if err := os.RemoveAll(filepath.Join(x.store.dir, name)); err != nil {
 			return fmt.Errorf("remove the share of lab %s: %w", x.store.lab, err)
 		}
@@ -258,7 +272,7 @@ func (x *shareServer) pass(c net.Conn, node, socket string) error {
 	var err error
 	if d == nil {
 		err = errors.New("it has nothing of this lab")
-	} else if i, ok := d.Graph.Find(node); !ok || !d.here(i) {
+	} else if i, ok := d.Graph.Find(node); !d.controllerHere(node) && (!ok || !d.here(i)) {
 		err = fmt.Errorf("node %s is not here", node)
 	}
 	var far net.Conn
@@ -268,16 +282,7 @@ func (x *shareServer) pass(c net.Conn, node, socket string) error {
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
 		return err
 	}
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(far, c) // whoever waits for the rest sees that it ends
-		_ = far.Close()
-	})
-	both.Go(func() {
-		_, _ = io.Copy(c, far) // likewise
-		_ = c.Close()
-	})
-	both.Wait()
+	passBytes(c, far)
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/lab"
@@ -34,8 +35,6 @@ func (d *Deployed) checkSpread() error {
 	switch {
 	case d.Lab.Runtime.Clock != lab.ClockLockstep:
 		return refuse("its clock is %s, and machines keep lab time in lockstep only", d.Lab.Runtime.Clock)
-	case len(d.Lab.Replicas()) > 0:
-		return refuse("it has controllers")
 	case len(d.Lab.Externals()) > 0 || len(d.o.Attach) > 0:
 		return refuse("it has external hosts")
 	case d.managed(&state{}):
@@ -103,7 +102,7 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	for i := range d.Graph.Nodes {
 		all[i] = true
 	}
-	if err := d.configureAll(ctx, all, nil, nil); err != nil {
+	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
 		return err
 	}
 	d.log("%d nodes and %d links, %d of them between machines, made in %v, agents configured in %v", len(d.Graph.Nodes), len(d.Graph.Links),
@@ -119,9 +118,15 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 		if err := e.Share(ctx, d.Lab.Name, m); err != nil {
 			return err
 		}
-		share := &shareapi.Share{Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port}
+		share := &shareapi.Share{Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers}
 		for _, m := range p.Machines {
 			share.Hosts = append(share.Hosts, m.Address)
+		}
+		if slices.Contains(p.Controllers, i) {
+			var err error
+			if share.Peers, err = e.Peers(d.Lab.Name, m); err != nil {
+				return err
+			}
 		}
 		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Start, Share: share})
 		if err != nil {
@@ -132,7 +137,13 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 	if err != nil {
 		return err
 	}
+	if err := d.tellPlane(ctx, message); err != nil {
+		return err
+	}
 	if err := d.probeLinks(ctx); err != nil {
+		return err
+	}
+	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
 		return err
 	}
 	return d.eachMachine(func(_ int, m *engine.Machine) error {
@@ -174,7 +185,11 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 	if err != nil {
 		return nil, fmt.Errorf("lab %s: %w", d.Lab.Name, err)
 	}
-	return &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(d.Graph.Links)), Port: port}, nil
+	p := &engine.Placement{Machines: all, At: at, VNI: 1 + rand.IntN(vniMax-len(d.Graph.Links)), Port: port}
+	for i := range d.Lab.Replicas() { // no two together while there are machines for that
+		p.Controllers = append(p.Controllers, i%len(all))
+	}
+	return p, nil
 }
 
 // writePlacement writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.
@@ -198,7 +213,13 @@ func (d *Deployed) writePlacement(ctx context.Context, e engine.Spread, w io.Wri
 				names = append(names, d.Graph.Nodes[n].Name)
 			}
 		}
-		fmt.Fprintf(w, "machine %s, %d cores, %.1f GiB: %d nodes: %s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "))
+		beside := ""
+		for k, name := range d.Lab.Replicas() {
+			if p.Controllers[k] == i {
+				beside += " and " + name
+			}
+		}
+		fmt.Fprintf(w, "machine %s, %d cores, %.1f GiB: %d nodes: %s%s\n", m, m.Cores, float64(m.Memory)/(1<<30), len(names), strings.Join(names, " "), beside)
 	}
 	all := uint64(0)
 	for a := range p.Machines {
@@ -227,8 +248,8 @@ func (d *Deployed) loadSpread() error {
 	if err == nil {
 		err = json.Unmarshal(b, p)
 	}
-	if err == nil && len(p.At) != len(d.Graph.Nodes) {
-		err = fmt.Errorf("it is of %d nodes", len(p.At))
+	if err == nil && (len(p.At) != len(d.Graph.Nodes) || len(p.Controllers) != len(d.Lab.Replicas())) {
+		err = fmt.Errorf("it is of %d nodes and %d controllers", len(p.At), len(p.Controllers))
 	}
 	if err != nil {
 		return fmt.Errorf("read the placement of lab %s: %w", d.Lab.Name, needRoot(err))
@@ -268,11 +289,17 @@ func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.
 
 // where returns the name of a node, with that of its machine if the lab has several.
 func (d *Deployed) where(node string) string {
-	i, ok := d.Graph.Find(node)
-	if d.spread == nil || !ok {
+	if d.spread == nil {
 		return node
 	}
-	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[d.spread.At[i]])
+	at, ok := d.controllerAt(node, d.spread.Controllers)
+	if i, found := d.Graph.Find(node); found {
+		at, ok = d.spread.At[i], true
+	}
+	if !ok {
+		return node
+	}
+	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[at])
 }
 
 // dialNode prepares the connection to the agent of a node, wherever it is.
@@ -319,58 +346,4 @@ func (r *stepped) handOver() error {
 		return nil
 	}
 	return r.coord.HandOver(r.d.handMemory)
-}
-
-// findDriftSpread is findDrift of a lab on several machines.
-func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
-	found := map[string]shareapi.Node{}
-	var mu sync.Mutex
-	err = d.eachMachine(func(_ int, m *engine.Machine) error {
-		c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
-		if err != nil {
-			return err
-		}
-		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Look})
-		_ = c.Close() // nothing is under way
-		if err != nil {
-			return fmt.Errorf("machine %s: %w", m, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, n := range a.Nodes {
-			found[n.Name] = n
-		}
-		return nil
-	})
-	if err != nil {
-		return x, err
-	}
-	for i := range d.Graph.Nodes {
-		n := &d.Graph.Nodes[i]
-		have := found[n.Name]
-		if have.PID == 0 {
-			x.nodes = append(x.nodes, i)
-		}
-		for p, k := range n.Links {
-			if p >= len(have.Up) || !have.Up[p] {
-				x.links = append(x.links, k)
-			}
-		}
-	}
-	slices.Sort(x.links)
-	x.links = slices.Compact(x.links)
-	return x, nil
-}
-
-// refuseRepair says what is gone of a lab on several machines.
-func (d *Deployed) refuseRepair(x drift) error {
-	what := ""
-	switch {
-	case len(x.nodes) > 0:
-		n := x.nodes[0]
-		what = fmt.Sprintf("node %s on machine %s is gone", d.Graph.Nodes[n].Name, &d.spread.Machines[d.spread.At[n]])
-	default:
-		what = fmt.Sprintf("link %s is gone", d.Graph.LinkName(x.links[0]))
-	}
-	return fmt.Errorf("lab %s: %s, and a lab on several machines is not mended: mcastlab destroy it, and deploy it again", d.Lab.Name, what)
 }

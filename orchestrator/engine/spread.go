@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"net"
+
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
 // Machine is one of several that a lab can be spread over.
@@ -25,6 +27,8 @@ type Placement struct {
 	At       []int     `json:"at"`   // by node of the graph: its machine
 	VNI      int       `json:"vni"`  // that of link 0; that of link i is so many more
 	Port     int       `json:"port"` // UDP port of the links between machines
+
+	Controllers []int `json:"controllers,omitempty"` // by controller: its machine
 }
 
 // PlacementFile is the name of that file.
@@ -40,4 +44,6 @@ type Spread interface {
 	Share(ctx context.Context, lab string, m *Machine) error
 	// Dial calls it.
 	Dial(ctx context.Context, lab string, m *Machine) (net.Conn, error)
+	// Peers is by what the share of a machine reaches the others.
+	Peers(lab string, m *Machine) (*shareapi.Peers, error)
 }

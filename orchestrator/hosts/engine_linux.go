@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
+	"github.com/mcastlab/mcastlab/internal/hosts/trust"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
@@ -136,6 +137,35 @@ func (e Engine) Dial(ctx context.Context, lab string, m *engine.Machine) (net.Co
 	}
 	c, err := k.DialShare(ctx, lab)
 	return c, machineError(m, err)
+}
+
+// Peers implements engine.Spread.
+func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
+	p, err := e.placement(lab)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, fmt.Errorf("lab %s is not spread over machines", lab)
+	}
+	b, err := (&store{dir: e.State}).share(lab, m.Node, time.Now())
+	if err != nil {
+		return nil, machineError(m, err)
+	}
+	q := &shareapi.Peers{Port: p.Port - linksPort, Credentials: b}
+	for _, m := range p.Machines {
+		q.Nodes = append(q.Nodes, m.Node)
+	}
+	return q, nil
+}
+
+// DialPeer calls, as the share of a lab on one machine, the share on another.
+func DialPeer(ctx context.Context, lab string, s *shareapi.Share, machine int) (net.Conn, error) {
+	who, err := trust.ParseCredentials(s.Peers.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	return daemon.NewClient(who, s.Peers.Nodes[machine], daemon.At(s.Hosts[machine], s.Peers.Port), time.Now).DialPeers(ctx, lab)
 }
 
 // askWait bounds a question to a share; removeWait the removal of one.

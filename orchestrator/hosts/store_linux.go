@@ -155,3 +155,20 @@ func (s *store) credentials() (*trust.Credentials, error) {
 	}
 	return trust.ParseCredentials(file)
 }
+
+// share makes credentials of the share of a lab on a machine.
+func (s *store) share(lab, node string, now time.Time) ([]byte, error) {
+	file, err := os.ReadFile(filepath.Join(s.dir, authorityFile))
+	if err != nil {
+		return nil, fmt.Errorf("read the authority: %w", needRoot(err))
+	}
+	a, err := trust.ParseAuthority(file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.Issue(trust.Identity{Role: trust.Share, Node: node, Lab: lab}, now)
+	if err != nil {
+		return nil, err
+	}
+	return c.Marshal()
+}

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -37,8 +38,9 @@ var ErrRefused = errors.New("refused by the controller")
 
 // Replica is how to reach one controller.
 type Replica struct {
-	ID     string
-	Target string // for gRPC: unix:PATH
+	ID      string
+	Target  string // for gRPC: unix:PATH
+	Address string // to show; empty: what it says itself
 }
 
 // Client is one client of a lab's controllers. Its methods may be called from several
@@ -239,9 +241,9 @@ func (c *Client) Status(ctx context.Context) []Status {
 		wait.Go(func() {
 			ctx, stop := context.WithTimeout(ctx, statusWait)
 			defer stop()
-			all[i] = Status{ID: r.ID, Address: strings.TrimPrefix(r.Target, "unix:"), State: "gone"}
+			all[i] = Status{ID: r.ID, Address: cmp.Or(r.Address, strings.TrimPrefix(r.Target, "unix:")), State: "gone"}
 			if s, err := r.ControllerClient.Status(ctx, &nodeapi.StatusRequest{}); err == nil {
-				all[i] = Status{ID: s.Id, Address: s.Address, State: s.State, Term: s.Term, Applied: s.Applied, Leader: s.Leader}
+				all[i] = Status{ID: s.Id, Address: cmp.Or(r.Address, s.Address), State: s.State, Term: s.Term, Applied: s.Applied, Leader: s.Leader}
 			}
 		})
 	}
