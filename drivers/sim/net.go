@@ -353,6 +353,12 @@ func (n *Net) Link(id int) *machine.Link {
 	return nil
 }
 
+// Delay returns the propagation delay of the link that leaves the transmitter with the given number, of any in the lab.
+func (n *Net) Delay(id int) vtime.Duration {
+	e := n.layout.end(id)
+	return n.cfg.Port(e.Node, e.Port).Delay
+}
+
 // Ports returns the number of transmitters of the lab.
 func (n *Net) Ports() int { return n.layout.ports() }
 

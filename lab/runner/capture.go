@@ -64,7 +64,7 @@ func (k *Captures) Open(n *sim.Net, dir string, ends []topo.End, bytes int64) er
 	}
 	slack := vtime.Duration(0)
 	for id := range n.Ports() {
-		slack = max(slack, n.Link(id).Delay)
+		slack = max(slack, n.Delay(id))
 	}
 	for _, e := range ends {
 		port := n.Graph().PortName(e)
