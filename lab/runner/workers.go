@@ -22,8 +22,8 @@ const (
 // has too few events between two meetings of its parts.
 const workersFrom = 128
 
-// A worker of a large lab has several parts: the nodes of a part of so many hosts fit the cache of a core. All
-// parts together have so many places for nodes at most, since each has places for all.
+// A worker of a large lab has several parts: the nodes of a part of so many hosts fit the cache of a core. Parts
+// times hosts are so many at most: each round looks at every pair of parts, and more parts of the largest labs have not been timed.
 const (
 	manyFrom  = 512
 	partHosts = 64

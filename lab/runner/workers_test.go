@@ -204,7 +204,7 @@ workloads:
 }
 
 // TestPartsOf: a worker has as many parts as others, one at least; large labs have parts of 64 hosts or more, and not so many
-// that the places of all take too much memory.
+// that their pairs take too long.
 func TestPartsOf(t *testing.T) {
 	for _, c := range []struct{ hosts, workers, want int }{
 		{2, 2, 2}, {128, 3, 3}, {511, 8, 8}, {512, 2, 8}, {1024, 2, 16}, {1024, 3, 15}, {1024, 12, 12}, {2048, 2, 32}, {4096, 2, 16}, {16384, 2, 4}, {16384, 64, 64},
