@@ -193,7 +193,7 @@ func (n *Net) arrive(id int) {
 
 // show passes a frame that has reached the end of a link to taps and watchers.
 func (n *Net) show(at int, l *machine.Link, f *wire.Frame) {
-	if n.watch != nil {
+	if n.watch != nil && at < n.own { // that of a node outside the part has seen it there, when the frame left (depart)
 		n.watchSent(at, l, n.now, f)
 	}
 	if n.out != nil {
@@ -201,13 +201,9 @@ func (n *Net) show(at int, l *machine.Link, f *wire.Frame) {
 	}
 }
 
-// watchSent shows a frame that lands at an instant to the watcher of the node that has sent it. That
-// of a node outside the part has shown it there, when the frame left (depart).
+// watchSent shows a frame that lands at an instant to the watcher of the node of the part that has sent it.
 func (n *Net) watchSent(at int, l *machine.Link, landed vtime.Time, f *wire.Frame) {
 	p := &n.ports[at]
-	if p.node == outside {
-		return
-	}
 	if w := n.watch[p.node]; w != nil {
 		start, d := l.Began(landed, f)
 		w.Sent(int(p.port), start, d, landed, f)
