@@ -86,7 +86,7 @@ var imports = map[string][]string{
 	"internal/hosts/trust":               {},
 	"internal/shareapi":                  {},
 	"orchestrator/place":                 {"core/topo"},
-	"internal/hosts/daemon":              {"internal/hosts/trust"},
+	"internal/hosts/daemon":              {"internal/hosts/trust", "internal/shareapi"},
 	"orchestrator/hosts":                 {"internal/failpoint", "internal/hosts/daemon", "internal/hosts/trust", "internal/shareapi", "orchestrator/engine", "orchestrator/engine/docker"},
 	"orchestrator/engine":                {"internal/shareapi"},
 	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},

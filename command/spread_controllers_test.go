@@ -8,12 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/prng"
@@ -133,30 +131,16 @@ func leaderElsewhere(t *testing.T, e *swarmEngines, c *client.Client) (id string
 	return id, machine + 1
 }
 
-// undeploy destroys the lab, and looks whether anything of it is left.
-func (e *swarmEngines) undeploy() {
-	e.t.Helper()
-	onMachine(e.t, e, 1, exitOK, "destroy", "t-spread-ctl")
-	if s := strings.TrimSpace(e.shares()); s != "" {
-		e.t.Errorf("after destroy there are %s", s)
-	}
-}
-
 // spreadLeaderKilled: the container of the controller that leads dies in mid-run. Another decides from then on, and the run is its
 // simulation all the same.
 func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
-	e.undeploy()
+	onMachine(t, e, 1, exitOK, "destroy", "t-spread-ctl")
+	e.undeployed()
 	text, _, _ := strings.Cut(strings.Replace(spreadPlaneLab, "iterations: 2", "iterations: 60", 1), "faults:")
 	file, runs := write(t, text), t.TempDir()
 	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
 	id, machine := leaderElsewhere(t, e, spreadPlane(t, e, 0))
-	cmd := exec.CommandContext(t.Context(), program1(t), "run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
-	cmd.Env = append(os.Environ(), e.env(1)...)
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, said := e.begin("run", "-q", "-r", "docker", "--check-digest", "--runs", runs, file)
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
 	e.docker(machine, "kill $(docker -H "+e.host(machine)+" ps -q --filter label=mcastlab.node="+id+")")
 	err := cmd.Wait()
@@ -184,7 +168,8 @@ func spreadLeaderKilled(t *testing.T, e *swarmEngines) {
 
 // spreadLeaderLost: the machine of the controller that leads is lost while clients ask for leases and faults of another lab.
 func spreadLeaderLost(t *testing.T, e *swarmEngines) {
-	e.undeploy()
+	onMachine(t, e, 1, exitOK, "destroy", "t-spread-ctl")
+	e.undeployed()
 	text, _, _ := strings.Cut(strings.Replace(spreadPlaneLab, "iterations: 2", "iterations: 10000", 1), "faults:")
 	long, runs := write(t, text), t.TempDir()
 	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
@@ -200,13 +185,7 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), program1(t), "run", "-q", "-r", "docker", "--runs", runs, long)
-	cmd.Env = append(os.Environ(), e.env(1)...)
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
 	h, stop := controllertest.New(), make(chan struct{})
 	var all sync.WaitGroup
 	for who := range 3 {
@@ -214,10 +193,7 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 		all.Go(func() { h.Work(t.Context(), t, who, c, prng.New(uint64(who)), stop) })
 	}
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
-	if err := syscall.Kill(e.pid(machine, "pid"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d down", e.dir, machine))
+	e.lose(machine)
 	next := leaderOf(t, x, id)
 	_ = cmd.Wait() // the exit code says it
 	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), name) {
@@ -243,26 +219,5 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 			t.Errorf("without %s, %s is %s", name, s.ID, s.State)
 		}
 	}
-	spreadBack(t, e, machine)
-}
-
-// spreadBack: a machine that was lost is named by destroy, and is cleaned when it is back.
-func spreadBack(t *testing.T, e *swarmEngines, machine int) {
-	t.Helper()
-	o := onMachine(t, e, 1, exitRuntime, "destroy", "t-spread-ctl")
-	says(t, o, fmt.Sprintf("machine sw%d (10.201.0.%[1]d) does not answer", machine))
-	for i := 1; i <= 3; i++ {
-		if i == machine {
-			continue
-		}
-		if left := e.docker(i, "ps -a --format '{{.Names}}'"); strings.Contains(left, "t-spread-ctl") {
-			t.Errorf("on sw%d there is still %s", i, left)
-		}
-	}
-	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d up", e.dir, machine))
-	e.startAgain(machine)
-	waitLong(t, func() bool { return invoke(t, e.env(1), "destroy", "t-spread-ctl").code == exitOK })
-	if s := strings.TrimSpace(e.shares()); s != "" {
-		t.Errorf("after the machine is back and destroy there are %s", s)
-	}
+	spreadBack(t, e, "t-spread-ctl", machine)
 }

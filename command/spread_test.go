@@ -120,9 +120,7 @@ func TestSpreadLarge(t *testing.T) {
 			}
 		}
 	}
-	if s := strings.TrimSpace(e.shares()); s != "" {
-		t.Errorf("after destroy there are %s", s)
-	}
+	e.undeployed()
 	onSwarm(t, e, 1, exitOK, "down", "-q")
 	e.nothing("down")
 }
@@ -214,18 +212,10 @@ func spreadMetrics(t *testing.T, e *swarmEngines) {
 func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 	t.Helper()
 	onMachine(t, e, 1, exitOK, "destroy", "t-spread")
-	if s := strings.TrimSpace(e.shares()); s != "" {
-		t.Errorf("after destroy there are %s", s)
-	}
+	e.undeployed()
 	long := write(t, strings.Replace(spreadLab, "iterations: 2", "iterations: 10000", 1))
 	onMachine(t, e, 1, exitOK, "deploy", "-q", long)
-	cmd := exec.CommandContext(t.Context(), program1(t), "run", "-q", "-r", "docker", "--runs", runs, long)
-	cmd.Env = append(os.Environ(), e.env(1)...)
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
 	waitFor(t, func() bool { // it is under way
 		i, err := os.Stat(filepath.Join(runs, "t-spread-3", "trace.jsonl"))
 		return err == nil && i.Size() > 0
@@ -237,10 +227,7 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 			t.Errorf("capture of 3 frames at %s: %d blocks of pcapng, want 5", port, got)
 		}
 	}
-	if err := syscall.Kill(e.pid(3, "pid"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	e.sh("nsenter --net=" + e.dir + "/net0 ip link set p3 down")
+	e.lose(3)
 	_ = cmd.Wait() // the exit code says it
 	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), "machine sw3 (10.201.0.3), at ") &&
 		!strings.Contains(said.String(), "on machine sw3 (10.201.0.3), at ") || !strings.Contains(said.String(), " of lab time") {
@@ -252,19 +239,55 @@ func spreadLost(t *testing.T, e *swarmEngines, file, runs string) {
 		!strings.Contains(m.all.String(), "machine sw3 (10.201.0.3) does not answer: ") || strings.Count(m.all.String(), "sw3") != 1 {
 		t.Errorf("without sw3, metrics says %s\n%s", m.all.String(), text)
 	}
-	o := onMachine(t, e, 1, exitRuntime, "destroy", "t-spread")
-	says(t, o, "machine sw3 (10.201.0.3) does not answer")
-	says(t, o, "mcastlab destroy t-spread again when they answer")
-	for i := 1; i <= 2; i++ {
-		if left := e.docker(i, "ps -a --format '{{.Names}}'"); strings.Contains(left, "t-spread") {
+	spreadBack(t, e, "t-spread", 3)
+}
+
+// begin starts a command on the first machine. What it says may be read when it has ended.
+func (e *swarmEngines) begin(args ...string) (cmd *exec.Cmd, said *strings.Builder) {
+	e.t.Helper()
+	cmd, said = exec.CommandContext(e.t.Context(), program1(e.t), args...), &strings.Builder{}
+	cmd.Env = append(os.Environ(), e.env(1)...)
+	cmd.Stdout, cmd.Stderr = said, said
+	if err := cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	return cmd, said
+}
+
+// lose kills a machine's engine, and cuts its network.
+func (e *swarmEngines) lose(machine int) {
+	e.t.Helper()
+	if err := syscall.Kill(e.pid(machine, "pid"), syscall.SIGKILL); err != nil {
+		e.t.Fatal(err)
+	}
+	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d down", e.dir, machine))
+}
+
+// spreadBack: a machine that was lost is named by destroy, and is cleaned when it is back.
+func spreadBack(t *testing.T, e *swarmEngines, lab string, machine int) {
+	t.Helper()
+	o := onMachine(t, e, 1, exitRuntime, "destroy", lab)
+	says(t, o, fmt.Sprintf("machine sw%d (10.201.0.%[1]d) does not answer", machine))
+	says(t, o, "mcastlab destroy "+lab+" again when they answer")
+	for i := 1; i <= e.n; i++ {
+		if i == machine {
+			continue
+		}
+		if left := e.docker(i, "ps -a --format '{{.Names}}'"); strings.Contains(left, lab) {
 			t.Errorf("on sw%d there is still %s", i, left)
 		}
 	}
-	e.sh("nsenter --net=" + e.dir + "/net0 ip link set p3 up")
-	e.startAgain(3)
-	waitFor(t, func() bool { return invoke(t, e.env(1), "destroy", "t-spread").code == exitOK })
+	e.sh(fmt.Sprintf("nsenter --net=%s/net0 ip link set p%d up", e.dir, machine))
+	e.startAgain(machine)
+	waitFor(t, func() bool { return invoke(t, e.env(1), "destroy", lab).code == exitOK })
+	e.undeployed()
+}
+
+// undeployed looks whether anything of a lab is left on the machines.
+func (e *swarmEngines) undeployed() {
+	e.t.Helper()
 	if s := strings.TrimSpace(e.shares()); s != "" {
-		t.Errorf("after sw3 is back and destroy there are %s", s)
+		e.t.Errorf("after destroy there are %s", s)
 	}
 }
 

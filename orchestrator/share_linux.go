@@ -282,7 +282,7 @@ func (x *shareServer) pass(c net.Conn, node, socket string) error {
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
 		return err
 	}
-	passBytes(c, far)
+	shareapi.Join(c, far, c)
 	return nil
 }
 

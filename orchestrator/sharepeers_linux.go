@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -98,7 +97,7 @@ func (x *shareServer) farSocket(ctx context.Context, f *farSockets, d *Deployed,
 					return // whoever has connected tries again, and says what does not work
 				}
 				context.AfterFunc(ctx, func() { _ = far.Close() })
-				passBytes(c, far)
+				shareapi.Join(c, far, c)
 			})
 		}
 	})
@@ -123,20 +122,6 @@ func (x *shareServer) dialFar(ctx context.Context, d *Deployed, machine int, q s
 		return nil, err
 	}
 	return c, nil
-}
-
-// passBytes passes bytes both ways between two connections until both are closed.
-func passBytes(a, b net.Conn) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(a, b) // whoever waits for the rest sees that it ends
-		_ = a.Close()
-	})
-	both.Go(func() {
-		_, _ = io.Copy(b, a) // likewise
-		_ = b.Close()
-	})
-	both.Wait()
 }
 
 // listenHere makes a socket of the share's process.

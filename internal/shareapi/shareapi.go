@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 )
 
 // Where the process listens, in the folder of the lab: for deployers, and for the shares of the same lab on other machines.
@@ -134,4 +135,19 @@ func Reply(c net.Conn, a Answer, err error) error {
 		a.Error = err.Error()
 	}
 	return write(c, a)
+}
+
+// Join passes bytes both ways between two connections, and returns when both are closed: each is when the other has no more.
+// first is what near is read by.
+func Join(near, far net.Conn, first io.Reader) {
+	var both sync.WaitGroup
+	both.Go(func() {
+		_, _ = io.Copy(far, first) // whoever waits for the rest sees that it ends
+		_ = far.Close()
+	})
+	both.Go(func() {
+		_, _ = io.Copy(near, far) // likewise
+		_ = near.Close()
+	})
+	both.Wait()
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/hosts/trust"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
 // A machine's share of a lab is made by a process of its own, which the daemon has its engine start: the daemon has no right to do
@@ -116,21 +117,7 @@ func (s *server) share(w http.ResponseWriter, r *http.Request, dial func(ctx con
 		return
 	}
 	defer s.shares.end(near)
-	join(near, far, b.Reader)
-}
-
-// join copies both ways, and returns when both connections are closed.
-func join(near, far net.Conn, first io.Reader) {
-	var both sync.WaitGroup
-	both.Go(func() {
-		_, _ = io.Copy(far, first) // whoever waits for the rest sees that it ends
-		_ = far.Close()
-	})
-	both.Go(func() {
-		_, _ = io.Copy(near, far) // likewise
-		_ = near.Close()
-	})
-	both.Wait()
+	shareapi.Join(near, far, b.Reader)
 }
 
 // shares are the connections to shares, which end with the server.
