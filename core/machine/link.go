@@ -53,7 +53,8 @@ type Link struct {
 	list     *list
 
 	// Digest, Frames, Bytes and Payload account for the frames that have reached the end of the
-	// link, including those that a fault dropped there. Only Account changes them.
+	// link, including those that a fault dropped there. Only Account changes them, and Repeat and Probe for
+	// frames that are not handled one by one.
 	Digest        uint64
 	Frames, Bytes uint64
 	Payload       uint64 // bytes of messages, without any header
@@ -190,14 +191,22 @@ func (l *Link) Woken(now vtime.Time) bool {
 // Account counts a frame that has reached the end of the link. The digest chains the time, the bytes
 // and the fate of every frame.
 func (l *Link) Account(at vtime.Time, f *wire.Frame, lost bool) {
-	fate := uint64(at) << 1
-	if lost {
-		fate |= 1
-	}
-	l.Digest = f.Mix(wire.MixWord(l.Digest, fate))
+	l.Digest = f.Mix(chain(l.Digest, at, lost))
 	l.Frames++
 	l.Bytes += uint64(f.Len())
 	if f.Kind() == wire.KindRoCE {
 		l.Payload += uint64(f.PayloadLen())
 	}
 }
+
+// chain folds the time and the fate of a frame into a digest.
+func chain(digest uint64, at vtime.Time, lost bool) uint64 {
+	fate := uint64(at) << 1
+	if lost {
+		fate |= 1
+	}
+	return wire.MixWord(digest, fate)
+}
+
+// Repeat does to the digest what Account does for a frame that comes again.
+func (l *Link) Repeat(at vtime.Time, f *wire.Repeat) { l.Digest = f.Next(chain(l.Digest, at, false)) }

@@ -61,6 +61,14 @@ func (t *TimerTable) Stop(slot int) { t.at[slot] = Never }
 // At returns the slot's deadline, or Never.
 func (t *TimerTable) At(slot int) Time { return t.at[slot] }
 
+// Visit calls visit with the deadline of each slot, and then with the lower bound of Next. It may change them.
+func (t *TimerTable) Visit(visit func(at *Time)) {
+	for i := range t.at {
+		visit(&t.at[i])
+	}
+	visit(&t.floor)
+}
+
 // Next returns an instant not later than the earliest deadline; armed is false if
 // no slot can be armed.
 func (t *TimerTable) Next() (at Time, armed bool) { return t.floor, t.floor != Never }

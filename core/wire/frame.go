@@ -221,8 +221,7 @@ func (f *Frame) PFC() PFC {
 // Mix folds the frame as it is (headers, payload, fate of its ICRC) into a running
 // 64-bit digest.
 func (f *Frame) Mix(d uint64) uint64 {
-	state := uint64(f.n)<<32 | uint64(f.pay)<<8 | uint64(f.flags&(flagDamaged|flagTrusted))
-	d = mum(d^mixA, state^mixB)
+	d = mum(d^mixA, f.mixState()^mixB)
 	n := int(f.n)
 	i := 0
 	for ; i+16 <= n; i += 16 {
@@ -243,6 +242,11 @@ func (f *Frame) Mix(d uint64) uint64 {
 		d = mum(d^mixA, uint64(f.icrc)^mixB)
 	}
 	return d
+}
+
+// mixState is what of a frame is not in its bytes, and what Mix begins with.
+func (f *Frame) mixState() uint64 {
+	return uint64(f.n)<<32 | uint64(f.pay)<<8 | uint64(f.flags&(flagDamaged|flagTrusted))
 }
 
 // MixWord folds one more number into a digest.

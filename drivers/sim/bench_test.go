@@ -232,3 +232,29 @@ func BenchmarkTrace(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSkip is a broadcast of 1 GiB to 511 hosts of which each packet is simulated, or only those that do not repeat.
+func BenchmarkSkip(b *testing.B) {
+	for _, digest := range []bool{true, false} {
+		for _, skip := range []bool{false, true} {
+			b.Run(fmt.Sprintf("digest=%v/skip=%v", digest, skip), func(b *testing.B) {
+				g, err := topo.ThreeLayer(topo.FT1024(), benchLink)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for range b.N {
+					c := benchConfig(g, 16, !digest)
+					c.Skip = skip
+					n, err := sim.New(c)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if err := n.Run(sim.Job{Name: "b", Hosts: hostsOf(1024, 2), Params: benchParams, Program: bcastProgram(1<<30, 0, phantom, func() {})}); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(float64(n.Stats().Skipped)/float64(n.Stats().Hops), "skipped/hop")
+				}
+			})
+		}
+	}
+}

@@ -1,5 +1,10 @@
 package sim
 
+import (
+	"fmt"
+	"slices"
+)
+
 // BareHeap lets the benchmarks' bare loop use the event queue by itself.
 type BareHeap struct{ h radixHeap }
 
@@ -8,3 +13,25 @@ func (b *BareHeap) Push(k uint64) { b.h.push(k) }
 
 // Pop takes the smallest key.
 func (b *BareHeap) Pop() (uint64, bool) { return b.h.pop() }
+
+// WhyNoSkip returns why nothing was left out the last time that it was tried.
+func (n *Net) WhyNoSkip() string {
+	if n.skips == nil {
+		return ""
+	}
+	return n.skips.why
+}
+
+// SkipEagerly looks for periods as often as can be.
+func (n *Net) SkipEagerly() { n.skips.after, n.skips.eager = 0, true }
+
+// Pending returns the events that are to come, in their order.
+func (n *Net) Pending() string {
+	var all []string
+	n.queue.each(func(k uint64) {
+		at, class, id := n.unpack(k, n.base)
+		all = append(all, fmt.Sprintf("%020d %d %d", at, class, id))
+	})
+	slices.Sort(all)
+	return fmt.Sprint(all, n.far.len())
+}

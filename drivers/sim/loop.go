@@ -436,8 +436,11 @@ func (n *Net) Drain() error {
 	}
 	n.resume()
 	for n.err == nil && !n.stuck && step() {
-		if n.stats.Events%observeEvery == 0 && n.Observe != nil {
-			n.err = n.Observe()
+		if n.stats.Events%observeEvery == 0 {
+			n.observe()
+		}
+		if n.skips != nil && n.stats.Events >= n.skips.after {
+			n.skips.try()
 		}
 	}
 	if !n.stuck && n.queue.n == 0 && n.far.len() == 0 {
@@ -447,6 +450,13 @@ func (n *Net) Drain() error {
 		n.rest()
 	}
 	return n.err
+}
+
+// observe calls Observe, whose error ends the run.
+func (n *Net) observe() {
+	if n.Observe != nil && n.err == nil {
+		n.err = n.Observe()
+	}
 }
 
 // stalled reports whether a fault has stalled a NIC and has not ended.

@@ -37,6 +37,9 @@ type Config struct {
 	fabric.Spec
 	// NoDigest turns the digest off, for benchmarks of the loop alone.
 	NoDigest bool
+	// Skip leaves out what repeats (skip.go): the run is the same, event by event, and Stats.Skipped says how much of it
+	// was not done. Parts, and what looks at each event, such as Check and Watch, skip nothing.
+	Skip bool
 	// Ledger records every frame that reaches the end of a link (Net.Ledger).
 	Ledger bool
 	// Check verifies the invariants after every event.
@@ -139,6 +142,7 @@ type Net struct {
 	lease       uint32
 	branches    []rankhost.Branches // entries that a program has set in the switches' multicast tables
 	ledger      *ledger             // nil: none
+	skips       *skipper            // nil: every event is done
 	check       *checker
 	interrupted bool       // Interrupt was called
 	channel     *channel   // nil: the out-of-band channel takes no time
@@ -167,6 +171,9 @@ type Stats struct {
 	Lost    uint64 // frames dropped by faults on links
 	Wakes   uint64 // events that only started a frame
 	Timers  uint64 // timer events of nodes
+	Skipped uint64 // hops among Hops that were not done one by one
+	Periods uint64 // how many periods were left out, and Skips how often
+	Skips   uint64
 	InTurn  uint64 // of a lab in parts: sum over the rounds of the events of the part that had most
 }
 
@@ -211,6 +218,9 @@ func New(cfg Config) (*Net, error) {
 	}
 	if n.place == nil {
 		n.cfg.routes.forget()
+	}
+	if cfg.Skip && n.place == nil && !cfg.Check && !cfg.Ledger && cfg.Watch == nil && cfg.Front == nil {
+		n.skips = newSkipper(n)
 	}
 	n.judge = n.judgeWhole
 	if n.place != nil {

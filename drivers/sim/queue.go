@@ -209,6 +209,18 @@ func (h *radixHeap) spread(rank int) {
 	}
 }
 
+// each visits all keys, in no particular order.
+func (h *radixHeap) each(visit func(k uint64)) {
+	for _, k := range h.front {
+		visit(k)
+	}
+	for _, b := range h.bucket {
+		for _, k := range b {
+			visit(k)
+		}
+	}
+}
+
 // drain removes and returns all keys, in no particular order.
 func (h *radixHeap) drain() (all []uint64) {
 	all = append(all, h.front...)
