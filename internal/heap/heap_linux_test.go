@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestCollapse: a heap of some megabytes is in huge pages afterwards, if the kernel has any, and holds
@@ -41,10 +42,15 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestGrown: a small heap is left alone, one that has grown is looked after once.
+// TestGrown: a small heap is left alone, and so is that of a simulation that may soon be over; one that has grown is looked after once.
 func TestGrown(t *testing.T) {
 	var k Keeper
 	b := make([]byte, hugeFrom)
+	k.Grown()
+	if k.seen > 0 {
+		t.Errorf("a heap of %d bytes has been moved at once", k.seen)
+	}
+	k.began = k.began.Add(-time.Hour)
 	k.Grown()
 	if k.seen < hugeFrom {
 		t.Errorf("a heap of %d bytes and more was seen as %d", len(b), k.seen)

@@ -14,6 +14,7 @@ package outofband
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -24,7 +25,7 @@ type Board[C comparable] struct {
 
 	// readers are the calls that wait for each key, in the order in which they came.
 	// Invariant: no key has both readers and a value.
-	readers map[string][]caller[C]
+	readers map[string]*waiting[C]
 
 	// arrived are the calls that wait in the barrier, in the order in which they came.
 	// Invariant: there are fewer of them than size, or none.
@@ -44,6 +45,12 @@ type Board[C comparable] struct {
 	lost []int
 }
 
+// waiting is calls in the order in which they came, each once.
+type waiting[C comparable] struct {
+	order []caller[C]
+	in    map[caller[C]]bool // of many thousands, too, each asks whether it is there
+}
+
 // caller is a blocked call and the rank that made it.
 type caller[C comparable] struct {
 	rank int
@@ -53,14 +60,16 @@ type caller[C comparable] struct {
 // New returns the board of a job of size ranks. spare tells for each rank whether it may be
 // lost while the job goes on; nil means that none may.
 func New[C comparable](size int, spare []bool) *Board[C] {
-	return &Board[C]{values: map[string][]byte{}, readers: map[string][]caller[C]{}, size: size, spare: slices.Clone(spare)}
+	return &Board[C]{values: map[string][]byte{}, readers: map[string]*waiting[C]{}, size: size, spare: slices.Clone(spare)}
 }
 
 // Put publishes a value and returns the calls that waited for it.
 func (b *Board[C]) Put(key string, value []byte) (resume []C) {
 	b.values[key] = value
-	resume = callsOf(b.readers[key])
-	delete(b.readers, key)
+	if w := b.readers[key]; w != nil {
+		resume = callsOf(w.order)
+		delete(b.readers, key)
+	}
 	return resume
 }
 
@@ -70,8 +79,13 @@ func (b *Board[C]) Get(rank int, call C, key string) (value []byte, ok bool) {
 	if v, ok := b.values[key]; ok {
 		return v, true
 	}
-	if waits := b.readers[key]; !slices.Contains(waits, caller[C]{rank, call}) {
-		b.readers[key] = append(waits, caller[C]{rank, call})
+	w := b.readers[key]
+	if w == nil {
+		w = &waiting[C]{in: map[caller[C]]bool{}}
+		b.readers[key] = w
+	}
+	if c := (caller[C]{rank, call}); !w.in[c] {
+		w.order, w.in[c] = append(w.order, c), true
 	}
 	return nil, false
 }
@@ -131,12 +145,15 @@ func (b *Board[C]) pass() (resume []C) {
 
 // drop removes the calls that wait for a key and satisfy which.
 func (b *Board[C]) drop(key string, which func(caller[C]) bool) {
-	waits := slices.DeleteFunc(b.readers[key], which)
-	if len(waits) == 0 {
-		delete(b.readers, key)
+	w := b.readers[key]
+	if w == nil {
 		return
 	}
-	b.readers[key] = waits
+	w.order = slices.DeleteFunc(w.order, which)
+	maps.DeleteFunc(w.in, func(c caller[C], _ bool) bool { return which(c) })
+	if len(w.order) == 0 {
+		delete(b.readers, key)
+	}
 }
 
 func callsOf[C comparable](all []caller[C]) (calls []C) {
