@@ -57,6 +57,7 @@ func (p *program) runCommand() *cli.Command {
 			},
 			jobsFlag(name),
 			workersFlag(name),
+			&cli.BoolFlag{Name: "no-skip", Usage: "simulate each packet, also where a long message repeats itself: the run is the same", EnvVars: envOf(name, "no-skip")},
 			&cli.StringFlag{Name: "resume", EnvVars: envOf(name, "resume"), TakesFile: true, Usage: "go on with an interrupted sweep: its folder"},
 			&cli.BoolFlag{
 				Name: "allow-programs", EnvVars: envOf(name, "allow-programs"),
@@ -143,7 +144,7 @@ func (p *program) refuseForRun(c *cli.Context) (err error) {
 	if c.String("runtime") == "sim" {
 		err = p.refuse("is for running labs: it goes with --runtime docker or netns", "dilation", "slower", "attach", "check-digest")
 	} else {
-		err = p.refuse("is for simulations: it goes with --runtime sim", "check", "workers")
+		err = p.refuse("is for simulations: it goes with --runtime sim", "check", "workers", "no-skip")
 	}
 	if err == nil && !c.IsSet("capture") {
 		err = p.refuse("goes with --capture", "capture-limit")
@@ -177,7 +178,8 @@ func (p *program) runIn(c *cli.Context, l *lab.Lab, limit int64, acts []faults.A
 	}
 	return runner.Simulate(c.Context, l, runner.Options{
 		Base: c.String("runs"), Captures: c.StringSlice("capture"), CaptureBytes: limit, Check: c.Bool("check"),
-		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs}, Acts: acts, Workers: workersOf(c),
+		Progress: progress, Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs}, Acts: acts,
+		Workers: workersOf(c), NoSkip: c.Bool("no-skip"),
 	})
 }
 
@@ -242,6 +244,6 @@ func checkWorkers(c *cli.Context) error {
 func attachFlag(command string) cli.Flag {
 	return &cli.StringSliceFlag{
 		Name: "attach", EnvVars: envOf(command, "attach"),
-		Usage: "HOST=INTERFACE: behind that interface of this machine is the external host (repeat, or separate by commas)",
+		Usage: "HOST=INTERFACE, or HOST=MACHINE/INTERFACE in a lab over several: behind it is the external host (repeat, or separate by commas)",
 	}
 }

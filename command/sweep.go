@@ -38,7 +38,8 @@ func (p *program) runSweep(c *cli.Context, l *lab.Lab, points []lab.Point, forma
 	o := sweep.Options{
 		Base: c.String("runs"), Resume: dir, Jobs: c.Int("jobs"),
 		Run: runner.Options{
-			Check: c.Bool("check"), Workers: workersOf(c), Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs},
+			Check:   c.Bool("check"),
+			Workers: workersOf(c), NoSkip: c.Bool("no-skip"), Say: p.say, Env: apps.Env{Delivered: p.hooks.bcast.Delivered, Programs: p.hooks.programs},
 		},
 	}
 	if !c.Bool("quiet") {

@@ -183,6 +183,7 @@ type Runtime struct {
 	Channel    Duration `yaml:"channel-delay" json:"channelDelay,omitzero" doc:"how long a message takes between a host and what ranks share beside the fabric (published values, barriers, leases of groups); above 0 with clock: lockstep" default:"1us"`
 	Management bool     `yaml:"management" json:"management,omitzero" doc:"a network that links the hosts of a running lab beside the fabric, for what programs say to each other by TCP" default:"false"`
 	Hosts      string   `yaml:"hosts" json:"hosts,omitzero" doc:"machines of mcastlab hosts that the lab is spread over, with --runtime docker: auto, all that are ready; or some, by name: sw1,sw2, or by labels of the Swarm: node.labels.rack==a (docs/hosts.md); default: this machine alone"`
+	Links      string   `yaml:"links" json:"links,omitzero" doc:"links between machines of mcastlab hosts: vxlan, which the kernel makes; userspace, frames of all links between two machines over one connection; auto: vxlan where the way between two machines lets its datagrams pass, else userspace; default: auto" enum:"auto,vxlan,userspace"`
 	IO         string   `yaml:"io" json:"io,omitzero" doc:"frames: each frame crosses a link by itself; trains: frames of one flow that leave together cross it as one buffer of the kernel's, several times faster, and tcpdump sees the buffers" default:"frames" enum:"frames,trains"`
 }
 

@@ -48,7 +48,11 @@ type Meta struct {
 	Events       uint64 `json:"events"`
 	EventsInTurn uint64 `json:"events_in_turn,omitempty"` // with workers: those that had to be handled one after the other
 	PacketHops   uint64 `json:"packet_hops"`
+	HopsLeftOut  uint64 `json:"packet_hops_left_out,omitempty"` // of those, in periods that repeat and were left out
 	AckHops      uint64 `json:"ack_hops"`
+	Rounds       uint64 `json:"rounds,omitempty"`      // in which containers in virtual time have advanced
+	Grants       uint64 `json:"grants,omitempty"`      // nodes that have advanced in them, all rounds together
+	RoundBytes   uint64 `json:"round_bytes,omitempty"` // of what machines have said to each other for that
 	FramesLost   uint64 `json:"frames_lost_to_faults"`
 	CaptureCut   uint64 `json:"capture_frames_cut"`
 	EventsNotIn  uint64 `json:"event_lines_cut"`

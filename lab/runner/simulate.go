@@ -34,6 +34,7 @@ type Options struct {
 	Env          apps.Env                         // of the workloads' programs
 	Acts         []faults.Act                     // what is done by hand (ReadActs)
 	Workers      int                              // goroutines that simulate parts of the lab; 0: one; WorkersAuto: as many as pay
+	NoSkip       bool                             // simulate what repeats, too (sim.Config.Skip): the run is the same
 	eager        bool                             // even when they have little to do, and with two parts each; for tests
 }
 
@@ -129,6 +130,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 	r.Meta.Workers = workers
 	c := sim.Config{
 		Spec: labspec.Fabric(r.lab, g), Check: r.o.Check, OutOfBand: labspec.ChannelDelay(r.lab), Ledger: r.o.Ledger != nil,
+		Skip:  !r.o.NoSkip,
 		Trace: func(node int) machine.Tracer { return r.Events.Node(g.Nodes[node].Name) },
 	}
 	if r.Trace != nil {
@@ -184,7 +186,7 @@ func (r *simulation) account() error {
 	s := r.net.Stats()
 	m := &r.Meta
 	m.LabUS, m.Events, m.PacketHops, m.AckHops, m.FramesLost = r.net.Now().Microseconds(), s.Events, s.Hops, s.AckHops, s.Lost
-	m.EventsInTurn = s.InTurn
+	m.EventsInTurn, m.HopsLeftOut = s.InTurn, s.Skipped
 	if r.faults != nil {
 		r.Report.Faults = r.Record.Faults(faultRows(r.faults.list(r.net.Now())))
 	}

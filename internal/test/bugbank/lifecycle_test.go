@@ -122,7 +122,7 @@ var lifecycle = []pitfall{
 			test:  "internal/netdev TestNames",
 		}},
 	},
-	{number: 12, what: "VXLAN devices of a lab before this one", seen: "libnetwork#1765, clabernetes#220", not: "a lab is on one host, and there are no tunnels"},
+	{number: 12, what: "VXLAN devices of a lab before this one", seen: "libnetwork#1765, clabernetes#220", not: "the devices of a lab over several machines have numbers that are drawn for each deployment, and are in its nodes"},
 	{
 		number: 13, what: "A link that carries less than a packet drops it, or cuts it up, and nobody says so",
 		seen: "RFC 7348, netlab#1985",

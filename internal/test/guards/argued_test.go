@@ -1,6 +1,6 @@
 package guards
 
-// argued are guards that no input can fire, each with what it is for.
+// argued are guards that no input can fire, or none of the sweeps', each with what it is for.
 var argued = map[string]string{
 	"drivers/sim/check.go walk: depth == 0": "A tree with a loop cannot be installed: in one attempt a switch is entered by one port and goes by one set of routes " +
 		"(virtswitch/registration.go). Should that rule break, the walk of the checker ends here instead of never.",
@@ -13,4 +13,12 @@ var argued = map[string]string{
 		"which must not pass as a result.",
 	"drivers/sim/task.go runTasks: t.done": "A task is put into the list of those that are ready only if it is parked, and it leaves the list before it runs. " +
 		"The check is for a job that is ended from outside while one of its tasks is listed.",
+	"drivers/sim/skip.go unfit: n.lates > 0 || len(n.ready) > 0 || len(n.postponed) > 0 || n.err != nil || n.stuck": "All of it is state that the probe does not visit. " +
+		"Frames that a fault delays are gone, or the fault is still there, whenever one of the random labs is tried.",
+	"drivers/sim/skip.go unfit: n.channel != nil && n.channel.coming > 0": "Messages of the out-of-band channel are state that the probe does not visit. In the random labs none is under way in the midst of a long message.",
+	"drivers/sim/skip.go find: n.Next() == n.now && !s.instant()":         "A run that ends by an error at the very instant of a try must not be looked at.",
+	"drivers/sim/ties.go after: y.node == x.node && !commute(x, y)": "Two frames at one switch and instant that want the same port, in a steady state: no random lab has had it, since senders that meet at a port queue there, one after " +
+		"the other. TestTies (virtswitch) says of which frames the order shows.",
+	"drivers/sim/ties.go commute: x.ack == y.ack || x.ack && !y.psn.After(x.psn) || y.ack && !x.psn.After(y.psn)": "As that of after: data of one group, or data and an acknowledgement of it, at one switch and instant.",
+	"drivers/sim/ties.go commute: p == q": "As that of after: two frames that want the same port.",
 }

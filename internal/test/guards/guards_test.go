@@ -33,6 +33,7 @@ var sweeps = []struct {
 	// the first did.
 	{"drivers/sim", "TestGuardsFire", []string{"-args", "-seeds", "16"}},
 	{"drivers/sim", "TestSeedSweep", []string{"-args", "-seeds", "120", "-once"}},
+	{"drivers/sim", "TestSkip", nil}, // random labs in which periods repeat, and others in which they must not be left out
 }
 
 // guard is a branch that turns something away.
