@@ -164,6 +164,16 @@ func (p *program) guardCommand() *cli.Command {
 	}
 }
 
+// callerCommand is the process that runs a program for a caller on another machine.
+func (p *program) callerCommand() *cli.Command {
+	return &cli.Command{
+		Name: orchestrator.CallerVerb, Usage: "run a program at a node for another machine; started by a share", Hidden: true, OnUsageError: onUsage,
+		Action: func(c *cli.Context) error {
+			return orchestrator.Call(c.Context, os.NewFile(3, "tell"), os.NewFile(4, "answer"))
+		},
+	}
+}
+
 // anyNode returns an error unless the pattern fits the name of a node or a controller.
 func anyNode(d *orchestrator.Deployed, pattern string) error {
 	names := slices.Clone(d.Lab.Replicas())

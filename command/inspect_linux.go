@@ -72,9 +72,13 @@ func (p *program) inspectLab(c *cli.Context, name string) error {
 	}
 	states := d.Look(c.Context)
 	if c.String("format") == "json" {
-		err = writeJSON(p.out, map[string]any{"schema": "mcastlab/inspect/v1", "lab": name, "runtime": e.Name(), "nodes": states})
+		all := map[string]any{"schema": "mcastlab/inspect/v1", "lab": name, "runtime": e.Name(), "nodes": states}
+		if t := d.Trunks(c.Context); len(t) > 0 {
+			all["trunks"] = t
+		}
+		err = writeJSON(p.out, all)
 	} else {
-		err = writeNodes(p.out, states)
+		err = errors.Join(writeNodes(p.out, states), writeTrunks(p.out, d.Trunks(c.Context)))
 	}
 	if err != nil {
 		return err
@@ -100,6 +104,23 @@ func writeNodes(out io.Writer, states []counters.Node) error {
 			held = *s.Held
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", s.Node, s.Kind, len(s.Ports), sent, received, dropped, kernel, len(s.Groups), held.QPs, held.MRs)
+	}
+	return w.Flush()
+}
+
+// writeTrunks writes one line for each machine's end of links in user space to another, if the lab has such.
+func writeTrunks(out io.Writer, all []orchestrator.Trunk) error {
+	if len(all) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nMACHINE\tTO\tLINKS\tSENT\tBYTES\tBATCHES\tSTALLS\tRECEIVED\tSTATE")
+	for _, t := range all {
+		state := t.Error
+		if state == "" {
+			state = "connected"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", t.Machine, t.To, t.Links, t.SentFrames, t.SentBytes, t.SentBatches, t.Stalls, t.ReceivedFrames, state)
 	}
 	return w.Flush()
 }

@@ -51,7 +51,7 @@ func (p *program) liveCommands() []*cli.Command {
 	return []*cli.Command{
 		p.deployCommand(), p.destroyCommand(), p.inspectCommand(), p.metricsCommand(), p.groupCommand(), p.faultCommand(), p.controllerCommand(), p.captureCommand(),
 		p.execCommand(), p.shellCommand(), p.mpiCommand(), p.logsCommand(), p.checkCommand(), p.wipeCommand(), p.hostsCommand(),
-		p.rcCommand(), p.nodeCommand(), p.hostCommand(), p.guardCommand(),
+		p.rcCommand(), p.nodeCommand(), p.hostCommand(), p.guardCommand(), p.callerCommand(),
 	}
 }
 

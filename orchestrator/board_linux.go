@@ -412,7 +412,7 @@ func (b *board) release(all []call) error {
 	if all == nil {
 		return nil
 	}
-	at := b.pace.ahead(releaseLead)
+	at := b.pace.ahead(releaseLead + time.Duration(b.pace.d.trip()))
 	var errs []error
 	for _, w := range all {
 		errs = append(errs, b.reply(w, &nodeapi.ToRank{What: &nodeapi.ToRank_Release{Release: int64(at)}}))

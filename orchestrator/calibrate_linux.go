@@ -45,7 +45,7 @@ func (r *liveRun) calibrate(ctx context.Context) error {
 			form: apps.Trial{Scheme: i / lagTrials, Sizes: []lab.Size{4 << 10, 32 << 10}},
 			ended: func(w *lab.Workload, scheme string) error {
 				lag, err := r.pace.set(ctx, calibrationDilation)
-				r.fid.saw(w.Label(), scheme, lag.P99())
+				r.fid.saw(w.Label(), scheme, lag.P99()+r.d.apart())
 				return err
 			},
 		})
@@ -84,14 +84,6 @@ func (r *liveRun) schemes() (most int) {
 // trial runs the lab's workloads in a smaller form and returns the seconds of CPU time it
 // took from the second iteration on, and the frames that were sent.
 func (r *liveRun) trial(ctx context.Context, kind trialKind) (busy float64, frames uint64, err error) {
-	found, err := r.d.o.Engine.Find(ctx, r.d.Lab.Name)
-	if err != nil {
-		return 0, 0, err
-	}
-	var pids []int
-	for _, n := range found {
-		pids = append(pids, n.PID)
-	}
 	kind.form.Graph = r.d.Graph
 	for i := range r.d.Lab.Workloads {
 		w := &r.d.Lab.Workloads[i]
@@ -99,7 +91,7 @@ func (r *liveRun) trial(ctx context.Context, kind trialKind) (busy float64, fram
 		if small == nil {
 			continue
 		}
-		b, n, err := r.tryOne(ctx, kind, registry.Of(small), pids)
+		b, n, err := r.tryOne(ctx, kind, registry.Of(small))
 		if err == nil && kind.ended != nil {
 			err = kind.ended(w, scheme)
 		}
@@ -113,12 +105,12 @@ func (r *liveRun) trial(ctx context.Context, kind trialKind) (busy float64, fram
 
 // tryOne runs one workload of a trial. The first iteration, in which a process is slow (page
 // faults, caches), is not measured.
-func (r *liveRun) tryOne(ctx context.Context, kind trialKind, one lab.Workload, pids []int) (busy float64, frames uint64, err error) {
+func (r *liveRun) tryOne(ctx context.Context, kind trialKind, one lab.Workload) (busy float64, frames uint64, err error) {
 	w, err := r.prepareOne(kind.name, one)
 	if err != nil {
 		return 0, 0, err
 	}
-	step, from, sent := 0, 0.0, uint64(0)
+	step, from, sent := 0, []float64(nil), uint64(0)
 	err = r.job(ctx, w, func(int, []byte) {}, func(ctx context.Context, _ string) error {
 		if step++; step != 2 {
 			return nil
@@ -127,13 +119,20 @@ func (r *liveRun) tryOne(ctx context.Context, kind trialKind, one lab.Workload, 
 		if err == nil && kind.ended != nil {
 			_, err = r.pace.set(ctx, calibrationDilation) // drops the lag recorded until now
 		}
-		from, sent = busySeconds(pids), counters.Sent(states)
+		if err == nil {
+			from, err = r.d.busy(ctx)
+		}
+		sent = counters.Sent(states)
 		return err
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	busy = busySeconds(pids) - from
+	to, err := r.d.busy(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	busy = r.d.busyMost(from, to)
 	states, err := r.d.States(ctx)
 	if err != nil {
 		return 0, 0, err

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,10 +26,8 @@ import (
 // tap captures the frames of one interface of a lab that is up, in both directions,
 // through a socket of its own; the nodes are not involved.
 type tap struct {
-	p    live.IO
-	f    *os.File
+	source
 	out  *traces.Capture
-	mono *live.Monotonic
 	lab  func(mono int64) vtime.Time
 	mu   *sync.Mutex // of the budget that taps share, and of from
 	from *vtime.Time // frames before it are not written
@@ -42,9 +39,25 @@ const tapIntervalMs = 100
 // newTap opens a capture of a port; it is written to w.
 func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
 	port := d.Graph.PortName(e)
-	if d.spread != nil { // the socket would have to be on the node's machine, and the clock that stamps its frames, too
-		return nil, fmt.Errorf("capture %s: lab %s is on several machines, and at rest: capture while a run goes on, or by run --capture", port, d.Lab.Name)
+	var from source
+	var err error
+	if d.spread != nil {
+		from, err = d.openFarTap(ctx, e)
+	} else {
+		from, err = d.openTap(ctx, e)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", port, err)
+	}
+	c, err := traces.NewCapture(w, port, 0, budget)
+	if err != nil {
+		return nil, errors.Join(err, from.close())
+	}
+	return &tap{source: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
+}
+
+// openTap opens the socket of a capture on this machine.
+func (d *Deployed) openTap(ctx context.Context, e topo.End) (*nearTap, error) {
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return nil, err
@@ -56,37 +69,36 @@ func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func
 		}
 	}
 	if pid == 0 {
-		return nil, fmt.Errorf("capture %s: the node is not running", port)
+		return nil, errors.New("the node is not running")
 	}
 	space, err := netdev.Open(pid)
 	if err != nil {
-		return nil, fmt.Errorf("capture %s: %w", port, err)
+		return nil, err
 	}
-	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: port}}, d.trains())
+	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: d.Graph.PortName(e)}}, d.trains())
 	if err = errors.Join(err, space.Close()); err != nil {
-		return nil, fmt.Errorf("capture %s: %w", port, err)
+		return nil, err
 	}
 	mono, err := live.NewMonotonic()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, files[0].Close())
 	}
-	c, err := traces.NewCapture(w, port, 0, budget)
-	if err != nil {
-		return nil, err
-	}
-	return &tap{p: live.NewIO(int(files[0].Fd()), d.trains()), f: files[0], out: c, mono: mono, lab: lab, mu: mu, from: new(vtime.Time)}, nil
+	return &nearTap{p: live.NewIO(int(files[0].Fd()), d.trains()), f: files[0], mono: mono}, nil
 }
 
 // run captures until ctx ends or more frames than max have been taken, if max is not 0.
 func (t *tap) run(ctx context.Context, max int) error {
-	fds := []unix.PollFd{{Fd: int32(t.p.FD()), Events: unix.POLLIN}}
 	seen := 0
 	for last := false; ; {
+		if last = ctx.Err() != nil; last {
+			if err := t.stop(); err != nil {
+				return err
+			}
+		}
 		t.mu.Lock()
-		offset := t.mono.Wall()
-		n, err := t.p.Receive(func(wall int64, b []byte) {
+		n, err := t.receive(func(mono int64, b []byte) {
 			if seen++; max == 0 || seen <= max {
-				if at := t.lab(wall - offset); at >= *t.from {
+				if at := t.lab(mono); at >= *t.from {
 					t.out.Bytes(at, at, b)
 				}
 			}
@@ -102,15 +114,13 @@ func (t *tap) run(ctx context.Context, max int) error {
 			return nil
 		}
 		if n == 0 {
-			// An interrupted or timed-out wait only looks again.
-			_, _ = unix.Poll(fds, tapIntervalMs)
+			t.wait()
 		}
-		last = ctx.Err() != nil
 	}
 }
 
 // close writes what is left.
-func (t *tap) close() error { return errors.Join(t.out.Close(), t.f.Close()) }
+func (t *tap) close() error { return errors.Join(t.out.Close(), t.source.close()) }
 
 // captures are the taps of a run.
 type captures struct {
@@ -188,7 +198,7 @@ func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count i
 	if err != nil {
 		return err
 	}
-	p, err := newPace(d, *s.Rate)
+	p, err := newPace(ctx, d, s.Node, *s.Rate)
 	if err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rat
 			return nil
 		}
 		c := d.nodes[i]
-		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: lab, Rate: message(r), Epoch: epoch}); err != nil {
+		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: lab, Rate: d.rateAt(c.name, r), Epoch: epoch}); err != nil {
 			return fmt.Errorf("configure node %s: %w", c.name, err)
 		}
 		return nil

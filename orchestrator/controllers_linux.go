@@ -186,6 +186,9 @@ func (d *Deployed) phase(ctx context.Context, p string) (epoch uint64, err error
 // that is up.
 func (d *Deployed) configureAll(ctx context.Context, nodes map[int]bool, replicas []string, rate *counters.Rate) error {
 	r, err := d.clock(rate)
+	if err == nil {
+		err = d.askClocks(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -217,7 +220,7 @@ func (d *Deployed) configureReplicas(ctx context.Context, names []string, r live
 		if !slices.Contains(names, n.name) {
 			return nil
 		}
-		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: lab, Rate: message(r)})
+		_, err := n.Configure(ctx, &nodeapi.ConfigureRequest{Node: n.name, Lab: lab, Rate: d.rateAt(n.name, r)})
 		return err
 	})
 }
@@ -346,9 +349,9 @@ func (p *plane) faults(ctx context.Context) (lists []*nodeapi.FaultList, err err
 
 // setRate tells controllers of a change of the clock, which they need only for their own faults.
 // One that is gone has none, so errors do not matter.
-func (p *plane) setRate(ctx context.Context, r *nodeapi.Rate) {
+func (p *plane) setRate(ctx context.Context, at func(controller string) *nodeapi.Rate) {
 	_ = p.each(ctx, "set the clock", func(ctx context.Context, _ int, n *client) error {
-		_, err := n.SetRate(ctx, r)
+		_, err := n.SetRate(ctx, at(n.name))
 		return err
 	})
 }

@@ -58,7 +58,10 @@ type Deployed struct {
 	plane *plane        // of a lab with controllers
 
 	share  *shareapi.Share   // of the process of a machine's share: what is here
+	trunks *trunks           // and its links in user space to other machines, if it has some
+	hub    *netdev.Namespace // and its bridge of the management network, if there is one
 	spread *engine.Placement // of a lab that is on several machines, nil elsewhere
+	clocks clocks
 }
 
 // here reports whether a node is on this machine.
@@ -164,6 +167,7 @@ func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
 		}
 		return Repaired, d.repair(ctx, x)
 	}
+	d.warnRoom()
 	if err := d.bringUp(ctx); err != nil {
 		// The caller's context may be what ended it.
 		return Unchanged, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))

@@ -13,7 +13,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
@@ -93,8 +92,9 @@ func (v *devices) look(ctx context.Context, x *device) error {
 	if err != nil {
 		return err
 	}
-	x.view.seen, x.view.carrier = *s.Device, netdev.Carrier(x.view.iface)
-	return nil
+	port, err := v.d.portOf(ctx, x.view.name)
+	x.view.seen, x.view.carrier = *s.Device, port.Carrier
+	return err
 }
 
 // begin checks the devices until the returned function is called, or the job ends. put sets a key

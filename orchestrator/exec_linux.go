@@ -37,9 +37,6 @@ type Execution struct {
 // node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with
 // its node.
 func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) {
-	if err := d.notSpread("exec"); err != nil {
-		return 0, err
-	}
 	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
 	if err != nil {
 		return 0, err
@@ -79,32 +76,58 @@ func (d *Deployed) Exec(ctx context.Context, x Execution) (code int, err error) 
 	return slices.Max(codes), errors.Join(errs...)
 }
 
-// programs prepares a program at each of the nodes.
+// programs prepares a program at each of the nodes. On other machines that is done there.
 func (d *Deployed) programs(at []engine.Running, x *Execution) (all []*program, err error) {
-	who, err := invoker(x.Root)
-	if err != nil {
-		return nil, fmt.Errorf("exec %s: %w", x.Argv[0], err)
+	if d.spread != nil {
+		return d.farPrograms(at, x)
 	}
 	hosts, err := d.hosts()
 	if err != nil {
 		return nil, err
 	}
-	needs := needsVerbs(x.Argv[0])
 	for _, n := range at {
-		p := &program{lab: d.Lab.Name, node: n.Name, pid: n.PID, start: start{Argv: x.Argv, Host: n.Name, Hosts: hosts, As: who}}
-		why := d.withoutNIC(n.Name, x)
-		if needs && why != nil {
-			return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], n.Name, why)
+		s := site{node: n.Name, pid: n.PID, lab: d.Lab.Name, dir: d.store.nodePath(n.Name), hosts: hosts, why: d.withoutNIC(n.Name, x)}
+		if s.why == nil {
+			if s.since, err = d.since(); err != nil {
+				return nil, err
+			}
 		}
-		if why == nil {
-			p.start.Dir = d.store.nodePath(n.Name)
-		}
-		if p.start.Env, err = d.withLabTime(environment(who, x.Library, p.start.Dir), x, why); err != nil {
-			return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], n.Name, err)
+		p, err := x.program(s)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// site is a node on this machine, for a program.
+type site struct {
+	lab, node string
+	pid       int    // of the node
+	dir       string // of its sockets
+	hosts     string // see start
+	since     int64  // when the lab was deployed, in seconds since 1970
+	why       error  // why programs there have no NIC
+}
+
+// program prepares a program at a node here.
+func (x *Execution) program(s site) (*program, error) {
+	who, err := invoker(x.Root)
+	if err != nil {
+		return nil, fmt.Errorf("exec %s: %w", x.Argv[0], err)
+	}
+	p := &program{lab: s.lab, node: s.node, pid: s.pid, start: start{Argv: x.Argv, Host: s.node, Hosts: s.hosts, As: who}}
+	if s.why != nil && needsVerbs(x.Argv[0]) {
+		return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], s.node, s.why)
+	}
+	if s.why == nil {
+		p.start.Dir = s.dir
+	}
+	if p.start.Env, err = x.withLabTime(environment(who, x.Library, p.start.Dir), s); err != nil {
+		return nil, fmt.Errorf("exec %s at %s: %w", x.Argv[0], s.node, err)
+	}
+	return p, nil
 }
 
 // WithoutNIC returns why programs at a node have no NIC, or nil. library is the folder of libibverbs.so.1, or empty.

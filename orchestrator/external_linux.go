@@ -12,6 +12,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
 // openOutside looks at the interfaces of all external hosts before anything is made.
@@ -25,6 +26,9 @@ func (d *Deployed) openOutside() (map[string]*netdev.Outside, error) {
 		}
 		if other := used[name]; other != "" {
 			return nil, fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, name, other)
+		}
+		if strings.Contains(name, "/") {
+			return nil, fmt.Errorf("attach %s=%s: lab %s is on this machine alone: name an interface of it", host, name, d.Lab.Name)
 		}
 		used[name] = host
 		o, err := netdev.OpenOutside(name, d.Lab.NICs.MTU+wire.RoCEHeadersMax)
@@ -58,6 +62,9 @@ func (d *Deployed) sameAttachments(st *state) (ok bool, err error) {
 		return false, fmt.Errorf("lab %s is up with other interfaces: destroy it first", d.Lab.Name)
 	}
 	d.o.Attach = st.Attach
+	if _, spread := d.o.Engine.(engine.Spread); spread {
+		return true, nil // a machine that has lost an interface says so when a run looks for the device
+	}
 	for _, host := range slices.Sorted(maps.Keys(st.Attach)) {
 		if netdev.Index(st.Attach[host]) != st.Indexes[host] {
 			d.log("interface %s of %s is not the one that was attached: the lab is brought up again", st.Attach[host], host)

@@ -1,12 +1,8 @@
 package orchestrator
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
-	"strconv"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/drivers/live"
@@ -47,6 +43,7 @@ type fidelity struct {
 	lag  []live.Lag // by row
 	dil  []float64  // by row
 	past []int      // by row: how often it was measured before
+	far  []float64  // by row: how far machines were apart, in ns of wall time (Deployed.apart)
 	slow float64
 }
 
@@ -54,7 +51,7 @@ func newFidelity(d *Deployed, reh *runner.Rehearsal) *fidelity {
 	n := len(reh.Rows)
 	f := &fidelity{
 		d: d, reh: reh, open: noRow, slow: 1, lagNs: map[string]float64{},
-		rate: make([]float64, n), lag: make([]live.Lag, n), dil: make([]float64, n), past: make([]int, n),
+		rate: make([]float64, n), lag: make([]live.Lag, n), dil: make([]float64, n), past: make([]int, n), far: make([]float64, n),
 	}
 	hops := make([]float64, n)
 	for _, s := range reh.Steps {
@@ -150,7 +147,7 @@ func (f *fidelity) dilation(row int) float64 {
 	if jctNs > 0 {
 		lag = float64(f.linksOf(row, f.reh.Rows[row])) * f.expected(f.reh.Rows[row]) * lagMargin / (lagShare * jctNs)
 	}
-	load := f.rate[row] * f.hopS / (float64(runtime.NumCPU()) * cpuShare)
+	load := f.rate[row] * f.hopS / (float64(f.d.cores()) * cpuShare)
 	f.dil[row] = round2(max(1, lag, load) * f.slow)
 	return f.dil[row]
 }
@@ -159,17 +156,25 @@ func (f *fidelity) dilation(row int) float64 {
 // hopS seconds of CPU time.
 func (f *fidelity) need(hopS float64) (share float64) {
 	for _, rate := range f.rate {
-		share = max(share, rate*hopS/float64(runtime.NumCPU()))
+		share = max(share, rate*hopS/float64(f.d.cores()))
 	}
 	return share
 }
 
 // took notes the lag that the open row had.
-func (f *fidelity) took(lag live.Lag) { f.lag[f.open].Add(lag) }
+func (f *fidelity) took(lag live.Lag) {
+	f.lag[f.open].Add(lag)
+	f.far[f.open] = max(f.far[f.open], float64(f.d.apart()))
+}
+
+// lagUS returns how late a link of a row was, in microseconds of lab time. Any link counts as one between machines.
+func (f *fidelity) lagUS(row int) float64 {
+	return (float64(f.lag[row].P99()) + f.far[row]) / 1000 / f.dil[row]
+}
 
 // forget clears the account of a row that is measured again, more slowly.
 func (f *fidelity) forget(row int) {
-	f.lag[row] = live.NewLag()
+	f.lag[row], f.far[row] = live.NewLag(), 0
 	f.dil[row] = round2(f.dil[row] * againSlower)
 	f.past[row]++
 }
@@ -177,7 +182,7 @@ func (f *fidelity) forget(row int) {
 // share returns which part of a row's time the lag of its links can make up, and the lag
 // of one in microseconds of lab time.
 func (f *fidelity) share(i int, row apps.Row) (share, lag float64) {
-	lag = lagUS(f.lag[i], f.dil[i])
+	lag = f.lagUS(i)
 	return float64(f.linksOf(i, row)) * lag / max(row.JCT.P50, 1e-6), lag
 }
 
@@ -213,7 +218,7 @@ func (f *fidelity) judge(rows []apps.Row, now, before []counters.Node, lossFree 
 		if _, wall := row.Details.(apps.Unclocked); wall {
 			v.Dilation = max(v.Dilation, f.dil[i])
 			v.Rows = append(v.Rows, runner.RowFidelity{
-				Workload: row.Workload, Scheme: row.Scheme, Dilation: f.dil[i], LagUS: lagUS(f.lag[i], f.dil[i]), OK: true, External: true,
+				Workload: row.Workload, Scheme: row.Scheme, Dilation: f.dil[i], LagUS: f.lagUS(i), OK: true, External: true,
 			})
 			continue
 		}
@@ -261,26 +266,4 @@ func (f *fidelity) judgeDevices(now, before []counters.Node, lossFree bool, blam
 var lostBySwitches = []string{
 	virtswitch.DropBufferFull.String(), virtswitch.DropHeadroom.String(), virtswitch.DropWatchdog.String(),
 	virtswitch.DropProcessorFull.String(), virtswitch.DropRestart.String(),
-}
-
-// busySeconds returns the CPU time of the lab's processes and of this one, to 10 ms. Other
-// processes of the host do not count.
-func busySeconds(pids []int) float64 {
-	total := 0.0
-	for _, pid := range append([]int{os.Getpid()}, pids...) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue // a node that has died is noticed elsewhere
-		}
-		_, after, _ := bytes.Cut(b, []byte(") ")) // the name may have blanks
-		if f := bytes.Fields(after); len(f) > 12 {
-			for _, ticks := range f[11:13] { // utime, stime
-				v, err := strconv.ParseFloat(string(ticks), 64)
-				if err == nil {
-					total += v
-				}
-			}
-		}
-	}
-	return total / 100 // USER_HZ
 }

@@ -25,13 +25,13 @@ const turnsDate = 1767225600
 // timeLibrary shows programs the lab's time.
 const timeLibrary = "libmcasttime.so"
 
-// withLabTime returns the environment of a program whose clocks show the lab's time. noNIC is why it has no NIC, from whose process
-// it gets that; where it cannot be shown, a program of ClockAuto has this machine's time.
-func (d *Deployed) withLabTime(env []string, x *Execution, noNIC error) ([]string, error) {
+// withLabTime returns the environment of a program whose clocks show the lab's time, which it gets from the process of its NIC;
+// where that cannot be shown, a program of ClockAuto has this machine's time.
+func (x *Execution) withLabTime(env []string, s site) ([]string, error) {
 	if x.Clock == ClockWall || x.Clock == "" {
 		return env, nil
 	}
-	if why := cmp.Or(noNIC, x.withoutLabTime()); why != nil {
+	if why := cmp.Or(s.why, x.withoutLabTime()); why != nil {
 		if x.Clock == ClockLab {
 			return nil, fmt.Errorf("--clock lab: %w", why)
 		}
@@ -40,14 +40,16 @@ func (d *Deployed) withLabTime(env []string, x *Execution, noNIC error) ([]strin
 	if x.inTurns {
 		return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", turnsDate)), filepath.Join(x.Library, timeLibrary)), nil
 	}
+	return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", s.since)), filepath.Join(x.Library, timeLibrary)), nil
+}
+
+// since returns when the lab was deployed, in seconds since 1970: then its time begins for programs.
+func (d *Deployed) since() (int64, error) {
 	st, ok, err := d.store.get()
-	if err != nil {
-		return nil, err
+	if err == nil && !ok {
+		err = errors.New("the lab is not deployed any more")
 	}
-	if !ok {
-		return nil, errors.New("the lab is not deployed any more")
-	}
-	return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", st.Since.Unix())), filepath.Join(x.Library, timeLibrary)), nil
+	return st.Since.Unix(), err
 }
 
 // withoutLabTime returns why a program that has a NIC cannot be shown the lab's time, or nil.

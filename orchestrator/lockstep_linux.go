@@ -492,6 +492,8 @@ func (r *stepped) account() error {
 	r.caps.write(vtime.Never)
 	r.Report.CaptureCut, r.Meta.CaptureCut, r.Meta.CaptureFiles = r.caps.Cut(), r.caps.Cut(), r.caps.Files()
 	r.Meta.LabUS, r.Meta.PacketHops = r.now.Microseconds(), r.coord.Hops()
+	rounds := r.coord.Rounds()
+	r.Meta.Rounds, r.Meta.Grants, r.Meta.RoundBytes = rounds.Count, rounds.Grants, rounds.Bytes
 	return r.Counters(all)
 }
 

@@ -38,6 +38,9 @@ func (d *Deployed) keepManaged() error {
 	if err != nil || !ok || st.Management || !d.managed(&st) {
 		return err
 	}
+	if d.spread != nil {
+		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
+	}
 	st.Management = true
 	return d.store.put(st)
 }
@@ -67,17 +70,13 @@ func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err e
 	if err := d.store.intend("manage", d.Lab.Name); err != nil {
 		return err
 	}
-	path := d.store.hubPath()
-	hub, err := netdev.OpenHub(path)
-	if err != nil { // there is none, or what is there is not all of one
-		if err := failpoint.At("make management network", func() (err error) {
-			hub, err = netdev.MakeHub(path)
-			return err
-		}); err != nil {
+	hub := d.hub
+	if hub == nil {
+		if hub, err = d.openHub(); err != nil {
 			return err
 		}
+		defer func() { _ = hub.Close() }() // the file holds it
 	}
-	defer func() { _ = hub.Close() }() // the file holds it
 	for i := range d.Graph.Hosts {
 		if !which[i] || !d.manages(i) {
 			continue
@@ -87,6 +86,19 @@ func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err e
 		}
 	}
 	return d.writeHosts()
+}
+
+// openHub opens the bridge, which it makes if need be.
+func (d *Deployed) openHub() (*netdev.Namespace, error) {
+	path := d.store.hubPath()
+	hub, err := netdev.OpenHub(path)
+	if err != nil { // there is none, or what is there is not all of one
+		err = failpoint.At("make management network", func() (err error) {
+			hub, err = netdev.MakeHub(path)
+			return err
+		})
+	}
+	return hub, err
 }
 
 // hosts returns the path of what programs see as /etc/hosts; without a management network there is none.

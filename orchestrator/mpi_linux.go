@@ -12,10 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 
@@ -32,7 +34,7 @@ const (
 )
 
 // askMax is the most bytes that the command of a daemon has.
-const askMax = 64 << 10
+const askMax = 16 << 10
 
 // showLauncher makes the script and the pipes.
 func (s *start) showLauncher() error {
@@ -92,15 +94,22 @@ func (d *Deployed) MPIRun(ctx context.Context, hosts []string, x Execution) (cod
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	j := &mpiJob{all: all, x: &x, stop: stop, errs: make([]error, len(all)), ended: make(chan struct{})}
+	j := &mpiJob{all: all, x: &x, stop: stop, errs: make([]error, len(all)), asked: make([]atomic.Bool, len(all)), ended: make(chan struct{})}
 	daemons, stopDaemons := context.WithCancel(ctx)
 	defer stopDaemons()
-	all[0].started = func(guardian int) error { return j.listen(daemons, guardian) }
+	var heard *hearing
+	asked := func(host int, command string, err error) { j.daemon(daemons, host, command, err) }
+	if all[0].far != nil {
+		all[0].far.asked = asked
+	} else {
+		all[0].started = func(guardian int) (err error) {
+			heard, err = all[0].start.hear(guardian, asked)
+			return err
+		}
+	}
 	code, err = all[0].run(ctx, x.In, x.Out, x.ErrOut)
 	close(j.ended)
-	for _, f := range j.pipes {
-		_ = f.Close() // which ends who reads it
-	}
+	heard.close()
 	late := time.AfterFunc(programGrace, stopDaemons) // they end with mpirun, and nothing depends on how
 	j.running.Wait()
 	late.Stop()
@@ -118,67 +127,125 @@ type mpiJob struct {
 	all     []*program // mpirun, and a daemon at each other host
 	x       *Execution
 	stop    context.CancelCauseFunc // ends mpirun
-	pipes   []*os.File
-	errs    []error       // why daemons have ended before mpirun, by host
-	ended   chan struct{} // closed when mpirun has ended
+	errs    []error                 // why daemons have ended before mpirun, by host
+	asked   []atomic.Bool           // by host: mpirun has said what its daemon is
+	ended   chan struct{}           // closed when mpirun has ended
 	running sync.WaitGroup
 }
 
-// listen runs the daemons that mpirun, which has been started by that guardian, asks for.
-func (j *mpiJob) listen(ctx context.Context, guardian int) error {
-	s := &j.all[0].start
-	dir := fmt.Sprintf("/proc/%d/root%s", guardian, filepath.Join(s.Dir, launchDir, launchHosts))
-	for _, h := range s.Ask {
-		// Open for writing, too: the pipe does not end when nobody writes.
-		f, err := os.OpenFile(filepath.Join(dir, h), os.O_RDWR|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			return fmt.Errorf("hear what is to run at %s: %w", h, err)
+// daemon runs the daemon of one of the other hosts by the command that mpirun has given, or stops mpirun because that did not come.
+func (j *mpiJob) daemon(ctx context.Context, host int, command string, err error) {
+	if host < 0 || host+1 >= len(j.all) || j.asked[host+1].Swap(true) {
+		j.stop(fmt.Errorf("mpirun asks for a daemon at host %d of %d, or for another one there", host, len(j.all)-1))
+		return
+	}
+	j.running.Go(func() {
+		if err == nil {
+			err = j.all[host+1].daemon(ctx, command, j.x)
 		}
-		j.pipes = append(j.pipes, f)
-	}
-	for i, f := range j.pipes {
-		j.running.Go(func() {
-			err := j.all[i+1].daemon(ctx, f, j.x)
-			select {
-			case <-j.ended:
-				return
-			default:
-			}
-			if j.errs[i+1] = err; err == nil {
-				return
-			}
-			select { // mpirun, too, sees that, and perhaps says why
-			case <-j.ended:
-			case <-time.After(programGrace):
-				j.stop(err)
-			}
-		})
-	}
-	return nil
+		select {
+		case <-j.ended:
+			return
+		default:
+		}
+		if j.errs[host+1] = err; err == nil {
+			return
+		}
+		select { // mpirun, too, sees that, and perhaps says why
+		case <-j.ended:
+		case <-time.After(programGrace):
+			j.stop(err)
+		}
+	})
 }
 
-// daemon runs the daemon of a host, once mpirun has said how.
-func (p *program) daemon(ctx context.Context, pipe *os.File, x *Execution) error {
-	line, err := bufio.NewReaderSize(pipe, askMax).ReadSlice('\n')
-	switch {
-	case errors.Is(err, os.ErrClosed):
-		return nil // mpirun has ended
-	case err != nil:
-		return fmt.Errorf("hear what is to run at %s: %w", p.node, err)
-	}
-	p.start.Argv = []string{"/bin/sh", "-c", strings.TrimSuffix(string(line), "\n")}
-	code, err := p.run(ctx, nil, x.Out, x.ErrOut)
+// daemon runs the daemon of a host.
+func (p *program) daemon(ctx context.Context, command string, x *Execution) error {
+	p.start.Argv = []string{"/bin/sh", "-c", command}
+	code, err := p.run(ctx, nil, x.ErrOut, x.ErrOut) // what ranks write, mpirun writes
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the daemon at %s ended with exit code %d", p.node, code)
 	}
 	return err
 }
 
+// hearing waits for the commands of daemons.
+type hearing struct {
+	pipes []*os.File
+	all   sync.WaitGroup
+}
+
+// hear hears what a program, which has been started by that guardian, wants to run at the other hosts: asked is told once for each.
+func (s *start) hear(guardian int, asked func(host int, command string, err error)) (*hearing, error) {
+	h := &hearing{}
+	dir := fmt.Sprintf("/proc/%d/root%s", guardian, filepath.Join(s.Dir, launchDir, launchHosts))
+	for _, name := range s.Ask {
+		// Open for writing, too: the pipe does not end when nobody writes.
+		f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			h.close()
+			return nil, fmt.Errorf("hear what is to run at %s: %w", name, err)
+		}
+		h.pipes = append(h.pipes, f)
+	}
+	for i, f := range h.pipes {
+		h.all.Go(func() {
+			line, err := bufio.NewReaderSize(f, askMax).ReadSlice('\n')
+			switch {
+			case errors.Is(err, os.ErrClosed):
+				return // the program has ended
+			case err != nil:
+				err = fmt.Errorf("hear what is to run at %s: %w", s.Ask[i], err)
+			}
+			asked(i, strings.TrimSuffix(string(line), "\n"), err)
+		})
+	}
+	return h, nil
+}
+
+// close ends it. There may be none.
+func (h *hearing) close() {
+	if h == nil {
+		return
+	}
+	for _, f := range h.pipes {
+		_ = f.Close() // which ends who reads it
+	}
+	h.all.Wait()
+}
+
 // mpi prepares mpirun at the host of rank 0 and its daemons at the others, with ranks at hosts.
 func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all []*program, err error) {
-	if err := d.notSpread("mpirun"); err != nil {
+	at, err := d.mpiHosts(ctx, ranks, x)
+	if err != nil {
 		return nil, err
 	}
+	if all, err = d.programs(at, x); err != nil {
+		return nil, err
+	}
+	states, err := d.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &shareapi.MPI{Ranks: ranks, Dilation: states[0].Rate.Dilation, Multicast: x.Multicast, Tagged: x.tagged}
+	for _, n := range at[1:] {
+		m.Ask = append(m.Ask, n.Name)
+	}
+	if d.spread != nil {
+		for _, p := range all {
+			p.far.run.Scratch = true
+		}
+		all[0].far.run.MPI = m
+		return all, nil
+	}
+	for _, p := range all {
+		p.start.scratch()
+	}
+	return all, all[0].start.mpirun(m, x.Library)
+}
+
+// mpiHosts returns the nodes of the hosts at which ranks are, each once.
+func (d *Deployed) mpiHosts(ctx context.Context, ranks []string, x *Execution) (at []engine.Running, err error) {
 	st, _, err := d.store.get()
 	if err != nil {
 		return nil, err
@@ -194,13 +261,10 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 	for _, n := range found {
 		running[n.Name] = n
 	}
-	var hosts []string // each once
-	var at []engine.Running
 	for _, h := range ranks {
-		if slices.Contains(hosts, h) {
+		if slices.ContainsFunc(at, func(n engine.Running) bool { return n.Name == h }) {
 			continue
 		}
-		hosts = append(hosts, h)
 		if why := d.WithoutNIC(h, x.Library); why != nil {
 			return nil, fmt.Errorf("a rank at %s: %w", h, why)
 		}
@@ -209,32 +273,30 @@ func (d *Deployed) mpi(ctx context.Context, ranks []string, x *Execution) (all [
 		}
 		at = append(at, running[h])
 	}
-	if all, err = d.programs(at, x); err != nil {
-		return nil, err
-	}
-	for _, p := range all {
-		p.start.Scratch = true
-		// Not by a parameter of Open MPI's, which mpirun would pass on to the other hosts.
-		p.start.Env = append(slices.DeleteFunc(p.start.Env, func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") }),
-			"TMPDIR="+filepath.Join(p.start.Dir, scratchDir))
-	}
-	first := &all[0].start
-	first.Ask = hosts[1:]
-	states, err := d.States(ctx)
-	if err != nil {
-		return nil, err
-	}
-	first.Argv = mpirunArgs(first, ranks, states[0].Rate.Dilation)
-	if x.Multicast {
-		if first.Argv, err = withMulticast(first, x.Library); err != nil {
-			return nil, err
+	return at, nil
+}
+
+// scratch gives a program a folder for the files of Open MPI.
+func (s *start) scratch() {
+	s.Scratch = true
+	// Not by a parameter of Open MPI's, which mpirun would pass on to the other hosts.
+	s.Env = append(slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "TMPDIR=") }), "TMPDIR="+filepath.Join(s.Dir, scratchDir))
+}
+
+// mpirun has a program run by mpirun, with the libraries in that folder.
+func (s *start) mpirun(m *shareapi.MPI, library string) (err error) {
+	program := s.Argv
+	s.Ask, s.Argv = m.Ask, mpirunArgs(s, m.Ranks, m.Dilation)
+	if m.Multicast {
+		if s.Argv, err = withMulticast(s, library); err != nil {
+			return err
 		}
 	}
-	if x.tagged {
-		first.Argv = append(first.Argv, "--xml")
+	if m.Tagged {
+		s.Argv = append(s.Argv, "--xml")
 	}
-	first.Argv = append(first.Argv, x.Argv...)
-	return all, nil
+	s.Argv = append(s.Argv, program...)
+	return nil
 }
 
 // udTick is how long UCX waits for an answer to a datagram before it sends it again, and udTickMax the longest that is

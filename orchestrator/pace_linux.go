@@ -34,19 +34,18 @@ const (
 	releaseLead = 10 * time.Millisecond
 )
 
-// newPace starts from the clock that the nodes have.
-func newPace(d *Deployed, have counters.Rate) (*pace, error) {
+// newPace starts from the clock that a node has.
+func newPace(ctx context.Context, d *Deployed, node string, have counters.Rate) (*pace, error) {
+	if err := d.askClocks(ctx); err != nil {
+		return nil, err
+	}
 	m, err := live.NewMonotonic()
 	if err != nil {
 		return nil, err
 	}
-	p := &pace{d: d, mono: m, rate: live.Rate{Mono: have.Mono, Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
+	p := &pace{d: d, mono: m, rate: live.Rate{Mono: have.Mono - d.ahead(node), Lab: vtime.Time(have.Lab), Dilation: have.Dilation}}
 	p.clock.Set(p.rate)
 	return p, nil
-}
-
-func message(r live.Rate) *nodeapi.Rate {
-	return &nodeapi.Rate{Mono: r.Mono, Lab: int64(r.Lab), Dilation: r.Dilation}
 }
 
 // now returns the lab time.
@@ -76,9 +75,12 @@ func (p *pace) lab(mono int64) vtime.Time {
 // set changes the dilation on all nodes and returns the lag they recorded since the last
 // call. It returns when the change has come into force.
 func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
+	if err := p.d.askClocks(ctx); err != nil {
+		return live.NewLag(), err
+	}
 	p.mu.Lock()
-	at := p.mono.Now() + int64(rateLead)
-	r := live.Rate{Mono: at, Lab: p.clock.Lab(p.mono.Now()).Add(vtime.Duration(float64(rateLead) * 1000 / p.clock.Dilation())), Dilation: dilation}
+	now, lead := p.mono.Now(), int64(rateLead)+p.d.trip()
+	r := live.Rate{Mono: now + lead, Lab: p.clock.Lab(now).Add(vtime.Duration(float64(lead) * 1000 / p.clock.Dilation())), Dilation: dilation}
 	if r.Dilation == p.rate.Dilation {
 		r = p.rate // only the lag is wanted
 	} else {
@@ -88,7 +90,7 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 	p.mu.Unlock()
 	all := make([]*nodeapi.LagReply, len(p.d.nodes))
 	err := p.d.each(func(i int) (err error) {
-		if all[i], err = p.d.nodes[i].SetRate(ctx, message(r)); err != nil {
+		if all[i], err = p.d.nodes[i].SetRate(ctx, p.d.rateAt(p.d.nodes[i].name, r)); err != nil {
 			return fmt.Errorf("set the clock of node %s: %w", p.d.nodes[i].name, err)
 		}
 		return nil
@@ -98,7 +100,7 @@ func (p *pace) set(ctx context.Context, dilation float64) (live.Lag, error) {
 		return total, err
 	}
 	if p.d.plane != nil {
-		p.d.plane.setRate(ctx, message(r))
+		p.d.plane.setRate(ctx, func(name string) *nodeapi.Rate { return p.d.rateAt(name, r) })
 	}
 	for _, g := range all {
 		if g == nil {

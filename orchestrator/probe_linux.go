@@ -89,6 +89,9 @@ func (x *shareServer) probedEnds(ctx context.Context) (all []*probed, err error)
 	if d == nil {
 		return nil, errors.New("it has nothing of this lab")
 	}
+	if _, err := d.trunks.await(ctx); err != nil {
+		return nil, err
+	}
 	spaces, err := d.spaces(ctx)
 	if err != nil {
 		return nil, err
@@ -170,7 +173,7 @@ func (d *Deployed) probeLinks(ctx context.Context) error {
 			if far == i {
 				far = d.spread.At[l.B.Node]
 			}
-			lines = append(lines, d.probeLine(&d.spread.Machines[i], &d.spread.Machines[far], most))
+			lines = append(lines, d.probeLine(i, far, most))
 		}
 	}
 	slices.Sort(lines)
@@ -181,11 +184,16 @@ func (d *Deployed) probeLinks(ctx context.Context) error {
 }
 
 // probeLine says what is wrong with the links from one machine to another.
-func (d *Deployed) probeLine(m, from *engine.Machine, most int) string {
-	if most == 0 {
-		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines", m, d.spread.Port, from.Name)
+func (d *Deployed) probeLine(to, from, most int) string {
+	m, far := &d.spread.Machines[to], &d.spread.Machines[from]
+	switch {
+	case shareapi.Trunked(d.spread.Userspace, to, from):
+		return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)
+	case most == 0:
+		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines, or write runtime: {links: userspace}",
+			m, d.spread.Port, far.Name)
 	}
 	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
-		"let IP fragments to UDP port %d pass, or raise the MTU between the machines",
-		m, from.Name, most, probeLarge, d.spread.Port)
+		"let IP fragments to UDP port %d pass, or raise the MTU between the machines, or write runtime: {links: userspace}",
+		m, far.Name, most, probeLarge, d.spread.Port)
 }

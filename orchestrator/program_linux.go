@@ -60,6 +60,7 @@ type program struct {
 	lab, node string
 	pid       int // of the node
 	start     start
+	far       *farProgram              // of a node on another machine
 	started   func(guardian int) error // called, if not nil, when the program runs
 }
 
@@ -154,6 +155,9 @@ const programGrace = 2 * time.Second
 // run runs the program until it ends, and returns its exit code: 128 and the signal's number if one has ended it.
 // When ctx ends the program is sent the signal that is the cause of it, and killed after programGrace.
 func (p *program) run(ctx context.Context, in io.Reader, out, errOut io.Writer) (code int, err error) {
+	if p.far != nil {
+		return p.runFar(ctx, in, out, errOut)
+	}
 	failed := func(err error) (int, error) { return 0, fmt.Errorf("exec %s at %s: %w", p.start.Argv[0], p.node, err) }
 	node, err := unix.PidfdOpen(p.pid, 0)
 	if err != nil {

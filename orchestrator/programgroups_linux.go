@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
 )
 
 // The lower halves of the addresses of programs' groups. Runs lease those below, and lab files may name those above. They are
@@ -67,17 +67,29 @@ type groupOffers struct {
 func (d *Deployed) offerAt(hosts []string) (*groupOffers, error) {
 	o := &groupOffers{d: d, hosts: hosts}
 	for _, h := range hosts {
-		g, err := nodeapi.DialGroups(d.programSocket(h))
+		conn, err := d.dialProgram(h)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("offer groups at %s: %w", h, err), o.close())
 		}
-		o.at = append(o.at, g)
+		o.at = append(o.at, nodeapi.NewGroups(conn))
 	}
 	return o, nil
 }
 
-func (d *Deployed) programSocket(host string) string {
-	return filepath.Join(d.store.nodePath(host), nodeapi.ProgramSocket)
+// dialProgram connects to a host's ProgramSocket, wherever the host is.
+func (d *Deployed) dialProgram(host string) (io.ReadWriteCloser, error) {
+	if d.spread == nil {
+		return nodeapi.DialProgram(filepath.Join(d.store.nodePath(host), nodeapi.ProgramSocket))
+	}
+	at, ok := d.machineOf(host)
+	if !ok {
+		return nil, fmt.Errorf("no machine of lab %s has it", d.Lab.Name)
+	}
+	c, err := d.callShare(context.Background(), &d.spread.Machines[at], shareapi.Request{Do: shareapi.Groups, Node: host})
+	if err != nil {
+		return nil, err
+	}
+	return shareapi.NewPackets(c), nil
 }
 
 func (o *groupOffers) close() error {
@@ -108,7 +120,7 @@ func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	var conns []*net.UnixConn
+	var conns []io.Closer
 	var running, ready sync.WaitGroup
 	end = func() {
 		for _, c := range conns {
@@ -119,7 +131,7 @@ func (d *Deployed) leaseGroups(hosts []string) (end func(), err error) {
 	}
 	refused := make(chan error, len(hosts))
 	for _, h := range hosts {
-		conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: d.programSocket(h), Net: "unixpacket"})
+		conn, err := d.dialProgram(h)
 		if err != nil {
 			end()
 			return nil, fmt.Errorf("lease groups at %s: %w", h, err)

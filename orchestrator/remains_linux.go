@@ -157,7 +157,7 @@ func (d *Deployed) hurry(ctx context.Context, states []counters.Node) error {
 	if i < 0 || states[i].Rate.Dilation <= restDilation {
 		return nil
 	}
-	p, err := newPace(d, *states[i].Rate)
+	p, err := newPace(ctx, d, states[i].Node, *states[i].Rate)
 	if err == nil {
 		_, err = p.set(ctx, restDilation)
 	}

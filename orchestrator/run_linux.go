@@ -9,7 +9,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
@@ -101,9 +100,6 @@ func (d *Deployed) run(ctx context.Context, o RunOptions) (*runner.Report, error
 		if !o.Dilated {
 			return d.runLockstep(ctx, o)
 		}
-		if err := d.notSpread("a clock other than lockstep"); err != nil {
-			return nil, err
-		}
 		other := *l
 		other.Runtime.Clock = lab.ClockDilated
 		if l = &other; l.CheckLive() != nil {
@@ -161,8 +157,12 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.pace, err = newPace(r.d, *states[0].Rate); err != nil {
+	if r.pace, err = newPace(ctx, r.d, states[0].Node, *states[0].Rate); err != nil {
 		return err
+	}
+	if far := r.d.apart(); far > 0 {
+		r.d.log("lab time on two machines differs, and frames between them are late, by up to %v of wall time", time.Duration(far).Round(time.Microsecond))
+		r.Events.Note(r.pace.now(), "apart", map[string]any{"wall_us": float64(far) / 1000})
 	}
 	first := fixed
 	if first == 0 {
@@ -390,6 +390,3 @@ func (r *liveRun) endFaults(ctx context.Context) (faulty bool, err error) {
 	}
 	return len(r.Report.Faults) > 0, err
 }
-
-// lagUS returns a wall time in nanoseconds as lab time in microseconds.
-func lagUS(g live.Lag, dilation float64) float64 { return float64(g.P99()) / 1000 / dilation }

@@ -29,12 +29,14 @@ func Folder(lab string) string { return filepath.Join(StateDir, lab) }
 
 // shareServer is the process of a share.
 type shareServer struct {
-	o     Options
-	store *store
-	log   func(format string, args ...any)
-	mu    sync.Mutex // of what changes the machine
-	d     *Deployed  // nil: nothing has been made
-	far   *farSockets
+	o      Options
+	store  *store
+	log    func(format string, args ...any)
+	mu     sync.Mutex // of what changes the machine
+	d      *Deployed  // nil: nothing has been made
+	far    *farSockets
+	trunks *trunks
+	hub    *netdev.Namespace // of a management network
 }
 
 // ServeShare is the process of a machine's share of a lab. It ends with the context.
@@ -94,16 +96,30 @@ func (x *shareServer) serve(ctx context.Context, c net.Conn) error {
 		return x.probe(ctx, c)
 	case shareapi.Look:
 		a.Nodes, err = x.look(ctx)
+	case shareapi.Trunks:
+		a.Trunks = x.trunkStates()
 	case shareapi.Logs:
 		a.Log, err = x.logs(ctx, q.Node)
 	case shareapi.Remove:
 		err = x.remove(ctx)
+	case shareapi.Port:
+		a.Outside, err = x.port(q.Node)
+	case shareapi.Busy:
+		a.Busy, err = x.busy(ctx)
+	case shareapi.Program:
+		return x.program(ctx, c, q)
+	case shareapi.Groups:
+		return x.groups(c, q.Node)
+	case shareapi.Tap:
+		return x.tap(ctx, c, q)
+	case shareapi.Clock:
+		return x.clock(c)
 	case shareapi.Agent:
 		return x.pass(c, q.Node, nodeapi.AgentSocket)
 	case shareapi.Metrics:
 		return x.pass(c, q.Node, counters.MetricsSocket)
 	case shareapi.Steps:
-		return x.steps(c)
+		return x.steps(ctx, c)
 	default:
 		err = fmt.Errorf("%q is no request that this version knows", q.Do)
 	}
@@ -125,15 +141,25 @@ func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
 	if err != nil {
 		return err
 	}
-	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) {
+	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) || len(share.Names) != len(share.Hosts) {
 		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.store.lab)
 	}
 	d.share = share
+	if _, err := x.outside(d); err != nil {
+		return err
+	}
 	x.far.close()
-	if err := x.o.Engine.Remove(ctx, l.Name); err != nil {
+	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, l.Name)); err != nil {
 		return err
 	}
 	if x.far, err = x.openFar(d); err != nil {
+		return err
+	}
+	if x.trunks, err = newTrunks(share); err != nil {
+		return err
+	}
+	d.trunks = x.trunks
+	if err := x.makeHub(d); err != nil {
 		return err
 	}
 	nodes, err := d.replicasHere()
@@ -167,11 +193,23 @@ func (x *shareServer) start(ctx context.Context, share *shareapi.Share) error {
 			links = append(links, i)
 		}
 	}
-	if err := d.wire(ctx, links, nil, nil, nil); err != nil {
+	if err := d.wire(ctx, links, nil, mine, nil); err != nil {
 		return err
 	}
 	x.d = d
+	x.begin(d)
 	return nil
+}
+
+// end ends the links in user space, and the management network.
+func (x *shareServer) end() error {
+	err := x.trunks.close()
+	x.trunks = nil
+	if x.hub != nil {
+		err = errors.Join(err, x.hub.Close())
+	}
+	x.hub = nil
+	return err
 }
 
 // ready hands the nodes their sockets.
@@ -182,11 +220,15 @@ func (x *shareServer) ready(ctx context.Context) error {
 	if d == nil {
 		return errors.New("it has nothing of this lab")
 	}
+	outside, err := x.outside(d)
+	if err != nil {
+		return err
+	}
 	mine := map[int]bool{}
 	for i := range d.Graph.Nodes {
 		mine[i] = d.here(i)
 	}
-	return d.wire(ctx, nil, mine, nil, nil) // which waits for each node's agent
+	return d.wire(ctx, nil, mine, nil, outside) // which waits for each node's agent
 }
 
 // wireFar makes the end that is here of a link to another machine.
@@ -202,6 +244,9 @@ func (d *Deployed) wireFar(link int, a, b netdev.End) error {
 	}
 	if err := failpoint.At("unlink", func() error { return netdev.Part(end) }); err != nil {
 		return err
+	}
+	if to := d.share.At[far.Node]; shareapi.Trunked(d.share.Userspace, d.share.Own, to) {
+		return failpoint.At("link", func() error { return d.trunks.add(link, to, end) })
 	}
 	return failpoint.At("link", func() error { return netdev.JoinFar(end, t) })
 }
@@ -222,7 +267,7 @@ func (x *shareServer) look(ctx context.Context) ([]shareapi.Node, error) {
 				s, err := netdev.Open(r.PID)
 				if err != nil {
 					n.PID = 0 // it has ended meanwhile
-				} else if n.Up, err = s.Ports(len(x.d.Graph.Nodes[i].Links)); errors.Join(err, s.Close()) != nil {
+				} else if err := errors.Join(x.interfaces(s, i, &n), s.Close()); err != nil {
 					return nil, fmt.Errorf("node %s: %w", r.Name, err)
 				}
 			}
@@ -230,6 +275,24 @@ func (x *shareServer) look(ctx context.Context) ([]shareapi.Node, error) {
 		all = append(all, n)
 	}
 	return all, nil
+}
+
+// interfaces looks which interfaces a node has.
+func (x *shareServer) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (err error) {
+	if n.Up, err = s.Ports(len(x.d.Graph.Nodes[node].Links)); err == nil && x.hub != nil {
+		n.Managed, err = s.Attached(managementNetOf(node))
+	}
+	return err
+}
+
+// trunkStates tells what links in user space have carried.
+func (x *shareServer) trunkStates() []shareapi.TrunkState {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.d == nil {
+		return nil
+	}
+	return x.d.trunks.states()
 }
 
 // logs returns the log of a node, and nothing of one that is not here.
@@ -250,7 +313,7 @@ func (x *shareServer) remove(ctx context.Context) error {
 	x.d = nil
 	x.far.close()
 	x.far = nil
-	if err := x.o.Engine.Remove(ctx, x.store.lab); err != nil {
+	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, x.store.lab)); err != nil {
 		return err
 	}
 	for _, name := range []string{"n", "d", shareapi.PeersSocket, shareapi.Socket} {
@@ -264,17 +327,27 @@ func (x *shareServer) remove(ctx context.Context) error {
 	return nil
 }
 
+// nodeHere looks whether a node of the lab, or a controller, is here; a controller has no number.
+func (x *shareServer) nodeHere(node string) (d *Deployed, number int, err error) {
+	x.mu.Lock()
+	d = x.d
+	x.mu.Unlock()
+	if d == nil {
+		return nil, 0, errors.New("it has nothing of this lab")
+	}
+	i, ok := d.Graph.Find(node)
+	switch {
+	case ok && d.here(i):
+		return d, i, nil
+	case d.controllerHere(node):
+		return d, -1, nil
+	}
+	return nil, 0, fmt.Errorf("node %s is not here", node)
+}
+
 // pass answers, and passes bytes between a connection and a socket of a node.
 func (x *shareServer) pass(c net.Conn, node, socket string) error {
-	x.mu.Lock()
-	d := x.d
-	x.mu.Unlock()
-	var err error
-	if d == nil {
-		err = errors.New("it has nothing of this lab")
-	} else if i, ok := d.Graph.Find(node); !d.controllerHere(node) && (!ok || !d.here(i)) {
-		err = fmt.Errorf("node %s is not here", node)
-	}
+	_, _, err := x.nodeHere(node)
 	var far net.Conn
 	if err == nil {
 		far, err = net.Dial("unix", filepath.Join(x.store.nodePath(node), socket))
@@ -286,16 +359,30 @@ func (x *shareServer) pass(c net.Conn, node, socket string) error {
 	return nil
 }
 
+// groups answers, and passes messages between a connection and the socket of programs at a host.
+func (x *shareServer) groups(c net.Conn, node string) error {
+	_, _, err := x.nodeHere(node)
+	var far *net.UnixConn
+	if err == nil {
+		far, err = nodeapi.DialProgram(filepath.Join(x.store.nodePath(node), nodeapi.ProgramSocket))
+	}
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+		return err
+	}
+	shareapi.JoinPackets(shareapi.NewPackets(c), far)
+	return nil
+}
+
 // steps hands the nodes here the memory of a run in virtual time, and serves its rounds.
-func (x *shareServer) steps(c net.Conn) error {
-	r, err := x.relay()
+func (x *shareServer) steps(ctx context.Context, c net.Conn) error {
+	r, err := x.relay(ctx)
 	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || r == nil {
 		return err
 	}
 	return errors.Join(r.Serve(c), r.Close())
 }
 
-func (x *shareServer) relay() (*lockstep.Relay, error) {
+func (x *shareServer) relay(ctx context.Context) (*lockstep.Relay, error) {
 	x.mu.Lock()
 	d := x.d
 	x.mu.Unlock()
@@ -306,10 +393,15 @@ func (x *shareServer) relay() (*lockstep.Relay, error) {
 	for i := range local {
 		local[i] = d.here(i)
 	}
+	check, err := d.trunks.await(ctx)
+	if err != nil {
+		return nil, err
+	}
 	r, err := lockstep.NewRelay(&sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph)}, local)
 	if err != nil {
 		return nil, err
 	}
+	r.Links = check
 	if err := r.HandOver(d.handMemory); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}

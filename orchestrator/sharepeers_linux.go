@@ -141,7 +141,8 @@ func (x *shareServer) listenHere(ctx context.Context, name string) (net.Listener
 	return l, nil
 }
 
-// servePeers answers shares of the lab on other machines, until the socket is closed. They may reach agents and controllers here.
+// servePeers answers shares of the lab on other machines, until the socket is closed. They may reach agents and controllers here, and bring
+// the frames of links in user space.
 func (x *shareServer) servePeers(l net.Listener) {
 	for {
 		c, err := nodeapi.Accept(l.Accept, os.Stderr)
@@ -159,6 +160,8 @@ func (x *shareServer) servePeers(l net.Listener) {
 				err = x.pass(c, q.Node, nodeapi.AgentSocket)
 			case shareapi.Raft:
 				err = x.pass(c, q.Node, nodeapi.PeerSocket)
+			case shareapi.Trunk:
+				err = x.accept(c, q)
 			default:
 				err = shareapi.Reply(c, shareapi.Answer{}, fmt.Errorf("%q is no request of another machine", q.Do))
 			}

@@ -33,24 +33,12 @@ func (d *Deployed) checkSpread() error {
 		return fmt.Errorf("lab %s does not go over several machines: %s: deploy it on one", d.Lab.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case d.Lab.Runtime.Clock != lab.ClockLockstep:
-		return refuse("its clock is %s, and machines keep lab time in lockstep only", d.Lab.Runtime.Clock)
-	case len(d.Lab.Externals()) > 0 || len(d.o.Attach) > 0:
-		return refuse("it has external hosts")
-	case d.managed(&state{}):
-		return refuse("it has a management network")
+	case d.managed(&state{}) && d.Lab.Runtime.Clock == lab.ClockLockstep:
+		return refuse("its time is virtual, and that of its management network is not (clock: dilated under runtime helps)")
 	case d.trains():
-		return refuse("frames of io: trains do not go over VXLAN")
+		return refuse("frames of io: trains do not go from machine to machine")
 	}
 	return nil
-}
-
-// notSpread refuses what does not reach nodes on other machines.
-func (d *Deployed) notSpread(what string) error {
-	if d.spread == nil {
-		return nil
-	}
-	return fmt.Errorf("lab %s is on several machines, and %s does not go there yet: deploy it on one", d.Lab.Name, what)
 }
 
 // vniMax is the largest network identifier of VXLAN.
@@ -85,9 +73,15 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err != nil {
 		return err
 	}
-	st := state{Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version}
+	st := state{
+		Schema: stateSchema, Lab: d.Lab.Name, Engine: e.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
+		Management: d.managed(&state{}), Attach: d.o.Attach,
+	}
 	if err := d.store.put(st); err != nil {
 		return err
+	}
+	for _, u := range p.Userspace {
+		d.announce("between %s and %s: %d links%s", p.Machines[u.A].Name, p.Machines[u.B].Name, d.between(p.At, u.A, u.B), how(p, u.A, u.B))
 	}
 	begin := time.Now()
 	d.spread = p
@@ -118,12 +112,17 @@ func (d *Deployed) makeShares(ctx context.Context, e engine.Spread, message []by
 		if err := e.Share(ctx, d.Lab.Name, m); err != nil {
 			return err
 		}
-		share := &shareapi.Share{Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers}
-		for _, m := range p.Machines {
-			share.Hosts = append(share.Hosts, m.Address)
+		share := &shareapi.Share{
+			Lab: message, At: p.At, Own: i, VNI: p.VNI, Port: p.Port, Controllers: p.Controllers, Userspace: p.Userspace, Management: d.managed(&state{}),
 		}
-		if slices.Contains(p.Controllers, i) {
-			var err error
+		var err error
+		if share.Attach, err = d.attachHere(i); err != nil {
+			return err
+		}
+		for _, m := range p.Machines {
+			share.Hosts, share.Names = append(share.Hosts, m.Address), append(share.Names, m.Name)
+		}
+		if slices.Contains(p.Controllers, i) || slices.ContainsFunc(p.Userspace, func(u shareapi.Pair) bool { return u.A == i }) {
 			if share.Peers, err = e.Peers(d.Lab.Name, m); err != nil {
 				return err
 			}
@@ -189,7 +188,48 @@ func (d *Deployed) place(ctx context.Context, e engine.Spread) (*engine.Placemen
 	for i := range d.Lab.Replicas() { // no two together while there are machines for that
 		p.Controllers = append(p.Controllers, i%len(all))
 	}
-	return p, nil
+	if p.Userspace, err = d.userspace(ctx, e, p); err != nil {
+		return nil, err
+	}
+	return p, d.placeOutside(p)
+}
+
+// userspace returns the pairs of machines whose links are in user space.
+func (d *Deployed) userspace(ctx context.Context, e engine.Spread, p *engine.Placement) (pairs []shareapi.Pair, err error) {
+	if d.crossing(p.At) == 0 {
+		return nil, nil
+	}
+	switch d.Lab.Runtime.Links {
+	case linksKernel:
+		return nil, nil
+	case linksUserspace:
+		for a := range p.Machines {
+			for b := a + 1; b < len(p.Machines); b++ {
+				pairs = append(pairs, shareapi.Pair{A: a, B: b, Why: "runtime.links"})
+			}
+		}
+	default:
+		if pairs, err = e.NoVXLAN(ctx, p.Machines, p.Port); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(pairs, func(u shareapi.Pair) bool { return !d.managed(&state{}) && d.between(p.At, u.A, u.B) == 0 }), nil
+}
+
+// Values of runtime.links; the third is auto, also if it is not given.
+const (
+	linksKernel    = "vxlan"
+	linksUserspace = "userspace"
+)
+
+// between counts the links between two machines.
+func (d *Deployed) between(at []int, a, b int) (n int) {
+	for _, k := range d.Graph.Links {
+		if x, y := at[k.A.Node], at[k.B.Node]; min(x, y) == min(a, b) && max(x, y) == max(a, b) {
+			n++
+		}
+	}
+	return n
 }
 
 // writePlacement writes which node goes where, and how much a rehearsal of the lab's workloads sends from machine to machine.
@@ -224,18 +264,29 @@ func (d *Deployed) writePlacement(ctx context.Context, e engine.Spread, w io.Wri
 	all := uint64(0)
 	for a := range p.Machines {
 		for b := a + 1; b < len(p.Machines); b++ {
-			links, bytes := 0, uint64(0)
+			bytes := uint64(0)
 			for k, l := range d.Graph.Links {
 				if x, y := p.At[l.A.Node], p.At[l.B.Node]; min(x, y) == a && max(x, y) == b {
-					links, bytes = links+1, bytes+carried[k]
+					bytes += carried[k]
 				}
 			}
 			all += bytes
-			fmt.Fprintf(w, "between %s and %s: %d links, %.1f MB in a run\n", p.Machines[a].Name, p.Machines[b].Name, links, float64(bytes)/1e6)
+			fmt.Fprintf(w, "between %s and %s: %d links%s, %.1f MB in a run\n",
+				p.Machines[a].Name, p.Machines[b].Name, d.between(p.At, a, b), how(p, a, b), float64(bytes)/1e6)
 		}
 	}
 	_, err = fmt.Fprintf(w, "between machines: %d of %d links, %.1f MB in a run\n", d.crossing(p.At), len(d.Graph.Links), float64(all)/1e6)
 	return err
+}
+
+// how says what the links between two machines are, if they are not VXLAN.
+func how(p *engine.Placement, a, b int) string {
+	for _, u := range p.Userspace {
+		if u.A == a && u.B == b {
+			return " in user space (" + u.Why + ")"
+		}
+	}
+	return ""
 }
 
 // loadSpread reads the placement of a lab that is up.
@@ -269,6 +320,21 @@ func (d *Deployed) eachMachine(f func(i int, m *engine.Machine) error) error {
 	return errors.Join(errs...)
 }
 
+// askShare asks the process of a machine's share something.
+func (d *Deployed) askShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (a shareapi.Answer, err error) {
+	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	if err != nil {
+		return a, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if a, err = shareapi.Ask(c, q); err != nil {
+		err = fmt.Errorf("machine %s: %w", m, err)
+	}
+	_ = c.Close() // nothing is under way
+	return a, err
+}
+
 // callShare calls the process of a machine's share. The connection is what the answer leaves.
 func (d *Deployed) callShare(ctx context.Context, m *engine.Machine, q shareapi.Request) (net.Conn, error) {
 	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
@@ -292,14 +358,19 @@ func (d *Deployed) where(node string) string {
 	if d.spread == nil {
 		return node
 	}
-	at, ok := d.controllerAt(node, d.spread.Controllers)
-	if i, found := d.Graph.Find(node); found {
-		at, ok = d.spread.At[i], true
-	}
+	at, ok := d.machineOf(node)
 	if !ok {
 		return node
 	}
 	return fmt.Sprintf("%s on machine %s", node, &d.spread.Machines[at])
+}
+
+// machineOf returns the machine of a node or controller of a lab on several.
+func (d *Deployed) machineOf(node string) (machine int, ok bool) {
+	if i, found := d.Graph.Find(node); found {
+		return d.spread.At[i], true
+	}
+	return d.controllerAt(node, d.spread.Controllers)
 }
 
 // dialNode prepares the connection to the agent of a node, wherever it is.

@@ -15,14 +15,9 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	found := map[string]shareapi.Node{}
 	var mu sync.Mutex
 	err = d.eachMachine(func(_ int, m *engine.Machine) error {
-		c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+		a, err := d.askShare(ctx, m, shareapi.Request{Do: shareapi.Look})
 		if err != nil {
 			return err
-		}
-		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Look})
-		_ = c.Close() // nothing is under way
-		if err != nil {
-			return fmt.Errorf("machine %s: %w", m, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -34,11 +29,18 @@ func (d *Deployed) findDriftSpread(ctx context.Context) (x drift, err error) {
 	if err != nil {
 		return x, err
 	}
+	st, _, err := d.store.get()
+	if err != nil {
+		return x, err
+	}
+	managed := d.managed(&st)
 	for i := range d.Graph.Nodes {
 		n := &d.Graph.Nodes[i]
 		have := found[n.Name]
 		if have.PID == 0 {
 			x.nodes = append(x.nodes, i)
+		} else if managed && d.manages(i) && !have.Managed {
+			x.unmanaged = append(x.unmanaged, i)
 		}
 		for p, k := range n.Links {
 			if p >= len(have.Up) || !have.Up[p] {
@@ -64,6 +66,8 @@ func (d *Deployed) refuseRepair(x drift) error {
 		what = fmt.Sprintf("node %s is gone", d.where(d.Graph.Nodes[x.nodes[0]].Name))
 	case len(x.replicas) > 0:
 		what = fmt.Sprintf("node %s is gone", d.where(x.replicas[0]))
+	case len(x.links) == 0:
+		what = fmt.Sprintf("host %s is not on the management network", d.where(d.Graph.Nodes[x.unmanaged[0]].Name))
 	default:
 		what = fmt.Sprintf("link %s is gone", d.Graph.LinkName(x.links[0]))
 	}

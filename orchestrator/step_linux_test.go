@@ -85,7 +85,7 @@ func (l *looks) Done() {}
 // test -race sees whether it may.
 func TestProgressWhileStepping(t *testing.T) {
 	d := &Deployed{Graph: &topo.Graph{}} // no node has a clock to set
-	p, err := newPace(d, counters.Rate{Dilation: 1})
+	p, err := newPace(t.Context(), d, "h0", counters.Rate{Dilation: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

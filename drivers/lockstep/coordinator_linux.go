@@ -43,7 +43,7 @@ type Coordinator struct {
 	channel *window.Channel
 	faults  *sim.Schedule
 	hosts   []int // by rank of the running job
-	rounds  uint64
+	rounds  Rounds
 	now     atomic.Int64 // for Now
 	last    vtime.Time   // when something last happened, as of the end of Drain
 	edge    vtime.Time   // the last that Edge has returned
@@ -109,6 +109,16 @@ func newCoordinator(cfg *sim.Config) (*Coordinator, error) {
 	}
 	return c, nil
 }
+
+// Rounds is what the rounds of a run have taken.
+type Rounds struct {
+	Count  uint64
+	Grants uint64 // to nodes, in all rounds together
+	Bytes  uint64 // of messages to and from machines
+}
+
+// Rounds returns what the rounds so far have taken.
+func (c *Coordinator) Rounds() Rounds { return c.rounds }
 
 // HandOver gives every node the files of the shared memory. give hands files to a node and returns
 // when the node has mapped them. Afterwards no process can write what another one owns.
@@ -284,7 +294,7 @@ const aliveEvery = 64
 // Round implements window.Parts. It waits until all granted nodes have used up their grants. Nodes in
 // whose sockets much waits take it, too.
 func (c *Coordinator) Round() error {
-	if c.rounds++; c.rounds%aliveEvery == 0 {
+	if c.rounds.Count++; c.rounds.Count%aliveEvery == 0 {
 		if err := c.streams.Alive(); err != nil {
 			return err
 		}
@@ -301,6 +311,7 @@ func (c *Coordinator) Round() error {
 	if c.far != nil {
 		run = c.roundFar
 	}
+	c.rounds.Grants += uint64(len(c.granted))
 	if err := run(); err != nil {
 		return err
 	}

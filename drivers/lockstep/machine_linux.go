@@ -217,9 +217,11 @@ func (c *Coordinator) roundFar() error {
 		if len(m.granted) == 0 {
 			continue
 		}
-		if err := writeMessage(m.conn, c.roundOf(m)); err != nil {
+		b := c.roundOf(m)
+		if err := writeMessage(m.conn, b); err != nil {
 			return c.lost(m, err)
 		}
+		c.rounds.Bytes += uint64(len(b))
 		m.pending = m.pending[:0]
 	}
 	for _, m := range f.machines {
@@ -270,6 +272,7 @@ func (c *Coordinator) await(m *Machine) error {
 				return c.lost(m, m.err)
 			}
 			heard = time.Now()
+			c.rounds.Bytes += uint64(len(b))
 			done, node, err := c.heard(m, b)
 			switch {
 			case err != nil:

@@ -20,6 +20,9 @@ type Relay struct {
 	out    [][]int  // by node: numbers of its transmitters whose links leave the machine
 	taken  []uint64 // by number: frames whose announcements have been passed on
 	in     []bool   // by number: it is elsewhere, and sends to a node here
+
+	// Links, if set, says why the links to other machines carry nothing any more. It is asked in each round.
+	Links func() error
 }
 
 // NewRelay makes the memory of the nodes that are local.
@@ -121,12 +124,18 @@ func (r *Relay) round(conn net.Conn, m []byte, over <-chan struct{}) ([]byte, er
 			return nil, err
 		}
 	}
+	if err := r.links(); err != nil {
+		return nil, err
+	}
 	told := time.Now()
 	err := s.round(granted, func(i int) uint32 { return r.rounds[i] }, func(i int) error {
 		select {
 		case <-over:
 			return errOver
 		default:
+		}
+		if err := r.links(); err != nil {
+			return err
 		}
 		if time.Since(told) < waitsEvery {
 			return nil
@@ -138,6 +147,13 @@ func (r *Relay) round(conn net.Conn, m []byte, over <-chan struct{}) ([]byte, er
 		return nil, err
 	}
 	return r.tell(granted)
+}
+
+func (r *Relay) links() error {
+	if r.Links == nil {
+		return nil
+	}
+	return r.Links()
 }
 
 // announce passes on what has been announced elsewhere to a node here.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -68,31 +67,40 @@ func MakeHub(path string) (n *Namespace, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("make management network: %w", err)
 	}
-	made := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "", unix.MS_BIND, "")
-		}
-		made <- err
-	}()
-	if err = errors.Join(f.Close(), <-made); err != nil {
+	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("make management network: %w", err)
 	}
-	if n, err = openAt(path); err != nil {
+	if n, err = PrivateHub(); err != nil {
 		return nil, err
 	}
-	if err = n.Prepare(); err == nil {
-		b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: hub}}
-		if err = n.nl.LinkAdd(b); err == nil {
-			err = n.nl.LinkSetUp(b)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make bridge of management network: %w", err), n.Close())
+	if err := unix.Mount(n.path, path, "", unix.MS_BIND, ""); err != nil {
+		return nil, errors.Join(fmt.Errorf("hold management network: %w", err), n.Close())
 	}
 	return n, nil
+}
+
+// PrivateHub makes a namespace with a bridge in it that no file holds: it goes when it is closed, also when this process dies.
+func PrivateHub() (*Namespace, error) {
+	n, err := Private()
+	if err != nil {
+		return nil, err
+	}
+	if err := n.addBridge(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
+}
+
+func (n *Namespace) addBridge() error {
+	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: hub}}
+	err := n.nl.LinkAdd(b)
+	if err == nil {
+		err = n.nl.LinkSetUp(b)
+	}
+	if err != nil {
+		return fmt.Errorf("make bridge of management network: %w", err)
+	}
+	return nil
 }
 
 // Release ends what MakeHub has made, if anything, and all its links.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -41,12 +42,44 @@ func Open(pid int) (*Namespace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace of process %d: %w", pid, err)
 	}
+	return hold(fd, path)
+}
+
+// hold returns the namespace of a descriptor, which it takes over. By that it is found even when the process has gone.
+func hold(fd netns.NsHandle, path string) (*Namespace, error) {
 	nl, err := netlink.NewHandleAt(fd, unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reach network namespace of process %d: %w", pid, err), fd.Close())
+		return nil, errors.Join(fmt.Errorf("reach network namespace %s: %w", path, err), fd.Close())
 	}
-	// By the descriptor it is found even when the process has gone.
 	return &Namespace{fd: fd, nl: nl, path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}, nil
+}
+
+// Private makes a network namespace that no process is in. It goes, and with it the interfaces in it, when it is released and the
+// sockets in it are closed, also when this process dies.
+func Private() (*Namespace, error) {
+	runtime.LockOSThread()
+	own, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return nil, fmt.Errorf("open the network namespace here: %w", err)
+	}
+	fd, err := netns.New()
+	if back := netns.Set(own); back == nil {
+		runtime.UnlockOSThread() // else the thread ends with the goroutine
+	} else {
+		err = errors.Join(err, back)
+	}
+	if err = errors.Join(err, own.Close()); err != nil {
+		return nil, fmt.Errorf("make a network namespace: %w", err)
+	}
+	n, err := hold(fd, "of links")
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Prepare(); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, nil
 }
 
 // Close releases the namespace.

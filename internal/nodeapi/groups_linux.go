@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 
@@ -40,16 +41,15 @@ const (
 // goroutines may use it.
 type Groups struct {
 	mu   sync.Mutex
-	conn *net.UnixConn
+	conn io.ReadWriteCloser
 }
 
-// DialGroups connects to a host's ProgramSocket.
-func DialGroups(socket string) (*Groups, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
-	if err != nil {
-		return nil, err
-	}
-	return &Groups{conn: conn}, nil
+// NewGroups returns the groups of a connection to a host's ProgramSocket. Each of its reads and writes is of one message.
+func NewGroups(conn io.ReadWriteCloser) *Groups { return &Groups{conn: conn} }
+
+// DialProgram connects to a host's ProgramSocket.
+func DialProgram(socket string) (*net.UnixConn, error) {
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 }
 
 // Close takes back what has been offered.
@@ -111,7 +111,7 @@ func (g *Groups) ask(b []byte) (r [replyLen]byte, err error) {
 	return readReply(g.conn)
 }
 
-func readReply(conn *net.UnixConn) (r [replyLen]byte, err error) {
+func readReply(conn io.Reader) (r [replyLen]byte, err error) {
 	n, err := conn.Read(r[:])
 	if err == nil && n != replyLen {
 		err = errors.New("the node has closed the connection")
@@ -126,7 +126,7 @@ func readReply(conn *net.UnixConn) (r [replyLen]byte, err error) {
 
 // LeaseGroups gives the programs at a host groups when they want one: lease returns the next, which is offered at all hosts
 // that are to take part. It returns when the connection, which the caller may close, has ended. ready is called once programs are heard.
-func LeaseGroups(conn *net.UnixConn, ready func(), lease func() (GID, error)) error {
+func LeaseGroups(conn io.ReadWriter, ready func(), lease func() (GID, error)) error {
 	if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, groupServe)); err != nil {
 		return err
 	}

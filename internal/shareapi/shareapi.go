@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
+
+	"github.com/mcastlab/mcastlab/internal/trunk"
 )
 
 // Where the process listens, in the folder of the lab: for deployers, and for the shares of the same lab on other machines.
@@ -18,25 +21,38 @@ const (
 	PeersSocket = "peers.sock"
 )
 
-// What a request asks for.
+// What a request asks for. A share asks another for Agent, Raft and Trunk, and for nothing else.
 const (
 	Start   = "start"   // make the share: nodes and links
 	Probe   = "probe"   // try the links to other machines, until the connection ends
 	Ready   = "ready"   // hand the nodes the sockets of their links
 	Look    = "look"    // which nodes are there
+	Trunks  = "trunks"  // what links in user space have carried
 	Logs    = "logs"    // the log of a node
 	Remove  = "remove"  // remove the share
 	Agent   = "agent"   // then the connection is one to the node's agent
 	Metrics = "metrics" // then it is one to the node's metrics
+	Tap     = "tap"     // then frames of a port come (see orchestrator)
+	Port    = "port"    // the interface of an external host
+	Groups  = "groups"  // then it has messages to and from the socket of programs at the node (Packets)
+	Program = "program" // then the connection is that of a program at a node (Part)
+	Clock   = "clock"   // then each byte is answered by the machine's CLOCK_MONOTONIC, 8 bytes
+	Busy    = "busy"    // the CPU time that the share and its nodes have taken
 	Steps   = "steps"   // then it has the rounds of a run in virtual time (lockstep.Relay)
-	Raft    = "raft"    // then it is one to the controller, from another; a share asks for that and for Agent, and for nothing else
+	Raft    = "raft"    // then it is one to the controller, from another
+	Trunk   = "trunk"   // then it has the frames of the links in user space between two machines (trunk.Trunk)
 )
 
 // Request is what a connection begins with.
 type Request struct {
 	Do    string `json:"do"`
 	Node  string `json:"node,omitempty"`
+	Port  int    `json:"port,omitempty"`  // of Tap
 	Share *Share `json:"share,omitempty"` // to make
+	From  int    `json:"from,omitempty"`  // machine of a share that asks for Trunk
+	VNI   int    `json:"vni,omitempty"`   // and that of its link 0: each deployment has another
+
+	Run *Run `json:"run,omitempty"` // of Program
 }
 
 // Share is a machine's share of a lab.
@@ -45,11 +61,37 @@ type Share struct {
 	At    []int    `json:"at"`    // machine of each node
 	Own   int      `json:"own"`   // this one
 	Hosts []string `json:"hosts"` // addresses of the machines
+	Names []string `json:"names"` // as messages give them
 	VNI   int      `json:"vni"`   // that of link 0; that of link i is so many more
 	Port  int      `json:"port"`  // UDP port of VXLAN
 
 	Controllers []int  `json:"controllers,omitempty"` // machine of each controller
-	Peers       *Peers `json:"peers,omitempty"`       // of a share that has a controller
+	Peers       *Peers `json:"peers,omitempty"`       // of a share that has a controller, or calls for a trunk
+
+	Attach map[string]string `json:"attach,omitempty"` // interfaces of external hosts here
+
+	Userspace []Pair `json:"userspace,omitempty"`
+
+	Management bool `json:"management,omitempty"` // the lab has a management network
+}
+
+// Pair is two machines whose links are in user space.
+type Pair struct {
+	A   int    `json:"a"` // the lower number: it calls the other
+	B   int    `json:"b"`
+	Why string `json:"why"`
+}
+
+// Trunked reports whether the links between two machines are in user space.
+func Trunked(all []Pair, a, b int) bool {
+	return slices.ContainsFunc(all, func(p Pair) bool { return p.A == min(a, b) && p.B == max(a, b) })
+}
+
+// TrunkState is a share's end of the links in user space to another machine.
+type TrunkState struct {
+	To    int    `json:"to"` // that machine
+	Error string `json:"error,omitempty"`
+	trunk.Counters
 }
 
 // Peers is how a share reaches those of the same lab on other machines, through their daemons.
@@ -64,13 +106,25 @@ type Node struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"` // on its machine
 	Up   []bool `json:"up"`  // by port: whether the interface is there
+
+	Managed bool `json:"managed,omitempty"` // it is on the management network
+}
+
+// Outside is the interface of an external host.
+type Outside struct {
+	Carrier bool `json:"carrier"`
+	Index   int  `json:"index"`
 }
 
 // Answer is what comes back.
 type Answer struct {
-	Error string `json:"error,omitempty"`
-	Nodes []Node `json:"nodes,omitempty"`
-	Log   []byte `json:"log,omitempty"`
+	Error   string   `json:"error,omitempty"`
+	Nodes   []Node   `json:"nodes,omitempty"`
+	Log     []byte   `json:"log,omitempty"`
+	Busy    float64  `json:"busy,omitempty"` // in seconds
+	Outside *Outside `json:"outside,omitempty"`
+
+	Trunks []TrunkState `json:"trunks,omitempty"`
 	// Came is the largest frame, in bytes, that has come in on each link that was tried.
 	Came map[int]int `json:"came,omitempty"`
 }

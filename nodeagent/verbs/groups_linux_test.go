@@ -91,10 +91,11 @@ func (m *member) state() virtrnic.QPState {
 func operators(t *testing.T, h [2]*host) (all [2]*nodeapi.Groups) {
 	t.Helper()
 	for i := range h {
-		var err error
-		if all[i], err = nodeapi.DialGroups(h[i].path); err != nil {
+		conn, err := nodeapi.DialProgram(h[i].path)
+		if err != nil {
 			t.Fatal(err)
 		}
+		all[i] = nodeapi.NewGroups(conn)
 		t.Cleanup(func() { _ = all[i].Close() })
 	}
 	return all

@@ -29,6 +29,8 @@ type Placement struct {
 	Port     int       `json:"port"` // UDP port of the links between machines
 
 	Controllers []int `json:"controllers,omitempty"` // by controller: its machine
+
+	Userspace []shareapi.Pair `json:"userspace,omitempty"` // of the others the kernel makes the links (VXLAN)
 }
 
 // PlacementFile is the name of that file.
@@ -46,4 +48,7 @@ type Spread interface {
 	Dial(ctx context.Context, lab string, m *Machine) (net.Conn, error)
 	// Peers is by what the share of a machine reaches the others.
 	Peers(lab string, m *Machine) (*shareapi.Peers, error)
+	// NoVXLAN returns the pairs of machines between which the kernel's links would not get through, and why, as far as probes tell; port is that of
+	// Machines.
+	NoVXLAN(ctx context.Context, all []Machine, port int) ([]shareapi.Pair, error)
 }

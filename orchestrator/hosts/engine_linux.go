@@ -35,9 +35,6 @@ type Engine struct {
 // Name implements engine.Engine.
 func (Engine) Name() string { return EngineName }
 
-// linksPort is the UDP port of links between machines: the second after that of the daemons.
-const linksPort = 2
-
 // Machines implements engine.Spread. A machine that is not ready takes no part; if the daemons are of another program, none does.
 func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []string, port int, err error) {
 	all, err := List(ctx, Options{State: e.State})
@@ -70,7 +67,7 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 	if have[0].Spec.TaskTemplate.ContainerSpec.Image != image {
 		return nil, nil, 0, errors.New("the daemons run another build of this program: run mcastlab hosts image on the other machines, and then mcastlab hosts up")
 	}
-	return ready, absent, portOf(&have[0]) + linksPort, nil
+	return ready, absent, portOf(&have[0]) + daemon.LinksPort, nil
 }
 
 // client returns a client of a machine's daemon.
@@ -89,7 +86,7 @@ func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return daemon.NewClient(who, m.Node, daemon.At(m.Address, p.Port-linksPort), time.Now), nil
+	return daemon.NewClient(who, m.Node, daemon.At(m.Address, p.Port-daemon.LinksPort), time.Now), nil
 }
 
 // placement reads the placement of a lab; nil: it is not spread.
@@ -152,7 +149,7 @@ func (e Engine) Peers(lab string, m *engine.Machine) (*shareapi.Peers, error) {
 	if err != nil {
 		return nil, machineError(m, err)
 	}
-	q := &shareapi.Peers{Port: p.Port - linksPort, Credentials: b}
+	q := &shareapi.Peers{Port: p.Port - daemon.LinksPort, Credentials: b}
 	for _, m := range p.Machines {
 		q.Nodes = append(q.Nodes, m.Node)
 	}

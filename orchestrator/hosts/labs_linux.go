@@ -74,14 +74,16 @@ func (l *Labs) Start(ctx context.Context, lab string) error {
 }
 
 // request is what the container of a share may do: all that a deployment needs on the machine itself, which is to enter the
-// namespaces of nodes, and to make interfaces and raw sockets.
+// namespaces of nodes, to make interfaces and raw sockets, and to run programs of the machine as its users.
 func (l *Labs) request(lab string) (*container.Config, *container.HostConfig) {
 	return &container.Config{
 			Image: l.Image, Cmd: append(slices.Clone(l.Command), lab), User: "0:0", Labels: map[string]string{labelShare: lab},
 			Env: []string{"MCASTLAB_HOST_NODE=" + l.Node, "DOCKER_HOST=unix://" + runFolder + "/docker.sock"},
 		}, &container.HostConfig{
 			NetworkMode: "host", PidMode: "host", ReadonlyRootfs: true, CapDrop: []string{"ALL"},
-			CapAdd:      []string{"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "SYS_NICE", "DAC_OVERRIDE", "CHOWN", "FOWNER", "KILL"},
+			CapAdd: []string{
+				"SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "SYS_NICE", "DAC_OVERRIDE", "CHOWN", "FOWNER", "KILL", "SYS_CHROOT", "SETUID", "SETGID",
+			},
 			SecurityOpt: []string{"apparmor=unconfined", "no-new-privileges"},
 			MaskedPaths: []string{}, ReadonlyPaths: []string{}, // it sets what is below /proc/sys of the nodes' namespaces
 			Mounts:    []mount.Mount{{Type: mount.TypeBind, Source: runFolder, Target: runFolder}},

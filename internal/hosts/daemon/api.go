@@ -23,7 +23,13 @@ const Dir = "/run/mcastlab-host"
 // Frames are the sizes of Ethernet frames that are tried from machine to machine, in bytes without FCS: one that any path
 // carries, the largest that goes unfragmented in VXLAN over IPv4 with the usual MTU of 1,500, RoCE's with 4,096 bytes of
 // payload, and the largest of an MTU of 9,000.
-func Frames() []int { return []int{128, 1464, 4210, 9014} }
+func Frames() []int { return []int{128, 1464, LinkFrame, 9014} }
+
+// LinkFrame is the largest frame of a link between machines, in bytes.
+const LinkFrame = 4214
+
+// LinksPort is by how much the UDP port of links between machines is higher than that of the daemons.
+const LinksPort = 2
 
 // Status is what a daemon says of itself to a deployer.
 type Status struct {
@@ -42,6 +48,8 @@ const statusSchema = "mcastlab/host-status/v1"
 type Peer struct {
 	Node    string `json:"node"`
 	Address string `json:"address"` // with the port
+	// Links says to try the UDP port of links between machines, too.
+	Links bool `json:"links,omitempty"`
 }
 
 // Seen is what one machine has found out about the way to another.
@@ -53,6 +61,9 @@ type Seen struct {
 	Ahead     time.Duration `json:"ahead"`           // by how much the other's clock is, in ns
 	RoundTrip time.Duration `json:"round-trip"`      // of that question, in ns
 	Frames    []int         `json:"frames"`          // sizes of frames that arrived
+	// Links are those that arrived at the UDP port of links, if that was tried: not while links of a lab use it there.
+	Links      []int `json:"links,omitempty"`
+	LinksTried bool  `json:"links-tried,omitempty"`
 }
 
 // What requests and answers hold.
@@ -69,6 +80,7 @@ type (
 	expectAnswer struct {
 		Session []byte `json:"session"`
 		Key     []byte `json:"key"`
+		Links   bool   `json:"links,omitempty"` // the daemon listens at the port of links, as it was asked to
 	}
 	arrivedAnswer struct {
 		Frames []int `json:"frames"`

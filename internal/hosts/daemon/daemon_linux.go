@@ -107,6 +107,7 @@ type server struct {
 	http     *http.Server
 	running  sync.WaitGroup
 	sessions sessions
+	lent     lent
 	shares   shares
 }
 
@@ -152,6 +153,7 @@ func (s *server) close() {
 	s.shares.close()   // which it does not know of
 	_ = s.tcp.Close()
 	_ = s.udp.Close()
+	s.lent.close()
 	s.running.Wait()
 }
 
@@ -243,9 +245,23 @@ func (s *server) probe(r *http.Request) (any, error) {
 	return probeAnswer{seen}, nil
 }
 
-func (s *server) expect(*http.Request) (any, error) { return s.sessions.begin() }
+func (s *server) expect(r *http.Request) (any, error) {
+	e, err := s.sessions.begin()
+	if err != nil || r.URL.Query().Get("links") != "true" {
+		return e, err
+	}
+	end := s.lent.open(s.tcp.Addr().(*net.TCPAddr), func(c *net.UDPConn) { s.sessions.receive(c, s.o.pass) })
+	if e.Links = end != nil; e.Links {
+		s.sessions.lend(session(e.Session), end)
+	}
+	return e, nil
+}
 
 func (s *server) arrived(r *http.Request) (any, error) {
-	frames, err := s.sessions.arrived(r.URL.Query().Get("session"))
+	id := r.URL.Query().Get("session")
+	frames, err := s.sessions.arrived(id)
+	if r.URL.Query().Get("end") == "true" {
+		s.sessions.finish(id)
+	}
 	return arrivedAnswer{frames}, err
 }

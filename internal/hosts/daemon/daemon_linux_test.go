@@ -214,20 +214,23 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	away := Peer{"away", l.Addr().String()}
+	away := Peer{"away", l.Addr().String(), true}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	impostor := Peer{"impostor", fine.address}
+	impostor := Peer{"impostor", fine.address, false}
 	seen, err := client(t, issue(t, a, trust.Deployer, "m0"), fine).Probe(t.Context(),
-		[]Peer{{narrow.node, narrow.address}, {fast.node, fast.address}, away, impostor})
+		[]Peer{{narrow.node, narrow.address, true}, {fast.node, fast.address, false}, away, impostor})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s := seen[0]; s.Error != "" || s.From != "fine" || s.To != "narrow" || !slices.Equal(s.Frames, []int{128, 1464}) || s.Ahead.Abs() > s.RoundTrip || s.RoundTrip <= 0 {
 		t.Errorf("narrow: %+v", s)
 	}
-	if s := seen[1]; s.Error != "" || !slices.Equal(s.Frames, Frames()) || (s.Ahead-time.Hour/2).Abs() > s.RoundTrip {
+	if s := seen[0]; s.LinksTried && !slices.Equal(s.Links, []int{128, 1464}) {
+		t.Errorf("links to narrow: %+v", s)
+	}
+	if s := seen[1]; s.LinksTried || s.Error != "" || !slices.Equal(s.Frames, Frames()) || (s.Ahead-time.Hour/2).Abs() > s.RoundTrip {
 		t.Errorf("fast: %+v", s)
 	}
 	if s := seen[2]; s.Error == "" || !s.Closed {
@@ -236,9 +239,37 @@ func TestProbe(t *testing.T) {
 	if s := seen[3]; !strings.Contains(s.Error, "host fine, and not the host impostor") || s.Closed {
 		t.Errorf("impostor: %+v", s)
 	}
-	seen, err = client(t, issue(t, a, trust.Deployer, "m0"), narrow).Probe(t.Context(), []Peer{{fine.node, fine.address}})
+	seen, err = client(t, issue(t, a, trust.Deployer, "m0"), narrow).Probe(t.Context(), []Peer{{fine.node, fine.address, true}})
 	if err != nil || seen[0].Error != "" || !slices.Equal(seen[0].Frames, Frames()) {
 		t.Errorf("from narrow: %+v, %v", seen, err)
+	}
+	linksInUse(t, client(t, issue(t, a, trust.Deployer, "m0"), narrow), fine)
+}
+
+// linksInUse: the port of links is tried while no program has it, is free again afterwards, and is not tried while another program has it.
+func linksInUse(t *testing.T, c *Client, m *machine) {
+	t.Helper()
+	host, port, err := portOf(m.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := net.ListenPacket("udp", At(host, port+LinksPort))
+	if err != nil {
+		t.Skip(err) // another program has it
+	}
+	for _, free := range []bool{false, true, true} {
+		seen, err := c.Probe(t.Context(), []Peer{{m.node, m.address, true}})
+		if err != nil || seen[0].Error != "" || seen[0].LinksTried != free || free && !slices.Equal(seen[0].Links, Frames()) {
+			t.Errorf("of a port of links that is free, %t: %+v, %v", free, seen, err)
+		}
+		if free {
+			if p, err = net.ListenPacket("udp", At(host, port+LinksPort)); err != nil { // the daemon has left it
+				t.Fatal(err)
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -111,8 +111,13 @@ func (s *server) share(w http.ResponseWriter, r *http.Request, dial func(ctx con
 		answer(w, http.StatusBadRequest, errorAnswer{err.Error()})
 		return
 	}
-	_, err = near.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: mcastlab-share\r\n\r\n"))
-	if err = errors.Join(err, near.SetDeadline(time.Time{})); err != nil || !s.shares.add(near) {
+	if t, ok := near.(*tls.Conn); ok {
+		if c, ok := t.NetConn().(*net.TCPConn); ok {
+			err = c.SetKeepAliveConfig(alive())
+		}
+	}
+	_, werr := near.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: mcastlab-share\r\n\r\n"))
+	if err = errors.Join(err, werr, near.SetDeadline(time.Time{})); err != nil || !s.shares.add(near) {
 		_, _ = near.Close(), far.Close() // nothing was sent
 		return
 	}
@@ -155,6 +160,16 @@ func (s *shares) close() {
 	}
 }
 
+// Keep-alive of connections to shares, at both ends: a machine that is gone is noticed after about 15 s in which nothing comes.
+const (
+	aliveIdle  = 5 * time.Second
+	aliveCount = 3
+)
+
+func alive() net.KeepAliveConfig {
+	return net.KeepAliveConfig{Enable: true, Idle: aliveIdle, Interval: aliveIdle, Count: aliveCount}
+}
+
 // StartLab has a machine start the process of its share of a lab.
 func (c *Client) StartLab(ctx context.Context, lab string) error {
 	return c.ask(ctx, startRoute().of(lab), "", nil, &nothing{})
@@ -172,12 +187,6 @@ func (c *Client) Labs(ctx context.Context) ([]string, error) {
 	return a.Labs, err
 }
 
-// Keep-alive of connections to shares: a machine that is gone is noticed after about 15 s in which nothing comes.
-const (
-	aliveIdle  = 5 * time.Second
-	aliveCount = 3
-)
-
 // DialShare calls the process of a machine's share of a lab.
 func (c *Client) DialShare(ctx context.Context, lab string) (net.Conn, error) {
 	return c.connect(ctx, shareRoute().of(lab))
@@ -191,7 +200,7 @@ func (c *Client) DialPeers(ctx context.Context, lab string) (net.Conn, error) {
 // connect makes a request whose answer is a connection.
 func (c *Client) connect(ctx context.Context, r route) (net.Conn, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{
-		Timeout: dialWait, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: aliveIdle, Interval: aliveIdle, Count: aliveCount},
+		Timeout: dialWait, KeepAliveConfig: alive(),
 	}, Config: c.tls}
 	conn, err := d.DialContext(ctx, "tcp", c.address)
 	if err != nil {

@@ -28,7 +28,8 @@ type sessions struct {
 type expected struct {
 	key    []byte
 	ends   time.Time
-	frames []int // sizes that have arrived
+	frames []int  // sizes that have arrived
+	lent   func() // ends that the daemon listens at the port of links for it; nil: it does not
 }
 
 // Limits of sessions.
@@ -42,7 +43,7 @@ func (s *sessions) begin() (expectAnswer, error) {
 	defer s.mu.Unlock()
 	now := s.clock()
 	for id, e := range s.open {
-		if now.After(e.ends) {
+		if now.After(e.ends) { // lendMax has ended e.lent
 			delete(s.open, id)
 		}
 	}
@@ -55,7 +56,7 @@ func (s *sessions) begin() (expectAnswer, error) {
 	}
 	id, key := session(b), b[sessionBytes:]
 	s.open[id] = &expected{key: key, ends: now.Add(sessionWait)}
-	return expectAnswer{id[:], key}, nil
+	return expectAnswer{Session: id[:], Key: key}, nil
 }
 
 func (s *sessions) arrived(text string) ([]int, error) {
@@ -72,6 +73,28 @@ func (s *sessions) arrived(text string) ([]int, error) {
 	frames := slices.Clone(e.frames)
 	slices.Sort(frames)
 	return frames, nil
+}
+
+// lend has a session keep what ends its use of the port of links. No peer knows its ID yet.
+func (s *sessions) lend(id session, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[id].lent = end
+}
+
+// finish ends a session that has heard all that it will.
+func (s *sessions) finish(text string) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != sessionBytes {
+		return
+	}
+	s.mu.Lock()
+	e := s.open[session(b)]
+	delete(s.open, session(b))
+	s.mu.Unlock()
+	if e != nil && e.lent != nil {
+		e.lent()
+	}
 }
 
 func (s *sessions) strangers() uint64 {
@@ -124,7 +147,10 @@ func (s *server) probeOne(ctx context.Context, p Peer) Seen {
 	defer c.Close()
 	err := c.clock(ctx, &seen)
 	if err == nil {
-		seen.Frames, err = s.tryFrames(ctx, c, p.Address)
+		seen.Frames, _, err = s.tryFrames(ctx, c, p.Address, false)
+	}
+	if err == nil && p.Links {
+		seen.Links, seen.LinksTried, err = s.tryLinks(ctx, c, p.Address)
 	}
 	if err != nil {
 		seen.Error, seen.Closed = err.Error(), Closed(err)
@@ -132,15 +158,30 @@ func (s *server) probeOne(ctx context.Context, p Peer) Seen {
 	return seen
 }
 
-// tryFrames sends probes of all sizes, and returns those that arrive.
-func (s *server) tryFrames(ctx context.Context, c *Client, address string) (frames []int, err error) {
+// tryLinks is tryFrames of the port of links.
+func (s *server) tryLinks(ctx context.Context, c *Client, address string) (frames []int, tried bool, err error) {
+	host, port, err := portOf(address)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.tryFrames(ctx, c, At(host, port+LinksPort), true)
+}
+
+// tryFrames sends probes of all sizes, and returns those that arrive. The port of links may be in use; then none is tried.
+func (s *server) tryFrames(ctx context.Context, c *Client, address string, links bool) (frames []int, tried bool, err error) {
 	var e expectAnswer
-	if err := c.ask(ctx, expectRoute(), "", nil, &e); err != nil {
-		return nil, err
+	if err := c.ask(ctx, expectRoute(), fmt.Sprintf("links=%t", links), nil, &e); err != nil || links && !e.Links {
+		return nil, false, err
 	}
 	if len(e.Session) != sessionBytes || len(e.Key) != keyBytes {
-		return nil, fmt.Errorf("%s expects probes of a session of %d bytes", c.node, len(e.Session))
+		return nil, false, fmt.Errorf("%s expects probes of a session of %d bytes", c.node, len(e.Session))
 	}
+	frames, err = s.sendFrames(ctx, c, address, &e)
+	return frames, true, err
+}
+
+// sendFrames sends the probes of a session, and then ends it.
+func (s *server) sendFrames(ctx context.Context, c *Client, address string, e *expectAnswer) (frames []int, err error) {
 	d := net.Dialer{Control: fragment}
 	conn, err := d.DialContext(ctx, "udp", address)
 	if err != nil {
@@ -159,11 +200,12 @@ func (s *server) tryFrames(ctx context.Context, c *Client, address string) (fram
 	}
 	for until := time.Now().Add(probeWait); ; {
 		var a arrivedAnswer
-		if err := c.ask(ctx, arrivedRoute(), "session="+hex.EncodeToString(e.Session), nil, &a); err != nil {
+		query := "session=" + hex.EncodeToString(e.Session)
+		if err := c.ask(ctx, arrivedRoute(), query, nil, &a); err != nil {
 			return nil, err
 		}
 		if len(a.Frames) == len(sizes) || time.Now().After(until) {
-			return append([]int{}, a.Frames...), nil
+			return append([]int{}, a.Frames...), c.ask(ctx, arrivedRoute(), query+"&end=true", nil, &a)
 		}
 		if err := pause(ctx, probeLook); err != nil {
 			return nil, err
