@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: help build test test-live race race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
+.PHONY: cost-page help build test test-live race race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -18,7 +18,7 @@ test-live:                ## tests that bring labs up, as root with Docker: some
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/hosts/... internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/hosts/... internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
 
@@ -27,7 +27,7 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZ = core/wire:FuzzParse orchestrator:FuzzRankOutput core/wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
-  internal/hosts/daemon:FuzzParseProbe nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
+  internal/hosts/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time. At
 # times Go takes the end of the time for a failure, which has no failing input (golang/go#75804): then it is tried again.
@@ -69,6 +69,9 @@ bench:                    ## the simulator's benchmarks beside the bare loop, te
 
 bench-page:               ## measure and write speed.md: rates, what a run costs, memory (half an hour)
 	go run ./internal/benchpage
+
+cost-page:                ## measure what rounds over machines take, as root with Docker, and write hosts-cost.md (a quarter of an hour)
+	MCASTLAB_LIVE=1 MCASTLAB_COST=$(CURDIR)/hosts-cost.md go test ./command -run 'TestSpreadCost$$' -v -count=1 -timeout 30m
 
 bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
 	@go test ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt

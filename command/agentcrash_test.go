@@ -111,11 +111,7 @@ func TestAgentCrashHost(t *testing.T) {
 			}
 			must(t, "fault", "reset", "--lab", lab)
 			rested(t, lab, fresh)
-			o := runFaulty(t, file, "--dilation", "400")
-			for tries := 0; tries < 5 && strings.Contains(o.err, "no route to a member"); tries++ {
-				o = runFaulty(t, file, "--dilation", "400") // switches hear of the host's link after switches.reconverge
-			}
-			if o.code != exitOK && o.code != exitFidelity {
+			if o := runRouted(t, file, "--dilation", "400"); o.code != exitOK && o.code != exitFidelity {
 				t.Errorf("afterwards: exit %d, %s", o.code, o.err)
 			}
 			rested(t, lab, fresh)

@@ -19,14 +19,14 @@ const (
 // interrupt within a second, whatever it is computing: routes of a large fabric, a proof, a
 // matrix. What it leaves behind goes on until the process ends, which it does then; files of
 // a run are valid at any time.
-func answering(action cli.ActionFunc) cli.ActionFunc {
+func (p *program) answering(action cli.ActionFunc) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if c.Command.Name == "run" && c.String("runtime") != "sim" {
 			return action(c) // it has to take down what it has put up
 		}
 		within := answerWithin
 		if c.Command.Name == "run" {
-			within = completeWithin
+			within = max(completeWithin, p.hooks.complete)
 		}
 		_, err := answered(c.Context, within, func() (struct{}, error) { return struct{}{}, action(c) })
 		return err

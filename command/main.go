@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -64,6 +65,7 @@ const nodeVerb = "node"
 type hooks struct {
 	bcast    bcast.App
 	programs []rank.Program
+	complete time.Duration // how long an interrupted run may take at least to complete its folder
 }
 
 // checkPrograms finds mistakes of the binary's author.
@@ -131,7 +133,7 @@ func (p *program) app() *cli.App {
 		p.reproduceCommand(), p.schemaCommand(), p.completionCommand(), p.manualCommand(), p.versionCommand(), p.helpCommand(),
 	}
 	for _, c := range pure {
-		c.Action = answering(c.Action)
+		c.Action = p.answering(c.Action)
 	}
 	all := append(pure, p.liveCommands()...)
 	dress(all, "mcastlab")

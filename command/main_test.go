@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
 	"github.com/mcastlab/mcastlab/rank"
@@ -217,7 +218,8 @@ func TestBadInput(t *testing.T) {
 // can be read and holds what there was.
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := hooks{bcast: bcast.App{Delivered: func(_ *rank.Rank, b *rank.Buffer) {
+	// With the race detector 32,768 events of real bytes, after which a simulation looks for an interrupt, took 3 s of a busy machine.
+	h := hooks{complete: 5 * time.Minute, bcast: bcast.App{Delivered: func(_ *rank.Rank, b *rank.Buffer) {
 		if b.Len() == 4<<20 {
 			cancel()
 		}

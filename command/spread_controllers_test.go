@@ -11,13 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/controller/client"
-	"github.com/mcastlab/mcastlab/internal/controller/controllertest"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/orchestrator"
@@ -25,7 +22,7 @@ import (
 
 const spreadPlaneLab = `name: t-spread-ctl
 topology: {fat-tree: {k: 4}}
-runtime: {hosts: auto}
+runtime: {hosts: auto, links: userspace}
 controllers: 3
 trace: messages
 workloads:
@@ -52,7 +49,7 @@ func spreadPlane(t *testing.T, e *swarmEngines, first int) *client.Client {
 	return c
 }
 
-// TestSpreadControllers: controllers on three machines decide for a run that is its simulation. The machine of the one that leads is lost
+// TestSpreadControllers: controllers on three machines, all links between which are in user space, decide for a run that is its simulation. The machine of the one that leads is lost
 // in mid-run: another leads, all that was acknowledged is kept, and the machine is cleaned when it is back.
 func TestSpreadControllers(t *testing.T) {
 	needSwarmEngines(t)
@@ -65,6 +62,9 @@ func TestSpreadControllers(t *testing.T) {
 		if !strings.Contains(plan, fmt.Sprintf(" controller%d\n", i)) {
 			t.Errorf("the plan has no machine with controller%d:\n%s", i, plan)
 		}
+	}
+	if strings.Count(plan, "links in user space (runtime.links), ") != 3 {
+		t.Errorf("the plan has other links:\n%s", plan)
 	}
 	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
 	if o := onMachine(t, e, 1, exitOK, "deploy", "-q", file); !strings.Contains(o.out, "nothing changed") {
@@ -176,37 +176,15 @@ func spreadLeaderLost(t *testing.T, e *swarmEngines) {
 	x := spreadPlane(t, e, 0)
 	id, machine := leaderElsewhere(t, e, x)
 	name := fmt.Sprintf("machine sw%d (10.201.0.%[1]d)", machine)
-	for _, cmd := range []controller.Command{
-		{Kind: controller.KindDeploy, Message: []byte(`"of no nodes"`)}, {Kind: controller.KindPhase, Phase: controller.PhaseUp},
-		{Kind: controller.KindBegin, Run: controllertest.Run},
-	} {
-		cmd.Lab = controllertest.Lab
-		if _, err := x.Do(t.Context(), cmd); err != nil {
-			t.Fatal(err)
-		}
-	}
+	clients := beginClients(t, e, x)
 	cmd, said := e.begin("run", "-q", "-r", "docker", "--runs", runs, long)
-	h, stop := controllertest.New(), make(chan struct{})
-	var all sync.WaitGroup
-	for who := range 3 {
-		c := spreadPlane(t, e, who)
-		all.Go(func() { h.Work(t.Context(), t, who, c, prng.New(uint64(who)), stop) })
-	}
 	waitLong(t, func() bool { return len(leasesOf(t, runs, "t-spread-ctl", "1")) > 0 })
 	e.lose(machine)
-	next := leaderOf(t, x, id)
 	_ = cmd.Wait() // the exit code says it
 	if code := cmd.ProcessState.ExitCode(); code != exitRuntime || !strings.Contains(said.String(), name) {
 		t.Errorf("exit %d\n%s", code, said.String())
 	}
-	waitLong(t, func() bool { // the one that is alone knows that it leads no more
-		return !slices.ContainsFunc(x.Status(t.Context()), func(s client.Status) bool { return s.ID == id && s.State == "leader" })
-	})
-	close(stop)
-	all.Wait()
-	h.Read(t.Context(), 9, x)
-	h.Check(t, "go test ./command -run SpreadControllers")
-	t.Logf("%s led, and after %s was lost %s", id, name, next)
+	clients.end(t, id, "go test ./command -run SpreadControllers")
 	s, err := x.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)

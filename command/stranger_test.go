@@ -193,10 +193,10 @@ func spreadStranger(t *testing.T, e *swarmEngines, file, captured string) {
 }
 
 // onlyKnownPorts: while a lab is up, a machine listens at the ports that docs/hosts.md has, and at those of the Swarm.
-func onlyKnownPorts(t *testing.T, e *swarmEngines) {
+func onlyKnownPorts(t *testing.T, e *swarmEngines, more ...string) {
 	t.Helper()
 	for i := 1; i <= e.n; i++ {
-		want := []string{"tcp 7940", "tcp 7946", "udp 4789", "udp 7940", "udp 7942", "udp 7946"}
+		want := append([]string{"tcp 7940", "tcp 7946", "udp 4789", "udp 7940", "udp 7946"}, more...)
 		if i == 1 {
 			want = append(want, "tcp 2377") // it is the manager
 		}

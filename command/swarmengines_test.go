@@ -14,7 +14,7 @@ import (
 )
 
 // swarmEngines are Docker engines of the test's own, each as on a machine of its own: in a network namespace with an address in
-// 10.201.0.0/24, with its own host name, /run and /sys. A bridge in yet another namespace joins them, so that no rule of this
+// 10.201.0.0/24, with its own host name, /run and /sys, and with its own CLOCK_MONOTONIC where the kernel lets it. A bridge in yet another namespace joins them, so that no rule of this
 // machine's firewall applies between them.
 type swarmEngines struct {
 	t   *testing.T
@@ -88,7 +88,8 @@ mount -t sysfs sysfs /sys
 mount --rbind %[1]s/cgroup /sys/fs/cgroup
 exec dockerd --config-file %[1]s/daemon.json --data-root %[1]s/data --exec-root %[1]s/exec --pidfile %[1]s/pid -H unix:///run/docker.sock -H unix://%[1]s/socket
 END
-setsid nsenter --net=%[3]s/net%[2]d unshare --mount --uts --propagation private sh -e %[1]s/start > %[1]s/log 2>&1 < /dev/null &
+clock=$(unshare --time --monotonic %[2]d000 echo --time --monotonic %[2]d000 2> /dev/null || true)
+setsid nsenter --net=%[3]s/net%[2]d unshare --mount --uts --propagation private $clock sh -e %[1]s/start > %[1]s/log 2>&1 < /dev/null &
 `, e.path(i), i, e.dir)
 }
 
