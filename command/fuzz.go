@@ -15,7 +15,7 @@ func (p *program) fuzzCommand() *cli.Command {
 		Description: "Each seed draws faults and runs the lab's workloads, made small, on the event clock with every invariant checked: first with the\n" +
 			"faults, when workloads may fail but nothing may be wrong, then without, when everything must be right. What fails is made as small\n" +
 			"as it can and written to a lab file.\n" +
-			"With --labs each seed draws a whole lab, which is run twice, once on one processor, with every invariant checked.",
+			"With --labs each seed draws a whole lab, which is run twice: packet by packet with every invariant checked, and as run has it.",
 		Flags: []cli.Flag{
 			&cli.Uint64Flag{Name: "seeds", Value: 200, Usage: "how many timelines", EnvVars: envOf(name, "seeds")},
 			&cli.Uint64Flag{Name: "labs", Usage: "draw so many labs, in place of timelines of one", DefaultText: "none", EnvVars: envOf(name, "labs")},

@@ -121,6 +121,9 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if aerr := r.account(); err == nil {
 		err = aerr
 	}
+	if err == nil && o.Check {
+		err = r.again(ctx, l)
+	}
 	return r.Report, r.Finish(ctx, l, err)
 }
 

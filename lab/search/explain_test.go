@@ -32,7 +32,7 @@ func TestExplained(t *testing.T) {
 		{"crash: {nodes: [leaf0]}", "{}", false},
 	} {
 		l := read(c.fault, c.nics)
-		r := runLab(context.Background(), l, t.TempDir(), 1, 1)
+		r := runLab(context.Background(), l, t.TempDir(), 1, 1, true)
 		if got := errors.Is(r.err, rankhost.ErrDeadlock); got != c.deadlock {
 			t.Errorf("%s: ended with %v", c.fault, r.err)
 		}
@@ -58,7 +58,7 @@ func TestStillInForce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r := runLab(context.Background(), l, t.TempDir(), 1, 1); r.judge(l) != nil {
+		if r := runLab(context.Background(), l, t.TempDir(), 1, 1, true); r.judge(l) != nil {
 			t.Errorf("%s: %v", rate, r.judge(l))
 		}
 	}

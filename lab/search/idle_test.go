@@ -14,7 +14,7 @@ func quietly(t *testing.T, lines string, faults ...string) *labRun {
 	t.Helper()
 	text := "name: idle\nseed: 7\n" + lines + "\nfaults: [{" + strings.Join(faults, "}, {") + "}]\n"
 	l := parse(t, text)
-	r := runLab(context.Background(), l, t.TempDir(), 1, calmTimes)
+	r := runLab(context.Background(), l, t.TempDir(), 1, calmTimes, true)
 	if r.long {
 		t.Fatalf("%sdoes not end", text)
 	}
