@@ -46,7 +46,9 @@ func (p *program) runCommand() *cli.Command {
 				Name: "trace", EnvVars: envOf(name, "trace"),
 				Usage: "none, or messages: record what mcastlab trace needs", DefaultText: "what the lab says",
 			},
-			&cli.BoolFlag{Name: "check", Usage: "verify the invariants after every event (slow), and then that the run without that is the same", EnvVars: envOf(name, "check")},
+			&cli.BoolFlag{
+				Name: "check", Usage: "verify the invariants after every event (slow), and then that the run without that is the same", EnvVars: envOf(name, "check"),
+			},
 			&cli.BoolFlag{
 				Name: "check-digest", EnvVars: envOf(name, "check-digest"),
 				Usage: "of a running lab in virtual time: hold every frame against the simulation of the same lab",

@@ -136,7 +136,8 @@ func TryLab(ctx context.Context, l *lab.Lab, dir string) (out LabOutcome, err er
 	}
 	second := runLab(ctx, l, dir, 1, 2*budgets, false) // it is looked at elsewhere, and ends nevertheless
 	if first.digest != second.digest || first.text != second.text {
-		out.Violation = &Violation{classDigest, fmt.Sprintf("packet by packet %s %s, on one processor with what repeats left out %s %s", first.digest, first.text, second.digest, second.text)}
+		out.Violation = &Violation{classDigest, fmt.Sprintf("packet by packet %s %s, on one processor with what repeats left out %s %s",
+			first.digest, first.text, second.digest, second.text)}
 	}
 	return out, ctx.Err()
 }
