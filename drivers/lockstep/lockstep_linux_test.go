@@ -436,6 +436,9 @@ func TestSameFaults(t *testing.T) {
 
 // TestSameAfterHalt: so do the jobs that come after one which a pause without end has halted.
 func TestSameAfterHalt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute with the race detector, which has the same to look at in TestSameFaults")
+	}
 	t.Parallel()
 	same(t, benchLab+"nics: {retries: 2, timeout: 67us}\nfaults: [{at: 30us, pause: {node: h3}}]\n", true)
 }

@@ -53,6 +53,9 @@ func runJobs(t *testing.T, l *lab.Lab, make func(sim.Config) (jobRunner, error))
 func TestParts(t *testing.T) {
 	for _, file := range []string{"star", "alltoall", "hpl"} {
 		t.Run(file, func(t *testing.T) {
+			if testing.Short() && file == "hpl" {
+				t.Skip("takes long, and one goroutine runs at a time")
+			}
 			l, err := lab.Read(filepath.Join("../../examples", file+".mcl.yml"))
 			if err != nil {
 				t.Fatal(err)

@@ -20,6 +20,9 @@ func runText(t *testing.T, text string) (*Report, error) {
 // TestPresets (GEN-8): the fabrics of the papers that a lab file names carry every byte to every
 // host (CON-18).
 func TestPresets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and one goroutine runs at a time")
+	}
 	for _, c := range []struct {
 		shape, workload string
 		hosts           int

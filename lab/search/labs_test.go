@@ -40,7 +40,11 @@ func TestLabs(t *testing.T) {
 
 // TestLabMessages: every random lab comes out of its message as it went in. All keys are among them (TestLabKeys).
 func TestLabMessages(t *testing.T) {
-	for seed := range uint64(100) {
+	seeds := uint64(100)
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
 		l, _, err := drawLab(seed)
 		if err != nil {
 			t.Fatal(err)

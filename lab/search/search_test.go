@@ -148,6 +148,9 @@ func TestShrink(t *testing.T) {
 
 // TestFinds: a search by seed finds a planted bug, and one fault of it is left.
 func TestFinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and one goroutine runs at a time")
+	}
 	hook := func(n *sim.Net, r *rank.Rank, b *rank.Buffer) {
 		node, _ := n.Graph().Find(r.NameOf(r.ID()))
 		if n.NIC(node).Stats().DuplicateRequest > 0 && b.Len() > 0 {
