@@ -140,8 +140,8 @@ func (r *responder) probe(p *machine.Probe, q *QP) (moves bool) {
 }
 
 // Remaining returns the queue pair of RC that has most packets of its present message to send for the first time, and
-// how many they are; nil if there is none.
-func (n *NIC) Remaining() (most *QP, packets uint64) {
+// how many they are; nil if there is none. It has looked at so many places for queue pairs.
+func (n *NIC) Remaining() (most *QP, packets uint64, looked int) {
 	for _, q := range n.qps {
 		if q == nil || q.sq.cursor >= q.sq.n || q.service != wire.RC {
 			continue
@@ -150,7 +150,7 @@ func (n *NIC) Remaining() (most *QP, packets uint64) {
 			most, packets = q, left
 		}
 	}
-	return most, packets
+	return most, packets, len(n.qps)
 }
 
 // Sent returns a count that goes up by one with each packet that is sent for the first time. Only differences

@@ -22,6 +22,9 @@ func (n *Net) WhyNoSkip() string {
 	return n.skips.why
 }
 
+// LookedForPeriods returns at how many places for queue pairs it was looked for a long message.
+func (n *Net) LookedForPeriods() uint64 { return n.skips.looked }
+
 // SkipEagerly looks for periods as often as can be.
 func (n *Net) SkipEagerly() { n.skips.after, n.skips.eager = 0, true }
 

@@ -30,6 +30,7 @@ type skipper struct {
 	probe  machine.Probe
 	after  uint64 // it is not tried again until so many events have been handled
 	wait   uint64 // for how many events it is not tried after it has failed
+	looked uint64 // places for queue pairs that were looked at
 	ties   ties
 	seen   []passed // the frames that have reached the ends of links in a period
 	events []due
@@ -54,6 +55,7 @@ const (
 	skipFrom    = 256     // packets that a message must have left
 	skipWait    = 1 << 13 // events after which it is tried, and then tried again
 	skipWaitMax = 1 << 20
+	skipLook    = 32      // events at least, for each place for a queue pair that was looked at: of a large lab all are misses of the cache
 	skipPackets = 192     // of the message that has most left, among which a period is looked for
 	skipTries   = 8       // instants that look like the end of a period
 	skipHops    = 1 << 23 // whose digests are computed between two calls of Observe
@@ -65,16 +67,17 @@ func newSkipper(n *Net) *skipper { return &skipper{net: n, after: skipWait, wait
 // try looks for a period, and leaves out as many as it can.
 func (s *skipper) try() {
 	n := s.net
-	q, every := s.anchor()
-	if q == nil {
-		s.after = n.stats.Events + skipWait
+	q, every, looked := s.anchor()
+	s.looked += uint64(looked)
+	least := max(skipWait, skipLook*uint64(looked))
+	switch {
+	case q == nil:
+		s.after = n.stats.Events + least
 		return
-	}
-	s.why = ""
-	if s.unfit() == "" && s.find(q, every) && s.confirm() && s.leave() {
-		s.wait = skipWait
-	} else {
-		s.wait = min(2*s.wait, skipWaitMax)
+	case s.unfit() == "" && s.find(q, every) && s.confirm() && s.leave():
+		s.wait = least
+	default:
+		s.wait = max(least, min(2*s.wait, skipWaitMax))
 	}
 	if s.eager {
 		s.wait = skipWait / 16
@@ -83,22 +86,25 @@ func (s *skipper) try() {
 }
 
 // anchor returns the queue pair that has most packets left, or nil if it has few, and how many packets each of its
-// acknowledgements is for.
-func (s *skipper) anchor() (most *virtrnic.QP, every int) {
+// acknowledgements is for. It has looked at so many places for queue pairs.
+func (s *skipper) anchor() (most *virtrnic.QP, every, looked int) {
 	packets := uint64(skipFrom)
 	for i := range s.net.nodes {
 		if nic := s.net.nodes[i].nic; nic != nil {
-			if q, left := nic.Remaining(); left > packets {
+			q, left, places := nic.Remaining()
+			looked += places
+			if left > packets {
 				most, packets = q, left
 			}
 		}
 	}
-	return most, max(1, s.net.cfg.NIC.AckEvery)
+	return most, max(1, s.net.cfg.NIC.AckEvery), looked
 }
 
 // unfit returns what keeps the lab from leaving out anything now, or an empty text.
 func (s *skipper) unfit() string {
 	n := s.net
+	s.why = ""
 	switch {
 	case n.observed:
 		s.why = "captures"

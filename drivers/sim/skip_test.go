@@ -185,3 +185,48 @@ func TestSkip(t *testing.T) {
 		t.Errorf("periods were found in %d labs of %d: the test is of nothing", labs, seeds)
 	}
 }
+
+// TestSkipLooks: where there is no long message, to look for one takes a small part of a run, however many queue pairs there are. A step of HPL on
+// 16,384 hosts has 600,000 of them, and they were all looked at every 8,192 events.
+func TestSkipLooks(t *testing.T) {
+	g, err := topo.FatTree(4, topo.LinkParams{Rate: 100e9, Delay: vtime.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := benchConfig(g, 1, false)
+	c.Skip = true
+	n, err := sim.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const parts = 60
+	err = n.Run(sim.Job{Name: "s", Hosts: hostsOf(g.Hosts, 1), Params: benchParams, Program: func(k *rank.Rank) error {
+		everybody := make([]int, k.Size())
+		for i := range everybody {
+			everybody[i] = i
+		}
+		for part := range parts { // connections belong to a part
+			sub, err := k.Sub(fmt.Sprint(part), everybody)
+			if err != nil {
+				return err
+			}
+			for peer := range k.Size() {
+				if peer != k.ID() {
+					if _, err := sub.Connect(peer); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return permProgram(100*benchParams.MTU, 200, func() {})(k)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pairs := uint64(g.Hosts * (g.Hosts - 1) * parts)
+	if s, looked := n.Stats(), n.LookedForPeriods(); s.Skips > 0 || looked == 0 || looked > pairs+s.Events/16 {
+		t.Errorf("%d looks for a long message in %d events, with %d queue pairs; %d periods", looked, s.Events, pairs, s.Periods)
+	} else {
+		t.Logf("%d looks in %d events, with %d queue pairs", looked, s.Events, pairs)
+	}
+}
