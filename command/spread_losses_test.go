@@ -119,7 +119,7 @@ func endsSoon(t *testing.T, cmd *exec.Cmd) {
 	select {
 	case <-end:
 	case <-time.After(3 * time.Minute):
-		_ = cmd.Process.Signal(syscall.SIGQUIT) // its goroutines are printed
+		_ = cmd.Process.Signal(syscall.SIGABRT) // its goroutines are printed
 		<-end
 		t.Errorf("%v goes on", cmd.Args)
 	}

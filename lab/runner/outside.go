@@ -16,6 +16,9 @@ const (
 	// interruptWait is how long an interrupted simulation is waited for before it is looked
 	// whether a program holds it up. One that computes notices, if slowly on a busy machine.
 	interruptWait = time.Second
+	// blameAfter is how long a program must have kept its turn then to be the one that holds the simulation up: one that looks at some
+	// megabytes on a busy machine has kept it for 600 ms.
+	blameAfter = 1500 * time.Millisecond
 )
 
 // OutsideError is the error of a rank whose program does not return to package rank, the only place
@@ -59,7 +62,7 @@ func aside(ctx context.Context, n turns, say func(format string, args ...any), f
 			over, late = nil, time.After(interruptWait)
 		case <-late:
 			for i := range programs {
-				if o := &programs[i]; o.now.For >= interruptWait/2 {
+				if o := &programs[i]; o.now.For >= blameAfter {
 					return o.blame(ctx.Err()) // it waits in the program, and may for ever
 				}
 			}
