@@ -122,6 +122,7 @@ func (s *server) share(w http.ResponseWriter, r *http.Request, dial func(ctx con
 		return
 	}
 	defer s.shares.end(near)
+	defer guard(near, aliveIdle, aliveCount*aliveIdle)()
 	shareapi.Join(near, far, b.Reader)
 }
 
@@ -160,16 +161,6 @@ func (s *shares) close() {
 	}
 }
 
-// Keep-alive of connections to shares, at both ends: a machine that is gone is noticed after about 15 s in which nothing comes.
-const (
-	aliveIdle  = 5 * time.Second
-	aliveCount = 3
-)
-
-func alive() net.KeepAliveConfig {
-	return net.KeepAliveConfig{Enable: true, Idle: aliveIdle, Interval: aliveIdle, Count: aliveCount}
-}
-
 // StartLab has a machine start the process of its share of a lab.
 func (c *Client) StartLab(ctx context.Context, lab string) error {
 	return c.ask(ctx, startRoute().of(lab), "", nil, &nothing{})
@@ -206,6 +197,7 @@ func (c *Client) connect(ctx context.Context, r route) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	unguard := guard(conn, aliveIdle, aliveCount*aliveIdle)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	q, err := http.NewRequest(r.method, "https://"+c.address+r.path, nil)
@@ -229,16 +221,24 @@ func (c *Client) connect(ctx context.Context, r route) (net.Conn, error) {
 		}
 	}
 	if err != nil {
+		unguard()
 		_ = conn.Close() // the first error is the one that counts
 		return nil, err
 	}
-	return &shareConn{conn, b}, nil
+	return &shareConn{conn, b, unguard}, nil
 }
 
 // shareConn is a connection of which something has been read ahead.
 type shareConn struct {
 	net.Conn
-	b *bufio.Reader
+	b       *bufio.Reader
+	unguard func()
+}
+
+// Close implements net.Conn.
+func (c *shareConn) Close() error {
+	c.unguard()
+	return c.Conn.Close()
 }
 
 // Read implements net.Conn.
