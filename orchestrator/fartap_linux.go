@@ -65,6 +65,9 @@ type farTap struct {
 	stopped bool
 }
 
+// errEnded is the error of a capture that nobody here has ended.
+var errEnded = errors.New("the share of its machine has ended the capture")
+
 // farFrames bounds how many frames wait here.
 const farFrames = 256
 
@@ -87,11 +90,15 @@ func (d *Deployed) openFarTap(ctx context.Context, e topo.End) (*farTap, error) 
 				return
 			}
 			n := binary.BigEndian.Uint32(head[:])
-			if n == 0 || n > frameMax {
+			if n > frameMax {
+				t.err = fmt.Errorf("machine %s: capture at %s: a frame of %d bytes", m, node, n)
+			}
+			if n == 0 || t.err != nil {
 				return
 			}
 			b := make([]byte, n)
 			if _, t.err = io.ReadFull(in, b); t.err != nil {
+				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
 				return
 			}
 			t.frames <- seen{int64(binary.BigEndian.Uint64(head[4:])) - d.ahead(node), b}
@@ -120,6 +127,9 @@ func (t *farTap) receive(take func(mono int64, b []byte)) (n int, err error) {
 		}
 		select {
 		case f, ok := <-t.frames:
+			if !ok && t.err == nil && !t.stopped {
+				return n, errEnded
+			}
 			if !ok {
 				return n, t.err
 			}

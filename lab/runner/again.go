@@ -22,11 +22,9 @@ func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	if o.NoSkip || len(o.Captures) > 0 || r.Trace != nil || len(o.Env.Programs) > 0 || o.Env.Delivered != nil {
 		return nil // it would leave out nothing; or what programs do besides would be done twice
 	}
-	dir, err := os.MkdirTemp("", "mcastlab-again-")
-	if err != nil {
-		return fmt.Errorf("make a folder to simulate the lab again: %w", err)
-	}
+	dir := filepath.Join(r.Report.RunDir, "again") // where it goes with the run, should this be killed
 	defer os.RemoveAll(dir)
+	r.net, r.faults = nil, nil // a large lab is not to be held twice
 	o.Base, o.Check, o.Progress, o.Ledger, o.Say = dir, false, nil, nil, nil
 	second, err := Simulate(ctx, l, o)
 	if err != nil {
