@@ -11,6 +11,7 @@ import (
 	"net"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -443,7 +444,19 @@ func (d *Deployed) each(f func(node int) error) error {
 			nodes = append(nodes, i)
 		}
 	}
-	return fewAtOnce(nodes, f)
+	return fewAtOnce(nodes, func(node int) error { return d.blame(node, f(node)) })
+}
+
+// blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
+func (d *Deployed) blame(node int, err error) error {
+	if err == nil || d.spread == nil {
+		return err
+	}
+	m := &d.spread.Machines[d.spread.At[node]]
+	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
+		return err
+	}
+	return fmt.Errorf("machine %s: %w", m, err)
 }
 
 // fewAtOnce calls f for nodes, a few at a time, and returns what failed.
