@@ -20,16 +20,28 @@ type Conn struct {
 }
 
 // Request is a posted work request: a send, a receive, a WRITE or a READ.
+//
+// A job has many of them: it keeps what is read of its completion, and not all of that.
 type Request struct {
-	conn  *Conn
-	group *Group
-	of    string // names the request in errors if it belongs to neither a connection nor a group
-	mcast *Multicast
-	send  bool
-	done  bool
-	wc    virtrnic.WC
-	err   error
+	to      target
+	err     error
+	len     uint32
+	imm     uint32
+	withImm bool
+	send    bool
+	done    bool
 }
+
+// target is what a request is posted to.
+type target interface {
+	// what names a request for error texts.
+	what(send bool) string
+}
+
+// wait is the target of a request that has a name of its own.
+type wait string
+
+func (w wait) what(bool) string { return string(w) }
 
 // QueueDepth is the number of work requests that each queue of a connection, send and receive,
 // holds.
@@ -69,7 +81,7 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 		return nil, fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, peer)
 	}
 	to := remote{
-		ip: r.c.IPs[peer], qpn: wire.QPN(binary.BigEndian.Uint32(answer)),
+		ip: r.ip(peer), qpn: wire.QPN(binary.BigEndian.Uint32(answer)),
 		sqPSN: psn, rqPSN: wire.PSN(binary.BigEndian.Uint32(answer[4:])),
 	}
 	if err := r.bringUp(c.qp, to); err != nil {
@@ -83,15 +95,15 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 // to connect it to.
 func (c *Conn) external(p *rankhost.Peer) error {
 	r := c.r
-	to := remote{ip: r.c.IPs[c.peer], qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
+	to := remote{ip: r.ip(c.peer), qpn: p.QPN, sqPSN: p.ReceivePSN, rqPSN: p.SendPSN}
 	if err := r.bringUp(c.qp, to); err != nil {
-		return fmt.Errorf("connect rank %d to external %s: %w", r.c.ID, r.c.Names[c.peer], err)
+		return fmt.Errorf("connect rank %d to external %s: %w", r.c.ID, r.NameOf(c.peer), err)
 	}
 	r.conns[c.peer] = c
 	r.tellConnect(fmt.Sprintf("%d/%d", r.c.ID, c.peer), c.peer, rankhost.Step{
-		Address: r.addr(r.c.IPs[r.c.ID]).String(), ToQPN: uint32(c.qp.Num()),
+		Address: r.addr(r.ip(r.c.ID)).String(), ToQPN: uint32(c.qp.Num()),
 		Text: fmt.Sprintf("%s: QP %d of %s expects its PSN %v and sends from PSN %v: connect QP %d to QP %d at %v",
-			r.c.Names[c.peer], c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.c.IPs[r.c.ID])),
+			r.NameOf(c.peer), c.qp.Num(), r.c.HostName, p.SendPSN, p.ReceivePSN, p.QPN, c.qp.Num(), r.addr(r.ip(r.c.ID))),
 	})
 	return nil
 }
@@ -138,6 +150,14 @@ func (r *Rank) bringUp(q *virtrnic.QP, to remote) (err error) {
 	return err
 }
 
+// what implements target.
+func (c *Conn) what(send bool) string {
+	if send {
+		return fmt.Sprintf("send to rank %d", c.peer)
+	}
+	return fmt.Sprintf("receive from rank %d", c.peer)
+}
+
 // readsMax is the largest number of READs outstanding on a connection in each direction.
 const readsMax = 16
 
@@ -167,13 +187,13 @@ func (c *Conn) request(wr virtrnic.SendWR) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
 	c.r.spend(c.r.c.Params.Cost.Connection)
-	return c.r.post(&Request{conn: c, send: true}, c.qp, wr, virtrnic.RecvWR{})
+	return c.r.post(&Request{to: c, send: true}, c.qp, wr, virtrnic.RecvWR{})
 }
 
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
-	return c.r.post(&Request{conn: c}, c.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return c.r.post(&Request{to: c}, c.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
 
 // post hands a work request to the NIC.
@@ -262,7 +282,7 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 			continue
 		}
 		delete(r.reqs, w.WRID)
-		q.done, q.wc = true, w
+		q.done, q.len, q.imm, q.withImm = true, w.ByteLen, w.Imm, w.WithImm
 		if w.Status != virtrnic.WCSuccess {
 			if q.err = statusError(w.Status); !r.survives {
 				r.health.fail(r.ended(q))
@@ -278,27 +298,13 @@ type statusError virtrnic.WCStatus
 func (e statusError) Error() string { return virtrnic.WCStatus(e).String() }
 
 // what names the request for error texts.
-func (q *Request) what() string {
-	switch {
-	case q.of != "":
-		return q.of
-	case q.mcast != nil:
-		return fmt.Sprintf("multicast to %v", wire.AddrOf(q.mcast.ip))
-	case q.group != nil && q.send:
-		return fmt.Sprintf("send to group %v", wire.AddrOf(q.group.id))
-	case q.group != nil:
-		return fmt.Sprintf("receive from group %v", wire.AddrOf(q.group.id))
-	case q.send:
-		return fmt.Sprintf("send to rank %d", q.conn.peer)
-	}
-	return fmt.Sprintf("receive from rank %d", q.conn.peer)
-}
+func (q *Request) what() string { return q.to.what(q.send) }
 
 // Len returns the bytes of a completed receive.
-func (q *Request) Len() int { return int(q.wc.ByteLen) }
+func (q *Request) Len() int { return int(q.len) }
 
 // Imm returns the immediate data of a completed receive.
-func (q *Request) Imm() uint32 { return q.wc.Imm }
+func (q *Request) Imm() uint32 { return q.imm }
 
 // Done reports whether the request has completed. Only Look, Until and the Wait functions take
 // completions from the queue, so the answer is as old as the last of these calls.

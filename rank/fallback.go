@@ -78,7 +78,7 @@ func (q *Request) Err() error { return q.err }
 // takes no receive and changes no memory. The request fails when the NIC has used up its
 // retries.
 func (c insideConn) Probe(b *Buffer) (*Request, error) {
-	return c.r.post(&Request{conn: c.Conn, send: true, of: fmt.Sprintf("rank %d to answer", c.peer)}, c.qp,
+	return c.r.post(&Request{to: wait(fmt.Sprintf("rank %d to answer", c.peer)), send: true}, c.qp,
 		virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)}, virtrnic.RecvWR{})
 }
 
@@ -118,7 +118,7 @@ func (g insideGroup) NoteProbe(epoch int, why string) {
 
 // NoteLost records in the run's events that a rank has been given up.
 func (r inside) NoteLost(rank int, why string) {
-	r.note(mrp.MemberLost, machine.Event{Kind: machine.EventMemberLost, Value: int64(rank), Text: r.c.Names[rank] + ": " + why})
+	r.note(mrp.MemberLost, machine.Event{Kind: machine.EventMemberLost, Value: int64(rank), Text: r.NameOf(rank) + ": " + why})
 }
 
 func (r *Rank) note(t mrp.Turn, e machine.Event) {

@@ -23,6 +23,14 @@ type Group struct {
 	reduce bool    // members send to the switches that sum (Reduction)
 }
 
+// what implements target.
+func (g *Group) what(send bool) string {
+	if send {
+		return fmt.Sprintf("send to group %v", wire.AddrOf(g.id))
+	}
+	return fmt.Sprintf("receive from group %v", wire.AddrOf(g.id))
+}
+
 // NewGroup registers a group in the fabric. All ranks must call it with the same name and
 // leader. It returns when every member has been confirmed, so that data may flow. The leader
 // is the first source.
@@ -127,15 +135,15 @@ func (g *Group) register(start wire.PSN) error {
 			continue
 		}
 		if p := r.peer(i); p != nil {
-			m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: p.QPN})
+			m.Members = append(m.Members, mrp.Member{IP: r.ip(i), QPN: p.QPN})
 			r.tellConnect(fmt.Sprintf("%s/%d", g.name, i), i, rankhost.Step{
 				Address: r.addr(g.id).String(),
-				Text:    fmt.Sprintf("%s: group %v starts at PSN %v: connect QP %d to any QP at %v", r.c.Names[i], wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)),
+				Text:    fmt.Sprintf("%s: group %v starts at PSN %v: connect QP %d to any QP at %v", r.NameOf(i), wire.AddrOf(g.id), start, p.QPN, r.addr(g.id)),
 			})
 			continue
 		}
 		v := r.get(fmt.Sprintf("group/%s/qp/%d", g.name, i), fmt.Sprintf("rank %d to join group %s", i, g.name))
-		m.Members = append(m.Members, mrp.Member{IP: r.c.IPs[i], QPN: wire.QPN(binary.BigEndian.Uint32(v))})
+		m.Members = append(m.Members, mrp.Member{IP: r.ip(i), QPN: wire.QPN(binary.BigEndian.Uint32(v))})
 	}
 	if g.write != nil {
 		g.write.list(&m)
@@ -214,13 +222,13 @@ func (g *Group) Send(b *Buffer, off, n int) (*Request, error) {
 	}
 	g.r.spend(g.r.c.Params.Cost.Post)
 	g.r.spend(g.r.c.Params.Cost.Stack)
-	return g.r.post(&Request{group: g, send: true}, g.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+	return g.r.post(&Request{to: g, send: true}, g.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
 // Recv posts a receive: the next message of the group lands in n bytes of the buffer at off.
 func (g *Group) Recv(b *Buffer, off, n int) (*Request, error) {
 	g.r.spend(g.r.c.Params.Cost.Post)
-	return g.r.post(&Request{group: g}, g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return g.r.post(&Request{to: g}, g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
 
 // Delete takes the group out of the fabric. All ranks call it.

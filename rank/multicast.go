@@ -73,6 +73,9 @@ func (r *Rank) NewMulticast(name string, kind MulticastKind, depth int) (*Multic
 	return m, nil
 }
 
+// what implements target.
+func (m *Multicast) what(bool) string { return fmt.Sprintf("multicast to %v", wire.AddrOf(m.ip)) }
+
 // lease agrees on the group's address; the first rank has the switches forward it.
 func (m *Multicast) lease() (err error) {
 	r, key := m.r, "multicast/"+m.name
@@ -84,7 +87,7 @@ func (m *Multicast) lease() (err error) {
 		m.ip = binary.BigEndian.Uint32(v)
 		return nil
 	}
-	if m.ip, err = r.c.Board.Multicast(r.c.IPs[:r.c.Size]); err != nil {
+	if m.ip, err = r.c.Board.Multicast(r.ips()); err != nil {
 		r.Put(key, nil)
 		return err
 	}
@@ -254,7 +257,7 @@ func (m *Multicast) take(nic *virtrnic.NIC) {
 // Send starts to send pieces of a buffer, all posted at once. The request ends when the
 // last one starts on the wire. Writes go to the same offset of all windows.
 func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
-	r, q := m.r, &Request{mcast: m, send: true}
+	r, q := m.r, &Request{to: m, send: true}
 	r.spend(r.c.Params.Cost.Post)
 	var err error
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {

@@ -13,13 +13,16 @@ import (
 
 // Rank is one process of a distributed program.
 type Rank struct {
-	c     rankhost.Config
-	cq    *virtrnic.CQ
-	pd    *virtrnic.PD
-	conns map[int]*Conn
-	reqs  map[uint64]*Request
-	wrid  uint64
-	addr  func(ip uint32) netip.Addr // converts an address to the fabric's IP version
+	c rankhost.Config
+	// stride is how many places of c.Names and c.IPs a rank has: in a view of a column of a grid, which has the whole grid's
+	// tables from its first member on, the side of the grid.
+	stride int
+	cq     *virtrnic.CQ
+	pd     *virtrnic.PD
+	conns  map[int]*Conn
+	reqs   map[uint64]*Request
+	wrid   uint64
+	addr   func(ip uint32) netip.Addr // converts an address to the fabric's IP version
 
 	own      own
 	job      *job
@@ -48,7 +51,7 @@ func start(c rankhost.Config) (*Rank, error) {
 }
 
 func newRank(c rankhost.Config, j *job) *Rank {
-	return &Rank{c: c, job: j, health: &j.health, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
+	return &Rank{c: c, stride: 1, job: j, health: &j.health, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
 }
 
 // ID returns the rank's number, 0 to Size-1.
@@ -61,7 +64,19 @@ func (r *Rank) Size() int { return r.c.Size }
 func (r *Rank) Name() string { return r.c.HostName }
 
 // NameOf returns the host name of another rank.
-func (r *Rank) NameOf(rank int) string { return r.c.Names[rank] }
+func (r *Rank) NameOf(rank int) string { return r.c.Names[rank*r.stride] }
+
+// ip returns the address of a rank's host.
+func (r *Rank) ip(rank int) uint32 { return r.c.IPs[rank*r.stride] }
+
+// ips returns the addresses of all ranks' hosts.
+func (r *Rank) ips() []uint32 {
+	all := make([]uint32, r.c.Size)
+	for i := range all {
+		all[i] = r.ip(i)
+	}
+	return all
+}
 
 // MTU returns the path MTU: the largest number of payload bytes in a packet.
 func (r *Rank) MTU() int { return r.c.Params.MTU }

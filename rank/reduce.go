@@ -40,7 +40,7 @@ func (r *Rank) NewReduction(name string, leader int, kind MemoryKind) (*Reductio
 	}
 	for i := range r.c.Size {
 		if r.External(i) {
-			return nil, fmt.Errorf("reduction %s: %s is external and takes no part in reductions", name, r.c.Names[i])
+			return nil, fmt.Errorf("reduction %s: %s is external and takes no part in reductions", name, r.NameOf(i))
 		}
 	}
 	t := &Reduction{g: &Group{r: r, name: name, source: leader, reduce: true}}
@@ -92,7 +92,7 @@ func (t *Reduction) room() int { return virtrnic.GRHLen + t.g.r.c.Params.MTU }
 func (t *Reduction) post(i int) (err error) {
 	r := t.g.r
 	r.spend(r.c.Params.Cost.Post)
-	t.slots[i], err = r.post(&Request{group: t.g}, t.g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: t.ring.sge(i*t.room(), t.room())})
+	t.slots[i], err = r.post(&Request{to: t.g}, t.g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: t.ring.sge(i*t.room(), t.room())})
 	return err
 }
 
@@ -185,7 +185,7 @@ func (s *scatter) give(k int) error {
 	}
 	r.spend(r.c.Params.Cost.Post)
 	r.spend(r.c.Params.Cost.Stack)
-	q, err := r.post(&Request{group: s.g, send: true}, s.g.qp, virtrnic.SendWR{
+	q, err := r.post(&Request{to: s.g, send: true}, s.g.qp, virtrnic.SendWR{
 		Opcode: virtrnic.WRSendWithImm, SGE: s.b.sge(off, n), Imm: uint32(m.Imm()),
 		UD: virtrnic.UDDest{AH: s.ah, QPN: wire.QPNGSI, QKey: wire.ReduceQKey},
 	}, virtrnic.RecvWR{})
@@ -209,11 +209,11 @@ func (s *scatter) take() (took bool, err error) {
 	if err := r.Wait(q); err != nil {
 		return true, err
 	}
-	m, at := wire.ReduceImmOf(wire.ImmDt(q.wc.Imm)), s.head*s.room()+virtrnic.GRHLen
+	m, at := wire.ReduceImmOf(wire.ImmDt(q.imm)), s.head*s.room()+virtrnic.GRHLen
 	// Chunks are counted from the start of the window: one that was answered before the window
 	// counts as far beyond its end.
 	k := s.base + int((m.Chunk-s.next-uint32(s.base))%wire.ReduceChunks)
-	if q.wc.WithImm && k < s.end && !s.open[k%ReduceWindow].done {
+	if q.withImm && k < s.end && !s.open[k%ReduceWindow].done {
 		owner, off, n := s.place(k)
 		mine := owner == r.c.ID
 		switch {

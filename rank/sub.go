@@ -22,28 +22,33 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 	}
 	c := r.c
 	c.ID, c.Size, c.Peers = me, len(members), nil
-	inRow := true // if the members are consecutive, the job's tables serve, which saves memory in large jobs
+	step := 1
+	if len(members) > 1 {
+		step = members[1] - members[0]
+	}
+	inStep := step > 0 // the job's tables serve members at equal distances, which saves memory in large jobs
 	for i, m := range members {
-		inRow = inRow && m == members[0]+i
+		inStep = inStep && m == members[0]+i*step
 		if m < 0 || m >= r.c.Size {
 			return nil, fmt.Errorf("part %s: no rank %d of %d", name, m, r.c.Size)
 		}
 		if r.External(m) {
-			return nil, fmt.Errorf("part %s: %s is external and runs no program", name, r.c.Names[m])
+			return nil, fmt.Errorf("part %s: %s is external and runs no program", name, r.NameOf(m))
 		}
 	}
-	if first := members[0]; inRow {
-		c.Names, c.IPs = r.c.Names[first:first+len(members)], r.c.IPs[first:first+len(members)]
+	stride := 1
+	if first := members[0] * r.stride; inStep {
+		c.Names, c.IPs, stride = r.c.Names[first:], r.c.IPs[first:], step*r.stride
 	} else {
 		c.Names, c.IPs = make([]string, len(members)), make([]uint32, len(members))
 		for i, m := range members {
-			c.Names[i], c.IPs[i] = r.c.Names[m], r.c.IPs[m]
+			c.Names[i], c.IPs[i] = r.NameOf(m), r.ip(m)
 		}
 	}
 	c.Random = r.c.Random.Derive("part/" + name)
 	c.Board = &subBoard{Board: r.c.Board, prefix: "part/" + name + "/", id: me, size: len(members)}
 	s := newRank(c, r.job)
-	s.pd = r.pd
+	s.pd, s.stride = r.pd, stride
 	var err error
 	c.Host.Do(func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) { err = s.open(nic) })
 	if err != nil {

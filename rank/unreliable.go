@@ -80,7 +80,7 @@ const ucDepth = 64
 func (o *outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	o.r.spend(o.r.c.Params.Cost.Post)
 	o.r.spend(o.r.c.Params.Cost.Stack)
-	q := &Request{send: true, of: fmt.Sprintf("send to %v", wire.AddrOf(o.to))}
+	q := &Request{to: wait(fmt.Sprintf("send to %v", wire.AddrOf(o.to))), send: true}
 	return o.r.post(q, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
 
@@ -98,7 +98,7 @@ type inlet struct {
 // NewInlet returns an inlet for messages of a rank.
 func (r inside) NewInlet(peer int) (any, error) {
 	// An inlet sends nothing, so the queue pair that it is connected to does not matter.
-	q, err := r.newUC(r.c.IPs[peer], wire.QPNMulticast)
+	q, err := r.newUC(r.ip(peer), wire.QPNMulticast)
 	if err != nil {
 		return nil, fmt.Errorf("inlet from rank %d: %w", peer, err)
 	}
@@ -122,7 +122,7 @@ func (i *inlet) Attach(group uint32) (err error) {
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (i *inlet) Recv(b *Buffer, off, n int) (*Request, error) {
 	i.r.spend(i.r.c.Params.Cost.Post)
-	q := &Request{of: fmt.Sprintf("receive from rank %d", i.peer)}
+	q := &Request{to: wait(fmt.Sprintf("receive from rank %d", i.peer))}
 	return i.r.post(q, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
 
@@ -150,7 +150,7 @@ const pairQKey = 0x5ed
 // NewPair returns datagrams between the rank and another one (BAS-15): what one sends lands in the next receive of
 // the other, at most once. Both must call it with the same name.
 func (r inside) NewPair(name string, peer, depth int) (*Multicast, error) {
-	m := &Multicast{r: r.Rank, name: name, kind: Datagrams, pair: true, ip: r.c.IPs[peer]}
+	m := &Multicast{r: r.Rank, name: name, kind: Datagrams, pair: true, ip: r.ip(peer)}
 	if err := m.attach(depth); err != nil {
 		return nil, fmt.Errorf("datagrams %s to rank %d: %w", name, peer, err)
 	}

@@ -58,7 +58,7 @@ func (r *Rank) NewWriteGroup(name string, leader int, mode MRMode, n int, kind M
 	}
 	for i := range r.c.Size {
 		if r.External(i) && mode != MRRegistered {
-			return nil, nil, fmt.Errorf("group %s: external host %s takes WRITEs in mode %s only", name, r.c.Names[i], MRRegistered)
+			return nil, nil, fmt.Errorf("group %s: external host %s takes WRITEs in mode %s only", name, r.NameOf(i), MRRegistered)
 		}
 	}
 	g := &Group{r: r, name: name, source: leader}
@@ -251,7 +251,7 @@ func (g *Group) writeTo(v *Window, at int, wr virtrnic.SendWR) (*Request, error)
 	r.spend(r.c.Params.Cost.Post)
 	r.spend(r.c.Params.Cost.Stack)
 	wr.RemoteAddr = uint64(at)
-	q := &Request{group: g, send: true}
+	q := &Request{to: g, send: true}
 	switch w.mode {
 	case MRShared:
 		wr.RemoteAddr, wr.RKey = v.Addr()+uint64(at), v.RKey()
@@ -284,7 +284,7 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 	text := w.slots.bytes[slot*size : slot*size]
 	for i := range r.c.Size {
 		if m := v.region(i); i != r.c.ID {
-			text = wire.MRUpdate{IP: r.c.IPs[i], RKey: m.RKey, VA: m.VA}.AppendTo(text)
+			text = wire.MRUpdate{IP: r.ip(i), RKey: m.RKey, VA: m.VA}.AppendTo(text)
 		}
 	}
 	var err error

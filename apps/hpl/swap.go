@@ -111,7 +111,7 @@ func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
 		}
 		w.rec.SwapBytes += (len(w.src) - w.rows(w.me)) * w.n * word
 		if w.me > 0 {
-			w.rec.SwapBytes += len(w.down[w.me]) * w.n * word
+			w.rec.SwapBytes += len(w.moves(w.me)) * w.n * word
 		}
 	}
 	t.Ended = w.r.Now()
@@ -122,7 +122,7 @@ func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
 	w.settle(c0)
 	u = make([]float64, len(w.src)*n)
 	for at, i := range w.order {
-		unpack(w.u, at*n, u[i*n:(i+1)*n])
+		unpack(w.u, at*n, u[int(i)*n:][:n])
 	}
 	return u, nil
 }
@@ -139,7 +139,7 @@ func (w *swapper) take(c0 int) {
 	if w.a == nil {
 		return
 	}
-	for at := w.first[w.me]; at < w.first[w.me+1]; at++ {
+	for at := w.start(w.me); at < w.start(w.me+1); at++ {
 		pack(w.u, at*w.n, w.row(w.src[w.order[at]], c0))
 	}
 	if w.me != 0 {
@@ -147,12 +147,12 @@ func (w *swapper) take(c0 int) {
 	}
 	at := 0
 	for _, x := range w.tree[1:] {
-		for _, m := range w.down[x] {
+		for _, m := range w.moves(int(x)) {
 			pack(w.moved, at*w.n, w.row(m.from, c0))
 			at++
 		}
 	}
-	for _, m := range w.down[0] { // the block's own rows do not change before U is complete
+	for _, m := range w.moves(0) { // the block's own rows do not change before U is complete
 		copy(w.row(m.to, c0), w.row(m.from, c0))
 	}
 }
@@ -163,7 +163,7 @@ func (w *swapper) settle(c0 int) {
 		return
 	}
 	from, _ := w.leaving(w.me)
-	for i, m := range w.down[w.me] {
+	for i, m := range w.moves(w.me) {
 		unpack(w.moved, (from+i)*w.n, w.row(m.to, c0))
 	}
 }
@@ -201,36 +201,40 @@ func peersOf(legs []leg) (peers []int) {
 //	          (P-1)/P U
 func (w *swapper) long() error {
 	me := w.me
-	here := w.place[me]
+	here := int(w.place[me])
 	tree := binomial(here, w.procs)
-	var in, spread, even, roll []leg
-	var steps []int // by step of the roll: index of its receive, or -1 if the share has no rows
+	var in, spread, even []leg
 	if tree.parent >= 0 {
-		in = w.rowsOf(in, w.tree[tree.parent], w.moved, w.out[here], w.out[tree.end])
+		in = w.rowsOf(in, int(w.tree[tree.parent]), w.moved, w.before(here), w.before(tree.end))
 	}
 	fromTree := len(in)
 	for _, c := range tree.children {
-		spread = w.rowsOf(spread, w.tree[c], w.moved, w.out[c], w.out[binomial(c, w.procs).end])
+		spread = w.rowsOf(spread, int(w.tree[c]), w.moved, w.before(c), w.before(binomial(c, w.procs).end))
 	}
 	for x := range w.procs {
 		if x == me {
 			continue
 		}
-		even = w.rowsOf(even, x, w.u, max(w.first[me], w.target(x)), min(w.first[me+1], w.target(x+1)))
-		in = w.rowsOf(in, x, w.u, max(w.first[x], w.target(me)), min(w.first[x+1], w.target(me+1)))
+		even = w.rowsOf(even, x, w.u, max(w.start(me), w.target(x)), min(w.start(me+1), w.target(x+1)))
+		in = w.rowsOf(in, x, w.u, max(w.start(x), w.target(me)), min(w.start(x+1), w.target(me+1)))
 	}
 	fromEven := len(in)
 	left, right := (me-1+w.procs)%w.procs, (me+1)%w.procs
-	var sends []int
-	for s := range w.procs - 1 {
-		mine, next := (me-s+w.procs)%w.procs, (me-s-1+w.procs)%w.procs
-		sends = append(sends, len(roll))
-		roll = w.rowsOf(roll, right, w.u, w.target(mine), w.target(mine+1))
-		steps = append(steps, len(in))
-		in = w.rowsOf(in, left, w.u, w.target(next), w.target(next+1))
+	// In a step of the roll a share goes, unless it has no rows: the one that left has, in the next step.
+	roll := func(step int) []leg {
+		x := (me - step + w.procs) % w.procs
+		return w.rowsOf(nil, right, w.u, w.target(x), w.target(x+1))
 	}
-	sends, steps = append(sends, len(roll)), append(steps, len(in))
-	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peersOf(roll)...))
+	share := func(step int) []leg {
+		x := (me - step - 1 + w.procs) % w.procs
+		return w.rowsOf(nil, left, w.u, w.target(x), w.target(x+1))
+	}
+	var peers []int
+	for s := range w.procs - 1 {
+		peers = append(peers, peersOf(roll(s))...)
+		in = append(in, share(s)...)
+	}
+	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peers...))
 	if err != nil {
 		return err
 	}
@@ -251,13 +255,16 @@ func (w *swapper) long() error {
 	if err := w.col.Wait(reqs[fromTree:fromEven]...); err != nil {
 		return err
 	}
+	reqs = reqs[fromEven:]
 	for s := range w.procs - 1 {
-		if err := w.send(roll[sends[s]:sends[s+1]]); err != nil {
+		if err := w.send(roll(s)); err != nil {
 			return err
 		}
-		if err := w.col.Wait(reqs[steps[s]:steps[s+1]]...); err != nil {
+		n := len(share(s))
+		if err := w.col.Wait(reqs[:n]...); err != nil {
 			return err
 		}
+		reqs = reqs[n:]
 	}
 	return nil
 }
@@ -333,7 +340,7 @@ func (w *swapper) held(to, from int) []span {
 	for 2*cube <= w.procs {
 		cube *= 2
 	}
-	rows := func(a, b int) span { return span{w.first[min(a, w.procs)], w.first[min(b, w.procs)]} }
+	rows := func(a, b int) span { return span{w.start(min(a, w.procs)), w.start(min(b, w.procs))} }
 	switch {
 	case from >= cube: // its own rows
 		return []span{rows(from, from+1)}
@@ -368,7 +375,7 @@ func (w *swapper) multicast() error {
 		}
 		n := w.rows(x) * w.n * word
 		if x == w.me && w.a != nil {
-			copy(w.part.Bytes()[:n], w.u.Bytes()[w.first[x]*w.n*word:])
+			copy(w.part.Bytes()[:n], w.u.Bytes()[w.start(x)*w.n*word:])
 		}
 		if err := w.group.Begin(w.part, n, w.abs(x)); err != nil {
 			return err
@@ -380,7 +387,7 @@ func (w *swapper) multicast() error {
 			return err
 		}
 		if x != w.me && w.a != nil {
-			copy(w.u.Bytes()[w.first[x]*w.n*word:], w.part.Bytes()[:n])
+			copy(w.u.Bytes()[w.start(x)*w.n*word:], w.part.Bytes()[:n])
 		}
 	}
 	return w.col.Wait(reqs...)
