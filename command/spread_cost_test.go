@@ -21,7 +21,6 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
-	"gonum.org/v1/gonum/mat"
 
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -239,93 +238,6 @@ func (l *delayLine) end() {
 	l.e.inside(0, "ip link set br0 up")
 }
 
-// costModel says what a round takes, in seconds: first + order times the grants in the command that grants, machine times the machines; node times the
-// grants by the processors of all machines, of which none has less than one to do, and crowd times as much for each node that a processor has, whether
-// it has a turn or waits: caches and the kernel's queues serve them all; and one round trip. Where frames are delayed, the program that delays them
-// takes the part line for each grant and port.
-type costModel struct {
-	first, order, machine, node, crowd, line float64
-}
-
-// testCores is how many processors the machines of the test share.
-var testCores = float64(runtime.NumCPU())
-
-func (m *costModel) round(c *cost) float64 {
-	round := m.of(float64(c.machines), float64(c.nodes), c.grants, testCores, c.rtt)
-	if c.delay > 0 {
-		round += m.line * c.grants * float64(c.machines)
-	}
-	return round
-}
-
-func (m *costModel) of(machines, nodes, grants, cores, rtt float64) float64 {
-	turns := max(1, grants/cores)
-	return m.first + m.order*grants + m.machine*machines + m.node*turns + m.crowd*turns*nodes/cores + rtt
-}
-
-// fitCost fits the model to what is not held out: what the command takes by itself first, then the rest.
-func fitCost(all []cost) *costModel {
-	caller := leastSquares(all, func(c *cost) ([]float64, float64) { return []float64{1, c.grants, float64(c.machines)}, c.caller })
-	m := &costModel{first: caller[0], order: caller[1]}
-	rest := leastSquares(all, func(c *cost) ([]float64, float64) {
-		turns, line := c.grants/testCores, 0.0
-		if c.delay > 0 {
-			line = c.grants * float64(c.machines)
-		}
-		return []float64{float64(c.machines), turns, turns * float64(c.nodes) / testCores, line}, c.round - c.rtt - m.first - m.order*c.grants
-	})
-	m.machine, m.node, m.crowd, m.line = rest[0], rest[1], rest[2], rest[3]
-	return m
-}
-
-// leastSquares returns the coefficients by which the terms make the value, with errors relative to what was measured. None is negative, since each
-// is a time: a term that would be is left out.
-func leastSquares(all []cost, of func(*cost) (terms []float64, value float64)) []float64 {
-	terms, _ := of(&all[0])
-	found := make([]float64, len(terms))
-	var in []int
-	for i := range terms {
-		in = append(in, i)
-	}
-	for len(in) > 0 {
-		x := relative(all, in, of)
-		least := 0
-		for i := range x {
-			if x[i] < x[least] {
-				least = i
-			}
-		}
-		if x[least] >= 0 {
-			for i, term := range in {
-				found[term] = x[i]
-			}
-			break
-		}
-		in = slices.Delete(in, least, least+1)
-	}
-	return found
-}
-
-// relative returns the coefficients of some of the terms.
-func relative(all []cost, in []int, of func(*cost) (terms []float64, value float64)) []float64 {
-	var a, b []float64
-	for i := range all {
-		if all[i].held {
-			continue
-		}
-		terms, v := of(&all[i])
-		for _, term := range in {
-			a = append(a, terms[term]/v)
-		}
-		b = append(b, 1)
-	}
-	var x mat.VecDense
-	if err := x.SolveVec(mat.NewDense(len(b), len(in), a), mat.NewVecDense(len(b), b)); err != nil {
-		panic(err) // the cases are all alike
-	}
-	return x.RawVector().Data
-}
-
 const costHead = `# What rounds over machines cost
 
 Written by ` + "`make cost-page`" + ` from measurements on %d processors (%s), which all machines of the test share: Docker engines in network namespaces, in one Swarm. A lab in
@@ -345,10 +257,10 @@ The last columns are those of a model: a round takes
 
 Its numbers are fitted to the rows without a star, by least squares of relative errors, the first two to the processor's time of the command alone. None may be negative. Rows
 with a star were set aside before the first run, with %.0f %% as what the model may be off there. It has been changed twice after runs: what nodes take that share a processor
-came in when it was too low for many of them, and what the test's own program takes, which delays frames, when a run on a slow machine was 53 %% off in the last row. That
-program copies each frame to every port: %.1f us for each turn and machine in the rows with a delay, and is part of no real testbed. Rows of k = 8 were taken out: two such labs
-are 416 nodes, and engines that share two processors with them lose one another. What messages weigh cannot be told from what turns do, since both grow alike; at 10 Gb/s the
-bytes of the table take microseconds.
+came in when it was too low for many of them, and what the test's own program takes, which delays frames, when a run on a slow machine was 53 %% off in the last row,
+which has been no test of it since. That program copies each frame to every port: %.1f us for each turn and machine in the rows with a delay, and is part of no real testbed. Rows
+of k = 8 were taken out: two such labs are 416 nodes, and engines that share two processors with them lose one another. What messages weigh cannot be
+told from what turns do, since both grow alike; at 10 Gb/s the bytes of the table take microseconds.
 
 ## Larger testbeds
 

@@ -38,11 +38,6 @@ type target interface {
 	what(send bool) string
 }
 
-// wait is the target of a request that has a name of its own.
-type wait string
-
-func (w wait) what(bool) string { return string(w) }
-
 // QueueDepth is the number of work requests that each queue of a connection, send and receive,
 // holds.
 const QueueDepth = 16384

@@ -74,11 +74,17 @@ func (q *Request) OK() bool { return q.done && q.err == nil }
 // Err returns the error that the request has completed with, or nil.
 func (q *Request) Err() error { return q.err }
 
+// probed is the target of a probe: the rank whose NIC is to answer.
+type probed int
+
+// what implements target.
+func (p probed) what(bool) string { return fmt.Sprintf("rank %d to answer", int(p)) }
+
 // Probe starts to find out whether the peer's NIC answers, by a WRITE of length zero, which
 // takes no receive and changes no memory. The request fails when the NIC has used up its
 // retries.
 func (c insideConn) Probe(b *Buffer) (*Request, error) {
-	return c.r.post(&Request{to: wait(fmt.Sprintf("rank %d to answer", c.peer)), send: true}, c.qp,
+	return c.r.post(&Request{to: probed(c.peer), send: true}, c.qp,
 		virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)}, virtrnic.RecvWR{})
 }
 

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
@@ -52,6 +56,79 @@ func TestParts(t *testing.T) {
 	if err := n.Leftover(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestPartsOfParts: views of views name the hosts of their members, in rows, in steps, and in any order; a number beyond the
+// last member names nobody.
+func TestPartsOfParts(t *testing.T) {
+	const ranks, depth = 16, 4
+	g, err := topo.Star(ranks, simlab.Link())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(40) {
+		n, err := sim.New(sim.Config{Spec: fabric.Spec{Graph: g, Seed: seed, NIC: virtrnic.Settings{AckEvery: 1}, Switch: fabric.Switch{
+			Settings: virtswitch.Settings{Buffer: 16 << 20, Rules: virtswitch.RulesFixed()},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = n.Run(sim.Job{Name: "views", Hosts: simlab.Hosts(g), Params: simlab.Params(), Program: func(r *rank.Rank) error {
+			s := prng.New(seed) // all ranks draw the same
+			at, names, ips := r, make([]string, ranks), map[string]uint32{}
+			for i := range names {
+				names[i] = r.NameOf(i)
+				ips[names[i]] = rankrun.Of(r).Address(i)
+			}
+			for level := range depth {
+				members := drawPart(&s, len(names))
+				var part []string
+				for _, m := range members {
+					part = append(part, names[m])
+				}
+				if names = part; !slices.Contains(members, at.ID()) {
+					return nil
+				}
+				if at, err = at.Sub(fmt.Sprint(level), members); err != nil {
+					return err
+				}
+				for i, name := range names {
+					if ip := rankrun.Of(at).Address(i); at.NameOf(i) != name || ip != ips[name] {
+						return fmt.Errorf("level %d, members %v: %d is %s at %v, want %s", level, members, i, at.NameOf(i), wire.AddrOf(ip), name)
+					}
+				}
+				if !panics(func() { at.NameOf(len(names)) }) {
+					return fmt.Errorf("level %d, members %v: there is a rank %d", level, members, len(names))
+				}
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatalf("%v\ngo test ./rank -run TestPartsOfParts, seed %d", err, seed)
+		}
+	}
+}
+
+// drawPart draws members of a job of so many ranks: at equal distances, or any.
+func drawPart(s *prng.Stream, ranks int) (members []int) {
+	first, step := s.IntN(ranks), 1+s.IntN(3)
+	for m := first; m < ranks; m += step {
+		members = append(members, m)
+	}
+	if s.IntN(3) > 0 {
+		return members
+	}
+	mixed := make([]int, 0, len(members))
+	for _, i := range s.Perm(len(members)) {
+		mixed = append(mixed, members[i])
+	}
+	return mixed
+}
+
+func panics(f func()) (does bool) {
+	defer func() { does = recover() != nil }()
+	f()
+	return false
 }
 
 func partProgram(r *rank.Rank, part int, members []int) error {

@@ -37,8 +37,9 @@ func (r *Rank) Sub(name string, members []int) (*Rank, error) {
 		}
 	}
 	stride := 1
-	if first := members[0] * r.stride; inStep {
-		c.Names, c.IPs, stride = r.c.Names[first:], r.c.IPs[first:], step*r.stride
+	if inStep {
+		first, end := members[0]*r.stride, members[len(members)-1]*r.stride+1
+		c.Names, c.IPs, stride = r.c.Names[first:end], r.c.IPs[first:end], step*r.stride
 	} else {
 		c.Names, c.IPs = make([]string, len(members)), make([]uint32, len(members))
 		for i, m := range members {

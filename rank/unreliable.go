@@ -80,9 +80,11 @@ const ucDepth = 64
 func (o *outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	o.r.spend(o.r.c.Params.Cost.Post)
 	o.r.spend(o.r.c.Params.Cost.Stack)
-	q := &Request{to: wait(fmt.Sprintf("send to %v", wire.AddrOf(o.to))), send: true}
-	return o.r.post(q, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+	return o.r.post(&Request{to: o, send: true}, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
 }
+
+// what implements target.
+func (o *outlet) what(bool) string { return fmt.Sprintf("send to %v", wire.AddrOf(o.to)) }
 
 // Close destroys the outlet; messages that have not been sent yet are lost.
 func (o *outlet) Close() error { return o.r.destroy(o.qp) }
@@ -122,9 +124,11 @@ func (i *inlet) Attach(group uint32) (err error) {
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (i *inlet) Recv(b *Buffer, off, n int) (*Request, error) {
 	i.r.spend(i.r.c.Params.Cost.Post)
-	q := &Request{to: wait(fmt.Sprintf("receive from rank %d", i.peer))}
-	return i.r.post(q, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return i.r.post(&Request{to: i}, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
 }
+
+// what implements target.
+func (i *inlet) what(bool) string { return fmt.Sprintf("receive from rank %d", i.peer) }
 
 // Close destroys the inlet.
 func (i *inlet) Close() (err error) {

@@ -220,19 +220,16 @@ func (w *swapper) long() error {
 	}
 	fromEven := len(in)
 	left, right := (me-1+w.procs)%w.procs, (me+1)%w.procs
-	// In a step of the roll a share goes, unless it has no rows: the one that left has, in the next step.
-	roll := func(step int) []leg {
-		x := (me - step + w.procs) % w.procs
-		return w.rowsOf(nil, right, w.u, w.target(x), w.target(x+1))
-	}
-	share := func(step int) []leg {
-		x := (me - step - 1 + w.procs) % w.procs
-		return w.rowsOf(nil, left, w.u, w.target(x), w.target(x+1))
+	// roll returns the message with the share that reached this process so many steps ago, unless that has no rows. A step
+	// sends one to the right, and receives the one that is sent in the next.
+	roll := func(peer, steps int) []leg {
+		x := (me - steps + w.procs) % w.procs
+		return w.rowsOf(nil, peer, w.u, w.target(x), w.target(x+1))
 	}
 	var peers []int
 	for s := range w.procs - 1 {
-		peers = append(peers, peersOf(roll(s))...)
-		in = append(in, share(s)...)
+		peers = append(peers, peersOf(roll(right, s))...)
+		in = append(in, roll(left, s+1)...)
 	}
 	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peers...))
 	if err != nil {
@@ -257,10 +254,10 @@ func (w *swapper) long() error {
 	}
 	reqs = reqs[fromEven:]
 	for s := range w.procs - 1 {
-		if err := w.send(roll(s)); err != nil {
+		if err := w.send(roll(right, s)); err != nil {
 			return err
 		}
-		n := len(share(s))
+		n := len(roll(left, s+1))
 		if err := w.col.Wait(reqs[:n]...); err != nil {
 			return err
 		}
