@@ -110,8 +110,8 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 
 // classify gives a UD queue pair the class of the datagram that is next.
 func (r *requester) classify(q *QP) {
-	if r.cursor < r.n {
-		q.prio = r.wqes.At(r.cursor).wr.UD.AH.prio
+	if int(r.cursor) < r.wqes.Len() {
+		q.prio = r.wqes.At(int(r.cursor)).wr.UD.AH.prio
 	}
 }
 
@@ -171,7 +171,7 @@ func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 	case f.DETH().QKey != q.attr.QKey:
 		n.drop(now, f, DropQKey)
 		return
-	case q.recv.n == 0:
+	case q.recv.wqes.Len() == 0:
 		n.drop(now, f, DropNoReceive)
 		return
 	}

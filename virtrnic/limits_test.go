@@ -158,7 +158,7 @@ func TestPostLimits(t *testing.T) {
 }
 
 // TestHolding: the port's next frame starts when the first paced queue pair may send or, if
-// the port is busy then, when it is free; of one instant the lowest index goes first.
+// the port is busy then, when it is free; of one instant the lowest number goes first.
 func TestHolding(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -166,12 +166,12 @@ func TestHolding(t *testing.T) {
 		var want []*QP
 		at := map[*QP]vtime.Time{}
 		for i := range 1 + r.IntN(30) {
-			q := &QP{index: i}
+			q := &QP{num: firstQPN + wire.QPN(i)}
 			at[q] = vtime.Time(r.IntN(8))
 			want = append(want, q)
 		}
 		for _, i := range r.Perm(len(want)) {
-			x.held.Push(at[want[i]], uint64(want[i].index), want[i])
+			x.held.Push(at[want[i]], uint64(want[i].num), want[i])
 		}
 		slices.SortStableFunc(want, func(a, b *QP) int { return int(at[a] - at[b]) })
 		for i, q := range want {
@@ -179,7 +179,7 @@ func TestHolding(t *testing.T) {
 				t.Fatalf("seed %d: the next frame starts at %v, want %v or 3", seed, next, at[q])
 			}
 			if got := x.held.Pop(); got.Value != q || got.At != at[q] {
-				t.Fatalf("seed %d: number %d out is %v of queue pair %d, want %v of %d", seed, i, got.At, got.Value.index, at[q], q.index)
+				t.Fatalf("seed %d: number %d out is %v of queue pair %d, want %v of %d", seed, i, got.At, got.Value.num, at[q], q.num)
 			}
 		}
 		if next, _ := x.next(3); next != vtime.Never {

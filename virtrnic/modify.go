@@ -121,7 +121,7 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 		n.control(q)
 	}
 	if given&AttrMaxDestRdAtomic != 0 {
-		q.rq.resize(int(q.attr.MaxDestRdAtomic))
+		q.rq.past.resize(int(q.attr.MaxDestRdAtomic))
 	}
 	n.start(now)
 	return nil
@@ -210,7 +210,7 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 	if q.state != StateRTS || q.service != wire.RC {
 		return fmt.Errorf("synchronise PSN of queue pair %d in %v: %w", q.num, q.state, ErrState)
 	}
-	if q.sq.n > 0 {
+	if q.sq.wqes.Len() > 0 {
 		return fmt.Errorf("synchronise PSN of queue pair %d: %w", q.num, ErrQueue)
 	}
 	n.settleBefore(now)
@@ -222,7 +222,7 @@ func (n *NIC) SyncPSN(now vtime.Time, q *QP, from PSNSource) error {
 	} else {
 		q.rq.epsn = q.sq.psn(q.sq.end)
 		q.rq.nakSent = false
-		q.rq.res, q.rq.next = nil, 0
+		q.rq.past = nil
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func (n *NIC) hold(now vtime.Time, q *QP) bool {
 	if at <= now {
 		return false
 	}
-	n.tx.held.Push(at, uint64(q.index), q)
+	n.tx.held.Push(at, uint64(indexOf(q.num)), q)
 	return true
 }
 

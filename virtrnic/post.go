@@ -45,8 +45,8 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 		q.complete(now, q.sendCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 		return nil
 	}
-	if q.sq.n >= q.sq.max {
-		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.n, ErrNoMem)
+	if q.sq.wqes.Len() >= int(q.sq.max) {
+		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.wqes.Len(), ErrNoMem)
 	}
 	n.settleBefore(now)
 	w := sendWQE{wr: wr, first: q.sq.end, length: uint32(length)}
@@ -84,10 +84,10 @@ func (q *QP) checkSend(wr *SendWR, length uint64) error {
 		return fmt.Errorf("opcode %d: %w", wr.Opcode, ErrInvalid)
 	case length > MaxMessage:
 		return fmt.Errorf("%d bytes are more than 2 GiB: %w", length, ErrInvalid)
-	case len(wr.SGL) > max(1, q.maxSendSGE):
-		return fmt.Errorf("%d pieces of memory, the queue pair takes %d: %w", len(wr.SGL), q.maxSendSGE, ErrInvalid)
-	case wr.Flags&SendInline != 0 && (read || length > uint64(q.maxInline)):
-		return fmt.Errorf("%d bytes inline, the queue pair takes %d: %w", length, q.maxInline, ErrInvalid)
+	case len(wr.SGL) > int(q.sq.pieces):
+		return fmt.Errorf("%d pieces of memory, the queue pair takes %d: %w", len(wr.SGL), q.sq.pieces, ErrInvalid)
+	case wr.Flags&SendInline != 0 && (read || length > uint64(q.sq.inline)):
+		return fmt.Errorf("%d bytes inline, the queue pair takes %d: %w", length, q.sq.inline, ErrInvalid)
 	case read && length > uint64(maxOutstanding)*uint64(q.mtu):
 		return fmt.Errorf("READ of %d bytes has more packets than may be outstanding: %w", length, ErrInvalid)
 	case q.service == wire.UD && (wr.UD.AH == nil || wr.UD.AH.pd != q.pd):

@@ -32,7 +32,7 @@ func (n *NIC) Probe(p *machine.Probe) {
 			p.Frame(*made.At(i), false)
 		}
 		for i := range round.Len() {
-			p.Same(uint64((*round.At(i)).index), "whose turn it is")
+			p.Same(uint64(indexOf((*round.At(i)).num)), "whose turn it is")
 		}
 	}
 	for _, q := range n.qps {
@@ -69,17 +69,17 @@ func (q *QP) probe(p *machine.Probe) {
 func (r *requester) probe(p *machine.Probe, q *QP) (moves bool) {
 	una, nxt, most := p.Seq(&r.una, "what is acknowledged"), p.Seq(&r.nxt, "what is sent"), p.Seq(&r.maxSeq, "what was sent")
 	p.Same(r.end, "what is to be sent")
-	p.Same(uint64(r.n)<<32|uint64(r.cursor), "work requests")
+	p.Same(uint64(r.wqes.Len())<<32|uint64(r.cursor), "work requests")
 	if r.una == r.end {
 		return false
 	}
 	p.Same(r.nakAt<<16|uint64(r.retries)<<8|uint64(r.rnrRetries), "repeats")
 	p.Flags("a message that is sent", r.midway, r.drained)
-	if r.rnrWait || r.reads > 0 || r.cursor >= r.n || r.nxt != r.maxSeq || q.state != StateRTS {
+	if r.rnrWait || r.reads > 0 || int(r.cursor) >= r.wqes.Len() || r.nxt != r.maxSeq || q.state != StateRTS {
 		p.Refuse("a queue pair that waits, repeats, reads, or has sent all")
 		return true
 	}
-	w := r.wqes.At(r.cursor)
+	w := r.wqes.At(int(r.cursor))
 	if r.nxt == w.first || w.failed != WCSuccess || w.traits != 0 {
 		p.Refuse("a work request that begins, or is not plain")
 	}
@@ -143,10 +143,10 @@ func (r *responder) probe(p *machine.Probe, q *QP) (moves bool) {
 // how many they are; nil if there is none. It has looked at so many places for queue pairs.
 func (n *NIC) Remaining() (most *QP, packets uint64, looked int) {
 	for _, q := range n.qps {
-		if q == nil || q.sq.cursor >= q.sq.n || q.service != wire.RC {
+		if q == nil || int(q.sq.cursor) >= q.sq.wqes.Len() || q.service != wire.RC {
 			continue
 		}
-		if left := q.sq.wqes.At(q.sq.cursor).end() - q.sq.nxt; left > packets {
+		if left := q.sq.wqes.At(int(q.sq.cursor)).end() - q.sq.nxt; left > packets {
 			most, packets = q, left
 		}
 	}

@@ -24,25 +24,21 @@ type QP struct {
 	sigAll  bool
 	attr    QPAttr
 
-	queued      bool // it is in the NIC's round, or held
-	established bool // a packet has come while in RTR
-	gone        bool // it is destroyed
-	pd          *PD
-	sendCQ      *CQ
-	recvCQ      *CQ
-	rq          responder
-	env         wire.Envelope
-	recv        *recvQueue // own, or the SRQ's
-	srq         *SRQ
-	sq          requester
-
-	own          recvQueue
-	index        int    // in the NIC's table of queue pairs
-	slot         int    // number of its pair of timers
+	queued       bool   // it is in the NIC's round, or held
+	established  bool   // a packet has come while in RTR
+	gone         bool   // it is destroyed
 	queuedEvents uint32 // bit i: an asynchronous event of type i waits
-	groups       int    // how many multicast groups it is attached to
-
-	maxSendSGE, maxRecvSGE, maxInline int
+	pd           *PD
+	sendCQ       *CQ
+	recvCQ       *CQ
+	rq           responder
+	own          recvQueue
+	recv         *recvQueue // own, or the SRQ's
+	srq          *SRQ
+	sq           requester
+	env          wire.Envelope
+	slot         int32 // number of its pair of timers
+	groups       int32 // how many multicast groups it is attached to
 }
 
 // Num returns the queue pair number.
@@ -75,16 +71,16 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 	case init.SRQ != nil && (init.SRQ.nic != n || init.Type == TypeUC || !init.SRQ.belongsTo(n)):
 		return nil, fmt.Errorf("create queue pair: shared receive queue of another device, or for UC: %w", ErrInvalid)
 	}
-	index, num, ok := n.freeQPN()
+	num, ok := n.freeQPN()
 	if !ok {
 		return nil, fmt.Errorf("create queue pair: %d exist: %w", MaxQPs, ErrNoMem)
 	}
 	q := &QP{
-		nic: n, index: index, num: num, pd: init.PD,
+		nic: n, num: num, pd: init.PD,
 		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll, service: init.Type.service(), srq: init.SRQ,
-		maxSendSGE: init.MaxSendSGE, maxRecvSGE: init.MaxRecvSGE, maxInline: init.MaxInline,
+		own: recvQueue{max: uint16(init.MaxRecvWR), pieces: uint8(max(1, init.MaxRecvSGE))},
 	}
-	q.sq.max, q.own.max = init.MaxSendWR, init.MaxRecvWR
+	q.sq.max, q.sq.pieces, q.sq.inline = uint16(init.MaxSendWR), uint8(max(1, init.MaxSendSGE)), uint16(init.MaxInline)
 	q.recv = &q.own
 	if init.SRQ != nil {
 		q.recv = &init.SRQ.queue
@@ -97,7 +93,7 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 // DestroyQP destroys the queue pair. Its number is used again as late as possible (freeQPN), so
 // late packets find no queue pair.
 func (n *NIC) DestroyQP(now vtime.Time, q *QP) error {
-	if q.index >= len(n.qps) || n.qps[q.index] != q {
+	if n.qp(q.num) != q {
 		return fmt.Errorf("destroy queue pair: %w", ErrInvalid)
 	}
 	if q.groups > 0 {
@@ -128,14 +124,14 @@ func (q *QP) Remote() uint32 { return q.attr.AV.DGID }
 // State changes are made by the become methods only.
 
 func (q *QP) becomeReset(now vtime.Time) {
-	for q.sq.n > 0 {
+	for q.sq.wqes.Len() > 0 {
 		q.sq.pop(q)
 	}
-	for q.own.n > 0 {
-		w := q.own.pop()
+	for q.own.wqes.Len() > 0 {
+		w := q.own.wqes.Pop()
 		q.nic.release(w.SGL, nil)
 	}
-	q.sq = requester{max: q.sq.max}
+	q.sq = requester{max: q.sq.max, pieces: q.sq.pieces, inline: q.sq.inline}
 	q.rq = responder{}
 	q.established = false
 	q.cc = nil
@@ -194,8 +190,8 @@ func (q *QP) becomeErr(now vtime.Time) {
 	}
 	q.rq.active = false
 	q.rq.endReceive(now, q, WCWRFlushErr)
-	for q.own.n > 0 {
-		w := q.own.pop()
+	for q.own.wqes.Len() > 0 {
+		w := q.own.wqes.Pop()
 		q.nic.release(w.SGL, nil)
 		q.complete(now, q.recvCQ, WC{WRID: w.WRID, Status: WCWRFlushErr, QPN: q.num})
 	}
@@ -213,7 +209,7 @@ func (q *QP) becomeSQE(now vtime.Time) {
 }
 
 func (q *QP) flushSend(now vtime.Time) {
-	for q.sq.n > 0 {
+	for q.sq.wqes.Len() > 0 {
 		w := q.sq.pop(q)
 		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 	}
@@ -245,8 +241,8 @@ func (q *QP) push(now vtime.Time, c *CQ, w WC, solicited bool) {
 	}
 }
 
-func (q *QP) timerRTO() int { return timerQPs + 2*q.slot }
-func (q *QP) timerRNR() int { return timerQPs + 2*q.slot + 1 }
+func (q *QP) timerRTO() int { return timerQPs + 2*int(q.slot) }
+func (q *QP) timerRNR() int { return timerQPs + 2*int(q.slot) + 1 }
 
 func (q *QP) stopTimers() {
 	q.nic.timers.Stop(q.timerRTO())

@@ -166,7 +166,7 @@ func TestInitiatorDepth(t *testing.T) {
 		_, sm := p.region(1, 5000, 7)
 		most := 0
 		p.net.After = func() {
-			asked := p.qp[0].sq.asked
+			asked := int(p.qp[0].sq.asked)
 			most = max(most, asked)
 			if got := p.qp[1].rq.underway(); got > depth || asked > depth {
 				t.Fatalf("%d asked, %d under way with a depth of %d", asked, got, depth)

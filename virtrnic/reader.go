@@ -20,7 +20,7 @@ func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 	if w.traits&isRead == 0 {
 		return true
 	}
-	if d := int(q.attr.MaxQPRdAtomic); d > 0 && r.asked >= d {
+	if d := int(q.attr.MaxQPRdAtomic); d > 0 && int(r.asked) >= d {
 		return false
 	}
 	return w.end()-r.una <= maxOutstanding
@@ -76,7 +76,7 @@ func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 // reach returns how far an acknowledgement of everything before seq goes: not past a READ or
 // atomic whose response has not come.
 func (r *requester) reach(seq uint64) uint64 {
-	for i := range r.n {
+	for i := range r.wqes.Len() {
 		w := r.wqes.At(i)
 		if w.first >= seq {
 			break

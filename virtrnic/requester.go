@@ -24,14 +24,15 @@ type requester struct {
 	rnrRetries uint8
 	rnrWait    bool // the pause that an RNR NAK has asked for is not over
 	drained    bool
-	midway     bool // the packet built last is followed by another of its message
-	reads      int  // how many READs and atomics are in wqes
+	midway     bool   // the packet built last is followed by another of its message
+	pieces     uint8  // how many pieces of memory a work request may have
+	inline     uint16 // how many bytes of data one may have in itself
+	max        uint16 // how many there may be in wqes
 
+	cursor  uint16 // index in wqes of the work request that nxt belongs to
+	reads   uint16 // how many READs and atomics are in wqes
+	asked   uint16 // how many of these are before cursor, waiting for their responses
 	wqes    queue.FIFO[sendWQE]
-	n       int    // how many work requests are in wqes; at most max
-	cursor  int    // index in wqes of the work request that nxt belongs to
-	asked   int    // how many READs and atomics are before cursor, waiting for their responses
-	max     int    // the depth of the send queue
 	drainTo uint64 // in SQD: the first packet that is not sent any more
 }
 
@@ -54,13 +55,11 @@ func (r *requester) push(w sendWQE) {
 		r.reads++
 	}
 	r.wqes.Push(w)
-	r.n++
 }
 
 // pop takes the oldest request off; its lists go back to the NIC.
 func (r *requester) pop(q *QP) sendWQE {
 	w := r.wqes.Pop()
-	r.n--
 	if w.traits&isRead != 0 {
 		r.reads--
 		if r.cursor > 0 {
@@ -98,19 +97,19 @@ func (r *requester) requestable(q *QP) bool {
 		}
 		window = r.sel.cap
 	}
-	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= window || r.cursor >= r.n {
+	if r.nxt == r.end || r.rnrWait || r.nxt-r.una >= window || int(r.cursor) >= r.wqes.Len() {
 		return false
 	}
 	if drains := q.state == StateSQD && r.nxt < r.drainTo; q.state != StateRTS && !drains {
 		return false
 	}
-	w := r.wqes.At(r.cursor)
+	w := r.wqes.At(int(r.cursor))
 	return w.failed == WCSuccess && (w.traits&(isRead|isFenced) == 0 || r.unblocked(q, w))
 }
 
 // startedEnd returns the end of the last work request of which a packet was sent.
 func (r *requester) startedEnd() uint64 {
-	for i := range r.n {
+	for i := range r.wqes.Len() {
 		w := r.wqes.At(i)
 		if w.end() >= r.maxSeq {
 			if w.first >= r.maxSeq {
@@ -141,7 +140,7 @@ func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 
 // nextRequest builds the packet nxt.
 func (r *requester) nextRequest(now vtime.Time, q *QP) *wire.Frame {
-	w := r.wqes.At(r.cursor)
+	w := r.wqes.At(int(r.cursor))
 	switch {
 	case w.traits&isRead != 0:
 		return r.nextRead(now, q, w)
@@ -336,14 +335,14 @@ func (r *requester) acknowledge(now vtime.Time, q *QP, seq uint64) {
 		r.rnrWait = false
 		q.nic.timers.Stop(q.timerRNR())
 	}
-	for r.n > 0 && r.wqes.At(0).end() <= r.una {
+	for r.wqes.Len() > 0 && r.wqes.At(0).end() <= r.una {
 		r.finish(now, q)
 	}
 	if r.nxt < r.una {
 		r.seek(r.una)
 	}
 	r.armRTO(now, q, true)
-	if r.n > 0 && r.wqes.At(0).failed != WCSuccess {
+	if r.wqes.Len() > 0 && r.wqes.At(0).failed != WCSuccess {
 		r.failOldest(now, q, r.wqes.At(0).failed)
 		return
 	}
@@ -368,8 +367,8 @@ func (r *requester) finish(now vtime.Time, q *QP) {
 // seek makes seq the next packet to send.
 func (r *requester) seek(seq uint64) {
 	r.nxt, r.cursor, r.asked = seq, 0, 0
-	for r.cursor < r.n {
-		w := r.wqes.At(r.cursor)
+	for int(r.cursor) < r.wqes.Len() {
+		w := r.wqes.At(int(r.cursor))
 		if seq < w.end() {
 			break
 		}
@@ -470,7 +469,7 @@ func (r *requester) fail(now vtime.Time, q *QP, w *sendWQE, status WCStatus) {
 // failOldest completes the oldest work request with an error, which ends the queue pair, or
 // only its send queue if it is of UC or UD.
 func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
-	if r.n > 0 {
+	if r.wqes.Len() > 0 {
 		w := r.pop(q)
 		if q.nic.requests != nil {
 			q.tell(now, machine.RequestDone, &w, status)
@@ -503,7 +502,7 @@ func (q *QP) checkDrained(now vtime.Time) {
 func (q *QP) Acknowledged() uint64 { return q.sq.una }
 
 // Outstanding returns the send work requests not completed yet.
-func (q *QP) Outstanding() int { return q.sq.n }
+func (q *QP) Outstanding() int { return q.sq.wqes.Len() }
 
 // Unfinished returns how many work requests of all send queues have not ended.
 func (n *NIC) Unfinished() (requests int) {

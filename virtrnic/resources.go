@@ -161,27 +161,43 @@ func (r *responder) underway() (k int) {
 	return k
 }
 
+// replays are the READs and atomics that a responder remembers.
+type replays struct {
+	list []resource
+	next int // index of the oldest once the list is full
+}
+
 // remember stores a READ or atomic for a replay. Of more than depth the oldest is overwritten.
 func (r *responder) remember(depth int, e resource) {
-	if len(r.res) < depth {
-		r.res = append(r.res, e)
+	if r.past == nil {
+		r.past = &replays{}
+	}
+	p := r.past
+	if len(p.list) < depth {
+		p.list = append(p.list, e)
 		return
 	}
-	r.res[r.next] = e
-	r.next = (r.next + 1) % depth
+	p.list[p.next] = e
+	p.next = (p.next + 1) % depth
 }
 
-// resize changes how many READs and atomics are remembered. The most recent ones stay.
-func (r *responder) resize(depth int) {
-	all := append(append([]resource(nil), r.res[r.next:]...), r.res[:r.next]...)
-	r.res, r.next = all[max(0, len(all)-depth):], 0
+// resize changes how many are remembered. The most recent ones stay.
+func (p *replays) resize(depth int) {
+	if p == nil {
+		return
+	}
+	all := append(append([]resource(nil), p.list[p.next:]...), p.list[:p.next]...)
+	p.list, p.next = all[max(0, len(all)-depth):], 0
 }
 
-// remembered returns the READ or atomic that a PSN belongs to, or nil. It looks at the most recent
-// one first, since PSNs wrap around.
-func (r *responder) remembered(psn wire.PSN) *resource {
-	for i := 1; i <= len(r.res); i++ {
-		e := &r.res[(r.next-i+len(r.res))%len(r.res)]
+// find returns the READ or atomic that a PSN belongs to, or nil. It looks at the most recent one
+// first, since PSNs wrap around.
+func (p *replays) find(psn wire.PSN) *resource {
+	if p == nil {
+		return nil
+	}
+	for i := 1; i <= len(p.list); i++ {
+		e := &p.list[(p.next-i+len(p.list))%len(p.list)]
 		if d := psn.Sub(e.psn); d >= 0 && d < int(e.packets) {
 			return e
 		}
@@ -209,8 +225,11 @@ func (r *responder) duplicate(now vtime.Time, q *QP, f *wire.Frame) {
 // response may acknowledge.
 func (r *responder) acknowledgeable(psn wire.PSN) wire.PSN {
 	last := r.epsn.Add(-1)
-	for i := range r.res {
-		if at := r.res[i].psn; at.After(psn) && !at.After(last) {
+	if r.past == nil {
+		return last
+	}
+	for i := range r.past.list {
+		if at := r.past.list[i].psn; at.After(psn) && !at.After(last) {
 			last = at.Add(-1)
 		}
 	}
@@ -223,7 +242,7 @@ func (r *responder) acknowledgeable(psn wire.PSN) wire.PSN {
 func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 	n := q.nic
 	psn := f.PSN()
-	e := r.remembered(psn)
+	e := r.past.find(psn)
 	x, ok := response{}, false
 	if e != nil && e.op == f.OpCode() {
 		x, ok = r.repeat(q, f, e)

@@ -35,20 +35,14 @@ type responder struct {
 
 	out  queue.FIFO[response] // READ and atomic responses to send, and acknowledgements that wait behind them
 	wr   RecvWR               // the receive that the message uses; valid while hasWR is set
-	res  []resource           // READs and atomics remembered for a replay
-	next int                  // index of the oldest of res once it is full
+	past *replays             // READs and atomics remembered for a replay; nil: none
 }
 
 // recvQueue is a receive queue, of one queue pair or shared.
 type recvQueue struct {
-	wqes queue.FIFO[RecvWR]
-	n    int
-	max  int
-}
-
-func (r *recvQueue) pop() RecvWR {
-	r.n--
-	return r.wqes.Pop()
+	wqes   queue.FIFO[RecvWR]
+	max    uint16 // how many there may be in wqes
+	pieces uint8  // how many pieces of memory each may have
 }
 
 // take makes sure that a receive is in use, and reports whether there is one. A receive left from
@@ -57,10 +51,10 @@ func (r *responder) take(q *QP) bool {
 	if r.hasWR {
 		return true
 	}
-	if q.recv.n == 0 {
+	if q.recv.wqes.Len() == 0 {
 		return false
 	}
-	r.wr, r.hasWR = q.recv.pop(), true
+	r.wr, r.hasWR = q.recv.wqes.Pop(), true
 	if q.srq != nil {
 		q.srq.taken()
 	}
@@ -85,15 +79,15 @@ func (n *NIC) PostRecv(now vtime.Time, q *QP, wr RecvWR) error {
 	case q.state == StateReset:
 		return fmt.Errorf("post receive to queue pair %d in %v: %w", q.num, q.state, ErrState)
 	}
-	if err := checkRecv(&wr, q.maxRecvSGE); err != nil {
+	if err := checkRecv(&wr, q.own.pieces); err != nil {
 		return fmt.Errorf("post receive to queue pair %d: %w", q.num, err)
 	}
 	switch {
 	case q.state == StateErr:
 		q.complete(now, q.recvCQ, WC{WRID: wr.WRID, Status: WCWRFlushErr, QPN: q.num})
 		return nil
-	case q.recv.n >= q.recv.max:
-		return fmt.Errorf("post receive to queue pair %d: %d buffers are posted: %w", q.num, q.recv.n, ErrNoMem)
+	case q.recv.wqes.Len() >= int(q.recv.max):
+		return fmt.Errorf("post receive to queue pair %d: %d buffers are posted: %w", q.num, q.recv.wqes.Len(), ErrNoMem)
 	}
 	n.enqueue(q.recv, wr)
 	return nil
@@ -101,8 +95,8 @@ func (n *NIC) PostRecv(now vtime.Time, q *QP, wr RecvWR) error {
 
 // checkRecv returns an error if a buffer has more than the given number of pieces, or more than
 // MaxMessage bytes.
-func checkRecv(wr *RecvWR, pieces int) error {
-	if k := len(wr.SGL); k > max(1, pieces) {
+func checkRecv(wr *RecvWR, pieces uint8) error {
+	if k := len(wr.SGL); k > int(pieces) {
 		return fmt.Errorf("%d pieces of memory, the queue takes %d: %w", k, pieces, ErrInvalid)
 	}
 	if k := total(wr.SGE, wr.SGL); k > MaxMessage {
@@ -117,7 +111,6 @@ func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
 		n.normalize(&wr.SGE, &wr.SGL)
 	}
 	r.wqes.Push(wr)
-	r.n++
 }
 
 // handleRequest handles a request packet of RC: a duplicate, one beyond a gap, or the expected one.

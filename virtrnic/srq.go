@@ -7,7 +7,6 @@ type SRQ struct {
 	nic         *NIC
 	pd          *PD
 	queue       recvQueue
-	sge         int
 	limit       int // an event is raised once when fewer buffers are left; 0: never
 	users       int
 	incarnation uint32
@@ -25,7 +24,7 @@ func (n *NIC) CreateSRQ(pd *PD, maxWR, maxSGE int) (*SRQ, error) {
 	}
 	pd.users++
 	n.made.SRQs++
-	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: maxWR}, sge: maxSGE, incarnation: n.incarnation}, nil
+	return &SRQ{nic: n, pd: pd, queue: recvQueue{max: uint16(maxWR), pieces: uint8(max(1, maxSGE))}, incarnation: n.incarnation}, nil
 }
 
 // belongsTo reports whether the queue is one of the device.
@@ -39,8 +38,8 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 	case s.users > 0:
 		return fmt.Errorf("destroy shared receive queue: %d queue pairs use it: %w", s.users, ErrBusy)
 	}
-	for s.queue.n > 0 {
-		w := s.queue.pop()
+	for s.queue.wqes.Len() > 0 {
+		w := s.queue.wqes.Pop()
 		n.release(w.SGL, nil)
 	}
 	s.queue.max, s.gone = 0, true
@@ -52,11 +51,11 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 
 // PostSRQRecv adds a buffer. If the queue is full, the error is ErrNoMem.
 func (n *NIC) PostSRQRecv(s *SRQ, wr RecvWR) error {
-	if err := checkRecv(&wr, s.sge); err != nil {
+	if err := checkRecv(&wr, s.queue.pieces); err != nil {
 		return fmt.Errorf("post to shared receive queue: %w", err)
 	}
-	if s.queue.n >= s.queue.max {
-		return fmt.Errorf("post to shared receive queue: %d buffers are posted: %w", s.queue.n, ErrNoMem)
+	if s.queue.wqes.Len() >= int(s.queue.max) {
+		return fmt.Errorf("post to shared receive queue: %d buffers are posted: %w", s.queue.wqes.Len(), ErrNoMem)
 	}
 	n.enqueue(&s.queue, wr)
 	return nil
@@ -65,7 +64,7 @@ func (n *NIC) PostSRQRecv(s *SRQ, wr RecvWR) error {
 // ModifySRQ arms the limit: EventSRQLimit is raised once when fewer than limit buffers
 // are left; 0 disarms.
 func (n *NIC) ModifySRQ(s *SRQ, limit int) error {
-	if limit < 0 || limit > s.queue.max {
+	if limit < 0 || limit > int(s.queue.max) {
 		return fmt.Errorf("modify shared receive queue: limit %d is not in 0..%d: %w", limit, s.queue.max, ErrInvalid)
 	}
 	s.limit = limit
@@ -73,12 +72,12 @@ func (n *NIC) ModifySRQ(s *SRQ, limit int) error {
 }
 
 // QuerySRQ returns the buffers posted and the limit, 0 once it was reached.
-func (n *NIC) QuerySRQ(s *SRQ) (posted, limit int) { return s.queue.n, s.limit }
+func (n *NIC) QuerySRQ(s *SRQ) (posted, limit int) { return s.queue.wqes.Len(), s.limit }
 
 // taken is called when a queue pair has taken a buffer. It raises EventSRQLimit, and disarms the
 // limit, if fewer buffers than the limit are left.
 func (s *SRQ) taken() {
-	if s.queue.n < s.limit {
+	if s.queue.wqes.Len() < s.limit {
 		s.limit = 0
 		s.nic.events.Push(AsyncEvent{Type: EventSRQLimit, SRQ: s})
 		s.nic.completions++

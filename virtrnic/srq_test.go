@@ -45,7 +45,7 @@ func (w *srqWatch) check() error {
 			}
 		}
 	}
-	n, used := w.s.queue.n, w.used()
+	n, used := w.s.queue.wqes.Len(), w.used()
 	if n+used != w.posted {
 		return fmt.Errorf("of %d buffers %d wait and %d are used", w.posted, n, used)
 	}

@@ -37,25 +37,24 @@ func (n *NIC) Made() Made {
 // ArmedTimers returns how many timers are armed.
 func (n *NIC) ArmedTimers() int { return n.timers.Armed() }
 
-// freeQPN returns the index and the number of the next queue pair. Old packets may be under
+// freeQPN returns the number of the next queue pair. Old packets may be under
 // way to a number that was freed, so it comes back as late as possible: first all MaxQPs
 // indices are used, then the one that was freed first, each time with a number that is higher
 // by MaxQPs. A number comes back after 255 uses of its index, which are at least 255 queue
 // pairs of this NIC, and as many as 255 * MaxQPs if few exist at a time.
-func (n *NIC) freeQPN() (index int, num wire.QPN, ok bool) {
-	if index = len(n.qps); index < MaxQPs {
+func (n *NIC) freeQPN() (num wire.QPN, ok bool) {
+	if index := len(n.qps); index < MaxQPs {
 		n.qps = append(n.qps, nil)
-		return index, firstQPN + wire.QPN(index), true
+		return firstQPN + wire.QPN(index), true
 	}
 	if n.freedQPNs.Len() == 0 {
-		return 0, 0, false
+		return 0, false
 	}
 	num = n.freedQPNs.Pop() + MaxQPs
-	index = indexOf(num)
 	if num >= firstQPN+qpnUses*MaxQPs {
-		num = firstQPN + wire.QPN(index)
+		num = firstQPN + wire.QPN(indexOf(num))
 	}
-	return index, num, true
+	return num, true
 }
 
 // qpnUses is how many numbers an index has: they end below 2^24 - 1, which is for multicast.
@@ -77,8 +76,8 @@ func (n *NIC) qp(num wire.QPN) *QP {
 
 // enter puts a queue pair into the tables.
 func (n *NIC) enter(q *QP) {
-	n.qps[q.index] = q
-	q.slot = len(n.slots)
+	n.qps[indexOf(q.num)] = q
+	q.slot = int32(len(n.slots))
 	n.slots = append(n.slots, q)
 	n.timers.Grow(timerQPs + 2*len(n.slots))
 	n.made.QPs++
@@ -89,7 +88,7 @@ func (n *NIC) enter(q *QP) {
 
 // remove takes a queue pair out of the tables. It must be in RESET.
 func (n *NIC) remove(q *QP) {
-	n.qps[q.index] = nil
+	n.qps[indexOf(q.num)] = nil
 	n.freedQPNs.Push(q.num)
 	n.slots[q.slot] = nil
 	n.disown(q)
@@ -116,7 +115,7 @@ func (n *NIC) compact() {
 		if to != from {
 			n.timers.Move(q.timerRTO(), timerQPs+2*to)
 			n.timers.Move(q.timerRNR(), timerQPs+2*to+1)
-			n.slots[to], q.slot = q, to
+			n.slots[to], q.slot = q, int32(to)
 		}
 		to++
 	}

@@ -160,14 +160,14 @@ func (p *pair) watch(depth int) *error {
 				*broken = fmt.Errorf("at %v: %w", p.net.Now, err)
 			}
 			s, reads, asked := &p.qp[i].sq, 0, 0
-			for k := range s.n {
+			for k := range s.wqes.Len() {
 				if s.wqes.At(k).traits&isRead != 0 {
-					if reads++; k < s.cursor {
+					if reads++; k < int(s.cursor) {
 						asked++
 					}
 				}
 			}
-			if (reads != s.reads || asked != s.asked || asked > depth || p.qp[i].rq.underway() > depth+2*depth+8) && *broken == nil {
+			if (reads != int(s.reads) || asked != int(s.asked) || asked > depth || p.qp[i].rq.underway() > depth+2*depth+8) && *broken == nil {
 				*broken = fmt.Errorf("at %v: side %d counts %d READs and %d asked, it has %d and %d; depth %d", p.net.Now, i, s.reads, s.asked, reads, asked, depth)
 			}
 		}
