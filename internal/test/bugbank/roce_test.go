@@ -60,7 +60,7 @@ var roce = []pitfall{
 		seen: "Linux commits 4e4c53df, 030e46e4",
 		bugs: []bug{{
 			wrong: "The repeat of a READ in the middle of a message ends the message",
-			edits: edit("virtrnic/resources.go", "\te := r.remembered(psn)\n", "\te := r.remembered(psn)\n\tr.active = false\n"),
+			edits: edit("virtrnic/resources.go", "\te := r.past.find(psn)\n", "\te := r.past.find(psn)\n\tr.active = false\n"),
 			test:  "virtrnic TestReplayInMessage",
 		}, {
 			wrong: "The repeat of a WRITE is acknowledged with the number of a READ after it, whose answer is still to come",
