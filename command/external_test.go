@@ -122,6 +122,7 @@ const (
 	deviceKey = 0xabcd
 )
 
+// lab returns a lab for the case. Its links are slow: a machine that has other work has to carry them at dilation 1.
 func (c *externalCase) lab(name string) string {
 	more := c.workload
 	if strings.Contains(c.workload, "cepheus") {
@@ -132,7 +133,7 @@ func (c *externalCase) lab(name string) string {
 	}
 	return fmt.Sprintf(`name: %s
 topology: {%s}
-links: {%srate: 20Mbps, delay: 20us}
+links: {%srate: 8Mbps, delay: 20us}
 nics: {mtu: %d, %s}
 hosts:
   - {name: h3, kind: external, external: {qpn: 0x42, send-psn: %d, receive-psn: %d, timeout: 16s, wait: 20s%s}}

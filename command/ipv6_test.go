@@ -163,7 +163,7 @@ func TestRCIPv6(t *testing.T) {
 			}
 			rc := func(verb string) *started {
 				return start(ctx, t, "rc", verb, "--interface", "mclrc0", "--ip", device, "--remote-ip", group, "--mtu", "1024",
-					"--send-psn", "0xfff800", "--receive-psn", "0xfff800", "--rate", "20Mbps", "--timeout", "16s")
+					"--send-psn", "0xfff800", "--receive-psn", "0xfff800", "--rate", "8Mbps", "--timeout", "16s")
 			}
 			var dev *started
 			if !source {

@@ -36,6 +36,13 @@ type requester struct {
 	drainTo uint64 // in SQD: the first packet that is not sent any more
 }
 
+// The limits of a queue fit what it keeps them in.
+const (
+	_ uint16 = MaxQPWR
+	_ uint8  = MaxSGE
+	_ uint16 = MaxInlineData
+)
+
 // psn returns the PSN of a packet.
 func (r *requester) psn(seq uint64) wire.PSN { return wire.PSN(seq) & wire.PSNMask }
 
