@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: cost-page help build test test-live race race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
+.PHONY: cost-page help build test test-root test-live race race-build race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -12,18 +12,28 @@ verbs:                    ## build libibverbs.so.1 and librdmacm.so.1 in bin/ver
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
 
+# Packages whose tests ask who runs them, or for programs that not every user has, themselves or in what they test
+# (TestRooted holds the list). The others do the same for every user; command is in test-live. go vet ./... has more to
+# say than go test, so that no target but test has to ask it again.
+ROOTED = drivers/live internal/hosts/daemon internal/netdev internal/release internal/test/bugbank internal/test/guards internal/test/interop/... lab/reproduce lab/runner lab/search nodeagent/verbs orchestrator/...
+test-root:                ## the tests of which root with Docker and all tools sees more than others
+	MCASTLAB_REQUIRE_TOOLS=1 go test -vet=off $(addprefix ./,$(ROOTED))
+
 # Four cases of a test at a time: they mostly wait. Tests whose times are looked at run alone.
 test-live:                ## tests that bring labs up, as root with Docker: some 25 minutes
-	MCASTLAB_LIVE=1 go test -p 1 -parallel 4 -count=1 -timeout 60m ./command
+	MCASTLAB_LIVE=1 go test -vet=off -p 1 -parallel 4 -count=1 -timeout 60m ./command
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
 RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/hosts/... internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
-	go test -race -short -timeout 30m $(addprefix ./,$(RACE))
+	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
+
+race-build:               ## compile what race and race-live run
+	go build -race $$(go list -deps -test $(addprefix ./,$(RACE)) | grep -v ' \[\|\.test$$')
 
 race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
-	MCASTLAB_LIVE=1 go test -race -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
+	MCASTLAB_LIVE=1 go test -race -vet=off -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
 
 FUZZ = core/wire:FuzzParse orchestrator:FuzzRankOutput core/wire:FuzzParseMRP virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
@@ -34,7 +44,7 @@ FUZZTIME ?= 30s
 fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	@printf '%s\n' $(FUZZ) | xargs -P 2 -I TARGET sh -c 't=TARGET; log=$$(mktemp); code=0; \
 	  for try in 1 2 3; do \
-	    code=0; go test ./$${t%%:*} -run "^$$" -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 1 > "$$log" 2>&1 || code=1; \
+	    code=0; go test -vet=off ./$${t%%:*} -run "^$$" -fuzz "^$${t##*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 1 > "$$log" 2>&1 || code=1; \
 	    { [ $$code = 1 ] && grep -q "context deadline exceeded" "$$log" && ! grep -q "Failing input" "$$log"; } || break; \
 	  done; \
 	  if [ $$code = 0 ]; then echo "$$t: $$(tail -n 2 "$$log" | tr "\n" " ")"; else echo "$$t fails:"; cat "$$log"; fi; rm -f "$$log"; exit $$code'
@@ -42,7 +52,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 # TestSwept holds the list. SWEEPS=N takes the part of a day by its number, counted from 1970 on.
 SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
-	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./drivers/sim ./lab/reproduce ./lab/search ./virtrnic -v -count=1 \
+	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./drivers/sim ./lab/reproduce ./lab/search ./virtrnic -vet=off -v -count=1 \
 	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|PartsTroubled|Labs|Standstill|Timelines|Fairness|IncastFairness)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)

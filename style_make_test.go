@@ -3,6 +3,7 @@ package mcastlab
 import (
 	"go/ast"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,20 +27,45 @@ func TestFuzzed(t *testing.T) {
 	}
 }
 
-// TestRaced: make race has every package in which, tests included, goroutines meet.
-func TestRaced(t *testing.T) {
+// listed returns whether a directory is in a list of packages that the Makefile has under a name.
+func listed(t *testing.T, name string) func(dir string) bool {
+	t.Helper()
 	text, err := os.ReadFile("Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, list, _ := strings.Cut(string(text), "\nRACE = ")
+	_, list, _ := strings.Cut(string(text), "\n"+name+" = ")
 	list, _, _ = strings.Cut(list, "\n")
-	raced := func(dir string) bool {
+	return func(dir string) bool {
 		return slices.ContainsFunc(strings.Fields(list), func(p string) bool {
 			tree, all := strings.CutSuffix(p, "/...")
 			return dir == tree || all && strings.HasPrefix(dir, tree+"/")
 		})
 	}
+}
+
+// asks matches what a file has that asks who runs it, or whether a program is there.
+var asks = regexp.MustCompile(`\b(os\.Gete?uid|exec\.LookPath)\(|"MCASTLAB_REQUIRE_TOOLS"`)
+
+// TestRooted: make test-root has every package that asks who runs it or for other programs, so that the gate, which
+// runs all tests as a new user, has to run no others as root.
+func TestRooted(t *testing.T) {
+	rooted := listed(t, "ROOTED") // and command, all of which make test-live runs
+	_, all := sources(t)
+	for _, s := range all {
+		text, err := os.ReadFile(s.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.path != "style_make_test.go" && asks.Match(text) && !rooted(s.dir) && s.dir != "command" {
+			t.Errorf("%s asks who runs it, or for a program: add %s to ROOTED in the Makefile", s.path, s.dir)
+		}
+	}
+}
+
+// TestRaced: make race has every package in which, tests included, goroutines meet.
+func TestRaced(t *testing.T) {
+	raced := listed(t, "RACE")
 	_, all := sources(t)
 	for _, s := range all {
 		concurrent := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool {
