@@ -1,8 +1,8 @@
 // Completion queues and channels.
 #include "internal.h"
+#include "rest.h"
 
 #include <arpa/inet.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -171,16 +171,25 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 __attribute__((weak)) int mcastlab_poll(void);
 __attribute__((weak)) void mcastlab_polled(void);
 
-// A program that polls without end takes the processor from its NIC when there are few: it is offered from time to time.
+static __thread int polls;           // in vain, since the last rest or completion
+static __thread struct wait waiting; // since the last completion
+
+// A program that polls without end takes the processor from its NIC when there are few: it rests from time to time.
 void verbs_idle(void)
 {
-	static __thread int polls;
 	if (mcastlab_poll && mcastlab_poll())
 		return; // in virtual time
 	if (++polls >= 64) {
 		polls = 0;
-		sched_yield();
+		rest(&waiting, 1);
 	}
+}
+
+// verbs_found ends a wait.
+void verbs_found(void)
+{
+	polls = 0;
+	waiting.looks = 0;
 }
 
 int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
@@ -210,6 +219,7 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	if (n) {
 		if (mcastlab_polled)
 			mcastlab_polled();
+		verbs_found();
 		atomic_store(&q->ring->tail, tail);
 		starved = atomic_exchange(&q->ring->starved, 0);
 	}

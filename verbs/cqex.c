@@ -30,6 +30,8 @@ static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 	if (err) {
 		pthread_mutex_unlock(&q->lock);
 		verbs_idle();
+	} else {
+		verbs_found();
 	}
 	return err;
 }

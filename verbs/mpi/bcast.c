@@ -4,15 +4,12 @@
 // All ranks decide alike. Whether a message is large enough follows from its size, which MPI demands to be the same
 // at all; whether there is a group, they have found together; and whether a transfer has succeeded the root alone says: its NIC has
 // the acknowledgement of all, or not.
+#include "../rest.h"
 #include "group.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { CHUNK = 1 << 20, LEAST = 1 << 14 };
 
@@ -69,34 +66,6 @@ static struct state *state_of(MPI_Comm comm, int rank, int ranks)
 	return s;
 }
 
-// A wait: how often a rank has looked in vain, and since when, in ns of the wall clock.
-struct wait {
-	long looks, since;
-};
-
-// wall is the wall clock, whatever this program's clocks show.
-static long wall(void)
-{
-	struct timespec t;
-	syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
-
-// rest lets others have the processor: the lab's nodes, which are to bring what this rank waits for. It sleeps a small part of the time that it has
-// waited, on the wall clock, so that in a lab whose clock is slow, too, a wait is as good as exact.
-static void rest(struct wait *w)
-{
-	if (!w->looks++)
-		w->since = wall();
-	if (w->looks < 50) {
-		sched_yield();
-		return;
-	}
-	long ns = (wall() - w->since) / 64;
-	struct timespec t = {0, ns < 20000 ? 20000 : ns > 5000000 ? 5000000 : ns};
-	syscall(SYS_nanosleep, &t, NULL);
-}
-
 // piece returns the length of a message's pieces.
 static size_t piece(size_t n)
 {
@@ -143,7 +112,7 @@ static int send_all(struct group *g, struct ibv_mr *m, char *p, size_t n, MPI_Co
 	PMPI_Reduce(&ready, &all, 1, MPI_INT, MPI_MIN, rank, comm);
 	if (all && !post(g, m, p, n, 1)) {
 		while (!(got = take(g, &idle)))
-			rest(&idle);
+			rest(&idle, 50);
 		verdict = got > 0 ? DELIVERED : LOST;
 	}
 	PMPI_Ibcast(&verdict, 1, MPI_INT, rank, comm, &q);
@@ -167,7 +136,7 @@ static int receive_all(struct group *g, size_t n, MPI_Comm comm, int root, int r
 		if (!known)
 			PMPI_Test(&q, &known, MPI_STATUS_IGNORE);
 		if (!known || left > 0)
-			rest(&idle);
+			rest(&idle, 50);
 	}
 	*err = verdict == DELIVERED && left ? MPI_ERR_INTERN : MPI_SUCCESS;
 	return verdict;
