@@ -6,7 +6,7 @@
 //
 // Every input has a lab time of its own, which is not the time at which the process
 // got round to it: a frame arrives when its sender handed it to the kernel plus the
-// link's delay, a timer fires when it was due, and a rank that wakes up acts at the
+// link's delay, a timer fires when it was due (but see heldNs), and a rank that wakes up acts at the
 // instant of what woke it. What a busy host makes late is therefore visible in one
 // place only, the departures: how much later than it should a frame was handed to the
 // kernel. That lag is recorded for each frame, and the fidelity of a run is judged by it.

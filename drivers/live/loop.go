@@ -309,11 +309,16 @@ func (l *Loop) handle(now vtime.Time) {
 			l.told(due)
 			continue
 		}
-		if timer, ok := l.m.NextTimeout(); ok && timer < at && timer <= now {
-			l.last = max(l.last, timer)
-			l.m.HandleTimeout(l.last)
-			l.told(l.last)
-			continue
+		if timer, ok := l.m.NextTimeout(); ok && timer <= now {
+			if l.clock.Mono(now)-l.clock.Mono(timer) >= heldNs {
+				timer = now
+			}
+			if timer < at {
+				l.last = max(l.last, timer)
+				l.m.HandleTimeout(l.last)
+				l.told(l.last)
+				continue
+			}
 		}
 		if len(l.calls) > 0 && l.calls[0].at <= min(at, now) {
 			c := l.calls[0]
@@ -336,6 +341,11 @@ func (l *Loop) handle(now vtime.Time) {
 		l.told(l.last)
 	}
 }
+
+// heldNs is by how much a timer is late that fires when it is handled and not when it was due, and after the frames that
+// have come until then: whoever stood still for so long may not conclude that the others did not answer. Otherwise each
+// retry of a queue pair would run out in turn before a frame of the others, who may have been held too, is looked at.
+const heldNs = 50e6
 
 // arrive applies the link's fault, if there is one, and hands the frame to the machine.
 func (l *Loop) arrive(port int, f *wire.Frame) {

@@ -94,6 +94,23 @@ const testDelay = 50 * vtime.Microsecond
 // pair starts two NICs on one link, connected queue pairs and all.
 func pair(t *testing.T, size int, loss float64) (a, b *endpoint) {
 	t.Helper()
+	a, b = still(t, size, loss)
+	for _, e := range []*endpoint{a, b} {
+		ended := make(chan error, 1)
+		go func() { ended <- e.loop.Run() }()
+		t.Cleanup(func() {
+			e.loop.Stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return a, b
+}
+
+// still is pair with loops that do not run.
+func still(t *testing.T, size int, loss float64) (a, b *endpoint) {
+	t.Helper()
 	mono, err := NewMonotonic()
 	if err != nil {
 		t.Fatal(err)
@@ -121,13 +138,7 @@ func pair(t *testing.T, size int, loss float64) (a, b *endpoint) {
 	}
 	for i, e := range both {
 		e.connect(t, uint32(0x0a000001+1-i))
-		ended := make(chan error, 1)
-		go func() { ended <- e.loop.Run() }()
 		t.Cleanup(func() {
-			e.loop.Stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
 			if err := e.loop.Close(); err != nil {
 				t.Error(err)
 			}
@@ -322,5 +333,42 @@ func TestLateCall(t *testing.T) {
 	lag, _ = a.loop.SetRate(a.loop.Rate())
 	if n := lag.Acted.TotalCount(); before != 0 || n != 1 || at <= 1 || lag.Acted.Max() <= 0 {
 		t.Errorf("done at %v: %d late ones recorded before and %d after", at, before, n)
+	}
+}
+
+// TestHeld: a loop that gets no processor time while a timer runs out several times over takes it for one time, as
+// nobody can have answered, and looks at what came first.
+func TestHeld(t *testing.T) {
+	const rto = 134217728 * vtime.Nanosecond // connectMTU
+	for _, answered := range []bool{false, true} {
+		a, b := still(t, 1000, 0)
+		a.loop.Call(vtime.Never, func(now vtime.Time) {
+			if err := a.nic.PostSend(now, a.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: virtrnic.SGE{Addr: a.mr.Addr(), Length: 1000, LKey: a.mr.LKey()}}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		posted := a.loop.Now()
+		if answered { // after two times
+			a.loop.links[0].delay = 2 * rto
+			b.loop.Call(vtime.Never, func(now vtime.Time) {
+				if err := b.nic.PostRecv(now, b.qp, virtrnic.RecvWR{SGE: virtrnic.SGE{Addr: b.mr.Addr(), Length: 1000, LKey: b.mr.LKey()}}); err != nil {
+					t.Fatal(err)
+				}
+			})
+			for _, e := range []*endpoint{a, b} {
+				for e.loop.links[0].counts.Sent == 0 {
+					e.loop.Call(vtime.Never, func(vtime.Time) {})
+				}
+			}
+			a.loop.receive()
+		}
+		a.loop.handle(posted.Add(20 * rto))
+		want := virtrnic.Stats{Timeouts: 1}
+		if answered {
+			want = virtrnic.Stats{AcksRcvd: 1}
+		}
+		if got := *a.nic.Stats(); got.Timeouts != want.Timeouts || got.AcksRcvd != want.AcksRcvd || a.qp.State() != virtrnic.StateRTS {
+			t.Errorf("answered %v: %d timeouts, %d acknowledgements, %v", answered, got.Timeouts, got.AcksRcvd, a.qp.State())
+		}
 	}
 }
