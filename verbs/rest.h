@@ -1,6 +1,6 @@
 // How a thread that looks for something without end lets others have the processors: the lab's nodes, which bring what it
-// waits for. It sleeps, since a kernel may run two threads that yield to each other and nothing else: Linux 6.18 let 16 ranks
-// of MPI keep all other processes waiting for 48 s (its commit 1319ea57529e, "sched/fair: Fix zero_vruntime tracking fix", says why).
+// waits for. It sleeps and does not yield: with 16 ranks of MPI that yielded on two cores, Linux 6.18 let no other process
+// run for up to 48 s.
 #pragma once
 
 #include <sys/syscall.h>

@@ -17,7 +17,7 @@ import (
 // TestVerbs: a program that opens a device at both ends of a link gets what the verbs promise, and
 // leaves nothing at the NICs.
 func TestVerbs(t *testing.T) {
-	for _, what := range []string{"one-sided", "two-sided", "regions", "datagrams", "abandoned", "shared", "extended", "pieces"} {
+	for _, what := range []string{"one-sided", "two-sided", "regions", "datagrams", "abandoned", "vain", "shared", "extended", "pieces"} {
 		t.Run(what, func(t *testing.T) { runVerbs(t, what) })
 	}
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CHECK(c) do { if (!(c)) { fprintf(stderr, "verbs.c:%d: not %s (errno %d)\n", __LINE__, #c, errno); exit(1); } } while (0)
@@ -296,6 +297,18 @@ static void abandoned(void)
 	for (int k = 0; k < 16; k++)
 		IS(take(&b).wr_id, k);
 	create(&a, IBV_QPT_UD);
+}
+
+// Polls that find nothing leave the processor by sleeping.
+static void vain(void)
+{
+	struct ibv_wc w;
+	struct rusage before, after;
+	IS(getrusage(RUSAGE_THREAD, &before), 0);
+	for (int k = 0; k < 64 * 50; k++)
+		IS(ibv_poll_cq(a.cq, 1, &w), 0);
+	IS(getrusage(RUSAGE_THREAD, &after), 0);
+	CHECK(after.ru_nvcsw - before.ru_nvcsw >= 25); // a sleep may be over before it has begun
 }
 
 static struct ibv_async_event next_event(struct end *e, enum ibv_event_type want)
@@ -653,6 +666,8 @@ int main(int argc, char **argv)
 		datagrams();
 	else if (!strcmp(what, "abandoned"))
 		abandoned();
+	else if (!strcmp(what, "vain"))
+		vain();
 	else if (!strcmp(what, "extended"))
 		extended();
 	else if (!strcmp(what, "pieces"))
