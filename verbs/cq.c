@@ -174,12 +174,13 @@ __attribute__((weak)) void mcastlab_polled(void);
 static __thread int polls;           // in vain, since the last rest or completion
 static __thread struct wait waiting; // since the last completion
 
-// A program that polls without end takes the processor from its NIC when there are few: it rests from time to time.
+// A program that polls without end takes the processor from its NIC when there are few: it rests from time to time, and
+// once it has rested, oftener: between two polls UCX's threads and Open MPI's progress yield, as rest.h says with what effect.
 void verbs_idle(void)
 {
 	if (mcastlab_poll && mcastlab_poll())
 		return; // in virtual time
-	if (++polls >= 64) {
+	if (++polls >= (waiting.looks ? 8 : 64)) {
 		polls = 0;
 		rest(&waiting, 1);
 	}
