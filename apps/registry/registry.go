@@ -76,6 +76,18 @@ func (e Entry) Phantom() bool {
 	return f.IsValid() && f.String() == string(rank.MemoryPhantom)
 }
 
+// Longest returns the largest of the workload's message sizes, in bytes, or 0 if it has no list of them.
+func (e Entry) Longest() (most int64) {
+	f := setOf(e.Kind).FieldByName("Sizes")
+	if !f.IsValid() {
+		return 0
+	}
+	for i := range f.Len() {
+		most = max(most, f.Index(i).Int())
+	}
+	return most
+}
+
 // setOf returns the struct of a kind's settings.
 func setOf(k apps.Kind) reflect.Value { return reflect.ValueOf(k).Elem() }
 

@@ -16,7 +16,7 @@ type crossing struct {
 // batch is what one part has sent another in a round.
 type batch struct {
 	frames []crossing
-	first  vtime.Time // when the first of them arrives, or vtime.Never
+	first  vtime.Time // when the first of them arrives
 }
 
 // crossings hands frames over between parts, a round's at a time, so that parts need no lock. There
@@ -24,24 +24,25 @@ type batch struct {
 // other one into frames of its own, which it alone reads, and takes back those frames of its own that
 // were copied in the round before. Between parts of one worker frames are handed over as they are.
 //
+// A round takes time for the batches that hold something, and not for every pair of parts.
+//
 // Invariant between rounds: the frames on the open side have not been copied, and those on the other
 // side have.
 type crossings struct {
 	side   [2][][]batch // by sender, by receiver
+	sent   [2][][]int   // by sender: the receivers for which its batches on a side hold something
+	from   [][]int      // by receiver: the senders, in ascending order, of what is on the side that is not open
 	open   int
 	worker []int // by part
 }
 
 func newCrossings(worker []int) (c crossings) {
 	parts := len(worker)
-	c.worker = worker
+	c.worker, c.from = worker, make([][]int, parts)
 	for s := range c.side {
-		c.side[s] = make([][]batch, parts)
+		c.side[s], c.sent[s] = make([][]batch, parts), make([][]int, parts)
 		for i := range c.side[s] {
 			c.side[s][i] = make([]batch, parts)
-			for k := range c.side[s][i] {
-				c.side[s][i][k].first = vtime.Never
-			}
 		}
 	}
 	return c
@@ -50,26 +51,41 @@ func newCrossings(worker []int) (c crossings) {
 // push puts a frame on the open side.
 func (c *crossings) push(from, to int, x crossing) {
 	b := &c.side[c.open][from][to]
+	if len(b.frames) == 0 {
+		c.sent[c.open][from] = append(c.sent[c.open][from], to)
+		b.first = x.at
+	}
 	b.frames = append(b.frames, x)
 	b.first = min(b.first, x.at)
 }
 
-// coming returns when the first frame arrives at a part that it has not copied.
-func (c *crossings) coming(to int) vtime.Time {
-	first := vtime.Never
-	for from := range c.side[c.open] {
-		first = min(first, c.side[c.open][from][to].first)
+// coming makes next, of each part, the instant when the first frame arrives there that it has not copied, if
+// that is earlier.
+func (c *crossings) coming(next []vtime.Time) {
+	for from, all := range c.sent[c.open] {
+		for _, to := range all {
+			next[to] = min(next[to], c.side[c.open][from][to].first)
+		}
 	}
-	return first
 }
 
 // turn opens the other side. Every part must take back what it has there before it sends, and copy
 // what is on the side that was open.
-func (c *crossings) turn() { c.open = 1 - c.open }
+func (c *crossings) turn() {
+	for to := range c.from {
+		c.from[to] = c.from[to][:0]
+	}
+	for from, all := range c.sent[c.open] {
+		for _, to := range all {
+			c.from[to] = append(c.from[to], from)
+		}
+	}
+	c.open = 1 - c.open
+}
 
 // land copies what was sent to a part before the last turn.
 func (c *crossings) land(to int, n *Net) {
-	for from := range c.side[1-c.open] {
+	for _, from := range c.from[to] {
 		own := c.worker[from] == c.worker[to]
 		for _, x := range c.side[1-c.open][from][to].frames {
 			f := x.f
@@ -83,13 +99,14 @@ func (c *crossings) land(to int, n *Net) {
 
 // reclaim takes back the frames on the open side that a part has sent.
 func (c *crossings) reclaim(from int, pool *wire.Pool) {
-	for to := range c.side[c.open][from] {
+	for _, to := range c.sent[c.open][from] {
 		b := &c.side[c.open][from][to]
 		if c.worker[to] != c.worker[from] {
 			for _, x := range b.frames {
 				pool.Put(x.f)
 			}
 		}
-		b.frames, b.first = b.frames[:0], vtime.Never
+		b.frames = b.frames[:0]
 	}
+	c.sent[c.open][from] = c.sent[c.open][from][:0]
 }

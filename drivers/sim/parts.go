@@ -240,13 +240,14 @@ func (p *Parts) Run(spec Job) error {
 // Next implements window.Parts.
 func (p *Parts) Next(next []vtime.Time) {
 	for i, n := range p.parts {
-		next[i] = min(n.Next(), p.cross.coming(i))
+		next[i] = n.Next()
 		for _, r := range p.sent[i] {
 			p.channel.Request(r.at, r.node, r.rank, r.q)
 		}
 		clear(p.sent[i])
 		p.sent[i] = p.sent[i][:0]
 	}
+	p.cross.coming(next)
 	p.writeLogs(slices.Min(next))
 }
 

@@ -140,7 +140,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 		r.TraceFabric(g, &c.Spec)
 		c.Trace, c.Watch = r.traceNodes(g)
 	}
-	if workers > 1 {
+	if of != nil {
 		return r.divide(g, c, of)
 	}
 	n, err := sim.New(c)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/apps/registry"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/crew"
@@ -14,7 +15,7 @@ import (
 
 // Values of Options.Workers.
 const (
-	WorkersAuto = -1 // as many as pay
+	WorkersAuto = -1 // as many as pay, or one, undivided, where that is faster
 	WorkersMax  = 64 // the most
 )
 
@@ -22,26 +23,31 @@ const (
 // has too few events between two meetings of its parts.
 const workersFrom = 128
 
-// A worker of a large lab has several parts: the nodes of a part of so many hosts fit the cache of a core. Parts
-// times hosts are so many at most: each round looks at every pair of parts, and more parts of the largest labs have not been timed.
+// A large lab has more parts than workers: the nodes of a part of so many hosts fit the cache of a core. So it is
+// divided for one core, too. More parts than partsMax did not pay in labs of 1,024 and of 16,384 hosts: each round asks all for their
+// next event.
 const (
 	manyFrom  = 512
 	partHosts = 64
-	placesMax = 1 << 16
+	partsMax  = 64
 )
+
+// repeatsFrom is the number of packets from which on most of a message can be left out, if the lab is undivided, which is faster
+// than all cores: the first few hundred and the last ones are simulated.
+const repeatsFrom = 1024
 
 // partsOf returns into how many parts a lab of so many hosts is divided for so many workers.
 func partsOf(hosts, workers int) int {
 	if hosts < manyFrom {
 		return workers
 	}
-	return workers * max(1, min(hosts/partHosts, placesMax/hosts)/workers)
+	return workers * max(1, min(hosts/partHosts, partsMax)/workers)
 }
 
 // parts returns the part of each node and the number of workers, nil and 1 if the lab is simulated undivided.
 func (r *simulation) parts(g *topo.Graph) (of []int, workers int) {
 	asked := r.workers(g)
-	if asked == 1 {
+	if asked == 0 {
 		return nil, 1
 	}
 	parts := partsOf(g.Hosts, asked)
@@ -58,26 +64,38 @@ func (r *simulation) parts(g *topo.Graph) (of []int, workers int) {
 	return nil, 1
 }
 
-// workers returns into how many parts the lab is to be divided. What needs all events in one order
+// workers returns how many workers the lab is divided for, or 0 if it is not to be divided. What needs all events in one order
 // runs undivided; if the user asked for workers all the same, a line says why there is one.
 func (r *simulation) workers(g *topo.Graph) int {
 	asked := min(r.o.Workers, WorkersMax)
 	if asked == 0 || asked == 1 {
-		return 1
+		return 0
 	}
 	if why := r.undivided(g); why != "" {
 		if asked > 1 && r.o.Say != nil {
 			r.o.Say("1 worker instead of %d: %s", asked, why)
 		}
-		return 1
+		return 0
 	}
-	if asked == WorkersAuto {
-		if g.Hosts < workersFrom || len(r.o.Env.Programs) > 0 || r.o.Env.Delivered != nil {
-			return 1 // programs of the user's own may share variables
-		}
-		return min(runtime.GOMAXPROCS(0), WorkersMax)
+	if asked != WorkersAuto {
+		return asked
 	}
-	return asked
+	cores := min(runtime.GOMAXPROCS(0), WorkersMax)
+	switch {
+	case g.Hosts < workersFrom || cores == 1 && g.Hosts < manyFrom || r.repeats():
+		return 0
+	case len(r.o.Env.Programs) > 0 || r.o.Env.Delivered != nil:
+		return 0 // programs of the user's own may share variables
+	}
+	return cores
+}
+
+// repeats reports whether most of what the lab sends may be left out (sim.Config.Skip).
+func (r *simulation) repeats() bool {
+	return !r.o.NoSkip && slices.ContainsFunc(r.lab.Workloads, func(w registry.Workload) bool {
+		e := w.Chosen()
+		return e.Phantom() && e.Longest()/int64(r.lab.NICs.MTU) >= repeatsFrom
+	})
 }
 
 // undivided returns what keeps the lab from being simulated in parts, or an empty text.

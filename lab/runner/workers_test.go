@@ -7,10 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank"
 )
 
 // runOf returns what a run shows: its summary and its counters without the folder's name, and its events.
@@ -203,14 +207,50 @@ workloads:
 	}
 }
 
-// TestPartsOf: a worker has as many parts as others, one at least; large labs have parts of 64 hosts or more, and not so many
-// that their pairs take too long.
+// TestPartsOf: a worker has as many parts as others, one at least; large labs have parts of 64 hosts or more, and not too many.
 func TestPartsOf(t *testing.T) {
 	for _, c := range []struct{ hosts, workers, want int }{
-		{2, 2, 2}, {128, 3, 3}, {511, 8, 8}, {512, 2, 8}, {1024, 2, 16}, {1024, 3, 15}, {1024, 12, 12}, {2048, 2, 32}, {4096, 2, 16}, {16384, 2, 4}, {16384, 64, 64},
+		{2, 2, 2}, {128, 3, 3}, {511, 8, 8}, {512, 2, 8}, {1024, 2, 16}, {1024, 3, 15}, {1024, 12, 12}, {1024, 1, 16}, {2048, 2, 32}, {4096, 2, 64}, {16384, 2, 64}, {16384, 3, 63}, {16384, 64, 64},
 	} {
 		if got := partsOf(c.hosts, c.workers); got != c.want {
 			t.Errorf("%d hosts, %d workers: %d parts, want %d", c.hosts, c.workers, got, c.want)
+		}
+	}
+}
+
+// TestWorkersAuto: where nobody says how many, all cores share a large lab, and one takes it in parts or whole, whichever is faster.
+func TestWorkersAuto(t *testing.T) {
+	before := runtime.GOMAXPROCS(0)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+	for _, c := range []struct {
+		hosts, cores, want int
+		workload           string
+		o                  Options
+	}{
+		{64, 4, 0, "sizes: [4KiB]", Options{}},
+		{128, 4, 4, "sizes: [4KiB]", Options{}},
+		{128, 1, 0, "sizes: [4KiB]", Options{}},
+		{512, 1, 1, "sizes: [4KiB]", Options{}},
+		{512, 4, 4, "sizes: [4KiB], memory: phantom", Options{}},
+		{512, 4, 0, "sizes: [4KiB, 4MiB], memory: phantom", Options{}},
+		{512, 4, 4, "sizes: [4KiB, 4MiB], memory: phantom", Options{NoSkip: true}},
+		{512, 4, 4, "sizes: [4MiB], memory: hashed", Options{}},
+		{512, 4, 0, "sizes: [4KiB]", Options{Check: true}},
+		{512, 1, 0, "sizes: [4KiB]", Options{Env: apps.Env{Programs: []rank.Program{{}}}}},
+	} {
+		l, err := lab.Parse("x.mcl.yml", fmt.Appendf(nil, "name: auto\ntopology: {leaf-spine: {leaves: %d, spines: 1, hosts: 8}}\nworkloads:\n"+
+			"  - bcast: {schemes: [cepheus], %s}\n", c.hosts/8, c.workload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := labspec.Graph(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.GOMAXPROCS(c.cores)
+		c.o.Workers = WorkersAuto
+		if got := (&simulation{Record: &Record{}, lab: l, o: c.o}).workers(g); got != c.want {
+			t.Errorf("%d hosts, %d cores, %s: %d workers, want %d", c.hosts, c.cores, c.workload, got, c.want)
 		}
 	}
 }
