@@ -224,7 +224,7 @@ func (p *program) writeReport(r *runner.Report, format string) error {
 func workersFlag(command string) cli.Flag {
 	return &cli.IntFlag{
 		Name: "workers", EnvVars: envOf(command, "workers"),
-		Usage: "of a simulation: parts of the lab that run at the same time, the results are the same for any number; 0: all cores if the lab is large and that is faster",
+		Usage: "of a simulation: parts of the lab that run at the same time; the results are the same for any number; 0: all cores if that is faster",
 	}
 }
 
