@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/lab/report"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 func (p *program) reportCommand() *cli.Command {
@@ -78,12 +79,12 @@ func writePage(name string, runs []*report.Run) error {
 
 // pageOf leaves the page of a run that has ended in its folder. What was measured is there without it: a run does not
 // fail for its page.
-func (p *program) pageOf(dir string) {
-	r, err := report.Read(dir)
+func (p *program) pageOf(ended *runner.Report) {
+	r, err := report.Ended(ended)
 	if err == nil {
-		err = writePage(filepath.Join(dir, pageName), []*report.Run{r})
+		err = writePage(filepath.Join(ended.RunDir, pageName), []*report.Run{r})
 	}
 	if err != nil {
-		p.say("%s has no %s: %v", dir, pageName, err)
+		p.say("%s has no %s: %v", ended.RunDir, pageName, err)
 	}
 }

@@ -119,7 +119,7 @@ func (p *program) runAction(c *cli.Context) error {
 	}
 	report, err := p.runIn(c, l, int64(limit), acts)
 	if report != nil {
-		p.pageOf(report.RunDir)
+		p.pageOf(report)
 	}
 	if report != nil && (err == nil || len(report.Results) > 0) {
 		if werr := p.writeReport(report, format); werr != nil {

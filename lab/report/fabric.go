@@ -58,8 +58,8 @@ type way struct {
 	pausedUS      float64 // for which its transmitter was paused
 }
 
-// readFabric reads a run's lab and its counters.
-func readFabric(dir string, m *runner.Meta, acts []faults.Act) (*fabric, error) {
+// readFabric reads a run's lab and, if they are not given, its counters.
+func readFabric(dir string, m *runner.Meta, acts []faults.Act, nodes []counters.Node) (*fabric, error) {
 	const file = "lab.resolved.yml"
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -88,20 +88,29 @@ func readFabric(dir string, m *runner.Meta, acts []faults.Act) (*fabric, error) 
 		k := &g.Links[i]
 		f.ways[2*i], f.ways[2*i+1] = way{from: k.A, to: k.B}, way{from: k.B, to: k.A}
 	}
-	var c counters.File
-	if err := runner.ReadJSON(filepath.Join(dir, "counters.json"), &c); errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	} else if err != nil {
-		return nil, err
+	if f.counted = nodes != nil; !f.counted {
+		if nodes, f.counted, err = readCounters(dir); err != nil {
+			return nil, err
+		}
 	}
-	if c.Schema != counters.Schema {
-		return nil, fmt.Errorf("counters.json has schema %q, and this program reads %q", c.Schema, counters.Schema)
-	}
-	f.counted = true
-	for i := range c.Nodes {
-		f.count(&c.Nodes[i])
+	for i := range nodes {
+		f.count(&nodes[i])
 	}
 	return f, nil
+}
+
+// readCounters returns ok false if a run has none.
+func readCounters(dir string) (nodes []counters.Node, ok bool, err error) {
+	var c counters.File
+	if err := runner.ReadJSON(filepath.Join(dir, "counters.json"), &c); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	if c.Schema != counters.Schema {
+		return nil, false, fmt.Errorf("counters.json has schema %q, and this program reads %q", c.Schema, counters.Schema)
+	}
+	return c.Nodes, true, nil
 }
 
 // count enters the counters of a node. Those of a node or port that the lab has not are left out.

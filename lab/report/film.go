@@ -133,7 +133,7 @@ func readLab(dir string) (m runner.Meta, rep runner.Report, fab *fabric, err err
 	if err := runner.ReadJSON(filepath.Join(dir, "summary.json"), &rep); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return m, rep, nil, err
 	}
-	if fab, err = readFabric(dir, &m, rep.Acts); err != nil {
+	if fab, err = readFabric(dir, &m, rep.Acts, nil); err != nil {
 		return m, rep, nil, fmt.Errorf("read the network of run %s: %w", dir, err)
 	}
 	return m, rep, fab, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/plot"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
@@ -36,7 +37,13 @@ type Run struct {
 const traceMax = 64 << 20
 
 // Read reads a run's folder. A run that is still going on, or was killed, has no summary yet: its page says so.
-func Read(dir string) (*Run, error) {
+func Read(dir string) (*Run, error) { return read(dir, nil) }
+
+// Ended reads the folder of a run that has ended in this process, but for what the nodes counted, which takes longest to read of a large
+// lab and is at hand.
+func Ended(r *runner.Report) (*Run, error) { return read(r.RunDir, r.Nodes) }
+
+func read(dir string, nodes []counters.Node) (*Run, error) {
 	r := &Run{Dir: dir}
 	if err := runner.ReadJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
 		return nil, err
@@ -47,12 +54,12 @@ func Read(dir string) (*Run, error) {
 	if err := runner.ReadJSON(filepath.Join(dir, "summary.json"), &r.Report); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	r.readMore()
+	r.readMore(nodes)
 	return r, nil
 }
 
 // readMore reads what not every run has. What cannot be read is said on the page.
-func (r *Run) readMore() {
+func (r *Run) readMore(nodes []counters.Node) {
 	lacks := func(what string, err error) bool {
 		if err != nil {
 			r.missing = append(r.missing, fmt.Sprintf("%s: %v", what, err))
@@ -60,7 +67,7 @@ func (r *Run) readMore() {
 		return err != nil
 	}
 	var err error
-	if r.fabric, err = readFabric(r.Dir, &r.Meta, r.Report.Acts); lacks("links and switches", err) {
+	if r.fabric, err = readFabric(r.Dir, &r.Meta, r.Report.Acts, nodes); lacks("links and switches", err) {
 		r.fabric = nil
 		return
 	}

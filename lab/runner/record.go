@@ -150,8 +150,8 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 
 // Counters writes what the nodes counted during the run.
 func (r *Record) Counters(all []counters.Node) error {
-	r.Report.Counters = counters.Sum(all)
-	return WriteJSON(filepath.Join(r.Report.RunDir, "counters.json"), counters.File{Schema: counters.Schema, Nodes: all})
+	r.Report.Counters, r.Report.Nodes = counters.Sum(all), all
+	return writeCounters(filepath.Join(r.Report.RunDir, "counters.json"), all)
 }
 
 // Finish closes all files and says in them how the run ended. It returns the run's error, or

@@ -46,6 +46,9 @@ type Report struct {
 	// Counters are the totals by kind of node (docs/counters.md).
 	Counters map[string]counters.Totals `json:"counters,omitempty"`
 
+	// Nodes is what counters.json has of each node.
+	Nodes []counters.Node `json:"-"`
+
 	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
 
 	// EventsCut are events that are missing because nodes had no room for them until they
