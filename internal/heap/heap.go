@@ -9,6 +9,7 @@ package heap
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -60,10 +61,12 @@ func (k *Keeper) Grown() {
 	k.refused = !collapse()
 }
 
-// Done leaves the collector as it was. Of several simulations in one process the last one does.
+// Done collects the lab, which must be reachable no more, and leaves the collector as it was. Of several simulations in one process the
+// last one does. Called again it does nothing.
 func (k *Keeper) Done() {
 	if k.tight {
 		k.tight = false
+		runtime.GC() // else the heap may grow to twice the lab
 		debug.SetGCPercent(usualPercent)
 	}
 }

@@ -24,7 +24,6 @@ func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 	}
 	dir := filepath.Join(r.Report.RunDir, "again") // where it goes with the run, should this be killed
 	defer os.RemoveAll(dir)
-	r.net, r.faults = nil, nil // a large lab is not to be held twice
 	o.Base, o.Check, o.Progress, o.Ledger, o.Say = dir, false, nil, nil, nil
 	second, err := Simulate(ctx, l, o)
 	if err != nil {

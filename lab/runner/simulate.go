@@ -114,13 +114,13 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if err = r.build(g, ends); err == nil {
 		err = r.workloads(g)
 	}
-	r.heap.Done()
 	if o.Progress != nil {
 		o.Progress.Done()
 	}
 	if aerr := r.account(); err == nil {
 		err = aerr
 	}
+	r.heap.Done()
 	if err == nil && o.Check {
 		err = r.again(ctx, l)
 	}
@@ -195,7 +195,10 @@ func (r *simulation) account() error {
 	}
 	r.Report.CaptureCut = r.caps.Cut()
 	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
-	return r.Counters(r.count())
+	all := r.count()
+	r.net, r.faults = nil, nil // what is made from it takes memory, too
+	r.heap.Done()
+	return r.Counters(all)
 }
 
 // count takes down the counters of all nodes.
