@@ -4,6 +4,7 @@ package traces
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // EventsSchema names the format of events.jsonl; it stands in its first line.
@@ -20,19 +20,11 @@ const EventsSchema = "mcastlab/events/v1"
 // eventsBytesMax bounds one file of events.
 const eventsBytesMax = 64 << 20
 
-// record is one line of events.jsonl.
-type record struct {
-	TimeUS   float64 `json:"t_us"`
-	Node     string  `json:"node,omitempty"`
-	Event    string  `json:"event"`
-	Port     *int    `json:"port,omitempty"`
-	Priority *uint8  `json:"priorities,omitempty"` // bit mask
-	QP       uint32  `json:"qp,omitempty"`
-	PSN      *uint32 `json:"psn,omitempty"`
-	Group    string  `json:"group,omitempty"`
-	Value    *int64  `json:"value,omitempty"`
-	Text     string  `json:"text,omitempty"`
-	Data     any     `json:"data,omitempty"`
+// note is a line of events.jsonl about the run itself.
+type note struct {
+	TimeUS float64 `json:"t_us"`
+	Event  string  `json:"event"`
+	Data   any     `json:"data,omitempty"`
 }
 
 // Events writes events.jsonl. A line is complete or absent. A file that is full is rotated;
@@ -51,29 +43,22 @@ type Events struct {
 	lines   uint64 // beside the first
 	cut     uint64
 	err     error
+	text    []byte // of a node's event
 }
 
 // NewEvents starts the file with its schema.
 func NewEvents(w io.Writer) *Events {
 	e := &Events{w: bufio.NewWriterSize(w, 1<<16)}
-	e.put(map[string]string{"schema": EventsSchema})
+	e.put([]byte(schemaLine))
 	return e
 }
 
-func (e *Events) line(v any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.put(v)
-}
+// schemaLine is the first line of a file.
+const schemaLine = `{"schema":"` + EventsSchema + `"}`
 
 // put writes a line. The lock is held, or nobody else knows the file yet.
-func (e *Events) put(v any) {
+func (e *Events) put(b []byte) {
 	if e.err != nil {
-		return
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		e.err = fmt.Errorf("write event: %w", err)
 		return
 	}
 	if e.written += len(b) + 1; e.written > eventsBytesMax {
@@ -84,7 +69,9 @@ func (e *Events) put(v any) {
 		e.written += len(b) + 1
 	}
 	e.lines++
-	if _, err := e.w.Write(append(b, '\n')); err != nil {
+	if _, err := e.w.Write(b); err != nil {
+		e.err = fmt.Errorf("write event: %w", err)
+	} else if err := e.w.WriteByte('\n'); err != nil {
 		e.err = fmt.Errorf("write event: %w", err)
 	}
 }
@@ -102,13 +89,20 @@ func (e *Events) rotate() bool {
 	e.cut += lost
 	e.w.Reset(next)
 	e.written, e.lines = 0, 0
-	e.put(map[string]string{"schema": EventsSchema})
+	e.put([]byte(schemaLine))
 	return e.err == nil
 }
 
 // Note writes an event of the run itself.
 func (e *Events) Note(now vtime.Time, event string, data any) {
-	e.line(record{TimeUS: now.Microseconds(), Event: event, Data: data})
+	b, err := json.Marshal(note{TimeUS: now.Microseconds(), Event: event, Data: data})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.err = cmp.Or(e.err, fmt.Errorf("write event: %w", err))
+		return
+	}
+	e.put(b)
 }
 
 // Node returns the tracer of a node.
@@ -156,33 +150,10 @@ type nodeEvents struct {
 	name string
 }
 
-// Trace implements machine.Tracer: of an event the fields its kind has are written.
+// Trace implements machine.Tracer.
 func (n nodeEvents) Trace(now vtime.Time, ev machine.Event) {
-	r := record{TimeUS: now.Microseconds(), Node: n.name, Event: ev.Kind.String(), Text: ev.Text, QP: uint32(ev.QP)}
-	psn := uint32(ev.PSN)
-	if ev.Group != 0 {
-		r.Group = wire.AddrOf(ev.Group).String()
-	}
-	switch ev.Kind {
-	case machine.EventDrop:
-		r.Port = &ev.Port
-		if ev.QP != 0 {
-			r.PSN = &psn
-		}
-	case machine.EventPauseSent, machine.EventPauseReceived:
-		r.Port, r.Priority, r.Value = &ev.Port, &ev.Priority, &ev.Value
-	case machine.EventPauseStorm, machine.EventPauseStormOver:
-		r.Port, r.Priority = &ev.Port, &ev.Priority
-	case machine.EventGroupAdded, machine.EventGroupRegions:
-		r.Port, r.Value = &ev.Port, &ev.Value
-	case machine.EventFallback, machine.EventReturn, machine.EventProbe, machine.EventMemberLost:
-		r.Value = &ev.Value
-	case machine.EventGroupActive:
-		r.PSN, r.Value = &psn, &ev.Value
-	case machine.EventSourceSwitch, machine.EventAckRepeated:
-		r.Port, r.PSN = &ev.Port, &psn
-	case machine.EventNakSent, machine.EventNakReceived, machine.EventTimeout, machine.EventRetransmit, machine.EventNakAggregated:
-		r.PSN = &psn
-	}
-	n.e.line(r)
+	n.e.mu.Lock()
+	defer n.e.mu.Unlock()
+	n.e.text = appendEvent(n.e.text[:0], now, n.name, &ev)
+	n.e.put(n.e.text)
 }

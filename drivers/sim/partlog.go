@@ -74,7 +74,7 @@ func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
 
 // writeLogs passes on what was reported before an instant, to which all parts have come.
 func (p *Parts) writeLogs(before vtime.Time) {
-	var all []report
+	all := p.passing[:0]
 	for _, l := range p.logs {
 		k := 0
 		for k < len(l.reports) && l.reports[k].at < before {
@@ -83,10 +83,14 @@ func (p *Parts) writeLogs(before vtime.Time) {
 		all = append(all, l.reports[:k]...)
 		l.reports = slices.Delete(l.reports, 0, k)
 	}
+	if p.passing = all; len(all) == 0 {
+		return
+	}
 	slices.SortStableFunc(all, func(a, b report) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause))
 	})
-	for _, r := range all {
+	for i := range all {
+		r := &all[i]
 		switch {
 		case r.q != nil:
 			r.to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
@@ -96,4 +100,11 @@ func (p *Parts) writeLogs(before vtime.Time) {
 			r.to.Trace(r.now, r.e)
 		}
 	}
+	clear(all) // nothing is kept alive from there
+	if cap(all) > passingMax {
+		p.passing = nil
+	}
 }
+
+// passingMax is the largest number of reports for which room is kept.
+const passingMax = 1 << 16
