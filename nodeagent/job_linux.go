@@ -277,6 +277,9 @@ func (b *board) Get(key, why string, over func() bool) (value []byte, ok bool) {
 	return m.GetValue(), m != nil
 }
 
+// Take implements rankhost.Board. The orchestrator keeps what is taken: labs that are up have few ranks.
+func (b *board) Take(key, why string, over func() bool) ([]byte, bool) { return b.Get(key, why, over) }
+
 // Barrier implements rankhost.Board. All ranks go on at one instant of lab time, which the
 // orchestrator puts far enough ahead for its message to arrive.
 func (b *board) Barrier(over func() bool) bool {

@@ -66,7 +66,7 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
 	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, peer), hello)
 	r.waiting = append(r.waiting, peer)
-	answer := r.get(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
+	answer := r.takeValue(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
 	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == peer })
 	switch {
 	case r.broken:

@@ -78,8 +78,13 @@ func (r *Rank) park(until vtime.Time, why string) {
 }
 
 // get waits for a published value and returns it; it ends the program if the rank fails.
-func (r *Rank) get(key, why string) []byte {
-	v, ok := r.c.Board.Get(key, why, r.over)
+func (r *Rank) get(key, why string) []byte { return r.ask(r.c.Board.Get, key, why) }
+
+// takeValue is get by the only reader of a key, which asks for it once.
+func (r *Rank) takeValue(key, why string) []byte { return r.ask(r.c.Board.Take, key, why) }
+
+func (r *Rank) ask(get func(key, why string, over func() bool) ([]byte, bool), key, why string) []byte {
+	v, ok := get(key, why, r.over)
 	if !ok {
 		panic(failure{r.health.err})
 	}

@@ -118,6 +118,11 @@ func (b *subBoard) Get(key, why string, over func() bool) ([]byte, bool) {
 	return b.Board.Get(b.prefix+key, why, over)
 }
 
+// Take implements rankhost.Board.
+func (b *subBoard) Take(key, why string, over func() bool) ([]byte, bool) {
+	return b.Board.Take(b.prefix+key, why, over)
+}
+
 // Barrier implements rankhost.Board. The first member waits for all others and then tells them to go
 // on.
 func (b *subBoard) Barrier(over func() bool) bool {
@@ -130,7 +135,7 @@ func (b *subBoard) Barrier(over func() bool) bool {
 		return ok
 	}
 	for i := 1; i < b.size; i++ {
-		if _, ok := b.Get(fmt.Sprintf("%s/%d", all, i), why, over); !ok {
+		if _, ok := b.Take(fmt.Sprintf("%s/%d", all, i), why, over); !ok {
 			return false
 		}
 	}

@@ -22,9 +22,18 @@ func (b board) Put(key string, value []byte) { b.j.resume(b.j.board.Put(key, val
 
 // Get implements rankhost.Board.
 func (b board) Get(key, why string, over func() bool) ([]byte, bool) {
+	return b.await(b.j.board.Get, key, why, over)
+}
+
+// Take implements rankhost.Board.
+func (b board) Take(key, why string, over func() bool) ([]byte, bool) {
+	return b.await(b.j.board.Take, key, why, over)
+}
+
+func (b board) await(get func(rank int, t *task, key string) ([]byte, bool), key, why string, over func() bool) ([]byte, bool) {
 	t := b.j.net.running
 	for {
-		if v, ok := b.j.board.Get(b.rank, t, key); ok {
+		if v, ok := get(b.rank, t, key); ok {
 			return v, true
 		}
 		if over() {

@@ -137,7 +137,7 @@ func (d delayed) ask(why string, q outofband.Request, over func() bool) (r outof
 	for !k.answered {
 		if over != nil && over() {
 			delete(h.calls, q.Call)
-			if q.Kind == outofband.Get {
+			if q.Kind == outofband.Get || q.Kind == outofband.Take {
 				d.c.send(h.node, d.rank, outofband.Request{Kind: outofband.Withdraw, Of: q.Call, Key: q.Key})
 			}
 			return r, false
@@ -155,6 +155,12 @@ func (d delayed) Put(key string, value []byte) {
 // Get implements rankhost.Board.
 func (d delayed) Get(key, why string, over func() bool) ([]byte, bool) {
 	r, ok := d.ask(why, outofband.Request{Kind: outofband.Get, Key: key}, over)
+	return r.Value, ok
+}
+
+// Take implements rankhost.Board.
+func (d delayed) Take(key, why string, over func() bool) ([]byte, bool) {
+	r, ok := d.ask(why, outofband.Request{Kind: outofband.Take, Key: key}, over)
 	return r.Value, ok
 }
 

@@ -83,6 +83,8 @@ type Board interface {
 	// Whenever a work request of the host has failed, Get calls over, and returns ok false if
 	// over reports that the caller no longer waits.
 	Get(key, why string, over func() bool) (value []byte, ok bool)
+	// Take is Get for the only reader of a key, which asks for it once: the value need not be kept.
+	Take(key, why string, over func() bool) (value []byte, ok bool)
 	// Barrier blocks until all ranks of the job have called it. It reports whether they have:
 	// it returns false if over ended the wait, as in Get.
 	Barrier(over func() bool) bool

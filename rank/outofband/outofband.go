@@ -90,6 +90,14 @@ func (b *Board[C]) Get(rank int, call C, key string) (value []byte, ok bool) {
 	return nil, false
 }
 
+// Take is Get for the only reader of a key, which goes on with the value: it is not kept.
+func (b *Board[C]) Take(rank int, call C, key string) (value []byte, ok bool) {
+	if value, ok = b.Get(rank, call, key); ok {
+		delete(b.values, key)
+	}
+	return value, ok
+}
+
 // Withdraw ends a call's wait for a key: no Put will return it.
 func (b *Board[C]) Withdraw(rank int, call C, key string) {
 	b.drop(key, func(c caller[C]) bool { return c == caller[C]{rank, call} })

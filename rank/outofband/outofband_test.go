@@ -181,3 +181,24 @@ func TestRandom(t *testing.T) {
 		}
 	}
 }
+
+// TestTake: what is taken is gone, whether it was there before or not.
+func TestTake(t *testing.T) {
+	b := New[string](2, nil)
+	b.Put("there", []byte("v"))
+	if v, ok := b.Take(0, "a", "there"); !ok || string(v) != "v" {
+		t.Errorf("%q, %v", v, ok)
+	}
+	if v, ok := b.Get(0, "a", "there"); ok {
+		t.Errorf("%q has been kept", v)
+	}
+	if _, ok := b.Take(1, "b", "later"); ok {
+		t.Error("there is a value before one was put")
+	}
+	if got := b.Put("later", []byte("w")); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("a value resumes %v", got)
+	}
+	if v, ok := b.Take(1, "b", "later"); !ok || string(v) != "w" || len(b.values) != 0 {
+		t.Errorf("%q, %v, and %d values are kept", v, ok, len(b.values))
+	}
+}

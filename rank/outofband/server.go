@@ -12,15 +12,16 @@ type Kind uint8
 
 // The kinds of requests. A runtime sends their numbers between processes, so they do not change.
 const (
-	Put          Kind = 1 // publish Value as Key; there is no reply
-	Get          Kind = 2 // the value of Key, as soon as it has one
-	Withdraw     Kind = 3 // end the wait of the call Of for Key; there is no reply
-	Arrive       Kind = 4 // come to the barrier; the reply comes when all ranks have
-	Lease        Kind = 5 // a McstID that no group of the run has or had
-	Multicast    Kind = 6 // a plain multicast group of Hosts
-	EndMulticast Kind = 7 // the end of the plain multicast group Group
-	SetBranches  Kind = 8 // replace what SetBranches has set in the switches by Branches
-	Lose         Kind = 9 // the rank's host has crashed; there is no reply
+	Put          Kind = 1  // publish Value as Key; there is no reply
+	Get          Kind = 2  // the value of Key, as soon as it has one
+	Withdraw     Kind = 3  // end the wait of the call Of for Key; there is no reply
+	Arrive       Kind = 4  // come to the barrier; the reply comes when all ranks have
+	Lease        Kind = 5  // a McstID that no group of the run has or had
+	Multicast    Kind = 6  // a plain multicast group of Hosts
+	EndMulticast Kind = 7  // the end of the plain multicast group Group
+	SetBranches  Kind = 8  // replace what SetBranches has set in the switches by Branches
+	Lose         Kind = 9  // the rank's host has crashed; there is no reply
+	Take         Kind = 10 // Get by the only reader of Key, after which its value is not kept
 )
 
 // Request is a call of a rank as a message.
@@ -39,7 +40,7 @@ type Request struct {
 type Reply struct {
 	Rank  int    `json:"rank"`
 	Call  uint64 `json:"call"`
-	Value []byte `json:"value,omitempty"` // of Get
+	Value []byte `json:"value,omitempty"` // of Get and Take
 	Group uint32 `json:"group,omitempty"` // of Lease and Multicast
 	Error string `json:"error,omitempty"`
 }
@@ -57,6 +58,9 @@ type Server struct {
 
 	// branches is what the last SetBranches has set.
 	branches []rankhost.Branches
+
+	// taken are the keys for which the call of a Take waits.
+	taken map[string]bool
 }
 
 // Lab is what a Server needs to know of the lab.
@@ -72,7 +76,7 @@ type Lab struct {
 
 // NewServer returns the server of a job of size ranks; spare is as in New.
 func NewServer(size int, spare []bool, lab Lab) *Server {
-	return &Server{board: New[uint64](size, spare), lab: lab}
+	return &Server{board: New[uint64](size, spare), lab: lab, taken: map[string]bool{}}
 }
 
 // Handle carries out a request of a rank. It returns the replies that are due now, which may be to
@@ -81,13 +85,24 @@ func (s *Server) Handle(rank int, q Request) (replies []Reply, entries []rankhos
 	me := call(rank, q.Call)
 	switch q.Kind {
 	case Put:
-		return answer(s.board.Put(q.Key, q.Value), q.Value), nil
+		calls := s.board.Put(q.Key, q.Value)
+		if len(calls) == 1 && s.taken[q.Key] {
+			delete(s.taken, q.Key)
+			s.board.Take(rank, me, q.Key)
+		}
+		return answer(calls, q.Value), nil
 	case Get:
 		if v, ok := s.board.Get(rank, me, q.Key); ok {
 			return answer([]uint64{me}, v), nil
 		}
+	case Take:
+		if v, ok := s.board.Take(rank, me, q.Key); ok {
+			return answer([]uint64{me}, v), nil
+		}
+		s.taken[q.Key] = true
 	case Withdraw:
 		s.board.Withdraw(rank, call(rank, q.Of), q.Key)
+		delete(s.taken, q.Key)
 	case Arrive:
 		return answer(s.board.Arrive(rank, me), nil), nil
 	case Lose:

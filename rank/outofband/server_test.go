@@ -82,3 +82,32 @@ func TestServerEnd(t *testing.T) {
 		t.Error("what has ended ends again:", got)
 	}
 }
+
+// TestServerTake: a taken value is not kept, nor is one that came after the wait for it; one whose wait was withdrawn is.
+func TestServerTake(t *testing.T) {
+	s := NewServer(2, nil, Lab{})
+	ask := func(rank int, q Request) []Reply {
+		replies, _ := s.Handle(rank, q)
+		return replies
+	}
+	kept := func() int { return len(s.board.values) + len(s.taken) }
+
+	ask(0, Request{Kind: Put, Key: "k", Value: []byte("v")})
+	if got := ask(1, Request{Kind: Take, Call: 1, Key: "k"}); len(got) != 1 || string(got[0].Value) != "v" || got[0].Rank != 1 || kept() != 0 {
+		t.Errorf("%+v, %d kept", got, kept())
+	}
+	if got := ask(1, Request{Kind: Take, Call: 2, Key: "l"}); got != nil {
+		t.Errorf("%+v before there is a value", got)
+	}
+	if got := ask(0, Request{Kind: Put, Key: "l", Value: []byte("w")}); len(got) != 1 || string(got[0].Value) != "w" || got[0].Call != 2 || kept() != 0 {
+		t.Errorf("%+v, %d kept", got, kept())
+	}
+	ask(1, Request{Kind: Take, Call: 3, Key: "m"})
+	ask(1, Request{Kind: Withdraw, Of: 3, Key: "m"})
+	if got := ask(0, Request{Kind: Put, Key: "m", Value: []byte("x")}); got != nil {
+		t.Errorf("%+v for a call that was withdrawn", got)
+	}
+	if got := ask(1, Request{Kind: Get, Call: 4, Key: "m"}); len(got) != 1 || string(got[0].Value) != "x" {
+		t.Errorf("%+v", got)
+	}
+}
