@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -46,7 +47,7 @@ func write(page string, runs int, quick bool) error {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, head, runtime.GOOS, runtime.GOARCH, processor(), runtime.NumCPU(), runtime.Version(), runs)
-	for _, part := range []func(*bytes.Buffer) error{m.rates, m.costs, m.memory} {
+	for _, part := range []func(*bytes.Buffer) error{m.rates, m.cores, m.costs, m.memory} {
 		if err := part(&b); err != nil {
 			return err
 		}
@@ -68,7 +69,8 @@ func (m *bench) path(name string) string { return filepath.Join(m.dir, name) }
 func (m *bench) rates(b *bytes.Buffer) error {
 	rows := []struct{ name, bare, ours string }{
 		{"permutation, 128 hosts (k=8), no digest", "BarePermutation/k=8", "Permutation/k=8"},
-		{"permutation, 1,024 hosts (k=16), no digest", "BarePermutation/k=16", "Permutation/k=16"},
+		{"permutation, 1,024 hosts (k=16), no digest, undivided", "BarePermutation/k=16", "Permutation/k=16"},
+		{"the same in 16 parts, as labs of that size are divided", "BarePermutation/k=16", "Parted/k=16/parts=16"},
 		{"broadcast to 511 hosts, an ACK for 16 packets, no digest", "BareBcastFT1024/ack=16", "BcastFT1024/ack=16/digest=false"},
 		{"the same with the digest", "BareBcastFT1024/ack=16", "BcastFT1024/ack=16/digest=true"},
 		{"broadcast to 127 hosts, no trace", "", "Trace/traced=false"},
@@ -122,19 +124,51 @@ func (m *bench) rate(name string) (float64, error) {
 	return strconv.ParseFloat(string(f[1]), 64)
 }
 
+// cores runs a lab that repeats little with one worker and with more.
+func (m *bench) cores(b *bytes.Buffer) error {
+	k, size := 16, "4MiB"
+	if m.quick {
+		k, size = 4, "64KiB"
+	}
+	lab := fmt.Sprintf("name: cores\nseed: 1\ntopology: {fat-tree: {k: %d}}\nlinks: {rate: 100Gbps, delay: 1us}\nnics: {mtu: 4096, icrc: flag}\n"+
+		"workloads:\n  - bcast: {schemes: [binomial], sizes: [%s], iterations: 1, memory: phantom}\n", k, size)
+	counts := []int{1}
+	for n := 2; n <= runtime.NumCPU(); n *= 2 {
+		counts = append(counts, n)
+	}
+	all := map[int][]usage{}
+	for range m.runs {
+		for _, n := range counts {
+			u, err := m.run(lab, "--no-skip", "--workers", strconv.Itoa(n))
+			if err != nil {
+				return err
+			}
+			all[n] = append(all[n], u)
+		}
+	}
+	fmt.Fprintf(b, "\n## All cores\n\nA binomial broadcast of %s in a fat-tree of %d hosts, lengths only, every packet simulated, `mcastlab run` from beginning to end.\n\n"+
+		"| workers | wall, s | processor, s | packet-hops by second of wall clock, millions |\n|---|---|---|---|\n", size, k*k*k/4)
+	for _, n := range counts {
+		wall := median(field(all[n], usage.elapsed))
+		fmt.Fprintf(b, "| %d | %.2f | %.2f | %.2f |\n", n, wall, median(field(all[n], usage.processor)), all[n][0].hops/wall/1e6)
+	}
+	return nil
+}
+
 // costs runs one lab in several ways.
 func (m *bench) costs(b *bytes.Buffer) error {
+	each := []string{"--no-skip", "--workers", "1"}
 	rows := []struct {
 		name, icrc, memory string
 		args               []string
 	}{
-		{"lengths only, a flag in place of the ICRC, digest", "flag", "phantom", nil},
-		{"and the ICRC computed", "full", "phantom", nil},
-		{"and a hash of the bytes at every receiver", "full", "hashed", nil},
-		{"and real bytes, compared at every receiver", "full", "bytes", nil},
-		{"lengths only, `--trace messages`", "flag", "phantom", []string{"--trace", "messages"}},
-		{"lengths only, `--check`", "flag", "phantom", []string{"--check"}},
-		{"lengths only, all cores (`--workers 0`)", "flag", "phantom", []string{"--workers", "0"}},
+		{"lengths only, a flag in place of the ICRC, digest", "flag", "phantom", each},
+		{"and the ICRC computed", "full", "phantom", each},
+		{"and a hash of the bytes at every receiver", "full", "hashed", each},
+		{"and real bytes, compared at every receiver", "full", "bytes", each},
+		{"lengths only, `--trace messages`", "flag", "phantom", append([]string{"--trace", "messages"}, each...)},
+		{"lengths only, `--check`", "flag", "phantom", append([]string{"--check"}, each...)},
+		{"lengths only, what repeats left out", "flag", "phantom", nil},
 	}
 	size := "16MiB"
 	if m.quick {
@@ -153,7 +187,7 @@ func (m *bench) costs(b *bytes.Buffer) error {
 			all[i] = append(all[i], u)
 		}
 	}
-	fmt.Fprintf(b, "\n## What a run costs\n\nA broadcast of %s to 127 hosts, `mcastlab run` from beginning to end.\n\n"+
+	fmt.Fprintf(b, "\n## What a run costs\n\nA broadcast of %s to 127 hosts, `mcastlab run` from beginning to end: one worker, every packet simulated but in the last row.\n\n"+
 		"| what | processor, s | wall, s |\n|---|---|---|\n", size)
 	for i, r := range rows {
 		fmt.Fprintf(b, "| %s | %.2f | %.2f |\n", r.name, median(field(all[i], usage.processor)), median(field(all[i], usage.elapsed)))
@@ -206,7 +240,7 @@ func field(all []usage, f func(usage) float64) (v []float64) {
 }
 
 // usage is what one run took.
-type usage struct{ cpu, wall, bytes float64 }
+type usage struct{ cpu, wall, bytes, hops float64 }
 
 func (u usage) processor() float64 { return u.cpu }
 func (u usage) elapsed() float64   { return u.wall }
@@ -243,8 +277,30 @@ func (m *bench) run(lab string, args ...string) (usage, error) {
 	if !ok {
 		return usage{}, fmt.Errorf("%s: the system does not tell what it used", c.Path)
 	}
+	if u.hops, err = hops(dir); err != nil {
+		return usage{}, err
+	}
 	u.cpu, u.bytes = seconds(r.Utime)+seconds(r.Stime), float64(r.Maxrss)*rssUnit()
 	return u, nil
+}
+
+// hops returns the packet-hops of the only run below a folder.
+func hops(dir string) (float64, error) {
+	all, err := filepath.Glob(filepath.Join(dir, "runs", "*", "meta.json"))
+	if err != nil || len(all) != 1 {
+		return 0, fmt.Errorf("%d runs in %s, want one: %w", len(all), dir, err)
+	}
+	text, err := os.ReadFile(all[0])
+	if err != nil {
+		return 0, err
+	}
+	var meta struct {
+		Hops float64 `json:"packet_hops"`
+	}
+	if err := json.Unmarshal(text, &meta); err != nil {
+		return 0, fmt.Errorf("read %s: %w", all[0], err)
+	}
+	return meta.Hops, nil
 }
 
 const head = `# Speed
