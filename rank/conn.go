@@ -195,17 +195,16 @@ func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
 func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.RecvWR) (*Request, error) {
 	var err error
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		r.wrid++
-		r.reqs[r.wrid] = q
+		number := r.reqs.add(q)
 		if q.send {
-			s.WRID = r.wrid
+			s.WRID = number
 			err = nic.PostSend(now, qp, s)
 		} else {
-			v.WRID = r.wrid
+			v.WRID = number
 			err = nic.PostRecv(now, qp, v)
 		}
 		if err != nil {
-			delete(r.reqs, r.wrid)
+			r.reqs.take(number)
 		}
 	})
 	if err != nil {
@@ -272,11 +271,10 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 			return some
 		}
 		some = true
-		q := r.reqs[w.WRID]
+		q := r.reqs.take(w.WRID)
 		if q == nil {
 			continue
 		}
-		delete(r.reqs, w.WRID)
 		q.done, q.len, q.imm, q.withImm = true, w.ByteLen, w.Imm, w.WithImm
 		if w.Status != virtrnic.WCSuccess {
 			if q.err = statusError(w.Status); !r.survives {

@@ -261,10 +261,9 @@ func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
 	r.spend(r.c.Params.Cost.Post)
 	var err error
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		r.wrid++
-		r.reqs[r.wrid] = q
+		number := r.reqs.add(q)
 		for i, p := range pieces {
-			wr := virtrnic.SendWR{WRID: r.wrid, SGE: b.sge(p.Off, p.Len), Imm: p.Imm}
+			wr := virtrnic.SendWR{WRID: number, SGE: b.sge(p.Off, p.Len), Imm: p.Imm}
 			if i == len(pieces)-1 {
 				wr.Flags = virtrnic.SendSignaled
 			}
@@ -274,7 +273,7 @@ func (m *Multicast) Send(b *Buffer, pieces []Piece) (*Request, error) {
 				wr.Opcode, wr.RemoteAddr, wr.RKey = virtrnic.WRRDMAWriteWithImm, multicastVA+uint64(p.Off), m.window.RKey()
 			}
 			if err = nic.PostSend(now, m.qp, wr); err != nil {
-				delete(r.reqs, r.wrid)
+				r.reqs.take(number)
 				return
 			}
 		}

@@ -192,7 +192,7 @@ func (r *Rank) release(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) (some bo
 	clear(r.own.qps)
 	clear(r.own.groups)
 	clear(r.conns)
-	clear(r.reqs)
+	r.reqs.forget()
 	r.own.ahs, r.own.cqs = nil, nil
 	return some
 }

@@ -20,8 +20,7 @@ type Rank struct {
 	cq     *virtrnic.CQ
 	pd     *virtrnic.PD
 	conns  map[int]*Conn
-	reqs   map[uint64]*Request
-	wrid   uint64
+	reqs   requests
 	addr   func(ip uint32) netip.Addr // converts an address to the fabric's IP version
 
 	own      own
@@ -51,7 +50,7 @@ func start(c rankhost.Config) (*Rank, error) {
 }
 
 func newRank(c rankhost.Config, j *job) *Rank {
-	return &Rank{c: c, stride: 1, job: j, health: &j.health, conns: map[int]*Conn{}, reqs: map[uint64]*Request{}}
+	return &Rank{c: c, stride: 1, job: j, health: &j.health, conns: map[int]*Conn{}}
 }
 
 // ID returns the rank's number, 0 to Size-1.

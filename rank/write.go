@@ -289,8 +289,7 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 	}
 	var err error
 	r.c.Host.Do(func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		r.wrid++
-		wr.WRID, wr.RKey = r.wrid, wire.MRAnnounced|uint32(w.g.qp.SQPSN())
+		wr.WRID, wr.RKey = r.reqs.add(q), wire.MRAnnounced|uint32(w.g.qp.SQPSN())
 		for off := 0; off < len(text) && err == nil; off += r.c.Params.MTU {
 			// Nobody waits for this completion: if it fails, the WRITE fails too.
 			err = nic.PostSend(now, w.g.qp, virtrnic.SendWR{
@@ -300,8 +299,8 @@ func (w *writes) announced(v *Window, q *Request, wr virtrnic.SendWR) (*Request,
 		if err == nil {
 			err = nic.PostSend(now, w.g.qp, wr)
 		}
-		if err == nil {
-			r.reqs[wr.WRID] = q
+		if err != nil {
+			r.reqs.take(wr.WRID)
 		}
 	})
 	if err != nil {
