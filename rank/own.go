@@ -14,7 +14,8 @@ import (
 // own holds everything that a rank, or a view of one (Sub), has made on its host and not
 // destroyed yet, so that all of it can be released at once, wherever the program stopped.
 type own struct {
-	qps    map[*virtrnic.QP][]uint32 // value: the multicast groups that the queue pair is attached to
+	qps    map[*virtrnic.QP]struct{}
+	mcast  map[*virtrnic.QP][]uint32 // the multicast groups that a queue pair is attached to
 	cqs    []*virtrnic.CQ
 	ahs    []*virtrnic.AddressHandle
 	groups map[uint32]bool // groups that this host's agent is registered for, by McstID
@@ -40,7 +41,7 @@ func (r *Rank) open(nic *virtrnic.NIC) (err error) {
 		return err
 	}
 	r.addr = nic.Addr
-	r.own = own{qps: map[*virtrnic.QP][]uint32{}, cqs: []*virtrnic.CQ{r.cq}, groups: map[uint32]bool{}}
+	r.own = own{qps: map[*virtrnic.QP]struct{}{}, cqs: []*virtrnic.CQ{r.cq}, groups: map[uint32]bool{}}
 	r.job.views = append(r.job.views, r)
 	return nil
 }
@@ -49,15 +50,18 @@ func (r *Rank) open(nic *virtrnic.NIC) (err error) {
 func (r *Rank) newQP(nic *virtrnic.NIC, init virtrnic.QPInit) (*virtrnic.QP, error) {
 	q, err := nic.CreateQP(init)
 	if err == nil {
-		r.own.qps[q] = nil
+		r.own.qps[q] = struct{}{}
 	}
 	return q, err
 }
 
 // attached records that a queue pair is attached to a multicast group.
 func (r *Rank) attached(q *virtrnic.QP, group uint32) {
-	if all := r.own.qps[q]; !slices.Contains(all, group) {
-		r.own.qps[q] = append(all, group)
+	if r.own.mcast == nil {
+		r.own.mcast = map[*virtrnic.QP][]uint32{}
+	}
+	if all := r.own.mcast[q]; !slices.Contains(all, group) {
+		r.own.mcast[q] = append(all, group)
 	}
 }
 
@@ -126,6 +130,7 @@ func (r *Rank) destroy(q *virtrnic.QP) (err error) {
 
 func (r *Rank) destroyQP(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP) error {
 	delete(r.own.qps, q)
+	delete(r.own.mcast, q)
 	return nic.DestroyQP(now, q)
 }
 
@@ -178,7 +183,7 @@ func (r *Rank) release(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) (some bo
 	}
 	byNumber := func(a, b *virtrnic.QP) int { return cmp.Compare(a.Num(), b.Num()) }
 	for _, q := range slices.SortedFunc(maps.Keys(r.own.qps), byNumber) {
-		for _, g := range r.own.qps[q] {
+		for _, g := range r.own.mcast[q] {
 			_ = nic.DetachMcast(q, g)
 		}
 		_ = nic.DestroyQP(now, q)
@@ -190,6 +195,7 @@ func (r *Rank) release(now vtime.Time, nic *virtrnic.NIC, a *mrp.Agent) (some bo
 		_ = nic.DestroyCQ(c)
 	}
 	clear(r.own.qps)
+	clear(r.own.mcast)
 	clear(r.own.groups)
 	clear(r.conns)
 	r.reqs.forget()
