@@ -99,7 +99,10 @@ func (p *progress) done(j *Job, d Done) {
 func Simulate(ctx context.Context, l *lab.Lab, dir string, o runner.Options) (report *runner.Report, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o.Base = dir
-	return runner.Simulate(ctx, l, o)
+	if report, err = runner.Simulate(ctx, l, o); report != nil {
+		report.Nodes = nil // nobody asks for it, and of all runs of a batch it is much
+	}
+	return report, err
 }
 
 // Recall returns what a file holds, or nil if it cannot be read as that or is not what is asked for.
