@@ -80,7 +80,7 @@ func (r *simulation) workers(g *topo.Graph) int {
 	if asked != WorkersAuto {
 		return asked
 	}
-	cores := min(runtime.GOMAXPROCS(0), WorkersMax)
+	cores := min(runtime.GOMAXPROCS(0), WorkersMax, max(1, g.Hosts/partHosts)) // with fewer hosts each, they would wait for each other
 	switch {
 	case g.Hosts < workersFrom || cores == 1 && g.Hosts < manyFrom || r.repeats():
 		return 0

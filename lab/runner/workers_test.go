@@ -228,7 +228,8 @@ func TestWorkersAuto(t *testing.T) {
 		o                  Options
 	}{
 		{64, 4, 0, "sizes: [4KiB]", Options{}},
-		{128, 4, 4, "sizes: [4KiB]", Options{}},
+		{128, 4, 2, "sizes: [4KiB]", Options{}},
+		{512, 64, 8, "sizes: [4KiB]", Options{}},
 		{128, 1, 0, "sizes: [4KiB]", Options{}},
 		{512, 1, 1, "sizes: [4KiB]", Options{}},
 		{512, 4, 4, "sizes: [4KiB], memory: phantom", Options{}},
