@@ -61,8 +61,8 @@ func (k *Keeper) Grown() {
 	k.refused = !collapse()
 }
 
-// Done collects the lab, which must be reachable no more, and leaves the collector as it was. Of several simulations in one process the
-// last one does. Called again it does nothing.
+// Done collects the lab, if nothing refers to it any more, and leaves the collector as it was. Of several simulations in one process the
+// last one does.
 func (k *Keeper) Done() {
 	if k.tight {
 		k.tight = false

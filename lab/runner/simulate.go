@@ -120,7 +120,6 @@ func Simulate(ctx context.Context, l *lab.Lab, o Options) (*Report, error) {
 	if aerr := r.account(); err == nil {
 		err = aerr
 	}
-	r.heap.Done()
 	if err == nil && o.Check {
 		err = r.again(ctx, l)
 	}
@@ -196,7 +195,9 @@ func (r *simulation) account() error {
 	r.Report.CaptureCut = r.caps.Cut()
 	m.CaptureCut, m.CaptureFiles = r.caps.Cut(), r.caps.Files()
 	all := r.count()
-	r.net, r.faults = nil, nil // what is made from it takes memory, too
+	if r.ctx.Err() == nil { // else a program that was abandoned may still use it
+		r.net, r.faults = nil, nil // what is made of all takes memory, too
+	}
 	r.heap.Done()
 	return r.Counters(all)
 }
