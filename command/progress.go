@@ -77,8 +77,10 @@ func (p *progress) describe(s runner.ProgressState, now time.Time) string {
 		hops = fmt.Sprintf("%.0f k", rate/1e3)
 	}
 	text := fmt.Sprintf("%s | lab time %v, 1:%.0f | %s packet-hops/s", s.Doing, s.LabTime, ratio, hops)
-	if now.Sub(p.stepAt) > stall && s.Waiting != "" {
-		text += " | waiting on " + s.Waiting
+	if now.Sub(p.stepAt) > stall && s.Waiting != nil {
+		if on := s.Waiting(); on != "" {
+			text += " | waiting on " + on
+		}
 	}
 	return text
 }

@@ -245,9 +245,17 @@ func (r *Rank) await(q *Request) error {
 		if r.health.err != nil {
 			return r.health.err
 		}
-		r.c.Host.Park(vtime.Never, q.what())
+		r.c.Host.Park(vtime.Never, r.named(q))
 	}
 	return nil
+}
+
+// named returns what a request's what does. A rank often waits for one connection many times, and says the same of it.
+func (r *Rank) named(q *Request) string {
+	if n := &r.waited; n.to != q.to || n.send != q.send {
+		n.to, n.send, n.text = q.to, q.send, q.what()
+	}
+	return r.waited.text
 }
 
 // poll takes all completions of the view's queue, and reports whether there were any.
@@ -325,7 +333,7 @@ func (r *Rank) WaitAny(reqs ...*Request) (i int, err error) {
 			if r.health.err != nil {
 				return open, r.health.err
 			}
-			r.c.Host.Park(vtime.Never, reqs[open].what())
+			r.c.Host.Park(vtime.Never, r.named(reqs[open]))
 		}
 	}
 }

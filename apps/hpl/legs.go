@@ -124,8 +124,8 @@ func binomial(me, procs int) branch {
 	return b
 }
 
-// sendAll posts the sends of all legs.
-func sendAll(c *rank.Rank, legs []leg) (sent []*rank.Request, err error) {
+// sendAll posts the sends of all legs and appends them to those in sent.
+func sendAll(c *rank.Rank, sent []*rank.Request, legs []leg) ([]*rank.Request, error) {
 	for _, l := range legs {
 		q, err := l.send(c)
 		if err != nil {

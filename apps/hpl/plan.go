@@ -33,7 +33,7 @@ func makePlan(rows, procs int) *plan {
 		return p
 	}
 	return &plan{
-		procs: procs, src: make([]int, rows), order: part(rows)[:0], first: part(procs + 1)[:0], downs: part(procs + 1)[:0],
+		procs: procs, src: make([]int, rows), order: part(rows), first: part(procs + 1), downs: part(procs + 1),
 		tree: part(procs), place: part(procs), out: part(procs + 1)[:0],
 	}
 }
@@ -63,36 +63,55 @@ func (s *solver) newPlan(p *panel) *plan {
 	for i := range pl.src {
 		pl.src[i] = get(p.j0 + i)
 	}
-	pl.down = make([]move, 0, len(below))
-	for x := range s.P {
-		pl.first, pl.downs = append(pl.first, int32(len(pl.order))), append(pl.downs, int32(len(pl.down)))
-		for i, row := range pl.src {
-			if rel(row) == x {
-				pl.order = append(pl.order, int32(i))
-			}
-		}
-		for _, row := range below {
-			if rel(row) == x {
-				pl.down = append(pl.down, move{row, get(row)})
-			}
-		}
+	byKey(len(pl.src), func(i int) int { return rel(pl.src[i]) }, pl.first, pl.order)
+	downs := make([]int32, len(below))
+	byKey(len(below), func(i int) int { return rel(below[i]) }, pl.downs, downs)
+	pl.down = make([]move, len(below))
+	for i, at := range downs {
+		pl.down[i] = move{below[at], get(below[at])}
 	}
-	pl.first, pl.downs = append(pl.first, int32(len(pl.order))), append(pl.downs, int32(len(pl.down)))
 	pl.plant()
 	return pl
+}
+
+// byKey puts the numbers up to n into order by their keys, those of one key in ascending order, and into first the
+// index of the first of each key, with one more entry at the end. Keys count from 0. There are as many plans as
+// processes, so it takes no more than a few steps for each number and key.
+func byKey(n int, key func(i int) int, first, order []int32) {
+	clear(first)
+	for i := range n {
+		first[key(i)+1]++
+	}
+	for k := 1; k < len(first); k++ {
+		first[k] += first[k-1]
+	}
+	for i := range n {
+		at := &first[key(i)]
+		order[*at] = int32(i)
+		*at++
+	}
+	copy(first[1:], first[:len(first)-1])
+	first[0] = 0
 }
 
 // plant arranges the processes in a binomial tree. Those that receive the most rows are next to
 // the root, so that most rows take one hop (HPL_logsort).
 func (p *plan) plant() {
-	procs, places := make([]int, p.procs), make([]int, p.procs)
-	for x := range procs {
-		procs[x], places[x] = x, x
+	most := 0
+	for x := range p.procs {
+		most = max(most, len(p.moves(x)))
 	}
-	slices.SortStableFunc(procs[1:], func(a, b int) int { return len(p.moves(b)) - len(p.moves(a)) })
-	slices.SortStableFunc(places, func(a, b int) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
-	for i, x := range procs {
-		p.tree[places[i]], p.place[x] = int32(x), int32(places[i])
+	keys := make([]int32, max(most+1, bits.Len(uint(p.procs)))+1)
+	order := make([]int32, 2*p.procs)
+	procs, places := order[:p.procs], order[p.procs:]
+	byKey(p.procs-1, func(i int) int { return most - len(p.moves(i+1)) }, keys[:most+2], procs[1:])
+	byKey(p.procs, func(i int) int { return bits.OnesCount(uint(i)) }, keys, places)
+	for i, at := range places {
+		x := procs[i]
+		if i > 0 {
+			x++ // the block's process is not among those that byKey has ordered
+		}
+		p.tree[at], p.place[x] = x, at
 	}
 	n := 0
 	for at, x := range p.tree {

@@ -61,7 +61,7 @@ func (s *solver) sendNumbers(c *rank.Rank, peers []int, n int, v []float64) erro
 	for _, p := range peers {
 		legs = append(legs, s.slotLeg(p, 0, n))
 	}
-	sent, err := sendAll(c, legs)
+	sent, err := sendAll(c, nil, legs)
 	if err != nil {
 		return err
 	}

@@ -179,9 +179,8 @@ func (w *swapper) rowsOf(legs []leg, peer int, b *rank.Buffer, from, to int) []l
 	return append(legs, leg{w.abs(peer), b, from * w.n * word, (to - from) * w.n * word})
 }
 
-func (w *swapper) send(legs []leg) error {
-	sent, err := sendAll(w.col.Rank, legs)
-	w.sent = append(w.sent, sent...)
+func (w *swapper) send(legs []leg) (err error) {
+	w.sent, err = sendAll(w.col.Rank, w.sent, legs)
 	return err
 }
 
@@ -222,14 +221,15 @@ func (w *swapper) long() error {
 	left, right := (me-1+w.procs)%w.procs, (me+1)%w.procs
 	// roll returns the message with the share that reached this process so many steps ago, unless that has no rows. A step
 	// sends one to the right, and receives the one that is sent in the next.
-	roll := func(peer, steps int) []leg {
+	roll := func(legs []leg, peer, steps int) []leg {
 		x := (me - steps + w.procs) % w.procs
-		return w.rowsOf(nil, peer, w.u, w.target(x), w.target(x+1))
+		return w.rowsOf(legs, peer, w.u, w.target(x), w.target(x+1))
 	}
 	var peers []int
+	var out []leg
 	for s := range w.procs - 1 {
-		peers = append(peers, peersOf(roll(right, s))...)
-		in = append(in, roll(left, s+1)...)
+		out, in = roll(out[:0], right, s), roll(in, left, s+1)
+		peers = append(peers, peersOf(out)...)
 	}
 	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peers...))
 	if err != nil {
@@ -254,10 +254,11 @@ func (w *swapper) long() error {
 	}
 	reqs = reqs[fromEven:]
 	for s := range w.procs - 1 {
-		if err := w.send(roll(right, s)); err != nil {
+		out = roll(out[:0], right, s)
+		if err := w.send(out); err != nil {
 			return err
 		}
-		n := len(roll(left, s+1))
+		n := len(roll(out[:0], left, s+1))
 		if err := w.col.Wait(reqs[:n]...); err != nil {
 			return err
 		}

@@ -12,16 +12,22 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Keeper watches the heap of this process while it grows. The zero value has seen none.
 type Keeper struct {
-	sample  [1]metrics.Sample
-	began   time.Time // when it was first looked at
-	seen    uint64    // bytes of the heap when it was last moved
-	refused bool      // the kernel has no huge pages
-	tight   bool      // garbage is collected sooner
+	sample [1]metrics.Sample
+	began  time.Time // when it was first looked at
+	seen   uint64    // bytes of the heap when it was last moved
+	tight  bool      // garbage is collected sooner
+
+	mover   sync.WaitGroup // moves the heap aside: the kernel takes seconds for a gigabyte
+	moving  atomic.Bool
+	refused atomic.Bool // the kernel has no huge pages
+	over    atomic.Bool // Done was called
 }
 
 // hugeFrom is the smallest heap that is worth the move: a smaller one fits the caches. tightFrom is
@@ -54,16 +60,23 @@ func (k *Keeper) Grown() {
 		k.tight = true
 		debug.SetGCPercent(tightPercent)
 	}
-	if k.refused || bytes < hugeFrom || bytes < k.seen+k.seen/4 || time.Since(k.began) < time.Duration(bytes)*pays {
+	if k.moving.Load() || k.refused.Load() || bytes < hugeFrom || bytes < k.seen+k.seen/4 || time.Since(k.began) < time.Duration(bytes)*pays {
 		return
 	}
 	k.seen = bytes
-	k.refused = !collapse()
+	k.moving.Store(true)
+	k.mover.Go(func() {
+		k.refused.Store(!collapse(k.over.Load))
+		k.moving.Store(false)
+	})
 }
 
 // Done collects the lab, if nothing refers to it any more, and leaves the collector as it was. Of several simulations in one process the
 // last one does.
 func (k *Keeper) Done() {
+	k.over.Store(true)
+	k.mover.Wait()
+	k.over.Store(false)
 	if k.tight {
 		k.tight = false
 		runtime.GC() // else the heap may grow to twice the lab

@@ -17,8 +17,9 @@ const (
 	apart = 40
 )
 
-// collapse moves what the heap has in memory into huge pages, and reports whether the kernel can.
-func collapse() bool {
+// collapse moves what the heap has in memory into huge pages until all of it is or over says that it is no use any more. It reports
+// whether the kernel can. The heap may be used meanwhile.
+func collapse(over func() bool) bool {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
 		return false
@@ -37,7 +38,7 @@ func collapse() bool {
 		}
 		// What is not there yet comes in huge pages, and what is there is moved.
 		able = advise(from, to-from, unix.MADV_HUGEPAGE) || able
-		for ; from < to; from += pageSize {
+		for ; from < to && !over(); from += pageSize {
 			if resident(from) {
 				advise(from, pageSize, unix.MADV_COLLAPSE)
 			}

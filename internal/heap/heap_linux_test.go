@@ -15,7 +15,7 @@ func TestCollapse(t *testing.T) {
 	for i := 0; i < n; i += 512 {
 		b[i] = byte(i >> 9)
 	}
-	able := collapse()
+	able := collapse(func() bool { return false })
 	for i := 0; i < n; i += 512 {
 		if b[i] != byte(i>>9) {
 			t.Fatalf("byte %d is %d, want %d", i, b[i], byte(i>>9))

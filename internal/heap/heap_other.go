@@ -2,4 +2,4 @@
 
 package heap
 
-func collapse() bool { return false }
+func collapse(func() bool) bool { return false }

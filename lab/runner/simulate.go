@@ -54,8 +54,8 @@ type ProgressState struct {
 	Step, Steps int // iterations begun, and in all
 	LabTime     vtime.Time
 	PacketHops  uint64
-	AllHops     uint64 // of the whole run, as a rehearsal has them; 0: not known
-	Waiting     string // what most ranks wait on
+	AllHops     uint64        // of the whole run, as a rehearsal has them; 0: not known
+	Waiting     func() string // what most ranks wait on, asked of all of them; nil: not known
 }
 
 // simulation is a run on the event clock.
@@ -238,7 +238,7 @@ func (r *simulation) observe() error {
 	if r.o.Progress != nil {
 		doing, done := r.net.Doing()
 		r.o.Progress.Update(ProgressState{
-			Doing: doing, Step: r.before + done, Steps: r.steps, LabTime: r.net.Now(), PacketHops: r.net.Stats().Hops, Waiting: r.net.Waiting(),
+			Doing: doing, Step: r.before + done, Steps: r.steps, LabTime: r.net.Now(), PacketHops: r.net.Stats().Hops, Waiting: r.net.Waiting,
 		})
 	}
 	return nil

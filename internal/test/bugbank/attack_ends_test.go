@@ -10,8 +10,8 @@ var attackEnds = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "The wait for a request ends with that request only",
-				edits: edit("rank/conn.go", "\t\tif r.health.err != nil {\n\t\t\treturn r.health.err\n\t\t}\n\t\tr.c.Host.Park(vtime.Never, q.what())\n\t}\n\treturn nil\n",
-					"\t\tr.c.Host.Park(vtime.Never, q.what())\n\t}\n\treturn nil\n"),
+				edits: edit("rank/conn.go", "\t\tif r.health.err != nil {\n\t\t\treturn r.health.err\n\t\t}\n\t\tr.c.Host.Park(vtime.Never, r.named(q))\n\t}\n\treturn nil\n",
+					"\t\tr.c.Host.Park(vtime.Never, r.named(q))\n\t}\n\treturn nil\n"),
 				test: "lab/runner TestRunsEnd",
 			},
 			{
