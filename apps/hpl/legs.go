@@ -31,6 +31,10 @@ type line struct {
 	nothing *rank.Buffer
 }
 
+// pairsFrom is the number of ranks of a job from which on its lines have the barrier with fewer connections: a job of
+// 128 x 128 has 28 queue pairs a rank for barriers with the other, a quarter of its memory.
+const pairsFrom = 4096
+
 // newLine returns the view of some ranks. All of them must call it.
 func newLine(r *rank.Rank, name string, members []int) (l *line, err error) {
 	l = &line{}
@@ -44,6 +48,9 @@ func newLine(r *rank.Rank, name string, members []int) (l *line, err error) {
 		return nil, err
 	}
 	l.barrier = collective.NewBarrier(l.apart)
+	if r.Size() >= pairsFrom {
+		l.barrier = collective.NewPairBarrier(l.apart)
+	}
 	return l, l.barrier.Begin(l.nothing, 0, 0)
 }
 

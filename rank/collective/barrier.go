@@ -9,6 +9,7 @@ import "github.com/mcastlab/mcastlab/rank"
 //	T = ceil(log2 N) S(0, L) after the last rank has come
 type barrier struct {
 	r    *rank.Rank
+	ends func(d int) (to, from int) // the ranks to send to and to wait for in the round of distance d
 	b    *rank.Buffer
 	next []*rank.Request    // receives of the next barrier, by round
 	sent [2][]*rank.Request // sends of this barrier and of the previous one
@@ -17,14 +18,26 @@ type barrier struct {
 // NewBarrier prepares a barrier on a rank. All ranks of the job must call it. Begin is called
 // once, with any buffer. The ranks may then call Run any number of times without other
 // synchronisation, and each call returns when all ranks have made it.
-func NewBarrier(r *rank.Rank) Algorithm { return &barrier{r: r} }
+func NewBarrier(r *rank.Rank) Algorithm {
+	return &barrier{r: r, ends: func(d int) (to, from int) { return absolute(r, r.ID(), d), absolute(r, r.ID(), r.Size()-d) }}
+}
+
+// NewPairBarrier is NewBarrier with half as many connections if the number of ranks is a power of two: in round k a rank
+// exchanges messages with the one whose number differs in bit k.
+func NewPairBarrier(r *rank.Rank) Algorithm {
+	if n := r.Size(); n&(n-1) != 0 {
+		return NewBarrier(r)
+	}
+	return &barrier{r: r, ends: func(d int) (to, from int) { return r.ID() ^ d, r.ID() ^ d }}
+}
 
 // Begin implements Algorithm.
 func (m *barrier) Begin(b *rank.Buffer, _, _ int) error {
 	m.b = b
 	var peers []int
 	for d := 1; d < m.r.Size(); d *= 2 {
-		peers = append(peers, absolute(m.r, m.r.ID(), d), absolute(m.r, m.r.ID(), m.r.Size()-d))
+		to, from := m.ends(d)
+		peers = append(peers, to, from)
 	}
 	if err := connectAny(m.r, peers); err != nil {
 		return err
@@ -36,7 +49,8 @@ func (m *barrier) Begin(b *rank.Buffer, _, _ int) error {
 func (m *barrier) post() error {
 	m.next = nil
 	for d := 1; d < m.r.Size(); d *= 2 {
-		q, err := recvFrom(m.r, absolute(m.r, m.r.ID(), m.r.Size()-d), m.b, 0, 0)
+		_, from := m.ends(d)
+		q, err := recvFrom(m.r, from, m.b, 0, 0)
 		if err != nil {
 			return err
 		}
@@ -59,7 +73,8 @@ func (m *barrier) Run() (at Times, err error) {
 	m.sent[0], m.sent[1] = m.sent[1][:0], m.sent[0]
 	d := 1
 	for _, came := range now {
-		q, err := sendTo(m.r, absolute(m.r, m.r.ID(), d), m.b, 0, 0)
+		to, _ := m.ends(d)
+		q, err := sendTo(m.r, to, m.b, 0, 0)
 		if err != nil {
 			return at, err
 		}
