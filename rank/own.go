@@ -27,11 +27,13 @@ type job struct {
 	mrs    map[*virtrnic.MR]bool
 	health health
 	common map[string]any // what views share, by name (Common)
+	desk   desk
 }
 
 func newJob() *job {
 	j := &job{mrs: map[*virtrnic.MR]bool{}, common: map[string]any{}}
 	j.health.job = j
+	j.desk.open()
 	return j
 }
 

@@ -86,7 +86,7 @@ func begin(c *line, in []leg, peers []int) ([]*rank.Request, error) {
 		}
 		return max(a, c.ID()) - max(b, c.ID())
 	})
-	for _, p := range peers {
+	for _, p := range slices.Compact(peers) {
 		if _, err := c.Connect(p); err != nil {
 			return nil, err
 		}

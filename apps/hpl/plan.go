@@ -44,31 +44,35 @@ func (s *solver) newPlan(p *panel) *plan {
 	rel := func(row int) int { return (ownerOf(row, s.NB, s.P) - block + s.P) % s.P }
 	pl := makePlan(p.jb, s.P)
 	pl.me = (s.myRow - block + s.P) % s.P
-	at := map[int]int{} // by place in the matrix: the row that is there after the exchanges so far
-	get := func(row int) int {
-		if v, ok := at[row]; ok {
-			return v
-		}
-		return row
-	}
-	var below []int
-	for i, to := range p.piv {
-		here := p.j0 + i
-		if _, seen := at[to]; !seen && to >= p.j0+p.jb {
+	// The rows below the block that pivots name, and what is at their places and in the block after the exchanges.
+	below := make([]int, 0, p.jb)
+	for _, to := range p.piv {
+		if to >= p.j0+p.jb {
 			below = append(below, to)
 		}
-		at[here], at[to] = get(to), get(here)
 	}
 	slices.Sort(below)
+	below = slices.Compact(below)
+	outside := slices.Clone(below)
 	for i := range pl.src {
-		pl.src[i] = get(p.j0 + i)
+		pl.src[i] = p.j0 + i
+	}
+	for i, to := range p.piv {
+		at := &pl.src[i]
+		if to < p.j0+p.jb {
+			to -= p.j0
+			*at, pl.src[to] = pl.src[to], *at
+			continue
+		}
+		k, _ := slices.BinarySearch(below, to)
+		*at, outside[k] = outside[k], *at
 	}
 	byKey(len(pl.src), func(i int) int { return rel(pl.src[i]) }, pl.first, pl.order)
 	downs := make([]int32, len(below))
 	byKey(len(below), func(i int) int { return rel(below[i]) }, pl.downs, downs)
 	pl.down = make([]move, len(below))
 	for i, at := range downs {
-		pl.down[i] = move{below[at], get(below[at])}
+		pl.down[i] = move{below[at], outside[at]}
 	}
 	pl.plant()
 	return pl

@@ -1,6 +1,8 @@
 package hpl
 
 import (
+	"slices"
+
 	"gonum.org/v1/gonum/blas"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -225,13 +227,14 @@ func (w *swapper) long() error {
 		x := (me - steps + w.procs) % w.procs
 		return w.rowsOf(legs, peer, w.u, w.target(x), w.target(x+1))
 	}
-	var peers []int
+	peers := slices.Grow(append(peersOf(spread), peersOf(even)...), len(in)+2*min(len(w.src), w.procs))
 	var out []leg
+	in = slices.Grow(in, min(len(w.src), w.procs))
 	for s := range w.procs - 1 {
 		out, in = roll(out[:0], right, s), roll(in, left, s+1)
 		peers = append(peers, peersOf(out)...)
 	}
-	reqs, err := begin(w.col, in, append(append(peersOf(spread), peersOf(even)...), peers...))
+	reqs, err := begin(w.col, in, peers)
 	if err != nil {
 		return err
 	}
