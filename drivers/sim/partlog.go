@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine"
@@ -14,6 +15,7 @@ import (
 type partLog struct {
 	net     *Net
 	reports []report
+	passing []report // in writeLogs: those that are still to be passed on
 }
 
 // report is an event of a machine with the event of the loop that has caused it.
@@ -72,39 +74,81 @@ func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
 	t.keep(report{now: now, queue: &queueReport{port, bytes}})
 }
 
-// writeLogs passes on what was reported before an instant, to which all parts have come.
+// writeLogs passes on what was reported before an instant, to which all parts have come. Reports of one part are in the order of
+// their causes, and those of all parts are merged: thousands of hosts that end at the same time report a million events.
 func (p *Parts) writeLogs(before vtime.Time) {
-	all := p.passing[:0]
-	for _, l := range p.logs {
+	all := logHeap(p.passing[:0])
+	for i, l := range p.logs {
 		k := 0
 		for k < len(l.reports) && l.reports[k].at < before {
 			k++
 		}
-		all = append(all, l.reports[:k]...)
-		l.reports = slices.Delete(l.reports, 0, k)
-	}
-	if p.passing = all; len(all) == 0 {
-		return
-	}
-	slices.SortStableFunc(all, func(a, b report) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause))
-	})
-	for i := range all {
-		r := &all[i]
-		switch {
-		case r.q != nil:
-			r.to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
-		case r.queue != nil:
-			r.to.(machine.QueueTracer).TraceQueue(r.now, r.queue.port, r.queue.bytes)
-		default:
-			r.to.Trace(r.now, r.e)
+		if l.passing = l.reports[:k]; k > 0 {
+			all = append(all, logFront{&l.passing[0], i})
 		}
 	}
-	clear(all) // nothing is kept alive from there
-	if cap(all) > passingMax {
-		p.passing = nil
+	heap.Init(&all)
+	for len(all) > 0 {
+		l := p.logs[all[0].part]
+		l.passing[0].pass()
+		if l.passing = l.passing[1:]; len(l.passing) > 0 {
+			all[0].report = &l.passing[0]
+			heap.Fix(&all, 0)
+		} else {
+			heap.Pop(&all)
+		}
+	}
+	for _, l := range p.logs {
+		l.drop(before)
+	}
+	p.passing = all[:0]
+}
+
+// pass passes a report on.
+func (r *report) pass() {
+	switch {
+	case r.q != nil:
+		r.to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
+	case r.queue != nil:
+		r.to.(machine.QueueTracer).TraceQueue(r.now, r.queue.port, r.queue.bytes)
+	default:
+		r.to.Trace(r.now, r.e)
 	}
 }
 
-// passingMax is the largest number of reports for which room is kept.
-const passingMax = 1 << 16
+// drop removes the reports before an instant.
+func (l *partLog) drop(before vtime.Time) {
+	k := 0
+	for k < len(l.reports) && l.reports[k].at < before {
+		k++
+	}
+	l.passing = nil
+	if l.reports = slices.Delete(l.reports, 0, k); len(l.reports) == 0 && cap(l.reports) > passingMax {
+		l.reports = nil
+	}
+}
+
+// logFront is the first report of a part that has not been passed on.
+type logFront struct {
+	*report
+	part int
+}
+
+// logHeap has the fronts of parts, that of the earliest cause first, and of one cause that of the lowest part.
+type logHeap []logFront
+
+func (h logHeap) Len() int      { return len(h) }
+func (h logHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h logHeap) Less(i, j int) bool {
+	a, b := &h[i], &h[j]
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause), cmp.Compare(a.part, b.part)) < 0
+}
+func (h *logHeap) Push(x any) { *h = append(*h, x.(logFront)) }
+func (h *logHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// passingMax is the largest number of reports of a part for which room is kept.
+const passingMax = 1 << 10

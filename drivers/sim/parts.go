@@ -52,7 +52,7 @@ type Parts struct {
 	before  []uint64        // by worker: its events when the last round ended
 	inTurn  uint64          // Stats.InTurn
 	logs    []*partLog      // by part; nil without Config.Trace
-	passing []report        // what writeLogs passes on
+	passing logHeap         // what writeLogs merges by; empty between its calls
 	sent    [][]sentRequest // by part: requests to the server that it has not been given
 	channel *window.Channel
 	hosts   []int // by rank of the running job
