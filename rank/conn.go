@@ -24,9 +24,9 @@ type Conn struct {
 // A job has many of them: it keeps what is read of its completion, and not all of that.
 type Request struct {
 	to      target
-	err     error
 	len     uint32
 	imm     uint32
+	status  virtrnic.WCStatus // once it is done
 	withImm bool
 	send    bool
 	done    bool
@@ -61,29 +61,51 @@ func (r *Rank) Connect(peer int) (*Conn, error) {
 	if p := r.peer(peer); p != nil {
 		return c, c.external(p)
 	}
-	psn := r.startPSN(fmt.Sprintf("psn/%d", peer))
+	psn := c.greet()
+	return c, c.bringUp(psn, c.answer())
+}
+
+// greet tells the peer the queue pair and the PSN that it sends from, and returns that.
+//
+// Connect is in three, and what greet and bringUp need is not on the stack while the rank waits: in a large job all ranks
+// wait at once.
+func (c *Conn) greet() wire.PSN {
+	r := c.r
+	psn := r.startPSN(fmt.Sprintf("psn/%d", c.peer))
 	hello := binary.BigEndian.AppendUint32(nil, uint32(c.qp.Num()))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
-	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, peer), hello)
-	r.waiting = append(r.waiting, peer)
-	answer := r.takeValue(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), fmt.Sprintf("rank %d to connect", peer))
-	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == peer })
+	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, c.peer), hello)
+	return psn
+}
+
+// answer waits for what the peer's greet tells.
+func (c *Conn) answer() []byte {
+	r := c.r
+	r.waiting = append(r.waiting, c.peer)
+	answer := r.takeValue(fmt.Sprintf("conn/%d/%d", c.peer, r.c.ID), fmt.Sprintf("rank %d to connect", c.peer))
+	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == c.peer })
+	return answer
+}
+
+// bringUp connects the queue pair to the one of the peer's answer.
+func (c *Conn) bringUp(psn wire.PSN, answer []byte) error {
+	r := c.r
 	switch {
 	case r.broken:
 		_ = r.destroy(c.qp) // it exists and is ours
-		return nil, rankhost.ErrBroken
+		return rankhost.ErrBroken
 	case len(answer) != 8:
-		return nil, fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, peer)
+		return fmt.Errorf("connect rank %d to %d: malformed answer", r.c.ID, c.peer)
 	}
 	to := remote{
-		ip: r.ip(peer), qpn: wire.QPN(binary.BigEndian.Uint32(answer)),
+		ip: r.ip(c.peer), qpn: wire.QPN(binary.BigEndian.Uint32(answer)),
 		sqPSN: psn, rqPSN: wire.PSN(binary.BigEndian.Uint32(answer[4:])),
 	}
 	if err := r.bringUp(c.qp, to); err != nil {
-		return nil, fmt.Errorf("connect rank %d to %d: %w", r.c.ID, peer, err)
+		return fmt.Errorf("connect rank %d to %d: %w", r.c.ID, c.peer, err)
 	}
-	r.conns[peer] = c
-	return c, nil
+	r.conns[c.peer] = c
+	return nil
 }
 
 // external connects to an external host's queue pair, and tells the operator of that host what
@@ -252,7 +274,7 @@ func (r *Rank) Wait(reqs ...*Request) error {
 		if !q.send {
 			r.spend(r.c.Params.Cost.Stack)
 		}
-		if q.err != nil && first == nil {
+		if q.status != virtrnic.WCSuccess && first == nil {
 			first = r.cause(q)
 		}
 	}
@@ -275,10 +297,10 @@ func (r *Rank) await(q *Request) error {
 
 // named returns what a request's what does. A rank often waits for one connection many times, and says the same of it.
 func (r *Rank) named(q *Request) string {
-	if n := &r.waited; n.to != q.to || n.send != q.send {
+	if n := &r.job.waited; n.to != q.to || n.send != q.send {
 		n.to, n.send, n.text = q.to, q.send, q.what()
 	}
-	return r.waited.text
+	return r.job.waited.text
 }
 
 // poll takes all completions of the view's queue, and reports whether there were any.
@@ -305,11 +327,9 @@ func (r *Rank) take(nic *virtrnic.NIC) (some bool) {
 		if q == nil {
 			continue
 		}
-		q.done, q.len, q.imm, q.withImm = true, w.ByteLen, w.Imm, w.WithImm
-		if w.Status != virtrnic.WCSuccess {
-			if q.err = statusError(w.Status); !r.survives {
-				r.health.fail(r.ended(q))
-			}
+		q.done, q.status, q.len, q.imm, q.withImm = true, w.Status, w.ByteLen, w.Imm, w.WithImm
+		if w.Status != virtrnic.WCSuccess && !r.survives {
+			r.health.fail(r.ended(q))
 		}
 	}
 }

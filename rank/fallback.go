@@ -69,10 +69,15 @@ func (r inside) LookOver(until vtime.Time, why string, views []*Rank, cond func(
 
 // OK reports whether the request has completed without an error, as of the last look (see
 // Done).
-func (q *Request) OK() bool { return q.done && q.err == nil }
+func (q *Request) OK() bool { return q.done && q.status == virtrnic.WCSuccess }
 
 // Err returns the error that the request has completed with, or nil.
-func (q *Request) Err() error { return q.err }
+func (q *Request) Err() error {
+	if q.status == virtrnic.WCSuccess {
+		return nil
+	}
+	return statusError(q.status)
+}
 
 // probed is the target of a probe: the rank whose NIC is to answer.
 type probed int

@@ -106,5 +106,5 @@ func (r *Rank) cause(q *Request) error {
 
 // ended returns the error of a failed request, with the rank and the request in its text.
 func (r *Rank) ended(q *Request) error {
-	return fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.err)
+	return fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), q.Err())
 }

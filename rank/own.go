@@ -28,6 +28,12 @@ type job struct {
 	health health
 	common map[string]any // what views share, by name (Common)
 	desk   desk
+
+	waited struct { // what named has last said, and of what
+		to   target
+		send bool
+		text string
+	}
 }
 
 func newJob() *job {

@@ -29,12 +29,6 @@ type Rank struct {
 	survives bool // Survive was called
 	health   *health
 	waiting  []int // peers whose answer Connect waits for
-
-	waited struct { // what named has last said, and of what
-		to   target
-		send bool
-		text string
-	}
 }
 
 // cqDepth is enough for every completion that a rank's workloads can have outstanding.

@@ -11,24 +11,24 @@ type move struct{ to, from int }
 // plan is the combined effect of the row exchanges of a panel (HPL_plindx). Each row of the block
 // row U comes from some row of the matrix. For each row of U from outside the block, a row of the
 // block moves to its place. Processes are numbered from the one that has the block. A large job has
-// many of them: one for each process.
+// many of them, one for each process: numbers of rows and processes have 16 bits (Test.Check).
 type plan struct {
 	me    int
 	procs int
-	src   []int   // by row of U: the matrix row that it comes from
-	order []int32 // rows of U in the order in which they are gathered, by process
-	first []int32 // by process: index of its first row in order; one more entry at the end
-	down  []move  // the rows that processes receive from the block, by process
-	downs []int32 // by process: index of its first in down; one more entry at the end
-	tree  []int32 // by place in the tree by which rows leave the block: the process
-	place []int32 // by process: its place in the tree
-	out   []int32 // by place: index of its first row among all that leave; one more entry at the end
+	src   []int    // by row of U: the matrix row that it comes from
+	order []uint16 // rows of U in the order in which they are gathered, by process
+	first []uint16 // by process: index of its first row in order; one more entry at the end
+	down  []move   // the rows that processes receive from the block, by process
+	downs []uint16 // by process: index of its first in down; one more entry at the end
+	tree  []uint16 // by place in the tree by which rows leave the block: the process
+	place []uint16 // by process: its place in the tree
+	out   []uint16 // by place: index of its first row among all that leave; one more entry at the end
 }
 
 // makePlan returns a plan for rows of U and processes, in which nothing moves.
 func makePlan(rows, procs int) *plan {
-	all := make([]int32, rows+5*procs+3)
-	part := func(n int) (p []int32) {
+	all := make([]uint16, rows+5*procs+3)
+	part := func(n int) (p []uint16) {
 		p, all = all[:n:n], all[n:]
 		return p
 	}
@@ -68,7 +68,7 @@ func (s *solver) newPlan(p *panel) *plan {
 		*at, outside[k] = outside[k], *at
 	}
 	byKey(len(pl.src), func(i int) int { return rel(pl.src[i]) }, pl.first, pl.order)
-	downs := make([]int32, len(below))
+	downs := make([]uint16, len(below))
 	byKey(len(below), func(i int) int { return rel(below[i]) }, pl.downs, downs)
 	pl.down = make([]move, len(below))
 	for i, at := range downs {
@@ -81,7 +81,7 @@ func (s *solver) newPlan(p *panel) *plan {
 // byKey puts the numbers up to n into order by their keys, those of one key in ascending order, and into first the
 // index of the first of each key, with one more entry at the end. Keys count from 0. There are as many plans as
 // processes, so it takes no more than a few steps for each number and key.
-func byKey(n int, key func(i int) int, first, order []int32) {
+func byKey(n int, key func(i int) int, first, order []uint16) {
 	clear(first)
 	for i := range n {
 		first[key(i)+1]++
@@ -91,7 +91,7 @@ func byKey(n int, key func(i int) int, first, order []int32) {
 	}
 	for i := range n {
 		at := &first[key(i)]
-		order[*at] = int32(i)
+		order[*at] = uint16(i)
 		*at++
 	}
 	copy(first[1:], first[:len(first)-1])
@@ -105,8 +105,8 @@ func (p *plan) plant() {
 	for x := range p.procs {
 		most = max(most, len(p.moves(x)))
 	}
-	keys := make([]int32, max(most+1, bits.Len(uint(p.procs)))+1)
-	order := make([]int32, 2*p.procs)
+	keys := make([]uint16, max(most+1, bits.Len(uint(p.procs)))+1)
+	order := make([]uint16, 2*p.procs)
 	procs, places := order[:p.procs], order[p.procs:]
 	byKey(p.procs-1, func(i int) int { return most - len(p.moves(i+1)) }, keys[:most+2], procs[1:])
 	byKey(p.procs, func(i int) int { return bits.OnesCount(uint(i)) }, keys, places)
@@ -119,12 +119,12 @@ func (p *plan) plant() {
 	}
 	n := 0
 	for at, x := range p.tree {
-		p.out = append(p.out, int32(n))
+		p.out = append(p.out, uint16(n))
 		if at > 0 {
 			n += len(p.moves(int(x)))
 		}
 	}
-	p.out = append(p.out, int32(n))
+	p.out = append(p.out, uint16(n))
 }
 
 // moves returns the rows that a process receives from the block.

@@ -73,19 +73,9 @@ func (t *relay) Begin(b *rank.Buffer, n, root int) error {
 }
 
 func (t *relay) begin(f shape, share piece, root int) error {
-	mtu := t.r.MTU()
-	s := stream{parent: -1, pieces: cut(share.n, t.o.Slices, mtu)}
-	s.inTurn = len(s.pieces) == 1 && share.n > mtu
-	parent, children := f(relative(t.r, root), t.r.Size(), t.o)
-	for _, c := range children {
-		s.children = append(s.children, absolute(t.r, root, c))
-	}
-	for i := range s.pieces {
-		s.pieces[i].off += share.off
-	}
+	s := t.open(f, share, root)
 	// Parents connect first, so no cycle of ranks waits for each other.
-	if parent >= 0 {
-		s.parent = absolute(t.r, root, parent)
+	if s.parent >= 0 {
 		for _, p := range s.pieces {
 			q, err := recvFrom(t.r, s.parent, t.b, p.off, p.n)
 			if err != nil {
@@ -94,8 +84,26 @@ func (t *relay) begin(f shape, share piece, root int) error {
 			s.recv = append(s.recv, q)
 		}
 	}
-	t.streams = append(t.streams, s)
 	return connectAll(t.r, s.children)
+}
+
+// open adds the stream of a tree, and returns it. What it needs is not on the stack while the rank waits for its peers.
+func (t *relay) open(f shape, share piece, root int) *stream {
+	mtu := t.r.MTU()
+	t.streams = append(t.streams, stream{parent: -1, pieces: cut(share.n, t.o.Slices, mtu)})
+	s := &t.streams[len(t.streams)-1]
+	s.inTurn = len(s.pieces) == 1 && share.n > mtu
+	parent, children := f(relative(t.r, root), t.r.Size(), t.o)
+	for _, c := range children {
+		s.children = append(s.children, absolute(t.r, root, c))
+	}
+	for i := range s.pieces {
+		s.pieces[i].off += share.off
+	}
+	if parent >= 0 {
+		s.parent = absolute(t.r, root, parent)
+	}
+	return s
 }
 
 // Run implements Algorithm.
