@@ -109,7 +109,7 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 		p.QueuePeak = sw.QueuePeak(i)
 		p.AcksIn, p.NaksIn, p.CNPsIn, p.CNPsFiltered, p.Filtered = s.AcksIn, s.NaksIn, s.CNPsIn, s.CNPsFiltered, s.Filtered
 	}
-	n.Counts = map[string]uint64{}
+	n.Counts = make(map[string]uint64, len(switchCounts))
 	put(n.Counts, switchCounts, c)
 	n.Drops = map[string]uint64{}
 	for _, r := range virtswitch.DropReasons() {
@@ -140,7 +140,7 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 func (n *Node) NIC(nic *virtrnic.NIC) {
 	c := nic.Stats()
 	n.Kind = KindHost
-	n.Counts = map[string]uint64{}
+	n.Counts = make(map[string]uint64, len(nicCounts)+len(agentCounts))
 	put(n.Counts, nicCounts, c)
 	n.Drops = map[string]uint64{}
 	for _, r := range virtrnic.DropReasons() {

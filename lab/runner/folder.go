@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
 )
@@ -63,25 +64,34 @@ func WriteJSON(name string, v any) error {
 	return WriteFile(name, b.Bytes())
 }
 
-// writeCounters writes what WriteJSON would write of a counters.File. Of a lab of 16,384 hosts that is 40 MB, and took as long as a broadcast
-// there: all cores make parts of it.
+// nodesAsLines is the number of nodes of a lab from which on counters.json has a line for each. With a line for each count that of 16,384
+// hosts has 40 MB, and took as long as a broadcast there.
+const nodesAsLines = 1024
+
+// writeCounters writes a counters.File. All cores make parts of it.
 func writeCounters(name string, nodes []counters.Node) error {
 	const piece = 256 // nodes
 	texts := make([]bytes.Buffer, (len(nodes)+piece-1)/piece)
 	errs := make([]error, len(texts))
-	var working sync.WaitGroup
-	cores := runtime.GOMAXPROCS(0)
-	for core := range cores {
-		working.Go(func() {
-			for i := core; i < len(texts); i += cores {
-				e := json.NewEncoder(&texts[i])
-				e.SetIndent("  ", "  ")
-				e.SetEscapeHTML(false)
-				errs[i] = e.Encode(nodes[i*piece : min(len(nodes), (i+1)*piece)])
+	onCores(len(texts), func(i int) {
+		some := nodes[i*piece : min(len(nodes), (i+1)*piece)]
+		e := json.NewEncoder(&texts[i])
+		e.SetEscapeHTML(false)
+		if len(nodes) < nodesAsLines {
+			e.SetIndent("  ", "  ")
+			errs[i] = e.Encode(some)
+			return
+		}
+		texts[i].WriteByte('[')
+		for j := range some {
+			texts[i].WriteString("\n    ")
+			errs[i] = errors.Join(errs[i], e.Encode(&some[j]))
+			if texts[i].Truncate(texts[i].Len() - 1); j < len(some)-1 {
+				texts[i].WriteByte(',')
 			}
-		})
-	}
-	working.Wait()
+		}
+		texts[i].WriteString("\n  ]\n")
+	})
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -98,6 +108,20 @@ func writeCounters(name string, nodes []counters.Node) error {
 	}
 	b.WriteString("\n  ]\n}\n")
 	return WriteFile(name, b.Bytes())
+}
+
+// onCores calls f for all numbers up to n, on all cores at once.
+func onCores(n int, f func(i int)) {
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	working.Wait()
 }
 
 // WriteFile writes a file that is either what it was or whole.

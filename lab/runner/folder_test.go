@@ -2,17 +2,19 @@ package runner
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
 )
 
-// TestWriteCounters: what several cores write is what one would have written.
+// TestWriteCounters: what several cores write is what one would have written, of a large lab with a line for each node.
 func TestWriteCounters(t *testing.T) {
-	for _, count := range []int{0, 1, 2, 255, 256, 257, 1030} {
+	for _, count := range []int{0, 1, 2, 255, 256, 257, 1023, 1024, 1030} {
 		nodes := make([]counters.Node, count)
 		for i := range nodes {
 			nodes[i] = counters.Node{Node: fmt.Sprintf("h%d<&>]", i), Kind: "host", Ports: make([]counters.Port, i%3), Counts: map[string]uint64{"b": uint64(i), "a": 1}}
@@ -26,6 +28,19 @@ func TestWriteCounters(t *testing.T) {
 			t.Fatal(err)
 		}
 		want, err := os.ReadFile(one)
+		if count >= nodesAsLines {
+			text := fmt.Sprintf("{\n  \"schema\": %q,\n  \"nodes\": [", counters.Schema)
+			for i := range nodes {
+				var b bytes.Buffer
+				e := json.NewEncoder(&b)
+				e.SetEscapeHTML(false)
+				if err := e.Encode(nodes[i]); err != nil {
+					t.Fatal(err)
+				}
+				text += strings.TrimPrefix(",", strings.Repeat(",", 1-min(i, 1))) + "\n    " + strings.TrimSuffix(b.String(), "\n")
+			}
+			want = []byte(text + "\n  ]\n}\n")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

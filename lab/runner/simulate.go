@@ -203,30 +203,38 @@ func (r *simulation) account() error {
 }
 
 // count takes down the counters of all nodes.
-func (r *simulation) count() (all []counters.Node) {
-	g := r.net.Graph()
-	for i := range g.Nodes {
-		c := counters.Node{Node: g.Nodes[i].Name, LabUS: r.net.Now().Microseconds()}
-		for p := range g.Nodes[i].Links {
-			far := g.Peer(i, p)
-			out, in := r.net.Link(r.net.PortID(i, p)), r.net.Link(r.net.PortID(far.Node, far.Port))
-			faulty := r.net.LinkStats(r.net.PortID(far.Node, far.Port))
-			c.Ports = append(c.Ports, counters.Port{
-				Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes,
-				Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
-			})
+func (r *simulation) count() []counters.Node {
+	const piece = 256 // nodes
+	all := make([]counters.Node, len(r.net.Graph().Nodes))
+	onCores((len(all)+piece-1)/piece, func(i int) {
+		for at := i * piece; at < min(len(all), (i+1)*piece); at++ {
+			r.countNode(at, &all[at])
 		}
-		if sw := r.net.Of(i).Switch(i); sw != nil {
-			c.Switch(sw, g)
-		} else {
-			c.NIC(r.net.Of(i).NIC(i))
-			if a := r.net.Of(i).Agent(i); a != nil {
-				c.Agent(a)
-			}
-		}
-		all = append(all, c)
-	}
+	})
 	return all
+}
+
+func (r *simulation) countNode(i int, c *counters.Node) {
+	g := r.net.Graph()
+	c.Node, c.LabUS, c.Ports = g.Nodes[i].Name, r.net.Now().Microseconds(), make([]counters.Port, len(g.Nodes[i].Links))
+	for p := range c.Ports {
+		far := g.Peer(i, p)
+		out, in := r.net.Link(r.net.PortID(i, p)), r.net.Link(r.net.PortID(far.Node, far.Port))
+		faulty := r.net.LinkStats(r.net.PortID(far.Node, far.Port))
+		c.Ports[p] = counters.Port{
+			Port: p, Sent: out.Frames, SentBytes: out.Bytes, Received: in.Frames, ReceivedBytes: in.Bytes,
+			Malformed: faulty.Malformed, LostToFault: faulty.Lost, CopiedByFault: faulty.Copied, HeldByFault: faulty.Held,
+		}
+	}
+	n := r.net.Of(i)
+	if sw := n.Switch(i); sw != nil {
+		c.Switch(sw, g)
+		return
+	}
+	c.NIC(n.NIC(i))
+	if a := n.Agent(i); a != nil {
+		c.Agent(a)
+	}
 }
 
 // observe is called while events are handled: it is where an interrupt is noticed.
