@@ -19,7 +19,7 @@ const countersIntro = `# Counters and events
 
 This page is made from the code (` + "`go test . -run CountersPage -rewrite`" + `): names are part of the outputs and are not changed.
 
-Counters are in ` + "`counters.json`" + ` of a run (what was counted during it), their totals by kind of node in ` + "`summary.json`" + `, and in ` + "`mcastlab inspect --format json LAB`" + ` (since the
+Counters are in ` + "`counters.json`" + ` of a run (what was counted during it; of a lab of 1,024 nodes and more with a line for each node), their totals by kind of node in ` + "`summary.json`" + `, and in ` + "`mcastlab inspect --format json LAB`" + ` (since the
 node was configured). Nodes of a lab that is up also serve them to Prometheus, over the unix socket ` + "`metrics.sock`" + ` in the node's directory, where only root and the node's
 user get in; ` + "`mcastlab inspect --format prometheus LAB`" + ` prints those of all nodes. There a counter is ` + "`mcastlab_KIND_NAME_total`" + ` with the label ` + "`node`" + `; of a port
 ` + "`mcastlab_port_NAME_total`" + ` with ` + "`node`" + ` and ` + "`port`" + `; of drops ` + "`mcastlab_KIND_dropped_total`" + ` with ` + "`node`" + ` and ` + "`reason`" + `. Gauges: ` + "`mcastlab_node_lab_seconds`" + `,

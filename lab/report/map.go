@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcastlab/mcastlab/core/topo"
@@ -219,10 +220,14 @@ func (k *block) measure() {
 // its lower half what goes down to the hosts. A node has a square before its name.
 func (f *fabric) drawMap(p *paint) string {
 	var body strings.Builder
-	cells := make([]strings.Builder, shades+1)
+	cells := make([][]byte, shades+1)
 	top := p.top()
-	put := func(v float64, at [4]float64) {
-		fmt.Fprintf(&cells[shade(v, top)], "M%.0f %.0fh%.0fv%.0fh-%.0fz", at[0], at[1]+picTop, at[2], at[3], at[2])
+	put := func(v float64, at [4]float64) { // as fmt would with %.0f: a large lab has 49,152 ways
+		c := &cells[shade(v, top)]
+		for i, n := range [...]float64{at[0], at[1] + picTop, at[2], at[3], at[2]} {
+			*c = strconv.AppendInt(append(*c, [...]string{"M", " ", "h", "v", "h-"}[i]...), int64(math.RoundToEven(n)), 10)
+		}
+		*c = append(*c, 'z')
 	}
 	lay := f.placeMap(p.nodes != nil)
 	for k := range lay.Ways {
@@ -249,8 +254,8 @@ func (f *fabric) drawMap(p *paint) string {
 	var b strings.Builder
 	p.open(&b, picTop+int(lay.High))
 	for k := range cells {
-		if cells[k].Len() > 0 {
-			fmt.Fprintf(&b, `<path class="f%d" d="%s"/>`+"\n", k, cells[k].String())
+		if len(cells[k]) > 0 {
+			fmt.Fprintf(&b, `<path class="f%d" d="%s"/>`+"\n", k, cells[k])
 		}
 	}
 	b.WriteString(body.String() + "</svg>\n")
