@@ -23,6 +23,20 @@ type App interface {
 	Reduce(params []byte, records [][][]byte) ([]Row, error)
 }
 
+// Sharing is an App whose parameters all ranks of one process may share. Shared reads them once and returns what Run does; to read them
+// takes as long as a rank's part of a short broadcast, and a simulation has thousands of ranks.
+type Sharing interface {
+	Shared(params []byte) (func(r *rank.Rank) error, error)
+}
+
+// ProgramOf returns what runs the app on each rank of this process.
+func ProgramOf(a App, params []byte) (func(r *rank.Rank) error, error) {
+	if s, ok := a.(Sharing); ok {
+		return s.Shared(params)
+	}
+	return func(r *rank.Rank) error { return a.Run(r, params) }, nil
+}
+
 // Row is one line of a report: a scheme at a size. Field names are part of the
 // schema mcastlab/run/v1.
 type Row struct {

@@ -90,12 +90,26 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 	if err := apps.Read(Name, raw, &p); err != nil {
 		return err
 	}
+	return a.run(r, &p)
+}
+
+// Shared implements apps.Sharing.
+func (a App) Shared(raw []byte) (func(r *rank.Rank) error, error) {
+	p := &Params{}
+	if err := apps.Read(Name, raw, p); err != nil {
+		return nil, err
+	}
+	return func(r *rank.Rank) error { return a.run(r, p) }, nil
+}
+
+// run runs the benchmark. It changes nothing of the parameters.
+func (a App) run(r *rank.Rank, p *Params) error {
 	if p.Root < 0 || p.Root >= r.Size() {
 		return fmt.Errorf("bcast: root %d is not one of %d ranks", p.Root, r.Size())
 	}
 	var lost error
 	for si := range p.Schemes {
-		err := a.runScheme(r, &p, si)
+		err := a.runScheme(r, p, si)
 		if errors.Is(err, collective.ErrLost) {
 			lost, err = errors.Join(lost, fmt.Errorf("%s %s: %w", p.Workload, p.Schemes[si].Label, err)), nil
 		}

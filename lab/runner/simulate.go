@@ -18,7 +18,6 @@ import (
 	"github.com/mcastlab/mcastlab/internal/heap"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
-	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -276,11 +275,15 @@ func (r *simulation) workload(w Workload, last bool) error {
 	r.RowBegins(r.net.Now())
 	r.beginFaults()
 	over := r.rowOver(last)
-	err := r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
+	program, err := apps.ProgramOf(w.App, w.Params)
+	if err != nil {
+		return err
+	}
+	err = r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
 		err := aside(r.ctx, r.net, r.o.Say, func() error {
 			return r.net.Run(sim.Job{
 				Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(r.lab), Over: over,
-				Spare: w.Spare, Program: func(k *rank.Rank) error { return w.App.Run(k, w.Params) }, Emit: emit,
+				Spare: w.Spare, Program: program, Emit: emit,
 			})
 		})
 		if over == nil && r.faults != nil {
