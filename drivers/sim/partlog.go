@@ -15,7 +15,8 @@ import (
 type partLog struct {
 	net     *Net
 	reports []report
-	passing []report // in writeLogs: those that are still to be passed on
+	ready   int // in writeLogs: how many of them it passes on
+	passed  int // and how many it has passed on
 }
 
 // report is an event of a machine with the event of the loop that has caused it.
@@ -79,27 +80,24 @@ func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
 func (p *Parts) writeLogs(before vtime.Time) {
 	all := logHeap(p.passing[:0])
 	for i, l := range p.logs {
-		k := 0
-		for k < len(l.reports) && l.reports[k].at < before {
-			k++
+		for l.ready < len(l.reports) && l.reports[l.ready].at < before {
+			l.ready++
 		}
-		if l.passing = l.reports[:k]; k > 0 {
-			all = append(all, logFront{&l.passing[0], i})
+		if l.ready > 0 {
+			all = append(all, logFront{&l.reports[0], i})
 		}
 	}
 	heap.Init(&all)
 	for len(all) > 0 {
+		all[0].pass()
 		l := p.logs[all[0].part]
-		l.passing[0].pass()
-		if l.passing = l.passing[1:]; len(l.passing) > 0 {
-			all[0].report = &l.passing[0]
+		if l.passed++; l.passed < l.ready {
+			all[0].report = &l.reports[l.passed]
 			heap.Fix(&all, 0)
-		} else {
-			heap.Pop(&all)
+			continue
 		}
-	}
-	for _, l := range p.logs {
-		l.drop(before)
+		heap.Pop(&all)
+		l.drop()
 	}
 	p.passing = all[:0]
 }
@@ -116,14 +114,10 @@ func (r *report) pass() {
 	}
 }
 
-// drop removes the reports before an instant.
-func (l *partLog) drop(before vtime.Time) {
-	k := 0
-	for k < len(l.reports) && l.reports[k].at < before {
-		k++
-	}
-	l.passing = nil
-	if l.reports = slices.Delete(l.reports, 0, k); len(l.reports) == 0 && cap(l.reports) > passingMax {
+// drop removes the reports that have been passed on.
+func (l *partLog) drop() {
+	l.reports, l.ready, l.passed = slices.Delete(l.reports, 0, l.ready), 0, 0
+	if len(l.reports) == 0 && cap(l.reports) > passingMax {
 		l.reports = nil
 	}
 }

@@ -30,7 +30,7 @@ type Keeper struct {
 	over    atomic.Bool // Done was called
 }
 
-// hugeFrom is the smallest heap that is worth the move: a smaller one fits the caches.
+// hugeFrom is the smallest heap that is worth the move: a smaller one fits the caches. usualPercent is the collector's own choice.
 const (
 	hugeFrom     = 24 << 20
 	usualPercent = 100
