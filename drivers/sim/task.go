@@ -159,6 +159,7 @@ func (n *Net) runTasks() {
 		n.running = nil
 		if t.done {
 			n.ended = append(n.ended, t.id)
+			t.next, t.stop, t.yield = nil, nil, nil // a later task's number keeps t, and these what its program has left behind
 			t.host.tasks = slices.DeleteFunc(t.host.tasks, func(o *task) bool { return o == t })
 		}
 		n.arm(nd)
