@@ -61,7 +61,7 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 	switch {
 	case int(w.length) > q.mtu:
 		status = WCLocLenErr
-	case w.wr.Inline == nil && !n.reachable(q.pd, w.wr.SGE, w.wr.SGL, 0):
+	case w.traits&isInline == 0 && !n.reachable(q.pd, w.sge, w.sgl(), 0):
 		status = WCLocProtErr
 	}
 	if status != WCSuccess {
@@ -69,10 +69,10 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 		return nil
 	}
 	op := wire.OpUDSendOnly
-	if w.wr.Opcode == WRSendWithImm {
+	if w.opcode == WRSendWithImm {
 		op = wire.OpUDSendOnlyImm
 	}
-	to := &w.wr.UD
+	to := &w.extras.ud
 	key := to.QKey
 	if key>>31 != 0 {
 		key = q.attr.QKey
@@ -80,20 +80,20 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 	psn := r.psn(r.nxt)
 	f := n.pool.Get()
 	f.Start(&to.AH.env, wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: to.QPN, PSN: psn, Solicited: w.wr.Flags&SendSolicited != 0,
+		OpCode: op, PKey: wire.PKeyDefault, DestQP: to.QPN, PSN: psn, Solicited: w.flags&SendSolicited != 0,
 	})
 	f.AddDETH(wire.DETH{QKey: key, SrcQP: q.num})
 	if op == wire.OpUDSendOnlyImm {
-		f.AddImm(wire.ImmDt(w.wr.Imm))
+		f.AddImm(wire.ImmDt(w.imm))
 	}
 	switch {
 	case w.length == 0:
-	case w.wr.Inline != nil:
-		copy(attach(n.pool, f, int(w.length)), w.wr.Inline)
-	case w.wr.SGL != nil:
-		n.gather(q.pd, w.wr.SGL, f, 0, int(w.length))
+	case w.traits&isInline != 0:
+		copy(attach(n.pool, f, int(w.length)), w.extras.inline)
+	case w.traits&isPieces != 0:
+		n.gather(q.pd, w.extras.sgl, f, 0, int(w.length))
 	default:
-		m, at := n.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.length), 0)
+		m, at := n.lookup(q.pd, w.sge.LKey, w.sge.Addr, uint64(w.length), 0)
 		m.mem.load(n.pool, f, at, int(w.length))
 	}
 	f.Seal(uint16(psn), n.trust)
@@ -111,7 +111,7 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 // classify gives a UD queue pair the class of the datagram that is next.
 func (r *requester) classify(q *QP) {
 	if int(r.cursor) < r.wqes.Len() {
-		q.prio = r.wqes.At(int(r.cursor)).wr.UD.AH.prio
+		q.prio = r.wqes.At(int(r.cursor)).extras.ud.AH.prio
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 		n.drop(now, f, DropNoReceive)
 		return
 	}
-	if w := q.recv.wqes.At(0); total(w.SGE, w.SGL) < GRHLen+size {
+	if w := q.recv.wqes.At(0); total(w.sge, w.sgl()) < GRHLen+size {
 		n.drop(now, f, DropInvalid) // the receive stays posted for a datagram that fits
 		return
 	}
@@ -184,9 +184,9 @@ func (r *responder) handleDatagram(now vtime.Time, q *QP, f *wire.Frame) {
 	grh, ip := n.scratch[:GRHLen], f.IPHeader()
 	clear(grh)
 	copy(grh[GRHLen-len(ip):], ip)
-	ok := n.writeBytes(q.pd, r.wr.SGE, r.wr.SGL, 0, grh)
+	ok := n.writeBytes(q.pd, r.wr.sge, r.wr.sgl(), 0, grh)
 	if ok && size > 0 {
-		ok = n.deliver(q.pd, r.wr.SGE, r.wr.SGL, GRHLen, f)
+		ok = n.deliver(q.pd, r.wr.sge, r.wr.sgl(), GRHLen, f)
 	}
 	if !ok {
 		n.drop(now, f, DropInvalid)

@@ -40,11 +40,11 @@ func TestAttributeLimits(t *testing.T) {
 		for k, s := range slices.Concat(c.good, c.bad) {
 			a := QPAttr{PathMTU: 1024, DestQPN: 17}
 			s(&a)
-			err, bad := checkAttr(a, c.mask), k >= len(c.good)
+			err, bad := checkAttr(&a, c.mask), k >= len(c.good)
 			if bad && !errors.Is(err, ErrInvalid) || !bad && err != nil {
 				t.Errorf("%s, %+v: %v, refusing it is right: %v", c.name, a, err, bad)
 			}
-			if err := checkAttr(a, 0); err != nil {
+			if err := checkAttr(&a, 0); err != nil {
 				t.Errorf("%s is refused though it is not given: %v", c.name, err)
 			}
 		}

@@ -100,11 +100,11 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	if extra := given &^ (t.required | t.optional); extra != 0 {
 		return fmt.Errorf("modify queue pair %d to %v: attributes %#x not allowed: %w", q.num, to, uint32(extra), ErrInvalid)
 	}
-	if err := checkAttr(a, given); err != nil {
+	if err := checkAttr(&a, given); err != nil {
 		return fmt.Errorf("modify queue pair %d to %v: %w", q.num, to, err)
 	}
 	n.settleBefore(now)
-	q.apply(a, given)
+	q.apply(&a, given)
 	switch {
 	case to == StateInit:
 		q.becomeInit(now)
@@ -137,7 +137,7 @@ func findTransition(s wire.Service, from, to QPState) *transition {
 	return nil
 }
 
-func checkAttr(a QPAttr, given AttrMask) error {
+func checkAttr(a *QPAttr, given AttrMask) error {
 	switch {
 	case given&AttrPathMTU != 0 && a.PathMTU != 256 && a.PathMTU != 512 && a.PathMTU != 1024 && a.PathMTU != 2048 && a.PathMTU != 4096:
 		return fmt.Errorf("path MTU %d is not 256, 512, 1024, 2048 or 4096: %w", a.PathMTU, ErrInvalid)
@@ -158,32 +158,30 @@ func checkAttr(a QPAttr, given AttrMask) error {
 }
 
 // apply takes over the attributes named by mask; PSNs are cut to 24 bits.
-func (q *QP) apply(a QPAttr, mask AttrMask) {
+func (q *QP) apply(a *QPAttr, mask AttrMask) {
 	d := &q.attr
-	for _, f := range []struct {
-		bit  AttrMask
-		take func()
-	}{
-		{AttrEnSQDAsyncNotify, func() { d.EnSQDAsync = a.EnSQDAsync }},
-		{AttrAccessFlags, func() { d.Access = a.Access }},
-		{AttrPKeyIndex, func() { d.PKeyIndex = a.PKeyIndex }},
-		{AttrPort, func() { d.Port = a.Port }},
-		{AttrAV, func() { d.AV = a.AV }},
-		{AttrPathMTU, func() { d.PathMTU = a.PathMTU }},
-		{AttrTimeout, func() { d.Timeout = a.Timeout }},
-		{AttrRetryCnt, func() { d.RetryCnt = a.RetryCnt }},
-		{AttrRNRRetry, func() { d.RNRRetry = a.RNRRetry }},
-		{AttrRQPSN, func() { d.RQPSN = a.RQPSN & wire.PSNMask }},
-		{AttrSQPSN, func() { d.SQPSN = a.SQPSN & wire.PSNMask }},
-		{AttrMinRNRTimer, func() { d.MinRNRTimer = a.MinRNRTimer }},
-		{AttrMaxQPRdAtomic, func() { d.MaxQPRdAtomic = a.MaxQPRdAtomic }},
-		{AttrMaxDestRdAtomic, func() { d.MaxDestRdAtomic = a.MaxDestRdAtomic }},
-		{AttrDestQPN, func() { d.DestQPN = a.DestQPN }},
-		{AttrQKey, func() { d.QKey = a.QKey }},
-	} {
-		if mask&f.bit != 0 {
-			f.take()
-		}
+	set(&d.EnSQDAsync, a.EnSQDAsync, mask&AttrEnSQDAsyncNotify)
+	set(&d.Access, a.Access, mask&AttrAccessFlags)
+	set(&d.PKeyIndex, a.PKeyIndex, mask&AttrPKeyIndex)
+	set(&d.Port, a.Port, mask&AttrPort)
+	set(&d.AV, a.AV, mask&AttrAV)
+	set(&d.PathMTU, a.PathMTU, mask&AttrPathMTU)
+	set(&d.Timeout, a.Timeout, mask&AttrTimeout)
+	set(&d.RetryCnt, a.RetryCnt, mask&AttrRetryCnt)
+	set(&d.RNRRetry, a.RNRRetry, mask&AttrRNRRetry)
+	set(&d.RQPSN, a.RQPSN&wire.PSNMask, mask&AttrRQPSN)
+	set(&d.SQPSN, a.SQPSN&wire.PSNMask, mask&AttrSQPSN)
+	set(&d.MinRNRTimer, a.MinRNRTimer, mask&AttrMinRNRTimer)
+	set(&d.MaxQPRdAtomic, a.MaxQPRdAtomic, mask&AttrMaxQPRdAtomic)
+	set(&d.MaxDestRdAtomic, a.MaxDestRdAtomic, mask&AttrMaxDestRdAtomic)
+	set(&d.DestQPN, a.DestQPN, mask&AttrDestQPN)
+	set(&d.QKey, a.QKey, mask&AttrQKey)
+}
+
+// set makes *d v if the attribute was named.
+func set[T any](d *T, v T, named AttrMask) {
+	if named != 0 {
+		*d = v
 	}
 }
 

@@ -124,11 +124,8 @@ type NIC struct {
 	// deadEvents is how many of events are of queue pairs that are destroyed. Invariant: it
 	// counts only those events whose queue pair is gone.
 	deadEvents int
-	// sgls and inlines keep the memory of lists and inline data of finished work requests for
-	// the next ones.
-	sgls    [][]SGE
-	inlines [][]byte
-	scratch [GRHLen]byte // bytes to be written to memory that are not a frame's payload
+	spare      []*extras    // of finished work requests, for the next ones
+	scratch    [GRHLen]byte // bytes to be written to memory that are not a frame's payload
 
 	dcqcn *DCQCN // nil: no congestion control
 	line  uint64 // rate of the port in bits per second; set only with dcqcn

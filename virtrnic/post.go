@@ -8,14 +8,20 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// sendWQE is a work request in the send queue.
+// sendWQE is a work request in the send queue: what SendWR says of it, its packets, and its state.
 type sendWQE struct {
-	wr      SendWR
-	first   uint64 // its first packet; a READ has as many as its responses
-	packets uint32
-	length  uint32   // bytes
-	failed  WCStatus // not 0: it cannot be sent, and completes with this when it is the oldest
-	traits  traits
+	wrid       uint64
+	sge        SGE // the local memory, if it is one piece
+	remoteAddr uint64
+	rkey, imm  uint32
+	extras     *extras // nil: it has none
+	first      uint64  // its first packet; a READ has as many as its responses
+	packets    uint32
+	length     uint32 // bytes
+	opcode     WROpcode
+	flags      SendFlags
+	failed     WCStatus // not 0: it cannot be sent, and completes with this when it is the oldest
+	traits     traits
 }
 
 // traits are bits for what distinguishes a request from the plain kind, which has one piece of
@@ -25,11 +31,20 @@ type traits uint8
 const (
 	isRead   traits = 1 << iota // READ or atomic: answered by more than an acknowledgement
 	isFenced                    // waits for the READs and atomics before it
-	isPieces                    // several pieces of memory, or inline data
+	isPieces                    // several pieces of memory
+	isInline                    // takes its data from itself
 	isDatagram
 )
 
 func (w *sendWQE) end() uint64 { return w.first + uint64(w.packets) }
+
+// sgl returns the local memory if it is several pieces, else nil.
+func (w *sendWQE) sgl() []SGE {
+	if w.traits&isPieces == 0 {
+		return nil
+	}
+	return w.extras.sgl
+}
 
 // PostSend adds a request to the send queue. In ERR (UC and UD: in SQE as well) it
 // completes as flushed at once.
@@ -49,15 +64,14 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.wqes.Len(), ErrNoMem)
 	}
 	n.settleBefore(now)
-	w := sendWQE{wr: wr, first: q.sq.end, length: uint32(length)}
+	w := q.sq.push(&wr, uint32(length))
 	w.packets = uint32(max(1, (length+uint64(q.mtu)-1)/uint64(q.mtu)))
 	if wr.SGL != nil || wr.Flags&(SendInline|SendFence) != 0 || wr.Opcode >= WRRDMARead || q.service != wire.RC {
-		q.prepare(&w)
+		q.prepare(w, &wr)
 	}
-	q.sq.push(w)
 	q.sq.end += uint64(w.packets)
 	if n.requests != nil {
-		q.tell(now, machine.RequestPosted, &w, WCSuccess)
+		q.tell(now, machine.RequestPosted, w, WCSuccess)
 	}
 	if w.traits&isDatagram != 0 && !q.queued {
 		q.sq.classify(q)
@@ -97,32 +111,37 @@ func (q *QP) checkSend(wr *SendWR, length uint64) error {
 }
 
 // prepare completes a work request that is not of the plain kind.
-func (q *QP) prepare(w *sendWQE) {
-	n := q.nic
-	if w.wr.Flags&SendInline != 0 {
-		w.wr.Inline, w.wr.SGL = n.copyInline(w.wr.Inline), nil
-	} else {
-		w.wr.Inline = nil
-		n.normalize(&w.wr.SGE, &w.wr.SGL)
-	}
-	if w.wr.SGL != nil || w.wr.Inline != nil {
+func (q *QP) prepare(w *sendWQE, wr *SendWR) {
+	atomic := wr.Opcode == WRAtomicCmpAndSwp || wr.Opcode == WRAtomicFetchAdd
+	datagram := q.service == wire.UD
+	var list []SGE
+	if wr.Flags&SendInline != 0 {
+		w.traits |= isInline
+	} else if w.sge, list = normalize(wr.SGE, wr.SGL); list != nil {
 		w.traits |= isPieces
 	}
-	if w.wr.Flags&SendFence != 0 {
+	if w.traits != 0 || atomic || datagram {
+		x := q.nic.extra()
+		x.sgl, x.swapAdd, x.compare, x.ud = append(x.sgl, list...), wr.SwapAdd, wr.Compare, wr.UD
+		if w.traits&isInline != 0 {
+			x.inline = append(x.inline, wr.Inline...)
+		}
+		w.extras = x
+	}
+	if wr.Flags&SendFence != 0 {
 		w.traits |= isFenced
 	}
-	switch w.wr.Opcode {
-	case WRRDMARead:
+	if wr.Opcode == WRRDMARead || atomic {
 		w.traits |= isRead
-	case WRAtomicCmpAndSwp, WRAtomicFetchAdd:
-		w.traits |= isRead
-		w.packets = 1
+		q.sq.reads++
 	}
 	if q.service != wire.RC {
-		n.unacked++
+		q.nic.unacked++
 	}
-	if q.service == wire.UD {
+	if datagram {
 		w.traits |= isDatagram
+	}
+	if atomic || datagram {
 		w.packets = 1
 	}
 }

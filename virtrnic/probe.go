@@ -99,7 +99,7 @@ func (r *requester) probe(p *machine.Probe, q *QP) (moves bool) {
 
 // memoryOf returns the memory of a work request with one piece, or nil.
 func (q *QP) memoryOf(w *sendWQE) Memory {
-	if m, _ := q.nic.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.length), 0); m != nil {
+	if m, _ := q.nic.lookup(q.pd, w.sge.LKey, w.sge.Addr, uint64(w.length), 0); m != nil {
 		return m.mem
 	}
 	return nil

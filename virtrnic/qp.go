@@ -35,10 +35,11 @@ type QP struct {
 	own          recvQueue
 	recv         *recvQueue // own, or the SRQ's
 	srq          *SRQ
+	slot         int32   // number of its pair of timers
+	groups       int32   // how many multicast groups it is attached to
+	_            [8]byte // sq begins a cache line
 	sq           requester
 	env          wire.Envelope
-	slot         int32 // number of its pair of timers
-	groups       int32 // how many multicast groups it is attached to
 }
 
 // Num returns the queue pair number.
@@ -129,7 +130,7 @@ func (q *QP) becomeReset(now vtime.Time) {
 	}
 	for q.own.wqes.Len() > 0 {
 		w := q.own.wqes.Pop()
-		q.nic.release(w.SGL, nil)
+		q.nic.release(w.extras)
 	}
 	q.sq = requester{max: q.sq.max, pieces: q.sq.pieces, inline: q.sq.inline}
 	q.rq = responder{}
@@ -192,8 +193,8 @@ func (q *QP) becomeErr(now vtime.Time) {
 	q.rq.endReceive(now, q, WCWRFlushErr)
 	for q.own.wqes.Len() > 0 {
 		w := q.own.wqes.Pop()
-		q.nic.release(w.SGL, nil)
-		q.complete(now, q.recvCQ, WC{WRID: w.WRID, Status: WCWRFlushErr, QPN: q.num})
+		q.nic.release(w.extras)
+		q.complete(now, q.recvCQ, WC{WRID: w.wrid, Status: WCWRFlushErr, QPN: q.num})
 	}
 	if q.srq != nil {
 		q.nic.event(EventLastWQEReached, q) // receives in the SRQ stay for other queue pairs
@@ -211,7 +212,7 @@ func (q *QP) becomeSQE(now vtime.Time) {
 func (q *QP) flushSend(now vtime.Time) {
 	for q.sq.wqes.Len() > 0 {
 		w := q.sq.pop(q)
-		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: WCWRFlushErr, QPN: q.num})
+		q.complete(now, q.sendCQ, WC{WRID: w.wrid, Status: WCWRFlushErr, QPN: q.num})
 	}
 }
 

@@ -34,9 +34,9 @@ func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	switch {
 	case q.attr.MaxQPRdAtomic == 0:
 		status = WCLocQPOpErr
-	case w.wr.Opcode != WRRDMARead && w.length != 8:
+	case w.opcode != WRRDMARead && w.length != 8:
 		status = WCLocLenErr
-	case !n.reachable(q.pd, w.wr.SGE, w.wr.SGL, AccessLocalWrite):
+	case !n.reachable(q.pd, w.sge, w.sgl(), AccessLocalWrite):
 		status = WCLocProtErr
 	}
 	if status != WCSuccess {
@@ -44,20 +44,20 @@ func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 		return nil
 	}
 	f := n.pool.Get()
-	switch w.wr.Opcode {
+	switch w.opcode {
 	case WRRDMARead:
 		done := uint32(r.nxt-w.first) * uint32(q.mtu)
 		bth.OpCode = wire.OpReadRequest
 		f.Start(&q.env, bth)
-		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr + uint64(done), RKey: w.wr.RKey, DMALen: w.length - done})
+		f.AddRETH(wire.RETH{VA: w.remoteAddr + uint64(done), RKey: w.rkey, DMALen: w.length - done})
 	case WRAtomicCmpAndSwp:
 		bth.OpCode = wire.OpCompareSwap
 		f.Start(&q.env, bth)
-		f.AddAtomicETH(wire.AtomicETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, SwapAdd: w.wr.SwapAdd, Compare: w.wr.Compare})
+		f.AddAtomicETH(wire.AtomicETH{VA: w.remoteAddr, RKey: w.rkey, SwapAdd: w.extras.swapAdd, Compare: w.extras.compare})
 	default:
 		bth.OpCode = wire.OpFetchAdd
 		f.Start(&q.env, bth)
-		f.AddAtomicETH(wire.AtomicETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, SwapAdd: w.wr.SwapAdd})
+		f.AddAtomicETH(wire.AtomicETH{VA: w.remoteAddr, RKey: w.rkey, SwapAdd: w.extras.swapAdd})
 	}
 	f.Seal(uint16(bth.PSN), n.trust)
 	n.stats.Made++
@@ -127,9 +127,9 @@ func (r *requester) handleAnswer(now vtime.Time, q *QP, f *wire.Frame, seq uint6
 	if f.OpCode() == wire.OpAtomicAck {
 		b := n.scratch[:8]
 		binary.LittleEndian.PutUint64(b, f.AtomicAckETH().Original)
-		ok = n.writeBytes(q.pd, w.wr.SGE, w.wr.SGL, 0, b)
+		ok = n.writeBytes(q.pd, w.sge, w.sgl(), 0, b)
 	} else if f.PayloadLen() > 0 {
-		ok = n.deliver(q.pd, w.wr.SGE, w.wr.SGL, off, f)
+		ok = n.deliver(q.pd, w.sge, w.sgl(), off, f)
 		n.stats.BytesReceived += uint64(f.PayloadLen())
 	}
 	n.stats.ResponsesRcvd++
@@ -148,7 +148,7 @@ func (r *requester) fits(q *QP, w *sendWQE, f *wire.Frame, seq uint64) bool {
 	if op.Info().AETH && !f.AETH().Syndrome.IsACK() {
 		return false
 	}
-	if w.wr.Opcode != WRRDMARead {
+	if w.opcode != WRRDMARead {
 		return op == wire.OpAtomicAck
 	}
 	if op == wire.OpAtomicAck {

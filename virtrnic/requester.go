@@ -57,14 +57,16 @@ func (r *requester) begin(psn wire.PSN) {
 	}
 }
 
-func (r *requester) push(w sendWQE) {
-	if w.traits&isRead != 0 {
-		r.reads++
-	}
-	r.wqes.Push(w)
+// push adds a request of the plain kind, whose packets are to be set, and returns it. It is valid until the queue changes.
+func (r *requester) push(wr *SendWR, length uint32) *sendWQE {
+	r.wqes.Push(sendWQE{
+		wrid: wr.WRID, sge: wr.SGE, remoteAddr: wr.RemoteAddr, rkey: wr.RKey, imm: wr.Imm,
+		first: r.end, length: length, opcode: wr.Opcode, flags: wr.Flags,
+	})
+	return r.wqes.At(r.wqes.Len() - 1)
 }
 
-// pop takes the oldest request off; its lists go back to the NIC.
+// pop takes the oldest request off; its extras go back to the NIC.
 func (r *requester) pop(q *QP) sendWQE {
 	w := r.wqes.Pop()
 	if w.traits&isRead != 0 {
@@ -76,9 +78,7 @@ func (r *requester) pop(q *QP) sendWQE {
 	if r.cursor > 0 {
 		r.cursor--
 	}
-	if w.traits&isPieces != 0 {
-		q.nic.release(w.wr.SGL, w.wr.Inline)
-	}
+	q.nic.release(w.extras)
 	if q.service != wire.RC {
 		q.nic.unacked--
 	}
@@ -167,10 +167,10 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	var at uint64
 	if w.length > 0 {
 		var ok bool
-		if w.traits&isPieces != 0 {
-			ok = w.wr.Inline != nil || n.reachable(q.pd, w.wr.SGE, w.wr.SGL, 0)
+		if w.traits&(isPieces|isInline) != 0 {
+			ok = w.traits&isInline != 0 || n.reachable(q.pd, w.sge, w.extras.sgl, 0)
 		} else {
-			m, at = n.lookup(q.pd, w.wr.SGE.LKey, w.wr.SGE.Addr, uint64(w.length), 0)
+			m, at = n.lookup(q.pd, w.sge.LKey, w.sge.Addr, uint64(w.length), 0)
 			ok = m != nil
 		}
 		if !ok {
@@ -179,30 +179,30 @@ func (r *requester) nextData(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 		}
 	}
 	last := i == w.packets-1
-	op := sendOpcode(w.wr.Opcode, i == 0, last)
+	op := sendOpcode(w.opcode, i == 0, last)
 	psn := r.psn(r.nxt)
 	ask := last || (i+1)%n.ackEvery == 0
 	ask = ask || r.sel != nil && r.nxt < r.maxSeq // the window may stay closed until the ACK comes
 	f := n.pool.Get()
-	f.StartNext(&q.env, op+wire.OpCode(q.service)<<5, psn, r.bits(q, ask, last && w.wr.Flags&SendSolicited != 0))
+	f.StartNext(&q.env, op+wire.OpCode(q.service)<<5, psn, r.bits(q, ask, last && w.flags&SendSolicited != 0))
 	info := op.Info()
 	if info.RETH {
-		f.AddRETH(wire.RETH{VA: w.wr.RemoteAddr, RKey: w.wr.RKey, DMALen: w.length})
+		f.AddRETH(wire.RETH{VA: w.remoteAddr, RKey: w.rkey, DMALen: w.length})
 	}
 	switch {
 	case info.Imm:
-		f.AddImm(wire.ImmDt(w.wr.Imm))
+		f.AddImm(wire.ImmDt(w.imm))
 	case info.IETH:
-		f.AddImm(wire.ImmDt(w.wr.RKey))
+		f.AddImm(wire.ImmDt(w.rkey))
 	}
 	switch {
 	case size == 0:
 	case m != nil:
 		m.mem.load(n.pool, f, at+off, int(size))
-	case w.wr.Inline != nil:
-		copy(attach(n.pool, f, int(size)), w.wr.Inline[off:])
+	case w.traits&isInline != 0:
+		copy(attach(n.pool, f, int(size)), w.extras.inline[off:])
 	default:
-		n.gather(q.pd, w.wr.SGL, f, off, int(size))
+		n.gather(q.pd, w.extras.sgl, f, off, int(size))
 	}
 	f.Seal(uint16(psn), n.trust)
 	n.stats.Made++
@@ -364,9 +364,9 @@ func (r *requester) finish(now vtime.Time, q *QP) {
 	if q.nic.requests != nil {
 		q.tell(now, machine.RequestDone, &w, WCSuccess)
 	}
-	if q.sigAll || w.wr.Flags&SendSignaled != 0 {
+	if q.sigAll || w.flags&SendSignaled != 0 {
 		q.complete(now, q.sendCQ, WC{
-			WRID: w.wr.WRID, Opcode: wcOpcode(w.wr.Opcode), ByteLen: w.length, QPN: q.num,
+			WRID: w.wrid, Opcode: wcOpcode(w.opcode), ByteLen: w.length, QPN: q.num,
 		})
 	}
 }
@@ -481,7 +481,7 @@ func (r *requester) failOldest(now vtime.Time, q *QP, status WCStatus) {
 		if q.nic.requests != nil {
 			q.tell(now, machine.RequestDone, &w, status)
 		}
-		q.complete(now, q.sendCQ, WC{WRID: w.wr.WRID, Status: status, QPN: q.num})
+		q.complete(now, q.sendCQ, WC{WRID: w.wrid, Status: status, QPN: q.num})
 	}
 	if q.service != wire.RC && q.state != StateErr {
 		q.becomeSQE(now)

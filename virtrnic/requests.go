@@ -30,11 +30,11 @@ func opName(o WROpcode) string {
 // tell reports a request of the send queue.
 func (q *QP) tell(now vtime.Time, k machine.RequestKind, w *sendWQE, status WCStatus) {
 	r := machine.Request{
-		Kind: k, Op: opName(w.wr.Opcode), QP: q.num, Peer: q.attr.AV.DGID, PeerQP: q.attr.DestQPN,
+		Kind: k, Op: opName(w.opcode), QP: q.num, Peer: q.attr.AV.DGID, PeerQP: q.attr.DestQPN,
 		PSN: q.sq.psn(w.first), Packets: w.packets, Bytes: w.length,
 	}
-	if q.service == wire.UD && w.wr.UD.AH != nil {
-		r.Peer, r.PeerQP = w.wr.UD.AH.dst, w.wr.UD.QPN
+	if w.traits&isDatagram != 0 {
+		r.Peer, r.PeerQP = w.extras.ud.AH.dst, w.extras.ud.QPN
 	}
 	if status != WCSuccess {
 		r.Text = status.String()

@@ -34,15 +34,30 @@ type responder struct {
 	got    uint64 // bytes received
 
 	out  queue.FIFO[response] // READ and atomic responses to send, and acknowledgements that wait behind them
-	wr   RecvWR               // the receive that the message uses; valid while hasWR is set
+	wr   recvWQE              // the receive that the message uses; valid while hasWR is set
 	past *replays             // READs and atomics remembered for a replay; nil: none
 }
 
 // recvQueue is a receive queue, of one queue pair or shared.
 type recvQueue struct {
-	wqes   queue.FIFO[RecvWR]
+	wqes   queue.FIFO[recvWQE]
 	max    uint16 // how many there may be in wqes
 	pieces uint8  // how many pieces of memory each may have
+}
+
+// recvWQE is a buffer in a receive queue.
+type recvWQE struct {
+	wrid   uint64
+	sge    SGE     // the memory, if it is one piece
+	extras *extras // nil: it is one piece
+}
+
+// sgl returns the memory if it is several pieces, else nil.
+func (w *recvWQE) sgl() []SGE {
+	if w.extras == nil {
+		return nil
+	}
+	return w.extras.sgl
 }
 
 // take makes sure that a receive is in use, and reports whether there is one. A receive left from
@@ -67,8 +82,8 @@ func (r *responder) endReceive(now vtime.Time, q *QP, status WCStatus) {
 		return
 	}
 	r.hasWR = false
-	q.nic.release(r.wr.SGL, nil)
-	q.complete(now, q.recvCQ, WC{WRID: r.wr.WRID, Status: status, QPN: q.num})
+	q.nic.release(r.wr.extras)
+	q.complete(now, q.recvCQ, WC{WRID: r.wr.wrid, Status: status, QPN: q.num})
 }
 
 // PostRecv adds a buffer to the receive queue. In ERR it completes as flushed at once.
@@ -89,7 +104,7 @@ func (n *NIC) PostRecv(now vtime.Time, q *QP, wr RecvWR) error {
 	case q.recv.wqes.Len() >= int(q.recv.max):
 		return fmt.Errorf("post receive to queue pair %d: %d buffers are posted: %w", q.num, q.recv.wqes.Len(), ErrNoMem)
 	}
-	n.enqueue(q.recv, wr)
+	n.enqueue(q.recv, &wr)
 	return nil
 }
 
@@ -106,11 +121,16 @@ func checkRecv(wr *RecvWR, pieces uint8) error {
 }
 
 // enqueue puts a buffer into a queue.
-func (n *NIC) enqueue(r *recvQueue, wr RecvWR) {
+func (n *NIC) enqueue(r *recvQueue, wr *RecvWR) {
+	w := recvWQE{wrid: wr.WRID, sge: wr.SGE}
 	if wr.SGL != nil {
-		n.normalize(&wr.SGE, &wr.SGL)
+		var list []SGE
+		if w.sge, list = normalize(wr.SGE, wr.SGL); list != nil {
+			w.extras = n.extra()
+			w.extras.sgl = append(w.extras.sgl, list...)
+		}
 	}
-	r.wqes.Push(wr)
+	r.wqes.Push(w)
 }
 
 // handleRequest handles a request packet of RC: a duplicate, one beyond a gap, or the expected one.
@@ -171,7 +191,7 @@ func (r *responder) place(q *QP, f *wire.Frame) bool {
 	}
 	switch {
 	case r.pieces:
-		if !q.nic.scatter(q.pd, r.wr.SGL, r.got, f.PayloadBytes(), int(size)) {
+		if !q.nic.scatter(q.pd, r.wr.extras.sgl, r.got, f.PayloadBytes(), int(size)) {
 			return false
 		}
 	case r.mr.gone || r.write && r.mr.closed:
@@ -248,14 +268,14 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 			return wire.SyndromeRNR, 0
 		}
 		r.active, r.write, r.got = true, false, 0
-		r.left = total(r.wr.SGE, r.wr.SGL)
+		r.left = total(r.wr.sge, r.wr.sgl())
 		r.mr = nil
-		if r.pieces = r.wr.SGL != nil; r.pieces {
-			if !q.nic.reachable(q.pd, r.wr.SGE, r.wr.SGL, AccessLocalWrite) {
+		if r.pieces = r.wr.extras != nil; r.pieces {
+			if !q.nic.reachable(q.pd, r.wr.sge, r.wr.sgl(), AccessLocalWrite) {
 				return wire.SyndromeRemoteOp, WCLocProtErr
 			}
 		} else if r.left > 0 {
-			r.mr, r.off = q.nic.lookup(q.pd, r.wr.SGE.LKey, r.wr.SGE.Addr, r.left, AccessLocalWrite)
+			r.mr, r.off = q.nic.lookup(q.pd, r.wr.sge.LKey, r.wr.sge.Addr, r.left, AccessLocalWrite)
 			if r.mr == nil {
 				return wire.SyndromeRemoteOp, WCLocProtErr
 			}
@@ -322,8 +342,8 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 		return
 	}
 	r.hasWR = false
-	q.nic.release(r.wr.SGL, nil)
-	w := WC{WRID: r.wr.WRID, Opcode: WCRecv, ByteLen: uint32(r.got), QPN: q.num}
+	q.nic.release(r.wr.extras)
+	w := WC{WRID: r.wr.wrid, Opcode: WCRecv, ByteLen: uint32(r.got), QPN: q.num}
 	if r.write {
 		w.Opcode = WCRecvRDMAWithImm
 	}

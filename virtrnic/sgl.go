@@ -5,47 +5,42 @@ import "github.com/mcastlab/mcastlab/core/wire"
 // Scatter-gather lists. The data path of a work request of one piece, by far the most frequent
 // kind, does not use them. One of several pieces costs a look-up per piece and packet.
 
-// copySGL returns a copy of a list that the caller of the verb owns.
-func (n *NIC) copySGL(l []SGE) []SGE {
-	var s []SGE
-	if k := len(n.sgls); k > 0 {
-		s, n.sgls = n.sgls[k-1], n.sgls[:k-1]
-	}
-	return append(s[:0], l...)
+// extras is what only few work requests have. It is not in the queues: a large lab has millions of places in them.
+type extras struct {
+	sgl              []SGE  // the local memory in pieces, if it is several
+	inline           []byte // the data of a request with SendInline
+	swapAdd, compare uint64
+	ud               UDDest
 }
 
-// copyInline returns a copy of inline data, so that the caller may change them after posting.
-func (n *NIC) copyInline(b []byte) []byte {
-	var s []byte
-	if k := len(n.inlines); k > 0 {
-		s, n.inlines = n.inlines[k-1], n.inlines[:k-1]
+// extra returns empty extras, with the memory of those of a finished work request.
+func (n *NIC) extra() (x *extras) {
+	if k := len(n.spare); k > 0 {
+		x, n.spare = n.spare[k-1], n.spare[:k-1]
+		*x = extras{sgl: x.sgl[:0], inline: x.inline[:0]}
+		return x
 	}
-	return append(s[:0], b...)
+	return &extras{}
 }
 
-// normalize moves a list of one piece into e, and copies a longer one. An empty list that is not
-// nil becomes an empty e.
-func (n *NIC) normalize(e *SGE, l *[]SGE) {
-	switch len(*l) {
-	case 0:
-		if *l != nil {
-			*e, *l = SGE{}, nil
-		}
-	case 1:
-		*e, *l = (*l)[0], nil
-	default:
-		*l = n.copySGL(*l)
+// release keeps the extras of a finished work request for reuse. They may be read until the next work request is posted.
+func (n *NIC) release(x *extras) {
+	if x != nil {
+		n.spare = append(n.spare, x)
 	}
 }
 
-// release keeps the memory of a finished work request's list and inline data for reuse.
-func (n *NIC) release(l []SGE, inline []byte) {
-	if l != nil {
-		n.sgls = append(n.sgls, l)
+// normalize returns the memory of a work request as one piece, or as a list of several, which is the caller's.
+func normalize(e SGE, l []SGE) (SGE, []SGE) {
+	switch {
+	case l == nil:
+		return e, nil
+	case len(l) == 0:
+		return SGE{}, nil
+	case len(l) == 1:
+		return l[0], nil
 	}
-	if inline != nil {
-		n.inlines = append(n.inlines, inline)
-	}
+	return SGE{}, l
 }
 
 // total returns the bytes of a work request's memory.

@@ -40,7 +40,7 @@ func (n *NIC) DestroySRQ(s *SRQ) error {
 	}
 	for s.queue.wqes.Len() > 0 {
 		w := s.queue.wqes.Pop()
-		n.release(w.SGL, nil)
+		n.release(w.extras)
 	}
 	s.queue.max, s.gone = 0, true
 	s.pd.users--
@@ -57,7 +57,7 @@ func (n *NIC) PostSRQRecv(s *SRQ, wr RecvWR) error {
 	if s.queue.wqes.Len() >= int(s.queue.max) {
 		return fmt.Errorf("post to shared receive queue: %d buffers are posted: %w", s.queue.wqes.Len(), ErrNoMem)
 	}
-	n.enqueue(&s.queue, wr)
+	n.enqueue(&s.queue, &wr)
 	return nil
 }
 
