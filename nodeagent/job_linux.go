@@ -57,10 +57,10 @@ func (n *node) runJob(s nodeapi.Node_JobServer, programs []rank.Program) error {
 	defer n.running.Store(nil)
 	done := make(chan error, 1)
 	n.host.Go(vtime.Time(start.Lab), fmt.Sprintf("rank %d (%s)", start.Rank, n.name), func() {
-		root := prng.New(n.lab.Seed)
+		root, params := prng.New(n.lab.Seed), labspec.RankParams(n.lab)
 		r, err := rankrun.Start(rankhost.Config{
 			ID: int(start.Rank), Size: len(start.Names), HostName: n.name, Names: start.Names, IPs: start.Ips,
-			Host: n.host, Board: b, Peers: peersOf(start), Params: labspec.RankParams(n.lab), Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
+			Host: n.host, Board: b, Peers: peersOf(start), Params: &params, Random: root.Derive(fmt.Sprintf("rank/%s/%d", start.Job, start.Rank)),
 		})
 		if err == nil {
 			b.rank = r // from now on it is released on every way out

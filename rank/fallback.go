@@ -33,11 +33,11 @@ func (r inside) Break() {
 }
 
 // SetTrafficClass sets the traffic class of connections made from now on.
-func (r inside) SetTrafficClass(c uint8) { r.c.Params.TrafficClass = c }
+func (r inside) SetTrafficClass(c uint8) { r.ownParams().TrafficClass = c }
 
 // SetTimeout raises the retransmission timeout of connections made from now on to at least d.
 func (r inside) SetTimeout(d vtime.Duration) {
-	for p := &r.c.Params; p.Timeout != 0 && p.Timeout < 31 && virtrnic.Timeout(p.Timeout) < d; p.Timeout++ {
+	for p := r.ownParams(); p.Timeout != 0 && p.Timeout < 31 && virtrnic.Timeout(p.Timeout) < d; p.Timeout++ {
 	}
 }
 

@@ -81,7 +81,14 @@ func (r *Rank) ips() []uint32 {
 func (r *Rank) MTU() int { return r.c.Params.MTU }
 
 // Params returns the settings of the rank's queue pairs.
-func (r inside) Params() rankhost.Params { return r.c.Params }
+func (r inside) Params() rankhost.Params { return *r.c.Params }
+
+// ownParams returns the settings of the view's queue pairs, to be changed.
+func (r *Rank) ownParams() *rankhost.Params {
+	p := *r.c.Params
+	r.c.Params = &p
+	return &p
+}
 
 // LinkRate returns the rate of the host's link in bits per second.
 func (r *Rank) LinkRate() (rate uint64) {

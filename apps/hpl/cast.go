@@ -37,19 +37,23 @@ func newCaster(s *solver) (*caster, error) {
 			return nil, err
 		}
 	}
-	if s.Q == 1 {
-		return c, nil
+	return c, nil
+}
+
+// connect prepares the broadcast.
+func (c *caster) connect() (err error) {
+	if c.Q == 1 {
+		return nil
 	}
-	var err error
 	o := collective.Options{Label: "panel"}
-	if s.Bcast == "chain" {
-		o.Slices = s.Slices
+	if c.Bcast == "chain" {
+		o.Slices = c.Slices
 	}
-	if collective.HasFallback(s.Bcast) {
-		o.Fallback = s.p.Fallback
+	if collective.HasFallback(c.Bcast) {
+		o.Fallback = c.p.Fallback
 	}
-	c.b, err = collective.NewBcast(s.Bcast, s.row.Rank, o)
-	return c, err
+	c.b, err = collective.NewBcast(c.Bcast, c.row.Rank, o)
+	return err
 }
 
 func (c *caster) close() error {

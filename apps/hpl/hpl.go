@@ -13,12 +13,11 @@
 package hpl
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
@@ -209,15 +208,29 @@ type App struct {
 
 // Run implements apps.App.
 func (a App) Run(r *rank.Rank, raw []byte) error {
-	var p Params
-	if err := json.Unmarshal(raw, &p); err != nil {
-		return fmt.Errorf("hpl: read parameters: %w", err)
+	program, err := a.Shared(raw)
+	if err != nil {
+		return err
 	}
+	return program(r)
+}
+
+// Shared implements apps.Sharing.
+func (a App) Shared(raw []byte) (func(r *rank.Rank) error, error) {
+	p := &Params{}
+	if err := apps.Read(Name, raw, p); err != nil {
+		return nil, err
+	}
+	return func(r *rank.Rank) error { return a.run(r, p) }, nil
+}
+
+// run runs all tests. It changes nothing of the parameters.
+func (a App) run(r *rank.Rank, p *Params) error {
 	if err := p.Check(r.Size()); err != nil {
 		return fmt.Errorf("hpl: %w", err)
 	}
 	for i := range p.Tests {
-		if err := a.runTest(r, &p, i); err != nil {
+		if err := a.runTest(r, p, i); err != nil {
 			return fmt.Errorf("%s %s: %w", p.Workload, p.Tests[i].TV(), err)
 		}
 	}
@@ -225,30 +238,31 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 }
 
 // runTest runs one test. Ranks outside the grid wait for its end.
+//
+// It is in parts that each leave the stack before the next begins: all ranks of a large job wait in one of them at once.
 func (a App) runTest(r *rank.Rank, p *Params, i int) error {
 	t := &p.Tests[i]
 	if r.ID() == 0 {
 		r.Report(fmt.Sprintf("%s %s, N %d, NB %d, %d x %d, %s", p.Workload, t.TV(), t.N, t.NB, t.P, t.Q, t.Bcast))
 	}
-	if r.ID() < t.P*t.Q {
-		s, err := newSolver(r, p, i)
-		if err != nil {
-			return err
-		}
-		s.spoil = a.Spoil
-		rec, err := s.run()
-		if err != nil {
-			return err
-		}
-		rec.Test = i
-		out, err := json.Marshal(rec)
-		if err != nil {
-			return fmt.Errorf("write record: %w", err)
-		}
-		rankrun.Of(r).Emit(out)
+	if r.ID() >= t.P*t.Q {
 		r.Sync()
-		return s.close()
+		return nil
+	}
+	s := newSolver(r, p, i)
+	s.spoil = a.Spoil
+	if err := s.connect(); err != nil {
+		return err
+	}
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if err := s.run(); err != nil {
+		return err
+	}
+	if err := s.emit(); err != nil {
+		return err
 	}
 	r.Sync()
-	return nil
+	return s.close()
 }

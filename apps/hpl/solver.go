@@ -3,12 +3,14 @@ package hpl
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/blas/gonum"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 )
 
@@ -65,36 +67,47 @@ type solver struct {
 	spoil           func(r *rank.Rank, x []float64)
 }
 
-func newSolver(r *rank.Rank, p *Params, test int) (*solver, error) {
+func newSolver(r *rank.Rank, p *Params, test int) *solver {
 	s := &solver{geometry: newGeometry(p.Tests[test], r.ID()), p: p, r: r}
+	s.rec.Test = test
 	s.epochs = s.panels()
 	if p.Epochs > 0 {
 		s.epochs = min(s.epochs, p.Epochs)
 	}
-	row, col := make([]int, s.Q), make([]int, s.P)
-	for q := range row {
-		row[q] = s.rankAt(s.myRow, q)
+	return s
+}
+
+// connect makes the views of the grid, with the connections of their barriers.
+func (s *solver) connect() (err error) {
+	if err := s.enterGrid(); err != nil {
+		return err
 	}
-	for i := range col {
-		col[i] = s.rankAt(i, s.myCol)
+	if s.row, err = newLine(s.r, s.lineName("row", s.myRow), s.members(s.Q, func(q int) int { return s.rankAt(s.myRow, q) })); err != nil {
+		return err
 	}
-	var err error
-	if s.grid = r; s.P*s.Q < r.Size() {
-		all := make([]int, s.P*s.Q)
-		for i := range all {
-			all[i] = i
-		}
-		if s.grid, err = r.Sub(fmt.Sprintf("%d", test), all); err != nil {
-			return nil, err
-		}
+	s.col, err = newLine(s.r, s.lineName("column", s.myCol), s.members(s.P, func(p int) int { return s.rankAt(p, s.myCol) }))
+	return err
+}
+
+// enterGrid makes the view of all processes, unless they are all ranks.
+func (s *solver) enterGrid() (err error) {
+	if s.grid = s.r; s.P*s.Q < s.r.Size() {
+		s.grid, err = s.r.Sub(fmt.Sprintf("%d", s.rec.Test), s.members(s.P*s.Q, func(i int) int { return i }))
 	}
-	if s.row, err = newLine(r, fmt.Sprintf("%d/row/%d", test, s.myRow), row); err != nil {
-		return nil, err
+	return err
+}
+
+func (s *solver) lineName(kind string, i int) string {
+	return fmt.Sprintf("%d/%s/%d", s.rec.Test, kind, i)
+}
+
+// members returns the ranks of a view of n processes.
+func (s *solver) members(n int, at func(i int) int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = at(i)
 	}
-	if s.col, err = newLine(r, fmt.Sprintf("%d/column/%d", test, s.myCol), col); err != nil {
-		return nil, err
-	}
-	return s, s.prepare()
+	return all
 }
 
 // prepare generates the matrix and allocates the buffers and the broadcast.
@@ -112,8 +125,10 @@ func (s *solver) prepare() (err error) {
 	if s.swap, err = newSwapper(s); err != nil {
 		return err
 	}
-	s.cast, err = newCaster(s)
-	return err
+	if s.cast, err = newCaster(s); err != nil {
+		return err
+	}
+	return s.cast.connect()
 }
 
 // word is the size of a number in a message, in bytes.
@@ -157,31 +172,41 @@ func (s *solver) work(flops int, f func()) {
 	}
 }
 
-// run solves the system and returns the rank's measurements.
-func (s *solver) run() (*record, error) {
+// run solves the system and measures that.
+func (s *solver) run() error {
 	w := s.r.Go("panels", s.cast.serve)
 	s.grid.Sync()
 	s.rec.Start = s.r.Now()
 	if err := s.factorise(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := w.Join(); err != nil {
-		return nil, err
+		return err
 	}
 	if s.a != nil {
 		s.rec.LU = s.digest()
 	}
 	if s.epochs == s.panels() {
 		if err := s.substitute(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	s.rec.End = s.r.Now()
 	s.grid.Sync()
 	if s.a == nil || s.p.Threshold < 0 {
-		return &s.rec, nil
+		return nil
 	}
-	return &s.rec, s.verify()
+	return s.verify()
+}
+
+// emit reports the rank's measurements.
+func (s *solver) emit() error {
+	out, err := json.Marshal(&s.rec)
+	if err != nil {
+		return fmt.Errorf("write record: %w", err)
+	}
+	rankrun.Of(s.r).Emit(out)
+	return nil
 }
 
 // factorise is the loop over the panels. With look-ahead the columns of the next panel are updated

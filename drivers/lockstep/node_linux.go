@@ -320,8 +320,8 @@ func (n *Node) publish(round uint32) {
 func (n *Node) Said() { n.words++ }
 
 // Request implements sim.Edge.
-func (n *Node) Request(at vtime.Time, _, rank int, q outofband.Request) {
-	if err := n.c.Request(at, rank, q); err != nil && n.err == nil {
+func (n *Node) Request(at vtime.Time, _, rank int, q *outofband.Request) {
+	if err := n.c.Request(at, rank, *q); err != nil && n.err == nil {
 		n.err = err
 	}
 }

@@ -60,7 +60,7 @@ func (c *channel) open(j *job, size int, spare []bool) {
 }
 
 // send sends a request of a rank to the server.
-func (c *channel) send(node, rank int, q outofband.Request) {
+func (c *channel) send(node, rank int, q *outofband.Request) {
 	n := c.net
 	at := n.now.Add(c.delay)
 	if n.cfg.Edge != nil {
@@ -68,7 +68,7 @@ func (c *channel) send(node, rank int, q outofband.Request) {
 		return
 	}
 	c.coming++
-	c.up[n.placeOf(node)].Push(request{rank, q})
+	c.up[n.placeOf(node)].Push(request{rank, *q})
 	n.schedule(at, classRequest, node)
 }
 
@@ -112,9 +112,11 @@ func (c *channel) delivered(node int) {
 	}
 }
 
-// pending is a rank's request that has not been answered.
+// pending is a rank's request that has not been answered. It is not on the stack of the rank, since all ranks of a large job may
+// wait at once.
 type pending struct {
 	task     *task
+	asked    outofband.Request
 	answered bool
 	reply    outofband.Reply
 }
@@ -125,43 +127,49 @@ type delayed struct {
 	c *channel
 }
 
-// ask sends a request and waits for its reply. It returns ok false once over, which may be nil,
+// ask sends what k asks and waits for the reply. It returns false once over, which may be nil,
 // reports that the wait is over.
-func (d delayed) ask(why string, q outofband.Request, over func() bool) (r outofband.Reply, ok bool) {
+func (d delayed) ask(why string, k *pending, over func() bool) bool {
 	h := d.h
 	h.lastCall++
-	q.Call = h.lastCall
-	k := &pending{task: d.c.net.running}
-	h.calls[q.Call] = k
-	d.c.send(h.node, d.rank, q)
+	k.task, k.asked.Call = d.c.net.running, h.lastCall
+	h.calls[k.asked.Call] = k
+	d.c.send(h.node, d.rank, &k.asked)
 	for !k.answered {
 		if over != nil && over() {
-			delete(h.calls, q.Call)
-			if q.Kind == outofband.Get || q.Kind == outofband.Take {
-				d.c.send(h.node, d.rank, outofband.Request{Kind: outofband.Withdraw, Of: q.Call, Key: q.Key})
-			}
-			return r, false
+			d.withdraw(&k.asked)
+			return false
 		}
 		h.Park(vtime.Never, why)
 	}
-	return k.reply, true
+	return true
+}
+
+// withdraw gives up a request.
+func (d delayed) withdraw(q *outofband.Request) {
+	delete(d.h.calls, q.Call)
+	if q.Kind == outofband.Get || q.Kind == outofband.Take {
+		d.c.send(d.h.node, d.rank, &outofband.Request{Kind: outofband.Withdraw, Of: q.Call, Key: q.Key})
+	}
 }
 
 // Put implements rankhost.Board.
 func (d delayed) Put(key string, value []byte) {
-	d.c.send(d.h.node, d.rank, outofband.Request{Kind: outofband.Put, Key: key, Value: value})
+	d.c.send(d.h.node, d.rank, &outofband.Request{Kind: outofband.Put, Key: key, Value: value})
 }
 
 // Get implements rankhost.Board.
 func (d delayed) Get(key, why string, over func() bool) ([]byte, bool) {
-	r, ok := d.ask(why, outofband.Request{Kind: outofband.Get, Key: key}, over)
-	return r.Value, ok
+	k := &pending{asked: outofband.Request{Kind: outofband.Get, Key: key}}
+	ok := d.ask(why, k, over)
+	return k.reply.Value, ok
 }
 
 // Take implements rankhost.Board.
 func (d delayed) Take(key, why string, over func() bool) ([]byte, bool) {
-	r, ok := d.ask(why, outofband.Request{Kind: outofband.Take, Key: key}, over)
-	return r.Value, ok
+	k := &pending{asked: outofband.Request{Kind: outofband.Take, Key: key}}
+	ok := d.ask(why, k, over)
+	return k.reply.Value, ok
 }
 
 // Barrier implements rankhost.Board.
@@ -169,37 +177,36 @@ func (d delayed) Barrier(over func() bool) bool {
 	if over() {
 		return false
 	}
-	_, ok := d.ask("the other ranks to synchronise", outofband.Request{Kind: outofband.Arrive}, over)
-	return ok
+	return d.ask("the other ranks to synchronise", &pending{asked: outofband.Request{Kind: outofband.Arrive}}, over)
 }
 
 // LeaseGroup implements rankhost.Board.
 func (d delayed) LeaseGroup() (uint32, error) {
-	return d.group("a group address", outofband.Request{Kind: outofband.Lease})
+	return d.group("a group address", &pending{asked: outofband.Request{Kind: outofband.Lease}})
 }
 
 // Multicast implements rankhost.Board.
 func (d delayed) Multicast(hosts []uint32) (uint32, error) {
-	return d.group("the switches to know a group", outofband.Request{Kind: outofband.Multicast, Hosts: hosts})
+	return d.group("the switches to know a group", &pending{asked: outofband.Request{Kind: outofband.Multicast, Hosts: hosts}})
 }
 
 // EndMulticast implements rankhost.Board.
 func (d delayed) EndMulticast(group uint32) error {
-	_, err := d.group("the switches to forget a group", outofband.Request{Kind: outofband.EndMulticast, Group: group})
+	_, err := d.group("the switches to forget a group", &pending{asked: outofband.Request{Kind: outofband.EndMulticast, Group: group}})
 	return err
 }
 
 // SetBranches implements rankhost.Subnet.
 func (d delayed) SetBranches(entries []rankhost.Branches) {
-	d.ask("the switches to take their tables", outofband.Request{Kind: outofband.SetBranches, Branches: entries}, nil)
+	d.ask("the switches to take their tables", &pending{asked: outofband.Request{Kind: outofband.SetBranches, Branches: entries}}, nil)
 }
 
-func (d delayed) group(why string, q outofband.Request) (uint32, error) {
-	r, _ := d.ask(why, q, nil)
-	if r.Error != "" {
-		return 0, errors.New(r.Error)
+func (d delayed) group(why string, k *pending) (uint32, error) {
+	d.ask(why, k, nil)
+	if k.reply.Error != "" {
+		return 0, errors.New(k.reply.Error)
 	}
-	return r.Group, nil
+	return k.reply.Group, nil
 }
 
 // Server returns what a server of the lab's out-of-band channel needs to know of the lab. lease

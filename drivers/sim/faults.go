@@ -186,7 +186,7 @@ func (t target) Restart(now vtime.Time, node int) (lost int) {
 		if k.rank >= 0 {
 			k.job.errs[k.rank] = fmt.Errorf("%w: %s at %v", ErrCrashed, n.graph.Nodes[node].Name, now)
 			if n.channel != nil {
-				n.channel.send(node, k.rank, outofband.Request{Kind: outofband.Lose})
+				n.channel.send(node, k.rank, &outofband.Request{Kind: outofband.Lose})
 			} else {
 				k.job.resume(k.job.board.Lose(k.rank))
 			}

@@ -30,8 +30,8 @@ type Edge interface {
 	Frame(port int, at vtime.Time, f *wire.Frame) (kept bool)
 
 	// Request takes a request that arrives at the server of the out-of-band channel at the given
-	// instant.
-	Request(at vtime.Time, node, rank int, q outofband.Request)
+	// instant. It does not keep q.
+	Request(at vtime.Time, node, rank int, q *outofband.Request)
 }
 
 // happens notes that something happens now.

@@ -165,8 +165,8 @@ func (e partEdge) Frame(port int, at vtime.Time, f *wire.Frame) (kept bool) {
 }
 
 // Request implements Edge.
-func (e partEdge) Request(at vtime.Time, node, rank int, q outofband.Request) {
-	e.p.sent[e.part] = append(e.p.sent[e.part], sentRequest{at, node, rank, q})
+func (e partEdge) Request(at vtime.Time, node, rank int, q *outofband.Request) {
+	e.p.sent[e.part] = append(e.p.sent[e.part], sentRequest{at, node, rank, *q})
 }
 
 // Reply implements window.Outlet.

@@ -332,12 +332,7 @@ func (n *Net) begin(spec Job) *job {
 			continue
 		}
 		h := n.at(node).host
-		c := rankhost.Config{
-			ID: i, Size: len(spec.Hosts), HostName: all.names[i], Names: all.names, IPs: all.ips,
-			Host: h, Board: j.boardOf(h, i), Params: spec.Params,
-			Random: n.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
-		}
-		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, all.names[i]), func() { j.errs[i] = j.runRank(i, c, spec.Program) })
+		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, all.names[i]), func() { j.errs[i] = j.runRank(i, h, &spec, all) })
 	}
 	n.steps, n.staging = 0, true
 	n.runTasks()
@@ -355,13 +350,21 @@ func (j *job) boardOf(h *host, rank int) rankhost.Board {
 	return b
 }
 
-func (j *job) runRank(i int, c rankhost.Config, program func(*rank.Rank) error) error {
-	r, err := rankrun.Start(c)
-	if err != nil {
+// runRank is the task of a rank. It has nothing on its stack but that: all ranks of a large job are here.
+func (j *job) runRank(i int, h *host, spec *Job, all *roster) error {
+	if err := j.startRank(i, h, spec, all); err != nil {
 		return err
 	}
-	j.ranks[i] = r
-	return rankrun.Run(func() error { return program(r) })
+	return rankrun.Run(func() error { return spec.Program(j.ranks[i]) })
+}
+
+func (j *job) startRank(i int, h *host, spec *Job, all *roster) (err error) {
+	j.ranks[i], err = rankrun.Start(rankhost.Config{
+		ID: i, Size: len(spec.Hosts), HostName: all.names[i], Names: all.names, IPs: all.ips,
+		Host: h, Board: j.boardOf(h, i), Params: &spec.Params,
+		Random: j.net.random.Derive(fmt.Sprintf("rank/%s/%d", spec.Name, i)),
+	})
+	return err
 }
 
 // finish runs the loop until no event is left, and returns the job's error.

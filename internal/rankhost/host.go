@@ -21,7 +21,7 @@ type Config struct {
 	IPs      []uint32 // of the ranks' hosts, by rank
 	Host     Host
 	Board    Board
-	Params   Params
+	Params   *Params // shared by all ranks of a process: not to be changed
 	Random   prng.Stream
 	Peers    []*Peer // external hosts by rank; nil if there are none
 }

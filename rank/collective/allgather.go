@@ -27,7 +27,7 @@ func AllgatherParameters(name string) []Parameter { return parametersOf(allgathe
 // The buffer has one block of n bytes per rank; a rank starts with the block of its own number
 // and ends with all of them. There is no root.
 func NewAllgather(name string, r *rank.Rank, o Options) (Algorithm, error) {
-	return prepare("allgather", allgathers(), name, r, o)
+	return prepare("allgather", allgathers(), name, r, &o)
 }
 
 // gather is an Allgather over connections. With n bytes per rank all take

@@ -19,7 +19,7 @@ func AlltoallParameters(name string) []Parameter { return parametersOf(alltoalls
 // buffer has one block of n bytes per rank. At the start block i holds what the rank sends to
 // rank i, and at the end what rank i has sent to it (MPI_Alltoall in place). There is no root.
 func NewAlltoall(name string, r *rank.Rank, o Options) (Algorithm, error) {
-	return prepare("alltoall", alltoalls(), name, r, o)
+	return prepare("alltoall", alltoalls(), name, r, &o)
 }
 
 // AlltoallLinks is CriticalLinks for an Alltoall.

@@ -177,30 +177,29 @@ func TakesHashed(name string) bool { return name != "uc-multicast" }
 // NewBcast prepares a broadcast algorithm on a rank: it makes connections and groups. All
 // ranks of the job must call it. A message of n bytes goes from the root to all.
 func NewBcast(name string, r *rank.Rank, o Options) (Algorithm, error) {
-	return prepare("broadcast", broadcasts(), name, r, o)
+	return prepare("broadcast", broadcasts(), name, r, &o)
 }
 
-func prepare(kind string, list []scheme, name string, r *rank.Rank, o Options) (Algorithm, error) {
-	for _, s := range list {
-		if s.name != name {
-			continue
-		}
-		o, err := s.options(o, r.Size())
-		if err != nil {
-			return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
-		}
-		a, err := s.make(r, o)
-		if err != nil {
-			return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
-		}
-		return a, nil
+// prepare makes an algorithm of a list. It sets the options that are not given.
+func prepare(kind string, list []scheme, name string, r *rank.Rank, o *Options) (Algorithm, error) {
+	i := slices.IndexFunc(list, func(s scheme) bool { return s.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
 	}
-	return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
+	err := list[i].options(o, r.Size())
+	var a Algorithm
+	if err == nil {
+		a, err = list[i].make(r, *o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
+	}
+	return a, nil
 }
 
 // options fills in the defaults and checks the rest. In an algorithm without the parameter
 // slices a message is one slice.
-func (s *scheme) options(o Options, ranks int) (Options, error) {
+func (s *scheme) options(o *Options, ranks int) error {
 	given := []struct {
 		name string
 		v    *int
@@ -211,7 +210,7 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 		i := slices.IndexFunc(s.params, func(p Parameter) bool { return p.Name == g.name })
 		switch {
 		case i < 0 && *g.v != 0:
-			return o, fmt.Errorf("%s of %d: it has no such parameter", g.name, *g.v)
+			return fmt.Errorf("%s of %d: it has no such parameter", g.name, *g.v)
 		case i < 0:
 			*g.v = g.min
 		case *g.v == 0 && s.params[i].Default == 0:
@@ -219,7 +218,7 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 		case *g.v == 0:
 			*g.v = s.params[i].Default
 		case *g.v < g.min:
-			return o, fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
+			return fmt.Errorf("%s of %d: need at least %d", g.name, *g.v, g.min)
 		}
 	}
 	if o.Transport != "" {
@@ -227,34 +226,34 @@ func (s *scheme) options(o Options, ranks int) (Options, error) {
 	}
 	timed := o.FlagTime != 0 || o.Pace != 0 || o.Alpha != 0 || o.Cutoff != "" || o.PerChunk != 0 || o.CopyTime != 0 || o.Engine != ""
 	if timed && !slices.ContainsFunc(s.params, func(p Parameter) bool { return p.Name == "staging" }) {
-		return o, fmt.Errorf("it has no pace, no cutoff timer and no receive engine")
+		return fmt.Errorf("it has no pace, no cutoff timer and no receive engine")
 	}
 	if o.Pace < 0 || o.Pace > 100 {
-		return o, fmt.Errorf("pace of %d %%: use 1 to 100, or 0 for none", o.Pace)
+		return fmt.Errorf("pace of %d %%: use 1 to 100, or 0 for none", o.Pace)
 	}
 	switch {
 	case o.Fallback == "" || o.Fallback == FallbackOff:
 	case !HasFallback(s.name):
-		return o, fmt.Errorf("it has no fallback")
+		return fmt.Errorf("it has no fallback")
 	case o.Fallback != FallbackFull && o.Fallback != FallbackPartial:
-		return o, fmt.Errorf("fallback %q: use %s, %s or %s", o.Fallback, FallbackOff, FallbackFull, FallbackPartial)
+		return fmt.Errorf("fallback %q: use %s, %s or %s", o.Fallback, FallbackOff, FallbackFull, FallbackPartial)
 	}
-	return o, nil
+	return nil
 }
 
 // threaded checks the options of an algorithm that has a transport.
-func (s *scheme) threaded(o Options) (Options, error) {
+func (s *scheme) threaded(o *Options) error {
 	switch {
 	case s.name != "unicast":
-		return o, fmt.Errorf("it has no transport")
+		return fmt.Errorf("it has no transport")
 	case !slices.Contains(Transports(), o.Transport):
-		return o, fmt.Errorf("transport %q: use %s", o.Transport, strings.Join(Transports(), ", "))
+		return fmt.Errorf("transport %q: use %s", o.Transport, strings.Join(Transports(), ", "))
 	case o.Pace != 0 || o.Cutoff != "" || o.CopyTime != 0 || o.FlagTime != 0 || o.Engine != "" || o.Fallback != "":
-		return o, fmt.Errorf("with a transport it has per-chunk and alpha alone")
+		return fmt.Errorf("with a transport it has per-chunk and alpha alone")
 	case o.Transport == TransportRC && (o.PerChunk != 0 || o.Alpha != 0):
-		return o, fmt.Errorf("transport %s cuts no chunks: it has neither per-chunk nor alpha", TransportRC)
+		return fmt.Errorf("transport %s cuts no chunks: it has neither per-chunk nor alpha", TransportRC)
 	}
-	return o, nil
+	return nil
 }
 
 // Transports returns the transports of unicast, the default first.

@@ -11,8 +11,7 @@ func CriticalLinks(name string, o Options, ranks, n, mtu int, hops func(a, b int
 		if s.name != name {
 			continue
 		}
-		o, err := s.options(o, ranks)
-		if err != nil {
+		if s.options(&o, ranks) != nil {
 			return 0 // the scheme cannot run
 		}
 		c := critical{o: o, ranks: ranks, n: n, mtu: mtu, hops: hops}

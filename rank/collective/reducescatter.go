@@ -41,7 +41,7 @@ func ReduceScatterLinks(name string, ranks, n, mtu int, hops func(a, b int) int)
 // rank's own number holds the sum of that block over all ranks; its other blocks hold their
 // old contents or partial sums. There is no root. Summing takes no lab time.
 func NewReduceScatter(name string, r *rank.Rank, o Options) (Algorithm, error) {
-	return prepare("reduce-scatter", reduceScatters(), name, r, o)
+	return prepare("reduce-scatter", reduceScatters(), name, r, &o)
 }
 
 // reduceRing passes partial sums round the ring, where each rank adds its own numbers, in N-1
