@@ -25,7 +25,7 @@ func (n *NIC) control(q *QP) {
 	if q.cc == nil {
 		q.cc = &congestion{reactionPoint: newReactionPoint(n.dcqcn, n.line)}
 	}
-	q.cc.env = n.envelopeOf(q, cnpTraffic)
+	n.layOut(&q.cc.env, q, cnpTraffic)
 }
 
 // congested passes to congestion control what an arriving packet says: a CNP, or the mark that

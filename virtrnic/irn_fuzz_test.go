@@ -17,7 +17,8 @@ func odd(p *pair, m *MR, b []byte) *wire.Frame {
 	if b[0]&0x80 != 0 {
 		traffic |= wire.ECNCE
 	}
-	e := p.nic[0].envelopeOf(p.qp[0], traffic)
+	var e wire.Envelope
+	p.nic[0].layOut(&e, p.qp[0], traffic)
 	h := wire.BTH{PKey: wire.PKeyDefault, DestQP: q.num, AckReq: b[0]&0x40 != 0, Selective: b[0]&0x20 != 0}
 	far := int(int16(binary.BigEndian.Uint16(b[2:]))) >> (b[1] & 15)
 	f := p.net.Pool.Get()

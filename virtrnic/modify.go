@@ -69,25 +69,37 @@ func transitionsOf(s wire.Service) []transition {
 // RESET, and every one but RESET to ERR, with AttrState alone. A missing or superfluous
 // attribute changes nothing and returns ErrInvalid.
 func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
-	if mask&AttrCurState != 0 && a.CurState != q.state {
-		return fmt.Errorf("modify queue pair %d: it is in %v, not %v: %w", q.num, q.state, a.CurState, ErrState)
-	}
 	to := q.state
 	if mask&AttrState != 0 {
 		to = a.State
 	}
 	given := mask &^ AttrState
+	if err := q.checkModify(to, &a, given); err != nil {
+		return err
+	}
+	n.settleBefore(now)
+	switch {
+	case to == StateReset:
+		q.becomeReset(now)
+	case to == StateErr:
+		q.becomeErr(now)
+	default:
+		q.apply(&a, given)
+		q.become(now, to, given)
+	}
+	n.start(now)
+	return nil
+}
+
+// checkModify returns why the verb refuses a change, or nil.
+func (q *QP) checkModify(to QPState, a *QPAttr, given AttrMask) error {
+	if given&AttrCurState != 0 && a.CurState != q.state {
+		return fmt.Errorf("modify queue pair %d: it is in %v, not %v: %w", q.num, q.state, a.CurState, ErrState)
+	}
 	if to == StateReset || to == StateErr && q.state != StateReset {
 		if given&^AttrCurState != 0 {
 			return fmt.Errorf("modify queue pair %d to %v: no attribute but the state is allowed: %w", q.num, to, ErrInvalid)
 		}
-		n.settleBefore(now)
-		if to == StateReset {
-			q.becomeReset(now)
-		} else {
-			q.becomeErr(now)
-		}
-		n.start(now)
 		return nil
 	}
 	t := findTransition(q.service, q.state, to)
@@ -100,11 +112,14 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	if extra := given &^ (t.required | t.optional); extra != 0 {
 		return fmt.Errorf("modify queue pair %d to %v: attributes %#x not allowed: %w", q.num, to, uint32(extra), ErrInvalid)
 	}
-	if err := checkAttr(&a, given); err != nil {
+	if err := checkAttr(a, given); err != nil {
 		return fmt.Errorf("modify queue pair %d to %v: %w", q.num, to, err)
 	}
-	n.settleBefore(now)
-	q.apply(&a, given)
+	return nil
+}
+
+// become enters a state, or has changed attributes take effect in the one that it is in.
+func (q *QP) become(now vtime.Time, to QPState, given AttrMask) {
 	switch {
 	case to == StateInit:
 		q.becomeInit(now)
@@ -115,16 +130,14 @@ func (n *NIC) ModifyQP(now vtime.Time, q *QP, a QPAttr, mask AttrMask) error {
 	case to == StateSQD && q.state != StateSQD:
 		q.becomeSQD(now)
 	case given&AttrAV != 0: // SQD to SQD with a new path
-		q.prio = n.priority(q.attr.AV.TrafficClass)
-		q.env = n.envelope(q)
-		n.meets(q.attr.AV.DGID)
-		n.control(q)
+		q.prio = q.nic.priority(q.attr.AV.TrafficClass)
+		q.nic.address(&q.env, q)
+		q.nic.meets(q.attr.AV.DGID)
+		q.nic.control(q)
 	}
 	if given&AttrMaxDestRdAtomic != 0 {
 		q.rq.past.resize(int(q.attr.MaxDestRdAtomic))
 	}
-	n.start(now)
-	return nil
 }
 
 func findTransition(s wire.Service, from, to QPState) *transition {

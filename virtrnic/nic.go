@@ -442,13 +442,19 @@ func (n *NIC) consume(f *wire.Frame) {
 // envelope lays out the headers below the BTH of a queue pair's packets. The UDP source port
 // is constant per queue pair and differs between them, so that a flow keeps its path and
 // flows spread over paths (the kernel's rdma_get_udp_sport).
-func (n *NIC) envelope(q *QP) wire.Envelope {
-	e := n.envelopeOf(q, q.attr.AV.TrafficClass)
-	e.Connect(q.attr.DestQPN)
+func (n *NIC) envelope(q *QP) (e wire.Envelope) {
+	n.address(&e, q)
 	return e
 }
 
-func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
+// address makes e the envelope of a queue pair's packets.
+func (n *NIC) address(e *wire.Envelope, q *QP) {
+	n.layOut(e, q, q.attr.AV.TrafficClass)
+	e.Connect(q.attr.DestQPN)
+}
+
+// layOut makes e the envelope of packets to a queue pair's peer, without the peer's queue pair.
+func (n *NIC) layOut(e *wire.Envelope, q *QP, traffic uint8) {
 	label := q.attr.AV.FlowLabel & 0xfffff
 	if label == 0 {
 		v := uint64(q.num) * uint64(q.attr.DestQPN)
@@ -461,7 +467,7 @@ func (n *NIC) envelopeOf(q *QP, traffic uint8) wire.Envelope {
 	if hops == 0 {
 		hops = 64
 	}
-	return wire.NewEnvelope(wire.Flow{
+	e.Lay(&wire.Flow{
 		SrcMAC: n.mac, DstMAC: n.neighbour(q.attr.AV.DGID), VLAN: n.tag(n.priority(traffic)), IPv6: n.ipv6, Label: q.attr.AV.FlowLabel,
 		Src: n.ip, Dst: q.attr.AV.DGID, Traffic: traffic, TTL: hops, SrcPort: sport, DstPort: wire.PortRoCEv2,
 	})

@@ -48,12 +48,15 @@ func (w *sendWQE) sgl() []SGE {
 
 // PostSend adds a request to the send queue. In ERR (UC and UD: in SQE as well) it
 // completes as flushed at once.
-func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
+func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error { return n.PostSendWR(now, q, &wr) }
+
+// PostSendWR is PostSend of a request that stays the caller's.
+func (n *NIC) PostSendWR(now vtime.Time, q *QP, wr *SendWR) error {
 	length := total(wr.SGE, wr.SGL)
 	if wr.Flags&SendInline != 0 {
 		length = uint64(len(wr.Inline))
 	}
-	if err := q.checkSend(&wr, length); err != nil {
+	if err := q.checkSend(wr, length); err != nil {
 		return fmt.Errorf("post send to queue pair %d: %w", q.num, err)
 	}
 	if q.state == StateErr || q.state == StateSQE {
@@ -64,10 +67,10 @@ func (n *NIC) PostSend(now vtime.Time, q *QP, wr SendWR) error {
 		return fmt.Errorf("post send to queue pair %d: %d work requests are outstanding: %w", q.num, q.sq.wqes.Len(), ErrNoMem)
 	}
 	n.settleBefore(now)
-	w := q.sq.push(&wr, uint32(length))
+	w := q.sq.push(wr, uint32(length))
 	w.packets = uint32(max(1, (length+uint64(q.mtu)-1)/uint64(q.mtu)))
 	if wr.SGL != nil || wr.Flags&(SendInline|SendFence) != 0 || wr.Opcode >= WRRDMARead || q.service != wire.RC {
-		q.prepare(w, &wr)
+		q.prepare(w, wr)
 	}
 	q.sq.end += uint64(w.packets)
 	if n.requests != nil {

@@ -152,7 +152,7 @@ func (q *QP) becomeRTR(now vtime.Time) {
 		q.mtu = q.nic.mtu
 	}
 	q.prio = q.nic.priority(q.attr.AV.TrafficClass)
-	q.env = q.nic.envelope(q)
+	q.nic.address(&q.env, q)
 	q.nic.meets(q.attr.AV.DGID)
 	q.nic.control(q)
 	q.nic.selectively(q)

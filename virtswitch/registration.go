@@ -157,8 +157,8 @@ func (s *Switch) prune(now vtime.Time, in int, f *wire.Frame, g *group) {
 	if g.forgetAt == 0 {
 		for i := range g.path {
 			if p := &g.path[i]; !p.host && p.port != g.ingress && p.port != in {
-				b := s.pool.Block()
-				buf := wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, Attempt: g.attempt}.AppendTo(b.Fill(wire.BlockCap)[:0])
+				b := s.pool.BlockFor(wire.MRPHeaderLen + wire.MRPRecordLen)
+				buf := wire.MRPHeader{Total: 1, Flags: wire.MRPDelete, Attempt: g.attempt}.AppendTo(b.Fill(0))
 				b.Fill(len(wire.MRPRecord{IP: g.id}.AppendTo(buf)))
 				s.sendMRP(now, in, p, f, b)
 			}
@@ -331,8 +331,8 @@ func (s *Switch) passOn(now vtime.Time, in int, f *wire.Frame, g *group, p wire.
 				continue
 			}
 			if b == nil {
-				b = s.pool.Block()
-				buf = p.AppendTo(b.Fill(wire.BlockCap)[:0])
+				b = s.pool.BlockFor(f.PayloadLen())
+				buf = p.AppendTo(b.Fill(0))
 				for k := range leaderRecords(p) {
 					buf = p.AppendRecord(buf, k)
 				}
@@ -385,8 +385,8 @@ func (s *Switch) refuse(now vtime.Time, in int, f *wire.Frame, id, attempt uint3
 	s.absorb(f)
 	c := s.pool.Get()
 	c.StartDatagram(&e)
-	b := s.pool.Block()
-	buf := wire.MRPHeader{Total: 1, Flags: wire.MRPError, Attempt: attempt}.AppendTo(b.Fill(wire.BlockCap)[:0])
+	b := s.pool.BlockFor(wire.MRPHeaderLen + wire.MRPRecordLen)
+	buf := wire.MRPHeader{Total: 1, Flags: wire.MRPError, Attempt: attempt}.AppendTo(b.Fill(0))
 	b.Fill(len(wire.MRPRecord{IP: id, Flags: uint8(why)}.AppendTo(buf)))
 	c.SetPayload(b)
 	c.Seal(0, s.trust)

@@ -237,8 +237,9 @@ func (a *Agent) send(now vtime.Time, dst uint32, h wire.MRPHeader, records []rec
 	})
 	f := a.pool.Get()
 	f.StartDatagram(&e)
-	b := a.pool.Block()
-	buf := h.AppendTo(b.Fill(wire.BlockCap)[:0])
+	n := wire.MRPHeaderLen + len(records)*(wire.MRPRecordLen+wire.MRPRegionLen) // at most
+	b := a.pool.BlockFor(n)
+	buf := h.AppendTo(b.Fill(0))
 	for _, r := range records {
 		buf = r.MRPRecord.AppendTo(buf)
 		if h.Flags&wire.MRPMRUpdate != 0 {

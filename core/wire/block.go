@@ -9,6 +9,10 @@ import (
 // largest MRP packet with room to spare.
 const BlockCap = 4096
 
+// smallCap is the most that a small block holds: an MRP packet of a few members, of which a large lab
+// has many at a time.
+const smallCap = 512
+
 // Block holds the payload of a frame. It is written once, before it is attached to
 // a frame, and shared from then on: replication adds a reference, never a copy.
 // What is computed from the bytes (CRC, hash) is therefore computed at most once.
@@ -18,7 +22,7 @@ type Block struct {
 	known uint8
 	crc   uint32
 	hash  uint64
-	buf   [BlockCap]byte
+	buf   []byte // smallCap or BlockCap bytes
 }
 
 const (
@@ -26,7 +30,8 @@ const (
 	knownHash
 )
 
-// Fill returns n bytes to be written before the block is attached to a frame.
+// Fill returns n bytes to be written before the block is attached to a frame: BlockCap at most, or what
+// BlockFor was called for.
 func (b *Block) Fill(n int) []byte {
 	b.n, b.known = uint16(n), 0
 	return b.buf[:n]

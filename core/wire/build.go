@@ -27,33 +27,18 @@ type Envelope struct {
 
 // NewEnvelope lays the flow out. The kind follows the destination port.
 func NewEnvelope(w Flow) (e Envelope) {
-	ethertype := EtherTypeIPv4
+	e.Lay(&w)
+	return e
+}
+
+// Lay makes e the envelope of a flow, as NewEnvelope does.
+func (e *Envelope) Lay(w *Flow) {
+	*e = Envelope{}
+	b := e.layEthernet(w)
 	if w.IPv6 {
-		ethertype = EtherTypeIPv6
-		e.flags |= flagIPv6
-	}
-	eth := Ethernet{Dst: w.DstMAC, Src: w.SrcMAC, EtherType: ethertype}
-	b := e.h[:0]
-	if w.VLAN != nil {
-		eth.EtherType = EtherTypeVLAN
-		tag := *w.VLAN
-		tag.EtherType = ethertype
-		b = tag.AppendTo(eth.AppendTo(b))
-		e.flags |= flagVLAN
+		b = w.appendIPv6(b)
 	} else {
-		b = eth.AppendTo(b)
-	}
-	if w.IPv6 {
-		b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(w.Traffic)<<20|w.Label&0xfffff)
-		b = append(b, 0, 0, ProtocolUDP, w.TTL)
-		src, dst := IPv6Of(w.Src), IPv6Of(w.Dst)
-		b = append(append(b, src[:]...), dst[:]...)
-	} else {
-		ip := len(b)
-		b = append(b, 0x45, w.Traffic, 0, 0, 0, 0, 0x40, 0, w.TTL, ProtocolUDP, 0, 0)
-		b = binary.BigEndian.AppendUint32(b, w.Src)
-		b = binary.BigEndian.AppendUint32(b, w.Dst)
-		binary.BigEndian.PutUint16(b[ip+10:], sumIPv4(b[ip:]))
+		b = w.appendIPv4(b)
 	}
 	b = UDP{SrcPort: w.SrcPort, DstPort: w.DstPort}.AppendTo(b)
 	e.n = uint8(len(b))
@@ -63,7 +48,40 @@ func NewEnvelope(w Flow) (e Envelope) {
 	case PortMRP:
 		e.flags |= uint8(KindMRP) << kindShift
 	}
-	return e
+}
+
+// layEthernet begins the envelope and returns what it has.
+func (e *Envelope) layEthernet(w *Flow) []byte {
+	ethertype := EtherTypeIPv4
+	if w.IPv6 {
+		ethertype = EtherTypeIPv6
+		e.flags |= flagIPv6
+	}
+	eth := Ethernet{Dst: w.DstMAC, Src: w.SrcMAC, EtherType: ethertype}
+	if w.VLAN == nil {
+		return eth.AppendTo(e.h[:0])
+	}
+	eth.EtherType = EtherTypeVLAN
+	tag := *w.VLAN
+	tag.EtherType = ethertype
+	e.flags |= flagVLAN
+	return tag.AppendTo(eth.AppendTo(e.h[:0]))
+}
+
+func (w *Flow) appendIPv4(b []byte) []byte {
+	ip := len(b)
+	b = append(b, 0x45, w.Traffic, 0, 0, 0, 0, 0x40, 0, w.TTL, ProtocolUDP, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, w.Src)
+	b = binary.BigEndian.AppendUint32(b, w.Dst)
+	binary.BigEndian.PutUint16(b[ip+10:], sumIPv4(b[ip:]))
+	return b
+}
+
+func (w *Flow) appendIPv6(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, 6<<28|uint32(w.Traffic)<<20|w.Label&0xfffff)
+	b = append(b, 0, 0, ProtocolUDP, w.TTL)
+	src, dst := IPv6Of(w.Src), IPv6Of(w.Dst)
+	return append(append(b, src[:]...), dst[:]...)
 }
 
 // Start begins a packet of the flow: envelope, BTH and no payload. Extension headers

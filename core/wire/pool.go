@@ -13,6 +13,7 @@ type Pool struct {
 
 	free   []*Frame
 	blocks []*Block
+	small  []*Block // those with smallCap bytes
 
 	// Live and LiveBlocks count the frames and blocks that are handed out and not yet returned.
 	// At the end of a run, when no link or queue holds a frame, both are zero.
@@ -85,8 +86,9 @@ func (p *Pool) Import(f *Frame) *Frame {
 	c := p.Get()
 	c.n, c.flags, c.pay, c.h, c.icrc = f.n, f.flags, f.pay, f.h, f.icrc
 	if f.flags&flagBlock != 0 {
-		c.block = p.Block()
-		copy(c.block.Fill(len(f.block.Bytes())), f.block.Bytes())
+		b := f.block.Bytes()
+		c.block = p.BlockFor(len(b))
+		copy(c.block.Fill(len(b)), b)
 	}
 	return c
 }
@@ -100,18 +102,30 @@ func (p *Pool) Strip(f *Frame) {
 	f.pay = 0
 }
 
-// Block returns a payload block with one reference, to be filled.
-func (p *Pool) Block() *Block {
-	n := len(p.blocks)
-	if n == 0 {
-		slab := make([]Block, 16)
-		for i := range slab {
-			p.blocks = append(p.blocks, &slab[i])
-		}
-		n = len(slab)
+// Block returns a payload block with one reference, to be filled with up to BlockCap bytes.
+func (p *Pool) Block() *Block { return p.take(&p.blocks, BlockCap) }
+
+// BlockFor is Block for up to n bytes.
+func (p *Pool) BlockFor(n int) *Block {
+	if n <= smallCap {
+		return p.take(&p.small, smallCap)
 	}
-	b := p.blocks[n-1]
-	p.blocks = p.blocks[:n-1]
+	return p.Block()
+}
+
+func (p *Pool) take(free *[]*Block, size int) *Block {
+	n := len(*free)
+	if n == 0 {
+		const slab = 16
+		blocks, bytes := make([]Block, slab), make([]byte, slab*size)
+		for i := range blocks {
+			blocks[i].buf = bytes[i*size:][:size:size]
+			*free = append(*free, &blocks[i])
+		}
+		n = slab
+	}
+	b := (*free)[n-1]
+	*free = (*free)[:n-1]
 	b.refs, b.known = 1, 0
 	p.LiveBlocks++
 	return b
@@ -126,9 +140,13 @@ func (p *Pool) unref(b *Block) {
 		panic("wire: payload block released twice")
 	}
 	if p.Poison {
-		copy(b.buf[:], poison)
+		copy(b.buf, poison)
 		b.known = 0
 	}
-	p.blocks = append(p.blocks, b)
+	if len(b.buf) == smallCap {
+		p.small = append(p.small, b)
+	} else {
+		p.blocks = append(p.blocks, b)
+	}
 	p.LiveBlocks--
 }
