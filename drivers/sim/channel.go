@@ -68,9 +68,11 @@ func (c *channel) send(node, rank int, q *outofband.Request) {
 		return
 	}
 	c.coming++
-	c.up[n.placeOf(node)].Push(request{rank, *q})
+	c.take(node, request{rank, *q})
 	n.schedule(at, classRequest, node)
 }
+
+func (c *channel) take(node int, r request) { c.up[c.net.placeOf(node)].Push(r) }
 
 // arrived hands a node's oldest request to the server, and sends what it answers.
 func (c *channel) arrived(node int) {

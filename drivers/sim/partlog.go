@@ -13,10 +13,50 @@ import (
 // so that the reports of a lab in parts are in the order of those of the whole: in that of the events of
 // the loop that have caused them.
 type partLog struct {
-	net     *Net
-	reports []report
-	ready   int // in writeLogs: how many of them it passes on
-	passed  int // and how many it has passed on
+	net *Net
+
+	// chunks has the reports, oldest first. At some instants there are a million of them: one list would be copied as it grows.
+	// Invariant: no chunk is empty, and of the first, passed reports have been passed on, not all.
+	chunks [][]report
+	passed int
+	spare  []report // an empty chunk, or nil
+}
+
+// chunkLen is how many reports a chunk has room for.
+const chunkLen = 256
+
+// add returns a new report, which is to be filled in at once.
+func (l *partLog) add() *report {
+	last := len(l.chunks) - 1
+	if last < 0 || len(l.chunks[last]) == chunkLen {
+		if l.spare == nil {
+			l.spare = make([]report, 0, chunkLen)
+		}
+		l.chunks, l.spare = append(l.chunks, l.spare), nil
+		last++
+	}
+	l.chunks[last] = append(l.chunks[last], report{})
+	return &l.chunks[last][len(l.chunks[last])-1]
+}
+
+// front returns the oldest report, if it was made before an instant, else nil.
+func (l *partLog) front(before vtime.Time) *report {
+	if len(l.chunks) == 0 {
+		return nil
+	}
+	if r := &l.chunks[0][l.passed]; r.at < before {
+		return r
+	}
+	return nil
+}
+
+// drop removes the oldest report.
+func (l *partLog) drop() {
+	first := l.chunks[0]
+	first[l.passed] = report{}
+	if l.passed++; l.passed == len(first) {
+		l.chunks, l.passed, l.spare = slices.Delete(l.chunks, 0, 1), 0, first[:0]
+	}
 }
 
 // report is an event of a machine with the event of the loop that has caused it.
@@ -55,11 +95,13 @@ type partTracer struct {
 }
 
 // Trace implements machine.Tracer.
-func (t partTracer) Trace(now vtime.Time, e machine.Event) { t.keep(report{now: now, e: e}) }
+func (t partTracer) Trace(now vtime.Time, e machine.Event) { t.keep(now).e = e }
 
-func (t partTracer) keep(r report) {
-	r.at, r.cause, r.to = t.l.net.now, t.l.net.cause, t.to
-	t.l.reports = append(t.l.reports, r)
+// keep adds a report, which is to be filled in at once.
+func (t partTracer) keep(now vtime.Time) *report {
+	r := t.l.add()
+	r.now, r.at, r.cause, r.to = now, t.l.net.now, t.l.net.cause, t.to
+	return r
 }
 
 // partRequests keeps reports of work requests and of queues, too.
@@ -67,12 +109,12 @@ type partRequests struct{ partTracer }
 
 // TraceRequest implements machine.RequestTracer.
 func (t partRequests) TraceRequest(now vtime.Time, q machine.Request) {
-	t.keep(report{now: now, q: &q})
+	t.keep(now).q = &q
 }
 
 // TraceQueue implements machine.QueueTracer.
 func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
-	t.keep(report{now: now, queue: &queueReport{port, bytes}})
+	t.keep(now).queue = &queueReport{port, bytes}
 }
 
 // writeLogs passes on what was reported before an instant, to which all parts have come. Reports of one part are in the order of
@@ -80,24 +122,21 @@ func (t partRequests) TraceQueue(now vtime.Time, port, bytes int) {
 func (p *Parts) writeLogs(before vtime.Time) {
 	all := logHeap(p.passing[:0])
 	for i, l := range p.logs {
-		for l.ready < len(l.reports) && l.reports[l.ready].at < before {
-			l.ready++
-		}
-		if l.ready > 0 {
-			all = append(all, logFront{&l.reports[0], i})
+		if r := l.front(before); r != nil {
+			all = append(all, logFront{r, i})
 		}
 	}
 	heap.Init(&all)
 	for len(all) > 0 {
-		all[0].pass()
-		l := p.logs[all[0].part]
-		if l.passed++; l.passed < l.ready {
-			all[0].report = &l.reports[l.passed]
-			heap.Fix(&all, 0)
-			continue
-		}
-		heap.Pop(&all)
+		first := &all[0]
+		l := p.logs[first.part]
+		first.pass()
 		l.drop()
+		if first.report = l.front(before); first.report != nil {
+			heap.Fix(&all, 0)
+		} else {
+			heap.Pop(&all)
+		}
 	}
 	p.passing = all[:0]
 }
@@ -111,14 +150,6 @@ func (r *report) pass() {
 		r.to.(machine.QueueTracer).TraceQueue(r.now, r.queue.port, r.queue.bytes)
 	default:
 		r.to.Trace(r.now, r.e)
-	}
-}
-
-// drop removes the reports that have been passed on.
-func (l *partLog) drop() {
-	l.reports, l.ready, l.passed = slices.Delete(l.reports, 0, l.ready), 0, 0
-	if len(l.reports) == 0 && cap(l.reports) > passingMax {
-		l.reports = nil
 	}
 }
 
@@ -143,6 +174,3 @@ func (h *logHeap) Pop() any {
 	*h = (*h)[:len(*h)-1]
 	return last
 }
-
-// passingMax is the largest number of reports of a part for which room is kept.
-const passingMax = 1 << 10
