@@ -74,7 +74,7 @@ func (c *Conn) greet() wire.PSN {
 	psn := r.startPSN(fmt.Sprintf("psn/%d", c.peer))
 	hello := binary.BigEndian.AppendUint32(nil, uint32(c.qp.Num()))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(psn))
-	r.c.Board.Put(fmt.Sprintf("conn/%d/%d", r.c.ID, c.peer), hello)
+	r.c.Board.Put(connKey(r.c.ID, c.peer), hello)
 	return psn
 }
 
@@ -82,10 +82,14 @@ func (c *Conn) greet() wire.PSN {
 func (c *Conn) answer() []byte {
 	r := c.r
 	r.waiting = append(r.waiting, c.peer)
-	answer := r.takeValue(fmt.Sprintf("conn/%d/%d", c.peer, r.c.ID), fmt.Sprintf("rank %d to connect", c.peer))
+	answer := r.takeValue(connKey(c.peer, r.c.ID), awaited(c.peer))
 	r.waiting = slices.DeleteFunc(r.waiting, func(p int) bool { return p == c.peer })
 	return answer
 }
+
+// connKey is the key under which a rank greets another, and awaited says what the other waits for.
+func connKey(from, to int) string { return fmt.Sprintf("conn/%d/%d", from, to) }
+func awaited(from int) string     { return fmt.Sprintf("rank %d to connect", from) }
 
 // bringUp connects the queue pair to the one of the peer's answer.
 func (c *Conn) bringUp(psn wire.PSN, answer []byte) error {
@@ -180,54 +184,69 @@ const readsMax = 16
 
 // Send starts to send n bytes of the buffer from off as one message.
 func (c *Conn) Send(b *Buffer, off, n int) (*Request, error) {
-	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
+	return c.request(&virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
 }
 
 // SendImm is Send with 32 bits of immediate data, which the peer reads from its receive
 // (Request.Imm).
 func (c *Conn) SendImm(b *Buffer, off, n int, imm uint32) (*Request, error) {
-	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRSendWithImm, SGE: b.sge(off, n), Imm: imm})
+	return c.request(&virtrnic.SendWR{Opcode: virtrnic.WRSendWithImm, SGE: b.sge(off, n), Imm: imm})
 }
 
 // Write starts to write n bytes of the buffer from off into the peer's memory.
 func (c *Conn) Write(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
-	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
+	return c.request(&virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
 }
 
 // Read starts to read n bytes of the peer's memory into the buffer at off.
 func (c *Conn) Read(b *Buffer, off, n int, remoteAddr uint64, rkey uint32) (*Request, error) {
-	return c.request(virtrnic.SendWR{Opcode: virtrnic.WRRDMARead, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
+	return c.request(&virtrnic.SendWR{Opcode: virtrnic.WRRDMARead, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey})
 }
 
 // request posts a work request to the connection's send queue.
-func (c *Conn) request(wr virtrnic.SendWR) (*Request, error) {
+func (c *Conn) request(wr *virtrnic.SendWR) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
 	c.r.spend(c.r.c.Params.Cost.Connection)
-	return c.r.post(&Request{to: c, send: true}, c.qp, wr, virtrnic.RecvWR{})
+	return c.r.postSend(&Request{to: c, send: true}, c.qp, wr)
 }
 
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (c *Conn) Recv(b *Buffer, off, n int) (*Request, error) {
 	c.r.spend(c.r.c.Params.Cost.Post)
-	return c.r.post(&Request{to: c}, c.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return c.r.postRecv(c, c.qp, b.sge(off, n))
 }
 
-// post hands a work request to the NIC.
-func (r *Rank) post(q *Request, qp *virtrnic.QP, s virtrnic.SendWR, v virtrnic.RecvWR) (*Request, error) {
+// postSend hands a work request to the NIC's send queue.
+func (r *Rank) postSend(q *Request, qp *virtrnic.QP, wr *virtrnic.SendWR) (*Request, error) {
 	d := &r.job.desk
-	d.r, d.q, d.qp, d.send, d.recv = r, q, qp, s, v
-	r.c.Host.Do(d.post)
-	if d.err != nil {
-		return nil, fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), d.err)
+	d.r, d.q, d.qp = r, q, qp
+	d.send = *wr
+	r.c.Host.Do(d.postSend)
+	return q, r.refused(q, d.err)
+}
+
+// postRecv hands a piece of memory to the NIC's receive queue.
+func (r *Rank) postRecv(to target, qp *virtrnic.QP, memory virtrnic.SGE) (*Request, error) {
+	q, d := &Request{to: to}, &r.job.desk
+	d.r, d.q, d.qp = r, q, qp
+	d.recv = virtrnic.RecvWR{SGE: memory}
+	r.c.Host.Do(d.postRecv)
+	return q, r.refused(q, d.err)
+}
+
+// refused returns the error of a request that the NIC has refused; err is nil if it has not.
+func (r *Rank) refused(q *Request, err error) error {
+	if err != nil {
+		err = fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
 	}
-	return q, nil
+	return err
 }
 
 // desk is what the calls that a rank makes most often hand to its NIC: what a function of its own carries for each call is garbage
 // soon, half of all that a large job leaves. Tasks of a host run one at a time, and none stops in such a call.
 type desk struct {
-	post, look func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)
+	postSend, postRecv, look func(now vtime.Time, nic *virtrnic.NIC, agent *mrp.Agent)
 
 	r    *Rank // the view that calls
 	q    *Request
@@ -239,17 +258,16 @@ type desk struct {
 }
 
 func (d *desk) open() {
-	d.post = func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
-		number := d.r.reqs.add(d.q)
-		if d.q.send {
-			d.send.WRID = number
-			d.err = nic.PostSend(now, d.qp, d.send)
-		} else {
-			d.recv.WRID = number
-			d.err = nic.PostRecv(now, d.qp, d.recv)
+	d.postSend = func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		d.send.WRID = d.r.reqs.add(d.q)
+		if d.err = nic.PostSendWR(now, d.qp, &d.send); d.err != nil {
+			d.r.reqs.take(d.send.WRID)
 		}
-		if d.err != nil {
-			d.r.reqs.take(number)
+	}
+	d.postRecv = func(now vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {
+		d.recv.WRID = d.r.reqs.add(d.q)
+		if d.err = nic.PostRecv(now, d.qp, d.recv); d.err != nil {
+			d.r.reqs.take(d.recv.WRID)
 		}
 	}
 	d.look = func(_ vtime.Time, nic *virtrnic.NIC, _ *mrp.Agent) {

@@ -27,7 +27,7 @@ func (r inside) Break() {
 		r.take(nic)
 	})
 	for _, peer := range r.waiting { // nobody else reads the key
-		r.c.Board.Put(fmt.Sprintf("conn/%d/%d", peer, r.c.ID), nil)
+		r.c.Board.Put(connKey(peer, r.c.ID), nil)
 	}
 	r.c.Host.Kick()
 }
@@ -89,8 +89,8 @@ func (p probed) what(bool) string { return fmt.Sprintf("rank %d to answer", int(
 // takes no receive and changes no memory. The request fails when the NIC has used up its
 // retries.
 func (c insideConn) Probe(b *Buffer) (*Request, error) {
-	return c.r.post(&Request{to: probed(c.peer), send: true}, c.qp,
-		virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)}, virtrnic.RecvWR{})
+	return c.r.postSend(&Request{to: probed(c.peer), send: true}, c.qp,
+		&virtrnic.SendWR{Opcode: virtrnic.WRRDMAWrite, SGE: b.sge(0, 0)})
 }
 
 // Acknowledged returns how many packets of the source all members have acknowledged. Only the

@@ -53,34 +53,47 @@ func (g *Group) Join() error { return g.join(g.source) }
 
 // join makes this rank a member and, on the leader, installs the group.
 func (g *Group) join(leader int) error {
-	r, name := g.r, g.name
 	start, err := g.lease(leader)
 	if err != nil {
 		return err
 	}
-	if g.write != nil {
-		if err := g.write.prepare(g); err != nil {
-			return fmt.Errorf("group %s: %w", name, err)
-		}
-	}
 	if err := g.attach(start); err != nil {
-		return fmt.Errorf("group %s: %w", name, err)
+		return fmt.Errorf("group %s: %w", g.name, err)
 	}
-	if r.c.ID == leader {
-		err = g.register(start)
-		r.Put("group/"+name+"/up", []byte(errText(err)))
-		return err
+	if g.r.c.ID != leader {
+		return g.follow()
 	}
-	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
-	r.Put(fmt.Sprintf("group/%s/qp/%d", name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
-	if msg := r.get("group/"+name+"/up", "group "+name+" to be registered"); len(msg) > 0 {
+	err = g.register(start)
+	g.r.Put(g.upKey(), []byte(errText(err)))
+	return err
+}
+
+// upKey is the key under which the leader tells that the group is registered, or why not.
+func (g *Group) upKey() string { return "group/" + g.name + "/up" }
+
+// follow makes this rank a member of a group that another one leads, once that has registered it.
+func (g *Group) follow() error {
+	g.enroll()
+	if msg := g.r.get(g.upKey(), "group "+g.name+" to be registered"); len(msg) > 0 {
 		return fmt.Errorf("%w: %s", ErrGroup, msg)
 	}
 	return nil
 }
 
-// attach makes the rank's queue pair of the group.
+// enroll tells the leader the queue pair.
+func (g *Group) enroll() {
+	r := g.r
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, a *mrp.Agent) { r.joined(a, g.id, g.qp.Num()) })
+	r.Put(fmt.Sprintf("group/%s/qp/%d", g.name, r.c.ID), binary.BigEndian.AppendUint32(nil, uint32(g.qp.Num())))
+}
+
+// attach makes the rank's queue pair of the group, and what WRITEs need.
 func (g *Group) attach(start wire.PSN) (err error) {
+	if g.write != nil {
+		if err := g.write.prepare(g); err != nil {
+			return err
+		}
+	}
 	if g.reduce {
 		g.qp, err = g.r.datagramQP()
 		return err
@@ -102,21 +115,7 @@ func errText(err error) string {
 func (g *Group) lease(leader int) (start wire.PSN, err error) {
 	r, key := g.r, "group/"+g.name+"/id"
 	if r.c.ID == leader {
-		if g.id, err = r.c.Board.LeaseGroup(); err != nil {
-			r.Put(key, nil)
-			return 0, fmt.Errorf("group %s: %w", g.name, err)
-		}
-		if r.c.Params.Activate {
-			start = r.startPSN("psn/group/" + g.name)
-		}
-		for i := range r.c.Size {
-			if p := r.peer(i); p != nil {
-				start = p.SendPSN // all external members start at this PSN, for sending and for receiving
-			}
-		}
-		v := binary.BigEndian.AppendUint32(nil, g.id)
-		r.Put(key, binary.BigEndian.AppendUint32(v, uint32(start)))
-		return start, nil
+		return g.lead(key)
 	}
 	v := r.get(key, "leader of group "+g.name)
 	if len(v) != 8 {
@@ -124,6 +123,26 @@ func (g *Group) lease(leader int) (start wire.PSN, err error) {
 	}
 	g.id = binary.BigEndian.Uint32(v)
 	return wire.PSN(binary.BigEndian.Uint32(v[4:])), nil
+}
+
+// lead leases a McstID and tells the other ranks, under a key, that and the start PSN.
+func (g *Group) lead(key string) (start wire.PSN, err error) {
+	r := g.r
+	if g.id, err = r.c.Board.LeaseGroup(); err != nil {
+		r.Put(key, nil)
+		return 0, fmt.Errorf("group %s: %w", g.name, err)
+	}
+	if r.c.Params.Activate {
+		start = r.startPSN("psn/group/" + g.name)
+	}
+	for i := range r.c.Size {
+		if p := r.peer(i); p != nil {
+			start = p.SendPSN // all external members start at this PSN, for sending and for receiving
+		}
+	}
+	v := binary.BigEndian.AppendUint32(nil, g.id)
+	r.Put(key, binary.BigEndian.AppendUint32(v, uint32(start)))
+	return start, nil
 }
 
 // register collects the members' queue pairs and installs the group.
@@ -222,13 +241,13 @@ func (g *Group) Send(b *Buffer, off, n int) (*Request, error) {
 	}
 	g.r.spend(g.r.c.Params.Cost.Post)
 	g.r.spend(g.r.c.Params.Cost.Stack)
-	return g.r.post(&Request{to: g, send: true}, g.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+	return g.r.postSend(&Request{to: g, send: true}, g.qp, &virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
 }
 
 // Recv posts a receive: the next message of the group lands in n bytes of the buffer at off.
 func (g *Group) Recv(b *Buffer, off, n int) (*Request, error) {
 	g.r.spend(g.r.c.Params.Cost.Post)
-	return g.r.post(&Request{to: g}, g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return g.r.postRecv(g, g.qp, b.sge(off, n))
 }
 
 // Delete takes the group out of the fabric. All ranks call it.

@@ -19,9 +19,9 @@ func (c *Conn) WriteImm(b *Buffer, off, n int, remoteAddr uint64, rkey, imm uint
 	c.r.spend(c.r.c.Params.Cost.Post)
 	c.r.spend(c.r.c.Params.Cost.Stack)
 	c.r.spend(c.r.c.Params.Cost.Connection)
-	return c.r.post(&Request{to: c, send: true}, c.qp, virtrnic.SendWR{
+	return c.r.postSend(&Request{to: c, send: true}, c.qp, &virtrnic.SendWR{
 		Opcode: virtrnic.WRRDMAWriteWithImm, SGE: b.sge(off, n), RemoteAddr: remoteAddr, RKey: rkey, Imm: imm,
-	}, virtrnic.RecvWR{})
+	})
 }
 
 // Abandon takes the rank out of the group at once and tells nobody, as when a process dies:

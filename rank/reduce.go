@@ -92,7 +92,7 @@ func (t *Reduction) room() int { return virtrnic.GRHLen + t.g.r.c.Params.MTU }
 func (t *Reduction) post(i int) (err error) {
 	r := t.g.r
 	r.spend(r.c.Params.Cost.Post)
-	t.slots[i], err = r.post(&Request{to: t.g}, t.g.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: t.ring.sge(i*t.room(), t.room())})
+	t.slots[i], err = r.postRecv(t.g, t.g.qp, t.ring.sge(i*t.room(), t.room()))
 	return err
 }
 
@@ -185,10 +185,10 @@ func (s *scatter) give(k int) error {
 	}
 	r.spend(r.c.Params.Cost.Post)
 	r.spend(r.c.Params.Cost.Stack)
-	q, err := r.post(&Request{to: s.g, send: true}, s.g.qp, virtrnic.SendWR{
+	q, err := r.postSend(&Request{to: s.g, send: true}, s.g.qp, &virtrnic.SendWR{
 		Opcode: virtrnic.WRSendWithImm, SGE: s.b.sge(off, n), Imm: uint32(m.Imm()),
 		UD: virtrnic.UDDest{AH: s.ah, QPN: wire.QPNGSI, QKey: wire.ReduceQKey},
-	}, virtrnic.RecvWR{})
+	})
 	s.sent = append(s.sent, q)
 	c.again = vtime.Never
 	if s.waiting > 0 {

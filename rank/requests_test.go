@@ -2,7 +2,12 @@ package rank
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
 // TestRequests: random requests that complete in random orders, some of them late or never, against a map.
@@ -56,6 +61,17 @@ func TestRequests(t *testing.T) {
 			if q.take(n) != r {
 				t.Fatalf("seed %d: request %d is lost", seed, n)
 			}
+		}
+	}
+}
+
+// TestOpen: of some sends, those are kept for which Wait has anything to do: all, if each look at the NIC takes time.
+func TestOpen(t *testing.T) {
+	open, over, failed := &Request{send: true}, &Request{send: true, done: true}, &Request{send: true, done: true, status: virtrnic.WCWRFlushErr}
+	for poll, want := range map[vtime.Duration][]*Request{0: {open, failed}, vtime.Nanosecond: {over, open, over, failed, over}} {
+		r := inside{&Rank{c: rankhost.Config{Params: &rankhost.Params{Cost: rankhost.HostCost{Poll: poll}}}}}
+		if got := r.Open([]*Request{over, open, over, failed, over}); !slices.Equal(got, want) {
+			t.Errorf("a look of %v: %d are open, want %d", poll, len(got), len(want))
 		}
 	}
 }

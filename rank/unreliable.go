@@ -80,7 +80,7 @@ const ucDepth = 64
 func (o *outlet) Send(b *Buffer, off, n int) (*Request, error) {
 	o.r.spend(o.r.c.Params.Cost.Post)
 	o.r.spend(o.r.c.Params.Cost.Stack)
-	return o.r.post(&Request{to: o, send: true}, o.qp, virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)}, virtrnic.RecvWR{})
+	return o.r.postSend(&Request{to: o, send: true}, o.qp, &virtrnic.SendWR{Opcode: virtrnic.WRSend, SGE: b.sge(off, n)})
 }
 
 // what implements target.
@@ -124,7 +124,7 @@ func (i *inlet) Attach(group uint32) (err error) {
 // Recv posts a receive: the next message lands in n bytes of the buffer at off.
 func (i *inlet) Recv(b *Buffer, off, n int) (*Request, error) {
 	i.r.spend(i.r.c.Params.Cost.Post)
-	return i.r.post(&Request{to: i}, i.qp, virtrnic.SendWR{}, virtrnic.RecvWR{SGE: b.sge(off, n)})
+	return i.r.postRecv(i, i.qp, b.sge(off, n))
 }
 
 // what implements target.

@@ -258,7 +258,7 @@ func (g *Group) writeTo(v *Window, at int, wr virtrnic.SendWR) (*Request, error)
 	case MRPerRequest:
 		return w.announced(v, q, wr)
 	}
-	return r.post(q, g.qp, wr, virtrnic.RecvWR{})
+	return r.postSend(q, g.qp, &wr)
 }
 
 // announced posts a WRITE after the announcement of its target. No other request may come

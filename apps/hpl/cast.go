@@ -45,6 +45,11 @@ func (c *caster) connect() (err error) {
 	if c.Q == 1 {
 		return nil
 	}
+	c.b, err = collective.NewBcast(c.Bcast, c.row.Rank, c.options())
+	return err
+}
+
+func (c *caster) options() collective.Options {
 	o := collective.Options{Label: "panel"}
 	if c.Bcast == "chain" {
 		o.Slices = c.Slices
@@ -52,8 +57,7 @@ func (c *caster) connect() (err error) {
 	if collective.HasFallback(c.Bcast) {
 		o.Fallback = c.p.Fallback
 	}
-	c.b, err = collective.NewBcast(c.Bcast, c.row.Rank, o)
-	return err
+	return o
 }
 
 func (c *caster) close() error {

@@ -160,6 +160,11 @@ func (t *Test) TV() string {
 	return fmt.Sprintf("W%s%d%s%s%d%s%d", pmap, t.Depth, b, fact(t.RFact), t.NDiv, fact(t.PFact), t.NBMin)
 }
 
+// String describes the test for the progress line.
+func (t *Test) String() string {
+	return fmt.Sprintf("%s, N %d, NB %d, %d x %d, %s", t.TV(), t.N, t.NB, t.P, t.Q, t.Bcast)
+}
+
 // panelRoots returns how many processes of a row broadcast a panel.
 func (p *Params) panelRoots(t *Test) int {
 	if p.Roots == RootsAll {
@@ -231,10 +236,15 @@ func (a App) run(r *rank.Rank, p *Params) error {
 	}
 	for i := range p.Tests {
 		if err := a.runTest(r, p, i); err != nil {
-			return fmt.Errorf("%s %s: %w", p.Workload, p.Tests[i].TV(), err)
+			return p.failed(i, err)
 		}
 	}
 	return nil
+}
+
+// failed returns the error of a test.
+func (p *Params) failed(test int, err error) error {
+	return fmt.Errorf("%s %s: %w", p.Workload, p.Tests[test].TV(), err)
 }
 
 // runTest runs one test. Ranks outside the grid wait for its end.
@@ -243,7 +253,7 @@ func (a App) run(r *rank.Rank, p *Params) error {
 func (a App) runTest(r *rank.Rank, p *Params, i int) error {
 	t := &p.Tests[i]
 	if r.ID() == 0 {
-		r.Report(fmt.Sprintf("%s %s, N %d, NB %d, %d x %d, %s", p.Workload, t.TV(), t.N, t.NB, t.P, t.Q, t.Bcast))
+		r.Report(p.Workload + " " + t.String())
 	}
 	if r.ID() >= t.P*t.Q {
 		r.Sync()

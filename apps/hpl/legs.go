@@ -14,7 +14,7 @@ type leg struct {
 	off, n int
 }
 
-func (l leg) send(c *rank.Rank) (*rank.Request, error) {
+func (l *leg) send(c *rank.Rank) (*rank.Request, error) {
 	conn, err := c.Connect(l.peer)
 	if err != nil {
 		return nil, err
@@ -75,18 +75,7 @@ func (l *line) close() error {
 // view have done so, so that every later message finds a receive. The messages of one peer are
 // received in the order in which the peer sends them.
 func begin(c *line, in []leg, peers []int) ([]*rank.Request, error) {
-	for _, l := range in {
-		peers = append(peers, l.peer)
-	}
-	// All processes make the connections of the view in the same order, that of (lower end, higher
-	// end), so that they cannot deadlock.
-	slices.SortFunc(peers, func(a, b int) int {
-		if d := min(a, c.ID()) - min(b, c.ID()); d != 0 {
-			return d
-		}
-		return max(a, c.ID()) - max(b, c.ID())
-	})
-	for _, p := range slices.Compact(peers) {
+	for _, p := range inOrder(c.ID(), peers, in) {
 		if _, err := c.Connect(p); err != nil {
 			return nil, err
 		}
@@ -102,6 +91,21 @@ func begin(c *line, in []leg, peers []int) ([]*rank.Request, error) {
 		}
 	}
 	return reqs, c.synchronise()
+}
+
+// inOrder returns the peers of a process and those that it receives from, in the order in which it connects to them. All processes
+// make the connections of the view in the same order, that of (lower end, higher end), so that they cannot deadlock.
+func inOrder(me int, peers []int, in []leg) []int {
+	for _, l := range in {
+		peers = append(peers, l.peer)
+	}
+	slices.SortFunc(peers, func(a, b int) int {
+		if d := min(a, me) - min(b, me); d != 0 {
+			return d
+		}
+		return max(a, me) - max(b, me)
+	})
+	return slices.Compact(peers)
 }
 
 // branch is a process's place in a binomial tree over processes numbered from the root.
@@ -133,8 +137,8 @@ func binomial(me, procs int) branch {
 
 // sendAll posts the sends of all legs and appends them to those in sent.
 func sendAll(c *rank.Rank, sent []*rank.Request, legs []leg) ([]*rank.Request, error) {
-	for _, l := range legs {
-		q, err := l.send(c)
+	for i := range legs {
+		q, err := legs[i].send(c)
 		if err != nil {
 			return nil, err
 		}

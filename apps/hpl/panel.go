@@ -368,7 +368,7 @@ func (q *pivotSearch) agree(s *solver, j int, c *candidate) error {
 		if e.send {
 			at := q.slot(s, j, i, 1)
 			c.encode(s.pivots, at/word)
-			r, err := leg{e.peer, s.pivots, at, n}.send(s.col.Rank)
+			r, err := (&leg{e.peer, s.pivots, at, n}).send(s.col.Rank)
 			if err != nil {
 				return err
 			}

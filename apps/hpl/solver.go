@@ -82,17 +82,21 @@ func (s *solver) connect() (err error) {
 	if err := s.enterGrid(); err != nil {
 		return err
 	}
-	if s.row, err = newLine(s.r, s.lineName("row", s.myRow), s.members(s.Q, func(q int) int { return s.rankAt(s.myRow, q) })); err != nil {
+	if s.row, err = newLine(s.r, s.lineName("row", s.myRow), s.myRanks(true)); err != nil {
 		return err
 	}
-	s.col, err = newLine(s.r, s.lineName("column", s.myCol), s.members(s.P, func(p int) int { return s.rankAt(p, s.myCol) }))
+	s.col, err = newLine(s.r, s.lineName("column", s.myCol), s.myRanks(false))
 	return err
 }
 
 // enterGrid makes the view of all processes, unless they are all ranks.
 func (s *solver) enterGrid() (err error) {
 	if s.grid = s.r; s.P*s.Q < s.r.Size() {
-		s.grid, err = s.r.Sub(fmt.Sprintf("%d", s.rec.Test), s.members(s.P*s.Q, func(i int) int { return i }))
+		all := make([]int, s.P*s.Q)
+		for i := range all {
+			all[i] = i
+		}
+		s.grid, err = s.r.Sub(fmt.Sprintf("%d", s.rec.Test), all)
 	}
 	return err
 }
@@ -101,11 +105,16 @@ func (s *solver) lineName(kind string, i int) string {
 	return fmt.Sprintf("%d/%s/%d", s.rec.Test, kind, i)
 }
 
-// members returns the ranks of a view of n processes.
-func (s *solver) members(n int, at func(i int) int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = at(i)
+// myRanks returns the ranks of the process's row, or of its column.
+func (s *solver) myRanks(row bool) (all []int) {
+	if row {
+		for q := range s.Q {
+			all = append(all, s.rankAt(s.myRow, q))
+		}
+		return all
+	}
+	for p := range s.P {
+		all = append(all, s.rankAt(p, s.myCol))
 	}
 	return all
 }

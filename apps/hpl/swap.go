@@ -1,11 +1,10 @@
 package hpl
 
 import (
-	"slices"
-
 	"gonum.org/v1/gonum/blas"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
@@ -28,10 +27,11 @@ type swapper struct {
 	*plan
 	n    int // columns
 	sent []*rank.Request
+	open func(sends []*rank.Request) []*rank.Request // those that are not over
 }
 
 func newSwapper(s *solver) (w *swapper, err error) {
-	w = &swapper{solver: s}
+	w = &swapper{solver: s, open: rankrun.Of(s.r).Open}
 	if w.u, err = s.alloc(s.NB * s.nq); err != nil {
 		return nil, err
 	}
@@ -74,6 +74,12 @@ func (s *solver) update(p *panel, c0, c1 int) error {
 	if err != nil {
 		return err
 	}
+	s.subtract(p, u, c0, n)
+	return nil
+}
+
+// subtract solves for U and subtracts L U from n columns from c0.
+func (s *solver) subtract(p *panel, u []float64, c0, n int) {
 	s.work(p.jb*p.jb*n, func() {
 		s.blas.Dtrsm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, p.jb, n, 1, p.l1, p.jb, u, n)
 	})
@@ -88,7 +94,6 @@ func (s *solver) update(p *panel, c0, c1 int) error {
 			s.blas.Dgemm(blas.NoTrans, blas.NoTrans, p.m2, n, p.jb, -1, p.l2, p.jb, u, n, 1, s.a[(s.mp-p.m2)*s.nq+c0:], s.nq)
 		})
 	}
-	return nil
 }
 
 // run swaps rows in n columns from c0 and returns U, jb x n.
@@ -111,6 +116,7 @@ func (w *swapper) run(p *panel, c0, n int) (u []float64, err error) {
 		if err != nil {
 			return nil, err
 		}
+		w.sent = nil
 		w.rec.SwapBytes += (len(w.src) - w.rows(w.me)) * w.n * word
 		if w.me > 0 {
 			w.rec.SwapBytes += len(w.moves(w.me)) * w.n * word
@@ -191,83 +197,6 @@ func peersOf(legs []leg) (peers []int) {
 		peers = append(peers, l.peer)
 	}
 	return peers
-}
-
-// long is HPL's spread-roll (HPL_pdlaswp01, BAS-6). With U bytes and P processes:
-//
-//	spread    the rows that leave the block go down a binomial tree: (P-1)/P U at most
-//	equalise  neighbouring shares of U are made equal: e (P-1)/P U, where e is 0 if the
-//	          pivots come from all processes in equal shares, and 1 if all are in the block
-//	roll      P-1 steps, in each of which the newest share goes to the next process:
-//	          (P-1)/P U
-func (w *swapper) long() error {
-	me := w.me
-	here := int(w.place[me])
-	tree := binomial(here, w.procs)
-	var in, spread, even []leg
-	if tree.parent >= 0 {
-		in = w.rowsOf(in, int(w.tree[tree.parent]), w.moved, w.before(here), w.before(tree.end))
-	}
-	fromTree := len(in)
-	for _, c := range tree.children {
-		spread = w.rowsOf(spread, int(w.tree[c]), w.moved, w.before(c), w.before(binomial(c, w.procs).end))
-	}
-	for x := range w.procs {
-		if x == me {
-			continue
-		}
-		even = w.rowsOf(even, x, w.u, max(w.start(me), w.target(x)), min(w.start(me+1), w.target(x+1)))
-		in = w.rowsOf(in, x, w.u, max(w.start(x), w.target(me)), min(w.start(x+1), w.target(me+1)))
-	}
-	fromEven := len(in)
-	left, right := (me-1+w.procs)%w.procs, (me+1)%w.procs
-	// roll returns the message with the share that reached this process so many steps ago, unless that has no rows. A step
-	// sends one to the right, and receives the one that is sent in the next.
-	roll := func(legs []leg, peer, steps int) []leg {
-		x := (me - steps + w.procs) % w.procs
-		return w.rowsOf(legs, peer, w.u, w.target(x), w.target(x+1))
-	}
-	peers := slices.Grow(append(peersOf(spread), peersOf(even)...), len(in)+2*min(len(w.src), w.procs))
-	var out []leg
-	in = slices.Grow(in, min(len(w.src), w.procs))
-	for s := range w.procs - 1 {
-		out, in = roll(out[:0], right, s), roll(in, left, s+1)
-		peers = append(peers, peersOf(out)...)
-	}
-	reqs, err := begin(w.col, in, peers)
-	if err != nil {
-		return err
-	}
-	if err := w.col.Wait(reqs[:fromTree]...); err != nil {
-		return err
-	}
-	for i := range spread { // in order, because a larger subtree must pass its rows on sooner
-		if err := w.send(spread[i : i+1]); err != nil {
-			return err
-		}
-		if err := w.col.Wait(w.sent[i]); err != nil {
-			return err
-		}
-	}
-	if err := w.send(even); err != nil {
-		return err
-	}
-	if err := w.col.Wait(reqs[fromTree:fromEven]...); err != nil {
-		return err
-	}
-	reqs = reqs[fromEven:]
-	for s := range w.procs - 1 {
-		out = roll(out[:0], right, s)
-		if err := w.send(out); err != nil {
-			return err
-		}
-		n := len(roll(out[:0], left, s+1))
-		if err := w.col.Wait(reqs[:n]...); err != nil {
-			return err
-		}
-		reqs = reqs[n:]
-	}
-	return nil
 }
 
 // direct returns the messages that carry the rows which leave the block directly to their processes.

@@ -48,6 +48,9 @@ type Rank interface {
 	// Common returns the value of a name, which all views of the rank share. The first call makes it.
 	Common(name string, make func() any) any
 
+	// Open returns those of some sends, in their order and in the same memory, for which Wait has anything to do.
+	Open(sends []*rank.Request) []*rank.Request
+
 	// Emit hands a record of measurements to the runtime.
 	Emit(record []byte)
 	// Record emits a record of a user's program.

@@ -44,14 +44,14 @@ type gather struct {
 // newRingGather passes the blocks round the ring, N-1 steps (BAS-11).
 //
 //	T = (N-1) S(n, L)
-func newRingGather(r *rank.Rank, _ Options) (Algorithm, error) {
+func newRingGather(r *rank.Rank, _ *Options) (Algorithm, error) {
 	return &gather{r: r, plan: func(me, size int) []round { return ringRounds(me, size, alone) }}, nil
 }
 
 // newLinear sends the block to all other ranks, all at once (BAS-10).
 //
 //	T = (N-1) wire(n)/B + S(n, L) - wire(n)/B
-func newLinear(r *rank.Rank, _ Options) (Algorithm, error) {
+func newLinear(r *rank.Rank, _ *Options) (Algorithm, error) {
 	return &gather{r: r, plan: linearRounds}, nil
 }
 
@@ -62,7 +62,7 @@ func newLinear(r *rank.Rank, _ Options) (Algorithm, error) {
 //
 // Of a number of ranks that is not a power of two, those above hand their block to one
 // below first and get all others from it last: one small and one large step more.
-func newDoubling(r *rank.Rank, _ Options) (Algorithm, error) {
+func newDoubling(r *rank.Rank, _ *Options) (Algorithm, error) {
 	return &gather{r: r, plan: doublingRounds}, nil
 }
 

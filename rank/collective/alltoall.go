@@ -43,8 +43,8 @@ type alltoall struct {
 	recv   [][]*rank.Request // by round
 }
 
-func newAlltoall(rounds func(size int) [][]int) func(r *rank.Rank, _ Options) (Algorithm, error) {
-	return func(r *rank.Rank, _ Options) (Algorithm, error) {
+func newAlltoall(rounds func(size int) [][]int) func(r *rank.Rank, _ *Options) (Algorithm, error) {
+	return func(r *rank.Rank, _ *Options) (Algorithm, error) {
 		return &alltoall{r: r, rounds: rounds(r.Size())}, nil
 	}
 }

@@ -23,7 +23,7 @@ func knomial(me, size int, o Options) (parent int, children []int) {
 	return parent, children
 }
 
-func newKnomial(r *rank.Rank, o Options) (Algorithm, error) { return newRelay(knomial)(r, o) }
+func newKnomial(r *rank.Rank, o *Options) (Algorithm, error) { return newRelay(knomial)(r, o) }
 
 // nomial returns a rank's place in the k-nomial tree of a radix: its parent is the rank
 // with the lowest digit that is not zero cleared. The rank and those below it are the

@@ -135,7 +135,7 @@ type Recovering interface {
 // number of the operation (AG-8).
 const chunksMax = 1 << 24
 
-func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Algorithm, error) {
+func newCast(r *rank.Rank, o *Options, kind rank.MulticastKind, gather bool) (Algorithm, error) {
 	if r.Size() == 1 {
 		return &single{r}, nil
 	}
@@ -146,7 +146,7 @@ func newCast(r *rank.Rank, o Options, kind rank.MulticastKind, gather bool) (Alg
 	for i := range all {
 		all[i] = i
 	}
-	c := &cast{o: o, kind: kind, gather: gather, over: true, cutoff: vtime.Never}
+	c := &cast{o: *o, kind: kind, gather: gather, over: true, cutoff: vtime.Never}
 	var err error
 	name := "cast/" + o.Label
 	if c.r, err = r.Sub(name, all); err != nil {

@@ -16,7 +16,7 @@ type cepheus struct {
 	recv *rank.Request
 }
 
-func newCepheus(r *rank.Rank, o Options) (Algorithm, error) {
+func newCepheus(r *rank.Rank, o *Options) (Algorithm, error) {
 	if o.Fallback != "" && o.Fallback != FallbackOff {
 		return newSafeguard(r, o)
 	}

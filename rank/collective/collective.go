@@ -120,7 +120,7 @@ func casts(more ...Parameter) []Parameter {
 type scheme struct {
 	name   string
 	params []Parameter
-	make   func(r *rank.Rank, o Options) (Algorithm, error)
+	make   func(r *rank.Rank, o *Options) (Algorithm, error)
 }
 
 func broadcasts() []scheme {
@@ -182,19 +182,26 @@ func NewBcast(name string, r *rank.Rank, o Options) (Algorithm, error) {
 
 // prepare makes an algorithm of a list. It sets the options that are not given.
 func prepare(kind string, list []scheme, name string, r *rank.Rank, o *Options) (Algorithm, error) {
-	i := slices.IndexFunc(list, func(s scheme) bool { return s.name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
-	}
-	err := list[i].options(o, r.Size())
-	var a Algorithm
-	if err == nil {
-		a, err = list[i].make(r, *o)
-	}
+	s, err := find(kind, list, name)
 	if err != nil {
-		return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
+		return nil, err
 	}
-	return a, nil
+	if err = s.options(o, r.Size()); err == nil {
+		var a Algorithm
+		if a, err = s.make(r, o); err == nil {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("prepare %s %s: %w", kind, name, err)
+}
+
+func find(kind string, list []scheme, name string) (*scheme, error) {
+	for i := range list {
+		if list[i].name == name {
+			return &list[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no %s algorithm %q: use %s", kind, name, strings.Join(namesOf(list), ", "))
 }
 
 // options fills in the defaults and checks the rest. In an algorithm without the parameter

@@ -37,7 +37,7 @@ const (
 // EngineDPA names the engine of SmartNICs.
 const EngineDPA = "dpa"
 
-func newEngine(r *rank.Rank, o Options, kind rank.MulticastKind) (e engine, err error) {
+func newEngine(r *rank.Rank, o *Options, kind rank.MulticastKind) (e engine, err error) {
 	cycles := func(n float64) vtime.Duration { return vtime.Duration(n / dpaClock * float64(vtime.Second)) }
 	switch {
 	case o.Engine == EngineDPA && kind == rank.Writes:

@@ -20,7 +20,7 @@ var ErrLost = fallback.ErrLost
 // safeguard is cepheus with a fallback.
 type safeguard struct{ *fallback.Bcast }
 
-func newSafeguard(r *rank.Rank, o Options) (Algorithm, error) {
+func newSafeguard(r *rank.Rank, o *Options) (Algorithm, error) {
 	b, err := fallback.New(r, fallback.Config{Label: o.Label, Partial: o.Fallback == FallbackPartial, NewRelay: newOverlay})
 	if err != nil {
 		return nil, err

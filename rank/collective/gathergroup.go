@@ -35,7 +35,7 @@ type chain struct {
 	recv        []*rank.Request
 }
 
-func newGroupGather(r *rank.Rank, o Options) (Algorithm, error) {
+func newGroupGather(r *rank.Rank, o *Options) (Algorithm, error) {
 	m := &groupGather{r: r}
 	count := min(o.Parallel, r.Size())
 	next := 0

@@ -49,7 +49,7 @@ const (
 	ackAll       = chunksMax - 1
 )
 
-func newOneThread(r *rank.Rank, o Options) (Algorithm, error) {
+func newOneThread(r *rank.Rank, o *Options) (Algorithm, error) {
 	all := make([]int, r.Size())
 	for i := range all {
 		all[i] = i
@@ -58,7 +58,7 @@ func newOneThread(r *rank.Rank, o Options) (Algorithm, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &oneThread{r: v, o: o}, nil
+	return &oneThread{r: v, o: *o}, nil
 }
 
 // count returns the number of chunks; an empty message is one.

@@ -38,7 +38,7 @@ type rdmc struct {
 // receives one from, counted from the root; -1: none.
 type rdmcStep struct{ to, block, from, comes int }
 
-func newRDMC(r *rank.Rank, o Options) (Algorithm, error) { return &rdmc{r: r, block: o.Block}, nil }
+func newRDMC(r *rank.Rank, o *Options) (Algorithm, error) { return &rdmc{r: r, block: o.Block}, nil }
 
 // RDMCBlocksMax is how many blocks a message can have: for each block there is also an empty
 // message that may go to the same queue pair.

@@ -59,7 +59,7 @@ type reduceRing struct {
 	recv []*rank.Request
 }
 
-func newReduceRing(r *rank.Rank, o Options) (Algorithm, error) {
+func newReduceRing(r *rank.Rank, o *Options) (Algorithm, error) {
 	if o.Float32 {
 		return &reduceRing{r: r, add: addFloat32}, nil
 	}
@@ -170,7 +170,7 @@ type inNetwork struct {
 	n     int
 }
 
-func newInNetwork(r *rank.Rank, o Options) (Algorithm, error) {
+func newInNetwork(r *rank.Rank, o *Options) (Algorithm, error) {
 	return &inNetwork{r: r, label: o.Label, float: o.Float32}, nil
 }
 

@@ -35,8 +35,8 @@ type stream struct {
 // piece is a part of the message.
 type piece struct{ off, n int }
 
-func newRelay(shapes ...shape) func(*rank.Rank, Options) (Algorithm, error) {
-	return func(r *rank.Rank, o Options) (Algorithm, error) { return &relay{r: r, o: o, shapes: shapes}, nil }
+func newRelay(shapes ...shape) func(*rank.Rank, *Options) (Algorithm, error) {
+	return func(r *rank.Rank, o *Options) (Algorithm, error) { return &relay{r: r, o: *o, shapes: shapes}, nil }
 }
 
 // cut divides n bytes into at least one and at most s pieces of whole packets, all of equal

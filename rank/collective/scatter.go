@@ -33,15 +33,15 @@ type spread struct {
 	gather   exchange
 }
 
-func newScatterAllgather(r *rank.Rank, o Options) (Algorithm, error) {
+func newScatterAllgather(r *rank.Rank, o *Options) (Algorithm, error) {
 	return &spread{r: r, radix: o.Radix}, nil
 }
 
-func newLong(r *rank.Rank, _ Options) (Algorithm, error) {
+func newLong(r *rank.Rank, _ *Options) (Algorithm, error) {
 	return &spread{r: r, radix: 2, roll: true}, nil
 }
 
-func newLongM(r *rank.Rank, _ Options) (Algorithm, error) {
+func newLongM(r *rank.Rank, _ *Options) (Algorithm, error) {
 	return &spread{r: r, radix: 2, roll: true, modified: true}, nil
 }
 

@@ -11,7 +11,7 @@ import "github.com/mcastlab/mcastlab/rank"
 // packet l, T_fin = S(0, L) with 4 bytes more, and W the rate of the receive workers (see engine). A packet
 // carries 12 bytes more than one of a reliable connection. Does not depend on N but for
 // the barrier and the depth of the tree (AG-3).
-func newUDMulticast(r *rank.Rank, o Options) (Algorithm, error) {
+func newUDMulticast(r *rank.Rank, o *Options) (Algorithm, error) {
 	return newCast(r, o, rank.Datagrams, false)
 }
 
@@ -20,7 +20,7 @@ func newUDMulticast(r *rank.Rank, o Options) (Algorithm, error) {
 // its whole chunk. It needs memory at the same address with the same key on all ranks, and UC
 // queue pairs that receive from a multicast group, which no standard provides (rank.Writes).
 // The first packet of a chunk carries 16 bytes more, and the last 4.
-func newUCMulticast(r *rank.Rank, o Options) (Algorithm, error) {
+func newUCMulticast(r *rank.Rank, o *Options) (Algorithm, error) {
 	return newCast(r, o, rank.Writes, false)
 }
 
@@ -33,11 +33,11 @@ func newUCMulticast(r *rank.Rank, o Options) (Algorithm, error) {
 // the next rank of a chain, goes right behind the block's last packet and takes path and
 // the time of an empty message on the wire. T_bar, path and T_fin are those of
 // newUDMulticast. More chains save activations, not time for bytes.
-func newMulticast(r *rank.Rank, o Options) (Algorithm, error) {
+func newMulticast(r *rank.Rank, o *Options) (Algorithm, error) {
 	return newCast(r, o, rank.Datagrams, true)
 }
 
 // newUCGather is newMulticast over UC. Each chain has queue pairs of its own.
-func newUCGather(r *rank.Rank, o Options) (Algorithm, error) {
+func newUCGather(r *rank.Rank, o *Options) (Algorithm, error) {
 	return newCast(r, o, rank.Writes, true)
 }

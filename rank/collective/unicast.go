@@ -21,7 +21,7 @@ type unicast struct {
 	told *rank.Buffer // memory of this rank that the external root has been told of
 }
 
-func newUnicast(r *rank.Rank, o Options) (Algorithm, error) {
+func newUnicast(r *rank.Rank, o *Options) (Algorithm, error) {
 	if o.Transport == TransportRCChunks || o.Transport == TransportUD {
 		return newOneThread(r, o)
 	}
