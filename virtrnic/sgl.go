@@ -30,14 +30,16 @@ func (n *NIC) release(x *extras) {
 	}
 }
 
-// normalize returns the memory of a work request as one piece, or as a list of several, which is the caller's.
+// normalize returns the memory of a work request as one piece, or as a list of several, which is the caller's. A list that is empty
+// and not nil is a piece without bytes.
 func normalize(e SGE, l []SGE) (SGE, []SGE) {
-	switch {
-	case l == nil:
+	switch len(l) {
+	case 0:
+		if l != nil {
+			e = SGE{}
+		}
 		return e, nil
-	case len(l) == 0:
-		return SGE{}, nil
-	case len(l) == 1:
+	case 1:
 		return l[0], nil
 	}
 	return SGE{}, l
