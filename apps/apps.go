@@ -37,6 +37,15 @@ func ProgramOf(a App, params []byte) (func(r *rank.Rank) error, error) {
 	return func(r *rank.Rank) error { return a.Run(r, params) }, nil
 }
 
+// Share implements Sharing: it reads parameters, which run must not change.
+func Share[P any](name string, raw []byte, run func(r *rank.Rank, p *P) error) (func(r *rank.Rank) error, error) {
+	p := new(P)
+	if err := Read(name, raw, p); err != nil {
+		return nil, err
+	}
+	return func(r *rank.Rank) error { return run(r, p) }, nil
+}
+
 // Row is one line of a report: a scheme at a size. Field names are part of the
 // schema mcastlab/run/v1.
 type Row struct {

@@ -86,20 +86,16 @@ type App struct {
 
 // Run implements apps.App.
 func (a App) Run(r *rank.Rank, raw []byte) error {
-	var p Params
-	if err := apps.Read(Name, raw, &p); err != nil {
+	program, err := a.Shared(raw)
+	if err != nil {
 		return err
 	}
-	return a.run(r, &p)
+	return program(r)
 }
 
 // Shared implements apps.Sharing.
 func (a App) Shared(raw []byte) (func(r *rank.Rank) error, error) {
-	p := &Params{}
-	if err := apps.Read(Name, raw, p); err != nil {
-		return nil, err
-	}
-	return func(r *rank.Rank) error { return a.run(r, p) }, nil
+	return apps.Share(Name, raw, a.run)
 }
 
 // run runs the benchmark. It changes nothing of the parameters.

@@ -222,11 +222,7 @@ func (a App) Run(r *rank.Rank, raw []byte) error {
 
 // Shared implements apps.Sharing.
 func (a App) Shared(raw []byte) (func(r *rank.Rank) error, error) {
-	p := &Params{}
-	if err := apps.Read(Name, raw, p); err != nil {
-		return nil, err
-	}
-	return func(r *rank.Rank) error { return a.run(r, p) }, nil
+	return apps.Share(Name, raw, a.run)
 }
 
 // run runs all tests. It changes nothing of the parameters.
