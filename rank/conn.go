@@ -223,7 +223,7 @@ func (r *Rank) postSend(q *Request, qp *virtrnic.QP, wr *virtrnic.SendWR) (*Requ
 	d.r, d.q, d.qp = r, q, qp
 	d.send = *wr
 	r.c.Host.Do(d.postSend)
-	return q, r.refused(q, d.err)
+	return r.posted(q, d.err)
 }
 
 // postRecv hands a piece of memory to the NIC's receive queue.
@@ -232,15 +232,15 @@ func (r *Rank) postRecv(to target, qp *virtrnic.QP, memory virtrnic.SGE) (*Reque
 	d.r, d.q, d.qp = r, q, qp
 	d.recv = virtrnic.RecvWR{SGE: memory}
 	r.c.Host.Do(d.postRecv)
-	return q, r.refused(q, d.err)
+	return r.posted(q, d.err)
 }
 
-// refused returns the error of a request that the NIC has refused; err is nil if it has not.
-func (r *Rank) refused(q *Request, err error) error {
+// posted returns a request that was handed to the NIC, or no request and why the NIC has refused it.
+func (r *Rank) posted(q *Request, err error) (*Request, error) {
 	if err != nil {
-		err = fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
+		return nil, fmt.Errorf("rank %d, %s: %w", r.c.ID, q.what(), err)
 	}
-	return err
+	return q, nil
 }
 
 // desk is what the calls that a rank makes most often hand to its NIC: what a function of its own carries for each call is garbage

@@ -72,6 +72,7 @@ func (c *channel) send(node, rank int, q *outofband.Request) {
 	n.schedule(at, classRequest, node)
 }
 
+// take keeps a request until it reaches the server.
 func (c *channel) take(node int, r request) { c.up[c.net.placeOf(node)].Push(r) }
 
 // arrived hands a node's oldest request to the server, and sends what it answers.
