@@ -35,8 +35,11 @@ type buffer struct {
 
 	in []ingress // by port
 
+	// paused has, by port, a bit for each priority for which the neighbour is paused.
+	paused []uint8
+
 	// pauses is how many pairs of port and priority are paused, and pausedPorts the ports with
-	// at least one such priority. Invariant: they agree with paused of all ingresses.
+	// at least one such priority. Invariant: they agree with paused.
 	pauses      int
 	pausedPorts bitset
 
@@ -52,16 +55,13 @@ type sharedCharge struct {
 	copies int32
 }
 
-// ingress is what frames that arrived at one port hold of the buffer, by priority.
+// ingress is what frames that arrived at one port hold of the buffer, by priority. It has the size of a cache line.
 type ingress struct {
 	bytes [8]int32
 
 	// own is how much of bytes is in the queue's own part, with dynamic thresholds.
 	// Invariant: 0 <= own <= bytes, and own <= ownPart of the port; 0 for a lossy priority.
 	own [8]int32
-
-	// paused has a bit for each priority for which the neighbour is paused.
-	paused uint8
 }
 
 // place is the part of the buffer that a frame is charged to.
@@ -77,16 +77,17 @@ func newBuffer(c PFCConfig, ports, limit int) buffer {
 	t := newThresholds(c, ports, limit)
 	return buffer{
 		thresholds: t, limit: limit, lossyMax: limit - t.reserved(), pool: limit - t.reserved(),
-		in: make([]ingress, ports), pausedPorts: newBitset(ports),
+		in: make([]ingress, ports), paused: make([]uint8, ports), pausedPorts: newBitset(ports),
 	}
 }
 
 // reset empties the buffer and forgets all pauses.
 func (b *buffer) reset() {
 	clear(b.in)
+	clear(b.paused)
 	clear(b.pausedPorts)
 	*b = buffer{
-		thresholds: b.thresholds, limit: b.limit, lossyMax: b.lossyMax, pool: b.pool, in: b.in, pausedPorts: b.pausedPorts,
+		thresholds: b.thresholds, limit: b.limit, lossyMax: b.lossyMax, pool: b.pool, in: b.in, paused: b.paused, pausedPorts: b.pausedPorts,
 	}
 }
 
@@ -100,7 +101,7 @@ func (b *buffer) place(in int, prio uint8, size int) place {
 	have := int(g.bytes[prio]) + size
 	if b.alpha > 0 {
 		switch {
-		case g.paused>>prio&1 == 0 && have <= b.threshold() && b.used+size <= b.pool:
+		case b.paused[in]>>prio&1 == 0 && have <= b.threshold() && b.used+size <= b.pool:
 			return placeShared
 		case lossless && int(g.own[prio])+size <= b.ownPart(in):
 			return placeOwn
@@ -154,7 +155,7 @@ func (b *buffer) give(in int, prio uint8, size int32) {
 func (b *buffer) mustPause(in int, prio uint8) bool {
 	g := &b.in[in]
 	switch {
-	case g.paused>>prio&1 != 0 || b.lossless>>prio&1 == 0:
+	case b.paused[in]>>prio&1 != 0 || b.lossless>>prio&1 == 0:
 		return false
 	case b.alpha > 0:
 		return g.own[prio] > 0
@@ -176,7 +177,7 @@ func (b *buffer) mayResume(in int, prio uint8) bool {
 
 // pause records that the neighbour, which was not paused, is paused.
 func (b *buffer) pause(in int, prio uint8) {
-	b.in[in].paused |= 1 << prio
+	b.paused[in] |= 1 << prio
 	b.pauses++
 	b.pausedPorts.set(in)
 }
@@ -184,13 +185,12 @@ func (b *buffer) pause(in int, prio uint8) {
 // resume records that the neighbour, which was paused, is paused no more. It reports whether
 // that was the port's last paused priority.
 func (b *buffer) resume(in int, prio uint8) (last bool) {
-	g := &b.in[in]
-	g.paused &^= 1 << prio
+	b.paused[in] &^= 1 << prio
 	b.pauses--
-	if g.paused == 0 {
+	if b.paused[in] == 0 {
 		b.pausedPorts.clear(in)
 	}
-	return g.paused == 0
+	return b.paused[in] == 0
 }
 
 // share enters a charge for copies on several ports and returns its index.
@@ -222,7 +222,7 @@ func (b *buffer) unshare(i int32) (charge, size int32, last bool) {
 func (s *Switch) charge(now vtime.Time, a *arrival) {
 	b := &s.buffer
 	where := b.place(a.in, a.prio, a.size)
-	if where != placeShared && b.in[a.in].paused>>a.prio&1 == 0 || where == placeNone {
+	if where != placeShared && b.paused[a.in]>>a.prio&1 == 0 || where == placeNone {
 		s.settleAll(now - 1) // R4: the account may be stale, but only upwards
 		where = b.place(a.in, a.prio, a.size)
 	}
@@ -262,7 +262,7 @@ func (s *Switch) release(now vtime.Time, w waiter) {
 	in, prio := int(c>>3), uint8(c&7)
 	b.give(in, prio, size)
 	if b.alpha == 0 {
-		if b.in[in].paused>>prio&1 != 0 {
+		if b.paused[in]>>prio&1 != 0 {
 			s.checkXON(now, in, prio)
 		}
 		return

@@ -56,7 +56,7 @@ func TestBufferSteps(t *testing.T) {
 				case b.mustPause(0, 3):
 					b.pause(0, 3)
 					got += "XOFF"
-				case b.in[0].paused != 0 && b.mayResume(0, 3):
+				case b.paused[0] != 0 && b.mayResume(0, 3):
 					b.resume(0, 3)
 					got += "XON"
 				}
@@ -87,12 +87,12 @@ func checkBuffer(t *testing.T, b *buffer) {
 			if own < 0 || own > bytes || own > b.ownPart(in) {
 				t.Fatalf("priority %d of port %d has %d bytes of its own, %d in all", prio, in, own, bytes)
 			}
-			if g.paused>>prio&1 != 0 {
+			if b.paused[in]>>prio&1 != 0 {
 				pauses++
 			}
 		}
-		if b.pausedPorts.has(in) != (g.paused != 0) {
-			t.Fatalf("port %d is paused for %08b, and counts as paused: %v", in, g.paused, b.pausedPorts.has(in))
+		if b.pausedPorts.has(in) != (b.paused[in] != 0) {
+			t.Fatalf("port %d is paused for %08b, and counts as paused: %v", in, b.paused[in], b.pausedPorts.has(in))
 		}
 	}
 	if b.alpha == 0 {
@@ -127,7 +127,7 @@ func TestBufferModel(t *testing.T) {
 		told, refused := 0, 0
 		for step := range 2000 {
 			f := frame{r.IntN(ports), 100 + r.IntN(maxFrameWire-100), oneOf(r, uint8(0), 3, 4)}
-			paused := b.in[f.in].paused>>f.prio&1 != 0
+			paused := b.paused[f.in]>>f.prio&1 != 0
 			if r.IntN(100) < 48 && len(waiting) > 0 {
 				k := r.IntN(len(waiting))
 				f = waiting[k]
@@ -135,7 +135,7 @@ func TestBufferModel(t *testing.T) {
 				b.give(f.in, f.prio, int32(f.size))
 				for in := range ports {
 					for prio := range uint8(8) {
-						if b.in[in].paused>>prio&1 != 0 && b.mayResume(in, prio) {
+						if b.paused[in]>>prio&1 != 0 && b.mayResume(in, prio) {
 							b.resume(in, prio)
 							late[in][prio] = 0
 						}

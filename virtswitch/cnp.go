@@ -40,7 +40,8 @@ func (s *Switch) handleCNP(now vtime.Time, in int, f *wire.Frame, g *group) {
 		}
 		b.Apply(f)
 	}
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	s.out(now, g.path[g.ackOut].port, f, &a)
 }
 

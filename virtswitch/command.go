@@ -2,6 +2,7 @@ package virtswitch
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine/queue"
@@ -44,15 +45,20 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 	s.settleAll(now - 1)
 	for p := range s.eg {
 		e := &s.eg[p]
-		for len(e.pauses) > 0 {
+		for e.pauses() > 0 {
 			s.drop(now, p, e.popPause(), DropRestart)
 		}
-		for prio := range e.fifo {
-			for q := &e.fifo[prio]; q.Len() > 0; {
+		for x := e.ready; x != 0; x &= x - 1 {
+			for q := e.queue(uint8(bits.TrailingZeros8(x))); q.Len() > 0; {
 				s.drop(now, p, q.pop().f, DropRestart)
 			}
 		}
-		s.eg[p] = egress{obeyed: e.obeyed, paused: e.obeyed.stopped}
+		fresh, stopped := egress{peak: e.peak}, uint8(0)
+		if e.rest != nil {
+			fresh.rest, stopped = &others{obeyed: e.rest.obeyed}, e.rest.obeyed.stopped
+		}
+		*e = fresh
+		s.setPaused(p, stopped)
 		s.traceQueue(now, p)
 		s.timers.Stop(s.timerRefresh(p))
 	}
@@ -98,8 +104,8 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	s.reroute()
 	s.settle(now-1, port)
 	s.timers.Stop(s.timerPause(port))
-	s.resume(now, port, s.eg[port].obeyed.stopped)
-	if x := s.buffer.in[port].paused; up && x != 0 { // the neighbour does not know any more that it is paused
+	s.resume(now, port, s.eg[port].obeyed().stopped)
+	if x := s.buffer.paused[port]; up && x != 0 { // the neighbour does not know any more that it is paused
 		s.sendPause(now, port, x, s.pauseQuanta)
 	}
 	s.setNext(port)
@@ -122,6 +128,7 @@ func (s *Switch) reroute() {
 		s.reroutes++
 	}
 	s.fib = t
+	s.fib.index()
 }
 
 // without returns the table less the given ports.

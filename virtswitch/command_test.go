@@ -22,8 +22,10 @@ func restarted(t *testing.T, r *rand.Rand) *lone {
 		held = l.sw.Queued()
 		last := loneHosts - 1
 		holds, peak := 0, l.sw.QueuePeak(last)
-		for prio := range l.sw.eg[last].fifo {
-			holds = max(holds, l.sw.eg[last].fifo[prio].bytes)
+		for prio := range uint8(8) {
+			if e := &l.sw.eg[last]; e.ready>>prio&1 != 0 {
+				holds = max(holds, e.queue(prio).bytes)
+			}
 		}
 		if holds == 0 || peak < holds || l.sw.QueuePeak(0) != 0 {
 			t.Errorf("the queue to the last host holds %d bytes, and its peak is %d; that of a port without a queue is %d", holds, peak, l.sw.QueuePeak(0))

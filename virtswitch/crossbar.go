@@ -95,7 +95,7 @@ func (s *Switch) credited(f *wire.Frame) (prio uint8, yes bool) {
 	if s.crossbar.slots == nil || f.Kind() != wire.KindRoCE {
 		return 0, false
 	}
-	prio = s.arrived(f, 0).prio
+	prio = s.priority(f)
 	return prio, s.obeys>>prio&1 != 0
 }
 
@@ -117,9 +117,9 @@ func (s *Switch) launch(now vtime.Time, port int) {
 	p.Commit(b.f, b.size, now)
 	b.f = nil
 	if b.roce && s.obeys>>b.prio&1 != 0 && !s.hosts.has(port) {
-		e.paused |= 1 << b.prio // until the neighbour's credit
+		s.setPaused(port, e.paused|1<<b.prio) // until the neighbour's credit
 	}
-	if len(e.pauses) > 0 {
+	if e.pauses() > 0 {
 		s.setNext(port)
 	}
 }
@@ -367,7 +367,7 @@ func (s *Switch) begin(now vtime.Time, lane, port int) {
 		}
 		p.Commit(c.f, h.size, now)
 		h.until = max(h.until, p.Free())
-		if len(s.eg[c.port].pauses) > 0 {
+		if s.eg[c.port].pauses() > 0 {
 			s.setNext(c.port)
 		}
 	}

@@ -1,6 +1,7 @@
 package virtswitch
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/mcastlab/mcastlab/core/machine/queue"
@@ -9,7 +10,7 @@ import (
 )
 
 // egress is what waits at one port: a FIFO per priority, and pause frames above all.
-// The priority is chosen when a frame starts (schedule.go).
+// The priority is chosen when a frame starts (schedule.go). It has the size of a cache line.
 type egress struct {
 	// ready has a bit for each priority with frames. Invariant: it is set if and only if
 	// the priority's fifo is not empty.
@@ -23,13 +24,73 @@ type egress struct {
 	// them is ready.
 	discarded uint8
 
+	// prio is the priority of first. Invariant: what waits in others is not of this priority.
+	prio uint8
+
+	// peak is the most bytes that one queue has held, 4 GiB at most.
+	peak uint32
+
 	// elig is the instant before which nothing that is ready may start: when the port last
 	// went from having nothing to start to having something.
 	elig vtime.Time
 
+	first fifo    // most ports have frames of one priority at a time
+	rest  *others // nil until it is needed
+}
+
+// others is what few ports have.
+type others struct {
 	pauses []pauseFrame // in order of their instants
-	fifo   [8]fifo
+	fifo   [8]fifo      // by priority
 	obeyed obeyedPause
+}
+
+// more returns what few ports have, to be changed.
+func (e *egress) more() *others {
+	if e.rest == nil {
+		e.rest = &others{}
+	}
+	return e.rest
+}
+
+// obeyed returns what the neighbour has stopped.
+func (e *egress) obeyed() *obeyedPause { return &e.more().obeyed }
+
+// pauses returns how many pause frames wait.
+func (e *egress) pauses() int {
+	if e.rest == nil {
+		return 0
+	}
+	return len(e.rest.pauses)
+}
+
+// queue returns the queue of a priority that has frames.
+func (e *egress) queue(prio uint8) *fifo {
+	if prio == e.prio {
+		return &e.first
+	}
+	return &e.rest.fifo[prio]
+}
+
+// claim returns the queue of any priority, for a frame more.
+func (e *egress) claim(prio uint8) *fifo {
+	if prio != e.prio && e.ready>>prio&1 == 0 && e.ready>>e.prio&1 == 0 {
+		e.prio = prio
+	}
+	if prio == e.prio {
+		return &e.first
+	}
+	return &e.more().fifo[prio]
+}
+
+// setPaused sets the priorities of a port that must not start.
+func (s *Switch) setPaused(port int, priorities uint8) {
+	s.eg[port].paused = priorities
+	if priorities == 0 {
+		s.stopped.clear(port)
+	} else {
+		s.stopped.set(port)
+	}
 }
 
 // waiter is a queued frame.
@@ -64,9 +125,9 @@ func (q *fifo) pop() waiter {
 
 // queued returns how many frames wait at the port, pause frames included.
 func (e *egress) queued() int {
-	n := len(e.pauses)
-	for i := range e.fifo {
-		n += e.fifo[i].Len()
+	n := e.pauses()
+	for x := e.ready; x != 0; x &= x - 1 {
+		n += e.queue(uint8(bits.TrailingZeros8(x))).Len()
 	}
 	return n
 }
@@ -86,13 +147,18 @@ type arrival struct {
 	held    *held // the packet in the crossbar, once a copy waits there; nil without a crossbar
 }
 
-// arrived returns the account of the frame that came in last.
-func (s *Switch) arrived(f *wire.Frame, in int) arrival {
-	a := arrival{size: f.WireLen(), in: in, prio: priorityOf(f)}
+// arrived opens the account of the frame that came in last. The account is not returned: it would be copied as soon
+// as it has been written, for which the processor waits.
+func (s *Switch) arrived(a *arrival, f *wire.Frame, in int) {
+	a.size, a.in, a.prio = f.WireLen(), in, s.priority(f)
+}
+
+// priority returns the priority of a frame.
+func (s *Switch) priority(f *wire.Frame) uint8 {
 	if s.classes != nil {
-		a.prio = s.classes.of(f)
+		return s.classes.of(f)
 	}
-	return a
+	return priorityOf(f)
 }
 
 // out sends a frame by a port: at once if the port is idle, through its queue otherwise.
@@ -105,18 +171,24 @@ func (s *Switch) out(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 		s.hold(port, f, a)
 		return
 	}
-	e, p := &s.eg[port], &s.ports[port]
+	p := &s.ports[port]
 	if p.Next() < now {
 		s.settle(now-1, port)
 	}
-	if e.ready&^e.paused == 0 && p.Free() <= now && e.paused>>a.prio&1 == 0 &&
-		(len(e.pauses) == 0 || e.pauses[0].at > now) {
-		s.stats.Forwarded++
-		p.Commit(f, a.size, now)
-		if len(e.pauses) > 0 {
-			s.setNext(port)
+	if p.Free() <= now {
+		// Of most ports it is known without a look at what waits there that this is nothing.
+		if p.Next() == vtime.Never && !s.stopped.has(port) {
+			s.stats.Forwarded++
+			p.CommitPacket(f, a.size, now)
+			return
 		}
-		return
+		e := &s.eg[port]
+		if e.ready&^e.paused == 0 && e.paused>>a.prio&1 == 0 && (e.pauses() == 0 || e.rest.pauses[0].at > now) {
+			s.stats.Forwarded++
+			p.CommitPacket(f, a.size, now)
+			s.setNext(port)
+			return
+		}
 	}
 	s.enqueue(now, port, f, a)
 }
@@ -141,9 +213,9 @@ func (s *Switch) enqueue(now vtime.Time, port int, f *wire.Frame, a *arrival) {
 	if e.ready&^e.paused == 0 {
 		e.elig = max(e.elig, now)
 	}
-	q := &e.fifo[a.prio]
+	q := e.claim(a.prio)
 	q.push(waiter{f, int32(a.size), a.charge})
-	s.peaks[port] = max(s.peaks[port], q.bytes)
+	e.peak = max(e.peak, uint32(min(q.bytes, math.MaxUint32)))
 	s.traceQueue(now, port)
 	if bit := uint8(1) << a.prio; e.ready&bit == 0 {
 		e.ready |= bit
@@ -173,8 +245,8 @@ func (e *egress) next(free vtime.Time) (at vtime.Time, pause bool) {
 	if e.ready&^e.paused != 0 {
 		at = max(free, e.elig)
 	}
-	if len(e.pauses) > 0 {
-		if t := max(free, e.pauses[0].at); t <= at {
+	if e.pauses() > 0 {
+		if t := max(free, e.rest.pauses[0].at); t <= at {
 			return t, true
 		}
 	}
@@ -209,7 +281,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		if may&^s.weighted == 0 {
 			prio = s.round(port, may)
 		}
-		q := &e.fifo[prio]
+		q := e.queue(prio)
 		w := q.pop()
 		s.traceQueue(start, port)
 		if q.Len() == 0 {
@@ -218,7 +290,7 @@ func (s *Switch) settle(until vtime.Time, port int) {
 		if q.bytes > s.ecnFrom {
 			s.mark(port, prio, w.f, q.bytes)
 		}
-		p.Commit(w.f, int(w.size), start)
+		p.CommitPacket(w.f, int(w.size), start)
 		s.release(start, w)
 	}
 	s.setNext(port)

@@ -83,7 +83,8 @@ func (s *Switch) emitFeedback(now vtime.Time, f *wire.Frame, g *group, psn wire.
 	} else {
 		s.stats.NaksOut++
 	}
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	s.out(now, out.port, f, &a)
 }
 

@@ -17,6 +17,61 @@ type FIB struct {
 	Block []uint16
 	// Local maps the last byte of an address in an attached block to 1 + its port.
 	Local [][256]uint16
+
+	// ways says the same as Block and Sets in one place, once index has been called: a packet needs one entry of it.
+	ways []way
+}
+
+// way is where a block of addresses is: its upper two bits say how, and the others a place in Sets or Local, or the lowest port of
+// a set of neighbours and, in bits 8 and up, how many they are.
+type way uint32
+
+const (
+	wayNone  way = iota << 30
+	wayPorts     // ports beside each other
+	waySet       // other ports
+	wayLocal
+)
+
+// index makes the table ready for next.
+func (t *FIB) index() {
+	t.ways = make([]way, len(t.Block))
+	for b, e := range t.Block {
+		switch {
+		case e == 0:
+		case e&localBlock != 0:
+			t.ways[b] = wayLocal | way(e&^localBlock)
+		default:
+			t.ways[b] = waySet | way(e-1)
+			if set := t.Sets[e-1]; len(set) > 0 && int(set[len(set)-1]-set[0]) == len(set)-1 {
+				t.ways[b] = wayPorts | way(len(set))<<8 | way(set[0])
+			}
+		}
+	}
+}
+
+// next returns the port by which a frame goes on to dst, one of those that lookup returns, or -1.
+func (t *FIB) next(f *wire.Frame, dst, seed uint32) int {
+	b := int(dst >> 8 & 0xffff)
+	if dst>>24 != 10 || b >= len(t.ways) {
+		return -1
+	}
+	w := t.ways[b]
+	place := int(w &^ wayLocal)
+	switch w & wayLocal {
+	case wayPorts:
+		if n := place >> 8; n > 1 {
+			return place&0xff + ecmp(f, seed, n)
+		}
+		return place & 0xff
+	case wayLocal:
+		return int(t.Local[place][dst&0xff]) - 1
+	case waySet:
+		if set := t.Sets[place]; len(set) > 0 {
+			return int(set[ecmp(f, seed, len(set))])
+		}
+	}
+	return -1
 }
 
 const localBlock = 1 << 15

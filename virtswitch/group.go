@@ -167,7 +167,8 @@ func (s *Switch) replicate(now vtime.Time, in int, f *wire.Frame, g *group) {
 	}
 	g.traffic = f.Traffic()
 	g.onData(psn)
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	a.shared = len(g.path) > 2
 	last := -1
 	for i := range g.ackPSN {

@@ -108,7 +108,8 @@ func (s *Switch) serve(now vtime.Time, in int, f *wire.Frame, op wire.OpCode) bo
 // steer sends a frame for a group to the accelerator. The frame stays charged to its ingress until
 // the last frame that is made of it has been sent.
 func (s *Switch) steer(now vtime.Time, in int, f *wire.Frame) {
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	a.shared = true
 	if s.deferred.waiting.Len() >= deferredMax {
 		s.drop(now, in, f, DropProcessorFull)

@@ -67,7 +67,8 @@ func (s *Switch) forwardMulticast(now vtime.Time, in int, f *wire.Frame, dst uin
 		s.drop(now, in, f, DropTTL)
 		return
 	}
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	copies := len(m.Ports)
 	if member {
 		copies--

@@ -39,7 +39,7 @@ func (s *Switch) checkXON(now vtime.Time, in int, prio uint8) {
 // queue gives back may allow another to resume.
 func (s *Switch) checkAllXON(now vtime.Time) {
 	for in := s.buffer.pausedPorts.next(0); in >= 0; in = s.buffer.pausedPorts.next(in + 1) {
-		for x := s.buffer.in[in].paused; x != 0; x &= x - 1 {
+		for x := s.buffer.paused[in]; x != 0; x &= x - 1 {
 			s.checkXON(now, in, uint8(bits.TrailingZeros8(x)))
 		}
 	}
@@ -47,7 +47,7 @@ func (s *Switch) checkAllXON(now vtime.Time) {
 
 // refreshPause repeats XOFF before the neighbour's pause runs out.
 func (s *Switch) refreshPause(now vtime.Time, port int) {
-	if x := s.buffer.in[port].paused; x != 0 {
+	if x := s.buffer.paused[port]; x != 0 {
 		s.sendPause(now, port, x, s.pauseQuanta)
 		s.timers.Set(s.timerRefresh(port), now.Add(s.quanta(port, int(s.pauseQuanta))/2))
 	}
@@ -69,14 +69,14 @@ func (s *Switch) sendPause(now vtime.Time, port int, classes uint8, quanta uint1
 	}
 	p := wire.PFC{Src: wire.HostMAC(s.ip)}
 	var f *wire.Frame
-	if k := len(e.pauses) - 1; k >= 0 && max(e.pauses[k].at, s.ports[port].Free()) > now {
-		f = e.pauses[k].f
+	if k := e.pauses() - 1; k >= 0 && max(e.rest.pauses[k].at, s.ports[port].Free()) > now {
+		f = e.rest.pauses[k].f
 		p = f.PFC()
 	} else {
 		f = s.pool.Get()
 		s.stats.Made++
 		s.stats.PausesSent++
-		e.pauses = append(e.pauses, pauseFrame{now.Add(pauseGap), f})
+		e.more().pauses = append(e.rest.pauses, pauseFrame{now.Add(pauseGap), f})
 	}
 	p.Enable |= classes
 	for i := range p.Quanta {
@@ -89,8 +89,9 @@ func (s *Switch) sendPause(now vtime.Time, port int, classes uint8, quanta uint1
 }
 
 func (e *egress) popPause() *wire.Frame {
-	f := e.pauses[0].f
-	e.pauses = append(e.pauses[:0], e.pauses[1:]...)
+	q := e.rest.pauses
+	f := q[0].f
+	e.rest.pauses = append(q[:0], q[1:]...)
 	return f
 }
 
@@ -120,10 +121,10 @@ func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 			s.resume(now, port, 1<<i)
 			continue
 		}
-		e.obeyed.stop(uint8(i), now.Add(s.quanta(port, int(q))))
+		e.obeyed().stop(uint8(i), now.Add(s.quanta(port, int(q))))
 		storm := s.watchdogs != nil && s.watchdogs[port].stopped(uint8(i))
 		if !storm && e.paused>>i&1 == 0 {
-			e.paused |= 1 << i
+			s.setPaused(port, e.paused|1<<i)
 			if e.ready>>i&1 != 0 {
 				s.watch(now, port, uint8(i))
 			}
@@ -137,7 +138,7 @@ func (s *Switch) handlePause(now vtime.Time, port int, f *wire.Frame) {
 // resume obeys an XON, or the end of a pause, for classes of a port. A class that the watchdog
 // has taken over must stay resumed for a while before it is given back.
 func (s *Switch) resume(now vtime.Time, port int, classes uint8) {
-	freed := s.eg[port].obeyed.release(classes)
+	freed := s.eg[port].obeyed().release(classes)
 	if s.watchdogs != nil {
 		w := &s.watchdogs[port]
 		s.armWatchdog(port, w.released(now, freed))
@@ -152,12 +153,12 @@ func (s *Switch) unpause(now vtime.Time, port int, classes uint8) {
 	if e.ready&^e.paused == 0 {
 		e.elig = max(e.elig, now)
 	}
-	e.paused &^= classes
+	s.setPaused(port, e.paused&^classes)
 }
 
 // armPause sets the timer for the first class whose pause runs out.
 func (s *Switch) armPause(port int) {
-	if first := s.eg[port].obeyed.next(); first == vtime.Never {
+	if first := s.eg[port].obeyed().next(); first == vtime.Never {
 		s.timers.Stop(s.timerPause(port))
 	} else {
 		s.timers.Set(s.timerPause(port), first)
@@ -167,7 +168,7 @@ func (s *Switch) armPause(port int) {
 // pauseExpired resumes the classes whose pause has run out.
 func (s *Switch) pauseExpired(now vtime.Time, port int) {
 	s.settle(now, port) // R2: what starts at now goes before timers
-	for x := s.eg[port].obeyed.expired(now); x != 0; x &= x - 1 {
+	for x := s.eg[port].obeyed().expired(now); x != 0; x &= x - 1 {
 		s.resume(now, port, x&-x)
 	}
 	s.armPause(port)

@@ -1,6 +1,8 @@
 package virtswitch
 
 import (
+	"math/bits"
+
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
@@ -24,8 +26,8 @@ func (s *Switch) Probe(p *machine.Probe) {
 	s.buffer.probe(p)
 	for port := range s.eg {
 		s.eg[port].probe(p)
-		p.Same(uint64(s.peaks[port]), "the longest queue of a port")
-		if s.peaks[port] > s.ecnFrom {
+		p.Same(uint64(s.eg[port].peak), "the longest queue of a port")
+		if int(s.eg[port].peak) > s.ecnFrom {
 			p.Refuse("a queue that may be marked")
 		}
 	}
@@ -74,16 +76,13 @@ func (b *buffer) probe(p *machine.Probe) {
 
 // probe visits what waits at a port.
 func (e *egress) probe(p *machine.Probe) {
-	if e.paused != 0 || e.discarded != 0 || len(e.pauses) > 0 {
+	if e.paused != 0 || e.discarded != 0 || e.pauses() > 0 {
 		p.Refuse("a port that is paused, or pauses")
 	}
 	p.Past(&e.elig, "when a port had something to send")
 	p.Same(uint64(e.ready), "which queues of a port have frames")
-	for prio := range e.fifo {
-		if e.ready>>prio&1 == 0 {
-			continue
-		}
-		q := &e.fifo[prio]
+	for x := e.ready; x != 0; x &= x - 1 {
+		q := e.queue(uint8(bits.TrailingZeros8(x)))
 		p.Same(uint64(q.bytes), "how much waits at a port")
 		for i := range q.Len() {
 			w := q.At(i)

@@ -266,6 +266,7 @@ func (s *Switch) sendReduce(now vtime.Time, in int, f *wire.Frame, g *group, i i
 	}
 	c.Seal(uint16(sl.chunk), s.trust)
 	s.stats.Made++
-	a := s.arrived(c, in)
+	var a arrival
+	s.arrived(&a, c, in)
 	s.out(now, to.port, c, &a)
 }

@@ -359,7 +359,8 @@ func (s *Switch) sendMRP(now vtime.Time, in int, to *path, f *wire.Frame, b *wir
 	c.SetPayload(b)
 	c.Seal(0, s.trust)
 	s.stats.Made++
-	a := s.arrived(c, in)
+	var a arrival
+	s.arrived(&a, c, in)
 	s.out(now, to.port, c, &a)
 }
 
@@ -446,7 +447,8 @@ func (s *Switch) flood(now vtime.Time, in int, f *wire.Frame, g *group) {
 		s.drop(now, in, f, DropTTL)
 		return
 	}
-	a := s.arrived(f, in)
+	var a arrival
+	s.arrived(&a, f, in)
 	a.shared = len(g.path) > 2
 	for i := range g.path {
 		if p := &g.path[i]; p.port != in {

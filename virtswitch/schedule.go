@@ -57,7 +57,7 @@ func (s *Switch) round(port int, may uint8) uint8 {
 				t.credit[p] += s.quantum[p]
 				t.granted = true
 			}
-			if size := e.fifo[p].First().size; t.credit[p] >= size {
+			if size := e.queue(p).First().size; t.credit[p] >= size {
 				t.credit[p] -= size
 				return p
 			}

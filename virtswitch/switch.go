@@ -10,6 +10,7 @@ package virtswitch
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -83,13 +84,14 @@ type Switch struct {
 	// waiting is the set of ports that have a frame to start. Invariant: a port is in it if and
 	// only if its Next is not vtime.Never.
 	waiting bitset
+	// stopped is the set of ports of which a priority must not start. Invariant: it agrees with paused of all egresses.
+	stopped bitset
 	timers  vtime.TimerTable
 	groups  groupTable
 	// portLoad is, by port, how many groups have it as a path or, with rules.LoadPerNode, how
 	// many nodes. Invariant: it is the sum over all groups that are not deleted.
 	portLoad    []int32
 	portStats   []PortStats
-	peaks       []int // by port: QueuePeak. Like counters they outlive a restart.
 	groupsMax   int
 	groupMemory int // bytes; 0: room for groupsMax
 	// groupsRoom is the bound that LimitGroups has set; the lower of it and groupsMax counts.
@@ -130,9 +132,10 @@ func New(c Config) *Switch {
 		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
 		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, groupRange: c.GroupRange,
 		trust: c.TrustICRC, trace: c.Trace,
-		waiting: newBitset(n), portLoad: make([]int32, n), portStats: make([]PortStats, n), peaks: make([]int, n),
+		waiting: newBitset(n), stopped: newBitset(n), portLoad: make([]int32, n), portStats: make([]PortStats, n),
 		groupsMax: c.Groups, groupMemory: c.GroupMemory, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
+	s.fib.index()
 	s.queues, _ = c.Trace.(machine.QueueTracer)
 	if s.groupsMax == 0 {
 		s.groupsMax = GroupsMax
@@ -295,27 +298,21 @@ func (s *Switch) settleAll(until vtime.Time) {
 
 // forward sends a unicast frame toward its destination.
 func (s *Switch) forward(now vtime.Time, in int, f *wire.Frame, dst uint32) {
-	p, set := s.fib.lookup(dst)
+	p := s.fib.next(f, dst, s.seed)
 	if p < 0 {
-		switch len(set) {
-		case 0:
-			if isMulticast(dst) {
-				s.forwardMulticast(now, in, f, dst)
-				return
-			}
-			s.drop(now, in, f, DropNoRoute)
+		if isMulticast(dst) {
+			s.forwardMulticast(now, in, f, dst)
 			return
-		case 1:
-			p = int(set[0])
-		default:
-			p = int(set[ecmp(f, s.seed, len(set))])
 		}
+		s.drop(now, in, f, DropNoRoute)
+		return
 	}
 	if !f.DecTTL() {
 		s.drop(now, in, f, DropTTL)
 		return
 	}
-	c := s.arrived(f, in)
+	var c arrival
+	s.arrived(&c, f, in)
 	s.out(now, p, f, &c)
 }
 
@@ -344,9 +341,9 @@ func (s *Switch) Stats() *Stats { return &s.stats }
 // PortStats returns what a port has counted. Like Stats it outlives a restart.
 func (s *Switch) PortStats(port int) PortStats { return s.portStats[port] }
 
-// QueuePeak returns the most bytes on the wire that one queue of a port has held. With input
-// queueing nothing waits at egresses, and it is 0.
-func (s *Switch) QueuePeak(port int) int { return s.peaks[port] }
+// QueuePeak returns the most bytes on the wire that one queue of a port has held, 4 GiB at most. With input
+// queueing nothing waits at egresses, and it is 0. Like counters it outlives a restart.
+func (s *Switch) QueuePeak(port int) int { return int(s.eg[port].peak) }
 
 // Ports returns how many ports the switch has.
 func (s *Switch) Ports() int { return len(s.eg) }
@@ -361,8 +358,9 @@ func (s *Switch) traceQueue(now vtime.Time, port int) {
 // QueuedAt returns how many bytes on the wire wait to be sent by a port. With input queueing nothing
 // waits at egresses, and it is 0.
 func (s *Switch) QueuedAt(port int) (n int) {
-	for i := range s.eg[port].fifo {
-		n += s.eg[port].fifo[i].bytes
+	e := &s.eg[port]
+	for x := e.ready; x != 0; x &= x - 1 {
+		n += e.queue(uint8(bits.TrailingZeros8(x))).bytes
 	}
 	return n
 }
@@ -373,7 +371,7 @@ func (s *Switch) PausedAt(port int) uint8 { return s.eg[port].paused }
 // Pauses returns how many pause frames wait to be sent.
 func (s *Switch) Pauses() (n int) {
 	for i := range s.eg {
-		n += len(s.eg[i].pauses)
+		n += s.eg[i].pauses()
 	}
 	return n
 }

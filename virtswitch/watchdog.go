@@ -179,8 +179,7 @@ func (s *Switch) beginStorm(now vtime.Time, port int, prio uint8) {
 		return
 	}
 	e.discarded |= 1 << prio
-	q := &e.fifo[prio]
-	for q.Len() > 0 {
+	for q := e.claim(prio); q.Len() > 0; {
 		w := q.pop()
 		s.release(now, w)
 		s.drop(now, port, w.f, DropWatchdog)

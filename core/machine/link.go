@@ -147,6 +147,9 @@ func (l *Link) InFlight() int { return l.flights.Len() }
 // Flying returns frame i on the link, oldest first.
 func (l *Link) Flying(i int) Flight { return *l.flights.At(i) }
 
+// Oldest returns the oldest frame on the link, where it is kept until Land takes it, or nil.
+func (l *Link) Oldest() *Flight { return l.flights.Oldest() }
+
 // Land takes the oldest frame off the link.
 func (l *Link) Land() Flight {
 	l.keyed = false

@@ -58,6 +58,15 @@ func (p *Port) Serialize(size int) vtime.Duration { return p.link.Serialize(size
 // Commit starts a frame at start, which must not be before Free. size is the frame's WireLen. The
 // driver becomes the owner of the frame.
 func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
+	if f.Kind() == wire.KindPFC {
+		p.link.list.pauses++
+	}
+	p.CommitPacket(f, size, start)
+}
+
+// CommitPacket does what Commit does with a frame that is no pause frame. It does not read the frame, which has left the
+// caches if it has waited, unless the link is one of a cut-through switch.
+func (p *Port) CommitPacket(f *wire.Frame, size int, start vtime.Time) {
 	l := &p.link
 	l.free = start.Add(l.Serialize(size))
 	at := l.free.Add(l.Delay)
@@ -66,9 +75,6 @@ func (p *Port) Commit(f *wire.Frame, size int, start vtime.Time) {
 	}
 	if x := (Flight{at, f}); !l.flights.Place(x) {
 		l.flights.Push(x)
-	}
-	if f.Kind() == wire.KindPFC {
-		l.list.pauses++
 	}
 	if !l.keyed && !l.listed {
 		l.enlist()

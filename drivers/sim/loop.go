@@ -477,24 +477,45 @@ func (n *Net) Leftover() error {
 	return nil
 }
 
-// prefetch loads what the events of the given keys will need (the port, the oldest entry of its
-// ring, the frame), so that the cache misses overlap.
+// prefetch loads what the events of the given keys will need (the link, the oldest entry of its ring, the frame), so that
+// the cache misses overlap. It goes level by level: where a load needs the one before, few of them fit into the
+// processor at a time.
 func (n *Net) prefetch(keys []uint64) {
 	var sum uint64
+	var places [2 * frontMany]int32
 	mask := uint64(1)<<n.idBits - 1
-	for _, k := range keys {
+	m := 0
+	for _, k := range keys[max(0, len(keys)-len(places)):] {
 		if k>>n.idBits&(1<<classBits-1) != classArrival {
 			continue
 		}
 		at := n.base + vtime.Time(k>>(n.idBits+classBits))
 		place := n.endOf(int((k ^ n.order.Mask(at)) & mask))
 		if place >= n.own {
-			if q := &n.inbound[place-n.own]; q.Len() > 0 {
-				sum += uint64(q.First().Frame.PayloadLen())
-			}
-		} else if l := n.links.At(place); l.InFlight() > 0 {
-			sum += uint64(l.Flying(0).Frame.PayloadLen())
+			sum += uint64(n.inbound[place-n.own].Len())
+		} else {
+			sum += uint64(n.links.At(place).Next())
+		}
+		places[m] = int32(place)
+		m++
+	}
+	for _, place := range places[:m] {
+		if f := n.oldest(int(place)); f != nil {
+			sum += uint64(f.At)
+		}
+	}
+	for _, place := range places[:m] {
+		if f := n.oldest(int(place)); f != nil {
+			sum += uint64(f.Frame.PayloadLen())
 		}
 	}
 	n.sink += sum // keeps the compiler from dropping the loads
+}
+
+// oldest returns what has been longest on a link that ends in the part, or nil.
+func (n *Net) oldest(place int) *machine.Flight {
+	if place >= n.own {
+		return n.inbound[place-n.own].Oldest()
+	}
+	return n.links.At(place).Oldest()
 }

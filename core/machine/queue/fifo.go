@@ -72,6 +72,14 @@ func (q *FIFO[T]) At(i int) *T { return &q.buf[(q.head+uint32(i))&uint32(len(q.b
 // First returns the oldest element. There must be one.
 func (q *FIFO[T]) First() T { return q.buf[q.head&uint32(len(q.buf)-1)] }
 
+// Oldest returns where the oldest element is until the next Push, Pop or RemoveIf, or nil if there is none.
+func (q *FIFO[T]) Oldest() *T {
+	if q.n == 0 {
+		return nil
+	}
+	return q.At(0)
+}
+
 // RemoveIf takes out what is unwanted. What stays keeps its order, in a ring that is no
 // larger than it needs.
 func (q *FIFO[T]) RemoveIf(unwanted func(T) bool) {

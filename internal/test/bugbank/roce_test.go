@@ -115,7 +115,7 @@ var roce = []pitfall{
 		seen: "Guo et al., SIGCOMM 2016, §4.2",
 		bugs: []bug{{
 			wrong: "A switch floods what it has no route for",
-			edits: edit("virtswitch/switch.go", "\t\t\ts.drop(now, in, f, DropNoRoute)\n\t\t\treturn\n", "\t\t\ta := s.arrived(f, in)\n\t\t\ta.shared = true\n\t\t\tfor q := range s.ports {\n\t\t\t\tif q != in {\n\t\t\t\t\ts.out(now, q, s.pool.Clone(f), &a)\n\t\t\t\t}\n\t\t\t}\n\t\t\ts.pool.Put(f)\n\t\t\treturn\n"),
+			edits: edit("virtswitch/switch.go", "\t\t\ts.drop(now, in, f, DropNoRoute)\n\t\t\treturn\n", "\t\t\tvar a arrival\n\t\t\ts.arrived(&a, f, in)\n\t\t\ta.shared = true\n\t\t\tfor q := range s.ports {\n\t\t\t\tif q != in {\n\t\t\t\t\ts.out(now, q, s.pool.Clone(f), &a)\n\t\t\t\t}\n\t\t\t}\n\t\t\ts.pool.Put(f)\n\t\t\treturn\n"),
 			test:  "virtswitch TestForward",
 		}, {
 			wrong: "A group's tree climbs by a port that its packets have come down by",
@@ -153,7 +153,7 @@ var roce = []pitfall{
 			test:  "virtswitch TestWatchdogPatience",
 		}, {
 			wrong: "A link that goes down while its neighbour pauses stays paused, and is taken for a storm",
-			edits: edit("virtswitch/command.go", "\ts.resume(now, port, s.eg[port].obeyed.stopped)\n", ""),
+			edits: edit("virtswitch/command.go", "\ts.resume(now, port, s.eg[port].obeyed().stopped)\n", ""),
 			test:  "virtswitch TestWatchdogLinkDown",
 		}, {
 			wrong: "What waited before the pause came does not start the clock: the storm is noticed when the next frame comes, if one does",
