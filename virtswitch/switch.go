@@ -272,6 +272,14 @@ func (s *Switch) timeout(now vtime.Time) {
 // NextTimeout implements machine.Machine. While a neighbour is paused by this switch
 // it is the next start of any port, since a start may make room for the neighbour (R5).
 func (s *Switch) NextTimeout() (vtime.Time, bool) {
+	if s.buffer.pauses > 0 || s.crossbar != nil {
+		return s.nextStart()
+	}
+	return s.timers.Next()
+}
+
+// nextStart returns the next timer's instant or that of the next start, if that is earlier.
+func (s *Switch) nextStart() (vtime.Time, bool) {
 	at, armed := s.timers.Next()
 	if s.buffer.pauses > 0 {
 		for p := s.waiting.next(0); p >= 0; p = s.waiting.next(p + 1) {

@@ -32,7 +32,7 @@ func (n *Net) SkipEagerly() { n.skips.after, n.skips.eager = 0, true }
 func (n *Net) Pending() string {
 	var all []string
 	n.queue.each(func(k uint64) {
-		at, class, id := n.unpack(k, n.base)
+		at, class, id := n.unpack(k)
 		all = append(all, fmt.Sprintf("%020d %d %d", at, class, id))
 	})
 	slices.Sort(all)

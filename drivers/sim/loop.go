@@ -38,25 +38,19 @@ const observeEvery = 1 << 15
 // schedule puts an event into the queue. An event whose distance from the base does not fit a
 // key waits in n.far.
 func (n *Net) schedule(at vtime.Time, class, id int) {
-	span := n.span()
-	if at-n.base >= span {
-		if n.now-n.base > span/2 {
-			n.rebase()
-		}
-		if at-n.base >= span {
-			n.far.push(at, event{class, id})
-			return
-		}
+	if at >= n.limit && !n.reaches(at) {
+		n.far.push(at, event{class, id})
+		return
 	}
 	n.queue.push(n.key(at, class, id))
 }
 
-// span returns the distance from the base from which on an instant does not fit a key.
-func (n *Net) span() vtime.Time { return 1 << (63 - classBits - n.idBits) }
-
-// key packs an event into one word, in the order time, class, masked id.
-func (n *Net) key(at vtime.Time, class, id int) uint64 {
-	return uint64(at-n.base)<<(n.idBits+classBits) | uint64(class)<<n.idBits | uint64(id) ^ n.order.Mask(at)
+// reaches reports whether an instant fits a key after the base has moved, if it has reason to.
+func (n *Net) reaches(at vtime.Time) bool {
+	if n.now-n.base > n.span()/2 {
+		n.rebase()
+	}
+	return at < n.limit
 }
 
 // rebase makes the current instant the base of all keys. It is rare, because the span is a
@@ -90,8 +84,8 @@ func (n *Net) countFrom(base vtime.Time) {
 	if base > vtime.End && n.err == nil {
 		n.err = rankhost.Ended(n.blocked())
 	}
-	n.base = base
-	for n.far.first() < base.Add(vtime.Duration(n.span())) {
+	n.from(base)
+	for n.far.first() < n.limit {
 		at := n.far.first()
 		e := n.far.pop()
 		n.queue.push(n.key(at, e.class, e.id))
@@ -107,20 +101,33 @@ func (n *Net) step() bool {
 		}
 		k, _ = n.queue.pop()
 	}
-	at := n.base + vtime.Time(k>>(n.idBits+classBits))
+	at, class, id := n.unpack(k)
 	if at < n.now {
 		panic(fmt.Sprintf("sim: event at %v after %v", at, n.now))
 	}
 	before := n.now
 	n.now = at
-	id := int((k ^ n.order.Mask(at)) & (1<<n.idBits - 1))
-	n.cause = k & (1<<(n.idBits+classBits) - 1)
+	n.cause = k & (1<<((n.idBits+classBits)&63) - 1)
 	n.stats.Events++
-	class := int(k >> n.idBits & (1<<classBits - 1))
 	n.pastStarts = class > classStart
-	switch class {
-	case classArrival:
+	if class == classArrival {
 		n.arrive(id)
+	} else {
+		n.rarer(class, id, before)
+	}
+	if len(n.ready) > 0 {
+		n.runTasks()
+	}
+	n.attend()
+	if n.check != nil {
+		n.check.afterEvent()
+	}
+	return true
+}
+
+// rarer handles an event of any other class than most. before is when the event before it took place.
+func (n *Net) rarer(class, id int, before vtime.Time) {
+	switch class {
 	case classLate:
 		n.arriveLate(id)
 	case classStart:
@@ -142,14 +149,6 @@ func (n *Net) step() bool {
 		n.happens()
 		n.channel.delivered(id)
 	}
-	if len(n.ready) > 0 {
-		n.runTasks()
-	}
-	n.attend()
-	if n.check != nil {
-		n.check.afterEvent()
-	}
-	return true
 }
 
 // arrive delivers the oldest frame of a link to the machine at its far end. It settles the
@@ -172,11 +171,15 @@ func (n *Net) arrive(id int) {
 	}
 	n.happens()
 	n.stats.Hops++
-	if f.Kind() != wire.KindPFC {
+	switch f.Kind() {
+	case wire.KindPFC:
+	case wire.KindRoCE:
+		if f.OpCode() == wire.OpAcknowledge {
+			n.stats.AckHops++
+		}
+		fallthrough
+	default:
 		n.moves++
-	}
-	if f.Kind() == wire.KindRoCE && f.OpCode() == wire.OpAcknowledge {
-		n.stats.AckHops++
 	}
 	if n.observed {
 		n.show(at, l, f)
@@ -291,11 +294,16 @@ func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
 	if n.check != nil {
 		n.check.beforeFrame(l, f)
 	}
+	if sw := dst.sw; sw != nil { // most are for switches, and to call one by its type is faster
+		sw.HandleFrame(n.now, int(l.NodePort), f)
+		if at, ok := sw.NextTimeout(); ok {
+			n.armAt(dst, at)
+		}
+		return
+	}
 	dst.m.HandleFrame(n.now, int(l.NodePort), f)
 	n.arm(dst)
-	if dst.host != nil {
-		dst.host.look()
-	}
+	dst.host.look()
 }
 
 // requeue schedules the event that a port needs next, if any: the arrival of the oldest frame on
@@ -346,7 +354,13 @@ func (n *Net) settle(nd *node, port int) {
 
 // arm schedules a timer event at the node's next deadline unless one is pending by then.
 func (n *Net) arm(nd *node) {
-	if at, ok := nd.m.NextTimeout(); ok && at < nd.armed {
+	if at, ok := nd.m.NextTimeout(); ok {
+		n.armAt(nd, at)
+	}
+}
+
+func (n *Net) armAt(nd *node, at vtime.Time) {
+	if at < nd.armed {
 		nd.armed = max(at, n.now)
 		n.schedule(nd.armed, classTimer, int(nd.id))
 	}
@@ -430,12 +444,8 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 // Drain runs the loop until no event is left, or nothing but faults could go on for ever (package
 // window). It returns the error that ended the run early: of an invariant, of Observe, or rankhost.ErrEnd.
 func (n *Net) Drain() error {
-	step := n.step
-	if n.reference != nil {
-		step = n.reference
-	}
 	n.resume()
-	for n.err == nil && !n.stuck && step() {
+	for n.err == nil && !n.stuck && n.next() {
 		if n.stats.Events%observeEvery == 0 {
 			n.observe()
 		}
@@ -450,6 +460,14 @@ func (n *Net) Drain() error {
 		n.rest()
 	}
 	return n.err
+}
+
+// next runs the next event as step does, or as tests have it.
+func (n *Net) next() bool {
+	if n.reference != nil {
+		return n.reference()
+	}
+	return n.step()
 }
 
 // observe calls Observe, whose error ends the run.
@@ -482,32 +500,32 @@ func (n *Net) Leftover() error {
 // processor at a time.
 func (n *Net) prefetch(keys []uint64) {
 	var sum uint64
-	var places [2 * frontMany]int32
-	mask := uint64(1)<<n.idBits - 1
+	var flights [2 * frontMany]*machine.Flight
+	var places [2 * frontMany]uint32
 	m := 0
 	for _, k := range keys[max(0, len(keys)-len(places)):] {
-		if k>>n.idBits&(1<<classBits-1) != classArrival {
+		_, class, id := n.unpack(k)
+		if class != classArrival {
 			continue
 		}
-		at := n.base + vtime.Time(k>>(n.idBits+classBits))
-		place := n.endOf(int((k ^ n.order.Mask(at)) & mask))
-		if place >= n.own {
-			sum += uint64(n.inbound[place-n.own].Len())
-		} else {
+		place := n.endOf(id)
+		if place < n.own {
 			sum += uint64(n.links.At(place).Next())
 		}
-		places[m] = int32(place)
+		places[m] = uint32(place)
 		m++
 	}
+	ahead := 0
 	for _, place := range places[:m] {
-		if f := n.oldest(int(place)); f != nil {
+		f := n.oldest(int(place))
+		if f != nil {
 			sum += uint64(f.At)
+			flights[ahead] = f
+			ahead++
 		}
 	}
-	for _, place := range places[:m] {
-		if f := n.oldest(int(place)); f != nil {
-			sum += uint64(f.Frame.PayloadLen())
-		}
+	for _, f := range flights[:ahead] {
+		sum += uint64(f.Frame.PayloadLen())
 	}
 	n.sink += sum // keeps the compiler from dropping the loads
 }

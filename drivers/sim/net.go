@@ -117,12 +117,10 @@ type Net struct {
 	watch    []machine.Watcher
 	observed bool
 
-	queue  radixHeap
-	far    agenda[event] // events whose instants do not fit a key
-	base   vtime.Time    // instant that keys count from
-	now    vtime.Time
-	idBits uint
-	order  window.Order
+	queue radixHeap
+	far   agenda[event] // events whose instants do not fit a key
+	coder
+	now vtime.Time
 
 	tasks   []*task
 	ended   []int // numbers of tasks that have ended
@@ -227,6 +225,7 @@ func New(cfg Config) (*Net, error) {
 		n.judge = func(window.Due) window.Verdict { return n.verdict }
 	}
 	n.idBits = n.order.Bits
+	n.from(0)
 	n.queue.prefetch = n.prefetch
 	if cfg.Check {
 		n.check = newChecker(n)

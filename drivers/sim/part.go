@@ -43,7 +43,8 @@ func (n *Net) happens() { n.last = n.now }
 // other instants than the whole.
 func (n *Net) rest() {
 	n.queue.last = 0
-	n.base, n.now = n.last, n.last
+	n.from(n.last)
+	n.now = n.last
 }
 
 // depart hands the frames on a link that leaves the part to the edge.
@@ -109,7 +110,7 @@ func (c *Config) Order() window.Order {
 // Next returns the instant of the part's next event, or vtime.Never if there is none.
 func (n *Net) Next() vtime.Time {
 	if k, ok := n.queue.least(); ok {
-		return n.base + vtime.Time(k>>(n.idBits+classBits))
+		return n.when(k)
 	}
 	return n.far.first()
 }
@@ -164,8 +165,8 @@ func (n *Net) precedes(at vtime.Time) bool {
 		}
 		k, _ = n.queue.least()
 	}
-	next := n.base + vtime.Time(k>>(n.idBits+classBits))
-	return next < at || next == at && int(k>>n.idBits&(1<<classBits-1)) < classCall
+	next := n.when(k)
+	return next < at || next == at && n.class(k) < classCall
 }
 
 // Census takes down what the part holds, for the verdict on a call of the timeline.

@@ -186,7 +186,7 @@ func (s *skipper) confirm() bool {
 		if !ok {
 			return s.fail("the run has ended")
 		}
-		at, class, id := n.unpack(k, n.base)
+		at, class, id := n.unpack(k)
 		if class != classArrival && class != classStart {
 			return s.fail("an event that is neither an arrival nor a start")
 		}
@@ -265,21 +265,15 @@ func (s *skipper) extend(periods int64, period vtime.Duration) {
 	}
 }
 
-// unpack returns the event of a key that counts from a base.
-func (n *Net) unpack(k uint64, base vtime.Time) (at vtime.Time, class, id int) {
-	at = base + vtime.Time(k>>(n.idBits+classBits))
-	return at, int(k >> n.idBits & (1<<classBits - 1)), int((k ^ n.order.Mask(at)) & (1<<n.idBits - 1))
-}
-
 // shift moves the lab's clock by d, with the events of links. advance moves the state.
 func (n *Net) shift(d vtime.Duration, advance func()) {
-	keys, base := n.queue.drain(), n.base
+	keys, before := n.queue.drain(), n.coder
 	advance()
 	n.now = n.now.Add(d)
 	n.queue.last = 0
 	n.countFrom(n.now)
 	for _, k := range keys {
-		at, class, id := n.unpack(k, base)
+		at, class, id := before.unpack(k)
 		if class == classArrival || class == classStart {
 			at = at.Add(d)
 		}
@@ -326,7 +320,7 @@ func (s *skipper) probeEvents(p *machine.Probe) {
 	n := s.net
 	all := s.events[:0]
 	n.queue.each(func(k uint64) {
-		at, class, id := n.unpack(k, n.base)
+		at, class, id := n.unpack(k)
 		if class == classArrival || class == classStart {
 			at -= n.now
 		} else if p.Compares() {

@@ -20,12 +20,12 @@ import (
 // one sender.
 type Order struct {
 	Key  uint64 // from the run's seed
-	Bits uint   // of an id
+	Bits uint   // of an id, 1 to 63
 }
 
 // Mask returns what is XORed into all ids of an instant.
 func (o Order) Mask(at vtime.Time) uint64 {
-	return (o.Key ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (64 - o.Bits)
+	return (o.Key ^ uint64(at)) * 0x9e3779b97f4a7c15 >> (-o.Bits & 63)
 }
 
 // Path is a way from one part to another: a link, or the out-of-band channel.
