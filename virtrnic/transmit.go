@@ -110,23 +110,25 @@ func (n *NIC) settleBefore(now vtime.Time) {
 
 // start commits what can start at now and tells the driver what comes next.
 func (n *NIC) start(now vtime.Time) {
-	if at, _ := n.tx.next(n.port.Free()); at != n.port.Next() {
+	if at, pause := n.tx.next(n.port.Free()); at <= now {
+		n.commit(now, at, pause)
+	} else if at != n.port.Next() {
 		n.port.SetNext(at)
 	}
-	n.settle(now)
 }
 
 func (n *NIC) settle(until vtime.Time) {
-	p := n.port
-	if p.Next() > until {
-		return
+	if n.port.Next() <= until {
+		start, pause := n.tx.next(n.port.Free())
+		n.commit(until, start, pause)
 	}
-	for {
-		start, pause := n.tx.next(p.Free())
-		if start > until {
-			p.SetNext(start)
-			return
-		}
+}
+
+// commit starts the frames that are due by the instant until, of which the first would start at start and may be a pause
+// frame, and tells the driver what comes next.
+func (n *NIC) commit(until, start vtime.Time, pause bool) {
+	p := n.port
+	for ; start <= until; start, pause = n.tx.next(p.Free()) {
 		var f *wire.Frame
 		if pause {
 			f = n.tx.pauses.Pop().f
@@ -142,6 +144,7 @@ func (n *NIC) settle(until vtime.Time) {
 			n.spendCredit(f)
 		}
 	}
+	p.SetNext(start)
 }
 
 // spendCredit stops the priority of a frame that has started until the switch resumes it.

@@ -103,6 +103,9 @@ func (l Links) Pauses() int { return l.list.pauses }
 // passes them to a new machine and does not keep them.
 func (l Links) Ports(from, to int) []Port { return l.ports[from:to:to] }
 
+// Lists reports whether any link needs an event.
+func (l Links) Lists() bool { return len(l.list.ids) > 0 }
+
 // Listed returns the numbers of the links that need an event, and empties the list. The slice is
 // valid until the next call into a machine.
 func (l Links) Listed() []uint32 {

@@ -198,6 +198,10 @@ func (f *Frame) SetPayload(b *Block) {
 // identification. A RoCE packet gets its ICRC, or, if trusted, a flag in its place; any
 // other over IPv6 a UDP checksum, which is not optional there (RFC 8200 §8.1).
 func (f *Frame) Seal(id uint16, trusted bool) {
+	if trusted && f.flags == uint8(KindRoCE)<<kindShift {
+		f.sealPlain(id)
+		return
+	}
 	o, u := f.ipOff(), f.udpOff()
 	end := int(f.n) + int(f.pay)
 	roce := f.Kind() == KindRoCE
@@ -225,6 +229,17 @@ func (f *Frame) Seal(id uint16, trusted bool) {
 		}
 		binary.BigEndian.PutUint16(f.h[u+6:u+8], c)
 	}
+}
+
+// sealPlain is Seal of a trusted RoCE packet over IPv4 without a tag, which most are. All offsets are constants.
+func (f *Frame) sealPlain(id uint16) {
+	const o, u = EthernetLen, EthernetLen + IPv4Len
+	pad := -int(f.pay) & 3
+	f.h[u+UDPLen+1] |= byte(pad << 4)
+	end := int(f.n) + int(f.pay) + pad + ICRCLen
+	binary.BigEndian.PutUint16(f.h[u+4:u+6], uint16(end-u))
+	f.sealIPv4(o, uint16(end-o), id)
+	f.flags |= flagTrusted
 }
 
 // sealIPv4 adds length and identification to the sum the envelope has of all the rest.

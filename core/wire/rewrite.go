@@ -19,20 +19,6 @@ func (f *Frame) DecTTL() bool {
 	return true
 }
 
-// putAddr replaces one IPv4 address (or the last four bytes of an IPv6 one) and
-// mends the IPv4 checksum as RFC 1624 (equation 3) says.
-func (f *Frame) putAddr(o int, v uint32) {
-	b := f.h[o : o+4]
-	if f.flags&flagIPv6 == 0 {
-		old := binary.BigEndian.Uint32(b)
-		co := f.ipOff() + 10
-		c := f.h[co : co+2]
-		s := uint32(^binary.BigEndian.Uint16(c)) + (^old>>16 + ^old&0xffff) + v>>16 + v&0xffff
-		binary.BigEndian.PutUint16(c, ^fold(s))
-	}
-	binary.BigEndian.PutUint32(b, v)
-}
-
 // Bridge is what a leaf changes in a packet that it hands from the connection to a
 // group to the connection of one member (CEP-23, CEP-24). The change of the ICRC
 // depends only on the addresses before and after and on the packet's length, so
@@ -42,8 +28,9 @@ type Bridge struct {
 	DestQP         QPN
 	DstMAC, SrcMAC MAC
 
-	known          bool
+	known          bool // delta is that of oldQP and shape
 	oldDst, oldSrc uint32
+	sum            uint32 // what the change of the addresses adds to an IPv4 checksum; 0: not known
 	oldQP          QPN
 	shape          uint32 // header length, payload length, family: what the delta depends on
 	delta          uint32
@@ -54,21 +41,33 @@ type Bridge struct {
 // Neither the payload nor the IP identification is touched.
 func (r *Bridge) Apply(f *Frame) {
 	q := f.bthOff() + 5
-	oldDst, oldSrc, oldQP := f.DstIP(), f.SrcIP(), QPN(get24(f.h[q:q+3]))
+	dst, src := f.h[f.dstOff():][:4], f.h[f.srcOff():][:4]
+	oldDst, oldSrc := binary.BigEndian.Uint32(dst), binary.BigEndian.Uint32(src)
+	if r.sum == 0 || oldDst != r.oldDst || oldSrc != r.oldSrc {
+		r.known, r.oldDst, r.oldSrc = false, oldDst, oldSrc
+		r.sum = halves(^oldSrc) + halves(r.Src) + halves(^oldDst) + halves(r.Dst)
+	}
 	if f.flags&flagTrusted == 0 {
 		shape := uint32(f.n)<<16 | uint32(f.pay) | uint32(f.flags&(flagVLAN|flagIPv6))<<24
-		if !r.known || shape != r.shape || oldDst != r.oldDst || oldSrc != r.oldSrc || oldQP != r.oldQP {
-			r.known, r.shape, r.oldDst, r.oldSrc, r.oldQP = true, shape, oldDst, oldSrc, oldQP
+		if oldQP := QPN(get24(f.h[q : q+3])); !r.known || shape != r.shape || oldQP != r.oldQP {
+			r.known, r.shape, r.oldQP = true, shape, oldQP
 			r.delta = r.computeDelta(f)
 		}
 		f.icrc ^= r.delta
 	}
 	*(*MAC)(f.h[0:6]) = r.DstMAC
 	*(*MAC)(f.h[6:12]) = r.SrcMAC
-	f.putAddr(f.srcOff(), r.Src)
-	f.putAddr(f.dstOff(), r.Dst)
+	binary.BigEndian.PutUint32(src, r.Src)
+	binary.BigEndian.PutUint32(dst, r.Dst)
 	put24(f.h[q:q+3], uint32(r.DestQP))
+	if f.flags&flagIPv6 == 0 { // RFC 1624, equation 3
+		c := f.h[f.ipOff()+10:][:2]
+		binary.BigEndian.PutUint16(c, ^fold(uint32(^binary.BigEndian.Uint16(c))+r.sum))
+	}
 }
+
+// halves returns the sum of both halves of a word.
+func halves(v uint32) uint32 { return v>>16 + v&0xffff }
 
 // computeDelta returns the ICRC change: one run of bytes from the source address to
 // the queue pair number, XOR of old and new.

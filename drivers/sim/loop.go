@@ -118,7 +118,9 @@ func (n *Net) step() bool {
 	if len(n.ready) > 0 {
 		n.runTasks()
 	}
-	n.attend()
+	if n.links.Lists() {
+		n.attend()
+	}
 	if n.check != nil {
 		n.check.afterEvent()
 	}
@@ -445,7 +447,8 @@ func (n *Net) Pause(node int, classes uint8, quanta uint16) {
 // window). It returns the error that ended the run early: of an invariant, of Observe, or rankhost.ErrEnd.
 func (n *Net) Drain() error {
 	n.resume()
-	for n.err == nil && !n.stuck && n.next() {
+	plain := n.reference == nil
+	for n.err == nil && !n.stuck && (plain && n.step() || !plain && n.reference()) {
 		if n.stats.Events%observeEvery == 0 {
 			n.observe()
 		}
@@ -460,14 +463,6 @@ func (n *Net) Drain() error {
 		n.rest()
 	}
 	return n.err
-}
-
-// next runs the next event as step does, or as tests have it.
-func (n *Net) next() bool {
-	if n.reference != nil {
-		return n.reference()
-	}
-	return n.step()
 }
 
 // observe calls Observe, whose error ends the run.
