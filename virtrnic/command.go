@@ -40,6 +40,9 @@ func (n *NIC) Restart(now vtime.Time) (lost int) {
 	n.made = Made{}
 	t := &n.tx
 	for prio := range t.made {
+		if t.first != nil && int(t.prio) == prio {
+			n.drop(now, t.first, DropRestart)
+		}
 		for r := &t.made[prio]; r.Len() > 0; {
 			n.drop(now, r.Pop(), DropRestart)
 		}

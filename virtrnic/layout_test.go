@@ -19,7 +19,8 @@ func TestHotFields(t *testing.T) {
 	}{
 		{"NIC, what finds the queue pair", unsafe.Offsetof(n.port), unsafe.Offsetof(n.raw) + 1, 0},
 		{"NIC, the next deadline", unsafe.Offsetof(n.timers), unsafe.Offsetof(n.lossy) + 1, 1},
-		{"NIC, the next start", unsafe.Offsetof(n.tx), unsafe.Offsetof(n.tx) + unsafe.Offsetof(n.tx.pauses), 2},
+		{"NIC, what packets count", unsafe.Offsetof(n.stats), unsafe.Offsetof(n.stats) + unsafe.Offsetof(n.stats.Loopback), 2},
+		{"NIC, the next start", unsafe.Offsetof(n.tx), unsafe.Offsetof(n.tx) + unsafe.Offsetof(n.tx.pauses), 9},
 		{"queue pair, the checks", 0, unsafe.Offsetof(q.attr) + unsafe.Offsetof(q.attr.AV) + 4, 0},
 		{"queue pair, the message being received", unsafe.Offsetof(q.rq), unsafe.Offsetof(q.rq) + unsafe.Offsetof(q.rq.out), 2},
 		{"queue pair, what is sent", unsafe.Offsetof(q.sq), unsafe.Offsetof(q.sq) + unsafe.Offsetof(q.sq.wqes), 5},

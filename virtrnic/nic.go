@@ -92,12 +92,13 @@ type NIC struct {
 	credits bool // Settings.Credits
 	lossy   uint8
 
+	stats    Stats
+	_        [8]byte // tx begins a cache line
 	tx       transmit
 	mrs      []*MR // by index; nil: free
 	window   uint64
 	ackEvery uint32
 	mtu      int
-	stats    Stats
 	digest   uint64 // hash over all completions and their times
 	failures uint64 // completions without success
 

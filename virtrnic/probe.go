@@ -27,7 +27,12 @@ func (n *NIC) Probe(p *machine.Probe) {
 			continue
 		}
 		made, round := &t.made[prio], &t.round[prio]
-		p.Same(uint64(made.Len())<<32|uint64(round.Len()), "how much a NIC has to send")
+		first := 0
+		if t.first != nil && int(t.prio) == prio {
+			first = 1
+			p.Frame(t.first, false)
+		}
+		p.Same(uint64(first+made.Len())<<32|uint64(round.Len()), "how much a NIC has to send")
 		for i := range made.Len() {
 			p.Frame(*made.At(i), false)
 		}

@@ -49,19 +49,22 @@ func DropReasons() []DropReason {
 
 // Stats counts what a NIC did. A counter that Linux's rxe has, too, has its name.
 type Stats struct {
+	// What most packets count comes first, in a cache line.
 	SentPkts, RcvdPkts uint64
-	Loopback           uint64 // frames to the NIC itself, which SentPkts and RcvdPkts do not count
 	Made               uint64 // frames the NIC created: requests, responses, pauses
 	Delivered          uint64 // frames that ended here as intended
-	Drops              [dropReasons]uint64
+	DataPackets        uint64 // requests sent, repeats included
+	AcksSent, AcksRcvd uint64
+	BytesReceived      uint64 // payload accepted in order
 
-	DataPackets         uint64 // requests sent, repeats included
-	Retransmitted       uint64 // of those, repeats
+	Loopback uint64 // frames to the NIC itself, which SentPkts and RcvdPkts do not count
+	Drops    [dropReasons]uint64
+
+	Retransmitted       uint64 // of DataPackets, repeats
 	DuplicateRequest    uint64
 	OutOfSeqRequest     uint64
 	SendRNR, RcvdRNR    uint64
 	SendNAK, RcvdNAK    uint64
-	AcksSent, AcksRcvd  uint64
 	CompleterRetry      uint64 // go-backs after a NAK
 	Timeouts            uint64
 	RetryExceeded       uint64
@@ -77,7 +80,6 @@ type Stats struct {
 	PausesSent          uint64
 	PausesReceived      uint64
 	PausesIgnored       uint64 // of those, for a priority without PFC
-	BytesReceived       uint64 // payload accepted in order
 	MessagesSent        uint64 // completed at the requester
 	MessagesReceived    uint64 // completed at the responder
 	CompletionsOverflow uint64

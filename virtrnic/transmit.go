@@ -21,6 +21,13 @@ type transmit struct {
 	paused uint8 // by bit: priorities that the switch has paused
 	// stalled is set while the NIC is stopped by Stall. Nothing starts then, not even pause frames.
 	stalled bool
+	// queues has by bit the priorities that have something in made or round. Invariant: the others that are ready have
+	// first alone.
+	queues uint8
+	// first is a ready-made frame that goes before all that is in made or round of its priority, prio, or nil. Most of
+	// what a receiver sends, an acknowledgement at a time, never is anywhere else.
+	prio    uint8
+	first   *wire.Frame
 	elig    vtime.Time
 	held    queue.Heap[*QP] // queue pairs that their rate does not let send yet (pacing.go)
 	pauses  queue.FIFO[pauseFrame]
@@ -39,9 +46,13 @@ type pauseFrame struct {
 // merged into the last of them, and its quanta replace those of the classes that it names.
 const pausesMax = 1024
 
-// markReady marks a priority as ready: it has something to send from now on.
+// markReady marks a priority as ready: it has something to send from now on, in made or round.
 func (n *NIC) markReady(now vtime.Time, prio uint8) {
-	t := &n.tx
+	n.tx.markReady(now, prio)
+	n.tx.queues |= 1 << prio
+}
+
+func (t *transmit) markReady(now vtime.Time, prio uint8) {
 	if t.ready&^t.paused == 0 {
 		t.elig = max(t.elig, now)
 	}
@@ -50,8 +61,14 @@ func (n *NIC) markReady(now vtime.Time, prio uint8) {
 
 // queue puts a ready-made frame into the egress.
 func (n *NIC) queue(now vtime.Time, f *wire.Frame, prio uint8) {
+	t := &n.tx
+	if t.first == nil && t.ready>>prio&1 == 0 {
+		t.first, t.prio = f, prio
+		t.markReady(now, prio)
+		return
+	}
 	n.markReady(now, prio)
-	n.tx.made[prio].Push(f)
+	t.made[prio].Push(f)
 }
 
 // offer puts a queue pair into the round if it has something to send.
@@ -172,6 +189,9 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	if t.weights != nil {
 		prio = t.weights.choose(t.ready &^ t.paused)
 	}
+	if t.first != nil && t.prio == prio {
+		return n.pickFirst(prio)
+	}
 	made, round := &t.made[prio], &t.round[prio]
 	var f *wire.Frame
 	if made.Len() > 0 {
@@ -196,8 +216,21 @@ func (n *NIC) pick(now vtime.Time) *wire.Frame {
 	}
 	if made.Len() == 0 && round.Len() == 0 {
 		t.ready &^= 1 << prio
+		t.queues &^= 1 << prio
 	}
 	if t.weights != nil && f != nil {
+		t.weights.spend(prio, f.WireLen())
+	}
+	return f
+}
+
+// pickFirst is pick of a priority that has first.
+func (n *NIC) pickFirst(prio uint8) *wire.Frame {
+	t := &n.tx
+	f := t.first
+	t.first = nil
+	t.ready &^= 1 << prio &^ t.queues
+	if t.weights != nil {
 		t.weights.spend(prio, f.WireLen())
 	}
 	return f
@@ -318,6 +351,9 @@ func (n *NIC) Queued() int {
 	k := n.tx.pauses.Len() + n.reordered + n.back.Len()
 	if n.intake != nil {
 		k += n.intake.fifo.Len()
+	}
+	if n.tx.first != nil {
+		k++
 	}
 	for i := range n.tx.made {
 		k += n.tx.made[i].Len()

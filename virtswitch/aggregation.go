@@ -114,12 +114,17 @@ func (a *aggregation) open(start wire.PSN) {
 	a.minPath = a.smallest()
 }
 
-// smallest returns the member with the smallest ackPSN, the first of equals (CEP-30).
+// smallest returns the member with the smallest ackPSN, the first of equals (CEP-30). Nobody is before aggAckPSN, so
+// the first member that has acknowledged no more ends the search.
 func (a *aggregation) smallest() int {
-	min := -1
+	min, least := -1, a.aggAckPSN
 	for i, psn := range a.ackPSN {
-		if i != a.ackOut && (min < 0 || a.ackPSN[min].After(psn)) {
-			min = i
+		if i == a.ackOut || min >= 0 && !least.After(psn) {
+			continue
+		}
+		min, least = i, psn
+		if psn == a.aggAckPSN && a.rules.ResyncOnSwitch {
+			break
 		}
 	}
 	return min
