@@ -29,7 +29,7 @@ type Probe struct {
 	room    int64 // periods for which no number meets one that stays
 	periods int64 // by which Advance moves
 	why     string
-	shape   [2 + wire.HeaderCap/8]uint64
+	shape   wire.Shape
 	groups  wire.GroupRange
 }
 

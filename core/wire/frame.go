@@ -7,7 +7,7 @@ import (
 
 // HeaderCap is the most header bytes a frame holds. The longest stack in use is
 // Ethernet, 802.1Q, IPv6, UDP, BTH and AtomicETH: 106.
-const HeaderCap = 112
+const HeaderCap = 110
 
 // Kind says what a machine does with a frame; it is set when the frame is built or parsed, so
 // that no hop parses EtherType and ports again.
@@ -37,12 +37,16 @@ const (
 // or the handler that runs), comes from a Pool and goes back to it.
 //
 // The struct is two cache lines. A hop of a unicast packet or acknowledgement reads
-// only the first: 4 bytes of metadata and Ethernet to AETH of an untagged IPv4 frame.
+// only the first: 6 bytes of metadata and Ethernet to AETH of an untagged IPv4 frame.
 // The ICRC and the payload are in the second, and flags tell when it is needed.
+//
+// The fields of such a frame from the IP header on lie at multiples of their size, so that none is in two pieces of
+// a copy: the processor waits for both to reach the cache when it is read.
 type Frame struct {
 	n     uint8  // header bytes in h
 	flags uint8  // see above
 	pay   uint16 // payload bytes, without pad and ICRC
+	_     uint16
 	h     [HeaderCap]byte
 	icrc  uint32
 	block *Block

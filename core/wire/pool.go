@@ -1,6 +1,9 @@
 package wire
 
-import "bytes"
+import (
+	"bytes"
+	"unsafe"
+)
 
 // poolSlab is how many frames are allocated at once: 64 KiB.
 const poolSlab = 512
@@ -12,6 +15,7 @@ type Pool struct {
 	Poison bool
 
 	free   []*Frame
+	warm   uint8 // keeps the compiler from dropping the load of a frame that is needed soon
 	blocks []*Block
 	small  []*Block // those with smallCap bytes
 
@@ -19,6 +23,14 @@ type Pool struct {
 	// At the end of a run, when no link or queue holds a frame, both are zero.
 	Live, LiveBlocks int
 }
+
+// ahead is how many frames from now on one is loaded: those of a large lab are not in the near caches when they are taken.
+const ahead = 4
+
+// cacheLine is the first line of a Frame, and firstLine the number of bytes of headers in it.
+type cacheLine [8]uint64
+
+const firstLine = int(unsafe.Sizeof(cacheLine{}) - unsafe.Offsetof(Frame{}.h))
 
 // poison is what is written over a block: copied, that is many times faster than a loop.
 var poison = buildPoison()
@@ -38,6 +50,9 @@ func (p *Pool) Get() *Frame {
 	}
 	f := p.free[n-1]
 	p.free = p.free[:n-1]
+	if n > ahead {
+		p.warm += p.free[n-1-ahead].flags
+	}
 	f.flags = 0
 	p.Live++
 	return f
@@ -64,10 +79,9 @@ func (p *Pool) Put(f *Frame) {
 // Clone returns a second frame with the same bytes; the payload is shared.
 func (p *Pool) Clone(f *Frame) *Frame {
 	c := p.Get()
-	c.n, c.flags, c.pay = f.n, f.flags, f.pay
-	*(*[60]byte)(c.h[:]) = *(*[60]byte)(f.h[:])
-	if f.n > 60 {
-		*(*[HeaderCap - 60]byte)(c.h[60:]) = *(*[HeaderCap - 60]byte)(f.h[60:])
+	*(*cacheLine)(unsafe.Pointer(c)) = *(*cacheLine)(unsafe.Pointer(f))
+	if int(f.n) > firstLine {
+		*(*[HeaderCap - firstLine]byte)(c.h[firstLine:]) = *(*[HeaderCap - firstLine]byte)(f.h[firstLine:])
 	}
 	if f.flags&flagTrusted == 0 {
 		c.icrc = f.icrc

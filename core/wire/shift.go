@@ -36,11 +36,14 @@ func (f *Frame) Shift(d int, decremented bool) {
 	}
 }
 
+// Shape has room for what the method of that name writes.
+type Shape [1 + (HeaderCap+7)/8]uint64
+
 // Shape writes what Shift leaves as it is to words, and returns them as many as it needs: two frames are
 // packets of one flow in equal roles if and only if these are equal.
-func (f *Frame) Shape(words *[2 + HeaderCap/8]uint64) []uint64 {
-	h := f.h
-	clear(h[f.n:])
+func (f *Frame) Shape(words *Shape) []uint64 {
+	var h [(HeaderCap + 7) / 8 * 8]byte
+	copy(h[:], f.h[:f.n])
 	clear(h[f.bthOff()+9 : f.bthOff()+12])
 	if o := f.ipOff(); f.flags&flagIPv6 == 0 {
 		clear(h[o+4 : o+6])

@@ -49,7 +49,7 @@ func TestShift(t *testing.T) {
 		d := 1 + r.IntN(1000)
 		psn := PSN(r.Uint32()) & PSNMask
 		f := drawn(&e, psn, hops, b, ack, trusted, pay)
-		var first, later [2 + HeaderCap/8]uint64
+		var first, later Shape
 		shape := f.Shape(&first)
 		again, sum, digest := NewRepeat(f, d, hops > 0 && b == nil), uint64(1), uint64(1)
 		for range 70000 / d {
@@ -77,7 +77,7 @@ func TestShape(t *testing.T) {
 	e := NewEnvelope(Flow{SrcMAC: HostMAC(1), DstMAC: HostMAC(2), Src: 1, Dst: 2, TTL: 64, SrcPort: 0xc123, DstPort: PortRoCEv2})
 	e.Connect(5)
 	f := drawn(&e, 1000, 0, nil, true, true, 0)
-	var words, other [2 + HeaderCap/8]uint64
+	var words, other Shape
 	want := f.Shape(&words)
 	for bit := range 8 * int(f.n) {
 		g := *f
@@ -115,7 +115,7 @@ func TestShiftAllocates(t *testing.T) {
 	e := NewEnvelope(Flow{Src: 1, Dst: 2, TTL: 64, SrcPort: 0xc123, DstPort: PortRoCEv2})
 	e.Connect(5)
 	f := drawn(&e, 1000, 0, nil, false, false, 512)
-	var words [2 + HeaderCap/8]uint64
+	var words Shape
 	if n := testing.AllocsPerRun(100, func() { f.Shift(3, true); f.Shape(&words) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
