@@ -259,6 +259,18 @@ func (n *NIC) ownTimer(now vtime.Time, slot int) {
 
 // NextTimeout implements machine.Machine.
 func (n *NIC) NextTimeout() (vtime.Time, bool) {
+	at, armed := n.NextOwnTimeout()
+	if n.stack != nil {
+		if t, ok := n.stack.NextTimeout(); ok && t < at {
+			return t, true
+		}
+	}
+	return at, armed
+}
+
+// NextOwnTimeout is NextTimeout without the deadlines of the host's other traffic, which packets for queue pairs do not
+// change.
+func (n *NIC) NextOwnTimeout() (vtime.Time, bool) {
 	at, armed := n.timers.Next()
 	if n.tx.stalled {
 		at, armed = vtime.Never, false
@@ -267,11 +279,6 @@ func (n *NIC) NextTimeout() (vtime.Time, bool) {
 		// R5: a request of UC or UD completes when it starts on the wire, and a packet to the NIC itself
 		// comes back by a timer.
 		at, armed = n.port.Next(), true
-	}
-	if n.stack != nil {
-		if t, ok := n.stack.NextTimeout(); ok && t < at {
-			return t, true
-		}
 	}
 	return at, armed
 }

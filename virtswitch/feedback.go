@@ -25,7 +25,11 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	case h.Syndrome.IsACK():
 		s.stats.AcksIn++
 		s.portStats[in].AcksIn++
-		s.answerSource(now, f, g, in, g.onAck(i, psn, h.MSN))
+		if d := g.onAck(i, psn, h.MSN); d.ack || d.nak {
+			s.answerSource(now, f, g, in, d)
+		} else {
+			s.absorb(f)
+		}
 	case h.Syndrome.IsNAK() && h.Syndrome != wire.SyndromePSNSequence:
 		// A remote access, invalid request or remote operation NAK ends the connection.
 		s.stats.NaksIn++

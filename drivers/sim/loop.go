@@ -303,8 +303,16 @@ func (n *Net) deliver(l *machine.Link, f *wire.Frame) {
 		}
 		return
 	}
-	dst.m.HandleFrame(n.now, int(l.NodePort), f)
-	n.arm(dst)
+	if n.cfg.Front == nil && f.Kind() == wire.KindRoCE {
+		// It changes nothing in the registration agent, whose deadline is armed already.
+		dst.nic.HandleFrame(n.now, int(l.NodePort), f)
+		if at, ok := dst.nic.NextOwnTimeout(); ok {
+			n.armAt(dst, at)
+		}
+	} else {
+		dst.m.HandleFrame(n.now, int(l.NodePort), f)
+		n.arm(dst)
+	}
 	dst.host.look()
 }
 
