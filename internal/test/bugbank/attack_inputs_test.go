@@ -7,7 +7,7 @@ var attackInputs = []pitfall{
 		seen: "this project: a frame held back for 35 s, and links that flapped every 20 ns, ended in a panic",
 		bugs: []bug{{
 			wrong: "An event that is too far away comes early",
-			edits: edit("drivers/sim/loop.go", "\t\t\tn.far.push(at, event{class, id})\n\t\t\treturn\n", "\t\t\tat = n.base + span - 1\n"),
+			edits: edit("drivers/sim/loop.go", "\t\tn.far.push(at, event{class, id})\n\t\treturn\n", "\t\tat = n.limit - 1\n"),
 			test:  "drivers/sim TestFarEvents",
 		}, {
 			wrong: "Calls for which there is no number end the run",

@@ -29,7 +29,7 @@ var multicast = []pitfall{
 		number: 45, what: "The minimum of PSNs on both sides of 2^24",
 		bugs: []bug{{
 			wrong: "The path with the smallest PSN is found as if PSNs were numbers",
-			edits: edit("virtswitch/aggregation.go", "a.ackPSN[min].After(psn)", "a.ackPSN[min] > psn"),
+			edits: edit("virtswitch/aggregation.go", "!least.After(psn)", "least <= psn"),
 			test:  "virtswitch TestAggregationWraps",
 		}, {
 			wrong: "Which PSN is later is told by the larger number",

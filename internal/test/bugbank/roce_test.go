@@ -115,7 +115,7 @@ var roce = []pitfall{
 		seen: "Guo et al., SIGCOMM 2016, §4.2",
 		bugs: []bug{{
 			wrong: "A switch floods what it has no route for",
-			edits: edit("virtswitch/switch.go", "\t\t\ts.drop(now, in, f, DropNoRoute)\n\t\t\treturn\n", "\t\t\tvar a arrival\n\t\t\ts.arrived(&a, f, in)\n\t\t\ta.shared = true\n\t\t\tfor q := range s.ports {\n\t\t\t\tif q != in {\n\t\t\t\t\ts.out(now, q, s.pool.Clone(f), &a)\n\t\t\t\t}\n\t\t\t}\n\t\t\ts.pool.Put(f)\n\t\t\treturn\n"),
+			edits: edit("virtswitch/switch.go", "\t\ts.drop(now, in, f, DropNoRoute)\n\t\treturn\n", "\t\tvar a arrival\n\t\ts.arrived(&a, f, in)\n\t\ta.shared = true\n\t\tfor q := range s.ports {\n\t\t\tif q != in {\n\t\t\t\ts.out(now, q, s.pool.Clone(f), &a)\n\t\t\t}\n\t\t}\n\t\ts.pool.Put(f)\n\t\treturn\n"),
 			test:  "virtswitch TestForward",
 		}, {
 			wrong: "A group's tree climbs by a port that its packets have come down by",
