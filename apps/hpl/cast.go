@@ -78,7 +78,7 @@ func (c *caster) close() error {
 func (c *caster) slot(k int) *panel {
 	p := &c.slots[k%2]
 	*p = panel{k: k, j0: k * c.NB, jb: c.width(k), m2: c.mp - c.rowsBelow(min((k+1)*c.NB, c.N)), buf: c.bufs[k%2]}
-	p.piv = make([]int, p.jb)
+	p.piv = make([]int32, p.jb)
 	if c.a != nil {
 		p.l1, p.l2 = make([]float64, p.jb*p.jb), make([]float64, p.m2*p.jb)
 	}
@@ -156,7 +156,7 @@ func (c *caster) pass(k int) (at castTimes, err error) {
 		p.decode()
 	} else {
 		for j := range p.piv {
-			p.piv[j] = c.modelPivot(p, j)
+			p.piv[j] = int32(c.modelPivot(p, j))
 		}
 	}
 	return at, nil

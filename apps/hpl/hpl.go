@@ -14,6 +14,7 @@ package hpl
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -100,6 +101,8 @@ func (t *Test) Check(ranks int) error {
 	switch {
 	case t.N < 1:
 		return fmt.Errorf("a matrix of order %d: N must be at least 1", t.N)
+	case t.N > math.MaxInt32:
+		return fmt.Errorf("a matrix of order %d: N is at most %d", t.N, math.MaxInt32)
 	case t.NB < 1 || t.NB > t.N:
 		return fmt.Errorf("blocks of %d columns do not fit a matrix of order %d: NB must be from 1 to N", t.NB, t.N)
 	case t.NB > nbMax:

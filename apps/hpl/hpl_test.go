@@ -241,6 +241,7 @@ func TestCheck(t *testing.T) {
 		{func(x *hpl.Test) { x.P, x.Q = 1<<62, 4 }, "does not fit 4 ranks"},
 		{func(x *hpl.Test) { x.Q = 0 }, "a grid of 2 x 0"},
 		{func(x *hpl.Test) { x.N = 0 }, "a matrix of order 0"},
+		{func(x *hpl.Test) { x.N = 1 << 31 }, "N is at most 2147483647"},
 		{func(x *hpl.Test) { x.NB = 65 }, "blocks of 65 columns do not fit a matrix of order 64"},
 		{func(x *hpl.Test) { x.NB = 0 }, "blocks of 0 columns"},
 		{func(x *hpl.Test) { x.Bcast = "ring" }, `no panel broadcast "ring": use 1ring, `},

@@ -20,7 +20,7 @@ type panel struct {
 	m2        int          // rows of l2
 	l1        []float64    // jb x jb: the block on the diagonal, L below it and U from it on
 	l2        []float64    // m2 x jb: L in the rows of this process row below the block
-	piv       []int        // by column: row of its pivot
+	piv       []int32      // by column: row of its pivot
 	buf       *rank.Buffer // the message: l2, l1, piv
 }
 
@@ -43,7 +43,7 @@ func (p *panel) decode() {
 	v := make([]float64, p.jb)
 	unpack(p.buf, (p.m2+p.jb)*p.jb, v)
 	for i := range v {
-		p.piv[i] = int(v[i])
+		p.piv[i] = int32(v[i])
 	}
 }
 
@@ -220,13 +220,13 @@ func (f *factoring) pivot(j int) error {
 		return err
 	}
 	if f.a == nil {
-		f.piv[j] = f.modelPivot(f.panel, j)
+		f.piv[j] = int32(f.modelPivot(f.panel, j))
 		return nil
 	}
 	if c.value == 0 {
 		return errSingular
 	}
-	f.piv[j] = c.from
+	f.piv[j] = int32(c.from)
 	copy(f.l1[j*f.jb:(j+1)*f.jb], c.row)
 	if ownerOf(c.from, f.NB, f.P) == f.myRow {
 		copy(f.w[(localOf(c.from, f.NB, f.P)-first)*f.jb:][:f.jb], c.own)

@@ -6,16 +6,16 @@ import (
 )
 
 // move says that a row of the block moves to a row below it.
-type move struct{ to, from int }
+type move struct{ to, from int32 }
 
 // plan is the combined effect of the row exchanges of a panel (HPL_plindx). Each row of the block
 // row U comes from some row of the matrix. For each row of U from outside the block, a row of the
 // block moves to its place. Processes are numbered from the one that has the block. A large job has
-// many of them, one for each process: numbers of rows and processes have 16 bits (Test.Check).
+// many of them, one for each process: numbers of rows of U and of processes have 16 bits, and those of rows of the matrix 32 (Test.Check).
 type plan struct {
 	me    int
 	procs int
-	src   []int    // by row of U: the matrix row that it comes from
+	src   []int32  // by row of U: the matrix row that it comes from
 	order []uint16 // rows of U in the order in which they are gathered, by process
 	first []uint16 // by process: index of its first row in order; one more entry at the end
 	down  []move   // the rows that processes receive from the block, by process
@@ -33,7 +33,7 @@ func makePlan(rows, procs int) *plan {
 		return p
 	}
 	return &plan{
-		procs: procs, src: make([]int, rows), order: part(rows), first: part(procs + 1), downs: part(procs + 1),
+		procs: procs, src: make([]int32, rows), order: part(rows), first: part(procs + 1), downs: part(procs + 1),
 		tree: part(procs), place: part(procs), out: part(procs + 1)[:0],
 	}
 }
@@ -45,9 +45,9 @@ func (s *solver) newPlan(p *panel) *plan {
 	pl := makePlan(p.jb, s.P)
 	pl.me = (s.myRow - block + s.P) % s.P
 	// The rows below the block that pivots name, and what is at their places and in the block after the exchanges.
-	below := make([]int, 0, p.jb)
+	below := make([]int32, 0, p.jb)
 	for _, to := range p.piv {
-		if to >= p.j0+p.jb {
+		if int(to) >= p.j0+p.jb {
 			below = append(below, to)
 		}
 	}
@@ -55,21 +55,21 @@ func (s *solver) newPlan(p *panel) *plan {
 	below = slices.Compact(below)
 	outside := slices.Clone(below)
 	for i := range pl.src {
-		pl.src[i] = p.j0 + i
+		pl.src[i] = int32(p.j0 + i)
 	}
 	for i, to := range p.piv {
 		at := &pl.src[i]
-		if to < p.j0+p.jb {
-			to -= p.j0
+		if int(to) < p.j0+p.jb {
+			to -= int32(p.j0)
 			*at, pl.src[to] = pl.src[to], *at
 			continue
 		}
 		k, _ := slices.BinarySearch(below, to)
 		*at, outside[k] = outside[k], *at
 	}
-	byKey(len(pl.src), func(i int) int { return rel(pl.src[i]) }, pl.first, pl.order)
+	byKey(len(pl.src), func(i int) int { return rel(int(pl.src[i])) }, pl.first, pl.order)
 	downs := make([]uint16, len(below))
-	byKey(len(below), func(i int) int { return rel(below[i]) }, pl.downs, downs)
+	byKey(len(below), func(i int) int { return rel(int(below[i])) }, pl.downs, downs)
 	pl.down = make([]move, len(below))
 	for i, at := range downs {
 		pl.down[i] = move{below[at], outside[at]}

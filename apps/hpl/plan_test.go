@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 			if random.IntN(4) == 0 { // the same row more than once
 				to = max(p.j0+i, to-to%7)
 			}
-			p.piv = append(p.piv, to)
+			p.piv = append(p.piv, int32(to))
 			at[p.j0+i], at[to] = at[to], at[p.j0+i]
 		}
 		pl := s.newPlan(p)
@@ -37,16 +37,16 @@ func TestPlan(t *testing.T) {
 		for x := range test.P {
 			last := -1
 			for _, i := range pl.order[pl.start(x):pl.start(x+1)] {
-				if row := pl.src[i]; row != at[p.j0+int(i)] || owner(row) != x || seen[int(i)] || int(i) < last {
+				if row := int(pl.src[i]); row != at[p.j0+int(i)] || owner(row) != x || seen[int(i)] || int(i) < last {
 					fail("row %d of U is %d of process %d, want %d of %d", i, row, x, at[p.j0+int(i)], owner(row))
 				}
 				seen[int(i)], last = true, int(i)
 			}
 			for _, m := range pl.moves(x) {
-				if at[m.to] != m.from || owner(m.to) != x || m.to < p.j0+p.jb {
-					fail("process %d gets row %d at %d, want %d at one of %d", x, m.from, m.to, at[m.to], owner(m.to))
+				if to := int(m.to); at[to] != int(m.from) || owner(to) != x || to < p.j0+p.jb {
+					fail("process %d gets row %d at %d, want %d at one of %d", x, m.from, m.to, at[m.to], owner(int(m.to)))
 				}
-				at[m.to] = m.to
+				at[m.to] = int(m.to)
 			}
 			if place := int(pl.place[x]); int(pl.tree[place]) != x {
 				fail("process %d is at place %d, which is that of %d", x, place, pl.tree[place])

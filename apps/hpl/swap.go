@@ -148,7 +148,7 @@ func (w *swapper) take(c0 int) {
 		return
 	}
 	for at := w.start(w.me); at < w.start(w.me+1); at++ {
-		pack(w.u, at*w.n, w.row(w.src[w.order[at]], c0))
+		pack(w.u, at*w.n, w.row(int(w.src[w.order[at]]), c0))
 	}
 	if w.me != 0 {
 		return
@@ -156,12 +156,12 @@ func (w *swapper) take(c0 int) {
 	at := 0
 	for _, x := range w.tree[1:] {
 		for _, m := range w.moves(int(x)) {
-			pack(w.moved, at*w.n, w.row(m.from, c0))
+			pack(w.moved, at*w.n, w.row(int(m.from), c0))
 			at++
 		}
 	}
 	for _, m := range w.moves(0) { // the block's own rows do not change before U is complete
-		copy(w.row(m.to, c0), w.row(m.from, c0))
+		copy(w.row(int(m.to), c0), w.row(int(m.from), c0))
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *swapper) settle(c0 int) {
 	}
 	from, _ := w.leaving(w.me)
 	for i, m := range w.moves(w.me) {
-		unpack(w.moved, (from+i)*w.n, w.row(m.to, c0))
+		unpack(w.moved, (from+i)*w.n, w.row(int(m.to), c0))
 	}
 }
 
