@@ -8,7 +8,6 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 )
 
 // Classes of events at one instant, in their order (rule R2). The ids of ports and nodes are their numbers (layout).
@@ -34,63 +33,6 @@ type timed struct {
 
 // observeEvery is the number of events between two calls of Net.Observe.
 const observeEvery = 1 << 15
-
-// schedule puts an event into the queue. An event whose distance from the base does not fit a
-// key waits in n.far.
-func (n *Net) schedule(at vtime.Time, class, id int) {
-	if at >= n.limit && !n.reaches(at) {
-		n.far.push(at, event{class, id})
-		return
-	}
-	n.queue.push(n.key(at, class, id))
-}
-
-// reaches reports whether an instant fits a key after the base has moved, if it has reason to.
-func (n *Net) reaches(at vtime.Time) bool {
-	if n.now-n.base > n.span()/2 {
-		n.rebase()
-	}
-	return at < n.limit
-}
-
-// rebase makes the current instant the base of all keys. It is rare, because the span is a
-// quarter of a second at least.
-func (n *Net) rebase() {
-	q := &n.queue
-	shift := uint64(n.now-n.base) << (n.idBits + classBits)
-	keys := q.drain()
-	q.last -= shift
-	for _, k := range keys {
-		q.push(k - shift)
-	}
-	n.countFrom(n.now)
-}
-
-// skip makes the instant of the earliest event in n.far the base of all keys. The queue must be
-// empty. skip returns false if n.far is empty too, or if the run has ended.
-func (n *Net) skip() bool {
-	at := n.far.first()
-	if at == vtime.Never {
-		return false
-	}
-	n.queue.last = 0
-	n.countFrom(at)
-	return n.err == nil
-}
-
-// countFrom sets the base of all keys and moves the events of n.far whose instants now fit a key
-// into the queue. A base after the end of lab time ends the run with rankhost.ErrEnd.
-func (n *Net) countFrom(base vtime.Time) {
-	if base > vtime.End && n.err == nil {
-		n.err = rankhost.Ended(n.blocked())
-	}
-	n.from(base)
-	for n.far.first() < n.limit {
-		at := n.far.first()
-		e := n.far.pop()
-		n.queue.push(n.key(at, e.class, e.id))
-	}
-}
 
 // step runs the next event and reports whether there was one.
 func (n *Net) step() bool {
@@ -496,47 +438,4 @@ func (n *Net) Leftover() error {
 		return fmt.Errorf("%d frames and %d payloads were neither delivered nor dropped", n.pool.Live, n.pool.LiveBlocks)
 	}
 	return nil
-}
-
-// prefetch loads what the events of the given keys will need (the link, the oldest entry of its ring, the frame), so that
-// the cache misses overlap. It goes level by level: where a load needs the one before, few of them fit into the
-// processor at a time.
-func (n *Net) prefetch(keys []uint64) {
-	var sum uint64
-	var flights [2 * frontMany]*machine.Flight
-	var places [2 * frontMany]uint32
-	m := 0
-	for _, k := range keys[max(0, len(keys)-len(places)):] {
-		_, class, id := n.unpack(k)
-		if class != classArrival {
-			continue
-		}
-		place := n.endOf(id)
-		if place < n.own {
-			sum += uint64(n.links.At(place).Next())
-		}
-		places[m] = uint32(place)
-		m++
-	}
-	ahead := 0
-	for _, place := range places[:m] {
-		f := n.oldest(int(place))
-		if f != nil {
-			sum += uint64(f.At)
-			flights[ahead] = f
-			ahead++
-		}
-	}
-	for _, f := range flights[:ahead] {
-		sum += uint64(f.Frame.PayloadLen())
-	}
-	n.sink += sum // keeps the compiler from dropping the loads
-}
-
-// oldest returns what has been longest on a link that ends in the part, or nil.
-func (n *Net) oldest(place int) *machine.Flight {
-	if place >= n.own {
-		return n.inbound[place-n.own].Oldest()
-	}
-	return n.links.At(place).Oldest()
 }

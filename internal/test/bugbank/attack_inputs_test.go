@@ -7,7 +7,7 @@ var attackInputs = []pitfall{
 		seen: "this project: a frame held back for 35 s, and links that flapped every 20 ns, ended in a panic",
 		bugs: []bug{{
 			wrong: "An event that is too far away comes early",
-			edits: edit("drivers/sim/loop.go", "\t\tn.far.push(at, event{class, id})\n\t\treturn\n", "\t\tat = n.limit - 1\n"),
+			edits: edit("drivers/sim/key.go", "\t\tn.far.push(at, event{class, id})\n\t\treturn\n", "\t\tat = n.limit - 1\n"),
 			test:  "drivers/sim TestFarEvents",
 		}, {
 			wrong: "Calls for which there is no number end the run",
@@ -15,7 +15,7 @@ var attackInputs = []pitfall{
 			test:  "drivers/sim TestManyCalls",
 		}, {
 			wrong: "Lab time has no end, and a run goes on as long as numbers last",
-			edits: edit("drivers/sim/loop.go", "if base > vtime.End && n.err == nil {", "if base > vtime.Never {"),
+			edits: edit("drivers/sim/key.go", "if base > vtime.End && n.err == nil {", "if base > vtime.Never {"),
 			test:  "drivers/sim TestEndOfTime",
 		}, {
 			wrong: "As many changes of routes are on their way as links flap while they converge",
