@@ -125,6 +125,24 @@ func (p *pair) invariant(i int) error {
 	if have := peer.RQPSN().Sub(s.psn(s.una)); p.qp[i].State() == StateRTS && have < 0 {
 		return fmt.Errorf("side %d: packets up to %d are taken as acknowledged, the peer expects %v", i, s.una, peer.RQPSN())
 	}
+	return p.nic[i].tx.check()
+}
+
+// check returns an error if the egress is not as is said at its fields.
+func (t *transmit) check() error {
+	var ready, queues uint8
+	for prio := range t.made {
+		if t.made[prio].Len() > 0 || t.round[prio].Len() > 0 {
+			queues |= 1 << prio
+		}
+	}
+	ready = queues
+	if t.first != nil {
+		ready |= 1 << t.prio
+	}
+	if ready != t.ready || queues != t.queues {
+		return fmt.Errorf("%08b have something to send, of which %08b have queues; the egress has %08b and %08b", ready, queues, t.ready, t.queues)
+	}
 	return nil
 }
 
