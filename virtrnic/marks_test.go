@@ -615,7 +615,7 @@ func chaosRun(t *testing.T, r *rand.Rand, log bool) *pair {
 }
 
 // interrupted sends to a NIC that is stalled until its buffer is full and beyond, and
-// restarts before it goes on.
+// restarts before it goes on and sends what it has ready.
 func interrupted(t *testing.T, r *rand.Rand) [2]*NIC {
 	const n = 2 << 20
 	p := newPair(t, pairOptions{timeout: 8, retry: 1})
@@ -624,6 +624,13 @@ func interrupted(t *testing.T, r *rand.Rand) [2]*NIC {
 	p.recv(1, RecvWR{SGE: whole(dm, n)})
 	p.post(0, SendWR{Opcode: WRSend, SGE: whole(sm, n)})
 	p.net.At(1+vtime.Time(r.IntN(1000)), func(now vtime.Time) { p.nic[1].Stall(now, true) })
+	p.net.At(200*us, func(now vtime.Time) {
+		f := p.net.Pool.Get()
+		f.StartNext(&p.qp[1].env, wire.OpAcknowledge, 0, 0)
+		f.AddAETH(wire.AETH{Syndrome: wire.SyndromeACK})
+		f.Seal(0, false)
+		p.nic[1].SendFrame(now, f)
+	})
 	p.net.At(300*us, func(now vtime.Time) { p.nic[1].Restart(now) })
 	p.net.At(310*us, func(now vtime.Time) { p.nic[1].Stall(now, false) })
 	p.run()

@@ -93,7 +93,11 @@ func noise(t *testing.T, r *rand.Rand) *lone {
 		case 1:
 			var rec []wire.MRPRecord
 			for _, h := range r.Perm(loneHosts)[:1+r.IntN(3)] {
-				rec = append(rec, wire.MRPRecord{IP: hostIP(h), QPN: wire.QPN(100 + h)})
+				ip := hostIP(h)
+				if attempt == 2 { // some are nowhere
+					ip = []uint32{10<<24 | 3<<8 | 1, 11<<24 | 1, hostIP(2), hostIP(3)}[h]
+				}
+				rec = append(rec, wire.MRPRecord{IP: ip, QPN: wire.QPN(100 + h)})
 			}
 			f = l.mrp(src, id, wire.MRPHeader{Total: 1, LeaderQPN: 100, Attempt: attempt}, rec...)
 		case 2, 3:
