@@ -25,6 +25,7 @@ func (s *Switch) handleFeedback(now vtime.Time, in int, f *wire.Frame, g *group)
 	case h.Syndrome.IsACK():
 		s.stats.AcksIn++
 		s.portStats[in].AcksIn++
+		// Most acknowledgements change nothing, and to pass that on would be to copy it as soon as it has been written.
 		if d := g.onAck(i, psn, h.MSN); d.ack || d.nak {
 			s.answerSource(now, f, g, in, d)
 		} else {

@@ -76,7 +76,8 @@ func (s *Switch) sendPause(now vtime.Time, port int, classes uint8, quanta uint1
 		f = s.pool.Get()
 		s.stats.Made++
 		s.stats.PausesSent++
-		e.more().pauses = append(e.rest.pauses, pauseFrame{now.Add(pauseGap), f})
+		rest := e.more()
+		rest.pauses = append(rest.pauses, pauseFrame{now.Add(pauseGap), f})
 	}
 	p.Enable |= classes
 	for i := range p.Quanta {

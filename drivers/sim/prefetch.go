@@ -7,8 +7,8 @@ import "github.com/mcastlab/mcastlab/core/machine"
 // processor at a time.
 func (n *Net) prefetch(keys []uint64) {
 	var sum uint64
-	var flights [2 * frontMany]*machine.Flight
-	var places [2 * frontMany]uint32
+	var flights [frontMany]*machine.Flight
+	var places [frontMany]uint32
 	m := 0
 	for _, k := range keys[max(0, len(keys)-len(places)):] {
 		_, class, id := n.unpack(k)
