@@ -127,8 +127,8 @@ func (n *NIC) settleBefore(now vtime.Time) {
 
 // start commits what can start at now and tells the driver what comes next.
 func (n *NIC) start(now vtime.Time) {
-	if at, pause := n.tx.next(n.port.Free()); at <= now {
-		n.commit(now, at, pause)
+	if at, _ := n.tx.next(n.port.Free()); at <= now {
+		n.commit(now)
 	} else if at != n.port.Next() {
 		n.port.SetNext(at)
 	}
@@ -136,16 +136,19 @@ func (n *NIC) start(now vtime.Time) {
 
 func (n *NIC) settle(until vtime.Time) {
 	if n.port.Next() <= until {
-		start, pause := n.tx.next(n.port.Free())
-		n.commit(until, start, pause)
+		n.commit(until)
 	}
 }
 
-// commit starts the frames that are due by the instant until, of which the first would start at start and may be a pause
-// frame, and tells the driver what comes next.
-func (n *NIC) commit(until, start vtime.Time, pause bool) {
+// commit starts the frames that are due by the instant until, and tells the driver what comes next.
+func (n *NIC) commit(until vtime.Time) {
 	p := n.port
-	for ; start <= until; start, pause = n.tx.next(p.Free()) {
+	for {
+		start, pause := n.tx.next(p.Free())
+		if start > until {
+			p.SetNext(start)
+			return
+		}
 		var f *wire.Frame
 		if pause {
 			f = n.tx.pauses.Pop().f
@@ -161,7 +164,6 @@ func (n *NIC) commit(until, start vtime.Time, pause bool) {
 			n.spendCredit(f)
 		}
 	}
-	p.SetNext(start)
 }
 
 // spendCredit stops the priority of a frame that has started until the switch resumes it.
