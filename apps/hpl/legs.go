@@ -1,6 +1,7 @@
 package hpl
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/rank"
@@ -73,32 +74,38 @@ func (l *line) close() error {
 
 // begin connects the process to its peers, posts receives, and waits until all processes of the
 // view have done so, so that every later message finds a receive. The messages of one peer are
-// received in the order in which the peer sends them.
-func begin(c *line, in []leg, peers []int) ([]*rank.Request, error) {
-	for _, p := range inOrder(c.ID(), peers, in) {
+// received in the order in which the peer sends them. It goes over them twice, and keeps none.
+func begin(c *line, in iter.Seq[leg], peers []int) ([]*rank.Request, error) {
+	n, all := 0, slices.Clone(peers)
+	for l := range in {
+		if end := len(all); end == 0 || all[end-1] != l.peer {
+			all = append(all, l.peer)
+		}
+		n++
+	}
+	for _, p := range inOrder(c.ID(), all) {
 		if _, err := c.Connect(p); err != nil {
 			return nil, err
 		}
 	}
-	reqs := make([]*rank.Request, len(in))
-	for i, l := range in {
+	reqs := make([]*rank.Request, 0, n)
+	for l := range in {
 		conn, err := c.Connect(l.peer)
 		if err != nil {
 			return nil, err
 		}
-		if reqs[i], err = conn.Recv(l.buf, l.off, l.n); err != nil {
+		q, err := conn.Recv(l.buf, l.off, l.n)
+		if err != nil {
 			return nil, err
 		}
+		reqs = append(reqs, q)
 	}
 	return reqs, c.synchronise()
 }
 
-// inOrder returns the peers of a process and those that it receives from, in the order in which it connects to them. All processes
+// inOrder puts the peers of a process in the order in which it connects to them. All processes
 // make the connections of the view in the same order, that of (lower end, higher end), so that they cannot deadlock.
-func inOrder(me int, peers []int, in []leg) []int {
-	for _, l := range in {
-		peers = append(peers, l.peer)
-	}
+func inOrder(me int, peers []int) []int {
 	slices.SortFunc(peers, func(a, b int) int {
 		if d := min(a, me) - min(b, me); d != 0 {
 			return d

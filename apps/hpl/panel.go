@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 
@@ -342,7 +343,7 @@ func (q *pivotSearch) begin(s *solver, jb int) error {
 	for _, e := range q.steps {
 		peers = append(peers, e.peer)
 	}
-	reqs, err := begin(s.col, in, peers)
+	reqs, err := begin(s.col, slices.Values(in), peers)
 	for j := 0; j < jb && err == nil; j++ {
 		for _, e := range q.steps {
 			var r *rank.Request

@@ -1,7 +1,7 @@
 package hpl
 
 import (
-	"slices"
+	"iter"
 
 	"github.com/mcastlab/mcastlab/rank"
 )
@@ -15,11 +15,10 @@ import (
 //	          (P-1)/P U
 func (w *swapper) long() error {
 	l := w.longLegs()
-	reqs, err := begin(w.col, l.in, l.peers)
+	reqs, err := begin(w.col, w.received(l.in), l.peers)
 	if err != nil {
 		return err
 	}
-	l.in, l.peers = nil, nil
 	if err := w.col.Wait(reqs[:l.fromTree]...); err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func (w *swapper) long() error {
 
 // longLegs are the messages of spread-roll.
 type longLegs struct {
-	in                 []leg // all that a process receives
+	in                 []leg // what a process receives before the roll
 	fromTree, fromEven int   // how many of these come in the spread, and in that and the equalisation
 	spread, even       []leg // what it sends
 	peers              []int // whom it sends to
@@ -67,15 +66,35 @@ func (w *swapper) longLegs() *longLegs {
 		l.in = w.rowsOf(l.in, x, w.u, max(w.start(x), w.target(me)), min(w.start(x+1), w.target(me+1)))
 	}
 	l.fromEven = len(l.in)
-	shares := min(len(w.src), w.procs) // those that have rows
-	l.in = slices.Grow(l.in, shares)
-	l.peers = slices.Grow(append(peersOf(l.spread), peersOf(l.even)...), len(l.in)+2*shares)
-	var out []leg
+	l.peers = append(peersOf(l.spread), peersOf(l.even)...)
 	for s := range w.procs - 1 {
-		out, l.in = w.share(out[:0], w.right(), s), w.share(l.in, w.left(), s+1)
-		l.peers = append(l.peers, peersOf(out)...)
+		if right := w.share(nil, w.right(), s); len(right) > 0 { // the others have the same peer
+			l.peers = append(l.peers, right[0].peer)
+			break
+		}
 	}
 	return l
+}
+
+// received are all messages that a process receives: those before the roll, and the shares that come in it. In a large job, a list of
+// these would be a twentieth of the memory.
+func (w *swapper) received(before []leg) iter.Seq[leg] {
+	return func(yield func(leg) bool) {
+		for _, l := range before {
+			if !yield(l) {
+				return
+			}
+		}
+		var one []leg
+		for s := range w.procs - 1 {
+			one = w.share(one[:0], w.left(), s+1)
+			for _, l := range one {
+				if !yield(l) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (w *swapper) left() int  { return (w.me - 1 + w.procs) % w.procs }

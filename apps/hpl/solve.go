@@ -3,6 +3,7 @@ package hpl
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 
@@ -34,7 +35,7 @@ func (s *solver) reduce(c *line, root, n int, v []float64, op func(a, b float64)
 	if tree.parent >= 0 {
 		peers = []int{abs(tree.parent)}
 	}
-	reqs, err := begin(c, in, peers)
+	reqs, err := begin(c, slices.Values(in), peers)
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func (s *solver) spreadColumn(root, n int, v []float64, solve func() error) erro
 	if tree.parent >= 0 {
 		in = []leg{s.slotLeg(abs(tree.parent), s.slots()-1, n)}
 	}
-	reqs, err := begin(s.col, in, append([]int(nil), to...))
+	reqs, err := begin(s.col, slices.Values(in), to)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package hpl
 
 import (
 	"gonum.org/v1/gonum/blas"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
@@ -239,7 +240,7 @@ func (w *swapper) exchange() error {
 	for _, legs := range stage {
 		peers = append(peers, peersOf(legs)...)
 	}
-	reqs, err := begin(w.col, in, peers)
+	reqs, err := begin(w.col, slices.Values(in), peers)
 	if err != nil {
 		return err
 	}
@@ -291,7 +292,7 @@ func (w *swapper) held(to, from int) []span {
 // plus the time of one change of source per process.
 func (w *swapper) multicast() error {
 	in, out := w.direct()
-	reqs, err := begin(w.col, in, peersOf(out))
+	reqs, err := begin(w.col, slices.Values(in), peersOf(out))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ const (
 var levels = [...]struct {
 	from    uint64 // bytes
 	percent int
-}{{256 << 20, 40}, {640 << 20, 25}}
+}{{256 << 20, 40}, {640 << 20, 20}}
 
 // pays is how long a simulation has to have gone on for each byte of its heap before that is moved. Of 16,384 hosts that broadcast 1 MiB, a process of
 // 0.88 GB, the kernel took 2.4 to 3.1 s for it, of 9 to 10 s: 3 ns a byte. Huge pages saved a tenth to a quarter of the time elsewhere (a permutation of 1,024
