@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: cost-page help build test test-root test-live race race-build race-live fuzz sweeps lint bench bench-page bench-cores soak soak-once papers patches bugs mutants release release-check verbs
+.PHONY: cost-page help build test test-root test-live race race-build race-live fuzz sweeps lint bench bench-page bench-cores profile soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -73,9 +73,14 @@ release-check:            ## a release is the same when built twice, installs in
 lint:                     ## golangci-lint with the project's settings
 	golangci-lint run
 
+# Benchmarks are compiled as bin/mcastlab is.
+PROFILE = $(CURDIR)/cmd/mcastlab/default.pgo
+profile:                  ## measure what go build is to make fast, and write cmd/mcastlab/default.pgo (a minute)
+	go run ./internal/pgo
+
 BENCH ?= Bcast|Perm
 bench:                    ## the simulator's benchmarks beside the bare loop, ten interleaved runs (then: benchstat bench.txt)
-	@for i in 1 2 3 4 5 6 7 8 9 10; do go test ./drivers/sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
+	@for i in 1 2 3 4 5 6 7 8 9 10; do go test -pgo=$(PROFILE) ./drivers/sim -run '^$$' -bench '$(BENCH)' -benchtime 2x; done | tee bench.txt
 
 bench-page:               ## measure and write speed.md: rates, what a run costs, memory (half an hour)
 	go run ./internal/benchpage
@@ -84,7 +89,7 @@ cost-page:                ## measure what rounds over machines take, as root wit
 	MCASTLAB_LIVE=1 MCASTLAB_COST=$(CURDIR)/hosts-cost.md go test ./command -run 'TestSpreadCost$$' -v -count=1 -timeout 30m
 
 bench-cores:              ## ns and allocations per packet of the NIC's two halves and a switch hop, ten runs (then: benchstat bench.txt)
-	@go test ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt
+	@go test -pgo=$(PROFILE) ./virtrnic ./virtswitch -run '^$$' -bench '^Benchmark(Requester|Responder|Hop)$$' -count 10 | tee bench.txt
 
 soak:                     ## the long sweeps; appends to docs/soak.md
 	sh soak.sh

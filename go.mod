@@ -12,6 +12,7 @@ require (
 	github.com/containernetworking/plugins v1.9.1
 	github.com/docker/docker v28.5.2+incompatible
 	github.com/goccy/go-yaml v1.19.2
+	github.com/google/pprof v0.0.0-20250820193118-f64d9cf942d6
 	github.com/gopacket/gopacket v1.7.7
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/raft v1.7.3

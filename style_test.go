@@ -69,6 +69,7 @@ var imports = map[string][]string{
 	"internal/netdev":                    {},
 	"internal/heap":                      {},
 	"internal/benchpage":                 {},
+	"internal/pgo":                       {},
 	"internal/failpoint":                 {},
 	"internal/test/patch":                {},
 	"internal/test/sweeps":               {},

@@ -46,7 +46,7 @@ func program1(t *testing.T) string {
 		built.path = filepath.Join(dir, "mcastlab")
 		cmd := goBuild(built.path, "../cmd/mcastlab")
 		if raceDetector { // what a test under the race detector starts is under it, too
-			cmd = exec.Command("go", "build", "-race", "-o", built.path, "../cmd/mcastlab")
+			cmd = exec.Command("go", "build", "-race", "-pgo=off", "-o", built.path, "../cmd/mcastlab")
 		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w\n%s", err, out)

@@ -10,6 +10,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/heap"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/traces"
@@ -45,7 +46,15 @@ func benchNet(b *testing.B, g *topo.Graph, ackEvery int, noDigest bool) *sim.Net
 	if err != nil {
 		b.Fatal(err)
 	}
+	n.Observe = watched(b)
 	return n
+}
+
+// watched returns what a run of mcastlab has the loop call now and then.
+func watched(b *testing.B) func() error {
+	var k heap.Keeper
+	b.Cleanup(k.Done)
+	return func() error { k.Grown(); return nil }
 }
 
 // bcastProgram broadcasts count messages of size bytes to a group.

@@ -38,6 +38,7 @@ func benchParts(b *testing.B, g *topo.Graph, parts, every, mtu int, program func
 	if err != nil {
 		b.Fatal(err)
 	}
+	n.Observe = watched(b)
 	p := benchParams
 	p.MTU = mtu
 	var hops uint64

@@ -40,7 +40,10 @@ func write(page string, runs int, quick bool) error {
 	}
 	defer os.RemoveAll(dir)
 	m := &bench{dir: dir, runs: runs, quick: quick}
-	for _, build := range [][]string{{"build", "-o", m.path("mcastlab"), "./cmd/mcastlab"}, {"test", "-c", "-o", m.path("sim"), "./drivers/sim"}} {
+	for _, build := range [][]string{
+		{"build", "-o", m.path("mcastlab"), "./cmd/mcastlab"},
+		{"test", "-c", "-pgo=cmd/mcastlab/default.pgo", "-o", m.path("sim"), "./drivers/sim"}, // as the program is built
+	} {
 		if o, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", strings.Join(build, " "), err, o)
 		}
