@@ -19,7 +19,9 @@ type Course struct {
 	IntervalUS float64      `json:"interval_us"`
 	Goodput    apps.Summary `json:"goodput_gbps"` // over the intervals that lie between begin and end
 	Rates      []float64    `json:"rates_gbps"`   // by interval, from the start of the workload on: mean over the receivers
-	Beside     []Pair       `json:"beside"`       // by flow of the workload, itself included
+	Beside     []Pair       `json:"beside"`       // by flow of the workload, itself included; null if there are more than 100 flows
+
+	all []*Course // those of the workload, unless the row was read from a file
 }
 
 // Pair is what a flow has beside another one. Both are looked at over the later half of the time for which both are
@@ -60,14 +62,28 @@ func (c *Course) Quantity(name, of, which string) (v float64, known bool, err er
 		}
 		return c.Rates[n-1], true, nil
 	case quantityBeside, quantityFairness, quantityRegain:
-		i := slices.IndexFunc(c.Beside, func(p Pair) bool { return p.Flow == which })
-		if i < 0 {
-			return 0, true, fmt.Errorf("%s: there is no flow %q", name, which)
+		p, err := c.beside(name, which)
+		if err != nil {
+			return 0, true, err
 		}
-		v, err := c.Beside[i].of(name, of)
+		v, err := p.of(name, of)
 		return v, true, err
 	}
 	return 0, false, nil
+}
+
+// beside returns what the flow has beside the one of a name.
+func (c *Course) beside(name, which string) (Pair, error) {
+	if i := slices.IndexFunc(c.Beside, func(p Pair) bool { return p.Flow == which }); i >= 0 {
+		return c.Beside[i], nil
+	}
+	if i := slices.IndexFunc(c.all, func(o *Course) bool { return o.Flow == which }); i >= 0 {
+		return c.pair(c.all[i]), nil
+	}
+	if c.Beside == nil && c.all == nil {
+		return Pair{}, fmt.Errorf("%s: the files of a run with more than %d flows do not say what two have beside each other: run it again", name, keptMax)
+	}
+	return Pair{}, fmt.Errorf("%s: there is no flow %q", name, which)
 }
 
 // of returns a quantity of the pair.

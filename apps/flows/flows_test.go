@@ -1,8 +1,10 @@
 package flows
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/prng"
@@ -41,6 +43,46 @@ func TestCount(t *testing.T) {
 	x.count(vtime.Time(intervalsMax*20*vtime.Microsecond), vtime.Time(intervalsMax*30*vtime.Microsecond), 7)
 	if len(x.rec.Bytes) != intervalsMax || x.rec.Bytes[intervalsMax-1] != 7 {
 		t.Errorf("what comes after the last interval: %d intervals, %d bytes in the last", len(x.rec.Bytes), x.rec.Bytes[len(x.rec.Bytes)-1])
+	}
+}
+
+// TestManyFlows: of many flows the row has each beside the others, but not its file, which would grow with their square.
+func TestManyFlows(t *testing.T) {
+	for _, n := range []int{1, keptMax, keptMax + 1} {
+		p := Params{Workload: "w", Message: 1000, Interval: vtime.Millisecond, Memory: "phantom"}
+		records := make([][][]byte, n+1)
+		for i := range n {
+			p.Flows = append(p.Flows, Flow{Name: fmt.Sprint("f", i), From: 0, To: []int{1 + i}, End: 4 * vtime.Millisecond})
+			line := fmt.Sprintf(`{"flow":%d,"start":0,"messages":4,"last":4000000000`, i)
+			records[0] = append(records[0], []byte(line+"}"))
+			records[1+i] = [][]byte{[]byte(line + `,"bytes":[1000,1000,1000,1000]}`)}
+		}
+		raw, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := App{}.Reduce(raw, records)
+		if err != nil || len(rows) != n {
+			t.Fatalf("%d flows: %d rows, %v", n, len(rows), err)
+		}
+		last := fmt.Sprint("f", n-1)
+		if v, known, err := rows[0].Details.Quantity("x", quantityFairness, last); v != 1 || !known || err != nil {
+			t.Errorf("%d flows: the fairness of the first and the last is %g, %t, %v", n, v, known, err)
+		}
+		if _, _, err := rows[0].Details.Quantity("x", quantityBeside, "g"); err == nil || !strings.Contains(err.Error(), "no flow") {
+			t.Errorf("%d flows: beside one that is none: %v", n, err)
+		}
+		text, err := json.Marshal(rows[0].Details)
+		if err != nil || len(text) > 200*(keptMax+3) {
+			t.Errorf("%d flows: a row has %d bytes, %v", n, len(text), err)
+		}
+		var again Course
+		if err := json.Unmarshal(text, &again); err != nil || (again.Beside == nil) != (n > keptMax) {
+			t.Fatalf("%d flows: read back %d pairs, %v", n, len(again.Beside), err)
+		}
+		if _, _, err := again.Quantity("x", quantityFairness, last); (err != nil) != (n > keptMax) || err != nil && !strings.Contains(err.Error(), "more than 100 flows") {
+			t.Errorf("%d flows: read back: %v", n, err)
+		}
 	}
 }
 

@@ -46,11 +46,24 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 		rows, courses = append(rows, row), append(courses, c)
 	}
 	for _, c := range courses {
-		for _, other := range courses {
+		c.all = courses
+		for _, other := range courses[:keptPairs(len(courses))] {
 			c.Beside = append(c.Beside, c.pair(other))
 		}
 	}
 	return rows, nil
+}
+
+// keptMax is the number of flows up to which the files of a run have what each has beside each other: those of 1,000 flows had
+// 150 MB of it, and took longer to write and read than the simulation.
+const keptMax = 100
+
+// keptPairs returns beside how many others a row of so many flows has its flow.
+func keptPairs(flows int) int {
+	if flows > keptMax {
+		return 0
+	}
+	return flows
 }
 
 // row reports one flow. Its JCT is from its begin until the last receiver has everything, the source's time until
