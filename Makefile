@@ -28,9 +28,10 @@ test-live:                ## tests that bring labs up, as root with Docker: some
 RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/heap internal/hosts/... internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
+	go test -race -vet=off -short -timeout 30m ./drivers/sim -run Parts # labs in parts have a crew; all the others take seven minutes
 
 race-build:               ## compile what race and race-live run
-	go list -race -export -deps -test $(addprefix ./,$(RACE)) > /dev/null
+	go list -race -export -deps -test $(addprefix ./,$(RACE)) ./drivers/sim > /dev/null
 
 race-live:                ## a running lab, all its nodes and the progress display under the race detector, as root
 	MCASTLAB_LIVE=1 go test -race -vet=off -count=1 -timeout 15m ./command -run 'TestLiveRaces$$'
@@ -53,7 +54,7 @@ fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 SWEEPS ?= all
 sweeps:                   ## all of the sweeps of which go test ./... takes a part each day
 	MCASTLAB_SWEEPS=$(SWEEPS) go test . ./apps/manycast ./drivers/sim ./lab/reproduce ./lab/search ./virtrnic -vet=off -v -count=1 \
-	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|PartsTroubled|Labs|Standstill|Timelines|Fairness|IncastFairness)$$'
+	  -run '^Test(PaperLabs|Measured|ManyToManyExact|AgainstPolling|GroupQueuesAgainstPolling|SeedSweep|SeedSweepParts|PartsTroubled|Labs|LabsWorkers|Standstill|Timelines|Fairness|IncastFairness)$$'
 
 papers:                   ## every lab of examples/papers meets what it expects: some minutes (go test ./... runs the quick ones)
 	MCASTLAB_SOAK=1 go test . -run 'TestPaperLabs$$' -v -count=1 -timeout 0

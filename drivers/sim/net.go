@@ -130,6 +130,7 @@ type Net struct {
 	// cause is the class and masked id of the current event. While a job begins or ends it is a rank, so
 	// that what is reported then has an order among parts, too.
 	cause   uint64
+	act     uint64 // the last act of a timeline, counted in all parts alike
 	staging bool // a job begins
 	// pastStarts says that the current event's class comes after the starts of its instant.
 	pastStarts  bool

@@ -63,6 +63,7 @@ func (l *partLog) drop() {
 type report struct {
 	at    vtime.Time // of the loop
 	cause uint64     // class and masked id; see Net.cause
+	act   uint64     // of the timeline of faults, up to then; see Net.act
 	to    machine.Tracer
 	now   vtime.Time // as the machine has it
 	e     machine.Event
@@ -100,7 +101,7 @@ func (t partTracer) Trace(now vtime.Time, e machine.Event) { t.keep(now).e = e }
 // keep adds a report, which is to be filled in at once.
 func (t partTracer) keep(now vtime.Time) *report {
 	r := t.l.add()
-	r.now, r.at, r.cause, r.to = now, t.l.net.now, t.l.net.cause, t.to
+	r.now, r.at, r.cause, r.act, r.to = now, t.l.net.now, t.l.net.cause, t.l.net.act, t.to
 	return r
 }
 
@@ -166,7 +167,7 @@ func (h logHeap) Len() int      { return len(h) }
 func (h logHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
 func (h logHeap) Less(i, j int) bool {
 	a, b := &h[i], &h[j]
-	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause), cmp.Compare(a.part, b.part)) < 0
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.cause, b.cause), cmp.Compare(a.act, b.act), cmp.Compare(a.part, b.part)) < 0
 }
 func (h *logHeap) Push(x any) { *h = append(*h, x.(logFront)) }
 func (h *logHeap) Pop() any {

@@ -42,14 +42,7 @@ func divided(t *testing.T, seed uint64) {
 	r := prng.New(seed)
 	cfg := dividedConfig(t, seed)
 	cfg.Ledger = seed%2 == 0
-	of := make([]int, len(cfg.Graph.Nodes))
-	if count := 1 + r.IntN(len(of)); count > 1 {
-		for i, node := range r.Perm(len(of)) {
-			if of[node] = i; i >= count {
-				of[node] = r.IntN(count)
-			}
-		}
-	}
+	of := randomParts(r, len(cfg.Graph.Nodes))
 	var logs [2]eventLog
 	cfg.Trace = logs[0].ofSome
 	whole, err := New(cfg)
@@ -102,7 +95,13 @@ func divided(t *testing.T, seed uint64) {
 }
 
 // eventLog is what the machines of some nodes have reported.
-type eventLog []string
+type eventLog []logged
+
+type logged struct {
+	node int
+	now  vtime.Time
+	e    machine.Event
+}
 
 // ofSome returns the tracers of a lab of which every third node has none.
 func (l *eventLog) ofSome(node int) machine.Tracer {
@@ -119,7 +118,7 @@ type nodeLog struct {
 
 // Trace implements machine.Tracer.
 func (n nodeLog) Trace(now vtime.Time, e machine.Event) {
-	*n.l = append(*n.l, fmt.Sprint(n.node, now, e))
+	*n.l = append(*n.l, logged{n.node, now, e})
 }
 
 // aCrew lets the parts of a lab run at the same time.
@@ -159,37 +158,58 @@ func runDivided(n interface{ Run(Job) error }, job int, steps, leave []int) (err
 	return err, fmt.Sprint(logs)
 }
 
-// troubledParts broadcasts thrice under a timeline of faults, on a lab that is whole and on one in parts
-// of a node each. Both come to the same end each time.
+// troubledParts broadcasts thrice under a timeline of faults, which the last broadcast's end removes, on a lab that is
+// whole and on one in parts of a node each. Both come to the same end each time, and their machines report the same.
 func troubledParts(t *testing.T, seed uint64) {
 	t.Helper()
 	d := drawTrouble(t, seed)
 	if seed%3 == 0 { // a pause that is renewed for ever: whoever waits behind it does so for good
 		d.specs = append(d.specs, faults.Spec{ID: "for ever", Kind: faults.KindPause, Nodes: d.hosts[1:2], Priority: 3, Window: faults.Window{From: vtime.Time(60 * vtime.Microsecond)}})
 	}
+	r := prng.New(seed)
+	for i := range d.specs { // some hit several nodes, in any order
+		if nodes := d.specs[i].Nodes; len(nodes) == 1 && r.IntN(2) == 0 {
+			d.specs[i].Nodes = d.alike(nodes[0], r)
+		}
+	}
 	cfg := d.config(vtime.Duration(1+seed%4) * vtime.Microsecond)
 	cfg.Check = false
 	of := make([]int, len(d.graph.Nodes))
-	for i := range of {
-		of[i] = i
+	for i, at := range r.Perm(len(of)) {
+		of[i] = at
 	}
+	var logs [2]eventLog
+	cfg.Trace = logs[0].ofSome
 	whole, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Trace = logs[1].ofSome
 	parts, err := NewParts(cfg, of, 1+int(seed/2)%len(of))
 	if err != nil {
 		t.Fatal(err)
 	}
 	parts.Crew, parts.Eager = aCrew, seed%8 == 0
-	d.inject(append(parts.Nets(), whole)...)
+	own, all := d.inject(whole), d.inject(parts.Nets()...)
+	parts.Lift = func(net int, now vtime.Time) { all[net].Remove(now, "") }
 	for job := range 3 {
-		_, log1, one := d.broadcast(t, whole)
-		_, log2, two := d.broadcast(t, parts)
+		var over1, over2 func(now vtime.Time)
+		if job == 2 {
+			over1, over2 = func(now vtime.Time) { own[0].Remove(now, "") }, func(vtime.Time) {}
+		}
+		_, log1, one := d.broadcast(t, whole, over1)
+		_, log2, two := d.broadcast(t, parts, over2)
 		now := parts.parts[0].now
 		if fmt.Sprint(one) != fmt.Sprint(two) || whole.Digest() != parts.Digest() || whole.now != now || fmt.Sprint(log1) != fmt.Sprint(log2) {
 			t.Errorf("%v\njob %d: %v at %v with digest %016x, and whole %v at %v with %016x", d, job, two, now, parts.Digest(), one, whole.now, whole.Digest())
 			return
+		}
+	}
+	for i := range logs[0] {
+		if i >= len(logs[1]) || logs[0][i] != logs[1][i] {
+			t.Errorf("%v\nthe machines of the parts report otherwise than those of the whole, from %d of %d on: %v, and in parts %v", d, i, len(logs[0]),
+				logs[0][i:min(i+3, len(logs[0]))], logs[1][min(i, len(logs[1])):min(i+3, len(logs[1]))])
+			break
 		}
 	}
 	if one, two := whole.Leftover(), parts.Leftover(); (one != nil) != (two != nil) {

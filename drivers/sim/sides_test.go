@@ -140,6 +140,7 @@ func (v *trial) drawOp(r *rand.Rand, f *sideFlow) {
 
 // sideHost is what the flows of a host share.
 type sideHost struct {
+	node     int
 	fresh    []amount // what the lab has to hold there at rest, once the flows have begun
 	nic      *virtrnic.NIC
 	pd       *virtrnic.PD
@@ -148,6 +149,7 @@ type sideHost struct {
 	common   map[virtrnic.QPType]*common // never walked
 	received map[wire.QPN][]virtrnic.WC
 	sent     map[wire.QPN][]virtrnic.WC
+	err      error // of a call while the lab runs
 }
 
 // common is a shared receive queue of a host. RC and UD have one each: a datagram that the
@@ -184,31 +186,43 @@ const sideSlot = virtrnic.GRHLen + sideBytes
 
 // sides are the flows of a run.
 type sides struct {
-	net   *Net
-	hosts map[int]*sideHost // by node; never walked
+	lab   aLab
+	hosts map[int]*sideHost // by node; never walked while the lab runs
 	flows []sideFlow
 	err   error
 }
 
-// must keeps the first error.
+// must keeps the first error, of what is not done while the lab runs.
 func (s *sides) must(err error) {
 	if s.err == nil && err != nil {
 		s.err = fmt.Errorf("traffic beside: %w", err)
 	}
 }
 
+// must keeps the first error of a host. Parts run at the same time, and so their hosts have nothing in common.
+func (h *sideHost) must(err error) {
+	if h.err == nil && err != nil {
+		h.err = err
+	}
+}
+
+// at arranges for a call at a host.
+func (s *sides) at(h *sideHost, at vtime.Time, f func(now vtime.Time)) { s.lab.Of(h.node).At(at, f) }
+
 // startSides connects the flows and arranges for their requests.
-func (v trial) startSides(n *Net) (*sides, error) {
-	s := &sides{net: n, hosts: map[int]*sideHost{}, flows: slices.Clone(v.flows)}
+func (v trial) startSides(n aLab) (*sides, error) {
+	s := &sides{lab: n, hosts: map[int]*sideHost{}, flows: slices.Clone(v.flows)}
 	for i := range s.flows {
 		s.connect(&v, &s.flows[i])
 	}
 	for i := range s.flows {
 		s.arrange(&s.flows[i])
 	}
-	n.noteBaseline() // the flows stay when the ranks have ended
-	for node, h := range s.hosts {
-		h.fresh = n.baseline[node]
+	if whole, ok := n.(*Net); ok {
+		whole.noteBaseline() // the flows stay when the ranks have ended
+		for node, h := range s.hosts {
+			h.fresh = whole.baseline[node]
+		}
 	}
 	return s, s.err
 }
@@ -219,7 +233,7 @@ func (s *sides) host(node int) *sideHost {
 		return h
 	}
 	h = &sideHost{
-		nic: s.net.NIC(node), common: map[virtrnic.QPType]*common{}, received: map[wire.QPN][]virtrnic.WC{}, sent: map[wire.QPN][]virtrnic.WC{},
+		node: node, nic: s.lab.Of(node).NIC(node), common: map[virtrnic.QPType]*common{}, received: map[wire.QPN][]virtrnic.WC{}, sent: map[wire.QPN][]virtrnic.WC{},
 	}
 	h.pd = h.nic.AllocPD()
 	var err error
@@ -244,11 +258,11 @@ func (s *sides) commonOf(h *sideHost, typ virtrnic.QPType) *common {
 	return c
 }
 
-func (s *sides) area(h *sideHost, size int, access virtrnic.AccessFlags) area {
+func (h *sideHost) area(size int, access virtrnic.AccessFlags) area {
 	a := area{b: make(virtrnic.Bytes, size)}
 	var err error
 	a.mr, err = h.nic.RegMR(h.pd, a.b, access|virtrnic.AccessLocalWrite)
-	s.must(err)
+	h.must(err)
 	for i := range h.fresh { // it stays when the ranks have ended
 		if h.fresh[i].what == "memory regions" {
 			h.fresh[i].n++
@@ -280,17 +294,18 @@ func (s *sides) connect(v *trial, f *sideFlow) {
 		var err error
 		e.qp, err = e.nic.CreateQP(init)
 		s.must(err)
-		e.local = s.area(e.sideHost, len(f.ops)*sideSlot, 0)
-		e.recv = s.area(e.sideHost, len(f.ops)*sideSlot, 0)
+		e.local = e.area(len(f.ops)*sideSlot, 0)
+		e.recv = e.area(len(f.ops)*sideSlot, 0)
 		if f.typ != virtrnic.TypeUD {
-			e.target = s.area(e.sideHost, len(f.ops)*sideSlot, virtrnic.AccessRemoteWrite)
+			e.target = e.area(len(f.ops)*sideSlot, virtrnic.AccessRemoteWrite)
 		}
 		if f.typ == virtrnic.TypeRC {
-			e.source = s.area(e.sideHost, sideBytes, virtrnic.AccessRemoteRead)
-			e.word = s.area(e.sideHost, 8, virtrnic.AccessRemoteAtomic)
-			e.token = s.area(e.sideHost, 8, virtrnic.AccessRemoteWrite)
+			e.source = e.area(sideBytes, virtrnic.AccessRemoteRead)
+			e.word = e.area(8, virtrnic.AccessRemoteAtomic)
+			e.token = e.area(8, virtrnic.AccessRemoteWrite)
 			prng.Fill(e.source.b, uint64(e.qp.Num())<<32|uint64(node), 0)
 		}
+		s.must(e.err)
 	}
 	for i, e := range f.ends {
 		a := virtrnic.QPAttr{
@@ -313,7 +328,7 @@ func (s *sides) address(f *sideFlow) {
 	to := f.ends[1].nic.IP()
 	if f.group != 0 {
 		to = f.group
-		s.must(s.net.SetMulticast(f.group, f.hosts[1:], f.hosts[:1]))
+		s.must(setMulticast(s.lab, f.group, f.hosts[1:], f.hosts[:1]))
 		for i, e := range f.ends[1:] {
 			if !f.deaf || i < len(f.ends)-2 {
 				s.must(e.nic.AttachMcast(e.qp, f.group))
@@ -326,16 +341,29 @@ func (s *sides) address(f *sideFlow) {
 	s.must(err)
 }
 
+// setMulticast installs a plain IP multicast group in a lab that is whole or in parts.
+func setMulticast(n aLab, group uint32, members, senders []int) error {
+	p, ok := n.(*Parts)
+	if !ok {
+		return n.(*Net).SetMulticast(group, members, senders)
+	}
+	entries, err := p.cfg.Multicast(group, members, senders)
+	for _, e := range entries {
+		p.Of(e.Switch).Switch(e.Switch).SetMulticast(e.Multicast)
+	}
+	return err
+}
+
 // arrange schedules a flow's requests and receives.
 func (s *sides) arrange(f *sideFlow) {
 	for i := range f.ops {
 		o := &f.ops[i]
-		s.net.At(o.at, func(now vtime.Time) { s.post(now, f, i, o) })
+		s.at(f.ends[o.end].sideHost, o.at, func(now vtime.Time) { f.post(now, i, o) })
 	}
 	if f.rest[0] > 0 {
 		e := f.ends[0]
-		s.net.At(f.rest[0], func(now vtime.Time) { s.turn(now, e, virtrnic.StateRTS, virtrnic.StateSQD) })
-		s.net.At(f.rest[1], func(now vtime.Time) { s.turn(now, e, virtrnic.StateSQD, virtrnic.StateRTS) })
+		s.at(e.sideHost, f.rest[0], func(now vtime.Time) { e.turn(now, virtrnic.StateRTS, virtrnic.StateSQD) })
+		s.at(e.sideHost, f.rest[1], func(now vtime.Time) { e.turn(now, virtrnic.StateSQD, virtrnic.StateRTS) })
 	}
 	for i, e := range f.ends {
 		from := 1 - i
@@ -353,34 +381,34 @@ func (s *sides) arrange(f *sideFlow) {
 			if k >= wanted/2 {
 				at = f.late.Add(vtime.Duration(1 + k))
 			}
-			s.net.At(at, func(now vtime.Time) { s.receive(now, e, k) })
+			s.at(e.sideHost, at, func(now vtime.Time) { e.receive(now, k) })
 		}
 	}
 }
 
 // turn takes a queue pair from one state to another if it is still in the first.
-func (s *sides) turn(now vtime.Time, e *sideEnd, from, to virtrnic.QPState) {
+func (e *sideEnd) turn(now vtime.Time, from, to virtrnic.QPState) {
 	if e.qp.State() == from {
-		s.must(e.nic.ModifyQP(now, e.qp, virtrnic.QPAttr{State: to}, virtrnic.AttrState))
+		e.must(e.nic.ModifyQP(now, e.qp, virtrnic.QPAttr{State: to}, virtrnic.AttrState))
 	}
 }
 
 // receive posts receive k of an end, or one more of its host's shared queue.
-func (s *sides) receive(now vtime.Time, e *sideEnd, k int) {
+func (e *sideEnd) receive(now vtime.Time, k int) {
 	if c := e.shared; c != nil { // posted whatever has become of this flow: others take them too
 		if c.buf.mr == nil {
-			c.buf = s.area(e.sideHost, c.wanted*sideSlot, 0)
+			c.buf = e.area(c.wanted*sideSlot, 0)
 		}
 		wr := virtrnic.RecvWR{WRID: uint64(c.posted), SGL: c.buf.pieces(c.posted, sideSlot, 1)}
 		c.posted++
-		s.must(e.nic.PostSRQRecv(c.srq, wr))
+		e.must(e.nic.PostSRQRecv(c.srq, wr))
 		return
 	}
 	if e.qp.State() == virtrnic.StateErr {
 		return
 	}
 	wr := virtrnic.RecvWR{WRID: uint64(k), SGL: e.recv.pieces(k, sideSlot, 1+k%3)}
-	s.must(e.nic.PostRecv(now, e.qp, wr))
+	e.must(e.nic.PostRecv(now, e.qp, wr))
 }
 
 // pieces divides the first n bytes of a slot.
@@ -394,7 +422,7 @@ func (a area) pieces(slot, n, count int) (l []virtrnic.SGE) {
 }
 
 // post posts request i of a flow.
-func (s *sides) post(now vtime.Time, f *sideFlow, i int, o *sideOp) {
+func (f *sideFlow) post(now vtime.Time, i int, o *sideOp) {
 	e := f.ends[o.end]
 	if e.qp.State() == virtrnic.StateErr {
 		return
@@ -418,7 +446,7 @@ func (s *sides) post(now vtime.Time, f *sideFlow, i int, o *sideOp) {
 		if o.stranger {
 			wr.UD.QKey++
 		}
-		s.must(e.nic.PostSend(now, e.qp, wr))
+		e.must(e.nic.PostSend(now, e.qp, wr))
 		return
 	}
 	far := f.ends[1-o.end]
@@ -432,7 +460,7 @@ func (s *sides) post(now vtime.Time, f *sideFlow, i int, o *sideOp) {
 	case virtrnic.WRSendWithInv:
 		wr.RKey = far.token.mr.RKey()
 	}
-	s.must(e.nic.PostSend(now, e.qp, wr))
+	e.must(e.nic.PostSend(now, e.qp, wr))
 }
 
 // verify looks at what came of all flows once the fabric is quiet, and counts those that
@@ -440,6 +468,7 @@ func (s *sides) post(now vtime.Time, f *sideFlow, i int, o *sideOp) {
 func (s *sides) verify() (gaveUp int, err error) {
 	for i := range s.flows {
 		for _, e := range s.flows[i].ends {
+			s.must(e.err)
 			e.drain()
 		}
 	}

@@ -218,12 +218,20 @@ type outcome struct {
 	err           error
 }
 
+// aLab is a lab that is whole or in parts.
+type aLab interface {
+	Run(Job) error
+	Of(node int) *Net
+	Ports() int
+	Digest() uint64
+	Stats() Stats
+}
+
 // run runs the trial; check verifies all invariants after every event. What the machines
 // counted is added to seen.
-func (v trial) run(check bool, seen *sightings) (o outcome) {
-	cfg := Config{Check: check, RetryAfter: 200 * vtime.Microsecond, RetriesMax: 50, Spec: fabric.Spec{
-		Graph: v.graph, Seed: v.seed, NIC: v.nic, VLAN: v.vlan, Switch: v.sw,
-	}}
+func (v trial) run(check bool, seen *sightings) outcome {
+	cfg := v.config()
+	cfg.Check = check
 	if *traceEvents {
 		cfg.Trace = printEvents(v.graph)
 	}
@@ -231,14 +239,28 @@ func (v trial) run(check bool, seen *sightings) (o outcome) {
 	if err != nil {
 		return outcome{err: err}
 	}
+	return v.runOn(n, []*Net{n}, seen)
+}
+
+// config describes the trial's lab.
+func (v trial) config() Config {
+	return Config{RetryAfter: 200 * vtime.Microsecond, RetriesMax: 50, Spec: fabric.Spec{
+		Graph: v.graph, Seed: v.seed, NIC: v.nic, VLAN: v.vlan, Switch: v.sw,
+	}}
+}
+
+// runOn runs the trial on its lab, which consists of nets.
+func (v trial) runOn(n aLab, nets []*Net, seen *sightings) (o outcome) {
 	for id := range n.Ports() {
-		n.SetFault(id, &faults.Impairment{
-			Loss: v.loss, Duplicate: v.dup, Reorder: v.late, Corrupt: v.corrupt, Delay: 5 * vtime.Microsecond,
-			Random: n.random.Derive(fmt.Sprintf("fault/%d", id)),
-		})
+		for _, part := range nets {
+			part.SetFault(id, &faults.Impairment{
+				Loss: v.loss, Duplicate: v.dup, Reorder: v.late, Corrupt: v.corrupt, Delay: 5 * vtime.Microsecond,
+				Random: part.random.Derive(fmt.Sprintf("fault/%d", id)),
+			})
+		}
 	}
 	for h := range v.graph.Hosts {
-		simlab.SendPauses(n, h, v.pauses[h])
+		simlab.SendPauses(n.Of(h), h, v.pauses[h])
 	}
 	beside, err := v.startSides(n)
 	if err == nil {
@@ -247,12 +269,12 @@ func (v trial) run(check bool, seen *sightings) (o outcome) {
 	if err == nil {
 		o.gaveUp, err = beside.verify()
 	}
-	o.digest, o.hops, o.packets, o.err = n.Digest(), n.stats.Hops, seen.take(n), err
+	o.digest, o.hops, o.packets, o.err = n.Digest(), n.Stats().Hops, seen.take(n, v.graph), err
 	return o
 }
 
 // broadcast runs the ranks: the broadcasts, then the WRITEs to a group.
-func (v trial) broadcast(n *Net) error {
+func (v trial) broadcast(n aLab) error {
 	p := bcast.Params{Workload: "sweep", Root: v.root, Sizes: v.sizes, Iterations: 2, Seed: v.seed}
 	for _, s := range v.schemes {
 		p.Schemes = append(p.Schemes, bcast.Scheme{Label: s, Name: s})
@@ -299,30 +321,31 @@ type sightings struct {
 	uneven []string
 }
 
-// take adds what a net did and returns its packets: those that NICs made, and the copies
+// take adds what a lab did and returns its packets: those that NICs made, and the copies
 // that switches made. Pauses and registrations of switches are not counted.
-func (s *sightings) take(n *Net) (packets uint64) {
+func (s *sightings) take(n aLab, g *topo.Graph) (packets uint64) {
 	if s.drops == nil {
 		s.drops = map[string]uint64{}
 	}
-	s.lost += n.stats.Lost
-	for i := range n.nodes {
-		if nic := n.nodes[i].nic; nic != nil {
+	s.lost += n.Stats().Lost
+	for i := range g.Nodes {
+		if nic := n.Of(i).NIC(i); nic != nil {
 			st := nic.Stats()
 			packets += st.Made
 			s.addNIC(st)
 			continue
 		}
-		st := n.nodes[i].sw.Stats()
+		sw := n.Of(i).Switch(i)
+		st := sw.Stats()
 		packets += st.Cloned
 		s.addSwitch(st)
 		byPort := virtswitch.PortStats{}
-		for p := range n.nodes[i].sw.Ports() {
-			x := n.nodes[i].sw.PortStats(p)
+		for p := range sw.Ports() {
+			x := sw.PortStats(p)
 			byPort.AcksIn, byPort.NaksIn, byPort.CNPsIn, byPort.Filtered = byPort.AcksIn+x.AcksIn, byPort.NaksIn+x.NaksIn, byPort.CNPsIn+x.CNPsIn, byPort.Filtered+x.Filtered
 		}
 		if byPort != (virtswitch.PortStats{AcksIn: st.AcksIn, NaksIn: st.NaksIn, CNPsIn: st.CNPsIn, Filtered: st.Filtered}) {
-			s.uneven = append(s.uneven, n.graph.Nodes[i].Name)
+			s.uneven = append(s.uneven, g.Nodes[i].Name)
 		}
 	}
 	return packets

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/apps/bcast"
+	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
@@ -139,14 +140,27 @@ func (d *trouble) config(channel vtime.Duration) Config {
 }
 
 // inject gives simulations the timeline of faults.
-func (d *trouble) inject(all ...*Net) {
+func (d *trouble) inject(all ...*Net) (lines []*faults.Timeline) {
 	for _, n := range all {
-		n.NewTimeline(20*vtime.Microsecond, d.specs...)
+		lines = append(lines, n.NewTimeline(20*vtime.Microsecond, d.specs...))
 	}
+	return lines
 }
 
-// broadcast runs the broadcasts, and returns their error and what their ranks recorded.
-func (d *trouble) broadcast(t *testing.T, n interface{ Run(Job) error }) (raw []byte, records [][][]byte, err error) {
+// alike returns up to four hosts, or as many switches, in an order that is drawn.
+func (d *trouble) alike(node int, r prng.Stream) (all []int) {
+	from, count := 0, d.graph.Hosts
+	if node >= count {
+		from, count = count, d.graph.Switches()
+	}
+	for _, i := range r.Perm(count)[:min(count, 1+r.IntN(4))] {
+		all = append(all, from+i)
+	}
+	return all
+}
+
+// broadcast runs the broadcasts, and returns their error and what their ranks recorded. over, if set, is Job.Over.
+func (d *trouble) broadcast(t *testing.T, n interface{ Run(Job) error }, over func(now vtime.Time)) (raw []byte, records [][][]byte, err error) {
 	t.Helper()
 	if raw, err = json.Marshal(d.params); err != nil {
 		t.Fatal(err)
@@ -155,6 +169,7 @@ func (d *trouble) broadcast(t *testing.T, n interface{ Run(Job) error }) (raw []
 	err = n.Run(Job{
 		Name: "trouble", Hosts: d.hosts, Params: simlab.Params(), Program: func(r *rank.Rank) error { return (bcast.App{}).Run(r, raw) },
 		Emit: func(rank int, rec []byte) { records[rank] = append(records[rank], rec) },
+		Over: over,
 	})
 	return raw, records, err
 }
@@ -173,7 +188,7 @@ func (d *trouble) run(t *testing.T) (*Net, error) {
 		return nil
 	}
 	d.inject(n)
-	raw, records, err := d.broadcast(t, n)
+	raw, records, err := d.broadcast(t, n, nil)
 	n.check.conserved()
 	rows, rerr := bcast.App{}.Reduce(raw, records)
 	for _, row := range rows {

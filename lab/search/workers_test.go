@@ -9,18 +9,20 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/internal/test/simlab"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // TestLabsWorkers: drawn labs have the digest, the outcome and the events of one worker with several.
 func TestLabsWorkers(t *testing.T) {
-	count := uint64(40)
-	if testing.Short() || os.Getenv("MCASTLAB_REQUIRE_TOOLS") == "" {
-		count = 12
+	from, count := simlab.DaySeeds(t, 120)
+	counts := []int{2, 3, 8}
+	if testing.Short() {
+		counts = []int{3}
 	}
 	divided := 0
-	for seed := range count {
+	for seed := from; seed < from+count; seed++ {
 		l, err := DrawLab(seed)
 		if err != nil {
 			t.Fatal(err)
@@ -30,15 +32,23 @@ func TestLabsWorkers(t *testing.T) {
 		if !ok || l.Runtime.Channel == 0 {
 			continue // it takes too long, or hosts reach each other in no time
 		}
-		got, e, ok := worked(t, l, 2+int(seed%7))
-		if !ok {
-			continue // frames that leave a part have events of their own, which the budget counts
+		whole := true
+		for _, workers := range counts {
+			got, e, ok := worked(t, l, workers)
+			if !ok {
+				whole = false // frames that leave a part have events of their own, which the budget counts
+				continue
+			}
+			if got != one || !bytes.Equal(e, events) {
+				t.Errorf("seed %d, %d workers: %s, and with one %s; equal events: %v\nreplay: go test ./lab/search -run 'TestLabsWorkers$' -from %d -seeds 1",
+					seed, workers, got, one, bytes.Equal(e, events), seed)
+			}
 		}
-		divided++
-		if got != one || !bytes.Equal(e, events) {
-			t.Errorf("seed %d, %d workers: %s, and with one %s; equal events: %v", seed, 2+seed%7, got, one, bytes.Equal(e, events))
+		if whole {
+			divided++
 		}
 	}
+	t.Logf("seeds %d..%d: %d labs the same with 1 and %v workers", from, from+count-1, divided, counts)
 	if divided < int(count)/2 {
 		t.Errorf("only %d of %d labs were divided", divided, count)
 	}
