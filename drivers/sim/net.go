@@ -131,7 +131,7 @@ type Net struct {
 	// that what is reported then has an order among parts, too.
 	cause   uint64
 	act     uint64 // the last act of a timeline, counted in all parts alike
-	staging bool // a job begins
+	staging bool   // a job begins
 	// pastStarts says that the current event's class comes after the starts of its instant.
 	pastStarts  bool
 	timed       []timed
