@@ -4,6 +4,7 @@
 #   sh soak.sh            every seed of the sweep twice, the lossless sweep, the large labs: an hour or less on two cores
 #   sh soak.sh once       every seed once, until PACKETS packets (10^9) are covered: about 45 minutes of one core
 #   sh soak.sh lossless   the lossless sweep alone
+#   sh soak.sh workers    labs of the seed sweep, random labs, and those of examples with 1, 2, 3 and 8 workers: two hours; LABS names the examples
 #   sh soak.sh ledger     append what the blocks so far have covered
 #
 # Each block of seeds is one line: what ran, its packets and packet-hops, its digest. The same version must give the
@@ -60,6 +61,43 @@ labs() {
   done > "$dir/labs.md"
 }
 
+cat > "$dir/lab" <<'LAB'
+#!/bin/sh
+# lab DIR LAB: simulates a lab with each number of workers, and compares all files but those that say how long it took. A sweep's are in other places.
+name=$1/workers-$(basename "$2" .mcl.yml)
+[ ! -e "$name.log" ] || exit 0
+rm -rf "$name" && mkdir "$name"
+for n in 1 2 3 8; do
+  code=0
+  "$1/mcastlab" run -q --workers "$n" --runs "$name/runs" --format json "$2" > "$name/$n.json" 2> "$name/$n.err" || code=$?
+  run=$(sed -n 's/^  "\(run_\)\?dir": "\(.*\)",$/\2/p' "$name/$n.json")
+  hops=$(sed -n 's/^  "packet_hops": \(.*\),$/\1/p' "$run/meta.json" 2> /dev/null)
+  digest=$(sed -n 's/^  "digest": "\(.*\)",$/\1/p' "$name/$n.json")
+  # Of the summary of a sweep what is measured is compared, and not how long it took.
+  { echo "$code"; grep -v '^ *"\(wall_s\|wall_seconds\)"' "$name/$n.json"
+    cat "$run/counters.json" "$run/events.jsonl" 2> /dev/null || true; } | sha256sum > "$name/$n.sum"
+  rm -rf "$name/runs" "$name/$n.json"
+  cmp "$name/1.sum" "$name/$n.sum" > "$name/differs" || { echo "$2: with $n workers not as with one" > "$name.failed"; exit 1; }
+done
+rm -rf "$name"
+[ -n "$run" ] || { : > "$name.log"; exit 0; } # it cannot be simulated
+echo "| $(basename "$2"), with 1, 2, 3 and 8 workers | | $hops | $digest |" > "$name.part" && mv "$name.part" "$name.log"
+LAB
+chmod +x "$dir/lab"
+
+workers() {
+  CGO_ENABLED=0 go build -o "$dir/mcastlab" ./cmd/mcastlab && go test -c -o "$dir/search.test" ./lab/search
+  [ -e "$dir/workers.md" ] || {
+    (cd drivers/sim && "$dir/sim.test" -test.run '^TestSeedSweepParts$' -test.v -test.timeout 0 -seeds "${SIZE:-1000}") > "$dir/workers.sim" 2>&1 || { cat "$dir/workers.sim"; exit 1; }
+    (cd lab/search && "$dir/search.test" -test.run '^TestLabsWorkers$' -test.v -test.timeout 0 -seeds "${SIZE:-1000}") > "$dir/workers.search" 2>&1 || { cat "$dir/workers.search"; exit 1; }
+    sed -n 's/.*seeds \([0-9.]*\), whole .*: \([0-9]*\) packets, \([0-9]*\) packet-hops each/| seeds \1, whole and in parts with 1, 2, 3 and 8 workers | \2 | \3 | |/p' "$dir/workers.sim" > "$dir/workers.part"
+    sed -n 's/.*seeds \([0-9.]*\): \([0-9]* labs\) the same .*/| random labs \1, with 1, 2, 3 and 8 workers: \2 | | | |/p' "$dir/workers.search" >> "$dir/workers.part"
+    mv "$dir/workers.part" "$dir/workers.md"
+  }
+  ls ${LABS:-examples/*.mcl.yml examples/papers/*.mcl.yml} | xargs -P "$jobs" -I{} "$dir/lab" "$dir" {} || true
+  ! cat "$dir"/workers-*.failed 2> /dev/null
+}
+
 # rows MODE NOTE: the table of a mode's blocks, and their sum.
 rows() {
   cat "$dir/$1"-*.log | sed -n 's/.*seeds \([0-9.]*\): \([0-9]*\) packets, \([0-9]*\) packet-hops, digest \([0-9a-f]*\)/\1 \2 \3 \4/p' |
@@ -80,6 +118,7 @@ ledger() {
       if ls "$dir/$mode"-*.log > /dev/null 2>&1; then rows $mode ", $mode"; fi
     done
     if [ -e "$dir/lossless.log" ]; then sed -n 's/.*seeds \([0-9.]*\): \(.*\)/| lossless classes, seeds \1: \2 | | | |/p' "$dir/lossless.log"; fi
+    if [ -e "$dir/workers.md" ]; then cat "$dir/workers.md" "$dir"/workers-*.log; fi
     if [ -e "$dir/labs.md" ]; then cat "$dir/labs.md"; fi
   } >> docs/soak.md
 }
@@ -88,6 +127,7 @@ case $what in
   all) sweep twice "${BLOCKS:-20}" "${SIZE:-1000}" 0 && lossless && labs && ledger ;;
   once) sweep once "${BLOCKS:-1000}" "${SIZE:-2000}" "${PACKETS:-1000000000}" && ledger ;;
   lossless) lossless && ledger ;;
+  workers) workers && ledger ;;
   ledger) ledger ;;
-  *) echo "soak.sh: no soak \"$what\": use once, lossless, ledger, or nothing" >&2 && exit 2 ;;
+  *) echo "soak.sh: no soak \"$what\": use once, lossless, workers, ledger, or nothing" >&2 && exit 2 ;;
 esac
