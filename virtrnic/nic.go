@@ -189,6 +189,10 @@ func (n *NIC) LineRate() uint64 { return lineRate(n.port) }
 // which is exact for all usual rates.
 func lineRate(p *machine.Port) uint64 { return 8 << 20 * psPerSecond / uint64(p.Serialize(1<<20)) }
 
+// SetPool makes the NIC take frames from a pool and give them back there, also those that it holds now. No frame may have a
+// payload then: a block is put back where it was taken from.
+func (n *NIC) SetPool(p *wire.Pool) { n.pool = p }
+
 // Stats returns the NIC's counters.
 func (n *NIC) Stats() *Stats { return &n.stats }
 

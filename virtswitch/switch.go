@@ -343,6 +343,10 @@ func (s *Switch) absorb(f *wire.Frame) {
 	s.pool.Put(f)
 }
 
+// SetPool makes the switch take frames from a pool and give them back there, also those that it holds now. No frame may have a
+// payload then: a block is put back where it was taken from.
+func (s *Switch) SetPool(p *wire.Pool) { s.pool = p }
+
 // Stats returns the switch's counters.
 func (s *Switch) Stats() *Stats { return &s.stats }
 

@@ -121,6 +121,9 @@ func New(c Config) *Agent {
 	return a
 }
 
+// SetPool makes the agent take frames from a pool and give them back there.
+func (a *Agent) SetPool(p *wire.Pool) { a.pool = p }
+
 // Join makes the agent confirm registrations of a group for a queue pair of this host. The agent
 // ignores the packets of groups that no queue pair has joined.
 func (a *Agent) Join(mcstID uint32, qpn wire.QPN) { a.member[mcstID] = qpn }

@@ -203,20 +203,14 @@ func (c *checker) afterEvent() {
 // delayed by a fault (invariant 4).
 func (c *checker) conserved() {
 	n := c.net
-	held := n.lates
+	flying := n.lates
 	for i := range n.links.Len() {
-		held += n.links.At(i).InFlight()
+		flying += n.links.At(i).InFlight()
 	}
-	if held <= lookedAtMax {
+	if flying <= lookedAtMax {
 		c.pausesCounted()
 	}
-	for i := range n.nodes {
-		if sw := n.nodes[i].sw; sw != nil {
-			held += sw.Queued()
-		} else {
-			held += n.nodes[i].nic.Queued()
-		}
-	}
+	held := n.held()
 	if held != n.pool.Live {
 		c.failf("%d frames are handed out, %d are in queues and on links (4)", n.pool.Live, held)
 	}

@@ -15,8 +15,8 @@ import (
 // with a crew, at the same time where that pays. It runs what Net runs and comes to the same digest, the
 // same results and the same events.
 //
-// Each worker of a crew has some of the parts, and does their shares of a round one after the other. More parts
-// than workers pay where a lab does not fit the processor's caches: what a part's nodes remember is fetched
+// Each worker of a crew has some of the parts, and does their shares of a round one after the other; which ones depends on
+// what there has been to do. More parts than workers pay where a lab does not fit the processor's caches: what a part's nodes remember is fetched
 // once in a round, and not with every event.
 //
 // With a crew, programs of hosts in different parts run at the same time, and so do calls of Job.Emit
@@ -40,8 +40,8 @@ type Parts struct {
 	cfg     Config
 	parts   []*Net
 	layout  *layout
-	worker  []int // by part: who does its shares, in ascending order
-	first   []int // by worker: the first of its parts, and at the end the number of all
+	deal    deal
+	moves   int // how often workers have got other parts
 	plan    *window.Plan
 	bounds  []vtime.Time // by part: what it is granted in this round, or 0
 	errs    []error      // by worker: of this round
@@ -49,7 +49,7 @@ type Parts struct {
 	crew    Crew            // of the running job; nil: none
 	busy    bool            // the last round had enough to do for more than one goroutine
 	events  uint64          // of all parts when Observe was last called, or a round last began
-	before  []uint64        // by worker: its events when the last round ended
+	before  []uint64        // by part: its events when the last round ended
 	inTurn  uint64          // Stats.InTurn
 	logs    []*partLog      // by part; nil without Config.Trace
 	passing logHeap         // what writeLogs merges by; empty between its calls
@@ -76,7 +76,7 @@ type sentRequest struct {
 }
 
 // NewParts builds a lab in which node i is in part of[i]. Parts are numbered from 0 without gaps. Neighbouring
-// parts have the same worker, of which there is one for each part at most.
+// parts have the same worker at first, of which there is one for each part at most.
 func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 	count := 0
 	parts := make([]int32, len(of))
@@ -86,13 +86,12 @@ func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 	}
 	cfg.layout, cfg.routes = newLayout(cfg.Graph, parts), &routes{graph: cfg.Graph}
 	p := &Parts{cfg: cfg, layout: cfg.layout}
-	p.deal(count, max(1, min(workers, count)))
-	pools := make([]wire.Pool, len(p.first)-1)
-	p.cross = newCrossings(p.worker)
+	p.deal = newDeal(count, workers)
+	p.cross = newCrossings(p.deal.worker)
 	p.sent = make([][]sentRequest, count)
 	for i := range count {
 		c := cfg
-		c.part, c.Edge, c.pool = int32(i), partEdge{p, i}, &pools[p.worker[i]]
+		c.part, c.Edge, c.pool = int32(i), partEdge{p, i}, &p.deal.pools[p.deal.worker[i]]
 		if cfg.Trace != nil {
 			l := &partLog{}
 			c.Trace = l.tracers(cfg.Trace)
@@ -109,21 +108,11 @@ func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 	}
 	cfg.routes.forget()
 	p.faults = NewSchedule(cfg)
-	p.before = make([]uint64, len(pools))
-	p.bounds, p.errs = make([]vtime.Time, count), make([]error, len(pools))
+	workers = len(p.deal.shares)
+	p.before = make([]uint64, count)
+	p.bounds, p.errs = make([]vtime.Time, count), make([]error, workers)
 	p.plan = window.NewPlan(count+1, Paths(&cfg, of, count))
 	return p, nil
-}
-
-// deal gives each worker its parts.
-func (p *Parts) deal(count, workers int) {
-	p.worker, p.first = make([]int, count), make([]int, workers+1)
-	for w := range workers {
-		p.first[w+1] = (w + 1) * count / workers
-		for i := p.first[w]; i < p.first[w+1]; i++ {
-			p.worker[i] = w
-		}
-	}
 }
 
 // Paths returns the ways between the parts of a lab. channel is the number of the out-of-band
@@ -186,7 +175,7 @@ func (p *Parts) RestFaults() { p.faults.Rest(p.now) }
 
 // Run runs a job as Net.Run does.
 func (p *Parts) Run(spec Job) error {
-	if workers := len(p.first) - 1; p.Crew != nil && workers > 1 {
+	if workers := len(p.deal.shares); p.Crew != nil && workers > 1 {
 		p.crew = p.Crew(workers, p.work)
 		defer p.crew.End()
 	}
@@ -257,6 +246,9 @@ func (p *Parts) Grant(part int, bound vtime.Time) { p.bounds[part] = bound }
 
 // Round implements window.Parts.
 func (p *Parts) Round() error {
+	if p.crew != nil && p.events >= p.deal.next {
+		p.redeal()
+	}
 	p.cross.turn()
 	if p.crew != nil && (p.busy || p.Eager) {
 		p.crew.All()
@@ -269,14 +261,15 @@ func (p *Parts) Round() error {
 		return err
 	}
 	events, most := uint64(0), uint64(0)
-	for w := range p.before {
+	for _, share := range p.deal.shares {
 		sum := uint64(0)
-		for _, n := range p.parts[p.first[w]:p.first[w+1]] {
-			sum += n.stats.Events
+		for _, i := range share {
+			now := p.parts[i].stats.Events
+			events += now
+			sum += now - p.before[i]
+			p.before[i] = now
 		}
-		events += sum
-		most = max(most, sum-p.before[w])
-		p.before[w] = sum
+		most = max(most, sum)
 	}
 	p.inTurn += most
 	p.busy = events-p.events >= busyEvents
@@ -295,7 +288,7 @@ const busyEvents = 200
 // work does a worker's share of a round. Shares of different workers may be done at the same time.
 func (p *Parts) work(worker int) {
 	p.errs[worker] = nil
-	for part := p.first[worker]; part < p.first[worker+1]; part++ {
+	for _, part := range p.deal.shares[worker] {
 		n := p.parts[part]
 		p.cross.land(part, n)
 		p.cross.reclaim(part, n.pool)
@@ -329,7 +322,7 @@ func (p *Parts) census(do func(n *Net) error) (*window.Census, error) {
 	p.exchange()
 	for i, n := range p.parts {
 		c := n.Census()
-		if i != p.first[p.worker[i]] {
+		if i != p.deal.shares[p.deal.worker[i]][0] {
 			c.Live = 0 // the pool of a worker's parts is one, and has been counted
 		}
 		all.Add(&c)

@@ -55,6 +55,7 @@ func divided(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	parts.Crew, parts.Eager = aCrew, seed%4 < 2
+	dealOften(parts, seed)
 	if loss := []float64{0, 0.02, 0.2, 1}[r.IntN(4)]; loss > 0 {
 		for id := range whole.Ports() {
 			for _, n := range append([]*Net{whole}, parts.parts...) {
@@ -190,6 +191,7 @@ func troubledParts(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	parts.Crew, parts.Eager = aCrew, seed%8 == 0
+	dealOften(parts, seed)
 	own, all := d.inject(whole), d.inject(parts.Nets()...)
 	parts.Lift = func(net int, now vtime.Time) { all[net].Remove(now, "") }
 	for job := range 3 {

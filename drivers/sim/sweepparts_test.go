@@ -17,6 +17,7 @@ var sweepWorkers = []int{1, 2, 3, 8}
 func TestSeedSweepParts(t *testing.T) {
 	from, count := simlab.DaySeeds(t, 90)
 	var packets, hops uint64
+	moves := 0
 	for seed := from; seed < from+count; seed++ {
 		v := drawTrial(t, seed)
 		r := prng.New(seed)
@@ -37,15 +38,26 @@ func TestSeedSweepParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Crew, p.Eager = aCrew, seed%2 == 0
+			dealOften(p, seed)
 			var there sightings
 			parts := v.runOn(p, p.parts, &there)
-			if a, b := fmt.Sprintf("%+v %+v", whole, seen), fmt.Sprintf("%+v %+v", parts, there); a != b || n.now != p.now {
+			moves += p.moves
+			if a, b := fmt.Sprintf("%+v %+v %v", whole, seen, n.Leftover()), fmt.Sprintf("%+v %+v %v", parts, there, p.Leftover()); a != b || n.now != p.now {
 				t.Errorf("%v\n%d workers, parts %v:\n%v %s\nand whole:\n%v %s\nreplay: go test ./drivers/sim -run 'TestSeedSweepParts$' -from %d -seeds 1",
 					v, workers, of, p.now, b, n.now, a, seed)
 			}
 		}
 	}
 	t.Logf("seeds %d..%d, whole and in parts with %v workers: %d packets, %d packet-hops each", from, from+count-1, sweepWorkers, packets, hops)
+	if t.Logf("workers have got other parts %d times", moves); moves < int(count) {
+		t.Errorf("workers have got other parts %d times in %d labs", moves, count)
+	}
+}
+
+// dealOften lets a lab in parts look often, or rather often, for workers that have less to do than others.
+func dealOften(p *Parts, seed uint64) {
+	p.deal.every = 1 << (4 + seed%8)
+	p.deal.next = p.deal.every
 }
 
 // randomParts puts nodes into parts, of which there are up to as many as nodes, and none is empty.

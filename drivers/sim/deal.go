@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/core/wire"
+)
+
+// deal says which worker does the shares of which parts. What parts of one worker have in common is touched by
+// its goroutine alone.
+type deal struct {
+	worker []int       // by part
+	shares [][]int     // by worker: its parts, in ascending order
+	pools  []wire.Pool // by worker
+
+	every, next uint64   // a look at the loads is due each so many events of all parts, and when they are so many
+	before      []uint64 // by part: its events at the last look
+}
+
+// dealEvery is the number of events between two looks at what the workers have to do. A part that moves to
+// another worker has to be fetched into the cache of another core.
+const dealEvery = 1 << 17
+
+// newDeal gives neighbouring parts to one worker.
+func newDeal(parts, workers int) deal {
+	workers = max(1, min(workers, parts))
+	d := deal{
+		worker: make([]int, parts), shares: make([][]int, workers), pools: make([]wire.Pool, workers), every: dealEvery, next: dealEvery, before: make([]uint64, parts),
+	}
+	for w := range workers {
+		for i := w * parts / workers; i < (w+1)*parts/workers; i++ {
+			d.worker[i], d.shares[w] = w, append(d.shares[w], i)
+		}
+	}
+	return d
+}
+
+// look returns which worker should do which parts, by the events that they have had since the last look, or nil if
+// the workers had about as much to do each as they could have.
+func (d *deal) look(parts []*Net) (worker []int) {
+	loads, order := make([]uint64, len(parts)), make([]int, len(parts))
+	had := make([]uint64, len(d.shares))
+	for i, n := range parts {
+		loads[i], order[i] = n.stats.Events-d.before[i], i
+		had[d.worker[i]] += loads[i]
+		d.before[i] = n.stats.Events
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(loads[b]) - int(loads[a]) })
+	worker = make([]int, len(parts))
+	has := make([]uint64, len(d.shares))
+	for _, i := range order { // the largest first, each to who has least; to the worker that has it now if that makes no difference
+		least := d.worker[i]
+		for w := range has {
+			if has[w] < has[least] {
+				least = w
+			}
+		}
+		worker[i] = least
+		has[least] += loads[i]
+	}
+	if most := slices.Max(has); most+most/8 >= slices.Max(had) {
+		return nil
+	}
+	return worker
+}
+
+// redeal gives parts to other workers if some of these had less to do than others. It is called between two
+// rounds. A block belongs to one worker, however many frames have it, so nothing moves while there is one.
+func (p *Parts) redeal() {
+	d := &p.deal
+	d.next = p.events + d.every
+	if p.cfg.Front != nil {
+		return
+	}
+	for w := range d.pools {
+		if d.pools[w].LiveBlocks != 0 {
+			return
+		}
+	}
+	worker := d.look(p.parts)
+	if worker == nil {
+		return
+	}
+	p.exchange() // under the present deal
+	for w := range d.shares {
+		d.shares[w] = d.shares[w][:0]
+	}
+	for i, w := range worker {
+		d.shares[w] = append(d.shares[w], i)
+		if from := d.worker[i]; from != w {
+			d.worker[i] = w
+			held := p.parts[i].held()
+			d.pools[from].Live -= held
+			d.pools[w].Live += held
+			p.parts[i].setPool(&d.pools[w])
+		}
+	}
+	p.moves++
+}
+
+// held returns the number of frames in queues, on links, and held back by faults.
+func (n *Net) held() int {
+	held := n.lates
+	for i := range n.links.Len() {
+		held += n.links.At(i).InFlight()
+	}
+	for i := range n.inbound {
+		held += n.inbound[i].Len()
+	}
+	for i := range n.nodes {
+		if sw := n.nodes[i].sw; sw != nil {
+			held += sw.Queued()
+		} else {
+			held += n.nodes[i].nic.Queued()
+		}
+	}
+	return held
+}
+
+// setPool makes all nodes take frames from another pool, and put them back there.
+func (n *Net) setPool(pool *wire.Pool) {
+	n.pool = pool
+	for i := range n.nodes {
+		nd := &n.nodes[i]
+		if nd.sw != nil {
+			nd.sw.SetPool(pool)
+		} else {
+			nd.nic.SetPool(pool)
+			nd.host.agent.SetPool(pool)
+		}
+	}
+}
