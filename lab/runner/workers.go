@@ -92,9 +92,16 @@ func (r *simulation) workers(g *topo.Graph) int {
 
 // repeats reports whether most of what the lab sends may be left out (sim.Config.Skip).
 func (r *simulation) repeats() bool {
-	return !r.o.NoSkip && slices.ContainsFunc(r.lab.Workloads, func(w registry.Workload) bool {
+	l := r.lab
+	switch {
+	case r.o.NoSkip, l.NICs.Retransmit == "irn", l.Switches.FlowControl == "credits":
+		return false
+	case slices.ContainsFunc(l.Faults, func(f lab.Fault) bool { return f.OfFrames() != nil }):
+		return false // any frame may be the one, also before and after
+	}
+	return slices.ContainsFunc(l.Workloads, func(w registry.Workload) bool {
 		e := w.Chosen()
-		return e.Phantom() && e.Longest()/int64(r.lab.NICs.MTU) >= repeatsFrom
+		return e.Phantom() && e.Longest()/int64(l.NICs.MTU) >= repeatsFrom
 	})
 }
 

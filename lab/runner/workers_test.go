@@ -236,6 +236,9 @@ func TestWorkersAuto(t *testing.T) {
 		{512, 4, 0, "sizes: [4KiB, 4MiB], memory: phantom", Options{}},
 		{512, 4, 4, "sizes: [4KiB, 4MiB], memory: phantom", Options{NoSkip: true}},
 		{512, 4, 4, "sizes: [4MiB], memory: hashed", Options{}},
+		{512, 4, 4, "sizes: [4MiB], memory: phantom}\nfaults:\n  - {loss: {rate: 1%}", Options{}},
+		{512, 4, 0, "sizes: [4MiB], memory: phantom}\nfaults:\n  - {at: 1s, crash: {nodes: h1}", Options{}},
+		{512, 4, 4, "sizes: [4MiB], memory: phantom}\nnics: {retransmit: irn", Options{}},
 		{512, 4, 0, "sizes: [4KiB]", Options{Check: true}},
 		{512, 1, 0, "sizes: [4KiB]", Options{Env: apps.Env{Programs: []rank.Program{{}}}}},
 	} {
