@@ -170,11 +170,20 @@ func (t *Timeline) rewire(from topo.End) {
 			all = append(all, e.imps[i])
 		}
 	}
-	if all == nil {
+	switch {
+	case all == nil:
 		t.t.Links.SetFault(from, nil)
-		return
+	case len(all) == 1 && prompt(all[0]):
+		t.t.Links.SetFault(from, all[0])
+	default:
+		t.t.Links.SetFault(from, all)
 	}
-	t.t.Links.SetFault(from, all)
+}
+
+// prompt reports whether a fault delays no frame. What it says of a frame is then what a Chain of it alone says, which takes a while.
+func prompt(l Link) bool {
+	m, ok := l.(*Impairment)
+	return ok && m.Duplicate == 0 && m.Reorder == 0 && m.Hold == 0 && m.Jitter == 0
 }
 
 // plan requests the call of the fault's next beginning, from number k on.
