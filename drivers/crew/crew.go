@@ -63,6 +63,7 @@ type gate struct {
 	count  atomic.Uint64
 	parked atomic.Bool
 	wake   chan struct{}
+	wary   int      // of whoever waits: for how many rounds it looks less often
 	_      [64]byte // keeps the counters of different goroutines in lines of their own
 }
 
@@ -75,17 +76,30 @@ func (g *gate) add() {
 	}
 }
 
-// spins is how often a goroutine looks at a gate before it sleeps. Rounds follow each other within
-// some tens of microseconds, and a sleep costs as much.
-const spins = 1 << 8
+// A goroutine looks at a gate so often before it sleeps. Rounds follow each other within some tens of microseconds, and a sleep
+// costs as much. Who has looked in vain waits for one that does not run now, as others use the processor. It would run on
+// the one on which this goroutine looks, so that for a while this looks less often.
+const (
+	spins      = 1 << 13
+	spinsWary  = 1 << 8
+	waryRounds = 256
+)
 
 // await waits until the count is at least as given.
 func (g *gate) await(count uint64) {
-	for range spins {
+	looks := spins
+	if g.wary > 0 {
+		looks = spinsWary
+		g.wary--
+	}
+	for range looks {
 		if g.count.Load() >= count {
 			return
 		}
 		runtime.Gosched()
+	}
+	if looks == spins {
+		g.wary = waryRounds
 	}
 	for g.count.Load() < count {
 		g.parked.Store(true)
