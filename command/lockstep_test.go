@@ -187,9 +187,7 @@ func allOf(t *testing.T, runtime, file string) (text string, r *runner.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(string(events), "\n")
-	slices.Sort(lines) // events of several nodes at one instant come in another order
-	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), strings.Join(lines, "\n")), r
+	return fmt.Sprintf("exit %d, digest %s, %s\n%s\n%s", o.code, r.Digest, errs, asJSON(t, r.Results, r.Faults, r.Texts, r.Counters), events), r
 }
 
 // TestLockstepCaptured: captures are those of the simulation, byte for byte, also where their room ends,

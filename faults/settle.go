@@ -28,7 +28,7 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 	}
 	for _, n := range e.Nodes {
 		switch {
-		case e.Kind == KindRoom && t.actsOnSwitch(n):
+		case e.Kind == KindRoom && t.ownsSwitch(n):
 			room := -1
 			t.each(KindRoom, n, func(o *entry) {
 				if room < 0 || o.Room < room {
@@ -36,11 +36,11 @@ func (t *Timeline) settle(now vtime.Time, e *entry) {
 				}
 			})
 			t.t.Switches.LimitGroups(now, n, room)
-		case e.Kind == KindStall && t.actsOnHost(n):
+		case e.Kind == KindStall && t.ownsHost(n):
 			on := false
 			t.each(KindStall, n, func(*entry) { on = true })
 			t.t.Hosts.Stall(now, n, on)
-		case e.Kind == KindSlowReceiver && t.actsOnHost(n):
+		case e.Kind == KindSlowReceiver && t.ownsHost(n):
 			rate := int64(0)
 			t.each(KindSlowReceiver, n, func(o *entry) {
 				if rate == 0 || o.Rate < rate {
@@ -90,7 +90,7 @@ func (t *Timeline) setRate(now vtime.Time, link int) {
 		}
 	}
 	for _, at := range [2]topo.End{l.A, l.B} {
-		if t.actsOn(at.Node) {
+		if t.owns(at.Node) {
 			t.t.Links.SetRate(now, at, rate)
 		}
 	}
@@ -118,7 +118,7 @@ func (t *Timeline) setLinks(now vtime.Time, links []int) {
 		}
 		changed = true
 		for _, at := range [2]topo.End{l.A, l.B} {
-			if t.actsOn(at.Node) {
+			if t.owns(at.Node) {
 				t.t.Links.SetCarrier(now, at, was)
 			}
 		}

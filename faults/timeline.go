@@ -19,9 +19,6 @@ type Config struct {
 	Reconverge vtime.Duration
 	// Owns says which nodes the driver runs. nil means all.
 	Owns func(node int) bool
-	// Act, if set, is called before the timeline acts on a node, and where it would if Owns included the node. So acts
-	// have the same numbers in all drivers of a lab.
-	Act func()
 	// Controller is the name of the controller that the driver runs, or empty.
 	Controller string
 	// Latency returns the latency of a node's pipeline, which a frame passes between the end of a
@@ -84,18 +81,6 @@ func NewTimeline(c Config, t Target) *Timeline {
 }
 
 func (t *Timeline) owns(node int) bool { return t.c.Owns == nil || t.c.Owns(node) }
-
-// actsOn reports whether the driver runs a node on which the timeline acts next.
-func (t *Timeline) actsOn(node int) bool {
-	if t.c.Act != nil {
-		t.c.Act()
-	}
-	return t.owns(node)
-}
-
-func (t *Timeline) actsOnHost(node int) bool { return t.actsOn(node) && node < t.c.Graph.Hosts }
-
-func (t *Timeline) actsOnSwitch(node int) bool { return t.actsOn(node) && node >= t.c.Graph.Hosts }
 
 func (t *Timeline) ownsHost(node int) bool { return node < t.c.Graph.Hosts && t.owns(node) }
 
@@ -263,7 +248,7 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 	case KindCrash, KindAgentCrash, KindRestart:
 		for _, n := range e.Nodes {
 			switch {
-			case !t.actsOn(n):
+			case !t.owns(n):
 			case e.Kind == KindAgentCrash:
 				e.hit += uint64(t.t.Links.EndAgent(now, n))
 			default:
@@ -272,7 +257,7 @@ func (t *Timeline) begin(now vtime.Time, e *entry) {
 		}
 	case KindWipe:
 		for _, n := range e.Nodes {
-			if t.actsOnSwitch(n) {
+			if t.ownsSwitch(n) {
 				e.hit += uint64(t.t.Switches.WipeGroups(now, n))
 			}
 		}
@@ -295,7 +280,7 @@ func (t *Timeline) end(now vtime.Time, e *entry) {
 	e.on = 0
 	if e.Kind == KindPause {
 		for _, n := range e.Nodes {
-			if t.actsOnHost(n) {
+			if t.ownsHost(n) {
 				e.hit++
 				t.t.Hosts.Pause(now, n, 1<<e.Priority, 0)
 			}
@@ -389,7 +374,7 @@ func (t *Timeline) pause(now vtime.Time, e *entry, number uint64) {
 		if e.Kind == KindPause {
 			next = now.Add(t.fullPause(n) / 2)
 		}
-		if t.actsOnHost(n) {
+		if t.ownsHost(n) {
 			e.hit++
 			t.t.Hosts.Pause(now, n, 1<<e.Priority, PauseQuantaMax)
 		}

@@ -26,7 +26,7 @@ func (n *Net) NewTimeline(reconverge vtime.Duration, specs ...faults.Spec) *faul
 	}
 	t := target{n}
 	timeline := faults.NewTimeline(faults.Config{
-		Graph: n.graph, Seed: n.cfg.Seed, Reconverge: reconverge, Latency: n.cfg.Latency, Owns: n.local, Act: func() { n.act++ },
+		Graph: n.graph, Seed: n.cfg.Seed, Reconverge: reconverge, Latency: n.cfg.Latency, Owns: n.local,
 	}, faults.Target{Clock: t, Links: t, Switches: t, Hosts: t, Control: n.Control})
 	for _, s := range specs {
 		timeline.Add(n.now, s)

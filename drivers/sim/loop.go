@@ -49,7 +49,6 @@ func (n *Net) step() bool {
 	}
 	before := n.now
 	n.now = at
-	n.cause = k & (1<<((n.idBits+classBits)&63) - 1)
 	n.stats.Events++
 	n.pastStarts = class > classStart
 	if class == classArrival {
@@ -406,6 +405,7 @@ func (n *Net) Drain() error {
 			n.skips.try()
 		}
 	}
+	n.passLog(vtime.Never)
 	if !n.stuck && n.queue.n == 0 && n.far.len() == 0 {
 		if n.channel == nil && len(n.postponed) == 0 {
 			n.last = n.now

@@ -127,11 +127,7 @@ type Net struct {
 	ready   []*task
 	running *task
 	turn    turn
-	// cause is the class and masked id of the current event. While a job begins or ends it is a rank, so
-	// that what is reported then has an order among parts, too.
-	cause   uint64
-	act     uint64 // the last act of a timeline, counted in all parts alike
-	staging bool   // a job begins
+	log     *eventLog // nil in a part, or without Config.Trace
 	// pastStarts says that the current event's class comes after the starts of its instant.
 	pastStarts  bool
 	timed       []timed
@@ -209,6 +205,9 @@ func New(cfg Config) (*Net, error) {
 	}
 	if cfg.Watch != nil {
 		n.watch = make([]machine.Watcher, len(n.nodes))
+	}
+	if cfg.Trace != nil && n.place == nil {
+		n.cfg.Trace = n.inOrder(cfg.Trace)
 	}
 	for at := range n.nodes {
 		if err := n.buildNode(at); err != nil {

@@ -51,7 +51,7 @@ type Parts struct {
 	events  uint64          // of all parts when Observe was last called, or a round last began
 	before  []uint64        // by part: its events when the last round ended
 	inTurn  uint64          // Stats.InTurn
-	logs    []*partLog      // by part; nil without Config.Trace
+	logs    []*eventLog     // by part; nil without Config.Trace
 	passing logHeap         // what writeLogs merges by; empty between its calls
 	sent    [][]sentRequest // by part: requests to the server that it has not been given
 	channel *window.Channel
@@ -93,7 +93,7 @@ func NewParts(cfg Config, of []int, workers int) (*Parts, error) {
 		c := cfg
 		c.part, c.Edge, c.pool = int32(i), partEdge{p, i}, &p.deal.pools[p.deal.worker[i]]
 		if cfg.Trace != nil {
-			l := &partLog{}
+			l := &eventLog{}
 			c.Trace = l.tracers(cfg.Trace)
 			p.logs = append(p.logs, l)
 		}
@@ -175,6 +175,7 @@ func (p *Parts) RestFaults() { p.faults.Rest(p.now) }
 
 // Run runs a job as Net.Run does.
 func (p *Parts) Run(spec Job) error {
+	defer p.writeLogs(vtime.Never)
 	if workers := len(p.deal.shares); p.Crew != nil && workers > 1 {
 		p.crew = p.Crew(workers, p.work)
 		defer p.crew.End()

@@ -43,7 +43,7 @@ func divided(t *testing.T, seed uint64) {
 	cfg := dividedConfig(t, seed)
 	cfg.Ledger = seed%2 == 0
 	of := randomParts(r, len(cfg.Graph.Nodes))
-	var logs [2]eventLog
+	var logs [2]reports
 	cfg.Trace = logs[0].ofSome
 	whole, err := New(cfg)
 	if err != nil {
@@ -95,8 +95,8 @@ func divided(t *testing.T, seed uint64) {
 	}
 }
 
-// eventLog is what the machines of some nodes have reported.
-type eventLog []logged
+// reports is what the machines of some nodes have reported.
+type reports []logged
 
 type logged struct {
 	node int
@@ -105,20 +105,20 @@ type logged struct {
 }
 
 // ofSome returns the tracers of a lab of which every third node has none.
-func (l *eventLog) ofSome(node int) machine.Tracer {
+func (l *reports) ofSome(node int) machine.Tracer {
 	if node%3 == 2 {
 		return nil
 	}
-	return nodeLog{l, node}
+	return nodeReports{l, node}
 }
 
-type nodeLog struct {
-	l    *eventLog
+type nodeReports struct {
+	l    *reports
 	node int
 }
 
 // Trace implements machine.Tracer.
-func (n nodeLog) Trace(now vtime.Time, e machine.Event) {
+func (n nodeReports) Trace(now vtime.Time, e machine.Event) {
 	*n.l = append(*n.l, logged{n.node, now, e})
 }
 
@@ -179,7 +179,7 @@ func troubledParts(t *testing.T, seed uint64) {
 	for i, at := range r.Perm(len(of)) {
 		of[i] = at
 	}
-	var logs [2]eventLog
+	var logs [2]reports
 	cfg.Trace = logs[0].ofSome
 	whole, err := New(cfg)
 	if err != nil {

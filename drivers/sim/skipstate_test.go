@@ -18,7 +18,7 @@ type unlike struct{ seen map[[2]uintptr]bool }
 
 // unvisited are fields and types whose contents are names, spare memory or programs, and no state of the fabric.
 var unvisited = map[string]bool{
-	"Net.skips": true, "Net.cfg": true, "Net.pool": true, "Net.queue": true, "Net.far": true, "coder.base": true, "coder.limit": true, "Net.sink": true, "Net.cause": true,
+	"Net.skips": true, "Net.cfg": true, "Net.pool": true, "Net.queue": true, "Net.far": true, "coder.base": true, "coder.limit": true, "Net.sink": true, "Net.log": true,
 	"Net.turn": true, "Net.tasks": true, "Net.ready": true, "Net.running": true, "Net.timed": true, "Net.freeTimed": true, "Net.stats": true, "Net.graph": true, "Net.layout": true,
 	"Stats.Skipped": true, "Stats.Periods": true, "Stats.Skips": true, "host.net": true, "host.tasks": true, "NIC.scratch": true, "NIC.pool": true,
 	"Switch.pool": true, "Agent.cfg": true, "Frame.block": true, "buffer.freeIndex": true, "buffer.shared": true, "channel.server": true, "channel.job": true,

@@ -148,9 +148,6 @@ func (n *Net) runTasks() {
 			t.host.nic.Settle(n.now, 0) // R2: what starts now goes before what a rank does after the timers
 		}
 		n.running = t
-		if n.staging {
-			n.cause = uint64(uint32(t.rank))
-		}
 		n.happens()
 		n.moves++
 		n.turn.begin(t)
@@ -310,7 +307,10 @@ type Job struct {
 // Run runs a program on all its ranks until all have ended. It returns the error that ended the
 // loop early, else the first rank's error, a crash before all others. If ranks still wait when no
 // event is left, the error is a deadlock that names what each of them waits for.
-func (n *Net) Run(spec Job) error { return n.begin(spec).finish() }
+func (n *Net) Run(spec Job) error {
+	defer n.passLog(vtime.Never)
+	return n.begin(spec).finish()
+}
 
 // begin starts the ranks of a job.
 func (n *Net) begin(spec Job) *job {
@@ -334,10 +334,10 @@ func (n *Net) begin(spec Job) *job {
 		h := n.at(node).host
 		n.spawn(h, j, i, fmt.Sprintf("rank %d (%s)", i, all.names[i]), func() { j.errs[i] = j.runRank(i, h, &spec, all) })
 	}
-	n.steps, n.staging = 0, true
+	n.steps = 0
 	n.runTasks()
-	n.staging = false
 	n.attend()
+	n.passLog(vtime.Never) // before what the loop handles at this instant
 	return j
 }
 
@@ -417,6 +417,7 @@ func (j *job) release() error {
 		n.setEntries(n.channel.server.End())
 	}
 	n.settled()
+	n.passLog(vtime.Never)
 	if n.channel == nil && j.over == nil && n.pool.Live == 0 && n.quiet() { // parts of a lab do not know it of each other
 		return nil
 	}
@@ -430,12 +431,10 @@ func (j *job) abandon() {
 		if !j.net.local(j.hosts[i]) {
 			continue
 		}
-		j.net.cause = uint64(i)
 		if r != nil { // nil if the rank could not be made
 			rankrun.Of(r).Abandon()
 		}
 	}
-	j.net.cause = uint64(len(j.ranks)) // what comes of it, after all of them
 	for _, ip := range j.multicast {
 		j.net.endMulticast(ip)
 	}

@@ -160,6 +160,24 @@ faults:`+faults+"\n")
 	}
 }
 
+// TestWorkersPauses: two switches end pauses at one instant, of which one learns by a timer that a frame has left,
+// and in eight parts by the start of the next frame. Their events have one order all the same.
+func TestWorkersPauses(t *testing.T) {
+	path := "../../examples/papers/cepheus-pfc.mcl.yml"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := lab.Parse(path, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, one := runOf(t, l, 1)
+	if _, _, e := runOf(t, l, 8); !bytes.Equal(e, one) {
+		t.Error("8 workers: other events than with one")
+	}
+}
+
 // TestWorkersUndivided: what needs all events in one order has one worker, and a line says why. Nobody is
 // told who has not asked for workers.
 func TestWorkersUndivided(t *testing.T) {
