@@ -58,6 +58,17 @@ func (p *Pool) Get() *Frame {
 	return f
 }
 
+// Free returns how many frames wait to be handed out.
+func (p *Pool) Free() int { return len(p.free) }
+
+// Give lets another pool hand out n of the frames that wait here, or all that do.
+func (p *Pool) Give(to *Pool, n int) {
+	keep := max(0, len(p.free)-n)
+	to.free = append(to.free, p.free[keep:]...)
+	clear(p.free[keep:])
+	p.free = p.free[:keep]
+}
+
 // Put takes a frame back and drops its reference to the payload. Putting a frame
 // back twice panics.
 func (p *Pool) Put(f *Frame) {

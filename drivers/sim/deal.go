@@ -95,7 +95,25 @@ func (p *Parts) redeal() {
 			p.parts[i].setPool(&d.pools[w])
 		}
 	}
+	d.level()
 	p.moves++
+}
+
+// level gives all pools as many frames to hand out. Those that a part has used wait in its old worker's pool otherwise, and the
+// new one makes others.
+func (d *deal) level() {
+	sum := 0
+	for w := range d.pools {
+		sum += d.pools[w].Free()
+	}
+	share := sum / len(d.pools)
+	for from := range d.pools {
+		for to := range d.pools {
+			if more, less := d.pools[from].Free()-share, share-d.pools[to].Free(); more > 0 && less > 0 {
+				d.pools[from].Give(&d.pools[to], min(more, less))
+			}
+		}
+	}
 }
 
 // held returns the number of frames in queues, on links, and held back by faults.

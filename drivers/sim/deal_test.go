@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/prng"
+	"github.com/mcastlab/mcastlab/core/wire"
 )
 
 // TestDeal: parts go to other workers where that leaves the busiest one a ninth less to do, and stay where not.
@@ -59,6 +60,30 @@ func TestDealRandom(t *testing.T) {
 		if bound := sum/uint64(len(d.shares)) + slices.Max(loads); after >= before || after > bound {
 			t.Errorf("loads %v: the busiest of %d workers had %d, and has %d; at most %d", loads, len(d.shares), before, after, bound)
 		}
+	}
+}
+
+// TestDealLevel: frames that wait are spread over the pools, and none is lost.
+func TestDealLevel(t *testing.T) {
+	d := newDeal(3, 3)
+	var frames []*wire.Frame
+	for range 300 {
+		frames = append(frames, d.pools[1].Get())
+	}
+	for _, f := range frames {
+		d.pools[1].Put(f)
+	}
+	before := d.pools[1].Free()
+	d.level()
+	sum := 0
+	for w := range d.pools {
+		n := d.pools[w].Free()
+		if sum += n; n < before/3 {
+			t.Errorf("pool %d has %d of %d frames", w, n, before)
+		}
+	}
+	if sum != before {
+		t.Errorf("%d frames, %d before", sum, before)
 	}
 }
 

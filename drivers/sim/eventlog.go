@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"container/heap"
+	"slices"
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
@@ -13,33 +14,29 @@ import (
 // one node as they came. What has led to a report at a node, and so when at an instant it is made, is not the same in the whole
 // and in parts: the end of a frame is noticed by a timer here, and there by the start of the next one.
 type eventLog struct {
-	net     *Net
-	waiting []*nodeLog // those with reports, in no order
-	spare   *logChunk
-	first   vtime.Time // the instant of the first report, if there is one
+	net *Net
+
+	// chunks has the reports, oldest first. At some instants there are a million of them: one list would be copied as it grows.
+	// Invariant: no chunk is empty, and of the first, passed reports have been passed on, not all.
+	chunks [][]report
+	passed int
+	spare  []report  // an empty chunk, or nil
+	order  []*report // those that are passed on next; empty otherwise
 
 	// Of a whole lab: itself alone, and what passing reports on takes.
 	alone   [1]*eventLog
 	passing logHeap
 }
 
-// nodeLog has the reports of one node, oldest first.
-type nodeLog struct {
-	node        int
-	to          machine.Tracer
-	first, last *logChunk // nil if there is none
-	passed      int       // reports of the first chunk that have been passed on
-}
+// chunkLen is how many reports a chunk has room for.
+const chunkLen = 256
 
-// logChunk is some reports of a node. There are few at most instants, and at some a million: a rank that ends has some sixty.
-type logChunk struct {
-	reports [8]report
-	n       int
-	next    *logChunk
-}
+// orderMax is for how many reports a log keeps the memory to set them out.
+const orderMax = 1 << 12
 
 // report is an event of a machine.
 type report struct {
+	of    *reporter
 	at    vtime.Time // of the loop
 	now   vtime.Time // as the machine has it
 	e     machine.Event
@@ -47,57 +44,65 @@ type report struct {
 	queue *queueReport     // a report of a queue, instead of both
 }
 
+// reporter is a node whose reports a tracer gets.
+type reporter struct {
+	node int
+	to   machine.Tracer
+}
+
 // queueReport says what waits at a port.
 type queueReport struct{ port, bytes int }
 
-// add returns a new report of a node, which is to be filled in at once.
-func (l *eventLog) add(of *nodeLog) *report {
-	if len(l.waiting) == 0 {
-		l.first = l.net.now
-	}
-	if of.first == nil {
-		l.waiting = append(l.waiting, of)
-	}
-	c := of.last
-	if c == nil || c.n == len(c.reports) {
-		if c = l.spare; c == nil {
-			c = &logChunk{}
+// add returns a new report, which is to be filled in at once.
+func (l *eventLog) add() *report {
+	last := len(l.chunks) - 1
+	if last < 0 || len(l.chunks[last]) == chunkLen {
+		if l.spare == nil {
+			l.spare = make([]report, 0, chunkLen)
 		}
-		l.spare, c.next = c.next, nil
-		if of.last == nil {
-			of.first = c
-		} else {
-			of.last.next = c
-		}
-		of.last = c
+		l.chunks, l.spare = append(l.chunks, l.spare), nil
+		last++
 	}
-	c.n++
-	return &c.reports[c.n-1]
+	l.chunks[last] = append(l.chunks[last], report{})
+	return &l.chunks[last][len(l.chunks[last])-1]
 }
 
-// front returns the node's oldest report, or nil if it was not made before an instant.
-func (of *nodeLog) front(before vtime.Time) *report {
-	if of.first == nil {
-		return nil
+// begin sets out in order what was reported before an instant. Instants only grow, so that these are the oldest.
+func (l *eventLog) begin(before vtime.Time) {
+	from := l.passed
+	for _, c := range l.chunks {
+		for from < len(c) && c[from].at < before {
+			l.order = append(l.order, &c[from])
+			from++
+		}
+		if from < len(c) {
+			break
+		}
+		from = 0
 	}
-	if r := &of.first.reports[of.passed]; r.at < before {
-		return r
-	}
-	return nil
+	slices.SortStableFunc(l.order, inOrder)
 }
 
-// drop removes the node's oldest report.
-func (l *eventLog) drop(of *nodeLog) {
-	c := of.first
-	c.reports[of.passed] = report{}
-	if of.passed++; of.passed < c.n {
-		return
+// inOrder orders reports by instant and node.
+func inOrder(a, b *report) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.of.node, b.of.node))
+}
+
+// end removes what begin has set out.
+func (l *eventLog) end() {
+	for n := len(l.order); n > 0; {
+		first := l.chunks[0]
+		k := min(n, len(first)-l.passed)
+		clear(first[l.passed : l.passed+k])
+		n -= k
+		if l.passed += k; l.passed == len(first) {
+			l.chunks, l.passed, l.spare = slices.Delete(l.chunks, 0, 1), 0, first[:0]
+		}
 	}
-	of.first, of.passed = c.next, 0
-	if of.first == nil {
-		of.last = nil
+	clear(l.order)
+	if l.order = l.order[:0]; cap(l.order) > orderMax {
+		l.order = nil
 	}
-	c.n, c.next, l.spare = 0, l.spare, c
 }
 
 // tracers returns tracers that keep the reports of nodes for those that of returns.
@@ -107,7 +112,7 @@ func (l *eventLog) tracers(of func(node int) machine.Tracer) func(node int) mach
 		if to == nil {
 			return nil
 		}
-		t := logTracer{l, &nodeLog{node: node, to: to}}
+		t := logTracer{l, &reporter{node, to}}
 		if tracesAll(to) {
 			return logRequests{t}
 		}
@@ -122,9 +127,9 @@ func tracesAll(t machine.Tracer) bool {
 	return requests && queues
 }
 
-// inOrder returns tracers of a whole lab whose reports come in the order of those of a lab in parts. A tracer of work requests and queues
+// keepReports returns tracers of a whole lab whose reports come in the order of those of a lab in parts. A tracer of work requests and queues
 // gets its reports as they are made: it wants causes before effects, and in parts no user has one.
-func (n *Net) inOrder(of func(node int) machine.Tracer) func(node int) machine.Tracer {
+func (n *Net) keepReports(of func(node int) machine.Tracer) func(node int) machine.Tracer {
 	n.log = &eventLog{net: n}
 	n.log.alone[0] = n.log
 	kept := n.log.tracers(of)
@@ -138,7 +143,7 @@ func (n *Net) inOrder(of func(node int) machine.Tracer) func(node int) machine.T
 
 type logTracer struct {
 	l  *eventLog
-	of *nodeLog
+	of *reporter
 }
 
 // Trace implements machine.Tracer.
@@ -147,17 +152,17 @@ func (t logTracer) Trace(now vtime.Time, e machine.Event) { t.keep(now).e = e }
 // keep adds a report, which is to be filled in at once.
 func (t logTracer) keep(now vtime.Time) *report {
 	n := t.l.net
-	if n.log == t.l && len(t.l.waiting) > 0 && t.l.first < n.now {
+	if n.log == t.l && len(t.l.chunks) > 0 && t.l.chunks[0][t.l.passed].at < n.now {
 		n.passLog(n.now)
 	}
-	r := t.l.add(t.of)
-	r.now, r.at = now, n.now
+	r := t.l.add()
+	r.of, r.now, r.at = t.of, now, n.now
 	return r
 }
 
 // passLog passes on what has been reported before an instant, in a whole lab.
 func (n *Net) passLog(before vtime.Time) {
-	if l := n.log; l != nil && len(l.waiting) > 0 {
+	if l := n.log; l != nil && len(l.chunks) > 0 {
 		l.passing = pass(l.alone[:], l.passing, before)
 	}
 }
@@ -178,44 +183,32 @@ func (t logRequests) TraceQueue(now vtime.Time, port, bytes int) {
 // writeLogs passes on what was reported before an instant, to which all parts have come.
 func (p *Parts) writeLogs(before vtime.Time) { p.passing = pass(p.logs, p.passing, before) }
 
-// pass passes on the reports of logs that were made before an instant. Thousands of hosts that end at the same time report
-// a million events. It returns the memory that it was given, or more.
+// pass passes on the reports of logs that were made before an instant. It returns the memory that it was given, or more.
 func pass(logs []*eventLog, memory logHeap, before vtime.Time) logHeap {
 	all := memory[:0]
 	for _, l := range logs {
-		for _, of := range l.waiting {
-			if r := of.front(before); r != nil {
-				all = append(all, logFront{r.at, of, l})
-			}
+		if l.begin(before); len(l.order) > 0 {
+			all = append(all, l.order)
 		}
 	}
 	heap.Init(&all)
 	for len(all) > 0 {
-		of, l := all[0].of, all[0].log
-		of.first.reports[of.passed].pass(of.to)
-		l.drop(of)
-		if r := of.front(before); r != nil {
-			all[0].at = r.at
+		all[0][0].pass()
+		if all[0] = all[0][1:]; len(all[0]) > 0 {
 			heap.Fix(&all, 0)
 		} else {
 			heap.Pop(&all)
 		}
 	}
 	for _, l := range logs {
-		left := l.waiting[:0]
-		for _, of := range l.waiting {
-			if of.first != nil {
-				left = append(left, of)
-			}
-		}
-		clear(l.waiting[len(left):])
-		l.waiting = left
+		l.end()
 	}
 	return all
 }
 
 // pass passes a report on.
-func (r *report) pass(to machine.Tracer) {
+func (r *report) pass() {
+	to := r.of.to
 	switch {
 	case r.q != nil:
 		to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
@@ -226,24 +219,16 @@ func (r *report) pass(to machine.Tracer) {
 	}
 }
 
-// logFront is a node whose oldest report was made at an instant.
-type logFront struct {
-	at  vtime.Time
-	of  *nodeLog
-	log *eventLog
-}
+// logHeap has what is left of the reports of logs, the first one's before all others.
+type logHeap [][]*report
 
-// logHeap has the node with the earliest report first, and of several the one with the lowest number.
-type logHeap []logFront
-
-func (h logHeap) Len() int      { return len(h) }
-func (h logHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h logHeap) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].at, h[j].at), cmp.Compare(h[i].of.node, h[j].of.node)) < 0
-}
-func (h *logHeap) Push(x any) { *h = append(*h, x.(logFront)) }
+func (h logHeap) Len() int           { return len(h) }
+func (h logHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h logHeap) Less(i, j int) bool { return inOrder(h[i][0], h[j][0]) < 0 }
+func (h *logHeap) Push(x any)        { *h = append(*h, x.([]*report)) }
 func (h *logHeap) Pop() any {
 	last := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
 	*h = (*h)[:len(*h)-1]
 	return last
 }

@@ -207,7 +207,7 @@ func New(cfg Config) (*Net, error) {
 		n.watch = make([]machine.Watcher, len(n.nodes))
 	}
 	if cfg.Trace != nil && n.place == nil {
-		n.cfg.Trace = n.inOrder(cfg.Trace)
+		n.cfg.Trace = n.keepReports(cfg.Trace)
 	}
 	for at := range n.nodes {
 		if err := n.buildNode(at); err != nil {
