@@ -54,11 +54,11 @@ func (k EventKind) String() string { return eventNames[k] }
 // Event is one event of a machine. The kind determines which fields are set.
 type Event struct {
 	Kind     EventKind
-	Port     int
 	Priority uint8
 	QP       wire.QPN
 	PSN      wire.PSN
 	Group    uint32
+	Port     int
 	Value    int64
 	Text     string
 }

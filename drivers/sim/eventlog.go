@@ -34,24 +34,23 @@ const chunkLen = 256
 // orderMax is for how many reports a log keeps the memory to set them out.
 const orderMax = 1 << 12
 
-// report is an event of a machine.
+// report is an event of a machine, a work request, or what waits at a port.
 type report struct {
-	of    *reporter
-	at    vtime.Time // of the loop
-	now   vtime.Time // as the machine has it
-	e     machine.Event
-	q     *machine.Request // a report of a work request, instead of e
-	queue *queueReport     // a report of a queue, instead of both
+	of  *reporter
+	at  vtime.Time // of the loop
+	now vtime.Time // as the machine has it
+	e   machine.Event
+	q   *machine.Request // instead of e
 }
+
+// eventQueue is the kind of an event that says how many bytes wait at a port. No machine reports it so.
+const eventQueue = machine.EventKind(0xff)
 
 // reporter is a node whose reports a tracer gets.
 type reporter struct {
 	node int
 	to   machine.Tracer
 }
-
-// queueReport says what waits at a port.
-type queueReport struct{ port, bytes int }
 
 // add returns a new report, which is to be filled in at once.
 func (l *eventLog) add() *report {
@@ -177,7 +176,7 @@ func (t logRequests) TraceRequest(now vtime.Time, q machine.Request) {
 
 // TraceQueue implements machine.QueueTracer.
 func (t logRequests) TraceQueue(now vtime.Time, port, bytes int) {
-	t.keep(now).queue = &queueReport{port, bytes}
+	t.keep(now).e = machine.Event{Kind: eventQueue, Port: port, Value: int64(bytes)}
 }
 
 // writeLogs passes on what was reported before an instant, to which all parts have come.
@@ -212,8 +211,8 @@ func (r *report) pass() {
 	switch {
 	case r.q != nil:
 		to.(machine.RequestTracer).TraceRequest(r.now, *r.q)
-	case r.queue != nil:
-		to.(machine.QueueTracer).TraceQueue(r.now, r.queue.port, r.queue.bytes)
+	case r.e.Kind == eventQueue:
+		to.(machine.QueueTracer).TraceQueue(r.now, r.e.Port, int(r.e.Value))
 	default:
 		to.Trace(r.now, r.e)
 	}
