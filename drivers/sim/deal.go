@@ -69,9 +69,6 @@ func (d *deal) look(parts []*Net) (worker []int) {
 func (p *Parts) redeal() {
 	d := &p.deal
 	d.next = p.events + d.every
-	if p.cfg.Front != nil {
-		return
-	}
 	for w := range d.pools {
 		if d.pools[w].LiveBlocks != 0 {
 			return

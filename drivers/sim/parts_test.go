@@ -206,6 +206,9 @@ func troubledParts(t *testing.T, seed uint64) {
 			t.Errorf("%v\njob %d: %v at %v with digest %016x, and whole %v at %v with %016x", d, job, two, now, parts.Digest(), one, whole.now, whole.Digest())
 			return
 		}
+		if one, two := whole.Leftover(), parts.Leftover(); (one != nil) != (two != nil) {
+			t.Errorf("%v\nin the whole is left: %v; and in the parts: %v", d, one, two)
+		}
 	}
 	for i := range logs[0] {
 		if i >= len(logs[1]) || logs[0][i] != logs[1][i] {
@@ -213,9 +216,6 @@ func troubledParts(t *testing.T, seed uint64) {
 				logs[0][i:min(i+3, len(logs[0]))], logs[1][min(i, len(logs[1])):min(i+3, len(logs[1]))])
 			break
 		}
-	}
-	if one, two := whole.Leftover(), parts.Leftover(); (one != nil) != (two != nil) {
-		t.Errorf("%v\nin the whole is left: %v; and in the parts: %v", d, one, two)
 	}
 }
 
