@@ -48,7 +48,8 @@ type Config struct {
 	Trace func(node int) machine.Tracer
 	// Watch, if set, returns the watcher of a node's frames, or nil.
 	Watch func(node int) machine.Watcher
-	// Front, if set, returns the machine that drives the NIC of a host in place of the NIC itself.
+	// Front, if set, returns the machine that drives the NIC of a host in place of the NIC itself. Not for NewParts, whose nodes
+	// may get another pool.
 	Front func(node int, nic *virtrnic.NIC, pool *wire.Pool) machine.Machine
 	// RetryAfter is how long a registrar waits for confirmations before it sends a registration
 	// again, and RetriesMax how often it does so. 0 selects the default of package mrp.
