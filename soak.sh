@@ -63,10 +63,10 @@ labs() {
 
 cat > "$dir/lab" <<'LAB'
 #!/bin/sh
-# lab DIR LAB: simulates a lab with each number of workers, and compares all files but those that say how long it took. A sweep's are in other places.
+# lab DIR LAB: simulates a lab with each number of workers, and compares exit codes, what is printed, counters and events. Of a sweep that is what it prints.
 name=$1/workers-$(basename "$2" .mcl.yml)
 [ ! -e "$name.log" ] || exit 0
-rm -rf "$name" && mkdir "$name"
+rm -rf "$name" "$name.failed" && mkdir "$name"
 for n in 1 2 3 8; do
   code=0
   "$1/mcastlab" run -q --workers "$n" --runs "$name/runs" --format json "$2" > "$name/$n.json" 2> "$name/$n.err" || code=$?

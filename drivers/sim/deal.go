@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -45,7 +46,7 @@ func (d *deal) look(parts []*Net) (worker []int) {
 		had[d.worker[i]] += loads[i]
 		d.before[i] = n.stats.Events
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(loads[b]) - int(loads[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loads[b], loads[a]) })
 	worker = make([]int, len(parts))
 	has := make([]uint64, len(d.shares))
 	for _, i := range order { // the largest first, each to who has least; to the worker that has it now if that makes no difference
@@ -93,7 +94,6 @@ func (p *Parts) redeal() {
 		}
 	}
 	d.level()
-	p.moves++
 }
 
 // level gives all pools as many frames to hand out. Those that a part has used wait in its old worker's pool otherwise, and the

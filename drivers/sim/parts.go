@@ -41,7 +41,6 @@ type Parts struct {
 	parts   []*Net
 	layout  *layout
 	deal    deal
-	moves   int // how often workers have got other parts
 	plan    *window.Plan
 	bounds  []vtime.Time // by part: what it is granted in this round, or 0
 	errs    []error      // by worker: of this round
