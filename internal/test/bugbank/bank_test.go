@@ -66,7 +66,8 @@ var chapters = []struct {
 	{"RoCE and flow control", roce},
 	{"Multicast", multicast},
 	{"Inputs and privileges", inputs},
-	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom, attackLockstep)},
+	{"Found by attack", numbered(64, attackLifetime, attackCores, attackEnds, attackInputs, attackTrees, attackHost, attackExternal, attackHPL, attackIdle, attackRandom, attackLockstep,
+		attackTurns, attackWaits, attackEvents, attackLimits, attackGroups, attackDevices, attackBounds, attackResults, attackHosts)},
 }
 
 // numbered joins tables of pitfalls and numbers them from the first on.

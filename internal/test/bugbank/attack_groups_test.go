@@ -1,0 +1,3 @@
+package bugbank
+
+var attackGroups = []pitfall{}

@@ -1,0 +1,3 @@
+package bugbank
+
+var attackHosts = []pitfall{}

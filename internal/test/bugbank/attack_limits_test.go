@@ -1,0 +1,3 @@
+package bugbank
+
+var attackLimits = []pitfall{}
