@@ -119,7 +119,7 @@ type Endpoint struct {
 
 	params   Params // what this side has said
 	remote   remote
-	psn      wire.PSN // of the first packet of this side
+	psn      wire.PSN // Starting PSN in this side's REQ or REP: of the first packet that the peer sends
 	ack      uint8    // exponent of the queue pair's timeout
 	mtu      uint8    // code of the path's
 	traffic  uint8
@@ -135,7 +135,7 @@ type Endpoint struct {
 // remote is what the peer has said.
 type remote struct {
 	qpn                  wire.QPN
-	psn                  wire.PSN
+	psn                  wire.PSN // of the first packet that this side sends
 	qkey                 uint32
 	responder, initiator uint8 // as a limit of this side: of READs it answers, of READs it sends
 }
@@ -398,7 +398,7 @@ func (m *Machine) Query(id uint32) (a Attributes, err error) {
 		return a, fmt.Errorf("query endpoint: %w", ErrNoEndpoint)
 	}
 	a = Attributes{
-		Space: e.space, Port: e.port, PeerPort: e.peerPort, Peer: e.peer, RemoteQPN: e.remote.qpn, QKey: e.remote.qkey, SQPSN: e.psn, RQPSN: e.remote.psn,
+		Space: e.space, Port: e.port, PeerPort: e.peerPort, Peer: e.peer, RemoteQPN: e.remote.qpn, QKey: e.remote.qkey, SQPSN: e.remote.psn, RQPSN: e.psn,
 		MTU: 128 << e.mtu, Timeout: e.ack, Retry: e.retry, RNR: e.rnrRetry, Responder: e.remote.responder, Initiator: e.remote.initiator, Traffic: e.traffic,
 		Known: e.remote.qpn != 0,
 	}

@@ -85,7 +85,7 @@ type Message struct {
 	GUID      uint64 // REQ, REP
 	QPN       wire.QPN
 	QKey      uint32   // REQ, REP, SIDR_REP
-	PSN       wire.PSN // REQ, REP: of the first packet of the sender
+	PSN       wire.PSN // REQ, REP: Starting PSN, with which the receiver of the message begins to send
 	PKey      uint16   // REQ, SIDR_REQ
 
 	ResponderResources uint8 // REQ, REP
