@@ -260,7 +260,8 @@ func (p *Program) parks(x *thread, m park) {
 	}
 	x.park, x.parked, x.since = m, true, p.t.now(p)
 	x.told, x.puts, x.runs, x.done, x.news = p.t.s.told, p.t.s.puts, x.proc.runs, p.t.s.nic.Completions(), false
-	if m.Flags&parkTouched != 0 {
+	// What a new wait is for may be there already, and nobody will say so again: bytes that a poll has found and a recv then waits for.
+	if m.Flags&parkTouched != 0 || m.Kind == parkOutside {
 		p.t.touched++
 	}
 }

@@ -146,3 +146,37 @@ func TestTurnsOfThreads(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTurnsNewWait: each new wait for what is outside the lab is looked at, although nobody has done anything since: its bytes may
+// have come before. A thread that has only looked is not looked at again for that.
+func TestTurnsNewWait(t *testing.T) {
+	h := &jumping{t: t}
+	turns := NewTurns()
+	pool := &wire.Pool{}
+	links := machine.NewLinks([]machine.PortConfig{{BitsPerSec: 1e9}})
+	nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001, Port: &links.Ports(0, 1)[0], Pool: pool})
+	NewServer(Config{Loop: h, NIC: nic, Pool: pool, MTU: 1024, Turns: turns})
+	p, x := turns.program(0), &thread{proc: &proc{}}
+	p.host, p.threads = h, []*thread{x}
+	before := uint64(0)
+	for range 2 {
+		x.parked = false
+		p.parks(x, park{Kind: parkOutside, Until: uint64(vtime.Never)})
+		waiting, touched := turns.Outside()
+		if waiting != 1 || touched <= before {
+			t.Errorf("%d threads wait outside the lab, and the count is %d, as before this wait (%d)", waiting, touched, before)
+		}
+		before = touched
+		x.asked = true
+		p.parks(x, park{Kind: parkOutside, Until: uint64(vtime.Never)})
+		if _, touched := turns.Outside(); touched != before {
+			t.Errorf("a look that finds nothing counts as progress")
+		}
+	}
+	for _, kind := range []uint32{parkSleep, parkPoll, parkBeside, parkMemory} {
+		p.parks(x, park{Kind: kind, Until: uint64(vtime.Never)})
+		if waiting, touched := turns.Outside(); waiting != 0 || touched != before {
+			t.Errorf("a wait of kind %d in the lab has it looked at what is outside", kind)
+		}
+	}
+}
