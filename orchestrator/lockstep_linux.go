@@ -252,7 +252,7 @@ func (r *stepped) hear(node int, w *nodeapi.Word) error {
 		if rank >= len(r.hosts) || r.hosts[rank] != node {
 			return fmt.Errorf("it speaks for rank %d, which is not its own", rank)
 		}
-		r.coord.Channel().Request(vtime.Time(x.Request.At), node, rank, q)
+		return r.coord.Request(vtime.Time(x.Request.At), node, rank, q)
 	case *nodeapi.Word_Record:
 		if int(x.Record.Rank) >= len(r.hosts) {
 			return fmt.Errorf("it speaks for rank %d, which there is not", x.Record.Rank)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,13 +38,14 @@ type Coordinator struct {
 	shared  *shared // with the nodes; of a lab that is spread over machines it is empty
 	far     *far    // nil: all nodes are on this machine
 	nodes   []remote
-	granted []int // nodes of the next round
+	ledger  *window.Ledger
 	channel *window.Channel
 	faults  *sim.Schedule
 	hosts   []int // by rank of the running job
 	rounds  Rounds
 	now     atomic.Int64 // for Now
 	last    vtime.Time   // when something last happened, as of the end of Drain
+	drains  bool         // Drain is under way: time does not rest at last
 	edge    vtime.Time   // the last that Edge has returned
 	look    vtime.Time   // the latest at which programs have gone on for what had come from outside the lab
 	touched uint64       // what programs had done when they looked last
@@ -58,16 +58,9 @@ type remote struct {
 	name   string
 	grant  grant
 	slot   slot
-	peers  []int // by port: the node at the far end
-	ports  []int // by port: the port there
-	behind []int // by port: rounds in which frames were sent to it that it has not taken
 	round  uint32
 	orders uint64 // that it has been sent
 	due    uint64 // of them, those that its grants say
-
-	next    vtime.Time // of its own events
-	arrives vtime.Time // the first frame or order that it has not been granted since it was sent
-	from    vtime.Time // where time stood when it was granted
 }
 
 // NewCoordinator makes the shared memory of a run. HandOver hands it to the nodes.
@@ -99,14 +92,16 @@ func newCoordinator(cfg *sim.Config) (*Coordinator, error) {
 	}
 	c := &Coordinator{cfg: cfg, shared: &shared{}, nodes: make([]remote, count), faults: sim.NewSchedule(*cfg)}
 	c.plan = window.NewPlan(count+1, sim.Paths(cfg, of, count))
+	names, ends := make([]string, count), make([][]window.Far, count)
 	for i := range g.Nodes {
-		n := &g.Nodes[i]
-		c.nodes[i] = remote{name: n.Name, arrives: vtime.Never, next: vtime.Never, behind: make([]int, len(n.Links))}
-		for p := range n.Links {
+		names[i] = g.Nodes[i].Name
+		c.nodes[i].name = names[i]
+		for p := range g.Nodes[i].Links {
 			far := g.Peer(i, p)
-			c.nodes[i].peers, c.nodes[i].ports = append(c.nodes[i].peers, far.Node), append(c.nodes[i].ports, far.Port)
+			ends[i] = append(ends[i], window.Far{Part: far.Node, Port: far.Port, Delay: sim.Reach(cfg, i, p)})
 		}
 	}
+	c.ledger = window.NewLedger(names, ends)
 	return c, nil
 }
 
@@ -156,9 +151,8 @@ func (c *Coordinator) Begin(s Streams, hosts []int, server *outofband.Server) {
 // Ordered notes that an order has been sent to a node, and that it concerns an instant: vtime.Never
 // if it is carried out as soon as possible.
 func (c *Coordinator) Ordered(node int, at vtime.Time) {
-	n := &c.nodes[node]
-	n.orders++
-	n.arrives = min(n.arrives, at)
+	c.nodes[node].orders++
+	c.ledger.Sent(node, at)
 }
 
 // Channel returns the server's end of the out-of-band channel.
@@ -168,21 +162,20 @@ func (c *Coordinator) Channel() *window.Channel { return c.channel }
 func (c *Coordinator) Settle() error {
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.orders > n.due {
-			c.Grant(i, 0)
-			n.from = c.last // an order may start something at once, also before what is under way since a halt
+			if c.Grant(i, 0); !c.drains {
+				c.ledger.Allow(i, c.last) // an order may start something at once, also before what is under way since a halt
+			}
 		}
 	}
 	return c.Round()
 }
 
-// behindMax is how many rounds may bring frames to a port before the node takes them. In each of them
-// at most startsMax frames come.
-const behindMax = 4
-
 // Drain lets the nodes advance until none has an event, or until the run is halted, and returns the
 // instant at which something last happened.
 func (c *Coordinator) Drain() (last vtime.Time, halted bool, err error) {
 	c.faults.Resume(c.last)
+	c.drains = true
+	defer func() { c.drains = false }()
 	if halted, err = c.plan.Drain(c, c.channel, c.faults); err != nil {
 		return 0, halted, err
 	}
@@ -246,8 +239,18 @@ func (c *Coordinator) Next(next []vtime.Time) {
 		c.err = err
 	}
 	for i := range c.nodes {
-		next[i] = min(c.nodes[i].next, c.nodes[i].arrives)
+		next[i] = c.ledger.Next(i)
 	}
+}
+
+// Request takes a request of a rank, which node has said in its last round, and which arrives at an instant. Only
+// Streams.Hear may call it.
+func (c *Coordinator) Request(at vtime.Time, node, rank int, q outofband.Request) error {
+	if err := c.ledger.Check(node, at, c.cfg.OutOfBand); err != nil {
+		return err
+	}
+	c.channel.Request(at, node, rank, q)
+	return nil
 }
 
 // Reply implements window.Outlet.
@@ -274,17 +277,13 @@ func (c *Coordinator) Grant(node int, bound vtime.Time) { c.grant(node, bound, s
 func (c *Coordinator) grant(node int, bound vtime.Time, step uint32) {
 	n := &c.nodes[node]
 	n.round++
-	n.due, n.from, n.arrives = n.orders, min(n.next, n.arrives), vtime.Never
-	if n.from == vtime.Never { // it has orders only
-		n.from = c.last
-	}
-	clear(n.behind)
+	n.due = n.orders
+	c.ledger.Grant(node)
 	n.grant.bound().Store(int64(bound))
 	n.grant.step().Store(step)
 	n.grant.orders().Store(n.due)
 	n.grant.look().Store(int64(c.look))
 	n.grant.check().Store(0)
-	c.granted = append(c.granted, node)
 }
 
 // aliveEvery is the number of rounds after which the coordinator looks whether the run may go on. A
@@ -303,27 +302,32 @@ func (c *Coordinator) Round() error {
 		return c.err
 	}
 	for i := range c.nodes {
-		if slices.ContainsFunc(c.nodes[i].behind, func(rounds int) bool { return rounds >= behindMax }) {
+		if c.ledger.Late(i) {
 			c.Grant(i, 0)
 		}
+	}
+	c.ledger.Run()
+	granted := c.ledger.Granted()
+	for _, i := range granted {
+		c.nodes[i].grant.floor().Store(int64(c.ledger.Floor(i)))
 	}
 	run := c.roundHere
 	if c.far != nil {
 		run = c.roundFar
 	}
-	c.rounds.Grants += uint64(len(c.granted))
+	c.rounds.Grants += uint64(len(granted))
 	if err := run(); err != nil {
 		return err
 	}
-	for _, i := range c.granted {
+	for _, i := range granted {
 		if err := c.collect(i); err != nil {
 			return err
 		}
 	}
-	if len(c.granted) > 0 {
-		c.now.Store(max(c.now.Load(), int64(c.nodes[c.granted[0]].from)))
+	if len(granted) > 0 && c.ledger.From(granted[0]) != vtime.Never {
+		c.now.Store(max(c.now.Load(), int64(c.ledger.From(granted[0]))))
 	}
-	c.granted = c.granted[:0]
+	c.ledger.End()
 	return nil
 }
 
@@ -331,7 +335,7 @@ func (c *Coordinator) Round() error {
 func (c *Coordinator) roundHere() error {
 	begin := time.Now()
 	counted := begin // wall clock from which the wait counts
-	return c.shared.round(c.granted, func(i int) uint32 { return c.nodes[i].round }, func(i int) error {
+	return c.shared.round(c.ledger.Granted(), func(i int) uint32 { return c.nodes[i].round }, func(i int) error {
 		if err := c.streams.Alive(); err != nil {
 			return err
 		}
@@ -348,23 +352,11 @@ func (c *Coordinator) roundHere() error {
 // collect takes down what a node tells after a round.
 func (c *Coordinator) collect(i int) error {
 	n := &c.nodes[i]
-	n.next = vtime.Time(n.slot.next().Load())
-	if n.next < n.from {
-		return fmt.Errorf("node %s says that its next event is at %v, and is at %v already", n.name, n.next, n.from)
-	}
 	if now := vtime.Time(n.slot.now().Load()); now < 0 || now >= vtime.Never-1 {
 		return fmt.Errorf("node %s says that it is at %v", n.name, now)
 	}
-	for p, far := range n.peers {
-		at := vtime.Time(n.slot.first(p).Load())
-		if at == vtime.Never {
-			continue
-		}
-		if at < n.from {
-			return fmt.Errorf("node %s says that a frame arrives at %s at %v, and is at %v itself", n.name, c.nodes[far].name, at, n.from)
-		}
-		c.nodes[far].arrives = min(c.nodes[far].arrives, at)
-		c.nodes[far].behind[n.ports[p]]++
+	if err := c.ledger.Report(i, vtime.Time(n.slot.next().Load()), func(port int) vtime.Time { return vtime.Time(n.slot.first(port).Load()) }); err != nil {
+		return err
 	}
 	return c.streams.Hear(i, n.slot.words().Load())
 }
@@ -375,14 +367,7 @@ func (c *Coordinator) Now() vtime.Time { return vtime.Time(c.now.Load()) }
 // Horizon returns an instant before which nothing happens any more. It may be asked for while words of
 // nodes are heard.
 func (c *Coordinator) Horizon() vtime.Time {
-	at := min(c.channel.Next(), c.faults.Next()) // a reply, and a fault that begins or ends, are events, too
-	for i := range c.nodes {
-		at = min(at, c.nodes[i].next, c.nodes[i].arrives)
-	}
-	for _, i := range c.granted {
-		at = min(at, c.nodes[i].from)
-	}
-	return at
+	return min(c.channel.Next(), c.faults.Next(), c.ledger.Horizon()) // a reply, and a fault that begins or ends, are events, too
 }
 
 // Hops returns how many frames have arrived at the ends of links.

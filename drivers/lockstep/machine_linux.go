@@ -209,7 +209,7 @@ func ownMemory(size int) (region, error) {
 // roundFar lets the relays run a round.
 func (c *Coordinator) roundFar() error {
 	f := c.far
-	for _, i := range c.granted {
+	for _, i := range c.ledger.Granted() {
 		m := f.machines[f.at[i]]
 		m.granted = append(m.granted, i)
 	}
@@ -255,6 +255,7 @@ func (c *Coordinator) roundOf(m *Machine) []byte {
 		b = binary.NativeEndian.AppendUint64(b, uint64(n.grant.bound().Load()))
 		b = binary.NativeEndian.AppendUint32(b, n.grant.step().Load())
 		b = binary.NativeEndian.AppendUint64(b, n.grant.orders().Load())
+		b = binary.NativeEndian.AppendUint64(b, uint64(n.grant.floor().Load()))
 	}
 	return appendAnnounced(b, m.pending)
 }

@@ -101,6 +101,9 @@ func (g grant) look() *atomic.Int64 { return g.i64(32) }
 // check is the instant at which programs go on that find what they wait for outside the lab, if they are to look now; 0 if not.
 func (g grant) check() *atomic.Int64 { return g.i64(40) }
 
+// floor is the instant before which no frame arrives that the node takes in the round (window.Ledger).
+func (g grant) floor() *atomic.Int64 { return g.i64(48) }
+
 // What a node is granted.
 const (
 	stepAdvance = iota // the events before the bound

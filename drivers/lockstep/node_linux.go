@@ -75,6 +75,7 @@ type Node struct {
 	tags  *tagger
 
 	bound  vtime.Time // all events before it have been handled
+	floor  vtime.Time // of the grant: no neighbour can have sent a frame that arrives before it
 	look   vtime.Time // the latest of Programs.Look
 	orders uint64     // carried out
 	words  uint64     // sent
@@ -237,6 +238,7 @@ func (n *Node) use() (over bool, err error) {
 			return false, err
 		}
 	}
+	n.floor = vtime.Time(n.m.grant.floor().Load())
 	for i := range n.ports {
 		if err := n.receive(&n.ports[i]); err != nil {
 			return false, err
@@ -445,8 +447,8 @@ func (n *Node) take(p *port, b []byte) error {
 		return n.takeForeign(p, b)
 	}
 	at := vtime.Time(p.in.at(p.got).Load())
-	if at < n.bound || at < p.latest {
-		return fmt.Errorf("%s announces that frame %d arrives at %v: time there is %v already", p.name, p.got, at, max(n.bound, p.latest))
+	if soonest := max(n.bound, n.floor, p.latest); at < soonest {
+		return fmt.Errorf("%s announces that frame %d arrives at %v, and can have sent none that arrives before %v", p.name, p.got, at, soonest)
 	}
 	p.got++
 	p.latest = at

@@ -60,10 +60,9 @@ func (c *Coordinator) check() (found bool, err error) {
 	var asked []int
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.slot.outside().Load() > 0 {
-			arrives := n.arrives // which the grant takes for handled
 			c.Grant(i, 0)
 			n.grant.check().Store(int64(at))
-			n.arrives, n.from = arrives, min(n.from, c.last, arrives)
+			c.ledger.Allow(i, at) // no node has handled an event there, and each forgets what it has been granted beyond
 			asked = append(asked, i)
 		}
 	}
@@ -87,7 +86,7 @@ func (c *Coordinator) idle() bool {
 		return false
 	}
 	for i := range c.nodes {
-		if n := &c.nodes[i]; min(n.next, n.arrives) != vtime.Never {
+		if c.ledger.Next(i) != vtime.Never {
 			return false
 		}
 	}

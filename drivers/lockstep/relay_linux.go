@@ -113,6 +113,7 @@ func (r *Relay) round(conn net.Conn, m []byte, over <-chan struct{}) ([]byte, er
 		g.bound().Store(int64(x.u64()))
 		g.step().Store(x.u32())
 		g.orders().Store(x.u64())
+		g.floor().Store(int64(x.u64()))
 		granted = append(granted, i)
 	}
 	all := x.announced()

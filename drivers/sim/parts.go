@@ -121,17 +121,21 @@ func Paths(cfg *Config, of []int, channel int) (paths []window.Path) {
 	for i := range g.Nodes {
 		for port := range g.Nodes[i].Links {
 			if far := g.Peer(i, port).Node; of[far] != of[i] {
-				c := cfg.Port(i, port)
-				delay := c.Delay + c.Serialize(shortest)
-				if in := cfg.Switch.Input; in != nil && in.Credits {
-					delay = c.Delay // a credit takes no time of the link
-				}
-				paths = append(paths, window.Path{From: of[i], To: of[far], Delay: delay})
+				paths = append(paths, window.Path{From: of[i], To: of[far], Delay: Reach(cfg, i, port)})
 			}
 		}
 		paths = append(paths, window.Path{From: of[i], To: channel, Delay: cfg.OutOfBand}, window.Path{From: channel, To: of[i], Delay: cfg.OutOfBand})
 	}
 	return paths
+}
+
+// Reach is the shortest time from an event of a node to its effect at the far end of a port.
+func Reach(cfg *Config, node, port int) vtime.Duration {
+	c := cfg.Port(node, port)
+	if in := cfg.Switch.Input; in != nil && in.Credits {
+		return c.Delay // a credit takes no time of the link
+	}
+	return c.Delay + c.Serialize(shortest)
 }
 
 // shortest is at most the number of bytes of any frame on the wire that are on it before a switch

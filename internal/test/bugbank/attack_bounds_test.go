@@ -1,3 +1,26 @@
 package bugbank
 
-var attackBounds = []pitfall{}
+// attackBounds are bounds of virtual time, and links and memory of labs in containers, found by attacking mcastlab itself.
+var attackBounds = []pitfall{
+	{
+		what: "A bound that holds for those that may do something is asked of those that only take what has come",
+		seen: "mcastlab: a lab whose tiers have unlike delays ended with exit 4",
+		bugs: []bug{{
+			wrong: "A node whose links are full may report no event before what was known of it",
+			edits: edit("drivers/window/ledger.go", "i.floor = min(i.floor, a.from.Add(f.Delay))", "i.floor = min(i.floor, i.from)"),
+			test:  "drivers/lockstep TestSameTiers/allgather",
+		}, {
+			wrong: "It may report whatever it likes",
+			edits: edit("drivers/window/ledger.go", "next < a.floor {", "next < a.floor && false {"),
+			test:  "drivers/window TestLedgerLies",
+		}, {
+			wrong: "A frame may arrive as soon as its sender has an event",
+			edits: edit("drivers/window/ledger.go", "soonest := a.from.Add(f.Delay); at < soonest {\n\t\t\treturn fmt.Errorf(\"node %s says that a frame", "soonest := a.from; at < soonest {\n\t\t\treturn fmt.Errorf(\"node %s says that a frame"),
+			test:  "drivers/window TestLedgerLies",
+		}, {
+			wrong: "A request on the out-of-band channel may have been sent before the round",
+			edits: edit("drivers/window/ledger.go", "l.parts[part].from.Add(delay); at < soonest {", "l.parts[part].from; at < soonest {"),
+			test:  "drivers/window TestLedgerRequest",
+		}},
+	},
+}

@@ -16,7 +16,7 @@ var attackLockstep = []pitfall{
 		seen: "captures that began during a run: all ranks waited in a barrier, and its reply was still to come",
 		bugs: []bug{{
 			wrong: "A message of the out-of-band channel is no event: frames that it sets off come after all frames have been written",
-			edits: edit("drivers/lockstep/coordinator_linux.go", "at := min(c.channel.Next(), c.faults.Next())", "at := c.faults.Next()"),
+			edits: edit("drivers/lockstep/coordinator_linux.go", "return min(c.channel.Next(), c.faults.Next(), ", "return min(c.faults.Next(), "),
 			test:  "drivers/lockstep TestHorizon",
 		}},
 	},
