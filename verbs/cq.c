@@ -169,7 +169,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 
 // libmcasttime.so has these, if it is loaded.
 __attribute__((weak)) int mcastlab_poll(void);
-__attribute__((weak)) void mcastlab_polled(void);
+__attribute__((weak)) void mcastlab_progress(void);
 
 static __thread int polls;           // in vain, since the last rest or completion
 static __thread struct wait waiting; // since the last completion
@@ -186,9 +186,17 @@ void verbs_idle(void)
 	}
 }
 
+// verbs_progress tells the lab's clock that the thread does not only wait.
+void verbs_progress(void)
+{
+	if (mcastlab_progress)
+		mcastlab_progress();
+}
+
 // verbs_found ends a wait.
 void verbs_found(void)
 {
+	verbs_progress();
 	polls = 0;
 	waiting.looks = 0;
 }
@@ -218,8 +226,6 @@ int verbs_poll_cq(struct ibv_cq *cq, int max, struct ibv_wc *wc)
 	}
 	int starved = 0;
 	if (n) {
-		if (mcastlab_polled)
-			mcastlab_polled();
 		verbs_found();
 		atomic_store(&q->ring->tail, tail);
 		starved = atomic_exchange(&q->ring->starved, 0);

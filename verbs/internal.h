@@ -134,6 +134,7 @@ int verbs_poll_cq(struct ibv_cq *c, int n, struct ibv_wc *wc);
 struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 void verbs_idle(void);
 void verbs_found(void);
+void verbs_progress(void);
 int verbs_req_notify_cq(struct ibv_cq *c, int solicited_only);
 int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p, size_t size);
 int verbs_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);

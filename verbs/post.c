@@ -95,6 +95,8 @@ static int post_send(struct ibv_qp *b, struct ibv_send_wr *w, struct ibv_send_wr
 	}
 	atomic_store(&q->sq->head, head);
 	pthread_mutex_unlock(&q->send_lock);
+	if (!err)
+		verbs_progress();
 	verbs_ring(context_of(b->context));
 	return err;
 }
@@ -121,6 +123,8 @@ static int post_to(struct v_ring *ring, struct v_recv *entries, uint32_t n, uint
 		head++;
 	}
 	atomic_store(&ring->head, head);
+	if (!err)
+		verbs_progress();
 	return err;
 }
 

@@ -141,8 +141,10 @@ static int complete(struct ibv_qp_ex *x)
 	if (!err)
 		atomic_store(&q->sq->head, q->pending);
 	pthread_mutex_unlock(&q->send_lock);
-	if (!err)
+	if (!err) {
+		verbs_progress();
 		verbs_ring(context_of(x->qp_base.context));
+	}
 	return err;
 }
 

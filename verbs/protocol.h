@@ -93,7 +93,8 @@ struct v_thread {
 // What a thread waits for. Times are lab time in picoseconds. After news of the NIC V_PARK_POLL ends when the thread would have looked
 // next, if it looked every grid.
 enum { V_PARK_SLEEP = 1, V_PARK_POLL, V_PARK_OUTSIDE, V_PARK_BESIDE, V_PARK_MEMORY };
-enum { V_TOUCHED = 1, V_EVENTS = 2, V_READY = 4 };
+// V_AGAIN: since its last turn the thread has only looked, and found nothing.
+enum { V_TOUCHED = 1, V_EVENTS = 2, V_READY = 4, V_AGAIN = 8 };
 struct v_park {
 	uint32_t op, kind, flags, zero;
 	uint64_t until, grid;

@@ -127,6 +127,7 @@ const (
 	parkTouched = 1 // the thread has done something that others may wait for outside the lab
 	parkEvents  = 2 // an event of the NIC ends the wait, too
 	parkReady   = 4 // what it waits for has come (whyCheck)
+	parkAgain   = 8 // since its last turn the thread has only looked, and found nothing
 )
 
 // turn has a thread go on.

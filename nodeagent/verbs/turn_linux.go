@@ -85,7 +85,7 @@ func (p *Program) turn() {
 		if p.ended {
 			return
 		}
-		x, why := p.due()
+		x, why, _ := p.next()
 		if x == nil {
 			return
 		}
@@ -129,48 +129,25 @@ func (p *Program) running() bool {
 	return !p.begun || len(p.expected) > 0 || slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked })
 }
 
-// due returns the first thread that may go on, and why.
-func (p *Program) due() (x *thread, why uint32) {
-	now := p.host.Now()
+// next returns the thread that runs next, and why, or until when all of them wait.
+func (p *Program) next() (x *thread, why uint32, until vtime.Time) {
+	w, why, until := p.order.next(p.host.Now(), p.t.news())
 	for _, x := range p.threads {
-		x.notice(now, p.t.s)
-	}
-	for _, x := range p.threads {
-		switch {
-		case x.look && x.park.Kind == parkOutside:
-			return x, whyOutside
-		case x.park.Flags&parkEvents != 0 && x.told != p.t.s.told:
-			return x, whyEvent
-		case x.park.Kind == parkMemory && x.puts != p.t.s.puts:
-			return x, whyTime
-		case x.park.Kind == parkBeside && x.runs != x.proc.runs:
-			return x, whyTime
-		case x.until() <= now:
-			return x, whyTime
+		if &x.waiter == w {
+			return x, why, until
 		}
 	}
-	return nil, 0
+	return nil, 0, until
 }
 
-// notice has a thread that polls go on when it would have looked next after there was news.
-func (x *thread) notice(now vtime.Time, s *Server) {
-	if x.park.Kind != parkPoll || x.news || s.nic.Completions() == x.done {
-		return
-	}
-	grid := max(x.park.Grid, 1)
-	looks := max((uint64(now-x.since)+grid-1)/grid, 1)
-	x.news, x.park.Until = true, min(x.park.Until, uint64(x.since)+looks*grid)
-}
-
-// until returns when a thread goes on at the latest, as far as is known.
-func (x *thread) until() vtime.Time { return vtime.Time(min(x.park.Until, uint64(vtime.Never))) }
+// news returns what has happened at the host.
+func (t *Turns) news() news { return news{t.s.told, t.s.puts, t.s.nic.Completions()} }
 
 // rest returns until when the program's task waits, and what for.
 func (p *Program) rest() (until vtime.Time, why string) {
-	until = vtime.Never
+	_, _, until = p.next()
 	count := map[string]int{}
 	for _, x := range p.threads {
-		until = min(until, x.until())
 		count[waits[min(int(x.park.Kind), len(waits)-1)]]++
 	}
 	for _, w := range slices.Sorted(maps.Keys(count)) {

@@ -94,6 +94,7 @@ type Program struct {
 	over     time.Time // when that died
 	procs    map[uint32]*proc
 	threads  []*thread            // in the order in which they came
+	order    order                // of the same threads
 	begun    bool                 // its guardian has said which process it is
 	seen     map[uint32]bool      // processes that have come
 	expected map[uint32]time.Time // processes that have been started, and have not come yet
@@ -101,28 +102,18 @@ type Program struct {
 
 // proc is a process of a program.
 type proc struct {
+	process
 	pid    uint32
-	runs   uint64 // how often one of its threads has gone on
-	coming int    // threads that have been announced and have not come; below 0: that have come before they were
+	coming int // threads that have been announced and have not come; below 0: that have come before they were
 }
 
 // thread is a thread of a program.
 type thread struct {
-	conn   *net.UnixConn
-	proc   *proc
-	asked  bool // it is to say whether it could go on
-	ready  bool // it could
-	look   bool // it may
-	parked bool
-	park   park
-
-	// When it was parked.
-	since vtime.Time
-	told  uint64 // Server.told
-	puts  uint64 // Server.puts
-	runs  uint64 // proc.runs
-	done  uint64 // completions of the NIC
-	news  bool   // there have been more
+	waiter
+	conn  *net.UnixConn
+	proc  *proc
+	asked bool // it is to say whether it could go on
+	ready bool // it could
 }
 
 // program returns the program of a rank.
@@ -235,8 +226,9 @@ func (p *Program) enter(x *thread, m *threadHello, process int) {
 	if m.Announced != 0 {
 		x.proc.coming--
 	}
+	x.process = &x.proc.process
 	p.threads = append(p.threads, x)
-	x.parked, x.park = true, park{Kind: parkSleep} // until it is its turn
+	p.order.enter(&x.waiter, p.t.now(p), p.t.news())
 }
 
 // now returns the lab time; 0 before the program's task runs.
@@ -249,7 +241,6 @@ func (t *Turns) now(p *Program) vtime.Time {
 
 func (x *thread) goOn(now vtime.Time, why uint32) {
 	x.parked, x.ready, x.look = false, false, false
-	x.proc.runs++
 	_, _ = x.conn.Write(encode(turn{Why: why, Now: uint64(now)})) // a thread that has ended says so by its connection
 }
 
@@ -258,8 +249,7 @@ func (p *Program) parks(x *thread, m park) {
 		x.asked, x.ready = false, m.Flags&parkReady != 0
 		return
 	}
-	x.park, x.parked, x.since = m, true, p.t.now(p)
-	x.told, x.puts, x.runs, x.done, x.news = p.t.s.told, p.t.s.puts, x.proc.runs, p.t.s.nic.Completions(), false
+	p.order.parked(&x.waiter, m, p.t.now(p), p.t.news())
 	// What a new wait is for may be there already, and nobody will say so again: bytes that a poll has found and a recv then waits for.
 	if m.Flags&parkTouched != 0 || m.Kind == parkOutside {
 		p.t.touched++
@@ -288,7 +278,7 @@ func (p *Program) announce(x *thread, what uint32) {
 // leave forgets a thread. A process whose last thread goes without a word dies, or becomes another program.
 func (p *Program) leave(x *thread, bye bool) {
 	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o == x })
-	x.proc.runs++
+	p.order.leave(&x.waiter)
 	p.t.touched++
 	if p.procs[x.proc.pid] == x.proc && !bye && !slices.ContainsFunc(p.threads, func(o *thread) bool { return o.proc == x.proc }) {
 		p.expected[x.proc.pid] = time.Now()
@@ -298,7 +288,12 @@ func (p *Program) leave(x *thread, bye bool) {
 func (p *Program) dies(pid uint32) {
 	delete(p.procs, pid)
 	delete(p.expected, pid)
-	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool { return o.proc.pid == pid })
+	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool {
+		if o.proc.pid == pid {
+			p.order.leave(&o.waiter)
+		}
+		return o.proc.pid == pid
+	})
 	p.t.touched++
 	if pid == p.first {
 		p.over = time.Now()

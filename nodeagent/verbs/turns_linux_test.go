@@ -157,7 +157,7 @@ func TestTurnsNewWait(t *testing.T) {
 	nic := virtrnic.New(virtrnic.Config{IP: 0x0a000001, Port: &links.Ports(0, 1)[0], Pool: pool})
 	NewServer(Config{Loop: h, NIC: nic, Pool: pool, MTU: 1024, Turns: turns})
 	p, x := turns.program(0), &thread{proc: &proc{}}
-	p.host, p.threads = h, []*thread{x}
+	p.host, p.threads, x.process = h, []*thread{x}, &x.proc.process
 	before := uint64(0)
 	for range 2 {
 		x.parked = false

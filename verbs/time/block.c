@@ -90,7 +90,7 @@ static int wait_for(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t 
 			return r;
 		if (lab_now() >= until) {
 			if (all)
-				turns_look(0); // who looks again and again gets on
+				turns_look(); // who looks again and again gets on
 			return 0;
 		}
 		struct polled p = {fds, n, mask};
@@ -171,10 +171,18 @@ static void wrote(int fd)
 	errno = err;
 }
 
+// took notes that bytes have come: the program waits for something else from now on.
+static ssize_t took(ssize_t n)
+{
+	if (n > 0 && active())
+		turns_progress();
+	return n;
+}
+
 ssize_t read(int fd, void *b, size_t n)
 {
 	await(fd, POLLIN);
-	return real.read(fd, b, n);
+	return took(real.read(fd, b, n));
 }
 
 ssize_t recv(int fd, void *b, size_t n, int flags)
@@ -182,7 +190,7 @@ ssize_t recv(int fd, void *b, size_t n, int flags)
 	lab_on();
 	if (!(flags & MSG_DONTWAIT))
 		await(fd, POLLIN);
-	return real.recv(fd, b, n, flags);
+	return took(real.recv(fd, b, n, flags));
 }
 
 ssize_t recvfrom(int fd, void *restrict b, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict size)
@@ -190,7 +198,7 @@ ssize_t recvfrom(int fd, void *restrict b, size_t n, int flags, struct sockaddr 
 	lab_on();
 	if (!(flags & MSG_DONTWAIT))
 		await(fd, POLLIN);
-	return real.recvfrom(fd, b, n, flags, a, size);
+	return took(real.recvfrom(fd, b, n, flags, a, size));
 }
 
 ssize_t recvmsg(int fd, struct msghdr *m, int flags)
@@ -198,7 +206,7 @@ ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	lab_on();
 	if (!(flags & MSG_DONTWAIT))
 		await(fd, POLLIN);
-	return real.recvmsg(fd, m, flags);
+	return took(real.recvmsg(fd, m, flags));
 }
 
 // Programs that were built with _FORTIFY_SOURCE call these.

@@ -48,7 +48,7 @@ static void rates(struct rate r[2])
 long double lab_ps_at(int64_t mono)
 {
 	if (turns_on()) { // only the counter of the processor is asked for like this
-		turns_look(1);
+		turns_look();
 		return turns_ps();
 	}
 	struct rate r[2];
@@ -155,7 +155,7 @@ int lab_on(void)
 		atomic_store(&state, 2);
 	}
 	while (atomic_load(&state) != 2)
-		sched_yield();
+		syscall(SYS_sched_yield);
 	return page != NULL || turns_on();
 }
 
@@ -163,7 +163,7 @@ int lab_on(void)
 static void look(void)
 {
 	if (turns_on())
-		turns_look(0);
+		turns_look();
 }
 
 __attribute__((constructor)) static void start(void)

@@ -110,31 +110,3 @@ int pthread_timedjoin_np(pthread_t thread, void **value, const struct timespec *
 		return real.pthread_timedjoin_np(thread, value, t);
 	return pthread_clockjoin_np(thread, value, CLOCK_REALTIME, t);
 }
-
-// The threads of C11 are those of POSIX, in glibc, with other codes.
-static int c11(int err)
-{
-	return !err ? thrd_success : err == ETIMEDOUT ? thrd_timedout : thrd_error;
-}
-
-int mtx_timedlock(mtx_t *restrict m, const struct timespec *restrict t)
-{
-	if (!lab_on())
-		return real.mtx_timedlock(m, t);
-	return c11(pthread_mutex_timedlock((pthread_mutex_t *)m, t));
-}
-
-int cnd_timedwait(cnd_t *restrict c, mtx_t *restrict m, const struct timespec *restrict t)
-{
-	if (!lab_on())
-		return real.cnd_timedwait(c, m, t);
-	return c11(pthread_cond_clockwait((pthread_cond_t *)c, (pthread_mutex_t *)m, CLOCK_REALTIME, t));
-}
-
-int thrd_sleep(const struct timespec *t, struct timespec *rest)
-{
-	if (!lab_on())
-		return real.thrd_sleep(t, rest);
-	int err = clock_nanosleep(CLOCK_MONOTONIC, 0, t, rest);
-	return !err ? 0 : err == EINTR ? -1 : -2;
-}

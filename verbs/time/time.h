@@ -39,8 +39,12 @@
 	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) X(timer_settime) X(timer_gettime) \
 	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) \
 	X(wait4) X(waitid) X(fork) \
-	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(sem_wait) \
+	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_mutex_unlock) \
+	X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_post) \
 	X(pthread_cond_wait) X(pthread_cond_signal) X(pthread_cond_broadcast) \
+	X(pthread_spin_lock) X(pthread_spin_unlock) X(pthread_once) X(sched_yield) \
+	X(pthread_barrier_init) X(pthread_barrier_wait) X(pthread_barrier_destroy) \
+	X(thrd_create) X(thrd_join) X(mtx_lock) X(mtx_unlock) X(cnd_wait) X(cnd_signal) X(cnd_broadcast) X(call_once) \
 	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) \
 	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 
@@ -96,13 +100,20 @@ static inline int valid(const struct timespec *t)
 int turns_on(void);
 int turns_begin(void);
 int64_t turns_ps(void);       // lab time in picoseconds
-void turns_look(int counter); // pays for a look at a clock, or at the counter of the processor
+void turns_look(void);        // pays for a look at a clock
+void turns_yield(void);       // a look at what other threads have done
 void turns_touch(int fd);     // notes that others may see something new: at a socket, or (-1) elsewhere
+void turns_release(void);     // notes that the thread has given something that another thread of the process waits for
+void turns_progress(void);    // notes that the thread does not only look: for what it has seen, or done
 void turns_started(int pid);  // says that a process was started
 
 // turns_wait waits, until an instant at the latest, and returns why it is over (V_WHY_TIME and others). events: an
 // event of the NIC ends the wait, too.
 int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events);
+
+// turns_beside waits for another thread of the process, until an instant. again: it has just looked for what it waits for, and
+// done nothing else since the last such wait.
+void turns_beside(int64_t until_ps, int again);
 
 // turns_wait_outside waits until ready, which looks at what is outside the lab, returns other than 0, as turns_wait does.
 int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void *arg);
@@ -116,6 +127,7 @@ static inline int64_t until_ps(int64_t lab)
 void turns_come(void);          // has a thread take part that does not yet
 void turns_begin_thread(void);  // what a new thread does first
 void turns_end(void);           // what it does last
+void turns_leave_at_end(void);  // sees to it that the thread does that
 void turns_expect_thread(void); // what another does before it begins
 void turns_expect_none(void);   // what that does if it does not
 

@@ -17,18 +17,19 @@ static int rank = -1;              // of the program; -1: the process has no tur
 static _Atomic int64_t now_ps;     // as of the last that this process was told
 static __thread int conn = -1;     // of the thread
 static __thread int64_t debt_ps;   // for looking at clocks, that the thread has not waited yet
-static __thread unsigned counted;  // looks at the processor's counter since the thread has done something else
-static __thread int64_t spun_ps;   // since when it has done nothing but look at clocks; 0: it has done something else
+static __thread int64_t spun_ps;   // since when it has only looked: at clocks, at queues that are empty; 0: it has done something else
 static __thread unsigned polls;    // that found nothing since one that did
+static __thread unsigned looks;    // at clocks, since the last of these
+static __thread int released;      // it has given something that another thread may wait for, since it waited
 static __thread uint32_t flags;    // why the thread goes on
 static __thread int dirty[8];      // sockets that the thread has written to
 static __thread int dirties;
 static __thread volatile sig_atomic_t waiting; // the thread is within a wait
 static __thread volatile unsigned calls;       // of this library, and of that of verbs
 
-// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: every quarter of the time for
-// which it has been looking.
-enum { COUNTED = 1000, LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 1000000000, POLL = 10000, POLL_MAX = 10000000 };
+// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: each look takes 1/256 of the time
+// for which it has been looking, at most LOOK_MAX. LOOK_WAIT is what looks may cost before they are waited for.
+enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 10000000, LOOK_PART = 256, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
 
 int turns_on(void)
 {
@@ -86,6 +87,7 @@ static uint32_t touched; // V_TOUCHED if the process has done something that oth
 void turns_touch(int fd)
 {
 	touched = V_TOUCHED;
+	turns_progress();
 	for (int i = 0; i < dirties; i++)
 		if (dirty[i] == fd)
 			return;
@@ -93,7 +95,13 @@ void turns_touch(int fd)
 		dirty[dirties++] = fd;
 }
 
-static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int (*ready)(void *), void *arg)
+void turns_release(void)
+{
+	released = 1;
+}
+
+// again is V_AGAIN for a look that found nothing, unless the thread has given something since.
+static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int again, int (*ready)(void *), void *arg)
 {
 	int err = errno;
 	waiting = 1;
@@ -105,11 +113,11 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 	if (until_ps < now)
 		until_ps = now;
 	settle();
-	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0), 0, until_ps, grid_ps};
+	struct v_park p = {V_PARK, kind, touched | (events ? V_EVENTS : 0) | (released ? 0 : again), 0, until_ps, grid_ps};
 	touched = 0;
+	released = 0;
 	debt_ps = 0;
 	spun_ps = 0;
-	counted = 0;
 	for (;;) {
 		say(&p, sizeof p);
 		take_turn();
@@ -127,12 +135,17 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 
 int turns_wait(int kind, int64_t until_ps, int64_t grid_ps, int events)
 {
-	return wait_as(kind, until_ps, grid_ps, events, NULL, NULL);
+	return wait_as(kind, until_ps, grid_ps, events, 0, NULL, NULL);
+}
+
+void turns_beside(int64_t until_ps, int again)
+{
+	wait_as(V_PARK_BESIDE, until_ps, 0, 0, again ? V_AGAIN : 0, NULL, NULL);
 }
 
 int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void *arg)
 {
-	return wait_as(V_PARK_OUTSIDE, until_ps, 0, events, ready, arg);
+	return wait_as(V_PARK_OUTSIDE, until_ps, 0, events, 0, ready, arg);
 }
 
 int turns_unserved(const char *call)
@@ -144,41 +157,77 @@ int turns_unserved(const char *call)
 	return -1;
 }
 
-// A look at a clock takes time, so that a thread that waits for an instant by looking comes to it.
-void turns_look(int counter)
+// began returns since when the thread has only looked.
+static int64_t began(void)
 {
-	calls++;
-	// Programs compare the counter with other clocks: a look at it takes as long as ever, and so does the one that follows.
-	if (counter && ++counted < COUNTED)
+	if (!spun_ps)
 		spun_ps = turns_ps();
-	int64_t since = spun_ps, cost;
-	unsigned before = counted;
-	if (!since)
-		spun_ps = since = turns_ps();
-	cost = (turns_ps() - since) / 4;
-	debt_ps += cost < LOOK ? LOOK : cost < LOOK_MAX ? cost : LOOK_MAX;
-	if (debt_ps >= LOOK_WAIT) {
-		turns_wait(V_PARK_SLEEP, turns_ps(), 0, 0);
-		spun_ps = since;
-		counted = before;
-	}
+	return spun_ps;
 }
 
-// The library of verbs calls it when a poll has found nothing, in place of giving up the processor.
+// share returns what a look takes after so long a time of nothing but looks.
+static int64_t share(int64_t spent_ps, int64_t least)
+{
+	int64_t cost = spent_ps / LOOK_PART;
+	return cost < least ? least : cost < LOOK_MAX ? cost : LOOK_MAX;
+}
+
+// give has other threads run, and lab time go on to what the thread's looks have cost.
+static void give(void)
+{
+	int64_t since = spun_ps;
+	unsigned had = polls;
+	wait_as(V_PARK_SLEEP, turns_ps(), 0, 0, V_AGAIN, NULL, NULL);
+	spun_ps = since;
+	polls = had;
+}
+
+// A look at a clock takes time, so that a thread that waits for an instant by looking comes to it. Between polls it is the polls that
+// get on.
+void turns_look(void)
+{
+	calls++;
+	int64_t since = began();
+	debt_ps += polls && ++looks < POLLING ? LOOK : share(turns_ps() - since, LOOK);
+	if (debt_ps >= LOOK_WAIT)
+		give();
+}
+
+void turns_yield(void)
+{
+	calls++;
+	int64_t since = began();
+	debt_ps += share(turns_ps() - since, LOOK);
+	give();
+}
+
+// The library of verbs calls it when a poll has found nothing, in place of giving up the processor. A thread that looks at a clock
+// between polls waits for an instant, too, and is not to be late.
 __attribute__((visibility("default"))) int mcastlab_poll(void)
 {
 	if (!turns_on())
 		return 0;
-	int64_t wait = polls < 10 ? (int64_t)POLL << polls : POLL_MAX;
-	polls++;
-	turns_wait(V_PARK_POLL, turns_ps() + (wait < POLL_MAX ? wait : POLL_MAX), POLL, 0);
+	int64_t since = began(), wait = polls < 10 ? (int64_t)POLL << polls : POLL_MAX;
+	int64_t most = looks ? share(turns_ps() - since, LOOK_WAIT) : POLL_MAX;
+	int again = polls++ ? V_AGAIN : 0;
+	wait_as(V_PARK_POLL, turns_ps() + (wait < most ? wait : most), POLL, 0, again, NULL, NULL);
+	spun_ps = since;
+	looks = 0;
 	return 1;
 }
 
-__attribute__((visibility("default"))) void mcastlab_polled(void)
+void turns_progress(void)
 {
 	polls = 0;
+	looks = 0;
+	spun_ps = 0;
 	calls++;
+}
+
+// And when a poll has found something, or the program has posted.
+__attribute__((visibility("default"))) void mcastlab_progress(void)
+{
+	turns_progress();
 }
 
 // A thread that looks at its memory until a WRITE has changed it calls nobody. A timer of its processor time finds it: after two
@@ -197,7 +246,7 @@ static void tick(int sig)
 	int err = errno;
 	if (!waiting && conn >= 0 && calls == seen) {
 		spin_ps = last_spin == calls && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
-		turns_wait(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0);
+		wait_as(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0, last_spin == calls ? V_AGAIN : 0, NULL, NULL);
 		last_spin = calls;
 	}
 	seen = calls;
@@ -254,6 +303,7 @@ static int come(int announced)
 	waiting = 1;
 	take_turn();
 	waiting = 0;
+	turns_leave_at_end();
 	watch_spins();
 	return 0;
 }
@@ -310,6 +360,7 @@ static void in_child(void)
 	conn = -1;
 	debt_ps = 0;
 	dirties = 0;
+	released = 0;
 	if (come(0))
 		lost();
 }

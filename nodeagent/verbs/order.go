@@ -1,0 +1,141 @@
+package verbs
+
+import (
+	"slices"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+)
+
+// order decides which thread of a program runs next, and until when all of them wait. It has no clock, socket or goroutine:
+// docs/turns.md describes its states and rules, and TestOrder enumerates them.
+//
+// Three rules make it fair and let it terminate. Of several threads that may run, the one that has waited longest does. A thread that
+// waits for another of its process looks again only after that process has made progress, and a look that finds nothing
+// is no progress. Progress without end at one instant takes lab time (freeMoves).
+type order struct {
+	waiters []*waiter // in the order in which they came
+	parks   uint64    // how often a thread has parked
+	moves   int       // made since all threads last waited
+	resume  vtime.Time
+	paid    bool // the next move has had its moveCost
+}
+
+// At one instant a program makes freeMoves moves at no cost. Each further one takes moveCost of lab time, until all of its threads
+// wait: two threads that hand a lock to and fro would otherwise keep a third from the end of its sleep for ever.
+const (
+	freeMoves = 1000
+	moveCost  = vtime.Microsecond
+)
+
+// waiter is a thread as the order sees it.
+type waiter struct {
+	process *process
+	parked  bool
+	look    bool // what it waits for outside the lab has come
+	park    park
+
+	// When it was parked.
+	number uint64 // order.parks
+	since  vtime.Time
+	seen   news
+	moves  uint64 // process.moves
+	early  bool   // news of the NIC has shortened its poll
+}
+
+// process is what the order knows about a process.
+type process struct {
+	moves uint64 // how often one of its threads has done something that another may wait for
+}
+
+// news counts what happens at a host, for its programs to see.
+type news struct {
+	events uint64 // sent to programs
+	bytes  uint64 // times that bytes came into the memory of programs
+	done   uint64 // completions of the NIC
+}
+
+// enter takes a thread that has begun: it runs when its turn comes.
+func (o *order) enter(x *waiter, now vtime.Time, n news) {
+	o.waiters = append(o.waiters, x)
+	o.parked(x, park{Kind: parkSleep, Flags: parkAgain, Until: uint64(now)}, now, n)
+}
+
+// leave forgets a thread that has ended, which others may have waited for.
+func (o *order) leave(x *waiter) {
+	o.waiters = slices.DeleteFunc(o.waiters, func(w *waiter) bool { return w == x })
+	o.moved(x)
+}
+
+// moved notes that a thread has done something that another may wait for.
+func (o *order) moved(x *waiter) {
+	x.process.moves++
+	o.moves++
+	o.paid = false
+}
+
+// parked notes that a thread waits.
+func (o *order) parked(x *waiter, m park, now vtime.Time, n news) {
+	if m.Flags&parkAgain == 0 {
+		o.moved(x)
+	}
+	o.parks++
+	x.parked, x.look, x.early = true, false, false
+	x.park, x.number, x.since, x.seen, x.moves = m, o.parks, now, n, x.process.moves
+}
+
+// next returns the thread that runs next, and why. If there is none, all wait until an instant at the latest.
+func (o *order) next(now vtime.Time, n news) (x *waiter, why uint32, until vtime.Time) {
+	if now < o.resume {
+		return nil, 0, o.resume
+	}
+	until = vtime.Never
+	for _, w := range o.waiters {
+		if !w.parked {
+			continue
+		}
+		reason := w.due(now, n)
+		if reason != 0 && (x == nil || w.number < x.number) {
+			x, why = w, reason
+		}
+		until = min(until, w.until())
+	}
+	switch {
+	case x == nil:
+		o.moves = 0
+	case o.moves >= freeMoves && !o.paid:
+		o.resume, o.paid = now.Add(moveCost), true
+		return nil, 0, o.resume
+	}
+	return x, why, until
+}
+
+// due returns why a thread may run; 0: it may not.
+func (x *waiter) due(now vtime.Time, n news) (why uint32) {
+	x.notice(now, n)
+	switch {
+	case x.look && x.park.Kind == parkOutside:
+		return whyOutside
+	case x.park.Flags&parkEvents != 0 && x.seen.events != n.events:
+		return whyEvent
+	case x.park.Kind == parkMemory && (x.seen.bytes != n.bytes || x.moves != x.process.moves):
+		return whyTime
+	case x.park.Kind == parkBeside && x.moves != x.process.moves:
+		return whyTime
+	case x.until() <= now:
+		return whyTime
+	}
+	return 0
+}
+
+// notice has a thread that polls run when it would have looked next after there was news.
+func (x *waiter) notice(now vtime.Time, n news) {
+	if x.park.Kind != parkPoll || x.early || n.done == x.seen.done {
+		return
+	}
+	grid := max(x.park.Grid, 1)
+	looks := max((uint64(now-x.since)+grid-1)/grid, 1)
+	x.early, x.park.Until = true, min(x.park.Until, uint64(x.since)+looks*grid)
+}
+
+// until returns when a thread runs at the latest, as far as is known.
+func (x *waiter) until() vtime.Time { return vtime.Time(min(x.park.Until, uint64(vtime.Never))) }
