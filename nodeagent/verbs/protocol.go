@@ -94,6 +94,7 @@ const (
 	opPark                   // the thread waits
 	opBye                    // the thread ends
 	opExpect                 // the thread has started a process
+	opDies                   // a process dies of a signal that the thread has sent
 	opTurnsEnd
 )
 

@@ -175,7 +175,7 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 		p.enter(x, m, process)
 	})
 	bye := false
-	for {
+	for !bye { // a child that was forked meanwhile may hold the connection for longer
 		b, fds, err := receive(conn)
 		closeAll(fds)
 		if err != nil {
@@ -192,6 +192,9 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 			bye = bye || o == opBye
 			if o == opExpect {
 				t.say(func() { p.announce(x, m.ID) })
+			}
+			if o == opDies {
+				t.say(func() { p.awaitDeath(m.ID) })
 			}
 		}
 	}
@@ -259,6 +262,13 @@ func (p *Program) parks(x *thread, m park) {
 // expect notes that a process has been started.
 func (p *Program) expect(pid uint32) {
 	if !p.seen[pid] {
+		p.expected[pid] = time.Now()
+	}
+}
+
+// awaitDeath notes that a process dies of a signal: no thread goes on before it has.
+func (p *Program) awaitDeath(pid uint32) {
+	if p.procs[pid] != nil {
 		p.expected[pid] = time.Now()
 	}
 }

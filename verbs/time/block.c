@@ -45,12 +45,12 @@ static int active(void)
 	return lab_on() && turns_on();
 }
 
-// glance is poll without waiting, of the NIC's descriptors alone unless all count.
-static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all, const sigset_t *mask)
+// glance is poll without waiting, of the NIC's descriptors alone unless all count. Signals do not end it.
+static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all)
 {
 	static const struct timespec none;
 	if (all)
-		return real.ppoll(fds, n, &none, mask);
+		return real.ppoll(fds, n, &none, NULL);
 	struct pollfd some[n + 1];
 	for (nfds_t i = 0; i < n; i++) {
 		some[i] = fds[i];
@@ -58,7 +58,7 @@ static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all, const 
 			some[i].fd = -1;
 		some[i].revents = 0;
 	}
-	int r = real.ppoll(some, n, &none, mask);
+	int r = real.ppoll(some, n, &none, NULL);
 	for (nfds_t i = 0; i < n; i++)
 		fds[i].revents = some[i].revents;
 	return r;
@@ -68,47 +68,52 @@ static int glance(struct pollfd *fds, nfds_t n, const char *nic, int all, const 
 struct polled {
 	struct pollfd *fds;
 	nfds_t n;
-	const sigset_t *mask;
 };
 
 static int some_ready(void *arg)
 {
 	const struct polled *p = arg;
-	return glance(p->fds, p->n, NULL, 1, p->mask) != 0;
+	return glance(p->fds, p->n, NULL, 1) != 0;
 }
 
-// mixed says that descriptors may stand for both, as one of epoll does.
-static int wait_for(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask, int mixed)
+// mixed says that descriptors may stand for both, as one of epoll does; again is that of turns_wait_signals.
+static int wait_for(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask, int mixed, int *again)
 {
 	char nic[n + 1];
 	int nics = 0, all = lab_now() >= until;
 	for (nfds_t i = 0; i < n; i++)
 		nics += nic[i] = mixed || (fds[i].fd >= 0 && kind_of(fds[i].fd) == NIC);
 	for (;;) {
-		int r = glance(fds, n, nic, all, mask);
+		int r = glance(fds, n, nic, all);
 		if (r)
 			return r;
 		if (lab_now() >= until) {
+			if (mask && turns_signals(mask))
+				return -1;
 			if (all)
 				turns_look(); // who looks again and again gets on
 			return 0;
 		}
-		struct polled p = {fds, n, mask};
-		int why = mixed || (nfds_t)nics < n ? turns_wait_outside(until_ps(until), nics > 0, some_ready, &p) : turns_wait(V_PARK_SLEEP, until_ps(until), 0, nics > 0);
+		struct polled p = {fds, n};
+		int outside = mixed || (nfds_t)nics < n;
+		int why = outside || mask || signals_handled() ? turns_wait_signals(until_ps(until), nics > 0, outside ? some_ready : NULL, &p, mask, again)
+							       : turns_wait(V_PARK_SLEEP, until_ps(until), 0, nics > 0);
+		if (why < 0)
+			return -1;
 		all = why == V_WHY_OUTSIDE || lab_now() >= until;
 	}
 }
 
 int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask)
 {
-	return wait_for(fds, n, until, mask, 0);
+	return wait_for(fds, n, until, mask, 0, NULL);
 }
 
 int turns_epoll(int ep, struct epoll_event *events, int max, int64_t until, const sigset_t *mask)
 {
 	struct pollfd p = {ep, POLLIN, 0};
-	int r = wait_for(&p, 1, until, mask, 1);
-	return r < 0 ? r : real.epoll_pwait(ep, events, max, 0, mask);
+	int r = wait_for(&p, 1, until, mask, 1, NULL);
+	return r < 0 ? r : real.epoll_pwait(ep, events, max, 0, NULL);
 }
 
 int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, const sigset_t *mask)
@@ -127,7 +132,7 @@ int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, 
 		if (e)
 			fds[used++] = (struct pollfd){fd, e, 0};
 	}
-	int r = wait_for(fds, used, until, mask, 0), err = errno;
+	int r = wait_for(fds, used, until, mask, 0, NULL), err = errno;
 	for (int k = 0; r >= 0 && k < used; k++)
 		if (fds[k].revents & POLLNVAL) {
 			r = -1;
@@ -146,17 +151,22 @@ int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, 
 	return r < 0 ? -1 : count;
 }
 
-// await waits until a descriptor that blocks is ready.
-static void await(int fd, short events)
+// await waits until a descriptor that blocks is ready. It returns -1 with EINTR if a signal ends that.
+static int await(int fd, short events)
 {
 	if (!active())
-		return;
-	int fl = fcntl(fd, F_GETFL), err = errno;
+		return 0;
+	int fl = fcntl(fd, F_GETFL), err = errno, r = 0, again = 0;
 	if (fl >= 0 && !(fl & O_NONBLOCK) && kind_of(fd) != PLAIN) {
 		struct pollfd p = {fd, events, 0};
-		turns_poll(&p, 1, FOREVER, NULL);
+		do
+			r = wait_for(&p, 1, FOREVER, NULL, 0, &again);
+		while (r < 0 && errno == EINTR && again);
+		if (r < 0 && errno == EINTR)
+			return -1;
 	}
 	errno = err;
+	return 0;
 }
 
 // wrote notes that others may see something new.
@@ -181,31 +191,32 @@ static ssize_t took(ssize_t n)
 
 ssize_t read(int fd, void *b, size_t n)
 {
-	await(fd, POLLIN);
+	if (await(fd, POLLIN))
+		return -1;
 	return took(real.read(fd, b, n));
 }
 
 ssize_t recv(int fd, void *b, size_t n, int flags)
 {
 	lab_on();
-	if (!(flags & MSG_DONTWAIT))
-		await(fd, POLLIN);
+	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
+		return -1;
 	return took(real.recv(fd, b, n, flags));
 }
 
 ssize_t recvfrom(int fd, void *restrict b, size_t n, int flags, struct sockaddr *restrict a, socklen_t *restrict size)
 {
 	lab_on();
-	if (!(flags & MSG_DONTWAIT))
-		await(fd, POLLIN);
+	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
+		return -1;
 	return took(real.recvfrom(fd, b, n, flags, a, size));
 }
 
 ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
 	lab_on();
-	if (!(flags & MSG_DONTWAIT))
-		await(fd, POLLIN);
+	if (!(flags & MSG_DONTWAIT) && await(fd, POLLIN))
+		return -1;
 	return took(real.recvmsg(fd, m, flags));
 }
 
@@ -236,13 +247,15 @@ ssize_t __recvfrom_chk(int fd, void *restrict b, size_t n, size_t size, int flag
 
 int accept(int fd, struct sockaddr *restrict a, socklen_t *restrict size)
 {
-	await(fd, POLLIN);
+	if (await(fd, POLLIN))
+		return -1;
 	return real.accept(fd, a, size);
 }
 
 int accept4(int fd, struct sockaddr *restrict a, socklen_t *restrict size, int flags)
 {
-	await(fd, POLLIN);
+	if (await(fd, POLLIN))
+		return -1;
 	return real.accept4(fd, a, size, flags);
 }
 
@@ -317,8 +330,9 @@ static pid_t child(pid_t pid, int *status, int options, struct rusage *usage)
 		return real.wait4(pid, status, options, usage);
 	struct children c = {pid > 0 ? P_PID : pid == -1 ? P_ALL : P_PGID, pid > 0 ? pid : pid == -1 ? 0 : -pid,
 		WEXITED | (options & WUNTRACED ? WSTOPPED : 0) | (options & WCONTINUED)};
-	for (;;) {
-		turns_wait_outside(INT64_MAX, 0, some_changed, &c);
+	for (int again = 0;;) {
+		if (turns_wait_signals(INT64_MAX, 0, some_changed, &c, NULL, &again) < 0 && !again)
+			return -1;
 		pid_t r = real.wait4(pid, status, options | WNOHANG, usage);
 		if (r)
 			return r;
@@ -351,8 +365,9 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 	if (!active() || options & WNOHANG)
 		return real.waitid(type, id, info, options);
 	struct children c = {type, id, options & (WEXITED | WSTOPPED | WCONTINUED)};
-	for (;;) {
-		turns_wait_outside(INT64_MAX, 0, some_changed, &c);
+	for (int again = 0;;) {
+		if (turns_wait_signals(INT64_MAX, 0, some_changed, &c, NULL, &again) < 0 && !again)
+			return -1;
 		own.si_pid = 0;
 		if (real.waitid(type, id, &own, options | WNOHANG))
 			return -1;

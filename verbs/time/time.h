@@ -36,7 +36,8 @@
 	X(pthread_mutex_timedlock) X(pthread_mutex_clocklock) X(pthread_rwlock_timedrdlock) X(pthread_rwlock_clockrdlock) \
 	X(pthread_rwlock_timedwrlock) X(pthread_rwlock_clockwrlock) X(pthread_timedjoin_np) X(pthread_clockjoin_np) \
 	X(mtx_timedlock) X(cnd_timedwait) X(thrd_sleep) X(setsockopt) X(getsockopt) \
-	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) X(timer_settime) X(timer_gettime) \
+	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) \
+	X(timer_create) X(timer_settime) X(timer_gettime) X(timer_getoverrun) X(timer_delete) \
 	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) \
 	X(wait4) X(waitid) X(fork) \
 	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_mutex_unlock) \
@@ -45,7 +46,8 @@
 	X(pthread_spin_lock) X(pthread_spin_unlock) X(pthread_once) X(sched_yield) \
 	X(pthread_barrier_init) X(pthread_barrier_wait) X(pthread_barrier_destroy) \
 	X(thrd_create) X(thrd_join) X(mtx_lock) X(mtx_unlock) X(cnd_wait) X(cnd_signal) X(cnd_broadcast) X(call_once) \
-	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) \
+	X(sigaction) X(signal) X(sigprocmask) X(pthread_sigmask) X(sigsuspend) X(pause) X(sigwait) X(sigwaitinfo) \
+	X(kill) X(sigqueue) X(pthread_kill) \
 	X(execve) X(execvpe) X(fexecve) X(posix_spawn) X(posix_spawnp) X(system) X(popen)
 
 struct real {
@@ -118,6 +120,23 @@ void turns_beside(int64_t until_ps, int again);
 // turns_wait_outside waits until ready, which looks at what is outside the lab, returns other than 0, as turns_wait does.
 int turns_wait_outside(int64_t until_ps, int events, int (*ready)(void *), void *arg);
 
+// turns_wait_signals does so too, with a mask of signals in place of the thread's unless it is NULL. It returns -1 with EINTR if the
+// program has handled signals, and by *again whether a call that Linux may begin again does so. Without ready it waits for signals alone.
+int turns_wait_signals(int64_t until_ps, int events, int (*ready)(void *), void *arg, const sigset_t *mask, int *again);
+
+int turns_signals(const sigset_t *mask);                    // has signals handled that a mask lets in, and reports whether there were any
+int signals_handled(void);                                  // reports whether the program handles any
+void signals_set(int sig, const struct sigaction *a);       // notes what the program does with one
+int turns_sigtimedwait(const sigset_t *set, siginfo_t *info, int64_t until);
+void turns_dies(int pid);                                   // says that a process dies of a signal that it was sent
+// Timers (expire.c): they are set and asked for as by timer_settime and timer_gettime, if turns_timer_known, or as by setitimer.
+int turns_timer_known(timer_t id);
+int turns_timer(timer_t id, int flags, const struct itimerspec *set, struct itimerspec *old);
+int turns_timer_rest(timer_t id, struct itimerspec *rest);
+void turns_alarm(const struct itimerspec *set, struct itimerspec *old);
+void turns_alarm_rest(struct itimerspec *rest);
+void turns_forget_timers(void);                             // a new process has none
+
 // until_ps returns an instant as turns_wait has it.
 static inline int64_t until_ps(int64_t lab)
 {
@@ -144,10 +163,13 @@ int turns_system(const char *command); // system, whose shell has turns
 // turns_unserved says that a call has no part in turns, and returns -1 with ENOTSUP.
 int turns_unserved(const char *call);
 
-// turns_poll is poll until an instant; turns_select and turns_epoll are select and epoll_wait.
+// turns_poll is poll until an instant, with EINTR for a signal; turns_select and turns_epoll are select and epoll_wait.
 int turns_poll(struct pollfd *fds, nfds_t n, int64_t until, const sigset_t *mask);
 int turns_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t until, const sigset_t *mask);
 int turns_epoll(int ep, struct epoll_event *events, int max, int64_t until, const sigset_t *mask);
+
+// tsc_open returns a mask without the signal of the trap.
+sigset_t tsc_open(const sigset_t *mask);
 
 // tsc_trap has rdtsc show the lab's time, too.
 void tsc_trap(void);

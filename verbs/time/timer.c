@@ -73,7 +73,7 @@ int timerfd_gettime(int fd, struct itimerspec *t)
 int timer_settime(timer_t id, int flags, const struct itimerspec *restrict t, struct itimerspec *restrict old)
 {
 	if (lab_on() && turns_on())
-		return turns_unserved("timer_settime");
+		return turns_timer_known(id) ? turns_timer(id, flags, t, old) : real.timer_settime(id, flags, t, old); // of processor time
 	if (!lab_on() || bad(t))
 		return real.timer_settime(id, flags, t, old);
 	struct itimerspec w = scaled(t, wall);
@@ -88,7 +88,10 @@ int timer_settime(timer_t id, int flags, const struct itimerspec *restrict t, st
 
 int timer_gettime(timer_t id, struct itimerspec *t)
 {
-	int on = lab_on(), r = real.timer_gettime(id, t);
+	int on = lab_on();
+	if (turns_on() && turns_timer_known(id))
+		return turns_timer_rest(id, t);
+	int r = real.timer_gettime(id, t);
 	if (turns_on())
 		return r;
 	if (on && !r)
@@ -110,6 +113,12 @@ static struct itimerval micro(const struct itimerval *t, int64_t (*f)(int64_t))
 	}
 }
 
+static struct itimerval itimerval_of(const struct itimerspec *t)
+{
+	int64_t every = (ns_of(&t->it_interval) + 999) / 1000, value = (ns_of(&t->it_value) + 999) / 1000;
+	return (struct itimerval){{every / 1000000, every % 1000000}, {value / 1000000, value % 1000000}};
+}
+
 static int bad_micro(const struct timeval *t)
 {
 	return t->tv_sec < 0 || t->tv_usec < 0 || t->tv_usec > 999999;
@@ -117,8 +126,19 @@ static int bad_micro(const struct timeval *t)
 
 int setitimer(__itimer_which_t which, const struct itimerval *restrict t, struct itimerval *restrict old)
 {
-	if (lab_on() && turns_on() && which == ITIMER_REAL)
-		return turns_unserved("setitimer");
+	if (lab_on() && turns_on() && which == ITIMER_REAL) {
+		static const struct itimerval none;
+		const struct itimerval *v = t ? t : &none; // which disarms
+		if (bad_micro(&v->it_interval) || bad_micro(&v->it_value)) {
+			errno = EINVAL;
+			return -1;
+		}
+		struct itimerspec n = {{v->it_interval.tv_sec, v->it_interval.tv_usec * 1000}, {v->it_value.tv_sec, v->it_value.tv_usec * 1000}}, was;
+		turns_alarm(&n, &was);
+		if (old)
+			*old = itimerval_of(&was);
+		return 0;
+	}
 	if (!lab_on() || which != ITIMER_REAL || !t || bad_micro(&t->it_interval) || bad_micro(&t->it_value))
 		return real.setitimer(which, t, old);
 	struct itimerval w = micro(t, wall);
@@ -130,7 +150,12 @@ int setitimer(__itimer_which_t which, const struct itimerval *restrict t, struct
 
 int getitimer(__itimer_which_t which, struct itimerval *t)
 {
+	struct itimerspec rest;
 	int on = lab_on(), r = real.getitimer(which, t);
+	if (turns_on() && which == ITIMER_REAL && !r) {
+		turns_alarm_rest(&rest);
+		*t = itimerval_of(&rest);
+	}
 	if (turns_on())
 		return r;
 	if (on && !r && which == ITIMER_REAL)

@@ -211,8 +211,8 @@ static void on(void)
 }
 #endif
 
-// open_for returns a mask without the signal of the trap: while that is blocked the kernel would end the program.
-static sigset_t open_for(const sigset_t *mask)
+// While the signal of the trap is blocked the kernel would end the program.
+sigset_t tsc_open(const sigset_t *mask)
 {
 	sigset_t s = *mask;
 	if (trapping)
@@ -227,7 +227,7 @@ int sigaction(int sig, const struct sigaction *restrict a, struct sigaction *res
 		struct sigaction was = theirs;
 		if (a) {
 			theirs = *a;
-			theirs.sa_mask = open_for(&a->sa_mask);
+			theirs.sa_mask = tsc_open(&a->sa_mask);
 		}
 		if (old)
 			*old = was;
@@ -236,19 +236,19 @@ int sigaction(int sig, const struct sigaction *restrict a, struct sigaction *res
 	struct sigaction b;
 	if (a) {
 		b = *a;
-		b.sa_mask = open_for(&a->sa_mask);
+		b.sa_mask = tsc_open(&a->sa_mask);
 	}
-	return real.sigaction(sig, a ? &b : NULL, old);
+	int r = real.sigaction(sig, a ? &b : NULL, old);
+	if (!r && a)
+		signals_set(sig, &b);
+	return r;
 }
 
 __sighandler_t signal(int sig, __sighandler_t handler)
 {
 	lab_on();
-	if (sig != SIGSEGV || !trapping)
-		return real.signal(sig, handler);
 	struct sigaction old, a = {.sa_handler = handler, .sa_flags = SA_RESTART};
-	sigaction(sig, &a, &old);
-	return old.sa_handler;
+	return sigaction(sig, &a, &old) ? SIG_ERR : old.sa_handler;
 }
 
 int sigprocmask(int how, const sigset_t *restrict mask, sigset_t *restrict old)
@@ -256,7 +256,7 @@ int sigprocmask(int how, const sigset_t *restrict mask, sigset_t *restrict old)
 	lab_on();
 	if (!mask || how == SIG_UNBLOCK)
 		return real.sigprocmask(how, mask, old);
-	sigset_t s = open_for(mask);
+	sigset_t s = tsc_open(mask);
 	return real.sigprocmask(how, &s, old);
 }
 
@@ -265,7 +265,7 @@ int pthread_sigmask(int how, const sigset_t *restrict mask, sigset_t *restrict o
 	lab_on();
 	if (!mask || how == SIG_UNBLOCK)
 		return real.pthread_sigmask(how, mask, old);
-	sigset_t s = open_for(mask);
+	sigset_t s = tsc_open(mask);
 	return real.pthread_sigmask(how, &s, old);
 }
 
@@ -304,16 +304,28 @@ int execvp(const char *file, char *const argv[])
 	return execvpe(file, argv, environ);
 }
 
+// spawned says of a process that it was started.
+static int spawned(int err, const pid_t *own, pid_t *pid)
+{
+	if (!err)
+		turns_started(*own);
+	if (!err && pid)
+		*pid = *own;
+	return err;
+}
+
 int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
 	char *const argv[restrict], char *const env[restrict])
 {
-	STARTING(int, real.posix_spawn(pid, path, actions, attr, argv, env));
+	pid_t own;
+	STARTING(int, spawned(real.posix_spawn(&own, path, actions, attr, argv, env), &own, pid));
 }
 
 int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *restrict actions,
 	const posix_spawnattr_t *restrict attr, char *const argv[restrict], char *const env[restrict])
 {
-	STARTING(int, real.posix_spawnp(pid, file, actions, attr, argv, env));
+	pid_t own;
+	STARTING(int, spawned(real.posix_spawnp(&own, file, actions, attr, argv, env), &own, pid));
 }
 
 int system(const char *command)

@@ -259,7 +259,7 @@ static void watch_spins(void)
 	struct sigevent e = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMAX - 1};
 	struct itimerspec every = {{0, TICK}, {0, TICK}};
 	e._sigev_un._tid = syscall(SYS_gettid);
-	if (real.sigaction(SIGRTMAX - 1, &a, NULL) || timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &ticks))
+	if (real.sigaction(SIGRTMAX - 1, &a, NULL) || real.timer_create(CLOCK_THREAD_CPUTIME_ID, &e, &ticks))
 		return; // such a thread is named when it has kept its turn for long
 	ticking = !real.timer_settime(ticks, 0, &every, NULL);
 }
@@ -327,7 +327,7 @@ void turns_end(void)
 		return;
 	waiting = 1; // for ever
 	if (ticking)
-		timer_delete(ticks);
+		real.timer_delete(ticks);
 	settle();
 	say(&m, sizeof m);
 	syscall(SYS_close, conn);
@@ -361,6 +361,7 @@ static void in_child(void)
 	debt_ps = 0;
 	dirties = 0;
 	released = 0;
+	turns_forget_timers();
 	if (come(0))
 		lost();
 }
@@ -376,6 +377,13 @@ int turns_begin(void)
 	if (err)
 		rank = -1;
 	return err;
+}
+
+void turns_dies(int pid)
+{
+	struct v_id m = {V_DIES, pid};
+	turns_come();
+	say(&m, sizeof m);
 }
 
 void turns_started(int pid)

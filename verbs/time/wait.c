@@ -24,9 +24,14 @@ static int64_t after(int64_t ns)
 static int sleep_until(int64_t until)
 {
 	if (turns_on()) {
-		if (until <= lab_now())
+		if (until <= lab_now()) {
 			turns_yield(); // who sleeps for nothing again and again gets on
-		else
+			return 0;
+		}
+		while (signals_handled() && lab_now() < until)
+			if (turns_wait_signals(until_ps(until), 0, NULL, NULL, NULL, NULL) < 0)
+				return EINTR;
+		if (lab_now() < until)
 			turns_wait(V_PARK_SLEEP, until_ps(until), 0, 0);
 		return 0;
 	}
@@ -209,16 +214,12 @@ int epoll_pwait2(int ep, struct epoll_event *events, int max, const struct times
 
 int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout)
 {
+	if (lab_on() && turns_on() && (!timeout || valid(timeout)))
+		return turns_sigtimedwait(set, info, timeout ? after(ns_of(timeout)) : FOREVER);
 	if (!lab_on() || !timeout || !valid(timeout) || !ns_of(timeout))
 		return real.sigtimedwait(set, info, timeout);
 	int64_t until = after(ns_of(timeout));
 	int r;
-	if (turns_on()) {
-		static const struct timespec none;
-		while ((r = real.sigtimedwait(set, info, &none)) < 0 && errno == EAGAIN && lab_now() < until)
-			turns_wait(V_PARK_SLEEP, until_ps(until < lab_now() + PIECE / 1000 ? until : lab_now() + PIECE / 1000), 0, 0);
-		return r;
-	}
 	do {
 		struct timespec t = timespec_of(piece(until));
 		r = real.sigtimedwait(set, info, &t);

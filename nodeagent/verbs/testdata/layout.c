@@ -35,6 +35,7 @@ int main(void)
 	SIZE(V_PARK, v_park);
 	SIZE(V_BYE, v_id);
 	SIZE(V_EXPECT, v_id);
+	SIZE(V_DIES, v_id);
 	printf("turn %zu\n", sizeof(struct v_turn));
 	AT(v_park, until), AT(v_park, grid), AT(v_turn, now);
 	printf("clock %zu\n", sizeof(struct v_clock));
