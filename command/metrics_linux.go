@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,12 +14,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/internal/httpserve"
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
 // Bounds of the server of metrics.
 const (
-	metricsHeader = 5 * time.Second  // to send a request's head
 	metricsAnswer = 30 * time.Second // to be scraped and to take the answer
 	metricsAtOnce = 4                // requests under way: each asks all nodes
 )
@@ -60,21 +59,10 @@ func (p *program) metricsAction(c *cli.Context) error {
 		return fmt.Errorf("serve metrics: %w: choose another --listen", err)
 	}
 	p.say("metrics of lab %s are at http://%v/metrics", name, l.Addr())
-	return serveUntil(c.Context, l, metricsServer(x.Scrape, c.StringSlice("host")))
-}
-
-// serveUntil serves until ctx ends, and answers no more then. It returns why it ended.
-func serveUntil(ctx context.Context, l net.Listener, h http.Handler) error {
-	s := &http.Server{
-		Handler: h, ReadHeaderTimeout: metricsHeader, WriteTimeout: metricsAnswer, IdleTimeout: metricsAnswer, MaxHeaderBytes: 1 << 14,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the program ends
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserve.Serve(c.Context, l, metricsServer(x.Scrape, c.StringSlice("host")), metricsAnswer); err != nil && c.Context.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	return ctx.Err()
+	return c.Context.Err()
 }
 
 // metricsServer answers GET /metrics with what scrape writes. It does so to requests that call it by an address,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -77,29 +76,6 @@ func TestMetricsAtOnce(t *testing.T) {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("one that had room: %d", code)
 		}
-	}
-}
-
-// TestServeUntil: the server ends with its context, and says why.
-func TestServeUntil(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- serveUntil(ctx, l, metricsServer(func(context.Context, io.Writer) error { return nil }, nil))
-	}()
-	if r, err := http.Get("http://" + l.Addr().String() + "/metrics"); err != nil || r.StatusCode != http.StatusOK || r.Body.Close() != nil {
-		t.Errorf("%v, %v", r, err)
-	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		t.Error("it listens still")
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/httpserve"
 )
 
 // Bounds of the metrics' server, whose clients are trusted but may be broken.
 const (
-	metricsHeader = 5 * time.Second  // to send a request's head
 	metricsAnswer = 10 * time.Second // to take an answer
 	metricsAtOnce = 4                // requests under way
 )
@@ -27,10 +27,7 @@ const (
 // serveMetrics serves the metrics of the agent's current node, until ctx ends. Only root and the
 // node's user may enter the node's directory and connect to the socket.
 func (a *agent) serveMetrics(ctx context.Context, l net.Listener) error {
-	s := &http.Server{Handler: metricsHandler(a.snapshot), ReadHeaderTimeout: metricsHeader, WriteTimeout: metricsAnswer, MaxHeaderBytes: 1 << 14}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the process ends
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := httpserve.Serve(ctx, l, metricsHandler(a.snapshot), metricsAnswer); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/mcastlab/mcastlab/internal/httpserve"
 )
 
 //go:embed page
@@ -18,10 +20,8 @@ var files embed.FS
 
 // Bounds of the server.
 const (
-	headWait    = 5 * time.Second  // to send a request's head
-	writeWait   = 30 * time.Second // to take a part of an answer
-	streamsMax  = 8                // at a time: each asks all nodes, or reads the run
-	headerBytes = 1 << 14
+	writeWait  = 30 * time.Second // to take a part of an answer
+	streamsMax = 8                // at a time: each asks all nodes, or reads the run
 )
 
 // Send gives the page an event and its data, as JSON. Its error says that the page has gone.
@@ -41,14 +41,8 @@ func Serve(ctx context.Context, l net.Listener, token string, source Source) err
 	if err != nil {
 		return err
 	}
-	s := &http.Server{
-		Handler:           Guard(token, strconv.Itoa(at.Port), http.FileServerFS(page), stream(source)),
-		ReadHeaderTimeout: headWait, WriteTimeout: writeWait, IdleTimeout: writeWait, MaxHeaderBytes: headerBytes,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // the program ends
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	h := Guard(token, strconv.Itoa(at.Port), http.FileServerFS(page), stream(source))
+	if err := httpserve.Serve(ctx, l, h, writeWait); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve the page: %w", err)
 	}
 	return ctx.Err()
