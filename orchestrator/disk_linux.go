@@ -14,6 +14,7 @@ import (
 type disk interface {
 	open(name string, flag int) (diskFile, error)
 	rename(from, to string) error
+	remove(name string) error
 }
 
 type diskFile interface {
@@ -26,6 +27,7 @@ type osDisk struct{}
 
 func (osDisk) open(name string, flag int) (diskFile, error) { return os.OpenFile(name, flag, 0o600) }
 func (osDisk) rename(from, to string) error                 { return os.Rename(from, to) }
+func (osDisk) remove(name string) error                     { return os.Remove(name) }
 
 // appendTo appends to a file, which it creates if necessary. Once it has returned, the content
 // survives a loss of power.
@@ -40,10 +42,12 @@ func appendTo(d disk, path string, b []byte) error {
 // and after replace has returned the new one. That is why it writes and syncs before it renames:
 // a name must not lead to content that is not on disk yet.
 func replace(d disk, path string, b []byte) error {
-	if err := writeSynced(d, path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, b); err != nil {
-		return err
+	err := writeSynced(d, path+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, b)
+	if err == nil {
+		err = d.rename(path+".tmp", path)
 	}
-	if err := d.rename(path+".tmp", path); err != nil {
+	if err != nil {
+		_ = d.remove(path + ".tmp") // on a full disk it holds room that others need
 		return err
 	}
 	return syncFolder(d, filepath.Dir(path))

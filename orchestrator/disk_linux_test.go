@@ -56,6 +56,14 @@ func (p *powered) rename(from, to string) error {
 	return nil
 }
 
+func (p *powered) remove(name string) error {
+	if err := p.step(); err != nil {
+		return err
+	}
+	delete(p.names, name)
+	return nil
+}
+
 // poweredFile is an open file, or the folder.
 type poweredFile struct {
 	*powered

@@ -216,6 +216,9 @@ func TestDestroyTrouble(t *testing.T) {
 		{"an empty folder", nil, broken{}, nil},
 		{"a folder with a state that was not written to its end", func(s *store) error { return s.write("state.json", []byte(`{"schema": "mcas`)) }, broken{}, nil},
 		{"a lab that is up", up, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
+		{"a lab whose state cannot be written", func(s *store) error {
+			return errors.Join(up(s), os.Mkdir(filepath.Join(s.dir, "state.json.tmp"), 0o700), os.WriteFile(filepath.Join(s.dir, "state.json.tmp", "x"), nil, 0o600))
+		}, broken{nodes: []engine.Running{{Name: "h0", PID: 1}}}, nil},
 		{"an engine that does not answer and has the lab", up, broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
 		{"an engine that does not answer and may have the lab", func(s *store) error { return s.write("state.json", []byte("{")) },
 			broken{find: engine.ErrUnavailable}, engine.ErrUnavailable},
