@@ -46,6 +46,10 @@ const exitHelp = `EXIT CODES:
 // code. Labs may name the programs given, beside the workloads there are. Call it before
 // anything else: the nodes of a running lab are processes of the same binary.
 func Main(programs ...rank.Program) {
+	if err := keepDescriptors(); err != nil {
+		fmt.Fprintln(os.Stderr, "mcastlab:", err)
+		os.Exit(exitRuntime)
+	}
 	ctx, cancel := untilSignaled(context.Background())
 	out, errOut := &outlet{file: os.Stdout, gone: cancel}, &outlet{file: os.Stderr, gone: cancel}
 	if len(os.Args) < 2 || os.Args[1] != nodeVerb { // a node outlives whoever reads its log
