@@ -27,7 +27,7 @@ func (p *program) diffCommand() *cli.Command {
 			if err := oneOf(c, "format", "table", "json"); err != nil {
 				return err
 			}
-			if err := cmp.Or(notSweep(c.Args().Get(0)), notSweep(c.Args().Get(1))); err != nil {
+			if err := cmp.Or(runFolder(c.Args().Get(0)), runFolder(c.Args().Get(1))); err != nil {
 				return err
 			}
 			d, err := runner.Compare(c.Args().Get(0), c.Args().Get(1))

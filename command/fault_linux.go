@@ -15,6 +15,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/orchestrator"
 )
 
@@ -138,6 +139,9 @@ func (p *program) writeTargets(l *lab.Lab, g *topo.Graph, f *lab.Fault) error {
 // same and are checked alike.
 func (p *program) faultFromFlags(c *cli.Context, l *lab.Lab) (*lab.Fault, error) {
 	kind := c.Args().First()
+	if !faults.Kind(kind).Known() {
+		return nil, usageError{fmt.Errorf("fault add: no fault kind %q%s", kind, setting.Suggest(kind, liveKinds()))}
+	}
 	links := faults.Kind(kind).OfLinks()
 	var in []string
 	put := func(flag, key string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 func (p *program) validateCommand() *cli.Command {
@@ -47,10 +48,10 @@ func (p *program) validateCommand() *cli.Command {
 			}
 			swept := ""
 			if l.Sweep != nil {
-				swept = fmt.Sprintf(", a sweep of %d points and %d runs", len(points), len(points)*l.Sweep.Repeats)
+				swept = fmt.Sprintf(", a sweep of %s and %s", setting.Counted(len(points), "point"), setting.Counted(len(points)*l.Sweep.Repeats, "run"))
 			}
-			_, err = fmt.Fprintf(p.out, "%s: %d hosts, %d switches, %d links, %d workloads%s: ok\n",
-				l.Name, g.Hosts, g.Switches(), len(g.Links), len(l.Workloads), swept)
+			_, err = fmt.Fprintf(p.out, "%s: %s, %s, %s, %s%s: ok\n", l.Name, setting.Counted(g.Hosts, "host"),
+				setting.Counted(g.Switches(), "switch"), setting.Counted(len(g.Links), "link"), setting.Counted(len(l.Workloads), "workload"), swept)
 			return err
 		},
 	}
@@ -81,7 +82,7 @@ func (p *program) graphCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			title := fmt.Sprintf("%s: %d hosts, %d switches, %v links", l.Name, g.Hosts, g.Switches(), labspec.LinkRates(l, g))
+			title := fmt.Sprintf("%s: %s, %s, %v links", l.Name, setting.Counted(g.Hosts, "host"), setting.Counted(g.Switches(), "switch"), labspec.LinkRates(l, g))
 			return p.draw(g, format, title, c.String("output"))
 		},
 	}

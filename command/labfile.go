@@ -91,7 +91,7 @@ func findLab(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", &lab.Error{File: name, Text: "no such lab file"}
+		return "", usageError{fmt.Errorf("%s: no such lab file", name)}
 	case err != nil:
 		return "", fmt.Errorf("read lab: %w", err)
 	case !info.IsDir():

@@ -13,6 +13,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/nodeagent"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
@@ -172,9 +173,9 @@ func (p *program) deployCommand() *cli.Command {
 			what := map[orchestrator.Outcome]string{
 				orchestrator.Unchanged: "was up already: nothing changed", orchestrator.Made: "is up", orchestrator.Repaired: "is up again",
 			}[did]
-			size := fmt.Sprintf("%d nodes, %d links", len(d.Graph.Nodes), len(d.Graph.Links))
+			size := setting.Counted(len(d.Graph.Nodes), "node") + ", " + setting.Counted(len(d.Graph.Links), "link")
 			if n := len(l.Replicas()); n > 0 {
-				size += fmt.Sprintf(", %d controllers", n)
+				size += ", " + setting.Counted(n, "controller")
 			}
 			_, err = fmt.Fprintf(p.out, "%s: %s, %s: %s\n", l.Name, size, e.Name(), what)
 			cerr := d.Close()

@@ -179,7 +179,7 @@ func TestBadInput(t *testing.T) {
 		code int
 		want string
 	}{
-		{"missing file", []string{"run", "/no/such.mcl.yml"}, 3, "/no/such.mcl.yml: no such lab file"},
+		{"missing file", []string{"run", "/no/such.mcl.yml"}, 2, "/no/such.mcl.yml: no such lab file"},
 		{"empty folder", []string{"run", dir}, 2, "there is no *.mcl.yml in"},
 		{"empty file", lab(""), 3, "the file is empty"},
 		{"tabs", lab("name: x\n\tseed: 1\n"), 3, ":2:1: a tab indents the line"},
@@ -327,7 +327,7 @@ func TestOtherCommands(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"validate", quickstart}, `^quickstart: 16 hosts, 20 switches, 48 links, 1 workloads: ok\n$`},
+		{[]string{"validate", quickstart}, `^quickstart: 16 hosts, 20 switches, 48 links, 1 workload: ok\n$`},
 		{[]string{"validate", "--resolved", quickstart}, `(?s)^name: quickstart\nseed: 1\n.*  timeout: 4\.194304ms\n.*      schemes:\n        - name: cepheus\n          label: cepheus\n`},
 		{[]string{"graph", quickstart}, `(?s)^<svg .*</svg>\n$`},
 		{[]string{"graph", "--format", "dot", quickstart}, `(?s)^graph "quickstart: 16 hosts, 20 switches, 100Gbps links" \{.*"leaf0" -- "agg0"`},

@@ -34,7 +34,7 @@ func (p *program) reportAction(c *cli.Context) error {
 	}
 	var runs []*report.Run
 	for _, dir := range c.Args().Slice() {
-		if err := notSweep(dir); err != nil {
+		if err := runFolder(dir); err != nil {
 			return err
 		}
 		r, err := report.Read(dir)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -107,8 +109,11 @@ func unswept(c *cli.Context, l *lab.Lab) error {
 		"such as a point that run has written to the folder points", l.Name, verbOf(c))}
 }
 
-// notSweep refuses the folder of a sweep where that of a run is expected.
-func notSweep(dir string) error {
+// runFolder refuses, where a run's folder is expected, one that does not exist and that of a sweep.
+func runFolder(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("%s: no such run folder", dir)}
+	}
 	if !sweep.Folder(dir) {
 		return nil
 	}

@@ -56,7 +56,7 @@ func (p *program) traceAction(c *cli.Context) error {
 		return usageError{errors.New("-o goes with --perfetto")}
 	}
 	dir := c.Args().First()
-	if err := notSweep(dir); err != nil {
+	if err := runFolder(dir); err != nil {
 		return err
 	}
 	f, err := runner.OpenTrace(dir)

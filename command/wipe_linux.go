@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/lab/setting"
 	"github.com/mcastlab/mcastlab/orchestrator"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 	"github.com/mcastlab/mcastlab/orchestrator/engine/docker"
@@ -42,7 +43,7 @@ func (p *program) wipeCommand() *cli.Command {
 						continue
 					}
 				}
-				fmt.Fprintf(p.out, "%s lab %s (%s, %s, %d nodes)\n", what, l.Name, l.Runtime, l.State, l.Nodes)
+				fmt.Fprintf(p.out, "%s lab %s (%s, %s, %s)\n", what, l.Name, l.Runtime, l.State, setting.Counted(l.Nodes, "node"))
 			}
 			for _, i := range images {
 				if c.Bool("yes") {

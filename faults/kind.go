@@ -54,11 +54,14 @@ var kinds = []Kind{
 // Kinds returns all kinds, in the order of the documentation.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
+// Known reports whether there is such a kind.
+func (k Kind) Known() bool { return slices.Contains(kinds, k) }
+
 // OfFrames reports whether the kind affects single frames at the end of a link.
-func (k Kind) OfFrames() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindDelay) }
+func (k Kind) OfFrames() bool { return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindDelay) }
 
 // OfLinks reports whether the kind affects links rather than nodes.
-func (k Kind) OfLinks() bool { return slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
+func (k Kind) OfLinks() bool { return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
 
 // OfControl reports whether the kind affects the lab's controllers. A simulation has none.
 func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }

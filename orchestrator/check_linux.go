@@ -42,28 +42,51 @@ func Check(ctx context.Context, engines []engine.Engine) (all []Finding) {
 		What: fmt.Sprintf("kernel from %d.%d", kernelMajor, kernelMinor), Needed: true, Got: release,
 		OK: major > kernelMajor || major == kernelMajor && minor >= kernelMinor, Remedy: "boot a newer kernel",
 	}, Finding{
-		What: "root", Needed: true, Got: fmt.Sprintf("user %d", os.Geteuid()), OK: os.Geteuid() == 0, Remedy: "sudo mcastlab ...",
+		What: "root", Needed: true, Got: fmt.Sprintf("user %d", os.Geteuid()), OK: os.Geteuid() == 0, Remedy: "run as root",
 	}, packetSockets(), memory(), files())
 	for _, e := range engines {
-		f := Finding{What: "runtime " + e.Name(), Got: "answers", OK: true}
-		if _, err := e.Labs(ctx); err != nil {
-			f.OK, f.Got = false, strings.TrimPrefix(err.Error(), engine.ErrUnavailable.Error()+": ")
-			f.Remedy = "apt-get install docker.io && systemctl start docker"
-		}
-		all = append(all, f)
+		all = append(all, runtimeOf(ctx, e))
 	}
 	return all
 }
 
+// readiness is an engine that can say why it cannot start nodes for this user.
+type readiness interface {
+	Ready(ctx context.Context) error
+}
+
+// runtimeOf finds out whether an engine can start nodes for the user who asks.
+func runtimeOf(ctx context.Context, e engine.Engine) Finding {
+	f := Finding{What: "runtime " + e.Name(), Got: "ready", OK: true}
+	_, err := e.Labs(ctx)
+	if r, ok := e.(readiness); err == nil && ok {
+		err = r.Ready(ctx)
+	}
+	var why *engine.NotReadyError
+	switch {
+	case err == nil && os.Geteuid() != 0:
+		f.OK, f.Got, f.Remedy = false, "needs root", "run as root"
+	case errors.As(err, &why):
+		f.OK, f.Got, f.Remedy = false, why.Why, why.Remedy
+	case err != nil:
+		f.OK, f.Got = false, strings.TrimPrefix(err.Error(), engine.ErrUnavailable.Error()+": ")
+		f.Remedy = "apt-get install docker.io && systemctl start docker"
+	}
+	return f
+}
+
 // packetSockets tries to open what nodes send and receive through.
 func packetSockets() Finding {
-	f := Finding{What: "packet sockets", Needed: true, Got: "can be opened", OK: true, Remedy: "modprobe af_packet, as root"}
+	f := Finding{What: "packet sockets", Needed: true, Got: "can be opened", OK: true}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Close(fd)
 	}
 	if err != nil {
-		f.OK, f.Got = false, err.Error()
+		f.OK, f.Got, f.Remedy = false, err.Error(), "modprobe af_packet"
+		if errors.Is(err, unix.EPERM) {
+			f.Remedy = "run as root"
+		}
 	}
 	return f
 }

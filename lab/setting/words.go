@@ -15,6 +15,20 @@ func List(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
+// Counted returns a number with its noun, in the plural unless it is 1.
+func Counted(n int, noun string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "ch") || strings.HasSuffix(noun, "s"):
+		noun += "es"
+	case strings.HasSuffix(noun, "y"):
+		noun = strings.TrimSuffix(noun, "y") + "ies"
+	default:
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // Suggest names the word nearest to a misspelt one, or all there are if they are few.
 func Suggest(got string, words []string) string {
 	best, dist := "", 3

@@ -12,6 +12,11 @@ import (
 // ErrUnavailable says that an engine cannot be reached.
 var ErrUnavailable = errors.New("engine is not available")
 
+// NotReadyError says why an engine cannot start nodes, and what to do about it.
+type NotReadyError struct{ Why, Remedy string }
+
+func (e *NotReadyError) Error() string { return e.Why + ": " + e.Remedy }
+
 // Node is a node to start.
 type Node struct {
 	Name string

@@ -70,6 +70,15 @@ func (e Engine) Machines(ctx context.Context) (ready []engine.Machine, absent []
 	return ready, absent, portOf(&have[0]) + daemon.LinksPort, nil
 }
 
+// Ready reports why no lab can be deployed over machines.
+func (e Engine) Ready(ctx context.Context) error {
+	all, err := List(ctx, Options{State: e.State})
+	if err != nil || !slices.ContainsFunc(all, func(m Machine) bool { return m.State == StateReady }) {
+		return &engine.NotReadyError{Why: "no testbed", Remedy: "mcastlab hosts up"}
+	}
+	return nil
+}
+
 // client returns a client of a machine's daemon.
 func (e Engine) client(lab string, m *engine.Machine) (*daemon.Client, error) {
 	p, err := e.placement(lab)

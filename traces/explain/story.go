@@ -264,11 +264,11 @@ func (c *teller) event(e *traces.Line) {
 			return
 		}
 		if e.Value == 0 {
-			c.say(e.At, e.Node, "goes on", "port %d may send priorities %s again", e.Port, priorities(e.Priority))
+			c.say(e.At, e.Node, "goes on", "port %d may send %s again", e.Port, priorities(e.Priority))
 			return
 		}
 		c.s.Totals.Pauses++
-		c.say(e.At, e.Node, "paused", "port %d, priorities %s, by %s", e.Port, priorities(e.Priority), c.neighbour(id, e.Port))
+		c.say(e.At, e.Node, "paused", "port %d, %s, by %s", e.Port, priorities(e.Priority), c.neighbour(id, e.Port))
 	case "nak-sent":
 		if about {
 			c.s.Totals.Naks++
@@ -304,7 +304,7 @@ func (c *teller) event(e *traces.Line) {
 			c.say(e.At, e.Node, e.Op, "%s", e.Text)
 		}
 	case "pause-storm", "pause-storm-over":
-		c.say(e.At, e.Node, e.Op, "port %d, priorities %s", e.Port, priorities(e.Priority))
+		c.say(e.At, e.Node, e.Op, "port %d, %s", e.Port, priorities(e.Priority))
 	}
 }
 
@@ -330,7 +330,7 @@ func (c *teller) neighbour(id, port int) string {
 	return "its neighbour"
 }
 
-// priorities writes a mask of priorities.
+// priorities names the priorities of a mask: priority 3, priorities 3,4.
 func priorities(mask uint8) string {
 	var all []string
 	for i := range 8 {
@@ -338,7 +338,10 @@ func priorities(mask uint8) string {
 			all = append(all, fmt.Sprint(i))
 		}
 	}
-	return strings.Join(all, ",")
+	if len(all) == 1 {
+		return "priority " + all[0]
+	}
+	return "priorities " + strings.Join(all, ",")
 }
 
 // us writes picoseconds as microseconds, to the nanosecond.

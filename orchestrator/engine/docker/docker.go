@@ -79,7 +79,7 @@ func reach(ctx context.Context, toDo string) (*client.Client, error) {
 func remedy(err error, toDo string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "permission denied"):
-		return errors.New("permission denied: run as root")
+		return &engine.NotReadyError{Why: "permission denied", Remedy: "run as root"}
 	case client.IsErrConnectionFailed(err):
 		return errors.New(toDo)
 	}
@@ -110,7 +110,16 @@ func (e Engine) Start(ctx context.Context, lab string, nodes []engine.Node, inte
 			return err
 		}
 	}
-	return each(nodes, func(n engine.Node) error { return start(ctx, c, lab, image, self, n) })
+	return each(nodes, func(n engine.Node) error {
+		err := start(ctx, c, lab, image, self, n)
+		if errdefs.IsNotFound(err) && e.Image == "" { // a deployment by another build has removed the image meanwhile
+			if _, err := ensureImage(ctx, c, intend); err != nil {
+				return err
+			}
+			err = start(ctx, c, lab, image, self, n)
+		}
+		return err
+	})
 }
 
 // program returns the path of this program's file if containers can run it in place of the image's
