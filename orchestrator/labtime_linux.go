@@ -28,7 +28,7 @@ const timeLibrary = "libmcasttime.so"
 // withLabTime returns the environment of a program whose clocks show the lab's time, which it gets from the process of its NIC;
 // where that cannot be shown, a program of ClockAuto has this machine's time.
 func (x *Execution) withLabTime(env []string, s site) ([]string, error) {
-	if x.Clock == ClockWall || x.Clock == "" {
+	if x.Clock == ClockWall || x.Clock == "" || x.byKernelStamps() {
 		return env, nil
 	}
 	if why := cmp.Or(s.why, x.withoutLabTime()); why != nil {
@@ -41,6 +41,15 @@ func (x *Execution) withLabTime(env []string, s site) ([]string, error) {
 		return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", turnsDate)), filepath.Join(x.Library, timeLibrary)), nil
 	}
 	return appendPreload(append(env, fmt.Sprint("MCASTLAB_CLOCK=", s.since)), filepath.Join(x.Library, timeLibrary)), nil
+}
+
+// stamped are programs that subtract a clock's reading from the time stamp that the kernel gives a packet. The
+// kernel stamps by this server's clock, so lab time would show round trips of seconds.
+var stamped = []string{"ping", "ping4", "ping6", "arping", "fping", "traceroute", "tracepath"}
+
+// byKernelStamps reports whether a program keeps this server's clock unless --clock says otherwise.
+func (x *Execution) byKernelStamps() bool {
+	return x.Clock == ClockAuto && !x.inTurns && slices.Contains(stamped, filepath.Base(x.Argv[0]))
 }
 
 // since returns when the lab was deployed, in seconds since 1970: then its time begins for programs.
@@ -97,7 +106,7 @@ func appendPreload(env []string, path string) []string {
 // LabTime reports whether a program at a node is shown the lab's time, unless it is to see this machine's, and how long
 // a second of it takes while no run sets another dilation.
 func (d *Deployed) LabTime(node string, x *Execution) (dilation float64, shown bool) {
-	if d.WithoutNIC(node, x.Library) != nil || x.withoutLabTime() != nil {
+	if d.WithoutNIC(node, x.Library) != nil || x.withoutLabTime() != nil || x.byKernelStamps() {
 		return 0, false
 	}
 	r, err := d.clock(nil)
