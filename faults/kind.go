@@ -58,10 +58,14 @@ func Kinds() []Kind { return slices.Clone(kinds) }
 func (k Kind) Known() bool { return slices.Contains(kinds, k) }
 
 // OfFrames reports whether the kind affects single frames at the end of a link.
-func (k Kind) OfFrames() bool { return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindDelay) }
+func (k Kind) OfFrames() bool {
+	return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindDelay)
+}
 
 // OfLinks reports whether the kind affects links rather than nodes.
-func (k Kind) OfLinks() bool { return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown) }
+func (k Kind) OfLinks() bool {
+	return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown)
+}
 
 // OfControl reports whether the kind affects the lab's controllers. A simulation has none.
 func (k Kind) OfControl() bool { return k == KindControlPartition || k == KindControllerCrash }

@@ -15,6 +15,7 @@ var ErrUnavailable = errors.New("engine is not available")
 // NotReadyError says why an engine cannot start nodes, and what to do about it.
 type NotReadyError struct{ Why, Remedy string }
 
+// Error says both.
 func (e *NotReadyError) Error() string { return e.Why + ": " + e.Remedy }
 
 // Node is a node to start.
