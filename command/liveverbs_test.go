@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/test/patch"
 )
 
 // TestLiveVerbs: Debian's programs run at hosts of a fat-tree, across its switches, find each other by the management
@@ -55,7 +56,11 @@ func verbsTools(t *testing.T, names ...string) {
 		}
 	}
 	library := t.TempDir()
-	if out, err := exec.Command("sh", "../verbs/build.sh", library).CombinedOutput(); err != nil {
+	src, err := patch.Sources(t.TempDir(), "../verbs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sh", filepath.Join(src, "build.sh"), library).CombinedOutput(); err != nil {
 		if os.Getenv("MCASTLAB_REQUIRE_TOOLS") != "" || !bytes.Contains(out, []byte(".h: No such file")) {
 			t.Fatalf("build the library: %v\n%s", err, out)
 		}

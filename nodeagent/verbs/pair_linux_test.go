@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/test/patch"
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
@@ -268,8 +269,12 @@ func library(t testing.TB) (dir string) {
 	}
 	built.Do(func() {
 		built.dir, built.err = os.MkdirTemp("", "mcastlab-verbs-")
+		var src string
 		if built.err == nil {
-			built.out, built.err = exec.Command("sh", "../../verbs/build.sh", built.dir).CombinedOutput()
+			src, built.err = patch.Sources(built.dir, "../../verbs")
+		}
+		if built.err == nil {
+			built.out, built.err = exec.Command("sh", filepath.Join(src, "build.sh"), built.dir).CombinedOutput()
 		}
 	})
 	if built.err != nil {
