@@ -388,9 +388,9 @@ func TestStatuses(t *testing.T) {
 			p.post(0, SendWR{Opcode: WRRDMAWrite, SGE: whole(m, 1)})
 		}},
 		{WCRemAccessErr, 0, func(p *pair, m *MR) { p.post(0, SendWR{Opcode: WRRDMAWrite, SGE: whole(m, 1), RKey: 1}) }},
-		{WCRemOpErr, 0, func(p *pair, _ *MR) {
+		{WCRemOpErr, 0, func(p *pair, m *MR) {
 			p.recv(1, RecvWR{SGE: SGE{Length: 1}})
-			p.post(0, SendWR{Opcode: WRSend})
+			p.post(0, SendWR{Opcode: WRSend, SGE: whole(m, 1)})
 		}},
 		{WCRetryExcErr, 0, func(p *pair, _ *MR) { p.modifyTo(1, StateReset); p.post(0, SendWR{Opcode: WRSend}) }},
 		{WCRNRRetryExcErr, 0, func(p *pair, _ *MR) { p.post(0, SendWR{Opcode: WRSend}) }},

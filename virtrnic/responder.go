@@ -26,7 +26,7 @@ type responder struct {
 	active bool
 	placed bool // the payload of the packet being handled is in memory already (see reorder)
 	write  bool
-	pieces bool // a SEND goes into several pieces of memory; mr and off are not used
+	pieces bool // a SEND looks up its memory as bytes arrive; mr and off are not used
 	hasWR  bool // wr is valid
 	mr     *MR
 	off    uint64 // next byte in mr
@@ -191,7 +191,7 @@ func (r *responder) place(q *QP, f *wire.Frame) bool {
 	}
 	switch {
 	case r.pieces:
-		if !q.nic.scatter(q.pd, r.wr.extras.sgl, r.got, f.PayloadBytes(), int(size)) {
+		if !q.nic.deliver(q.pd, r.wr.sge, r.wr.sgl(), r.got, f) {
 			return false
 		}
 	case r.mr.gone || r.write && r.mr.closed:
@@ -269,17 +269,12 @@ func (r *responder) begin(q *QP, f *wire.Frame, info *wire.OpInfo) (nak wire.Syn
 		}
 		r.active, r.write, r.got = true, false, 0
 		r.left = total(r.wr.sge, r.wr.sgl())
-		r.mr = nil
-		if r.pieces = r.wr.extras != nil; r.pieces {
-			if !q.nic.reachable(q.pd, r.wr.sge, r.wr.sgl(), AccessLocalWrite) {
-				return wire.SyndromeRemoteOp, WCLocProtErr
-			}
-		} else if r.left > 0 {
+		// A buffer may be longer than its region, as on rxe: only the bytes that arrive need memory. The common case, one
+		// piece within one region, is looked up once for the message.
+		if r.mr = nil; r.wr.extras == nil && r.left > 0 {
 			r.mr, r.off = q.nic.lookup(q.pd, r.wr.sge.LKey, r.wr.sge.Addr, r.left, AccessLocalWrite)
-			if r.mr == nil {
-				return wire.SyndromeRemoteOp, WCLocProtErr
-			}
 		}
+		r.pieces = r.mr == nil
 		return 0, 0
 	}
 	h := f.RETH()
