@@ -80,3 +80,6 @@ else
   echo 'verbs/build.sh: there is no mpicc of Open MPI, so libmcastmpi.so is not built (Debian: libopenmpi-dev)' >&2
 fi
 mv "$tmp/libibverbs.so.1" "$tmp/librdmacm.so.1" "$tmp/libmcastsysfs.so" "$1"
+# Programs that load a library by dlopen (NCCL) try the name without a version first, which is the distribution's where its headers are.
+ln -sf libibverbs.so.1 "$1/libibverbs.so"
+ln -sf librdmacm.so.1 "$1/librdmacm.so"

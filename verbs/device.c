@@ -84,21 +84,27 @@ static void fill_device(const struct v_device *v, struct ibv_device_attr *a)
 	memset(a, 0, sizeof *a);
 	strcpy(a->fw_ver, "mcastlab");
 	a->node_guid = a->sys_image_guid = guid(v);
-	a->max_mr_size = 1ull << 40;
+	a->vendor_id = 0xffffff; // no one's, as rxe says
+	a->vendor_part_id = 1;
+	a->hw_ver = 1;
+	a->max_mr_size = v->max_mr_size;
 	a->page_size_cap = 0xfffffffffffff000ull;
 	a->max_qp = v->max_qp;
 	a->max_qp_wr = v->max_qp_wr;
 	a->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
 	a->max_sge = a->max_sge_rd = v->max_sge;
-	a->max_pd = a->max_ah = 1 << 16;
-	a->max_cq = a->max_mr = a->max_srq = 1 << 15; // with queue pairs, and of all programs together
+	a->max_pd = v->max_pd;
+	a->max_ah = v->max_ah;
+	a->max_cq = v->max_cq;
+	a->max_mr = v->max_mr;
+	a->max_srq = v->max_srq;
 	a->max_cqe = v->max_cqe;
 	a->max_qp_rd_atom = a->max_qp_init_rd_atom = v->max_rd_atomic;
-	a->max_res_rd_atom = v->max_rd_atomic * 1024;
+	a->max_res_rd_atom = v->max_rd_atomic * v->max_qp;
 	a->atomic_cap = IBV_ATOMIC_HCA;
-	a->max_mcast_grp = 4096;
+	a->max_mcast_grp = v->max_mcast_groups;
 	a->max_mcast_qp_attach = v->max_mcast_qp;
-	a->max_total_mcast_qp_attach = 4096 * v->max_mcast_qp;
+	a->max_total_mcast_qp_attach = v->max_mcast_groups * v->max_mcast_qp;
 	a->max_srq_wr = v->max_qp_wr;
 	a->max_srq_sge = v->max_sge;
 	a->max_pkeys = 1;
@@ -124,6 +130,10 @@ int verbs_query_device_ex(struct ibv_context *c, const struct ibv_query_device_e
 		a->completion_timestamp_mask = UINT64_MAX;
 		a->hca_core_clock = 1000000; // kHz: a tick is a nanosecond of the NIC's time
 	}
+	if (size >= offsetof(struct ibv_device_attr_ex, device_cap_flags_ex) + sizeof a->device_cap_flags_ex)
+		a->device_cap_flags_ex = a->orig_attr.device_cap_flags;
+	if (size >= offsetof(struct ibv_device_attr_ex, phys_port_cnt_ex) + sizeof a->phys_port_cnt_ex)
+		a->phys_port_cnt_ex = a->orig_attr.phys_port_cnt;
 	return 0;
 }
 
@@ -183,7 +193,7 @@ int verbs_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *
 	a.max_mtu = a.active_mtu = mtu_code(v->mtu);
 	a.gid_tbl_len = 1;
 	a.port_cap_flags = IBV_PORT_CM_SUP;
-	a.max_msg_sz = 1u << 31;
+	a.max_msg_sz = V_MESSAGE;
 	a.pkey_tbl_len = 1;
 	a.max_vl_num = 1;
 	a.phys_state = 5; // LinkUp

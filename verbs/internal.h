@@ -93,6 +93,7 @@ struct qp {
 	pthread_mutex_t send_lock, recv_lock;
 	struct ibv_qp_cap cap;
 	int sig_all, is_ex;
+	uint32_t mtu;        // of the path, in bytes; 0 before RTR
 	uint64_t pending;    // extended posting: head with what has been built since wr_start
 	struct v_send *last; // extended posting: the request being built
 	int failed;          // extended posting: what wr_complete returns
@@ -127,6 +128,9 @@ void *verbs_map(int fd, size_t size);
 void verbs_ring(struct context *c);
 void verbs_fill_ops(struct context *c);
 void verbs_fill_post_ops(struct ibv_context_ops *ops);
+int verbs_fits(const struct qp *q, enum ibv_wr_opcode op, uint64_t length);
+int verbs_takes(enum ibv_qp_type type, enum ibv_wr_opcode op);
+uint64_t verbs_ex_ops(enum ibv_qp_type type);
 void verbs_fill_ex(struct qp *q, uint64_t ops);
 struct ibv_qp *verbs_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
 struct ibv_srq *verbs_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);

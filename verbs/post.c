@@ -3,8 +3,8 @@
 
 #include <arpa/inet.h>
 
-// takes says whether the service has the operation.
-static int takes(enum ibv_qp_type type, enum ibv_wr_opcode op)
+// verbs_takes says whether the service has the operation.
+int verbs_takes(enum ibv_qp_type type, enum ibv_wr_opcode op)
 {
 	switch (op) {
 	case IBV_WR_SEND:
@@ -21,6 +21,20 @@ static int takes(enum ibv_qp_type type, enum ibv_wr_opcode op)
 	default:
 		return 0;
 	}
+}
+
+// verbs_fits says whether a message has a length that its NIC sends. It answers requests that are longer by ending the queue pair.
+int verbs_fits(const struct qp *q, enum ibv_wr_opcode op, uint64_t length)
+{
+	return length <= V_MESSAGE && (op != IBV_WR_RDMA_READ || length <= (uint64_t)V_PACKETS * q->mtu);
+}
+
+static uint64_t total(const struct ibv_sge *sg, int n)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < n; i++)
+		sum += sg[i].length;
+	return sum;
 }
 
 static int put_inline(const struct qp *q, struct v_send *e, const struct ibv_sge *sg, int n)
@@ -40,7 +54,7 @@ static int put_inline(const struct qp *q, struct v_send *e, const struct ibv_sge
 static int fill(const struct qp *q, struct v_send *e, const struct ibv_send_wr *w)
 {
 	enum ibv_qp_type type = q->x.qp_base.qp_type;
-	if (!takes(type, w->opcode))
+	if (!verbs_takes(type, w->opcode))
 		return EINVAL;
 	if (w->num_sge < 0 || (uint32_t)w->num_sge > q->cap.max_send_sge)
 		return EINVAL;
@@ -51,7 +65,7 @@ static int fill(const struct qp *q, struct v_send *e, const struct ibv_send_wr *
 	e->remote_addr = e->compare_add = e->swap = 0;
 	e->rkey = e->ah = e->dest_qpn = e->qkey = e->inline_length = 0;
 	if (type == IBV_QPT_UD) {
-		if (!w->wr.ud.ah)
+		if (!w->wr.ud.ah || w->wr.ud.ah->pd != q->x.qp_base.pd)
 			return EINVAL;
 		e->ah = ((struct ah *)w->wr.ud.ah)->id;
 		e->dest_qpn = w->wr.ud.remote_qpn;
@@ -67,6 +81,8 @@ static int fill(const struct qp *q, struct v_send *e, const struct ibv_send_wr *
 	}
 	if (w->send_flags & IBV_SEND_INLINE)
 		return w->opcode >= IBV_WR_RDMA_READ && w->opcode <= IBV_WR_ATOMIC_FETCH_AND_ADD ? EINVAL : put_inline(q, e, w->sg_list, w->num_sge);
+	if (!verbs_fits(q, w->opcode, total(w->sg_list, w->num_sge)))
+		return EINVAL;
 	e->sges = w->num_sge;
 	for (int i = 0; i < w->num_sge; i++)
 		e->sge[i] = (struct v_sge){w->sg_list[i].addr, w->sg_list[i].length, w->sg_list[i].lkey};
@@ -109,7 +125,7 @@ static int post_to(struct v_ring *ring, struct v_recv *entries, uint32_t n, uint
 	for (; w; w = w->next) {
 		if (head - atomic_load_explicit(&ring->tail, memory_order_acquire) >= n)
 			err = ENOMEM;
-		else if (w->num_sge < 0 || (uint32_t)w->num_sge > max_sge)
+		else if (w->num_sge < 0 || (uint32_t)w->num_sge > max_sge || total(w->sg_list, w->num_sge) > V_MESSAGE)
 			err = EINVAL;
 		if (err) {
 			*bad = w;

@@ -88,13 +88,18 @@ static void fetch_add(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, uint64_
 static void set_sge_list(struct ibv_qp_ex *x, size_t n, const struct ibv_sge *sg)
 {
 	struct qp *q = of(x);
+	uint64_t length = 0;
 	if (n > q->cap.max_send_sge) {
 		q->failed = EINVAL;
 		return;
 	}
 	q->last->sges = n;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		q->last->sge[i] = (struct v_sge){sg[i].addr, sg[i].length, sg[i].lkey};
+		length += sg[i].length;
+	}
+	if (!verbs_fits(q, q->last->opcode, length))
+		q->failed = EINVAL;
 }
 
 static void set_sge(struct ibv_qp_ex *x, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -128,6 +133,8 @@ static void set_inline(struct ibv_qp_ex *x, void *addr, size_t length)
 static void set_ud(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 {
 	struct v_send *e = of(x)->last;
+	if (ah->pd != x->qp_base.pd)
+		of(x)->failed = EINVAL;
 	e->ah = ((struct ah *)ah)->id;
 	e->dest_qpn = qpn;
 	e->qkey = qkey;
@@ -153,6 +160,34 @@ static void give_up(struct ibv_qp_ex *x)
 	pthread_mutex_unlock(&of(x)->send_lock);
 }
 
+// The calls of struct ibv_qp_ex that build a request: what a program asks for, the operation, and where its pointer is.
+static const struct {
+	uint64_t flag;
+	enum ibv_wr_opcode op;
+	size_t at;
+	void (*call)(void);
+} builders[] = {
+#define BUILDER(flag, op, field, call) {IBV_QP_EX_WITH_##flag, IBV_WR_##op, offsetof(struct ibv_qp_ex, field), (void (*)(void))call}
+	BUILDER(SEND, SEND, wr_send, send_plain),
+	BUILDER(SEND_WITH_IMM, SEND_WITH_IMM, wr_send_imm, send_imm),
+	BUILDER(SEND_WITH_INV, SEND_WITH_INV, wr_send_inv, send_inv),
+	BUILDER(RDMA_WRITE, RDMA_WRITE, wr_rdma_write, rdma_write),
+	BUILDER(RDMA_WRITE_WITH_IMM, RDMA_WRITE_WITH_IMM, wr_rdma_write_imm, rdma_write_imm),
+	BUILDER(RDMA_READ, RDMA_READ, wr_rdma_read, rdma_read),
+	BUILDER(ATOMIC_CMP_AND_SWP, ATOMIC_CMP_AND_SWP, wr_atomic_cmp_swp, compare_swap),
+	BUILDER(ATOMIC_FETCH_AND_ADD, ATOMIC_FETCH_AND_ADD, wr_atomic_fetch_add, fetch_add),
+};
+
+// verbs_ex_ops returns which calls there are for a type of queue pair.
+uint64_t verbs_ex_ops(enum ibv_qp_type type)
+{
+	uint64_t ops = 0;
+	for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
+		if (verbs_takes(type, builders[i].op))
+			ops |= builders[i].flag;
+	return ops;
+}
+
 // A call that the program has not asked for stays NULL, as the manual has it.
 void verbs_fill_ex(struct qp *q, uint64_t ops)
 {
@@ -167,20 +202,7 @@ void verbs_fill_ex(struct qp *q, uint64_t ops)
 	x->wr_set_inline_data_list = set_inline_list;
 	if (x->qp_base.qp_type == IBV_QPT_UD)
 		x->wr_set_ud_addr = set_ud;
-	if (ops & IBV_QP_EX_WITH_SEND)
-		x->wr_send = send_plain;
-	if (ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
-		x->wr_send_imm = send_imm;
-	if (ops & IBV_QP_EX_WITH_SEND_WITH_INV)
-		x->wr_send_inv = send_inv;
-	if (ops & IBV_QP_EX_WITH_RDMA_WRITE)
-		x->wr_rdma_write = rdma_write;
-	if (ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)
-		x->wr_rdma_write_imm = rdma_write_imm;
-	if (ops & IBV_QP_EX_WITH_RDMA_READ)
-		x->wr_rdma_read = rdma_read;
-	if (ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
-		x->wr_atomic_cmp_swp = compare_swap;
-	if (ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
-		x->wr_atomic_fetch_add = fetch_add;
+	for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
+		if (ops & builders[i].flag)
+			memcpy((char *)x + builders[i].at, &builders[i].call, sizeof builders[i].call);
 }

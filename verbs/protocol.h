@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { V_VERSION = 3 };
+enum { V_VERSION = 4 };
 
 enum v_op {
 	V_HELLO = 1,
@@ -181,6 +181,8 @@ struct v_reply {
 struct v_device {
 	struct v_reply reply;
 	uint32_t version, mtu, mbps, max_qp, max_qp_wr, max_cqe, max_sge, max_inline, max_rd_atomic, max_mcast_qp;
+	uint32_t max_mcast_groups, max_cq, max_srq, max_mr, max_pd, max_ah;
+	uint64_t max_mr_size;
 	uint8_t gid[16];
 };
 
@@ -214,6 +216,11 @@ struct v_page {
 // A ring begins with this header; entries follow, their number is a power of two. Its producer writes head, its
 // consumer tail; both only grow.
 enum { V_RING_HEADER = 256, V_SGES = 27, V_INLINE = 400 };
+
+// The longest message, and the most packets of one that answers a READ.
+#define V_MESSAGE (1ull << 31)
+enum { V_PACKETS = (1 << 23) - 1 };
+
 struct v_ring {
 	_Atomic uint64_t head;
 	uint8_t pad0[56];

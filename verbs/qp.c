@@ -14,7 +14,7 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 {
 	struct v_create_qp m = {
 		V_CREATE_QP, ((struct pd *)a->pd)->id, ((struct cq *)a->send_cq)->id, ((struct cq *)a->recv_cq)->id, a->qp_type, a->sq_sig_all,
-		a->cap.max_send_wr, a->cap.max_recv_wr, a->cap.max_send_sge, a->cap.max_recv_sge, a->cap.max_inline_data,
+		a->cap.max_send_wr, a->srq ? 0 : a->cap.max_recv_wr, a->cap.max_send_sge, a->srq ? 0 : a->cap.max_recv_sge, a->cap.max_inline_data,
 		a->srq ? ((struct srq *)a->srq)->id : 0,
 	};
 	struct v_reply r;
@@ -41,10 +41,23 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 	return q;
 }
 
+// serves says whether the device has the type of queue pair and all that is asked of it.
+static int serves(const struct ibv_qp_init_attr_ex *a)
+{
+	uint32_t mask = a->comp_mask;
+	if (mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS))
+		return 0;
+	if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags)
+		return 0;
+	if ((mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~verbs_ex_ops(a->qp_type)))
+		return 0;
+	return a->qp_type == IBV_QPT_RC || a->qp_type == IBV_QPT_UC || a->qp_type == IBV_QPT_UD;
+}
+
 struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr_ex *a)
 {
 	struct context *c = context_of(x);
-	if ((a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))) {
+	if (!serves(a)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
@@ -58,7 +71,8 @@ struct ibv_qp *verbs_create_qp_ex(struct ibv_context *x, struct ibv_qp_init_attr
 	a->cap.max_send_wr = q->sends;
 	a->cap.max_recv_wr = a->srq ? 0 : q->recvs;
 	a->cap.max_send_sge = a->cap.max_send_sge ? a->cap.max_send_sge : 1;
-	a->cap.max_recv_sge = a->cap.max_recv_sge ? a->cap.max_recv_sge : 1;
+	a->cap.max_recv_sge = a->srq ? 0 : a->cap.max_recv_sge ? a->cap.max_recv_sge : 1;
+	a->cap.max_inline_data = c->attr.max_inline; // an entry holds as much, and programs post inline what they have not asked for
 	q->cap = a->cap;
 	q->sig_all = a->sq_sig_all;
 	pthread_mutex_init(&q->send_lock, NULL);
@@ -170,6 +184,8 @@ int ibv_modify_qp(struct ibv_qp *b, struct ibv_qp_attr *a, int mask)
 	int err = verbs_call(context_of(b->context), &m, sizeof m, &r, sizeof r, NULL, 0);
 	if (!err && (mask & IBV_QP_STATE))
 		b->state = a->qp_state;
+	if (!err && (mask & IBV_QP_PATH_MTU))
+		((struct qp *)b)->mtu = m.attr.path_mtu;
 	return err;
 }
 
@@ -230,4 +246,13 @@ int ibv_set_ece(struct ibv_qp *q, struct ibv_ece *e)
 {
 	(void)q;
 	return e->vendor_id ? EOPNOTSUPP : 0;
+}
+
+// Bytes of a message may be placed in any order: with selective repeat packets are placed as they come.
+int ibv_query_qp_data_in_order(struct ibv_qp *q, enum ibv_wr_opcode op, uint32_t flags)
+{
+	(void)q;
+	(void)op;
+	(void)flags;
+	return 0;
 }

@@ -210,6 +210,9 @@ func (n *NIC) attach(q *QP, group uint32) error {
 	if len(members) >= MaxMcastQPs && q.service == wire.UD {
 		return fmt.Errorf("attach queue pair %d to %v: %d are attached: %w", q.num, wire.AddrOf(group), len(members), ErrNoMem)
 	}
+	if len(members) == 0 && len(n.mcast) >= MaxMcastGroups && q.service == wire.UD {
+		return fmt.Errorf("attach queue pair %d to %v: queue pairs are attached to %d other groups: %w", q.num, wire.AddrOf(group), len(n.mcast), ErrNoMem)
+	}
 	if n.mcast == nil {
 		n.mcast = map[uint32][]*QP{}
 	}

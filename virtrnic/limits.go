@@ -22,6 +22,8 @@ const (
 	// MaxMcastQPs is rxe's limit on queue pairs attached to one group; those of UC, of which
 	// there is one per sender, are not limited.
 	MaxMcastQPs = 56
+	// MaxMcastGroups is how many groups UD queue pairs of a NIC may be attached to; rxe has 8192.
+	MaxMcastGroups = 4096
 	// GRHLen is the size of the global route header that a UD receive puts in front of the data.
 	GRHLen = 40
 	// MaxMTU is the largest path MTU there is.

@@ -511,6 +511,14 @@ func (q *QP) Acknowledged() uint64 { return q.sq.una }
 // Outstanding returns the send work requests not completed yet.
 func (q *QP) Outstanding() int { return q.sq.wqes.Len() }
 
+// Posted returns how many receives are in the queue pair's own queue or in use.
+func (q *QP) Posted() int {
+	if q.rq.hasWR && q.srq == nil {
+		return q.own.wqes.Len() + 1
+	}
+	return q.own.wqes.Len()
+}
+
 // Unfinished returns how many work requests of all send queues have not ended.
 func (n *NIC) Unfinished() (requests int) {
 	n.QPs(func(q *QP) { requests += q.Outstanding() })

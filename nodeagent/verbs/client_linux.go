@@ -268,13 +268,15 @@ func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte
 		channels: map[uint32]*channel{},
 	}
 	d := device{
-		Version: version, MTU: uint32(s.mtu), MaxQP: virtrnic.MaxQPs, MaxQPWR: virtrnic.MaxQPWR, MaxCQE: cqesMax, MaxSGE: sgesMax,
+		Version: version, MTU: uint32(s.mtu), MaxQPWR: virtrnic.MaxQPWR, MaxCQE: cqesMax, MaxSGE: sgesMax,
 		MaxInline: inlineMax, MaxRdAtomic: virtrnic.MaxRdAtomic, MaxMcastQP: virtrnic.MaxMcastQPs,
+		MaxMcastGroups: virtrnic.MaxMcastGroups, MaxMRSize: imageMax,
 	}
 	s.call(func(vtime.Time) {
 		s.lastID++
 		c.number = s.lastID
 		s.clients[c] = true
+		d.MaxQP, d.MaxCQ, d.MaxSRQ, d.MaxMR, d.MaxPD, d.MaxAH = uint32(s.most[ofQP]), uint32(s.most[ofCQ]), uint32(s.most[ofSRQ]), uint32(s.most[ofMR]), uint32(s.most[ofPD]), uint32(s.most[ofAH])
 		d.Mbps = uint32(s.nic.LineRate() / 1e6)
 		d.GID = s.nic.Addr(s.nic.IP()).As16()
 	})

@@ -35,12 +35,16 @@ func (q *cq) room() uint64 {
 // collect hands the completions of all of a program's queues to its worker, and lets it try again
 // what the NIC had no room for. It is called with the loop's lock.
 func (c *client) collect(now vtime.Time) {
-	for _, q := range sorted(c.cqs) {
-		q.collect(now)
-	}
 	retry := false
 	for _, q := range c.qps { // independent of each other
+		q.giveBack() // whoever sees a completion may post again
 		retry = q.stalled.Swap(false) || retry
+	}
+	for _, q := range c.srqs { // independent of each other
+		q.giveBack()
+	}
+	for _, q := range sorted(c.cqs) {
+		q.collect(now)
 	}
 	if retry {
 		c.work.wake()
@@ -100,8 +104,8 @@ func (q *cq) write(all []virtrnic.WC, solicited bool, now vtime.Time) {
 }
 
 func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
-	if m.Depth < 1 || m.Depth >= cqesMax {
-		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax-1, unix.EINVAL)
+	if m.Depth < 1 || m.Depth > cqesMax {
+		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax, unix.EINVAL)
 	}
 	n := ringEntries(m.Depth + 1)
 	mem, fd, err := share(ringBytes(n, completionLen))
@@ -111,7 +115,7 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 	q := &cq{client: c, ring: ring{mem, n, completionLen}}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
-		if err = c.s.room(); err != nil {
+		if err = c.s.room(ofCQ); err != nil {
 			return
 		}
 		if q.channel = c.channels[m.Channel]; q.channel == nil && m.Channel != 0 {
@@ -144,8 +148,8 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 // resizeCQ gives a completion queue another ring. The worker does it, so no completion is written meanwhile; the
 // library lets nobody poll.
 func (c *client) resizeCQ(m *resizeCQ) (r reply, fds []int, err error) {
-	if m.Depth < 1 || m.Depth >= cqesMax {
-		return r, nil, fmt.Errorf("resize completion queue %d: depth %d is not in 1..%d: %w", m.ID, m.Depth, cqesMax-1, unix.EINVAL)
+	if m.Depth < 1 || m.Depth > cqesMax {
+		return r, nil, fmt.Errorf("resize completion queue %d: depth %d is not in 1..%d: %w", m.ID, m.Depth, cqesMax, unix.EINVAL)
 	}
 	n := ringEntries(m.Depth + 1)
 	mem, fd, err := share(ringBytes(n, completionLen))

@@ -348,41 +348,11 @@ func TestChannelsMax(t *testing.T) {
 	}
 }
 
-// TestHandlesMax: so it is with protection domains and address handles, of which it has all but two or one here.
-func TestHandlesMax(t *testing.T) {
-	h, _ := hosts(t)
-	c, err := dial(h[0].path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	h[0].loop.Call(vtime.Never, func(vtime.Time) {
-		for c := range h[0].server.clients {
-			for i := range uint32(domainsMax - 2) {
-				c.pds[1<<20+i] = nil
-			}
-			for i := range uint32(handlesMax - 1) {
-				c.ahs[1<<20+i] = nil
-			}
-		}
-	})
-	to := &createAH{PD: 1, Path: path{GID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}}}
-	for i, x := range []struct {
-		o    op
-		m    any
-		want unix.Errno
-	}{{opAllocPD, &byID{}, 0}, {opAllocPD, &byID{}, 0}, {opAllocPD, &byID{}, unix.ENOMEM}, {opCreateAH, to, 0}, {opCreateAH, to, unix.ENOMEM}} {
-		if r, err := c.ask(x.o, x.m); err != nil || unix.Errno(r.Status) != x.want {
-			t.Errorf("request %d: %v, not %v: %v", i, unix.Errno(r.Status), x.want, err)
-		}
-	}
-}
-
-// TestMapsMax: programs get so many rings and regions together, and more when some have gone.
-func TestMapsMax(t *testing.T) {
+// TestRoom: programs get so many objects of each kind together, whatever they have of others, and more when some have gone.
+func TestRoom(t *testing.T) {
 	h, _ := hosts(t)
 	before := take(t)
-	h[0].loop.Call(vtime.Never, func(vtime.Time) { h[0].server.mapsMax = 5 })
+	h[0].loop.Call(vtime.Never, func(vtime.Time) { h[0].server.most = [kinds]int{ofQP: 1, ofCQ: 2, ofSRQ: 1, ofMR: 1, ofPD: 1, ofAH: 1} })
 	a, err := dial(h[0].path)
 	if err != nil {
 		t.Fatal(err)
@@ -393,18 +363,20 @@ func TestMapsMax(t *testing.T) {
 	}
 	buf := make([]byte, 8)
 	at := uint64(uintptr(unsafe.Pointer(&buf[0])))
+	to := &createAH{PD: 1, Path: path{GID: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}}}
 	for i, c := range []struct {
 		c    *rawClient
 		o    op
 		m    any
 		want unix.Errno
 	}{
-		{a, opAllocPD, &byID{}, 0}, {b, opAllocPD, &byID{}, 0},
+		{a, opAllocPD, &byID{}, 0}, {b, opAllocPD, &byID{}, 0}, {b, opAllocPD, &byID{}, unix.ENOMEM},
+		{a, opCreateAH, to, 0}, {a, opCreateAH, to, unix.ENOMEM}, {b, opCreateAH, to, 0},
 		{a, opCreateCQ, &createCQ{Depth: 1}, 0}, {b, opCreateCQ, &createCQ{Depth: 1}, 0}, {a, opCreateSRQ, &createSRQ{PD: 1, WR: 1}, 0},
-		{b, opCreateQP, &createQP{PD: 1, SendCQ: 2, RecvCQ: 2, Type: 2}, 0}, {b, opRegMR, &regMR{PD: 1, Addr: at, Length: 8}, 0},
+		{b, opCreateQP, &createQP{PD: 1, SendCQ: 3, RecvCQ: 3, Type: 2}, 0}, {b, opRegMR, &regMR{PD: 1, Addr: at, Length: 8}, 0},
 		{a, opRegMR, &regMR{PD: 1, Addr: at, Length: 8}, unix.ENOMEM}, {a, opCreateCQ, &createCQ{Depth: 1}, unix.ENOMEM},
-		{b, opCreateSRQ, &createSRQ{PD: 1, WR: 1}, unix.ENOMEM}, {b, opCreateQP, &createQP{PD: 1, SendCQ: 2, RecvCQ: 2, Type: 2}, unix.ENOMEM},
-		{a, opDestroySRQ, &byID{3}, 0}, {b, opCreateSRQ, &createSRQ{PD: 1, WR: 1}, 0},
+		{b, opCreateSRQ, &createSRQ{PD: 1, WR: 1}, unix.ENOMEM}, {b, opCreateQP, &createQP{PD: 1, SendCQ: 3, RecvCQ: 3, Type: 2}, unix.ENOMEM},
+		{a, opDestroySRQ, &byID{4}, 0}, {b, opCreateSRQ, &createSRQ{PD: 1, WR: 1}, 0},
 	} {
 		if r, err := c.c.ask(c.o, c.m); err != nil || unix.Errno(r.Status) != c.want {
 			t.Errorf("request %d: %v, not %v: %v", i, unix.Errno(r.Status), c.want, err)

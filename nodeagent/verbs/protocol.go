@@ -11,7 +11,7 @@ import (
 // little-endian.
 
 // version is what V_HELLO carries in both directions.
-const version = 3
+const version = 4
 
 // op is the first field of a request.
 type op uint32
@@ -201,7 +201,8 @@ type reply struct{ Status, ID, Send, Recv uint32 }
 type device struct {
 	Reply                                                                      reply
 	Version, MTU, Mbps, MaxQP, MaxQPWR, MaxCQE, MaxSGE, MaxInline, MaxRdAtomic uint32
-	MaxMcastQP                                                                 uint32
+	MaxMcastQP, MaxMcastGroups, MaxCQ, MaxSRQ, MaxMR, MaxPD, MaxAH             uint32
+	MaxMRSize                                                                  uint64
 	GID                                                                        [16]byte
 }
 

@@ -58,8 +58,17 @@ func (r *receives) take(now vtime.Time, nic *virtrnic.NIC, q *virtrnic.QP, s *vi
 		}
 		r.taken++
 	}
-	r.setTail(r.taken)
 	return nil
+}
+
+// giveBack lets the program post in place of what the NIC has completed. A place that was given back when the NIC takes a request
+// would let a queue hold twice its depth. It is called with the loop's lock.
+func (q *qp) giveBack() {
+	if q.bad.Load() {
+		return
+	}
+	q.sq.giveBack(q.sent.Load() - uint64(q.qp.Outstanding()))
+	q.rq.giveBack(q.rq.taken - uint64(q.qp.Posted()))
 }
 
 // takeReceives posts the receives that wait in the ring, and those in the ring that the queue pair shares. It is

@@ -12,15 +12,11 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// cqesMax is the NIC's limit on the depth of a completion queue.
-const cqesMax = virtrnic.MaxQPWR * 16
+// cqesMax is the largest depth of a completion queue: the NIC's, less the entry that the ring's size, a power of two, has more.
+const cqesMax = virtrnic.MaxQPWR*16 - 1
 
 // channelsMax bounds the completion channels of a program: each takes a descriptor, of which the node's process has few.
 const channelsMax = 128
-
-// domainsMax and handlesMax bound the protection domains and address handles of a program, as the library says of the device: each takes memory of
-// the node's process and of nothing else.
-const domainsMax, handlesMax = 1 << 16, 1 << 16
 
 // do does what a request asks for. The caller sends the descriptors with the answer and closes them.
 func (c *client) do(o op, m any) (answer []byte, fds []int) {
@@ -231,7 +227,7 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 	}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
-		if err = c.s.room(); err != nil {
+		if err = c.s.room(ofMR); err != nil {
 			return
 		}
 		guest := &virtrnic.Guest{Image: r.image, Put: func(off uint64, b []byte) { c.put(r, off, b) }}
@@ -291,6 +287,9 @@ func (c *client) createChannel() (id uint32, fds []int, err error) {
 }
 
 func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
+	if m.SRQ != 0 {
+		m.RecvWR, m.RecvSGE = 0, 0 // ignored, as ibv_create_qp(3) says
+	}
 	if m.SendWR > virtrnic.MaxQPWR || m.RecvWR > virtrnic.MaxQPWR || m.SendSGE > sgesMax || m.RecvSGE > sgesMax || m.Inline > inlineMax {
 		return r, nil, fmt.Errorf("create queue pair: beyond what the device has: %w", unix.EINVAL)
 	}
@@ -304,7 +303,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	q.reliable = m.Type == uint32(virtrnic.TypeRC)
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
-		if err = c.s.room(); err != nil {
+		if err = c.s.room(ofQP); err != nil {
 			return
 		}
 		scq, rcq := c.cqs[m.SendCQ], c.cqs[m.RecvCQ]
@@ -339,7 +338,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 }
 
 func (c *client) allocPD() (id uint32, err error) {
-	if len(c.pds) >= domainsMax {
+	if len(c.pds) >= c.s.most[ofPD] {
 		return 0, fmt.Errorf("allocate protection domain: %d exist: %w", len(c.pds), unix.ENOMEM)
 	}
 	id = c.nextID()
@@ -367,7 +366,7 @@ func (p *path) ah() (a virtrnic.AH, err error) {
 }
 
 func (c *client) createAH(m *createAH) (id uint32, err error) {
-	if len(c.ahs) >= handlesMax {
+	if len(c.ahs) >= c.s.most[ofAH] {
 		return 0, fmt.Errorf("create address handle: %d exist: %w", len(c.ahs), unix.ENOMEM)
 	}
 	a, err := m.Path.ah()

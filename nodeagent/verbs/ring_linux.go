@@ -49,12 +49,20 @@ func share(n int) (mem []byte, fd int, err error) {
 	return mem, fd, nil
 }
 
-func (r *ring) word(at int) *uint64   { return (*uint64)(unsafe.Pointer(&r.mem[at])) }
-func (r *ring) half(at int) *uint32   { return (*uint32)(unsafe.Pointer(&r.mem[at])) }
-func (r *ring) head() uint64          { return atomic.LoadUint64(r.word(ringHead)) }
-func (r *ring) tail() uint64          { return atomic.LoadUint64(r.word(ringTail)) }
-func (r *ring) setHead(head uint64)   { atomic.StoreUint64(r.word(ringHead), head) }
-func (r *ring) setTail(tail uint64)   { atomic.StoreUint64(r.word(ringTail), tail) }
+func (r *ring) word(at int) *uint64 { return (*uint64)(unsafe.Pointer(&r.mem[at])) }
+func (r *ring) half(at int) *uint32 { return (*uint32)(unsafe.Pointer(&r.mem[at])) }
+func (r *ring) head() uint64        { return atomic.LoadUint64(r.word(ringHead)) }
+func (r *ring) tail() uint64        { return atomic.LoadUint64(r.word(ringTail)) }
+func (r *ring) setHead(head uint64) { atomic.StoreUint64(r.word(ringHead), head) }
+func (r *ring) setTail(tail uint64) { atomic.StoreUint64(r.word(ringTail), tail) }
+
+// giveBack moves the tail, if it does not stand there: the program's processor keeps its cached line.
+func (r *ring) giveBack(tail uint64) {
+	if r.tail() != tail {
+		r.setTail(tail)
+	}
+}
+
 func (r *ring) entry(i uint64) []byte { return r.mem[ringHeader+int(i&(r.entries-1))*r.size:][:r.size] }
 
 // waiting returns how many entries the program has posted beyond tail. More than there are would be a

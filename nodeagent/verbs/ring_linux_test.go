@@ -39,8 +39,8 @@ func FuzzRing(f *testing.F) {
 		if uint64(posted) != r.taken || r.taken > want {
 			t.Fatalf("%d are posted, %d taken, of %d", posted, r.taken, want)
 		}
-		if err == nil && (r.taken != want || r.tail() != r.taken) {
-			t.Fatalf("%d are taken of %d, the program is told of %d", r.taken, want, r.tail())
+		if err == nil && r.taken != want {
+			t.Fatalf("%d are taken of %d", r.taken, want)
 		}
 		again := r.take(vtime.Time(2), nic, nil, s)
 		if r.taken != uint64(posted) || (again == nil) != (err == nil) {

@@ -65,7 +65,7 @@ type Server struct {
 	owners    map[uint32]*client // of the regions
 	clients   map[*client]bool
 	completed uint64 // the NIC's count at the last look
-	mapsMax   int    // of all programs: rings and regions
+	most      [kinds]int
 	lastID    uint64 // of clients
 	told      uint64 // events that programs have been sent
 	puts      uint64 // pieces of programs' memory that have been written
@@ -93,7 +93,7 @@ func NewServer(c Config) *Server {
 	s := &Server{
 		loop: c.Loop, nic: c.NIC, requester: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
 		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
-		done: make(chan struct{}), mapsMax: mapsMax, ends: map[uint32]*end{}, alias: c.Alias, turns: c.Turns,
+		done: make(chan struct{}), most: mostOf(), ends: map[uint32]*end{}, alias: c.Alias, turns: c.Turns,
 		agent: c.Agent, ids: c.Groups, activate: c.Activate, groups: map[uint32]*group{},
 	}
 	if s.turns != nil {
@@ -153,22 +153,6 @@ func (s *Server) Take(conn *net.UnixConn) {
 
 // clientsMax bounds how many programs a NIC has at a time.
 const clientsMax = 1024
-
-// mapsMax bounds the rings and regions of all programs at a NIC: each is a mapping, of which Linux lets a process have
-// 65530. Those of what is being destroyed come on top.
-const mapsMax = 1 << 15
-
-// room returns an error if programs have as many rings and regions as there may be. It is called with the loop's lock.
-func (s *Server) room() error {
-	n := len(s.qps) + len(s.regions)
-	for c := range s.clients { // a sum
-		n += len(c.cqs) + len(c.srqs)
-	}
-	if n >= s.mapsMax {
-		return fmt.Errorf("make a ring or region: programs have %d: %w", n, unix.ENOMEM)
-	}
-	return nil
-}
 
 // Close ends all connections and returns when the NIC has nothing any more that was made over them. It
 // does not wait for a program whose memory does not answer.

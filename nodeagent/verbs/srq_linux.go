@@ -37,6 +37,12 @@ func (s *srq) takeReceives(now vtime.Time) {
 	s.client.tell(event{srqErr, s.id})
 }
 
+// giveBack lets the program post in place of the buffers that queue pairs have taken. It is called with the loop's lock.
+func (s *srq) giveBack() {
+	posted, _ := s.client.s.nic.QuerySRQ(s.srq)
+	s.rq.giveBack(s.rq.taken - uint64(posted))
+}
+
 func (c *client) createSRQ(m *createSRQ) (r reply, fds []int, err error) {
 	if m.WR < 1 || m.WR > virtrnic.MaxQPWR || m.SGE > sgesMax {
 		return r, nil, fmt.Errorf("create shared receive queue: %d buffers of %d pieces: %w", m.WR, m.SGE, unix.EINVAL)
@@ -49,7 +55,7 @@ func (c *client) createSRQ(m *createSRQ) (r reply, fds []int, err error) {
 	q := &srq{client: c, rq: receives{ring: ring{mem, n, recvLen}}}
 	err = unix.EIO // the loop has ended
 	c.s.call(func(vtime.Time) {
-		if err = c.s.room(); err != nil {
+		if err = c.s.room(ofSRQ); err != nil {
 			return
 		}
 		if q.srq, err = c.s.nic.CreateSRQ(c.pds[m.PD], int(n), int(m.SGE)); err != nil {

@@ -232,7 +232,8 @@ func (q *qp) post(now vtime.Time, s *send) {
 		q.fail(now)
 		return
 	}
-	q.sq.setTail(q.sent.Add(1))
+	q.sent.Add(1)
+	q.sq.giveBack(q.sent.Load() - uint64(q.qp.Outstanding()))
 }
 
 // find notes the regions that a request reads. It is called with the loop's lock.
