@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -35,6 +36,17 @@ type Expect struct {
 	left, right expr
 }
 
+// NotFinite is the error of a line whose one side is infinite or not a number: it compares with nothing.
+type NotFinite struct {
+	Side  string // left or right
+	Value float64
+}
+
+// Error implements error.
+func (e *NotFinite) Error() string {
+	return fmt.Sprintf("its %s side is %v: it divides by 0, or is beyond the range of numbers", e.Side, e.Value)
+}
+
 // The words that a line of expect may begin with.
 const (
 	Calibrated = "CAL"
@@ -44,17 +56,32 @@ const (
 // Lookup returns the value of a quantity, or an error that names what is missing.
 type Lookup func(name string) (float64, error)
 
-type expr func(Lookup) (float64, error)
+// expr is an expression. One without quantities is constant.
+type expr struct {
+	eval     func(Lookup) (float64, error)
+	constant bool
+}
 
-// Eval evaluates the line. got is the left side's value.
+// constant is a number as an expression.
+func constant(v float64) expr {
+	return expr{eval: func(Lookup) (float64, error) { return v, nil }, constant: true}
+}
+
+// Eval evaluates the line. got is the left side's value. A side that is infinite or not a number is an error of the
+// type NotFinite: the line does not hold.
 func (e *Expect) Eval(look Lookup) (got float64, ok bool, err error) {
-	got, err = e.left(look)
+	got, err = e.left.eval(look)
 	if err != nil {
 		return 0, false, err
 	}
-	want, err := e.right(look)
-	if err != nil {
+	want, err := e.right.eval(look)
+	switch {
+	case err != nil:
 		return 0, false, err
+	case !finite(got):
+		return got, false, &NotFinite{"left", got}
+	case !finite(want):
+		return got, false, &NotFinite{"right", want}
 	}
 	switch e.op {
 	case "<":
@@ -113,7 +140,9 @@ func ParseExpression(text string) (*Expression, error) {
 }
 
 // Eval returns the expression's value.
-func (e *Expression) Eval(look Lookup) (float64, error) { return e.value(look) }
+func (e *Expression) Eval(look Lookup) (float64, error) { return e.value.eval(look) }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 type expectParser struct {
 	text  string
@@ -180,26 +209,29 @@ func (p *expectParser) product(depth int) (expr, error) {
 func (p *expectParser) chain(depth int, operand func(*expectParser, int) (expr, error), plus, minus string) (expr, error) {
 	left, err := operand(p, depth)
 	if err != nil {
-		return nil, err
+		return expr{}, err
 	}
 	for p.peek() == plus || p.peek() == minus {
 		op := p.next()
 		right, err := operand(p, depth)
 		if err != nil {
-			return nil, err
+			return expr{}, err
 		}
-		left = binary(op, left, right)
+		if left, err = p.binary(op, left, right); err != nil {
+			return expr{}, err
+		}
 	}
 	return left, nil
 }
 
-func binary(op string, left, right expr) expr {
-	return func(look Lookup) (float64, error) {
-		a, err := left(look)
+// binary joins two operands. What is constant is evaluated at once: a line that no run can satisfy is refused.
+func (p *expectParser) binary(op string, left, right expr) (expr, error) {
+	e := expr{constant: left.constant && right.constant, eval: func(look Lookup) (float64, error) {
+		a, err := left.eval(look)
 		if err != nil {
 			return 0, err
 		}
-		b, err := right(look)
+		b, err := right.eval(look)
 		if err != nil {
 			return 0, err
 		}
@@ -212,14 +244,27 @@ func binary(op string, left, right expr) expr {
 			return a * b, nil
 		}
 		return a / b, nil
+	}}
+	if right.constant && op == "/" {
+		if b, _ := right.eval(nil); b == 0 { // a constant: it asks for nothing
+			return expr{}, p.errorf("divides by 0")
+		}
 	}
+	if !e.constant {
+		return e, nil
+	}
+	v, _ := e.eval(nil) // likewise
+	if !finite(v) {
+		return expr{}, p.errorf("has a constant that is %v", v)
+	}
+	return constant(v), nil
 }
 
 func (p *expectParser) atom(depth int) (expr, error) {
 	w := p.next()
 	switch {
 	case depth > depthExpr:
-		return nil, p.errorf("nests deeper than %d", depthExpr)
+		return expr{}, p.errorf("nests deeper than %d", depthExpr)
 	case w == "(":
 		e, err := p.sum(depth + 1)
 		if err == nil && p.next() != ")" {
@@ -227,13 +272,13 @@ func (p *expectParser) atom(depth int) (expr, error) {
 		}
 		return e, err
 	case w == "":
-		return nil, p.errorf("ends too early")
+		return expr{}, p.errorf("ends too early")
 	}
-	if v, err := strconv.ParseFloat(w, 64); err == nil {
-		return func(Lookup) (float64, error) { return v, nil }, nil
+	if v, err := strconv.ParseFloat(w, 64); err == nil && finite(v) { // Inf and NaN are no numbers to compare with
+		return constant(v), nil
 	}
 	if parts := strings.Split(w, "."); len(parts) != 5 || !unicode.IsLetter(rune(w[0])) {
-		return nil, p.errorf("has %q, which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50", w)
+		return expr{}, p.errorf("has %q, which is neither a number nor WORKLOAD.SCHEME.SIZE.jct.p50", w)
 	}
-	return func(look Lookup) (float64, error) { return look(w) }, nil
+	return expr{eval: func(look Lookup) (float64, error) { return look(w) }}, nil
 }
