@@ -47,7 +47,7 @@ func (m *Mistakes) Unwrap() (all []error) {
 // asError returns the mistakes of a file as an error: nil, one *Error, or *Mistakes.
 func asError(file string, all []*Error) error {
 	for _, e := range all {
-		e.File = file
+		e.File, e.Text = file, shortened(e.Text)
 	}
 	switch len(all) {
 	case 0:
@@ -56,6 +56,32 @@ func asError(file string, all []*Error) error {
 		return all[0]
 	}
 	return &Mistakes{File: file, all: all}
+}
+
+// Bounds of a message: a value may be as long as a file.
+const (
+	wordMax = 250
+	textMax = 4000
+	wordCut = 60 // what is left of both ends
+)
+
+// shortened cuts what a message quotes of a file.
+func shortened(text string) string {
+	words := strings.Split(text, " ")
+	for i, w := range words {
+		words[i] = cutMiddle(w, wordMax)
+	}
+	return cutMiddle(strings.Join(words, " "), textMax)
+}
+
+// cutMiddle cuts a text that has more than most bytes.
+func cutMiddle(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	left := wordCut * most / wordMax
+	head, tail := strings.ToValidUTF8(s[:left], ""), strings.ToValidUTF8(s[len(s)-left:], "")
+	return fmt.Sprintf("%s...(%d bytes)...%s", head, len(s), tail)
 }
 
 // part returns the part of a file that a path is of: a section, or an item of one that is a

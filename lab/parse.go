@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -122,6 +123,7 @@ func (r Reader) parse(dir string, text []byte) (*Lab, []Point, []*Error) {
 
 // parseBody returns the mapping that a lab file is.
 func parseBody(text []byte) (ast.Node, *Error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // the byte order mark that editors on Windows write
 	if len(text) > fileBytesMax {
 		return nil, &Error{Text: fmt.Sprintf("%d bytes are more than a lab file may have (%d)", len(text), fileBytesMax)}
 	}

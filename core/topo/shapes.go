@@ -151,12 +151,18 @@ func (s *ThreeLayerSpec) layout() (low, high int, err error) {
 		return 0, 0, fmt.Errorf("three-layer fat-tree: %d core groups do not divide %d aggregation switches and %d cores", s.CoreGroups, s.Aggs, s.Cores)
 	}
 	up := s.Radix - s.Hosts
+	if up < 1 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: a leaf's %d hosts leave none of its %d ports for aggregation switches", s.Hosts, s.Radix)
+	}
 	if up < s.Aggs || up%s.Aggs != 0 {
 		return 0, 0, fmt.Errorf("three-layer fat-tree: a leaf's %d upward ports do not spread evenly over %d aggregation switches", up, s.Aggs)
 	}
 	low = up / s.Aggs
 	up = s.Radix - s.Leaves*low
 	reach := s.Cores / s.CoreGroups
+	if up < 1 {
+		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d links to %d leaves leave none of its %d ports for cores", s.Leaves*low, s.Leaves, s.Radix)
+	}
 	if up < reach || up%reach != 0 {
 		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d upward ports do not spread evenly over %d cores", up, reach)
 	}

@@ -221,7 +221,11 @@ func (c *Checker) overMulticast(at string, a Algorithms, s *Scheme) {
 			{"per-chunk", s.PerChunk != nil}, {"copy-time", s.CopyTime != nil}, {"flag-time", s.FlagTime != nil},
 		} {
 			if k.given {
-				c.Failf(at+"."+k.name, "scheme %s has no %s: it is for %s", s.Name, k.name, List(a.overMulticast()))
+				also := ""
+				if k.name == "per-chunk" || k.name == "alpha" {
+					also = ", and for broadcasts by unicast with transport: rc-chunks or ud"
+				}
+				c.Failf(at+"."+k.name, "scheme %s has no %s: it is for %s%s", s.Name, k.name, List(a.overMulticast()), also)
 			}
 		}
 		return

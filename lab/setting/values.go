@@ -56,9 +56,10 @@ func withUnit(s string, units []unit, example string) (int64, error) {
 		if !found {
 			continue
 		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
-		if err != nil {
-			break
+		num = strings.TrimSpace(num)
+		v, err := strconv.ParseFloat(num, 64)
+		if err != nil || strings.Trim(strings.TrimPrefix(num, "-"), "0123456789.") != "" {
+			break // as of durations: neither 1e3Gbps nor +1Gbps nor 1_000Gbps
 		}
 		v *= u.scale
 		if v < 0 || v > unitsMax || v != math.Trunc(v) {
