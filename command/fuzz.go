@@ -59,6 +59,9 @@ func (p *program) fuzzAction(c *cli.Context) error {
 		return nil
 	}
 	res, err := search.Run(c.Context, l, search.Options{From: c.Uint64("from"), Seeds: c.Uint64("seeds")})
+	if c.Context.Err() != nil {
+		p.came("seeds", res.Seeds, c.Uint64("seeds"), res.From, res.Findings)
+	}
 	if werr := writeFindings(c, res.Findings); werr != nil {
 		return werr
 	}
@@ -76,6 +79,14 @@ func (p *program) fuzzAction(c *cli.Context) error {
 	return err
 }
 
+// came says how far a search has come that is ended by a signal.
+func (p *program) came(what string, done, of, from uint64, found []search.Finding) {
+	p.say("%d of %d %s from seed %d on were run, %d broke a promise; it goes on with --from %d", done, of, what, from, len(found), from+done)
+	for i := range found {
+		p.say("seed %d: %s: %s", found[i].Seed, found[i].Class, found[i].Text)
+	}
+}
+
 func writeFindings(c *cli.Context, all []search.Finding) error {
 	for i := range all {
 		if _, err := search.Write(c.String("out"), &all[i]); err != nil {
@@ -91,6 +102,9 @@ func (p *program) fuzzLabs(c *cli.Context) error {
 		return usageError{fmt.Errorf("fuzz --labs draws its labs itself: give no lab, --seeds or --replay")}
 	}
 	res, err := search.Labs(c.Context, search.Options{From: c.Uint64("from"), Seeds: c.Uint64("labs")})
+	if c.Context.Err() != nil {
+		p.came("labs", res.Labs, c.Uint64("labs"), res.From, res.Findings)
+	}
 	if werr := writeFindings(c, res.Findings); werr != nil {
 		return werr
 	}

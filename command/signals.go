@@ -62,6 +62,9 @@ func untilSignaled(parent context.Context) (ctx context.Context, cancel context.
 			if s == syscall.SIGHUP || time.Since(began) < impatience {
 				continue
 			}
+			if s == syscall.SIGQUIT { // of which Go would make a trace of all goroutines
+				os.Exit(signalBase + int(syscall.SIGQUIT))
+			}
 			signal.Reset(s)
 			if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(s) != nil {
 				os.Exit(signalBase + int(s.(syscall.Signal)))
