@@ -137,7 +137,9 @@ func (c *Coordinator) Close() error {
 		err = errors.Join(err, c.nodes[i].grant.unmap(), c.nodes[i].slot.unmap())
 	}
 	for _, m := range c.far.machines {
-		err = errors.Join(err, m.Close())
+		if merr := m.Close(); merr != nil {
+			err = errors.Join(err, c.lost(m, fmt.Errorf("its daemon has gone before the run ended: %w", merr)))
+		}
 	}
 	return err
 }
