@@ -13,8 +13,8 @@ import (
 type ECN struct {
 	Enabled    bool    `yaml:"enabled" json:"enabled,omitzero" doc:"off: nothing is marked" default:"false"`
 	Priorities []int   `yaml:"priorities" json:"priorities,omitzero" doc:"classes whose packets are marked, 0 to 7" default:"3"`
-	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"bytes waiting behind a packet from which on it may be marked, at the rate of links, others in proportion; default: 4kB per Gbps of the port"`
-	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"bytes above which every packet is; default: 16kB per Gbps"`
+	Kmin       *Size   `yaml:"kmin" json:"kmin,omitzero" doc:"bytes waiting behind a packet from which on it may be marked, at a port with the rate of links; at a port of another rate in proportion (100kB at 100Gbps are 10kB at 10Gbps); default: 4kB per Gbps of the port"`
+	Kmax       *Size   `yaml:"kmax" json:"kmax,omitzero" doc:"bytes above which every packet is, in proportion to the port's rate as kmin; default: 16kB per Gbps"`
 	Pmax       float64 `yaml:"pmax" json:"pmax,omitzero" doc:"probability at kmax, which it approaches from 0 at kmin, 0 to 1" default:"0.2"`
 }
 

@@ -3,11 +3,14 @@ package lab
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
 )
 
 // Warnings returns a line for each choice that is valid and probably a mistake.
 func (l *Lab) Warnings() (all []string) {
-	all = l.unused()
+	all = append(l.unused(), l.short()...)
 	custom, marked := l.Topology.Custom != nil, l.Switches.ECN.Enabled && l.Switches.PFC.Alpha == 0
 	if !l.Switches.PFC.Enabled || !custom && !marked {
 		return all
@@ -31,6 +34,51 @@ func (l *Lab) Warnings() (all []string) {
 			return append(all, fmt.Sprintf("switches.pfc: %s asks its neighbours to pause at %d bytes from a port, and switches.ecn marks no packet below %d: "+
 				"pauses come before congestion control; use a larger buffer, alpha, a larger xoff or a smaller kmin", g.Nodes[i].Name, xoff, kmin))
 		}
+	}
+	return all
+}
+
+// short warns of room and time that are shorter than what the lab's own links ask for.
+func (l *Lab) short() (all []string) {
+	if !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
+		return nil
+	}
+	g, err := l.graph()
+	if err != nil {
+		return nil // Warnings says so
+	}
+	spec := l.fabric(g)
+	if own := l.Switches.PFC.Headroom; own != nil {
+		most, at := 0, 0
+		for i := g.Hosts; i < len(g.Nodes); i++ {
+			if need := spec.HeadroomNeeded(i); need > most {
+				most, at = need, i
+			}
+		}
+		if int(*own) < most {
+			all = append(all, fmt.Sprintf("switches.pfc.headroom of %v is less than the %d bytes that still arrive at a port of %s after it has asked for a pause: "+
+				"lossless packets are dropped; use more, or leave it out", *own, most, g.Nodes[at].Name))
+		}
+	}
+	timeout := l.NICs.Timeout.Duration()
+	if timeout == 0 {
+		return all
+	}
+	var slow *topo.Link // to a host, whose port an incast fills the buffer behind
+	for i := range g.Links {
+		if k := &g.Links[i]; (k.A.Node < g.Hosts) != (k.B.Node < g.Hosts) && (slow == nil || k.Rate < slow.Rate) {
+			slow = k
+		}
+	}
+	if slow == nil {
+		return all
+	}
+	drain := vtime.Duration(float64(l.Switches.Buffer) * 8 / float64(slow.Rate) * float64(vtime.Second))
+	if drain > timeout {
+		host := min(slow.A.Node, slow.B.Node)
+		all = append(all, fmt.Sprintf("nics.timeout of %v is shorter than the %v that a full switches.buffer of %v takes to drain to %s, at %v: "+
+			"an incast that fills it makes senders repeat what was not lost; use a longer timeout or a smaller buffer",
+			l.NICs.Timeout, drain/vtime.Microsecond*vtime.Microsecond, l.Switches.Buffer, g.Nodes[host].Name, Rate(slow.Rate)))
 	}
 	return all
 }

@@ -22,7 +22,7 @@ func TestWarnsOfPausesBeforeMarks(t *testing.T) {
 		{64, "ecn: false", false},
 		{8, "ecn: true, pfc: {xoff: 100kB}", true},
 	} {
-		l, err := Parse("wide", fmt.Appendf(nil, "name: wide\ntopology: {star: {hosts: %d}}\nswitches: {%s}\n", w.hosts, w.switches))
+		l, err := Parse("wide", fmt.Appendf(nil, "name: wide\ntopology: {star: {hosts: %d}}\nnics: {timeout: 8ms}\nswitches: {%s}\n", w.hosts, w.switches))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,12 +39,36 @@ func TestWarnsOfSettingsOfWhatIsOff(t *testing.T) {
 		"ecn: {kmin: 40kB}": "switches.ecn", "ecn: {enabled: false, pmax: 0.1}": "switches.ecn", "watchdog: {detect: 1ms}": "switches.watchdog",
 		"ecn: {kmin: 40kB, enabled: true}, buffer: 64MiB": "", "ecn: false": "", "ecn: {priorities: [3]}": "", "watchdog: {enabled: true, detect: 1ms}": "",
 	} {
-		l, err := Parse("off", fmt.Appendf(nil, "name: off\ntopology: {star: {hosts: 2}}\nswitches: {%s}\n", switches))
+		l, err := Parse("off", fmt.Appendf(nil, "name: off\ntopology: {star: {hosts: 2}}\nnics: {timeout: 8ms}\nswitches: {%s}\n", switches))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if all := l.Warnings(); want == "" && len(all) > 0 || want != "" && (len(all) != 1 || !strings.HasPrefix(all[0], want+" has settings and is off")) {
 			t.Errorf("%s: %q", switches, all)
+		}
+	}
+}
+
+// TestWarnsOfTooShort: of headroom that loses packets, and of a buffer that outlasts the retransmission timeout.
+func TestWarnsOfTooShort(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"switches: {pfc: {headroom: 1B}}", "switches.pfc.headroom of 1B is less than the "},
+		{"switches: {pfc: {headroom: 60kB}}", ""},
+		{"switches: {pfc: {headroom: 60kB}}\nlinks: {delay: 10us}", "switches.pfc.headroom of 60kB is less than the "},
+		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 8MB}",
+			"nics.timeout of 4.194304ms is shorter than the 6.4ms that a full switches.buffer of 8MB takes to drain to h0, at 10Gbps"},
+		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 5MB}", ""},
+		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 8MB}\nnics: {timeout: 8ms}", ""},
+		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 8MB}\nnics: {timeout: infinite}", ""},
+		{"links: {rate: 10Gbps}\nswitches: {pfc: false}", ""},
+	} {
+		l, err := Parse("short", []byte("name: short\ntopology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}\n"+c.text+"\n"))
+		if err != nil {
+			t.Fatal(c.text, err)
+		}
+		if all := l.Warnings(); c.want == "" && len(all) > 0 || c.want != "" && (len(all) != 1 || !strings.HasPrefix(all[0], c.want)) {
+			t.Errorf("%s: %q", c.text, all)
 		}
 	}
 }

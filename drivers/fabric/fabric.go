@@ -99,12 +99,24 @@ func (s *Spec) headroom(node int) []int {
 	for p := range all {
 		all[p] = s.Switch.Headroom
 		if all[p] == 0 {
-			l := &s.Graph.Links[n.Links[p]]
-			far := s.Graph.Peer(node, p).Node
-			all[p] = virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far), s.Switch.mtu())
+			all[p] = s.headroomNeeded(node, p)
 		}
 	}
 	return all
+}
+
+// headroomNeeded returns the bytes that still arrive at a port after XOFF was decided.
+func (s *Spec) headroomNeeded(node, port int) int {
+	l, far := &s.Graph.Links[s.Graph.Nodes[node].Links[port]], s.Graph.Peer(node, port).Node
+	return virtswitch.Headroom(l.Rate, 2*l.Delay, s.Switch.Latency, s.Latency(far), s.Switch.mtu())
+}
+
+// HeadroomNeeded returns the most bytes that still arrive at one port of a switch after it has asked for a pause.
+func (s *Spec) HeadroomNeeded(node int) (most int) {
+	for p := range s.Graph.Nodes[node].Links {
+		most = max(most, s.headroomNeeded(node, p))
+	}
+	return most
 }
 
 // Reserved returns the bytes of a switch's buffer that are reserved as PFC headroom.
