@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
 )
@@ -78,6 +79,11 @@ type Row struct {
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Faults are those of the lab file, as they met this row.
 	Faults []RowFault `json:"faults,omitempty"`
+
+	// Began and Ended are when the row was under way, of a workload that is no Messenger. Without Began it began when
+	// the row before it ended; without Ended nobody knows, and it has the time of the whole workload.
+	Began vtime.Time `json:"-"`
+	Ended vtime.Time `json:"-"`
 }
 
 // RowFault is a fault of the lab file as one row met it.

@@ -99,6 +99,7 @@ func (p *Params) row(i int, source *record, receivers []*record) (apps.Row, *Cou
 	row := apps.Row{
 		Workload: p.Workload, Scheme: f.Name, SizeBytes: p.Message, Ranks: 1 + len(receivers), Iterations: 1, Payload: string(p.Memory),
 		JCT: summary(last.Sub(begin)), Source: summary(source.Last.Sub(begin)), Details: c,
+		Began: begin, Ended: max(last, source.Last),
 	}
 	if p.Memory == rank.MemoryBytes || !ok {
 		row.Verified = &ok

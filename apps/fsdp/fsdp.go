@@ -285,7 +285,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 // and its sums. The source's time ends when the last rank has all its acknowledgements.
 func (p *Params) row(pi, zi int, ranks []record) apps.Row {
 	var jct, source, gather, reduce []float64
-	ok := true
+	ok, ended := true, vtime.Time(0)
 	for k, s := range ranks[0].Samples {
 		gathered, reduced, done := s.Start, s.Start, s.Start
 		for _, rec := range ranks {
@@ -293,6 +293,7 @@ func (p *Params) row(pi, zi int, ranks []record) apps.Row {
 			gathered, reduced, done = max(gathered, x.Gathered), max(reduced, x.Reduced), max(done, x.Done)
 			ok = ok && !rec.Wrong
 		}
+		ended = max(ended, gathered, reduced, done)
 		jct = append(jct, max(gathered, reduced).Sub(s.Start).Microseconds())
 		source = append(source, done.Sub(s.Start).Microseconds())
 		gather = append(gather, gathered.Sub(s.Start).Microseconds())
@@ -307,6 +308,7 @@ func (p *Params) row(pi, zi int, ranks []record) apps.Row {
 			Allgather: pair.Allgather.Name, ReduceScatter: pair.ReduceScatter.Name,
 			Gathered: apps.Summarize(gather), Reduced: apps.Summarize(reduce),
 		},
+		Ended: ended,
 	}
 	if memory == rank.MemoryBytes {
 		row.Verified = &ok

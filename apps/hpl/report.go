@@ -60,7 +60,7 @@ func reduceRow(p *Params, t *Test, all []*record) apps.Row {
 	s.BroadcastUS, s.SwapUS, s.FactorUS = broadcasts(t, all).Microseconds(), swaps(t, all).Microseconds(), factor.Microseconds()
 	row := apps.Row{
 		Workload: p.Workload, Scheme: t.Label, SizeBytes: t.N * (t.N + 1) * word, Ranks: len(all), Iterations: 1, Payload: "bytes",
-		JCT: apps.Summarize([]float64{us}), Source: apps.Summarize([]float64{us}), Details: s,
+		JCT: apps.Summarize([]float64{us}), Source: apps.Summarize([]float64{us}), Details: s, Ended: end,
 	}
 	if p.CostOnly {
 		row.Payload = "phantom"

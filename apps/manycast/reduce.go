@@ -19,7 +19,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 // member. The source's time ends when the transmission of the last packet begins.
 func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 	var jct, source, latency, goodput []float64
-	ok, messages, entries := true, 0, 0
+	ok, messages, entries, ended := true, 0, 0, vtime.Time(0)
 	for k, s := range ranks[0].Samples {
 		last, sent, count := s.Start, s.Start, 0
 		var sum vtime.Duration
@@ -30,6 +30,7 @@ func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 		}
 		took := last.Sub(s.Start)
 		messages += count
+		ended = max(ended, last, sent)
 		jct = append(jct, took.Microseconds())
 		source = append(source, sent.Sub(s.Start).Microseconds())
 		latency = append(latency, sum.Microseconds()/float64(max(1, count)))
@@ -51,6 +52,7 @@ func (p *Params) row(c apps.Cell, ranks []record) apps.Row {
 			Sources: p.Sources, Members: p.Members, Messages: float64(messages) / float64(len(jct)), Entries: entries, Updates: updates,
 			Latency: apps.Summarize(latency), Goodput: apps.Summarize(goodput),
 		},
+		Ended: ended,
 	}
 	if memory == rank.MemoryBytes || !ok {
 		row.Verified = &ok

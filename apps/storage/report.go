@@ -19,11 +19,12 @@ type record struct {
 	Row    IO           `json:"row"`
 	Source apps.Summary `json:"source"`
 	Whole  apps.Summary `json:"whole"`
+	Ended  vtime.Time   `json:"ended"`
 }
 
 // emit records the measurements, even if the IOs ended with an error.
 func (c *client) emit(members []int, failed error) error {
-	rec := record{Scheme: c.si, Size: c.zi, Row: IO{
+	rec := record{Scheme: c.si, Size: c.zi, Ended: c.r.Now(), Row: IO{
 		Mode: "write", Durability: c.p.Durability, Depth: c.p.Depth, Jobs: c.p.Jobs, Replicas: len(members), Lost: c.lostNames(), LostWhy: c.lostWhy(),
 		Found: c.had, Copied: c.repairs, Problem: c.problem,
 	}}
@@ -91,7 +92,7 @@ func (a App) Reduce(raw []byte, records [][][]byte) ([]apps.Row, error) {
 		ok := rec.Row.Problem == ""
 		rows = append(rows, apps.Row{
 			Workload: p.Workload, Scheme: p.Schemes[rec.Scheme], SizeBytes: p.Sizes[rec.Size], Ranks: len(records), Iterations: 1, Payload: "bytes",
-			JCT: rec.Whole, Source: rec.Source, Verified: &ok, Details: &rec.Row,
+			JCT: rec.Whole, Source: rec.Source, Verified: &ok, Details: &rec.Row, Ended: rec.Ended,
 		})
 	}
 	return rows, nil

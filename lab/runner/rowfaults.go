@@ -106,12 +106,20 @@ func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vt
 	if err != nil {
 		return err
 	}
-	from := m.row
+	before := m.row // when the row before ended
 	for i := range rows {
 		row := &rows[i]
-		to, told := ends[rowKey{row.Scheme, row.SizeBytes}]
-		if !told {
-			to = now
+		from, to := before, row.Ended
+		if end, told := ends[rowKey{row.Scheme, row.SizeBytes}]; told {
+			to = end
+		}
+		switch {
+		case to == 0: // it is not known which part of the workload's time is the row's
+			from, to = m.row, now
+		case row.Began > 0: // rows overlap
+			from = row.Began
+		default:
+			before = to
 		}
 		for k := range m.all {
 			s := &m.all[k]
@@ -126,7 +134,6 @@ func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vt
 			}
 			row.Faults = append(row.Faults, f)
 		}
-		from = to
 	}
 	return nil
 }
