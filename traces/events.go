@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 )
 
 // EventsSchema names the format of events.jsonl; it stands in its first line.
@@ -39,8 +40,9 @@ type Events struct {
 
 	mu      sync.Mutex
 	w       *bufio.Writer
+	sum     *checksum.Writer // of the file
 	written int
-	lines   uint64 // beside the first
+	lines   uint64
 	cut     uint64
 	err     error
 	text    []byte // of a node's event
@@ -48,7 +50,8 @@ type Events struct {
 
 // NewEvents starts the file with its schema.
 func NewEvents(w io.Writer) *Events {
-	e := &Events{w: bufio.NewWriterSize(w, 1<<16)}
+	e := &Events{sum: &checksum.Writer{W: w}}
+	e.w = bufio.NewWriterSize(e.sum, 1<<16)
 	e.put([]byte(schemaLine))
 	return e
 }
@@ -78,7 +81,11 @@ func (e *Events) put(b []byte) {
 
 // rotate goes on in another file. The lock is held.
 func (e *Events) rotate() bool {
-	if e.err = e.w.Flush(); e.err != nil {
+	e.end()
+	if err := e.w.Flush(); e.err == nil {
+		e.err = err
+	}
+	if e.err != nil {
 		return false
 	}
 	next, lost, err := e.Rotate(e.lines)
@@ -87,7 +94,8 @@ func (e *Events) rotate() bool {
 		return false
 	}
 	e.cut += lost
-	e.w.Reset(next)
+	e.sum = &checksum.Writer{W: next}
+	e.w.Reset(e.sum)
 	e.written, e.lines = 0, 0
 	e.put([]byte(schemaLine))
 	return e.err == nil
@@ -108,9 +116,20 @@ func (e *Events) Note(now vtime.Time, event string, data any) {
 // Node returns the tracer of a node.
 func (e *Events) Node(name string) machine.Tracer { return nodeEvents{e, name} }
 
-// Close writes the number of events that were cut and the end line, which holds the number of
-// lines before it, and flushes. A file without an end line is of a run that was killed, or is
-// truncated.
+// end writes the end line of a file, for which there is always room: the number of lines before it, and their
+// checksum. The lock is held.
+func (e *Events) end() {
+	if e.err != nil {
+		return
+	}
+	lines := e.lines
+	if e.err = e.w.Flush(); e.err == nil {
+		_, e.err = fmt.Fprintf(e.w, `{"event":"end","value":%d,%q:%q}`+"\n", lines, checksum.Key, e.sum.Sum())
+	}
+}
+
+// Close writes the number of events that were cut and the end line, and flushes. A file without an end line is of a
+// run that was killed, or is truncated.
 func (e *Events) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,10 +138,7 @@ func (e *Events) Close() error {
 		_, e.err = e.w.Write(append(b, '\n'))
 		e.lines++
 	}
-	if e.err == nil {
-		b, _ := json.Marshal(map[string]any{"event": "end", "value": e.lines})
-		_, e.err = e.w.Write(append(b, '\n'))
-	}
+	e.end()
 	if err := e.w.Flush(); err != nil && e.err == nil {
 		e.err = fmt.Errorf("write events: %w", err)
 	}

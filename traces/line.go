@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/mcastlab/mcastlab/internal/checksum"
 )
 
 // TraceSchema names the format of trace.jsonl; it stands in its first line.
@@ -86,6 +88,8 @@ type Line struct {
 	Received  []int64  `json:"received,omitempty"` // by rank, when it had everything; -1: it was the source
 	Ended     int64    `json:"ended,omitempty"`    // when the last rank went on
 	Source    int64    `json:"source,omitempty"`   // when the source was done
+
+	Sum string `json:"crc32c,omitempty"` // of all lines before the end
 }
 
 // Lines writes trace.jsonl. A line is complete or absent. Lines beyond the size limit are
@@ -93,6 +97,7 @@ type Line struct {
 type Lines struct {
 	mu      sync.Mutex // nodes and the run itself write
 	w       *bufio.Writer
+	sum     *checksum.Writer
 	written int
 	lines   int
 	cut     int
@@ -101,7 +106,8 @@ type Lines struct {
 
 // NewLines starts the file with its schema.
 func NewLines(w io.Writer) *Lines {
-	l := &Lines{w: bufio.NewWriterSize(w, 1<<16)}
+	l := &Lines{sum: &checksum.Writer{W: w}}
+	l.w = bufio.NewWriterSize(l.sum, 1<<16)
 	l.bytes([]byte(`{"schema":"` + TraceSchema + `"}`))
 	return l
 }
@@ -152,7 +158,8 @@ func (l *Lines) Close() error {
 	if l.cut > 0 {
 		l.last(&Line{Kind: LineCut, Count: l.cut})
 	}
-	l.last(&Line{Kind: LineEnd, Count: l.lines})
+	l.flush()
+	l.last(&Line{Kind: LineEnd, Count: l.lines, Sum: l.sum.Sum()})
 	l.flush()
 	return l.err
 }

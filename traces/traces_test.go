@@ -31,7 +31,7 @@ func TestEvents(t *testing.T) {
 {"t_us":1.234567,"node":"leaf0","event":"pause-sent","port":0,"priorities":8,"value":0}
 {"t_us":2,"node":"h1","event":"nak-sent","qp":17,"psn":0,"text":"NAK(sequence)"}
 {"t_us":3,"node":"leaf1","event":"group-active","psn":5,"group":"10.254.0.1","value":3}
-{"event":"end","value":5}
+{"event":"end","value":5,"crc32c":"395be9f1"}
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)

@@ -9,13 +9,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
 // TestRotate: full files are put aside, the newest are kept, and what is given up is
 // counted.
 func TestRotate(t *testing.T) {
-	e := &eventFiles{dir: t.TempDir()}
+	folder, err := makeFolder(t.TempDir(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &eventFiles{folder: folder}
 	if err := e.open(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +38,7 @@ func TestRotate(t *testing.T) {
 	if err := e.close(); err != nil {
 		t.Fatal(err)
 	}
-	all, err := filepath.Glob(filepath.Join(e.dir, "*"))
+	all, err := filepath.Glob(filepath.Join(folder.Path(), "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +50,7 @@ func TestRotate(t *testing.T) {
 	if !slices.Equal(names, want) || lost != 10+11 {
 		t.Errorf("files %v, %d lines given up; want %v and 21", names, lost, want)
 	}
-	if b, err := os.ReadFile(e.name(3)); err != nil || string(b) != "line\n" {
+	if b, err := os.ReadFile(filepath.Join(folder.Path(), oldEvents(3))); err != nil || string(b) != "line\n" {
 		t.Errorf("events-3.jsonl holds %q, %v", b, err)
 	}
 }
@@ -66,7 +71,7 @@ func TestFilesEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
-	if want := fmt.Sprintf(`{"event":"end","value":%d}`, len(lines)-1); string(lines[len(lines)-1]) != want {
+	if want := fmt.Sprintf(`{"event":"end","value":%d,"crc32c":%q}`, len(lines)-1, checksum.Sum(b[:len(b)-len(lines[len(lines)-1])-1])); string(lines[len(lines)-1]) != want {
 		t.Errorf("the last event is %s, want %s", lines[len(lines)-1], want)
 	}
 	name := filepath.Join(r.RunDir, "summary.json")

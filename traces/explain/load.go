@@ -9,13 +9,14 @@ package explain
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"slices"
-	"sort"
 
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -35,11 +36,13 @@ type Trace struct {
 	lanes     map[laneKey]int
 	groups    map[int]bool // lanes that are groups
 	transfers []*transfer
-	byLane    map[int][]*transfer // by the lane of their packets, in the order of posting
-	byQP      map[qpKey][]*transfer
+	byLane    map[int]*requests // by the lane of their packets
+	byQP      map[qpKey]*requests
 	events    []traces.Line // events and losses, in the order of time
 	marks     []traces.Line
 	works     []traces.Line
+	steps     uint64 // that explanations have taken: what they cost
+	stepsMax  uint64 // of a table
 }
 
 // node is a host or switch.
@@ -49,6 +52,7 @@ type node struct {
 	ports []*port
 	into  []*port // of the neighbours, by own port
 	ended []completion
+	mine  map[*Message][]completion // those of a message
 }
 
 // port is a transmitter and what it sent, in the order of time.
@@ -61,6 +65,7 @@ type port struct {
 	byFlow     map[int][]int32
 	paused     []span
 	repeats    []repeat // by packet; nil: not worked out
+	streams    map[streamKey][]int32
 }
 
 // packet is one packet on one link.
@@ -173,14 +178,16 @@ const (
 // Read reads a trace.
 func Read(r io.Reader) (*Trace, error) {
 	t := &Trace{
+		stepsMax: stepsMax,
 		byName: map[string]int{}, byIP: map[string]int{}, lanes: map[laneKey]int{}, groups: map[int]bool{},
-		byLane: map[int][]*transfer{}, byQP: map[qpKey][]*transfer{},
+		byLane: map[int]*requests{}, byQP: map[qpKey]*requests{},
 	}
 	flows := map[flow]int{}
 	var ends []traces.Line
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 64<<20)
 	n, end := 1, 0
+	var sum checksum.Lines
 	for ; s.Scan(); n++ {
 		b := s.Bytes()
 		if n == 1 {
@@ -188,6 +195,7 @@ func Read(r io.Reader) (*Trace, error) {
 			if err := json.Unmarshal(b, &head); err != nil || head.Schema != traces.TraceSchema {
 				return nil, fmt.Errorf("its first line is not of the schema %s", traces.TraceSchema)
 			}
+			sum.Add(b)
 			continue
 		}
 		var l traces.Line
@@ -205,12 +213,19 @@ func Read(r io.Reader) (*Trace, error) {
 		case traces.LineDone, traces.LineReceived:
 			ends = append(ends, l)
 		case traces.LineEnd:
-			if end = n; l.Count != n-1 {
-				return nil, fmt.Errorf("line %d: the trace ends after %d lines, and here are %d: lines were taken out or put in", n, l.Count, n-1)
+			end = n
+			if err := sum.End(uint64(l.Count), l.Sum); err != nil && !errors.Is(err, checksum.ErrNone) {
+				return nil, fmt.Errorf("line %d: %w", n, err)
 			}
+		case traces.LineMessage:
+			if len(l.Hosts) != len(l.Received) {
+				return nil, fmt.Errorf("line %d: a message of %d hosts has %d times of receipt", n, len(l.Hosts), len(l.Received))
+			}
+			t.take(l, flows)
 		default:
 			t.take(l, flows)
 		}
+		sum.Add(b)
 	}
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -348,16 +363,39 @@ func (t *Trace) index(ends []traces.Line) {
 	slices.SortStableFunc(t.works, byTime)
 	slices.SortStableFunc(ends, byTime)
 	slices.SortStableFunc(t.transfers, func(a, b *transfer) int { return compare(a.posted, b.posted) })
+	open := map[doneKey][]*transfer{}
 	for _, x := range t.transfers {
-		t.byLane[x.lane] = append(t.byLane[x.lane], x)
 		k := qpKey{x.node, x.qp}
-		t.byQP[k] = append(t.byQP[k], x)
+		if t.byLane[x.lane] == nil {
+			t.byLane[x.lane] = &requests{}
+		}
+		if t.byQP[k] == nil {
+			t.byQP[k] = &requests{}
+		}
+		t.byLane[x.lane].add(x)
+		t.byQP[k].add(x)
+		d := doneKey{k, x.psn}
+		open[d] = append(open[d], x)
 	}
 	for _, l := range ends {
-		t.end(l)
+		t.end(l, open)
 	}
 	t.pauses()
 	t.name()
+	for _, n := range t.nodes {
+		n.mine = map[*Message][]completion{}
+		for _, c := range n.ended {
+			if m := c.x.message; m != nil {
+				n.mine[m] = append(n.mine[m], c)
+			}
+		}
+	}
+}
+
+// doneKey names the requests that a line of the kind done may mean.
+type doneKey struct {
+	qpKey
+	psn uint32
 }
 
 func compare(a, b int64) int {
@@ -371,13 +409,13 @@ func compare(a, b int64) int {
 }
 
 // end notes that a work request has ended or a message has come.
-func (t *Trace) end(l traces.Line) {
+func (t *Trace) end(l traces.Line, open map[doneKey][]*transfer) {
 	id := t.node(l.Node)
 	n := t.nodes[id]
 	if l.Kind == traces.LineDone {
-		all := t.byQP[qpKey{id, l.QP}]
+		all := open[doneKey{qpKey{id, l.QP}, l.PSN}]
 		for i := after(all, l.At) - 1; i >= 0; i-- {
-			if x := all[i]; x.psn == l.PSN && x.done < 0 {
+			if x := all[i]; x.done < 0 {
 				x.done, x.status = l.At, l.Text
 				if l.Text == "" {
 					n.ended = append(n.ended, completion{l.At, x, false})
@@ -391,28 +429,6 @@ func (t *Trace) end(l traces.Line) {
 		x.got = append(x.got, receipt{id, l.At})
 		n.ended = append(n.ended, completion{l.At, x, true})
 	}
-}
-
-// after returns how many requests had been posted by an instant.
-func after(all []*transfer, at int64) int {
-	return sort.Search(len(all), func(i int) bool { return all[i].posted > at })
-}
-
-// transferOf returns the request that a packet of a lane belonged to at an instant, or nil.
-func (t *Trace) transferOf(lane int, psn uint32, at int64) *transfer {
-	return t.transferBy(-1, lane, psn, at)
-}
-
-// transferBy is transferOf for the requests of one node; -1: of all. Several hosts may send
-// to a group at a time, whose switches add up what they send.
-func (t *Trace) transferBy(node, lane int, psn uint32, at int64) *transfer {
-	all := t.byLane[lane]
-	for i := after(all, at) - 1; i >= 0; i-- {
-		if all[i].has(psn) && (node < 0 || all[i].node == node) {
-			return all[i]
-		}
-	}
-	return nil
 }
 
 // pauses works out when which port stood still.

@@ -215,6 +215,7 @@ func (t *Trace) Table() *Table {
 		bytes            int64
 	}
 	rows := map[key]*Row{}
+	until, over := t.steps+t.stepsMax, 0
 	for _, m := range t.Messages {
 		k := key{m.Workload, m.Scheme, m.Bytes}
 		r := rows[k]
@@ -222,6 +223,10 @@ func (t *Trace) Table() *Table {
 			r = &Row{Workload: m.Workload, Scheme: m.Scheme, Bytes: m.Bytes}
 			rows[k] = r
 			out.Rows = append(out.Rows, r)
+		}
+		if t.steps > until {
+			over++
+			continue
 		}
 		e, ok := t.Explain(m)
 		if !ok {
@@ -236,8 +241,16 @@ func (t *Trace) Table() *Table {
 	for _, r := range out.Rows {
 		r.Times = timesOf(r.parts)
 	}
+	if over > 0 {
+		out.Gaps = append(out.Gaps, fmt.Sprintf("%d of %d messages, the last ones, are not explained: too many packets wait behind each other in this run. mcastlab trace --explain --message N explains one",
+			over, len(t.Messages)))
+	}
 	return out
 }
+
+// stepsMax bounds what a table looks at: packets and completions on critical paths, of all messages together. It takes
+// about ten seconds.
+const stepsMax = 20_000_000
 
 // WriteText writes the table: mean times of a message.
 func (t *Table) WriteText(w io.Writer) error {

@@ -137,13 +137,15 @@ func (w *walk) host(id int) {
 // waited returns the message's last completion on a host, up to now; at one instant a
 // message that came before a request that ended.
 func (w *walk) waited(n *node) (c completion, ok bool) {
-	i := sort.Search(len(n.ended), func(i int) bool { return n.ended[i].at > w.now })
+	mine := n.mine[w.m]
+	i := sort.Search(len(mine), func(i int) bool { return mine[i].at > w.now })
 	for i--; i >= 0; i-- {
-		x := n.ended[i]
+		w.t.steps++
+		x := mine[i]
 		if x.at <= w.m.Start || ok && x.at < c.at {
 			break
 		}
-		if x.x.message == w.m && !w.used[x] && (!ok || x.received && !c.received) {
+		if !w.used[x] && (!ok || x.received && !c.received) {
 			c, ok = x, true
 		}
 	}
@@ -252,6 +254,7 @@ func (w *walk) last(p *port, f filter, at func(*packet) int64) (best int, ok boo
 		}
 		i := sort.Search(len(all), func(i int) bool { return at(&p.sent[all[i]]) > w.now+slack })
 		for i--; i >= 0; i-- {
+			w.t.steps++
 			if k := int(all[i]); f.takes(p.sent[k].psn) {
 				if !ok || at(&p.sent[k]) > at(&p.sent[best]) {
 					best, ok = k, true
@@ -310,10 +313,15 @@ func (w *walk) queue(h hop) (r ready, ok bool) {
 			w.idle(p, cur, r.at)
 			break
 		}
+		w.t.steps++
 		x := &p.sent[k]
 		w.idle(p, cur, x.end())
 		if !w.own(p, cur, k) {
 			w.to(Queueing, max(x.start, r.at), place)
+			if j := w.others(p, cur, k, r.at); j < k { // as each of them would
+				w.to(Queueing, p.sent[j].start, place)
+				k = j
+			}
 			continue
 		}
 		if again := w.repeat(p, k).again; again > 0 && int(again) <= h.i {
@@ -333,15 +341,40 @@ func (w *walk) queue(h hop) (r ready, ok bool) {
 // own reports whether packet k of a port is of the same stream as packet cur: on a host of the
 // same message, in a switch of the same flow.
 func (w *walk) own(p *port, cur, k int) bool {
-	a, b := &w.t.flows[p.sent[cur].flow], &w.t.flows[p.sent[k].flow]
-	if a.kind != b.kind {
-		return false
+	own := w.stream(p, cur)
+	i, found := slices.BinarySearch(own, int32(k))
+	return found && int(own[i]) == k
+}
+
+// stream returns the packets of a port that are of the same stream as packet cur.
+func (w *walk) stream(p *port, cur int) []int32 {
+	f := &w.t.flows[p.sent[cur].flow]
+	key := streamKey{kind: f.kind, lane: f.lane}
+	if w.t.nodes[p.node].ip != "" && isData(f) {
+		key = streamKey{message: w.m}
 	}
-	if w.t.nodes[p.node].ip != "" && a.kind == traces.PacketData {
-		x := w.t.transferBy(p.node, b.lane, p.sent[k].psn, p.sent[k].start+slack)
-		return x != nil && x.message == w.m
+	return w.t.streams(p)[key]
+}
+
+func isData(f *flow) bool { return f.kind == traces.PacketData }
+
+// others returns the first of the packets up to k that a port sent after an instant and that are all of other streams
+// than packet cur, if the port was not paused meanwhile and what it stood still counts as theirs. Behind thousands of
+// requests each of them waits for all before it.
+func (w *walk) others(p *port, cur, k int, from int64) int {
+	from = max(from, w.m.Start)
+	if w.t.nodes[p.node].ip != "" && w.repeat(p, cur).before {
+		return k
 	}
-	return a.lane == b.lane
+	if i := sort.Search(len(p.paused), func(i int) bool { return p.paused[i].from >= w.now }) - 1; i >= 0 {
+		from = max(from, p.paused[i].to)
+	}
+	own := w.stream(p, cur)
+	first := 0
+	if i, _ := slices.BinarySearch(own, int32(k)); i > 0 {
+		first = int(own[i-1]) + 1
+	}
+	return min(k, max(first, sort.Search(len(p.sent), func(i int) bool { return p.sent[i].start >= from })))
 }
 
 // ready returns what let packet i of a port be sent.
@@ -390,11 +423,8 @@ func (w *walk) made(p *port, x *packet, f *flow) (r ready, ok bool) {
 	lane := f.lane
 	if !w.t.groups[lane] {
 		far, found := w.t.byIP[f.dst]
-		all := w.t.byQP[qpKey{far, f.qp}]
-		for i := after(all, x.start) - 1; found && i >= 0 && asked == nil; i-- {
-			if all[i].has(x.psn) {
-				asked = all[i]
-			}
+		if found {
+			asked = w.t.byQP[qpKey{far, f.qp}].by(&w.t.steps, -1, x.psn, x.start)
 		}
 		if asked == nil {
 			return r, false
@@ -453,6 +483,7 @@ func (w *walk) still(p *port, cur int, from int64) {
 func (t *Trace) notReady(from, to int64) bool {
 	i := sort.Search(len(t.events), func(i int) bool { return t.events[i].At >= from })
 	for ; i < len(t.events) && t.events[i].At <= to; i++ {
+		t.steps++
 		if e := &t.events[i]; e.Op == "nak-sent" && strings.HasPrefix(e.Text, "RNR") {
 			return true
 		}
