@@ -153,7 +153,11 @@ func ReadFilm(dir string) (*Film, error) {
 	}
 	for i := range rep.Results {
 		row := &rep.Results[i]
-		film.Rows = append(film.Rows, fmt.Sprintf("%s, %s, %s: %s us", row.Workload, row.Scheme, sizeOf(row), number(row.JCT.P50)))
+		median := ""
+		if row.Iterations > 1 {
+			median = "median "
+		}
+		film.Rows = append(film.Rows, fmt.Sprintf("%s, %s, %s: %s%s us", row.Workload, row.Scheme, sizeOf(row), median, number(row.JCT.P50)))
 	}
 	return film, nil
 }

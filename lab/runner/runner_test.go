@@ -44,6 +44,12 @@ func row(workload, scheme string, size int, us float64, verified *bool) apps.Row
 	}
 }
 
+// of gives a row iterations, the slowest of which takes max.
+func of(iterations int, max float64, r apps.Row) apps.Row {
+	r.Iterations, r.JCT.Max = iterations, max
+	return r
+}
+
 func TestSentences(t *testing.T) {
 	yes, no := true, false
 	for _, c := range []struct {
@@ -60,6 +66,14 @@ func TestSentences(t *testing.T) {
 			[]apps.Row{row("b", "x", 64, 2, nil), row("c", "x", 1024, 2, &no), row("c", "y", 1024, 3, &yes), row("c", "z", 1024, 5, &yes)},
 			"To 4 ranks, 64B took x 2.00 us. The payload was phantom: no byte was compared.\n" +
 				"To 4 ranks, 1KiB took x 2.00 us and y 1.50, and z 2.50 times as long. Wrong bytes arrived in 1 of 3 rows.",
+		},
+		{
+			[]apps.Row{of(3, 4, row("b", "x", 64, 2, &yes)), of(3, 8.1, row("b", "y", 64, 4, &yes))},
+			"To 4 ranks, 64B took x 2.00 us (median of 3) and y 2.00 times as long, but the slowest of y took 8.10 us. Every byte was right at every receiver.",
+		},
+		{
+			[]apps.Row{of(2, 5, row("b", "x", 64, 2, &yes))},
+			"To 4 ranks, 64B took x 2.00 us (median of 2), but the slowest of x took 5.00 us. Every byte was right at every receiver.",
 		},
 	} {
 		if got := sentences(c.rows); got != c.want {

@@ -11,8 +11,8 @@ import (
 )
 
 // sentences says in plain words what the results show: for each workload which scheme
-// was the fastest at its largest and its smallest size and by how much, and whether
-// the bytes were right.
+// was the fastest at its largest and its smallest size and by how much, of several iterations by
+// the median, and whether the bytes were right.
 func sentences(rows []apps.Row) string {
 	var out []string
 	for len(rows) > 0 {
@@ -51,9 +51,9 @@ func atSize(rows []apps.Row, size int) string {
 		}
 	}
 	slices.SortStableFunc(at, func(a, b apps.Row) int { return cmp.Compare(a.JCT.P50, b.JCT.P50) })
-	s := fmt.Sprintf("%v took %s %.2f us", lab.Size(size), at[0].Scheme, at[0].JCT.P50)
+	s := fmt.Sprintf("%v took %s %.2f us%s", lab.Size(size), at[0].Scheme, at[0].JCT.P50, medianOf(&at[0]))
 	if len(at) == 1 {
-		return s
+		return s + outliers(at)
 	}
 	var others []string
 	for _, r := range at[1:] {
@@ -62,11 +62,36 @@ func atSize(rows []apps.Row, size int) string {
 	if last := len(others) - 1; last > 0 {
 		others[last] = "and " + others[last]
 	}
-	s += " and " + strings.Join(others, ", ") + " times as long"
+	s += " and " + strings.Join(others, ", ") + " times as long" + outliers(at)
 	if how := unlike(at); how != "" {
 		s += ", but they were not treated alike: " + how
 	}
 	return s
+}
+
+// medianOf says that a row's time is a median. That of one iteration is the time itself.
+func medianOf(r *apps.Row) string {
+	if r.Iterations < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (median of %d)", r.Iterations)
+}
+
+// outlier is from how many medians on the slowest iteration of a row is named.
+const outlier = 2
+
+// outliers names the rows that have an iteration of which the median says nothing.
+func outliers(rows []apps.Row) string {
+	var words []string
+	for i := range rows {
+		if r := &rows[i]; r.Iterations > 1 && r.JCT.Max > outlier*r.JCT.P50 {
+			words = append(words, fmt.Sprintf("the slowest of %s took %.2f us", r.Scheme, r.JCT.Max))
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return ", but " + strings.Join(words, ", and ")
 }
 
 func verdict(rows []apps.Row) string {
