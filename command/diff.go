@@ -34,6 +34,9 @@ func (p *program) diffCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			for _, dir := range c.Args().Slice() {
+				p.unsealed(dir)
+			}
 			if c.String("format") == "json" {
 				err = writeJSON(p.out, d)
 			} else {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -50,11 +51,24 @@ func (p *program) reportAction(c *cli.Context) error {
 	if name == "" {
 		name = filepath.Join(runs[0].Dir, pageName)
 	}
+	for _, r := range runs {
+		p.unsealed(r.Dir)
+		for _, what := range r.Missing() {
+			p.say("%s: not shown: %s", r.Dir, what)
+		}
+	}
 	if err := writePage(name, runs); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.out, name)
 	return nil
+}
+
+// unsealed says which files of a run's folder are taken as they are.
+func (p *program) unsealed(dir string) {
+	if names := runner.Unsealed(dir); len(names) > 0 {
+		p.say("%s: no checksum in %s: an older version wrote it, or it has been changed; it is taken as it is", dir, strings.Join(names, ", "))
+	}
 }
 
 // pageName is the page in a run's folder.
@@ -72,6 +86,9 @@ func writePage(name string, runs []*report.Run) error {
 		err = os.Rename(next, name)
 	}
 	if err != nil {
+		if next != name {
+			_ = os.Remove(next) // it is not whole; what went wrong is said
+		}
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil
@@ -82,7 +99,7 @@ func writePage(name string, runs []*report.Run) error {
 func (p *program) pageOf(ended *runner.Report) {
 	r, err := report.Ended(ended)
 	if err == nil {
-		err = writePage(filepath.Join(ended.RunDir, pageName), []*report.Run{r})
+		err = ended.WriteFile(pageName, []byte(report.HTML([]*report.Run{r})))
 	}
 	if err != nil {
 		p.say("%s has no %s: %v", ended.RunDir, pageName, err)

@@ -113,8 +113,12 @@ func (p *program) runAction(c *cli.Context) error {
 	}
 	var acts []faults.Act
 	if file := c.String("acts"); file != "" {
-		if acts, err = runner.ReadActs(file, l); err != nil {
+		whole := false
+		if acts, whole, err = runner.ReadActs(file, l); err != nil {
 			return usageError{err}
+		}
+		if !whole {
+			p.say("%s has no end with a checksum: if a run wrote it, an act may be missing", file)
 		}
 	}
 	report, err := p.runIn(c, l, int64(limit), acts)

@@ -63,6 +63,7 @@ func (p *program) traceAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	p.unsealed(dir)
 	t, err := explain.Read(bufio.NewReaderSize(f, 1<<20))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("read trace of %s: %w", dir, err)

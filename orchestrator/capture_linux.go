@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/live"
 	"github.com/mcastlab/mcastlab/internal/netdev"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -137,13 +137,12 @@ type captures struct {
 
 // startCaptures opens captures of ports in files of the run's folder. Nothing is written
 // before begin: what a capture costs is part of what the calibration sees.
-func (d *Deployed) startCaptures(ctx context.Context, dir string, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
+func (d *Deployed) startCaptures(ctx context.Context, folder *runner.Folder, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
 	k := &captures{budget: traces.Budget{Left: bytes}, from: vtime.Never, errs: make([]error, len(ends))}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	k.stop = stop
 	for i, e := range ends {
-		name := filepath.Join(dir, strings.ReplaceAll(d.Graph.PortName(e), ":", "_")+".pcapng")
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := folder.Create(strings.ReplaceAll(d.Graph.PortName(e), ":", "_") + ".pcapng")
 		if err != nil {
 			return k, fmt.Errorf("capture: %w", err)
 		}

@@ -3,8 +3,8 @@ package orchestrator
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -20,6 +20,7 @@ import (
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // client is the connection to a node's agent.
@@ -181,18 +182,14 @@ func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
 
 // saveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
 // gets no file.
-func (d *Deployed) saveLogs(ctx context.Context, dir string) error {
+func (d *Deployed) saveLogs(ctx context.Context, folder *runner.Folder) error {
 	return d.each(func(i int) error {
 		name := d.Graph.Nodes[i].Name
 		log, err := d.o.Engine.Logs(ctx, d.Lab.Name, name)
 		if err != nil || len(log) == 0 {
 			return err
 		}
-		logs := filepath.Join(dir, "logs")
-		if err := os.MkdirAll(logs, 0o755); err != nil {
-			return fmt.Errorf("save log of node %s: %w", name, err)
-		}
-		if err := os.WriteFile(filepath.Join(logs, name+".log"), log, 0o644); err != nil {
+		if err := errors.Join(folder.MkdirAll("logs"), folder.WriteFile(filepath.Join("logs", name+".log"), log)); err != nil {
 			return fmt.Errorf("save log of node %s: %w", name, err)
 		}
 		return nil

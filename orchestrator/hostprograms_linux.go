@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -30,12 +29,13 @@ var (
 
 // hostJob is a workload whose ranks are programs of this machine.
 type hostJob struct {
-	d     *Deployed
-	now   func() vtime.Time
-	p     apps.HostProgram
-	hosts []string // by rank
-	dir   string   // of what they write
-	emit  func(rank int, record []byte)
+	d      *Deployed
+	now    func() vtime.Time
+	p      apps.HostProgram
+	hosts  []string       // by rank
+	folder *runner.Folder // of the run
+	dir    string         // in it, of what they write
+	emit   func(rank int, record []byte)
 }
 
 // hostPrograms runs a program of this machine at each rank of a workload. Their exit codes are results, and
@@ -45,7 +45,7 @@ func (r *liveRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.Ho
 	if err := r.step(ctx, w.Label); err != nil {
 		return err
 	}
-	j, x, err := r.d.hostJob(r.Report.RunDir, w, p)
+	j, x, err := r.d.hostJob(r.Folder, w, p)
 	if err != nil {
 		return err
 	}
@@ -68,12 +68,12 @@ func (r *liveRun) hostPrograms(ctx context.Context, w runner.Workload, p apps.Ho
 }
 
 // hostJob returns a workload whose ranks are programs of this machine, and what is to be executed.
-func (d *Deployed) hostJob(run string, w runner.Workload, p apps.HostProgram) (j *hostJob, x Execution, err error) {
-	j = &hostJob{d: d, p: p, dir: filepath.Join(run, programsDir, w.Label)}
+func (d *Deployed) hostJob(run *runner.Folder, w runner.Workload, p apps.HostProgram) (j *hostJob, x Execution, err error) {
+	j = &hostJob{d: d, p: p, folder: run, dir: filepath.Join(programsDir, w.Label)}
 	for _, h := range w.Hosts {
 		j.hosts = append(j.hosts, d.Graph.Nodes[h].Name)
 	}
-	if err := os.MkdirAll(j.dir, 0o755); err != nil {
+	if err := run.MkdirAll(j.dir); err != nil {
 		return nil, x, fmt.Errorf("make a folder for what programs write: %w", err)
 	}
 	library, err := Library()
@@ -197,7 +197,7 @@ func (j *hostJob) record(rank int, x *apps.Exit) error {
 
 // keep opens a file for what a program writes.
 func (j *hostJob) keep(name string) (*kept, error) {
-	f, err := os.OpenFile(filepath.Join(j.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := j.folder.Create(filepath.Join(j.dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("keep what a program writes: %w", err)
 	}

@@ -145,7 +145,7 @@ func (r *stepped) open() (err error) {
 		r.TraceFabric(r.d.Graph, &r.cfg.Spec)
 	}
 	r.caps.links = r.coord.Faults()
-	if err := r.caps.Open(r.caps.links, r.Report.RunDir, r.caps.ends, r.o.CaptureBytes); err != nil {
+	if err := r.caps.Open(r.caps.links, r.Folder, r.caps.ends, r.o.CaptureBytes); err != nil {
 		return err
 	}
 	var captures []*nodeapi.PortRef

@@ -174,7 +174,7 @@ func (r *liveRun) start(ctx context.Context) (err error) {
 	if r.watch, err = r.d.startWatch(ctx, r.Events, r.Trace); err != nil {
 		return err
 	}
-	if r.caps, err = r.d.startCaptures(ctx, r.Report.RunDir, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
+	if r.caps, err = r.d.startCaptures(ctx, r.Folder, r.ends, r.o.CaptureBytes, r.pace.lab); err != nil {
 		return err
 	}
 	if r.Trace != nil {
@@ -328,7 +328,7 @@ func (r *liveRun) end(ctx context.Context, runErr error) error {
 	if err != nil {
 		return err
 	}
-	if err := r.d.saveLogs(ctx, r.Report.RunDir); err != nil {
+	if err := r.d.saveLogs(ctx, r.Folder); err != nil {
 		return err
 	}
 	states, err := r.d.States(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/mcastlab/mcastlab/drivers/sim"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/internal/test/simlab"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // newStepCaptures captures both ends of a host's link in a star of three hosts; the switch is node 3.
@@ -25,7 +26,11 @@ func newStepCaptures(t *testing.T, dir string) *stepCaptures {
 	}
 	cfg := sim.Config{Spec: fabric.Spec{Graph: g, Seed: 1}}
 	k := &stepCaptures{ends: []topo.End{{Node: 0}, {Node: 3}}, links: sim.NewSchedule(cfg).Net(), order: cfg.Order()}
-	if err := k.Open(k.links, dir, k.ends, 0); err != nil {
+	folder, err := runner.OpenFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Open(k.links, folder, k.ends, 0); err != nil {
 		t.Fatal(err)
 	}
 	return k

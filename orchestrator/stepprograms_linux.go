@@ -23,7 +23,7 @@ type steppedPrograms struct {
 
 // startPrograms starts the programs of a workload. Until they have ended, ranks record their times.
 func (r *stepped) startPrograms(w runner.Workload, p apps.HostProgram) (*steppedPrograms, error) {
-	j, x, err := r.d.hostJob(r.Report.RunDir, w, p)
+	j, x, err := r.d.hostJob(r.Folder, w, p)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
 )
@@ -105,14 +106,15 @@ func Simulate(ctx context.Context, l *lab.Lab, dir string, o runner.Options) (re
 	return report, err
 }
 
-// Recall returns what a file holds, or nil if it cannot be read as that or is not what is asked for.
+// Recall returns what a file holds, or nil if it cannot be read as that, is not as it was written or is not what is
+// asked for.
 func Recall[T any](file string, asked func(*T) bool) *T {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil
 	}
 	v := new(T)
-	if json.Unmarshal(b, v) != nil || !asked(v) {
+	if checksum.CheckObject(b) != nil || json.Unmarshal(b, v) != nil || !asked(v) {
 		return nil
 	}
 	return v

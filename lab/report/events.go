@@ -3,9 +3,10 @@ package report
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/traces"
 )
 
@@ -94,23 +96,51 @@ func dirPattern(dir string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
-// lines calls f with each line of a file. Of one that is cut short the last line may be no JSON.
+// lines calls f with each line of a file of events or a trace. Of one that is cut short the last line may be no JSON.
+// One that has another end than it was written with is an error.
 func lines(name string, f func(line []byte)) error {
-	file, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close() //nolint:errcheck // it was only read
-	return scan(file, f)
+	_, err := linesTo(name, f)
+	return err
 }
 
-func scan(r io.Reader, f func(line []byte)) error {
-	s := bufio.NewScanner(r)
+// linesTo is lines, and returns how the file ends: a run that goes on has written no end yet.
+func linesTo(name string, f func(line []byte)) (sum checksum.Lines, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return sum, err
+	}
+	defer file.Close() //nolint:errcheck // it was only read
+	s := bufio.NewScanner(file)
 	s.Buffer(nil, lineMax)
 	for s.Scan() {
-		f(s.Bytes())
+		line := s.Bytes()
+		f(line)
+		if lines, crc, is := endOf(line); is {
+			_ = sum.End(lines, crc) // kept by sum
+		} else {
+			sum.Add(line)
+		}
 	}
-	return s.Err()
+	if err = cmp.Or(s.Err(), sum.Err()); err != nil && !errors.Is(err, checksum.ErrNone) {
+		return sum, fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return sum, nil
+}
+
+// endOf returns what the last line of a file says of those before it.
+func endOf(line []byte) (lines uint64, crc string, is bool) {
+	if !bytes.HasPrefix(line, []byte(`{"event":"end"`)) && !bytes.HasPrefix(line, []byte(`{"k":"end"`)) {
+		return 0, "", false
+	}
+	var e struct {
+		Value uint64 `json:"value"` // of events
+		Count uint64 `json:"c"`     // of a trace
+		Sum   string `json:"crc32c"`
+	}
+	if json.Unmarshal(line, &e) != nil {
+		return 0, "", false
+	}
+	return e.Value + e.Count, e.Sum, true
 }
 
 // readEvents reads what a run's events tell of pauses, groups and trouble.
@@ -120,8 +150,9 @@ func (f *fabric) readEvents(dir string, h *history) error {
 		wanted[kind] = true
 	}
 	open, spans, groups := map[[2]int]span{}, map[int][]span{}, map[string]*group{}
+	var unended []string // files without an end
 	for _, name := range eventFiles(dir) {
-		err := lines(name, func(line []byte) {
+		sum, err := linesTo(name, func(line []byte) {
 			_, rest, ok := bytes.Cut(line, []byte(`"event":"`))
 			kind, _, closed := bytes.Cut(rest, []byte{'"'})
 			if !ok || !closed || !wanted[string(kind)] {
@@ -152,6 +183,14 @@ func (f *fabric) readEvents(dir string, h *history) error {
 		if err != nil {
 			return fmt.Errorf("read events: %w", err)
 		}
+		if !sum.Ended() {
+			unended = append(unended, filepath.Base(name))
+		} else if sum.Err() != nil {
+			unended = nil // an older version ended only the last file
+		}
+	}
+	if f.over && len(unended) > 0 {
+		return fmt.Errorf("read events: %s: it has no end, although the run has ended: it was cut short", unended[0])
 	}
 	for k, s := range open { // independent of each other
 		spans[k[0]] = append(spans[k[0]], span{s.from, min(s.to, f.spanUS)})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,6 +25,7 @@ const frameExtra = 4 + 8 + 12
 type fabric struct {
 	g       *topo.Graph
 	spanUS  float64        // lab time of the run
+	over    bool           // it has ended, so that its files are whole
 	ways    []way          // of link i: 2i from A to B, 2i+1 from B to A
 	drops   []uint64       // by node, without what links lost
 	faults  []fault        // of the lab file, and those added by hand
@@ -60,12 +60,11 @@ type way struct {
 
 // readFabric reads a run's lab and, if they are not given, its counters.
 func readFabric(dir string, m *runner.Meta, acts []faults.Act, nodes []counters.Node) (*fabric, error) {
-	const file = "lab.resolved.yml"
-	text, err := os.ReadFile(filepath.Join(dir, file))
+	text, err := runner.ReadLab(dir)
 	if err != nil {
 		return nil, err
 	}
-	l, err := lab.Parse(file, text)
+	l, err := lab.Parse(runner.LabFile, text)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +72,7 @@ func readFabric(dir string, m *runner.Meta, acts []faults.Act, nodes []counters.
 	if err != nil {
 		return nil, err
 	}
-	f := &fabric{g: g, spanUS: m.LabUS, drops: make([]uint64, len(g.Nodes)), ways: make([]way, 2*len(g.Links))}
+	f := &fabric{g: g, spanUS: m.LabUS, over: m.Status != runner.StatusRunning, drops: make([]uint64, len(g.Nodes)), ways: make([]way, 2*len(g.Links))}
 	specs, err := labspec.Timeline(l, g)
 	if err != nil {
 		return nil, err

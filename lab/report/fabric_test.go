@@ -148,7 +148,7 @@ func TestByHand(t *testing.T) {
 // TestQuiet: a run without messages, packets or time has a page, too.
 func TestQuiet(t *testing.T) {
 	r := simulated(t, t.TempDir(), "name: shown\ntopology: {star: {hosts: 2}}\nworkloads: [{bcast: {schemes: [chain], sizes: [0B]}}]\n")
-	r.Meta.LabUS = 0
+	r.Meta.LabUS, r.Meta.Status = 0, runner.StatusRunning
 	text, err := json.Marshal(r.Meta)
 	if err != nil {
 		t.Fatal(err)

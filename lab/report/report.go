@@ -58,6 +58,9 @@ func read(dir string, nodes []counters.Node) (*Run, error) {
 	return r, nil
 }
 
+// Missing returns what of the run is not shown, and why.
+func (r *Run) Missing() []string { return r.missing }
+
 // readMore reads what not every run has. What cannot be read is said on the page.
 func (r *Run) readMore(nodes []counters.Node) {
 	lacks := func(what string, err error) bool {
@@ -243,7 +246,9 @@ func (b *page) run(r *Run, named bool) {
 		var lines [][]string
 		for _, e := range r.Report.Expect {
 			got, held := "not measured", "no"
-			if e.Got != nil {
+			if e.Why != "" {
+				got = e.Why
+			} else if e.Got != nil {
 				got = number(*e.Got)
 			}
 			if e.OK {

@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	for _, want := range []string{">bcast: time until", ">one: time until", ">Load: ", ">Queue peaks: ", ">Drops: ", ">Pauses: time for which a link&#39;s sender was paused: none.<", ">Tree 1 of ", ">The run in steps"} {
+	for _, want := range []string{">bcast: median time until", ">one: median time until", ">Load: ", ">Queue peaks: ", ">Drops: ", ">Pauses: time for which a link&#39;s sender was paused: none.<", ">Tree 1 of ", ">The run in steps"} {
 		if strings.Count(page, want) != 1 {
 			t.Errorf("the page has %d times %q", strings.Count(page, want), want)
 		}
@@ -62,7 +62,7 @@ func TestPage(t *testing.T) {
 		t.Error("one run is compared")
 	}
 	both := HTML([]*Run{a, b})
-	if !strings.Contains(both, "side by side") || !strings.Contains(both, "shown-2 / shown-1") || strings.Count(both, ">one: time until") != 2 || !strings.Contains(both, "median JCT over the first") {
+	if !strings.Contains(both, "side by side") || !strings.Contains(both, "shown-2 / shown-1") || strings.Count(both, ">one: median time until") != 2 || !strings.Contains(both, "median JCT over the first") {
 		t.Error("two runs are not compared")
 	}
 	for _, p := range []string{page, both} {

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
 )
@@ -16,19 +17,33 @@ import (
 // way. A run of the same lab that is given the file does the same at the same instants.
 const ActsFile = "acts.jsonl"
 
-// ReadActs reads a file of acts on a lab.
-func ReadActs(file string, l *lab.Lab) (all []faults.Act, err error) {
+// actsEnd is the last line of ActsFile.
+type actsEnd struct {
+	End *uint64 `json:"end"` // lines before it
+	Sum string  `json:"crc32c"`
+}
+
+// ReadActs reads a file of acts on a lab. whole reports whether the file has its end: one that was written by hand, by an
+// older version or by a run that was killed has none.
+func ReadActs(file string, l *lab.Lab) (all []faults.Act, whole bool, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read what was done by hand: %w", err)
+		return nil, false, fmt.Errorf("read what was done by hand: %w", err)
 	}
 	g, err := labspec.Graph(l)
 	if err != nil {
-		return nil, fmt.Errorf("build topology: %w", err)
+		return nil, false, fmt.Errorf("build topology: %w", err)
 	}
 	number := 0
+	var sum checksum.Lines
 	for line := range bytes.Lines(b) {
 		number++
+		var end actsEnd
+		if json.Unmarshal(line, &end) == nil && end.End != nil {
+			_ = sum.End(*end.End, end.Sum) // kept by sum
+			continue
+		}
+		sum.Add(bytes.TrimSuffix(line, []byte{'\n'}))
 		var a faults.Act
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.DisallowUnknownFields()
@@ -43,11 +58,27 @@ func ReadActs(file string, l *lab.Lab) (all []faults.Act, err error) {
 			_, err = faults.Decode(a.Fault, g, l.Replicas())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, number, err)
+			return nil, false, fmt.Errorf("%s:%d: %w", file, number, err)
 		}
 		all = append(all, a)
 	}
-	return all, nil
+	if err := sum.Err(); err != nil && !errors.Is(err, checksum.ErrNone) {
+		return nil, false, fmt.Errorf("%s: %w", file, err)
+	}
+	return all, sum.Ended() && sum.Err() == nil, nil
+}
+
+// endActs ends the file of acts, if there is one.
+func (r *Record) endActs() error {
+	if len(r.Report.Acts) == 0 {
+		return nil
+	}
+	b, err := r.Folder.root.ReadFile(ActsFile)
+	if err != nil {
+		return fmt.Errorf("end %s: %w", ActsFile, err)
+	}
+	n := uint64(bytes.Count(b, []byte{'\n'}))
+	return r.note(ActsFile, actsEnd{End: &n, Sum: checksum.Sum(b)})
 }
 
 // NoteAct adds an act to the run's folder.

@@ -21,7 +21,7 @@ func TestReadActs(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all, err := ReadActs(file, l)
+		all, _, err := ReadActs(file, l)
 		return len(all), err
 	}
 	const add = `{"at":5,"id":"x","fault":{"schema":"mcastlab/fault/v1","kind":"loss","ends":["h0:0"],"frames":{"loss":0.5}}}` + "\n"
@@ -46,7 +46,7 @@ func TestReadActs(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := ReadActs(file+".not", l); err == nil {
+	if _, _, err := ReadActs(file+".not", l); err == nil {
 		t.Error("a file that is not there is read")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/mcastlab/mcastlab/lab"
@@ -23,7 +22,7 @@ func (r *simulation) again(ctx context.Context, l *lab.Lab) error {
 		return nil // it would leave out nothing; or what programs do besides would be done twice
 	}
 	dir := filepath.Join(r.Report.RunDir, "again") // where it goes with the run, should this be killed
-	defer os.RemoveAll(dir)
+	defer r.Folder.root.RemoveAll("again")         //nolint:errcheck // it goes with the run
 	o.Base, o.Check, o.Progress, o.Ledger, o.Say = dir, false, nil, nil, nil
 	second, err := Simulate(ctx, l, o)
 	if err != nil {

@@ -58,7 +58,7 @@ type captureFile struct {
 
 // Open makes a file for each port, NODE_PORT.pcapng, in a folder. All of them together take as many
 // bytes as are given; 0 means CaptureBytesDefault. n has the links of the lab.
-func (k *Captures) Open(n *sim.Net, dir string, ends []topo.End, bytes int64) error {
+func (k *Captures) Open(n *sim.Net, folder *Folder, ends []topo.End, bytes int64) error {
 	if k.budget.Left = bytes; bytes == 0 {
 		k.budget.Left = CaptureBytesDefault
 	}
@@ -68,14 +68,14 @@ func (k *Captures) Open(n *sim.Net, dir string, ends []topo.End, bytes int64) er
 	}
 	for _, e := range ends {
 		port := n.Graph().PortName(e)
-		name := filepath.Join(dir, strings.ReplaceAll(port, ":", "_")+".pcapng")
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		name := strings.ReplaceAll(port, ":", "_") + ".pcapng"
+		f, err := folder.Create(name)
 		if err != nil {
 			return fmt.Errorf("capture %s: %w", port, err)
 		}
 		buf := bufio.NewWriter(f)
 		c, err := traces.NewCapture(buf, port, slack, &k.budget)
-		k.files = append(k.files, captureFile{name, f, buf, c})
+		k.files = append(k.files, captureFile{filepath.Join(folder.Path(), name), f, buf, c})
 		if err != nil {
 			return err
 		}

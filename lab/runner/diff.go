@@ -1,13 +1,11 @@
 package runner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,18 +79,6 @@ func Compare(dirA, dirB string) (*Diff, error) {
 		d.counts(ca.Nodes, cb.Nodes)
 	}
 	return d, nil
-}
-
-// ReadJSON reads a file of a run's folder.
-func ReadJSON(name string, v any) error {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return fmt.Errorf("read run: %w", err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("read run: %s: %w", name, err)
-	}
-	return nil
 }
 
 func (d *Diff) part(format string, args ...any) {

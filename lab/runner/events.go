@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 )
 
 // oldEventFiles is how many full files of events are kept beside events.jsonl.
@@ -13,17 +12,18 @@ const oldEventFiles = 4
 // eventFiles are the files of a run's events: events.jsonl, and full ones put aside as
 // events-1.jsonl, events-2.jsonl and so on, the newest of which are kept.
 type eventFiles struct {
-	dir   string
-	f     *os.File
-	lines []uint64 // of the files put aside, from the first on
+	folder *Folder
+	f      *os.File
+	lines  []uint64 // of the files put aside, from the first on
 }
 
-func (e *eventFiles) name(n int) string {
-	return filepath.Join(e.dir, fmt.Sprintf("events-%d.jsonl", n))
-}
+// eventsName is the file of a run's latest events.
+const eventsName = "events.jsonl"
+
+func oldEvents(n int) string { return fmt.Sprintf("events-%d.jsonl", n) }
 
 func (e *eventFiles) open() (err error) {
-	if e.f, err = os.Create(filepath.Join(e.dir, "events.jsonl")); err != nil {
+	if e.f, err = e.folder.Create(eventsName); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
 	return nil
@@ -36,11 +36,11 @@ func (e *eventFiles) rotate(lines uint64) (next io.Writer, lost uint64, err erro
 	}
 	e.lines = append(e.lines, lines)
 	n := len(e.lines)
-	if err := os.Rename(e.f.Name(), e.name(n)); err != nil {
+	if err := e.folder.root.Rename(eventsName, oldEvents(n)); err != nil {
 		return nil, 0, err
 	}
 	if old := n - oldEventFiles; old > 0 {
-		if err := os.Remove(e.name(old)); err != nil {
+		if err := e.folder.root.Remove(oldEvents(old)); err != nil {
 			return nil, 0, err
 		}
 		lost = e.lines[old-1]

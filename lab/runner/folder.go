@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,25 +13,17 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/counters"
 )
 
-// NewFolder makes the folder of a run, base/<lab>-<n>, with the next free number. A run
-// never writes into the folder of another.
+// NewFolder makes a folder, base/<lab>-<n>, with the next free number.
 func NewFolder(base, lab string) (string, error) {
-	if err := os.MkdirAll(base, 0o755); err != nil {
-		return "", fmt.Errorf("make run folder: %w", err)
+	f, err := makeFolder(base, lab)
+	if err != nil {
+		return "", err
 	}
-	for n := lastNumber(base, lab) + 1; ; n++ {
-		dir := filepath.Join(base, fmt.Sprintf("%s-%d", lab, n))
-		err := os.Mkdir(dir, 0o755)
-		switch {
-		case err == nil:
-			return dir, nil
-		case !errors.Is(err, fs.ErrExist):
-			return "", fmt.Errorf("make run folder: %w", err)
-		}
-	}
+	return f.path, f.root.Close()
 }
 
 // lastNumber returns the highest number of the lab's runs in base, 0 if there is none.
@@ -52,24 +43,33 @@ func lastNumber(base, lab string) (last int) {
 }
 
 // WriteJSON puts a value into a file as a whole: whoever reads it sees the old text or
-// the new one.
+// the new one. An object has a checksum, which ReadJSON looks at.
 func WriteJSON(name string, v any) error {
+	b, err := encode(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return WriteFile(name, b)
+}
+
+// encode returns a value as a file of JSON.
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return nil, err
 	}
-	return WriteFile(name, b.Bytes())
+	return checksum.Object(b.Bytes()), nil
 }
 
 // nodesAsLines is the number of nodes of a lab from which on counters.json has a line for each. With a line for each count that of 16,384
 // hosts has 40 MB, and took as long as a broadcast there.
 const nodesAsLines = 1024
 
-// writeCounters writes a counters.File. All cores make parts of it.
-func writeCounters(name string, nodes []counters.Node) error {
+// countersText returns a counters.File. All cores make parts of it.
+func countersText(nodes []counters.Node) ([]byte, error) {
 	const piece = 256 // nodes
 	texts := make([]bytes.Buffer, (len(nodes)+piece-1)/piece)
 	errs := make([]error, len(texts))
@@ -93,10 +93,10 @@ func writeCounters(name string, nodes []counters.Node) error {
 		texts[i].WriteString("\n  ]\n")
 	})
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return nil, err
 	}
 	if len(nodes) == 0 {
-		return WriteJSON(name, counters.File{Schema: counters.Schema, Nodes: nodes})
+		return encode(counters.File{Schema: counters.Schema, Nodes: nodes})
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\n  \"schema\": %q,\n  \"nodes\": [", counters.Schema)
@@ -107,7 +107,7 @@ func writeCounters(name string, nodes []counters.Node) error {
 		b.Write(bytes.TrimSuffix(bytes.TrimPrefix(texts[i].Bytes(), []byte("[")), []byte("\n  ]\n")))
 	}
 	b.WriteString("\n  ]\n}\n")
-	return WriteFile(name, b.Bytes())
+	return checksum.Object(b.Bytes()), nil
 }
 
 // onCores calls f for all numbers up to n, on all cores at once.
@@ -126,12 +126,9 @@ func onCores(n int, f func(i int)) {
 
 // WriteFile writes a file that is either what it was or whole.
 func WriteFile(name string, b []byte) error {
-	next := name + ".tmp"
-	if err := os.WriteFile(next, b, 0o644); err != nil {
+	f, err := OpenFolder(filepath.Dir(name))
+	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := os.Rename(next, name); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	return errors.Join(f.WriteFile(filepath.Base(name), b), f.root.Close())
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
@@ -31,7 +30,7 @@ func (r *Record) note(name string, line any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	f, err := os.OpenFile(filepath.Join(r.Report.RunDir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := r.Folder.root.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

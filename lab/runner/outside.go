@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/mcastlab/mcastlab/apps"
 )
 
 // OutsideAfter is the wall time after which a program that has not returned to package rank is
@@ -75,6 +77,15 @@ func aside(ctx context.Context, n turns, say func(format string, args ...any), f
 			}
 		}
 	}
+}
+
+// outsideSay returns what is told of programs that stay away. Without programs of users none can: then a turn is long
+// because the machine is busy.
+func outsideSay(env *apps.Env, say func(format string, args ...any)) func(format string, args ...any) {
+	if len(env.Programs) == 0 && env.Delivered == nil {
+		return nil
+	}
+	return say
 }
 
 // outside is what was observed of the program that runs.

@@ -1,11 +1,13 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/apps/flows"
@@ -44,10 +46,13 @@ func Picture(workload string, rows []apps.Row) plot.Picture {
 		return p
 	}
 	schemes, sizes := Axes(rows)
-	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "median JCT in us"}
+	p := plot.Picture{Title: workload + ": time until the last receiver has the message", Y: "JCT in us"}
+	if slices.ContainsFunc(rows, func(r apps.Row) bool { return r.Iterations > 1 }) {
+		p.Title, p.Y = workload+": median time until the last receiver has the message", "median JCT in us"
+	}
 	if len(sizes) == 1 {
 		p.Title, p.X, p.Bars, p.At = fmt.Sprintf("%s, %v", p.Title, lab.Size(sizes[0])), "scheme", true, schemes
-		s := plot.Series{Name: "median JCT"}
+		s := plot.Series{Name: strings.TrimSuffix(p.Y, " in us")}
 		for _, scheme := range schemes {
 			s.Ys = append(s.Ys, Median(rows, scheme, sizes[0]))
 		}
@@ -114,11 +119,11 @@ func (r *Record) plots(l *lab.Lab) error {
 		if prefix == "" {
 			continue
 		}
-		p, name := Picture(w.Label(), rows), filepath.Join(r.Report.RunDir, prefix+w.Label())
-		if err := WritePlot(name, &p); err != nil {
+		p, name := Picture(w.Label(), rows), prefix+w.Label()
+		if err := errors.Join(r.Folder.WriteFile(name+".csv", []byte(p.CSV())), r.Folder.WriteFile(name+".svg", []byte(p.SVG()))); err != nil {
 			return err
 		}
-		r.Report.Plots = append(r.Report.Plots, name+".svg")
+		r.Report.Plots = append(r.Report.Plots, filepath.Join(r.Report.RunDir, name+".svg"))
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ func TestQuantities(t *testing.T) {
 		for of, parts := range own.Quantities() {
 			for _, part := range parts {
 				text := fmt.Sprintf("%s.%s.%dB.%s.%s >= 0", row.Workload, row.Scheme, row.SizeBytes, of, part)
-				if e := Evaluate([]string{text}, r.Quantity)[0]; e.Got == nil && !strings.Contains(fmt.Sprint(e.missing), "needs at least 100") {
-					t.Errorf("%s: %v", text, e.missing)
+				if e := Evaluate([]string{text}, r.Quantity)[0]; e.Got == nil && !strings.Contains(e.Why, "needs at least 100") {
+					t.Errorf("%s: %s", text, e.Why)
 				}
 			}
 		}

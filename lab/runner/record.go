@@ -3,12 +3,13 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/traces"
@@ -17,6 +18,7 @@ import (
 // Record is the folder of a run that is under way, whatever clock it runs on.
 type Record struct {
 	Report *Report
+	Folder *Folder
 	Meta   Meta
 	Events *traces.Events
 	Trace  *traces.Lines // trace.jsonl; nil: the lab asks for none
@@ -30,27 +32,28 @@ type Record struct {
 
 // Begin makes the folder of a run and opens its files.
 func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
-	dir, err := NewFolder(base, l.Name)
+	folder, err := makeFolder(base, l.Name)
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{Meta: newMeta(l.Name, runtimeName, l.Seed)}
+	dir := folder.Path()
+	r := &Record{Folder: folder, Meta: newMeta(l.Name, runtimeName, l.Seed)}
 	r.Report = &Report{
 		Schema: ReportSchema, Lab: l.Name, Runtime: runtimeName, Seed: l.Seed, RunDir: dir, Fidelity: virtualClock(),
-		Results: []apps.Row{}, Expect: []Expectation{},
+		Results: []apps.Row{}, Expect: []Expectation{}, folder: folder,
 	}
 	r.lock = hold(dir)
 	r.Meta.Locked = r.lock != nil
-	if err := WriteFile(filepath.Join(dir, "lab.resolved.yml"), l.Resolved()); err != nil {
+	if err := folder.WriteFile(LabFile, checksum.Comment(l.Resolved())); err != nil {
 		return nil, err
 	}
-	if err := WriteJSON(filepath.Join(dir, "meta.json"), &r.Meta); err != nil {
+	if err := folder.writeJSON("meta.json", &r.Meta); err != nil {
 		return nil, err
 	}
 	if r.times, err = newTimes(l); err != nil {
 		return nil, err
 	}
-	files := &eventFiles{dir: dir}
+	files := &eventFiles{folder: folder}
 	if err := files.open(); err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	r.Events.Rotate = files.rotate
 	r.closes = append(r.closes, r.Events.Close, files.close)
 	if l.Trace == lab.TraceMessages {
-		if err := r.beginTrace(dir); err != nil {
+		if err := r.beginTrace(); err != nil {
 			return r, err
 		}
 	}
@@ -151,7 +154,11 @@ func (r *Record) Rows(w Workload, now func() vtime.Time, run func(emit func(rank
 // Counters writes what the nodes counted during the run.
 func (r *Record) Counters(all []counters.Node) error {
 	r.Report.Counters, r.Report.Nodes = counters.Sum(all), all
-	return writeCounters(filepath.Join(r.Report.RunDir, "counters.json"), all)
+	b, err := countersText(all)
+	if err != nil {
+		return fmt.Errorf("write counters: %w", err)
+	}
+	return r.Folder.WriteFile("counters.json", b)
 }
 
 // Finish closes all files and says in them how the run ended. It returns the run's error, or
@@ -161,6 +168,7 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	for _, c := range r.closes {
 		errs = append(errs, c())
 	}
+	errs = append(errs, r.endActs())
 	r.Meta.EventsNotIn = r.Events.Cut()
 	if r.Trace != nil {
 		r.Meta.TraceNotIn = r.Trace.Cut()
@@ -169,28 +177,30 @@ func (r *Record) Finish(ctx context.Context, l *lab.Lab, runErr error) error {
 	r.Meta.WallSeconds = time.Since(r.Meta.Started).Seconds()
 	if runErr == nil {
 		r.Report.Expect = Evaluate(l.Expect, r.Report.Quantity)
+		r.Report.remark(l)
 		errs = append(errs, r.plots(l))
 	}
+	errs = append(errs, r.times.write(r.Folder), r.Folder.writeJSON("summary.json", r.Report))
+	written := errors.Join(errs...)
 	switch {
 	case ctx.Err() != nil:
 		r.Meta.Status = StatusInterrupted
 	case runErr != nil:
 		r.Meta.Status, r.Meta.Error = StatusError, runErr.Error()
+	case written != nil: // what was measured is not all there
+		r.Meta.Status, r.Meta.Error = StatusError, written.Error()
 	case len(r.Report.Failures()) > 0:
 		r.Meta.Status = StatusFailed
 	default:
 		r.Meta.Status = StatusOK
 	}
 	r.Meta.Locked = false
-	errs = append(errs,
-		r.times.write(r.Report.RunDir),
-		WriteJSON(filepath.Join(r.Report.RunDir, "summary.json"), r.Report),
-		WriteJSON(filepath.Join(r.Report.RunDir, "meta.json"), &r.Meta))
+	written = errors.Join(written, r.Folder.writeJSON("meta.json", &r.Meta))
 	if r.lock != nil {
-		errs = append(errs, r.lock.Close())
+		written = errors.Join(written, r.lock.Close())
 	}
 	if runErr != nil {
 		return runErr
 	}
-	return errors.Join(errs...)
+	return written
 }

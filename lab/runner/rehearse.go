@@ -86,7 +86,7 @@ func rehearse(ctx context.Context, l *lab.Lab, env apps.Env, say func(format str
 			continue
 		}
 		tl.BeginRow(n.Now())
-		if err := aside(ctx, n, say, func() error { return r.workload(n, l, w, tl) }); err != nil {
+		if err := aside(ctx, n, outsideSay(&env, say), func() error { return r.workload(n, l, w, tl) }); err != nil {
 			return nil, fmt.Errorf("rehearse %s: %w", w.Label, err)
 		}
 	}

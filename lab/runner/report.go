@@ -49,6 +49,11 @@ type Report struct {
 	// Nodes is what counters.json has of each node.
 	Nodes []counters.Node `json:"-"`
 
+	// Remarks are what a reader of the results should know of them.
+	Remarks []string `json:"remarks,omitempty"`
+
+	folder *Folder // nil: the report was read
+
 	CaptureCut uint64 `json:"-"` // frames that no longer fitted into the captures
 
 	// EventsCut are events that are missing because nodes had no room for them until they
@@ -122,14 +127,14 @@ func (f *Fidelity) write(b *strings.Builder) {
 func virtualClock() Fidelity { return Fidelity{Verdict: "ok", Reason: "virtual clock", Dilation: 1} }
 
 // Expectation is a line of the lab's expect and whether it held. Got is the value of its left side,
-// null if a quantity that it names was not measured.
+// null if there is none: a quantity that it names was not measured, or a side is infinite or not a number.
+// Then Why says so in words, for JSON has no such numbers.
 type Expectation struct {
 	Text  string   `json:"text"`
 	Basis string   `json:"basis,omitempty"` // CAL or PRED (lab.Expect)
 	Got   *float64 `json:"got"`
 	OK    bool     `json:"ok"`
-
-	missing error
+	Why   string   `json:"why,omitempty"`
 }
 
 // Evaluate compares lines of expect with what look returns of the quantities that they name.
@@ -145,7 +150,9 @@ func Evaluate(lines []string, look lab.Lookup) []Expectation {
 				e.Got = &got
 			}
 		}
-		e.missing = err
+		if err != nil {
+			e.OK, e.Why = false, err.Error()
+		}
 		out = append(out, e)
 	}
 	return out
@@ -188,6 +195,13 @@ func quantity(name string, rows []apps.Row) (float64, error) {
 		return 0, fmt.Errorf("%s: no quantity %q: use jct, source, bytes, fallback or recovery", name, part[3])
 	}
 	return 0, fmt.Errorf("%s was not measured", name)
+}
+
+// remark adds what the results do not show by themselves.
+func (r *Report) remark(l *lab.Lab) {
+	if cc := l.NICs.Congestion; cc != "none" && len(r.Counters) > 0 && r.Counters["switch"].Counts["marked"] == 0 {
+		r.Remarks = append(r.Remarks, fmt.Sprintf("Congestion control never acted: nics.congestion is %s, and no switch marked a packet.", cc))
+	}
 }
 
 // Quantity returns the value of a quantity that a line of expect may name (lab.Expect).
@@ -237,6 +251,9 @@ func counted(name string, counts map[string]int, which string) (float64, error) 
 	return float64(n), nil
 }
 
+// WriteFile writes a file into the folder of a run that has ended in this process.
+func (r *Report) WriteFile(name string, b []byte) error { return r.folder.WriteFile(name, b) }
+
 // Failures returns one line for each row that did not verify and each expectation that
 // does not hold.
 func (r *Report) Failures() (lines []string) {
@@ -260,10 +277,13 @@ func (r *Report) Failures() (lines []string) {
 // Failure says how the line fails, or nothing if it holds.
 func (e *Expectation) Failure() string {
 	switch {
-	case e.missing != nil:
-		return fmt.Sprintf("expect %q cannot be checked: %v", e.Text, e.missing)
-	case !e.OK:
+	case e.OK:
+		return ""
+	case e.Why != "":
+		return fmt.Sprintf("expect %q cannot be checked: %s", e.Text, e.Why)
+	case e.Got == nil: // as older versions wrote it
+		return fmt.Sprintf("expect %q cannot be checked", e.Text)
+	default:
 		return fmt.Sprintf("expect %q does not hold: its left side is %.6g", e.Text, *e.Got)
 	}
-	return ""
 }

@@ -146,7 +146,7 @@ func (r *simulation) build(g *topo.Graph, ends []topo.End) (err error) {
 		return fmt.Errorf("build lab: %w", err)
 	}
 	r.net = n
-	if err := r.caps.Open(n, r.Report.RunDir, ends, r.o.CaptureBytes); err != nil {
+	if err := r.caps.Open(n, r.Folder, ends, r.o.CaptureBytes); err != nil {
 		return err
 	}
 	for i, e := range ends {
@@ -280,7 +280,7 @@ func (r *simulation) workload(w Workload, last bool) error {
 		return err
 	}
 	err = r.Measure(w, r.net.Now, func(emit func(rank int, record []byte)) error {
-		err := aside(r.ctx, r.net, r.o.Say, func() error {
+		err := aside(r.ctx, r.net, outsideSay(&r.o.Env, r.o.Say), func() error {
 			return r.net.Run(sim.Job{
 				Name: w.Label, Hosts: w.Hosts, Params: labspec.RankParams(r.lab), Over: over,
 				Spare: w.Spare, Program: program, Emit: emit,

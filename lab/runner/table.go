@@ -43,6 +43,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if n := unclaimed(sized); n != "" {
 		fmt.Fprintf(&b, "Times with %s are not claimed (external).\n", n)
 	}
+	for _, s := range r.Remarks {
+		b.WriteString(s + "\n")
+	}
 	b.WriteString(beside(sized))
 	compared := slices.DeleteFunc(sized, func(x apps.Row) bool { return x.Payload == apps.PayloadOwn })
 	if s := sentences(compared); s != "" {

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -73,9 +72,9 @@ func (t *times) line(m *apps.Message, rank, node int, role string, end vtime.Tim
 func micros(us float64) string { return strconv.FormatFloat(us, 'f', -1, 64) }
 
 // write writes the file as a whole. A nil times writes nothing.
-func (t *times) write(dir string) error {
+func (t *times) write(f *Folder) error {
 	if t == nil {
 		return nil
 	}
-	return WriteFile(filepath.Join(dir, TimesFile), t.text)
+	return f.WriteFile(TimesFile, t.text)
 }

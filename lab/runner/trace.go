@@ -20,8 +20,8 @@ import (
 const TraceFile = "trace.jsonl"
 
 // beginTrace opens the run's trace.
-func (r *Record) beginTrace(dir string) error {
-	f, err := os.Create(filepath.Join(dir, TraceFile))
+func (r *Record) beginTrace() error {
+	f, err := r.Folder.Create(TraceFile)
 	if err != nil {
 		return fmt.Errorf("write trace: %w", err)
 	}
