@@ -179,7 +179,7 @@ const (
 func Read(r io.Reader) (*Trace, error) {
 	t := &Trace{
 		stepsMax: stepsMax,
-		byName: map[string]int{}, byIP: map[string]int{}, lanes: map[laneKey]int{}, groups: map[int]bool{},
+		byName:   map[string]int{}, byIP: map[string]int{}, lanes: map[laneKey]int{}, groups: map[int]bool{},
 		byLane: map[int]*requests{}, byQP: map[qpKey]*requests{},
 	}
 	flows := map[flow]int{}
