@@ -45,12 +45,12 @@ func (d *Deployed) openPlane() error {
 	}
 	p := &plane{lab: d.Lab.Name}
 	var all []controllers.Replica
-	var dial []grpc.DialOption
+	dial := nodeapi.Plain()
 	for _, n := range names {
 		r := controllers.Replica{ID: n, Target: "unix:" + d.agentSocket(n)}
 		if d.spread != nil {
 			r.Target, r.Address = "passthrough:///"+n, d.controllerMachine(n).String()
-			dial = []grpc.DialOption{grpc.WithContextDialer(d.dialController)}
+			dial = append(nodeapi.Plain(), grpc.WithContextDialer(d.dialController))
 		}
 		all = append(all, r)
 		conn, err := grpc.NewClient(r.Target, append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)

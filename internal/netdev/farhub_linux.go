@@ -40,7 +40,10 @@ func (n *Namespace) Reach(t Tunnel, remotes []net.IP) error {
 			return fail(fmt.Errorf("send to %v: %w", r, err))
 		}
 	}
-	if err := n.lead(l); err != nil {
+	if l, err = n.nl.LinkByName(farPort); err == nil {
+		err = n.lead(l)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	return nil
@@ -77,5 +80,8 @@ func (n *Namespace) lead(l netlink.Link) error {
 	if err := n.nl.LinkSetIsolated(l, true); err != nil {
 		return fmt.Errorf("isolate the port of the bridge, which needs Linux 4.18: %w", err)
 	}
-	return n.nl.LinkSetUp(l)
+	if err := n.nl.LinkSetUp(l); err != nil {
+		return err
+	}
+	return n.ready(l.Attrs().Name, "management network")
 }

@@ -120,7 +120,7 @@ func Release(path string) error {
 	return nil
 }
 
-// Attach links a node's namespace to the hub, as its port number port. What link it had goes.
+// Attach links a node's namespace to the hub, as its port number port, and returns when both ends carry frames. What link it had goes.
 func (n *Namespace) Attach(node *Namespace, port int, address *net.IPNet) error {
 	fail := func(err error) error { return fmt.Errorf("link to management network as %v: %w", address.IP, err) }
 	if err := node.remove(Management); err != nil {
@@ -158,6 +158,11 @@ func (n *Namespace) Attach(node *Namespace, port int, address *net.IPNet) error 
 			return fail(err)
 		}
 	}
+	for name, of := range map[string]*Namespace{peer: n, Management: node} { // independent of each other
+		if err := of.ready(name, "management network"); err != nil {
+			return fail(err)
+		}
+	}
 	return node.letPing()
 }
 
@@ -182,7 +187,7 @@ func (n *Namespace) Attached(address *net.IPNet) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for the interface on the management network: %w", err)
 	}
-	if l.Attrs().Flags&net.FlagUp == 0 || l.Attrs().OperState != netlink.OperUp {
+	if !operational(l) {
 		return false, nil
 	}
 	all, err := n.nl.AddrList(l, netlink.FAMILY_V4)

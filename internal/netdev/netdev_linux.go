@@ -104,7 +104,7 @@ func (n *Namespace) Same(pid int) bool {
 const MTU = 4200
 
 // Join makes the veth pair between two ends, each in its own namespace from the start,
-// and brings both up.
+// brings both up, and returns when they carry frames.
 func Join(a, b End) error {
 	veth := &netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: a.Name(), MTU: MTU, HardwareAddr: a.MAC, TxQLen: 1000},
@@ -125,10 +125,15 @@ func Join(a, b End) error {
 			return fmt.Errorf("bring up interface of %s: %w", e.Alias, err)
 		}
 	}
+	for _, e := range []End{a, b} {
+		if err := e.NS.ready(e.Name(), e.Alias); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// Ports returns, for each port from 0 to ports-1, whether it has an interface that is up.
+// Ports returns, for each port from 0 to ports-1, whether it has an interface that carries frames.
 func (n *Namespace) Ports(ports int) (up []bool, err error) {
 	links, err := whole(n.nl.LinkList)
 	if err != nil {
@@ -137,7 +142,7 @@ func (n *Namespace) Ports(ports int) (up []bool, err error) {
 	up = make([]bool, ports)
 	for p := range up {
 		for _, l := range links {
-			if l.Attrs().Name == (End{Port: p}).Name() && l.Attrs().Flags&net.FlagUp != 0 {
+			if l.Attrs().Name == (End{Port: p}).Name() && operational(l) {
 				up[p] = true
 			}
 		}

@@ -16,7 +16,7 @@ type Tunnel struct {
 	Local, Remote net.IP
 }
 
-// JoinFar makes an end whose link leads to another machine, and brings it up. The kernel makes it in the namespace of this
+// JoinFar makes an end whose link leads to another machine, brings it up, and returns when it carries frames. The kernel makes it in the namespace of this
 // process, whose addresses it sends from for good, and it is then moved to the node. It has no underlying interface: else its
 // MTU would be bound to that one's.
 func JoinFar(e End, t Tunnel) error {
@@ -35,7 +35,7 @@ func JoinFar(e End, t Tunnel) error {
 	if err != nil {
 		return fail(fmt.Errorf("set it up: %w", err))
 	}
-	return nil
+	return e.NS.ready(e.Name(), e.Alias)
 }
 
 func (t *Tunnel) vxlan(mac net.HardwareAddr) *netlink.Vxlan {

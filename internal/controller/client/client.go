@@ -72,12 +72,12 @@ func New(replicas []Replica, wait time.Duration, o ...grpc.DialOption) (*Client,
 		return nil, fmt.Errorf("name a client of the controllers: %w", err)
 	}
 	c := &Client{id: hex.EncodeToString(b[:]), wait: min(wait, controller.Retry), next: 1, open: map[uint64]bool{}}
-	o = append([]grpc.DialOption{
+	o = append(append([]grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: backOff, Multiplier: 1.5, MaxDelay: backOffs}, MinConnectTimeout: time.Second}),
 		// The sockets' folders are what protects them.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)),
-	}, o...)
+	}, nodeapi.Plain()...), o...)
 	for _, r := range replicas {
 		conn, err := grpc.NewClient(r.Target, o...)
 		if err != nil {

@@ -128,11 +128,11 @@ func (l *life) peer(id string) (nodeapi.ControllerClient, error) {
 		dial := func(ctx context.Context, _ string) (net.Conn, error) {
 			return l.r.c.Network.dial(id, carriesCalls, l.r.c.Timing.Call)
 		}
-		c, err = grpc.NewClient("passthrough:///"+id, grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		c, err = grpc.NewClient("passthrough:///"+id, append(nodeapi.Plain(), grpc.WithContextDialer(dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: l.r.c.Timing.Call,
 			}),
-			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)
 		if err != nil {
 			return nil, err
 		}
