@@ -3,6 +3,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ const exitHelp = `EXIT CODES:
 // code. Labs may name the programs given, beside the workloads there are. Call it before
 // anything else: the nodes of a running lab are processes of the same binary.
 func Main(programs ...rank.Program) {
-	if err := keepDescriptors(); err != nil {
+	if err := cmp.Or(enoughFiles(), keepDescriptors()); err != nil {
 		fmt.Fprintln(os.Stderr, "mcastlab:", err)
 		os.Exit(exitRuntime)
 	}
@@ -120,6 +121,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	case ctx.Err() == nil:
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			fmt.Fprintln(errOut, "mcastlab:", line)
+		}
+		if hint := limitHint(err.Error()); hint != "" {
+			fmt.Fprintln(errOut, "mcastlab:", hint)
 		}
 	case code != exitUnread: // ends silently, as in any pipeline
 		text := "interrupted"

@@ -172,14 +172,15 @@ type agent struct {
 
 	// mu is held for reading by every call for as long as it uses the node, whose descriptors
 	// close when it ends. Streams (Watch, Job) do not hold it: they end with the node.
-	mu      sync.RWMutex
-	sockets []int
-	memory  *lockstep.NodeMemory // of the run in virtual time that is about to begin, or nil
-	node    *node                // nil before the first Configure
-	member  atomic.Bool          // part of a run in virtual time
-	part    atomic.Pointer[sim.Net]
-	inTurns atomic.Pointer[verbs.Server] // of programs in that run; nil: it has none here
-	leaving bool                         // the process ends, and another one takes its place
+	mu       sync.RWMutex
+	sockets  []int
+	memory   *lockstep.NodeMemory // of the run in virtual time that is about to begin, or nil
+	noMemory error                // why there is none, first of all
+	node     *node                // nil before the first Configure
+	member   atomic.Bool          // part of a run in virtual time
+	part     atomic.Pointer[sim.Net]
+	inTurns  atomic.Pointer[verbs.Server] // of programs in that run; nil: it has none here
+	leaving  bool                         // the process ends, and another one takes its place
 }
 
 // takeFiles waits for handovers. Errors are written to log.

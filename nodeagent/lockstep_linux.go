@@ -77,8 +77,8 @@ func (a *agent) takeMemory(fds []int) {
 			a.memory, err = lockstep.NewNodeMemory(fds)
 		}
 	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "mcastlab node: %v\n", err)
+	if err == nil || a.noMemory == nil {
+		a.noMemory = err
 	}
 }
 
@@ -169,6 +169,9 @@ func (a *agent) enter() (before []byte, m *lockstep.NodeMemory, err error) {
 		return nil, nil, errLeaving()
 	case a.node == nil:
 		return nil, nil, status.Error(codes.FailedPrecondition, "the node is not configured, or part of another run")
+	case a.noMemory != nil:
+		err, a.noMemory = a.noMemory, nil
+		return nil, nil, status.Error(codes.FailedPrecondition, err.Error())
 	case a.memory == nil || !a.memory.Complete():
 		return nil, nil, status.Error(codes.FailedPrecondition, "the run's shared memory has not been handed over")
 	}

@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -60,5 +61,11 @@ func TestMemoryOfBrokenRun(t *testing.T) {
 	}
 	if err := a.memory.Close(); err != nil {
 		t.Error(err)
+	}
+	a.memory = nil
+	a.takeMemory([]int{-1, -1, -1}) // what the kernel refuses is what the run is told
+	a.node = &node{}
+	if _, _, err := a.enter(); err == nil || !strings.Contains(err.Error(), "bad file descriptor") {
+		t.Errorf("a run enters a node whose memory could not be mapped: %v", err)
 	}
 }

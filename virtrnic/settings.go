@@ -17,6 +17,7 @@ type Settings struct {
 	// Weights holds the share of each priority in the weighted round, which is served below the strict
 	// priorities; 0: the priority is strict. Of two strict priorities the one with the higher number goes first.
 	Weights [8]uint8
-	// Credits stops a priority with PFC after each frame, until the switch resumes it (virtswitch.InputConfig).
+	// Credits stops a priority with PFC after each frame, until the switch resumes it (virtswitch.InputConfig). A NIC resumes
+	// nobody: a host takes packets at any time, and what is linked to one needs no credits.
 	Credits bool
 }

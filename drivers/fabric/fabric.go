@@ -284,7 +284,7 @@ func (s *Spec) NICConfig(node int) virtrnic.Config {
 		TrustICRC: s.TrustICRC, Lossy: ^s.Switch.PFC.Lossless,
 		Keys: s.stream("keys/" + n.Name),
 	}
-	c.Credits = s.Switch.Input != nil && s.Switch.Input.Credits
+	c.Credits = s.Switch.Input != nil && s.Switch.Input.Credits && s.toSwitch(node)
 	c.IRN = s.irn()
 	if t, lids := s.lids(); t != nil {
 		c.Alias, c.Aliases = topo.LIDAddress(t.BaseLID(node)), lids
@@ -293,6 +293,11 @@ func (s *Spec) NICConfig(node int) virtrnic.Config {
 		c.Classes = &s.Switch.Classes.DSCP
 	}
 	return c
+}
+
+// toSwitch reports whether a host's link leads to a switch. Two hosts may be back to back, and each takes packets at any time.
+func (s *Spec) toSwitch(host int) bool {
+	return len(s.Graph.Nodes[host].Links) > 0 && s.Graph.Peer(host, 0).Node >= s.Graph.Hosts
 }
 
 // RegistrationTag returns the 802.1Q tag of registration packets, whose DSCP is 48. It is nil in a

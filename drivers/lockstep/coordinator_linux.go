@@ -73,9 +73,11 @@ func NewCoordinator(cfg *sim.Config) (*Coordinator, error) {
 	for i := range all {
 		all[i] = true
 	}
-	if c.shared, err = newShared(cfg, all); err != nil {
-		return nil, errors.Join(err, c.Close())
+	s, err := newShared(cfg, all)
+	if err != nil {
+		return nil, err
 	}
+	c.shared = s
 	for i := range c.nodes {
 		c.nodes[i].grant = c.shared.grants[i]
 	}

@@ -58,12 +58,12 @@ type NodeMemory struct {
 }
 
 // NewNodeMemory maps what a node writes. It closes the descriptors.
-func NewNodeMemory(fds []int) (m *NodeMemory, err error) {
+func NewNodeMemory(fds []int) (_ *NodeMemory, err error) {
 	defer closeFDs(fds)
 	if len(fds) < 3 {
 		return nil, fmt.Errorf("shared memory in %d files: a node has 3 at least", len(fds))
 	}
-	m = &NodeMemory{}
+	m := &NodeMemory{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())

@@ -21,9 +21,9 @@ type shared struct {
 }
 
 // newShared makes the memory of the nodes that are local, and of the links at their ports.
-func newShared(cfg *sim.Config, local []bool) (s *shared, err error) {
+func newShared(cfg *sim.Config, local []bool) (_ *shared, err error) {
 	g := cfg.Graph
-	s = &shared{local: local, grants: make([]grant, len(g.Nodes)), slots: make([]slot, len(g.Nodes))}
+	s := &shared{local: local, grants: make([]grant, len(g.Nodes)), slots: make([]slot, len(g.Nodes))}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

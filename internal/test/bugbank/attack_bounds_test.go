@@ -41,4 +41,21 @@ var attackBounds = []pitfall{
 			test:  "internal/nodeapi TestPlain",
 		}},
 	},
+	{
+		what: "What a failed step is to clean up by, its error return has set to nil",
+		seen: "mcastlab: with few open files, a Go trace, and the lab stayed up",
+		bugs: []bug{{
+			wrong: "A coordinator's memory is cleaned up by way of a result",
+			edits: edit("drivers/lockstep/shared_linux.go", "local []bool) (_ *shared, err error) {\n\tg := cfg.Graph\n\ts := &shared", "local []bool) (s *shared, err error) {\n\tg := cfg.Graph\n\ts = &shared"),
+			test:  "drivers/lockstep TestMemoryFails",
+		}, {
+			wrong: "So is a node's",
+			edits: append(edit("drivers/lockstep/files_linux.go", "(_ *NodeMemory, err error)", "(m *NodeMemory, err error)"), edit("drivers/lockstep/files_linux.go", "m := &NodeMemory{}", "m = &NodeMemory{}")...),
+			test:  "drivers/lockstep TestMemoryFails",
+		}, {
+			wrong: "A coordinator without memory is closed by way of the memory that could not be made",
+			edits: edit("drivers/lockstep/coordinator_linux.go", "\ts, err := newShared(cfg, all)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\tc.shared = s\n", "\tif c.shared, err = newShared(cfg, all); err != nil {\n\t\treturn nil, errors.Join(err, c.Close())\n\t}\n"),
+			test:  "drivers/lockstep TestMemoryFails",
+		}},
+	},
 }
