@@ -2,6 +2,7 @@ package apps
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 )
@@ -28,6 +29,11 @@ type Exit struct {
 	Code int    `json:"exit_code"` // 128 and the number of the signal that has ended it
 	// Why says why mcastlab has ended it; empty: it has not.
 	Why string `json:"ended_because,omitempty"`
+	// Timeout is the row's if that was why, else 0.
+	Timeout vtime.Duration `json:"timeout_ps,omitempty"`
+	// Waited is what a program that was ended in virtual time waited for: each of its threads, since when, and the last error of
+	// each of its queue pairs.
+	Waited []string `json:"waited_for,omitempty"`
 	// Last is the last line that it wrote to standard error, or mpirun did for all, of a program that has failed.
 	Last string     `json:"last_line,omitempty"`
 	From vtime.Time `json:"from_ps"`
@@ -63,6 +69,8 @@ func (e *Exits) Outcome() string {
 		return "not run"
 	case first == nil:
 		return "exit 0"
+	case first.Timeout > 0:
+		return fmt.Sprintf("killed after %v (timeout)", first.Timeout)
 	case first.Why != "":
 		return fmt.Sprintf("ended (%d of %d)", failed, len(*e))
 	}
@@ -86,6 +94,12 @@ func (e *Exits) Failures(row *Row) (lines []string) {
 		text := fmt.Sprintf("%s %s: %s ended with exit code %d", row.Workload, row.Scheme, who, x.Code)
 		if x.Why != "" {
 			text += ", because " + x.Why
+		}
+		if x.Timeout > 0 {
+			text += fmt.Sprintf(" (timeout: %v)", x.Timeout)
+		}
+		if len(x.Waited) > 0 {
+			text += "; " + strings.Join(x.Waited, "; ")
 		}
 		if x.Last != "" {
 			text += ": " + x.Last

@@ -80,7 +80,7 @@ func TestLivePrograms(t *testing.T) {
 			r := invoke(t, nil, "run", "-q", "-r", runtime, "--allow-programs", "--capture", "h2:0", "--format", "json", "--runs", runs, file)
 			if r.code != exitFailed || strings.Count(r.err, "ended with exit code") != 3 || !strings.Contains(r.err, "bad sh: rank 1 at h1 ended with exit code 7: out of luck") ||
 				!strings.Contains(r.err, "bad sh: rank 0 at h0 ended with exit code 143, because another rank had failed") ||
-				!strings.Contains(r.err, "late sleep: rank 0 at h1 ended with exit code 143, because its time was over") {
+				!strings.Contains(r.err, "late sleep: rank 0 at h1 ended with exit code 143, because its timeout was over (timeout: 1s)") {
 				t.Fatalf("exit code %d\n%s%s", r.code, r.out, r.err)
 			}
 			var report runner.Report

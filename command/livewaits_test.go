@@ -3,13 +3,18 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // shellWaits are scripts, and how many seconds of lab time each takes.
@@ -40,15 +45,7 @@ func TestLiveWaits(t *testing.T) {
 	need(t, "netns")
 	verbsTools(t, "bash", "timeout", "xargs", "tail")
 	dir := t.TempDir()
-	program := filepath.Join(dir, "waits")
-	if out, err := exec.Command("cc", "-O2", "-Wall", "-o", program, "testdata/waits.c", "-lpthread").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for d := dir; d != "/"; d = filepath.Dir(d) { // the program may not run as root
-		if i, err := os.Stat(d); err == nil && i.Mode()&0o5 != 0o5 {
-			_ = os.Chmod(d, i.Mode()|0o5)
-		}
-	}
+	program := compiled(t, dir, "waits")
 	text := "name: t-waits\ntopology: {star: {hosts: 2}}\nruntime: {clock: lockstep}\nworkloads:\n"
 	line := "  - command: {label: %s, run: [%s, -c, '%s'], ranks: [h0], timeout: 300s}\n"
 	text += fmt.Sprintf("  - command: {label: calls, run: [%s], ranks: [h0], timeout: 300s}\n", program)
@@ -76,4 +73,63 @@ func TestLiveWaits(t *testing.T) {
 		before = took
 	}
 	noLab(t, "t-waits", nil)
+}
+
+// compiled returns the path of a program of testdata.
+func compiled(t *testing.T, dir, name string) string {
+	t.Helper()
+	program := filepath.Join(dir, name)
+	if out, err := exec.Command("cc", "-O2", "-Wall", "-o", program, filepath.Join("testdata", name+".c"), "-lrdmacm", "-libverbs", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// TestLiveEnded: what is said of a program of virtual time that does not end by itself: what its threads waited for, and which of its queue
+// pairs have failed; a rank that fails is not taken for the deadlock of another; and the rows that follow run.
+func TestLiveEnded(t *testing.T) {
+	need(t, "netns")
+	verbsTools(t, "rping")
+	file := write(t, `name: t-ended
+topology: {star: {hosts: 2}}
+runtime: {clock: lockstep, management: true}
+workloads:
+  - command: {label: error, run: [`+compiled(t, t.TempDir(), "waiter")+`], timeout: 300s}
+  - command: {label: masked, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then exec rping -s -a 0.0.0.0 -C 1; fi; sleep 1; echo my own failure >&2; exit 7'], timeout: 300s}
+  - command: {label: stuck, run: [rping, -s, -a, 0.0.0.0, -C, '1'], timeout: 300s}
+  - command: {label: late, run: [tail, -f, /dev/null], ranks: [h1], timeout: 2s}
+  - command: {label: later, run: [echo, hello], timeout: 300s}
+faults:
+  - at: 120ms
+    link-down: {links: 'h0:0-*'}
+    for: 500ms
+`)
+	r := invoke(t, nil, "run", "-q", "-r", "netns", "--allow-programs", "--format", "json", "--runs", t.TempDir(), file)
+	var report runner.Report
+	if err := json.Unmarshal([]byte(r.out), &report); err != nil || r.code != exitFailed {
+		t.Fatalf("exit code %d, %v\n%s%s", r.code, err, r.out, r.err)
+	}
+	for _, want := range []string{
+		"error waiter: rank 0 at h0 ended with exit code 7\n",
+		`error waiter: rank 1 at h1 ended with exit code 143, because another rank had failed; QP \d+ completed with "transport retry counter exceeded" at 124\.\d+ms; a thread waited for completions since 124\.\d+ms\n`,
+		"masked sh: rank 0 at h0 ended with exit code 143, because another rank had failed; a thread waited for an event of its NIC since [\\d.]+m?s; a thread waited for another of its threads since [\\d.]+m?s\n",
+		"masked sh: rank 1 at h1 ended with exit code 7: my own failure\n",
+		"stuck rping: rank 1 at h1 ended with exit code 143, because nothing that it waited for could happen any more; a thread waited for an event of its NIC since",
+		`late tail: rank 0 at h1 ended with exit code 143, because its timeout was over \(timeout: 2s\); a thread waited for`,
+	} {
+		if !regexp.MustCompile(want).MatchString(r.err) {
+			t.Errorf("nothing says %q:\n%s", want, r.err)
+		}
+	}
+	var outcomes []string
+	for i := range report.Results {
+		outcomes = append(outcomes, apps.DetailsOf[apps.Exits](report.Results[i]).Outcome())
+	}
+	if want := []string{"exit 7 (2 of 2)", "exit 7 (2 of 2)", "ended (2 of 2)", "killed after 2s (timeout)", "exit 0"}; !slices.Equal(outcomes, want) {
+		t.Errorf("rows ended as %q, and not as %q", outcomes, want)
+	}
+	if report.Fidelity.Reason != "virtual time, in lockstep" {
+		t.Errorf("fidelity %q", report.Fidelity.Reason)
+	}
+	noLab(t, "t-ended", nil)
 }

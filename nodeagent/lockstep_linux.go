@@ -471,10 +471,11 @@ func (x *member) program(start *nodeapi.Start, app apps.App) func(*rank.Rank) er
 	return func(r *rank.Rank) error {
 		h := x.node.Part().Host(x.id)
 		from := h.Now()
-		if err := x.turns.Run(r.ID(), h); err != nil {
+		waited, err := x.turns.Run(r.ID(), h)
+		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(apps.Exit{Rank: r.ID(), Host: x.name, From: from, To: h.Now()})
+		b, err := json.Marshal(apps.Exit{Rank: r.ID(), Host: x.name, From: from, To: h.Now(), Waited: waited})
 		if err == nil {
 			rankrun.Of(r).Emit(b)
 		}

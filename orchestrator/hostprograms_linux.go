@@ -22,9 +22,10 @@ const programsDir = "programs"
 
 // What ends programs before they have ended themselves.
 var (
-	errTimeout  = errors.New("its time was over")
+	errTimeout  = errors.New("its timeout was over")
 	errOthers   = errors.New("another rank had failed")
 	errNoneLeft = errors.New("all have ended")
+	errStuck    = errors.New("nothing that it waited for could happen any more")
 )
 
 // hostJob is a workload whose ranks are programs of this machine.
@@ -36,6 +37,7 @@ type hostJob struct {
 	folder *runner.Folder // of the run
 	dir    string         // in it, of what they write
 	emit   func(rank int, record []byte)
+	over   func(failed bool) // called, if not nil, when the program of a rank has ended
 }
 
 // hostPrograms runs a program of this machine at each rank of a workload. Their exit codes are results, and
@@ -117,6 +119,9 @@ func (j *hostJob) each(ctx context.Context, x Execution) error {
 			if errs[i] != nil || exits[i].Failed() {
 				time.AfterFunc(programGrace, func() { stop(errOthers) })
 			}
+			if j.over != nil {
+				j.over(errs[i] != nil || exits[i].Failed())
+			}
 		})
 	}
 	running.Wait()
@@ -144,7 +149,7 @@ func (j *hostJob) one(ctx context.Context, i int, p *program) (x apps.Exit, err 
 	x = apps.Exit{Rank: i, Host: p.node, From: j.now()}
 	x.Code, err = p.run(ctx, nil, out, errOut)
 	x.To = j.now()
-	judge(ctx, &x, errOut)
+	j.judge(ctx, &x, errOut)
 	return x, errors.Join(err, out.close(), errOut.close())
 }
 
@@ -162,7 +167,7 @@ func (j *hostJob) mpirun(ctx context.Context, x Execution) error {
 	if errors.Is(context.Cause(ctx), errTimeout) && err != nil { // which daemon was the first to end says nothing
 		e.Code, err = signalBase+int(syscall.SIGTERM), nil
 	}
-	judge(ctx, &e, errOut)
+	j.judge(ctx, &e, errOut)
 	for i := range j.hosts {
 		if k := split.files[fmt.Sprintf("%d.err", i)]; e.Failed() && k != nil { // which says more than mpirun
 			e.Last = fmt.Sprintf("rank %d: %s", i, k.lastLine())
@@ -176,9 +181,12 @@ func (j *hostJob) mpirun(ctx context.Context, x Execution) error {
 }
 
 // judge says of a program that has ended why it was ended, if it was, and of one that has failed what it said last.
-func judge(ctx context.Context, x *apps.Exit, errOut *kept) {
-	if why := context.Cause(ctx); errors.Is(why, errTimeout) || errors.Is(why, errOthers) {
+func (j *hostJob) judge(ctx context.Context, x *apps.Exit, errOut *kept) {
+	if why := context.Cause(ctx); errors.Is(why, errTimeout) || errors.Is(why, errOthers) || errors.Is(why, errStuck) {
 		x.Why = why.Error()
+		if errors.Is(why, errTimeout) {
+			x.Timeout = j.p.Timeout
+		}
 	}
 	if x.Failed() {
 		x.Last = errOut.lastLine()

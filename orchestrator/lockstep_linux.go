@@ -47,6 +47,7 @@ type stepped struct {
 	hand     *hand // what is done by hand
 	stops    stops
 	programs bool // the ranks of the job are programs of this machine
+	running  *steppedPrograms
 	plane    stepPlane
 
 	now   vtime.Time
@@ -371,7 +372,11 @@ func (r *stepped) job(w runner.Workload, last bool) (failed error) {
 		if err != nil {
 			return err
 		}
-		defer func() { failed = errors.Join(failed, programs.end(failed)) }()
+		r.running = programs
+		defer func() {
+			r.running = nil
+			failed = errors.Join(failed, programs.end(failed))
+		}()
 	}
 	if err := r.tell(&nodeapi.Order{What: &nodeapi.Order_Begin{Begin: r.d.startOf(w, r.now)}}); err != nil {
 		return err

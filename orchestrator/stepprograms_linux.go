@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcastlab/mcastlab/apps"
@@ -19,6 +20,10 @@ type steppedPrograms struct {
 	ended chan error
 	stop  context.CancelFunc
 	emit  func(rank int, record []byte)
+
+	cancel context.CancelCauseFunc
+	left   atomic.Int64 // programs that have not ended
+	failed atomic.Bool  // one has: the others have programGrace
 }
 
 // startPrograms starts the programs of a workload. Until they have ended, ranks record their times.
@@ -42,8 +47,16 @@ func (r *stepped) startPrograms(w runner.Workload, p apps.HostProgram) (*stepped
 			all.times[rank] = e
 		}
 	}
-	ctx, stop := context.WithTimeoutCause(r.ctx, time.Duration(p.Timeout/1000), errTimeout)
-	all.stop = stop
+	all.left.Store(int64(len(w.Hosts)))
+	j.over = func(failed bool) {
+		if failed {
+			all.failed.Store(true)
+		}
+		all.left.Add(-1)
+	}
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	ctx, stop := context.WithTimeoutCause(ctx, time.Duration(p.Timeout/1000), errTimeout)
+	all.cancel, all.stop = cancel, func() { stop(); cancel(nil) }
 	go func() {
 		err := j.each(ctx, x)
 		if err != nil && r.ctx.Err() == nil {
@@ -55,6 +68,14 @@ func (r *stepped) startPrograms(w runner.Workload, p apps.HostProgram) (*stepped
 		all.ended <- err
 	}()
 	return all, nil
+}
+
+// Stuck implements lockstep.Streams. A program that has ended is no reason to end those that wait for it before it is known how it
+// has ended.
+func (r *stepped) Stuck(programs int) {
+	if a := r.running; a != nil && !a.failed.Load() && a.left.Load() == int64(programs) {
+		a.cancel(errStuck)
+	}
 }
 
 // end waits for the programs, whose tasks have ended, and records how they have ended.
@@ -70,6 +91,9 @@ func (a *steppedPrograms) end(ran error) error {
 	for rank := range len(a.exits) {
 		e, t := a.exits[rank], a.times[rank]
 		e.From, e.To = t.From, t.To
+		if e.Why != "" {
+			e.Waited = t.Waited
+		}
 		b, err := json.Marshal(e)
 		if err != nil {
 			return fmt.Errorf("write how rank %d has ended: %w", rank, err)

@@ -46,9 +46,9 @@ func TestReduce(t *testing.T) {
 		t.Errorf("failures %q", f)
 	}
 	bad := slices.Clone(good)
-	bad[0].Code, bad[0].Last, bad[1].Why = 7, "no device", "its time was over"
+	bad[0].Code, bad[0].Last, bad[1].Why = 7, "no device", "its timeout was over"
 	rows = reduce(t, p, bad...)
-	want := []string{"bw ib_write_bw: rank 0 at h3 ended with exit code 7: no device", "bw ib_write_bw: rank 1 at h1 ended with exit code 0, because its time was over"}
+	want := []string{"bw ib_write_bw: rank 0 at h3 ended with exit code 7: no device", "bw ib_write_bw: rank 1 at h1 ended with exit code 0, because its timeout was over"}
 	if got := rows[0].Details.(apps.Judge).Failures(&rows[0]); !slices.Equal(got, want) || *rows[0].Verified {
 		t.Errorf("failures %q", got)
 	}
@@ -72,7 +72,7 @@ func TestReduce(t *testing.T) {
 
 // TestExitsJSON: a report's JSON has how each rank has ended.
 func TestExitsJSON(t *testing.T) {
-	row := reduce(t, params{Ranks: 1}, apps.Exit{Host: "h0", Code: 143, Why: "its time was over", To: 3})[0]
+	row := reduce(t, params{Ranks: 1}, apps.Exit{Host: "h0", Code: 143, Why: "its timeout was over", To: 3})[0]
 	b, err := json.Marshal(row)
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,9 @@ func TestExitsJSON(t *testing.T) {
 func TestOutcome(t *testing.T) {
 	for want, all := range map[string]apps.Exits{
 		"not run": nil, "exit 0": {{}, {Rank: 1}}, "exit 3 (1 of 2)": {{}, {Rank: 1, Code: 3}},
-		"ended (2 of 2)":  {{Code: 143, Why: "its time was over"}, {Rank: 1, Code: 143, Why: "its time was over"}},
-		"exit 7 (2 of 2)": {{Code: 143, Why: "another rank had failed"}, {Rank: 1, Code: 7}},
+		"killed after 2s (timeout)": {{Code: 143, Why: "its timeout was over", Timeout: 2 * vtime.Second}},
+		"ended (2 of 2)":            {{Code: 143, Why: "its timeout was over"}, {Rank: 1, Code: 143, Why: "its time was over"}},
+		"exit 7 (2 of 2)":           {{Code: 143, Why: "another rank had failed"}, {Rank: 1, Code: 7}},
 	} {
 		if got := all.Outcome(); got != want {
 			t.Errorf("%v: %q, want %q", all, got, want)

@@ -26,6 +26,9 @@ type Streams interface {
 	// Stopped reports whether the process of a node, for which the coordinator has waited for a while, is
 	// stopped (SIGSTOP): then lab time stands still, and the wait does not count.
 	Stopped(node int, waited time.Duration) bool
+	// Stuck is called again and again when nothing is left to happen in the lab, and none of its programs waits for something
+	// outside it: so many wait for what cannot come. The run waits until they have ended.
+	Stuck(programs int)
 	// Edge is called between rounds. What is done by hand is done here (Coordinator.Edge).
 	Edge() error
 }

@@ -284,6 +284,8 @@ func (b *bench) Alive() error {
 // Stopped implements Streams.
 func (b *bench) Stopped(int, time.Duration) bool { return false }
 
+func (b *bench) Stuck(int) {}
+
 // Edge implements Streams.
 func (b *bench) Edge() error {
 	if b.edge == nil {

@@ -143,6 +143,9 @@ func (s slot) outside() *atomic.Uint64 { return s.u64(152) }
 // touched is how often programs at the node have done something that others may wait for outside the lab.
 func (s slot) touched() *atomic.Uint64 { return s.u64(160) }
 
+// stuck is how many programs at the node wait without an end for what only another program could do.
+func (s slot) stuck() *atomic.Uint64 { return s.u64(176) }
+
 // ready reports, by other than 0, that a program could go on when it looked last (grant.check).
 func (s slot) ready() *atomic.Uint32 { return s.u32(168) }
 

@@ -60,6 +60,8 @@ type Programs interface {
 	// Outside returns how many threads wait like that, and a count that grows whenever a program has done something that
 	// others may wait for.
 	Outside() (waiting, touched uint64)
+	// Stuck returns how many programs wait, with all their threads and without an end, for what only another program of the lab could do.
+	Stuck() uint64
 	// Check has those threads look whether they could go on, and reports whether any could.
 	Check() (ready bool)
 	// Proceed has those go on that could.
@@ -306,6 +308,7 @@ func (n *Node) publish(round uint32) {
 		waiting, touched := p.Outside()
 		s.outside().Store(waiting)
 		s.touched().Store(touched)
+		s.stuck().Store(p.Stuck())
 	}
 	for i := range n.ports {
 		p := &n.ports[i]

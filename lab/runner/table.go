@@ -77,7 +77,7 @@ func writeRows(b *strings.Builder, rows []apps.Row) {
 	head := []string{"# Scheme", "Size", "Avg(us)", "Min(us)", "Max(us)", "P50(us)", "P99(us)", "Source(us)", "Iterations", "Verified"}
 	workloads, p99 := false, false
 	for _, r := range rows {
-		workloads = workloads || r.Workload != rows[0].Workload
+		workloads = workloads || r.Workload != rows[0].Workload || apps.DetailsOf[apps.Exits](r) != nil && r.Workload != r.Scheme // a label
 		p99 = p99 || r.JCT.P99 != nil
 	}
 	cells := [][]string{}

@@ -43,6 +43,8 @@ type client struct {
 	lastID   uint32
 	wrecked  bool     // the NIC has been started again under the program
 	mapped   [][]byte // what takeBack has left
+	program  *Program // whose it is in virtual time, or nil
+	failures map[wire.QPN]failure
 
 	backlog atomic.Int64 // bytes to be written to the program's memory
 	torn    bool         // some of them could not be; the worker's
@@ -277,6 +279,9 @@ func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte
 		c.number = s.lastID
 		s.clients[c] = true
 		d.MaxQP, d.MaxCQ, d.MaxSRQ, d.MaxMR, d.MaxPD, d.MaxAH = uint32(s.most[ofQP]), uint32(s.most[ofCQ]), uint32(s.most[ofSRQ]), uint32(s.most[ofMR]), uint32(s.most[ofPD]), uint32(s.most[ofAH])
+		if s.turns != nil {
+			c.program = s.turns.runs
+		}
 		d.Mbps = uint32(s.nic.LineRate() / 1e6)
 		d.GID = s.nic.Addr(s.nic.IP()).As16()
 	})
@@ -314,6 +319,7 @@ func errno(err error) uint32 {
 func (c *client) close() {
 	c.s.call(func(now vtime.Time) {
 		c.takeBack(now)
+		c.tellFailures()
 		c.gone = true
 		delete(c.s.clients, c)
 	})

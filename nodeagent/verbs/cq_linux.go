@@ -66,6 +66,9 @@ func (q *cq) collect(now vtime.Time) {
 			break
 		}
 		q.queued++
+		if w.Status != virtrnic.WCSuccess {
+			q.client.failed(&w, now)
+		}
 		all = append(all, w)
 	}
 	if len(all) == 0 {

@@ -37,6 +37,7 @@ type waiter struct {
 	// When it was parked.
 	number uint64 // order.parks
 	since  vtime.Time
+	began  vtime.Time // the first of looks that have found nothing
 	seen   news
 	moves  uint64 // process.moves
 	early  bool   // news of the NIC has shortened its poll
@@ -77,6 +78,7 @@ func (o *order) moved(x *waiter) {
 func (o *order) parked(x *waiter, m park, now vtime.Time, n news) {
 	if m.Flags&parkAgain == 0 {
 		o.moved(x)
+		x.began = now
 	}
 	o.parks++
 	x.parked, x.look, x.early = true, false, false

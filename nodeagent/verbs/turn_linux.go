@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
 // What a program does when it has its turn (Turns).
@@ -19,13 +21,14 @@ const (
 	turnLook   = 100 * time.Millisecond
 )
 
-// Run has the program of a rank go on whenever it may, until it has ended. The task of the rank calls it.
-func (t *Turns) Run(rank int, h Host) error {
+// Run has the program of a rank go on whenever it may, until it has ended, and returns what its threads waited for if it was killed. The
+// task of the rank calls it.
+func (t *Turns) Run(rank int, h Host) (waited []string, err error) {
 	p := t.program(uint32(rank))
 	p.host = h
 	defer func() { delete(t.programs, uint32(rank)) }()
 	if !p.until(openWait, func() bool { return p.open }) {
-		return fmt.Errorf("the program of rank %d has not been started within %v", rank, openWait)
+		return nil, fmt.Errorf("the program of rank %d has not been started within %v", rank, openWait)
 	}
 	for {
 		p.turn()
@@ -36,7 +39,54 @@ func (t *Turns) Run(rank int, h Host) error {
 		h.Park(until, why)
 	}
 	p.until(endWait, func() bool { return len(p.procs) == 0 && (len(t.programs) > 1 || t.s.idle()) })
-	return nil
+	slices.Sort(p.waited) // threads may die in any order
+	return p.waited, nil
+}
+
+// waitedMax is how much a program tells of what it waited for.
+const waitedMax = 8
+
+// note keeps a line on what the program waited for.
+func (p *Program) note(line string) {
+	if len(p.waited) < waitedMax && !slices.Contains(p.waited, line) {
+		p.waited = append(p.waited, line)
+	}
+}
+
+// died notes what a thread waited for that has not ended by itself.
+func (p *Program) died(x *thread) {
+	if (x.parked || x.park.Flags&parkAgain != 0) && !x.noted { // between two looks it waits, too
+		x.noted = true
+		p.note(fmt.Sprintf("a thread waited for %s since %v", x.what(), x.began))
+	}
+}
+
+// failure is a request that has not succeeded.
+type failure struct {
+	status virtrnic.WCStatus
+	at     vtime.Time
+}
+
+// failed keeps the last error of a queue pair. What is flushed afterwards says nothing about why.
+func (c *client) failed(w *virtrnic.WC, now vtime.Time) {
+	if _, known := c.failures[w.QPN]; known && w.Status == virtrnic.WCWRFlushErr {
+		return
+	}
+	if c.failures == nil {
+		c.failures = map[wire.QPN]failure{}
+	}
+	c.failures[w.QPN] = failure{w.Status, now}
+}
+
+// tellFailures notes the errors of a client whose program ends.
+func (c *client) tellFailures() {
+	if c.program == nil {
+		return
+	}
+	for _, qpn := range slices.Sorted(maps.Keys(c.failures)) {
+		f := c.failures[qpn]
+		c.program.note(fmt.Sprintf("QP %d completed with %q at %v", qpn, f.status, f.at))
+	}
 }
 
 // idle reports whether no program has a connection.
@@ -63,6 +113,7 @@ func (p *Program) until(limit time.Duration, cond func() bool) bool {
 
 // turn has threads go on until all of them wait for something that is yet to come.
 func (p *Program) turn() {
+	p.t.runs = p
 	for {
 		for more := true; more; { // what was said between turns
 			select {
@@ -148,7 +199,7 @@ func (p *Program) rest() (until vtime.Time, why string) {
 	_, _, until = p.next()
 	count := map[string]int{}
 	for _, x := range p.threads {
-		count[waits[min(int(x.park.Kind), len(waits)-1)]]++
+		count[x.what()]++
 	}
 	for _, w := range slices.Sorted(maps.Keys(count)) {
 		if why == "" || count[w] > count[why] {
@@ -159,6 +210,17 @@ func (p *Program) rest() (until vtime.Time, why string) {
 		why = "a process that does not know lab time"
 	}
 	return until, why
+}
+
+// what says what a thread waits for.
+func (x *waiter) what() string {
+	switch {
+	case x.park.Kind != parkSleep || x.until() < vtime.Never:
+		return waits[min(int(x.park.Kind), len(waits)-1)]
+	case x.park.Flags&parkEvents != 0:
+		return "an event of its NIC"
+	}
+	return "a signal"
 }
 
 // waits are what threads wait for, by kind.

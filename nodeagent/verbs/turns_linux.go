@@ -24,6 +24,7 @@ type Turns struct {
 	over chan struct{} // closed when nobody takes turns any more
 	last sync.Mutex    // held by what is done after the end
 	s    *Server
+	runs *Program // the program that has its turn, or had it last
 
 	// What follows is touched within turns, and between them by the same goroutine.
 	programs map[uint32]*Program
@@ -97,6 +98,7 @@ type Program struct {
 	order    order                // of the same threads
 	begun    bool                 // its guardian has said which process it is
 	seen     map[uint32]bool      // processes that have come
+	waited   []string             // what threads waited for that have died since one has said something, and errors of their queue pairs
 	expected map[uint32]time.Time // processes that have been started, and have not come yet
 }
 
@@ -114,6 +116,7 @@ type thread struct {
 	proc  *proc
 	asked bool // it is to say whether it could go on
 	ready bool // it could
+	noted bool // it has died, and what it waited for is kept
 }
 
 // program returns the program of a rank.
@@ -198,7 +201,12 @@ func (t *Turns) serveThread(conn *net.UnixConn, m *threadHello, process int) {
 			}
 		}
 	}
-	t.say(func() { p.leave(x, bye) })
+	t.say(func() {
+		if !bye {
+			p.died(x)
+		}
+		p.leave(x, bye)
+	})
 }
 
 // enter takes a thread, which runs.
@@ -253,6 +261,7 @@ func (p *Program) parks(x *thread, m park) {
 		return
 	}
 	p.order.parked(&x.waiter, m, p.t.now(p), p.t.news())
+	p.waited = nil // it lives
 	// What a new wait is for may be there already, and nobody will say so again: bytes that a poll has found and a recv then waits for.
 	if m.Flags&parkTouched != 0 || m.Kind == parkOutside {
 		p.t.touched++
@@ -300,6 +309,7 @@ func (p *Program) dies(pid uint32) {
 	delete(p.expected, pid)
 	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool {
 		if o.proc.pid == pid {
+			p.died(o)
 			p.order.leave(&o.waiter)
 		}
 		return o.proc.pid == pid
@@ -329,6 +339,20 @@ func (t *Turns) Outside() (waiting, touched uint64) {
 		t.touched++ // a process has come from outside the lab
 	}
 	return waiting, t.touched
+}
+
+// Stuck implements lockstep.Programs.
+func (t *Turns) Stuck() (programs uint64) {
+	for _, p := range t.programs { // a sum
+		if p.host == nil || p.ended || len(p.threads) == 0 {
+			continue
+		}
+		x, _, until := p.next()
+		if x == nil && until == vtime.Never && !slices.ContainsFunc(p.threads, func(x *thread) bool { return !x.parked || x.park.Kind == parkOutside }) {
+			programs++
+		}
+	}
+	return programs
 }
 
 // tell gives programs a turn if they have been sent events since they had one, or if memory has changed that they look at.

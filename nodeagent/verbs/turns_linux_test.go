@@ -128,7 +128,7 @@ func TestTurnsOfThreads(t *testing.T) {
 		_, _ = in.Close(), child.Wait()
 		_, _ = c.Close(), guardian.Close()
 	}()
-	if err := turns.Run(rank, h); err != nil {
+	if _, err := turns.Run(rank, h); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()

@@ -28,4 +28,30 @@ var attackWaits = []pitfall{
 			test:  "command TestLiveWaits", root: true,
 		}},
 	},
+	{
+		what: "A program that fails is not named, but the one that waits for it",
+		seen: "mcastlab: exit code 7 of a rank ended the run as a deadlock of another, without results",
+		bugs: []bug{{
+			wrong: "When nothing is left to happen, programs that wait for each other are given up",
+			edits: edit("drivers/lockstep/outside_linux.go", "waiting == 0 && (stuck == 0 || !idle) ||", "waiting == 0 ||"),
+			test:  "command TestLiveEnded", root: true,
+		}, {
+			wrong: "Those that wait are ended before it is known how the others have ended",
+			edits: edit("orchestrator/stepprograms_linux.go", "!a.failed.Load() && a.left.Load() == int64(programs)", "!a.failed.Load()"),
+			test:  "command TestLiveEnded", root: true,
+		}},
+	},
+	{
+		what: "A program that hangs is killed, and nothing says on what",
+		seen: "mcastlab: a program that took a completion with an error for none yet",
+		bugs: []bug{{
+			wrong: "Errors of completions are not kept",
+			edits: edit("nodeagent/verbs/cq_linux.go", "\t\t\tq.client.failed(&w, now)\n", "\t\t\t_ = now\n"),
+			test:  "command TestLiveEnded", root: true,
+		}, {
+			wrong: "A thread that polls is taken to run between two polls",
+			edits: edit("nodeagent/verbs/order.go", "\t\tx.began = now\n\t}\n", "\t}\n\tx.began = now\n"),
+			test:  "command TestLiveEnded", root: true,
+		}},
+	},
 }
