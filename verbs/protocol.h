@@ -83,7 +83,8 @@ struct v_group_source {
 // What connections say in a lab whose time is virtual. That of a program's guardian says V_PROGRAM and V_EXPECT (v_id, whose id is a
 // rank, and a process). That of a thread begins with V_THREAD, with a descriptor of its process (pidfd); for each turn that it
 // is given (v_turn) it says V_PARK when it waits again. V_EXPECT says that it has started a process, or
-// starts a thread (0) or does not after all (UINT32_MAX); V_DIES that a process dies of a signal that it has sent; V_BYE that it ends. A thread that was not announced is one of its own accord.
+// starts a thread (0) or does not after all (UINT32_MAX); V_DIES that a process dies of a signal that it has sent; V_BYE that it ends. announced
+// counts the threads of a process that were announced; it is 0 for one of its own accord.
 enum { V_PROGRAM = 49, V_THREAD, V_PARK, V_BYE, V_EXPECT, V_DIES };
 
 struct v_thread {

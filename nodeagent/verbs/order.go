@@ -55,10 +55,18 @@ type news struct {
 	done   uint64 // completions of the NIC
 }
 
-// enter takes a thread that has begun: it runs when its turn comes.
-func (o *order) enter(x *waiter, now vtime.Time, n news) {
+// reserve returns the place of a thread that somebody is about to start, among those that wait.
+func (o *order) reserve() uint64 {
+	o.parks++
+	return o.parks
+}
+
+// enter takes a thread that has begun: it runs when its turn comes. Threads that one thread starts come in any order, so each has the place
+// that was reserved when it was started. place 0: it has none yet, and gets the last if none is given to it (next).
+func (o *order) enter(x *waiter, place uint64, now vtime.Time, n news) {
 	o.waiters = append(o.waiters, x)
 	o.parked(x, park{Kind: parkSleep, Flags: parkAgain, Until: uint64(now)}, now, n)
+	x.number = place
 }
 
 // leave forgets a thread that has ended, which others may have waited for.
@@ -94,6 +102,9 @@ func (o *order) next(now vtime.Time, n news) (x *waiter, why uint32, until vtime
 	for _, w := range o.waiters {
 		if !w.parked {
 			continue
+		}
+		if w.number == 0 {
+			w.number = o.reserve()
 		}
 		reason := w.due(now, n)
 		if reason != 0 && (x == nil || w.number < x.number) {

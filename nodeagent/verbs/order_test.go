@@ -76,7 +76,7 @@ func newModel(scripts [][]act, choices []bool) *model {
 		p := &player{acts: s}
 		p.process = &m.proc
 		m.players = append(m.players, p)
-		m.enter(&p.waiter, m.now, m.news)
+		m.enter(&p.waiter, m.reserve(), m.now, m.news)
 	}
 	return m
 }

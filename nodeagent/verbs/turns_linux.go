@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -96,6 +97,7 @@ type Program struct {
 	procs    map[uint32]*proc
 	threads  []*thread            // in the order in which they came
 	order    order                // of the same threads
+	places   map[seat]uint64      // in it, of threads that have been started and have not come yet
 	begun    bool                 // its guardian has said which process it is
 	seen     map[uint32]bool      // processes that have come
 	waited   []string             // what threads waited for that have died since one has said something, and errors of their queue pairs
@@ -106,7 +108,8 @@ type Program struct {
 type proc struct {
 	process
 	pid    uint32
-	coming int // threads that have been announced and have not come; below 0: that have come before they were
+	begun  uint32 // threads that have been announced
+	coming int    // threads that have been announced and have not come; below 0: that have come before they were
 }
 
 // thread is a thread of a program.
@@ -114,16 +117,20 @@ type thread struct {
 	waiter
 	conn  *net.UnixConn
 	proc  *proc
+	seat  seat
 	asked bool // it is to say whether it could go on
 	ready bool // it could
 	noted bool // it has died, and what it waited for is kept
 }
 
+// seat says which thread of which process one is: 0 is a process's first, and others count from 1 in the order in which they were announced.
+type seat struct{ pid, thread uint32 }
+
 // program returns the program of a rank.
 func (t *Turns) program(rank uint32) *Program {
 	p := t.programs[rank]
 	if p == nil {
-		p = &Program{t: t, rank: rank, procs: map[uint32]*proc{}, seen: map[uint32]bool{}, expected: map[uint32]time.Time{}}
+		p = &Program{t: t, rank: rank, procs: map[uint32]*proc{}, places: map[seat]uint64{}, seen: map[uint32]bool{}, expected: map[uint32]time.Time{}}
 		t.programs[rank] = p
 	}
 	return p
@@ -236,10 +243,14 @@ func (p *Program) enter(x *thread, m *threadHello, process int) {
 	}
 	if m.Announced != 0 {
 		x.proc.coming--
+	} else if !slices.ContainsFunc(p.threads, func(o *thread) bool { return o.proc == x.proc }) {
+		x.proc.begun = 0 // it may have been another program
 	}
 	x.process = &x.proc.process
 	p.threads = append(p.threads, x)
-	p.order.enter(&x.waiter, p.t.now(p), p.t.news())
+	x.seat = seat{pid, m.Announced}
+	p.order.enter(&x.waiter, p.places[x.seat], p.t.now(p), p.t.news())
+	delete(p.places, x.seat)
 }
 
 // now returns the lab time; 0 before the program's task runs.
@@ -270,6 +281,7 @@ func (p *Program) parks(x *thread, m park) {
 
 // expect notes that a process has been started.
 func (p *Program) expect(pid uint32) {
+	p.reserve(seat{pid: pid})
 	if !p.seen[pid] {
 		p.expected[pid] = time.Now()
 	}
@@ -282,11 +294,22 @@ func (p *Program) awaitDeath(pid uint32) {
 	}
 }
 
+// reserve gives a thread that is about to come, or has just come, its place.
+func (p *Program) reserve(s seat) {
+	if i := slices.IndexFunc(p.threads, func(x *thread) bool { return x.seat == s && x.number == 0 }); i >= 0 {
+		p.threads[i].number = p.order.reserve()
+	} else if s.thread > 0 || !p.seen[s.pid] {
+		p.places[s] = p.order.reserve()
+	}
+}
+
 // announce notes what a thread starts.
 func (p *Program) announce(x *thread, what uint32) {
 	switch what {
 	case expectThread:
 		x.proc.coming++
+		x.proc.begun++
+		p.reserve(seat{x.proc.pid, x.proc.begun})
 	case expectNone:
 		x.proc.coming--
 	default:
@@ -307,6 +330,7 @@ func (p *Program) leave(x *thread, bye bool) {
 func (p *Program) dies(pid uint32) {
 	delete(p.procs, pid)
 	delete(p.expected, pid)
+	maps.DeleteFunc(p.places, func(s seat, _ uint64) bool { return s.pid == pid })
 	p.threads = slices.DeleteFunc(p.threads, func(o *thread) bool {
 		if o.proc.pid == pid {
 			p.died(o)

@@ -50,17 +50,14 @@ void turns_leave_at_end(void)
 struct start {
 	void *(*f)(void *);
 	void *arg;
+	unsigned number;
 };
 
 static void *start_thread(void *arg)
 {
 	struct start s = *(struct start *)arg;
 	free(arg);
-	pthread_t self = pthread_self();
-	for (int i = 0; i < GONE; i++) // its number may have been another's
-		if (pthread_equal(gone[i], self))
-			gone[i] = 0;
-	turns_begin_thread();
+	turns_begin_thread(s.number);
 	return s.f(s.arg);
 }
 
@@ -71,14 +68,17 @@ int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict attr, v
 	struct start *s = malloc(sizeof *s);
 	if (!s)
 		return EAGAIN;
-	*s = (struct start){f, arg};
-	turns_expect_thread();
+	*s = (struct start){f, arg, turns_expect_thread()};
 	int err = real.pthread_create(t, attr, start_thread, s);
 	if (err) { // nobody comes
 		free(s);
 		turns_expect_none();
+		return err;
 	}
-	return err;
+	for (int i = 0; i < GONE; i++) // its number may have been another's. It cannot have ended: it has had no turn
+		if (pthread_equal(gone[i], *t))
+			gone[i] = 0;
+	return 0;
 }
 
 // How many threads wait for something, by a hash of its address: giving it is progress only if somebody waits for it.

@@ -144,10 +144,10 @@ static inline int64_t until_ps(int64_t lab)
 }
 
 void turns_come(void);          // has a thread take part that does not yet
-void turns_begin_thread(void);  // what a new thread does first
+void turns_begin_thread(unsigned number); // what a new thread does first, of which another has announced that it comes
 void turns_end(void);           // what it does last
 void turns_leave_at_end(void);  // sees to it that the thread does that
-void turns_expect_thread(void); // what another does before it begins
+unsigned turns_expect_thread(void); // what another does before it begins: it returns its number
 void turns_expect_none(void);   // what that does if it does not
 
 // Waits for other threads, until an instant: they return an errno.

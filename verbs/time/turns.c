@@ -18,6 +18,7 @@ static _Atomic int64_t now_ps;     // as of the last that this process was told
 static __thread int conn = -1;     // of the thread
 static __thread int64_t debt_ps;   // for looking at clocks, that the thread has not waited yet
 static __thread int64_t spun_ps;   // since when it has only looked: at clocks, at queues that are empty; 0: it has done something else
+static __thread int64_t spun_for;  // how long it had the last time, when it did something else
 static __thread unsigned polls;    // that found nothing since one that did
 static __thread unsigned looks;    // at clocks, since the last of these
 static __thread int released;      // it has given something that another thread may wait for, since it waited
@@ -27,9 +28,10 @@ static __thread int dirties;
 static __thread volatile sig_atomic_t waiting; // the thread is within a wait
 static __thread volatile unsigned calls;       // of this library, and of that of verbs
 
-// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: each look takes 1/256 of the time
-// for which it has been looking, at most LOOK_MAX. LOOK_WAIT is what looks may cost before they are waited for.
-enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 10000000, LOOK_PART = 256, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
+// What looking takes, in picoseconds. A thread that does nothing else looks less and less often: each look takes 1/64 of the time
+// for which it has been looking, at most LOOK_MAX. Programs that pace themselves by busy waits wait as long as the last time, or nearly:
+// around that looks take less, down to 1/1024. LOOK_WAIT is what looks may cost before they are waited for.
+enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 50000000, LOOK_PART = 64, LOOK_LEAST = 1024, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
 
 int turns_on(void)
 {
@@ -168,7 +170,9 @@ static int64_t began(void)
 // share returns what a look takes after so long a time of nothing but looks.
 static int64_t share(int64_t spent_ps, int64_t least)
 {
-	int64_t cost = spent_ps / LOOK_PART;
+	int64_t cost = spent_ps / LOOK_PART, near = llabs(spun_for - spent_ps) / 2;
+	if (near < cost)
+		cost = near > spent_ps / LOOK_LEAST ? near : spent_ps / LOOK_LEAST;
 	return cost < least ? least : cost < LOOK_MAX ? cost : LOOK_MAX;
 }
 
@@ -218,6 +222,8 @@ __attribute__((visibility("default"))) int mcastlab_poll(void)
 
 void turns_progress(void)
 {
+	if (spun_ps)
+		spun_for = turns_ps() - spun_ps;
 	polls = 0;
 	looks = 0;
 	spun_ps = 0;
@@ -264,8 +270,10 @@ static void watch_spins(void)
 	ticking = !real.timer_settime(ticks, 0, &every, NULL);
 }
 
+static _Atomic unsigned announced; // threads of the process
+
 // come makes the connection of the thread that calls it, and waits for its turn. It returns an errno.
-static int come(int announced)
+static int come(int number)
 {
 	const char *path = getenv("MCASTLAB_VERBS");
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -273,7 +281,7 @@ static int come(int announced)
 		struct cmsghdr h;
 		char room[CMSG_SPACE(sizeof(int))];
 	} control;
-	struct v_thread hello = {V_THREAD, rank, getpid(), announced};
+	struct v_thread hello = {V_THREAD, rank, getpid(), number};
 	struct iovec io = {&hello, sizeof hello};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control.room, .msg_controllen = sizeof control.room};
 	if (!path || strlen(path) >= sizeof a.sun_path)
@@ -314,9 +322,9 @@ void turns_come(void)
 		lost();
 }
 
-void turns_begin_thread(void)
+void turns_begin_thread(unsigned number)
 {
-	if (come(1))
+	if (come(number))
 		lost();
 }
 
@@ -341,9 +349,11 @@ static void expect(uint32_t pid)
 	say(&m, sizeof m);
 }
 
-void turns_expect_thread(void)
+unsigned turns_expect_thread(void)
 {
+	unsigned n = atomic_fetch_add(&announced, 1) + 1;
 	expect(0);
+	return n;
 }
 
 void turns_expect_none(void)
@@ -362,6 +372,7 @@ static void in_child(void)
 	dirties = 0;
 	released = 0;
 	turns_forget_timers();
+	atomic_store(&announced, 0);
 	if (come(0))
 		lost();
 }

@@ -1,0 +1,62 @@
+package verbs
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/test/sweeps"
+)
+
+// virtualProgram builds a program of testdata that uses libibverbs, for a host in virtual time.
+func virtualProgram(t testing.TB, name string) (lib, program string) {
+	t.Helper()
+	tools(t, "setarch")
+	lib, program = library(t), filepath.Join(t.TempDir(), name)
+	if out, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, filepath.Join("testdata", name+".c"),
+		filepath.Join(lib, "libibverbs.so.1"), "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return lib, program
+}
+
+// TestRandomThreads: programs of random threads that wait for each other in every way end, and each run of one says the same. A run takes
+// a slice of the seeds; MCASTLAB_THREADS=FIRST-LAST takes those, of which 1-1000 is run by hand.
+func TestRandomThreads(t *testing.T) {
+	lib, program := virtualProgram(t, "threads")
+	first, last := 1, 10
+	if s := os.Getenv("MCASTLAB_THREADS"); s != "" {
+		if _, err := fmt.Sscanf(s, "%d-%d", &first, &last); err != nil {
+			t.Fatalf("MCASTLAB_THREADS=%s is not FIRST-LAST: %v", s, err)
+		}
+	} else if !sweeps.Whole() {
+		first += 10 * int(sweeps.Day(t)%100)
+		last = first + 9
+	}
+	kinds := map[string]int{}
+	for seed := first; seed <= last; seed++ {
+		var before []byte
+		for range 2 {
+			h := newVirtual(t)
+			out, err := h.run(lib, program, strconv.Itoa(seed))
+			h.close()
+			if err != nil || !bytes.Contains(out, []byte("done at ")) {
+				t.Fatalf("seed %d: %v\n%s", seed, err, out)
+			}
+			if before != nil && !bytes.Equal(out, before) {
+				t.Fatalf("seed %d says\n%s\nand before\n%s", seed, out, before)
+			}
+			before = out
+		}
+		for _, l := range bytes.Split(before, []byte("\n")) {
+			if f := bytes.Fields(l); len(f) > 7 {
+				kinds[string(f[7])]++
+			}
+		}
+	}
+	t.Logf("seeds %d to %d, steps by kind: %v", first, last, kinds)
+}
