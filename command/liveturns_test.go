@@ -122,7 +122,13 @@ func runTurns(t *testing.T, file string) *runner.Report {
 // said returns what the client of a pair has written.
 func said(t *testing.T, r *runner.Report, label string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(r.RunDir, "programs", label, "0.out"))
+	return saidBy(t, r, label, 0)
+}
+
+// saidBy returns what the program of a rank has written.
+func saidBy(t *testing.T, r *runner.Report, label string, rank int) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.RunDir, "programs", label, fmt.Sprint(rank, ".out")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,9 +238,12 @@ func latencyOf(r *rank.Rank, size int) (us float64, err error) {
 	return us, nil
 }
 
-// bandwidthOf returns what WRITEs carry, in gigabits of payload per second.
-func bandwidthOf(r *rank.Rank, size int) (gbps float64, err error) {
-	const writes, depth = 300, 128
+// bandwidthOf returns what 300 WRITEs carry.
+func bandwidthOf(r *rank.Rank, size int) (gbps float64, err error) { return bandwidth(r, size, 300) }
+
+// bandwidth returns what WRITEs carry, in gigabits of payload per second.
+func bandwidth(r *rank.Rank, size, writes int) (gbps float64, err error) {
+	const depth = 128
 	c, b, err := connected(r, size)
 	if err != nil {
 		return 0, err
@@ -264,7 +273,7 @@ func bandwidthOf(r *rank.Rank, size int) (gbps float64, err error) {
 		all = append(all, q)
 	}
 	err = r.Wait(all...)
-	gbps = writes * float64(size) * 8 / (r.Now().Sub(from).Microseconds() * 1e3)
+	gbps = float64(writes) * float64(size) * 8 / (r.Now().Sub(from).Microseconds() * 1e3)
 	r.Sync()
 	return gbps, err
 }

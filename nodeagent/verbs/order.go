@@ -55,7 +55,7 @@ type news struct {
 	done   uint64 // completions of the NIC
 }
 
-// reserve returns the place of a thread that somebody is about to start, among those that wait.
+// reserve returns the place, among those that wait, of a thread that is about to be started.
 func (o *order) reserve() uint64 {
 	o.parks++
 	return o.parks

@@ -397,3 +397,26 @@ func TestOrderWithoutEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfArrival: threads that were started together run in the order in which they were started, however they arrive; one that nobody
+// has announced runs after them.
+func TestOrderOfArrival(t *testing.T) {
+	var o order
+	var p process
+	places := []uint64{o.reserve(), o.reserve(), o.reserve(), 0}
+	for _, arrival := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 3, 0, 1}} {
+		o.waiters = nil
+		threads := make([]waiter, len(places))
+		for _, i := range arrival {
+			threads[i].process = &p
+			o.enter(&threads[i], places[i], 0, news{})
+		}
+		for i := range threads {
+			x, _, _ := o.next(0, news{})
+			if x != &threads[i] {
+				t.Fatalf("of threads that arrive as %v another than %d runs in its place", arrival, i)
+			}
+			o.leave(x)
+		}
+	}
+}

@@ -294,7 +294,7 @@ func (p *Program) awaitDeath(pid uint32) {
 	}
 }
 
-// reserve gives a thread that is about to come, or has just come, its place.
+// reserve gives a thread its place, which is about to come, or has come already.
 func (p *Program) reserve(s seat) {
 	if i := slices.IndexFunc(p.threads, func(x *thread) bool { return x.seat == s && x.number == 0 }); i >= 0 {
 		p.threads[i].number = p.order.reserve()

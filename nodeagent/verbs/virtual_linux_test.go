@@ -151,7 +151,7 @@ func (h *virtual) run(lib, name string, args ...string) (out []byte, err error) 
 		_ = guardian.Close()
 		ended <- err
 	}()
-	if err := h.turns.Run(rank, h); err != nil {
+	if _, err := h.turns.Run(rank, h); err != nil {
 		return nil, err
 	}
 	err = <-ended

@@ -18,9 +18,11 @@ static _Atomic int64_t now_ps;     // as of the last that this process was told
 static __thread int conn = -1;     // of the thread
 static __thread int64_t debt_ps;   // for looking at clocks, that the thread has not waited yet
 static __thread int64_t spun_ps;   // since when it has only looked: at clocks, at queues that are empty; 0: it has done something else
-static __thread int64_t spun_for;  // how long it had the last time, when it did something else
+static __thread int64_t spun_for;  // how long it did the last time that it waited by looking at a clock
 static __thread unsigned polls;    // that found nothing since one that did
+static __thread unsigned yields;   // and how often it has let others run
 static __thread unsigned looks;    // at clocks, since the last of these
+static __thread int clocked;       // it has looked at a clock since spun_ps
 static __thread int released;      // it has given something that another thread may wait for, since it waited
 static __thread uint32_t flags;    // why the thread goes on
 static __thread int dirty[8];      // sockets that the thread has written to
@@ -30,8 +32,9 @@ static __thread volatile unsigned calls;       // of this library, and of that o
 
 // What looking takes, in picoseconds. A thread that does nothing else looks less and less often: each look takes 1/64 of the time
 // for which it has been looking, at most LOOK_MAX. Programs that pace themselves by busy waits wait as long as the last time, or nearly:
-// around that looks take less, down to 1/1024. LOOK_WAIT is what looks may cost before they are waited for.
-enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 50000000, LOOK_PART = 64, LOOK_LEAST = 1024, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
+// around that looks take less, down to 1/1024. Shorter waits than PACE count for nothing there, since programs stamp what they post.
+// LOOK_WAIT is what looks may cost before they are waited for.
+enum { LOOK = 10000, LOOK_WAIT = 200000, LOOK_MAX = 50000000, LOOK_PART = 64, LOOK_LEAST = 1024, PACE = 1000000, POLL = 10000, POLL_MAX = 10000000, POLLING = 16 };
 
 int turns_on(void)
 {
@@ -120,6 +123,7 @@ static int wait_as(int kind, int64_t until_ps, int64_t grid_ps, int events, int 
 	released = 0;
 	debt_ps = 0;
 	spun_ps = 0;
+	yields = 0;
 	for (;;) {
 		say(&p, sizeof p);
 		take_turn();
@@ -180,19 +184,21 @@ static int64_t share(int64_t spent_ps, int64_t least)
 static void give(void)
 {
 	int64_t since = spun_ps;
-	unsigned had = polls;
+	unsigned polled = polls, yielded = yields;
 	wait_as(V_PARK_SLEEP, turns_ps(), 0, 0, V_AGAIN, NULL, NULL);
 	spun_ps = since;
-	polls = had;
+	polls = polled;
+	yields = yielded;
 }
 
-// A look at a clock takes time, so that a thread that waits for an instant by looking comes to it. Between polls it is the polls that
-// get on.
+// A look at a clock takes time, so that a thread that waits for an instant by looking comes to it. Between polls and yields it is these
+// that get on.
 void turns_look(void)
 {
 	calls++;
 	int64_t since = began();
-	debt_ps += polls && ++looks < POLLING ? LOOK : share(turns_ps() - since, LOOK);
+	clocked = 1;
+	debt_ps += (polls || yields) && ++looks < POLLING ? LOOK : share(turns_ps() - since, LOOK);
 	if (debt_ps >= LOOK_WAIT)
 		give();
 }
@@ -202,6 +208,8 @@ void turns_yield(void)
 	calls++;
 	int64_t since = began();
 	debt_ps += share(turns_ps() - since, LOOK);
+	yields++;
+	looks = 0;
 	give();
 }
 
@@ -222,9 +230,11 @@ __attribute__((visibility("default"))) int mcastlab_poll(void)
 
 void turns_progress(void)
 {
-	if (spun_ps)
+	if (clocked && spun_ps && turns_ps() - spun_ps > PACE)
 		spun_for = turns_ps() - spun_ps;
+	clocked = 0;
 	polls = 0;
+	yields = 0;
 	looks = 0;
 	spun_ps = 0;
 	calls++;
@@ -251,8 +261,9 @@ static void tick(int sig)
 	(void)sig;
 	int err = errno;
 	if (!waiting && conn >= 0 && calls == seen) {
-		spin_ps = last_spin == calls && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
-		wait_as(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0, last_spin == calls ? V_AGAIN : 0, NULL, NULL);
+		int same = spin_ps && last_spin == calls; // a new thread has made no call, either
+		spin_ps = same && spin_ps < 1000ll * SPIN ? spin_ps * 2 : SPIN;
+		wait_as(V_PARK_MEMORY, turns_ps() + spin_ps, 0, 0, same ? V_AGAIN : 0, NULL, NULL);
 		last_spin = calls;
 	}
 	seen = calls;

@@ -28,4 +28,43 @@ var attackTurns = []pitfall{
 			},
 		},
 	},
+	{
+		what: "A loop that stamps and posts is taken for one that only looks at a clock, and each stamp takes longer than the one before",
+		seen: "ib_write_bw -t 1100 in virtual time: 7.85 MiB/s for 11,583",
+		bugs: []bug{
+			{
+				wrong: "A post does not end a busy wait",
+				edits: edit("verbs/post.c", "\tif (!err)\n\t\tverbs_progress();\n\tverbs_ring(context_of(b->context));\n\treturn err;", "\tverbs_ring(context_of(b->context));\n\treturn err;"),
+				test:  "nodeagent/verbs TestBusyWaits",
+			},
+			{
+				wrong: "A busy wait may be a quarter too long",
+				edits: edit("verbs/time/turns.c", "LOOK_PART = 64", "LOOK_PART = 4"),
+				test:  "nodeagent/verbs TestBusyWaits",
+			},
+			{
+				wrong: "A program that paces itself by busy waits is late by as much each time",
+				edits: edit("verbs/time/turns.c", "spun_for = turns_ps() - spun_ps;", "spun_for = 0;"),
+				test:  "nodeagent/verbs TestBusyWaits",
+			},
+		},
+	},
+	{
+		what: "Threads that are started together run in the order in which the machine lets them arrive, so that two runs differ",
+		seen: "random programs of threads, each run twice",
+		bugs: []bug{{
+			wrong: "A thread has the place in which it arrives",
+			edits: edit("nodeagent/verbs/order.go", "x.number = place", "x.number = o.reserve()"),
+			test:  "nodeagent/verbs TestOrderOfArrival",
+		}},
+	},
+	{
+		what: "A thread that has the number of one that has ended is taken for it: who joins it waits outside turns",
+		seen: "random programs of threads that start threads",
+		bugs: []bug{{
+			wrong: "The number of a thread that has ended stays on the list when another has it",
+			edits: edit("verbs/time/threads.c", "\t\tif (pthread_equal(gone[i], *t))\n\t\t\tgone[i] = 0;\n", "\t\t;\n"),
+			test:  "nodeagent/verbs TestRandomThreads",
+		}},
+	},
 }

@@ -1,0 +1,81 @@
+//go:build linux
+
+package command
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// cProgram builds a program against Debian's headers.
+func cProgram(t *testing.T, source string) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
+	if out, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, source, "-lrdmacm", "-libverbs", "-lpthread").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// TestLiveThreads: programs whose threads wait for each other end in virtual time: servers with a thread for each of twenty connections, one
+// after the other and all at once, cmtime, and random threads at two hosts, which say the same in each run.
+func TestLiveThreads(t *testing.T) {
+	need(t, "netns")
+	verbsTools(t, "rping", "cmtime", "timeout")
+	twenty, threads := cProgram(t, "testdata/twenty.c"), cProgram(t, "../nodeagent/verbs/testdata/threads.c")
+	clients := strings.TrimSpace(strings.Repeat("x ", 20))
+	text := "name: t-threads\ntopology: {star: {hosts: 2}}\nruntime: {clock: lockstep, management: true}\nworkloads:\n"
+	for _, w := range []struct{ label, server, client string }{
+		{"rping", "timeout 30 rping -s -P -a h0; [ $? = 124 ]", "for i in " + clients + "; do rping -c -a h0 -C 3 || exit 3; done"},
+		{"twenty", "exec " + twenty + " server 20", "for i in " + clients + "; do " + twenty + " client h0 & done; wait"},
+		{"cmtime", "timeout 10 cmtime -c 50; [ $? = 124 ]", "exec cmtime -s h0 -c 50"},
+		{"random1", "exec " + threads + " 1", "exec " + threads + " 2"},
+		{"random2", "exec " + threads + " 1", "exec " + threads + " 2"},
+	} {
+		text += fmt.Sprintf("  - command: {label: %s, run: [sh, -c, 'if [ $MCASTLAB_RANK = 0 ]; then %s; exit; fi; sleep 1; %s'], ranks: [h0, h1], timeout: 300s}\n", w.label, w.server, w.client)
+	}
+	text = strings.ReplaceAll(text, "exec "+threads, "exec setarch -R "+threads)
+	r := runTurns(t, write(t, text))
+	for _, row := range r.Results {
+		if row.Verified == nil || !*row.Verified {
+			t.Errorf("%s has not ended well", row.Workload)
+		}
+	}
+	for _, c := range []struct {
+		label string
+		rank  int
+		text  string
+		times int
+	}{{"twenty", 0, "20 connections", 1}, {"twenty", 1, "ok\n", 20}, {"cmtime", 1, "connect", 2}, {"random1", 0, "done at", 1}, {"random1", 1, "done at", 1}} {
+		if out := saidBy(t, r, c.label, c.rank); strings.Count(out, c.text) < c.times {
+			t.Errorf("rank %d of %s says %q less than %d times:\n%s", c.rank, c.label, c.text, c.times, out)
+		}
+	}
+	noLab(t, "t-threads", nil)
+}
+
+// TestLiveDepths: what perftest measures does not depend on how much it posts before it polls: depth, queue pairs and lists of posts.
+func TestLiveDepths(t *testing.T) {
+	need(t, "netns")
+	verbsTools(t, "ib_write_bw")
+	if !trapsCounter(t) {
+		t.Skip("perftest goes by the processor's counter")
+	}
+	const size, writes = 4096, 4800 // perftest counts too many completions where those of a queue pair are no multiple of 100
+	text := fmt.Sprintf(hops, "t-depths")
+	rows := []string{"-n 4800", "-n 4800 -t 1100", "-n 4800 -t 2048", "-n 4800 -t 1024 -l 64", "-n 300 -q 16", "-n 300 -q 16 -t 60 -l 20", "-n 600 -q 8 -t 2048"}
+	for i, args := range rows {
+		text += fmt.Sprintf(pairOf, fmt.Sprint("bw", i), fmt.Sprintf("ib_write_bw -F -s %d %s", size, args), "h1")
+	}
+	r := runTurns(t, write(t, text))
+	want := simulated(t, text, 1, size, func(r *rank.Rank, size int) (float64, error) { return bandwidth(r, size, writes) })
+	for i, args := range rows {
+		near(t, "ib_write_bw "+args, column(t, r, fmt.Sprint("bw", i), 3)*(1<<20)*8/1e9, want, 0.3)
+	}
+	noLab(t, "t-depths", nil)
+}
