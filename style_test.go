@@ -91,7 +91,7 @@ var imports = map[string][]string{
 	"internal/trunk":                     {},
 	"orchestrator/place":                 {"core/topo"},
 	"internal/hosts/daemon":              {"internal/hosts/trust", "internal/shareapi"},
-	"orchestrator/hosts":                 {"internal/failpoint", "internal/hosts/daemon", "internal/hosts/trust", "internal/shareapi", "orchestrator/engine", "orchestrator/engine/docker"},
+	"orchestrator/hosts":                 {"internal/checksum", "internal/failpoint", "internal/hosts/daemon", "internal/hosts/trust", "internal/shareapi", "orchestrator/engine", "orchestrator/engine/docker"},
 	"orchestrator/engine":                {"internal/shareapi"},
 	"orchestrator/engine/process":        {"internal/failpoint", "orchestrator/engine"},
 	"orchestrator/engine/docker":         {"internal/failpoint", "orchestrator/engine"},

@@ -81,7 +81,7 @@ func endAt(t *testing.T, sig syscall.Signal, moment time.Duration, env []string,
 	switch s := cmd.ProcessState.Sys().(syscall.WaitStatus); {
 	case s.Signaled(): // before it listened to signals
 		e.code = 128 + int(s.Signal())
-	case sig == syscall.SIGQUIT && strings.Contains(e.said, "SIGQUIT: quit"):
+	case sig == syscall.SIGQUIT && strings.Contains(e.said, "SIGQUIT: quit"): // likewise
 		e.code = 128 + int(sig)
 	}
 	if e.code != 0 && e.code != 128+int(sig) {
@@ -211,26 +211,31 @@ func TestSecondSignal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	cmd := exec.Command(program1(t), "validate", "-")
-	in, err := cmd.StdinPipe() // from which nothing comes
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = in.Close() }() // the program has ended
-	<-time.After(200 * time.Millisecond)
-	for range 2 {
-		for range 2 {
-			_ = cmd.Process.Signal(syscall.SIGTERM) // it may have come to its end
-			<-time.After(impatience / 10)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGQUIT} {
+		heed(sig)
+		cmd := exec.Command(program1(t), "validate", "-")
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		in, err := cmd.StdinPipe() // from which nothing comes
+		if err == nil {
+			err = cmd.Start()
 		}
-		<-time.After(impatience)
-	}
-	_ = cmd.Wait() // the exit code says it
-	if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != syscall.SIGTERM && s.ExitStatus() != 128+int(syscall.SIGTERM) {
-		t.Errorf("it ended with %v", cmd.ProcessState)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(200 * time.Millisecond)
+		for range 2 {
+			for range 2 {
+				_ = cmd.Process.Signal(sig) // it may have come to its end
+				<-time.After(impatience / 10)
+			}
+			<-time.After(impatience)
+		}
+		_ = cmd.Wait() // the exit code says it
+		_ = in.Close() // the program has ended
+		if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signal() != sig && s.ExitStatus() != 128+int(sig) || strings.Contains(said.String(), "goroutine") {
+			t.Errorf("it ended with %v\n%s", cmd.ProcessState, said.String())
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/labspec"
@@ -251,7 +252,7 @@ func (d *Deployed) bringUp(ctx context.Context) error {
 	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.write(labFile, message); err != nil {
+	if err := d.store.write(labFile, checksum.Comment(message)); err != nil {
 		return err
 	}
 	st := state{

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
@@ -63,12 +64,12 @@ func (d *Deployed) bringUpSpread(ctx context.Context, e engine.Spread) error {
 	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
 		return err
 	}
-	if err := d.store.write(labFile, message); err != nil {
+	if err := d.store.write(labFile, checksum.Comment(message)); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err == nil {
-		err = d.store.write(engine.PlacementFile, append(text, '\n'))
+		err = d.store.write(engine.PlacementFile, checksum.Object(append(text, '\n')))
 	}
 	if err != nil {
 		return err
@@ -297,7 +298,7 @@ func (d *Deployed) loadSpread() error {
 	p := &engine.Placement{}
 	b, err := os.ReadFile(filepath.Join(d.store.dir, engine.PlacementFile))
 	if err == nil {
-		err = json.Unmarshal(b, p)
+		err = checksum.ReadObject(b, p)
 	}
 	if err == nil && (len(p.At) != len(d.Graph.Nodes) || len(p.Controllers) != len(d.Lab.Replicas())) {
 		err = fmt.Errorf("it is of %d nodes and %d controllers", len(p.At), len(p.Controllers))

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/netdev"
@@ -155,7 +156,7 @@ func (s *store) put(st state) error {
 	if err != nil {
 		return fmt.Errorf("write state of lab %s: %w", s.lab, err)
 	}
-	return s.write("state.json", append(b, '\n'))
+	return s.write("state.json", checksum.Object(append(b, '\n')))
 }
 
 func (s *store) write(name string, b []byte) error {
@@ -174,7 +175,7 @@ func (s *store) get() (st state, ok bool, err error) {
 		return st, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &st)
+		err = checksum.ReadObject(b, &st)
 	}
 	if err != nil {
 		return st, false, fmt.Errorf("read state of lab %s: %w", s.lab, needRoot(err))
@@ -191,7 +192,10 @@ func (s *store) deployed(st *state) (*lab.Lab, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read deployed lab %s: %w", s.lab, needRoot(err))
 	}
-	l, err := labspec.Decode(b)
+	var l *lab.Lab
+	if b, err = checksum.CutComment(b); err == nil {
+		l, err = labspec.Decode(b)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lab %s was deployed by version %s: %w: destroy it, and deploy it again", s.lab, st.Version, err)
 	}

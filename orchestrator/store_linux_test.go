@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
@@ -399,6 +401,53 @@ func TestOtherVersion(t *testing.T) {
 		}
 		if err := errors.Join(remove(t.Context(), s, []engine.Engine{e}), s.close()); err != nil || !slices.Contains(e.removed, name) {
 			t.Errorf("%s: destroyed with %v; removed %v", c.what, err, e.removed)
+		}
+	}
+}
+
+// TestDamagedState: what a lab's folder says is not believed if it is not as it was written, and an older version's is.
+func TestDamagedState(t *testing.T) {
+	s := &store{lab: "x", dir: t.TempDir()}
+	l, err := lab.Parse("lab", []byte("name: x\ntopology: {star: {hosts: 2}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := labspec.Encode(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := state{Schema: stateSchema, Lab: "x", Engine: "b", Phase: phaseUp, Version: "v1", Leased: 4242}
+	if err := errors.Join(s.put(st), s.write(labFile, checksum.Comment(message))); err != nil {
+		t.Fatal(err)
+	}
+	read := func() error {
+		_, ok, err := s.get()
+		if err == nil && !ok {
+			err = errors.New("there is no state")
+		}
+		_, lerr := s.deployed(&st)
+		return errors.Join(err, lerr)
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, from, to, want string }{
+		{"state.json", "4242", "4243", "read state of lab x: it is not as it was written"},
+		{labFile, `"x"`, `"y"`, "it is not as it was written"},
+		{"state.json", checksum.Key, "older", ""},
+	} {
+		b, err := os.ReadFile(filepath.Join(s.dir, c.name))
+		if err != nil || !bytes.Contains(b, []byte(c.from)) {
+			t.Fatalf("%s: %v\n%s", c.name, err, b)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, c.name), bytes.Replace(b, []byte(c.from), []byte(c.to), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := read(); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with %s: %v", c.name, c.to, err)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, c.name), b, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ package checksum
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -57,6 +58,14 @@ func CheckObject(b []byte) error {
 	return compare(sum, Sum(body))
 }
 
+// ReadObject reads an object that is as it was written, or has no checksum, into a value.
+func ReadObject(b []byte, v any) error {
+	if err := CheckObject(b); err != nil && !errors.Is(err, ErrNone) {
+		return err
+	}
+	return json.Unmarshal(b, v)
+}
+
 // Comment adds a checksum as a comment in the last line of a text in which # begins one.
 func Comment(b []byte) []byte { return fmt.Append(bytes.Clone(b), comment, Sum(b), "\n") }
 
@@ -67,6 +76,17 @@ func CheckComment(b []byte) error {
 		return ErrNone
 	}
 	return compare(string(b[at+len(comment):len(b)-1]), Sum(b[:at]))
+}
+
+// CutComment returns the text without its checksum, if it is as it was written. One that has no checksum stays as it is.
+func CutComment(b []byte) ([]byte, error) {
+	switch err := CheckComment(b); {
+	case errors.Is(err, ErrNone):
+		return b, nil
+	case err != nil:
+		return nil, err
+	}
+	return b[:len(b)-len(comment)-digits-1], nil
 }
 
 func compare(said, is string) error {

@@ -3,6 +3,7 @@ package checksum
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -46,6 +47,22 @@ func TestObject(t *testing.T) {
 	want := "{\n  \"a\": 1,\n  \"crc32c\": \"" + Sum([]byte("{\n  \"a\": 1\n}\n")) + "\"\n}\n"
 	if got := Object([]byte("{\n  \"a\": 1\n}\n")); string(got) != want {
 		t.Errorf("%q", got)
+	}
+	if b, err := CutComment(Comment([]byte("a"))); string(b) != "a" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if b, err := CutComment([]byte("a")); string(b) != "a" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if b, err := CutComment(append([]byte("b"), Comment([]byte("a"))...)); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%q, %v", b, err)
+	}
+	var v struct{ A int }
+	if err := ReadObject(Object([]byte("{\n  \"a\": 1\n}\n")), &v); err != nil || v.A != 1 {
+		t.Error(err, v)
+	}
+	if err := ReadObject([]byte(strings.Replace(string(Object([]byte("{\n  \"a\": 1\n}\n"))), "1", "2", 1)), &v); !errors.Is(err, ErrDamaged) {
+		t.Error(err)
 	}
 	if got := Sum([]byte("123456789")); got != "e3069283" { // the check value of CRC-32C
 		t.Error(got)

@@ -188,3 +188,23 @@ func TestUnsealed(t *testing.T) {
 		}
 	}
 }
+
+// TestCutShort: events whose end is missing are not taken for those of a run that was killed, nor are those of a file that
+// was put aside.
+func TestCutShort(t *testing.T) {
+	_, dir, files := kept(t)
+	events := files["events.jsonl"]
+	short := events[:bytes.LastIndex(events, []byte("{"))]
+	for _, name := range []string{"events.jsonl", "events-1.jsonl"} {
+		if err := os.WriteFile(filepath.Join(dir, name), short, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Read(dir)
+		if err != nil || len(r.Missing()) != 1 || !strings.Contains(r.Missing()[0], name+": it has no end, although the run has ended") {
+			t.Errorf("%s: %v, %q", name, err, r.Missing())
+		}
+		if err := os.WriteFile(filepath.Join(dir, "events.jsonl"), events, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

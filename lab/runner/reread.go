@@ -2,7 +2,6 @@ package runner
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,10 +22,7 @@ func ReadJSON(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("read run: %w", err)
 	}
-	if err := checksum.CheckObject(b); err != nil && !errors.Is(err, checksum.ErrNone) {
-		return fmt.Errorf("read run: %s: %w", name, err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
+	if err := checksum.ReadObject(b, v); err != nil {
 		return fmt.Errorf("read run: %s: %w", name, err)
 	}
 	return nil

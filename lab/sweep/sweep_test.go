@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,8 +160,12 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("half a result is left: %v, %v", left, err)
 	}
 	killed := filepath.Join(dir, "run-009-5", "swept-1")
-	broken := filepath.Join(dir, measuredFolder, "001-1.json")
-	if err := errors.Join(os.MkdirAll(killed, 0o755), os.WriteFile(broken, []byte("{"), 0o644)); err != nil {
+	kept, err := filepath.Glob(filepath.Join(dir, measuredFolder, "*.json"))
+	if err != nil || len(kept) < 2 {
+		t.Fatal(kept, err)
+	}
+	wrong := regexp.MustCompile(`("value": )\d`).ReplaceAllString(file(t, "", kept[1]), "${1}7") // another measurement
+	if err := errors.Join(os.MkdirAll(killed, 0o755), os.WriteFile(kept[0], []byte("{"), 0o644), os.WriteFile(kept[1], []byte(wrong), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	var said bytes.Buffer
@@ -168,7 +173,7 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(said.String(), "measured before"); n < 3 || n > 8 {
+	if n := strings.Count(said.String(), "measured before"); n < 2 || n > 8 {
 		t.Errorf("%d runs are known\n%s", n, said.String())
 	}
 	if r.Dir != dir || file(t, dir, "sweep.csv") != file(t, whole.Dir, "sweep.csv") {

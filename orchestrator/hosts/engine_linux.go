@@ -3,7 +3,6 @@ package hosts
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcastlab/mcastlab/internal/checksum"
 	"github.com/mcastlab/mcastlab/internal/hosts/daemon"
 	"github.com/mcastlab/mcastlab/internal/hosts/trust"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
@@ -106,7 +106,7 @@ func (e Engine) placement(lab string) (*engine.Placement, error) {
 	}
 	p := &engine.Placement{}
 	if err == nil {
-		err = json.Unmarshal(b, p)
+		err = checksum.ReadObject(b, p)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the placement of lab %s: %w", lab, needRoot(err))
