@@ -4,6 +4,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -27,6 +28,26 @@ func TestLockstepLabs(t *testing.T) {
 		4_000_262, // icrc: flag
 		4_000_491, // a run is halted, and what its ranks have left is released at that instant
 	}
+	drawnLabs(t, "t-step-drawn", from, n, found...)
+}
+
+// TestLockstepUnlike: so are those whose tiers and links have unlike delays and rates: some of the day's own, and with MCASTLAB_SOAK five hundred. UNLIKE
+// names the first and the number of others.
+func TestLockstepUnlike(t *testing.T) {
+	need(t)
+	from, n := search.Unlike+10_000+100*uint64(time.Now().Unix()/86400), 8
+	if os.Getenv("MCASTLAB_SOAK") != "" {
+		from, n = search.Unlike, 500
+	}
+	if _, err := fmt.Sscanf(os.Getenv("UNLIKE"), "%d %d", &from, &n); err != nil && os.Getenv("UNLIKE") != "" {
+		t.Fatal(err)
+	}
+	drawnLabs(t, "t-step-unlike", from, n)
+}
+
+// drawnLabs runs those of so many seeds that are short enough, and before them some that once were not their simulations.
+func drawnLabs(t *testing.T, name string, from uint64, n int, found ...uint64) {
+	t.Helper()
 	n += len(found)
 	before := snapshot(t)
 	tried, faulty := 0, 0
@@ -39,7 +60,7 @@ func TestLockstepLabs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Name = "t-step-drawn"
+		l.Name = name
 		// A lab that takes longer has a fault that recurs without end.
 		ctx, cancel := context.WithCancel(t.Context())
 		_, _ = runner.Simulate(ctx, l, runner.Options{Base: t.TempDir(), Progress: &short{end: cancel}}) // its error is looked at below

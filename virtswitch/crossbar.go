@@ -27,7 +27,7 @@ import (
 // priority with RoCE, and its neighbour sends the next when it is told that the last has left. An egress
 // then also holds one, which has left its ingress and waits for the credit. The word is a pause
 // frame that resumes the priority; it takes no time of the link, but waits for the packet that is
-// being sent. Hosts take packets at any time. A packet or a credit that a link loses stops the
+// being sent. Hosts take packets at any time, also of each other where two are back to back. A packet or a credit that a link loses stops the
 // priority of the link for good.
 type InputConfig struct {
 	Together bool

@@ -26,7 +26,17 @@ type labDraw struct {
 	g        *topo.Graph
 	instants []vtime.Duration // of faults: several begin or end at one of them
 	size     int              // messages are about so large
+	wide     bool             // see wideFrom
+	unlike   bool             // see Unlike
 }
+
+// Seeds from wideFrom on draw labs that give every other key of links, switches and NICs, on all topologies, also those without a switch:
+// few keys together are not enough for what only some of them do to each other. Those from Unlike on draw labs whose links are unlike, and
+// which run in containers in virtual time, too. Seeds below draw what they always have.
+const (
+	wideFrom = 8_000_000
+	Unlike   = 9_000_000
+)
 
 // drawsMax bounds how many files are drawn for one that the checks take.
 const drawsMax = 20
@@ -117,6 +127,7 @@ func settlePauses(l *lab.Lab) error {
 
 // lab draws the topology first: names come from it.
 func (d *labDraw) lab(seed uint64) (*sketch, error) {
+	d.wide, d.unlike = seed >= wideFrom && seed < Unlike, seed >= Unlike
 	t := reflect.TypeFor[lab.Lab]()
 	f, _ := t.FieldByName("Topology")
 	shape := d.field(".topology", f.Type, "")
@@ -129,8 +140,8 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 	if d.g, err = labspec.Graph(l); err != nil {
 		return nil, err
 	}
-	if d.g.Hosts > hostsMax {
-		return nil, fmt.Errorf("%d hosts take too long", d.g.Hosts)
+	if d.g.Hosts > hostsMax || d.unlike && len(d.g.Nodes) > nodesMax {
+		return nil, fmt.Errorf("%d hosts of %d nodes take too long", d.g.Hosts, len(d.g.Nodes))
 	}
 	for range 3 {
 		d.instants = append(d.instants, d.span(1e-9, 1e-2))
@@ -146,7 +157,10 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 }
 
 // Bounds of what is drawn, so that a lab takes a fraction of a second.
-const hostsMax = 24
+const (
+	hostsMax = 24
+	nodesMax = 20 // of labs that run in containers
+)
 
 // never reports whether a key is never drawn: keys that only running labs have, programs of the
 // user's own, files beside the lab, and lines of expect.
@@ -159,6 +173,9 @@ func (d *labDraw) never(path string) bool {
 	switch path {
 	case ".topology.three-layer.preset", ".topology.leaf-spine.preset": // hundreds of hosts
 		return true
+	}
+	if path == ".switches.flow-control" && d.unlike {
+		return true // credits are for the event clock
 	}
 	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw what they give
 }
@@ -175,8 +192,12 @@ func (d *labDraw) always(path string) bool {
 		return true
 	case ".workloads", ".workloads[].hpl.n", ".workloads[].hpl.grids", ".workloads[].hpl.bcast", ".workloads[].hpl.nb", ".workloads[].storage.size":
 		return true
-	case ".faults", ".links", ".switches", ".nics":
-		return d.r.Chance(0.6)
+	case ".links", ".switches", ".nics":
+		return d.r.Chance(0.6) || d.wide || d.unlike && path == ".links"
+	case ".faults":
+		return d.r.Chance(0.6) && !(d.wide && d.r.Chance(0.7)) // some keys go without faults alone
+	case ".links.tiers":
+		return d.unlike
 	}
 	return strings.HasSuffix(path, ".iterations")
 }
@@ -238,9 +259,12 @@ func (d *labDraw) custom() *sketch {
 	list := func(key string, kids []*sketch) *sketch {
 		return &sketch{key: key, kids: kids, kind: reflect.Slice, required: true}
 	}
+	if d.wide && d.r.Chance(0.5) {
+		return &sketch{kind: reflect.Struct, kids: []*sketch{{key: "preset", text: d.some("back-to-back", "back-to-back", "figtree"), kind: reflect.String, required: true}}}
+	}
 	var hosts, switches, links []*sketch
 	join := func(a, b string) {
-		if !d.r.Chance(0.2) {
+		if !d.r.Chance(0.2) && !(d.unlike && d.r.Chance(0.5)) {
 			links = append(links, scalar(a+"-"+b))
 			return
 		}
@@ -344,6 +368,9 @@ func (d *labDraw) duration(path string) vtime.Duration {
 	if strings.Contains(path, ".flows[].") {
 		return d.span(1e-12, 1e-4) // what a flow sends grows with it
 	}
+	if d.unlike && strings.HasPrefix(path, ".links.") {
+		return d.span(1e-9, 1e-4)
+	}
 	switch d.r.IntN(10) {
 	case 0:
 		return vtime.Duration(d.r.IntN(3))
@@ -413,6 +440,9 @@ func (d *labDraw) number(path, key string) int {
 func (d *labDraw) names(path string) string {
 	host := func() string { return d.g.Nodes[d.r.IntN(d.g.Hosts)].Name }
 	sw := func() string { return d.g.Nodes[d.g.Hosts+d.r.IntN(d.g.Switches())].Name }
+	if d.g.Switches() == 0 {
+		sw = host
+	}
 	key := strings.TrimSuffix(path[strings.LastIndex(path, ".")+1:], "[]")
 	switch key {
 	case "root", "client", "host", "from", "node":

@@ -118,6 +118,16 @@ func isKind(t reflect.Type) bool {
 // fieldChance is how likely a value that a file need not give is given.
 const fieldChance = 0.2
 
+// chance is how likely a value is given.
+func (d *labDraw) chance(path string) float64 {
+	for _, p := range []string{".links.", ".switches.", ".nics."} {
+		if strings.HasPrefix(path, p) && (d.wide || d.unlike && p == ".links.") {
+			return 0.5
+		}
+	}
+	return fieldChance
+}
+
 // mapping draws the fields of a struct. path is the keys on the way to it.
 func (d *labDraw) mapping(path string, t reflect.Type) *sketch {
 	s := &sketch{kind: reflect.Struct}
@@ -136,7 +146,7 @@ func (d *labDraw) mapping(path string, t reflect.Type) *sketch {
 		p := path + "." + f.Tag.Get("yaml")
 		required := f.Tag.Get("required") != "" || chosen == i || d.always(p)
 		switch {
-		case d.left(p), chosen >= 0 && chosen != i && isKind(f.Type), !required && !d.r.Chance(fieldChance):
+		case d.left(p), chosen >= 0 && chosen != i && isKind(f.Type), !required && !d.r.Chance(d.chance(p)):
 			continue
 		}
 		if k := d.field(p, f.Type, f.Tag.Get("enum")); k != nil {

@@ -7,7 +7,7 @@ var attackHosts = []pitfall{
 		seen: "mcastlab: a program as nobody read /etc/shadow from a descriptor of root's shell, and flock waited for a lab's nodes",
 		bugs: []bug{{
 			wrong: "Descriptors stay as the caller left them",
-			edits: edit("command/main.go", "if err := keepDescriptors(); err != nil {", "if err := error(nil); err != nil {"),
+			edits: edit("command/main.go", "cmp.Or(enoughFiles(), keepDescriptors())", "cmp.Or(enoughFiles())"),
 			test:  "command TestDescriptors", root: true,
 		}, {
 			wrong: "Only the first few are looked at where the kernel has no close_range",
