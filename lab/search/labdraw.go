@@ -28,6 +28,7 @@ type labDraw struct {
 	size     int              // messages are about so large
 	wide     bool             // see wideFrom
 	unlike   bool             // see Unlike
+	tiers    map[string]bool  // of links, that there are; nil: any
 }
 
 // Seeds from wideFrom on draw labs that give every other key of links, switches and NICs, on all topologies, also those without a switch:
@@ -38,8 +39,8 @@ const (
 	Unlike   = 9_000_000
 )
 
-// drawsMax bounds how many files are drawn for one that the checks take.
-const drawsMax = 20
+// drawsMax bounds how many files are drawn for one that the checks take, which take fewer of those with many keys.
+const drawsMax = 60
 
 // DrawLab returns the lab that Labs tries with a seed.
 func DrawLab(seed uint64) (*lab.Lab, error) {
@@ -143,6 +144,9 @@ func (d *labDraw) lab(seed uint64) (*sketch, error) {
 	if d.g.Hosts > hostsMax || d.unlike && len(d.g.Nodes) > nodesMax {
 		return nil, fmt.Errorf("%d hosts of %d nodes take too long", d.g.Hosts, len(d.g.Nodes))
 	}
+	if d.unlike {
+		d.tiers = tiersOf(d.g, slices.ContainsFunc(shape.kids, func(k *sketch) bool { return k.key == "leaf-spine" }))
+	}
 	for range 3 {
 		d.instants = append(d.instants, d.span(1e-9, 1e-2))
 	}
@@ -161,6 +165,27 @@ const (
 	hostsMax = 24
 	nodesMax = 20 // of labs that run in containers
 )
+
+// tiersOf returns the tiers of links that a topology has, as links.tiers calls them.
+func tiersOf(g *topo.Graph, spines bool) map[string]bool {
+	all := map[string]bool{}
+	for i := range g.Links {
+		a, b := g.Nodes[g.Links[i].A.Node].Tier, g.Nodes[g.Links[i].B.Node].Tier
+		switch lo, hi := min(a, b), max(a, b); {
+		case lo == topo.TierHost:
+			all["host-leaf"] = true
+		case lo == topo.TierLeaf && hi > lo && spines:
+			all["leaf-spine"] = true
+		case lo == topo.TierLeaf && hi > lo:
+			all["leaf-agg"] = true
+		case lo == topo.TierAgg && hi > lo:
+			all["agg-core"] = true
+		case lo >= topo.TierCore:
+			all["core-core"] = true
+		}
+	}
+	return all
+}
 
 // never reports whether a key is never drawn: keys that only running labs have, programs of the
 // user's own, files beside the lab, and lines of expect.
@@ -182,6 +207,9 @@ func (d *labDraw) never(path string) bool {
 
 // left reports whether a key is left out in this lab.
 func (d *labDraw) left(path string) bool {
+	if tier, is := strings.CutPrefix(path, ".links.tiers."); is && d.tiers != nil && !strings.Contains(tier, ".") && !d.tiers[tier] {
+		return true
+	}
 	return d.never(path) || strings.HasSuffix(path, ".label") && d.r.Chance(0.9)
 }
 
@@ -197,7 +225,10 @@ func (d *labDraw) always(path string) bool {
 	case ".faults":
 		return d.r.Chance(0.6) && !(d.wide && d.r.Chance(0.7)) // some keys go without faults alone
 	case ".links.tiers":
-		return d.unlike
+		return d.unlike && len(d.tiers) > 0
+	}
+	if strings.HasPrefix(path, ".links.tiers.") {
+		return d.unlike && d.r.Chance(0.8)
 	}
 	return strings.HasSuffix(path, ".iterations")
 }
