@@ -54,7 +54,7 @@ func (p *program) execCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return p.execute(c, d, orchestrator.Execution{Pattern: c.String("node"), Argv: c.Args().Slice(), Library: library})
+			return p.execute(c, d, c.String("node"), orchestrator.NewExecution(c.Args().Slice(), library, false))
 		},
 	}
 }
@@ -72,8 +72,8 @@ func rootFlag(command string) cli.Flag {
 }
 
 // execute runs a program at nodes.
-func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, x orchestrator.Execution) error {
-	x.Clock = orchestrator.ClockAuto
+func (p *program) execute(c *cli.Context, d *orchestrator.Deployed, pattern string, x orchestrator.Execution) error {
+	x.Pattern = pattern
 	if !c.IsSet("clock") || c.String("clock") == orchestrator.ClockLab {
 		p.sayLabTime(d, &x)
 	}
@@ -147,7 +147,7 @@ func (p *program) shellCommand() *cli.Command {
 				p.say("programs of this shell have no NIC: %v", why)
 			}
 			shell := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
-			return p.execute(c, d, orchestrator.Execution{Pattern: node, Argv: []string{shell}, Library: library})
+			return p.execute(c, d, node, orchestrator.NewExecution([]string{shell}, library, false))
 		},
 	}
 }

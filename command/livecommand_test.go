@@ -51,7 +51,8 @@ func TestProgramsRefused(t *testing.T) {
 // hostPrograms is a lab whose programs end well, badly and not at all.
 const hostPrograms = `name: %s
 topology: {star: {hosts: 3}}
-runtime: {clock: dilated, dilation: 100, management: true}
+links: {rate: 2Gbps}
+runtime: {clock: dilated, dilation: 10, management: true}
 trace: messages
 workloads:
   - command: {label: who, run: [sh, -c, 'echo $MCASTLAB_RANK/$MCASTLAB_RANKS $(hostname) $(id -u) $MCASTLAB_HOSTS $(grep NoNewPrivs /proc/self/status); echo $MCASTLAB_RANK >&2'], ranks: [h1, h0], per-host: 2}

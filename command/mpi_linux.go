@@ -42,7 +42,8 @@ func (p *program) mpiCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			x := orchestrator.Execution{Argv: c.Args().Slice(), Library: library, Multicast: c.Bool("multicast")}
+			x := orchestrator.NewExecution(c.Args().Slice(), library, true)
+			x.Multicast = c.Bool("multicast")
 			return p.ended(c, d, x, func(ctx context.Context, x orchestrator.Execution) (int, error) { return d.MPIRun(ctx, hosts, x) })
 		},
 	}

@@ -32,6 +32,16 @@ type Execution struct {
 	Out, ErrOut io.Writer
 }
 
+// NewExecution returns what runs a program at nodes. It is the same whatever starts the program: exec, shell, or a workload. Only what Open
+// MPI's mpirun starts sees this machine's time unless the user says otherwise: it sleeps for seconds when it ends, which are minutes in a slow lab.
+func NewExecution(argv []string, library string, mpi bool) Execution {
+	x := Execution{Argv: argv, Library: library, Clock: ClockAuto}
+	if mpi {
+		x.Clock = ClockWall
+	}
+	return x
+}
+
 // Exec runs a program of this host at every node whose name fits the pattern, all at once, and returns
 // the largest exit code. With several nodes each line is preceded by the node's name. The program is in the
 // node's network namespace, and has the NIC of a host by libibverbs. It ends with the caller, and with

@@ -79,7 +79,9 @@ func (d *Deployed) hostJob(run *runner.Folder, w runner.Workload, p apps.HostPro
 		return nil, x, fmt.Errorf("make a folder for what programs write: %w", err)
 	}
 	library, err := Library()
-	return j, Execution{Argv: p.Argv, Library: library, tagged: p.MPI}, err
+	x = NewExecution(p.Argv, library, p.MPI)
+	x.tagged = p.MPI
+	return j, x, err
 }
 
 // each runs the program at each rank by itself. When one fails, the others have programGrace to end.

@@ -39,7 +39,8 @@ func TestReduce(t *testing.T) {
 	p := params{Workload: "bw", Scheme: "ib_write_bw", Ranks: 2}
 	good := []apps.Exit{{Rank: 0, Host: "h3", From: 5 * us, To: 9 * us}, {Rank: 1, Host: "h1", From: 4 * us, To: 8 * us}}
 	rows := reduce(t, p, good...)
-	if len(rows) != 1 || rows[0].JCT.Max != 5 || !*rows[0].Verified || rows[0].Ranks != 2 || rows[0].Workload != "bw" || rows[0].Scheme != "ib_write_bw" {
+	if len(rows) != 1 || rows[0].JCT.Max != 5 || !*rows[0].Verified || rows[0].Ranks != 2 || rows[0].Workload != "bw" || rows[0].Scheme != "ib_write_bw" ||
+		rows[0].Began != 4*us || rows[0].Ended != 9*us {
 		t.Fatalf("rows %+v", rows)
 	}
 	if f := rows[0].Details.(apps.Judge).Failures(&rows[0]); f != nil {

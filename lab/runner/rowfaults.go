@@ -130,6 +130,9 @@ func (m *meeting) enter(w *Workload, rows []apps.Row, records [][][]byte, now vt
 			}
 			f.Came = s.Came(m.lab.Seed, origin, from, to)
 			if c, known := m.now[s.ID]; known && len(rows) == 1 {
+				if !f.Came { // what it did came after the row, while the lab came to rest
+					c.Seen, c.Hit = 0, 0
+				}
 				f.Seen, f.Hit = &c.Seen, &c.Hit
 			}
 			row.Faults = append(row.Faults, f)

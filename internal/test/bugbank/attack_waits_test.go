@@ -54,4 +54,26 @@ var attackWaits = []pitfall{
 			test:  "command TestLiveEnded", root: true,
 		}},
 	},
+	{
+		what: "What happens after a program has ended is put down to it",
+		seen: "mcastlab: a pause at 2,250 ms had hit 13 frames of programs that ended at 1,256 ms",
+		bugs: []bug{{
+			wrong: "Nobody says when a row of programs ended",
+			edits: edit("apps/command/command.go", "Began: from, Ended: to,", "Began: from,"),
+			test:  "lab/runner TestProgramsMeetFaults",
+		}, {
+			wrong: "The counts are those of the lab coming to rest, too",
+			edits: edit("lab/runner/rowfaults.go", "\t\t\t\tif !f.Came {", "\t\t\t\tif false {"),
+			test:  "lab/runner TestProgramsMeetFaults",
+		}},
+	},
+	{
+		what: "A program measures something else when something else starts it",
+		seen: "mcastlab: in a dilated lab `ib_write_bw` printed 108 MB/s as a workload and 1,956 by `exec`",
+		bugs: []bug{{
+			wrong: "Each way to start a program chooses its clock",
+			edits: edit("orchestrator/hostprograms_linux.go", "\tx.tagged = p.MPI\n", "\tx.tagged, x.Clock = p.MPI, \"\"\n"),
+			test:  "orchestrator TestProgramEnvironments",
+		}},
+	},
 }
