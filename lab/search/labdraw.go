@@ -199,8 +199,8 @@ func (d *labDraw) never(path string) bool {
 	case ".topology.three-layer.preset", ".topology.leaf-spine.preset": // hundreds of hosts
 		return true
 	}
-	if path == ".switches.flow-control" && d.unlike {
-		return true // credits are for the event clock
+	if d.unlike && (path == ".switches.flow-control" || path == ".trace") {
+		return true // credits are for the event clock; and with a trace a simulation has the events of an instant as they came, not by node
 	}
 	return path == ".topology.custom.preset" || path == ".topology.leaf-spine.total" // others draw what they give
 }
