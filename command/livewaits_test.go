@@ -36,6 +36,7 @@ var shellWaits = []struct {
 	{"read", "sh", "(sleep .3; echo a) | (read x; [ $x = a ])", .3},
 	{"read-timeout", "bash", "sleep .8 | { read -t .5 x; [ $? -gt 128 ]; }", .8},
 	{"xargs", "sh", "echo .2 .3 | xargs -n1 -P2 sleep", .3},
+	{"lock", "sh", "d=$(mktemp); (flock 9; sleep .5) 9>$d & sleep .1; flock $d true; rm $d; wait", .5},
 	{"follow", "sh", "sleep .5 & tail -f --pid=$! /dev/null", 1},
 }
 
@@ -43,7 +44,7 @@ var shellWaits = []struct {
 // and with a mask of signals.
 func TestLiveWaits(t *testing.T) {
 	need(t, "netns")
-	verbsTools(t, "bash", "timeout", "xargs", "tail")
+	verbsTools(t, "bash", "timeout", "xargs", "tail", "flock")
 	dir := t.TempDir()
 	program := compiled(t, dir, "waits")
 	text := "name: t-waits\ntopology: {star: {hosts: 2}}\nruntime: {clock: lockstep}\nworkloads:\n"
@@ -132,4 +133,22 @@ faults:
 		t.Errorf("fidelity %q", report.Fidelity.Reason)
 	}
 	noLab(t, "t-ended", nil)
+}
+
+// TestLiveUCX: UCX over two hosts in virtual time, whose ranks poll a socket and then receive from it, while timers of its own thread run.
+func TestLiveUCX(t *testing.T) {
+	need(t, "netns")
+	verbsTools(t, "ucx_perftest")
+	text := "name: t-ucx\ntopology: {star: {hosts: 2}}\nruntime: {clock: lockstep, management: true}\nworkloads:\n"
+	for _, w := range [][2]string{{"tag_lat", "rc"}, {"ucp_put_bw", "rc"}, {"tag_lat", "ud"}} {
+		text += fmt.Sprintf("  - command: {label: %s-%s, run: [sh, -c, 'X=\"env UCX_TLS=%[2]s,self UCX_NET_DEVICES=mcast0:1 ucx_perftest -n 50 -w 5 -t %[1]s -s 64\"; "+
+			"if [ $MCASTLAB_RANK = 0 ]; then exec $X; fi; sleep 1; exec $X h0'], timeout: 300s}\n", w[0], w[1])
+	}
+	r := runTurns(t, write(t, text))
+	for _, row := range r.Results {
+		if row.JCT.Max < 1e6 || row.JCT.Max > 2e6 {
+			t.Errorf("%s takes %v us: its client sleeps for a second first", row.Workload, row.JCT.Max)
+		}
+	}
+	noLab(t, "t-ucx", nil)
 }

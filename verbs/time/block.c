@@ -302,11 +302,42 @@ int shutdown(int fd, int how)
 	return real.shutdown(fd, how);
 }
 
+static int locks; // the process has locked files, which closing unlocks
+
 int close(int fd)
 {
-	if (active() && kind_of(fd) >= NETWORK)
+	if (active() && (locks || kind_of(fd) >= NETWORK))
 		turns_touch(-1);
 	return real.close(fd);
+}
+
+// locked is a file that a call waits to lock.
+struct locked {
+	int fd, how, err;
+};
+
+static int some_lock(void *arg)
+{
+	struct locked *l = arg;
+	l->err = real.flock(l->fd, l->how | LOCK_NB) ? errno : 0;
+	return l->err != EWOULDBLOCK;
+}
+
+int flock(int fd, int how)
+{
+	struct locked l = {fd, how, 0};
+	if (!active())
+		return real.flock(fd, how);
+	locks = 1;
+	if ((how & ~LOCK_NB) == LOCK_UN)
+		turns_touch(-1);
+	if (how & (LOCK_NB | LOCK_UN))
+		return real.flock(fd, how);
+	for (int again = 0; some_lock(&l), l.err == EWOULDBLOCK;)
+		if (turns_wait_signals(INT64_MAX, 0, some_lock, &l, NULL, &again) < 0 && !again)
+			return -1;
+	errno = l.err ? l.err : errno;
+	return l.err ? -1 : 0;
 }
 
 // children are those of which a call waits for one.

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -38,7 +39,7 @@
 	X(mtx_timedlock) X(cnd_timedwait) X(thrd_sleep) X(setsockopt) X(getsockopt) \
 	X(timerfd_settime) X(timerfd_gettime) X(setitimer) X(getitimer) X(alarm) \
 	X(timer_create) X(timer_settime) X(timer_gettime) X(timer_getoverrun) X(timer_delete) \
-	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) \
+	X(read) X(recv) X(recvfrom) X(recvmsg) X(accept) X(accept4) X(write) X(send) X(sendto) X(sendmsg) X(connect) X(close) X(shutdown) X(flock) \
 	X(wait4) X(waitid) X(fork) \
 	X(pthread_create) X(pthread_join) X(pthread_mutex_lock) X(pthread_mutex_unlock) \
 	X(pthread_rwlock_rdlock) X(pthread_rwlock_wrlock) X(pthread_rwlock_unlock) X(sem_wait) X(sem_post) \
