@@ -35,6 +35,12 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *h)
 	return err;
 }
 
+// depth is that of a queue whose ring has so many entries, when so many completions were asked for.
+static int depth(uint32_t entries, int asked)
+{
+	return entries > (uint32_t)asked ? entries - 1 : entries;
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *x, int cqe, void *cq_context, struct ibv_comp_channel *h, int vector)
 {
 	struct context *c = context_of(x);
@@ -65,7 +71,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *x, int cqe, void *cq_context, s
 	q->x.channel = h;
 	q->x.cq_context = cq_context;
 	q->x.handle = q->id;
-	q->x.cqe = q->entries - 1;
+	q->x.cqe = depth(q->entries, cqe);
 	pthread_mutex_init(&q->x.mutex, NULL);
 	pthread_cond_init(&q->x.cond, NULL);
 	pthread_mutex_init(&q->lock, NULL);
@@ -78,10 +84,26 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *x, int cqe, void *cq_context, s
 	return (struct ibv_cq *)&q->x;
 }
 
+// settle lets datagrams go whose completions belong into a queue: a program counts them as there when the queue is to become smaller.
+static void settle(struct context *c, const struct ibv_cq *cq)
+{
+	struct v_reply r;
+	pthread_mutex_lock(&c->objects);
+	for (const struct qp *q = c->qps; q; q = q->next)
+		if (q->x.qp_base.send_cq == cq && q->x.qp_base.qp_type != IBV_QPT_RC) {
+			struct v_id m = {V_UNSENT, q->x.qp_base.qp_num};
+			verbs_let_go(c, &q->x.qp_base);
+			verbs_call(c, &m, sizeof m, &r, sizeof r, NULL, 0); // is answered when they have been written
+		}
+	pthread_mutex_unlock(&c->objects);
+}
+
 // A queue is as large as its ring. It never becomes smaller, but what is in it must fit.
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	struct cq *q = (struct cq *)cq;
+	if (cqe < cq->cqe)
+		settle(context_of(cq->context), cq);
 	struct v_resize_cq m = {V_RESIZE_CQ, q->id, cqe};
 	struct v_reply r;
 	int fd, err;
@@ -101,7 +123,7 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 			q->size = size;
 			q->entries = r.send;
 			q->e = (struct v_completion *)(ring + 1);
-			cq->cqe = r.send - 1;
+			cq->cqe = depth(r.send, cqe);
 		}
 	}
 	pthread_mutex_unlock(&q->lock);

@@ -128,6 +128,7 @@ void *verbs_map(int fd, size_t size);
 void verbs_ring(struct context *c);
 void verbs_fill_ops(struct context *c);
 void verbs_fill_post_ops(struct ibv_context_ops *ops);
+void verbs_let_go(struct context *c, const struct ibv_qp *b);
 int verbs_fits(const struct qp *q, enum ibv_wr_opcode op, uint64_t length);
 int verbs_takes(enum ibv_qp_type type, enum ibv_wr_opcode op);
 uint64_t verbs_ex_ops(enum ibv_qp_type type);

@@ -115,12 +115,15 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *q)
 }
 
 // Programs destroy queue pairs of datagrams without waiting for the completions of what they have sent (mckey does). That is
-// long gone when a driver has talked to its device, so here it gets the time to go: until the port has not sent for 20 ms.
-static void let_go(struct context *c, struct ibv_qp *b)
+// long gone when a driver has talked to its device, so here it gets the time to go: until the port has not sent for 20 ms. A
+// reliable queue pair waits for its peer, for which nobody waits.
+void verbs_let_go(struct context *c, const struct ibv_qp *b)
 {
 	struct v_id m = {V_UNSENT, b->qp_num};
 	struct v_reply r = {0};
 	uint32_t last = 0;
+	if (b->qp_type == IBV_QPT_RC)
+		return;
 	for (int waited = 0; waited < 1000 && !verbs_call(c, &m, sizeof m, &r, sizeof r, NULL, 0) && r.send; waited++) {
 		if (r.send != last)
 			waited = 0;
@@ -133,8 +136,7 @@ int ibv_destroy_qp(struct ibv_qp *b)
 {
 	struct qp *q = (struct qp *)b;
 	struct context *c = context_of(b->context);
-	if (b->qp_type != IBV_QPT_RC)
-		let_go(c, b);
+	verbs_let_go(c, b);
 	int err = verbs_simple(c, V_DESTROY_QP, b->qp_num);
 	if (err)
 		return err;

@@ -110,7 +110,7 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 	if m.Depth < 1 || m.Depth > cqesMax {
 		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax, unix.EINVAL)
 	}
-	n := ringEntries(m.Depth + 1)
+	n := ringEntries(min(m.Depth+1, cqesMax))
 	mem, fd, err := share(ringBytes(n, completionLen))
 	if err != nil {
 		return r, nil, err
@@ -154,7 +154,7 @@ func (c *client) resizeCQ(m *resizeCQ) (r reply, fds []int, err error) {
 	if m.Depth < 1 || m.Depth > cqesMax {
 		return r, nil, fmt.Errorf("resize completion queue %d: depth %d is not in 1..%d: %w", m.ID, m.Depth, cqesMax, unix.EINVAL)
 	}
-	n := ringEntries(m.Depth + 1)
+	n := ringEntries(min(m.Depth+1, cqesMax))
 	mem, fd, err := share(ringBytes(n, completionLen))
 	if err != nil {
 		return r, nil, err

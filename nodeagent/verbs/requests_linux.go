@@ -12,8 +12,9 @@ import (
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
-// cqesMax is the largest depth of a completion queue: the NIC's, less the entry that the ring's size, a power of two, has more.
-const cqesMax = virtrnic.MaxQPWR*16 - 1
+// cqesMax is the largest depth of a completion queue, which is the NIC's. libfabric 1.17 asks for so many for verbs;ofi_rxm, whatever the
+// device says.
+const cqesMax = virtrnic.MaxQPWR * 16
 
 // channelsMax bounds the completion channels of a program: each takes a descriptor, of which the node's process has few.
 const channelsMax = 128
