@@ -30,11 +30,12 @@ func (p *program) execCommand() *cli.Command {
 		Name: name, Usage: "run a program of this host at nodes", ArgsUsage: "-- PROGRAM [ARGUMENT...]", OnUsageError: onUsage,
 		Description: "mcastlab exec --node h0 -- ib_write_bw\nmcastlab exec --root --node 'leaf*' -- tcpdump -c 10 -i p0\n" +
 			"What follows -- is the program's. It is in the node's network namespace, and has the NIC of a host by libibverbs\n" +
-			"(make verbs). It runs as the user that called sudo. The exit code is the largest of the program's.",
+			"(make verbs). It runs as the user that called sudo. The exit code is the largest of the program's.\n" +
+			"Programs send in DSCP 0, of a lossy class, unless they ask for another: ib_write_bw --tclass=104.",
 		Flags: []cli.Flag{
 			labFlag(),
 			&cli.StringFlag{Name: "node", Aliases: []string{"n"}, Usage: "name or pattern of nodes", EnvVars: envOf(name, "node")},
-			clockFlag(name, clockOfExec), rootFlag(name),
+			clockFlag(name, clockOfExec), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -54,6 +55,7 @@ func (p *program) execCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			p.saySettings(c, orchestrator.ProgramSettings())
 			return p.execute(c, d, c.String("node"), orchestrator.NewExecution(c.Args().Slice(), library, false))
 		},
 	}
@@ -69,6 +71,21 @@ const clockOfExec = "lab at the hosts of dilated labs"
 
 func rootFlag(command string) cli.Flag {
 	return &cli.BoolFlag{Name: "root", Usage: "run it as root, and not as the user that called sudo", EnvVars: envOf(command, "root")}
+}
+
+func verboseFlag(command string) cli.Flag {
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what is set for the program, and which class its packets have", EnvVars: envOf(command, "verbose")}
+}
+
+// saySettings says with -v what a program is given that its user has not set.
+func (p *program) saySettings(c *cli.Context, settings []string) {
+	if !c.Bool("verbose") {
+		return
+	}
+	for _, s := range settings {
+		p.say("set for the program, unless you set it: %s", s)
+	}
+	p.say("programs send in DSCP 0, whose class is lossy unless the lab says otherwise, and ask for another: ib_write_bw --tclass=104, UCX_IB_TRAFFIC_CLASS=104")
 }
 
 // execute runs a program at nodes.
@@ -126,7 +143,7 @@ func (p *program) shellCommand() *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: "open a shell at a node", ArgsUsage: "NODE", OnUsageError: onUsage,
 		Description: "The shell is that of $SHELL; exec says what programs at a node have.",
-		Flags:       []cli.Flag{labFlag(), clockFlag(name, clockOfExec), rootFlag(name)},
+		Flags:       []cli.Flag{labFlag(), clockFlag(name, clockOfExec), rootFlag(name), verboseFlag(name)},
 		Action: func(c *cli.Context) error {
 			if err := oneArg(c, "the name of one node"); err != nil {
 				return err
@@ -146,6 +163,7 @@ func (p *program) shellCommand() *cli.Command {
 			if why := d.WithoutNIC(node, library); why != nil {
 				p.say("programs of this shell have no NIC: %v", why)
 			}
+			p.saySettings(c, orchestrator.ProgramSettings())
 			shell := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
 			return p.execute(c, d, node, orchestrator.NewExecution([]string{shell}, library, false))
 		},

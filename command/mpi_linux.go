@@ -24,7 +24,7 @@ func (p *program) mpiCommand() *cli.Command {
 			&cli.IntFlag{Name: "np", Usage: "how many ranks", DefaultText: "as many as hosts in --map", EnvVars: envOf(name, "np")},
 			&cli.StringFlag{Name: "map", Usage: "hosts, in the order of the ranks: h3,h0,h0", DefaultText: "the lab's hosts", EnvVars: envOf(name, "map")},
 			&cli.BoolFlag{Name: "multicast", Usage: "have the switches do MPI_Bcast (libmcastmpi.so)", EnvVars: envOf(name, "multicast")},
-			clockFlag(name, orchestrator.ClockWall), rootFlag(name),
+			clockFlag(name, orchestrator.ClockWall), rootFlag(name), verboseFlag(name),
 		},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
@@ -42,6 +42,11 @@ func (p *program) mpiCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			settings, err := d.MPISettings()
+			if err != nil {
+				return err
+			}
+			p.saySettings(c, settings)
 			x := orchestrator.NewExecution(c.Args().Slice(), library, true)
 			x.Multicast = c.Bool("multicast")
 			return p.ended(c, d, x, func(ctx context.Context, x orchestrator.Execution) (int, error) { return d.MPIRun(ctx, hosts, x) })

@@ -299,15 +299,6 @@ func (s *start) mpirun(m *shareapi.MPI, library string) (err error) {
 	return nil
 }
 
-// udTick is how long UCX waits for an answer to a datagram before it sends it again, and udTickMax the longest that is
-// set. UCX measures by the wall clock what the lab carries by its own: a datagram that was repeated because the lab's clock
-// is slow, and crosses the answer to the first, ends UCX 1.13 by an assertion while two ranks connect to each other
-// (openucx/ucx issues 2453, 6040 and 11107). UCX's own 10 ms times the dilation were too few where 16 ranks share two cores.
-const (
-	udTick    = 100 * time.Millisecond
-	udTickMax = 10 * time.Second
-)
-
 // mpirunArgs are mpirun and its options, for rank i at hosts[i] of a lab whose clock is so slow.
 func mpirunArgs(s *start, hosts []string, dilation float64) []string {
 	args := []string{"mpirun"}
@@ -316,18 +307,17 @@ func mpirunArgs(s *start, hosts []string, dilation float64) []string {
 	}
 	// Many ranks share this machine's processors. The daemons stay children of what has started them.
 	args = append(args, "-np", strconv.Itoa(len(hosts)), "--host", strings.Join(hosts, ","), "--map-by", "seq", "--bind-to", "none")
-	for _, o := range [][2]string{
-		{"mpi_yield_when_idle", "1"}, {"orte_leave_session_attached", "1"},
-		{"plm_rsh_agent", "/bin/sh " + filepath.Join(s.Dir, launchDir, launchShell)}, {"plm_rsh_no_tree_spawn", "1"},
-		{"oob_tcp_if_include", "mgmt0"}, {"pml", "ucx"}, {"btl", "^openib"}, {"osc", "^ucx"},
-	} {
-		args = append(args, "--mca", o[0], o[1])
+	for _, o := range append([]setting{
+		{"plm_rsh_agent", "/bin/sh " + filepath.Join(s.Dir, launchDir, launchShell)}, {"plm_rsh_no_tree_spawn", "1"}, {"oob_tcp_if_include", "mgmt0"},
+	}, unset(mcaPrefix, mpiSettings()...)...) {
+		args = append(args, "--mca", o.name, o.value)
 	}
-	tick := min(udTickMax, time.Duration(float64(udTick)*max(1, dilation)))
-	for _, v := range [][2]string{
-		{"UCX_NET_DEVICES", "mcast0:1"}, {"UCX_TLS", "rc,self"}, {"UCX_UD_TIMER_TICK", fmt.Sprintf("%dms", tick.Milliseconds())},
-	} {
-		args = append(args, "-x", v[0]+"="+cmp.Or(os.Getenv(v[0]), v[1]))
+	for _, v := range append(programSettings(), rankSettings(dilation)...) {
+		value, ok := os.LookupEnv(v.name)
+		if !ok {
+			value = v.value
+		}
+		args = append(args, "-x", v.name+"="+value)
 	}
 	return args
 }

@@ -105,6 +105,7 @@ func environment(who identity, library, dir string) []string {
 			library += ":" + old
 		}
 		own = append(own, "LD_LIBRARY_PATH="+library, "MCASTLAB_VERBS="+filepath.Join(dir, nodeapi.ProgramSocket))
+		own = append(own, ProgramSettings()...)
 	}
 	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
