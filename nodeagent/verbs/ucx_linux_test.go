@@ -92,3 +92,26 @@ func TestOpenMPI(t *testing.T) {
 		t.Errorf("on the link are %v", seen)
 	}
 }
+
+// TestSysfs: programs list the device's folders, follow their paths and read their files, and see those of others as they are.
+func TestSysfs(t *testing.T) {
+	lib := library(t)
+	h, _ := hosts(t)
+	for _, c := range []struct{ script, want string }{
+		{"ls /sys/class/infiniband /dev/infiniband", "/dev/infiniband:\nuverbs0\n\n/sys/class/infiniband:\nmcast0\n"},
+		{"ls /sys/class/infiniband/mcast0/", "device\nnode_type\nports\n"},
+		{"ls //sys/class/infiniband/mcast0", ""},
+		{"ls /sys/class/infiniband/mcast0/ports/1", "gid_attrs\nlink_layer\nphys_state\npkeys\nstate\n"},
+		{"cat /sys/class/infiniband/mcast0//ports/1/state", "4: ACTIVE\n"},
+		{"ls /sys/class/infiniband/mcast0/ports/2", ""},
+		{"ls /sys/class/infiniband/mcast0/device/net", ""}, // the host of this test has neither interface
+		{"test -d /sys/class/infiniband/mcast0/device && ! test -d /sys/class/infiniband/mcast0/node_type && ! test -e /sys/class/infiniband/mcast1 && echo yes", "yes\n"},
+		{"ls -d /sys/class/net/lo", "/sys/class/net/lo\n"},
+		{"env -u MCASTLAB_VERBS ls /dev/infiniband/uverbs0", ""},
+	} {
+		cmd := ucx(h[0].at(t, lib, "sh", "-c", c.script), lib, "all")
+		if out, _ := cmd.Output(); string(out) != c.want {
+			t.Errorf("%s: %q, not %q", c.script, out, c.want)
+		}
+	}
+}

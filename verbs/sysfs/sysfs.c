@@ -1,11 +1,15 @@
-// libmcastsysfs.so, for LD_PRELOAD: what UCX looks for of a device in /sys/class/infiniband and /dev/infiniband, where a
+// libmcastsysfs.so, for LD_PRELOAD: what programs look for of a device in /sys/class/infiniband and /dev/infiniband, where a
 // machine without such a device has nothing. A file there is made in memory when it is opened; all other paths are
 // the C library's. Without MCASTLAB_VERBS it does nothing.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <net/if.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,38 +17,79 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define DEVICE "/sys/class/infiniband/mcast0"
+#define NET DEVICE "/device/net/"
+
+// The folders are those that these files lie in. An interface of the device is there if its host has it: rdma_cm takes the addresses of
+// mgmt0, too, for the device's.
 static const struct {
 	const char *path, *text; // text NULL: a folder, or a device that is never opened
 } files[] = {
-	{"/sys/class/infiniband", NULL},
-	{"/sys/class/infiniband/mcast0", NULL},
-	{"/sys/class/infiniband/mcast0/node_type", "1: CA\n"},
-	{"/sys/class/infiniband/mcast0/device", NULL},
-	{"/sys/class/infiniband/mcast0/device/numa_node", "-1\n"},
-	{"/sys/class/infiniband/mcast0/ports/1/state", "4: ACTIVE\n"},
-	{"/sys/class/infiniband/mcast0/ports/1/link_layer", "Ethernet\n"},
-	{"/sys/class/infiniband/mcast0/ports/1/pkeys/0", "0xffff\n"},
-	{"/sys/class/infiniband/mcast0/ports/1/gid_attrs/types/0", "RoCE v2\n"},
-	{"/sys/class/infiniband/mcast0/ports/1/gid_attrs/ndevs/0", "p0\n"},
+	{DEVICE "/node_type", "1: CA\n"},
+	{DEVICE "/device/numa_node", "-1\n"},
+	{NET "mgmt0", NULL},
+	{NET "p0", NULL},
+	{DEVICE "/ports/1/state", "4: ACTIVE\n"},
+	{DEVICE "/ports/1/phys_state", "5: LinkUp\n"},
+	{DEVICE "/ports/1/link_layer", "Ethernet\n"},
+	{DEVICE "/ports/1/pkeys/0", "0xffff\n"},
+	{DEVICE "/ports/1/gid_attrs/types/0", "RoCE v2\n"},
+	{DEVICE "/ports/1/gid_attrs/ndevs/0", "p0\n"},
 	{"/dev/infiniband/uverbs0", NULL},
 };
 
-// find returns the number of a path in the table, or -1.
+enum { FILES = sizeof files / sizeof *files, NONE = -1, FOLDER = FILES };
+
+// there reports whether a file of the table is at this host.
+static int there(size_t i)
+{
+	int before = errno; // which readdir leaves alone at the end
+	int yes = strncmp(files[i].path, NET, sizeof NET - 1) || if_nametoindex(files[i].path + sizeof NET - 1);
+	errno = before;
+	return yes;
+}
+
+// plain writes a path without double slashes and one at its end to b of PATH_MAX bytes, and reports whether it may be one of the table.
+static int plain(const char *path, char *b)
+{
+	size_t n = 0;
+	if (!path || (strncmp(path, "/sys/class/infiniband", 21) && strncmp(path, "/dev/infiniband", 15)) || !getenv("MCASTLAB_VERBS"))
+		return 0;
+	for (; *path && n < PATH_MAX - 1; path++)
+		if (*path != '/' || path[1] != '/')
+			b[n++] = *path;
+	if (n && b[n - 1] == '/')
+		n--;
+	b[n] = 0;
+	return !*path;
+}
+
+// find returns the number of a path in the table, FOLDER if files of it lie below, or NONE.
 static int find(const char *path)
 {
-	if (!path || (strncmp(path, "/sys/class/infiniband", 21) && strncmp(path, "/dev/infiniband/", 16)) || !getenv("MCASTLAB_VERBS"))
-		return -1;
-	for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-		if (!strcmp(path, files[i].path))
+	char b[PATH_MAX];
+	int found = NONE;
+	if (!plain(path, b))
+		return NONE;
+	size_t n = strlen(b);
+	for (size_t i = 0; i < FILES; i++)
+		if (!strcmp(b, files[i].path) && there(i))
 			return i;
-	return -1;
+		else if (!strncmp(b, files[i].path, n) && files[i].path[n] == '/')
+			found = FOLDER;
+	return found;
+}
+
+static int is_folder(int i)
+{
+	return i == FOLDER || (i >= 0 && !strncmp(files[i].path, NET, sizeof NET - 1));
 }
 
 // text returns what is in a file of the table that may be opened so, or NULL.
 static const char *text(const char *path, int flags)
 {
 	int i = find(path);
-	return i >= 0 && (flags & O_ACCMODE) == O_RDONLY ? files[i].text : NULL;
+	return i >= 0 && i < FILES && (flags & O_ACCMODE) == O_RDONLY ? files[i].text : NULL;
 }
 
 static int in_memory(const char *s, int flags)
@@ -122,15 +167,203 @@ int access(const char *path, int mode)
 	return real(path, mode);
 }
 
-// A file or folder of the table looks like /dev/null: it is there, and whoever asks may use it.
+// A folder looks like /, any other file like /dev/null: it is there, and whoever asks may use it.
+static const char *stand_in(const char *path)
+{
+	int i = find(path);
+	return i < 0 ? path : is_folder(i) ? "/" : "/dev/null";
+}
+
 #define STAT(name, type) \
 	int name(const char *path, struct type *st) \
 	{ \
 		static int (*real)(const char *, struct type *); \
 		if (!real) \
 			real = (int (*)(const char *, struct type *))next(#name); \
-		return real(find(path) >= 0 ? "/dev/null" : path, st); \
+		return real(stand_in(path), st); \
 	}
 
 STAT(stat, stat)
 STAT(stat64, stat64)
+STAT(lstat, stat)
+STAT(lstat64, stat64)
+
+int statx(int dir, const char *path, int flags, unsigned mask, struct statx *st)
+{
+	static int (*real)(int, const char *, int, unsigned, struct statx *);
+	if (!real)
+		real = (int (*)(int, const char *, int, unsigned, struct statx *))next("statx");
+	return real(dir, stand_in(path), flags, mask, st);
+}
+
+static char *put(char *to, const char *path)
+{
+	return to ? strcpy(to, path) : strdup(path);
+}
+
+// There are no links in the table.
+#define CANONICAL(name, params, args, buf) \
+	char *name params \
+	{ \
+		static char *(*real) params; \
+		char b[PATH_MAX]; \
+		if (find(path) >= 0 && plain(path, b)) \
+			return put(buf, b); \
+		if (!real) \
+			real = (char *(*) params)next(#name); \
+		return real args; \
+	}
+
+#undef realpath
+CANONICAL(realpath, (const char *path, char *to), (path, to), to)
+CANONICAL(__realpath_chk, (const char *path, char *to, size_t n), (path, to, n), to)
+CANONICAL(canonicalize_file_name, (const char *path), (path), NULL)
+
+// A folder of the table that is open. The program has the address, which is no folder of the C library's.
+struct folder {
+	struct folder *next;
+	char path[PATH_MAX];
+	size_t at; // the next file of the table
+	struct dirent entry;
+};
+
+static struct folder *open_folders;
+static int lock; // a spin lock: libpthread may be another than the program's
+
+static void enter(void)
+{
+	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
+		usleep(1);
+}
+
+static void leave(void)
+{
+	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+}
+
+static struct folder *folder_of(DIR *d)
+{
+	struct folder *f;
+	enter();
+	for (f = open_folders; f && (DIR *)f != d; f = f->next)
+		;
+	leave();
+	return f;
+}
+
+DIR *opendir(const char *path)
+{
+	static DIR *(*real)(const char *);
+	if (is_folder(find(path))) {
+		struct folder *f = calloc(1, sizeof *f);
+		if (!f || !plain(path, f->path)) {
+			free(f);
+			errno = ENOMEM;
+			return NULL;
+		}
+		enter();
+		f->next = open_folders;
+		open_folders = f;
+		leave();
+		return (DIR *)f;
+	}
+	if (!real)
+		real = (DIR * (*)(const char *))next("opendir");
+	return real(path);
+}
+
+// same reports whether the names in two files' paths behind n bytes are the same up to the next slash.
+static int same(const char *a, const char *b, size_t n)
+{
+	size_t k = strcspn(a + n, "/");
+	return !strncmp(a, b, n + k) && strcspn(b + n, "/") == k;
+}
+
+// entry_of returns the next name in a folder: each once, though several files may lie below.
+static struct dirent *entry_of(struct folder *f)
+{
+	size_t n = strlen(f->path);
+	for (; f->at < FILES; f->at++) {
+		const char *p = files[f->at].path;
+		int before = 0;
+		if (strncmp(p, f->path, n) || p[n] != '/' || !there(f->at))
+			continue;
+		for (size_t i = 0; i < f->at; i++)
+			before |= there(i) && same(p, files[i].path, n + 1);
+		if (before)
+			continue;
+		size_t k = strcspn(p + n + 1, "/");
+		f->entry = (struct dirent){.d_ino = f->at + 1, .d_reclen = sizeof f->entry, .d_type = p[n + 1 + k] || is_folder(f->at) ? DT_DIR : DT_REG};
+		memcpy(f->entry.d_name, p + n + 1, k);
+		f->at++;
+		return &f->entry;
+	}
+	return NULL;
+}
+
+struct dirent *readdir(DIR *d)
+{
+	static struct dirent *(*real)(DIR *);
+	struct folder *f = folder_of(d);
+	if (f)
+		return entry_of(f);
+	if (!real)
+		real = (struct dirent * (*)(DIR *))next("readdir");
+	return real(d);
+}
+
+_Static_assert(sizeof(struct dirent) == sizeof(struct dirent64) && offsetof(struct dirent, d_name) == offsetof(struct dirent64, d_name), "entries of folders");
+
+struct dirent64 *readdir64(DIR *d)
+{
+	static struct dirent64 *(*real)(DIR *);
+	struct folder *f = folder_of(d);
+	if (f)
+		return (struct dirent64 *)entry_of(f);
+	if (!real)
+		real = (struct dirent64 * (*)(DIR *))next("readdir64");
+	return real(d);
+}
+
+void rewinddir(DIR *d)
+{
+	static void (*real)(DIR *);
+	struct folder *f = folder_of(d);
+	if (f) {
+		f->at = 0;
+		return;
+	}
+	if (!real)
+		real = (void (*)(DIR *))next("rewinddir");
+	real(d);
+}
+
+int dirfd(DIR *d)
+{
+	static int (*real)(DIR *);
+	if (folder_of(d)) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	if (!real)
+		real = (int (*)(DIR *))next("dirfd");
+	return real(d);
+}
+
+int closedir(DIR *d)
+{
+	static int (*real)(DIR *);
+	enter();
+	for (struct folder **p = &open_folders; *p; p = &(*p)->next)
+		if ((DIR *)*p == d) {
+			struct folder *f = *p;
+			*p = f->next;
+			leave();
+			free(f);
+			return 0;
+		}
+	leave();
+	if (!real)
+		real = (int (*)(DIR *))next("closedir");
+	return real(d);
+}

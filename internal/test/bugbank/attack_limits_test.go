@@ -6,8 +6,8 @@ var attackLimits = []pitfall{
 		what: "A program that asks for exactly what a device advertises is refused",
 		seen: "mcastlab, with libfabric's verbs;ofi_rxm; linux-rdma/rdma-core#1624, jcxue/RDMA-Tutorial#6",
 		bugs: []bug{{
-			wrong: "A completion queue of max_cqe is one too large",
-			edits: edit("nodeagent/verbs/requests_linux.go", "const cqesMax = virtrnic.MaxQPWR*16 - 1", "const cqesMax = virtrnic.MaxQPWR * 16"),
+			wrong: "A completion queue of max_cqe has an entry more than the NIC has",
+			edits: edit("nodeagent/verbs/cq_linux.go", "\tn := ringEntries(min(m.Depth+1, cqesMax))\n\tmem, fd, err := share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :=", "\tn := ringEntries(m.Depth + 1)\n\tmem, fd, err := share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :="),
 			test:  "nodeagent/verbs TestLimits/advertised",
 		}, {
 			wrong: "The depth of its own receive queue counts for a queue pair with a shared one",
@@ -81,6 +81,32 @@ var attackLimits = []pitfall{
 			wrong: "The whole list has to be in memory",
 			edits: edit("virtrnic/responder.go", "\t\tr.pieces = r.mr == nil\n", "\t\tif r.pieces = r.mr == nil; r.left > 0 && !q.nic.reachable(q.pd, r.wr.sge, r.wr.sgl(), AccessLocalWrite) {\n\t\t\treturn wire.SyndromeRemoteOp, WCLocProtErr\n\t\t}\n"),
 			test:  "virtrnic TestReceiveBeyondRegion",
+		}},
+	},
+	{
+		what: "A launcher overrides what its user has set, and chooses what ends the job",
+		seen: "mcastlab, with OSU's one-sided benchmarks and with UCX 1.22",
+		bugs: []bug{{
+			wrong: "Options of mpirun hide the user's variables",
+			edits: edit("orchestrator/defaults_linux.go", "if _, ok := os.LookupEnv(prefix + s.name); !ok {", "if prefix != \"\" || os.Getenv(s.name) == \"\" {"),
+			test:  "orchestrator TestSettings",
+		}, {
+			wrong: "One-sided communication goes by what has no atomics",
+			edits: edit("orchestrator/defaults_linux.go", `{"osc", "^rdma"}`, `{"osc", "^ucx"}`),
+			test:  "command TestLiveOneSided", root: true,
+		}, {
+			wrong: "UCX 1.22 looks for a route of the kernel",
+			edits: edit("orchestrator/program_linux.go", "\t\town = append(own, ProgramSettings()...)\n", ""),
+			test:  "orchestrator TestSettings",
+		}},
+	},
+	{
+		what: "A program takes a folder of the device's for one that is not there",
+		seen: "mcastlab, with pyverbs, which leaves out all tests of rdma_cm",
+		bugs: []bug{{
+			wrong: "Only files are shown",
+			edits: edit("verbs/sysfs/sysfs.c", "\tif (is_folder(find(path))) {", "\tif (0) {"),
+			test:  "nodeagent/verbs TestSysfs",
 		}},
 	},
 }
