@@ -50,6 +50,9 @@ func (p *program) validateCommand() *cli.Command {
 			if l.Sweep != nil {
 				swept = fmt.Sprintf(", a sweep of %s and %s", setting.Counted(len(points), "point"), setting.Counted(len(points)*l.Sweep.Repeats, "run"))
 			}
+			for _, w := range l.Cautions() {
+				fmt.Fprintf(p.errOut, "warning: %s\n", w)
+			}
 			_, err = fmt.Fprintf(p.out, "%s: %s, %s, %s, %s%s: ok\n", l.Name, setting.Counted(g.Hosts, "host"),
 				setting.Counted(g.Switches(), "switch"), setting.Counted(len(g.Links), "link"), setting.Counted(len(l.Workloads), "workload"), swept)
 			return err

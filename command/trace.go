@@ -63,7 +63,6 @@ func (p *program) traceAction(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	p.unsealed(dir)
 	t, err := explain.Read(bufio.NewReaderSize(f, 1<<20))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("read trace of %s: %w", dir, err)
@@ -74,6 +73,7 @@ func (p *program) traceAction(c *cli.Context) error {
 	if t.Incomplete != "" { // what is there is shown, and not taken for all
 		return fmt.Errorf("read trace of %s: %s", dir, t.Incomplete)
 	}
+	p.unsealed(dir)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Warnings returns a line for each choice that is valid and probably a mistake.
 func (l *Lab) Warnings() (all []string) {
-	all = append(l.unused(), l.short()...)
+	all = append(l.unused(), l.headroom()...)
 	custom, marked := l.Topology.Custom != nil, l.Switches.ECN.Enabled && l.Switches.PFC.Alpha == 0
 	if !l.Switches.PFC.Enabled || !custom && !marked {
 		return all
@@ -38,9 +38,10 @@ func (l *Lab) Warnings() (all []string) {
 	return all
 }
 
-// short warns of room and time that are shorter than what the lab's own links ask for.
-func (l *Lab) short() (all []string) {
-	if !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
+// headroom warns of room that is less than what the lab's own links ask for.
+func (l *Lab) headroom() (all []string) {
+	own := l.Switches.PFC.Headroom
+	if own == nil || !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
 		return nil
 	}
 	g, err := l.graph()
@@ -48,21 +49,29 @@ func (l *Lab) short() (all []string) {
 		return nil // Warnings says so
 	}
 	spec := l.fabric(g)
-	if own := l.Switches.PFC.Headroom; own != nil {
-		most, at := 0, 0
-		for i := g.Hosts; i < len(g.Nodes); i++ {
-			if need := spec.HeadroomNeeded(i); need > most {
-				most, at = need, i
-			}
-		}
-		if int(*own) < most {
-			all = append(all, fmt.Sprintf("switches.pfc.headroom of %v is less than the %d bytes that still arrive at a port of %s after it has asked for a pause: "+
-				"lossless packets are dropped; use more, or leave it out", *own, most, g.Nodes[at].Name))
+	most, at := 0, 0
+	for i := g.Hosts; i < len(g.Nodes); i++ {
+		if need := spec.HeadroomNeeded(i); need > most {
+			most, at = need, i
 		}
 	}
+	if int(*own) >= most {
+		return nil
+	}
+	return []string{fmt.Sprintf("switches.pfc.headroom of %v is less than the %d bytes that still arrive at a port of %s after it has asked for a pause: "+
+		"lossless packets are dropped; use more, or leave it out", *own, most, g.Nodes[at].Name)}
+}
+
+// Cautions returns a line for each choice that is a mistake with some workloads only. Those of an incast fill the
+// buffer of a switch, where the last packets wait for as long as it drains.
+func (l *Lab) Cautions() (all []string) {
 	timeout := l.NICs.Timeout.Duration()
-	if timeout == 0 {
-		return all
+	if timeout == 0 || !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
+		return nil
+	}
+	g, err := l.graph()
+	if err != nil {
+		return nil // Warnings says so
 	}
 	var slow *topo.Link // to a host, whose port an incast fills the buffer behind
 	for i := range g.Links {

@@ -22,7 +22,7 @@ func TestWarnsOfPausesBeforeMarks(t *testing.T) {
 		{64, "ecn: false", false},
 		{8, "ecn: true, pfc: {xoff: 100kB}", true},
 	} {
-		l, err := Parse("wide", fmt.Appendf(nil, "name: wide\ntopology: {star: {hosts: %d}}\nnics: {timeout: 8ms}\nswitches: {%s}\n", w.hosts, w.switches))
+		l, err := Parse("wide", fmt.Appendf(nil, "name: wide\ntopology: {star: {hosts: %d}}\nswitches: {%s}\n", w.hosts, w.switches))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestWarnsOfSettingsOfWhatIsOff(t *testing.T) {
 		"ecn: {kmin: 40kB}": "switches.ecn", "ecn: {enabled: false, pmax: 0.1}": "switches.ecn", "watchdog: {detect: 1ms}": "switches.watchdog",
 		"ecn: {kmin: 40kB, enabled: true}, buffer: 64MiB": "", "ecn: false": "", "ecn: {priorities: [3]}": "", "watchdog: {enabled: true, detect: 1ms}": "",
 	} {
-		l, err := Parse("off", fmt.Appendf(nil, "name: off\ntopology: {star: {hosts: 2}}\nnics: {timeout: 8ms}\nswitches: {%s}\n", switches))
+		l, err := Parse("off", fmt.Appendf(nil, "name: off\ntopology: {star: {hosts: 2}}\nswitches: {%s}\n", switches))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestWarnsOfTooShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.text, err)
 		}
-		if all := l.Warnings(); c.want == "" && len(all) > 0 || c.want != "" && (len(all) != 1 || !strings.HasPrefix(all[0], c.want)) {
+		if all := append(l.Warnings(), l.Cautions()...); c.want == "" && len(all) > 0 || c.want != "" && (len(all) != 1 || !strings.HasPrefix(all[0], c.want)) {
 			t.Errorf("%s: %q", c.text, all)
 		}
 	}

@@ -176,3 +176,20 @@ func TestFolderReplaced(t *testing.T) {
 		t.Error("a link out of the folder is followed")
 	}
 }
+
+// TestNotBegun: a run whose files cannot be opened does not count as one that goes on.
+func TestNotBegun(t *testing.T) {
+	l, err := lab.Parse("x", []byte("name: x\ntopology: {star: {hosts: 2}}\ntimes: ranks\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Topology.Star.Hosts = -1 // the names of the hosts cannot be had
+	base := t.TempDir()
+	if r, err := Begin(base, l, "sim"); r != nil || err == nil {
+		t.Fatal(r, err)
+	}
+	var meta Meta
+	if err := ReadJSON(filepath.Join(base, "x-1", "meta.json"), &meta); err != nil || meta.Status != StatusError || meta.Error == "" || meta.Locked {
+		t.Errorf("%v, %+v", err, meta)
+	}
+}

@@ -44,29 +44,43 @@ func Begin(base string, l *lab.Lab, runtimeName string) (*Record, error) {
 	}
 	r.lock = hold(dir)
 	r.Meta.Locked = r.lock != nil
-	if err := folder.WriteFile(LabFile, checksum.Comment(l.Resolved())); err != nil {
+	if err := r.open(l); err != nil {
+		for _, c := range r.closes {
+			_ = c() // the first error is the one that counts
+		}
+		r.Meta.Status, r.Meta.Error, r.Meta.Locked = StatusError, err.Error(), false
+		_ = folder.writeJSON("meta.json", &r.Meta) // likewise
+		if r.lock != nil {
+			_ = r.lock.Close() // likewise
+		}
 		return nil, err
 	}
-	if err := folder.writeJSON("meta.json", &r.Meta); err != nil {
-		return nil, err
+	r.flushing()
+	return r, nil
+}
+
+// open writes the first files of a run and opens those that it adds to.
+func (r *Record) open(l *lab.Lab) (err error) {
+	if err := r.Folder.WriteFile(LabFile, checksum.Comment(l.Resolved())); err != nil {
+		return err
+	}
+	if err := r.Folder.writeJSON("meta.json", &r.Meta); err != nil {
+		return err
 	}
 	if r.times, err = newTimes(l); err != nil {
-		return nil, err
+		return err
 	}
-	files := &eventFiles{folder: folder}
+	files := &eventFiles{folder: r.Folder}
 	if err := files.open(); err != nil {
-		return nil, err
+		return err
 	}
 	r.Events = traces.NewEvents(files.f)
 	r.Events.Rotate = files.rotate
 	r.closes = append(r.closes, r.Events.Close, files.close)
 	if l.Trace == lab.TraceMessages {
-		if err := r.beginTrace(); err != nil {
-			return r, err
-		}
+		return r.beginTrace()
 	}
-	r.flushing()
-	return r, nil
+	return nil
 }
 
 // flushEvery is how often what a run has written becomes readable while it goes on.

@@ -49,6 +49,9 @@ func Labs(ctx context.Context, o Options) (*LabsResult, error) {
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // it is in the folder for temporary files
 	for seed := o.From; seed < o.From+o.Seeds && len(res.Findings) < findingsMax; seed++ {
+		if err := ctx.Err(); err != nil { // likewise
+			return res, err
+		}
 		l, s, err := drawLab(seed)
 		if err != nil {
 			return res, err

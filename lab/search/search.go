@@ -58,6 +58,9 @@ func Run(ctx context.Context, l *lab.Lab, o Options) (*Result, error) {
 		return res, fmt.Errorf("the lab fails without any fault: %w", asError(plain.Violation))
 	}
 	for seed := o.From; seed < o.From+o.Seeds && len(res.Findings) < findingsMax; seed++ {
+		if err := ctx.Err(); err != nil { // a small run does not notice
+			return res, err
+		}
 		faulty, overlap, err := Draw(small, seed, vtime.Duration(plain.End))
 		if err != nil {
 			return res, err

@@ -55,7 +55,7 @@ var attackHosts = []pitfall{
 		seen: "mcastlab: an unknown kind of fault was said to be one of links",
 		bugs: []bug{{
 			wrong: "Only the order of kinds is looked at",
-			edits: edit("faults/kind.go", "func (k Kind) OfLinks() bool { return k.Known() && ", "func (k Kind) OfLinks() bool { return "),
+			edits: edit("faults/kind.go", "return k.Known() && slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown)", "return slices.Index(kinds, k) <= slices.Index(kinds, KindLinkDown)"),
 			test:  "faults TestUnknownKind",
 		}},
 	},

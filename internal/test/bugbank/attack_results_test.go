@@ -103,6 +103,15 @@ var attackResults = []pitfall{
 		}},
 	},
 	{
+		what: "A run that could not begin counts as one that goes on",
+		seen: "mcastlab: meta.json said running after a full disk",
+		bugs: []bug{{
+			wrong: "What was written first stays as it was",
+			edits: edit("lab/runner/record.go", "\t\tr.Meta.Status, r.Meta.Error, r.Meta.Locked = StatusError, err.Error(), false\n", ""),
+			test:  "lab/runner TestNotBegun",
+		}},
+	},
+	{
 		what: "What takes the place of a folder gets what is written to it, with the rights of root",
 		seen: "mcastlab: counters.json and others were written through a link in place of a run's folder",
 		bugs: []bug{{
@@ -133,7 +142,7 @@ var attackResults = []pitfall{
 		seen: "alibaba-edu/High-Precision-Congestion-Control#15: 1,790 time-outs without a loss; mcastlab: headroom of 1B",
 		bugs: []bug{{
 			wrong: "Headroom is not compared with what the links need",
-			edits: edit("lab/warnings.go", "\t\tif int(*own) < most {", "\t\tif false {"),
+			edits: edit("lab/warnings.go", "\tif int(*own) >= most {", "\tif true {"),
 			test:  "lab TestWarnsOfTooShort",
 		}, {
 			wrong: "A buffer is not compared with the retransmission timeout",
