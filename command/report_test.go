@@ -48,7 +48,7 @@ func TestReport(t *testing.T) {
 	}{
 		{nil, exitUsage, "report needs the folder of a run"},
 		{[]string{"runs"}, exitUsage, "no folder of a run"},
-		{[]string{"runs/paged-1", "nowhere"}, exitUsage, "nowhere is no folder"},
+		{[]string{"runs/paged-1", "nowhere"}, exitUsage, "nowhere: no such run folder"},
 		{[]string{"runs/paged-1", "-o", "no/such/folder.html"}, exitRuntime, "write the report"},
 	} {
 		code, out, said := do(append([]string{"report"}, c.args...)...)

@@ -50,7 +50,7 @@ func TestSweep(t *testing.T) {
 	if n := strings.Count(lines.out, "\n"); n != 4 {
 		t.Errorf("%d lines\n%s", n, lines.out)
 	}
-	if o := call(t, hooks{}, sweepLab, "validate", "-"); o.code != 0 || !strings.HasSuffix(o.out, "1 workloads, a sweep of 2 points and 4 runs: ok\n") {
+	if o := call(t, hooks{}, sweepLab, "validate", "-"); o.code != 0 || !strings.HasSuffix(o.out, "1 workload, a sweep of 2 points and 4 runs: ok\n") {
 		t.Errorf("exit %d, %s%s", o.code, o.out, o.err)
 	}
 	failing := sweepLab + "expect: [bcast.cepheus.64KiB.jct.avg < 0]\n"

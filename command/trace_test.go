@@ -82,7 +82,7 @@ func TestTraceErrors(t *testing.T) {
 	}{
 		{[]string{}, 2, "trace takes one run folder, not 0"},
 		{[]string{dir, dir}, 2, "trace takes one run folder, not 2"},
-		{[]string{"runs/nowhere-1"}, 4, "there is no run folder runs/nowhere-1"},
+		{[]string{"runs/nowhere-1"}, 2, "runs/nowhere-1: no such run folder"},
 		{[]string{file}, 4, file + " is not a run folder"},
 		{[]string{without}, 4, without + " has no trace.jsonl: write trace: messages into the lab file, or run with --trace messages"},
 		{[]string{damaged}, 4, "read trace of " + damaged + ": its first line is not of the schema mcastlab/trace/v1"},
