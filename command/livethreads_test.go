@@ -28,12 +28,14 @@ func TestLiveThreads(t *testing.T) {
 	need(t, "netns")
 	verbsTools(t, "rping", "cmtime", "timeout")
 	twenty, threads := cProgram(t, "testdata/twenty.c"), cProgram(t, "../nodeagent/verbs/testdata/threads.c")
+	endless := cProgram(t, "../nodeagent/verbs/testdata/endless.c")
 	clients := strings.TrimSpace(strings.Repeat("x ", 20))
 	text := "name: t-threads\ntopology: {star: {hosts: 2}}\nruntime: {clock: lockstep, management: true}\nworkloads:\n"
 	for _, w := range []struct{ label, server, client string }{
 		{"rping", "timeout 30 rping -s -P -a h0; [ $? = 124 ]", "for i in " + clients + "; do rping -c -a h0 -C 3 || exit 3; done"},
 		{"twenty", "exec " + twenty + " server 20", "for i in " + clients + "; do " + twenty + " client h0 & done; wait"},
 		{"cmtime", "timeout 10 cmtime -c 50; [ $? = 124 ]", "exec cmtime -s h0 -c 50"},
+		{"endless", "exec " + endless + " pipes", "exec " + endless + " condition"},
 		{"random1", "exec " + threads + " 1", "exec " + threads + " 2"},
 		{"random2", "exec " + threads + " 1", "exec " + threads + " 2"},
 	} {
@@ -51,7 +53,7 @@ func TestLiveThreads(t *testing.T) {
 		rank  int
 		text  string
 		times int
-	}{{"twenty", 0, "20 connections", 1}, {"twenty", 1, "ok\n", 20}, {"cmtime", 1, "connect", 2}, {"random1", 0, "done at", 1}, {"random1", 1, "done at", 1}} {
+	}{{"twenty", 0, "20 connections", 1}, {"twenty", 1, "ok\n", 20}, {"cmtime", 1, "connect", 2}, {"endless", 0, "done at", 1}, {"endless", 1, "done at", 1}, {"random1", 0, "done at", 1}, {"random1", 1, "done at", 1}} {
 		if out := saidBy(t, r, c.label, c.rank); strings.Count(out, c.text) < c.times {
 			t.Errorf("rank %d of %s says %q less than %d times:\n%s", c.rank, c.label, c.text, c.times, out)
 		}

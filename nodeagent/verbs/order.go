@@ -15,13 +15,14 @@ import (
 type order struct {
 	waiters []*waiter // in the order in which they came
 	parks   uint64    // how often a thread has parked
-	moves   int       // made since all threads last waited
+	moves   int       // made since from, at most moveCost ago; lab time that was paid for does not count
+	from    vtime.Time
 	resume  vtime.Time
 	paid    bool // the next move has had its moveCost
 }
 
-// At one instant a program makes freeMoves moves at no cost. Each further one takes moveCost of lab time, until all of its threads
-// wait: two threads that hand a lock to and fro would otherwise keep a third from the end of its sleep for ever.
+// Within moveCost of lab time a program makes freeMoves moves at no cost. Each further one takes moveCost, until as much lab time passes for
+// another reason: two threads that hand a lock, or a byte in a pipe, to and fro would otherwise keep a third from the end of its sleep for ever.
 const (
 	freeMoves = 1000
 	moveCost  = vtime.Microsecond
@@ -98,6 +99,9 @@ func (o *order) next(now vtime.Time, n news) (x *waiter, why uint32, until vtime
 	if now < o.resume {
 		return nil, 0, o.resume
 	}
+	if now.Sub(o.from) > moveCost { // an exchange outside the lab takes a picosecond
+		o.moves, o.from = 0, now
+	}
 	until = vtime.Never
 	for _, w := range o.waiters {
 		if !w.parked {
@@ -112,11 +116,8 @@ func (o *order) next(now vtime.Time, n news) (x *waiter, why uint32, until vtime
 		}
 		until = min(until, w.until())
 	}
-	switch {
-	case x == nil:
-		o.moves = 0
-	case o.moves >= freeMoves && !o.paid:
-		o.resume, o.paid = now.Add(moveCost), true
+	if x != nil && o.moves >= freeMoves && !o.paid {
+		o.resume, o.from, o.paid = now.Add(moveCost), o.from.Add(moveCost), true
 		return nil, 0, o.resume
 	}
 	return x, why, until

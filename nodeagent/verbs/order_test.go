@@ -29,11 +29,12 @@ const (
 	read               // a byte from the pipe, which is outside the lab
 	write              // a byte to it
 	again              // from the first act on
-	acts
+	read2              // a byte from another pipe
+	write2             // a byte to it
 )
 
 func (a act) String() string {
-	return strings.Split("lock unlock wait signal post acquire join sleep yield poll spin set read write again", " ")[a]
+	return strings.Split("lock unlock wait signal post acquire join sleep yield poll spin set read write again read2 write2", " ")[a]
 }
 
 // player is a thread of a model.
@@ -61,7 +62,7 @@ type model struct {
 	news    news
 	owner   *player
 	sem     int
-	pipe    int
+	pipes   [2]int
 	flag    bool
 	turns   int
 	choices []bool // whether the NIC says something while all wait, as often as that can be
@@ -174,17 +175,29 @@ func (m *model) try(p *player) (done bool, w park) {
 		}
 	case set:
 		m.flag = true
-	case read:
-		if m.pipe == 0 {
+	case read, read2:
+		if !m.readable(p) {
 			return false, park{Kind: parkOutside, Until: uint64(vtime.Never)}
 		}
-		m.pipe--
+		m.pipes[btoi(p.acts[p.at] == read2)]--
 	case write:
-		m.pipe++
+		m.pipes[0]++
+	case write2:
+		m.pipes[1]++
 	case again:
 		p.at = -1
 	}
 	return true, park{}
+}
+
+// readable reports whether the pipe that a thread reads from has a byte.
+func (m *model) readable(p *player) bool { return m.pipes[btoi(p.acts[p.at] == read2)] > 0 }
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // awaited reports whether a thread waits with an act.
@@ -271,11 +284,12 @@ func (m *model) rest(until vtime.Time) bool {
 	}
 	found := false
 	for _, p := range m.players { // as Turns.Check and Turns.Proceed
-		if p.parked && p.park.Kind == parkOutside && m.pipe > 0 {
+		if p.parked && p.park.Kind == parkOutside && !p.look && m.readable(p) {
 			p.look, found = true, true
 		}
 	}
 	if found {
+		m.now++ // they run at an instant that no node has passed
 		return true
 	}
 	polls := slices.ContainsFunc(m.players, func(p *player) bool { return p.parked && p.park.Kind == parkPoll })
@@ -383,6 +397,7 @@ func TestOrderWithoutEnd(t *testing.T) {
 		{{lock, signal, wait, unlock, again}, {lock, signal, wait, unlock, again}},
 		{{yield, again}, {yield, again}},
 		{{write, read, again}, {write, read, again}},
+		{{write, read2, again}, {read, write2, again}},
 		{{lock, yield, unlock, again}, {lock, unlock, yield, again}, {acquire, post, yield, again}, {post, yield, acquire, again}},
 	} {
 		m := newModel(append(s, []act{sleep, sleep, sleep, set}), nil)

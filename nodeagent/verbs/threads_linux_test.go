@@ -73,3 +73,20 @@ func TestBusyWaits(t *testing.T) {
 	}
 	t.Logf("%s", out)
 }
+
+// TestEndlessThreads: threads that hand something to and fro for ever do not keep another from the end of its sleep.
+func TestEndlessThreads(t *testing.T) {
+	lib, program := virtualProgram(t, "endless")
+	for _, how := range []string{"semaphores", "condition", "pipes", "yields", "memory"} {
+		h := newVirtual(t)
+		out, err := h.run(lib, program, how)
+		h.close()
+		var us int
+		if err == nil {
+			_, err = fmt.Sscanf(string(out), "done at %d us", &us)
+		}
+		if most := map[bool]int{false: 1010, true: 30000}[how == "memory"]; err != nil || us < 1000 || us > most { // looks at memory may take 10 ms
+			t.Errorf("%s: %v, and at most %d us:\n%s", how, err, most, out)
+		}
+	}
+}

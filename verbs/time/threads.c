@@ -337,6 +337,15 @@ static void wake(const pthread_cond_t *c, unsigned most)
 	atomic_flag_clear(&sleepers_lock);
 }
 
+// A child has one thread: what others waited for is over.
+void turns_forget_threads(void)
+{
+	sleepers = NULL;
+	atomic_flag_clear(&sleepers_lock);
+	for (int i = 0; i < PLACES; i++)
+		atomic_store(&awaited[i], 0);
+}
+
 // A thread that is cancelled in a wait has the mutex, as POSIX has it.
 static void cancelled(void *arg)
 {

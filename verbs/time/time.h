@@ -147,6 +147,7 @@ static inline int64_t until_ps(int64_t lab)
 void turns_come(void);          // has a thread take part that does not yet
 void turns_begin_thread(unsigned number); // what a new thread does first, of which another has announced that it comes
 void turns_end(void);           // what it does last
+void turns_forget_threads(void); // in a child: it has none but the one that forked
 void turns_leave_at_end(void);  // sees to it that the thread does that
 unsigned turns_expect_thread(void); // what another does before it begins: it returns its number
 void turns_expect_none(void);   // what that does if it does not

@@ -383,6 +383,7 @@ static void in_child(void)
 	dirties = 0;
 	released = 0;
 	turns_forget_timers();
+	turns_forget_threads();
 	atomic_store(&announced, 0);
 	if (come(0))
 		lost();

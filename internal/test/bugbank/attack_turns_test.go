@@ -18,7 +18,12 @@ var attackTurns = []pitfall{
 			},
 			{
 				wrong: "Two threads hand something to and fro for ever at one instant",
-				edits: edit("nodeagent/verbs/order.go", "case o.moves >= freeMoves && !o.paid:", "case o.moves >= 1<<62 && !o.paid:"),
+				edits: edit("nodeagent/verbs/order.go", "o.moves >= freeMoves && !o.paid {", "o.moves >= 1<<62 && !o.paid {"),
+				test:  "nodeagent/verbs TestOrderWithoutEnd",
+			},
+			{
+				wrong: "They do not if lab time moves by a picosecond between two steps",
+				edits: edit("nodeagent/verbs/order.go", "if now.Sub(o.from) > moveCost {", "if now > o.from {"),
 				test:  "nodeagent/verbs TestOrderWithoutEnd",
 			},
 			{
