@@ -127,22 +127,8 @@ type packet struct {
 func encode(f flow, p packet) []byte {
 	o := operations[p.opcode]
 	pad := -len(p.payload) & 3
-	udp := udpLen + bthLen + o.headers() + len(p.payload) + pad + icrcLen
-	b := make([]byte, 0, ethernetLen+ipLenOf(f.dst)+udp)
 	be := binary.BigEndian
-
-	b = append(append(b, f.dstMAC[:]...), f.srcMAC[:]...)
-	if f.dst.Is6() {
-		b = appendIPv6(be.AppendUint16(b, etherIPv6), f.tos, 17, 64, f.src, f.dst, udp)
-	} else {
-		b = appendIPv4(be.AppendUint16(b, etherIPv4), f, p.id, udp)
-	}
-
-	b = be.AppendUint16(b, f.port)
-	b = be.AppendUint16(b, roceport)
-	b = be.AppendUint16(b, uint16(udp))
-	b = append(b, 0, 0) // RoCEv2 sends no UDP checksum
-
+	b := make([]byte, 0, bthLen+o.headers()+len(p.payload)+pad)
 	b = append(b, p.opcode, byte(pad)<<4)
 	b = be.AppendUint16(b, pkey)
 	b = be.AppendUint32(b, p.qpn&psnMask)
@@ -167,7 +153,25 @@ func encode(f flow, p packet) []byte {
 		b = be.AppendUint64(be.AppendUint64(b, p.add), 0)
 	}
 	b = append(b, p.payload...)
-	b = append(b, make([]byte, pad)...)
+	return seal(f, p.id, append(b, make([]byte, pad)...))
+}
+
+// seal returns the frame of a packet that begins at its BTH.
+func seal(f flow, id uint16, bth []byte) []byte {
+	udp := udpLen + len(bth) + icrcLen
+	b := make([]byte, 0, ethernetLen+ipLenOf(f.dst)+udp)
+	be := binary.BigEndian
+	b = append(append(b, f.dstMAC[:]...), f.srcMAC[:]...)
+	if f.dst.Is6() {
+		b = appendIPv6(be.AppendUint16(b, etherIPv6), f.tos, 17, 64, f.src, f.dst, udp)
+	} else {
+		b = appendIPv4(be.AppendUint16(b, etherIPv4), f, id, udp)
+	}
+	b = be.AppendUint16(b, f.port)
+	b = be.AppendUint16(b, roceport)
+	b = be.AppendUint16(b, uint16(udp))
+	b = append(b, 0, 0) // RoCEv2 sends no UDP checksum
+	b = append(b, bth...)
 	return binary.LittleEndian.AppendUint32(b, icrc(b[ethernetLen:]))
 }
 
@@ -235,6 +239,8 @@ const (
 	badOpcode    = "request that this endpoint does not serve"
 	badSize      = "payload does not fit MTU, message or buffer"
 	badAccess    = "R_Key or memory range"
+	badQKey      = "Q_Key or source queue pair of a management datagram"
+	badMAD       = "management datagram of another kind or connection"
 	badDuplicate = "duplicate of a request that this endpoint does not serve"
 )
 

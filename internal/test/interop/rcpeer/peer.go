@@ -5,7 +5,8 @@
 // does what Linux Soft-RoCE does, and it checks what Soft-RoCE checks.
 //
 // It sends SEND, RDMA WRITE and FETCH_ADD, serves the first two, resolves its peer by ARP or
-// neighbor discovery and answers for its own address. It does not know VLAN tags, READ or
+// neighbor discovery and answers for its own address, and sets its connection up by
+// communication management, in either role, if it is asked to. It does not know VLAN tags, READ or
 // congestion control.
 package rcpeer
 
@@ -54,6 +55,9 @@ type Config struct {
 	VA     uint64 // address of Memory for the peer's RDMA WRITE
 	RKey   uint32
 	Memory []byte // written by the endpoint until Close; read it with ReadMemory
+	// Managed says that the connection is set up by Connect, or Listen and Accept: PeerQPN and StartPSN are the peer's to say.
+	Managed bool
+	PeerMAC net.HardwareAddr // of the peer, if it is not to be resolved
 	// Eager resolves the peer's MAC address at once, as Linux does when a queue pair becomes
 	// ready to receive. Otherwise it is resolved when the first packet is to be sent.
 	Eager bool
@@ -81,7 +85,7 @@ func (c *Config) complete() error {
 		return fmt.Errorf("%v is not a unicast MAC address", c.MAC)
 	case !c.IP.IsValid() || !c.PeerIP.IsValid() || c.IP.Is4() != c.PeerIP.Is4() || c.IP.Is4In6() || c.PeerIP.Is4In6():
 		return fmt.Errorf("%v and %v are not both IPv4 or both IPv6 addresses", c.IP, c.PeerIP)
-	case !qpn(c.QPN) || !qpn(c.PeerQPN):
+	case !qpn(c.QPN) || !qpn(c.PeerQPN) && !c.Managed:
 		return fmt.Errorf("QPN %#x or %#x is out of range", c.QPN, c.PeerQPN)
 	case c.StartPSN > psnMask || c.PeerPSN > psnMask:
 		return fmt.Errorf("PSN %#x or %#x has more than 24 bits", c.StartPSN, c.PeerPSN)
@@ -147,6 +151,7 @@ type Peer struct {
 	id        uint16   // of the last IPv4 header
 	req       requester
 	rsp       responder
+	cm        manager
 }
 
 // New starts an endpoint on a port that reads and writes one Ethernet frame per call,
@@ -159,6 +164,9 @@ func New(c Config, port io.ReadWriteCloser) (*Peer, error) {
 	p := &Peer{cfg: c, mac: [6]byte(c.MAC), port: port, wake: make(chan struct{}, 1), changed: make(chan struct{})}
 	p.stats.Rejects = map[string]uint64{}
 	p.rsp.expected = c.PeerPSN
+	if len(c.PeerMAC) == 6 {
+		p.arp.mac, p.arp.known = [6]byte(c.PeerMAC), true
+	}
 	p.running.Add(2)
 	go p.receive()
 	go p.transmit()
@@ -293,6 +301,13 @@ func (p *Peer) handle(f []byte, now time.Time) {
 		p.stats.Ignored++
 		return
 	}
+	if mad, reason := madOf(f, p.cfg.PeerIP); mad != nil {
+		p.handleMAD(mad)
+		return
+	} else if reason != "" {
+		p.reject(reason)
+		return
+	}
 	k, reason := decode(f, p.cfg.PeerIP, p.cfg.QPN)
 	o := op(0)
 	if reason == "" {
@@ -304,7 +319,7 @@ func (p *Peer) handle(f []byte, now time.Time) {
 		p.reject(reason)
 	case reason != "":
 		p.reject(reason)
-	case p.err != nil:
+	case p.err != nil || p.cfg.Managed && p.cm.state != cmEstablished && p.cm.state != cmRepSent:
 		p.reject(badState)
 	case o&isResponse != 0:
 		p.handleResponse(&k, now)
@@ -360,7 +375,7 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 		f, p.control = p.control[0], p.control[1:]
 		return f, false, at
 	case !p.arp.known:
-		idle := len(p.responses) == 0 && len(p.req.queue) == 0
+		idle := len(p.responses) == 0 && len(p.req.queue) == 0 && len(p.cm.send) == 0 && p.cm.last == nil
 		if p.err != nil || idle && !p.cfg.Eager {
 			return nil, false, at
 		}
@@ -372,8 +387,13 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 	case len(p.responses) > 0:
 		f, p.responses = p.encode(p.responses[0]), p.responses[1:]
 		return f, false, at
-	case p.err != nil:
-		return nil, false, at
+	}
+	if mad, again := p.due(now); mad != nil {
+		p.id++
+		p.cm.psn++
+		return encodeMAD(p.flow(), p.id, p.cm.psn, mad), false, at
+	} else if p.err != nil || p.cfg.Managed && p.cm.state != cmEstablished {
+		return nil, false, again
 	}
 	if k, ok := p.nextRequest(now); ok {
 		return p.encode(k), true, at
@@ -387,5 +407,9 @@ func (p *Peer) frame(now time.Time) (f []byte, data bool, at time.Time) {
 func (p *Peer) encode(k packet) []byte {
 	p.id++
 	k.id, k.qpn = p.id, p.cfg.PeerQPN
-	return encode(flow{srcMAC: p.mac, dstMAC: p.arp.mac, src: p.cfg.IP, dst: p.cfg.PeerIP, port: 0xc000 | uint16(p.cfg.QPN&0x3fff), tos: p.cfg.TOS}, k)
+	return encode(p.flow(), k)
+}
+
+func (p *Peer) flow() flow {
+	return flow{srcMAC: p.mac, dstMAC: p.arp.mac, src: p.cfg.IP, dst: p.cfg.PeerIP, port: 0xc000 | uint16(p.cfg.QPN&0x3fff), tos: p.cfg.TOS}
 }
