@@ -224,6 +224,7 @@ func hostKeys() map[string]keyDoc {
 		"hosts.external.window":      {values: "16KiB to 64MiB", example: "window: 1MiB"},
 		"hosts.external.ready":       {example: "ready: word"},
 		"hosts.external.wait":        {values: "1s to 3600s", example: "wait: 300s"},
+		"hosts.external.linger":      {values: "0s to 3600s", example: "linger: 2s"},
 	}
 }
 

@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"internal/rankrun":                   {"internal/rankhost", "rank", "core/vtime", "core/wire"},
 	"rank":                               {"internal/rankhost", "core/machine", "core/mrp", "core/prng", "virtrnic", "core/vtime", "core/wire"},
 	"rank/collective/fallback":           {"internal/rankhost", "internal/rankrun", "rank", "core/vtime"},
-	"rank/collective":                    {"rank/collective/fallback", "internal/rankrun", "rank", "core/vtime"},
+	"rank/collective":                    {"rank/collective/fallback", "internal/rankhost", "internal/rankrun", "rank", "core/vtime"},
 	"lab/setting":                        {"rank/collective", "faults", "internal/rankhost", "rank", "core/topo", "core/vtime"},
 	"apps":                               {"rank/collective", "internal/rankhost", "internal/rankrun", "lab/setting", "core/prng", "rank", "core/topo", "core/vtime"},
 	"apps/program":                       {"apps", "internal/rankhost", "internal/rankrun", "lab/setting", "rank", "core/topo"},

@@ -5,6 +5,7 @@ package apps
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/rank"
@@ -75,6 +76,9 @@ type Row struct {
 	// is null if all receivers were served alike.
 	Others *Summary `json:"others_jct_us,omitempty"`
 	Lost   []string `json:"lost,omitempty"` // hosts that were given up; the row describes the others
+	// Unconfirmed are external hosts of which it is not known that they have all, or as the root its acknowledgement. The row
+	// is not verified then.
+	Unconfirmed []collective.Lack `json:"unconfirmed,omitempty"`
 	// Traffic is counted in simulations, for a workload that has one row.
 	Traffic *Traffic `json:"traffic,omitempty"`
 	// Faults are those of the lab file, as they met this row.
@@ -99,6 +103,15 @@ type RowFault struct {
 	// Numbered says that it hits frames by their numbers, of which some rows have none if they count
 	// through the run.
 	Numbered bool `json:"-"`
+}
+
+// LacksText names external hosts and what they lack, in one line.
+func LacksText(all []collective.Lack) string {
+	var words []string
+	for _, l := range all {
+		words = append(words, fmt.Sprintf("external host %s %s", l.Host, l.Why))
+	}
+	return strings.Join(words, "; ")
 }
 
 // PayloadOwn is the Payload of a user's program, which handles its own payload.

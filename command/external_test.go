@@ -131,15 +131,19 @@ func (c *externalCase) lab(name string) string {
 	if c.write {
 		more += ", operation: write"
 	}
+	linger := "200ms" // where nothing is lost no device asks again
+	if c.loss > 0 {
+		linger = "3s"
+	}
 	return fmt.Sprintf(`name: %s
 topology: {%s}
 links: {%srate: 8Mbps, delay: 20us}
 nics: {mtu: %d, %s}
 hosts:
-  - {name: h3, kind: external, external: {qpn: 0x42, send-psn: %d, receive-psn: %d, timeout: 16s, wait: 20s%s}}
+  - {name: h3, kind: external, external: {qpn: 0x42, send-psn: %d, receive-psn: %d, timeout: 16s, wait: 20s, linger: %s%s}}
 workloads:
   - bcast: {sizes: [%dB], iterations: 1, %s}
-`, name, c.topology, c.links, c.mtu, c.nics, c.start(), c.start(), c.device, c.size, more)
+`, name, c.topology, c.links, c.mtu, c.nics, c.start(), c.start(), linger, c.device, c.size, more)
 }
 
 // peer is the device of the tests: the endpoint that shares no code with ours.

@@ -20,15 +20,16 @@ type Host struct {
 
 // External is the queue pair with which an external host takes part.
 type External struct {
-	QPN        Number   `yaml:"qpn" json:"qpn,omitzero" doc:"its number" default:"0"`
-	SendPSN    Number   `yaml:"send-psn" json:"sendPsn,omitzero" doc:"PSN of the first packet it sends" default:"0"`
-	ReceivePSN Number   `yaml:"receive-psn" json:"receivePsn,omitzero" doc:"PSN of the first packet it expects" default:"0"`
-	VA         Number   `yaml:"va" json:"va,omitzero" doc:"address of the memory that others write to" default:"0"`
-	RKey       Number   `yaml:"rkey" json:"rkey,omitzero" doc:"and its key" default:"0"`
-	Timeout    Timeout  `yaml:"timeout" json:"timeout,omitzero" doc:"its retransmission timeout" default:"67.108864ms"`
-	Window     Size     `yaml:"window" json:"window,omitzero" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
-	Ready      string   `yaml:"ready" json:"ready,omitzero" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
-	Wait       Duration `yaml:"wait" json:"wait,omitzero" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
+	QPN        Number    `yaml:"qpn" json:"qpn,omitzero" doc:"its number" default:"0"`
+	SendPSN    Number    `yaml:"send-psn" json:"sendPsn,omitzero" doc:"PSN of the first packet it sends" default:"0"`
+	ReceivePSN Number    `yaml:"receive-psn" json:"receivePsn,omitzero" doc:"PSN of the first packet it expects" default:"0"`
+	VA         Number    `yaml:"va" json:"va,omitzero" doc:"address of the memory that others write to" default:"0"`
+	RKey       Number    `yaml:"rkey" json:"rkey,omitzero" doc:"and its key" default:"0"`
+	Timeout    Timeout   `yaml:"timeout" json:"timeout,omitzero" doc:"its retransmission timeout" default:"67.108864ms"`
+	Window     Size      `yaml:"window" json:"window,omitzero" doc:"how much of what it sends may wait for the lab's link" default:"2MiB"`
+	Ready      string    `yaml:"ready" json:"ready,omitzero" doc:"when a run begins to send to it: auto: when it is seen to be there, or group ready says so; word: when group ready says so; now: at once (docs/running.md)" default:"auto" enum:"auto,word,now"`
+	Wait       Duration  `yaml:"wait" json:"wait,omitzero" doc:"how long a run waits, on the wall clock, for it to be ready, and to come further; 1s to 3600s" default:"60s"`
+	Linger     *Duration `yaml:"linger" json:"linger,omitzero" doc:"of a root: how long, on the wall clock, the group and the queue pairs stay after it has the last acknowledgement, so that it can ask again if it has not; 0s to 3600s; default: 8 times timeout, for the first try and 7 retries"`
 }
 
 // When a run begins to send to an external host.
@@ -105,6 +106,9 @@ func (x *External) Check() error {
 	if d := vtime.Duration(x.Wait); d < vtime.Second || d > 3600*vtime.Second {
 		return fmt.Errorf("wait of %v is not 1s to 3600s", x.Wait)
 	}
+	if d := vtime.Duration(x.LingerTime()); d < 0 || x.Linger != nil && d > 3600*vtime.Second {
+		return fmt.Errorf("linger of %v is not 0s to 3600s", *x.Linger)
+	}
 	if x.Window < windowMin || x.Window > windowMax {
 		return fmt.Errorf("window of %v is not %v to %v", x.Window, Size(windowMin), Size(windowMax))
 	}
@@ -116,6 +120,17 @@ const (
 	windowMin = 16 << 10
 	windowMax = 64 << 20
 )
+
+// lingerTries is how often a device sends a packet before it gives up, unless its retry count is less than the 7 of ibverbs.
+const lingerTries = 8
+
+// LingerTime returns how long queue pairs and group stay after the device, as the root, has its last acknowledgement.
+func (x *External) LingerTime() Duration {
+	if x.Linger != nil {
+		return *x.Linger
+	}
+	return Duration(lingerTries * virtrnic.Timeout(uint8(x.Timeout)))
+}
 
 // WindowFrames returns how many frames of the path MTU a window holds.
 func (x *External) WindowFrames(mtu int) int { return int(x.Window) / (mtu + wire.HeaderCap) }

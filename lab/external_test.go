@@ -55,6 +55,7 @@ func TestExternalMistakes(t *testing.T) {
 		{"cepheus], sizes: [1MiB]", "cepheus], ranks: [h0, h1], sizes: [1MiB], operation: write", "operation write is for scheme cepheus with an external host"},
 		{"cepheus], sizes: [1MiB]", "unicast], ranks: [h0, h3], sizes: [1MiB], operation: write", "operation write is for scheme cepheus with an external host"},
 		{"va: 0x7f0000000000", "wait: 10ms", "wait of 10ms is not 1s to 3600s"},
+		{"va: 0x7f0000000000", "linger: 3601s", "linger of 3601s is not 0s to 3600s"},
 		{"va: 0x7f0000000000", "ready: perhaps", `cannot be "perhaps"`},
 		{"bcast: {schemes: [cepheus], sizes: [1MiB]}", "program: {name: mine}", "x:8:14: h3 is external and runs no program: name other ranks"},
 		{"workloads:", "runtime: {dilation: 100}\nworkloads:", "longer than its timeout of 67.108864ms: use ibv timeout code 19 there"},
@@ -77,5 +78,29 @@ func TestPatience(t *testing.T) {
 	wait, code := l.Patience(l.ExternalHost("h3"), 2)
 	if code != 14 || wait < 33*vtime.Millisecond || wait > 34*vtime.Millisecond {
 		t.Errorf("wait %v, code %d", wait, code)
+	}
+}
+
+// TestLinger: unless it is said, a group stays for as long as a device with 7 retries repeats a packet.
+func TestLinger(t *testing.T) {
+	for text, want := range map[string]vtime.Duration{ // independent of each other
+		"va: 0x7f0000000000":                   536870912 * vtime.Nanosecond,
+		"timeout: 1.073741824s":                8 * 1073741824 * vtime.Nanosecond,
+		"timeout: 1.073741824s, linger: 0s":    0,
+		"timeout: 1.073741824s, linger: 3600s": 3600 * vtime.Second,
+	} {
+		l, err := Parse("x", []byte(strings.Replace(externalText, "va: 0x7f0000000000", text, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("x", l.Resolved())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range []*Lab{l, again} {
+			if got := vtime.Duration(l.ExternalHost("h3").LingerTime()); got != want {
+				t.Errorf("%s: %v and not %v", text, got, want)
+			}
+		}
 	}
 }

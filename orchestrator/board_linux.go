@@ -371,10 +371,8 @@ func (b *board) lease(c call, group uint32, err error) error {
 }
 
 func (b *board) put(key string, value []byte) error {
-	if strings.HasPrefix(key, rankhost.ExternalKey) && len(value) > 0 {
-		if err := b.devices.tell(value); err != nil {
-			return err
-		}
+	if err := b.outward(key, value); err != nil {
+		return err
 	}
 	b.mu.Lock()
 	readers := b.channel.Put(key, value)
@@ -384,6 +382,18 @@ func (b *board) put(key string, value []byte) error {
 		errs = append(errs, b.reply(c, &nodeapi.ToRank{What: &nodeapi.ToRank_Value{Value: value}}))
 	}
 	return errors.Join(errs...)
+}
+
+// outward hands on what ranks put for external hosts.
+func (b *board) outward(key string, value []byte) error {
+	rest, external := strings.CutPrefix(key, rankhost.ExternalKey)
+	switch {
+	case !external, strings.HasPrefix(rest, rankhost.ReadyKey), strings.HasPrefix(rest, rankhost.DoneKey):
+		return nil
+	case strings.HasPrefix(rest, rankhost.FinishKey):
+		return b.devices.finish(key, value)
+	}
+	return b.devices.tell(value)
 }
 
 func (b *board) get(c call, key string) error {

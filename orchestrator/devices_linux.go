@@ -28,8 +28,11 @@ type devices struct {
 	fail func() // ends the job
 	note func(rankhost.Step)
 
-	mu  sync.Mutex
-	err error // why the job was ended
+	kick chan struct{} // has devices checked at once
+
+	mu   sync.Mutex
+	err  error   // why the job was ended
+	open *finish // what ranks wait for; nil: nothing
 }
 
 // device is one external host of the job.
@@ -42,6 +45,8 @@ type device struct {
 	since           time.Time // which was then, or when its operator was told something
 	key             string    // key of the job that ranks wait for until the device is ready; empty: none
 	asked           bool      // set when its operator was told that the run waits for it
+
+	end ending
 }
 
 // deviceTick is the interval at which devices are checked; after deviceHint operators are told
@@ -54,7 +59,7 @@ const (
 // lookAfter returns the monitor of a workload's external hosts and resets their adapters. It
 // returns nil if there are none.
 func (d *Deployed) lookAfter(ctx context.Context, w runner.Workload, note func(rankhost.Step)) (*devices, error) {
-	v := &devices{d: d, note: note}
+	v := &devices{d: d, note: note, kick: make(chan struct{}, 1)}
 	for i, p := range w.Peers {
 		if p == nil {
 			continue
@@ -112,28 +117,39 @@ func (v *devices) begin(ctx context.Context, put func(string, []byte) error, fai
 
 // run checks the devices until ctx ends.
 func (v *devices) run(ctx context.Context) {
-	tick := time.NewTicker(deviceTick)
+	tick := time.NewTimer(deviceTick)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			v.mu.Lock()
-			for _, x := range v.all {
-				if err := v.look(ctx, x); err == nil { // a node that has died ends the job itself
-					v.check(ctx, x, now)
-				}
-			}
-			v.mu.Unlock()
+		case <-v.kick:
+		case <-tick.C:
+		}
+		tick.Reset(v.round(ctx))
+	}
+}
+
+// round checks all devices, and returns after which time they are to be checked again.
+func (v *devices) round(ctx context.Context) time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, x := range v.all {
+		if err := v.look(ctx, x); err == nil && v.open == nil { // a node that has died ends the job itself
+			v.check(ctx, x, time.Now())
 		}
 	}
+	if v.open == nil {
+		return deviceTick
+	}
+	v.confirm(ctx, time.Now())
+	return confirmTick
 }
 
 // check lets ranks go on when the device is ready, and ends the job when it takes too long.
 func (v *devices) check(ctx context.Context, x *device, now time.Time) {
 	s := &x.view.seen
-	wait := time.Duration(vtime.Duration(x.view.x.Wait) / vtime.Nanosecond)
+	wait := wall(vtime.Duration(x.view.x.Wait))
 	switch {
 	case x.key != "":
 		if v.ready(x) {

@@ -4,7 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/mcastlab/mcastlab/core/mrp"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/virtrnic"
 )
 
 // Tell publishes a step for the operator of an external host. Each step of a job needs a key
@@ -26,6 +30,23 @@ func (r inside) AwaitExternal(rank int, address uint32) {
 	r.get(rankhost.ExternalKey+rankhost.ReadyKey+name+"/"+r.addr(address).String(), "external "+name+" to be ready")
 }
 
+// Finish blocks until the external hosts have all that f names, or come no further, and returns those of the latter. All ranks
+// call it with the same key, which is the job's only one of that name; f counts of the one that has it.
+func (r inside) Finish(key string, f *rankhost.Finish) (lacks []rankhost.Lack) {
+	if f != nil {
+		b, err := json.Marshal(f)
+		if err != nil {
+			panic(err) // cannot happen: it has only numbers and strings
+		}
+		r.Put(rankhost.ExternalKey+rankhost.FinishKey+key, b)
+	}
+	b := r.get(rankhost.ExternalKey+rankhost.DoneKey+key, "external hosts to have the message")
+	if err := json.Unmarshal(b, &lacks); err != nil {
+		panic(err) // the orchestrator is of this build
+	}
+	return lacks
+}
+
 // tellConnect tells the operator what to connect the device's queue pair to.
 func (r *Rank) tellConnect(key string, rank int, s rankhost.Step) {
 	p := r.c.Peers[rank]
@@ -45,3 +66,21 @@ func (r inside) TellMemory(rank int, b *Buffer) {
 
 // Address returns the address of a rank's host.
 func (r inside) Address(rank int) uint32 { return r.ip(rank) }
+
+// Sent returns the PSN of the last packet that the source has posted. Only the source may call it.
+func (g insideGroup) Sent() (psn uint32) { return g.r.lastPSN(g.qp, (*virtrnic.QP).SQPSN) }
+
+// Received returns the PSN of the last packet that this member has got in order.
+func (g insideGroup) Received() (psn uint32) { return g.r.lastPSN(g.qp, (*virtrnic.QP).RQPSN) }
+
+// Sent returns the PSN of the last packet posted.
+func (c insideConn) Sent() (psn uint32) { return c.r.lastPSN(c.qp, (*virtrnic.QP).SQPSN) }
+
+// Received returns the PSN of the last packet of the peer that came in order.
+func (c insideConn) Received() (psn uint32) { return c.r.lastPSN(c.qp, (*virtrnic.QP).RQPSN) }
+
+// lastPSN returns the PSN before the next one of a direction.
+func (r *Rank) lastPSN(qp *virtrnic.QP, next func(*virtrnic.QP) wire.PSN) (psn uint32) {
+	r.c.Host.Do(func(_ vtime.Time, _ *virtrnic.NIC, _ *mrp.Agent) { psn = uint32((next(qp) - 1) & wire.PSNMask) })
+	return psn
+}

@@ -73,6 +73,8 @@ type sample struct {
 	OK       bool       `json:"ok"`
 	Known    bool       `json:"known"`           // OK is the result of a check
 	Apart    bool       `json:"apart,omitempty"` // the message was sent to this rank by unicast, apart from the others
+
+	Lacks []collective.Lack `json:"lacks,omitempty"` // external hosts of which it is not known that they have the message, or its acknowledgement
 }
 
 // App is the benchmark. It implements apps.App and apps.Messenger.
@@ -124,6 +126,7 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 		return err
 	}
 	var lost []collective.Lost
+	var unfinished error
 	for zi := range p.Sizes {
 		rec, err := a.runCell(r, p, b, apps.Cell{Scheme: si, Size: zi})
 		if err != nil {
@@ -135,10 +138,17 @@ func (a App) runScheme(r *rank.Rank, p *Params, si int) error {
 		if err := apps.Emit(r, rec); err != nil {
 			return err
 		}
+		if lacks := rec.lacks(); len(lacks) > 0 {
+			unfinished = p.unfinished(&rec, lacks)
+			break
+		}
 	}
 	r.Sync()
 	if err := b.Close(); err != nil {
 		return err
+	}
+	if unfinished != nil {
+		return unfinished
 	}
 	return lostError(lost)
 }
@@ -183,6 +193,10 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 			r.Report(fmt.Sprintf("%s %s, %d bytes, %s", p.Workload, p.Schemes[c.Scheme].Label, size, what))
 		}
 		s, err := a.iterate(r, p, b, buf, c.Seed(p.Seed, number))
+		if err == nil && len(p.External) > 0 {
+			last := c.Size == len(p.Sizes)-1 && number == count-1
+			s.Lacks, err = collective.Finish(b, r, p.Root, fmt.Sprintf("%016x", c.Seed(p.Seed, number)), last)
+		}
 		if errors.Is(err, collective.ErrLost) {
 			rec.Given = true // the other ranks continue, and expect this one at their barriers
 			continue
@@ -193,9 +207,13 @@ func (a App) runCell(r *rank.Rank, p *Params, b collective.Algorithm, c apps.Cel
 		if i < p.WarmUp {
 			rec.Wrong = rec.Wrong || s.Known && !s.OK
 			phases = collective.PhasesOf(b)
-			continue
+			if len(s.Lacks) == 0 {
+				continue
+			}
 		}
-		rec.Samples = append(rec.Samples, s)
+		if rec.Samples = append(rec.Samples, s); len(s.Lacks) > 0 {
+			break // a device that lacks a message takes no further one
+		}
 	}
 	if after := collective.PhasesOf(b); after != nil {
 		took := after.Since(*phases)
@@ -407,7 +425,9 @@ func reduceRow(p *Params, si, zi int, ranks map[int]record, n int) apps.Row {
 		Iterations: len(jct), WarmUp: p.WarmUp, Payload: string(p.memory(si, p.Sizes[zi], n)), External: p.External, Sum: root.Samples[len(root.Samples)-1].Sum,
 		JCT: apps.Summarize(jct), Source: apps.Summarize(source),
 	}
-	if known {
+	row.Unconfirmed = root.lacks()
+	ok = ok && len(row.Unconfirmed) == 0
+	if known || len(row.Unconfirmed) > 0 {
 		row.Verified = &ok
 	}
 	var phases []*collective.Phases

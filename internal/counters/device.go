@@ -23,7 +23,12 @@ type Device struct {
 	AckPSN   uint32          `json:"ack_psn,omitempty"`   // furthest packet acknowledged
 	Strange  uint64          `json:"acks_strange"`        // acknowledgements of what it was not given
 	NAK      *DeviceNAK      `json:"nak,omitempty"`       // the last
-	Advances uint64          `json:"advances"`            // grows whenever the device has come further
+	Answers  uint64          `json:"answers,omitempty"`   // acknowledgements to it
+	// AnswerPSN is the furthest packet that was acknowledged to it. OwedPSN is the last packet of a request from
+	// it, if no acknowledgement since covers it.
+	AnswerPSN uint32  `json:"answer_psn,omitempty"`
+	OwedPSN   *uint32 `json:"owed_psn,omitempty"`
+	Advances  uint64  `json:"advances"` // grows whenever the device has come further
 }
 
 // DeviceAsked is an address whose MAC the device has asked for.
@@ -62,6 +67,10 @@ func deviceOf(a *external.Adapter) *Device {
 	d := &Device{
 		Heard: s.Heard, Frames: s.Frames, Given: s.Given, GivenPSN: uint32(s.GivenPSN),
 		Acks: s.Acks, AckPSN: uint32(s.AckPSN), Strange: s.Strange, Advances: s.Advances(),
+	}
+	if d.Answers, d.AnswerPSN = s.Answers, uint32(s.AnswerPSN); s.Owed {
+		psn := uint32(s.OwedPSN)
+		d.OwedPSN = &psn
 	}
 	if m := a.MAC(); s.Heard {
 		d.MAC = m.String()

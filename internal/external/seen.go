@@ -41,6 +41,11 @@ type Seen struct {
 	NAKs      uint64   // RNR NAKs included
 	NAKPSN    wire.PSN
 	NAKReason wire.Syndrome
+
+	Answers   uint64   // acknowledgements to it
+	AnswerPSN wire.PSN // furthest of them
+	Owed      bool     // it has sent a request since the last acknowledgement that covers it
+	OwedPSN   wire.PSN // of the last packet of a request from it
 }
 
 // Advances grows whenever the device has come further.
@@ -95,6 +100,7 @@ func (a *Adapter) sent(f *wire.Frame) (given bool) {
 
 // request notes a packet of a request and reports whether it is a repeat.
 func (s *Seen) request() (again bool) {
+	s.Owed, s.OwedPSN = true, s.PSN
 	switch {
 	case s.Requests == 0:
 		s.First, s.Last = s.PSN, s.PSN
@@ -131,11 +137,26 @@ func (s *Seen) answer(syndrome wire.Syndrome) (given bool) {
 // given notes a packet to the device.
 func (a *Adapter) given(f *wire.Frame) {
 	s := &a.seen
-	if op := f.OpCode(); op.Service() != wire.RC || op.Is(wire.OpResponse) {
+	switch op := f.OpCode(); {
+	case op.Service() != wire.RC:
+		return
+	case op.Is(wire.OpResponse):
+		if op.Info().AETH && f.AETH().Syndrome.IsACK() {
+			s.answered(f.PSN())
+		}
 		return
 	}
 	if psn := f.PSN(); s.Given == 0 || psn.After(s.GivenPSN) {
 		s.GivenPSN = psn
 	}
 	s.Given++
+}
+
+// answered notes an acknowledgement to the device. It covers all packets up to its own.
+func (s *Seen) answered(psn wire.PSN) {
+	if s.Answers == 0 || psn.After(s.AnswerPSN) {
+		s.AnswerPSN = psn
+	}
+	s.Answers++
+	s.Owed = s.Owed && s.OwedPSN.After(psn)
 }

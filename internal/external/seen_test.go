@@ -46,6 +46,22 @@ func TestSeen(t *testing.T) {
 		if n := b.a.Stats().Drops[DropNotGiven]; n != 1 || len(b.leaf.got) != 5+3 {
 			t.Errorf("%d acknowledgements were dropped, and the leaf has %d packets; 1 is of what the device was not sent", n, len(b.leaf.got))
 		}
+		told := func(psn wire.PSN, syndrome wire.Syndrome, answers uint64, furthest wire.PSN, owed bool) {
+			t.Helper()
+			b.leaf.send(b.Now, b.answer(groupID, deviceIP, psn, syndrome))
+			b.run(t)
+			if s.Answers != answers || s.AnswerPSN != furthest || s.Owed != owed {
+				t.Errorf("after %v of PSN %v: %+v", syndrome, psn, *s)
+			}
+		}
+		told(wire.PSNMask, wire.SyndromeACK, 1, wire.PSNMask, true) // PSN 2 is owed
+		told(2, wire.SyndromePSNSequence, 1, wire.PSNMask, true)
+		told(2, wire.SyndromeACK, 2, 2, false)
+		told(1, wire.SyndromeACK, 3, 2, false)
+		b.device.send(b.Now, b.packet(deviceIP, groupID, deviceMAC, 2)) // it has not heard it
+		b.run(t)
+		told(1, wire.SyndromeACK, 4, 2, true)
+		told(2, wire.SyndromeACK, 5, 2, false)
 		b.a.Watch(b.Now, hostIP)
 		if s.Heard || s.Frames != 0 || s.Given != 0 || s.Other != deviceIP+5 || len(s.Asked) != 1 {
 			t.Errorf("after Watch: %+v", *s)

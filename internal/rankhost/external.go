@@ -55,3 +55,25 @@ func ParseStep(b []byte) (s Step, err error) {
 	}
 	return s, nil
 }
+
+// Prefixes of the keys by which ranks wait until external hosts have a message, or have it acknowledged. The rest of both
+// is the same. Under the first a rank puts a Finish; the second gets Lacks.
+const (
+	FinishKey = "finish/"
+	DoneKey   = "done/"
+)
+
+// Finish is what ranks wait for at the end of a message.
+type Finish struct {
+	// PSNs are the last PSN of the message by host: what a receiver has to acknowledge, and what a source has to be
+	// acknowledged.
+	PSNs map[string]uint32 `json:"psns"`
+	// Last says that queue pairs and group are about to go: a source may not ask again afterwards.
+	Last bool `json:"last,omitempty"`
+}
+
+// Lack is an external host of which it is not known that it has a message, or its acknowledgement.
+type Lack struct {
+	Host string `json:"host"`
+	Why  string `json:"why"`
+}

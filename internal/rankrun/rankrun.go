@@ -81,6 +81,10 @@ type Rank interface {
 	// AwaitExternal blocks until the external host is ready to receive from the address that
 	// it is connected to. If it never gets ready, the run ends.
 	AwaitExternal(rank int, address uint32)
+	// Finish blocks until the external hosts have all that f names, or come no further, and
+	// returns those of the latter. All ranks call it with the same key, which no other call in
+	// the job has, and one of them with f.
+	Finish(key string, f *rankhost.Finish) []rankhost.Lack
 
 	// NewPair returns datagrams between the rank and another one. Both must call it with the same name.
 	NewPair(name string, peer, depth int) (*rank.Multicast, error)
@@ -100,6 +104,11 @@ type Group interface {
 	Acknowledged() (packets uint64)
 	// Expects returns the PSN that this member expects next.
 	Expects() (psn uint32)
+	// Sent returns the PSN of the last packet that the source has posted. Only the source may
+	// call it.
+	Sent() (psn uint32)
+	// Received returns the PSN of the last packet that this member has got in order.
+	Received() (psn uint32)
 	// NoteFallback records in the run's events that the group has left multicast. epoch is
 	// the number of the epoch that ended.
 	NoteFallback(epoch int, cause string)
@@ -115,6 +124,10 @@ type Conn interface {
 	// Probe starts to find out whether the peer's NIC answers, by a WRITE of length zero.
 	// The request fails when the NIC has used up its retries.
 	Probe(b *rank.Buffer) (*rank.Request, error)
+	// Sent returns the PSN of the last packet posted, Received that of the last one that came
+	// in order.
+	Sent() (psn uint32)
+	Received() (psn uint32)
 }
 
 // Buffer is the further calls on a buffer.

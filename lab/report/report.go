@@ -317,6 +317,8 @@ func verified(row *apps.Row) string {
 		return "phantom"
 	case *row.Verified:
 		return "yes"
+	case len(row.Unconfirmed) > 0:
+		return "not known: " + apps.LacksText(row.Unconfirmed)
 	}
 	return "no"
 }

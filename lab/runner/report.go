@@ -262,6 +262,9 @@ func (r *Report) Failures() (lines []string) {
 		if j, ok := row.Details.(apps.Judge); ok {
 			own = j.Failures(&row)
 		}
+		if len(row.Unconfirmed) > 0 {
+			own = append(own, fmt.Sprintf("%s %s at %v: %s", row.Workload, row.Scheme, lab.Size(row.SizeBytes), apps.LacksText(row.Unconfirmed)))
+		}
 		if lines = append(lines, own...); len(own) == 0 && row.Verified != nil && !*row.Verified {
 			lines = append(lines, fmt.Sprintf("%s %s at %v: a receiver got wrong bytes", row.Workload, row.Scheme, lab.Size(row.SizeBytes)))
 		}

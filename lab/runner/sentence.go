@@ -95,11 +95,13 @@ func outliers(rows []apps.Row) string {
 }
 
 func verdict(rows []apps.Row) string {
-	wrong, unknown := 0, 0
+	wrong, unknown, lacking := 0, 0, 0
 	for _, r := range rows {
 		switch {
 		case r.Verified == nil:
 			unknown++
+		case len(r.Unconfirmed) > 0:
+			lacking++
 		case !*r.Verified:
 			wrong++
 		}
@@ -107,6 +109,8 @@ func verdict(rows []apps.Row) string {
 	switch {
 	case wrong > 0:
 		return fmt.Sprintf("Wrong bytes arrived in %d of %d rows.", wrong, len(rows))
+	case lacking > 0:
+		return fmt.Sprintf("In %d of %d rows an external host lacks data, or the root its last acknowledgement.", lacking, len(rows))
 	case unknown == len(rows):
 		return "The payload was phantom: no byte was compared."
 	case unknown > 0:

@@ -161,6 +161,8 @@ func rowCells(r apps.Row) []string {
 		verified = "WRONG"
 		if *r.Verified {
 			verified = "yes (" + r.Payload + ")"
+		} else if len(r.Unconfirmed) > 0 {
+			verified = "NOT KNOWN"
 		}
 	}
 	size := lab.Size(r.SizeBytes).String()

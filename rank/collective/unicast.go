@@ -103,3 +103,19 @@ func recvFrom(r *rank.Rank, from int, b *rank.Buffer, off, n int) (*rank.Request
 	}
 	return c.Recv(b, off, n)
 }
+
+// lastPSN implements finisher.
+func (u *unicast) lastPSN(to int) (psn uint32, err error) {
+	if u.r.ID() == u.root {
+		c, err := u.r.Connect(to)
+		if err != nil {
+			return 0, err
+		}
+		return rankrun.OfConn(c).Sent(), nil
+	}
+	c, err := u.r.Connect(u.root)
+	if err != nil {
+		return 0, err
+	}
+	return rankrun.OfConn(c).Received(), nil
+}
