@@ -292,7 +292,7 @@ func (p *Peer) handleREQ(x message, answer func(uint16, map[string]uint64)) {
 		m.state, m.request, m.tid, m.peer = cmReqReceived, clone(x), x.tid, uint32(x.fields["local id"])
 	case m.state == cmReqReceived && x.fields["local id"] == uint64(m.peer):
 		answer(cmMRA, map[string]uint64{"timeout": cmAccept})
-	case m.state == cmRepSent: // the REP goes out again by itself
+	case m.state == cmRepSent, m.state == cmIdle: // the REP goes out again by itself; or Listen is about to be called, and the REQ comes again
 	default:
 		answer(cmREJ, map[string]uint64{"reason": 8}) // no such service
 	}

@@ -67,7 +67,8 @@ func TestManagedRefused(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := managed(t, 1, 0)
+		a, b := managed(t, 1, 0)
+		go func() { _, _ = b.Listen(t.Context(), 7175) }()
 		if _, err := a.Connect(t.Context(), 7174, nil); !errors.Is(err, ErrRejected) || err.Error() != "the peer rejected the connection: reason 8" {
 			t.Error(err)
 		}
