@@ -14,6 +14,7 @@ type reorder struct {
 	placed   bitRing // packets whose payload is in memory already
 	n        int
 	peer     bool // the requester repeats selectively
+	owed     bool // a report waits for Placed
 }
 
 // takeRequest handles a request packet of a requester that repeats selectively. A packet that
@@ -138,7 +139,8 @@ func (n *NIC) drain(now vtime.Time, q *QP, taken wire.PSN) {
 // such answers wait.
 func (n *NIC) report(now vtime.Time, q *QP, cause wire.PSN) {
 	r := &q.rq
-	if r.out.Len() > 0 {
+	if after := n.fenced(q); after > 0 || r.out.Len() > 0 {
+		q.order.owed = after > 0 // it acknowledges all before the hole
 		return
 	}
 	f := n.pool.Get()
@@ -164,5 +166,5 @@ func (o *reorder) forget(now vtime.Time, n *NIC) {
 		}
 	}
 	n.reordered -= o.n
-	o.n, o.received, o.placed = 0, bitRing{}, bitRing{}
+	o.n, o.received, o.placed, o.owed = 0, bitRing{}, bitRing{}, false
 }

@@ -117,6 +117,7 @@ type NIC struct {
 	keys     prng.Stream
 	back     queue.FIFO[turned]
 	returned func(now vtime.Time, f *wire.Frame) // nil: the NIC takes them itself
+	fence    func(q *QP) uint64                  // see SetFence; nil: what the NIC writes is in memory at once
 
 	// mcast is, by group, the queue pairs attached to it. It is walked only for a sum, whose
 	// order cannot show.

@@ -88,7 +88,7 @@ func (r *requester) pop(q *QP) sendWQE {
 // sendable reports whether a packet may go out now: a response to the peer's READ, or a
 // request.
 func (r *requester) sendable(q *QP) bool {
-	return r.requestable(q) || q.rq.out.Len() > 0
+	return r.requestable(q) || q.rq.answers()
 }
 
 // follows reports whether another packet of the same message may follow the one built last.
@@ -132,7 +132,7 @@ func (r *requester) startedEnd() uint64 {
 // turns out to be unsendable. Requests and responses to READs take turns.
 func (r *requester) nextPacket(now vtime.Time, q *QP) *wire.Frame {
 	r.midway = false
-	if q.rq.out.Len() > 0 && (q.rq.turn || !r.requestable(q)) {
+	if q.rq.answers() && (q.rq.turn || !r.requestable(q)) {
 		q.rq.turn = false
 		return q.rq.nextResponse(now, q)
 	}

@@ -38,6 +38,7 @@ type response struct {
 	length   uint32 // READ
 	va       uint64 // READ
 	original uint64 // respondAtomic
+	after    uint64 // not 0: it waits for Placed with this number
 }
 
 type responseKind uint8
@@ -71,7 +72,11 @@ func (r *responder) answer(now vtime.Time, q *QP, f *wire.Frame) {
 	r.remember(int(q.attr.MaxDestRdAtomic), e)
 	n.stats.MessagesReceived++
 	n.consume(f)
-	r.out.Push(e.from(0, e.length))
+	x := e.from(0, e.length)
+	if x.kind == respondAtomic {
+		x.after = n.fenced(q)
+	}
+	r.out.Push(x)
 	n.offer(now, q)
 }
 
@@ -253,6 +258,9 @@ func (r *responder) replay(now vtime.Time, q *QP, f *wire.Frame) {
 	}
 	n.stats.Replayed++
 	x.replayed = true
+	if x.kind == respondAtomic {
+		x.after = n.fenced(q)
+	}
 	r.out.Push(x)
 	n.offer(now, q)
 }
@@ -307,16 +315,19 @@ func (r *responder) rewind(x response) bool {
 }
 
 // postpone puts an acknowledgement behind the answers that wait. If the last of them is an
-// acknowledgement, the two are merged into the one with the later PSN.
+// acknowledgement, the two are merged into the one with the later PSN, except that the first to leave does not wait longer.
 func (r *responder) postpone(x response) {
-	last := r.out.At(r.out.Len() - 1)
-	if x.syndrome.IsACK() && last.kind == respondAck && last.syndrome.IsACK() {
-		if x.psn.After(last.psn) {
-			last.psn, last.msn = x.psn, x.msn
+	k := r.out.Len()
+	if k > 0 && x.syndrome.IsACK() {
+		if last := r.out.At(k - 1); last.kind == respondAck && last.syndrome.IsACK() && (k > 1 || x.after <= last.after) {
+			if x.psn.After(last.psn) {
+				last.psn, last.msn = x.psn, x.msn
+			}
+			last.after = max(last.after, x.after)
+			return
 		}
-		return
 	}
-	if r.out.Len() < 2*MaxRdAtomic+8 {
+	if k < 2*MaxRdAtomic+8 {
 		r.out.Push(x)
 	}
 }

@@ -354,16 +354,16 @@ func (r *responder) finish(now vtime.Time, q *QP, f *wire.Frame) {
 	q.completeRecv(now, w, f.Solicited())
 }
 
-// respond sends an acknowledgement in the frame of the request handled last. If answers wait, it
-// is queued behind them.
+// respond sends an acknowledgement in the frame of the request handled last. If answers wait, or what the request has
+// written is still on its way to memory, it is queued.
 func (r *responder) respond(now vtime.Time, q *QP, f *wire.Frame, psn wire.PSN, s wire.Syndrome) {
 	n := q.nic
 	if n.trace != nil && !s.IsACK() {
 		n.trace.Trace(now, machine.Event{Kind: machine.EventNakSent, QP: q.num, PSN: psn, Text: s.String()})
 	}
-	if r.out.Len() > 0 {
+	if after := n.fenced(q); after > 0 || r.out.Len() > 0 {
 		n.pool.Put(f)
-		r.postpone(response{kind: respondAck, psn: psn, syndrome: s, msn: r.msn})
+		r.postpone(response{kind: respondAck, psn: psn, syndrome: s, msn: r.msn, after: after})
 		return
 	}
 	n.pool.Strip(f)
