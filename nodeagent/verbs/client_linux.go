@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -46,8 +45,17 @@ type client struct {
 	program  *Program // whose it is in virtual time, or nil
 	failures map[wire.QPN]failure
 
+	puts    uint64        // pieces of memory that the NIC has written; with the loop's lock
+	placed  atomic.Uint64 // how many of them are in the program's memory
+	fenced  []*qp         // whose answers wait for others; with the loop's lock
+	fencing bool          // the worker is to say when they are there; with the loop's lock
+
 	backlog atomic.Int64 // bytes to be written to the program's memory
-	torn    bool         // some of them could not be; the worker's
+	used    [uses]atomic.Int64
+	begging bool  // there was no memory of images, since others have it; the worker's
+	hungry  int   // outstanding requests when there was none; 0: it does not wait; with the loop's lock
+	left    int64 // of useImages, when some was last given back; the worker's
+	torn    bool  // some of them could not be; the worker's
 }
 
 // channel is a completion channel.
@@ -56,103 +64,6 @@ type channel struct {
 	pipe  *pipe
 	users int // completion queues
 }
-
-// pipe carries events to a program, which may take its time.
-type pipe struct {
-	mu    sync.Mutex
-	some  sync.Cond
-	queue [][]byte
-	over  bool
-	end   *os.File
-	now   *uint64 // not nil: what is sent is at the program's end when send returns, and counted here
-}
-
-// pipeMax bounds the events that a program has not read beyond what the socket holds. Later ones
-// are lost; it is woken by the earlier ones, if it ever looks.
-const pipeMax = 1 << 16
-
-// newPipe returns a pipe and the descriptor of the program's end, which the caller closes.
-func (s *Server) newPipe() (*pipe, int, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		return nil, 0, errors.Join(err, unix.Close(fds[0]), unix.Close(fds[1]))
-	}
-	p := &pipe{end: os.NewFile(uintptr(fds[0]), "events")}
-	p.some.L = &p.mu
-	if s.turns != nil {
-		p.now = &s.told
-	}
-	go p.run()
-	return p, fds[1], nil
-}
-
-func (p *pipe) send(b []byte) {
-	if p.now != nil {
-		*p.now++
-		if p.write(b) {
-			return
-		}
-	}
-	p.mu.Lock()
-	if len(p.queue) < pipeMax && !p.over {
-		p.queue = append(p.queue, b)
-		p.some.Signal()
-	}
-	p.mu.Unlock()
-}
-
-// write writes a message at once, and reports whether there was room for it.
-func (p *pipe) write(b []byte) (written bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.queue) > 0 || p.over {
-		return false
-	}
-	raw, err := p.end.SyscallConn()
-	if err != nil {
-		return false
-	}
-	err = raw.Write(func(fd uintptr) bool {
-		_, e := unix.Write(int(fd), b)
-		written = e != unix.EAGAIN // a program that has closed its end hears nothing
-		return true
-	})
-	return written && err == nil
-}
-
-func (p *pipe) run() {
-	for {
-		p.mu.Lock()
-		for len(p.queue) == 0 && !p.over {
-			p.some.Wait()
-		}
-		all, over := p.queue, p.over
-		p.queue = nil
-		p.mu.Unlock()
-		if over {
-			return
-		}
-		for _, b := range all {
-			if _, err := p.end.Write(b); err != nil {
-				return // the program has closed its end, or is gone
-			}
-		}
-	}
-}
-
-func (p *pipe) close() {
-	p.mu.Lock()
-	p.over = true
-	p.some.Signal()
-	p.mu.Unlock()
-	_ = p.end.Close() // which ends a write that waits
-}
-
-// tell hands the program an asynchronous event.
-func (c *client) tell(e event) { c.pipe.send(encode(e)) }
 
 // serve does what a program asks for until it closes the connection or says what makes no sense.
 func (s *Server) serve(conn *net.UnixConn) {
@@ -260,14 +171,14 @@ func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte
 	if err != nil {
 		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page)))
 	}
-	p, far, err := s.newPipe()
-	if err != nil {
-		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), unix.Close(bell[0]), unix.Close(bell[1])))
-	}
 	c := &client{
-		s: s, conn: conn, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"), pipe: p,
+		s: s, conn: conn, mem: fds[0], work: newWorker(page), page: page, bell: os.NewFile(uintptr(bell[0]), "bell"),
 		pds: map[uint32]*virtrnic.PD{}, cqs: map[uint32]*cq{}, qps: map[wire.QPN]*qp{}, srqs: map[uint32]*srq{}, ahs: map[uint32]*virtrnic.AddressHandle{},
 		channels: map[uint32]*channel{},
+	}
+	var far int
+	if c.pipe, far, err = c.newPipe(); err != nil {
+		return refuse(errors.Join(err, unix.Close(pageFD), unix.Munmap(page), c.bell.Close(), unix.Close(bell[1])))
 	}
 	d := device{
 		Version: version, MTU: uint32(s.mtu), MaxQPWR: virtrnic.MaxQPWR, MaxCQE: cqesMax, MaxSGE: sgesMax,
@@ -339,6 +250,8 @@ func (c *client) close() {
 		}
 		unmap(c.page)
 		_ = unix.Close(c.mem)
+		c.s.backlog.Add(-c.backlog.Load()) // of jobs that were not done any more
+		c.giveAll()
 	}()
 }
 
@@ -384,10 +297,10 @@ func (c *client) takeBack(now vtime.Time) {
 	for _, p := range c.pds { // independent of each other
 		_ = c.s.nic.DeallocPD(p) // nothing is in it any more
 	}
-	for _, h := range c.held { // for queue pairs that do not exist any more
+	for len(c.held) > 0 { // for queue pairs that do not exist any more
+		h := c.next()
 		c.s.deliver(now, h.port, h.f)
 	}
-	c.held = nil
 	clear(c.ahs)
 	clear(c.srqs)
 	clear(c.cqs)
@@ -416,16 +329,65 @@ func (c *client) put(r *region, off uint64, b []byte) {
 	}
 	*own = append((*own)[:0], b...)
 	c.backlog.Add(int64(len(b)))
+	c.s.backlog.Add(int64(len(b)))
 	c.s.puts++
+	c.puts++
 	c.work.add(func() {
 		err := put(c.mem, *own, r.addr+off)
 		c.backlog.Add(-int64(len(*own)))
+		c.s.backlog.Add(-int64(len(*own)))
 		c.s.pieces.Put(own)
-		if err != nil && !c.torn {
-			c.torn = true
+		switch {
+		case c.torn:
+		case err != nil:
+			c.torn = true // so that nothing is acknowledged any more
 			c.s.call(func(now vtime.Time) { c.breakDown(now) })
+		default:
+			c.placed.Add(1)
 		}
 	})
+}
+
+// fence returns what an answer of a queue pair has to wait for (virtrnic.NIC.SetFence): what the NIC has written to its program's memory is
+// on its way there. It is called with the loop's lock.
+func (s *Server) fence(nq *virtrnic.QP) uint64 {
+	q := s.qps[nq.Num()]
+	if q == nil || q.client.placed.Load() == q.client.puts {
+		return 0
+	}
+	c := q.client
+	if !q.fenced {
+		q.fenced = true
+		c.fenced = append(c.fenced, q)
+	}
+	c.awaitPlaced()
+	return c.puts
+}
+
+// awaitPlaced has answers sent when the worker has done what it has to do now. It is called with the loop's lock.
+func (c *client) awaitPlaced() {
+	if c.fencing {
+		return
+	}
+	c.fencing = true
+	c.work.add(func() { c.s.call(c.answer) })
+}
+
+// answer sends the answers that do not have to wait any more. It is called with the loop's lock.
+func (c *client) answer(now vtime.Time) {
+	c.fencing = false
+	done := c.placed.Load()
+	all := c.fenced
+	c.fenced = nil
+	for _, q := range all {
+		q.fenced = c.qps[q.qp.Num()] == q && c.s.nic.Placed(now, q.qp, done)
+		if q.fenced {
+			c.fenced = append(c.fenced, q)
+		}
+	}
+	if len(c.fenced) > 0 && !c.gone {
+		c.awaitPlaced()
+	}
 }
 
 // breakDown ends a program's queue pairs after bytes could not be written that the NIC has acknowledged.

@@ -2,7 +2,9 @@ package verbs
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,10 +21,14 @@ type end struct {
 }
 
 // manage makes the NIC's communication manager. The time as a seed keeps the IDs of a node that has started again
-// apart from those before, which its peers may still know.
+// apart from those before, which its peers may still know. In virtual time each run begins at all nodes, and is the same run.
 func (s *Server) manage() {
+	seed := uint64(time.Now().UnixNano())
+	if s.turns != nil {
+		seed = uint64(s.nic.IP())
+	}
 	s.cm = cm.New(cm.Config{
-		IP: s.nic.IP(), IPv6: !s.nic.Addr(s.nic.IP()).Is4(), MTU: s.mtu, Seed: uint64(time.Now().UnixNano()),
+		IP: s.nic.IP(), IPv6: !s.nic.Addr(s.nic.IP()).Is4(), MTU: s.mtu, Seed: seed,
 		Send: s.nic.SendMAD, Tell: s.tellEnd,
 	})
 	s.nic.SetGSI(func(now vtime.Time, src uint32, mad []byte) { s.cm.Handle(now, src, mad) })
@@ -45,7 +51,7 @@ func (s *Server) tellEnd(e cm.Event) {
 		},
 	}
 	copy(m.Params.Data[:], e.Params.Private)
-	x.channel.pipe.send(encode(m))
+	x.channel.pipe.send(encode(m), nil)
 }
 
 func flag(b bool) uint8 {
@@ -62,9 +68,10 @@ func (s *Server) cmAddr(ip uint32, port uint16) cmAddr {
 // removeEnds tells programs that the device of their endpoints has failed, and forgets these. It is called with the
 // loop's lock.
 func (s *Server) removeEnds() {
-	for id, x := range s.ends { // independent of each other
+	for _, id := range slices.Sorted(maps.Keys(s.ends)) {
+		x := s.ends[id]
 		x.channel.users--
-		x.channel.pipe.send(encode(cmEvent{Type: cmDeviceRemoval, ID: id}))
+		x.channel.pipe.send(encode(cmEvent{Type: cmDeviceRemoval, ID: id}), nil)
 	}
 	clear(s.ends)
 	s.cm.Reset()
@@ -72,10 +79,15 @@ func (s *Server) removeEnds() {
 
 // forgetEnds destroys endpoints of the program. It is called with the loop's lock.
 func (c *client) forgetEnds(now vtime.Time, which func(*end) bool) {
-	for id, x := range c.s.ends { // independent of each other
+	var ids []uint32
+	for id, x := range c.s.ends {
 		if x.client == c && which(x) {
-			c.forgetEnd(now, id, x)
+			ids = append(ids, id)
 		}
+	}
+	slices.Sort(ids) // what is said to peers goes out in this order
+	for _, id := range ids {
+		c.forgetEnd(now, id, c.s.ends[id])
 	}
 }
 
@@ -159,6 +171,9 @@ func (c *client) cmSimple(now vtime.Time, o op, id uint32) (answer any, after fu
 		answer, err = c.cmQuery(id)
 		return answer, after, err
 	case opCMRoute:
+		if err := c.mayAsk(); err != nil {
+			return nil, after, err
+		}
 		c.tellOwn(x, cmRouteResolved, id, 0, cmAddr{}, cmParams{})
 	}
 	return reply{}, after, err
@@ -167,7 +182,7 @@ func (c *client) cmSimple(now vtime.Time, o op, id uint32) (answer any, after fu
 // tellOwn tells the program of what it has asked for and is there at once.
 func (c *client) tellOwn(x *end, kind, id uint32, context uint64, remote cmAddr, p cmParams) {
 	m := cmEvent{Type: kind, ID: id, Local: c.s.cmAddr(c.s.nic.IP(), 0), Remote: remote, Context: context, Params: p}
-	x.channel.pipe.send(encode(m))
+	x.channel.pipe.send(encode(m), nil)
 }
 
 func (c *client) cmQuery(id uint32) (q cmQuery, err error) {
@@ -196,6 +211,9 @@ func (c *client) cmChange(now vtime.Time, o op, m any) (r reply, err error) {
 		ip, err := addressOf(m.GID)
 		if err != nil || !wire.IsMulticast(ip) {
 			return r, fmt.Errorf("join %v: it is no group: %w", netip.AddrFrom16(m.GID), unix.EINVAL)
+		}
+		if err := c.mayAsk(); err != nil {
+			return r, err
 		}
 		p := cmParams{QPN: uint32(wire.QPNMulticast), QKey: udQKey}
 		c.tellOwn(x, cmMulticastJoin, m.ID, m.Context, c.s.cmAddr(ip, 0), p)
@@ -280,6 +298,9 @@ func (c *client) cmAddress(o op, m *cmAddress) (r reply, err error) {
 	ip, err := addressOf(m.Addr.GID)
 	if err != nil || a.IsUnspecified() || c.s.nic.Addr(ip).Unmap() != a {
 		return r, fmt.Errorf("resolve %v: no host of the fabric has it: %w", a, unix.EHOSTUNREACH)
+	}
+	if err := c.mayAsk(); err != nil {
+		return r, err
 	}
 	if err := c.s.cm.Resolve(m.ID, ip, m.Addr.Port); err != nil {
 		return r, err

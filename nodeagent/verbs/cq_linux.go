@@ -22,6 +22,7 @@ type cq struct {
 	told    *virtrnic.CompChannel // tells which completions are solicited; nil without a channel
 	queued  uint64                // completions handed to the worker; with the loop's lock
 	written uint64                // of them, in the ring; the worker's
+	unread  bool                  // an event of it waits in the channel's pipe; the pipe's
 }
 
 // room returns how many completions may be handed on.
@@ -102,7 +103,7 @@ func (q *cq) write(all []virtrnic.WC, solicited bool, now vtime.Time) {
 	}
 	q.ring.setHead(q.written)
 	if q.channel != nil && q.ring.fire(solicited) {
-		q.channel.pipe.send(idBytes(q.id))
+		q.channel.pipe.send(idBytes(q.id), &q.unread)
 	}
 }
 
@@ -111,7 +112,7 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 		return r, nil, fmt.Errorf("create completion queue: depth %d is not in 1..%d: %w", m.Depth, cqesMax, unix.EINVAL)
 	}
 	n := ringEntries(min(m.Depth+1, cqesMax))
-	mem, fd, err := share(ringBytes(n, completionLen))
+	mem, fd, err := c.share(ringBytes(n, completionLen))
 	if err != nil {
 		return r, nil, err
 	}
@@ -142,7 +143,7 @@ func (c *client) createCQ(m *createCQ) (r reply, fds []int, err error) {
 		c.cqs[q.id] = q
 	})
 	if err != nil {
-		unmap(mem)
+		c.unshare(mem)
 		return r, nil, errors.Join(err, unix.Close(fd))
 	}
 	return reply{ID: q.id, Send: uint32(n)}, []int{fd}, nil
@@ -155,14 +156,14 @@ func (c *client) resizeCQ(m *resizeCQ) (r reply, fds []int, err error) {
 		return r, nil, fmt.Errorf("resize completion queue %d: depth %d is not in 1..%d: %w", m.ID, m.Depth, cqesMax, unix.EINVAL)
 	}
 	n := ringEntries(min(m.Depth+1, cqesMax))
-	mem, fd, err := share(ringBytes(n, completionLen))
+	mem, fd, err := c.share(ringBytes(n, completionLen))
 	if err != nil {
 		return r, nil, err
 	}
 	done, err := error(unix.EIO), error(unix.EIO) // the loop has ended, or the server is being closed
 	if c.ask(func() {
 		c.s.call(func(vtime.Time) { mem, done = c.exchange(m.ID, ring{mem, n, completionLen}) })
-		unmap(mem)
+		c.unshare(mem)
 	}) {
 		err = done
 	}

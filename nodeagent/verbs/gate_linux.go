@@ -1,6 +1,10 @@
 package verbs
 
 import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/mcastlab/mcastlab/core/machine"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -76,7 +80,7 @@ func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 		s.deliver(now, port, f)
 		return
 	}
-	if len(q.client.held) >= heldMax {
+	if len(q.client.held) >= heldMax || q.client.take(useFrames, frameBytes(f)) != nil {
 		s.nic.Stats().Drops[virtrnic.DropIntakeFull]++
 		s.pool.Put(f)
 		return
@@ -85,6 +89,7 @@ func (g gate) HandleFrame(now vtime.Time, port int, f *wire.Frame) {
 	if len(q.client.held) == 1 && !q.client.fetching {
 		q.client.release(now)
 	}
+	s.feed(now)
 }
 
 // loopback stands for a port by which the NIC's own frames come back to it.
@@ -108,6 +113,7 @@ func (g gate) HandleTimeout(now vtime.Time) {
 	if at, armed := g.s.cm.NextTimeout(); armed && at <= now {
 		g.s.cm.HandleTimeout(now)
 	}
+	g.s.feed(now)
 }
 
 // Settle implements machine.Machine.
@@ -136,11 +142,14 @@ const heldMax = 4096
 // front of the NIC.
 const backlogMax = 16 << 20
 
+// backlogAll is how many they may be in all programs together before frames wait of those that have more than backlogShare.
+const backlogAll, backlogShare = 256 << 20, 1 << 20
+
 // release passes the frames that wait for a program to the NIC, up to one that something has to be done for first. It is called
 // with the loop's lock, when no memory is being read for the gate.
 func (c *client) release(now vtime.Time) {
 	for len(c.held) > 0 && !c.fetching {
-		if c.backlog.Load() > backlogMax {
+		if own := c.backlog.Load(); own > backlogMax || own > backlogShare && c.s.backlog.Load() > backlogAll {
 			c.wait(func() error { return nil }, nil)
 			return
 		}
@@ -151,19 +160,38 @@ func (c *client) release(now vtime.Time) {
 // prepare hands the first frame to the NIC, or has the memory read first that it reads.
 func (c *client) prepare(now vtime.Time) {
 	if r, off, n := c.reads(c.held[0].f); r != nil {
-		c.wait(func() error { return fetch(c.mem, r.image[off:off+n], r.addr+off) }, r)
+		c.wait(func() (err error) {
+			full := c.load([]part{{r, off, n}}, func(int) { err = unix.EFAULT })
+			return errors.Join(full, err)
+		}, r)
 		return
 	}
 	c.pass(now)
 }
 
-// pass hands the first frame to the NIC.
-func (c *client) pass(now vtime.Time) {
+// next takes the first frame out.
+func (c *client) next() held {
 	h := c.held[0]
 	c.held[0] = held{}
 	if c.held = c.held[1:]; len(c.held) == 0 {
 		c.held = nil
 	}
+	c.give(useFrames, frameBytes(h.f))
+	return h
+}
+
+// discard drops the first frame, as a NIC does that has no room for it.
+func (c *client) discard() {
+	c.s.nic.Stats().Drops[virtrnic.DropIntakeFull]++
+	c.s.pool.Put(c.next().f)
+}
+
+// frameBytes returns how much a frame counts that waits, in bytes.
+func frameBytes(f *wire.Frame) int64 { return 256 + int64(f.PayloadLen()) }
+
+// pass hands the first frame to the NIC.
+func (c *client) pass(now vtime.Time) {
+	h := c.next()
 	if q := c.s.qps[h.f.DestQP()]; q != nil {
 		q.takeReceives(now)
 	}
@@ -181,18 +209,22 @@ func (c *client) wait(f func() error, r *region) {
 			if c.gone {
 				return
 			}
-			if err != nil && r != nil {
-				c.lose(r)
-			}
 			if len(c.held) == 0 {
 				return
 			}
-			if r != nil {
+			switch {
+			case errors.Is(err, errFull):
+				c.discard()
+			case r != nil:
+				if err != nil {
+					c.lose(r)
+				}
 				c.pass(now)
-			} else {
+			default:
 				c.prepare(now)
 			}
 			c.release(now)
+			c.s.feed(now)
 		})
 	})
 }
@@ -215,7 +247,7 @@ func (c *client) reads(f *wire.Frame) (r *region, off, n uint64) {
 	}
 	r = c.s.regions[key]
 	off, ok := r.span(va, n)
-	if !ok || r.mr == nil {
+	if !ok || r.mr == nil || !c.s.nic.LoadsFor(f, key, va, n) {
 		return nil, 0, 0
 	}
 	return r, off, n

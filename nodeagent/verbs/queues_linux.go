@@ -23,6 +23,7 @@ type qp struct {
 	reliable bool          // of type RC
 	group    *group        // that switches replicate in; with the loop's lock
 	waits    atomic.Bool   // the group is not registered yet
+	fenced   bool          // it is in client.fenced; with the loop's lock
 	looked   uint64        // head of the receive ring at the last look; the worker's
 	stalled  atomic.Bool   // the NIC's queue is full
 	bad      atomic.Bool   // an entry was nonsense, or the queue pair is destroyed: nothing is taken any more

@@ -9,6 +9,8 @@ type region struct {
 	image []byte // mapped; nil if it has no bytes
 	iova  uint64
 	addr  uint64 // in the program
+
+	loaded map[uint64]struct{} // chunks of the image that have been read; the worker's
 }
 
 // span returns the offset in the image of n bytes at an address of the region; false if they are not all in it.

@@ -145,7 +145,7 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 			q.channel.users--
 		}
 		delete(c.cqs, id)
-		return func() { unmap(q.ring.mem) }, nil
+		return func() { c.unshare(q.ring.mem) }, nil
 	case opDestroyQP:
 		q := c.qps[wire.QPN(id)]
 		if q == nil {
@@ -156,7 +156,7 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 		}
 		c.destroyQP(now, q)
 		c.work.add(func() { c.work.drop(q) })
-		return func() { unmap(q.mem) }, nil
+		return func() { c.unshare(q.mem) }, nil
 	case opDestroySRQ:
 		return c.destroySRQ(id)
 	case opDeregMR:
@@ -165,7 +165,7 @@ func (c *client) destroy(now vtime.Time, o op, id uint32) (after func(), err err
 			return nil, fmt.Errorf("deregister memory: %w", virtrnic.ErrKey)
 		}
 		c.forgetMR(id)
-		return func() { unmap(r.image) }, nil
+		return func() { c.dropImage(r) }, nil
 	}
 	return nil, errMalformed
 }
@@ -223,7 +223,7 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 		return 0, err
 	}
 	r := &region{iova: m.IOVA, addr: m.Addr}
-	if r.image, err = mapImage(m.Length); err != nil {
+	if r.image, err = c.takeImage(m.Length); err != nil {
 		return 0, err
 	}
 	err = unix.EIO
@@ -244,7 +244,7 @@ func (c *client) regMR(m *regMR) (key uint32, err error) {
 		c.s.regions[key], c.s.owners[key] = r, c
 	})
 	if err != nil {
-		unmap(r.image)
+		c.dropImage(r)
 	}
 	return key, err
 }
@@ -267,7 +267,7 @@ func (c *client) probe(addr, length uint64) error {
 }
 
 func (c *client) createChannel() (id uint32, fds []int, err error) {
-	p, far, err := c.s.newPipe()
+	p, far, err := c.newPipe()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -296,7 +296,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	}
 	sends, recvs := ringEntries(m.SendWR), ringEntries(m.RecvWR)
 	first := ringBytes(sends, sendLen)
-	mem, fd, err := share(first + ringBytes(recvs, recvLen))
+	mem, fd, err := c.share(first + ringBytes(recvs, recvLen))
 	if err != nil {
 		return r, nil, err
 	}
@@ -331,7 +331,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 		c.qps[q.qp.Num()], c.s.qps[q.qp.Num()] = q, q
 	})
 	if err != nil {
-		unmap(mem)
+		c.unshare(mem)
 		return r, nil, errors.Join(err, unix.Close(fd))
 	}
 	c.work.add(func() { c.work.qps = append(c.work.qps, q) })

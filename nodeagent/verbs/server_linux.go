@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,7 +58,12 @@ type Server struct {
 	pool *wire.Pool
 	mtu  int
 
-	pieces sync.Pool // *[]byte: what is on its way to programs' memory
+	pieces   sync.Pool // *[]byte: what is on its way to programs' memory
+	quotas   [uses]quota
+	accounts sync.Mutex         // of client.take
+	used     [uses]atomic.Int64 // by all programs
+	backlog  atomic.Int64       // client.backlog of all
+	starving atomic.Bool        // a program waits for others to give back memory of images
 
 	// What follows is touched within Call, News or Gate only: with the loop's lock.
 	qps       map[wire.QPN]*qp
@@ -66,10 +72,12 @@ type Server struct {
 	clients   map[*client]bool
 	completed uint64 // the NIC's count at the last look
 	most      [kinds]int
-	lastID    uint64 // of clients
-	told      uint64 // events that programs have been sent
-	puts      uint64 // pieces of programs' memory that have been written
-	turns     *Turns // nil: programs are served as they come
+	lastID    uint64  // of clients
+	told      uint64  // events that programs have been sent, in virtual time
+	hungry    bool    // some client.hungry is not 0
+	behind    []*pipe // that have more than their sockets hold, in virtual time
+	puts      uint64  // pieces of programs' memory that have been written
+	turns     *Turns  // nil: programs are served as they come
 	cm        *cm.Machine
 	alias     func(a netip.Addr) (ip uint32, ok bool)
 	ends      map[uint32]*end // of connections, by communication ID
@@ -92,7 +100,7 @@ type Server struct {
 func NewServer(c Config) *Server {
 	s := &Server{
 		loop: c.Loop, nic: c.NIC, requester: c.NIC, pool: c.Pool, mtu: c.MTU, qps: map[wire.QPN]*qp{}, regions: map[uint32]*region{}, owners: map[uint32]*client{},
-		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{},
+		clients: map[*client]bool{}, conns: map[*net.UnixConn]bool{}, quotas: quotas,
 		done: make(chan struct{}), most: mostOf(), ends: map[uint32]*end{}, alias: c.Alias, turns: c.Turns,
 		agent: c.Agent, ids: c.Groups, activate: c.Activate, groups: map[uint32]*group{},
 	}
@@ -101,6 +109,9 @@ func NewServer(c Config) *Server {
 	}
 	s.manage()
 	c.NIC.SetReturn(gate{s}.returned)
+	if s.turns == nil { // in turns what the NIC writes is in memory before time goes on
+		c.NIC.SetFence(s.fence)
+	}
 	return s
 }
 

@@ -48,7 +48,7 @@ func (c *client) createSRQ(m *createSRQ) (r reply, fds []int, err error) {
 		return r, nil, fmt.Errorf("create shared receive queue: %d buffers of %d pieces: %w", m.WR, m.SGE, unix.EINVAL)
 	}
 	n := ringEntries(m.WR)
-	mem, fd, err := share(ringBytes(n, recvLen))
+	mem, fd, err := c.share(ringBytes(n, recvLen))
 	if err != nil {
 		return r, nil, err
 	}
@@ -65,7 +65,7 @@ func (c *client) createSRQ(m *createSRQ) (r reply, fds []int, err error) {
 		c.srqs[q.id] = q
 	})
 	if err != nil {
-		unmap(mem)
+		c.unshare(mem)
 		return r, nil, errors.Join(err, unix.Close(fd))
 	}
 	return reply{ID: q.id, Recv: uint32(n)}, []int{fd}, nil
@@ -101,5 +101,5 @@ func (c *client) destroySRQ(id uint32) (after func(), err error) {
 		return nil, err
 	}
 	delete(c.srqs, id)
-	return func() { unmap(q.rq.mem) }, nil
+	return func() { c.unshare(q.rq.mem) }, nil
 }

@@ -154,6 +154,7 @@ func (t *Turns) drain(now vtime.Time) {
 		t.s.News(now)
 		t.s.doJobs()
 		if t.s.nic.Completions() == done {
+			t.s.flushBehind()
 			return
 		}
 	}

@@ -25,6 +25,7 @@ type worker struct {
 	qps  []*qp  // the worker's own list
 	b    [batch][sendLen]byte
 	s    [batch]send
+	part [sgesMax]part // that are being read
 }
 
 // batch is how many sends are handed to the NIC at a time.
@@ -106,6 +107,7 @@ func (w *worker) run(c *client) {
 			w.look(c)
 		}
 		if !busy && len(jobs) == 0 {
+			c.relieve()
 			w.sleep()
 		}
 	}
@@ -133,6 +135,7 @@ func (w *worker) drain(c *client) {
 			w.look(c)
 		}
 	}
+	c.relieve()
 }
 
 // look takes what waits in the receive rings, since a queue pair in ERR has to flush it, and fills
@@ -194,9 +197,9 @@ func (w *worker) takePosted(c *client) {
 // send takes one batch: it copies the entries, brings the images of what they read up to date,
 // and posts them.
 func (w *worker) send(c *client, q *qp) (busy bool) {
-	n, resets, ready := 0, 0, false
+	n, resets, out, ready := 0, 0, 0, false
 	c.s.call(func(vtime.Time) {
-		resets, ready = q.resets, q.qp.State() >= virtrnic.StateRTS
+		resets, ready, out = q.resets, q.qp.State() >= virtrnic.StateRTS, c.outstanding()
 		q.stalled.Store(!ready) // until it is modified
 		for ready && n < batch && uint64(n) < q.sq.waiting(q.sent.Load()) {
 			s := &w.s[n]
@@ -206,18 +209,21 @@ func (w *worker) send(c *client, q *qp) (busy bool) {
 				s.wr = virtrnic.SendWR{Opcode: 255} // which the NIC refuses
 				break
 			}
-			c.find(s)
+			c.find(q, s)
 		}
 	})
-	for i := range n {
-		c.refresh(&w.s[i])
+	all := n
+	for n = 0; n < all && c.refresh(&w.s[n], n == 0); n++ { // those before are not the NIC's yet, so nothing is reclaimed for later ones
 	}
 	c.s.call(func(now vtime.Time) {
 		for i := 0; i < n && q.resets == resets && q.open(); i++ {
 			q.post(now, &w.s[i])
 		}
+		if all > 0 && n == 0 {
+			busy = !c.starve(q, out)
+		}
 	})
-	return n > 0
+	return busy || n > 0
 }
 
 // post hands a send to the NIC. It is called with the loop's lock.
@@ -236,9 +242,10 @@ func (q *qp) post(now vtime.Time, s *send) {
 	q.sq.giveBack(q.sent.Load() - uint64(q.qp.Outstanding()))
 }
 
-// find notes the regions that a request reads. It is called with the loop's lock.
-func (c *client) find(s *send) {
-	reads := s.wr.Opcode < virtrnic.WRRDMARead || s.wr.Opcode > virtrnic.WRAtomicFetchAdd
+// find notes the regions that a request reads: none if the NIC will not read. It is called with the loop's lock.
+func (c *client) find(q *qp, s *send) {
+	s.wr.UD.AH = c.ahs[s.ah]
+	reads := c.s.nic.Loads(q.qp, &s.wr)
 	for i, e := range s.wr.SGL {
 		s.regions[i] = nil
 		if reads && c.s.owners[e.LKey] == c {
@@ -247,19 +254,22 @@ func (c *client) find(s *send) {
 	}
 }
 
-// refresh brings the image of what a request reads up to date. Memory that cannot be read gets a key that does not
-// exist, for which the NIC has its own answer: a local protection error, in the request's turn.
-func (c *client) refresh(s *send) {
-	for i := range s.wr.SGL {
-		e, r := &s.wr.SGL[i], s.regions[i]
+// refresh brings the image of what a request reads up to date, and reports whether there was memory for it; with first it may be taken from
+// what the NIC does not need. What the program does not have
+// gets a key that does not exist, for which the NIC has its own answer: a local protection error, in the request's turn.
+func (c *client) refresh(s *send, first bool) bool {
+	parts, of := c.work.part[:0], [sgesMax]int{}
+	for i, e := range s.wr.SGL {
+		r := s.regions[i]
 		if r == nil || e.Length == 0 {
 			continue
 		}
-		off, ok := r.span(e.Addr, uint64(e.Length))
-		if ok && fetch(c.mem, r.image[off:off+uint64(e.Length)], r.addr+off) != nil {
-			e.LKey = 0
+		if off, ok := r.span(e.Addr, uint64(e.Length)); ok {
+			of[len(parts)] = i
+			parts = append(parts, part{r, off, uint64(e.Length)})
 		}
 	}
+	return (first || c.tryReserve(parts)) && c.load(parts, func(i int) { s.wr.SGL[of[i]].LKey = 0 }) == nil
 }
 
 // listen waits for the program's bell until the connection ends.
