@@ -159,7 +159,7 @@ func (m *model) try(p *player) (done bool, w park) {
 		}
 	case sleep:
 		if !p.trying {
-			return false, park{Kind: parkSleep, Until: uint64(m.now) + 100}
+			return false, park{Kind: parkSleep, Until: uint64(m.now) + 30000}
 		}
 	case yield:
 		if !p.trying {
