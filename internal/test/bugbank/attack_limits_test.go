@@ -7,7 +7,7 @@ var attackLimits = []pitfall{
 		seen: "mcastlab, with libfabric's verbs;ofi_rxm; linux-rdma/rdma-core#1624, jcxue/RDMA-Tutorial#6",
 		bugs: []bug{{
 			wrong: "A completion queue of max_cqe has an entry more than the NIC has",
-			edits: edit("nodeagent/verbs/cq_linux.go", "\tn := ringEntries(min(m.Depth+1, cqesMax))\n\tmem, fd, err := share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :=", "\tn := ringEntries(m.Depth + 1)\n\tmem, fd, err := share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :="),
+			edits: edit("nodeagent/verbs/cq_linux.go", "\tn := ringEntries(min(m.Depth+1, cqesMax))\n\tmem, fd, err := c.share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :=", "\tn := ringEntries(m.Depth + 1)\n\tmem, fd, err := c.share(ringBytes(n, completionLen))\n\tif err != nil {\n\t\treturn r, nil, err\n\t}\n\tq :="),
 			test:  "nodeagent/verbs TestLimits/advertised",
 		}, {
 			wrong: "The depth of its own receive queue counts for a queue pair with a shared one",
