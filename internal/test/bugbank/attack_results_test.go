@@ -132,6 +132,10 @@ var attackResults = []pitfall{
 			edits: edit("lab/setting/values.go", " || strings.Trim(strings.TrimPrefix(num, \"-\"), \"0123456789.\") != \"\"", ""),
 			test:  "lab TestNumbersAlike",
 		}, {
+			wrong: "The last word of a run is that of TLS",
+			edits: edit("drivers/lockstep/coordinator_linux.go", "err = errors.Join(err, c.lost(m, fmt.Errorf(\"its daemon has gone before the run ended: %w\", merr)))", "err = errors.Join(err, merr)"),
+			test:  "drivers/lockstep TestDaemonGone",
+		}, {
 			wrong: "The byte order mark of an editor is part of the first key",
 			edits: edit("lab/parse.go", "bytes.TrimPrefix(text, []byte(\"\\ufeff\"))", "bytes.TrimPrefix(text, nil)"),
 			test:  "lab TestByteOrderMark",
