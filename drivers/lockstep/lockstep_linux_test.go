@@ -670,11 +670,11 @@ func TestNodeLies(t *testing.T) {
 		"words":   {func(m *NodeMemory) { m.slot.words().Store(3) }, "node 0 has said 3 words, and 0 have come"},
 		"ring": {func(m *NodeMemory) {
 			m.out[0].tail().Store(1 << 40)
-			m.slot.first(0).Store(int64(vtime.Microsecond))
+			m.slot.first(0).Store(int64(2 * vtime.Microsecond)) // no sooner than it could
 		}, "node leaf0: h0:0 announces 1099511627776 frames, and 0 have been taken"},
 		"early": {func(m *NodeMemory) { // an announcement without a frame
 			m.out[0].tail().Store(1)
-			m.slot.first(0).Store(int64(vtime.Microsecond))
+			m.slot.first(0).Store(int64(2 * vtime.Microsecond)) // no sooner than it could
 		}, "node leaf0: h0:0 announced frame 0, and it has not come within 300ms"},
 		"bell": {func(m *NodeMemory) {
 			m.bell.running().Store(0)
