@@ -129,10 +129,11 @@ func (n *node) newTimeline(latency func(node int) vtime.Duration) *faults.Timeli
 	n.routes = router{
 		find: func(down []int) virtswitch.FIB {
 			t, spec := n.graph.RoutesAt(n.id, down...), labspec.Fabric(n.lab, n.graph)
-			return spec.FIB(n.id, &t)
+			spec.Joins = true
+			return spec.FIB(n.id, &t, down...)
 		},
-		call: func(f func()) { n.loop.Call(vtime.Never, func(vtime.Time) { f() }) },
-		set:  func(t virtswitch.FIB) { n.sw.SetRoutes(t) },
+		call: func(f func(now vtime.Time)) { n.loop.Call(vtime.Never, f) },
+		set:  func(now vtime.Time, t virtswitch.FIB) { n.sw.SetRoutes(now, t) },
 	}
 	t := target{n}
 	parts := faults.Target{Clock: t, Links: t}

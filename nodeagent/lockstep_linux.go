@@ -224,6 +224,7 @@ func (x *member) build(open *nodeapi.Opening, sockets []int, m *lockstep.NodeMem
 		Sim:  sim.Config{Spec: labspec.Fabric(l, g), OutOfBand: labspec.ChannelDelay(l), Ledger: open.Ledger},
 		Node: id, Memory: m, Key: open.TagKey, Orders: orders, Request: x.request, Alone: true,
 	}
+	c.Sim.Joins, c.Sim.QueriesRest = l.RunsPrograms(), true
 	c.Sim.Trace = func(int) machine.Tracer { return x }
 	if l.Trace == lab.TraceMessages {
 		x.trace = traces.NewRecorder(open.Node, x, x.line)

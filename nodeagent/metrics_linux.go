@@ -109,6 +109,12 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	put(prometheus.GaugeValue, "node_frames_held", "frames not yet sent, delivered or dropped", float64(s.Live))
 	if s.Kind == counters.KindSwitch {
 		put(prometheus.GaugeValue, "switch_groups", "multicast groups installed", float64(len(s.Groups)))
+		ports := 0
+		for _, j := range s.Joined {
+			ports += len(j.Ports)
+		}
+		put(prometheus.GaugeValue, "switch_joined_groups", "multicast groups of programs that the switch forwards", float64(len(s.Joined)))
+		put(prometheus.GaugeValue, "switch_joined_ports", "ports behind which those have members, over all of them", float64(ports))
 		put(prometheus.GaugeValue, "switch_mft_bytes", "packed size of the multicast forwarding tables", float64(s.MFTBytes))
 	}
 }

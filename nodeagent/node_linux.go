@@ -200,6 +200,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 		n.loop.Start(n.programs.Gate(), func(at vtime.Time) vtime.Time { return min(n.host.News(at), n.programs.News(at)) })
 		return nil
 	}
+	spec.Joins = true
 	sc, err := spec.SwitchConfig(id, &n.graph.Routes()[id-n.graph.Hosts])
 	if err != nil {
 		return errors.Join(err, n.loop.Close())
@@ -330,6 +331,9 @@ func (n *node) counted(links []live.LinkStats) counters.Node {
 	default:
 		s.NIC(n.nic)
 		s.Agent(n.agent)
+		for _, group := range n.programs.Joined() {
+			s.Joined = append(s.Joined, counters.Joined{Group: n.graph.Addr(group).String()})
+		}
 	}
 	if n.before != nil {
 		s.Plus(n.before)

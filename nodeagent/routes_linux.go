@@ -3,6 +3,7 @@ package nodeagent
 import (
 	"slices"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -11,8 +12,8 @@ import (
 // only the last step has the loop's lock.
 type router struct {
 	find func(down []int) virtswitch.FIB
-	call func(f func()) // with the loop's lock, or not at all once the loop has ended
-	set  func(t virtswitch.FIB)
+	call func(f func(now vtime.Time)) // with the loop's lock, or not at all once the loop has ended
+	set  func(now vtime.Time, t virtswitch.FIB)
 
 	// Only with the loop's lock.
 	down   []int // links
@@ -35,16 +36,16 @@ func (r *router) follow() {
 	for done := false; !done; {
 		var down []int
 		asked := 0
-		r.call(func() { down, asked = r.down, r.wanted })
+		r.call(func(vtime.Time) { down, asked = r.down, r.wanted })
 		if asked == 0 {
 			return // the loop has ended
 		}
 		t := r.find(down)
 		done = true
-		r.call(func() {
+		r.call(func(now vtime.Time) {
 			if done = asked == r.wanted; done {
 				r.busy = false
-				r.set(t)
+				r.set(now, t)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 
@@ -25,22 +26,22 @@ func TestRouter(t *testing.T) {
 			<-goOn
 			return virtswitch.FIB{Sets: [][]uint16{{uint16(len(down))}}}
 		},
-		call: func(f func()) {
+		call: func(f func(now vtime.Time)) {
 			lock.Lock()
 			defer lock.Unlock()
 			if !ended {
-				f()
+				f(0)
 			}
 		},
 	}
-	r.set = func(f virtswitch.FIB) {
+	r.set = func(_ vtime.Time, f virtswitch.FIB) {
 		set = append(set, slices.Clone(r.down))
 		if int(f.Sets[0][0]) != len(r.down) {
 			t.Errorf("routes without %v are installed for %v", f.Sets[0][0], r.down)
 		}
 		installed <- true
 	}
-	want := func(down ...int) { r.call(func() { r.want(down) }) }
+	want := func(down ...int) { r.call(func(vtime.Time) { r.want(down) }) }
 	want(1)
 	if got := <-begun; !slices.Equal(got, []int{1}) {
 		t.Errorf("looks for routes without %v", got)
@@ -62,14 +63,14 @@ func TestRouter(t *testing.T) {
 	<-begun
 	goOn <- true
 	<-installed
-	r.call(func() {
+	r.call(func(vtime.Time) {
 		if len(set) != 2 || len(set[0]) != 3 || len(set[1]) != 0 || r.busy {
 			t.Errorf("installed %v, busy %v", set, r.busy)
 		}
 	})
 	want(5)
 	<-begun
-	r.call(func() { ended = true })
+	r.call(func(vtime.Time) { ended = true })
 	goOn <- true // the search ends, and with it what waits for it
 	select {
 	case <-begun:

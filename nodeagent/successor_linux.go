@@ -235,7 +235,7 @@ func (n *node) takeOver(x *legacy) error {
 	}
 	if len(x.Down) > 0 {
 		n.routes.down = x.Down
-		n.routes.set(n.routes.find(x.Down))
+		n.routes.set(0, n.routes.find(x.Down)) // no group has been joined yet
 	}
 	specs, err := specsOf(n.lab, n.graph, &x.Faults)
 	if err != nil {

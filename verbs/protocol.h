@@ -134,6 +134,7 @@ struct v_resize_cq {
 struct v_create_qp {
 	uint32_t op, pd, send_cq, recv_cq, type, sig_all;
 	uint32_t send_wr, recv_wr, send_sge, recv_sge, inline_data, srq; // srq 0: none
+	uint32_t flags; // IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
 };
 
 struct v_create_srq {

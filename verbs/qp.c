@@ -15,7 +15,7 @@ static struct qp *allocate(struct context *c, const struct ibv_qp_init_attr_ex *
 	struct v_create_qp m = {
 		V_CREATE_QP, ((struct pd *)a->pd)->id, ((struct cq *)a->send_cq)->id, ((struct cq *)a->recv_cq)->id, a->qp_type, a->sq_sig_all,
 		a->cap.max_send_wr, a->srq ? 0 : a->cap.max_recv_wr, a->cap.max_send_sge, a->srq ? 0 : a->cap.max_recv_sge, a->cap.max_inline_data,
-		a->srq ? ((struct srq *)a->srq)->id : 0,
+		a->srq ? ((struct srq *)a->srq)->id : 0, a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? a->create_flags : 0,
 	};
 	struct v_reply r;
 	int fd;
@@ -47,7 +47,7 @@ static int serves(const struct ibv_qp_init_attr_ex *a)
 	uint32_t mask = a->comp_mask;
 	if (mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS))
 		return 0;
-	if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags)
+	if ((mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && (a->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB))
 		return 0;
 	if ((mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~verbs_ex_ops(a->qp_type)))
 		return 0;

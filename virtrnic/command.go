@@ -88,6 +88,9 @@ func (n *NIC) SetCarrier(now vtime.Time, up bool) {
 	} else if in := n.intake; in != nil && in.xoff != 0 && !in.stalled {
 		n.SendPause(now, in.xoff, intakeQuanta)
 	}
+	if w, ok := n.stack.(LinkWatcher); ok && up {
+		w.LinkUp(now)
+	}
 	n.start(now)
 }
 

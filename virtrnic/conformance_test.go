@@ -124,9 +124,10 @@ var promises = []struct {
 		{"random faults of SEND and WRITE", "", "TestRandomWrites", "responder.go", "case d < 0:\n\t\tn.stats.DuplicateRequest++\n\t\tr.duplicate(now, q, f)\n\t\treturn", "case d < -9:\n\t\tr.duplicate(now, q, f)\n\t\treturn"},
 	}},
 	{"Loopback", []promise{
-		{"queue pairs at the same NIC, all services and requests; nothing leaves it", "utils.py: all traffic of its tests is on one device", "TestLoopback", "loopback.go", "f.DstIP() != n.ip", "f.DstIP() == n.ip"},
+		{"queue pairs at the same NIC, all services and requests; nothing leaves it", "utils.py: all traffic of its tests is on one device", "TestLoopback", "loopback.go", "dst != n.ip", "dst == n.ip"},
 		{"a queue pair connected to itself", "", "TestLoopbackSameQP", "qp.go", "q.nic.meets(q.attr.AV.DGID)", ""},
 		{"it shares the port's rate, and crosses no link", "", "TestLoopbackTime", "loopback.go", "n.port.HoldUntil(at)", ""},
+		{"a datagram to a group comes back to the members at its NIC, to its sender too unless that blocks it", "man ibv_create_qp_ex: IBV_QP_CREATE_BLOCK_SELF_MCAST_LB; test_rdmacm.py: multicast", "TestMulticastLoopback", "loopback.go", "f.DETH().SrcQP != q.num", "true"},
 		{"a pause and a stall hold it, a restart loses it", "", "TestLoopbackHeld", "command.go", "n.drop(now, n.back.Pop().f, DropRestart)", "n.pool.Put(n.back.Pop().f)"},
 	}},
 }
@@ -144,7 +145,8 @@ REM_INV_RD_REQ_ERR, INV_EECN_ERR, INV_EEC_STATE_ERR (all of RD), MW_BIND_ERR (no
 GENERAL_ERR (nothing is left for it), TM_ERR and TM_RNDV_INCOMPLETE (tag matching). What the specification leaves open is decided so:
 
 * A packet to the NIC's own address waits for its turn at the port, takes the port's time and comes back when its last bit has passed. It crosses no link: no switch, capture or
-  fault of a link sees it. A pause of its class holds it, and it goes past the receive buffer. What is sent to a multicast group does not come back.
+  fault of a link sees it. A pause of its class holds it, and it goes past the receive buffer. What is sent to a multicast group of UD comes back, as a copy, to the members
+  at the NIC whose queue pairs were made with Loopback: those of programs all are, and with ` + "`IBV_QP_CREATE_BLOCK_SELF_MCAST_LB`" + ` a queue pair does not get its own.
 * A buffer that a UC message lost is used by the next message; a datagram that does not fit its buffer is dropped and the buffer stays, as with rxe.
 * UC takes the first packet of a message with any PSN, as rxe does; a frame doubled by the network is a message received twice.
 * An acknowledgement beyond an unanswered READ or atomic is an implied NAK and costs a retry, once per missing answer.
@@ -153,7 +155,8 @@ GENERAL_ERR (nothing is left for it), TM_ERR and TM_RNDV_INCOMPLETE (tag matchin
   that others use cannot be destroyed; the asynchronous events of a queue pair go with it.
 * A fatal NAK leaves after the answers to earlier READs, which complete.
 * Atomics need real memory and work on little-endian words.
-* Multicast groups of UD are 224/4: in an IPv4 fabric with MAC 01:00:5e and 23 bits, in an IPv6 fabric as ff15::/96 with the same last 32 bits and MAC 33:33.
+* Multicast groups of UD are 224/4: in an IPv4 fabric with MAC 01:00:5e and 23 bits, in an IPv6 fabric as ff15::/96 with the same last 32 bits and MAC 33:33. ` + "[Programs that use libibverbs](libibverbs.md#multicast)" + `
+  says which group an MGID is.
 * A packet of the other address family or of another VLAN is for another host.
 `
 

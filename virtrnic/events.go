@@ -218,6 +218,7 @@ func (n *NIC) attach(q *QP, group uint32) error {
 	}
 	n.mcast[group] = append(members, q)
 	q.groups++
+	n.turns = n.turns || q.loopback != LoopbackNone
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package virtrnic
 
 import (
+	"slices"
+
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 )
@@ -11,7 +13,8 @@ import (
 // and a link that is down or slow does not hold it back; a pause of its class does, since it stands in that queue. It
 // goes past the receive buffer, which is behind the port.
 //
-// Only what the port sends by itself comes back so. What is sent to a group is the fabric's to distribute.
+// Of what is sent to a group, the fabric brings nothing back. A copy for the NIC's own members (Loopback) comes back at the same
+// instant, while the packet itself leaves.
 
 // turned is a frame on its way back.
 type turned struct {
@@ -29,7 +32,16 @@ func (n *NIC) meets(ip uint32) {
 
 // turnBack makes a frame that starts now come back, if it is for the NIC itself. It reports whether it is.
 func (n *NIC) turnBack(start vtime.Time, f *wire.Frame) bool {
-	if f.Kind() != wire.KindRoCE || f.DstIP() != n.ip {
+	if f.Kind() != wire.KindRoCE {
+		return false
+	}
+	if dst := f.DstIP(); dst != n.ip {
+		if wire.IsMulticast(dst) && n.turnsBack(dst, f) {
+			n.stats.Made++
+			n.stats.Loopback++
+			n.back.Push(turned{start.Add(n.port.Serialize(f.WireLen())), n.pool.Clone(f)})
+			n.armBack()
+		}
 		return false
 	}
 	at := start.Add(n.port.Serialize(f.WireLen()))
@@ -38,6 +50,16 @@ func (n *NIC) turnBack(start vtime.Time, f *wire.Frame) bool {
 	n.armBack()
 	n.stats.Loopback++
 	return true
+}
+
+// turnsBack reports whether a queue pair here receives a packet that the NIC sends to a group.
+func (n *NIC) turnsBack(group uint32, f *wire.Frame) bool {
+	return f.OpCode().Service() == wire.UD && slices.ContainsFunc(n.mcast[group], func(q *QP) bool { return q.hears(f) })
+}
+
+// hears reports whether a queue pair receives a datagram that its own NIC has sent to a group.
+func (q *QP) hears(f *wire.Frame) bool {
+	return q.loopback == LoopbackAll || q.loopback == LoopbackOthers && f.DETH().SrcQP != q.num
 }
 
 // SetReturn has what comes back handed to take, which becomes the owner of the frame and gives it to

@@ -30,6 +30,9 @@ type Stack interface {
 	NextTimeout() (vtime.Time, bool)
 }
 
+// LinkWatcher is a Stack that is told when the NIC's link is up again.
+type LinkWatcher interface{ LinkUp(now vtime.Time) }
+
 // Config describes a NIC: the settings that it shares with the others of its lab, and what is
 // its own.
 type Config struct {
@@ -179,6 +182,14 @@ func New(c Config) *NIC {
 
 // SetStack sets the handler of the host's other traffic.
 func (n *NIC) SetStack(s Stack) { n.stack = s }
+
+// Stack returns the handler of the host's other traffic, or nil.
+func (n *NIC) Stack() Stack { return n.stack }
+
+// Reporter returns who the host is to switches that look at its membership of groups.
+func (n *NIC) Reporter() wire.Reporter {
+	return wire.Reporter{IP: n.ip, IPv6: n.ipv6, VLAN: n.tag(n.priority(wire.MembershipTraffic))}
+}
 
 // IP returns the NIC's address.
 func (n *NIC) IP() uint32 { return n.ip }
@@ -349,8 +360,11 @@ func (n *NIC) multicast(now vtime.Time, f *wire.Frame) {
 		members = nil
 	}
 	var last *QP
+	own := f.SrcIP() == n.ip
 	for _, q := range members {
 		switch {
+		case own && q.service == wire.UD && !q.hears(f):
+			continue
 		case q.service != f.OpCode().Service():
 			why = DropService
 			continue

@@ -24,9 +24,10 @@ type QP struct {
 	sigAll  bool
 	attr    QPAttr
 
-	queued       bool   // it is in the NIC's round, or held
-	established  bool   // a packet has come while in RTR
-	gone         bool   // it is destroyed
+	queued       bool // it is in the NIC's round, or held
+	established  bool // a packet has come while in RTR
+	gone         bool // it is destroyed
+	loopback     Loopback
 	queuedEvents uint32 // bit i: an asynchronous event of type i waits
 	pd           *PD
 	sendCQ       *CQ
@@ -78,7 +79,7 @@ func (n *NIC) CreateQP(init QPInit) (*QP, error) {
 	}
 	q := &QP{
 		nic: n, num: num, pd: init.PD,
-		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll, service: init.Type.service(), srq: init.SRQ,
+		sendCQ: init.SendCQ, recvCQ: init.RecvCQ, sigAll: init.SQSigAll, service: init.Type.service(), srq: init.SRQ, loopback: init.Loopback,
 		own: recvQueue{max: uint16(init.MaxRecvWR), pieces: uint8(max(1, init.MaxRecvSGE))},
 	}
 	q.sq.max, q.sq.pieces, q.sq.inline = uint16(init.MaxSendWR), uint8(max(1, init.MaxSendSGE)), uint16(init.MaxInline)

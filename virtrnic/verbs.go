@@ -192,7 +192,18 @@ type QPInit struct {
 	MaxRecvSGE     int  // pieces of a buffer, at most MaxSGE; 0: 1
 	MaxInline      int  // bytes of an inline request, at most MaxInlineData
 	SQSigAll       bool // every send work request completes with a CQE
+	Loopback       Loopback
 }
+
+// Loopback says which datagrams of its own NIC a queue pair of UD receives from the groups that it is attached to.
+type Loopback uint8
+
+// Values of Loopback. A device of rdma-core has LoopbackAll, and with IBV_QP_CREATE_BLOCK_SELF_MCAST_LB LoopbackOthers.
+const (
+	LoopbackNone   Loopback = iota
+	LoopbackOthers          // those of other queue pairs
+	LoopbackAll             // its own, too
+)
 
 // Errors of verbs calls. What happens on the wire is reported by completions.
 var (

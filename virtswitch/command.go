@@ -84,6 +84,7 @@ func (s *Switch) Restart(now vtime.Time) (lost int) {
 	for p := range s.ports {
 		s.setNext(p)
 	}
+	s.forgetMemberships(now)
 	return int(s.stats.Dropped() - before)
 }
 
@@ -110,15 +111,17 @@ func (s *Switch) SetCarrier(now vtime.Time, port int, up bool) {
 	}
 	s.setNext(port)
 	s.settle(now, port)
+	s.rejoin(now)
 	if s.crossbar != nil { // what the neighbour had paused may start
 		s.cross(now)
 	}
 }
 
 // SetRoutes replaces the forwarding table.
-func (s *Switch) SetRoutes(t FIB) {
+func (s *Switch) SetRoutes(now vtime.Time, t FIB) {
 	s.routes = t
 	s.reroute()
+	s.rejoin(now)
 }
 
 // reroute puts the installed routes into use, without the ports that have no carrier.
@@ -136,7 +139,12 @@ func (t FIB) without(ports bitset) FIB {
 	if ports.next(0) < 0 {
 		return t
 	}
-	out := FIB{Sets: make([][]uint16, len(t.Sets)), Block: t.Block, Local: slices.Clone(t.Local)}
+	out := FIB{Sets: make([][]uint16, len(t.Sets)), Block: t.Block, Local: slices.Clone(t.Local), Uplinks: slices.Clone(t.Uplinks)}
+	for i, p := range out.Uplinks {
+		if p >= 0 && ports.has(p) {
+			out.Uplinks[i] = noUplink
+		}
+	}
 	for i, set := range t.Sets {
 		for _, p := range set {
 			if !ports.has(int(p)) {

@@ -71,7 +71,7 @@ func TestCarrier(t *testing.T) {
 	if send(); drops() != 1 {
 		t.Errorf("%d frames to a host without carrier were dropped for lack of a route, want 1", drops())
 	}
-	sw.SetRoutes(was)
+	sw.SetRoutes(0, was)
 	if send(); drops() != 2 {
 		t.Errorf("%d drops after new routes, want 2", drops())
 	}

@@ -18,6 +18,10 @@ type FIB struct {
 	// Local maps the last byte of an address in an attached block to 1 + its port.
 	Local [][256]uint16
 
+	// Uplinks holds, by multicast tree of programs' groups, the port toward the root; it is negative at the root, and
+	// where the tree does not reach. Without trees, programs' groups go nowhere beyond this switch.
+	Uplinks []int
+
 	// ways says the same as Block and Sets in one place, once index has been called: a packet needs one entry of it.
 	ways []way
 }
@@ -115,7 +119,7 @@ func (t *FIB) lookup(ip uint32) (port int, set []uint16) {
 
 // equal reports whether the tables are the same.
 func (t *FIB) equal(o *FIB) bool {
-	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) && slices.Equal(t.Local, o.Local)
+	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) && slices.Equal(t.Uplinks, o.Uplinks) && slices.Equal(t.Local, o.Local)
 }
 
 // ecmp picks one of n equal-cost ports for the frame's flow. It hashes all fields of the

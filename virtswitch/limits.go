@@ -10,6 +10,9 @@ const (
 	GroupsMax = 1 << 16
 	// ReductionsMax is how many groups may have a table for reductions: two windows of sums and, for each port, one of parts.
 	ReductionsMax = 8
+	// MembershipsMax is how many ports all groups of programs have together: 4,096 groups, the most that a NIC lets a
+	// program join, with members behind four ports each. They take about 1 MiB.
+	MembershipsMax = 1 << 14
 	// pauseQuanta is the pause that an XOFF asks for: the longest the frame can carry.
 	pauseQuanta = 0xffff
 	// PauseQuantaMin keeps a pause alive that is repeated at half its time: the repeat may

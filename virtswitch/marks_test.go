@@ -260,7 +260,7 @@ func TestGuardsFire(t *testing.T) {
 			ran = append(ran, burst(t, r), flooded(t, r), damaged(t, r), restarted(t, r))
 		}
 		if seed%1000 == 0 {
-			ran = append(ran, swamped(t, r))
+			ran = append(ran, swamped(t, r), crowded(t))
 		}
 		for _, s := range ran {
 			for why, n := range s.sw.stats.Drops {

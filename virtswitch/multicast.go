@@ -8,8 +8,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 )
 
-// Multicast is an entry of the plain IP multicast table, for groups of unreliable
+// Multicast is an entry of the plain IP multicast table, for the lab's own groups of unreliable
 // datagram queue pairs. No protocol sets it up: the driver knows which hosts are attached.
+// Programs' groups are formed by reports (snoop.go).
 type Multicast struct {
 	IP    uint32   // 224.0.0.0/4
 	Ports []uint16 // of the group's tree: packets leave by all of them but the one they came by
@@ -54,6 +55,10 @@ func (s *Switch) findMulticast(ip uint32) (int, bool) {
 func (s *Switch) forwardMulticast(now vtime.Time, in int, f *wire.Frame, dst uint32) {
 	i, ok := s.findMulticast(dst)
 	if !ok {
+		if ofPrograms(dst) && (s.snoop != nil || len(s.fib.Uplinks) > 0) {
+			s.forwardJoined(now, in, f, dst)
+			return
+		}
 		s.drop(now, in, f, DropUnknownGroup)
 		return
 	}

@@ -1,35 +1,38 @@
 package virtswitch
 
+import "github.com/mcastlab/mcastlab/core/vtime"
+
 // DropReason is why a switch dropped a frame.
 type DropReason uint8
 
 // Reasons, in the order of Stats.Drops. Names appear in outputs and are not changed.
 const (
-	DropNoRoute       DropReason = iota // destination not in the forwarding table
-	DropTTL                             // time to live used up
-	DropBufferFull                      // lossy class, shared buffer full
-	DropHeadroom                        // lossless class beyond its headroom: never, if headroom is right
-	DropUnknownGroup                    // McstID not registered here
-	DropNotInTree                       // port is not a path of the group
-	DropNotActive                       // before ACTIVATE or after deletion
-	DropStaleSource                     // old source's packet after a source switch
-	DropGroupOp                         // operation that makes no sense on a group (READ, atomics, UD)
-	DropOwnPath                         // feedback from the side the data comes from
-	DropMalformed                       // control packet that does not parse, or announcement of regions that is damaged
-	DropForeign                         // neither RoCE, PFC nor MRP
-	DropWatchdog                        // the neighbour has paused the class for too long
-	DropProcessorFull                   // the feedback processor or the accelerator has no room
-	DropRegionsFull                     // a member has acknowledged too few of its announced regions
-	DropNoRegion                        // the announcement that a WRITE names has not come here
-	DropICRC                            // feedback of a group, or what would change its source, with a wrong invariant CRC
-	DropReduceChunk                     // chunk of a reduction that is over, or not begun yet
-	DropRestart                         // the switch restarted while it held the frame
+	DropNoRoute         DropReason = iota // destination not in the forwarding table
+	DropTTL                               // time to live used up
+	DropBufferFull                        // lossy class, shared buffer full
+	DropHeadroom                          // lossless class beyond its headroom: never, if headroom is right
+	DropUnknownGroup                      // McstID not registered here
+	DropNotInTree                         // port is not a path of the group
+	DropNotActive                         // before ACTIVATE or after deletion
+	DropStaleSource                       // old source's packet after a source switch
+	DropGroupOp                           // operation that makes no sense on a group (READ, atomics, UD)
+	DropOwnPath                           // feedback from the side the data comes from
+	DropMalformed                         // control packet that does not parse, or announcement of regions that is damaged
+	DropForeign                           // neither RoCE, PFC nor MRP
+	DropWatchdog                          // the neighbour has paused the class for too long
+	DropProcessorFull                     // the feedback processor or the accelerator has no room
+	DropRegionsFull                       // a member has acknowledged too few of its announced regions
+	DropNoRegion                          // the announcement that a WRITE names has not come here
+	DropICRC                              // feedback of a group, or what would change its source, with a wrong invariant CRC
+	DropReduceChunk                       // chunk of a reduction that is over, or not begun yet
+	DropRestart                           // the switch restarted while it held the frame
+	DropMembershipsFull                   // report of a group of programs that the table has no room for
 	dropReasons
 )
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc", "reduce-chunk", "restart",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc", "reduce-chunk", "restart", "memberships-full",
 }
 
 // String returns the reason's name.
@@ -64,6 +67,7 @@ type Stats struct {
 	Marked                     uint64 // packets marked with congestion experienced
 	PauseStorms                uint64 // priorities of ports the watchdog took over
 	Refused                    uint64 // registrations that could not be installed
+	MembershipsExpired         uint64 // ports of programs' groups removed because nobody behind them answered queries
 	AgedOut                    uint64 // groups deleted because nothing was heard of them
 	MRUpdates                  uint64 // regions of members taken from WRITEs that announce them (GLE-8)
 	RETHsRewritten             uint64 // WRITEs sent to a member's own region (CEP-25)
@@ -94,9 +98,10 @@ type Holding struct {
 	MFTBytes   int
 	Reductions int
 	Multicast  int // entries of the plain multicast table
+	Members    int // ports in the groups of programs
 	Frames     int
 	Buffered   int // bytes of the buffer that are charged
-	Timers     int // armed timers
+	Timers     int // armed timers, that of queries left out
 }
 
 // Holding returns what the switch holds.
@@ -104,6 +109,12 @@ func (s *Switch) Holding() Holding {
 	h := Holding{
 		MFTBytes: s.mftUsed, Reductions: s.reductions, Multicast: len(s.multicast), Frames: s.Queued(),
 		Buffered: s.buffer.lossyBytes + s.buffer.losslessBytes + s.buffer.used, Timers: s.timers.Armed(),
+	}
+	if s.snoop != nil {
+		h.Members = s.snoop.members
+		if s.timers.At(s.timerQuery()) != vtime.Never {
+			h.Timers--
+		}
 	}
 	s.groups.each(func(g *group) {
 		if g.forgetAt == 0 {

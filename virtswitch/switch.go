@@ -33,6 +33,8 @@ type Config struct {
 	Up    []bool
 	Hosts []bool // which ports lead to hosts; needed if Input has Credits
 	Trace machine.Tracer
+	// QueriesRest lets queries for members of programs' groups wait for a packet: the switch has no timer for them.
+	QueriesRest bool
 	// TrustICRC makes frames that the switch builds carry a flag in place of the ICRC, which
 	// saves the time of computing it.
 	TrustICRC bool
@@ -114,6 +116,9 @@ type Switch struct {
 	// quarantine is how long a deleted group is remembered, and its McstID not used again.
 	quarantine vtime.Duration
 	multicast  []Multicast // in order of address, each address once
+	snoop      *snooping   // groups of programs; nil: none was ever heard of
+	// queriesRest is Config.QueriesRest.
+	queriesRest bool
 
 	deferred  *deferredWork // frames whose handling is deferred; nil: none ever is
 	lookAside *lookAside    // nil: the switch handles groups itself
@@ -131,7 +136,7 @@ func New(c Config) *Switch {
 	s := &Switch{
 		ports: c.Ports, eg: make([]egress, n), pool: c.Pool, fib: c.FIB, routes: c.FIB,
 		noCarrier: newBitset(n), groupsRoom: math.MaxInt, seed: uint32(c.Seed>>32 ^ c.Seed), rules: c.Rules, ip: c.IP, groupRange: c.GroupRange,
-		trust: c.TrustICRC, trace: c.Trace,
+		trust: c.TrustICRC, trace: c.Trace, queriesRest: c.QueriesRest,
 		waiting: newBitset(n), stopped: newBitset(n), portLoad: make([]int32, n), portStats: make([]PortStats, n),
 		groupsMax: c.Groups, groupMemory: c.GroupMemory, fanOut: c.FanOut, cnpWindow: c.CNPWindow, groupAge: c.GroupAge, ageAt: vtime.Never,
 	}
@@ -173,8 +178,8 @@ func New(c Config) *Switch {
 	return s
 }
 
-// Timer slots: one for deleted groups, two per port, one per port for the watchdog, and
-// one for frames whose handling is deferred.
+// Timer slots: one for deleted groups, two per port, one per port for the watchdog, one for
+// frames whose handling is deferred, and one for groups of programs.
 const (
 	timerTombstone = 0
 	timerPorts     = 1
@@ -229,6 +234,10 @@ func (s *Switch) handle(now vtime.Time, port int, f *wire.Frame) {
 		}
 		s.handleMRP(now, port, f)
 	default:
+		if f.IsMembership() {
+			s.handleMembership(now, port, f)
+			return
+		}
 		s.drop(now, port, f, DropForeign)
 	}
 }
@@ -259,6 +268,8 @@ func (s *Switch) timeout(now vtime.Time) {
 			s.forgetExpired(now)
 		case slot == s.timerDeferred():
 			s.serveDue(now)
+		case slot == s.timerQuery():
+			s.queryDue(now)
 		case slot >= s.timerWatchdog(0):
 			s.watchdogDue(now, slot-s.timerWatchdog(0))
 		case slot&1 == timerPorts&1:

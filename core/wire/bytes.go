@@ -29,7 +29,7 @@ func appendZeros(b []byte, n int) []byte {
 // Parse makes a frame of the bytes of one Ethernet frame without FCS. A frame that is not
 // well-formed RoCE, PFC or MRP becomes KindOther if its headers are consistent, so that a
 // receiver can count it; otherwise Parse returns an error. An IPv6 packet from outside the
-// fabric's prefix is KindOther.
+// fabric's prefix is KindOther, and so are IGMP and MLD.
 func (p *Pool) Parse(b []byte) (*Frame, error) {
 	f := p.Get()
 	if err := p.parse(f, b); err != nil {
@@ -59,6 +59,9 @@ func (p *Pool) parse(f *Frame, b []byte) error {
 			return p.set(f, b[:PFCLen], nil, KindPFC)
 		}
 	case EtherTypeIPv4:
+		if isIGMP(rest) {
+			break // its header has an option; Membership reads it
+		}
 		h, dgram, err := ParseIPv4(rest)
 		if err != nil {
 			return err
@@ -76,6 +79,9 @@ func (p *Pool) parse(f *Frame, b []byte) error {
 		if src && dst && h.NextHeader == ProtocolUDP {
 			f.flags |= flagIPv6
 			return p.parseUDP(f, b, head+IPv6Len, dgram)
+		}
+		if isMLD(&h) {
+			f.flags |= flagIPv6
 		}
 	}
 	return p.set(f, b[:min(len(b), MinFrameLen)], b[min(len(b), MinFrameLen):], KindOther)

@@ -14,6 +14,9 @@ func (f *Frame) String() string {
 	case KindRoCE:
 		return f.addresses() + " " + f.formatRoCE()
 	}
+	if f.IsMembership() {
+		return f.formatMembership()
+	}
 	return fmt.Sprintf("other len=%d", f.Len())
 }
 
@@ -64,6 +67,32 @@ func (f *Frame) formatRoCE() string {
 	}
 	if f.ECN() == ECNCE {
 		s += " CE"
+	}
+	return s
+}
+
+func (f *Frame) formatMembership() string {
+	m, _, err := f.Membership(nil)
+	s := "IGMP"
+	if m.IPv6 {
+		s = "MLD"
+	}
+	switch {
+	case err != nil:
+		return s + " malformed"
+	case m.Query && m.Group != 0:
+		return s + " query " + AddrIn(m.IPv6, m.Group).String()
+	case m.Query:
+		return s + " query"
+	}
+	for r, ok := m.Next(); ok; r, ok = m.Next() {
+		what := " other "
+		if r.Joins() {
+			what = " join "
+		} else if r.Leaves() {
+			what = " leave "
+		}
+		s += what + AddrIn(m.IPv6, r.Group).String()
 	}
 	return s
 }

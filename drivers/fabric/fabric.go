@@ -31,6 +31,12 @@ type Spec struct {
 	// to agree on it; in the settings of both it would be set twice. The address family is
 	// likewise one value, of the Graph, which gives the addresses.
 	TrustICRC bool
+	// Joins lets programs join multicast groups: switches have uplinks for the trees of their groups. A simulation runs no
+	// programs.
+	Joins bool
+	// QueriesRest is that of virtswitch.Config: in virtual time, a timer that nobody needs would make the time pass in which
+	// programs wait for something outside the lab.
+	QueriesRest bool
 }
 
 // Switch holds what all switches have in common: the settings of their cores, which are passed
@@ -169,6 +175,7 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	seed := s.stream("ecmp/" + n.Name)
 	c := virtswitch.Config{
 		Settings: s.Switch.Settings, IP: n.IP, GroupRange: s.Graph.Groups, FIB: s.FIB(node, table), Seed: seed.Uint64(), Up: s.Graph.Up(node), TrustICRC: s.TrustICRC,
+		QueriesRest: s.QueriesRest,
 	}
 	if s.Switch.Input != nil && s.Switch.Input.Credits {
 		for p := range n.Links {
@@ -179,10 +186,13 @@ func (s *Spec) SwitchConfig(node int, table *topo.Table) (virtswitch.Config, err
 	return c, nil
 }
 
-// FIB returns the forwarding table of a switch with the given routes. In an m-port n-tree whose
+// FIB returns the forwarding table of a switch with the given routes, which avoid the links that have failed. In an m-port n-tree whose
 // hosts have LIDs, the addresses of the LIDs keep the ports that the tree assigns to them (CYC-8).
-func (s *Spec) FIB(node int, table *topo.Table) virtswitch.FIB {
+func (s *Spec) FIB(node int, table *topo.Table, failed ...int) virtswitch.FIB {
 	fib := virtswitch.FIB{Sets: table.Sets}
+	if s.Joins {
+		fib.Uplinks = s.Graph.Uplinks(node, failed...)
+	}
 	for b, set := range table.Set {
 		if set >= 0 {
 			fib.SetRoute(b, int(set))

@@ -119,7 +119,7 @@ func (t target) SetCarrier(now vtime.Time, at topo.End, up bool) {
 }
 
 // SetRoutes implements faults.SwitchTarget.
-func (t target) SetRoutes(_ vtime.Time, down []int) {
+func (t target) SetRoutes(now vtime.Time, down []int) {
 	n := t.n
 	var own []*node // the switches of this part of the lab
 	for at := range n.nodes {
@@ -130,11 +130,11 @@ func (t target) SetRoutes(_ vtime.Time, down []int) {
 	if len(own) == 1 {
 		nd := own[0]
 		table := n.graph.RoutesAt(int(nd.id), down...)
-		nd.sw.SetRoutes(n.cfg.FIB(int(nd.id), &table))
+		nd.sw.SetRoutes(now, n.cfg.FIB(int(nd.id), &table, down...))
 		return
 	}
 	for _, nd := range own {
-		nd.sw.SetRoutes(n.cfg.FIB(int(nd.id), &n.cfg.routes.without(down)[int(nd.id)-n.graph.Hosts]))
+		nd.sw.SetRoutes(now, n.cfg.FIB(int(nd.id), &n.cfg.routes.without(down)[int(nd.id)-n.graph.Hosts], down...))
 	}
 	if n.place == nil {
 		n.cfg.routes.forget()

@@ -33,6 +33,8 @@ type Node struct {
 	Groups []Group           `json:"groups,omitempty"`
 	// Resting are the McstIDs of deleted groups that must not be reused yet.
 	Resting []string `json:"resting,omitempty"`
+	// Joined are the multicast groups of programs: those that a switch forwards, and those that programs of a host have joined.
+	Joined []Joined `json:"joined,omitempty"`
 	// MFTBytes is the packed size of a switch's multicast forwarding tables.
 	MFTBytes int      `json:"mft_bytes,omitempty"`
 	Live     int      `json:"frames_held"` // not yet sent, delivered or dropped
@@ -93,6 +95,13 @@ type Path struct {
 	Region *Region `json:"region,omitempty"` // at the member's leaf, if the group has regions
 }
 
+// Joined is a multicast group of programs.
+type Joined struct {
+	Group  string `json:"group"`
+	Ports  []int  `json:"ports,omitempty"`  // of a switch: behind which there are members
+	Uplink *int   `json:"uplink,omitempty"` // of a switch: toward the root of the group's tree; none at the root
+}
+
 // Region is where WRITEs of a group land at a member: the one registered or announced last.
 type Region struct {
 	VA       uint64 `json:"va"`
@@ -130,6 +139,16 @@ func (n *Node) Switch(sw *virtswitch.Switch, g *topo.Graph) {
 			out.Paths = append(out.Paths, ps)
 		}
 		n.Groups = append(n.Groups, out)
+	}
+	for _, m := range sw.Memberships() {
+		out := Joined{Group: g.Addr(m.Group).String()}
+		for _, p := range m.Ports {
+			out.Ports = append(out.Ports, int(p))
+		}
+		if m.Uplink >= 0 {
+			out.Uplink = &m.Uplink
+		}
+		n.Joined = append(n.Joined, out)
 	}
 	for _, id := range sw.Resting() {
 		n.Resting = append(n.Resting, wire.AddrOf(id).String())

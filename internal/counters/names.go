@@ -100,6 +100,7 @@ var switchCounts = []count[virtswitch.Stats]{
 	one("source_switches", "times that data of a group came from another path than before", func(s *virtswitch.Stats) uint64 { return s.SourceSwitches }),
 	one("refused", "registrations that could not be installed, or not in this attempt for routes have changed", func(s *virtswitch.Stats) uint64 { return s.Refused }),
 	one("aged_out", "groups deleted because nothing was heard of them for too long", func(s *virtswitch.Stats) uint64 { return s.AgedOut }),
+	one("memberships_expired", "ports taken out of groups of programs because nobody behind them answered queries", func(s *virtswitch.Stats) uint64 { return s.MembershipsExpired }),
 	one("mr_updates", "members' regions taken from WRITEs that announce them", func(s *virtswitch.Stats) uint64 { return s.MRUpdates }),
 	one("reths_rewritten", "WRITEs sent to a member's own region", func(s *virtswitch.Stats) uint64 { return s.RETHsRewritten }),
 	one("reduced_in", "packets of reductions whose numbers were taken up", func(s *virtswitch.Stats) uint64 { return s.ReducedIn }),

@@ -161,7 +161,11 @@ type resizeCQ struct{ ID, Depth uint32 }
 type createQP struct {
 	PD, SendCQ, RecvCQ, Type, SigAll              uint32
 	SendWR, RecvWR, SendSGE, RecvSGE, Inline, SRQ uint32
+	Flags                                         uint32
 }
+
+// blockSelfMulticast in Flags is IBV_QP_CREATE_BLOCK_SELF_MCAST_LB.
+const blockSelfMulticast = 1 << 1
 
 type createSRQ struct{ PD, WR, SGE uint32 }
 

@@ -50,7 +50,7 @@ func (c *client) do(o op, m any) (answer []byte, fds []int) {
 	case *createAH:
 		c.s.call(func(vtime.Time) { r.ID, err = c.createAH(m) })
 	case *mcast:
-		c.s.call(func(vtime.Time) { err = c.mcast(o, m) })
+		c.s.call(func(now vtime.Time) { err = c.mcast(now, o, m) })
 	case *byID:
 		return c.simple(o, m.ID)
 	}
@@ -190,6 +190,7 @@ func (c *client) destroyQP(now vtime.Time, q *qp) {
 	c.s.leave(now, q)
 	for _, g := range q.groups {
 		_ = c.s.nic.DetachMcast(q.qp, g) // it is attached
+		c.s.joins.Leave(now, g)
 	}
 	n := q.qp.Num()
 	if err := c.s.nic.DestroyQP(now, q.qp); err != nil {
@@ -291,7 +292,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if m.SRQ != 0 {
 		m.RecvWR, m.RecvSGE = 0, 0 // ignored, as ibv_create_qp(3) says
 	}
-	if m.SendWR > virtrnic.MaxQPWR || m.RecvWR > virtrnic.MaxQPWR || m.SendSGE > sgesMax || m.RecvSGE > sgesMax || m.Inline > inlineMax {
+	if m.Flags&^blockSelfMulticast != 0 || m.SendWR > virtrnic.MaxQPWR || m.RecvWR > virtrnic.MaxQPWR || m.SendSGE > sgesMax || m.RecvSGE > sgesMax || m.Inline > inlineMax {
 		return r, nil, fmt.Errorf("create queue pair: beyond what the device has: %w", unix.EINVAL)
 	}
 	sends, recvs := ringEntries(m.SendWR), ringEntries(m.RecvWR)
@@ -302,6 +303,10 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	}
 	q := &qp{client: c, mem: mem, sq: ring{mem[:first], sends, sendLen}, rq: receives{ring: ring{mem[first:], recvs, recvLen}}}
 	q.reliable = m.Type == uint32(virtrnic.TypeRC)
+	loopback := virtrnic.LoopbackAll
+	if m.Flags&blockSelfMulticast != 0 {
+		loopback = virtrnic.LoopbackOthers
+	}
 	err = unix.EIO
 	c.s.call(func(vtime.Time) {
 		if err = c.s.room(ofQP); err != nil {
@@ -323,6 +328,7 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 		q.qp, err = c.s.nic.CreateQP(virtrnic.QPInit{
 			Type: virtrnic.QPType(m.Type), PD: c.pds[m.PD], SendCQ: scq.cq, RecvCQ: rcq.cq, SRQ: shared, SQSigAll: m.SigAll != 0,
 			MaxSendWR: int(sends), MaxRecvWR: int(recvs), MaxSendSGE: int(m.SendSGE), MaxRecvSGE: int(m.RecvSGE), MaxInline: inlineMax,
+			Loopback: loopback,
 		})
 		if err != nil {
 			return
@@ -350,6 +356,9 @@ func (c *client) allocPD() (id uint32, err error) {
 // addressOf returns the number of a GID in the lab.
 func addressOf(gid [16]byte) (uint32, error) {
 	ip, ok := wire.IPOf(netip.AddrFrom16(gid))
+	if group, multicast := wire.GroupOf(gid); multicast {
+		return group, nil
+	}
 	if !ok {
 		return 0, fmt.Errorf("%v is no address of a lab: %w", netip.AddrFrom16(gid), unix.EINVAL)
 	}
@@ -383,11 +392,11 @@ func (c *client) createAH(m *createAH) (id uint32, err error) {
 	return id, nil
 }
 
-func (c *client) mcast(o op, m *mcast) error {
+func (c *client) mcast(now vtime.Time, o op, m *mcast) error {
 	q := c.qps[wire.QPN(m.QPN)]
-	group, err := addressOf(m.GID)
-	if q == nil || err != nil {
-		return errors.Join(err, fmt.Errorf("attach or detach queue pair %d: %w", m.QPN, unix.EINVAL))
+	group, ok := wire.GroupOf(m.GID)
+	if q == nil || !ok {
+		return fmt.Errorf("attach or detach queue pair %d, group %v: %w", m.QPN, netip.AddrFrom16(m.GID), unix.EINVAL)
 	}
 	have := -1
 	for i, g := range q.groups {
@@ -396,13 +405,17 @@ func (c *client) mcast(o op, m *mcast) error {
 		}
 	}
 	if o == opAttachMcast {
-		if err = c.s.nic.AttachMcast(q.qp, group); err == nil && have < 0 {
+		err := c.s.nic.AttachMcast(q.qp, group)
+		if err == nil && have < 0 {
 			q.groups = append(q.groups, group)
+			c.s.joins.Join(now, group)
 		}
 		return err
 	}
-	if err = c.s.nic.DetachMcast(q.qp, group); err == nil && have >= 0 {
+	err := c.s.nic.DetachMcast(q.qp, group)
+	if err == nil && have >= 0 {
 		q.groups = append(q.groups[:have:have], q.groups[have+1:]...)
+		c.s.joins.Leave(now, group)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 // IBV_EVENT_DEVICE_FATAL, what it has posted flushed, and EIO for what it asks for. Devices opened later work.
 func (s *Server) Restart(now vtime.Time) {
 	s.removeEnds()
+	s.joins.Restart()          // a host that crashes does not say that it leaves
 	for c := range s.clients { // independent of each other
 		c.wreck(now)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcastlab/mcastlab/core/cm"
+	"github.com/mcastlab/mcastlab/core/igmp"
 	"github.com/mcastlab/mcastlab/core/mrp"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
@@ -85,6 +86,7 @@ type Server struct {
 	ids       wire.GroupRange
 	activate  bool
 	groups    map[uint32]*group // that operators have offered, by McstID
+	joins     *igmp.Host        // multicast groups that queue pairs of programs are attached to
 
 	mu       sync.Mutex
 	closed   bool
@@ -108,6 +110,8 @@ func NewServer(c Config) *Server {
 		s.turns.s = s
 	}
 	s.manage()
+	s.joins = igmp.New(igmp.Config{Reporter: c.NIC.Reporter(), Pool: c.Pool, Sender: c.NIC, Next: c.NIC.Stack()})
+	c.NIC.SetStack(s.joins)
 	c.NIC.SetReturn(gate{s}.returned)
 	if s.turns == nil { // in turns what the NIC writes is in memory before time goes on
 		c.NIC.SetFence(s.fence)
@@ -188,6 +192,9 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	return err
 }
+
+// Joined returns the multicast groups that programs have joined. It is called with the loop's lock.
+func (s *Server) Joined() []uint32 { return s.joins.Groups() }
 
 // call runs f with the NIC to itself. It reports whether it has, which it does unless the loop has ended.
 func (s *Server) call(f func(now vtime.Time)) bool { return s.loop.Call(vtime.Never, f) }
