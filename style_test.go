@@ -32,6 +32,7 @@ var imports = map[string][]string{
 	"virtrnic":                           {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
 	"core/mrp":                           {"core/vtime", "core/wire"},
 	"core/cm":                            {"core/prng", "core/vtime", "core/wire"},
+	"core/igmp":                          {"core/vtime", "core/wire"},
 	"internal/external":                  {"core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"drivers/fabric":                     {"core/machine", "core/prng", "core/topo", "virtrnic", "virtswitch", "core/vtime", "core/wire"},
 	"faults":                             {"internal/strictjson", "core/prng", "core/topo", "core/vtime", "core/wire"},
@@ -79,7 +80,7 @@ var imports = map[string][]string{
 	"internal/counters":                  {"internal/external", "core/mrp", "core/topo", "virtrnic", "virtswitch", "core/wire"},
 	"internal/nodeapi":                   {"internal/counters", "core/machine", "core/vtime", "core/wire"},
 	"nodeagent":                          {"drivers/lockstep", "nodeagent/verbs", "drivers/sim", "rank/outofband", "internal/external", "apps", "apps/command", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/replica", "internal/counters", "drivers/fabric", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "internal/rankrun", "lab", "drivers/live", "core/machine", "core/mrp", "core/prng", "rank", "apps/storage/pebblestore", "core/topo", "traces", "virtrnic", "virtswitch", "core/vtime", "core/wire", "internal/httpserve"},
-	"nodeagent/verbs":                    {"core/cm", "core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
+	"nodeagent/verbs":                    {"core/cm", "core/igmp", "core/machine", "core/mrp", "virtrnic", "core/vtime", "core/wire"},
 	"orchestrator":                       {"internal/checksum", "drivers/lockstep", "drivers/sim", "drivers/window", "internal/external", "apps", "apps/bcast", "apps/registry", "internal/nodeapi", "internal/controller", "internal/controller/client", "internal/counters", "internal/failpoint", "faults", "internal/labspec", "internal/rankhost", "lab", "drivers/live", "internal/netdev", "internal/shareapi", "internal/trunk", "orchestrator/engine", "orchestrator/place", "rank", "rank/outofband", "lab/runner", "core/topo", "traces", "virtswitch", "core/vtime", "core/wire"},
 	"internal/controller":                {"internal/strictjson"},
 	"internal/strictjson":                {},
@@ -117,7 +118,7 @@ var imports = map[string][]string{
 // pure are the packages that touch no clock, socket, file, goroutine, lock or global
 // random numbers: the cores, and what runs with them on the event clock.
 var pure = []string{
-	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/cm", "core/mrp", "internal/external", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband", "drivers/window",
+	"core/wire", "core/vtime", "core/prng", "core/machine", "core/machine/queue", "core/topo", "virtswitch", "virtrnic", "core/cm", "core/igmp", "core/mrp", "internal/external", "drivers/fabric", "faults", "internal/rankhost", "internal/rankrun", "rank", "rank/outofband", "drivers/window",
 	"rank/collective", "rank/collective/fallback", "lab/setting", "apps", "apps/allgather", "apps/bcast", "apps/command", "apps/flows", "apps/fsdp", "apps/hpl", "apps/manycast", "apps/program", "apps/reducescatter", "apps/storage", "drivers/sim",
 }
 

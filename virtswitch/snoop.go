@@ -267,7 +267,7 @@ func (s *Switch) setDue(at vtime.Time) {
 	}
 }
 
-// queryDue begins a round of queries, repeats the query where somebody has not answered, or removes
+// queryDue begins a round of queries, repeats the query where a member has not answered, or removes
 // who has answered neither.
 func (s *Switch) queryDue(now vtime.Time) {
 	n := s.snoop

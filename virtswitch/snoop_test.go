@@ -70,7 +70,7 @@ func TestMembershipsFull(t *testing.T) {
 }
 
 // TestMembershipsProxy: a switch speaks for the hosts below it: toward the root once for the first member and once for the last, twice
-// each, and in answer to a query of the switch above, but not to that of anybody else. A report from above is ignored.
+// each, and in answer to a query of the switch above, but not to that of another neighbour. A report from above is ignored.
 func TestMembershipsProxy(t *testing.T) {
 	const up = loneHosts
 	l := newLone(t, func(c *Config) { c.FIB.Uplinks, c.QueriesRest = []int{up}, true })
