@@ -3,6 +3,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestLiveJoins(t *testing.T) {
 	t.Run("dilated", func(t *testing.T) {
 		l := &verbsLab{t: t, name: "t-joins"}
 		file := write(t, "name: t-joins\ntopology: {star: {hosts: 3}}\nlinks: {ip: 6}\nruntime: {clock: dilated, dilation: 100, management: true}\n")
-		t.Cleanup(func() { invoke(t, nil, "destroy", l.name) })
+		t.Cleanup(func() { invokeCtx(context.Background(), t, nil, "destroy", l.name) })
 		must(t, "deploy", "--runtime", "netns", file)
 		joined := func(want int) {
 			t.Helper()
