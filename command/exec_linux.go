@@ -74,7 +74,10 @@ func rootFlag(command string) cli.Flag {
 }
 
 func verboseFlag(command string) cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what is set for the program, and which class its packets have", EnvVars: envOf(command, "verbose")}
+	return &cli.BoolFlag{
+		Name: "verbose", Aliases: []string{"v"}, EnvVars: envOf(command, "verbose"),
+		Usage: "say what is set for the program, and which class its packets have",
+	}
 }
 
 // saySettings says with -v what a program is given that its user has not set.

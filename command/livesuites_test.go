@@ -79,15 +79,7 @@ func TestLiveLibfabric(t *testing.T) {
 // pyverbsFolder is where Debian's python3-pyverbs has rdma-core's own tests.
 const pyverbsFolder = "/usr/share/doc/rdma-core/tests"
 
-// pyverbsFails are the tests of rdma-core that fail here, and why.
-func pyverbsFails() map[string]string {
-	return map[string]string{
-		"test_rdmacm.CMTestCase.test_rdmacm_async_multicast_traffic":    "what a program sends to a group does not reach others at its host",
-		"test_rdmacm.CMTestCase.test_rdmacm_async_ex_multicast_traffic": "what a program sends to a group does not reach others at its host",
-	}
-}
-
-// TestLivePyverbs: rdma-core's own tests of devices pass, but for those that are named, and are skipped for what the device says it does not have.
+// TestLivePyverbs: rdma-core's own tests of devices pass, or are skipped for what the device says it does not have.
 func TestLivePyverbs(t *testing.T) {
 	need(t, "netns")
 	verbsTools(t, "/usr/bin/python3", "gunzip")
@@ -113,22 +105,19 @@ func TestLivePyverbs(t *testing.T) {
 	out := must(t, l.at("h0", "/usr/bin/python3", suite, folder, "300")...).out // seconds, for one test
 	rested(t, l.name, l.fresh)
 	must(t, "destroy", l.name)
-	count, fails := map[string]int{}, pyverbsFails()
+	count := map[string]int{}
 	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
 		f := strings.SplitN(line, "\t", 3)
 		if len(f) != 3 {
 			continue // what a test says itself
 		}
 		count[f[0]]++
-		switch reason := fails[f[1]]; {
-		case f[0] == "ok" && reason != "":
-			t.Errorf("%s passes, and is said to fail: %s", f[1], reason)
-		case f[0] != "ok" && f[0] != "skip" && (reason == "" || f[0] != "fail"):
+		if f[0] != "ok" && f[0] != "skip" {
 			t.Errorf("%s: %s: %s", f[1], f[0], f[2])
 		}
 	}
 	t.Logf("%v", count)
-	if len(fails) > 2 || count["ok"] < 80 {
-		t.Errorf("%d tests are said to fail, and %d pass:\n%s", len(fails), count["ok"], out)
+	if count["ok"] < 80 {
+		t.Errorf("%d tests pass:\n%s", count["ok"], out)
 	}
 }

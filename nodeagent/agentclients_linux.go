@@ -64,7 +64,8 @@ func (h *agentClients) node(name string) (nodeapi.NodeClient, error) {
 	c := h.conns[name]
 	if c == nil {
 		var err error
-		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, nodeapi.AgentSocket), append(nodeapi.Plain(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		c, err = grpc.NewClient("unix:"+filepath.Join(h.nodes, name, nodeapi.AgentSocket), append(nodeapi.Plain(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.5, MaxDelay: 500 * time.Millisecond}, MinConnectTimeout: time.Second,
 			}), grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)

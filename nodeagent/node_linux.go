@@ -179,8 +179,7 @@ func (n *node) build(id int, sockets []int, rate live.Rate, x *legacy) error {
 	if x := n.lab.ExternalHost(n.name); x != nil {
 		n.out = external.New(external.Config{
 			IP: n.graph.Nodes[id].IP, IPv6: n.graph.IPv6, Groups: n.graph.Groups, VLAN: spec.VLAN, Ports: own, Pool: n.loop.Pool(),
-			Window: x.WindowFrames(n.lab.NICs.MTU),
-			Known:  n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
+			Window: x.WindowFrames(n.lab.NICs.MTU), Known: n.known(), Trace: trace, Classes: spec.NICConfig(id).Classes,
 		})
 		n.nic = n.out.NIC() // which faults pause
 		n.loop.Start(n.out, nil)

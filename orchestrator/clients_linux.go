@@ -71,7 +71,8 @@ func dial(name, socket string, wait time.Duration) (*client, error) {
 // dialAt is dial for a target of gRPC's.
 func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*client, error) {
 	// The socket's folder is what protects it: only root and the node's user get in. On the way to other machines it is TLS.
-	conn, err := grpc.NewClient(target, append(append(more, nodeapi.Plain()...), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
+	conn, err := grpc.NewClient(target, append(append(more, nodeapi.Plain()...),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
 		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)
 	if err != nil {
 		return nil, fmt.Errorf("reach node %s: %w", name, err)

@@ -119,7 +119,8 @@ func (t *FIB) lookup(ip uint32) (port int, set []uint16) {
 
 // equal reports whether the tables are the same.
 func (t *FIB) equal(o *FIB) bool {
-	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) && slices.Equal(t.Uplinks, o.Uplinks) && slices.Equal(t.Local, o.Local)
+	return slices.EqualFunc(t.Sets, o.Sets, slices.Equal[[]uint16]) && slices.Equal(t.Block, o.Block) &&
+		slices.Equal(t.Uplinks, o.Uplinks) && slices.Equal(t.Local, o.Local)
 }
 
 // ecmp picks one of n equal-cost ports for the frame's flow. It hashes all fields of the

@@ -32,7 +32,8 @@ const (
 
 var dropNames = [dropReasons]string{
 	"no-route", "ttl", "buffer-full", "headroom", "unknown-group", "not-in-tree", "not-active",
-	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region", "icrc", "reduce-chunk", "restart", "memberships-full",
+	"stale-source", "group-op", "own-path", "malformed", "foreign", "watchdog", "processor-full", "regions-full", "no-region",
+	"icrc", "reduce-chunk", "restart", "memberships-full",
 }
 
 // String returns the reason's name.

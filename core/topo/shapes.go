@@ -161,7 +161,8 @@ func (s *ThreeLayerSpec) layout() (low, high int, err error) {
 	up = s.Radix - s.Leaves*low
 	reach := s.Cores / s.CoreGroups
 	if up < 1 {
-		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d links to %d leaves leave none of its %d ports for cores", s.Leaves*low, s.Leaves, s.Radix)
+		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d links to %d leaves leave none of its %d ports for cores",
+			s.Leaves*low, s.Leaves, s.Radix)
 	}
 	if up < reach || up%reach != 0 {
 		return 0, 0, fmt.Errorf("three-layer fat-tree: an aggregation switch's %d upward ports do not spread evenly over %d cores", up, reach)

@@ -28,8 +28,8 @@ func (n *Namespace) ready(name, alias string) error {
 			return nil
 		}
 		if time.Since(begin) > readyWait {
-			return fmt.Errorf("interface of %s: it has been set up, and the kernel has not made it operational within %v (its state is %s): the far end is down, or the machine is overloaded",
-				alias, readyWait, l.Attrs().OperState)
+			return fmt.Errorf("interface of %s: it has been set up, and the kernel has not made it operational within %v (its state is %s): "+
+				"the far end is down, or the machine is overloaded", alias, readyWait, l.Attrs().OperState)
 		}
 		time.Sleep(pause)
 	}

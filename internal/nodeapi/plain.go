@@ -12,10 +12,14 @@ import (
 // says nothing to whoever uses a lab, and which each server on the way that joins errors repeats. Their gRPC status is as it was.
 func Plain() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+			invoke grpc.UnaryInvoker, o ...grpc.CallOption,
+		) error {
 			return plain(invoke(ctx, method, req, reply, cc, o...))
 		}),
-		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, stream grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+			stream grpc.Streamer, o ...grpc.CallOption,
+		) (grpc.ClientStream, error) {
 			s, err := stream(ctx, desc, cc, method, o...)
 			if err != nil {
 				return nil, plain(err)

@@ -291,7 +291,8 @@ func (d *labDraw) custom() *sketch {
 		return &sketch{key: key, kids: kids, kind: reflect.Slice, required: true}
 	}
 	if d.wide && d.r.Chance(0.5) {
-		return &sketch{kind: reflect.Struct, kids: []*sketch{{key: "preset", text: d.some("back-to-back", "back-to-back", "figtree"), kind: reflect.String, required: true}}}
+		preset := &sketch{key: "preset", text: d.some("back-to-back", "back-to-back", "figtree"), kind: reflect.String, required: true}
+		return &sketch{kind: reflect.Struct, kids: []*sketch{preset}}
 	}
 	var hosts, switches, links []*sketch
 	join := func(a, b string) {

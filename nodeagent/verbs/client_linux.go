@@ -189,7 +189,8 @@ func (s *Server) greet(conn *net.UnixConn, m *hello, fds []int) (*client, []byte
 		s.lastID++
 		c.number = s.lastID
 		s.clients[c] = true
-		d.MaxQP, d.MaxCQ, d.MaxSRQ, d.MaxMR, d.MaxPD, d.MaxAH = uint32(s.most[ofQP]), uint32(s.most[ofCQ]), uint32(s.most[ofSRQ]), uint32(s.most[ofMR]), uint32(s.most[ofPD]), uint32(s.most[ofAH])
+		d.MaxQP, d.MaxCQ, d.MaxSRQ = uint32(s.most[ofQP]), uint32(s.most[ofCQ]), uint32(s.most[ofSRQ])
+		d.MaxMR, d.MaxPD, d.MaxAH = uint32(s.most[ofMR]), uint32(s.most[ofPD]), uint32(s.most[ofAH])
 		if s.turns != nil {
 			c.program = s.turns.runs
 		}

@@ -292,7 +292,8 @@ func (c *client) createQP(m *createQP) (r reply, fds []int, err error) {
 	if m.SRQ != 0 {
 		m.RecvWR, m.RecvSGE = 0, 0 // ignored, as ibv_create_qp(3) says
 	}
-	if m.Flags&^blockSelfMulticast != 0 || m.SendWR > virtrnic.MaxQPWR || m.RecvWR > virtrnic.MaxQPWR || m.SendSGE > sgesMax || m.RecvSGE > sgesMax || m.Inline > inlineMax {
+	depth, pieces := max(m.SendWR, m.RecvWR), max(m.SendSGE, m.RecvSGE)
+	if m.Flags&^blockSelfMulticast != 0 || depth > virtrnic.MaxQPWR || pieces > sgesMax || m.Inline > inlineMax {
 		return r, nil, fmt.Errorf("create queue pair: beyond what the device has: %w", unix.EINVAL)
 	}
 	sends, recvs := ringEntries(m.SendWR), ringEntries(m.RecvWR)

@@ -242,8 +242,8 @@ func (t *Trace) Table() *Table {
 		r.Times = timesOf(r.parts)
 	}
 	if over > 0 {
-		out.Gaps = append(out.Gaps, fmt.Sprintf("%d of %d messages, the last ones, are not explained: too many packets wait behind each other in this run. mcastlab trace --explain --message N explains one",
-			over, len(t.Messages)))
+		out.Gaps = append(out.Gaps, fmt.Sprintf("%d of %d messages, the last ones, are not explained: too many packets wait behind each other in this run. "+
+			"mcastlab trace --explain --message N explains one", over, len(t.Messages)))
 	}
 	return out
 }

@@ -35,7 +35,7 @@ func TestManaged(t *testing.T) {
 					string(asked.Private[:6]) != "please" || asked.LocalGID != addrA.As16() || asked.RemoteGID != addrB.As16()) {
 					t.Errorf("asked is %+v", asked)
 				}
-				time.Sleep(time.Duration(seed%3) * time.Second) // in which an MRA keeps the other side waiting
+				<-time.After(time.Duration(seed%3) * time.Second) // in which an MRA keeps the other side waiting
 				if err == nil {
 					err = b.Accept(t.Context(), []byte("granted"))
 				}
