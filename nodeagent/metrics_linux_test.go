@@ -100,6 +100,7 @@ func TestMetrics(t *testing.T) {
 	lab := `mcastlab_node_lab_seconds{node="leaf0"}` // goes on
 	want := map[string]float64{
 		`mcastlab_switch_groups{node="leaf0"}`: 0, `mcastlab_switch_mft_bytes{node="leaf0"}`: 0, `mcastlab_node_frames_held{node="leaf0"}`: 0,
+		`mcastlab_switch_joined_groups{node="leaf0"}`: 0, `mcastlab_switch_joined_ports{node="leaf0"}`: 0,
 		lab: got[lab],
 	}
 	a.mu.Lock()

@@ -30,7 +30,7 @@ type Config struct {
 	Reporter wire.Reporter
 	Pool     *wire.Pool
 	Sender   Sender
-	Next     Stack
+	Next     Stack // nil: the host has no other; what is not of groups is released
 }
 
 // Stats holds the counters of a host.
@@ -133,7 +133,11 @@ func (h *Host) send(now vtime.Time, records []wire.GroupRecord) {
 // answers of hosts that share a wire, and a switch port has one host.
 func (h *Host) HandleFrame(now vtime.Time, f *wire.Frame) {
 	if !f.IsMembership() {
-		h.c.Next.HandleFrame(now, f)
+		if h.c.Next == nil {
+			h.c.Pool.Put(f)
+		} else {
+			h.c.Next.HandleFrame(now, f)
+		}
 		return
 	}
 	var m wire.Membership
@@ -153,7 +157,16 @@ func (h *Host) HandleFrame(now vtime.Time, f *wire.Frame) {
 }
 
 // HandleTimeout implements virtrnic.Stack.
-func (h *Host) HandleTimeout(now vtime.Time) { h.c.Next.HandleTimeout(now) }
+func (h *Host) HandleTimeout(now vtime.Time) {
+	if h.c.Next != nil {
+		h.c.Next.HandleTimeout(now)
+	}
+}
 
 // NextTimeout implements virtrnic.Stack.
-func (h *Host) NextTimeout() (vtime.Time, bool) { return h.c.Next.NextTimeout() }
+func (h *Host) NextTimeout() (vtime.Time, bool) {
+	if h.c.Next == nil {
+		return 0, false
+	}
+	return h.c.Next.NextTimeout()
+}
