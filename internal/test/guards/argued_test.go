@@ -21,4 +21,16 @@ var argued = map[string]string{
 		"the other. TestTies (virtswitch) says of which frames the order shows.",
 	"drivers/sim/ties.go commute: x.ack == y.ack || x.ack && !y.psn.After(x.psn) || y.ack && !x.psn.After(y.psn)": "As that of after: data of one group, or data and an acknowledgement of it, at one switch and instant.",
 	"drivers/sim/ties.go commute: p == q": "As that of after: two frames that want the same port.",
+	"virtrnic/events.go attach: len(members) == 0 && len(n.mcast) >= MaxMcastGroups && q.service == wire.UD": "4,096 groups at one NIC are more than any sweep joins. " +
+		"TestLimits (nodeagent/verbs) asks for the limit and for one more.",
+	"virtrnic/guest.go Loads: q.checkSend(wr, length) != nil, q.service == wire.UD && length > uint64(q.mtu)": "The drawn requests of hostile programs that are too long fail " +
+		"an earlier check. TestRefusedReadsNothing (nodeagent/verbs) has one that fails only this one.",
+	"virtrnic/guest.go EachLoad: w.traits&(isRead|isInline) != 0": "Memory is reclaimed only when the images are full, which the drawn programs do not reach. " +
+		"TestImagesMax (nodeagent/verbs) reaches it with READs under way.",
+	"virtrnic/nic.go multicast: own && q.service == wire.UD && !q.hears(f)": "No drawn program blocks what its own NIC sends to a group. TestMulticastLoopback (virtrnic) has the combinations.",
+	"virtswitch/snoop.go rejoin: i < len(s.snoop.groups) && s.snoop.groups[i].ip != g.ip": "It takes a change of routes that makes the last port with members of a group " +
+		"the way to the root of its tree. The drawn changes take links away and give them back, after which the root is where it was.",
+	"virtswitch/snoop.go answerQuery: !slices.Contains(s.fib.Uplinks, in)": "Only switches query, and each queries downward. The check is for a host that queries: no answer leads packets to it.",
+	"virtswitch/snoop.go forwardJoined: !f.DecTTL()":                       "Drawn datagrams have the TTL of the NIC, and no way through a tree is as long. A program may set another one.",
+	"internal/external/seen.go given: op.Service() != wire.RC":             "The drawn packets to a device are RC. UC and UD have no acknowledgement that could be missing.",
 }

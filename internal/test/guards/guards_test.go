@@ -33,7 +33,9 @@ var sweeps = []struct {
 	// the first did.
 	{"drivers/sim", "TestGuardsFire", []string{"-args", "-seeds", "16"}},
 	{"drivers/sim", "TestSeedSweep", []string{"-args", "-seeds", "120", "-once"}},
-	{"drivers/sim", "TestSkip", nil}, // random labs in which periods repeat, and others in which they must not be left out
+	{"drivers/sim", "TestJoins.*", nil},           // hosts that join groups and leave them, across fabrics
+	{"nodeagent/verbs", "TestHostileMemory", nil}, // programs that ask for what they may not have
+	{"drivers/sim", "TestSkip", nil},              // random labs in which periods repeat, and others in which they must not be left out
 }
 
 // guard is a branch that turns something away.
