@@ -296,7 +296,8 @@ func (c *client) cmAddress(o op, m *cmAddress) (r reply, err error) {
 		a, m.Addr.GID = own, own.As16()
 	}
 	ip, err := addressOf(m.Addr.GID)
-	if err != nil || a.IsUnspecified() || c.s.nic.Addr(ip).Unmap() != a {
+	other := !wire.IsMulticast(ip) && c.s.nic.Addr(ip).Unmap() != a // a group may stand for another one (wire.GroupOf)
+	if err != nil || a.IsUnspecified() || other {
 		return r, fmt.Errorf("resolve %v: no host of the fabric has it: %w", a, unix.EHOSTUNREACH)
 	}
 	if err := c.mayAsk(); err != nil {
