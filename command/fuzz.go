@@ -79,9 +79,9 @@ func (p *program) fuzzAction(c *cli.Context) error {
 	return err
 }
 
-// came says how far a search has come that is ended by a signal.
+// came reports how far a search had run when a signal ended it.
 func (p *program) came(what string, done, of, from uint64, found []search.Finding) {
-	p.say("%d of %d %s from seed %d on were run, %d broke a promise; it goes on with --from %d", done, of, what, from, len(found), from+done)
+	p.say("%d of %d %s from seed %d on were run, %d broke a promise; continue with --from %d", done, of, what, from, len(found), from+done)
 	for i := range found {
 		p.say("seed %d: %s: %s", found[i].Seed, found[i].Class, found[i].Text)
 	}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesMin is how many files a process has to be allowed to have open: with fewer, the Go runtime ends it with a trace, and a
+// filesMin is the smallest limit of open files to start with: below it, the Go runtime ends with a trace, and a
 // lab could not be destroyed. A lab in containers takes 8 or so a node while it comes up.
 const filesMin = 16
 
