@@ -24,11 +24,11 @@ var attackDevices = []pitfall{
 			test:  "command TestExternalEnd/tail-lost", root: true,
 		}, {
 			wrong: "The group goes with the last acknowledgement, which a root may have to ask for again",
-			edits: edit("orchestrator/confirm_linux.go", "|| !x.view.source || still >= wall(vtime.Duration(x.view.x.LingerTime()))", "|| !x.view.source || true"),
+			edits: edit("orchestrator/device_confirmation.go", "|| !x.view.source || still >= wall(vtime.Duration(x.view.x.LingerTime()))", "|| !x.view.source || true"),
 			test:  "orchestrator TestFinished",
 		}, {
 			wrong: "A root that has its acknowledgement and asks for it again has it",
-			edits: edit("orchestrator/confirm_linux.go", "&& (s.OwedPSN == nil || wire.PSN(*s.OwedPSN).After(psn))", ""),
+			edits: edit("orchestrator/device_confirmation.go", "&& (s.OwedPSN == nil || wire.PSN(*s.OwedPSN).After(psn))", ""),
 			test:  "orchestrator TestHas",
 		}, {
 			wrong: "Any acknowledgement to a device covers all that it has sent",

@@ -39,12 +39,12 @@ var attackEnds = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "A rank to which an answer is under way counts as one that waits without end",
-				edits: edit("orchestrator/rest_linux.go", "r.busy > 0 || s == nil || s.Replies != r.replies[i]", "r.busy > 0 || s == nil"),
+				edits: edit("orchestrator/deadlock.go", "r.busy > 0 || s == nil || s.Replies != r.replies[i]", "r.busy > 0 || s == nil"),
 				test:  "orchestrator TestDeadlocked",
 			},
 			{
 				wrong: "Pause frames, which a storm sends for ever, count as something that moves",
-				edits: edit("orchestrator/rest_linux.go", "counters.Sent(states) - counters.Total(states, \"pauses_sent\")", "counters.Sent(states)"),
+				edits: edit("orchestrator/deadlock.go", "counters.Sent(states) - counters.Total(states, \"pauses_sent\")", "counters.Sent(states)"),
 				test:  "orchestrator TestDeadlocked",
 			},
 			{

@@ -18,15 +18,15 @@ var attackExternal = []pitfall{
 		seen: "mcastlab, with Linux Soft-RoCE",
 		bugs: []bug{{
 			wrong: "All that is told apart is whether it says something",
-			edits: edit("orchestrator/diagnose_linux.go", "{v.absent, v.misled, v.refused, v.silent}", "{v.silent}"),
+			edits: edit("orchestrator/device_diagnosis.go", "{v.absent, v.misled, v.refused, v.silent}", "{v.silent}"),
 			test:  "orchestrator TestCauses",
 		}, {
 			wrong: "A device that comes no further is waited for without end",
-			edits: edit("orchestrator/devices_linux.go", "\tcase now.Sub(x.since) > wait && x.view.step.Host != \"\":", "\tcase false:"),
+			edits: edit("orchestrator/external_devices.go", "\tcase now.Sub(x.since) > wait && x.view.step.Host != \"\":", "\tcase false:"),
 			test:  "command TestExternalWrong/no-send", root: true,
 		}, {
 			wrong: "No carrier is found out by waiting",
-			edits: edit("orchestrator/external_linux.go", "\t\tif !netdev.Carrier(name) {", "\t\tif false {"),
+			edits: edit("orchestrator/external_hosts.go", "\t\tif !netdev.Carrier(name) {", "\t\tif false {"),
 			test:  "command TestExternalCarrier", root: true,
 		}, {
 			wrong: "What an operator has to know is not said to one who wants to hear of nothing else",
@@ -57,11 +57,11 @@ var attackExternal = []pitfall{
 		seen: "mcastlab: fidelity ok with 2 expiries, 2,226 repeats and 2,289 overruns",
 		bugs: []bug{{
 			wrong: "Timers count where times are claimed",
-			edits: edit("orchestrator/fidelity_linux.go", "n > 0 && lossFree {\n\t\tblame(\"%d retransmission", "n > 0 && lossFree && len(rows[0].External) == 0 {\n\t\tblame(\"%d retransmission"),
+			edits: edit("orchestrator/fidelity.go", "n > 0 && lossFree {\n\t\tblame(\"%d retransmission", "n > 0 && lossFree && len(rows[0].External) == 0 {\n\t\tblame(\"%d retransmission"),
 			test:  "orchestrator TestJudgeDevices",
 		}, {
 			wrong: "Repeats and overruns do not count",
-			edits: edit("orchestrator/fidelity_linux.go", "\t\tf.judgeDevices(now, before, lossFree, blame)\n", ""),
+			edits: edit("orchestrator/fidelity.go", "\t\tf.judgeDevices(now, before, lossFree, blame)\n", ""),
 			test:  "orchestrator TestJudgeDevices",
 		}},
 	},
@@ -70,7 +70,7 @@ var attackExternal = []pitfall{
 		seen: "argued, for groups that a lab file names",
 		bugs: []bug{{
 			wrong: "A group that was deleted a moment ago is registered at once",
-			edits: edit("orchestrator/devices_linux.go", "\t\tfor _, r := range states[i].Resting {\n", "\t\tfor _, r := range states[i].Resting[:0] {\n"),
+			edits: edit("orchestrator/external_devices.go", "\t\tfor _, r := range states[i].Resting {\n", "\t\tfor _, r := range states[i].Resting[:0] {\n"),
 			test:  "orchestrator TestHolds",
 		}, {
 			wrong: "A group that is in use can be registered again",

@@ -50,8 +50,8 @@ var attackHost = []pitfall{
 		bugs: []bug{{
 			wrong: "Programs of exec are no process groups, and have no process namespace of their own",
 			edits: []patch.Edit{
-				{File: "orchestrator/program_linux.go", Old: "Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS", New: "Cloneflags: unix.CLONE_NEWNS"},
-				{File: "orchestrator/program_linux.go", Old: "\t\t\t\tto = -pid\n", New: ""},
+				{File: "orchestrator/program.go", Old: "Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS", New: "Cloneflags: unix.CLONE_NEWNS"},
+				{File: "orchestrator/program.go", Old: "\t\t\t\tto = -pid\n", New: ""},
 			},
 			test: "command TestSignalsLive", root: true,
 		}},
@@ -101,12 +101,12 @@ var attackHost = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "What is shown has no lock",
-				edits: edit("orchestrator/run_linux.go", "func (s *shown) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *shown) get() runner.ProgressState {\n"),
+				edits: edit("orchestrator/dilated_run.go", "func (s *progressState) get() runner.ProgressState {\n\ts.mu.Lock()\n\tdefer s.mu.Unlock()\n", "func (s *progressState) get() runner.ProgressState {\n"),
 				test:  "orchestrator TestProgressWhileStepping", race: true,
 			},
 			{
 				wrong: "Each rank that reports takes its step at once",
-				edits: edit("orchestrator/board_linux.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
+				edits: edit("orchestrator/out_of_band.go", "\tb.stepping.Lock()\n\tdefer b.stepping.Unlock()\n", ""),
 				test:  "orchestrator TestStepsOneByOne",
 			},
 		},
@@ -125,7 +125,7 @@ var attackHost = []pitfall{
 		seen: "mcastlab",
 		bugs: []bug{{
 			wrong: "What nodes had no room for is counted and not looked at",
-			edits: edit("orchestrator/merge_linux.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
+			edits: edit("orchestrator/event_merger.go", "max(n.events.now, n.events.first, b.Cut), ", "n.events.first, "),
 			test:  "orchestrator TestMissingEvents",
 		}},
 	},
@@ -135,12 +135,12 @@ var attackHost = []pitfall{
 		bugs: []bug{
 			{
 				wrong: "Events are written up to the clock of the latest batches",
-				edits: edit("orchestrator/merge_linux.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
+				edits: edit("orchestrator/event_merger.go", "\t\tlimit = min(limit, m.nodes[i].before)\n", "\t\tlimit = min(limit, m.nodes[i].until)\n"),
 				test:  "orchestrator TestMerge",
 			},
 			{
 				wrong: "A node's batches are put one after the other",
-				edits: edit("orchestrator/merge_linux.go", "\t\tslices.SortStableFunc(n.held, func(a, b *nodeapi.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
+				edits: edit("orchestrator/event_merger.go", "\t\tslices.SortStableFunc(n.held, func(a, b *nodeapi.Event) int { return cmp.Compare(a.Lab, b.Lab) })\n", "\t\t_, _ = cmp.Compare(0, 0), slices.Max([]int{0})\n"),
 				test:  "orchestrator TestMerge",
 			},
 		},

@@ -20,7 +20,7 @@ var attackHosts = []pitfall{
 		seen: "mcastlab, with a full /run",
 		bugs: []bug{{
 			wrong: "A destroy that cannot be recorded ends",
-			edits: edit("orchestrator/destroy_linux.go", "\t\trecorded = s.put(st)\n", "\t\tif recorded = s.put(st); recorded != nil {\n\t\t\treturn recorded\n\t\t}\n"),
+			edits: edit("orchestrator/destroy.go", "\t\trecorded = s.put(st)\n", "\t\tif recorded = s.put(st); recorded != nil {\n\t\t\treturn recorded\n\t\t}\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -46,7 +46,7 @@ var attackHosts = []pitfall{
 		seen: "mcastlab: check as nobody, without a Swarm",
 		bugs: []bug{{
 			wrong: "A runtime is asked for its labs alone",
-			edits: edit("orchestrator/check_linux.go", "err == nil && ok {\n\t\terr = r.Ready(ctx)", "err == nil && ok && false {\n\t\terr = r.Ready(ctx)"),
+			edits: edit("orchestrator/check.go", "err == nil && ok {\n\t\terr = r.Ready(ctx)", "err == nil && ok && false {\n\t\terr = r.Ready(ctx)"),
 			test:  "orchestrator TestRuntimeOf",
 		}},
 	},

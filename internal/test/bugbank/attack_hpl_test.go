@@ -31,7 +31,7 @@ var attackHPL = []pitfall{
 		seen: "--lab ../../x read a state.json outside the folder of labs",
 		bugs: []bug{{
 			wrong: "Any name is a lab's",
-			edits: edit("orchestrator/store_linux.go", "\tif !lab.NameOK(name) {\n", "\tif name == \"\" {\n"),
+			edits: edit("orchestrator/store.go", "\tif !lab.NameOK(name) {\n", "\tif name == \"\" {\n"),
 			test:  "orchestrator TestNamesStayInside",
 		}, {
 			wrong: "Any name is taken by --lab",
@@ -59,11 +59,11 @@ var attackHPL = []pitfall{
 		seen: "intents and state.json were written and renamed, and never synced",
 		bugs: []bug{{
 			wrong: "The content of a state is not synced before it gets its name",
-			edits: edit("orchestrator/disk_linux.go", "; err == nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())", "; err != nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())"),
+			edits: edit("orchestrator/disk.go", "; err == nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())", "; err != nil {\n\t\terr = f.Sync()\n\t}\n\treturn errors.Join(err, f.Close())"),
 			test:  "orchestrator TestLossOfPower",
 		}, {
 			wrong: "The new name of a state is not synced",
-			edits: edit("orchestrator/disk_linux.go", "\t\treturn err\n\t}\n\treturn syncFolder(d, filepath.Dir(path))\n}\n\n// writeSynced", "\t}\n\treturn err\n}\n\n// writeSynced"),
+			edits: edit("orchestrator/disk.go", "\t\treturn err\n\t}\n\treturn syncFolder(d, filepath.Dir(path))\n}\n\n// writeSynced", "\t}\n\treturn err\n}\n\n// writeSynced"),
 			test:  "orchestrator TestLossOfPower",
 		}},
 	}, {

@@ -28,7 +28,7 @@ var attackLifetime = []pitfall{
 		seen: "mcastlab: groups that a killed leader has left in the switches",
 		bugs: []bug{{
 			wrong: "A run on a lab that is up begins, and ends, with whatever is there",
-			edits: edit("orchestrator/deploy_linux.go", "\tif stays {\n", "\tif stays && false {\n"),
+			edits: edit("orchestrator/deploy.go", "\tif stays {\n", "\tif stays && false {\n"),
 			test:  "command TestLeftovers", root: true,
 		}, {
 			wrong: "A node says that it has taken back what runs have left, and has not looked",

@@ -88,15 +88,15 @@ var attackLimits = []pitfall{
 		seen: "mcastlab, with OSU's one-sided benchmarks and with UCX 1.22",
 		bugs: []bug{{
 			wrong: "Options of mpirun hide the user's variables",
-			edits: edit("orchestrator/defaults_linux.go", "if _, ok := os.LookupEnv(prefix + s.name); !ok {", "if prefix != \"\" || os.Getenv(s.name) == \"\" {"),
+			edits: edit("orchestrator/program_settings.go", "if _, ok := os.LookupEnv(prefix + s.name); !ok {", "if prefix != \"\" || os.Getenv(s.name) == \"\" {"),
 			test:  "orchestrator TestSettings",
 		}, {
 			wrong: "One-sided communication goes by what has no atomics",
-			edits: edit("orchestrator/defaults_linux.go", `{"osc", "^rdma"}`, `{"osc", "^ucx"}`),
+			edits: edit("orchestrator/program_settings.go", `{"osc", "^rdma"}`, `{"osc", "^ucx"}`),
 			test:  "command TestLiveOneSided", root: true,
 		}, {
 			wrong: "UCX 1.22 looks for a route of the kernel",
-			edits: edit("orchestrator/program_linux.go", "\t\town = append(own, ProgramSettings()...)\n", ""),
+			edits: edit("orchestrator/program.go", "\t\town = append(own, ProgramSettings()...)\n", ""),
 			test:  "orchestrator TestSettings",
 		}},
 	},

@@ -37,7 +37,7 @@ var attackResults = []pitfall{
 			test:  "lab/report TestCutShort",
 		}, {
 			wrong: "The state of a lab that is up is read whatever has become of it",
-			edits: edit("orchestrator/store_linux.go", "err = checksum.ReadObject(b, &st)", "_, err = checksum.CheckObject(b), json.Unmarshal(b, &st)"),
+			edits: edit("orchestrator/store.go", "err = checksum.ReadObject(b, &st)", "_, err = checksum.CheckObject(b), json.Unmarshal(b, &st)"),
 			test:  "orchestrator TestDamagedState",
 		}, {
 			wrong: "The counters have no checksum",

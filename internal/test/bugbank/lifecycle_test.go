@@ -19,8 +19,8 @@ var lifecycle = []pitfall{
 		bugs: []bug{{
 			wrong: "The state is written when the nodes are started",
 			edits: []patch.Edit{
-				{File: "orchestrator/deploy_linux.go", Old: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
-				{File: "orchestrator/deploy_linux.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
+				{File: "orchestrator/deploy.go", Old: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tbegin := time.Now()\n", New: "\tbegin := time.Now()\n"},
+				{File: "orchestrator/deploy.go", Old: "\tstarted := time.Now()\n", New: "\tif err := d.store.put(st); err != nil {\n\t\treturn err\n\t}\n\tstarted := time.Now()\n"},
 			},
 			test: "orchestrator TestStateFirst", root: true,
 		}},
@@ -39,7 +39,7 @@ var lifecycle = []pitfall{
 		seen: "containerlab#1306",
 		bugs: []bug{{
 			wrong: "A lab is there if it has nodes",
-			edits: edit("orchestrator/destroy_linux.go", "\texisted = statErr == nil\n", "\texisted = statErr == nil && false\n"),
+			edits: edit("orchestrator/destroy.go", "\texisted = statErr == nil\n", "\texisted = statErr == nil && false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -48,11 +48,11 @@ var lifecycle = []pitfall{
 		seen: "containerlab#2892, #1978 and #1444",
 		bugs: []bug{{
 			wrong: "A lab that cannot be read is not destroyed",
-			edits: edit("orchestrator/destroy_linux.go", "\tlate := false\n", "\tif _, err := s.deployed(&state{}); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
+			edits: edit("orchestrator/destroy.go", "\tlate := false\n", "\tif _, err := s.deployed(&state{}); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "A lab whose state was not written to its end is not destroyed",
-			edits: edit("orchestrator/destroy_linux.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
+			edits: edit("orchestrator/destroy.go", "\tlate := false\n", "\tif _, _, err := s.get(); err != nil {\n\t\treturn err\n\t}\n\tlate := false\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -61,11 +61,11 @@ var lifecycle = []pitfall{
 		seen: "containerlab, core/destroy.go",
 		bugs: []bug{{
 			wrong: "Every folder goes whose name begins like the lab's",
-			edits: edit("orchestrator/store_linux.go", "\tif err := failpoint.At(\"remove state\"", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := failpoint.At(\"remove state\""),
+			edits: edit("orchestrator/store.go", "\tif err := failpoint.At(\"remove state\"", "\tnear, _ := filepath.Glob(s.dir + \"*\")\n\tfor _, dir := range near {\n\t\t_ = os.RemoveAll(dir)\n\t}\n\tif err := failpoint.At(\"remove state\""),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}, {
 			wrong: "The lock is given back without a mistake, so there was none",
-			edits: edit("orchestrator/destroy_linux.go", "\treturn true, errors.Join(remove(ctx, s, engines), s.close())\n", "\t_ = remove(ctx, s, engines)\n\treturn true, s.close()\n"),
+			edits: edit("orchestrator/destroy.go", "\treturn true, errors.Join(remove(ctx, s, engines), s.close())\n", "\t_ = remove(ctx, s, engines)\n\treturn true, s.close()\n"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -74,11 +74,11 @@ var lifecycle = []pitfall{
 		seen: "containerlab#2832 and #2775",
 		bugs: []bug{{
 			wrong: "A deployment that is refused takes the lab down that is up under the name",
-			edits: edit("orchestrator/deploy_linux.go", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, err\n", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, errors.Join(err, d.takeDown(ctx))\n"),
+			edits: edit("orchestrator/deploy.go", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, err\n", "\tup, err := d.isUp(ctx)\n\tif err != nil {\n\t\treturn Unchanged, errors.Join(err, d.takeDown(ctx))\n"),
 			test:  "orchestrator TestUpStays", root: true,
 		}, {
 			wrong: "One that is interrupted before it has done anything does so",
-			edits: edit("orchestrator/deploy_linux.go", "\t\tif _, ok, serr := d.store.get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.store.remove())\n"),
+			edits: edit("orchestrator/deploy.go", "\t\tif _, ok, serr := d.store.get(); !ok && serr == nil {\n\t\t\terr = errors.Join(err, d.store.remove())\n\t\t}\n", "\t\terr = errors.Join(err, d.store.remove())\n"),
 			test:  "orchestrator TestUpStays", root: true,
 		}},
 	},
@@ -181,11 +181,11 @@ var lifecycle = []pitfall{
 		seen: "containernetworking/plugins#252 and #1196, kubernetes#108121, cni#204",
 		bugs: []bug{{
 			wrong: "Which McstIDs have been used is known to the command that used them",
-			edits: edit("orchestrator/board_linux.go", "return st.Leased, l.store.put(st)", "return st.Leased, nil"),
+			edits: edit("orchestrator/out_of_band.go", "return st.Leased, l.store.put(st)", "return st.Leased, nil"),
 			test:  "orchestrator TestLeases",
 		}, {
 			wrong: "When all McstIDs are used the first come again",
-			edits: edit("orchestrator/board_linux.go", "case st.Leased >= leasesMax:", "case st.Leased >= 2*leasesMax:"),
+			edits: edit("orchestrator/out_of_band.go", "case st.Leased >= leasesMax:", "case st.Leased >= 2*leasesMax:"),
 			test:  "orchestrator TestLeases",
 		}},
 	},

@@ -109,7 +109,7 @@ var replication = []pitfall{
 		seen: "cocoon-operator#20",
 		bugs: []bug{{
 			wrong: "An engine that does not answer is taken to hold nothing: the lab's folder goes, and its containers stay",
-			edits: edit("orchestrator/destroy_linux.go", "if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {", "if errors.Is(err, engine.ErrUnavailable) {"),
+			edits: edit("orchestrator/destroy.go", "if errors.Is(err, engine.ErrUnavailable) && !s.under(e) {", "if errors.Is(err, engine.ErrUnavailable) {"),
 			test:  "orchestrator TestDestroyTrouble", root: true,
 		}},
 	},
@@ -139,7 +139,7 @@ var replication = []pitfall{
 		seen: "Jepsen, TigerBeetle 0.16.11",
 		bugs: []bug{{
 			wrong: "A node that stands still is waited for as long as it does",
-			edits: edit("orchestrator/clients_linux.go", "\t\tctx, cancel := context.WithTimeout(ctx, wait)\n\t\tdefer cancel()\n", ""),
+			edits: edit("orchestrator/agents.go", "\t\tctx, cancel := context.WithTimeout(ctx, wait)\n\t\tdefer cancel()\n", ""),
 			test:  "orchestrator TestCallsEnd",
 		}},
 	},

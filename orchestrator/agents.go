@@ -1,0 +1,206 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
+)
+
+// client is the connection to a node's agent.
+type client struct {
+	name string
+	conn *grpc.ClientConn
+	nodeapi.NodeClient
+}
+
+// messageMax bounds one message in either direction.
+const messageMax = 16 << 20
+
+// connect reaches the agents of all nodes, which must be there.
+func (d *Deployed) connect(ctx context.Context) error {
+	if d.spread != nil {
+		return d.open()
+	}
+	if err := d.each(func(i int) error { return d.listens(ctx, i) }); err != nil {
+		return err
+	}
+	return d.open()
+}
+
+// open prepares the connections to the agents of all nodes, which may be gone.
+func (d *Deployed) open() error {
+	if err := d.openPlane(); err != nil {
+		return err
+	}
+	return d.each(func(i int) (err error) {
+		d.nodes[i], err = d.dialNode(i)
+		return err
+	})
+}
+
+func (d *Deployed) agentSocket(node string) string {
+	return filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
+}
+
+// callWait bounds a call of an agent, which answers at once; what takes longer is a stream.
+// On an overloaded machine a node may not run for a while.
+const callWait = time.Minute
+
+// dial prepares the connection to an agent. Each call ends within wait.
+func dial(name, socket string, wait time.Duration) (*client, error) {
+	return dialAt(name, "unix:"+socket, wait)
+}
+
+// dialAt is dial for a target of gRPC's.
+func dialAt(name, target string, wait time.Duration, more ...grpc.DialOption) (*client, error) {
+	// The socket's folder is what protects it: only root and the node's user get in. On the way to other machines it is TLS.
+	conn, err := grpc.NewClient(target, append(append(more, nodeapi.Plain()...),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithUnaryInterceptor(within(wait)),
+		grpc.WithDefaultServiceConfig(nodeapi.Again), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(messageMax), grpc.MaxCallSendMsgSize(messageMax)))...)
+	if err != nil {
+		return nil, fmt.Errorf("reach node %s: %w", name, err)
+	}
+	return &client{name, conn, nodeapi.NewNodeClient(conn)}, nil
+}
+
+// within ends calls that take longer than wait: a node that is stopped, or hangs, would be
+// waited for without end, and nobody would know what for. Each call is an effect that tests
+// may make go wrong.
+func within(wait time.Duration) grpc.UnaryClientInterceptor {
+	return func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
+		outer := ctx
+		ctx, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		err := failpoint.At(method, func() error { return call(ctx, method, req, reply, conn, o...) })
+		if status.Code(err) == codes.DeadlineExceeded && outer.Err() == nil {
+			return status.Errorf(codes.DeadlineExceeded, "it has not answered for %v: check whether its process is stopped", wait)
+		}
+		return err
+	}
+}
+
+// restDilation is the dilation of a lab that is up while no run sets another.
+const restDilation = 1000
+
+// clock returns the clock that nodes have; with a nil rate it is a new one that starts now.
+func (d *Deployed) clock(rate *counters.Rate) (live.Rate, error) {
+	m, err := live.NewMonotonic()
+	if err != nil {
+		return live.Rate{}, err
+	}
+	r := live.Rate{Mono: m.Now(), Dilation: float64(d.Lab.Runtime.Dilation)}
+	switch {
+	case r.Dilation != 0:
+	case len(d.Lab.Externals()) > 0:
+		r.Dilation = 1 // external devices live in wall time
+	default:
+		r.Dilation = restDilation
+	}
+	if rate != nil {
+		r = live.Rate{Mono: rate.Mono, Lab: vtime.Time(rate.Lab), Dilation: rate.Dilation}
+	}
+	return r, nil
+}
+
+// configure makes nodes what the lab file says they are, with the clock that the others have.
+// From then on the nodes refuse leaders of earlier epochs.
+func (d *Deployed) configure(ctx context.Context, nodes map[int]bool, r live.Rate, epoch uint64) error {
+	lab, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
+	return d.each(func(i int) error {
+		if !nodes[i] {
+			return nil
+		}
+		c := d.nodes[i]
+		if _, err := c.Configure(ctx, &nodeapi.ConfigureRequest{Node: c.name, Lab: lab, Rate: d.rateAt(c.name, r), Epoch: epoch}); err != nil {
+			return fmt.Errorf("configure node %s: %w", c.name, err)
+		}
+		return nil
+	})
+}
+
+// States returns the state that each node reports, in node order.
+func (d *Deployed) States(ctx context.Context) ([]counters.Node, error) {
+	if look, states, err := d.lookAtRun(ctx); look != nil || err != nil {
+		return states, err
+	}
+	all := make([]counters.Node, len(d.nodes))
+	err := d.each(func(i int) error {
+		r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{})
+		if err != nil {
+			return fmt.Errorf("inspect node %s: %w", d.nodes[i].name, err)
+		}
+		all[i], err = r.Decode()
+		return err
+	})
+	return all, err
+}
+
+// Look returns the state that each node reports; a node that does not answer is marked as gone.
+func (d *Deployed) Look(ctx context.Context) []counters.Node {
+	if look, states, err := d.lookAtRun(ctx); look != nil && err == nil {
+		return states
+	}
+	all := make([]counters.Node, len(d.nodes))
+	_ = d.each(func(i int) error { // a node that fails is marked in the result
+		all[i] = counters.Node{Node: d.nodes[i].name, Kind: "gone"}
+		if r, err := d.nodes[i].Inspect(ctx, &nodeapi.InspectRequest{}); err == nil {
+			if s, err := r.Decode(); err == nil {
+				all[i] = s
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// Logs returns the log of a node.
+func (d *Deployed) Logs(ctx context.Context, node string) ([]byte, error) {
+	if _, ok := d.Graph.Find(node); !ok && !slices.Contains(d.Lab.Replicas(), node) {
+		return nil, fmt.Errorf("lab %s has no node %s", d.Lab.Name, node)
+	}
+	return d.o.Engine.Logs(ctx, d.Lab.Name, node)
+}
+
+// saveLogs writes the nodes' logs to logs/NODE.log of a run's folder. A node with an empty log
+// gets no file.
+func (d *Deployed) saveLogs(ctx context.Context, folder *runner.Folder) error {
+	return d.each(func(i int) error {
+		name := d.Graph.Nodes[i].Name
+		log, err := d.o.Engine.Logs(ctx, d.Lab.Name, name)
+		if err != nil || len(log) == 0 {
+			return err
+		}
+		if err := errors.Join(folder.MkdirAll("logs"), folder.WriteFile(filepath.Join("logs", name+".log"), log)); err != nil {
+			return fmt.Errorf("save log of node %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// lastLine returns the last line of a log.
+func lastLine(log []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	return string(lines[len(lines)-1])
+}

@@ -1,0 +1,212 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/traces"
+)
+
+// tap captures the frames of one interface of a lab that is up, in both directions,
+// through a socket of its own; the nodes are not involved.
+type tap struct {
+	frameSource
+	out  *traces.Capture
+	lab  func(mono int64) vtime.Time
+	mu   *sync.Mutex // of the budget that taps share, and of from
+	from *vtime.Time // frames before it are not written
+}
+
+// tapIntervalMs bounds how long a tap sleeps, in milliseconds.
+const tapIntervalMs = 100
+
+// newTap opens a capture of a port; it is written to w.
+func (d *Deployed) newTap(ctx context.Context, e topo.End, w io.Writer, lab func(mono int64) vtime.Time, budget *traces.Budget, mu *sync.Mutex) (*tap, error) {
+	port := d.Graph.PortName(e)
+	var from frameSource
+	var err error
+	if d.spread != nil {
+		from, err = d.openRemoteTap(ctx, e)
+	} else {
+		from, err = d.openTap(ctx, e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", port, err)
+	}
+	c, err := traces.NewCapture(w, port, 0, budget)
+	if err != nil {
+		return nil, errors.Join(err, from.close())
+	}
+	return &tap{frameSource: from, out: c, lab: lab, mu: mu, from: new(vtime.Time)}, nil
+}
+
+// openTap opens the socket of a capture on this machine.
+func (d *Deployed) openTap(ctx context.Context, e topo.End) (*localTap, error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return nil, err
+	}
+	pid := 0
+	for _, n := range found {
+		if n.Name == d.Graph.Nodes[e.Node].Name {
+			pid = n.PID
+		}
+	}
+	if pid == 0 {
+		return nil, errors.New("the node is not running")
+	}
+	space, err := netdev.Open(pid)
+	if err != nil {
+		return nil, err
+	}
+	files, err := space.Taps([]netdev.End{{NS: space, Port: e.Port, Alias: d.Graph.PortName(e)}}, d.trains())
+	if err = errors.Join(err, space.Close()); err != nil {
+		return nil, err
+	}
+	mono, err := live.NewMonotonic()
+	if err != nil {
+		return nil, errors.Join(err, files[0].Close())
+	}
+	return &localTap{p: live.NewIO(int(files[0].Fd()), d.trains()), f: files[0], mono: mono}, nil
+}
+
+// run captures until ctx ends or more frames than max have been taken, if max is not 0.
+func (t *tap) run(ctx context.Context, max int) error {
+	seen := 0
+	for last := false; ; {
+		if last = ctx.Err() != nil; last {
+			if err := t.stop(); err != nil {
+				return err
+			}
+		}
+		t.mu.Lock()
+		n, err := t.receive(func(mono int64, b []byte) {
+			if seen++; max == 0 || seen <= max {
+				if at := t.lab(mono); at >= *t.from {
+					t.out.Bytes(at, at, b)
+				}
+			}
+		})
+		if n == 0 {
+			err = errors.Join(err, t.out.Flush())
+		}
+		t.mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case max > 0 && seen >= max, last && n == 0:
+			return nil
+		}
+		if n == 0 {
+			t.wait()
+		}
+	}
+}
+
+// close writes what is left.
+func (t *tap) close() error { return errors.Join(t.out.Close(), t.frameSource.close()) }
+
+// captures are the taps of a run.
+type captures struct {
+	mu     sync.Mutex
+	budget traces.Budget
+	from   vtime.Time
+	taps   []*tap
+	bufs   []*bufio.Writer
+	files  []*os.File
+	all    sync.WaitGroup
+	errs   []error
+	stop   context.CancelFunc
+}
+
+// startCaptures opens captures of ports in files of the run's folder. Nothing is written
+// before begin: what a capture costs is part of what the calibration sees.
+func (d *Deployed) startCaptures(ctx context.Context, folder *runner.Folder, ends []topo.End, bytes int64, lab func(mono int64) vtime.Time) (*captures, error) {
+	k := &captures{budget: traces.Budget{Left: bytes}, from: vtime.Never, errs: make([]error, len(ends))}
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	k.stop = stop
+	for i, e := range ends {
+		f, err := folder.Create(strings.ReplaceAll(d.Graph.PortName(e), ":", "_") + ".pcapng")
+		if err != nil {
+			return k, fmt.Errorf("capture: %w", err)
+		}
+		buf := bufio.NewWriter(f)
+		t, err := d.newTap(ctx, e, buf, lab, &k.budget, &k.mu)
+		if err != nil {
+			return k, errors.Join(err, f.Close())
+		}
+		t.from = &k.from
+		k.taps, k.bufs, k.files = append(k.taps, t), append(k.bufs, buf), append(k.files, f)
+		k.all.Go(func() { k.errs[i] = t.run(run, 0) })
+	}
+	return k, nil
+}
+
+// begin records frames from a lab time on.
+func (k *captures) begin(at vtime.Time) {
+	k.mu.Lock()
+	k.from = at
+	k.mu.Unlock()
+}
+
+// close ends all captures. What was captured is complete.
+func (k *captures) close() error {
+	k.stop()
+	k.all.Wait()
+	errs := k.errs
+	for i, t := range k.taps {
+		errs = append(errs, t.close(), k.bufs[i].Flush(), k.files[i].Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Capture writes the frames of a port as pcapng until ctx ends or count frames have
+// passed; 0 is no limit. A capture that begins while a run in virtual time is under way ends with it.
+func (d *Deployed) Capture(ctx context.Context, e topo.End, w io.Writer, count int) error {
+	var states *nodeapi.InspectReply
+	err := error(nil)
+	for begin := time.Now(); ; {
+		if run, end := d.activeRun(); run != nil {
+			return errors.Join(d.captureRun(ctx, run, e, w, count), end())
+		}
+		states, err = d.nodes[e.Node].Inspect(ctx, nil)
+		if status.Code(err) != codes.FailedPrecondition || time.Since(begin) > closeWait {
+			break // else a run is about to begin, or has ended a moment ago
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("inspect node %s: %w", d.nodes[e.Node].name, err)
+	}
+	s, err := states.Decode()
+	if err != nil {
+		return err
+	}
+	p, err := newLabClock(ctx, d, s.Node, *s.Rate)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	t, err := d.newTap(ctx, e, w, p.lab, &traces.Budget{Left: 1 << 62}, &mu)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.run(ctx, count), t.close())
+}

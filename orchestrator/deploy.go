@@ -1,0 +1,561 @@
+//go:build linux
+
+// Package orchestrator brings a lab up on this host, runs its workloads there and takes
+// it down again: one process or container for each node, wired with veth pairs,
+// configured over unix sockets.
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/checksum"
+	"github.com/mcastlab/mcastlab/internal/controller"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/rank"
+)
+
+// Options are the choices of a deployment that are not the lab's.
+type Options struct {
+	Engine  engine.Engine
+	Version string
+	// Programs are the user's own programs in this binary, which the nodes run too.
+	Programs []rank.Program
+	// Attach names the interfaces of this host behind which external hosts are.
+	Attach map[string]string
+	// Management gives the lab a management network, whatever its file says.
+	Management bool
+	// DialPeer calls, from the process of a machine's share of a lab, the share on another machine.
+	DialPeer func(ctx context.Context, lab string, share *shareapi.Share, machine int) (net.Conn, error)
+	// Log, if set, receives a line for each step.
+	Log func(format string, args ...any)
+	// Tell, if set, receives what the operator has to know, even where Log is not set.
+	Tell func(format string, args ...any)
+}
+
+// Deployed is a lab that is up.
+type Deployed struct {
+	Lab   *lab.Lab
+	Graph *topo.Graph
+
+	o     Options
+	store *store
+	nodes []*client     // by node of the graph
+	lost  []atomic.Bool // by node: it has died, and the run goes on without it
+	plane *controlPlane // of a lab with controllers
+
+	share  *shareapi.Share   // of the process of a machine's share: what is here
+	trunks *trunks           // and its links in user space to other machines, if it has some
+	hub    *netdev.Namespace // and its bridge of the management network, if there is one
+	spread *engine.Placement // of a lab that is on several machines, nil elsewhere
+	clocks serverClocks
+}
+
+// here reports whether a node is on this machine.
+func (d *Deployed) here(node int) bool { return d.share == nil || d.share.At[node] == d.share.Own }
+
+// Deploy brings a lab up; of a lab that is up already it restores the parts that are gone. What an
+// unfinished deployment has left is removed first. If Deploy fails, or ctx ends, it removes what
+// it made.
+func Deploy(ctx context.Context, l *lab.Lab, o Options) (d *Deployed, did Outcome, err error) {
+	if d, err = plan(l, o); err != nil {
+		return nil, Unchanged, err
+	}
+	if err := d.store.open(o.Log); err != nil {
+		return nil, Unchanged, err
+	}
+	did, err = d.ensure(ctx)
+	if err == nil && did == Repaired { // a node that is back has nothing of the run that was on it
+		err = d.tidyBefore(ctx)
+	}
+	return d, did, errors.Join(err, d.store.close())
+}
+
+// Run runs a lab's workloads under an engine. It brings the lab up and takes it down again. A lab
+// that is up already stays up, and nothing of the run stays on it. The lab is locked throughout,
+// so no other command runs meanwhile.
+func Run(ctx context.Context, l *lab.Lab, o Options, ro RunOptions) (report *runner.Report, err error) {
+	if err := l.CheckPrograms(ro.Programs, cmp.Or(ro.Dilation, float64(l.Runtime.Dilation))); err != nil {
+		return nil, err
+	}
+	d, err := plan(l, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.store.open(o.Log); err != nil {
+		return nil, err
+	}
+	did, err := d.ensure(ctx)
+	if err == nil {
+		report, err = d.runOnce(ctx, ro, did != Made)
+		err = errors.Join(err, d.Close())
+		if did == Made {
+			err = errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+		}
+	}
+	return report, errors.Join(err, d.store.close())
+}
+
+// runOnce runs the lab's workloads. One that stays up is clean before and after.
+func (d *Deployed) runOnce(ctx context.Context, o RunOptions, stays bool) (*runner.Report, error) {
+	if stays {
+		if err := d.tidyBefore(ctx); err != nil {
+			if ctx.Err() != nil { // what was found is still there
+				d.tidyAfter(ctx)
+			}
+			return nil, err
+		}
+		defer d.tidyAfter(ctx)
+	}
+	return d.runWorkloads(ctx, o)
+}
+
+func plan(l *lab.Lab, o Options) (*Deployed, error) {
+	if err := l.CheckLive(); err != nil {
+		return nil, err
+	}
+	g, err := labspec.Graph(l)
+	if err != nil {
+		return nil, fmt.Errorf("build topology: %w", err)
+	}
+	s, err := storeOf(l.Name)
+	if err != nil {
+		return nil, err
+	}
+	d := &Deployed{Lab: l, Graph: g, o: o, store: s, nodes: make([]*client, len(g.Nodes)), lost: make([]atomic.Bool, len(g.Nodes))}
+	if d.managed(&state{}) {
+		return d, d.checkManagement()
+	}
+	return d, nil
+}
+
+// ensure brings the lab up if it is not. The lock is held.
+func (d *Deployed) ensure(ctx context.Context) (did Outcome, err error) {
+	if _, err := d.o.Engine.Find(ctx, d.Lab.Name); err != nil { // is it there at all?
+		if _, ok, serr := d.store.get(); !ok && serr == nil {
+			err = errors.Join(err, d.store.remove())
+		}
+		return Unchanged, err
+	}
+	up, err := d.isUp(ctx)
+	if err != nil {
+		return Unchanged, err
+	}
+	if up {
+		if err := d.keepManaged(); err != nil {
+			return Unchanged, err
+		}
+		x, err := d.findDrift(ctx)
+		if err == nil && x.none() {
+			return Unchanged, d.connect(ctx)
+		}
+		if err != nil {
+			return Unchanged, err
+		}
+		return Repaired, d.repair(ctx, x)
+	}
+	d.warnMemory()
+	if err := d.bringUp(ctx); err != nil {
+		// The caller's context may be what ended it.
+		return Unchanged, errors.Join(err, d.takeDown(context.WithoutCancel(ctx)))
+	}
+	return Made, nil
+}
+
+// Outcome is what a deployment did.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Unchanged Outcome = iota // the lab was up already
+	Made                     // it was brought up
+	Repaired                 // it was up, and what was gone of it has been brought back
+)
+
+// Attach connects to a lab that is up.
+func Attach(name string, o Options) (*Deployed, error) {
+	d, err := find(name, o)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.open()
+}
+
+// find returns the lab that is up under a name, with no connection to its nodes.
+func find(name string, o Options) (*Deployed, error) {
+	s, err := storeOf(name)
+	if err != nil {
+		return nil, err
+	}
+	st, ok, err := s.get()
+	if err != nil {
+		return nil, err
+	}
+	if !ok || st.Phase != phaseUp {
+		return nil, fmt.Errorf("lab %s is not up: mcastlab deploy it first", name)
+	}
+	l, err := s.deployed(&st)
+	if err != nil {
+		return nil, err
+	}
+	d, err := plan(l, o)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.loadSpread()
+}
+
+func (d *Deployed) log(format string, args ...any) {
+	if d.o.Log != nil {
+		d.o.Log(format, args...)
+	}
+}
+
+// announce tells the operator what has to be known.
+func (d *Deployed) announce(format string, args ...any) {
+	if d.o.Tell != nil {
+		d.o.Tell(format, args...)
+	}
+}
+
+// bringUp makes the whole lab, whatever exists of it already.
+func (d *Deployed) bringUp(ctx context.Context) error {
+	if e, ok := d.o.Engine.(engine.Spread); ok {
+		return d.bringUpSpread(ctx, e)
+	}
+	message, err := labspec.Encode(d.Lab)
+	if err != nil {
+		return err
+	}
+	outside, err := d.openOutside()
+	if err != nil {
+		return err
+	}
+	if err := d.o.Engine.Remove(ctx, d.Lab.Name); err != nil {
+		return err
+	}
+	if err := d.store.intend("deploy", d.Lab.Name); err != nil {
+		return err
+	}
+	if err := d.store.write(labFile, checksum.Comment(message)); err != nil {
+		return err
+	}
+	st := state{
+		Schema: stateSchema, Lab: d.Lab.Name, Engine: d.o.Engine.Name(), Phase: phaseDeploying, Since: time.Now().UTC(), Version: d.o.Version,
+		Management: d.managed(&state{}), Attach: d.o.Attach, Indexes: indexesOf(outside),
+	}
+	if err := d.store.put(st); err != nil {
+		return err
+	}
+	begin := time.Now()
+	var nodes []engine.Node
+	for _, n := range d.Graph.Nodes {
+		node, err := d.node(n.Name)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, node)
+	}
+	if err := d.bringUpPlane(ctx, message); err != nil {
+		return err
+	}
+	if err := d.o.Engine.Start(ctx, d.Lab.Name, nodes, d.store.intend); err != nil {
+		return err
+	}
+	started := time.Now()
+	all := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		all[i] = true
+	}
+	links := make([]int, len(d.Graph.Links))
+	for i := range links {
+		links[i] = i
+	}
+	if _, err := d.phase(ctx, controller.PhaseWiring); err != nil {
+		return err
+	}
+	if err := d.wire(ctx, links, all, all, outside); err != nil {
+		return err
+	}
+	wired := time.Now()
+	if err := d.connect(ctx); err != nil {
+		return err
+	}
+	if err := d.configureAll(ctx, all, d.Lab.Replicas(), nil); err != nil {
+		return err
+	}
+	d.log("%d nodes started in %v, %d links made in %v, agents configured in %v", len(nodes), started.Sub(begin).Round(time.Millisecond),
+		len(d.Graph.Links), wired.Sub(started).Round(time.Millisecond), time.Since(wired).Round(time.Millisecond))
+	st.Phase = phaseUp
+	return d.store.put(st)
+}
+
+// node makes the folders of a node that is to be started.
+func (d *Deployed) node(name string) (n engine.Node, err error) {
+	n.Name = name
+	if n.Dir, err = d.store.nodeDir(name); err == nil && slices.Contains(labspec.Keeps(d.Lab, d.Graph), name) {
+		n.Data, err = d.store.dataDir(name)
+	}
+	return n, err
+}
+
+// wire makes links, and hands each affected node the sockets on the ends of all its links. Those of managed
+// that are hosts are linked to the management network, if the lab has one.
+func (d *Deployed) wire(ctx context.Context, links []int, affected, managed map[int]bool, outside map[string]*netdev.Outside) (err error) {
+	spaces, err := d.spaces(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll(spaces)) }()
+	for i, s := range spaces {
+		if s == nil && d.here(i) {
+			return d.died(ctx, d.Graph.Nodes[i].Name)
+		}
+	}
+	if err := d.store.intend("wire", d.Lab.Name); err != nil {
+		return err
+	}
+	for _, i := range links {
+		k := &d.Graph.Links[i]
+		a, b := d.end(spaces, k.A), d.end(spaces, k.B)
+		if d.here(k.A.Node) != d.here(k.B.Node) {
+			if err := d.wireRemote(i, a, b); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := failpoint.At("unlink", func() error { return errors.Join(netdev.Part(a), netdev.Part(b)) }); err != nil {
+			return err
+		}
+		if err := failpoint.At("link", func() error { return netdev.Join(a, b) }); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	if err := d.manage(spaces, managed); err != nil {
+		return err
+	}
+	return d.each(func(i int) error {
+		if !affected[i] {
+			return nil
+		}
+		return failpoint.At("hand over", func() error { return d.handOver(ctx, i, spaces, outside[d.Graph.Nodes[i].Name]) })
+	})
+}
+
+// handOver gives a node the sockets on the ends of its links.
+func (d *Deployed) handOver(ctx context.Context, node int, spaces []*netdev.Namespace, o *netdev.Outside) error {
+	var ends []netdev.End
+	for p := range d.Graph.Nodes[node].Links {
+		ends = append(ends, d.end(spaces, topo.End{Node: node, Port: p}))
+	}
+	files, err := spaces[node].Sockets(ends, d.trains())
+	if err != nil {
+		return err
+	}
+	files, err = withOutside(files, o)
+	if err == nil {
+		err = d.listens(ctx, node)
+	}
+	if err == nil {
+		err = nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.HandoverSocket), files)
+	}
+	for _, f := range files {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// spaces opens the network namespaces of all nodes. The entry of a node that does not run is nil.
+func (d *Deployed) spaces(ctx context.Context) ([]*netdev.Namespace, error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	if err != nil {
+		return nil, err
+	}
+	pids := map[string]int{}
+	for _, n := range found {
+		pids[n.Name] = n.PID
+	}
+	spaces := make([]*netdev.Namespace, len(d.Graph.Nodes))
+	for i, n := range d.Graph.Nodes {
+		if pids[n.Name] == 0 {
+			continue
+		}
+		if spaces[i], err = netdev.Open(pids[n.Name]); err != nil {
+			spaces[i] = nil
+			continue // it has ended meanwhile
+		}
+		if err := prioritize(pids[n.Name]); err != nil && spaces[i].Same(pids[n.Name]) {
+			return nil, errors.Join(err, closeAll(spaces))
+		}
+		if err := spaces[i].Prepare(); err != nil {
+			return nil, errors.Join(fmt.Errorf("node %s: %w", n.Name, err), closeAll(spaces))
+		}
+	}
+	return spaces, nil
+}
+
+func closeAll(spaces []*netdev.Namespace) (err error) {
+	for _, n := range spaces {
+		if n != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}
+	return err
+}
+
+// end names one end of a link. Its MAC is that of the plan for hosts; a switch's port
+// has one of its own.
+func (d *Deployed) end(spaces []*netdev.Namespace, e topo.End) netdev.End {
+	n := &d.Graph.Nodes[e.Node]
+	mac := net.HardwareAddr{0x02, 0, byte(n.IP >> 24), byte(n.IP >> 16), byte(n.IP >> 8), byte(n.IP)}
+	if n.Kind == topo.Switch {
+		mac[1] = byte(e.Port + 1)
+	}
+	return netdev.End{NS: spaces[e.Node], Port: e.Port, Alias: d.Lab.Name + " " + d.Graph.PortName(e), MAC: mac}
+}
+
+// trains reports whether frames cross links in trains.
+func (d *Deployed) trains() bool { return d.Lab.Runtime.IO == "trains" }
+
+// each calls f for every node that is not lost, a few at a time, and returns what failed.
+func (d *Deployed) each(f func(node int) error) error {
+	var nodes []int
+	for i := range d.Graph.Nodes {
+		if !d.lost[i].Load() {
+			nodes = append(nodes, i)
+		}
+	}
+	return fewAtOnce(nodes, func(node int) error { return d.blame(node, f(node)) })
+}
+
+// blame names the machine of a node in what failed there, if the lab has several: it may be the machine that has gone.
+func (d *Deployed) blame(node int, err error) error {
+	if err == nil || d.spread == nil {
+		return err
+	}
+	m := &d.spread.Machines[d.spread.At[node]]
+	if strings.Contains(err.Error(), m.String()) { // who called the machine has named it
+		return err
+	}
+	return fmt.Errorf("machine %s: %w", m, err)
+}
+
+// fewAtOnce calls f for nodes, a few at a time, and returns what failed.
+func fewAtOnce(nodes []int, f func(node int) error) error {
+	errs := make([]error, len(nodes))
+	gate := make(chan struct{}, 8)
+	var all sync.WaitGroup
+	for i, node := range nodes {
+		all.Go(func() {
+			gate <- struct{}{}
+			defer func() { <-gate }()
+			errs[i] = f(node)
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// startWait bounds how long a node may take to open its sockets. Whether it runs at all is
+// looked at meanwhile.
+const (
+	startWait = time.Minute
+	lookEvery = 250 * time.Millisecond
+)
+
+// runs reports whether a node's process exists.
+func (d *Deployed) runs(ctx context.Context, node string) (bool, error) {
+	found, err := d.o.Engine.Find(ctx, d.Lab.Name)
+	for _, n := range found {
+		if n.Name == node && n.PID > 0 {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// listens waits until a node's agent takes calls: then it has all its sockets open.
+func (d *Deployed) listens(ctx context.Context, node int) error {
+	return d.listensAt(ctx, d.Graph.Nodes[node].Name)
+}
+
+// listensAt is listens of a node by its name.
+func (d *Deployed) listensAt(ctx context.Context, node string) error {
+	path := filepath.Join(d.store.nodePath(node), nodeapi.AgentSocket)
+	look := time.Now().Add(lookEvery)
+	for until := time.Now().Add(startWait); ; {
+		if c, err := net.Dial("unix", path); err == nil {
+			return c.Close()
+		}
+		if time.Now().After(look) {
+			there, err := d.runs(ctx, node)
+			if err != nil {
+				return err
+			}
+			if !there {
+				return d.died(ctx, node)
+			}
+			if time.Now().After(until) {
+				return fmt.Errorf("node %s runs, but takes no calls after %v: is the machine overloaded?", node, startWait)
+			}
+			look = time.Now().Add(lookEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// died returns an error with the last line in the log of a node that does not answer.
+func (d *Deployed) died(ctx context.Context, node string) error {
+	log, err := d.o.Engine.Logs(ctx, d.Lab.Name, node)
+	if err != nil || len(log) == 0 {
+		return fmt.Errorf("node %s did not start and left no log", node)
+	}
+	return fmt.Errorf("node %s did not start: %s", node, lastLine(log))
+}
+
+// Close closes the connections; the lab stays up.
+func (d *Deployed) Close() error {
+	var errs []error
+	for i, c := range d.nodes {
+		if c != nil {
+			errs = append(errs, c.conn.Close())
+			d.nodes[i] = nil
+		}
+	}
+	if d.plane != nil {
+		errs = append(errs, d.plane.close())
+		d.plane = nil
+	}
+	return errors.Join(errs...)
+}
+
+// takeDown removes everything of the lab. The lock is held.
+func (d *Deployed) takeDown(ctx context.Context) error {
+	return errors.Join(d.Close(), remove(ctx, d.store, []engine.Engine{d.o.Engine}))
+}

@@ -1,0 +1,170 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mcastlab/mcastlab/core/vtime"
+	"github.com/mcastlab/mcastlab/faults"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+// timeline returns the lab file's faults. Their times count from the start of the
+// workloads.
+func (r *dilatedRun) timeline() (all []*nodeapi.Fault, err error) {
+	for i := range r.d.Lab.Faults {
+		f, err := r.d.FaultOf(&r.d.Lab.Faults[i], faults.LabPrefix+strconv.Itoa(i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// FaultOf returns the message of a fault of the lab.
+func (d *Deployed) FaultOf(f *lab.Fault, id string) (*nodeapi.Fault, error) {
+	s, err := labspec.Fault(d.Lab, d.Graph, f, id)
+	if err != nil {
+		return nil, fmt.Errorf("fault %s: %w", id, err)
+	}
+	b, err := faults.Encode(&s, d.Graph)
+	if err != nil {
+		return nil, err
+	}
+	return &nodeapi.Fault{Id: id, Kind: string(s.Kind), Text: s.Text, Message: b}, nil
+}
+
+// AddFaults applies faults whose times count from origin.
+func (d *Deployed) AddFaults(ctx context.Context, all []*nodeapi.Fault, origin vtime.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	if run, end := d.activeRun(); run != nil {
+		var acts []*nodeapi.Act
+		for _, f := range all { // its times count from the instant at which the run takes it
+			acts = append(acts, &nodeapi.Act{What: &nodeapi.Act_Add{Add: f}})
+		}
+		return doInRun(ctx, run, end, acts)
+	}
+	for _, f := range all {
+		f.Origin = int64(origin)
+	}
+	if d.plane != nil {
+		fabric, plane := split(all)
+		return errors.Join(d.plane.addFaults(ctx, fabric), d.plane.addControl(ctx, plane))
+	}
+	return d.each(func(i int) error {
+		if _, err := d.nodes[i].AddFaults(ctx, &nodeapi.FaultList{Faults: all}); err != nil {
+			return fmt.Errorf("apply faults at node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+}
+
+// Faults returns what is applied, each fault once with the counts of all nodes, in the
+// order in which they were added.
+func (d *Deployed) Faults(ctx context.Context) (all []*nodeapi.Fault, err error) {
+	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
+		return together(look.GetFaults()), err
+	}
+	lists := make([]*nodeapi.FaultList, len(d.nodes))
+	err = d.each(func(i int) (err error) {
+		if lists[i], err = d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{}); err != nil {
+			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+	if d.plane != nil && err == nil {
+		more, perr := d.plane.faults(ctx)
+		lists, err = append(lists, more...), perr
+	}
+	return together(lists), err
+}
+
+// together returns the faults of all nodes' lists, each once with the counts of all nodes.
+func together(lists []*nodeapi.FaultList) (all []*nodeapi.Fault) {
+	at := map[string]int{}
+	for _, l := range lists {
+		for _, f := range l.GetFaults() {
+			i, ok := at[f.Id]
+			if !ok {
+				at[f.Id] = len(all)
+				all = append(all, f)
+				continue
+			}
+			all[i].Hit, all[i].On = all[i].Hit+f.Hit, all[i].On || f.On
+			if faults.Kind(f.Kind).OfFrames() {
+				all[i].Seen += f.Seen
+			} else { // every node has counted the same times
+				all[i].Seen = max(all[i].Seen, f.Seen)
+			}
+			all[i].Applied = append(all[i].Applied, f.Applied...)
+		}
+	}
+	return all
+}
+
+// awaitAgents waits until every node has a process: no workload begins before. Each node knows of
+// all faults of the fabric, so that any one can be asked.
+func (d *Deployed) awaitAgents(ctx context.Context) error {
+	i := 0
+	for i+1 < len(d.nodes) && d.lost[i].Load() {
+		i++
+	}
+	for said := false; ; said = true {
+		list, err := d.nodes[i].ListFaults(ctx, &nodeapi.InspectRequest{})
+		if err != nil {
+			return fmt.Errorf("list faults of node %s: %w", d.nodes[i].name, err)
+		}
+		k := slices.IndexFunc(list.Faults, func(f *nodeapi.Fault) bool { return f.On && faults.Kind(f.Kind) == faults.KindAgentCrash })
+		if k < 0 {
+			return nil
+		}
+		if !said {
+			d.log("no workload begins while fault %s is in force: %s", list.Faults[k].Id, list.Faults[k].Text)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookEvery / 10):
+		}
+	}
+}
+
+// ResetFaults removes the faults whose id begins with prefix; all, if it is empty.
+func (d *Deployed) ResetFaults(ctx context.Context, prefix string) error {
+	if run, end := d.activeRun(); run != nil {
+		return doInRun(ctx, run, end, []*nodeapi.Act{{What: &nodeapi.Act_Remove{Remove: prefix}}})
+	}
+	if d.plane != nil {
+		return d.plane.resetFaults(ctx, prefix)
+	}
+	return d.each(func(i int) error {
+		if _, err := d.nodes[i].ResetFaults(ctx, &nodeapi.ResetRequest{Prefix: prefix}); err != nil {
+			return fmt.Errorf("reset faults of node %s: %w", d.nodes[i].name, err)
+		}
+		return nil
+	})
+}
+
+// Now returns the lab time of a lab that is up.
+func (d *Deployed) Now(ctx context.Context) (vtime.Time, error) {
+	if look, _, err := d.lookAtRun(ctx); look != nil || err != nil {
+		return vtime.Time(look.GetLab()), err
+	}
+	r, err := d.nodes[0].Inspect(ctx, &nodeapi.InspectRequest{})
+	if err != nil {
+		return 0, fmt.Errorf("inspect node %s: %w", d.nodes[0].name, err)
+	}
+	s, err := r.Decode()
+	return nowOf(&s), err
+}

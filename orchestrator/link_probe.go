@@ -1,0 +1,201 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Before nodes get the sockets of links between machines, frames are tried on each of them in both directions.
+
+// Waits and sizes of that. A frame is sent again and again until the deployer has heard of all machines.
+const (
+	probeWait  = 15 * time.Second
+	probeEvery = 20 * time.Millisecond
+	probeType  = 0x88b5 // an EtherType for local experiments
+	probeSmall = 128
+	probeLarge = netdev.MTU + 14
+)
+
+// linkProbe is one end of a link that is tried.
+type linkProbe struct {
+	link int
+	f    *os.File
+	mac  net.HardwareAddr
+	most int // largest frame that has come in
+}
+
+// probe tries the links that leave the machine, answers with what has come in, and goes on sending until the connection ends.
+func (x *worker) probe(ctx context.Context, c net.Conn) (err error) {
+	ends, err := x.probedEnds(ctx)
+	defer func() {
+		for _, p := range ends {
+			err = errors.Join(err, p.f.Close())
+		}
+	}()
+	if err != nil {
+		return shareapi.Reply(c, shareapi.Answer{}, err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = c.Read(make([]byte, 1)) // it ends with the connection
+	}()
+	b := make([]byte, 1<<14)
+	answered := false
+	for until := time.Now().Add(probeWait); ; {
+		left := false
+		for _, p := range ends {
+			p.try(b)
+			left = left || p.most < probeLarge
+		}
+		if !answered && (!left || time.Now().After(until)) {
+			answered = true
+			a := shareapi.Answer{Came: map[int]int{}}
+			for _, p := range ends {
+				a.Came[p.link] = p.most
+			}
+			if err := shareapi.Reply(c, a, nil); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-over:
+			return nil
+		case <-time.After(probeEvery):
+		}
+	}
+}
+
+// probedEnds opens a socket on each end here of a link to another machine.
+func (x *worker) probedEnds(ctx context.Context) (all []*linkProbe, err error) {
+	x.mu.Lock()
+	d := x.d
+	x.mu.Unlock()
+	if d == nil {
+		return nil, errors.New("it has nothing of this lab")
+	}
+	if _, err := d.trunks.await(ctx); err != nil {
+		return nil, err
+	}
+	spaces, err := d.spaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, closeAll(spaces)) }()
+	for i, k := range d.Graph.Links {
+		for _, e := range []topo.End{k.A, k.B} {
+			if !d.here(e.Node) || d.here(k.A.Node) == d.here(k.B.Node) {
+				continue
+			}
+			if spaces[e.Node] == nil {
+				return all, d.died(ctx, d.Graph.Nodes[e.Node].Name)
+			}
+			end := d.end(spaces, e)
+			files, err := spaces[e.Node].Sockets([]netdev.End{end}, false)
+			if err != nil {
+				return all, err
+			}
+			all = append(all, &linkProbe{link: i, f: files[0], mac: end.MAC})
+		}
+	}
+	return all, nil
+}
+
+// try sends a frame of each size, and takes what has come in.
+func (p *linkProbe) try(b []byte) {
+	fd := int(p.f.Fd())
+	for _, size := range []int{probeSmall, probeLarge} {
+		frame := append(append(make([]byte, 0, size), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), p.mac...)
+		frame = binary.BigEndian.AppendUint16(frame, probeType)
+		_, _ = unix.Write(fd, frame[:size]) // what cannot be sent does not arrive: it is seen there
+	}
+	for {
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		if err != nil || n == 0 {
+			return
+		}
+		if n >= 14 && binary.BigEndian.Uint16(b[12:]) == probeType {
+			p.most = max(p.most, n)
+		}
+	}
+}
+
+// probeLinks has all machines try the links between them, and says what does not come through.
+func (d *Deployed) probeLinks(ctx context.Context) error {
+	var mu sync.Mutex
+	came := make([]map[int]int, len(d.spread.Machines))
+	var open []net.Conn
+	err := d.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+		if err != nil {
+			return err
+		}
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		defer stop()
+		a, err := shareapi.Ask(c, shareapi.Request{Do: shareapi.Probe})
+		mu.Lock()
+		defer mu.Unlock()
+		open = append(open, c) // it goes on sending for the others
+		if came[i] = a.Came; err != nil {
+			return fmt.Errorf("machine %s: %w", m, err)
+		}
+		return nil
+	})
+	for _, c := range open {
+		_ = c.Close() // nothing is under way
+	}
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for i := range d.spread.Machines {
+		for k, most := range came[i] { // sorted below
+			if most >= probeLarge || k >= len(d.Graph.Links) {
+				continue
+			}
+			l := &d.Graph.Links[k]
+			far := d.spread.At[l.A.Node]
+			if far == i {
+				far = d.spread.At[l.B.Node]
+			}
+			lines = append(lines, d.probeLine(i, far, most))
+		}
+	}
+	slices.Sort(lines)
+	if lines = slices.Compact(lines); len(lines) > 0 {
+		return fmt.Errorf("links between machines: %s", strings.Join(lines, "; "))
+	}
+	return nil
+}
+
+// probeLine says what is wrong with the links from one machine to another.
+func (d *Deployed) probeLine(to, from, most int) string {
+	m, far := &d.spread.Machines[to], &d.spread.Machines[from]
+	switch {
+	case shareapi.Trunked(d.spread.Userspace, to, from):
+		return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive on links in user space, which need %d", m, far.Name, most, probeLarge)
+	case most == 0:
+		return fmt.Sprintf("machine %s: UDP port %d lets nothing in from %s: let it pass between the machines, or write runtime: {links: userspace}",
+			m, d.spread.Port, far.Name)
+	}
+	return fmt.Sprintf("machine %s: from %s, frames of up to %d bytes arrive, and links need %d: "+
+		"let IP fragments to UDP port %d pass, or raise the MTU between the machines, or write runtime: {links: userspace}",
+		m, far.Name, most, probeLarge, d.spread.Port)
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+)
+
+// The management network of a lab links its hosts beside the fabric, for what programs say to each other by
+// TCP before they use the fabric. Which address a host has, labspec.ManagementAddress says.
+
+// ManagementAddress returns the address of host number i, in the order of the lab, on the management network.
+func ManagementAddress(i int) net.IP { return labspec.ManagementAddress(i).AsSlice() }
+
+// managementNetOf returns that address with the length of the network's prefix.
+func managementNetOf(i int) *net.IPNet {
+	return &net.IPNet{IP: ManagementAddress(i), Mask: net.CIDRMask(16, 32)}
+}
+
+// hubPath is the file that holds the bridge's namespace.
+func (s *store) hubPath() string { return filepath.Join(s.dir, "management") }
+
+// managed reports whether the lab has a management network, or is to have one.
+func (d *Deployed) managed(st *state) bool {
+	return st.Management || d.o.Management || d.Lab.Runtime.Management
+}
+
+// keepManaged records that a lab that is up has a management network from now on, if one is asked for.
+func (d *Deployed) keepManaged() error {
+	st, ok, err := d.store.get()
+	if err != nil || !ok || st.Management || !d.managed(&st) {
+		return err
+	}
+	if d.spread != nil {
+		return fmt.Errorf("lab %s is up on several machines without a management network: destroy it, and deploy it again", d.Lab.Name)
+	}
+	st.Management = true
+	return d.store.put(st)
+}
+
+// manages reports whether a node is on the management network of a lab that has one: hosts on which
+// programs run are.
+func (d *Deployed) manages(node int) bool {
+	n := &d.Graph.Nodes[node]
+	return n.Kind == topo.Host && d.Lab.ExternalHost(n.Name) == nil
+}
+
+// checkManagement returns why a lab cannot have a management network.
+func (d *Deployed) checkManagement() error {
+	if d.Graph.Hosts > netdev.PortsMax {
+		return fmt.Errorf("lab %s has %d hosts, and a management network links at most %d: leave it out", d.Lab.Name, d.Graph.Hosts, netdev.PortsMax)
+	}
+	return nil
+}
+
+// manage links hosts to the management network, which it makes if need be; those that are linked
+// already are linked again.
+func (d *Deployed) manage(spaces []*netdev.Namespace, which map[int]bool) (err error) {
+	st, _, err := d.store.get()
+	if err != nil || !d.managed(&st) {
+		return err
+	}
+	if err := d.store.intend("manage", d.Lab.Name); err != nil {
+		return err
+	}
+	hub := d.hub
+	if hub == nil {
+		if hub, err = d.openHub(); err != nil {
+			return err
+		}
+		defer func() { _ = hub.Close() }() // the file holds it
+	}
+	for i := range d.Graph.Hosts {
+		if !which[i] || !d.manages(i) {
+			continue
+		}
+		if err := failpoint.At("link to management network", func() error { return hub.Attach(spaces[i], i, managementNetOf(i)) }); err != nil {
+			return fmt.Errorf("node %s: %w", d.Graph.Nodes[i].Name, err)
+		}
+	}
+	return d.writeHosts()
+}
+
+// openHub opens the bridge, which it makes if need be.
+func (d *Deployed) openHub() (*netdev.Namespace, error) {
+	path := d.store.hubPath()
+	hub, err := netdev.OpenHub(path)
+	if err != nil { // there is none, or what is there is not all of one
+		err = failpoint.At("make management network", func() (err error) {
+			hub, err = netdev.MakeHub(path)
+			return err
+		})
+	}
+	return hub, err
+}
+
+// hosts returns the path of what programs see as /etc/hosts; without a management network there is none.
+func (d *Deployed) hosts() (path string, err error) {
+	st, _, err := d.store.get()
+	if err != nil || !d.managed(&st) {
+		return "", err
+	}
+	return filepath.Join(d.store.dir, hostsFile), nil
+}
+
+// writeHosts writes that file. The lock is held.
+func (d *Deployed) writeHosts() error {
+	var b strings.Builder
+	b.WriteString("127.0.0.1\tlocalhost\n")
+	for i := range d.Graph.Hosts {
+		if d.manages(i) {
+			fmt.Fprintf(&b, "%v\t%s\n", ManagementAddress(i), d.Graph.Nodes[i].Name)
+		}
+	}
+	if err := d.store.write(hostsFile, []byte(b.String())); err != nil {
+		return err
+	}
+	path := filepath.Join(d.store.dir, hostsFile)
+	if err := os.Chmod(path, 0o644); err != nil {
+		return fmt.Errorf("let programs read %s: %w", path, err)
+	}
+	return nil
+}
+
+const hostsFile = "hosts"

@@ -1,0 +1,35 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+	"github.com/mcastlab/mcastlab/orchestrator/place"
+)
+
+// warnMemory tells the operator of a machine that may not have the memory for a run of the lab. At rest that takes a small part of it, so the
+// lab is brought up all the same.
+func (d *Deployed) warnMemory() {
+	var i unix.Sysinfo_t
+	if _, ok := d.o.Engine.(engine.Spread); ok || unix.Sysinfo(&i) != nil { // a lab on several machines is refused; what is not known is not said
+		return
+	}
+	if why := memoryShortage(len(d.Graph.Nodes)+len(d.Lab.Replicas()), i.Totalram*uint64(i.Unit)); why != "" {
+		d.announce("lab %s: %s", d.Lab.Name, why)
+	}
+}
+
+// memoryShortage says why so many nodes may not do in a machine's memory, or nothing if they do.
+func memoryShortage(nodes int, memory uint64) string {
+	need := uint64(nodes) * place.NodeMemory
+	if need <= memory/5*4 {
+		return ""
+	}
+	const gib = 1 << 30
+	return fmt.Sprintf("its %d nodes may need %.1f GiB in a run, and this machine has %.1f: a run may come to a standstill; leave hosts out, or "+
+		"spread it over machines (mcastlab hosts)", nodes, float64(need)/gib, float64(memory)/gib)
+}

@@ -1,0 +1,126 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// scrapeWait bounds how long nodes are waited for together. Prometheus gives up after ten seconds, and would have
+// nothing then.
+const scrapeWait = 5 * time.Second
+
+// Scraper writes the metrics of the lab that is up under a name for a Prometheus, as Metrics does. It looks each time which
+// lab that is, and a node that does not answer is no error: mcastlab_node_up says which do.
+type Scraper struct {
+	Lab     string
+	Engines []engine.Engine
+	Say     func(format string, args ...any) // which machines of a lab on several do not answer, and which do again
+
+	mu   sync.Mutex
+	away map[string]bool // machines of which it has been said
+}
+
+// Scrape writes what there is at the moment.
+func (x *Scraper) Scrape(ctx context.Context, out io.Writer) error {
+	e, err := EngineOf(x.Lab, x.Engines)
+	if err != nil {
+		return err
+	}
+	d, err := find(x.Lab, Options{Engine: e})
+	if err != nil {
+		return err
+	}
+	return x.write(ctx, d, out)
+}
+
+// write is Scrape of a lab that has been found.
+func (x *Scraper) write(ctx context.Context, d *Deployed, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, scrapeWait)
+	defer cancel()
+	names := make([]string, len(d.Graph.Nodes))
+	for i := range names {
+		names[i] = d.Graph.Nodes[i].Name
+	}
+	each := d.each
+	if d.spread != nil {
+		each = func(f func(node int) error) error {
+			return d.eachReached(func(m *engine.Machine) error { return x.reach(ctx, d, m) }, f)
+		}
+	}
+	return writeMetrics(out, scrape(ctx, names, d.dialMetrics, each))
+}
+
+// reach reports whether a machine's share of a lab answers, and says so when that has changed.
+func (x *Scraper) reach(ctx context.Context, d *Deployed, m *engine.Machine) error {
+	c, err := d.o.Engine.(engine.Spread).Dial(ctx, d.Lab.Name, m)
+	switch {
+	case err == nil:
+		err = c.Close()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("machine %s has not answered for %v", m, scrapeWait)
+	case ctx.Err() != nil:
+		return err // who asked has gone, which says nothing of the machine
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch was := x.away[m.Node]; {
+	case err != nil && !was:
+		x.Say("%v: mcastlab_node_up is 0 for its nodes", err)
+	case err == nil && was:
+		x.Say("machine %s answers again", m)
+	}
+	if x.away == nil {
+		x.away = map[string]bool{}
+	}
+	x.away[m.Node] = err != nil
+	return err
+}
+
+// eachReached calls f for every node of the machines that reach finds, a few of each machine at a time. So no node waits for
+// a machine that is not there.
+func (d *Deployed) eachReached(reach func(m *engine.Machine) error, f func(node int) error) error {
+	return d.eachMachine(func(i int, m *engine.Machine) error {
+		if err := reach(m); err != nil {
+			return err
+		}
+		var nodes []int
+		for node, at := range d.spread.At {
+			if at == i {
+				nodes = append(nodes, node)
+			}
+		}
+		return fewAtOnce(nodes, f)
+	})
+}
+
+// scrape fetches the metrics of the nodes that answer, and adds which do. It returns what to gather.
+func scrape(ctx context.Context, names []string, dial func(node int) dialer, each func(func(i int) error) error) (all prometheus.Gatherers) {
+	up := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "mcastlab_node_up", Help: "1 if the node has answered with its metrics"}, []string{"node"})
+	got := make([][]*dto.MetricFamily, len(names))
+	_ = each(func(i int) error { // what fails shows as a node that is not up
+		var err error
+		got[i], err = fetchMetrics(ctx, dial(i))
+		return err
+	})
+	for i, families := range got {
+		up.WithLabelValues(names[i]).Set(0)
+		if families != nil {
+			up.WithLabelValues(names[i]).Set(1)
+			all = append(all, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil }))
+		}
+	}
+	r := prometheus.NewRegistry()
+	r.MustRegister(up)
+	return append(all, r)
+}

@@ -1,0 +1,121 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// The interface of an external host may be at any machine of a lab on several: MACHINE/INTERFACE. The host's node is on that machine.
+
+// attachedAt returns the machine and the interface of an external host.
+func attachedAt(p *engine.Placement, host, at string) (machine int, name string, err error) {
+	on, name, ok := strings.Cut(at, "/")
+	if !ok || on == "" || name == "" {
+		return 0, "", fmt.Errorf("attach %s=%s: the lab is on several machines: write --attach %s=MACHINE/INTERFACE", host, at, host)
+	}
+	var names []string
+	for i := range p.Machines {
+		if p.Machines[i].Name == on {
+			return i, name, nil
+		}
+		names = append(names, p.Machines[i].Name)
+	}
+	return 0, "", fmt.Errorf("attach %s=%s: the lab is not on a machine %s: its machines are %s", host, at, on, strings.Join(names, ", "))
+}
+
+// placeOutside moves the nodes of external hosts to the machines where their interfaces are.
+func (d *Deployed) placeOutside(p *engine.Placement) error {
+	used := map[string]string{}
+	for _, host := range slices.Sorted(maps.Keys(d.o.Attach)) {
+		at := d.o.Attach[host]
+		if d.Lab.ExternalHost(host) == nil {
+			return fmt.Errorf("attach %s=%s: %s is not an external host of lab %s (%s)", host, at, host, d.Lab.Name, externalsOf(d.Lab))
+		}
+		machine, _, err := attachedAt(p, host, at)
+		if err != nil {
+			return err
+		}
+		if other := used[at]; other != "" {
+			return fmt.Errorf("attach %s=%s: the interface is attached to %s already", host, at, other)
+		}
+		node, _ := d.Graph.Find(host)
+		used[at], p.At[node] = host, machine
+	}
+	for _, host := range d.Lab.Externals() {
+		if d.o.Attach[host] == "" {
+			return fmt.Errorf("host %s of lab %s is external: name its interface with --attach %s=MACHINE/INTERFACE", host, d.Lab.Name, host)
+		}
+	}
+	return nil
+}
+
+// attachHere returns the interfaces of a machine, by external host.
+func (d *Deployed) attachHere(machine int) (map[string]string, error) {
+	here := map[string]string{}
+	for host, at := range d.o.Attach { // independent of each other
+		i, name, err := attachedAt(d.spread, host, at)
+		if err != nil {
+			return nil, err
+		}
+		if i == machine {
+			here[host] = name
+		}
+	}
+	return here, nil
+}
+
+// outside returns the interfaces of external hosts on this machine.
+func (x *worker) outside(d *Deployed) (map[string]*netdev.Outside, error) {
+	all := map[string]*netdev.Outside{}
+	for _, host := range slices.Sorted(maps.Keys(d.share.Attach)) {
+		o, err := netdev.OpenOutside(d.share.Attach[host], d.Lab.NICs.MTU+wire.RoCEHeadersMax)
+		if err != nil {
+			return nil, err
+		}
+		all[host] = o
+	}
+	return all, nil
+}
+
+// port tells whether the interface of an external host here has a carrier, and its number.
+func (x *worker) port(node string) (*shareapi.Outside, error) {
+	d, _, err := x.nodeHere(node)
+	if err != nil {
+		return nil, err
+	}
+	name := d.share.Attach[node]
+	if name == "" {
+		return nil, fmt.Errorf("%s is no external host here", node)
+	}
+	return &shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
+}
+
+// portOf returns whether the interface of an external host has a carrier, and its number; of one that is not there the number is 0.
+func (d *Deployed) portOf(ctx context.Context, host string) (shareapi.Outside, error) {
+	if d.spread == nil {
+		name := d.o.Attach[host]
+		return shareapi.Outside{Carrier: netdev.Carrier(name), Index: netdev.Index(name)}, nil
+	}
+	machine, _, err := attachedAt(d.spread, host, d.o.Attach[host])
+	if err != nil {
+		return shareapi.Outside{}, err
+	}
+	a, err := d.askShare(ctx, &d.spread.Machines[machine], shareapi.Request{Do: shareapi.Port, Node: host})
+	if err == nil && a.Outside == nil {
+		err = fmt.Errorf("machine %s does not know the interface of %s", &d.spread.Machines[machine], host)
+	}
+	if err != nil {
+		return shareapi.Outside{}, err
+	}
+	return *a.Outside, nil
+}

@@ -1,0 +1,231 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcastlab/mcastlab/core/topo"
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+)
+
+// A capture at a node of another machine has its socket there. Frames come as they are, each after its length and the instant at which
+// it was seen, in CLOCK_MONOTONIC of that machine. A byte from here ends it: what was seen until then comes, and then a length of 0.
+
+// frameSource is where a capture gets frames from, with the instants of CLOCK_MONOTONIC at which they were seen.
+type frameSource interface {
+	// receive takes what has come, and after stop all that comes; n is 0 when nothing has.
+	receive(take func(mono int64, b []byte)) (n int, err error)
+	wait() // until something may have come, or for tapIntervalMs
+	stop() error
+	close() error
+}
+
+// localTap is a source on this machine.
+type localTap struct {
+	p    live.IO
+	f    *os.File
+	mono *live.Monotonic
+}
+
+func (t *localTap) receive(take func(mono int64, b []byte)) (n int, err error) {
+	offset := t.mono.Wall()
+	return t.p.Receive(func(wall int64, b []byte) { take(wall-offset, b) })
+}
+
+func (t *localTap) wait() {
+	// An interrupted or timed-out wait only looks again.
+	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(t.p.FD()), Events: unix.POLLIN}}, tapIntervalMs)
+}
+
+func (t *localTap) stop() error  { return nil }
+func (t *localTap) close() error { return t.f.Close() }
+
+// tappedFrame is a frame of a capture on another machine.
+type tappedFrame struct {
+	mono int64
+	b    []byte
+}
+
+// remoteTap is a source on another machine.
+type remoteTap struct {
+	c       net.Conn
+	frames  chan tappedFrame
+	err     error        // why there are no more, after frames is closed
+	first   *tappedFrame // what wait has found
+	stopped bool
+}
+
+// errEnded is the error of a capture that nobody here has ended.
+var errEnded = errors.New("the share of its machine has ended the capture")
+
+// remoteFrames bounds how many frames wait here.
+const remoteFrames = 256
+
+// openRemoteTap opens a capture at a node of another machine.
+func (d *Deployed) openRemoteTap(ctx context.Context, e topo.End) (*remoteTap, error) {
+	node := d.Graph.Nodes[e.Node].Name
+	m := &d.spread.Machines[d.spread.At[e.Node]]
+	c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Tap, Node: node, Port: e.Port})
+	if err != nil {
+		return nil, err
+	}
+	t := &remoteTap{c: c, frames: make(chan tappedFrame, remoteFrames)}
+	go func() {
+		defer close(t.frames)
+		in := bufio.NewReaderSize(c, 64<<10)
+		for {
+			var head [12]byte
+			if _, t.err = io.ReadFull(in, head[:]); t.err != nil {
+				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
+				return
+			}
+			n := binary.BigEndian.Uint32(head[:])
+			if n > frameMax {
+				t.err = fmt.Errorf("machine %s: capture at %s: a frame of %d bytes", m, node, n)
+			}
+			if n == 0 || t.err != nil {
+				return
+			}
+			b := make([]byte, n)
+			if _, t.err = io.ReadFull(in, b); t.err != nil {
+				t.err = fmt.Errorf("machine %s: capture at %s: %w", m, node, t.err)
+				return
+			}
+			t.frames <- tappedFrame{int64(binary.BigEndian.Uint64(head[4:])) - d.ahead(node), b}
+		}
+	}()
+	return t, nil
+}
+
+// frameMax is the largest frame of a capture, in bytes.
+const frameMax = 1 << 16
+
+func (t *remoteTap) receive(take func(mono int64, b []byte)) (n int, err error) {
+	if t.first != nil {
+		take(t.first.mono, t.first.b)
+		t.first, n = nil, 1
+	}
+	for n < remoteFrames {
+		if t.stopped && n == 0 {
+			f, ok := <-t.frames
+			if !ok {
+				return 0, t.err
+			}
+			take(f.mono, f.b)
+			n++
+			continue
+		}
+		select {
+		case f, ok := <-t.frames:
+			if !ok && t.err == nil && !t.stopped {
+				return n, errEnded
+			}
+			if !ok {
+				return n, t.err
+			}
+			take(f.mono, f.b)
+			n++
+		default:
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+func (t *remoteTap) wait() {
+	select {
+	case f, ok := <-t.frames:
+		if ok {
+			t.first = &f
+		}
+	case <-time.After(tapIntervalMs * time.Millisecond):
+	}
+}
+
+func (t *remoteTap) stop() error {
+	if t.stopped {
+		return nil
+	}
+	t.stopped = true
+	_, err := t.c.Write([]byte{0})
+	return errors.Join(err, t.c.SetReadDeadline(time.Now().Add(peerWait)))
+}
+
+func (t *remoteTap) close() error {
+	err := t.c.Close()
+	for range t.frames { // until what reads it has ended
+	}
+	return err
+}
+
+// tap sends the frames of a port here to whoever has asked, until he has no more use of them.
+func (x *worker) tap(ctx context.Context, c net.Conn, q shareapi.Request) error {
+	t, err := x.openTap(ctx, q)
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || t == nil {
+		return err
+	}
+	defer func() { _ = t.close() }() // it was only read
+	over := make(chan bool, 1)
+	go func() {
+		_, err := io.ReadFull(c, make([]byte, 1))
+		over <- err == nil
+	}()
+	out := bufio.NewWriterSize(c, 64<<10)
+	for last := false; ; {
+		var sent error
+		n, err := t.receive(func(mono int64, b []byte) {
+			head := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, uint32(len(b))), uint64(mono))
+			if _, sent = out.Write(head); sent == nil {
+				_, sent = out.Write(b)
+			}
+		})
+		if err == nil && n == 0 && sent == nil {
+			sent = out.Flush()
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("capture at %s: %w", q.Node, err)
+		case sent != nil:
+			return nil // he has hung up
+		case last && n == 0:
+			_, _ = out.Write(make([]byte, 12)) // likewise
+			_ = out.Flush()
+			return nil
+		}
+		if n == 0 {
+			t.wait()
+		}
+		select {
+		case asked := <-over:
+			if !asked {
+				return nil
+			}
+			last = true
+		default:
+		}
+	}
+}
+
+// openTap opens a capture at a node of this share.
+func (x *worker) openTap(ctx context.Context, q shareapi.Request) (*localTap, error) {
+	d, i, err := x.nodeHere(q.Node)
+	if err != nil {
+		return nil, err
+	}
+	if i < 0 || q.Port < 0 || q.Port >= len(d.Graph.Nodes[i].Links) {
+		return nil, fmt.Errorf("node %s has no port %d", q.Node, q.Port)
+	}
+	return d.openTap(ctx, topo.End{Node: i, Port: q.Port})
+}

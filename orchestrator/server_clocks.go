@@ -1,0 +1,175 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// A lab in dilated time has one line of lab time over wall time, in CLOCK_MONOTONIC of the machine that runs it. Each other machine has
+// such a clock of its own: how far it is ahead is asked of the machine's share, and nodes get the line in the clock that they read.
+
+// clockOffset is what is known of another machine's CLOCK_MONOTONIC.
+type clockOffset struct {
+	ahead int64 // of the clock here, in ns
+	trip  int64 // of the question that told it, in ns: it is wrong by half of that at the most
+	moved int64 // by how much it was found elsewhere than expected, when it was last asked, in ns
+}
+
+// better returns what is known after another question. An answer that took longer only counts if it contradicts what was known: the
+// clocks of two machines drift apart.
+func (a clockOffset) better(b clockOffset) clockOffset {
+	off := b.ahead - a.ahead
+	switch slack := (a.trip + b.trip) / 2; {
+	case a.trip == 0:
+		return b
+	case off > slack || -off > slack:
+		b.moved = int64(math.Abs(float64(off)))
+		return b
+	case b.trip < a.trip:
+		return b
+	}
+	a.moved = 0
+	return a
+}
+
+// serverClocks are the clocks of all machines of a lab, by machine. A lab on one machine has none.
+type serverClocks struct {
+	mu  sync.Mutex
+	all []clockOffset
+}
+
+// clockTries is how often a machine is asked for its clock at a time.
+const clockTries = 12
+
+// askClocks asks all machines for their clocks.
+func (d *Deployed) askClocks(ctx context.Context) error {
+	if d.spread == nil {
+		return nil
+	}
+	mono, err := live.NewMonotonic()
+	if err != nil {
+		return err
+	}
+	now := make([]clockOffset, len(d.spread.Machines))
+	err = d.eachMachine(func(i int, m *engine.Machine) error {
+		c, err := d.callShare(ctx, m, shareapi.Request{Do: shareapi.Clock})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }() // nothing is under way
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		defer stop()
+		if now[i], err = askClock(c, mono); err != nil {
+			return fmt.Errorf("machine %s: ask for its clock: %w", m, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	d.clocks.mu.Lock()
+	defer d.clocks.mu.Unlock()
+	if d.clocks.all == nil {
+		d.clocks.all = make([]clockOffset, len(now))
+	}
+	for i := range now {
+		d.clocks.all[i] = d.clocks.all[i].better(now[i])
+	}
+	return nil
+}
+
+// askClock asks a few times, and believes the answer that took the shortest.
+func askClock(c net.Conn, mono *live.Monotonic) (best clockOffset, err error) {
+	if err := c.SetDeadline(time.Now().Add(peerWait)); err != nil {
+		return best, err
+	}
+	var b [8]byte
+	for range clockTries {
+		before := mono.Now()
+		if _, err := c.Write(b[:1]); err != nil {
+			return best, err
+		}
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			return best, err
+		}
+		after := mono.Now()
+		if trip := max(1, after-before); best.trip == 0 || trip < best.trip {
+			best = clockOffset{ahead: int64(binary.BigEndian.Uint64(b[:])) - (before + trip/2), trip: trip}
+		}
+	}
+	return best, nil
+}
+
+// clock tells this machine's CLOCK_MONOTONIC, once for each byte that comes.
+func (x *worker) clock(c net.Conn) error {
+	mono, err := live.NewMonotonic()
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || mono == nil {
+		return err
+	}
+	for {
+		var b [8]byte
+		if _, err := io.ReadFull(c, b[:1]); err != nil {
+			return nil // whoever asked has hung up
+		}
+		binary.BigEndian.PutUint64(b[:], uint64(mono.Now()))
+		if _, err := c.Write(b[:]); err != nil {
+			return nil // likewise
+		}
+	}
+}
+
+// ahead returns by how much CLOCK_MONOTONIC of a node's machine is ahead of the one here, in ns.
+func (d *Deployed) ahead(node string) int64 {
+	d.clocks.mu.Lock()
+	defer d.clocks.mu.Unlock()
+	if d.clocks.all == nil {
+		return 0
+	}
+	machine, _ := d.machineOf(node)
+	return d.clocks.all[machine].ahead
+}
+
+// rateAt returns a rate, which is in the clock here, in that of a node.
+func (d *Deployed) rateAt(node string, r live.Rate) *nodeapi.Rate {
+	return &nodeapi.Rate{Mono: r.Mono + d.ahead(node), Lab: int64(r.Lab), Dilation: r.Dilation}
+}
+
+// clockUncertainty returns by how much lab time on two machines may differ, and a frame be later between them than the lab says, in ns of
+// wall time: half of the time that a question takes for the one and for the other, and by how much clocks have drifted.
+func (d *Deployed) clockUncertainty() (ns int64) {
+	d.clocks.mu.Lock()
+	defer d.clocks.mu.Unlock()
+	var each []int64
+	for _, a := range d.clocks.all {
+		each = append(each, a.trip+a.moved)
+	}
+	slices.Sort(each)
+	for _, v := range each[max(0, len(each)-2):] {
+		ns += v
+	}
+	return ns
+}
+
+// trip returns how long a message to the farthest machine and back takes, in ns of wall time.
+func (d *Deployed) trip() (ns int64) {
+	d.clocks.mu.Lock()
+	defer d.clocks.mu.Unlock()
+	for _, a := range d.clocks.all {
+		ns = max(ns, a.trip)
+	}
+	return ns
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/internal/trunk"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Trunk is what one machine's end of links in user space has carried since the lab was deployed.
+type Trunk struct {
+	Machine string `json:"machine"`
+	To      string `json:"to"` // machine at the other end
+	Error   string `json:"error,omitempty"`
+	trunk.Counters
+}
+
+// Trunks returns those of a lab on several machines, each from both ends; none if the kernel makes all of its links. A machine that does not
+// answer has the reason for it.
+func (d *Deployed) Trunks(ctx context.Context) (all []Trunk) {
+	if d.spread == nil || len(d.spread.Userspace) == 0 {
+		return nil
+	}
+	answers, errs := make([]shareapi.Answer, len(d.spread.Machines)), make([]error, len(d.spread.Machines))
+	_ = d.eachMachine(func(i int, m *engine.Machine) error { // each has its error
+		ctx, cancel := context.WithTimeout(ctx, metricsWait)
+		defer cancel()
+		answers[i], errs[i] = d.askShare(ctx, m, shareapi.Request{Do: shareapi.Trunks})
+		return nil
+	})
+	name := func(i int) string { return d.spread.Machines[i].Name }
+	for _, u := range d.spread.Userspace {
+		for _, way := range [][2]int{{u.A, u.B}, {u.B, u.A}} {
+			t := Trunk{Machine: name(way[0]), To: name(way[1])}
+			if err := errs[way[0]]; err != nil {
+				t.Error = err.Error()
+			}
+			for _, s := range answers[way[0]].Trunks {
+				if s.To == way[1] {
+					t.Error, t.Counters = s.Error, s.Counters
+				}
+			}
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b Trunk) int { return strings.Compare(a.Machine+" "+a.To, b.Machine+" "+b.To) })
+	return all
+}

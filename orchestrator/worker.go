@@ -1,0 +1,416 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/mcastlab/mcastlab/drivers/lockstep"
+	"github.com/mcastlab/mcastlab/drivers/sim"
+	"github.com/mcastlab/mcastlab/internal/counters"
+	"github.com/mcastlab/mcastlab/internal/failpoint"
+	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+)
+
+// A lab that is spread over machines has a process on each that makes its share through the local engine, and then passes
+// bytes between the deployer and the nodes. It decides nothing; what the deployer is told of nodes, they tell it.
+
+// Folder is where a lab keeps its state.
+func Folder(lab string) string { return filepath.Join(StateDir, lab) }
+
+// worker is the process of a share.
+type worker struct {
+	o      Options
+	store  *store
+	log    func(format string, args ...any)
+	mu     sync.Mutex // of what changes the machine
+	d      *Deployed  // nil: nothing has been made
+	far    *peerSockets
+	trunks *trunks
+	hub    *netdev.Namespace // of a management network
+}
+
+// ServeShare is the process of a machine's share of a lab. It ends with the context.
+func ServeShare(ctx context.Context, lab string, o Options) error {
+	s, err := storeOf(lab)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		return fmt.Errorf("open the share of lab %s: %w", lab, err)
+	}
+	x := &worker{o: o, store: s, log: o.Log}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	peers, err := x.listenHere(ctx, shareapi.PeersSocket)
+	if err != nil {
+		return err
+	}
+	go x.servePeers(peers)
+	l, err := x.listenHere(ctx, shareapi.Socket)
+	if err != nil {
+		return err
+	}
+	for {
+		c, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("serve the share of lab %s: %w", lab, err)
+		}
+		go func() {
+			if err := x.serve(ctx, c); err != nil {
+				x.log("%v", err)
+			}
+			_ = c.Close() // the other end has what it asked for
+		}()
+	}
+}
+
+// serve answers one connection.
+func (x *worker) serve(ctx context.Context, c net.Conn) error {
+	q, err := shareapi.Read(c)
+	if errors.Is(err, io.EOF) { // a daemon has looked whether this process listens
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read a request: %w", err)
+	}
+	var a shareapi.Answer
+	switch q.Do {
+	case shareapi.Start:
+		err = x.start(ctx, q.Share)
+	case shareapi.Ready:
+		err = x.ready(ctx)
+	case shareapi.Probe:
+		return x.probe(ctx, c)
+	case shareapi.Look:
+		a.Nodes, err = x.look(ctx)
+	case shareapi.Trunks:
+		a.Trunks = x.trunkStates()
+	case shareapi.Logs:
+		a.Log, err = x.logs(ctx, q.Node)
+	case shareapi.Remove:
+		err = x.remove(ctx)
+	case shareapi.Port:
+		a.Outside, err = x.port(q.Node)
+	case shareapi.Busy:
+		a.Busy, err = x.busy(ctx)
+	case shareapi.Program:
+		return x.program(ctx, c, q)
+	case shareapi.Groups:
+		return x.groups(c, q.Node)
+	case shareapi.Tap:
+		return x.tap(ctx, c, q)
+	case shareapi.Clock:
+		return x.clock(c)
+	case shareapi.Agent:
+		return x.pass(c, q.Node, nodeapi.AgentSocket)
+	case shareapi.Metrics:
+		return x.pass(c, q.Node, counters.MetricsSocket)
+	case shareapi.Steps:
+		return x.steps(ctx, c)
+	default:
+		err = fmt.Errorf("%q is no request that this version knows", q.Do)
+	}
+	if err != nil {
+		x.log("%s: %v", q.Do, err)
+	}
+	return shareapi.Reply(c, a, err)
+}
+
+// start makes the share. What there is of the lab is removed first.
+func (x *worker) start(ctx context.Context, share *shareapi.Share) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l, err := labspec.Decode(share.Lab)
+	if err != nil {
+		return err
+	}
+	d, err := plan(l, x.o)
+	if err != nil {
+		return err
+	}
+	if l.Name != x.store.lab || len(share.At) != len(d.Graph.Nodes) || len(share.Controllers) != len(l.Replicas()) || len(share.Names) != len(share.Hosts) {
+		return fmt.Errorf("a share of lab %s with %d nodes, and this is that of lab %s", l.Name, len(share.At), x.store.lab)
+	}
+	d.share = share
+	if _, err := x.outside(d); err != nil {
+		return err
+	}
+	x.far.close()
+	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, l.Name)); err != nil {
+		return err
+	}
+	if x.far, err = x.openPeers(d); err != nil {
+		return err
+	}
+	if x.trunks, err = newTrunks(share); err != nil {
+		return err
+	}
+	d.trunks = x.trunks
+	if err := x.makeHub(d); err != nil {
+		return err
+	}
+	nodes, err := d.replicasHere()
+	if err != nil {
+		return err
+	}
+	mine := map[int]bool{}
+	for i, n := range d.Graph.Nodes {
+		if !d.here(i) {
+			continue
+		}
+		node, err := d.node(n.Name)
+		if err != nil {
+			return err
+		}
+		mine[i], nodes = true, append(nodes, node)
+	}
+	if err := x.o.Engine.Start(ctx, l.Name, nodes, d.store.intend); err != nil {
+		return err
+	}
+	for _, name := range d.Lab.Replicas() {
+		if d.controllerHere(name) {
+			if err := d.listensAt(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	var links []int
+	for i, k := range d.Graph.Links {
+		if mine[k.A.Node] || mine[k.B.Node] {
+			links = append(links, i)
+		}
+	}
+	if err := d.wire(ctx, links, nil, mine, nil); err != nil {
+		return err
+	}
+	x.d = d
+	x.begin(d)
+	return nil
+}
+
+// end ends the links in user space, and the management network.
+func (x *worker) end() error {
+	err := x.trunks.close()
+	x.trunks = nil
+	if x.hub != nil {
+		err = errors.Join(err, x.hub.Close())
+	}
+	x.hub = nil
+	return err
+}
+
+// ready hands the nodes their sockets.
+func (x *worker) ready(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	d := x.d
+	if d == nil {
+		return errors.New("it has nothing of this lab")
+	}
+	outside, err := x.outside(d)
+	if err != nil {
+		return err
+	}
+	mine := map[int]bool{}
+	for i := range d.Graph.Nodes {
+		mine[i] = d.here(i)
+	}
+	return d.wire(ctx, nil, mine, nil, outside) // which waits for each node's agent
+}
+
+// wireRemote makes the end that is here of a link to another machine.
+func (d *Deployed) wireRemote(link int, a, b netdev.End) error {
+	k := &d.Graph.Links[link]
+	end, far := a, k.B
+	if !d.here(k.A.Node) {
+		end, far = b, k.A
+	}
+	t := netdev.Tunnel{
+		VNI: d.share.VNI + link, Port: d.share.Port,
+		Local: net.ParseIP(d.share.Hosts[d.share.Own]), Remote: net.ParseIP(d.share.Hosts[d.share.At[far.Node]]),
+	}
+	if err := failpoint.At("unlink", func() error { return netdev.Part(end) }); err != nil {
+		return err
+	}
+	if to := d.share.At[far.Node]; shareapi.Trunked(d.share.Userspace, d.share.Own, to) {
+		return failpoint.At("link", func() error { return d.trunks.add(link, to, end) })
+	}
+	return failpoint.At("link", func() error { return netdev.JoinFar(end, t) })
+}
+
+// look tells which nodes are there, and their interfaces.
+func (x *worker) look(ctx context.Context) ([]shareapi.Node, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	if err != nil {
+		return nil, err
+	}
+	var all []shareapi.Node
+	for _, r := range found {
+		n := shareapi.Node{Name: r.Name, PID: r.PID}
+		if x.d != nil && r.PID > 0 {
+			if i, ok := x.d.Graph.Find(r.Name); ok {
+				s, err := netdev.Open(r.PID)
+				if err != nil {
+					n.PID = 0 // it has ended meanwhile
+				} else if err := errors.Join(x.interfaces(s, i, &n), s.Close()); err != nil {
+					return nil, fmt.Errorf("node %s: %w", r.Name, err)
+				}
+			}
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+// interfaces looks which interfaces a node has.
+func (x *worker) interfaces(s *netdev.Namespace, node int, n *shareapi.Node) (err error) {
+	if n.Up, err = s.Ports(len(x.d.Graph.Nodes[node].Links)); err == nil && x.hub != nil {
+		n.Managed, err = s.Attached(managementNetOf(node))
+	}
+	return err
+}
+
+// trunkStates tells what links in user space have carried.
+func (x *worker) trunkStates() []shareapi.TrunkState {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.d == nil {
+		return nil
+	}
+	return x.d.trunks.states()
+}
+
+// logs returns the log of a node, and nothing of one that is not here.
+func (x *worker) logs(ctx context.Context, node string) ([]byte, error) {
+	found, err := x.o.Engine.Find(ctx, x.store.lab)
+	for _, r := range found {
+		if r.Name == node {
+			return x.o.Engine.Logs(ctx, x.store.lab, node)
+		}
+	}
+	return nil, err
+}
+
+// remove removes the share, but for this process and its socket.
+func (x *worker) remove(ctx context.Context) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.d = nil
+	x.far.close()
+	x.far = nil
+	if err := errors.Join(x.end(), x.o.Engine.Remove(ctx, x.store.lab)); err != nil {
+		return err
+	}
+	for _, name := range []string{"n", "d", shareapi.PeersSocket, shareapi.Socket} {
+		if err := os.RemoveAll(filepath.Join(x.store.dir, name)); err != nil {
+			return fmt.Errorf("remove the share of lab %s: %w", x.store.lab, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(x.store.dir, "state.json")); errors.Is(err, fs.ErrNotExist) { // the deployer is elsewhere
+		return x.store.remove()
+	}
+	return nil
+}
+
+// nodeHere looks whether a node of the lab, or a controller, is here; a controller has no number.
+func (x *worker) nodeHere(node string) (d *Deployed, number int, err error) {
+	x.mu.Lock()
+	d = x.d
+	x.mu.Unlock()
+	if d == nil {
+		return nil, 0, errors.New("it has nothing of this lab")
+	}
+	i, ok := d.Graph.Find(node)
+	switch {
+	case ok && d.here(i):
+		return d, i, nil
+	case d.controllerHere(node):
+		return d, -1, nil
+	}
+	return nil, 0, fmt.Errorf("node %s is not here", node)
+}
+
+// pass answers, and passes bytes between a connection and a socket of a node.
+func (x *worker) pass(c net.Conn, node, socket string) error {
+	_, _, err := x.nodeHere(node)
+	var far net.Conn
+	if err == nil {
+		far, err = net.Dial("unix", filepath.Join(x.store.nodePath(node), socket))
+	}
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+		return err
+	}
+	shareapi.Join(c, far, c)
+	return nil
+}
+
+// groups answers, and passes messages between a connection and the socket of programs at a host.
+func (x *worker) groups(c net.Conn, node string) error {
+	_, _, err := x.nodeHere(node)
+	var far *net.UnixConn
+	if err == nil {
+		far, err = nodeapi.DialProgram(filepath.Join(x.store.nodePath(node), nodeapi.ProgramSocket))
+	}
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || far == nil {
+		return err
+	}
+	shareapi.JoinPackets(shareapi.NewPackets(c), far)
+	return nil
+}
+
+// steps hands the nodes here the memory of a run in virtual time, and serves its rounds.
+func (x *worker) steps(ctx context.Context, c net.Conn) error {
+	r, err := x.relay(ctx)
+	if err := shareapi.Reply(c, shareapi.Answer{}, err); err != nil || r == nil {
+		return err
+	}
+	return errors.Join(r.Serve(c), r.Close())
+}
+
+func (x *worker) relay(ctx context.Context) (*lockstep.Relay, error) {
+	x.mu.Lock()
+	d := x.d
+	x.mu.Unlock()
+	if d == nil {
+		return nil, errors.New("it has nothing of this lab")
+	}
+	local := make([]bool, len(d.Graph.Nodes))
+	for i := range local {
+		local[i] = d.here(i)
+	}
+	check, err := d.trunks.await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := lockstep.NewRelay(&sim.Config{Spec: labspec.Fabric(d.Lab, d.Graph)}, local)
+	if err != nil {
+		return nil, err
+	}
+	r.Links = check
+	if err := r.HandOver(d.handMemory); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// handMemory hands files of the shared memory of a run to a node.
+func (d *Deployed) handMemory(node int, files []*os.File) error {
+	return nodeapi.SendFiles(filepath.Join(d.store.nodePath(d.Graph.Nodes[node].Name), nodeapi.MemorySocket), files)
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/orchestrator/engine"
+)
+
+// Controllers reach nodes and each other at sockets in the nodes' folders, wherever these are: the folders of what is on other
+// machines are made by the share, which passes bytes on to the share there, through the daemon of that machine.
+
+// peerSockets are the sockets of what is on other machines.
+type peerSockets struct {
+	stop context.CancelFunc
+	all  sync.WaitGroup
+}
+
+// close ends them and their connections. There may be none.
+func (f *peerSockets) close() {
+	if f != nil {
+		f.stop()
+		f.all.Wait()
+	}
+}
+
+// openPeers makes the sockets at which the controllers here reach nodes and controllers on other machines.
+func (x *worker) openPeers(d *Deployed) (f *peerSockets, err error) {
+	here := false
+	for _, at := range d.share.Controllers {
+		here = here || at == d.share.Own
+	}
+	if !here || d.share.Peers == nil {
+		return nil, nil
+	}
+	if len(d.share.Peers.Nodes) != len(d.share.Hosts) || x.o.DialPeer == nil {
+		return nil, fmt.Errorf("a share of lab %s that cannot reach the others", d.Lab.Name)
+	}
+	ctx, stop := context.WithCancel(context.Background()) // until the share is removed
+	f = &peerSockets{stop: stop}
+	for i, n := range d.Graph.Nodes {
+		if err == nil && !d.here(i) {
+			err = x.peerSocket(ctx, f, d, n.Name, d.share.At[i], nodeapi.AgentSocket, shareapi.Agent)
+		}
+	}
+	for i, name := range d.Lab.Replicas() {
+		if at := d.share.Controllers[i]; err == nil && at != d.share.Own {
+			err = x.peerSocket(ctx, f, d, name, at, nodeapi.PeerSocket, shareapi.Raft)
+		}
+	}
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// peerSocket makes one of them, in the folder that the node would have here.
+func (x *worker) peerSocket(ctx context.Context, f *peerSockets, d *Deployed, node string, machine int, socket, do string) error {
+	dir, err := x.store.nodeDir(node)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, socket)
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = errors.Join(os.Chown(path, engine.UID, engine.UID), os.Chmod(path, 0o600))
+	}
+	if err != nil {
+		if l != nil {
+			_ = l.Close() // the first error is the one that counts
+		}
+		return fmt.Errorf("make the socket of node %s: %w", node, err)
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	f.all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			f.all.Go(func() {
+				ctx, stop := context.WithCancel(ctx)
+				defer stop()
+				context.AfterFunc(ctx, func() { _ = c.Close() })
+				far, err := x.dialPeer(ctx, d, machine, shareapi.Request{Do: do, Node: node})
+				if err != nil {
+					return // whoever has connected tries again, and says what does not work
+				}
+				context.AfterFunc(ctx, func() { _ = far.Close() })
+				shareapi.Join(c, far, c)
+			})
+		}
+	})
+	return nil
+}
+
+// peerWait bounds how long another machine may take to answer the request at the beginning of a connection.
+const peerWait = 5 * time.Second
+
+// dialPeer connects to something on another machine.
+func (x *worker) dialPeer(ctx context.Context, d *Deployed, machine int, q shareapi.Request) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, peerWait)
+	defer cancel()
+	c, err := x.o.DialPeer(ctx, d.Lab.Name, d.share, machine)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	if _, err := shareapi.Ask(c, q); err != nil {
+		_ = c.Close() // nothing is under way
+		return nil, err
+	}
+	return c, nil
+}
+
+// listenHere makes a socket of the share's process.
+func (x *worker) listenHere(ctx context.Context, name string) (net.Listener, error) {
+	path := filepath.Join(x.store.dir, name)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that has died
+		return nil, fmt.Errorf("open the share of lab %s: %w", x.store.lab, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the share of lab %s: %w", x.store.lab, err)
+	}
+	context.AfterFunc(ctx, func() { _ = l.Close() })
+	return l, nil
+}
+
+// servePeers answers shares of the lab on other machines, until the socket is closed. They may reach agents and controllers here, and bring
+// the frames of links in user space.
+func (x *worker) servePeers(l net.Listener) {
+	for {
+		c, err := nodeapi.Accept(l.Accept, os.Stderr)
+		if err != nil {
+			return // closed
+		}
+		go func() {
+			defer func() { _ = c.Close() }() // the other end has what it asked for
+			q, err := shareapi.Read(c)
+			if err != nil {
+				return // it has hung up
+			}
+			switch q.Do {
+			case shareapi.Agent:
+				err = x.pass(c, q.Node, nodeapi.AgentSocket)
+			case shareapi.Raft:
+				err = x.pass(c, q.Node, nodeapi.PeerSocket)
+			case shareapi.Trunk:
+				err = x.accept(c, q)
+			default:
+				err = shareapi.Reply(c, shareapi.Answer{}, fmt.Errorf("%q is no request of another machine", q.Do))
+			}
+			if err != nil {
+				x.log("%s of another machine: %v", q.Do, err)
+			}
+		}()
+	}
+}

@@ -1,0 +1,168 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/lab"
+)
+
+const peersLab = "name: t-peers\ntopology: {star: {hosts: 2}}\ncontrollers: 3\n"
+
+// sharesOf returns the processes of the shares of a lab on two machines: h0, controller0 and controller2 are on the first, the rest is on
+// the second. Each reaches the other's peers' socket.
+func sharesOf(t *testing.T) [2]*worker {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("sockets of nodes are another user's: needs root")
+	}
+	l, err := lab.Parse("lab", []byte(peersLab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all [2]*worker
+	dial := func(ctx context.Context, _ string, _ *shareapi.Share, machine int) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", filepath.Join(all[machine].store.dir, shareapi.PeersSocket))
+	}
+	for i := range all {
+		o := Options{DialPeer: dial, Log: t.Logf}
+		d, err := plan(l, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.share = &shareapi.Share{
+			At: make([]int, len(d.Graph.Nodes)), Own: i, Hosts: []string{"a", "b"}, Controllers: []int{0, 1, 0}, Peers: &shareapi.Peers{Nodes: []string{"m1", "m2"}},
+		}
+		for k := range d.share.At {
+			d.share.At[k] = min(k, 1)
+		}
+		dir, err := os.MkdirTemp("", "peers") // a socket's path has to be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		x := &worker{o: o, store: &store{lab: l.Name, dir: dir}, log: func(string, ...any) {}, d: d}
+		p, err := x.listenHere(t.Context(), shareapi.PeersSocket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go x.servePeers(p)
+		all[i] = x
+	}
+	return all
+}
+
+// echo answers at a socket of a node with the node's name and what was sent.
+func (x *worker) echo(t *testing.T, node, socket string) {
+	t.Helper()
+	dir, err := x.store.nodeDir(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", filepath.Join(dir, socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			var b [4]byte
+			_, err = io.ReadFull(c, b[:])
+			_, werr := c.Write([]byte(node + " " + string(b[:])))
+			if errors.Join(err, werr, c.Close()) != nil {
+				return
+			}
+		}
+	}()
+}
+
+// TestFarSockets: a controller's share has sockets of the nodes and controllers on the other machine, which lead there; they go with it.
+func TestFarSockets(t *testing.T) {
+	all := sharesOf(t)
+	all[1].echo(t, "h1", nodeapi.AgentSocket)
+	all[1].echo(t, "controller1", nodeapi.PeerSocket)
+	f, err := all[0].openPeers(all[0].d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	for node, socket := range map[string]string{"h1": nodeapi.AgentSocket, "controller1": nodeapi.PeerSocket} { // independent of each other
+		c, err := net.Dial("unix", filepath.Join(all[0].store.nodePath(node), socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(c)
+		if err != nil || string(b) != node+" ping" {
+			t.Errorf("%s answers %q, %v", node, b, err)
+		}
+	}
+	for _, path := range []string{"h0/" + nodeapi.AgentSocket, "controller2/" + nodeapi.PeerSocket, "controller1/" + nodeapi.AgentSocket} {
+		if _, err := os.Stat(filepath.Join(all[0].store.dir, "n", path)); err == nil {
+			t.Errorf("there is a socket for %s", path)
+		}
+	}
+	open, err := net.Dial("unix", filepath.Join(all[0].store.nodePath("h1"), nodeapi.AgentSocket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	if _, err := open.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection outlives the share")
+	}
+	if _, err := net.Dial("unix", filepath.Join(all[0].store.nodePath("h1"), nodeapi.AgentSocket)); err == nil {
+		t.Error("a socket outlives the share")
+	}
+}
+
+// TestPeersMay: shares on other machines reach what is here by its name, and may ask for nothing else.
+func TestPeersMay(t *testing.T) {
+	x := sharesOf(t)[1]
+	x.echo(t, "h1", nodeapi.AgentSocket)
+	for _, q := range []struct {
+		shareapi.Request
+		want string // in the error
+	}{
+		{shareapi.Request{Do: shareapi.Agent, Node: "h1"}, ""},
+		{shareapi.Request{Do: shareapi.Agent, Node: "h0"}, "node h0 is not here"},
+		{shareapi.Request{Do: shareapi.Raft, Node: "controller0"}, "node controller0 is not here"},
+		{shareapi.Request{Do: shareapi.Agent, Node: "../d"}, "node ../d is not here"},
+		{shareapi.Request{Do: shareapi.Start}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Probe}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Ready}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Look}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Logs, Node: "h1"}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Remove}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Metrics, Node: "h1"}, "no request of another machine"},
+		{shareapi.Request{Do: shareapi.Steps}, "no request of another machine"},
+	} {
+		c, err := net.Dial("unix", filepath.Join(x.store.dir, shareapi.PeersSocket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = shareapi.Ask(c, q.Request)
+		if (err == nil) != (q.want == "") || err != nil && !strings.Contains(err.Error(), q.want) {
+			t.Errorf("%s %s: %v, want %q", q.Do, q.Node, err, q.want)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,267 @@
+//go:build linux
+
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcastlab/mcastlab/drivers/live"
+	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/internal/shareapi"
+	"github.com/mcastlab/mcastlab/internal/trunk"
+)
+
+// A link in user space is a veth pair on each machine: one end is the node's, as of any link; the other is in a namespace of the share's
+// process, which passes frames between its socket there and the connection to the other machine's share (package trunk). The node
+// has the interface and the socket that it has of any link, and tcpdump sees what it sends. That namespace keeps the machine's own
+// network stack off the link, and goes with the process.
+
+// trunks are the links in user space of a share.
+type trunks struct {
+	ctx    context.Context // until the share is removed
+	stop   context.CancelFunc
+	space  *netdev.Namespace
+	byFar  map[int]*trunkLink // by machine; does not change while connections are made
+	mu     sync.Mutex
+	closed bool
+	all    sync.WaitGroup
+}
+
+// trunkLink is the links to one machine.
+type trunkLink struct {
+	name  string // of the machine
+	to    int
+	files []*os.File
+	ports map[int]trunk.Port
+	in    *live.Receiver
+	t     *trunk.Trunk
+	one   sync.Mutex // held while a connection carries
+
+	mu    sync.Mutex
+	conn  net.Conn      // nil: none
+	up    chan struct{} // closed while there is one
+	broke int           // connections that have ended
+	err   error         // why the latest has, or why there is none
+}
+
+// newTrunks prepares those of a share; nil if it has none.
+func newTrunks(s *shareapi.Share) (*trunks, error) {
+	x := &trunks{byFar: map[int]*trunkLink{}}
+	for i := range s.Hosts {
+		if i != s.Own && shareapi.Trunked(s.Userspace, s.Own, i) {
+			x.byFar[i] = &trunkLink{name: fmt.Sprintf("%s (%s)", s.Names[i], s.Hosts[i]), to: i, ports: map[int]trunk.Port{}, in: &live.Receiver{}, up: make(chan struct{})}
+		}
+	}
+	if len(x.byFar) == 0 {
+		return nil, nil
+	}
+	var err error
+	x.space, err = netdev.Private()
+	x.ctx, x.stop = context.WithCancel(context.Background())
+	return x, err
+}
+
+// add makes the end that is here of a link to another machine.
+func (x *trunks) add(link, to int, end netdev.End) error {
+	own := netdev.End{NS: x.space, Port: link, Alias: end.Alias + " trunk"}
+	if err := netdev.Join(end, own); err != nil {
+		return err
+	}
+	return x.listen(link, to, own, func(p trunk.Port) trunk.Port { return p })
+}
+
+// listen opens the socket of a link.
+func (x *trunks) listen(link, to int, own netdev.End, as func(trunk.Port) trunk.Port) error {
+	files, err := x.space.Sockets([]netdev.End{own}, false)
+	if err != nil {
+		return err
+	}
+	f := x.byFar[to]
+	f.files = append(f.files, files...)
+	f.ports[link] = as(f.in.NewPacket(int(files[0].Fd())))
+	return nil
+}
+
+// enter reports whether another connection may be served: then leave has to be called.
+func (x *trunks) enter() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.closed {
+		x.all.Add(1)
+	}
+	return !x.closed
+}
+
+// close ends the connections, and removes the links. There may be none.
+func (x *trunks) close() error {
+	if x == nil {
+		return nil
+	}
+	x.mu.Lock()
+	x.closed = true
+	x.mu.Unlock()
+	x.stop()
+	x.all.Wait()
+	var err error
+	for _, f := range x.byFar {
+		for _, file := range f.files {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	return errors.Join(err, x.space.Close())
+}
+
+// callAgain is how long a share waits before it calls another again.
+const callAgain = 200 * time.Millisecond
+
+// begin has the links carry frames: this share calls those of machines with higher numbers, and is called by the others.
+func (x *worker) begin(d *Deployed) {
+	if d.trunks == nil {
+		return
+	}
+	for to, f := range d.trunks.byFar {
+		f.t = trunk.New(f.ports)
+		if to < d.share.Own || !d.trunks.enter() {
+			continue
+		}
+		go func() {
+			defer d.trunks.all.Done()
+			ctx := d.trunks.ctx
+			for ctx.Err() == nil {
+				c, err := x.dialPeer(ctx, d, to, shareapi.Request{Do: shareapi.Trunk, From: d.share.Own, VNI: d.share.VNI})
+				if err == nil {
+					f.carry(ctx, c)
+				} else {
+					f.failed(err)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(callAgain):
+				}
+			}
+		}()
+	}
+}
+
+// accept serves a connection of another share, and takes the place of one that there is.
+func (x *worker) accept(c net.Conn, q shareapi.Request) error {
+	x.mu.Lock()
+	d := x.d
+	x.mu.Unlock()
+	var f *trunkLink
+	if d != nil && d.trunks != nil && q.VNI == d.share.VNI && q.From < d.share.Own {
+		f = d.trunks.byFar[q.From]
+	}
+	if f == nil || !d.trunks.enter() {
+		return shareapi.Reply(c, shareapi.Answer{}, errors.New("it has no links in user space to that machine"))
+	}
+	defer d.trunks.all.Done()
+	f.mu.Lock()
+	if f.conn != nil {
+		_ = f.conn.Close() // the other end has given it up
+	}
+	f.mu.Unlock()
+	if err := shareapi.Reply(c, shareapi.Answer{}, nil); err != nil {
+		return err
+	}
+	f.carry(d.trunks.ctx, c)
+	return nil
+}
+
+// carry has a connection carry frames until it ends.
+func (f *trunkLink) carry(ctx context.Context, c net.Conn) {
+	f.one.Lock()
+	defer f.one.Unlock()
+	f.mu.Lock()
+	f.conn = c
+	close(f.up)
+	f.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	defer stop()
+	err := f.t.Carry(c)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the other end has ended it")
+	}
+	f.conn, f.up, f.err = nil, make(chan struct{}), err
+	f.broke++
+}
+
+// failed notes why there is no connection.
+func (f *trunkLink) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+// trunksWait is how long a run waits for the connections to other machines.
+const trunksWait = 15 * time.Second
+
+// await waits until all connections are there. check then says whether one has ended since.
+func (x *trunks) await(ctx context.Context) (check func() error, err error) {
+	if x == nil {
+		return func() error { return nil }, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, trunksWait)
+	defer cancel()
+	broke := map[*trunkLink]int{}
+	for _, f := range x.byFar {
+		f.mu.Lock()
+		up := f.up
+		broke[f] = f.broke
+		f.mu.Unlock()
+		select {
+		case <-up:
+		case <-ctx.Done():
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return nil, fmt.Errorf("its links in user space to machine %s have no connection within %v: %w", f.name, trunksWait, orUnknown(f.err))
+		}
+	}
+	return func() error {
+		for f, n := range broke {
+			f.mu.Lock()
+			now, err := f.broke, f.err
+			f.mu.Unlock()
+			if now != n {
+				return fmt.Errorf("the connection that its links to machine %s have in user space has broken: %w", f.name, orUnknown(err))
+			}
+		}
+		return nil
+	}, nil
+}
+
+// orUnknown returns the reason, if there is one.
+func orUnknown(err error) error {
+	if err == nil {
+		return errors.New("the other end has not called")
+	}
+	return err
+}
+
+// states tells what has been carried, by machine.
+func (x *trunks) states() (all []shareapi.TrunkState) {
+	if x == nil {
+		return nil
+	}
+	for to, f := range x.byFar {
+		f.mu.Lock()
+		s := shareapi.TrunkState{To: to, Counters: f.t.Counters()}
+		if f.conn == nil {
+			s.Error = orUnknown(f.err).Error()
+		}
+		f.mu.Unlock()
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b shareapi.TrunkState) int { return a.To - b.To })
+	return all
+}
