@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mcastlab/mcastlab/internal/strictjson"
+	"github.com/mcastlab/mcastlab/core/strictjson"
 )
 
 // Kind says what a command is to do.

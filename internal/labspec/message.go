@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/mcastlab/mcastlab/internal/strictjson"
+	"github.com/mcastlab/mcastlab/core/strictjson"
 	"github.com/mcastlab/mcastlab/lab"
 )
 

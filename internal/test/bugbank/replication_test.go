@@ -66,7 +66,7 @@ var replication = []pitfall{
 			test:  "internal/controller/replica TestRestore",
 		}, {
 			wrong: "What comes behind the end of a snapshot is not looked at",
-			edits: edit("internal/strictjson/strictjson.go", "if _, err := d.Token(); !errors.Is(err, io.EOF) {", "if _, err := d.Token(); errors.Is(err, io.ErrNoProgress) {"),
+			edits: edit("core/strictjson/strictjson.go", "if _, err := d.Token(); !errors.Is(err, io.EOF) {", "if _, err := d.Token(); errors.Is(err, io.ErrNoProgress) {"),
 			test:  "internal/controller/replica TestRestore",
 		}, {
 			wrong: "A snapshot leaves out which commands have taken effect, and after it they do so again",
