@@ -26,7 +26,7 @@ var imports = map[string][]string{
 	"core/prng":                          {},
 	"core/machine":                       {"core/machine/queue", "core/vtime", "core/wire"},
 	"core/machine/queue":                 {"core/vtime"},
-	"core/machine/machinetest":           {"faults", "core/machine", "core/vtime", "core/wire"},
+	"drivers/machinetest":                {"faults", "core/machine", "core/vtime", "core/wire"},
 	"core/topo":                          {"core/vtime", "core/wire"},
 	"virtswitch":                         {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
 	"virtrnic":                           {"core/machine", "core/machine/queue", "core/prng", "core/vtime", "core/wire"},
@@ -131,18 +131,18 @@ var banned = map[string]string{
 
 // exempt are places that a rule does not fit, each with its reason.
 var exempt = map[string]string{
-	"core/prng imports math/rand/v2":           "it wraps the PCG generator in it",
-	"core/machine/machinetest var rewrite":     "it is a flag of tests",
-	"core/machine/machinetest var transcripts": "it is a flag of tests",
-	"rank init":                         "it hands internal/rankrun what programs of users must not see",
-	"internal/rankhost var Hooks":       "package rank sets it before main begins, and nothing changes it later",
-	"lab init":                          "as rank init, for internal/labspec",
-	"internal/labhook var Inside":       "package lab sets it before main begins, and nothing changes it later",
-	"examples/papers var Labs":          "go:embed needs a variable",
-	"lab/reproduce var files":           "go:embed needs a variable",
-	"lab/watch var files":               "go:embed needs a variable",
-	"internal/failpoint var hits":       "it is in builds for tests only",
-	"internal/test/simlab var fromSeed": "it is a flag of tests",
+	"core/prng imports math/rand/v2":      "it wraps the PCG generator in it",
+	"drivers/machinetest var rewrite":     "it is a flag of tests",
+	"drivers/machinetest var transcripts": "it is a flag of tests",
+	"rank init":                           "it hands internal/rankrun what programs of users must not see",
+	"internal/rankhost var Hooks":         "package rank sets it before main begins, and nothing changes it later",
+	"lab init":                            "as rank init, for internal/labspec",
+	"internal/labhook var Inside":         "package lab sets it before main begins, and nothing changes it later",
+	"examples/papers var Labs":            "go:embed needs a variable",
+	"lab/reproduce var files":             "go:embed needs a variable",
+	"lab/watch var files":                 "go:embed needs a variable",
+	"internal/failpoint var hits":         "it is in builds for tests only",
+	"internal/test/simlab var fromSeed":   "it is a flag of tests",
 }
 
 // isPure reports whether a package is pure: programs of workloads are, listed or not.

@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/machine"
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // pair is two NICs back to back, one connected queue pair each.

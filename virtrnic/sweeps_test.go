@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // TestSweepTranscripts: what random NICs do is, to the byte, what it was. Each line of the

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // registerReduce installs hosts 0 to 3 as members of a reduction. Its leader is host 0, or

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // outcome returns all that came out of the switch, its counters and its groups.

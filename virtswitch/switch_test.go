@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // stub is the far end of a switch port: it keeps what it receives and sends what it is

@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/machine"
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // eventLog writes a switch's events into the transcript.

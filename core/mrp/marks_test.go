@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // oneOf returns one of some values.

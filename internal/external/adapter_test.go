@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/machine"
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 )
 
 // end is a machine that sends what the test tells it to and keeps what comes.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/core/machine/machinetest"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
+	"github.com/mcastlab/mcastlab/drivers/machinetest"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/traces"
 	"github.com/mcastlab/mcastlab/virtrnic"
