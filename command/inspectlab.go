@@ -8,9 +8,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/labspec"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 func (p *program) validateCommand() *cli.Command {

@@ -9,9 +9,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/lab/batch"
 	"github.com/mcastlab/mcastlab/lab/reproduce"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 func (p *program) reproduceCommand() *cli.Command {

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
 // textual is a value that reads itself from a scalar.

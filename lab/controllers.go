@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // replicaPrefix begins the names of controllers.

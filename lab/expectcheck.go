@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
 // measured is what the rows of a workload will have, as far as the lab file determines it.

@@ -5,11 +5,11 @@ import (
 	"path"
 	"slices"
 
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // match returns what picks frames as the file says.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
 // Sweep has a lab run at all combinations of values of some of its keys.

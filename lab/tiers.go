@@ -4,10 +4,10 @@ import (
 	"math"
 	"reflect"
 
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // LinkTiers gives the links between two tiers a rate and a delay of their own. The order of

@@ -4,9 +4,9 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // Settings are the benchmark in a lab file: in each iteration sources and members are drawn

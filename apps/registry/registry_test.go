@@ -5,7 +5,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/alltoall"
 	"github.com/mcastlab/mcastlab/apps/bcast"
-	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
 // TestLongest: every kind of workload has a longest message, or none that its settings tell.

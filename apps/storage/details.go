@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/lab/setting"
+	"github.com/mcastlab/mcastlab/apps/setting"
 )
 
 // IO holds the details of a row of storage. JCT of the row is the time from the submission of an IO

@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/apps"
+	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/lab/setting"
 )
 
 // Settings are the replicated write service in a lab file. Keys that fio has are called as

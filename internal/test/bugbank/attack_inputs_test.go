@@ -36,7 +36,7 @@ var attackInputs = []pitfall{
 			test:  "core/vtime TestBeyond",
 		}, {
 			wrong: "A duration may be as long as numbers last",
-			edits: edit("lab/setting/values.go", "\tcase v > vtime.SpanMax:\n", "\tcase v > 1<<62:\n"),
+			edits: edit("apps/setting/values.go", "\tcase v > vtime.SpanMax:\n", "\tcase v > 1<<62:\n"),
 			test:  "lab TestErrors",
 		}, {
 			wrong: "What each message costs a host has no bound",
@@ -61,7 +61,7 @@ var attackInputs = []pitfall{
 			test:  "rank/collective/fallback TestMeterOfNothing",
 		}, {
 			wrong: "The hint where no scheme has a parameter lists the last of none",
-			edits: edit("lab/setting/scheme.go", "[]Algorithms{a, Broadcasts(), Allgathers()}", "[]Algorithms{a}"),
+			edits: edit("apps/setting/scheme.go", "[]Algorithms{a, Broadcasts(), Allgathers()}", "[]Algorithms{a}"),
 			test:  "lab TestErrors",
 		}},
 	},

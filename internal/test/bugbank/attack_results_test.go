@@ -129,7 +129,7 @@ var attackResults = []pitfall{
 			test:  "lab TestMessagesShort",
 		}, {
 			wrong: "A rate may have an exponent, a sign and underscores, which a duration may not",
-			edits: edit("lab/setting/values.go", " || strings.Trim(strings.TrimPrefix(num, \"-\"), \"0123456789.\") != \"\"", ""),
+			edits: edit("apps/setting/values.go", " || strings.Trim(strings.TrimPrefix(num, \"-\"), \"0123456789.\") != \"\"", ""),
 			test:  "lab TestNumbersAlike",
 		}, {
 			wrong: "The last word of a run is that of TLS",
