@@ -38,7 +38,7 @@ race-live:                ## a running lab, all its nodes and the progress displ
 
 FUZZ = core/wire:FuzzParse orchestrator:FuzzRankOutput core/wire:FuzzParseMRP core/wire:FuzzMembership virtswitch:FuzzSwitch virtrnic:FuzzNIC virtrnic:FuzzSelective core/mrp:FuzzAgent core/cm:FuzzParse \
   drivers/live:FuzzSplit lab:FuzzParse internal/test/interop/rcpeer:FuzzDecode internal/test/interop/rcpeer:FuzzMAD rank/collective:FuzzSpans apps/hpl:FuzzParseDat \
-  internal/hosts/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode internal/labspec:FuzzDecode
+  internal/hosts/daemon:FuzzParseProbe internal/trunk:FuzzParse nodeagent/verbs:FuzzDecode nodeagent/verbs:FuzzEntry nodeagent/verbs:FuzzRing internal/controller:FuzzDecodeCommand internal/controller:FuzzDecodeState faults:FuzzDecode lab/labspec:FuzzDecode
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time. At
 # times Go takes the end of the time for a failure, which has no failing input (golang/go#75804): then it is tried again.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/labspec"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
 func (p *program) validateCommand() *cli.Command {

@@ -20,8 +20,8 @@ import (
 
 	"github.com/vishvananda/netns"
 
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 

@@ -9,7 +9,7 @@ import (
 )
 
 // inside has what the checks of a lab file and the runtimes both need of a lab. Runtimes reach
-// it through package internal/labspec, which has the interface. Its methods are exported and it
+// it through package lab/labspec, which has the interface. Its methods are exported and it
 // is not, so that users of this package do not see the types of cores in them.
 type inside struct{ l *Lab }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/mcastlab/mcastlab/internal/controller"
 	controllers "github.com/mcastlab/mcastlab/internal/controller/client"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 

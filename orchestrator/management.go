@@ -11,8 +11,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/internal/failpoint"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
 // The management network of a lab links its hosts beside the fabric, for what programs say to each other by

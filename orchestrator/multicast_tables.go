@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
 // multicastTables are the plain multicast groups that a job has in the switches.

@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mcastlab/mcastlab/internal/checksum"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/orchestrator/engine"
 )
 

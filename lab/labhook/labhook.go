@@ -1,7 +1,7 @@
-// Package labhook leads from package internal/labspec to what package lab does not export.
+// Package labhook leads from package lab/labspec to what package lab does not export.
 package labhook
 
-// Inside takes a *lab.Lab and returns the value whose methods internal/labspec calls. Package
+// Inside takes a *lab.Lab and returns the value whose methods lab/labspec calls. Package
 // lab sets it before main begins, and nothing changes it later. The values are of type any
 // because package lab, which has their types, imports this package; labspec restores the types.
 var Inside func(lab any) any

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/checksum"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
 // ActsFile is the file of a run folder that says what was done by hand (faults.Act) while the run was under

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/sim"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/rank"
 )
 

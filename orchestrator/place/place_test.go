@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/labspec"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/lab/labspec"
 )
 
 func graph(t *testing.T, topology string) *topo.Graph {

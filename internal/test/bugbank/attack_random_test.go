@@ -55,7 +55,7 @@ var attackRandom = []pitfall{
 		}, {
 			wrong: "The message of a lab does",
 			edits: edit("apps/program/settings.go", `json:"args,omitzero"`, `json:"args,omitempty"`),
-			test:  "internal/labspec TestMessageNames",
+			test:  "lab/labspec TestMessageNames",
 		}},
 	},
 	{
@@ -70,8 +70,8 @@ var attackRandom = []pitfall{
 			test:  "internal/controller TestOlderVersions",
 		}, {
 			wrong: "A message of a lab that says more than its reader understands is read without that",
-			edits: edit("internal/labspec/message.go", "return nil, fmt.Errorf(\"byte %d is not what this version writes for such a lab\", at)", "_ = at"),
-			test:  "internal/labspec TestMessageRefused",
+			edits: edit("lab/labspec/message.go", "return nil, fmt.Errorf(\"byte %d is not what this version writes for such a lab\", at)", "_ = at"),
+			test:  "lab/labspec TestMessageRefused",
 		}},
 	},
 }
