@@ -25,7 +25,7 @@ test-live:                ## tests that bring labs up, as root with Docker: some
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... internal/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
 	go test -race -vet=off -short -timeout 30m ./drivers/sim -run Parts # labs in parts have a crew; all the others take seven minutes

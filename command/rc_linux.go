@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/internal/endpoint"
+	"github.com/mcastlab/mcastlab/drivers/endpoint"
 	"github.com/mcastlab/mcastlab/lab"
 )
 
