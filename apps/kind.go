@@ -5,8 +5,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps/setting"
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Kind is a kind of workload with its settings in a lab file. It is a struct whose field Label is

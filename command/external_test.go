@@ -27,9 +27,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/test/interop/rcpeer"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // tap makes a tap device that is up and returns its file: one read is one frame.

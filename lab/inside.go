@@ -4,8 +4,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/labhook"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // inside has what the checks of a lab file and the runtimes both need of a lab. Runtimes reach

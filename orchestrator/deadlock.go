@@ -11,8 +11,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // A job in which all ranks wait for each other does not end by itself. The agents report when

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/internal/counters"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // TestDeadlocked: a job is in a deadlock if all ranks that have not ended rest, with no answer

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // deviceView is an external host as the lab sees it, for diagnosing mistakes.

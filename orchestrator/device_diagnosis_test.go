@@ -8,7 +8,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // TestCauses: each mistake that can be told from outside has words of its own, and a device

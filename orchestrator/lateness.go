@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/live"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // LateError is the error of a run that failed because this machine was too late for the NICs'

@@ -19,9 +19,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/internal/controller"
 	"github.com/mcastlab/mcastlab/internal/nodeapi"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab/runner"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // board is the orchestrator's side of the out-of-band channel between the ranks of a job.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Program is a program of the user's own, which lab files name in workloads: {program: {name:

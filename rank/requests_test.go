@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/virtrnic"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/collective"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Checker verifies the settings of workloads. It has what they may ask of the lab that they

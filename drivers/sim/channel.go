@@ -6,8 +6,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/machine/queue"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 	"github.com/mcastlab/mcastlab/virtswitch"
 )
 

@@ -3,7 +3,7 @@ package sim
 import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/window"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // coder packs an event into a key of the queue, in the order time, class, masked id. Times are relative to a base

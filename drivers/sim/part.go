@@ -9,8 +9,8 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/core/wire"
 	"github.com/mcastlab/mcastlab/drivers/window"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // A part of a lab is a Net that drives some of its nodes; other Nets, in this process or in others,

@@ -5,7 +5,7 @@ import (
 	"github.com/mcastlab/mcastlab/core/topo"
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // What a lab in parts shows is put together from what its parts show: each node and the end of each

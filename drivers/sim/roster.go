@@ -4,8 +4,8 @@ import (
 	"errors"
 
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // roster has the ranks of a job, by rank. Parts of a lab share it: each reads the names and addresses, and

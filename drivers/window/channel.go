@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Channel is the server's end of the out-of-band channel of a lab that is divided into parts. To the

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // modelEvent is an event of the model. What follows from it depends on id alone, so that it is the same however the

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Order decides the order of events of one class at one instant: in the order of their ids, each

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/rank/outofband"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // TestBound: on random graphs a bound is the earliest instant at which any walk from any part's

@@ -13,9 +13,9 @@ import (
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/fabric"
 	"github.com/mcastlab/mcastlab/faults"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labhook"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // inside is what package lab offers to this package alone.

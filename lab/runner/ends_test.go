@@ -10,11 +10,11 @@ import (
 
 	"github.com/mcastlab/mcastlab/core/vtime"
 	"github.com/mcastlab/mcastlab/drivers/sim"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // endings are workloads of all kinds and schemes, each on 5 hosts or more.

@@ -9,9 +9,9 @@ import (
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/faults"
 	"github.com/mcastlab/mcastlab/internal/counters"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/rank/collective"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // ReportSchema names the format of summary.json and of run --format json.

@@ -9,9 +9,9 @@ import (
 	"github.com/mcastlab/mcastlab/apps/storage/pebblestore"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/labspec"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Workload is a workload of a lab made ready to run, or one row of it.

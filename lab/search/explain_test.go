@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // TestExplained: a deadlock is explained by a NIC that is stalled for ever, or by a lost frame

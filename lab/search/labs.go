@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/sim"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/lab"
 	"github.com/mcastlab/mcastlab/lab/runner"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // Bounds of a run of a drawn lab. What its faults keep from ending within so many packet-hops

@@ -1,9 +1,9 @@
 package collective
 
 import (
-	"github.com/mcastlab/mcastlab/internal/rankhost"
 	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // finisher is an Algorithm in which external hosts can take part.

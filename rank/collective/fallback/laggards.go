@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankhost"
 )
 
 // progress is what the members of a group, except its source, have reported about the current
