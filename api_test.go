@@ -38,7 +38,7 @@ func TestAPI(t *testing.T) {
 		for _, m := range mentions(t, dir) {
 			one, all := dir+" "+m.name+" "+m.of, dir+" * "+m.of
 			if used[one], used[all] = true, true; seen[one] == "" && seen[all] == "" {
-				t.Errorf("%s: %s mentions a type of package %s: hide it, as internal/rankrun does for rank and lab/labspec for lab, or say in this file why users see it", dir, m.name, m.of)
+				t.Errorf("%s: %s mentions a type of package %s: hide it, as rank/rankrun does for rank and lab/labspec for lab, or say in this file why users see it", dir, m.name, m.of)
 			}
 		}
 	}

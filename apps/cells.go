@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/core/prng"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // RealMax is the largest number of bytes over all ranks for which automatic memory is real.

@@ -16,7 +16,7 @@ var (
 
 // The exported methods of these types are what runtimes and our own algorithms call beside
 // what programs call. They are methods of types of their own so that programs do not see
-// them. Package internal/rankrun has their interfaces.
+// them. Package rank/rankrun has their interfaces.
 type (
 	inside       struct{ *Rank }
 	insideGroup  struct{ *Group }

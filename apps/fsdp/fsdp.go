@@ -12,9 +12,9 @@ import (
 	"github.com/mcastlab/mcastlab/apps/reducescatter"
 	"github.com/mcastlab/mcastlab/core/prng"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Name is the workload's name in lab files and reports.

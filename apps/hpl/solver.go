@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // geometry is a process's place on the grid and its part of the matrix.

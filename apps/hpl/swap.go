@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/collective"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // swapTimes holds the instants of one row swap on one rank.

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/topo"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // tables fills the multicast tables of switches, as a subnet manager does (CYC-14).

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/mcastlab/mcastlab/apps"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Name is the workload's name in lab files.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcastlab/mcastlab/apps"
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // record is what the client measured of one row.

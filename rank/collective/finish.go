@@ -1,9 +1,9 @@
 package collective
 
 import (
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
 	"github.com/mcastlab/mcastlab/rank/rankhost"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // finisher is an Algorithm in which external hosts can take part.

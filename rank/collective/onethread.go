@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Values of Options.Transport.

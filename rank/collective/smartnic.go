@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Data path accelerator of BlueField-3 (Khalilov et al. §II-C and §III-D, AG-20, AG-28): cores of 16

@@ -1,8 +1,8 @@
 package collective
 
 import (
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // unicast sends the message to every receiver over a connection of its own, to all at the same

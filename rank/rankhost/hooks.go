@@ -1,6 +1,6 @@
 package rankhost
 
-// Hooks lead from package internal/rankrun to what package rank does not export. Package rank
+// Hooks lead from package rank/rankrun to what package rank does not export. Package rank
 // sets them before main begins, and nothing changes them later. They are of type any where
 // the type belongs to package rank, which imports this package; rankrun restores the types.
 var Hooks struct {

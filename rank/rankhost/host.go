@@ -1,6 +1,6 @@
 // Package rankhost is what lies beneath package rank: the host and the out-of-band channel
 // that a runtime provides for a rank, the settings of its queue pairs, and what ranks write
-// for the runtime to read. Programs of users see none of it. Package internal/rankrun, above
+// for the runtime to read. Programs of users see none of it. Package rank/rankrun, above
 // package rank, makes ranks from it.
 package rankhost
 

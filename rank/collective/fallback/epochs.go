@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // epochs are the groups of the broadcast, one after the other. Each has a number, a McstID and

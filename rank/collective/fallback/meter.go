@@ -4,8 +4,8 @@ import (
 	"math/bits"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Thresholds of CEP-46, as parts of normal throughput. A return needs more than staying does,

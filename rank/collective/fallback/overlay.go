@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/mcastlab/mcastlab/core/vtime"
-	"github.com/mcastlab/mcastlab/internal/rankrun"
 	"github.com/mcastlab/mcastlab/rank"
+	"github.com/mcastlab/mcastlab/rank/rankrun"
 )
 
 // Relay passes a message along a tree of unicast connections. Package collective implements
