@@ -15,7 +15,7 @@ test:                     ## all tests: Go only, no root; tshark and scapy are u
 # Packages whose tests ask who runs them, or for programs that not every user has, themselves or in what they test
 # (TestRooted holds the list). The others do the same for every user; command is in test-live. go vet ./... has more to
 # say than go test, so that no target but test has to ask it again.
-ROOTED = drivers/live internal/hosts/daemon internal/netdev internal/release internal/test/bugbank internal/test/guards internal/test/interop/... lab/reproduce lab/runner lab/search nodeagent/verbs orchestrator/...
+ROOTED = drivers/live internal/hosts/daemon drivers/netdev internal/release internal/test/bugbank internal/test/guards internal/test/interop/... lab/reproduce lab/runner lab/search nodeagent/verbs orchestrator/...
 test-root:                ## the tests of which root with Docker and all tools sees more than others
 	MCASTLAB_REQUIRE_TOOLS=1 go test -vet=off $(addprefix ./,$(ROOTED))
 
@@ -25,7 +25,7 @@ test-live:                ## tests that bring labs up, as root with Docker: some
 
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
-RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants internal/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
+RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants drivers/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
 	go test -race -vet=off -short -timeout 30m ./drivers/sim -run Parts # labs in parts have a crew; all the others take seven minutes

@@ -45,7 +45,7 @@ var repros = map[string]func(r *reproCase){
 	"attack/trace-outstanding.mcl.yml": succeeds, "attack/verbs.mcl.yml": succeeds,
 	"attack/fdleak.sh": descriptorsKept, "attack/full-destroy.sh": destroyedFull, "attack/nil-shared.sh": noPanic,
 	"attack/evilverbs.py": elsewhere("TestHostileMemory of nodeagent/verbs"), "attack/metrics-body.py": elsewhere("TestBodies of internal/httpserve"),
-	"attack/trace-hosts.sh": damagedTrace, "attack/first_linux_test.go.txt": elsewhere("TestFirstFrame of internal/netdev"),
+	"attack/trace-hosts.sh": damagedTrace, "attack/first_linux_test.go.txt": elsewhere("TestFirstFrame of drivers/netdev"),
 	"programs/shwait.mcl.yml": inTurns, "programs/nest.mcl.yml": inTurns, "programs/pool.mcl.yml": inTurns, "programs/cmtime.mcl.yml": endless,
 	"programs/cqchan.mcl.yml": inTurns, "programs/resolve.mcl.yml": inTurns, "programs/fi.mcl.yml": inTurns, "programs/pace.mcl.yml": inTurns,
 	"programs/rnr.mcl.yml": lateReceives, "programs/depth.mcl.yml": depths, "programs/exitmask.mcl.yml": unmasked,

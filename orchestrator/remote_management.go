@@ -5,7 +5,7 @@ package orchestrator
 import (
 	"net"
 
-	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/internal/trunk"
 )

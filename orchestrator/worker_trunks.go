@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mcastlab/mcastlab/drivers/live"
-	"github.com/mcastlab/mcastlab/internal/netdev"
+	"github.com/mcastlab/mcastlab/drivers/netdev"
 	"github.com/mcastlab/mcastlab/internal/shareapi"
 	"github.com/mcastlab/mcastlab/internal/trunk"
 )

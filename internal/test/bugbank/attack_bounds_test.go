@@ -28,8 +28,8 @@ var attackBounds = []pitfall{
 		seen: "mcastlab: 65 of 200 links, from the end that came up first; two of 150 labs ended after a minute",
 		bugs: []bug{{
 			wrong: "An interface that is up is not waited for",
-			edits: edit("internal/netdev/netdev_linux.go", "[]End{a, b} {\n\t\tif err := e.NS.ready", "[]End{} {\n\t\tif err := e.NS.ready"),
-			test:  "internal/netdev TestFirstFrame", root: true,
+			edits: edit("drivers/netdev/netdev_linux.go", "[]End{a, b} {\n\t\tif err := e.NS.ready", "[]End{} {\n\t\tif err := e.NS.ready"),
+			test:  "drivers/netdev TestFirstFrame", root: true,
 		}},
 	},
 	{

@@ -10,14 +10,14 @@ var attackHost = []pitfall{
 		bugs: []bug{{
 			wrong: "The address of what ethtool is asked goes through a uintptr",
 			edits: []patch.Edit{
-				{File: "internal/netdev/ethtool_linux.go", Old: "\tdata unsafe.Pointer\n", New: "\tdata uintptr\n"},
-				{File: "internal/netdev/ethtool_linux.go", Old: "ioctl(name string, data unsafe.Pointer)", New: "ioctl(name string, data uintptr)"},
-				{File: "internal/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&info)", New: "uintptr(unsafe.Pointer(&info))"},
-				{File: "internal/netdev/ethtool_linux.go", Old: "s.ioctl(name, unsafe.Pointer(&text[0]))", New: "s.ioctl(name, uintptr(unsafe.Pointer(&text[0])))"},
-				{File: "internal/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&b[0])); err != nil {\n\t\treturn nil, fmt", New: "uintptr(unsafe.Pointer(&b[0]))); err != nil {\n\t\treturn nil, fmt"},
-				{File: "internal/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&b[0])); err != nil {\n\t\treturn fmt", New: "uintptr(unsafe.Pointer(&b[0]))); err != nil {\n\t\treturn fmt"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "\tdata unsafe.Pointer\n", New: "\tdata uintptr\n"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "ioctl(name string, data unsafe.Pointer)", New: "ioctl(name string, data uintptr)"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&info)", New: "uintptr(unsafe.Pointer(&info))"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "s.ioctl(name, unsafe.Pointer(&text[0]))", New: "s.ioctl(name, uintptr(unsafe.Pointer(&text[0])))"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&b[0])); err != nil {\n\t\treturn nil, fmt", New: "uintptr(unsafe.Pointer(&b[0]))); err != nil {\n\t\treturn nil, fmt"},
+				{File: "drivers/netdev/ethtool_linux.go", Old: "unsafe.Pointer(&b[0])); err != nil {\n\t\treturn fmt", New: "uintptr(unsafe.Pointer(&b[0]))); err != nil {\n\t\treturn fmt"},
 			},
-			test: "internal/netdev TestFeaturesOnGrowingStacks", root: true,
+			test: "drivers/netdev TestFeaturesOnGrowingStacks", root: true,
 		}},
 	},
 	{

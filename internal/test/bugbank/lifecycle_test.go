@@ -8,9 +8,9 @@ var lifecycle = []pitfall{
 		seen: "containerlab, links/link_veth.go; clabernetes#287",
 		bugs: []bug{{
 			wrong: "Both ends are made in the host's namespace, and one is moved to its node",
-			edits: edit("internal/netdev/netdev_linux.go", "\tif err := a.NS.nl.LinkAdd(veth); err != nil {\n",
+			edits: edit("drivers/netdev/netdev_linux.go", "\tif err := a.NS.nl.LinkAdd(veth); err != nil {\n",
 				"\terr := netlink.LinkAdd(veth)\n\tif err == nil {\n\t\tvar l netlink.Link\n\t\tif l, err = netlink.LinkByName(a.Name()); err == nil {\n\t\t\terr = netlink.LinkSetNsFd(l, int(a.NS.fd))\n\t\t}\n\t}\n\tif err != nil {\n"),
-			test: "internal/netdev TestJoin", root: true,
+			test: "drivers/netdev TestJoin", root: true,
 		}},
 	},
 	{
@@ -96,8 +96,8 @@ var lifecycle = []pitfall{
 		seen: "containerlab#842, moby#17217, #33156 and #23302",
 		bugs: []bug{{
 			wrong: "What is left of a link is not removed before it is made again",
-			edits: edit("internal/netdev/netdev_linux.go", "\tif err == nil {\n\t\terr = n.nl.LinkDel(l)\n\t}\n", "\tif err == nil && l.Attrs().Flags&net.FlagUp != 0 {\n\t\terr = n.nl.LinkDel(l)\n\t}\n"),
-			test:  "internal/netdev TestPart", root: true,
+			edits: edit("drivers/netdev/netdev_linux.go", "\tif err == nil {\n\t\terr = n.nl.LinkDel(l)\n\t}\n", "\tif err == nil && l.Attrs().Flags&net.FlagUp != 0 {\n\t\terr = n.nl.LinkDel(l)\n\t}\n"),
+			test:  "drivers/netdev TestPart", root: true,
 		}},
 	},
 	{
@@ -118,8 +118,8 @@ var lifecycle = []pitfall{
 		seen: "netlab#2570 and #572, ubridge#15, mininet#1117",
 		bugs: []bug{{
 			wrong: "Interfaces have their full names, cut off",
-			edits: edit("internal/netdev/netdev_linux.go", `return fmt.Sprintf("p%d", e.Port)`, `return fmt.Sprintf("%.15s", e.Alias)`),
-			test:  "internal/netdev TestNames",
+			edits: edit("drivers/netdev/netdev_linux.go", `return fmt.Sprintf("p%d", e.Port)`, `return fmt.Sprintf("%.15s", e.Alias)`),
+			test:  "drivers/netdev TestNames",
 		}},
 	},
 	{number: 12, what: "VXLAN devices of a lab before this one", seen: "libnetwork#1765, clabernetes#220", not: "the devices of a lab over several machines have numbers that are drawn for each deployment, and are in its nodes"},
@@ -128,8 +128,8 @@ var lifecycle = []pitfall{
 		seen: "RFC 7348, netlab#1985",
 		bugs: []bug{{
 			wrong: "Interfaces carry what Ethernet usually does",
-			edits: edit("internal/netdev/netdev_linux.go", "const MTU = 4200", "const MTU = 1500"),
-			test:  "internal/netdev TestMTU",
+			edits: edit("drivers/netdev/netdev_linux.go", "const MTU = 4200", "const MTU = 1500"),
+			test:  "drivers/netdev TestMTU",
 		}},
 	},
 	{number: 14, what: "Linux bridges forward no pause frames", seen: "wemulate#91, netlab#1582", not: "there are no bridges: every link is a veth pair between two nodes"},
@@ -138,8 +138,8 @@ var lifecycle = []pitfall{
 		seen: "das-schiff#174 and #287, VPP#2438",
 		bugs: []bug{{
 			wrong: "Interfaces are left as they are made",
-			edits: edit("internal/netdev/offload_linux.go", "\tif len(want) == 0 {\n", "\tif len(want) > 0 {\n"),
-			test:  "internal/netdev TestSockets", root: true,
+			edits: edit("drivers/netdev/offload_linux.go", "\tif len(want) == 0 {\n", "\tif len(want) > 0 {\n"),
+			test:  "drivers/netdev TestSockets", root: true,
 		}},
 	},
 	{
@@ -151,8 +151,8 @@ var lifecycle = []pitfall{
 		seen: "netlink#1018, moby#48598",
 		bugs: []bug{{
 			wrong: "What the kernel could not finish is taken for the whole",
-			edits: edit("internal/netdev/netdev_linux.go", "!errors.Is(err, netlink.ErrDumpInterrupted) {\n\t\t\treturn all, err", "true {\n\t\t\treturn all, nil"),
-			test:  "internal/netdev TestWhole",
+			edits: edit("drivers/netdev/netdev_linux.go", "!errors.Is(err, netlink.ErrDumpInterrupted) {\n\t\t\treturn all, err", "true {\n\t\t\treturn all, nil"),
+			test:  "drivers/netdev TestWhole",
 		}},
 	},
 	{
@@ -160,20 +160,20 @@ var lifecycle = []pitfall{
 		seen: "netns#17 and #75, cni#183, Go#28979 and #34031",
 		bugs: []bug{{
 			wrong: "The thread that opens sockets stays in the node's namespace",
-			edits: edit("internal/netdev/netdev_linux.go", "\terr = ns.WithNetNSPath(n.path, func(ns.NetNS) error {\n", "\terr = func(f func(ns.NetNS) error) error {\n\t\tif err := netns.Set(n.fd); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn f(nil)\n\t}(func(ns.NetNS) error {\n"),
-			test:  "internal/netdev TestSockets", root: true,
+			edits: edit("drivers/netdev/netdev_linux.go", "\terr = ns.WithNetNSPath(n.path, func(ns.NetNS) error {\n", "\terr = func(f func(ns.NetNS) error) error {\n\t\tif err := netns.Set(n.fd); err != nil {\n\t\t\treturn err\n\t\t}\n\t\treturn f(nil)\n\t}(func(ns.NetNS) error {\n"),
+			test:  "drivers/netdev TestSockets", root: true,
 		}},
 	},
 	{
 		number: 19, what: "The namespace of a process that has gone is looked for under its number, which another has now",
 		bugs: []bug{{
 			wrong: "A namespace that is open is found by the number of its process all the same",
-			edits: edit("internal/netdev/netdev_linux.go", `path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}`, `path: path}`),
-			test:  "internal/netdev TestHeld", root: true,
+			edits: edit("drivers/netdev/netdev_linux.go", `path: fmt.Sprintf("/proc/self/fd/%d", int(fd))}`, `path: path}`),
+			test:  "drivers/netdev TestHeld", root: true,
 		}, {
 			wrong: "A namespace counts as that of whatever process has the number",
-			edits: edit("internal/netdev/netdev_linux.go", "return n.fd.Equal(other)", "return other.IsOpen()"),
-			test:  "internal/netdev TestHeld", root: true,
+			edits: edit("drivers/netdev/netdev_linux.go", "return n.fd.Equal(other)", "return other.IsOpen()"),
+			test:  "drivers/netdev TestHeld", root: true,
 		}},
 	},
 	{
