@@ -31,7 +31,7 @@ type Exit struct {
 	Why string `json:"ended_because,omitempty"`
 	// Timeout is the row's if that was why, else 0.
 	Timeout vtime.Duration `json:"timeout_ps,omitempty"`
-	// Waited is what a program that was ended in virtual time waited for: each of its threads, since when, and the last error of
+	// Waited lists, for a program that mcastlab ended in virtual time, the wait of each thread with its start, and the last error of
 	// each of its queue pairs.
 	Waited []string `json:"waited_for,omitempty"`
 	// Last is the last line that it wrote to standard error, or mpirun did for all, of a program that has failed.

@@ -76,7 +76,7 @@ func TestLiveLibfabric(t *testing.T) {
 	}
 }
 
-// pyverbsFolder is where Debian's python3-pyverbs has rdma-core's own tests.
+// pyverbsFolder holds rdma-core's own tests, as Debian's python3-pyverbs installs them.
 const pyverbsFolder = "/usr/share/doc/rdma-core/tests"
 
 // TestLivePyverbs: rdma-core's own tests of devices pass, or are skipped for what the device says it does not have.

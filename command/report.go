@@ -47,9 +47,9 @@ func (p *program) reportAction(c *cli.Context) error {
 		}
 		runs = append(runs, r)
 	}
-	name := c.String("out")
-	if name == "" {
-		name = filepath.Join(runs[0].Dir, pageName)
+	name, write := c.String("out"), writePage
+	if name == "" { // the folder may be another user's: no link in it is followed
+		name, write = filepath.Join(runs[0].Dir, pageName), runner.WriteFile
 	}
 	for _, r := range runs {
 		p.unsealed(r.Dir)
@@ -57,8 +57,8 @@ func (p *program) reportAction(c *cli.Context) error {
 			p.say("%s: not shown: %s", r.Dir, what)
 		}
 	}
-	if err := writePage(name, runs); err != nil {
-		return err
+	if err := write(name, []byte(report.HTML(runs))); err != nil {
+		return fmt.Errorf("write the report: %w", err)
 	}
 	fmt.Fprintln(p.out, name)
 	return nil
@@ -74,24 +74,13 @@ func (p *program) unsealed(dir string) {
 // pageName is the page in a run's folder.
 const pageName = "report.html"
 
-// writePage writes a page as a whole: whoever reads it sees the old one or the new one. What is there and is no
-// file of its own, such as a pipe or /dev/stdout, is written to.
-func writePage(name string, runs []*report.Run) error {
-	next := name + ".tmp"
+// writePage writes a page as a whole: a reader sees the old page or the new one. It writes to a file that is not
+// regular, such as a pipe or /dev/stdout, in place.
+func writePage(name string, page []byte) error {
 	if st, err := os.Lstat(name); err == nil && !st.Mode().IsRegular() {
-		next = name
+		return os.WriteFile(name, page, 0o644)
 	}
-	err := os.WriteFile(next, []byte(report.HTML(runs)), 0o644)
-	if err == nil && next != name {
-		err = os.Rename(next, name)
-	}
-	if err != nil {
-		if next != name {
-			_ = os.Remove(next) // it is not whole; what went wrong is said
-		}
-		return fmt.Errorf("write the report: %w", err)
-	}
-	return nil
+	return runner.WriteFile(name, page)
 }
 
 // pageOf leaves the page of a run that has ended in its folder. What was measured is there without it: a run does not

@@ -2,8 +2,10 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -41,6 +43,9 @@ func TestReport(t *testing.T) {
 			t.Errorf("%v: exit %d, %q, %q, %v", c.args, code, out, said, err)
 		}
 	}
+	if runtime.GOOS != "windows" { // where a link needs a privilege
+		checkPlantedLinks(t, do)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -54,6 +59,30 @@ func TestReport(t *testing.T) {
 		code, out, said := do(append([]string{"report"}, c.args...)...)
 		if code != c.code || out != "" || !strings.Contains(said, c.said) || strings.Count(said, "\n") != 1 {
 			t.Errorf("%v: exit %d, %q, %q", c.args, code, out, said)
+		}
+	}
+}
+
+// checkPlantedLinks runs report in a folder whose owner has put links where the command writes: the files that they
+// point to stay as they are.
+func checkPlantedLinks(t *testing.T, do func(args ...string) (int, string, string)) {
+	t.Helper()
+	const page = "runs/paged-1/report.html"
+	victim := filepath.Join(t.TempDir(), "victim")
+	for _, link := range []string{page, page + ".tmp"} {
+		err := errors.Join(os.WriteFile(victim, []byte("untouched"), 0o600), os.RemoveAll(link), os.Symlink(victim, link))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, _, said := do("report", "runs/paged-1")
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "untouched" {
+			t.Errorf("report wrote through the link %s: %q, %v", link, text, err)
+		}
+		if st, err := os.Lstat(page); code == exitOK && (err != nil || !st.Mode().IsRegular()) {
+			t.Errorf("report with the link %s left no page: %v, %v, %q", link, st, err, said)
+		}
+		if err := os.RemoveAll(link); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mcastlab/mcastlab/lab/runner"
 )
 
 // Replay returns the command and its arguments that show the finding of a file again.
@@ -24,7 +26,7 @@ func Write(dir string, f *Finding) (string, error) {
 	name := filepath.Join(dir, fmt.Sprintf("%s-seed%d.mcl.yml", f.Lab.Name, f.Seed))
 	text := fmt.Sprintf("# seed %d: %s\n# %s\n# replay: mcastlab %s\n%s",
 		f.Seed, f.Class, strings.ReplaceAll(f.Text, "\n", " "), f.Replay(filepath.Base(name)), f.Lab.Compact())
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+	if err := runner.WriteFile(name, []byte(text)); err != nil {
 		return "", fmt.Errorf("write finding: %w", err)
 	}
 	f.File = name
