@@ -1,5 +1,5 @@
 # Targets for development; CI runs .ci/run.
-.PHONY: cost-page help build test test-root test-live race race-build race-live fuzz sweeps lint bench bench-page bench-cores profile soak soak-once papers patches bugs mutants release release-check verbs
+.PHONY: cost-page help build quick vet house nightly test-smoke test-slice race-changed fuzz-slice test test-root test-live race race-build race-live fuzz sweeps lint bench bench-page bench-cores profile soak soak-once papers patches bugs mutants release release-check verbs
 help:                     ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
 
@@ -12,6 +12,25 @@ verbs:                    ## build libibverbs.so.1 and librdmacm.so.1 in bin/ver
 test:                     ## all tests: Go only, no root; tshark and scapy are used if they are there
 	go test ./...
 
+# Rules of the tree that no lab is brought up or run for: style, pages, lists of this file.
+HOUSE = Style|BannedCode|CleanUp|Imports|Format|Docs|Rules|Conflicts|Fuzzed|Rooted|Raced|Smoke|API|LabFile|WirePage|FaultTable|CountersPage|CountersDashboard|SchemasListed|Citation
+house:                    ## tests of the tree: style, pages, lists
+	go test -vet=off . -run '$(HOUSE)'
+	go test -vet=off ./internal/test/bugbank ./internal/test/sweeps -run 'TestBank$$|TestSwept'
+
+vet:                      ## go vet for Linux, macOS and Windows: all findings
+	@code=0; go vet ./... || code=1; \
+	  for system in darwin windows; do GOOS=$$system CGO_ENABLED=0 go vet -trimpath ./... || code=1; done; exit $$code
+
+quick:                    ## the inner loop: build, vet, rules of the tree, and the cores' short tests; under a minute when warm
+	go build ./...
+	go vet ./...
+	$(MAKE) -s house
+	go test -vet=off -short ./core/... ./virtswitch ./virtrnic ./lab ./faults/...
+
+nightly:                  ## the whole gate, from a bare machine, as root: at most 80 minutes; all findings
+	.ci/nightly
+
 # Packages whose tests ask who runs them, or for programs that not every user has, themselves or in what they test
 # (TestRooted holds the list). The others do the same for every user; command is in test-live. go vet ./... has more to
 # say than go test, so that no target but test has to ask it again.
@@ -23,12 +42,27 @@ test-root:                ## the tests of which root with Docker and all tools s
 test-live:                ## tests that bring labs up, as root with Docker: some 25 minutes
 	MCASTLAB_LIVE=1 go test -vet=off -p 1 -parallel 4 -count=1 -timeout 60m ./command
 
+# Deploy, run, digest, kill, repair, destroy on both engines; perftest and mpirun; two servers. None of them is tried again.
+SMOKE = TestLiveStar TestDeploy TestDrift/netns TestLockstep/star TestLockstepCaptured TestNodeDies TestResidue/netns TestLivePrograms/netns TestLiveGroups TestMetricsLive TestSignalsLive TestTwoServers
+test-smoke:               ## a dozen tests that bring labs up, as root with Docker
+	MCASTLAB_LIVE=1 MCASTLAB_REQUIRE_TOOLS=1 go test -vet=off -p 1 -parallel 4 -count=1 -timeout 20m ./command -v -run '$(subst $() $(),|,$(foreach t,$(SMOKE),^$(subst /,$$/^,$(t))$$))'
+
+# The sixth of a list that DAY, counted from 1970 on, takes: by a sum of the name, so that a new name moves no other.
+DAY ?= $(shell expr $$(date +%s) / 86400)
+SLICE = while read -r t; do [ $$(( $$(printf %s "$$t" | cksum | cut -d' ' -f1) % 6 )) != $$(( $(DAY) % 6 )) ] || echo "$$t"; done
+test-slice:               ## the day's sixth of the tests of test-live, less test-smoke
+	MCASTLAB_LIVE=1 MCASTLAB_REQUIRE_TOOLS=1 go test -vet=off -p 1 -parallel 4 -count=1 -timeout 30m ./command -run "^($$(go test -vet=off ./command -list . | grep ^Test | grep -vxE '$(subst $() $(),|,$(filter-out %/netns %/star,$(SMOKE)))' | $(SLICE) | paste -sd'|' -))\$$"
+
 # Packages that start goroutines or take locks, themselves or in their tests (TestRaced holds the list). In
 # the others one goroutine runs at a time, and the race detector has nothing to find; command runs them all.
 RACE = command internal/nodeapi internal/controller/... drivers/endpoint internal/failpoint internal/heap internal/hosts/... internal/httpserve internal/test/interop/... drivers/crew drivers/live drivers/lockstep internal/test/losses internal/test/mutants drivers/netdev nodeagent nodeagent/verbs orchestrator/... internal/shareapi internal/trunk lab/batch lab/reproduce lab/runner lab/search lab/sweep apps/storage/pebblestore traces
 race:                     ## tests of what is concurrent under the race detector, sweeps cut short
 	go test -race -vet=off -short -timeout 30m $(addprefix ./,$(RACE))
 	go test -race -vet=off -short -timeout 30m ./drivers/sim -run Parts # labs in parts have a crew; all the others take seven minutes
+
+race-changed:             ## race, of packages that changed since the last green nightly or import one that has
+	list=$$(sh .ci/changed $(RACE)) && { [ -z "$$list" ] || go test -race -vet=off -short -timeout 30m $$list; }
+	@sim=$$(sh .ci/changed drivers/sim) && { [ -z "$$sim" ] || go test -race -vet=off -short -timeout 30m $$sim -run Parts; }
 
 race-build:               ## compile what race and race-live run
 	go list -race -export -deps -test $(addprefix ./,$(RACE)) ./drivers/sim > /dev/null
@@ -42,6 +76,9 @@ FUZZ = core/wire:FuzzParse orchestrator:FuzzRankOutput core/wire:FuzzParseMRP co
 FUZZTIME ?= 30s
 # Two targets at a time with one worker each; xargs fails when one of them does, after the others have had their time. At
 # times Go takes the end of the time for a failure, which has no failing input (golang/go#75804): then it is tried again.
+fuzz-slice:               ## the day's sixth of the fuzz targets
+	@$(MAKE) -s fuzz FUZZ="$$(printf '%s\n' $(FUZZ) | $(SLICE) | paste -sd' ' -)"
+
 fuzz:                     ## every fuzz target for FUZZTIME, two at a time
 	@printf '%s\n' $(FUZZ) | xargs -P 2 -I TARGET sh -c 't=TARGET; log=$$(mktemp); code=0; \
 	  for try in 1 2 3; do \
@@ -71,8 +108,9 @@ release:                  ## archives and Debian packages of the commit that is 
 release-check:            ## a release is the same when built twice, installs into an empty root as root, and by the module's path
 	MCASTLAB_RELEASE=linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64 MCASTLAB_RELEASE_COLD=1 go test ./internal/release -v -count=1 -timeout 60m
 
-lint:                     ## golangci-lint with the project's settings
-	golangci-lint run
+lint:                     ## the analysers that .golangci.yml enables, pinned in .ci/lint/go.mod: all findings (golangci-lint run says the same)
+	@cd .ci/lint && CGO_ENABLED=0 go build -trimpath -o ../../bin/lint .
+	go vet -vettool=$(CURDIR)/bin/lint -golangci=$(CURDIR)/.golangci.yml ./...
 
 # Benchmarks are compiled as bin/mcastlab is.
 PROFILE = $(CURDIR)/cmd/mcastlab/default.pgo

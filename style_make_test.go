@@ -44,6 +44,34 @@ func listed(t *testing.T, name string) func(dir string) bool {
 	}
 }
 
+// TestSmoke: each test that the gate of a change brings labs up for is there.
+func TestSmoke(t *testing.T) {
+	text, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "\nSMOKE = ")
+	list, _, _ = strings.Cut(list, "\n")
+	there := map[string]bool{}
+	_, all := sources(t)
+	for _, s := range all {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && s.test && s.dir == "command" {
+				there[f.Name.Name] = true
+			}
+		}
+	}
+	names := strings.Fields(list)
+	if len(names) < 10 {
+		t.Errorf("SMOKE in the Makefile has %d tests, want a dozen", len(names))
+	}
+	for _, name := range names {
+		if test, _, _ := strings.Cut(name, "/"); !there[test] {
+			t.Errorf("SMOKE in the Makefile has %s, which is not in command", name)
+		}
+	}
+}
+
 // asks matches what a file has that asks who runs it, or whether a program is there.
 var asks = regexp.MustCompile(`\b(os\.Gete?uid|exec\.LookPath)\(|"MCASTLAB_REQUIRE_TOOLS"`)
 

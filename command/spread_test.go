@@ -403,3 +403,20 @@ func (e *swarmEngines) shim(i int) int {
 	e.t.Fatalf("no container of engine %d is left", i)
 	return 0
 }
+
+// TestTwoServers: a lab over two servers is up, is its simulation, and goes without a trace.
+func TestTwoServers(t *testing.T) {
+	needSwarmEngines(t)
+	unchanged(t)
+	e := testbed(t, 2)
+	file := write(t, strings.Replace(spreadLab, "t-spread", "t-two", 1))
+	t.Cleanup(func() { invokeCtx(context.Background(), t, e.env(1), "destroy", "t-two") }) // before the engines end
+	onMachine(t, e, 1, exitOK, "deploy", "-q", file)
+	o := onMachine(t, e, 1, exitOK, "run", "-q", "-r", "docker", "--check-digest", "--runs", t.TempDir(), file)
+	if !strings.Contains(o.err, "which is the simulation's") || strings.Contains(o.out, "NO") {
+		t.Errorf("%s%s", o.out, o.err)
+	}
+	onMachine(t, e, 1, exitOK, "destroy", "t-two")
+	onSwarm(t, e, 1, exitOK, "down", "-q")
+	e.nothing("down")
+}

@@ -65,11 +65,16 @@ func chosen(t *testing.T, pkgs map[string]*pkg, order []*mutant) (numbers []int)
 	if today == "all" {
 		return numbers
 	}
-	day, err := strconv.Atoi(today)
-	if err != nil || day < 0 {
-		t.Fatalf("MCASTLAB_MUTANTS is %q: give the day's number, or all", today)
+	number, some, cut := strings.Cut(today, "/")
+	day, err := strconv.Atoi(number)
+	n := daily
+	if cut && err == nil {
+		n, err = strconv.Atoi(some)
 	}
-	five := make([]int, daily)
+	if err != nil || day < 0 || n < 1 || n > daily {
+		t.Fatalf("MCASTLAB_MUTANTS is %q: give the day's number, DAY/N for N of its %d mutants, or all", today, daily)
+	}
+	five := make([]int, n)
 	for i := range five {
 		five[i] = numbers[(day*daily+i)%len(numbers)]
 	}
