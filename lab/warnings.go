@@ -62,9 +62,26 @@ func (l *Lab) headroom() (all []string) {
 		"lossless packets are dropped; use more, or leave it out", *own, most, g.Nodes[at].Name)}
 }
 
-// Cautions returns a line for each choice that is a mistake with some workloads only. Those of an incast fill the
-// buffer of a switch, where the last packets wait for as long as it drains.
-func (l *Lab) Cautions() (all []string) {
+// Cautions returns a line for each choice that is a mistake with some workloads only.
+func (l *Lab) Cautions() (all []string) { return append(l.lateFeedback(), l.slowDrain()...) }
+
+// lateFeedback warns of a processor of feedback that takes longer for a packet than senders wait for it.
+func (l *Lab) lateFeedback() (all []string) {
+	key, wait := "nics.timeout", l.NICs.Timeout.Duration()
+	if r := l.NICs.selective(); r != nil && wait > r.RTOLow {
+		key, wait = "nics.irn.rto-low", r.RTOLow
+	}
+	delay := vtime.Duration(l.Switches.FeedbackDelay)
+	if wait == 0 || delay < wait {
+		return nil
+	}
+	return []string{fmt.Sprintf("switches.feedback-delay of %v is not shorter than %s of %v: sources of groups repeat what was not lost, and each repeat "+
+		"makes more feedback; use a longer timeout or a shorter delay", l.Switches.FeedbackDelay, key, wait)}
+}
+
+// slowDrain warns of a buffer that outlasts the timeout: the workloads of an incast fill it, and the last packets wait for as long
+// as it drains.
+func (l *Lab) slowDrain() (all []string) {
 	timeout := l.NICs.Timeout.Duration()
 	if timeout == 0 || !l.Switches.PFC.Enabled || l.Switches.FlowControl == "credits" {
 		return nil

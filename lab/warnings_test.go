@@ -62,6 +62,11 @@ func TestWarnsOfTooShort(t *testing.T) {
 		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 8MB}\nnics: {timeout: 8ms}", ""},
 		{"links: {rate: 40Gbps, tiers: {host-leaf: {rate: 10Gbps}}}\nswitches: {buffer: 8MB}\nnics: {timeout: infinite}", ""},
 		{"links: {rate: 10Gbps}\nswitches: {pfc: false}", ""},
+		{"switches: {feedback-delay: 1s}", "switches.feedback-delay of 1s is not shorter than nics.timeout of 4.194304ms: "},
+		{"switches: {feedback-delay: 1ms}", ""},
+		{"switches: {feedback-delay: 1ms}\nnics: {retransmit: irn}", "switches.feedback-delay of 1ms is not shorter than nics.irn.rto-low of 100us: "},
+		{"switches: {feedback-delay: 99us}\nnics: {retransmit: irn}", ""},
+		{"switches: {feedback-delay: 1s}\nnics: {timeout: infinite}", ""},
 	} {
 		l, err := Parse("short", []byte("name: short\ntopology: {leaf-spine: {leaves: 2, spines: 1, hosts: 2}}\n"+c.text+"\n"))
 		if err != nil {

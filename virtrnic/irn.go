@@ -37,6 +37,12 @@ const (
 const (
 	irnFew   = 3   // packets under way for which RTOLow holds
 	irnSlots = 512 // packets a queue pair keeps out of order, at most (as ConnectX-7)
+
+	// irnShort is how many short timeouts in a row have their length, without progress and within one verbs timeout. Each
+	// further one takes twice as long as the one before. They count as no retry, so nothing else bounds what is sent again
+	// for a peer that is gone or answers late: 2^31 times with the longest verbs timeout. The verbs timeout of a lab by
+	// default, 4.2 ms, has 42 of the shortest (GEN-4).
+	irnShort = 64
 )
 
 // selectively sets up a queue pair's selective repeat, once its path MTU is known.

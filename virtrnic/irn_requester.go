@@ -19,6 +19,7 @@ type selective struct {
 	recover       uint64     // recovery is over when una gets here
 	progressAt    vtime.Time // when there was progress, or a retry was spent, last
 	armed         vtime.Time // when the timer was set last
+	short         int        // short timeouts since then, which count as no retry
 	report        wire.SACK  // the SACK of the response being handled; valid while reported is set
 	base          wire.PSN   // the PSN of that response, which its sender expects next
 	reported      bool
@@ -26,7 +27,7 @@ type selective struct {
 }
 
 func (s *selective) begin(una uint64) {
-	s.sacked, s.recovering = bitRing{}, false
+	s.sacked, s.recovering, s.short = bitRing{}, false, 0
 	s.top, s.repeat, s.lost = una, una, una
 }
 
@@ -69,7 +70,7 @@ func (s *selective) advance(now vtime.Time, old uint64, r *requester) {
 	}
 	s.top = max(s.top, r.una)
 	s.lost = max(s.lost, r.una)
-	s.progressAt = now
+	s.progressAt, s.short = now, 0
 	if s.recovering && r.una >= s.recover {
 		s.recovering = false
 	}
@@ -171,10 +172,17 @@ func (r *requester) rto(q *QP) vtime.Duration {
 	if d == 0 || r.sel == nil {
 		return d
 	}
+	short := q.nic.irn.RTOHigh
 	if r.maxSeq-r.una <= irnFew {
-		return min(d, q.nic.irn.RTOLow)
+		short = q.nic.irn.RTOLow
 	}
-	return min(d, q.nic.irn.RTOHigh)
+	for range r.sel.short - irnShort {
+		if short >= d {
+			break
+		}
+		short *= 2
+	}
+	return min(d, short)
 }
 
 // firedEarly reports whether the timer was set for few packets and fired before the timeout for
@@ -192,15 +200,17 @@ func (r *requester) firedEarly(now vtime.Time, q *QP) bool {
 }
 
 // shortTimeout reports whether a timeout is one of IRN's short ones, which repeat packets but
-// count as no retry. Retries are counted as without IRN, one per verbs timeout without progress.
+// count as no retry. Retries are counted as without IRN, one per verbs timeout without progress, and the last of many
+// short ones may end later than that.
 func (r *requester) shortTimeout(now vtime.Time, q *QP) bool {
 	s := r.sel
 	if s == nil {
 		return false
 	}
 	if now.Sub(s.progressAt) < Timeout(q.attr.Timeout) {
+		s.short++
 		return true
 	}
-	s.progressAt = now
+	s.progressAt, s.short = now, 0
 	return false
 }

@@ -319,6 +319,40 @@ func TestSelectiveTimer(t *testing.T) {
 	}
 }
 
+// TestSelectiveSilent: a peer that says nothing is sent a packet a bounded number of times, however long the verbs timeout
+// is: short timeouts count as no retry, and grow. Those that fit in a usual timeout do not.
+func TestSelectiveSilent(t *testing.T) {
+	for _, c := range []struct {
+		exponent uint8
+		most     uint64 // timeouts per retry: irnShort, and one for each doubling
+	}{{10, 42}, {14, 74}, {22, 82}, {31, 91}} {
+		p := newPair(t, pairOptions{mtu: 256, ackEvery: 1, timeout: c.exponent, retry: 7, rnr: 6, irn: [2]*IRN{testIRN(), testIRN()}})
+		p.net.Fate = func(vtime.Time, int, *wire.Frame) faults.Verdict { return faults.Verdict{Drop: true} }
+		_, sm := p.region(0, 256, 7)
+		_, dm := p.region(1, 256, 0)
+		var early []vtime.Time
+		seen := uint64(0)
+		p.net.After = func() {
+			if n := p.nic[0].Stats().Timeouts; n > seen && n <= 40 {
+				early = append(early, p.net.Now)
+				seen = n
+			}
+		}
+		p.post(0, SendWR{WRID: 1, Opcode: WRRDMAWrite, SGE: whole(sm, 256), RemoteAddr: dm.Addr(), RKey: dm.RKey()})
+		p.run()
+		p.want(0, WC{WRID: 1, Status: WCRetryExcErr})
+		for i := range early[1:] {
+			if gap := early[i+1].Sub(early[i]); gap != RTOLowDefault {
+				t.Errorf("timeout 2^%d: timeouts %d and %d are %v apart, want %v", c.exponent, i, i+1, gap, RTOLowDefault)
+			}
+		}
+		n, all := p.nic[0].Stats().Timeouts, 8*Timeout(c.exponent)
+		if n > 8*c.most || n < 8 || p.net.Now < vtime.Time(all) || p.net.Now > vtime.Time(2*all) {
+			t.Errorf("timeout 2^%d: %d timeouts in %v, want at most %d in at least %v", c.exponent, n, p.net.Now, 8*c.most, all)
+		}
+	}
+}
+
 // TestSelectiveTranscript holds a repair and a CNP against a golden file.
 func TestSelectiveTranscript(t *testing.T) {
 	p := newPair(t, pairOptions{

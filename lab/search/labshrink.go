@@ -12,8 +12,10 @@ func shrinkLab(s *sketch, l *lab.Lab, v *Violation, try func(*lab.Lab) (LabOutco
 	switch v.Class {
 	case classHang:
 		return l, nil // it does not end: nothing else can be tried in this process
-	case classEndless, classMemory:
+	case classMemory:
 		most /= 10
+	case classEndless:
+		most /= 100 // each takes minutes
 	}
 	for tries, again := 0, true; again; {
 		again = false
