@@ -76,11 +76,9 @@ type Node struct {
 	m     *NodeMemory
 	tags  *tagger
 
-	bound  vtime.Time // all events before it have been handled
-	floor  vtime.Time // of the grant: no neighbour can have sent a frame that arrives before it
-	look   vtime.Time // the latest of Programs.Look
-	orders uint64     // carried out
-	words  uint64     // sent
+	passed window.Grantee
+	orders uint64 // carried out
+	words  uint64 // sent
 	err    error
 	over   atomic.Bool // End was called
 	sleep  func(word *atomic.Uint32, v uint32, limit time.Duration)
@@ -174,7 +172,7 @@ func (n *Node) SetEntry(at vtime.Time, e rankhost.Branches) {
 // node may have come further, to calls of the fault timeline that were put off.
 func (n *Node) Rest(now vtime.Time) {
 	n.part.Rest(now)
-	n.bound = now
+	n.passed.Rest(now)
 }
 
 // Part returns the node's part of the lab. Only orders may use it.
@@ -240,7 +238,7 @@ func (n *Node) use() (over bool, err error) {
 			return false, err
 		}
 	}
-	n.floor = vtime.Time(n.m.grant.floor().Load())
+	n.passed.Begin(vtime.Time(n.m.grant.floor().Load()), vtime.Time(n.m.grant.look().Load()))
 	for i := range n.ports {
 		if err := n.receive(&n.ports[i]); err != nil {
 			return false, err
@@ -262,23 +260,20 @@ func (n *Node) use() (over bool, err error) {
 	if n.m.grant.step().Load() != stepAdvance {
 		n.takeCensus()
 	}
-	if n.bound = max(n.bound, min(bound, n.part.Next())); n.m.grant.step().Load() != stepAdvance {
-		n.bound = bound // what is done by hand may come before what the node has been granted
+	if n.passed.Advanced(bound, n.part.Next()); n.m.grant.step().Load() != stepAdvance {
+		n.passed.Rest(bound) // what is done by hand may come before what the node has been granted
 	}
 	return false, err
 }
 
-// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it, here and
-// elsewhere, may be earlier than what the node has been granted before.
+// takeLook has programs look at what they wait for outside the lab, if that is granted. What comes of it may be earlier
+// than what the node has been granted before.
 func (n *Node) takeLook() {
-	if at := vtime.Time(n.m.grant.look().Load()); at != n.look {
-		n.look, n.bound = at, min(n.bound, at)
-	}
 	at := vtime.Time(n.m.grant.check().Load())
 	n.m.slot.ready().Store(0)
 	if p := n.c.Programs; at > 0 && p != nil && p.Check() {
 		n.m.slot.ready().Store(1)
-		n.bound = min(n.bound, at)
+		n.passed.Allow(at)
 		n.part.At(at, func(vtime.Time) { p.Proceed() })
 	}
 }
@@ -450,7 +445,7 @@ func (n *Node) take(p *port, b []byte) error {
 		return n.takeForeign(p, b)
 	}
 	at := vtime.Time(p.in.at(p.got).Load())
-	if soonest := max(n.bound, n.floor, p.latest); at < soonest {
+	if soonest := max(n.passed.Soonest(), p.latest); at < soonest {
 		return fmt.Errorf("%s announces that frame %d arrives at %v, and can have sent none that arrives before %v", p.name, p.got, at, soonest)
 	}
 	p.got++
@@ -483,7 +478,7 @@ func (n *Node) takeForeign(p *port, b []byte) error {
 	if err != nil {
 		return nil // no frame that a lab has
 	}
-	p.latest = max(p.latest, n.bound, vtime.Time(p.in.at(p.got).Load()))
+	p.latest = max(p.latest, n.passed.Soonest(), vtime.Time(p.in.at(p.got).Load()))
 	n.part.Arrive(p.fromID, p.latest, f)
 	return nil
 }

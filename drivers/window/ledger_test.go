@@ -37,8 +37,8 @@ type modelPart struct {
 	log   []modelEvent
 	now   vtime.Time
 	grant vtime.Time // of the round
-	bound vtime.Time // all events before it have been handled
-	sent  int        // frames of this round
+	end   Grantee
+	sent  int // frames of this round
 }
 
 // modelRun is a run: parts, and a coordinator with the ledger. It implements Parts and Schedule.
@@ -49,6 +49,12 @@ type modelRun struct {
 	calls  []vtime.Time // of the fault timeline
 	starts int          // frames that a part sends on all ports in a round
 
+	looks    int        // how often programs may still go on for what has come from outside the lab
+	look     vtime.Time // when they last did
+	edge     vtime.Time
+	injected [][]modelEvent // by part, what they did then
+	back     int            // parts that had been granted more than that
+
 	bounds  []vtime.Time // by part: the latest that it has been granted
 	earlier int          // reports below all that was known of a part
 	least   int          // of them, those that are the floor
@@ -58,6 +64,7 @@ type modelRun struct {
 	lie    func(p *modelPart, round int, next vtime.Time) vtime.Time // what the liar reports in place of next
 	harm   string                                                    // a frame of the liar that arrives before a bound
 	rounds int
+	failed error // of a round in which programs looked
 }
 
 // newModelRun makes a run of a seed on a random graph of links with like and unlike delays.
@@ -99,12 +106,16 @@ func newModelRun(seed uint64) *modelRun {
 		for range random.IntN(8) {
 			p.add(modelEvent{vtime.Time(random.IntN(300)), random.Uint64(), 20 + random.IntN(60)})
 		}
+		if random.IntN(3) == 0 { // a timer, long after all else
+			p.add(modelEvent{vtime.Time(1e5 + random.IntN(1e6)), random.Uint64(), 20 + random.IntN(60)})
+		}
 		m.parts = append(m.parts, p)
 	}
 	for range random.IntN(4) {
 		m.calls = append(m.calls, vtime.Time(1+random.IntN(400)))
 	}
 	slices.Sort(m.calls)
+	m.looks, m.injected = random.IntN(3)*random.IntN(5), make([][]modelEvent, parts)
 	m.l = NewLedger(names, far)
 	for i, p := range m.parts {
 		m.l.Sent(i, p.next())
@@ -175,7 +186,7 @@ func (p *modelPart) follow(e modelEvent) {
 func (p *modelPart) take() error {
 	for port := range p.in {
 		for _, f := range p.in[port] {
-			if soonest := max(p.bound, p.m.l.Floor(p.id)); f.at < soonest {
+			if soonest := p.end.Soonest(); f.at < soonest {
 				return fmt.Errorf("node n%d says that a frame arrives at n%d at %v, which takes none before %v", p.far[port].Part, p.id, f.at, soonest)
 			}
 			p.add(f)
@@ -187,6 +198,9 @@ func (p *modelPart) take() error {
 
 // Next implements Parts.
 func (m *modelRun) Next(next []vtime.Time) {
+	if m.looks > 0 && (m.random.IntN(8) == 0 || m.idle()) {
+		m.lookOutside()
+	}
 	for i := range m.parts {
 		next[i] = m.l.Next(i)
 	}
@@ -199,6 +213,56 @@ func (m *modelRun) due() vtime.Time {
 	return m.calls[0]
 }
 
+func (m *modelRun) idle() bool {
+	for i := range m.parts {
+		if m.l.Next(i) != vtime.Never {
+			return false
+		}
+	}
+	return true
+}
+
+// lookOutside has programs of some parts look whether they can go on, and some of these go on, at an instant that no part has passed.
+// What they do is the lab's as if it had been known from the start.
+func (m *modelRun) lookOutside() {
+	m.looks--
+	for _, p := range m.parts {
+		m.edge = max(m.edge, p.now)
+	}
+	m.edge++
+	at, asked := m.edge, map[int]bool{}
+	for i := range m.parts {
+		if m.random.IntN(2) == 0 {
+			m.Grant(i, 0)
+			m.l.Allow(i, at)
+			asked[i] = true
+		}
+	}
+	found := false
+	err := m.round(func(p *modelPart) {
+		if asked[p.id] && m.random.IntN(2) == 0 {
+			e := modelEvent{at, uint64(at)<<16 | uint64(p.id), 20}
+			p.end.Allow(at)
+			p.add(e)
+			m.injected[p.id] = append(m.injected[p.id], e)
+			found = true
+		}
+	})
+	if err != nil && m.failed == nil {
+		m.failed = err
+	}
+	if !found {
+		return
+	}
+	m.look = at
+	for i := range m.bounds {
+		if m.bounds[i] > at {
+			m.back++
+			m.bounds[i] = at
+		}
+	}
+}
+
 // Grant implements Parts.
 func (m *modelRun) Grant(part int, bound vtime.Time) {
 	m.l.Grant(part)
@@ -209,6 +273,9 @@ func (m *modelRun) Grant(part int, bound vtime.Time) {
 func (m *modelRun) Round() error { return m.round(func(*modelPart) {}) }
 
 func (m *modelRun) round(call func(p *modelPart)) error {
+	if m.failed != nil {
+		return m.failed
+	}
 	m.rounds++
 	for i := range m.parts {
 		if m.l.Late(i) || !m.l.parts[i].held && m.random.IntN(20) == 0 { // when it takes frames is its own affair
@@ -224,6 +291,7 @@ func (m *modelRun) round(call func(p *modelPart)) error {
 		case !began[p.id]:
 			began[p.id] = true
 			p.sent = 0
+			p.end.Begin(m.l.Floor(p.id), m.look)
 			if err := p.take(); err != nil {
 				return err
 			}
@@ -237,7 +305,7 @@ func (m *modelRun) round(call func(p *modelPart)) error {
 	for _, i := range m.l.Granted() {
 		p := m.parts[i]
 		next := p.next()
-		p.bound = max(p.bound, min(p.grant, next))
+		p.end.Advanced(p.grant, next)
 		if next < m.l.From(i) {
 			m.earlier++
 			if next == m.l.parts[i].floor {
@@ -277,6 +345,7 @@ func (m *modelRun) step(at vtime.Time, call func(p *modelPart)) error {
 	m.starts = 1 << 20 // such a round is not interrupted
 	for i := range m.parts {
 		m.Grant(i, at+1)
+		m.parts[i].now = at
 	}
 	return m.round(call)
 }
@@ -308,11 +377,19 @@ func (m *modelRun) run() ([][]modelEvent, error) {
 	for _, p := range m.parts {
 		logs = append(logs, p.log)
 	}
+	if err == nil {
+		err = m.failed
+	}
 	return logs, err
 }
 
 // alone runs the model one event after the other: what parts handle if they are not divided.
-func (m *modelRun) alone() (logs [][]modelEvent) {
+func (m *modelRun) alone(injected [][]modelEvent) (logs [][]modelEvent) {
+	for i, all := range injected {
+		for _, e := range all {
+			m.parts[i].add(e)
+		}
+	}
 	for {
 		var least *modelPart
 		for _, p := range m.parts {
@@ -343,22 +420,22 @@ func (m *modelRun) alone() (logs [][]modelEvent) {
 
 const modelRuns = 500
 
-// TestLedger: on random graphs, whatever overtakes what within a round, all reports of honest parts pass, no frame arrives before
-// a bound, and the parts handle what they handle undivided. In some runs a part reports what is below all that was known of it,
+// TestLedger: on random graphs, some of whose parts have a timer far away, whatever overtakes what within a round, all reports of honest parts pass, no frame arrives before
+// a bound, and the parts handle what they handle undivided; so also where programs go on for what has come from outside the lab. In some runs a part reports what is below all that was known of it,
 // down to the floor itself: no higher one would do.
 func TestLedger(t *testing.T) {
-	earlier, least, events := 0, 0, 0
+	earlier, least, events, back := 0, 0, 0, 0
 	for seed := range uint64(modelRuns) {
-		want := newModelRun(seed).alone()
 		m := newModelRun(seed)
 		calls := len(m.calls)
 		got, err := m.run()
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		want := newModelRun(seed).alone(m.injected)
 		for i := range want {
 			if !slices.Equal(got[i], want[i]) {
-				t.Fatalf("seed %d: part %d handles %v, undivided %v", seed, i, got[i], want[i])
+				t.Fatalf("seed %d: part %d handles %d events %.200v, undivided %d events %.200v", seed, i, len(got[i]), got[i], len(want[i]), want[i])
 			}
 			events += len(want[i])
 		}
@@ -366,9 +443,12 @@ func TestLedger(t *testing.T) {
 		if most := (behindMax + 1) * (m.starts + 1); m.fullest > most && calls == 0 {
 			t.Fatalf("seed %d: %d frames were on a link, %d may be", seed, m.fullest, most)
 		}
-		earlier, least = earlier+m.earlier, least+m.least
+		earlier, least, back = earlier+m.earlier, least+m.least, back+m.back
 	}
-	t.Logf("%d events; %d reports below what was known, %d of them the least that can be", events, earlier, least)
+	t.Logf("%d events; %d reports below what was known, %d of them the least that can be; %d parts had been granted more than where programs went on", events, earlier, least, back)
+	if back < modelRuns/10 {
+		t.Errorf("%d parts had been granted more than where programs went on: the model does not try what Grantee.Begin is for", back)
+	}
 	if earlier < modelRuns/10 || least == 0 {
 		t.Errorf("%d reports were below what was known of a part, %d the least that can be: the model does not try what the floor is for", earlier, least)
 	}
