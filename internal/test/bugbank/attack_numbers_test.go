@@ -1,0 +1,27 @@
+package bugbank
+
+// attackNumbers is what labs have found that did not end, or were not the same twice.
+var attackNumbers = []pitfall{
+	{
+		what: "What counts as no retry is repeated without bound",
+		seen: "mcastlab fuzz --labs: selective repeat beside a feedback processor of 1 s a packet, and a verbs timeout of 8796 s: a packet was sent every 100 us",
+		bugs: []bug{{
+			wrong: "Short timeouts stay short",
+			edits: edit("virtrnic/irn_requester.go", "range r.sel.short - irnShort {", "range r.sel.short - (1 << 40) {"),
+			test:  "virtrnic TestSelectiveSilent",
+		}, {
+			wrong: "They grow from the first",
+			edits: edit("virtrnic/irn_requester.go", "range r.sel.short - irnShort {", "range r.sel.short {"),
+			test:  "virtrnic TestSelectiveSilent",
+		}},
+	},
+	{
+		what: "A process holds to a bound that another event, before all that was known, has overtaken",
+		seen: "this project: with queries of switches by a timer, a program that went on for what had come by TCP sent a frame, and its switch refused it: its time was further already",
+		bugs: []bug{{
+			wrong: "A part that did not look itself learns nothing of those that went on",
+			edits: edit("drivers/window/grantee.go", "look != g.look {", "false {"),
+			test:  "drivers/window TestLedger",
+		}},
+	},
+}
