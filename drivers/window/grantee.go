@@ -6,7 +6,7 @@ import "github.com/mcastlab/mcastlab/core/vtime"
 //
 // A part may have been granted much more than it had events for: all others had theirs, such as a timer, far away. What it was
 // granted beyond its events does not bind it when programs go on for what has come from outside the lab (Ledger.Allow): from
-// there, which is before all that anybody had announced, frames may come.
+// there, which is before all that parts had announced, frames may come.
 type Grantee struct {
 	bound vtime.Time // all events before it have been handled
 	floor vtime.Time // of the grant: no neighbour can have sent a frame that arrives before it

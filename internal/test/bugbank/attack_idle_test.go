@@ -48,7 +48,7 @@ var attackIdle = []pitfall{
 			},
 			{
 				wrong: "A node whose fault was put off goes on from where it stood, and not from where the lab rests",
-				edits: edit("drivers/lockstep/node_linux.go", "\tn.bound = now\n", ""),
+				edits: edit("drivers/lockstep/node_linux.go", "\tn.passed.Rest(now)\n", ""),
 				test:  "drivers/lockstep TestSameFaults",
 			},
 			{
