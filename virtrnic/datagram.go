@@ -80,7 +80,7 @@ func (r *requester) nextDatagram(now vtime.Time, q *QP, w *sendWQE) *wire.Frame 
 	psn := r.psn(r.nxt)
 	f := n.pool.Get()
 	f.Start(&to.AH.env, wire.BTH{
-		OpCode: op, PKey: wire.PKeyDefault, DestQP: to.QPN, PSN: psn, Solicited: w.flags&SendSolicited != 0,
+		OpCode: op, Migrated: true, PKey: wire.PKeyDefault, DestQP: to.QPN, PSN: psn, Solicited: w.flags&SendSolicited != 0,
 	})
 	f.AddDETH(wire.DETH{QKey: key, SrcQP: q.num})
 	if op == wire.OpUDSendOnlyImm {

@@ -23,7 +23,7 @@ func (n *NIC) SendMAD(now vtime.Time, dst uint32, mad []byte) {
 	q.num, q.attr.AV.DGID, q.attr.DestQPN = wire.QPNGSI, dst, wire.QPNGSI
 	e := n.envelope(&q)
 	f := n.pool.Get()
-	f.Start(&e, wire.BTH{OpCode: wire.OpUDSendOnly, PKey: wire.PKeyDefault, DestQP: wire.QPNGSI, PSN: n.gsiPSN})
+	f.Start(&e, wire.BTH{OpCode: wire.OpUDSendOnly, Migrated: true, PKey: wire.PKeyDefault, DestQP: wire.QPNGSI, PSN: n.gsiPSN})
 	f.AddDETH(wire.DETH{QKey: gsiQKey, SrcQP: wire.QPNGSI})
 	copy(attach(n.pool, f, len(mad)), mad)
 	f.Seal(uint16(n.gsiPSN), n.trust)

@@ -29,7 +29,7 @@ func (r *requester) unblocked(q *QP, w *sendWQE) bool {
 // nextRead builds the request for what is missing of a READ, or an atomic.
 func (r *requester) nextRead(now vtime.Time, q *QP, w *sendWQE) *wire.Frame {
 	n := q.nic
-	bth := wire.BTH{PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true, Selective: r.sel != nil}
+	bth := wire.BTH{Migrated: true, PKey: wire.PKeyDefault, DestQP: q.attr.DestQPN, PSN: r.psn(r.nxt), AckReq: true, Selective: r.sel != nil}
 	status := WCSuccess
 	switch {
 	case q.attr.MaxQPRdAtomic == 0:

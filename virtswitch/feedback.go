@@ -80,7 +80,7 @@ func (s *Switch) emitFeedback(now vtime.Time, f *wire.Frame, g *group, psn wire.
 		g.env = s.feedbackEnvelope(g, out.host, dst, f)
 	}
 	s.pool.Strip(f)
-	f.Start(&g.env, wire.BTH{OpCode: wire.OpAcknowledge, PKey: wire.PKeyDefault, DestQP: qpn, PSN: psn, Selective: g.selective})
+	f.Start(&g.env, wire.BTH{OpCode: wire.OpAcknowledge, Migrated: true, PKey: wire.PKeyDefault, DestQP: qpn, PSN: psn, Selective: g.selective})
 	f.AddAETH(wire.AETH{Syndrome: syn, MSN: g.msn()})
 	f.Seal(uint16(psn), s.trust)
 	if syn.IsACK() {

@@ -249,7 +249,7 @@ func (s *Switch) sendReduce(now vtime.Time, in int, f *wire.Frame, g *group, i i
 	}
 	e := s.feedbackEnvelope(g, to.host, dst, f)
 	c := s.pool.Get()
-	c.Start(&e, wire.BTH{OpCode: wire.OpUDSendOnlyImm, PKey: wire.PKeyDefault, DestQP: qpn, PSN: wire.PSN(sl.chunk) & wire.PSNMask})
+	c.Start(&e, wire.BTH{OpCode: wire.OpUDSendOnlyImm, Migrated: true, PKey: wire.PKeyDefault, DestQP: qpn, PSN: wire.PSN(sl.chunk) & wire.PSNMask})
 	c.AddDETH(wire.DETH{QKey: wire.ReduceQKey, SrcQP: wire.QPNGSI})
 	c.AddImm(wire.ReduceImm{Kind: kind, Float32: sl.kind.float, Own: kind == wire.ReduceGive && sl.owner >= 0, Chunk: sl.chunk}.Imm())
 	if kind != wire.ReduceDone {

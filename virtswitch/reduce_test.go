@@ -89,7 +89,8 @@ func (l *lone) came() string {
 			} else if f.Phantom() {
 				text += fmt.Sprintf(" phantom %d", f.PayloadLen())
 			}
-			if !f.CheckICRC() || f.DETH().QKey != wire.ReduceQKey || i < loneHosts && (f.DestQP() != wire.QPN(100+i) || f.DstIP() != hostIP(i) || f.SrcIP() != group1) {
+			migReq := f.AppendTo(nil)[wire.EthernetLen+wire.IPv4Len+wire.UDPLen+1]&0x40 != 0
+			if !migReq || !f.CheckICRC() || f.DETH().QKey != wire.ReduceQKey || i < loneHosts && (f.DestQP() != wire.QPN(100+i) || f.DstIP() != hostIP(i) || f.SrcIP() != group1) {
 				text += fmt.Sprintf(" astray: %v", f)
 			}
 			all = append(all, text)

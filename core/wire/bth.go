@@ -10,7 +10,8 @@ const PKeyDefault uint16 = 0xffff
 
 // BTH is the base transport header of every InfiniBand packet (InfiniBand
 // specification, chapter 9.2). Byte 4 (FECN, BECN and reserved bits) is the only
-// one the ICRC does not cover.
+// one the ICRC does not cover. M is MigReq, which adapters and switches set in all but CNPs, as ConnectX adapters
+// do; no receiver looks at it, since Linux's rxe never sets it.
 //
 //	 0                   1                   2                   3
 //	 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
@@ -24,7 +25,7 @@ const PKeyDefault uint16 = 0xffff
 type BTH struct {
 	OpCode    OpCode
 	Solicited bool  // SE: raise an event on a CQ armed for solicited ones only
-	Migrated  bool  // M: real NICs set it, rxe does not; never checked
+	Migrated  bool  // M, MigReq: set in the normal state of a path, never checked
 	PadCount  uint8 // zero bytes after the payload, 0..3
 	Version   uint8 // TVer, 0
 	PKey      uint16

@@ -101,7 +101,7 @@ func (f *Frame) Start(e *Envelope, h BTH) {
 // Connect adds a destination queue pair to the envelope, so that StartNext can start packets to
 // it.
 func (e *Envelope) Connect(dst QPN) {
-	h := BTH{PKey: PKeyDefault, DestQP: dst}
+	h := BTH{Migrated: true, PKey: PKeyDefault, DestQP: dst}
 	h.put(e.h[e.n : e.n+BTHLen])
 }
 
@@ -128,7 +128,7 @@ func (f *Frame) StartNext(e *Envelope, op OpCode, psn PSN, bits BTHBits) {
 	f.flags, f.pay, f.n = e.flags, 0, n+BTHLen
 	b := f.h[n : n+BTHLen]
 	b[0] = byte(op)
-	b[1] = byte(bits & BitSolicited)
+	b[1] |= byte(bits & BitSolicited)
 	binary.BigEndian.PutUint32(b[8:12], uint32(bits&^BitSolicited)|uint32(psn&PSNMask))
 }
 

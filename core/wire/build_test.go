@@ -20,7 +20,7 @@ func TestStartNext(t *testing.T) {
 			flow.VLAN = &VLAN{PCP: 3, ID: 7}
 		}
 		h := BTH{
-			OpCode: OpCode(rapid.Uint8().Draw(t, "opcode")), PKey: PKeyDefault, DestQP: QPN(rapid.Uint32Max(1<<24-1).Draw(t, "qpn")),
+			Migrated: true, OpCode: OpCode(rapid.Uint8().Draw(t, "opcode")), PKey: PKeyDefault, DestQP: QPN(rapid.Uint32Max(1<<24-1).Draw(t, "qpn")),
 			PSN: PSN(rapid.Uint32Max(1<<24-1).Draw(t, "psn")), AckReq: rapid.Bool().Draw(t, "ackreq"),
 			Selective: rapid.Bool().Draw(t, "selective"), Solicited: rapid.Bool().Draw(t, "solicited"),
 		}

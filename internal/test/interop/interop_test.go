@@ -110,6 +110,9 @@ func dissect(t *testing.T, tshark, file, filter string) {
 			t.Errorf("tshark sees no frame of opcode %s: %v", op, ops)
 		}
 	}
+	if plain := output(t, tshark, append(args, "-Y", "infiniband.bth.m == 0")...); plain != "" {
+		t.Errorf("tshark finds packets without MigReq:\n%s", first(plain, 5))
+	}
 	names := output(t, tshark, append(args, "-T", "fields", "-e", "frame.interface_name")...)
 	for _, want := range []string{"h0:0", "leaf7:3", "core3:3"} {
 		if !strings.Contains(names, want+"\n") {
