@@ -163,7 +163,7 @@ func madOf(f []byte, peer netip.Addr) (mad []byte, reason string) {
 		return nil, badIP
 	case n != room || n != want:
 		return nil, badLength
-	case b[0] != opUDSend || b[1] != 0:
+	case b[0] != opUDSend || b[1]&^0x40 != 0: // MigReq may be either
 		return nil, badService
 	case from != peer:
 		return nil, badSource
